@@ -1,0 +1,60 @@
+package contract
+
+import "encoding/json"
+
+// Request is what the host sends to a policy.
+//
+// Facts is a JSON object that holds only what the module's manifest declares in
+// reads: a field that was not declared is absent, whatever the object holds. Lists
+// keep their length under projection. The typed form of Facts for each point is
+// [PodMutationFacts], [OffloadingPatchFacts], [AntiAffinityPresetFacts] and
+// [MetadataFilterFacts].
+type Request struct {
+	// Version is the negotiated contract version.
+	Version string `json:"version"`
+	// Point is the extension point asked.
+	Point Point `json:"point"`
+	// Moment is set for PodMutation only.
+	Moment Moment `json:"moment,omitempty"`
+	// Settings is the binding's spec.settings, absent when it has none.
+	Settings json.RawMessage `json:"settings,omitempty"`
+	// Facts is the projected facts object of the point.
+	Facts json.RawMessage `json:"facts"`
+}
+
+// Response is what a policy answers. An empty operation list means "nothing to
+// change". Unknown fields are refused by the host.
+type Response struct {
+	// Version must equal the request's version.
+	Version string `json:"version"`
+	// Operations change facts.object, in order. Every operation must lie inside the
+	// writes declared by the manifest.
+	Operations []Operation `json:"operations,omitempty"`
+	// Deny refuses the object. Operations are then ignored. Only PodMutation and the
+	// admission points may deny.
+	Deny *Denial `json:"deny,omitempty"`
+	// Warnings are shown to the user who made the request, at most [MaxWarnings].
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Denial is the reason why a policy refuses an object.
+type Denial struct {
+	// Reason is a CamelCase word for machines.
+	Reason string `json:"reason"`
+	// Message is a sentence for the person who created the object.
+	Message string `json:"message"`
+}
+
+// SettingsRequest is the input of validate_settings.
+type SettingsRequest struct {
+	Version  string          `json:"version"`
+	Settings json.RawMessage `json:"settings"`
+}
+
+// SettingsResponse is the output of validate_settings.
+type SettingsResponse struct {
+	Version string `json:"version"`
+	Valid   bool   `json:"valid"`
+	// Message says what is wrong and where; required when Valid is false.
+	Message string `json:"message,omitempty"`
+}

@@ -1,0 +1,27 @@
+package contract
+
+// Defaults of the limits that the host puts on a module. A binding can lower
+// them; the operator's chart bounds them.
+const (
+	// DefaultFuel is the number of ticks a call may use: one per function entry and
+	// loop iteration, more for bulk memory instructions in proportion to their length.
+	DefaultFuel = 2_000_000
+	// DefaultMemoryBytes bounds the linear memory of an instance.
+	DefaultMemoryBytes = 32 << 20
+	// MaxRequestBytes bounds an encoded [Request].
+	MaxRequestBytes = 1 << 20
+	// MaxResponseBytes bounds an encoded [Response].
+	MaxResponseBytes = 256 << 10
+	// MaxStderrBytes bounds what is kept of a guest's standard error, per call.
+	MaxStderrBytes = 4 << 10
+	// MaxLogLines bounds the log lines of one call.
+	MaxLogLines = 32
+	// MaxModuleBytes bounds an unpacked module.
+	MaxModuleBytes = 16 << 20
+	// MaxOperations bounds the operations of one answer.
+	MaxOperations = 256
+	// MaxValueDepth bounds the nesting of an operation's value.
+	MaxValueDepth = 32
+	// MaxWarnings bounds the warnings of one answer.
+	MaxWarnings = 8
+)

@@ -1,0 +1,68 @@
+package contract
+
+// Manifest is what a module says of itself: the output of its describe export.
+//
+// Example:
+//
+//	{"name":"registry-rewrite","version":"1.0.0","contracts":["v1alpha1"],
+//	 "points":[{"point":"PodMutation","moments":["Offload"],
+//	   "reads":["/object/spec/containers[*]/name","/object/spec/containers[*]/image"],
+//	   "writes":[{"path":"/spec/containers[*]/image","verbs":["set"]}]}]}
+type Manifest struct {
+	// Name of the module, a DNS label.
+	Name string `json:"name"`
+	// Version of the module, free text.
+	Version string `json:"version"`
+	// Contracts lists the contract versions that the module speaks.
+	Contracts []string `json:"contracts"`
+	// Points lists the extension points that the module answers, each once.
+	Points []PointManifest `json:"points"`
+}
+
+// PointManifest declares what a module reads and writes at one point. It is the
+// complete list: the host passes nothing else and refuses anything else.
+type PointManifest struct {
+	Point Point `json:"point"`
+	// Moments narrows PodMutation; empty means every moment.
+	Moments []Moment `json:"moments,omitempty"`
+	// Reads are JSON pointers into the facts object of the point, without indices:
+	// "/object/spec/tolerations", "/object/spec/containers[*]/image". A path grants
+	// the whole subtree below it. Absent fields are simply not passed.
+	Reads []string `json:"reads"`
+	// Writes are the operations that the module may answer.
+	Writes []WriteRule `json:"writes,omitempty"`
+}
+
+// WriteRule allows verbs at a path of facts.object and below it.
+type WriteRule struct {
+	// Path is a JSON pointer into the object, without indices, e.g. "/spec/tolerations".
+	Path string `json:"path"`
+	// Verbs that are allowed there, at least one.
+	Verbs []Verb `json:"verbs"`
+	// Keys narrows merge and remove to these map keys; empty allows every key.
+	Keys []string `json:"keys,omitempty"`
+}
+
+// For returns what the manifest declares for a point, or nil.
+func (m *Manifest) For(p Point) *PointManifest {
+	for i := range m.Points {
+		if m.Points[i].Point == p {
+			return &m.Points[i]
+		}
+	}
+	return nil
+}
+
+// At reports whether the point is declared for the moment. No declared moment
+// means all of them.
+func (p *PointManifest) At(m Moment) bool {
+	if len(p.Moments) == 0 || m == "" {
+		return true
+	}
+	for _, have := range p.Moments {
+		if have == m {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,3 @@
+module github.com/longshore-dev/longshore/sdk
+
+go 1.26.0
