@@ -27,7 +27,10 @@ type PointManifest struct {
 	Moments []Moment `json:"moments,omitempty"`
 	// Reads are JSON pointers into the facts object of the point, without indices:
 	// "/object/spec/tolerations", "/object/spec/containers[*]/image". A path grants
-	// the whole subtree below it. Absent fields are simply not passed.
+	// the whole subtree below it. Absent fields are simply not passed. One key of a
+	// map is a token as in RFC 6901, its slashes written "~1" and its tildes "~0":
+	// "/local/metadata/annotations/liqo.io~1anti-affinity-preset". Ask for the keys
+	// that you need, not for the map: what differs from pod to pod spoils the memo.
 	Reads []string `json:"reads"`
 	// Writes are the operations that the module may answer.
 	Writes []WriteRule `json:"writes,omitempty"`

@@ -1,6 +1,10 @@
 package contract
 
-import "encoding/json"
+import (
+	stdjson "encoding/json"
+
+	"github.com/longshore-dev/longshore/sdk/internal/json"
+)
 
 // Verb is what an [Operation] does. All five are idempotent: applying one twice
 // gives what applying it once gives.
@@ -44,5 +48,59 @@ type Operation struct {
 	Op    Verb            `json:"op"`
 	Path  string          `json:"path"`
 	Keys  []string        `json:"keys,omitempty"`
-	Value json.RawMessage `json:"value,omitempty"`
+	Value stdjson.RawMessage `json:"value,omitempty"`
+}
+
+// Set answers "the field at path becomes value".
+//
+//	contract.Set("/spec/containers[name=web]/image", contract.String("mirror.example/web:1"))
+func Set(path string, value Value) Operation {
+	return Operation{Op: VerbSet, Path: path, Value: value.AppendJSON(nil)}
+}
+
+// Remove answers "drop these keys of the map at path", or, without keys, "drop the
+// field at path".
+//
+//	contract.Remove("/metadata/labels", "example.com/team")
+func Remove(path string, keys ...string) Operation {
+	return Operation{Op: VerbRemove, Path: path, Keys: keys}
+}
+
+// Merge answers "set these keys of the map at path", keeping its others.
+//
+//	contract.Merge("/spec/nodeSelector", contract.StringMap{"pool": "gpu"})
+func Merge(path string, value Value) Operation {
+	return Operation{Op: VerbMerge, Path: path, Value: value.AppendJSON(nil)}
+}
+
+// Ensure answers "the list at path contains these items", appending those that are
+// missing.
+//
+//	contract.Ensure("/spec/tolerations", contract.Toleration{Key: "gpu", Operator: "Exists"})
+func Ensure(path string, items ...Value) Operation {
+	return Operation{Op: VerbEnsure, Path: path, Value: appendList(nil, items)}
+}
+
+// Require answers "the required node affinity at path must also match one of these
+// terms"; the path is that of the NodeAffinity. The host builds the product.
+//
+//	contract.Require("/spec/affinity/nodeAffinity", contract.NodeSelectorTerm{
+//		MatchExpressions: []contract.NodeSelectorRequirement{{Key: "pool", Operator: "Exists"}},
+//	})
+func Require(path string, terms ...NodeSelectorTerm) Operation {
+	return Operation{Op: VerbRequire, Path: path, Value: appendList(nil, terms)}
+}
+
+// AppendJSON implements [Value], so that answers are encoded without reflection.
+func (o Operation) AppendJSON(b []byte) []byte {
+	b = append(b, '{')
+	b = json.AppendString(json.AppendMember(b, "op"), string(o.Op))
+	b = json.AppendString(json.AppendMember(b, "path"), o.Path)
+	if len(o.Keys) > 0 {
+		b = json.AppendStrings(json.AppendMember(b, "keys"), o.Keys)
+	}
+	if len(o.Value) > 0 {
+		b = append(json.AppendMember(b, "value"), o.Value...)
+	}
+	return append(b, '}')
 }

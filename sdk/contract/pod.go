@@ -47,9 +47,16 @@ type Toleration struct {
 // Affinity mirrors core/v1 Affinity. What policies pass through without looking
 // inside stays raw JSON.
 type Affinity struct {
-	NodeAffinity    *NodeAffinity   `json:"nodeAffinity,omitempty"`
-	PodAffinity     json.RawMessage `json:"podAffinity,omitempty"`
-	PodAntiAffinity json.RawMessage `json:"podAntiAffinity,omitempty"`
+	NodeAffinity    *NodeAffinity    `json:"nodeAffinity,omitempty"`
+	PodAffinity     json.RawMessage  `json:"podAffinity,omitempty"`
+	PodAntiAffinity *PodAntiAffinity `json:"podAntiAffinity,omitempty"`
+}
+
+// PodAntiAffinity mirrors core/v1 PodAntiAffinity. Its terms stay raw, so that a
+// policy that copies them keeps fields that it does not know.
+type PodAntiAffinity struct {
+	Required  []json.RawMessage `json:"requiredDuringSchedulingIgnoredDuringExecution,omitempty"`
+	Preferred []json.RawMessage `json:"preferredDuringSchedulingIgnoredDuringExecution,omitempty"`
 }
 
 // NodeAffinity mirrors core/v1 NodeAffinity.

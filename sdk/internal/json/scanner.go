@@ -1,0 +1,502 @@
+package json
+
+import (
+	"errors"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// MaxDepth bounds the nesting of a document, so that a hostile one cannot use up
+// the stack of a guest.
+const MaxDepth = 512
+
+// The reasons why a document is refused. [Scanner.Err] wraps one of them and adds
+// the offset.
+var (
+	// ErrSyntax is a document that is not JSON.
+	ErrSyntax = errors.New("invalid JSON")
+	// ErrUTF8 is a string that is not UTF-8, or an escape that is half a surrogate pair.
+	ErrUTF8 = errors.New("invalid UTF-8")
+	// ErrDepth is a document nested deeper than MaxDepth.
+	ErrDepth = errors.New("nested too deep")
+	// ErrType is a value of another type than the one asked for.
+	ErrType = errors.New("unexpected type")
+)
+
+// SyntaxError says where a document was refused, and why.
+type SyntaxError struct {
+	// Offset is the byte at which the scanner stopped.
+	Offset int
+	// Err is ErrSyntax, ErrUTF8, ErrDepth or ErrType.
+	Err error
+}
+
+// Error describes the error in one line.
+func (e *SyntaxError) Error() string {
+	return e.Err.Error() + " at byte " + strconv.Itoa(e.Offset)
+}
+
+// Unwrap returns the reason.
+func (e *SyntaxError) Unwrap() error { return e.Err }
+
+// Scanner reads one document from its beginning to its end. The first error stays:
+// after it every method returns its zero value, so a caller checks Err once, at the
+// end. A Scanner is not safe for concurrent use.
+//
+//	s := json.NewScanner(data)
+//	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
+//		switch string(key) {
+//		case "name":
+//			v.Name = s.String()
+//		default:
+//			s.Skip()
+//		}
+//	}
+//	return s.End()
+type Scanner struct {
+	data  []byte
+	pos   int
+	depth int
+	err   error
+}
+
+// NewScanner returns a scanner over data. Results of Raw, and of keys without
+// escapes, share data's memory.
+func NewScanner(data []byte) *Scanner { return &Scanner{data: data} }
+
+// Err returns the first error.
+func (s *Scanner) Err() error { return s.err }
+
+// End returns the first error, or an error if anything but space follows the value.
+func (s *Scanner) End() error {
+	if s.err == nil {
+		s.space()
+		if s.pos != len(s.data) {
+			s.fail(ErrSyntax)
+		}
+	}
+	return s.err
+}
+
+func (s *Scanner) fail(reason error) {
+	if s.err == nil {
+		s.err = &SyntaxError{Offset: s.pos, Err: reason}
+	}
+}
+
+// space skips white space.
+func (s *Scanner) space() {
+	for s.pos < len(s.data) {
+		switch s.data[s.pos] {
+		case ' ', '\n', '\t', '\r':
+			s.pos++
+		default:
+			return
+		}
+	}
+}
+
+// peek returns the first byte of the next token, 0 at the end of the document or
+// after an error.
+func (s *Scanner) peek() byte {
+	if s.err != nil {
+		return 0
+	}
+	s.space()
+	if s.pos >= len(s.data) {
+		return 0
+	}
+	return s.data[s.pos]
+}
+
+// literal consumes text, which must stand here.
+func (s *Scanner) literal(text string) bool {
+	if len(s.data)-s.pos < len(text) || string(s.data[s.pos:s.pos+len(text)]) != text {
+		s.fail(ErrSyntax)
+		return false
+	}
+	s.pos += len(text)
+	return true
+}
+
+// Null consumes a null and reports whether one was there.
+func (s *Scanner) Null() bool {
+	return s.peek() == 'n' && s.literal("null")
+}
+
+// wrong fails for a token that is not the type asked for: as a type error if it
+// begins some other JSON value, as a syntax error otherwise.
+func (s *Scanner) wrong(c byte) {
+	switch {
+	case c == '{', c == '[', c == '"', c == 't', c == 'f', c == '-', c >= '0' && c <= '9':
+		s.fail(ErrType)
+	default:
+		s.fail(ErrSyntax)
+	}
+}
+
+func (s *Scanner) enter() bool {
+	s.pos++
+	s.depth++
+	if s.depth > MaxDepth {
+		s.fail(ErrDepth)
+		return false
+	}
+	return true
+}
+
+// FirstKey enters an object and returns its first key. It reports false for an
+// empty object, for null and on an error; then there is nothing to leave.
+func (s *Scanner) FirstKey() ([]byte, bool) {
+	if s.Null() {
+		return nil, false
+	}
+	if c := s.peek(); c != '{' {
+		s.wrong(c)
+		return nil, false
+	}
+	if !s.enter() {
+		return nil, false
+	}
+	if s.peek() == '}' {
+		s.leave()
+		return nil, false
+	}
+	return s.key()
+}
+
+// NextKey returns the next key of the object, or false at its end or on an error.
+// The value of the key before must have been consumed.
+func (s *Scanner) NextKey() ([]byte, bool) {
+	switch s.peek() {
+	case ',':
+		s.pos++
+		return s.key()
+	case '}':
+		s.leave()
+	default:
+		s.fail(ErrSyntax)
+	}
+	return nil, false
+}
+
+func (s *Scanner) leave() {
+	s.pos++
+	s.depth--
+}
+
+func (s *Scanner) key() ([]byte, bool) {
+	if s.peek() != '"' {
+		s.fail(ErrSyntax)
+		return nil, false
+	}
+	key := s.stringBytes()
+	if s.peek() != ':' {
+		s.fail(ErrSyntax)
+		return nil, false
+	}
+	s.pos++
+	return key, true
+}
+
+// FirstItem enters a list and reports whether it has an item. It reports false for
+// an empty list, for null and on an error.
+func (s *Scanner) FirstItem() bool {
+	if s.Null() {
+		return false
+	}
+	if c := s.peek(); c != '[' {
+		s.wrong(c)
+		return false
+	}
+	if !s.enter() {
+		return false
+	}
+	if s.peek() == ']' {
+		s.leave()
+		return false
+	}
+	return s.err == nil
+}
+
+// NextItem reports whether the list goes on. The item before must have been consumed.
+func (s *Scanner) NextItem() bool {
+	switch s.peek() {
+	case ',':
+		s.pos++
+		return true
+	case ']':
+		s.leave()
+	default:
+		s.fail(ErrSyntax)
+	}
+	return false
+}
+
+// String returns a string value, or "" for null.
+func (s *Scanner) String() string {
+	if s.Null() {
+		return ""
+	}
+	if c := s.peek(); c != '"' {
+		s.wrong(c)
+		return ""
+	}
+	return string(s.stringBytes())
+}
+
+// Bool returns a boolean value, or false for null.
+func (s *Scanner) Bool() bool {
+	if s.Null() {
+		return false
+	}
+	switch c := s.peek(); c {
+	case 't':
+		return s.literal("true")
+	case 'f':
+		s.literal("false")
+	default:
+		s.wrong(c)
+	}
+	return false
+}
+
+// Int64 returns an integer value, or 0 for null. A fraction, an exponent or a number
+// outside the range is a type error.
+func (s *Scanner) Int64() int64 {
+	if s.Null() {
+		return 0
+	}
+	if c := s.peek(); c != '-' && (c < '0' || c > '9') {
+		s.wrong(c)
+		return 0
+	}
+	start := s.pos
+	s.number()
+	if s.err != nil {
+		return 0
+	}
+	v, err := strconv.ParseInt(string(s.data[start:s.pos]), 10, 64)
+	if err != nil {
+		s.pos = start
+		s.fail(ErrType)
+		return 0
+	}
+	return v
+}
+
+// Raw returns the bytes of the next value, whatever its type, and nil for null.
+func (s *Scanner) Raw() []byte {
+	if s.Null() {
+		return nil
+	}
+	s.peek()
+	start := s.pos
+	s.Skip()
+	if s.err != nil {
+		return nil
+	}
+	return s.data[start:s.pos:s.pos]
+}
+
+// Skip validates and passes over the next value.
+func (s *Scanner) Skip() {
+	switch c := s.peek(); c {
+	case '{':
+		for _, ok := s.FirstKey(); ok; _, ok = s.NextKey() {
+			s.Skip()
+		}
+	case '[':
+		for ok := s.FirstItem(); ok; ok = s.NextItem() {
+			s.Skip()
+		}
+	case '"':
+		s.stringBytes()
+	case 't':
+		s.literal("true")
+	case 'f':
+		s.literal("false")
+	case 'n':
+		s.literal("null")
+	default:
+		if c == '-' || (c >= '0' && c <= '9') {
+			s.number()
+			return
+		}
+		s.fail(ErrSyntax)
+	}
+}
+
+// digits consumes at least one digit.
+func (s *Scanner) digits() {
+	start := s.pos
+	for s.pos < len(s.data) && s.data[s.pos] >= '0' && s.data[s.pos] <= '9' {
+		s.pos++
+	}
+	if s.pos == start {
+		s.fail(ErrSyntax)
+	}
+}
+
+func (s *Scanner) at(c byte) bool { return s.pos < len(s.data) && s.data[s.pos] == c }
+
+// number consumes a number as RFC 8259 writes it: no leading zero, no leading plus.
+func (s *Scanner) number() {
+	if s.at('-') {
+		s.pos++
+	}
+	if s.at('0') {
+		s.pos++
+	} else {
+		s.digits()
+	}
+	if s.at('.') {
+		s.pos++
+		s.digits()
+	}
+	if s.at('e') || s.at('E') {
+		s.pos++
+		if s.at('+') || s.at('-') {
+			s.pos++
+		}
+		s.digits()
+	}
+}
+
+// stringBytes consumes a string token, whose quote stands here, and returns its
+// contents: a part of the document if there is no escape in it, a copy otherwise.
+func (s *Scanner) stringBytes() []byte {
+	s.pos++
+	start := s.pos
+	ascii := true
+	for i := start; i < len(s.data); i++ {
+		switch c := s.data[i]; {
+		case c == '"':
+			s.pos = i + 1
+			text := s.data[start:i:i]
+			if !ascii && !utf8.Valid(text) {
+				s.pos = start
+				s.fail(ErrUTF8)
+				return nil
+			}
+			return text
+		case c == '\\':
+			return s.escaped(start, i)
+		case c < ' ':
+			s.pos = i
+			s.fail(ErrSyntax)
+			return nil
+		case c >= utf8.RuneSelf:
+			ascii = false
+		}
+	}
+	s.pos = len(s.data)
+	s.fail(ErrSyntax)
+	return nil
+}
+
+// escaped goes on with a string whose first backslash stands at i.
+func (s *Scanner) escaped(start, i int) []byte {
+	out := append(make([]byte, 0, i-start+32), s.data[start:i]...)
+	s.pos = i
+	for s.pos < len(s.data) {
+		c := s.data[s.pos]
+		switch {
+		case c == '"':
+			s.pos++
+			if !utf8.Valid(out) {
+				s.pos = start
+				s.fail(ErrUTF8)
+				return nil
+			}
+			return out
+		case c == '\\':
+			out = s.escape(out)
+			if s.err != nil {
+				return nil
+			}
+		case c < ' ':
+			s.fail(ErrSyntax)
+			return nil
+		default:
+			out = append(out, c)
+			s.pos++
+		}
+	}
+	s.fail(ErrSyntax)
+	return nil
+}
+
+// escape consumes one escape sequence and appends what it stands for.
+func (s *Scanner) escape(out []byte) []byte {
+	s.pos++
+	if s.pos >= len(s.data) {
+		s.fail(ErrSyntax)
+		return out
+	}
+	c := s.data[s.pos]
+	switch c {
+	case '"', '\\', '/':
+	case 'b':
+		c = '\b'
+	case 'f':
+		c = '\f'
+	case 'n':
+		c = '\n'
+	case 'r':
+		c = '\r'
+	case 't':
+		c = '\t'
+	case 'u':
+		return s.unicode(out)
+	default:
+		s.fail(ErrSyntax)
+		return out
+	}
+	s.pos++
+	return append(out, c)
+}
+
+// unicode consumes the u of an escape and its four digits, and a second escape if
+// the first is the high half of a surrogate pair.
+func (s *Scanner) unicode(out []byte) []byte {
+	r := s.hex4()
+	if s.err == nil && utf16.IsSurrogate(r) {
+		low := rune(0)
+		if s.at('\\') && s.pos+1 < len(s.data) && s.data[s.pos+1] == 'u' {
+			s.pos++
+			low = s.hex4()
+		}
+		if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
+			s.fail(ErrUTF8)
+		}
+	}
+	return utf8.AppendRune(out, r)
+}
+
+// hex4 consumes the u that stands here and four hexadecimal digits.
+func (s *Scanner) hex4() rune {
+	s.pos++
+	var r rune
+	for range 4 {
+		var d byte
+		if s.pos < len(s.data) {
+			d = s.data[s.pos]
+		}
+		switch {
+		case d >= '0' && d <= '9':
+			d -= '0'
+		case d >= 'a' && d <= 'f':
+			d -= 'a' - 10
+		case d >= 'A' && d <= 'F':
+			d -= 'A' - 10
+		default:
+			s.fail(ErrSyntax)
+			return 0
+		}
+		r = r<<4 | rune(d)
+		s.pos++
+	}
+	return r
+}

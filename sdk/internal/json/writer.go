@@ -1,0 +1,114 @@
+package json
+
+import (
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+const hexDigits = "0123456789abcdef"
+
+// AppendString appends text as a JSON string. Bytes that are not UTF-8 become
+// U+FFFD, as encoding/json does it.
+func AppendString(b []byte, text string) []byte {
+	b = append(b, '"')
+	start := 0
+	for i := 0; i < len(text); {
+		c := text[i]
+		if c >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(text[i:])
+			if r == utf8.RuneError && size == 1 {
+				b = append(b, text[start:i]...)
+				b = append(b, `\ufffd`...)
+				start = i + size
+			}
+			i += size
+			continue
+		}
+		if c >= ' ' && c != '"' && c != '\\' {
+			i++
+			continue
+		}
+		b = append(b, text[start:i]...)
+		switch c {
+		case '"', '\\':
+			b = append(b, '\\', c)
+		case '\n':
+			b = append(b, '\\', 'n')
+		case '\r':
+			b = append(b, '\\', 'r')
+		case '\t':
+			b = append(b, '\\', 't')
+		default:
+			b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		}
+		i++
+		start = i
+	}
+	b = append(b, text[start:]...)
+	return append(b, '"')
+}
+
+// AppendInt appends a number.
+func AppendInt(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }
+
+// AppendBool appends a boolean.
+func AppendBool(b []byte, v bool) []byte { return strconv.AppendBool(b, v) }
+
+// AppendStrings appends a list of strings; nil is written as an empty list.
+func AppendStrings(b []byte, list []string) []byte {
+	b = append(b, '[')
+	for i, item := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = AppendString(b, item)
+	}
+	return append(b, ']')
+}
+
+// AppendStringMap appends an object of strings, keys sorted, so that equal maps
+// give equal bytes; nil is written as an empty object.
+func AppendStringMap(b []byte, m map[string]string) []byte {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	b = append(b, '{')
+	for i, key := range keys {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = AppendKey(b, key)
+		b = AppendString(b, m[key])
+	}
+	return append(b, '}')
+}
+
+// AppendKey appends a key and its colon.
+func AppendKey(b []byte, key string) []byte {
+	b = AppendString(b, key)
+	return append(b, ':')
+}
+
+// AppendMember appends a comma unless it is the object's first member, then the
+// key and its colon.
+//
+//	b = append(b, '{')
+//	b = json.AppendMember(b, "op")
+//	b = json.AppendString(b, "set")
+func AppendMember(b []byte, key string) []byte {
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	return AppendKey(b, key)
+}
+
+// AppendStringMember appends a member unless its value is empty: Go's omitempty.
+func AppendStringMember(b []byte, key, value string) []byte {
+	if value == "" {
+		return b
+	}
+	return AppendString(AppendMember(b, key), value)
+}
