@@ -45,9 +45,9 @@ func Verbs() []Verb { return []Verb{VerbSet, VerbRemove, VerbMerge, VerbEnsure, 
 //	{"op":"ensure","path":"/spec/tolerations","value":[{"key":"gpu","operator":"Exists"}]}
 //	{"op":"require","path":"/spec/affinity/nodeAffinity","value":[{"matchExpressions":[{"key":"a","operator":"Exists"}]}]}
 type Operation struct {
-	Op    Verb            `json:"op"`
-	Path  string          `json:"path"`
-	Keys  []string        `json:"keys,omitempty"`
+	Op    Verb               `json:"op"`
+	Path  string             `json:"path"`
+	Keys  []string           `json:"keys,omitempty"`
 	Value stdjson.RawMessage `json:"value,omitempty"`
 }
 

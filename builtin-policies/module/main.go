@@ -1,0 +1,52 @@
+// Command module is the built-in policies as one wasm module: a Go runtime costs
+// memory and start-up time once, so the four share it (ADR 6). `make builtins` builds
+// it for wasip1 as a C-shared library.
+package main
+
+import (
+	"github.com/longshore-dev/longshore/builtin-policies/antiaffinity"
+	"github.com/longshore-dev/longshore/builtin-policies/metadatafilter"
+	"github.com/longshore-dev/longshore/builtin-policies/offloadingpatch"
+	"github.com/longshore-dev/longshore/builtin-policies/podplacement"
+	"github.com/longshore-dev/longshore/sdk/contract"
+	"github.com/longshore-dev/longshore/sdk/guest"
+	"github.com/longshore-dev/longshore/sdk/guest/antiaffinitypreset"
+	"github.com/longshore-dev/longshore/sdk/guest/describe"
+	metadatafilterpoint "github.com/longshore-dev/longshore/sdk/guest/metadatafilter"
+	offloadingpatchpoint "github.com/longshore-dev/longshore/sdk/guest/offloadingpatch"
+	"github.com/longshore-dev/longshore/sdk/guest/podmutation"
+)
+
+func init() {
+	describe.Handle(manifest)
+	metadatafilterpoint.Handle(func(r *metadatafilterpoint.Request) ([]contract.Operation, error) {
+		return metadatafilter.Decide(r.Facts)
+	})
+	offloadingpatchpoint.Handle(func(r *offloadingpatchpoint.Request) ([]contract.Operation, error) {
+		return offloadingpatch.Decide(r.Facts)
+	})
+	antiaffinitypreset.Handle(func(r *antiaffinitypreset.Request) ([]contract.Operation, error) {
+		return antiaffinity.Decide(r.Facts)
+	})
+	podmutation.Handle(func(r *podmutation.Request) (*guest.Answer, error) {
+		operations, err := podplacement.Decide(r.Facts)
+		return &guest.Answer{Operations: operations}, err
+	})
+}
+
+func manifest() contract.Manifest {
+	return contract.Manifest{
+		Name:      "longshore-defaults",
+		Version:   "1.0.0",
+		Contracts: contract.Versions(),
+		Points: []contract.PointManifest{
+			metadatafilter.Manifest(),
+			offloadingpatch.Manifest(),
+			antiaffinity.Manifest(),
+			podplacement.Manifest(),
+		},
+	}
+}
+
+// main is never called: the host calls the exports of a library.
+func main() {}

@@ -1,0 +1,83 @@
+// Package guest holds what policies of all extension points share: the request as
+// an author sees it, and the settings of a binding.
+//
+// A policy module is a main package that imports one package per extension point
+// that it answers (importing it adds the wasm export) and registers its functions
+// in an init function, because main of a library is never called:
+//
+//	package main
+//
+//	import (
+//		"github.com/longshore-dev/longshore/sdk/contract"
+//		"github.com/longshore-dev/longshore/sdk/guest/describe"
+//		"github.com/longshore-dev/longshore/sdk/guest/offloadingpatch"
+//	)
+//
+//	func init() {
+//		describe.Handle(manifest)
+//		offloadingpatch.Handle(func(r *offloadingpatch.Request) ([]contract.Operation, error) {
+//			return []contract.Operation{contract.Merge("/spec/nodeSelector", contract.StringMap{"pool": "gpu"})}, nil
+//		})
+//	}
+//
+//	func main() {}
+//
+// It is built with the standard Go toolchain:
+//
+//	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -trimpath -ldflags='-s -w' -o module.wasm .
+//
+// A policy is a pure function: the host resets the module after every call, its
+// clock stands still, and there is no randomness, file, network or environment.
+package guest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// Request is one question to a policy. F is the type of the point's facts, which
+// hold what the manifest declares in reads, and nothing else.
+type Request[F any] struct {
+	// Moment is set for PodMutation only.
+	Moment contract.Moment
+	// Facts is what the host knows.
+	Facts F
+	// Settings is the binding's spec.settings.
+	Settings Settings
+}
+
+// Settings is the JSON text of a binding's spec.settings, empty when it has none.
+type Settings []byte
+
+// Decode decodes the settings into v, a pointer, and refuses fields that v lacks, so
+// that a misspelt setting is an error and not a policy that does nothing. Without
+// settings v stays as it is.
+//
+//	settings := struct{ Registry string `json:"registry"` }{Registry: "mirror.example"}
+//	if err := request.Settings.Decode(&settings); err != nil {
+//		return nil, err
+//	}
+func (s Settings) Decode(v any) error {
+	if len(s) == 0 {
+		return nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(s))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return fmt.Errorf("decoding spec.settings: %w", err)
+	}
+	return nil
+}
+
+// Answer is what a policy of PodMutation answers; the zero value changes nothing.
+type Answer struct {
+	// Operations change facts.object, in order.
+	Operations []contract.Operation
+	// Deny refuses the pod; Operations are then ignored.
+	Deny *contract.Denial
+	// Warnings are shown to whoever created the pod, at most contract.MaxWarnings.
+	Warnings []string
+}
