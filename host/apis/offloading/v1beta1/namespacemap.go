@@ -1,0 +1,73 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Keys of namespace maps and the namespaces they make (offloading.md 6.5, 7.3, 7.4).
+const (
+	// ManagedByNamespaceMapAnnotation on a remote namespace and its RoleBinding is
+	// "<namespace>/<name>" of the NamespaceMap that made it.
+	ManagedByNamespaceMapAnnotation = "liqo.io/managed-by-namespace-map"
+	// OriginalNameAnnotation on a remote namespace is the local namespace's name.
+	OriginalNameAnnotation = "liqo.io/original-name"
+	// NamespaceMapFinalizer is held by the provider until the namespaces are gone.
+	NamespaceMapFinalizer = "namespacemap-controller.liqo.io/finalizer"
+)
+
+// MappingPhase is the state of a remote namespace.
+//
+// +kubebuilder:validation:Enum=Accepted;CreationLoopBackOff;Terminating
+type MappingPhase string
+
+// The states of a remote namespace.
+const (
+	MappingAccepted            MappingPhase = "Accepted"
+	MappingCreationLoopBackOff MappingPhase = "CreationLoopBackOff"
+	MappingTerminating         MappingPhase = "Terminating"
+)
+
+// RemoteNamespaceStatus is a remote namespace and its state.
+type RemoteNamespaceStatus struct {
+	// RemoteNamespace is its name.
+	RemoteNamespace string `json:"remoteNamespace,omitempty"`
+	// Phase is its state.
+	Phase MappingPhase `json:"phase,omitempty"`
+}
+
+// NamespaceMapSpec is the desired state of a NamespaceMap; the consumer writes it.
+type NamespaceMapSpec struct {
+	// DesiredMapping from local to remote namespace names.
+	DesiredMapping map[string]string `json:"desiredMapping,omitempty"`
+}
+
+// NamespaceMapStatus is the observed state of a NamespaceMap; the provider writes it.
+type NamespaceMapStatus struct {
+	// CurrentMapping from local namespace names to remote namespaces.
+	CurrentMapping map[string]RemoteNamespaceStatus `json:"currentMapping,omitempty"`
+}
+
+// NamespaceMap tells a provider which namespaces a consumer wants there.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=nm;nsmap,categories=liqo
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Local",type=string,JSONPath=`.metadata.labels.liqo\.io/replication`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NamespaceMap struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   NamespaceMapSpec   `json:"spec,omitempty"`
+	Status NamespaceMapStatus `json:"status,omitempty,omitzero"`
+}
+
+// NamespaceMapList is a list of NamespaceMaps.
+//
+// +kubebuilder:object:root=true
+type NamespaceMapList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []NamespaceMap `json:"items"`
+}

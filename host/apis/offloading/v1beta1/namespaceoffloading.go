@@ -1,0 +1,146 @@
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Names and keys of namespace offloading (offloading.md 1.3, 7.2, 7.4).
+const (
+	// NamespaceOffloadingName is the only name that a NamespaceOffloading may have.
+	NamespaceOffloadingName = "offloading"
+	// SchedulingEnabledLabel is "true" on a namespace whose pods may be offloaded.
+	SchedulingEnabledLabel = "liqo.io/scheduling-enabled"
+	// NamespaceOffloadingFinalizer is held until every remote namespace is gone.
+	NamespaceOffloadingFinalizer = "namespaceoffloading-controller.liqo.io/finalizer"
+)
+
+// NamespaceMappingStrategyType tells how the remote namespace is called.
+//
+// +kubebuilder:validation:Enum=EnforceSameName;DefaultName;SelectedName
+type NamespaceMappingStrategyType string
+
+// The mapping strategies (offloading.md 6.1).
+const (
+	// EnforceSameNameMappingStrategyType takes the local name.
+	EnforceSameNameMappingStrategyType NamespaceMappingStrategyType = "EnforceSameName"
+	// DefaultNameMappingStrategyType takes "<local name>-<own ClusterID>".
+	DefaultNameMappingStrategyType NamespaceMappingStrategyType = "DefaultName"
+	// SelectedNameMappingStrategyType takes spec.remoteNamespaceName.
+	SelectedNameMappingStrategyType NamespaceMappingStrategyType = "SelectedName"
+)
+
+// PodOffloadingStrategyType tells where the pods of a namespace may run.
+//
+// +kubebuilder:validation:Enum=Local;Remote;LocalAndRemote
+type PodOffloadingStrategyType string
+
+// The offloading strategies (offloading.md 2.2).
+const (
+	LocalPodOffloadingStrategyType          PodOffloadingStrategyType = "Local"
+	RemotePodOffloadingStrategyType         PodOffloadingStrategyType = "Remote"
+	LocalAndRemotePodOffloadingStrategyType PodOffloadingStrategyType = "LocalAndRemote"
+)
+
+// NamespaceOffloadingSpec is the desired state of a NamespaceOffloading.
+type NamespaceOffloadingSpec struct {
+	// NamespaceMappingStrategy tells how the remote namespace is called. Immutable.
+	// +kubebuilder:default="DefaultName"
+	// +optional
+	NamespaceMappingStrategy NamespaceMappingStrategyType `json:"namespaceMappingStrategy,omitempty"`
+	// RemoteNamespaceName for the strategy SelectedName. Immutable.
+	RemoteNamespaceName string `json:"remoteNamespaceName,omitempty"`
+	// PodOffloadingStrategy tells where pods may run.
+	// +kubebuilder:default="LocalAndRemote"
+	// +optional
+	PodOffloadingStrategy PodOffloadingStrategyType `json:"podOffloadingStrategy,omitempty"`
+	// ClusterSelector selects virtual nodes by the labels of their Nodes; no term
+	// selects all.
+	// +optional
+	ClusterSelector corev1.NodeSelector `json:"clusterSelector,omitempty,omitzero"`
+}
+
+// OffloadingPhaseType sums the conditions of an offloaded namespace up.
+type OffloadingPhaseType string
+
+// The phases of an offloaded namespace (offloading.md 6.2).
+const (
+	ReadyOffloadingPhaseType             OffloadingPhaseType = "Ready"
+	NoClusterSelectedOffloadingPhaseType OffloadingPhaseType = "NoClusterSelected"
+	InProgressOffloadingPhaseType        OffloadingPhaseType = "InProgress"
+	SomeFailedOffloadingPhaseType        OffloadingPhaseType = "SomeFailed"
+	AllFailedOffloadingPhaseType         OffloadingPhaseType = "AllFailed"
+	TerminatingOffloadingPhaseType       OffloadingPhaseType = "Terminating"
+)
+
+// RemoteNamespaceConditionType names an aspect of a remote namespace.
+type RemoteNamespaceConditionType string
+
+// The aspects of a remote namespace.
+const (
+	// NamespaceOffloadingRequired tells whether the cluster is selected.
+	NamespaceOffloadingRequired RemoteNamespaceConditionType = "OffloadingRequired"
+	// NamespaceReady tells whether the remote namespace exists.
+	NamespaceReady RemoteNamespaceConditionType = "Ready"
+)
+
+// RemoteNamespaceCondition is the state of one remote namespace.
+type RemoteNamespaceCondition struct {
+	// Type of the condition.
+	Type RemoteNamespaceConditionType `json:"type"`
+	// Status of the condition.
+	// +kubebuilder:validation:Enum=True;False;Unknown
+	Status corev1.ConditionStatus `json:"status"`
+	// LastTransitionTime is when the status changed last.
+	// +optional
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty,omitzero"`
+	// Reason for the last transition, in CamelCase.
+	Reason string `json:"reason,omitempty"`
+	// Message for people.
+	Message string `json:"message,omitempty"`
+}
+
+// RemoteNamespaceConditions are the conditions of one remote namespace.
+type RemoteNamespaceConditions []RemoteNamespaceCondition
+
+// NamespaceOffloadingStatus is the observed state of a NamespaceOffloading.
+type NamespaceOffloadingStatus struct {
+	// RemoteNamespaceName is the name in every selected cluster.
+	RemoteNamespaceName string `json:"remoteNamespaceName,omitempty"`
+	// OffloadingPhase sums the conditions up.
+	OffloadingPhase OffloadingPhaseType `json:"offloadingPhase,omitempty"`
+	// RemoteNamespacesConditions by the name of the NamespaceMap, that is the
+	// provider's ClusterID.
+	RemoteNamespacesConditions map[string]RemoteNamespaceConditions `json:"remoteNamespacesConditions,omitempty"`
+	// ObservedGeneration is the last generation acted upon.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// NamespaceOffloading extends its namespace to other clusters. It must be called
+// "offloading".
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=nso;nsof;nsoff;nsoffloading,categories=liqo
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="NamespaceMappingStrategy",type=string,JSONPath=`.spec.namespaceMappingStrategy`
+// +kubebuilder:printcolumn:name="PodOffloadingStrategy",type=string,JSONPath=`.spec.podOffloadingStrategy`
+// +kubebuilder:printcolumn:name="OffloadingPhase",type=string,JSONPath=`.status.offloadingPhase`
+// +kubebuilder:printcolumn:name="RemoteNamespaceName",type=string,priority=10,JSONPath=`.status.remoteNamespaceName`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NamespaceOffloading struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   NamespaceOffloadingSpec   `json:"spec"`
+	Status NamespaceOffloadingStatus `json:"status,omitempty,omitzero"`
+}
+
+// NamespaceOffloadingList is a list of NamespaceOffloadings.
+//
+// +kubebuilder:object:root=true
+type NamespaceOffloadingList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []NamespaceOffloading `json:"items"`
+}

@@ -1,0 +1,59 @@
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// LimitsEnforcement tells what a provider demands of the requests and limits of pods.
+//
+// +kubebuilder:validation:Enum=Hard;Soft;None
+type LimitsEnforcement string
+
+// The enforcements (offloading.md 1.7).
+const (
+	// HardLimitsEnforcement demands requests of cpu and memory, and equal limits.
+	HardLimitsEnforcement LimitsEnforcement = "Hard"
+	// SoftLimitsEnforcement demands requests of cpu and memory.
+	SoftLimitsEnforcement LimitsEnforcement = "Soft"
+	// NoLimitsEnforcement demands nothing.
+	NoLimitsEnforcement LimitsEnforcement = "None"
+)
+
+// QuotaSpec is the desired state of a Quota.
+type QuotaSpec struct {
+	// User whom the quota limits: the CN of the consumer's certificate.
+	// +kubebuilder:validation:MinLength=1
+	User string `json:"user"`
+	// LimitsEnforcement for the user's pods.
+	LimitsEnforcement LimitsEnforcement `json:"limitsEnforcement,omitempty"`
+	// Resources granted.
+	Resources corev1.ResourceList `json:"resources"`
+	// Cordoned stops new pods.
+	Cordoned *bool `json:"cordoned,omitempty"`
+}
+
+// Quota limits what a consumer's identity may use.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=qt,categories=liqo
+// +kubebuilder:printcolumn:name="Enforcement",type=string,JSONPath=`.spec.limitsEnforcement`
+// +kubebuilder:printcolumn:name="Cordoned",type=boolean,JSONPath=`.spec.cordoned`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="User",type=string,priority=1,JSONPath=`.spec.user`
+type Quota struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec QuotaSpec `json:"spec,omitempty"`
+}
+
+// QuotaList is a list of Quotas.
+//
+// +kubebuilder:object:root=true
+type QuotaList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []Quota `json:"items"`
+}

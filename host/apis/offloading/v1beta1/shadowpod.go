@@ -1,0 +1,108 @@
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ShadowPodGVK is the kind of a ShadowPod, the controller of the remote pod.
+var ShadowPodGVK = GroupVersion.WithKind("ShadowPod")
+
+// Keys on offloaded pods and what goes with them (offloading.md 7.2, 7.3).
+const (
+	// LocalPodLabel is "true" on a local pod that is offloaded.
+	LocalPodLabel = "liqo.io/shadowPod"
+	// RemoteUnavailableLabel is "true" on a local pod whose provider is unreachable.
+	RemoteUnavailableLabel = "liqo.io/remote-unavailable"
+	// ManagedByLabel on a remote object names the kind of its owner.
+	ManagedByLabel = "liqo.io/managed-by"
+	// ManagedByShadowPod is its value on pods.
+	ManagedByShadowPod = "shadowpod"
+	// ManagedByShadowEndpointSlice is its value on EndpointSlices.
+	ManagedByShadowEndpointSlice = "shadowendpointslice"
+	// OriginLabel on a reflected object is the consumer's ClusterID.
+	OriginLabel = "offloading.liqo.io/origin"
+	// DestinationLabel on a reflected object is the provider's ClusterID.
+	DestinationLabel = "offloading.liqo.io/destination"
+	// NodeNameLabel on a ShadowPod and its pod is the virtual node's name.
+	NodeNameLabel = "offloading.liqo.io/nodename"
+	// CreatorUserLabel on a ShadowPod is the escaped name of the user that created it,
+	// when the provider enforces resources.
+	CreatorUserLabel = "liqo.io/creator-user"
+)
+
+// Annotations with which a local pod asks for something (offloading.md 7.3).
+const (
+	// AntiAffinityPresetAnnotation is "propagate", "soft" or "hard".
+	AntiAffinityPresetAnnotation = "liqo.io/anti-affinity-preset"
+	// AntiAffinityLabelsAnnotation lists label keys, separated by commas.
+	AntiAffinityLabelsAnnotation = "liqo.io/anti-affinity-labels"
+	// APIServerSupportAnnotation is "disabled" or "remote".
+	APIServerSupportAnnotation = "liqo.io/api-server-support"
+	// RemoteServiceAccountNameAnnotation names the ServiceAccount of mode remote.
+	RemoteServiceAccountNameAnnotation = "liqo.io/remote-service-account-name"
+	// RemoteRuntimeClassNameAnnotation names the RuntimeClass in the provider.
+	RemoteRuntimeClassNameAnnotation = "liqo.io/remote-runtime-class-name"
+)
+
+// Reasons in the status of a local pod (offloading.md 7.4).
+const (
+	// OffloadingBackOffReason: the pod cannot be offloaded for now.
+	OffloadingBackOffReason = "OffloadingBackOff"
+	// OffloadingAbortedReason: the pod will not be offloaded again.
+	OffloadingAbortedReason = "OffloadingAborted"
+	// RemotePodTerminatedReason: the remote pod vanished.
+	RemotePodTerminatedReason = "RemotePodTerminated"
+)
+
+// Names with which fields are managed (offloading.md 7.4).
+const (
+	// ReflectionFieldManager is that of the virtual kubelet.
+	ReflectionFieldManager = "reflection.liqo.io"
+	// ShadowPodFieldManager is that of the provider's ShadowPod controller.
+	ShadowPodFieldManager = "shadow-pod"
+)
+
+// LiqoRuntimeClassName is the RuntimeClass with which a pod asks for a virtual node
+// (offloading.md 2.6).
+const LiqoRuntimeClassName = "liqo"
+
+// ShadowPodSpec is the desired state of a ShadowPod.
+type ShadowPodSpec struct {
+	// Pod is the spec of the remote pod.
+	// +optional
+	Pod corev1.PodSpec `json:"pod,omitempty"`
+}
+
+// ShadowPodStatus is the observed state of a ShadowPod.
+type ShadowPodStatus struct {
+	// Phase of the remote pod.
+	// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Failed;Unknown
+	// +kubebuilder:default="Unknown"
+	Phase corev1.PodPhase `json:"phase"`
+}
+
+// ShadowPod asks a provider to keep a pod of this spec.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=shp;shpod,categories=liqo
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ShadowPod struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   ShadowPodSpec   `json:"spec,omitempty"`
+	Status ShadowPodStatus `json:"status,omitempty,omitzero"`
+}
+
+// ShadowPodList is a list of ShadowPods.
+//
+// +kubebuilder:object:root=true
+type ShadowPodList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []ShadowPod `json:"items"`
+}

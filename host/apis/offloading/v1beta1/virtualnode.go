@@ -1,0 +1,184 @@
+package v1beta1
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+)
+
+// Keys on virtual nodes: the VirtualNode, its Node and its virtual kubelet
+// (offloading.md 7.2, 7.3, 7.4).
+const (
+	// NodeTypeLabel and NodeTypeVirtual mark the Node of a virtual node.
+	NodeTypeLabel   = "liqo.io/type"
+	NodeTypeVirtual = "virtual-node"
+	// KubeletTypeLabel and KubeletTypeVirtual do so for autoscalers, which skip it.
+	KubeletTypeLabel   = "type"
+	KubeletTypeVirtual = "virtual-kubelet"
+	// StorageAvailableLabel on the Node is "true" when the provider offers storage.
+	StorageAvailableLabel = "storage.liqo.io/available"
+	// VirtualNodeLabel on a virtual kubelet's Deployment and pods names its VirtualNode.
+	VirtualNodeLabel = "liqo.io/virtual-node"
+	// ComponentLabel and ComponentVirtualKubelet mark them.
+	ComponentLabel          = "offloading.liqo.io/component"
+	ComponentVirtualKubelet = "virtual-kubelet"
+	// OffloadingPatchHashAnnotation on the pod template is the hex SHA-256 of the
+	// patch's JSON, so that a changed patch restarts the virtual kubelet (5.1).
+	OffloadingPatchHashAnnotation = "liqo.io/offloading-patch-hash"
+	// VirtualNodeFinalizer is held until Node and Deployment are gone.
+	VirtualNodeFinalizer = "virtualnode-controller.liqo.io/finalizer"
+)
+
+// The taint of a virtual node (offloading.md 7.4): key, value, effect NoExecute.
+const (
+	VirtualNodeTaintKey   = "virtual-node.liqo.io/not-allowed"
+	VirtualNodeTaintValue = "true"
+)
+
+// DeploymentTemplate is the Deployment of a virtual kubelet.
+type DeploymentTemplate struct {
+	// Metadata of the Deployment.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	// Spec of the Deployment.
+	// +optional
+	Spec appsv1.DeploymentSpec `json:"spec,omitempty"`
+}
+
+// Affinity is the part of an affinity that an OffloadingPatch may carry.
+type Affinity struct {
+	// NodeAffinity is merged into the remote pod's.
+	// +optional
+	NodeAffinity *corev1.NodeAffinity `json:"nodeAffinity,omitempty"`
+}
+
+// OffloadingPatch is what a virtual node changes on everything it offloads.
+type OffloadingPatch struct {
+	// AnnotationsNotReflected are annotation keys that stay in the consumer, exact match.
+	AnnotationsNotReflected []string `json:"annotationsNotReflected,omitempty"`
+	// LabelsNotReflected are label keys that stay in the consumer, exact match.
+	LabelsNotReflected []string `json:"labelsNotReflected,omitempty"`
+	// NodeSelector keys are set on the remote pod.
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// Tolerations are added to the remote pod.
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// Affinity is merged into the remote pod's.
+	Affinity *Affinity `json:"affinity,omitempty"`
+	// RuntimeClassName is used when neither the pod nor its annotation asks for another.
+	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
+}
+
+// VirtualNodeSpec is the desired state of a VirtualNode.
+type VirtualNodeSpec struct {
+	// ClusterID of the provider.
+	ClusterID liqocorev1beta1.ClusterID `json:"clusterID,omitempty"`
+	// Template of the virtual kubelet's Deployment; filled at creation.
+	Template *DeploymentTemplate `json:"template,omitempty"`
+	// OffloadingPatch applied to everything offloaded through this node.
+	OffloadingPatch *OffloadingPatch `json:"offloadingPatch,omitempty"`
+	// CreateNode tells whether a Node appears; without one only the other resources
+	// are reflected.
+	CreateNode *bool `json:"createNode,omitempty"`
+	// DisableNetworkCheck keeps the network's state out of the Node's readiness.
+	DisableNetworkCheck *bool `json:"disableNetworkCheck,omitempty"`
+	// KubeconfigSecretRef names the Secret with the kubeconfig of the provider, in the
+	// same namespace, key "kubeconfig".
+	KubeconfigSecretRef *corev1.LocalObjectReference `json:"kubeconfigSecretRef,omitempty"`
+	// Images that are present on the provider; copied to the Node.
+	Images []corev1.ContainerImage `json:"images,omitempty"`
+	// ResourceQuota gives the Node's capacity; only hard is used.
+	// +optional
+	ResourceQuota corev1.ResourceQuotaSpec `json:"resourceQuota,omitempty"`
+	// Labels of the Node.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Annotations of the Node.
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// Taints of the Node, besides the one every virtual node has.
+	Taints []corev1.Taint `json:"taints,omitempty"`
+	// StorageClasses that the provider offers.
+	StorageClasses []authv1beta1.StorageType `json:"storageClasses,omitempty"`
+	// IngressClasses that the provider offers.
+	IngressClasses []authv1beta1.IngressType `json:"ingressClasses,omitempty"`
+	// LoadBalancerClasses that the provider offers.
+	LoadBalancerClasses []authv1beta1.LoadBalancerType `json:"loadBalancerClasses,omitempty"`
+	// VkOptionsTemplateRef names the template to use; only namespace and name count.
+	VkOptionsTemplateRef *corev1.ObjectReference `json:"vkOptionsTemplateRef,omitempty"`
+}
+
+// VirtualNodeConditionType names a part of a virtual node.
+//
+// +kubebuilder:validation:Enum=VirtualKubelet;Node
+type VirtualNodeConditionType string
+
+// The parts of a virtual node.
+const (
+	VirtualKubeletConditionType VirtualNodeConditionType = "VirtualKubelet"
+	NodeConditionType           VirtualNodeConditionType = "Node"
+)
+
+// VirtualNodeConditionStatusType is the state of a part of a virtual node.
+//
+// +kubebuilder:validation:Enum=None;Running;Creating;Draining;Deleting
+type VirtualNodeConditionStatusType string
+
+// The states of a part of a virtual node.
+const (
+	NoneConditionStatusType     VirtualNodeConditionStatusType = "None"
+	RunningConditionStatusType  VirtualNodeConditionStatusType = "Running"
+	CreatingConditionStatusType VirtualNodeConditionStatusType = "Creating"
+	DrainingConditionStatusType VirtualNodeConditionStatusType = "Draining"
+	DeletingConditionStatusType VirtualNodeConditionStatusType = "Deleting"
+)
+
+// VirtualNodeCondition is the state of a part of a virtual node.
+type VirtualNodeCondition struct {
+	// Type of the condition.
+	Type VirtualNodeConditionType `json:"type"`
+	// Status of the condition.
+	// +kubebuilder:default="None"
+	Status VirtualNodeConditionStatusType `json:"status"`
+	// LastTransitionTime is when the status changed last.
+	// +optional
+	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty,omitzero"`
+	// Reason for the last transition, in CamelCase.
+	Reason string `json:"reason,omitempty"`
+	// Message for people.
+	Message string `json:"message,omitempty"`
+}
+
+// VirtualNodeStatus is the observed state of a VirtualNode.
+type VirtualNodeStatus struct {
+	// Conditions of the virtual node's parts.
+	Conditions []VirtualNodeCondition `json:"conditions,omitempty"`
+}
+
+// VirtualNode is a share of a provider that appears as a node of this cluster.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:shortName=vn;vnode;virno;vno,categories=liqo
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="ClusterID",type=string,JSONPath=`.spec.clusterID`
+// +kubebuilder:printcolumn:name="Create Node",type=boolean,JSONPath=`.spec.createNode`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Node",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Node")].status`
+// +kubebuilder:printcolumn:name="VirtualKubelet",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="VirtualKubelet")].status`
+type VirtualNode struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   VirtualNodeSpec   `json:"spec,omitempty"`
+	Status VirtualNodeStatus `json:"status,omitempty,omitzero"`
+}
+
+// VirtualNodeList is a list of VirtualNodes.
+//
+// +kubebuilder:object:root=true
+type VirtualNodeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []VirtualNode `json:"items"`
+}

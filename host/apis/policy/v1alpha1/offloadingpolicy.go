@@ -1,0 +1,307 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Keys of policies (ARCHITECTURE 4.2, 4.4).
+const (
+	// DecisionsAnnotation on an admitted pod and on a ShadowPod tells which policies
+	// wrote or dropped which paths; no values.
+	DecisionsAnnotation = "policy.longshore.dev/decisions"
+	// PolicyLabel is "true" on a ConfigMap from which an OffloadingPolicy of the same
+	// name is kept.
+	PolicyLabel = "longshore.dev/policy"
+	// PolicyConfigMapSpecKey is the key of such a ConfigMap that may hold the spec.
+	PolicyConfigMapSpecKey = "policy.yaml"
+	// BuiltInDefault names the built-in module with the default policies.
+	BuiltInDefault = "default"
+)
+
+// ExtensionPoint is a question that the host asks its policies.
+//
+// +kubebuilder:validation:Enum=PodMutation;OffloadingPatch;AntiAffinityPreset;MetadataFilter
+type ExtensionPoint string
+
+// The extension points (ARCHITECTURE 4.1); the names are the contract's.
+const (
+	PodMutationPoint        ExtensionPoint = "PodMutation"
+	OffloadingPatchPoint    ExtensionPoint = "OffloadingPatch"
+	AntiAffinityPresetPoint ExtensionPoint = "AntiAffinityPreset"
+	MetadataFilterPoint     ExtensionPoint = "MetadataFilter"
+)
+
+// FailurePolicyType tells what happens when a policy gives no valid answer.
+//
+// +kubebuilder:validation:Enum=Fail;Ignore
+type FailurePolicyType string
+
+// The failure policies.
+const (
+	// FailurePolicyFail refuses the object.
+	FailurePolicyFail FailurePolicyType = "Fail"
+	// FailurePolicyIgnore goes on as if the policy had answered nothing.
+	FailurePolicyIgnore FailurePolicyType = "Ignore"
+)
+
+// Mode tells what is done with a policy's answers.
+//
+// +kubebuilder:validation:Enum=Enforce;Shadow;Disabled
+type Mode string
+
+// The modes.
+const (
+	// ModeEnforce applies the answers.
+	ModeEnforce Mode = "Enforce"
+	// ModeShadow asks on real traffic, records what would change, and applies nothing.
+	ModeShadow Mode = "Shadow"
+	// ModeDisabled does not ask. For a policy named like an implicit default it
+	// switches that default off.
+	ModeDisabled Mode = "Disabled"
+)
+
+// Verb is an operation that a policy may answer.
+//
+// +kubebuilder:validation:Enum=set;remove;merge;ensure;require
+type Verb string
+
+// ConfigMapSource is a module in a ConfigMap's binaryData: .wasm, .wasm.gz or .wasm.zst.
+type ConfigMapSource struct {
+	// Namespace of the ConfigMap. Longshore's own, unless the operator allows others.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// Name of the ConfigMap.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Key of the module. May be left out when binaryData has one key only.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key,omitempty"`
+}
+
+// ModuleSource tells where the WebAssembly module comes from; exactly one is set.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.builtIn) != has(self.configMap)",message="set exactly one of builtIn and configMap"
+type ModuleSource struct {
+	// BuiltIn names a module that Longshore carries: "default".
+	// +kubebuilder:validation:Enum=default
+	BuiltIn string `json:"builtIn,omitempty"`
+	// ConfigMap that holds the module.
+	ConfigMap *ConfigMapSource `json:"configMap,omitempty"`
+}
+
+// MatchCondition is a CEL expression that must be true for the policy to be asked.
+type MatchCondition struct {
+	// Name of the condition, for messages.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// Expression over object, namespace and virtualNode, of type bool.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Expression string `json:"expression"`
+}
+
+// Match tells about which objects a policy is asked; what is left out matches all.
+type Match struct {
+	// NamespaceSelector over the labels of the local namespace.
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	// ObjectSelector over the labels of the local object.
+	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
+	// VirtualNodes by name; at admission, where no node is chosen yet, a policy
+	// with this list is not asked.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	VirtualNodes []string `json:"virtualNodes,omitempty"`
+	// MatchConditions must all be true.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	MatchConditions []MatchCondition `json:"matchConditions,omitempty"`
+}
+
+// Limits lower what a call may use; they cannot raise it above the host's bounds.
+type Limits struct {
+	// Fuel in ticks: one per function entry and loop iteration.
+	// +kubebuilder:validation:Minimum=1
+	Fuel *int64 `json:"fuel,omitempty"`
+	// Memory of an instance, in bytes.
+	Memory *resource.Quantity `json:"memory,omitempty"`
+}
+
+// WriteRule allows verbs at a path and below it.
+type WriteRule struct {
+	// Path is a JSON pointer into the object without indices, e.g. "/spec/tolerations"
+	// or "/spec/containers[*]/image".
+	// +kubebuilder:validation:Pattern=`^/`
+	// +kubebuilder:validation:MaxLength=1024
+	Path string `json:"path"`
+	// Verbs allowed there.
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=5
+	Verbs []Verb `json:"verbs"`
+	// Keys narrows merge and remove to these map keys; none allows every key.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	Keys []string `json:"keys,omitempty"`
+}
+
+// Allow narrows what the module's manifest declares. A list that is left out
+// narrows nothing.
+type Allow struct {
+	// Reads are JSON pointers into the facts, e.g. "/object/spec/tolerations".
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	Reads []string `json:"reads,omitempty"`
+	// Writes are the operations that are accepted.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	Writes []WriteRule `json:"writes,omitempty"`
+}
+
+// OffloadingPolicySpec binds a module to extension points.
+type OffloadingPolicySpec struct {
+	// Module that answers.
+	Module ModuleSource `json:"module"`
+	// Points at which it is asked; all that the module answers when left out.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	Points []ExtensionPoint `json:"points,omitempty"`
+	// Order among the policies of a point, lowest first. Needed when two policies
+	// write the same path; those without come last, by name.
+	Order *int32 `json:"order,omitempty"`
+	// Match tells about which objects the policy is asked.
+	Match *Match `json:"match,omitempty"`
+	// Settings of the module, as it defines them.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	Settings *runtime.RawExtension `json:"settings,omitempty"`
+	// FailurePolicy tells what happens when the policy gives no valid answer.
+	// +kubebuilder:default="Fail"
+	FailurePolicy FailurePolicyType `json:"failurePolicy,omitempty"`
+	// Limits of a call.
+	Limits *Limits `json:"limits,omitempty"`
+	// Allow narrows what the module may read and write.
+	Allow *Allow `json:"allow,omitempty"`
+	// Mode tells what is done with the answers.
+	// +kubebuilder:default="Enforce"
+	Mode Mode `json:"mode,omitempty"`
+}
+
+// The condition types of an OffloadingPolicy.
+const (
+	// LoadedCondition: the module's current version is loaded.
+	LoadedCondition = "Loaded"
+	// ReadyCondition: the policy is part of the chains, possibly in an earlier version.
+	ReadyCondition = "Ready"
+	// DegradedCondition: something is wrong and who must act is said.
+	DegradedCondition = "Degraded"
+)
+
+// PointSummary is what the module declares for one extension point.
+type PointSummary struct {
+	// Point that it answers.
+	Point ExtensionPoint `json:"point"`
+	// Moments at which it answers; empty means all.
+	Moments []string `json:"moments,omitempty"`
+	// Reads are the facts it is given.
+	Reads []string `json:"reads,omitempty"`
+	// Writes are the operations it may answer.
+	Writes []WriteRule `json:"writes,omitempty"`
+}
+
+// ManifestSummary is what the loaded module says of itself.
+type ManifestSummary struct {
+	// Name of the module.
+	Name string `json:"name,omitempty"`
+	// Version of the module.
+	Version string `json:"version,omitempty"`
+	// Points that the policy is bound to.
+	// +listType=map
+	// +listMapKey=point
+	Points []PointSummary `json:"points,omitempty"`
+}
+
+// Counters of a component since it loaded the version that it reports.
+type Counters struct {
+	// Calls of the policy, answers from the memo included.
+	Calls int64 `json:"calls,omitempty"`
+	// Changes are the calls whose answer changed the object.
+	Changes int64 `json:"changes,omitempty"`
+	// Denials are the calls that refused the object.
+	Denials int64 `json:"denials,omitempty"`
+	// Errors are the calls without a valid answer.
+	Errors int64 `json:"errors,omitempty"`
+}
+
+// Observation is what one component runs.
+type Observation struct {
+	// Name of the component: "webhook", "virtual-kubelet/<node>" …
+	// +kubebuilder:validation:MinLength=1
+	Name string `json:"name"`
+	// Digest of the version that it runs, "sha256:…".
+	Digest string `json:"digest,omitempty"`
+	// Time at which it began to.
+	// +optional
+	Time metav1.Time `json:"time,omitempty,omitzero"`
+	// Message says what is wrong, and who must act.
+	Message string `json:"message,omitempty"`
+	// Counters of the component.
+	Counters *Counters `json:"counters,omitempty"`
+}
+
+// OffloadingPolicyStatus is the observed state of an OffloadingPolicy.
+type OffloadingPolicyStatus struct {
+	// ObservedGeneration is the last generation acted upon.
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions Loaded, Ready and Degraded.
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Digest of the module that is loaded, "sha256:…".
+	Digest string `json:"digest,omitempty"`
+	// Points that the policy answers, as one word for people.
+	Points string `json:"points,omitempty"`
+	// Manifest of the module that is loaded.
+	Manifest *ManifestSummary `json:"manifest,omitempty"`
+	// ObservedBy tells for each component what it runs. Each component applies its
+	// own entry.
+	// +listType=map
+	// +listMapKey=name
+	ObservedBy []Observation `json:"observedBy,omitempty"`
+}
+
+// OffloadingPolicy binds a sandboxed WebAssembly module to the extension points at
+// which Longshore decides.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=op;opol,categories=longshore
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.digest`
+// +kubebuilder:printcolumn:name="Points",type=string,JSONPath=`.status.points`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type OffloadingPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   OffloadingPolicySpec   `json:"spec"`
+	Status OffloadingPolicyStatus `json:"status,omitempty,omitzero"`
+}
+
+// OffloadingPolicyList is a list of OffloadingPolicies.
+//
+// +kubebuilder:object:root=true
+type OffloadingPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []OffloadingPolicy `json:"items"`
+}
