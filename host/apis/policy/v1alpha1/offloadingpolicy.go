@@ -266,8 +266,9 @@ type OffloadingPolicyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Digest of the module that is loaded, "sha256:…".
 	Digest string `json:"digest,omitempty"`
-	// Points that the policy answers, as one word for people.
-	Points string `json:"points,omitempty"`
+	// Points that the policy answers.
+	// +listType=set
+	Points []ExtensionPoint `json:"points,omitempty"`
 	// Manifest of the module that is loaded.
 	Manifest *ManifestSummary `json:"manifest,omitempty"`
 	// ObservedBy tells for each component what it runs. Each component applies its

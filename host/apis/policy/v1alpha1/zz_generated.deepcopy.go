@@ -319,6 +319,11 @@ func (in *OffloadingPolicyStatus) DeepCopyInto(out *OffloadingPolicyStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.Points != nil {
+		in, out := &in.Points, &out.Points
+		*out = make([]ExtensionPoint, len(*in))
+		copy(*out, *in)
+	}
 	if in.Manifest != nil {
 		in, out := &in.Manifest, &out.Manifest
 		*out = new(ManifestSummary)
