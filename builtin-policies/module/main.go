@@ -5,6 +5,7 @@ package main
 
 import (
 	"github.com/longshore-dev/longshore/builtin-policies/antiaffinity"
+	"github.com/longshore-dev/longshore/builtin-policies/defaults"
 	"github.com/longshore-dev/longshore/builtin-policies/metadatafilter"
 	"github.com/longshore-dev/longshore/builtin-policies/offloadingpatch"
 	"github.com/longshore-dev/longshore/builtin-policies/podplacement"
@@ -18,7 +19,7 @@ import (
 )
 
 func init() {
-	describe.Handle(manifest)
+	describe.Handle(defaults.Manifest)
 	metadatafilterpoint.Handle(func(r *metadatafilterpoint.Request) ([]contract.Operation, error) {
 		return metadatafilter.Decide(r.Facts)
 	})
@@ -32,20 +33,6 @@ func init() {
 		operations, err := podplacement.Decide(r.Facts)
 		return &guest.Answer{Operations: operations}, err
 	})
-}
-
-func manifest() contract.Manifest {
-	return contract.Manifest{
-		Name:      "longshore-defaults",
-		Version:   "1.0.0",
-		Contracts: contract.Versions(),
-		Points: []contract.PointManifest{
-			metadatafilter.Manifest(),
-			offloadingpatch.Manifest(),
-			antiaffinity.Manifest(),
-			podplacement.Manifest(),
-		},
-	}
 }
 
 // main is never called: the host calls the exports of a library.

@@ -1,0 +1,42 @@
+// Package native runs the built-in policies as plain Go functions: the oracle that
+// the compiled module is held against, and the baseline that it is measured against.
+// Nothing that runs in a cluster uses it.
+package native
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/longshore-dev/longshore/builtin-policies/antiaffinity"
+	"github.com/longshore-dev/longshore/builtin-policies/metadatafilter"
+	"github.com/longshore-dev/longshore/builtin-policies/offloadingpatch"
+	"github.com/longshore-dev/longshore/builtin-policies/podplacement"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// Function answers one request.
+type Function = func(contract.Request) (contract.Response, error)
+
+// Functions returns the built-in policies by extension point.
+func Functions() map[contract.Point]Function {
+	return map[contract.Point]Function{
+		contract.PodMutation:        function(podplacement.Decide),
+		contract.OffloadingPatch:    function(offloadingpatch.Decide),
+		contract.AntiAffinityPreset: function(antiaffinity.Decide),
+		contract.MetadataFilter:     function(metadatafilter.Decide),
+	}
+}
+
+func function[F any](decide func(F) ([]contract.Operation, error)) Function {
+	return func(request contract.Request) (contract.Response, error) {
+		var facts F
+		if err := json.Unmarshal(request.Facts, &facts); err != nil {
+			return contract.Response{}, fmt.Errorf("decoding the facts: %w", err)
+		}
+		operations, err := decide(facts)
+		if err != nil {
+			return contract.Response{}, err
+		}
+		return contract.Response{Version: request.Version, Operations: operations}, nil
+	}
+}

@@ -1,0 +1,93 @@
+// Package vectors holds the golden cases of the default policies: for each extension
+// point, a request and the answer that the reference's behaviour asks for. A case is
+// a file, so adding one needs no Go, and a policy in any language can be held against
+// them.
+package vectors
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+//go:embed */*.json
+var files embed.FS
+
+// Vector is one golden case.
+type Vector struct {
+	// Name is the file's path without its ending: "podmutation/remote-product".
+	Name string `json:"-"`
+	// Description says in a sentence what the case shows.
+	Description string `json:"description"`
+	// Origin names the behaviour that the case pins: a section of the reference or a
+	// trap (T1 …), with the word deviation where the answer differs on purpose.
+	Origin string `json:"origin"`
+	// Request is what the policy is asked, projected to what the default policy reads.
+	Request json.RawMessage `json:"request"`
+	// Response is the answer; absent when the policy must fail.
+	Response json.RawMessage `json:"response,omitempty"`
+	// Error is a part of the error when the policy must fail.
+	Error string `json:"error,omitempty"`
+	// Object and Result are optional: the operations of the answer turn the former into
+	// the latter.
+	Object json.RawMessage `json:"object,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+}
+
+// Point returns the extension point that the case asks.
+func (v *Vector) Point() (contract.Point, error) {
+	var request contract.Request
+	if err := json.Unmarshal(v.Request, &request); err != nil {
+		return "", fmt.Errorf("decoding the request of %s: %w", v.Name, err)
+	}
+	return request.Point, nil
+}
+
+// All returns the cases, sorted by name.
+func All() ([]Vector, error) {
+	names, err := fs.Glob(files, "*/*.json")
+	if err != nil {
+		return nil, fmt.Errorf("listing vectors: %w", err)
+	}
+	all := make([]Vector, 0, len(names))
+	for _, name := range names {
+		data, err := files.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("reading a vector: %w", err)
+		}
+		vector, err := Parse(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		vector.Name = strings.TrimSuffix(name, path.Ext(name))
+		all = append(all, *vector)
+	}
+	return all, nil
+}
+
+// Parse reads one case and refuses one that is incomplete or has unknown members.
+func Parse(data []byte) (*Vector, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	var v Vector
+	if err := dec.Decode(&v); err != nil {
+		return nil, fmt.Errorf("decoding the vector: %w", err)
+	}
+	switch {
+	case v.Description == "" || v.Origin == "":
+		return nil, fmt.Errorf("a vector needs description and origin")
+	case len(v.Request) == 0:
+		return nil, fmt.Errorf("a vector needs a request")
+	case (len(v.Response) == 0) == (v.Error == ""):
+		return nil, fmt.Errorf("a vector needs a response or an error, not both")
+	case (len(v.Object) == 0) != (len(v.Result) == 0):
+		return nil, fmt.Errorf("a vector has object and result, or neither")
+	}
+	return &v, nil
+}
