@@ -1,0 +1,130 @@
+# Longshore. `make help` lists the targets; `make demo` and `make test` are the two to start with.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# One CGO setting everywhere: switching recompiles most of Kubernetes. Only the race
+# detector needs a C compiler.
+export CGO_ENABLED ?= 0
+
+GO       ?= go
+MODULES  := . sdk plugins conformance/testplane hack/tools
+TESTED   := . sdk plugins
+TOOL     := $(GO) tool -modfile=hack/tools/go.mod
+LDFLAGS  := -s -w
+BINARIES := bin/longshore bin/demo
+# Packages of levels L0 to L2 that never import Kubernetes' client libraries: the
+# race detector recompiles what it tests, and this set is where the locks are.
+RACE     := ./host/policy/... ./host/consumer/reflection/... ./sdk/...
+# The deflake target's package and count.
+PKG      ?= ./...
+COUNT    ?= 10
+FUZZTIME ?= 20s
+
+##@ General
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*##"; printf "usage: make <target>\n"} \
+		/^[a-zA-Z_0-9-]+:.*?##/ {printf "  \033[36m%-18s\033[0m %s\n", $$1, $$2} \
+		/^##@/ {printf "\n%s\n", substr($$0, 5)}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build ## Two clusters on loopback, Longshore on both, a pod that runs on the other one
+	@bin/demo up
+
+.PHONY: demo-down
+demo-down: ## Stop what `make demo` started, and nothing else
+	@if [ -x bin/demo ]; then bin/demo down; else $(GO) run ./hack/demo down; fi
+
+.PHONY: tools
+tools: ## Build the developer tools once (linter, generators)
+	@$(TOOL) controller-gen --version
+	@$(TOOL) golangci-lint version
+
+.PHONY: clean
+clean: ## Remove built files from the clone (caches outside it stay)
+	@rm -rf bin builtin-policies/dist/*.wasm builtin-policies/dist/*.wasm.*
+
+##@ Generate
+
+.PHONY: generate
+generate: ## Deep copies, CRDs
+	@$(GO) run ./hack/generate
+
+.PHONY: builtins
+builtins: ## Compile the built-in policies to wasm
+	@$(GO) run ./hack/builtins build
+
+.PHONY: plugins
+plugins: ## Compile the example policies to wasm
+	@$(GO) run ./hack/builtins plugins
+
+##@ Build
+
+.PHONY: build
+build: builtins ## Build the server, the demo and the test plane
+	@mkdir -p bin
+	@$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/longshore ./cmd/longshore
+	@$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/demo ./hack/demo
+	@$(GO) run ./hack/testplane build
+
+.PHONY: build-testplane
+build-testplane: ## Build the test control plane (cached outside the clone)
+	@$(GO) run ./hack/testplane build
+
+##@ Test
+
+.PHONY: test
+test: build ## All tests, those against real control planes included
+	@for m in $(TESTED); do (cd $$m && $(GO) test -timeout 20m ./...); done
+
+.PHONY: test-fast
+test-fast: builtins ## The tests that need no control plane
+	@for m in $(TESTED); do (cd $$m && $(GO) test -short -timeout 10m ./...); done
+
+.PHONY: test-race
+test-race: builtins ## The race detector over the packages with locks (needs a C compiler)
+	@CGO_ENABLED=1 $(GO) test -race -short -timeout 15m ./host/policy/... ./host/consumer/reflection/engine/...
+	@cd sdk && CGO_ENABLED=1 $(GO) test -race ./...
+
+.PHONY: bench
+bench: build ## Measure, interleaved with the baselines; writes bench/results.json
+	@$(GO) run ./hack/bench
+
+.PHONY: fuzz
+fuzz: builtins ## Fuzz every fuzz target for FUZZTIME
+	@$(GO) run ./hack/fuzz -time $(FUZZTIME)
+
+.PHONY: deflake
+deflake: build ## Run PKG's tests COUNT times
+	@$(GO) test -count=$(COUNT) -failfast $(PKG)
+
+##@ Verify
+
+.PHONY: lint
+lint: ## go vet and golangci-lint over all modules
+	@for m in $(TESTED) conformance/testplane; do echo "vet $$m"; (cd $$m && $(GO) vet ./...); done
+	@for m in $(TESTED); do echo "lint $$m"; (cd $$m && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --config $(CURDIR)/.golangci.yaml ./...); done
+
+.PHONY: verify
+verify: verify-generate verify-builtins verify-modules ## Generated files, built-in module and module files agree with their sources
+
+.PHONY: verify-generate
+verify-generate: ## Generated files are up to date
+	@$(GO) run ./hack/generate
+	@git diff --exit-code --stat -- host/apis charts || { echo "generated files differ: run 'make generate' and commit"; exit 1; }
+
+.PHONY: verify-builtins
+verify-builtins: ## The built-in module is what its lock says
+	@$(GO) run ./hack/builtins verify
+
+.PHONY: verify-modules
+verify-modules: ## go.mod and go.sum of every module are tidy
+	@for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff > /dev/null || { echo "$$m: run 'go mod tidy' there and commit"; exit 1; }); done
+
+##@ CI
+
+.PHONY: ci
+ci: verify lint test-race test ## What CI runs

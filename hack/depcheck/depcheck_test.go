@@ -1,0 +1,169 @@
+// Package depcheck keeps the import rules that a linter cannot: the transitive
+// ones. depguard sees direct imports only.
+package depcheck
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const modulePath = "github.com/longshore-dev/longshore"
+
+type goPackage struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string
+}
+
+// graph lists every package below the patterns, with all dependencies.
+func graph(t *testing.T, dir string, patterns ...string) map[string]goPackage {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps", "-json=ImportPath,Standard,Imports"}, patterns...)...)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		require.NoError(t, err, string(exit.Stderr))
+	}
+	require.NoError(t, err)
+	packages := map[string]goPackage{}
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p goPackage
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return packages
+		}
+		require.NoError(t, err)
+		packages[p.ImportPath] = p
+	}
+}
+
+// pathTo returns an import chain from one of the roots to a package that the
+// predicate refuses, or nil.
+func pathTo(packages map[string]goPackage, roots []string, refused func(goPackage) bool) []string {
+	seen := map[string]bool{}
+	var visit func(name string, chain []string) []string
+	visit = func(name string, chain []string) []string {
+		if seen[name] {
+			return nil
+		}
+		seen[name] = true
+		p := packages[name]
+		chain = append(chain, name)
+		if refused(p) {
+			return append([]string(nil), chain...)
+		}
+		for _, next := range p.Imports {
+			if found := visit(next, chain); found != nil {
+				return found
+			}
+		}
+		return nil
+	}
+	sort.Strings(roots)
+	for _, root := range roots {
+		if found := visit(root, nil); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+func below(packages map[string]goPackage, prefix string) []string {
+	var names []string
+	for name := range packages {
+		if name == prefix || strings.HasPrefix(name, prefix+"/") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func isKubernetes(p goPackage) bool {
+	return strings.HasPrefix(p.ImportPath, "k8s.io/") || strings.HasPrefix(p.ImportPath, "sigs.k8s.io/")
+}
+
+func TestTransitiveImports(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	packages := graph(t, root, "./...")
+	own := func(p goPackage) bool { return strings.HasPrefix(p.ImportPath, modulePath) }
+	cases := map[string]struct {
+		roots   string
+		refused func(goPackage) bool
+	}{
+		"the policy engine contains nothing of Kubernetes": {"/host/policy/engine", isKubernetes},
+		"the module loader contains nothing of Kubernetes": {"/host/policy/module", isKubernetes},
+		"the chain contains nothing of Kubernetes":         {"/host/policy/chain", isKubernetes},
+		"fuel metering needs the standard library only": {"/host/policy/fuel", func(p goPackage) bool {
+			return !p.Standard && p.ImportPath != modulePath+"/host/policy/fuel"
+		}},
+		"the built-in policies contain nothing of Kubernetes": {"/builtin-policies", isKubernetes},
+		"built-in policies need the contract and the standard library only": {"/builtin-policies", func(p goPackage) bool {
+			return !p.Standard && !own(p)
+		}},
+		"the conformance suite contains nothing of Kubernetes": {"/conformance/suite", isKubernetes},
+		"host/apis never reaches a client": {"/host/apis", func(p goPackage) bool {
+			return strings.HasPrefix(p.ImportPath, "k8s.io/client-go") || strings.HasPrefix(p.ImportPath, "sigs.k8s.io/controller-runtime")
+		}},
+		"forging is pure: no client, no controller-runtime": {"/host/forge", func(p goPackage) bool {
+			return strings.HasPrefix(p.ImportPath, "k8s.io/client-go/rest") || strings.HasPrefix(p.ImportPath, "sigs.k8s.io/controller-runtime")
+		}},
+		"the consumer never imports the provider": {"/host/consumer", func(p goPackage) bool {
+			return strings.HasPrefix(p.ImportPath, modulePath+"/host/provider")
+		}},
+		"the provider never imports the consumer": {"/host/provider", func(p goPackage) bool {
+			return strings.HasPrefix(p.ImportPath, modulePath+"/host/consumer")
+		}},
+		"the server binary does not contain Helm": {"/cmd/longshore", func(p goPackage) bool {
+			return strings.HasPrefix(p.ImportPath, "helm.sh/")
+		}},
+		"the server binary does not contain the conformance launcher": {"/cmd/longshore", func(p goPackage) bool {
+			return strings.HasPrefix(p.ImportPath, modulePath+"/conformance")
+		}},
+		"the server binary does not contain extism/go-sdk": {"/cmd/longshore", func(p goPackage) bool {
+			return strings.HasPrefix(p.ImportPath, "github.com/extism/")
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			roots := below(packages, modulePath+tc.roots)
+			require.NotEmpty(t, roots, "no package below %s", tc.roots)
+			chain := pathTo(packages, roots, tc.refused)
+			assert.Empty(t, chain, "import path that breaks the rule:\n  %s", strings.Join(chain, "\n  → "))
+		})
+	}
+}
+
+func TestOnlyTheCompositionRootsImportTheBuiltins(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	for name, p := range graph(t, root, "./host/...") {
+		if !strings.HasPrefix(name, modulePath+"/host/") || strings.HasPrefix(name, modulePath+"/host/app/") {
+			continue
+		}
+		for _, imported := range p.Imports {
+			assert.False(t, strings.HasPrefix(imported, modulePath+"/builtin-policies"), "%s imports %s", name, imported)
+			assert.False(t, strings.HasPrefix(imported, modulePath+"/host/app"), "%s imports %s", name, imported)
+			assert.False(t, strings.HasPrefix(imported, modulePath+"/conformance"), "%s imports %s", name, imported)
+		}
+	}
+}
+
+func TestTheSDKNeedsTheStandardLibraryOnly(t *testing.T) {
+	root, err := filepath.Abs("../../sdk")
+	require.NoError(t, err)
+	for name, p := range graph(t, root, "./...") {
+		assert.True(t, p.Standard || strings.HasPrefix(name, modulePath+"/sdk"), "sdk reaches %s", name)
+	}
+}

@@ -1,0 +1,173 @@
+// Package webhook composes the admission webhooks of the consumer: pods, VirtualNodes,
+// NamespaceOffloadings. Every replica serves; nothing here needs a leader.
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/longshore-dev/longshore/host/app/policies"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/consumer/admission/namespaceoffloading"
+	"github.com/longshore-dev/longshore/host/consumer/admission/podplacement"
+	"github.com/longshore-dev/longshore/host/consumer/admission/virtualnode"
+	"github.com/longshore-dev/longshore/host/kit/servingcert"
+)
+
+// Component names this process in policy status and metrics.
+const Component = "webhook"
+
+// Options configures an App. The names are those of the command's flags.
+type Options struct {
+	// Config reaches the own cluster.
+	Config *rest.Config
+	// ClusterID is the own cluster's identity.
+	ClusterID string
+	// Namespace is Longshore's own namespace.
+	Namespace string
+	// BindAddress and Port are where the webhooks listen.
+	BindAddress string
+	Port        int
+	// MetricsAddress and HealthProbeAddress are host:port; "0" switches off.
+	MetricsAddress     string
+	HealthProbeAddress string
+	// SecretName holds the serving certificate, ServiceName is what it is for.
+	SecretName, ServiceName string
+	// ConfigurationName names the mutating and validating webhook configurations.
+	ConfigurationName string
+	// PodCIDRs of the own cluster, passed on to virtual kubelets.
+	PodCIDRs []string
+	// DefaultOptions names the VkOptionsTemplate of VirtualNodes that name none.
+	DefaultOptions client.ObjectKey
+	// RuntimeClassName is the cluster's Liqo runtime class.
+	RuntimeClassName string
+	// PolicyCacheDir keeps compiled policies between starts; empty keeps none.
+	PolicyCacheDir string
+}
+
+// Validate says what is wrong with the options, all of it.
+func (o *Options) Validate() error {
+	required := map[string]string{
+		"--cluster-id": o.ClusterID, "--liqo-namespace": o.Namespace, "--secret-name": o.SecretName,
+		"--vk-options-default-template": o.DefaultOptions.Name, "--liqo-runtime-class": o.RuntimeClassName,
+		"--service-name": o.ServiceName, "--configuration-name": o.ConfigurationName,
+	}
+	var errs []error
+	for flag, value := range required {
+		if value == "" {
+			errs = append(errs, fmt.Errorf("%s is required", flag))
+		}
+	}
+	if o.Port < 1 || o.Port > 65535 {
+		errs = append(errs, fmt.Errorf("--webhook-port is %d: a port is between 1 and 65535", o.Port))
+	}
+	return errors.Join(errs...)
+}
+
+// App is the composed webhook server.
+type App struct {
+	manager  ctrl.Manager
+	policies *policies.Policies
+}
+
+// New composes the server; nothing runs yet.
+func New(ctx context.Context, options Options) (*App, error) {
+	if err := options.Validate(); err != nil {
+		return nil, err
+	}
+	s, err := scheme.New()
+	if err != nil {
+		return nil, err
+	}
+	direct, err := client.New(options.Config, client.Options{Scheme: s})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the own cluster: %w", err)
+	}
+	keeper := &servingcert.Keeper{
+		Client: direct, Clock: clock.RealClock{},
+		Secret:     client.ObjectKey{Namespace: options.Namespace, Name: options.SecretName},
+		DNSNames:   dnsNames(options.ServiceName, options.Namespace),
+		Mutating:   []string{options.ConfigurationName},
+		Validating: []string{options.ConfigurationName},
+		OnError:    func(err error) { ctrl.Log.WithName("servingcert").Error(err, "Keeping the serving certificate failed, retrying") },
+	}
+	mgr, err := ctrl.NewManager(options.Config, ctrl.Options{
+		Scheme:                 s,
+		Metrics:                server.Options{BindAddress: options.MetricsAddress},
+		HealthProbeBindAddress: options.HealthProbeAddress,
+		WebhookServer: webhook.NewServer(webhook.Options{
+			Host: options.BindAddress, Port: options.Port,
+			TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = keeper.GetCertificate }},
+		}),
+		Cache:  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Node{}}}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("composing the webhook server: %w", err)
+	}
+	if err := mgr.Add(keeper); err != nil {
+		return nil, fmt.Errorf("adding the certificate keeper: %w", err)
+	}
+	decide, err := policies.New(ctx, mgr, policies.Options{Component: Component, CacheDir: options.PolicyCacheDir})
+	if err != nil {
+		return nil, err
+	}
+	register(mgr, decide, options)
+	ready := func(*http.Request) error {
+		if !keeper.Ready() {
+			return errors.New("the serving certificate is not ready yet")
+		}
+		return decide.Ready()
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("serving", ready)); err != nil {
+		return nil, fmt.Errorf("adding health checks: %w", err)
+	}
+	return &App{manager: mgr, policies: decide}, nil
+}
+
+func dnsNames(service, namespace string) []string {
+	return []string{
+		service + "." + namespace + ".svc", service, service + "." + namespace, service + "." + namespace + ".svc.cluster.local",
+	}
+}
+
+func register(mgr ctrl.Manager, decide *policies.Policies, options Options) {
+	decoder := admission.NewDecoder(mgr.GetScheme())
+	hooks := mgr.GetWebhookServer()
+	hooks.Register(podplacement.Path, &admission.Webhook{Handler: &podplacement.Handler{
+		Reader: mgr.GetClient(), Policies: decide.Chains(), RuntimeClassName: options.RuntimeClassName,
+	}})
+	hooks.Register(namespaceoffloading.Path, &admission.Webhook{Handler: &namespaceoffloading.Handler{
+		Decoder: decoder, ClusterID: options.ClusterID,
+	}})
+	hooks.Register(virtualnode.Path, &admission.Webhook{Handler: &virtualnode.Handler{
+		Reader: mgr.GetClient(), Decoder: decoder, DefaultOptions: options.DefaultOptions,
+		Cluster: virtualnode.Cluster{ID: options.ClusterID, Namespace: options.Namespace, LocalPodCIDRs: options.PodCIDRs},
+	}})
+}
+
+// Run serves until the context ends.
+func (a *App) Run(ctx context.Context) error {
+	err := a.manager.Start(ctx)
+	if closeErr := a.policies.Close(context.WithoutCancel(ctx)); closeErr != nil {
+		err = errors.Join(err, closeErr)
+	}
+	if err != nil {
+		return fmt.Errorf("running the webhook server: %w", err)
+	}
+	return nil
+}

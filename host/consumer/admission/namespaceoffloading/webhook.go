@@ -1,0 +1,57 @@
+// Package namespaceoffloading is the webhook that validates NamespaceOffloadings
+// (reference 2.3): who writes a wrong one reads why at once.
+package namespaceoffloading
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// Path is where the webhook is served (reference 2.1).
+const Path = "/validate/namespace-offloading"
+
+// Handler answers admission requests for NamespaceOffloadings.
+type Handler struct {
+	// Decoder decodes the wire objects.
+	Decoder admission.Decoder
+	// ClusterID is the own cluster's identity.
+	ClusterID string
+}
+
+var _ admission.Handler = (*Handler)(nil)
+
+// Handle implements admission.Handler.
+func (h *Handler) Handle(_ context.Context, request admission.Request) admission.Response {
+	after := &offloadingv1beta1.NamespaceOffloading{}
+	if err := h.Decoder.DecodeRaw(request.Object, after); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the NamespaceOffloading: %w", err))
+	}
+	after.Namespace = request.Namespace
+	var v verdict
+	switch request.Operation {
+	case admissionv1.Create:
+		v = validateCreate(after, h.ClusterID)
+	case admissionv1.Update:
+		if !after.DeletionTimestamp.IsZero() {
+			// A finalizer must be removable whatever the object holds.
+			return admission.Allowed("")
+		}
+		before := &offloadingv1beta1.NamespaceOffloading{}
+		if err := h.Decoder.DecodeRaw(request.OldObject, before); err != nil {
+			return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the old NamespaceOffloading: %w", err))
+		}
+		v = validateUpdate(before, after)
+	default:
+		return admission.Allowed("")
+	}
+	if v.denial != "" {
+		return admission.Denied(v.denial)
+	}
+	return admission.Allowed("").WithWarnings(v.warnings...)
+}

@@ -1,0 +1,117 @@
+// Package podplacement: Pod flow, stage 1: the webhook that a pod in an offloaded
+// namespace passes at its creation. It gathers the facts, asks the PodMutation policies
+// (moment Admission) and answers with a patch of what they changed.
+//
+// A pod is refused when its namespace carries the scheduling label but has no
+// NamespaceOffloading (T6, kept): the label alone holds pods back until the offloading
+// is defined.
+package podplacement
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policy/view"
+)
+
+// Path is where the webhook is served (reference 2.1).
+const Path = "/mutate/pod"
+
+// Handler answers admission requests for pods.
+type Handler struct {
+	// Reader reads NamespaceOffloadings and namespaces, from a cache.
+	Reader client.Reader
+	// Policies decides.
+	Policies view.Evaluator
+	// RuntimeClassName is the cluster's Liqo runtime class.
+	RuntimeClassName string
+}
+
+var _ admission.Handler = (*Handler)(nil)
+
+// Handle implements admission.Handler.
+//
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+func (h *Handler) Handle(ctx context.Context, request admission.Request) admission.Response {
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(request.Object.Raw, pod); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the pod: %w", err))
+	}
+	facts, err := h.facts(ctx, request.Namespace)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
+	result, err := view.AdmitPod(ctx, h.Policies, view.AdmissionInput{
+		Pod:              pod,
+		Offloading:       &facts.offloading.Spec,
+		Namespace:        facts.namespace,
+		User:             request.UserInfo.Username,
+		Groups:           request.UserInfo.Groups,
+		DryRun:           request.DryRun != nil && *request.DryRun,
+		RuntimeClassName: h.RuntimeClassName,
+	})
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("deciding about the pod: %w", err))
+	}
+	if result.Denial != nil {
+		return admission.Denied(fmt.Sprintf("%s: %s (policy %s)", result.Denial.Reason, result.Denial.Message, result.Denial.Policy)).
+			WithWarnings(result.Warnings...)
+	}
+	return patched(ctx, request, result)
+}
+
+// patched answers with the difference to what the API server sent, the decisions
+// annotation included.
+func patched(ctx context.Context, request admission.Request, result *view.AdmissionResult) admission.Response {
+	if !result.Changed {
+		return admission.Allowed("").WithWarnings(result.Warnings...)
+	}
+	pod := result.Pod
+	if encoded := view.EncodeDecisions(result.Decisions); encoded != "" {
+		if pod.Annotations == nil {
+			pod.Annotations = map[string]string{}
+		}
+		pod.Annotations[policyv1alpha1.DecisionsAnnotation] = encoded
+	}
+	after, err := json.Marshal(pod)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the pod: %w", err))
+	}
+	log.FromContext(ctx).V(1).Info("Mutated pod", "namespace", request.Namespace, "name", request.Name)
+	return admission.PatchResponseFromRaw(request.Object.Raw, after).WithWarnings(result.Warnings...)
+}
+
+type facts struct {
+	offloading *offloadingv1beta1.NamespaceOffloading
+	namespace  *corev1.Namespace
+}
+
+// facts reads by the request's namespace: the pod's own may be empty at admission.
+func (h *Handler) facts(ctx context.Context, namespace string) (*facts, error) {
+	f := &facts{offloading: &offloadingv1beta1.NamespaceOffloading{}, namespace: &corev1.Namespace{}}
+	err := h.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName}, f.offloading)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("namespace %q has label %s but no NamespaceOffloading %q yet: create it, or remove the label",
+			namespace, offloadingv1beta1.SchedulingEnabledLabel, offloadingv1beta1.NamespaceOffloadingName)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the NamespaceOffloading of namespace %q: %w", namespace, err)
+	}
+	err = h.Reader.Get(ctx, client.ObjectKey{Name: namespace}, f.namespace)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading namespace %q: %w", namespace, err)
+	}
+	f.namespace.Name = namespace
+	return f, nil
+}

@@ -1,0 +1,297 @@
+package virtualnode
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// The virtual kubelet's container as it stands on the wire (reference 5.2).
+const (
+	containerName    = "virtual-kubelet"
+	containerCommand = "/usr/bin/virtual-kubelet"
+	metricsPortName  = "metrics"
+
+	flagKubeconfigSecret = "--foreign-kubeconfig-secret-name"
+	flagCreateNode       = "--create-node"
+	flagCheckNetwork     = "--node-check-network"
+	flagNodeAnnotations  = "--node-extra-annotations"
+	flagNodeLabels       = "--node-extra-labels"
+	flagMetricsEnabled   = "--metrics-enabled"
+	flagMetricsAddress   = "--metrics-address"
+)
+
+// Cluster is what the forged Deployment needs to know of the consumer cluster.
+type Cluster struct {
+	ID            string
+	Namespace     string
+	LocalPodCIDRs []string
+}
+
+// typedReflectors have a --<resource>-reflection-type flag (reference 5.2).
+var typedReflectors = []string{"service", "ingress", "configmap", "secret", "event"}
+
+// foldTemplate merges what a user wrote into spec.template into the options: labels,
+// annotations, image, resources and the arguments that options know (reference 2.4,
+// CREATE step 2). Arguments without "=" are refused by name instead of being lost (T66).
+func foldTemplate(options *offloadingv1beta1.VkOptionsTemplate, template *offloadingv1beta1.DeploymentTemplate) error {
+	if template == nil {
+		return nil
+	}
+	spec := &options.Spec
+	spec.ExtraLabels = merged(spec.ExtraLabels, template.ObjectMeta.Labels)
+	spec.ExtraAnnotations = merged(spec.ExtraAnnotations, template.ObjectMeta.Annotations)
+	containers := template.Spec.Template.Spec.Containers
+	if len(containers) == 0 {
+		return nil
+	}
+	c := containers[0]
+	if c.Image != "" {
+		spec.ContainerImage = c.Image
+	}
+	spec.Resources.Limits = mergedResources(spec.Resources.Limits, c.Resources.Limits)
+	spec.Resources.Requests = mergedResources(spec.Resources.Requests, c.Resources.Requests)
+	for _, arg := range c.Args {
+		if err := foldArgument(spec, arg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func foldArgument(spec *offloadingv1beta1.VkOptionsTemplateSpec, arg string) error {
+	key, value, hasValue := strings.Cut(arg, "=")
+	if !strings.HasPrefix(key, "--") {
+		return fmt.Errorf("argument %q is not of the form --flag=value", arg)
+	}
+	if !hasValue && key != flagMetricsEnabled {
+		return fmt.Errorf("argument %q has no value: write %s=<value>", arg, key)
+	}
+	switch key {
+	case flagMetricsEnabled:
+		spec.MetricsEnabled = true
+	case flagMetricsAddress:
+		spec.MetricsAddress = value
+	case flagNodeAnnotations, flagNodeLabels:
+		parsed, err := parseMap(key, value)
+		if err != nil {
+			return err
+		}
+		if key == flagNodeLabels {
+			spec.NodeExtraLabels = merged(spec.NodeExtraLabels, parsed)
+		} else {
+			spec.NodeExtraAnnotations = merged(spec.NodeExtraAnnotations, parsed)
+		}
+	default:
+		for i, extra := range spec.ExtraArgs {
+			if name, _, _ := strings.Cut(extra, "="); name == key {
+				spec.ExtraArgs[i] = arg
+			}
+		}
+	}
+	return nil
+}
+
+func parseMap(flag, value string) (map[string]string, error) {
+	parsed := map[string]string{}
+	for pair := range strings.SplitSeq(value, ",") {
+		if pair == "" {
+			continue
+		}
+		k, v, ok := strings.Cut(pair, "=")
+		if !ok || k == "" {
+			return nil, fmt.Errorf("argument %s: %q is not of the form key=value", flag, pair)
+		}
+		parsed[k] = v
+	}
+	return parsed, nil
+}
+
+// forgeTemplate builds the Deployment snapshot that the VirtualNode carries (5.2).
+func forgeTemplate(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate, cluster Cluster) *offloadingv1beta1.DeploymentTemplate {
+	selector := map[string]string{
+		offloadingv1beta1.ComponentLabel:     offloadingv1beta1.ComponentVirtualKubelet,
+		liqocorev1beta1.RemoteClusterIDLabel: string(vn.Spec.ClusterID),
+		offloadingv1beta1.VirtualNodeLabel:   vn.Name,
+	}
+	spec := &options.Spec
+	labels := merged(spec.ExtraLabels, selector)
+	return &offloadingv1beta1.DeploymentTemplate{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "vk-" + vn.Name, Namespace: vn.Namespace, Labels: labels, Annotations: maps.Clone(spec.ExtraAnnotations),
+		},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: spec.Replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: selector},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(labels), Annotations: maps.Clone(spec.ExtraAnnotations)},
+				Spec: corev1.PodSpec{
+					Containers:         []corev1.Container{forgeContainer(vn, spec, cluster)},
+					ServiceAccountName: vn.Name,
+					ImagePullSecrets:   spec.ImagePullSecrets,
+					Tolerations:        spec.Tolerations,
+				},
+			},
+		},
+	}
+}
+
+func forgeContainer(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.VkOptionsTemplateSpec, cluster Cluster) corev1.Container {
+	container := corev1.Container{
+		Name:            containerName,
+		Image:           spec.ContainerImage,
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Command:         []string{containerCommand},
+		Args:            forgeArguments(vn, spec, cluster),
+		Resources:       spec.Resources,
+		Env: []corev1.EnvVar{
+			fieldEnv("POD_IP", "status.podIP"), fieldEnv("POD_NAME", "metadata.name"), fieldEnv("POD_NAMESPACE", "metadata.namespace"),
+			{Name: "VIRTUALNODE_NAME", Value: vn.Name},
+		},
+	}
+	if spec.PullPolicy != "" {
+		container.ImagePullPolicy = spec.PullPolicy
+	}
+	if port := portOf(spec.MetricsAddress); spec.MetricsEnabled && port > 0 {
+		container.Ports = []corev1.ContainerPort{{Name: metricsPortName, ContainerPort: port, Protocol: corev1.ProtocolTCP}}
+	}
+	return container
+}
+
+func fieldEnv(name, path string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{
+		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path},
+	}}
+}
+
+func portOf(address string) int32 {
+	_, port, ok := strings.Cut(address, ":")
+	if !ok {
+		return 0
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return 0
+	}
+	return int32(n)
+}
+
+// forgeArguments lists the arguments in the reference's order: templates on the wire
+// override by position.
+func forgeArguments(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.VkOptionsTemplateSpec, cluster Cluster) []string {
+	args := []string{
+		"--foreign-cluster-id=" + string(vn.Spec.ClusterID), "--nodename=" + vn.Name, "--node-ip=$(POD_IP)",
+		"--tenant-namespace=" + vn.Namespace, "--liqo-namespace=" + cluster.Namespace, "--home-cluster-id=" + cluster.ID,
+	}
+	for _, cidr := range cluster.LocalPodCIDRs {
+		args = append(args, "--local-podcidr="+cidr)
+	}
+	args = append(args, classArguments(vn)...)
+	for _, resource := range slices.Sorted(maps.Keys(spec.ReflectorsConfig)) {
+		config := spec.ReflectorsConfig[resource]
+		args = append(args, fmt.Sprintf("--%s-reflection-workers=%d", resource, config.NumWorkers))
+	}
+	for _, resource := range typedReflectors {
+		if config, ok := spec.ReflectorsConfig[resource]; ok && config.Type != "" {
+			args = append(args, fmt.Sprintf("--%s-reflection-type=%s", resource, config.Type))
+		}
+	}
+	if len(spec.NodeExtraAnnotations) > 0 {
+		args = append(args, flagNodeAnnotations+"="+joinMap(spec.NodeExtraAnnotations))
+	}
+	if len(spec.NodeExtraLabels) > 0 {
+		args = append(args, flagNodeLabels+"="+joinMap(spec.NodeExtraLabels))
+	}
+	args = append(args, spec.ExtraArgs...)
+	args = append(args, flagMetricsEnabled+"="+strconv.FormatBool(spec.MetricsEnabled))
+	if spec.MetricsEnabled && spec.MetricsAddress != "" {
+		args = append(args, flagMetricsAddress+"="+spec.MetricsAddress)
+	}
+	return args
+}
+
+// classArguments enable storage, ingress and load balancers when the provider offers a
+// class; the default one is taken, else the first.
+func classArguments(vn *offloadingv1beta1.VirtualNode) []string {
+	var args []string
+	if n := len(vn.Spec.StorageClasses); n > 0 {
+		i := max(0, slices.IndexFunc(vn.Spec.StorageClasses, func(c authv1beta1.StorageType) bool { return c.Default }))
+		args = append(args, "--enable-storage", "--remote-real-storage-class-name="+vn.Spec.StorageClasses[i].StorageClassName)
+	}
+	if n := len(vn.Spec.IngressClasses); n > 0 {
+		i := max(0, slices.IndexFunc(vn.Spec.IngressClasses, func(c authv1beta1.IngressType) bool { return c.Default }))
+		args = append(args, "--enable-ingress", "--remote-real-ingress-class-name="+vn.Spec.IngressClasses[i].IngressClassName)
+	}
+	if n := len(vn.Spec.LoadBalancerClasses); n > 0 {
+		i := max(0, slices.IndexFunc(vn.Spec.LoadBalancerClasses, func(c authv1beta1.LoadBalancerType) bool { return c.Default }))
+		args = append(args, "--enable-load-balancer", "--remote-real-load-balancer-class-name="+vn.Spec.LoadBalancerClasses[i].LoadBalancerClassName)
+	}
+	return args
+}
+
+// setArguments writes the arguments that follow the VirtualNode's own fields, at CREATE
+// and UPDATE: by prefix, or appended (reference 2.4).
+func setArguments(vn *offloadingv1beta1.VirtualNode) error {
+	containers := vn.Spec.Template.Spec.Template.Spec.Containers
+	if len(containers) == 0 {
+		return fmt.Errorf("spec.template.spec.template.spec.containers is empty: the virtual kubelet needs its container")
+	}
+	c := &containers[0]
+	if ref := vn.Spec.KubeconfigSecretRef; ref != nil {
+		c.Args = setArgument(c.Args, flagKubeconfigSecret, ref.Name)
+	}
+	c.Args = setArgument(c.Args, flagCreateNode, strconv.FormatBool(*vn.Spec.CreateNode))
+	c.Args = setArgument(c.Args, flagCheckNetwork, strconv.FormatBool(!*vn.Spec.DisableNetworkCheck))
+	return nil
+}
+
+func setArgument(args []string, flag, value string) []string {
+	wanted := flag + "=" + value
+	for i, arg := range args {
+		if name, _, _ := strings.Cut(arg, "="); name == flag {
+			args[i] = wanted
+			return args
+		}
+	}
+	return append(args, wanted)
+}
+
+func joinMap(m map[string]string) string {
+	pairs := make([]string, 0, len(m))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		pairs = append(pairs, k+"="+m[k])
+	}
+	return strings.Join(pairs, ",")
+}
+
+func merged(base, over map[string]string) map[string]string {
+	if len(base) == 0 && len(over) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(base)+len(over))
+	maps.Copy(out, base)
+	maps.Copy(out, over)
+	return out
+}
+
+func mergedResources(base, over corev1.ResourceList) corev1.ResourceList {
+	if len(over) == 0 {
+		return base
+	}
+	out := maps.Clone(base)
+	if out == nil {
+		out = corev1.ResourceList{}
+	}
+	maps.Copy(out, over)
+	return out
+}

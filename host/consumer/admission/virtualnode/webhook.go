@@ -1,0 +1,151 @@
+// Package virtualnode is the webhook that completes VirtualNodes (reference 2.4): at
+// creation it snapshots the virtual kubelet's Deployment from the options template, so
+// that later changes of the template restart nothing.
+package virtualnode
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// Path is where the webhook is served (reference 2.1).
+const Path = "/mutate/virtualnodes"
+
+// Handler answers admission requests for VirtualNodes.
+type Handler struct {
+	// Reader reads options templates and Nodes.
+	Reader client.Reader
+	// Decoder decodes the wire objects.
+	Decoder admission.Decoder
+	// DefaultOptions names the VkOptionsTemplate of VirtualNodes that name none.
+	DefaultOptions client.ObjectKey
+	// Cluster is the consumer cluster.
+	Cluster Cluster
+}
+
+var _ admission.Handler = (*Handler)(nil)
+
+// Handle implements admission.Handler.
+//
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=vkoptionstemplates,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+func (h *Handler) Handle(ctx context.Context, request admission.Request) admission.Response {
+	vn := &offloadingv1beta1.VirtualNode{}
+	if err := h.Decoder.DecodeRaw(request.Object, vn); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the VirtualNode: %w", err))
+	}
+	if !vn.DeletionTimestamp.IsZero() {
+		// A finalizer must be removable whatever the object holds.
+		return admission.Allowed("")
+	}
+	vn.Namespace = request.Namespace
+	options, err := h.options(ctx, vn)
+	if err != nil {
+		return refusal(err)
+	}
+	if request.Operation == admissionv1.Create {
+		if err := h.nameIsFree(ctx, vn.Name); err != nil {
+			return refusal(err)
+		}
+		if err := complete(vn, options, h.Cluster); err != nil {
+			return admission.Denied(err.Error())
+		}
+	}
+	if err := follow(vn, options); err != nil {
+		return admission.Denied(err.Error())
+	}
+	after, err := json.Marshal(vn)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the VirtualNode: %w", err))
+	}
+	return admission.PatchResponseFromRaw(request.Object.Raw, after)
+}
+
+// refusal tells a mistake of the author, which is denied, from a failure of ours.
+func refusal(err error) admission.Response {
+	if apierrors.ReasonForError(err) == "" || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+		return admission.Denied(err.Error())
+	}
+	return admission.Errored(http.StatusInternalServerError, err)
+}
+
+func (h *Handler) options(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (*offloadingv1beta1.VkOptionsTemplate, error) {
+	key := h.DefaultOptions
+	if ref := vn.Spec.VkOptionsTemplateRef; ref != nil {
+		key = client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+	}
+	options := &offloadingv1beta1.VkOptionsTemplate{}
+	if err := h.Reader.Get(ctx, key, options); err != nil {
+		return nil, fmt.Errorf("reading VkOptionsTemplate %s: %w", key, err)
+	}
+	return options.DeepCopy(), nil
+}
+
+// nameIsFree refuses a VirtualNode whose name a Node has already: the name becomes the
+// Node's.
+func (h *Handler) nameIsFree(ctx context.Context, name string) error {
+	err := h.Reader.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("checking whether Node %q exists: %w", name, err)
+	}
+	return apierrors.NewAlreadyExists(corev1.Resource("nodes"), name)
+}
+
+// complete fills in what a new VirtualNode leaves open. The options are altered.
+func complete(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate, cluster Cluster) error {
+	if vn.Spec.ClusterID == "" {
+		return fmt.Errorf("spec.clusterID is required: it names the provider cluster")
+	}
+	if err := foldTemplate(options, vn.Spec.Template); err != nil {
+		return fmt.Errorf("spec.template: %w", err)
+	}
+	vn.Spec.Template = forgeTemplate(vn, options, cluster)
+	if vn.Spec.OffloadingPatch == nil {
+		vn.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{}
+	}
+	patch := vn.Spec.OffloadingPatch
+	patch.LabelsNotReflected = union(patch.LabelsNotReflected, options.Spec.LabelsNotReflected)
+	patch.AnnotationsNotReflected = union(patch.AnnotationsNotReflected, options.Spec.AnnotationsNotReflected)
+	return nil
+}
+
+// follow keeps the snapshot in step with the VirtualNode's own fields, at every write.
+func follow(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate) error {
+	if vn.Spec.CreateNode == nil {
+		vn.Spec.CreateNode = ptr.To(options.Spec.CreateNode)
+	}
+	if vn.Spec.DisableNetworkCheck == nil {
+		vn.Spec.DisableNetworkCheck = ptr.To(options.Spec.DisableNetworkCheck)
+	}
+	if vn.Spec.Template == nil {
+		return fmt.Errorf("spec.template cannot be removed: it is the virtual kubelet's Deployment")
+	}
+	if options.Spec.Replicas != nil {
+		vn.Spec.Template.Spec.Replicas = ptr.To(*options.Spec.Replicas)
+	}
+	return setArguments(vn)
+}
+
+func union(list, more []string) []string {
+	for _, item := range more {
+		if !slices.Contains(list, item) {
+			list = append(list, item)
+		}
+	}
+	return list
+}

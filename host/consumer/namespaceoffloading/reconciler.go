@@ -1,0 +1,245 @@
+// Package namespaceoffloading turns the NamespaceOffloading of a namespace into entries
+// of the providers' NamespaceMaps and reports how far they are (reference 6.2).
+package namespaceoffloading
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// Event reasons and actions on the NamespaceOffloading.
+const (
+	reasonInvalid   = "Invalid"
+	actionOffload   = "Offload"
+	schedulingValue = "true"
+)
+
+// Reconciler offloads namespaces.
+type Reconciler struct {
+	// Client reads from the manager's cache.
+	Client client.Client
+	// Events records on the NamespaceOffloading.
+	Events events.EventRecorder
+	// Clock is the time source of conditions.
+	Clock clock.PassiveClock
+	// ClusterID is the own cluster's identity.
+	ClusterID string
+}
+
+// SetupWithManager registers watches on all that a selection depends on.
+//
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings/status,verbs=patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	all := handler.EnqueueRequestsFromMapFunc(r.all)
+	virtual := predicate.NewPredicateFuncs(func(obj client.Object) bool {
+		return obj.GetLabels()[offloadingv1beta1.NodeTypeLabel] == offloadingv1beta1.NodeTypeVirtual
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("namespaceoffloading").
+		For(&offloadingv1beta1.NamespaceOffloading{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&offloadingv1beta1.NamespaceMap{}, all).
+		Watches(&offloadingv1beta1.VirtualNode{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, all, builder.WithPredicates(virtual, predicate.LabelChangedPredicate{})).
+		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+}
+
+func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+	list := &offloadingv1beta1.NamespaceOffloadingList{}
+	if err := r.Client.List(ctx, list); err != nil {
+		// The cache cannot fail to list; were it to, the next event would enqueue them.
+		ctrl.LoggerFrom(ctx).Error(err, "Listing NamespaceOffloadings failed")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// scope holds the facts of one pass.
+type scope struct {
+	nso          *offloadingv1beta1.NamespaceOffloading
+	remoteName   string
+	virtualNodes []offloadingv1beta1.VirtualNode
+	nodes        map[string]*corev1.Node
+	// maps are the NamespaceMaps of this consumer, by provider cluster.
+	maps map[string]*offloadingv1beta1.NamespaceMap
+}
+
+// Reconcile brings mappings, scheduling label and status in line with one
+// NamespaceOffloading.
+func (r *Reconciler) Reconcile(ctx context.Context, nso *offloadingv1beta1.NamespaceOffloading) (ctrl.Result, error) {
+	if nso.Name != offloadingv1beta1.NamespaceOffloadingName {
+		return ctrl.Result{}, nil
+	}
+	if nso.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(nso, offloadingv1beta1.NamespaceOffloadingFinalizer) {
+		before := nso.DeepCopy()
+		controllerutil.AddFinalizer(nso, offloadingv1beta1.NamespaceOffloadingFinalizer)
+		if err := r.Client.Patch(ctx, nso, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return ctrl.Result{}, fmt.Errorf("adding the finalizer to the NamespaceOffloading of %q: %w", nso.Namespace, err)
+		}
+	}
+	s, err := r.gather(ctx, nso)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	before := nso.DeepCopy()
+	err = r.enforce(ctx, s)
+	nso.Status = Status(nso, s.remoteName, s.maps, metav1.NewTime(r.Clock.Now()))
+	if !equality.Semantic.DeepEqual(before.Status, nso.Status) {
+		if patchErr := r.Client.Status().Patch(ctx, nso, client.MergeFrom(before)); client.IgnoreNotFound(patchErr) != nil {
+			// Both errors retry: a status that cannot be written hides no failure (T56).
+			return ctrl.Result{}, errors.Join(err, fmt.Errorf("writing the status of the NamespaceOffloading of %q: %w", nso.Namespace, patchErr))
+		}
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if !nso.DeletionTimestamp.IsZero() && len(nso.Status.RemoteNamespacesConditions) == 0 {
+		return ctrl.Result{}, r.release(ctx, nso)
+	}
+	return ctrl.Result{}, nil
+}
+
+func (r *Reconciler) release(ctx context.Context, nso *offloadingv1beta1.NamespaceOffloading) error {
+	before := nso.DeepCopy()
+	if !controllerutil.RemoveFinalizer(nso, offloadingv1beta1.NamespaceOffloadingFinalizer) {
+		return nil
+	}
+	err := r.Client.Patch(ctx, nso, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the finalizer of the NamespaceOffloading of %q: %w", nso.Namespace, err)
+	}
+	return nil
+}
+
+// gather makes the only reads of a pass.
+func (r *Reconciler) gather(ctx context.Context, nso *offloadingv1beta1.NamespaceOffloading) (*scope, error) {
+	s := &scope{
+		nso: nso, remoteName: RemoteName(nso.Namespace, &nso.Spec, r.ClusterID),
+		nodes: map[string]*corev1.Node{}, maps: map[string]*offloadingv1beta1.NamespaceMap{},
+	}
+	virtualNodes := &offloadingv1beta1.VirtualNodeList{}
+	if err := r.Client.List(ctx, virtualNodes); err != nil {
+		return nil, fmt.Errorf("listing VirtualNodes: %w", err)
+	}
+	s.virtualNodes = virtualNodes.Items
+	nodes := &corev1.NodeList{}
+	if err := r.Client.List(ctx, nodes, client.MatchingLabels{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}); err != nil {
+		return nil, fmt.Errorf("listing virtual nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		s.nodes[nodes.Items[i].Name] = &nodes.Items[i]
+	}
+	list := &offloadingv1beta1.NamespaceMapList{}
+	if err := r.Client.List(ctx, list, client.MatchingLabels{liqocorev1beta1.ReplicationLabel: "true"}); err != nil {
+		return nil, fmt.Errorf("listing NamespaceMaps: %w", err)
+	}
+	for i := range list.Items {
+		if id := list.Items[i].Labels[liqocorev1beta1.RemoteIDLabel]; id != "" {
+			s.maps[id] = &list.Items[i]
+		}
+	}
+	return s, nil
+}
+
+// enforce writes the mappings first and the scheduling label last (T72): a pod is
+// steered to a virtual node only once its namespace is on the way there.
+func (r *Reconciler) enforce(ctx context.Context, s *scope) error {
+	selected := map[string]bool{}
+	if s.nso.DeletionTimestamp.IsZero() {
+		var err error
+		if selected, err = Selected(&s.nso.Spec.ClusterSelector, s.virtualNodes, s.nodes); err != nil {
+			r.Events.Eventf(s.nso, nil, corev1.EventTypeWarning, reasonInvalid, actionOffload, "Not offloaded: %v", err)
+			return reconcile.TerminalError(err)
+		}
+	} else if err := r.labelNamespace(ctx, s.nso, false); err != nil {
+		return err
+	}
+	var errs []error
+	for _, id := range slices.Sorted(maps.Keys(selected)) {
+		if s.maps[id] == nil {
+			errs = append(errs, fmt.Errorf("provider %q: %w", id, ErrNoNamespaceMap))
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.maps)) {
+		errs = append(errs, r.writeMapping(ctx, s, s.maps[id], selected[id]))
+	}
+	if err := errors.Join(errs...); err != nil || !s.nso.DeletionTimestamp.IsZero() {
+		return err
+	}
+	return r.labelNamespace(ctx, s.nso, s.nso.Spec.PodOffloadingStrategy != offloadingv1beta1.LocalPodOffloadingStrategyType)
+}
+
+func (r *Reconciler) writeMapping(ctx context.Context, s *scope, nm *offloadingv1beta1.NamespaceMap, wanted bool) error {
+	current, present := nm.Spec.DesiredMapping[s.nso.Namespace]
+	if present == wanted && (!wanted || current == s.remoteName) {
+		return nil
+	}
+	before := nm.DeepCopy()
+	if wanted {
+		if nm.Spec.DesiredMapping == nil {
+			nm.Spec.DesiredMapping = map[string]string{}
+		}
+		nm.Spec.DesiredMapping[s.nso.Namespace] = s.remoteName
+	} else {
+		delete(nm.Spec.DesiredMapping, s.nso.Namespace)
+	}
+	if err := r.Client.Patch(ctx, nm, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("mapping namespace %q in NamespaceMap %s/%s: %w", s.nso.Namespace, nm.Namespace, nm.Name, err)
+	}
+	return nil
+}
+
+// labelNamespace switches the pod webhook on or off for the namespace.
+func (r *Reconciler) labelNamespace(ctx context.Context, nso *offloadingv1beta1.NamespaceOffloading, on bool) error {
+	namespace := &corev1.Namespace{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: nso.Namespace}, namespace); err != nil {
+		if client.IgnoreNotFound(err) == nil && !nso.DeletionTimestamp.IsZero() {
+			return nil
+		}
+		return fmt.Errorf("reading namespace %q: %w", nso.Namespace, err)
+	}
+	if (namespace.Labels[offloadingv1beta1.SchedulingEnabledLabel] == schedulingValue) == on {
+		return nil
+	}
+	before := namespace.DeepCopy()
+	if on {
+		if namespace.Labels == nil {
+			namespace.Labels = map[string]string{}
+		}
+		namespace.Labels[offloadingv1beta1.SchedulingEnabledLabel] = schedulingValue
+	} else {
+		delete(namespace.Labels, offloadingv1beta1.SchedulingEnabledLabel)
+	}
+	if err := r.Client.Patch(ctx, namespace, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("labeling namespace %q: %w", nso.Namespace, err)
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package namespaceoffloading
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// RemoteName returns the name of the namespace on the provider (reference 6.1).
+func RemoteName(local string, spec *offloadingv1beta1.NamespaceOffloadingSpec, home string) string {
+	switch spec.NamespaceMappingStrategy {
+	case offloadingv1beta1.EnforceSameNameMappingStrategyType:
+		return local
+	case offloadingv1beta1.SelectedNameMappingStrategyType:
+		return spec.RemoteNamespaceName
+	default:
+		return local + "-" + home
+	}
+}
+
+// Selected returns the provider clusters that the selector picks: those of which any
+// virtual node matches (T10). A selector without terms picks all of them.
+func Selected(selector *corev1.NodeSelector, virtualNodes []offloadingv1beta1.VirtualNode, nodes map[string]*corev1.Node) (map[string]bool, error) {
+	match := func(*corev1.Node) (bool, error) { return true, nil }
+	if len(selector.NodeSelectorTerms) > 0 {
+		parsed, err := nodeaffinity.NewNodeSelector(selector)
+		if err != nil {
+			return nil, fmt.Errorf("spec.clusterSelector is invalid: %w", err)
+		}
+		match = func(node *corev1.Node) (bool, error) { return parsed.Match(node), nil }
+	}
+	selected := map[string]bool{}
+	for i := range virtualNodes {
+		vn := &virtualNodes[i]
+		node := nodes[vn.Name]
+		if node == nil {
+			node = ExpectedNode(vn)
+		}
+		matches, err := match(node)
+		if err != nil {
+			return nil, fmt.Errorf("matching virtual node %q: %w", vn.Name, err)
+		}
+		id := string(vn.Spec.ClusterID)
+		selected[id] = selected[id] || matches
+	}
+	return selected, nil
+}
+
+// ExpectedNode is the node that a VirtualNode will have, as far as selectors can see
+// it, so that a selector gives the same answer before and after it exists (T9).
+func ExpectedNode(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
+	labels := maps.Clone(vn.Spec.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[corev1.LabelHostname] = vn.Name
+	labels[liqocorev1beta1.RemoteClusterIDLabel] = string(vn.Spec.ClusterID)
+	labels[offloadingv1beta1.NodeTypeLabel] = offloadingv1beta1.NodeTypeVirtual
+	labels[offloadingv1beta1.StorageAvailableLabel] = strconv.FormatBool(len(vn.Spec.StorageClasses) > 0)
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Labels: labels}}
+}
+
+// ErrNoNamespaceMap says that a provider has no NamespaceMap yet.
+var ErrNoNamespaceMap = errors.New("the NamespaceMap does not exist yet")
+
+// Status computes conditions and phase (reference 6.2) from what the NamespaceMaps say.
+// Times of unchanged conditions are kept from the previous status.
+func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, maps map[string]*offloadingv1beta1.NamespaceMap, now metav1.Time) offloadingv1beta1.NamespaceOffloadingStatus {
+	status := offloadingv1beta1.NamespaceOffloadingStatus{
+		RemoteNamespaceName:        remoteName,
+		ObservedGeneration:         nso.Generation,
+		RemoteNamespacesConditions: map[string]offloadingv1beta1.RemoteNamespaceConditions{},
+	}
+	var required, ready, failed int
+	for _, nm := range maps {
+		_, desired := nm.Spec.DesiredMapping[nso.Namespace]
+		current, known := nm.Status.CurrentMapping[nso.Namespace]
+		if !nso.DeletionTimestamp.IsZero() && !desired && !known {
+			continue
+		}
+		previous := nso.Status.RemoteNamespacesConditions[nm.Name]
+		conditions := offloadingv1beta1.RemoteNamespaceConditions{requiredCondition(desired, previous, now)}
+		if desired || known {
+			conditions = append(conditions, readyCondition(current, known, previous, now))
+		}
+		status.RemoteNamespacesConditions[nm.Name] = conditions
+		if !desired {
+			continue
+		}
+		required++
+		switch {
+		case known && current.Phase == offloadingv1beta1.MappingAccepted:
+			ready++
+		case known && current.Phase == offloadingv1beta1.MappingCreationLoopBackOff:
+			failed++
+		}
+	}
+	status.OffloadingPhase = phase(nso, required, ready, failed)
+	return status
+}
+
+func phase(nso *offloadingv1beta1.NamespaceOffloading, required, ready, failed int) offloadingv1beta1.OffloadingPhaseType {
+	switch {
+	case !nso.DeletionTimestamp.IsZero():
+		return offloadingv1beta1.TerminatingOffloadingPhaseType
+	case required == 0:
+		return offloadingv1beta1.NoClusterSelectedOffloadingPhaseType
+	case ready == required:
+		return offloadingv1beta1.ReadyOffloadingPhaseType
+	case failed == required:
+		return offloadingv1beta1.AllFailedOffloadingPhaseType
+	case failed > 0:
+		return offloadingv1beta1.SomeFailedOffloadingPhaseType
+	default:
+		return offloadingv1beta1.InProgressOffloadingPhaseType
+	}
+}
+
+func requiredCondition(desired bool, previous offloadingv1beta1.RemoteNamespaceConditions, now metav1.Time) offloadingv1beta1.RemoteNamespaceCondition {
+	c := offloadingv1beta1.RemoteNamespaceCondition{
+		Type: offloadingv1beta1.NamespaceOffloadingRequired, Status: corev1.ConditionFalse, Reason: "ClusterNotSelected",
+		Message: "The cluster selector does not match this cluster",
+	}
+	if desired {
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "ClusterSelected", "The cluster selector matches this cluster"
+	}
+	return keepTime(c, previous, now)
+}
+
+func readyCondition(current offloadingv1beta1.RemoteNamespaceStatus, known bool, previous offloadingv1beta1.RemoteNamespaceConditions, now metav1.Time) offloadingv1beta1.RemoteNamespaceCondition {
+	c := offloadingv1beta1.RemoteNamespaceCondition{
+		Type: offloadingv1beta1.NamespaceReady, Status: corev1.ConditionFalse, Reason: "Creating",
+		Message: "The provider has not answered yet",
+	}
+	if known {
+		c.Reason = string(current.Phase)
+		switch current.Phase {
+		case offloadingv1beta1.MappingAccepted:
+			c.Status, c.Reason, c.Message = corev1.ConditionTrue, "NamespaceCreated", "The remote namespace exists"
+		case offloadingv1beta1.MappingCreationLoopBackOff:
+			c.Message = "The provider cannot make the remote namespace; its NamespaceMap carries an event with the cause"
+		case offloadingv1beta1.MappingTerminating:
+			c.Message = "The remote namespace is being deleted"
+		}
+	}
+	return keepTime(c, previous, now)
+}
+
+func keepTime(c offloadingv1beta1.RemoteNamespaceCondition, previous offloadingv1beta1.RemoteNamespaceConditions, now metav1.Time) offloadingv1beta1.RemoteNamespaceCondition {
+	c.LastTransitionTime = now
+	if i := slices.IndexFunc(previous, func(p offloadingv1beta1.RemoteNamespaceCondition) bool { return p.Type == c.Type }); i >= 0 &&
+		previous[i].Status == c.Status && previous[i].Reason == c.Reason {
+		c.LastTransitionTime = previous[i].LastTransitionTime
+	}
+	return c
+}

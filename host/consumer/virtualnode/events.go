@@ -1,0 +1,10 @@
+package virtualnode
+
+// Event reasons and actions on the VirtualNode (reference 5).
+const (
+	reasonVkCreated = "VkCreated"
+	reasonVkDeleted = "VkDeleted"
+	reasonNotReady  = "VirtualKubeletNotReady"
+	actionRun       = "RunVirtualKubelet"
+	actionStop      = "StopVirtualKubelet"
+)

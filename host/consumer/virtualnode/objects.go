@@ -1,0 +1,133 @@
+package virtualnode
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+const (
+	// LocalRole is the ClusterRole of virtual kubelets in the consumer (reference 7.4).
+	LocalRole = "liqo-virtual-kubelet-local"
+	// maxBindingName bounds the name of a ClusterRoleBinding, in bytes.
+	maxBindingName = 253
+)
+
+// ForgeServiceAccount builds the identity of one virtual kubelet.
+func ForgeServiceAccount(vn *offloadingv1beta1.VirtualNode) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Namespace: vn.Namespace, Labels: managed(vn)}}
+}
+
+// BindingName is the name of the virtual kubelet's ClusterRoleBinding (reference 5.1, step 4).
+func BindingName(vn *offloadingv1beta1.VirtualNode) string {
+	name := "liqo-node-" + vn.Name
+	return name[:min(len(name), maxBindingName)]
+}
+
+// ForgeClusterRoleBinding binds the virtual kubelet's identity to its role.
+func ForgeClusterRoleBinding(vn *offloadingv1beta1.VirtualNode) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: BindingName(vn), Labels: managed(vn)},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: LocalRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: vn.Name, Namespace: vn.Namespace}},
+	}
+}
+
+// ForgeDeployment builds the virtual kubelet's Deployment from the snapshot that the
+// VirtualNode carries (reference 5.1, step 6).
+func ForgeDeployment(vn *offloadingv1beta1.VirtualNode) (*appsv1.Deployment, error) {
+	template := vn.Spec.Template
+	if template == nil {
+		return nil, fmt.Errorf("VirtualNode %s/%s has no spec.template: its admission webhook did not see it; delete it and create it again", vn.Namespace, vn.Name)
+	}
+	deployment := &appsv1.Deployment{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	if deployment.Namespace == "" {
+		deployment.Namespace = vn.Namespace
+	}
+	if deployment.Namespace != vn.Namespace {
+		return nil, fmt.Errorf("spec.template.metadata.namespace is %q: a virtual kubelet runs in the namespace of its VirtualNode, %q", deployment.Namespace, vn.Namespace)
+	}
+	hash, err := patchHash(vn.Spec.OffloadingPatch)
+	if err != nil {
+		return nil, err
+	}
+	annotations := maps.Clone(deployment.Spec.Template.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[offloadingv1beta1.OffloadingPatchHashAnnotation] = hash
+	deployment.Spec.Template.Annotations = annotations
+	return deployment, nil
+}
+
+// patchHash is the hex SHA-256 of the patch's JSON, or "" without one.
+func patchHash(patch *offloadingv1beta1.OffloadingPatch) (string, error) {
+	if patch == nil {
+		return "", nil
+	}
+	encoded, err := json.Marshal(patch)
+	if err != nil {
+		return "", fmt.Errorf("encoding spec.offloadingPatch: %w", err)
+	}
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// ForgeNamespaceMap builds the one NamespaceMap of a provider (reference 6.3).
+func ForgeNamespaceMap(id, tenantNamespace string) *offloadingv1beta1.NamespaceMap {
+	return &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
+		Name: id, Namespace: tenantNamespace,
+		Labels: map[string]string{
+			liqocorev1beta1.RemoteClusterIDLabel: id,
+			liqocorev1beta1.ReplicationLabel:     "true",
+			liqocorev1beta1.RemoteIDLabel:        id,
+		},
+	}}
+}
+
+// SetCondition writes one condition, each type at most once (T58), and keeps the
+// transition time of an unchanged status. Transitions that would go backwards are
+// refused (reference 5.1, end).
+func SetCondition(vn *offloadingv1beta1.VirtualNode, kind offloadingv1beta1.VirtualNodeConditionType, status offloadingv1beta1.VirtualNodeConditionStatusType, message string, now metav1.Time) {
+	wanted := offloadingv1beta1.VirtualNodeCondition{Type: kind, Status: status, Message: message, LastTransitionTime: now}
+	kept := make([]offloadingv1beta1.VirtualNodeCondition, 0, len(vn.Status.Conditions)+1)
+	for _, c := range vn.Status.Conditions {
+		if c.Type != kind {
+			kept = append(kept, c)
+			continue
+		}
+		if c.Status == status || refused(c.Status, status) {
+			wanted.Status, wanted.LastTransitionTime = c.Status, c.LastTransitionTime
+		}
+	}
+	vn.Status.Conditions = append(kept, wanted)
+}
+
+func refused(from, to offloadingv1beta1.VirtualNodeConditionStatusType) bool {
+	switch from {
+	case offloadingv1beta1.NoneConditionStatusType:
+		return to == offloadingv1beta1.DrainingConditionStatusType || to == offloadingv1beta1.DeletingConditionStatusType
+	case offloadingv1beta1.DeletingConditionStatusType:
+		return to == offloadingv1beta1.DrainingConditionStatusType
+	default:
+		return false
+	}
+}
+
+func managed(vn *offloadingv1beta1.VirtualNode) map[string]string {
+	return map[string]string{
+		"app.kubernetes.io/managed-by":       "liqo",
+		liqocorev1beta1.RemoteClusterIDLabel: string(vn.Spec.ClusterID),
+		offloadingv1beta1.VirtualNodeLabel:   vn.Name,
+	}
+}

@@ -1,0 +1,309 @@
+// Package virtualnode runs one virtual kubelet per VirtualNode, keeps the provider's
+// NamespaceMap, and takes both away in the order that loses no pod (reference 5).
+package virtualnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/remotecluster"
+)
+
+const (
+	// FieldManager owns the Deployments of virtual kubelets.
+	FieldManager = "virtual-node-controller"
+	// kubeconfigPoll is how often a missing or broken kubeconfig Secret is looked at again.
+	kubeconfigPoll = 5 * time.Second
+	// drainPoll is how often a draining node is looked at again.
+	drainPoll = time.Second
+)
+
+// Reconciler runs virtual kubelets.
+type Reconciler struct {
+	// Client reads from the manager's cache.
+	Client client.Client
+	// APIReader reads what is not cached: kubeconfig Secrets by name, pods of a
+	// draining node.
+	APIReader client.Reader
+	// Events records on the VirtualNode.
+	Events events.EventRecorder
+	// Clock is the time source of conditions.
+	Clock clock.PassiveClock
+}
+
+// SetupWithManager registers watches on VirtualNodes and on what is made for them.
+//
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes/status,verbs=patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-local,verbs=bind
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;delete
+// +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	kubelets := builder.WithPredicates(predicate.NewPredicateFuncs(func(obj client.Object) bool {
+		return obj.GetLabels()[offloadingv1beta1.ComponentLabel] == offloadingv1beta1.ComponentVirtualKubelet
+	}))
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("virtualnode").
+		For(&offloadingv1beta1.VirtualNode{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(virtualNodeOf), kubelets).
+		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(deletions())).
+		Watches(&liqocorev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
+		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+}
+
+// deletions lets only deletion events through.
+func deletions() predicate.Predicate {
+	never := predicate.NewPredicateFuncs(func(client.Object) bool { return false })
+	never.DeleteFunc = nil
+	return never
+}
+
+func virtualNodeOf(_ context.Context, obj client.Object) []reconcile.Request {
+	name := obj.GetLabels()[offloadingv1beta1.VirtualNodeLabel]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}}}
+}
+
+func (r *Reconciler) ofCluster(ctx context.Context, obj client.Object) []reconcile.Request {
+	list := &offloadingv1beta1.VirtualNodeList{}
+	if err := r.Client.List(ctx, list); err != nil {
+		// The cache cannot fail to list; were it to, the next event would enqueue them.
+		ctrl.LoggerFrom(ctx).Error(err, "Listing VirtualNodes failed")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if string(list.Items[i].Spec.ClusterID) == obj.GetLabels()[liqocorev1beta1.RemoteClusterIDLabel] {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+// Reconcile brings the virtual kubelet in line with one VirtualNode.
+func (r *Reconciler) Reconcile(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (ctrl.Result, error) {
+	if vn.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(vn, offloadingv1beta1.VirtualNodeFinalizer) {
+		before := vn.DeepCopy()
+		controllerutil.AddFinalizer(vn, offloadingv1beta1.VirtualNodeFinalizer)
+		if err := r.Client.Patch(ctx, vn, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return ctrl.Result{}, fmt.Errorf("adding the finalizer to VirtualNode %s/%s: %w", vn.Namespace, vn.Name, err)
+		}
+	}
+	before := vn.DeepCopy()
+	var result ctrl.Result
+	var err error
+	if vn.DeletionTimestamp.IsZero() {
+		result, err = r.ensure(ctx, vn)
+	} else {
+		result, err = r.withdraw(ctx, vn)
+	}
+	if !equality.Semantic.DeepEqual(before.Status, vn.Status) {
+		if patchErr := r.Client.Status().Patch(ctx, vn, client.MergeFrom(before)); client.IgnoreNotFound(patchErr) != nil {
+			return ctrl.Result{}, errors.Join(err, fmt.Errorf("writing the status of VirtualNode %s/%s: %w", vn.Namespace, vn.Name, patchErr))
+		}
+	}
+	return result, err
+}
+
+// ensure makes what a living VirtualNode needs.
+func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (ctrl.Result, error) {
+	if problem, err := r.problem(ctx, vn); err != nil {
+		return ctrl.Result{}, err
+	} else if problem != "" {
+		r.set(vn, offloadingv1beta1.VirtualKubeletConditionType, offloadingv1beta1.CreatingConditionStatusType, problem)
+		r.Events.Eventf(vn, nil, corev1.EventTypeWarning, reasonNotReady, actionRun, "Virtual kubelet not started: %s", problem)
+		return ctrl.Result{RequeueAfter: kubeconfigPoll}, nil
+	}
+	deployment, err := r.apply(ctx, vn)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.ensureNamespaceMap(ctx, vn); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.report(vn, deployment)
+	if vn.Spec.CreateNode != nil && !*vn.Spec.CreateNode {
+		gone, err := r.removeNode(ctx, vn)
+		if err != nil || !gone {
+			return ctrl.Result{RequeueAfter: drainPoll}, err
+		}
+		r.set(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.NoneConditionStatusType, "")
+	}
+	return ctrl.Result{}, nil
+}
+
+// problem returns why the virtual kubelet cannot work yet, in words for the person who
+// made the VirtualNode, or "".
+func (r *Reconciler) problem(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (string, error) {
+	if fc, err := r.foreignCluster(ctx, vn); err != nil {
+		return "", err
+	} else if fc == nil {
+		return fmt.Sprintf("there is no ForeignCluster for cluster %q: peer with it first", vn.Spec.ClusterID), nil
+	}
+	if vn.Spec.KubeconfigSecretRef == nil || vn.Spec.KubeconfigSecretRef.Name == "" {
+		return "spec.kubeconfigSecretRef is not set: name the Secret with the provider's kubeconfig", nil
+	}
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: vn.Namespace, Name: vn.Spec.KubeconfigSecretRef.Name}
+	err := r.APIReader.Get(ctx, key, secret)
+	if apierrors.IsNotFound(err) {
+		return fmt.Sprintf("kubeconfig Secret %s does not exist", key), nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading kubeconfig Secret %s: %w", key, err)
+	}
+	if _, err := remotecluster.Config(secret); err != nil {
+		return err.Error(), nil //nolint:nilerr // The error is the answer, told to the person who can mend it.
+	}
+	if _, err := ForgeDeployment(vn); err != nil {
+		return err.Error(), nil //nolint:nilerr // The error is the answer, told to the person who can mend it.
+	}
+	return "", nil
+}
+
+func (r *Reconciler) foreignCluster(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (*liqocorev1beta1.ForeignCluster, error) {
+	list := &liqocorev1beta1.ForeignClusterList{}
+	if err := r.Client.List(ctx, list, client.MatchingLabels{liqocorev1beta1.RemoteClusterIDLabel: string(vn.Spec.ClusterID)}); err != nil {
+		return nil, fmt.Errorf("listing ForeignClusters of %q: %w", vn.Spec.ClusterID, err)
+	}
+	if len(list.Items) == 0 {
+		return nil, nil
+	}
+	return &list.Items[0], nil
+}
+
+// apply makes identity, binding and Deployment, and returns the Deployment as it is.
+func (r *Reconciler) apply(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (*appsv1.Deployment, error) {
+	if err := r.createIfMissing(ctx, ForgeServiceAccount(vn), &corev1.ServiceAccount{}); err != nil {
+		return nil, err
+	}
+	if err := r.createIfMissing(ctx, ForgeClusterRoleBinding(vn), &rbacv1.ClusterRoleBinding{}); err != nil {
+		return nil, err
+	}
+	wanted, err := ForgeDeployment(vn)
+	if err != nil {
+		return nil, err
+	}
+	current := &appsv1.Deployment{}
+	err = r.Client.Get(ctx, client.ObjectKeyFromObject(wanted), current)
+	if apierrors.IsNotFound(err) {
+		if err := r.Client.Create(ctx, wanted, client.FieldOwner(FieldManager)); err != nil {
+			return nil, fmt.Errorf("creating Deployment %s/%s: %w", wanted.Namespace, wanted.Name, err)
+		}
+		r.Events.Eventf(vn, wanted, corev1.EventTypeNormal, reasonVkCreated, actionRun, "Created virtual kubelet Deployment %s", wanted.Name)
+		return wanted, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", wanted.Namespace, wanted.Name, err)
+	}
+	updated := current.DeepCopy()
+	updated.Labels = merged(current.Labels, wanted.Labels)
+	updated.Annotations = merged(current.Annotations, wanted.Annotations)
+	updated.Spec = wanted.Spec
+	// The API server fills in defaults: what the template leaves open is no difference.
+	if equality.Semantic.DeepDerivative(wanted.Spec, current.Spec) &&
+		equality.Semantic.DeepEqual(updated.Labels, current.Labels) && equality.Semantic.DeepEqual(updated.Annotations, current.Annotations) {
+		return current, nil
+	}
+	if err := r.Client.Patch(ctx, updated, client.MergeFrom(current), client.FieldOwner(FieldManager)); err != nil {
+		return nil, fmt.Errorf("updating Deployment %s/%s: %w", wanted.Namespace, wanted.Name, err)
+	}
+	return updated, nil
+}
+
+func merged(base, over map[string]string) map[string]string {
+	out := make(map[string]string, len(base)+len(over))
+	for _, m := range []map[string]string{base, over} {
+		for k, v := range m {
+			out[k] = v
+		}
+	}
+	return out
+}
+
+func (r *Reconciler) createIfMissing(ctx context.Context, wanted, current client.Object) error {
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(wanted), current)
+	if apierrors.IsNotFound(err) {
+		err = client.IgnoreAlreadyExists(r.Client.Create(ctx, wanted, client.FieldOwner(FieldManager)))
+	}
+	if err != nil {
+		return fmt.Errorf("ensuring %T %s: %w", wanted, client.ObjectKeyFromObject(wanted), err)
+	}
+	return nil
+}
+
+func (r *Reconciler) ensureNamespaceMap(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
+	list, err := r.namespaceMaps(ctx, vn)
+	if err != nil || len(list) > 0 {
+		return err
+	}
+	nm := ForgeNamespaceMap(string(vn.Spec.ClusterID), vn.Namespace)
+	if err := client.IgnoreAlreadyExists(r.Client.Create(ctx, nm)); err != nil {
+		return fmt.Errorf("creating NamespaceMap %s/%s: %w", nm.Namespace, nm.Name, err)
+	}
+	return nil
+}
+
+func (r *Reconciler) namespaceMaps(ctx context.Context, vn *offloadingv1beta1.VirtualNode) ([]offloadingv1beta1.NamespaceMap, error) {
+	list := &offloadingv1beta1.NamespaceMapList{}
+	err := r.Client.List(ctx, list, client.MatchingLabels{
+		liqocorev1beta1.RemoteIDLabel: string(vn.Spec.ClusterID), liqocorev1beta1.ReplicationLabel: "true",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing NamespaceMaps of %q: %w", vn.Spec.ClusterID, err)
+	}
+	return list.Items, nil
+}
+
+// report tells how far virtual kubelet and Node are. Running means that the virtual
+// kubelet's pod is available, not that its Deployment was written (T59).
+func (r *Reconciler) report(vn *offloadingv1beta1.VirtualNode, deployment *appsv1.Deployment) {
+	status, message := offloadingv1beta1.RunningConditionStatusType, ""
+	if deployment.Status.AvailableReplicas == 0 {
+		status, message = offloadingv1beta1.CreatingConditionStatusType, "no replica of the virtual kubelet is available yet"
+	}
+	r.set(vn, offloadingv1beta1.VirtualKubeletConditionType, status, message)
+	if vn.Spec.CreateNode == nil || *vn.Spec.CreateNode {
+		r.set(vn, offloadingv1beta1.NodeConditionType, status, message)
+	}
+}
+
+func (r *Reconciler) set(vn *offloadingv1beta1.VirtualNode, kind offloadingv1beta1.VirtualNodeConditionType, status offloadingv1beta1.VirtualNodeConditionStatusType, message string) {
+	SetCondition(vn, kind, status, message, metav1.NewTime(r.Clock.Now()))
+}
+
+// uidPrecondition guards a deletion against an object that was made again meanwhile.
+func uidPrecondition(obj metav1.Object) client.Preconditions {
+	uid := types.UID(obj.GetUID())
+	return client.Preconditions{UID: &uid}
+}

@@ -1,0 +1,221 @@
+package virtualnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// withdraw takes a deleted VirtualNode's parts away: pods, virtual kubelet, Node,
+// NamespaceMap (reference 5.6). Every pass does what can be done and comes back, so
+// that one stuck pod holds up nobody else (T60).
+func (r *Reconciler) withdraw(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (ctrl.Result, error) {
+	node, err := r.node(ctx, vn)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if node != nil {
+		drained, err := r.drain(ctx, vn, node)
+		if err != nil || !drained {
+			return ctrl.Result{RequeueAfter: drainPoll}, err
+		}
+	}
+	r.set(vn, offloadingv1beta1.VirtualKubeletConditionType, offloadingv1beta1.DeletingConditionStatusType, "")
+	stopped, err := r.stopKubelet(ctx, vn)
+	if err != nil || !stopped {
+		return ctrl.Result{RequeueAfter: drainPoll}, err
+	}
+	if node != nil {
+		r.set(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DeletingConditionStatusType, "")
+		if err := client.IgnoreNotFound(r.Client.Delete(ctx, node, uidPrecondition(node))); err != nil {
+			return ctrl.Result{}, fmt.Errorf("deleting Node %q: %w", node.Name, err)
+		}
+	}
+	if err := r.releaseNamespaceMaps(ctx, vn); err != nil {
+		return ctrl.Result{}, err
+	}
+	before := vn.DeepCopy()
+	if controllerutil.RemoveFinalizer(vn, offloadingv1beta1.VirtualNodeFinalizer) {
+		err := r.Client.Patch(ctx, vn, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, fmt.Errorf("removing the finalizer of VirtualNode %s/%s: %w", vn.Namespace, vn.Name, err)
+		}
+	}
+	return ctrl.Result{}, nil
+}
+
+// removeNode drains and deletes the Node of a VirtualNode that shall have none, and
+// reports whether it is gone.
+func (r *Reconciler) removeNode(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
+	node, err := r.node(ctx, vn)
+	if err != nil || node == nil {
+		return node == nil, err
+	}
+	drained, err := r.drain(ctx, vn, node)
+	if err != nil || !drained {
+		return false, err
+	}
+	if err := client.IgnoreNotFound(r.Client.Delete(ctx, node, uidPrecondition(node))); err != nil {
+		return false, fmt.Errorf("deleting Node %q: %w", node.Name, err)
+	}
+	return true, nil
+}
+
+// node returns the VirtualNode's Node, or nil. A Node of that name that is no virtual
+// node of this provider is somebody else's.
+func (r *Reconciler) node(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: vn.Name}, node)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Node %q: %w", vn.Name, err)
+	}
+	if node.Labels[offloadingv1beta1.NodeTypeLabel] != offloadingv1beta1.NodeTypeVirtual {
+		return nil, nil
+	}
+	return node, nil
+}
+
+// drain cordons the Node and evicts its pods; it reports whether none is left. The pods
+// of a provider that was given up for good are deleted at once: nobody will ever
+// confirm that they ended.
+func (r *Reconciler) drain(ctx context.Context, vn *offloadingv1beta1.VirtualNode, node *corev1.Node) (bool, error) {
+	r.set(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DrainingConditionStatusType, "")
+	if !node.Spec.Unschedulable {
+		before := node.DeepCopy()
+		node.Spec.Unschedulable = true
+		if err := r.Client.Patch(ctx, node, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("cordoning Node %q: %w", node.Name, err)
+		}
+	}
+	fc, err := r.foreignCluster(ctx, vn)
+	if err != nil {
+		return false, err
+	}
+	pods := &corev1.PodList{}
+	err = r.APIReader.List(ctx, pods, client.MatchingFields{"spec.nodeName": node.Name},
+		client.MatchingLabels{offloadingv1beta1.LocalPodLabel: "true"})
+	if err != nil {
+		return false, fmt.Errorf("listing the pods of Node %q: %w", node.Name, err)
+	}
+	left := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !drainable(&pod) })
+	var errs []error
+	for i := range left {
+		errs = append(errs, r.evict(ctx, &left[i], fc == nil || fc.PermanentlyUnreachable()))
+	}
+	if err := errors.Join(errs...); err != nil {
+		r.set(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DrainingConditionStatusType, err.Error())
+		return false, err
+	}
+	if len(left) > 0 {
+		r.set(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DrainingConditionStatusType, fmt.Sprintf("%d pods left", len(left)))
+	}
+	return len(left) == 0, nil
+}
+
+func drainable(pod *corev1.Pod) bool {
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return false
+	}
+	owner := metav1.GetControllerOf(pod)
+	return owner == nil || owner.Kind != "DaemonSet"
+}
+
+func (r *Reconciler) evict(ctx context.Context, pod *corev1.Pod, force bool) error {
+	if force {
+		grace := client.GracePeriodSeconds(0)
+		if err := client.IgnoreNotFound(r.Client.Delete(ctx, pod, grace, uidPrecondition(pod))); err != nil {
+			return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		}
+		return nil
+	}
+	if !pod.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	eviction := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
+	}
+	err := r.Client.SubResource("eviction").Create(ctx, pod, eviction)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsTooManyRequests(err) {
+		return fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	// A disruption budget that says no now (429) is asked again at the next pass.
+	return nil
+}
+
+// stopKubelet deletes Deployment, binding and identity; it reports whether the virtual
+// kubelet's pods are gone.
+func (r *Reconciler) stopKubelet(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
+	deployments := &appsv1.DeploymentList{}
+	selector := client.MatchingLabels{
+		offloadingv1beta1.ComponentLabel:   offloadingv1beta1.ComponentVirtualKubelet,
+		offloadingv1beta1.VirtualNodeLabel: vn.Name,
+	}
+	if err := r.Client.List(ctx, deployments, client.InNamespace(vn.Namespace), selector); err != nil {
+		return false, fmt.Errorf("listing the Deployments of VirtualNode %s/%s: %w", vn.Namespace, vn.Name, err)
+	}
+	for i := range deployments.Items {
+		deployment := &deployments.Items[i]
+		err := r.Client.Delete(ctx, deployment, uidPrecondition(deployment), client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("deleting Deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
+		}
+		r.Events.Eventf(vn, deployment, corev1.EventTypeNormal, reasonVkDeleted, actionStop, "Deleted virtual kubelet Deployment %s", deployment.Name)
+	}
+	pods := &corev1.PodList{}
+	if err := r.APIReader.List(ctx, pods, client.InNamespace(vn.Namespace), selector); err != nil {
+		return false, fmt.Errorf("listing the virtual kubelet's pods of VirtualNode %s/%s: %w", vn.Namespace, vn.Name, err)
+	}
+	if len(pods.Items) > 0 {
+		return false, nil
+	}
+	for _, obj := range []client.Object{
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: BindingName(vn)}}, ForgeServiceAccount(vn),
+	} {
+		if err := client.IgnoreNotFound(r.Client.Delete(ctx, obj)); err != nil {
+			return false, fmt.Errorf("deleting %T %q: %w", obj, obj.GetName(), err)
+		}
+	}
+	return true, nil
+}
+
+// releaseNamespaceMaps deletes the provider's NamespaceMap with its last VirtualNode.
+func (r *Reconciler) releaseNamespaceMaps(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
+	siblings := &offloadingv1beta1.VirtualNodeList{}
+	if err := r.Client.List(ctx, siblings); err != nil {
+		return fmt.Errorf("listing VirtualNodes: %w", err)
+	}
+	for i := range siblings.Items {
+		other := &siblings.Items[i]
+		if other.UID != vn.UID && other.Spec.ClusterID == vn.Spec.ClusterID && other.DeletionTimestamp.IsZero() {
+			return nil
+		}
+	}
+	list, err := r.namespaceMaps(ctx, vn)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range list {
+		if err := client.IgnoreNotFound(r.Client.Delete(ctx, &list[i], uidPrecondition(&list[i]))); err != nil {
+			errs = append(errs, fmt.Errorf("deleting NamespaceMap %s/%s: %w", list[i].Namespace, list[i].Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,43 @@
+// Package host is the Go side of Longshore: everything that runs in a cluster.
+//
+// One sentence to hold every design choice against: the host gathers facts and
+// enforces invariants; policies are pure functions from facts to operations;
+// everything between them is one typed contract (sdk/contract).
+//
+// # The life of an offloaded pod
+//
+// Read the folders along this table. Each package named here says in its own
+// comment which stage it is.
+//
+//	1 Admit     a pod is created in an offloaded namespace; toleration and node affinity are
+//	            added by strategy            host/consumer/admission/podplacement   PodMutation (Admission)
+//	2 Schedule  kube-scheduler picks the virtual node; ours is only the node's shape: capacity,
+//	            labels, taints, lease        host/consumer/node
+//	3 Accept    the virtual kubelet sees the pod bound to its node
+//	                                         host/consumer/kubelet
+//	4 Forge     the ShadowPod is built from the pod, patched by the policy chain, checked against
+//	            the invariants               host/forge/remote, host/policy/chain   MetadataFilter →
+//	                                         OffloadingPatch → AntiAffinityPreset → PodMutation (Offload)
+//	5 Send      the ShadowPod is created in the provider cluster, and what the pod needs with it
+//	                                         host/consumer/reflection/{pod,configmap,secret,service}
+//	                                                                                MetadataFilter
+//	6 Run       the provider turns the ShadowPod into a pod
+//	                                         host/provider/shadowpod
+//	7 Report    the remote pod's status becomes the local pod's status
+//	                                         host/consumer/reflection/pod, host/forge/local
+//	8 Withdraw  delete, evict, or lose the provider: the order in which the two sides let go
+//	                                         host/consumer/reflection/pod
+//
+// # Two words for the two sides
+//
+// Consumer and provider name a cluster's role; local and remote name the two ends
+// of one reflected object, seen from the consumer. Packages below consumer and
+// provider never import each other: they meet on the wire.
+//
+// # Where the rest is
+//
+// host/apis holds the custom resources; host/forge the pure builders; host/policy
+// the sandbox and the chain; host/policysource loads policies from the cluster;
+// host/peering copies objects between clusters; host/app composes the processes that
+// cmd/longshore starts.
+package host

@@ -1,0 +1,247 @@
+// Package servingcert keeps a self-signed serving certificate in a Secret and the
+// bundle of its authority in webhook configurations.
+package servingcert
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"sync/atomic"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Keys of the Secret.
+const (
+	KeyCA   = "ca.crt"
+	KeyCert = corev1.TLSCertKey
+	KeyKey  = corev1.TLSPrivateKeyKey
+)
+
+const (
+	lifetime = 365 * 24 * time.Hour
+	backdate = time.Hour
+	// checkEvery is how often the certificate's age and the configurations are looked at.
+	checkEvery = 10 * time.Minute
+	retryEvery = 2 * time.Second
+)
+
+// Keeper keeps one certificate. Several replicas share it through the Secret.
+type Keeper struct {
+	// Client is not cached: the Secret is one, and read rarely.
+	Client client.Client
+	// Secret names the Secret, DNSNames what the certificate is for.
+	Secret   client.ObjectKey
+	DNSNames []string
+	// Mutating and Validating name the configurations whose caBundle is kept.
+	Mutating, Validating []string
+	// Clock is the time source.
+	Clock clock.WithTicker
+	// OnError is told about a failed check; the next one follows soon.
+	OnError func(error)
+
+	current atomic.Pointer[tls.Certificate]
+}
+
+// GetCertificate serves the current certificate; it is a tls.Config's GetCertificate.
+func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if cert := k.current.Load(); cert != nil {
+		return cert, nil
+	}
+	return nil, errors.New("the serving certificate is not ready yet")
+}
+
+// Ready reports whether a certificate is being served.
+func (k *Keeper) Ready() bool { return k.current.Load() != nil }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
+func (k *Keeper) NeedLeaderElection() bool { return false }
+
+// Start keeps certificate and configurations until the context ends.
+func (k *Keeper) Start(ctx context.Context) error {
+	for {
+		wait := checkEvery
+		if err := k.Ensure(ctx); err != nil && ctx.Err() == nil {
+			k.OnError(err)
+			wait = retryEvery
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-k.Clock.After(wait):
+		}
+	}
+}
+
+// Ensure makes or renews the certificate and writes the bundle where it is missing.
+func (k *Keeper) Ensure(ctx context.Context) error {
+	secret := &corev1.Secret{}
+	err := k.Client.Get(ctx, k.Secret, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		if secret, err = k.create(ctx); err != nil {
+			return err
+		}
+	case err != nil:
+		return fmt.Errorf("reading Secret %s: %w", k.Secret, err)
+	}
+	cert, err := k.parse(secret)
+	if err != nil {
+		if secret, err = k.renew(ctx, secret); err != nil {
+			return err
+		}
+		if cert, err = k.parse(secret); err != nil {
+			return fmt.Errorf("reading the certificate just made: %w", err)
+		}
+	}
+	k.current.Store(cert)
+	return k.writeBundles(ctx, secret.Data[KeyCA])
+}
+
+func (k *Keeper) create(ctx context.Context) (*corev1.Secret, error) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: k.Secret.Name, Namespace: k.Secret.Namespace}, Type: corev1.SecretTypeTLS}
+	if err := k.fill(secret); err != nil {
+		return nil, err
+	}
+	err := k.Client.Create(ctx, secret)
+	if apierrors.IsAlreadyExists(err) {
+		// Another replica was first; its certificate is ours too.
+		err = k.Client.Get(ctx, k.Secret, secret)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("storing the certificate in Secret %s: %w", k.Secret, err)
+	}
+	return secret, nil
+}
+
+func (k *Keeper) renew(ctx context.Context, secret *corev1.Secret) (*corev1.Secret, error) {
+	if err := k.fill(secret); err != nil {
+		return nil, err
+	}
+	if err := k.Client.Update(ctx, secret); err != nil {
+		return nil, fmt.Errorf("renewing the certificate in Secret %s: %w", k.Secret, err)
+	}
+	return secret, nil
+}
+
+// parse refuses a certificate that is broken, for other names, or in the last third of
+// its life.
+func (k *Keeper) parse(secret *corev1.Secret) (*tls.Certificate, error) {
+	cert, err := tls.X509KeyPair(secret.Data[KeyCert], secret.Data[KeyKey])
+	if err != nil {
+		return nil, fmt.Errorf("reading the certificate of Secret %s: %w", k.Secret, err)
+	}
+	leaf := cert.Leaf
+	if len(secret.Data[KeyCA]) == 0 {
+		return nil, fmt.Errorf("Secret %s has no %s", k.Secret, KeyCA) //nolint:revive,staticcheck // A kind's name.
+	}
+	if k.Clock.Now().After(leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 3)) {
+		return nil, fmt.Errorf("the certificate of Secret %s ends at %s", k.Secret, leaf.NotAfter)
+	}
+	for _, name := range k.DNSNames {
+		if err := leaf.VerifyHostname(name); err != nil {
+			return nil, fmt.Errorf("the certificate of Secret %s: %w", k.Secret, err)
+		}
+	}
+	return &cert, nil
+}
+
+// fill makes an authority for this one certificate and forgets its key.
+func (k *Keeper) fill(secret *corev1.Secret) error {
+	now := k.Clock.Now()
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("generating the authority's key: %w", err)
+	}
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: k.DNSNames[0] + "-ca"},
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign,
+	}
+	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
+	if err != nil {
+		return fmt.Errorf("signing the authority: %w", err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("generating the serving key: %w", err)
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano() + 1), Subject: pkix.Name{CommonName: k.DNSNames[0]}, DNSNames: k.DNSNames,
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(lifetime),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
+	if err != nil {
+		return fmt.Errorf("signing the serving certificate: %w", err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("encoding the serving key: %w", err)
+	}
+	secret.Data = map[string][]byte{
+		KeyCA:   pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}),
+		KeyCert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leafDER}),
+		KeyKey:  pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}),
+	}
+	return nil
+}
+
+func (k *Keeper) writeBundles(ctx context.Context, bundle []byte) error {
+	var errs []error
+	for _, name := range k.Mutating {
+		config := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		errs = append(errs, k.writeBundle(ctx, name, config, func() (changed bool) {
+			for i := range config.Webhooks {
+				changed = setBundle(&config.Webhooks[i].ClientConfig, bundle) || changed
+			}
+			return changed
+		}))
+	}
+	for _, name := range k.Validating {
+		config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		errs = append(errs, k.writeBundle(ctx, name, config, func() (changed bool) {
+			for i := range config.Webhooks {
+				changed = setBundle(&config.Webhooks[i].ClientConfig, bundle) || changed
+			}
+			return changed
+		}))
+	}
+	return errors.Join(errs...)
+}
+
+func setBundle(config *admissionregistrationv1.WebhookClientConfig, bundle []byte) bool {
+	if string(config.CABundle) == string(bundle) {
+		return false
+	}
+	config.CABundle = bundle
+	return true
+}
+
+func (k *Keeper) writeBundle(ctx context.Context, name string, config client.Object, set func() bool) error {
+	if err := k.Client.Get(ctx, client.ObjectKey{Name: name}, config); err != nil {
+		return fmt.Errorf("reading webhook configuration %q: %w", name, err)
+	}
+	before, ok := config.DeepCopyObject().(client.Object)
+	if !ok || !set() {
+		return nil
+	}
+	if err := k.Client.Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("writing the authority into webhook configuration %q: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,253 @@
+// Package replication copies custom resources from a consumer to its providers and
+// brings their status back (peering 3). It is generic: which kinds it copies is a list.
+//
+// For each provider it is driven by the control-plane kubeconfig Secret in the tenant
+// namespace: spec flows consumer → provider, status flows provider → consumer, names
+// stay, namespaces are mapped by the Secret.
+package replication
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/remotecluster"
+)
+
+const (
+	// stopPoll is how often a peer that is being removed is looked at again.
+	stopPoll = 2 * time.Second
+
+	reasonInvalidKubeconfig = "InvalidKubeconfig"
+	actionReplicate         = "Replicate"
+)
+
+// Options configures a Reconciler.
+type Options struct {
+	// ClusterID is the own cluster's identity.
+	ClusterID string
+	// Resources are the kinds to replicate.
+	Resources []schema.GroupVersionResource
+	// Resync is the informers' resync period.
+	Resync time.Duration
+	// Local talks to the own cluster about the replicated kinds.
+	Local dynamic.Interface
+	// Connect opens a client to a provider; it is a field so that tests can inject faults.
+	Connect func(*rest.Config) (dynamic.Interface, error)
+}
+
+// Reconciler keeps one reflector per control-plane kubeconfig Secret.
+type Reconciler struct {
+	Client  client.Client
+	Events  events.EventRecorder
+	Options Options
+
+	mu      sync.Mutex
+	base    context.Context //nolint:containedctx // The manager's life, which outlives each reconcile.
+	running map[client.ObjectKey]*session
+}
+
+// session is a running reflector and the Secret content it was started from.
+type session struct {
+	content   [sha256.Size]byte
+	reflector *reflector
+	cancel    context.CancelFunc
+	done      chan struct{}
+}
+
+// SetupWithManager registers the watch on control-plane kubeconfig Secrets.
+//
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=update
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.running = map[client.ObjectKey]*session{}
+	if err := mgr.Add(r); err != nil {
+		return fmt.Errorf("registering the replicator: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("replication").
+		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(isControlPlaneKubeconfig))).
+		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+}
+
+// Start implements manager.Runnable: it lends the reflectors the manager's life and
+// waits for them at its end.
+func (r *Reconciler) Start(ctx context.Context) error {
+	r.mu.Lock()
+	r.base = ctx
+	r.mu.Unlock()
+	<-ctx.Done()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.running {
+		<-s.done
+	}
+	return nil
+}
+
+func isControlPlaneKubeconfig(obj client.Object) bool {
+	labels := obj.GetLabels()
+	return labels[liqocorev1beta1.RemoteClusterIDLabel] != "" &&
+		labels[authv1beta1.IdentityTypeLabel] == string(authv1beta1.ControlPlaneIdentityType) &&
+		obj.GetAnnotations()[authv1beta1.RemoteTenantNamespaceAnnotation] != ""
+}
+
+// Reconcile starts, restarts or stops the reflector of one kubeconfig Secret.
+func (r *Reconciler) Reconcile(ctx context.Context, secret *corev1.Secret) (ctrl.Result, error) {
+	if !isControlPlaneKubeconfig(secret) {
+		return ctrl.Result{}, nil
+	}
+	name := client.ObjectKeyFromObject(secret)
+	if !secret.DeletionTimestamp.IsZero() {
+		return r.withdraw(ctx, name, secret)
+	}
+	if controllerutil.AddFinalizer(secret, liqocorev1beta1.ReplicatorSecretFinalizer) {
+		before := secret.DeepCopy()
+		controllerutil.RemoveFinalizer(before, liqocorev1beta1.ReplicatorSecretFinalizer)
+		if err := r.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+			return ctrl.Result{}, fmt.Errorf("adding the finalizer to Secret %s: %w", name, err)
+		}
+	}
+	return r.ensureRunning(ctx, name, secret)
+}
+
+func contentOf(secret *corev1.Secret) [sha256.Size]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s", secret.Labels[liqocorev1beta1.RemoteClusterIDLabel],
+		secret.Annotations[authv1beta1.RemoteTenantNamespaceAnnotation], secret.Data[remotecluster.KubeconfigKey]))
+}
+
+func (r *Reconciler) ensureRunning(ctx context.Context, name client.ObjectKey, secret *corev1.Secret) (ctrl.Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.base == nil {
+		return ctrl.Result{RequeueAfter: time.Second}, nil
+	}
+	content := contentOf(secret)
+	if s, ok := r.running[name]; ok {
+		if s.content == content {
+			return ctrl.Result{}, nil
+		}
+		s.stop()
+		delete(r.running, name)
+	}
+	config, err := remotecluster.Config(secret)
+	if err != nil {
+		r.Events.Eventf(secret, nil, corev1.EventTypeWarning, reasonInvalidKubeconfig, actionReplicate, "Not replicating: %v", err)
+		return ctrl.Result{}, reconcile.TerminalError(fmt.Errorf("reading Secret %s: %w", name, err))
+	}
+	remote, err := r.Options.Connect(config)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("connecting with Secret %s: %w", name, err)
+	}
+	r.running[name] = r.start(ctx, secret, remote, content)
+	return ctrl.Result{}, nil
+}
+
+func (r *Reconciler) start(ctx context.Context, secret *corev1.Secret, remote dynamic.Interface, content [sha256.Size]byte) *session {
+	p := peer{
+		id:              secret.Labels[liqocorev1beta1.RemoteClusterIDLabel],
+		localNamespace:  secret.Namespace,
+		remoteNamespace: secret.Annotations[authv1beta1.RemoteTenantNamespaceAnnotation],
+	}
+	logger := log.FromContext(ctx).WithValues("remoteCluster", p.id)
+	life, cancel := context.WithCancel(log.IntoContext(r.base, logger))
+	s := &session{content: content, cancel: cancel, done: make(chan struct{}), reflector: &reflector{
+		own: r.Options.ClusterID, peer: p, resources: r.Options.Resources, resync: r.Options.Resync,
+		local: r.Options.Local, remote: remote,
+		peerDead:     func(ctx context.Context) (bool, error) { return r.peerDead(ctx, p.id) },
+		localStores:  map[schema.GroupVersionResource]cache.Store{},
+		remoteStores: map[schema.GroupVersionResource]cache.Store{},
+	}}
+	logger.Info("Starting replication", "localNamespace", p.localNamespace, "remoteNamespace", p.remoteNamespace)
+	go func() {
+		defer close(s.done)
+		if err := s.reflector.run(life); err != nil {
+			logger.Error(err, "Replication ended")
+		}
+	}()
+	return s
+}
+
+// withdraw stops the reflector of a Secret that is being deleted, but not before every
+// object that was replicated with it is gone: without the credential nobody could
+// take the copies away.
+func (r *Reconciler) withdraw(ctx context.Context, name client.ObjectKey, secret *corev1.Secret) (ctrl.Result, error) {
+	left, err := r.left(ctx, secret)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if left > 0 {
+		log.FromContext(ctx).V(1).Info("Waiting for replicated objects to go", "left", left)
+		return ctrl.Result{RequeueAfter: stopPoll}, nil
+	}
+	r.mu.Lock()
+	if s, ok := r.running[name]; ok {
+		s.stop()
+		delete(r.running, name)
+	}
+	r.mu.Unlock()
+	before := secret.DeepCopy()
+	if controllerutil.RemoveFinalizer(secret, liqocorev1beta1.ReplicatorSecretFinalizer) {
+		err := r.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+		if client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, fmt.Errorf("removing the finalizer of Secret %s: %w", name, err)
+		}
+	}
+	return ctrl.Result{}, nil
+}
+
+// left counts the local objects that still wait for their copy to be taken away.
+func (r *Reconciler) left(ctx context.Context, secret *corev1.Secret) (int, error) {
+	total := 0
+	var errs []error
+	for _, resource := range r.Options.Resources {
+		list, err := r.Options.Local.Resource(resource).Namespace(secret.Namespace).List(ctx, replicatedTo(secret.Labels[liqocorev1beta1.RemoteClusterIDLabel]))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("listing %s: %w", resource.GroupResource(), err))
+			continue
+		}
+		total += len(list.Items)
+	}
+	return total, errors.Join(errs...)
+}
+
+// peerDead reports whether the administrator declared the cluster permanently
+// unreachable while its API server does not answer (peering 2.11, end).
+func (r *Reconciler) peerDead(ctx context.Context, id string) (bool, error) {
+	list := &liqocorev1beta1.ForeignClusterList{}
+	if err := r.Client.List(ctx, list, client.MatchingLabels{liqocorev1beta1.RemoteClusterIDLabel: id}); err != nil {
+		return false, fmt.Errorf("listing ForeignClusters of %q: %w", id, err)
+	}
+	for i := range list.Items {
+		if list.Items[i].PermanentlyUnreachable() {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (s *session) stop() {
+	s.cancel()
+	<-s.done
+}

@@ -1,0 +1,201 @@
+// Package shadowpod: Pod flow, stage 6: on the provider, turns each ShadowPod into a
+// pod and reports the pod's phase back.
+//
+// The pod's spec is never updated after its creation; labels and annotations are.
+// A pod that vanishes while its ShadowPod is not terminal is created again, so an
+// eviction or a drained node is survived without the consumer. Deleting a ShadowPod
+// leaves the pod to the garbage collector.
+package shadowpod
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// FieldManager owns what this controller writes to pods (reference 7.4).
+const FieldManager = "shadow-pod"
+
+// DefaultPendingDelay is how long a pod may be Pending before the phase is written to
+// its ShadowPod. Most pods run earlier, and a write that is overtaken at once is a
+// request for nobody.
+const DefaultPendingDelay = 2 * time.Second
+
+// Reconciler turns ShadowPods into pods.
+type Reconciler struct {
+	// Client reads from the manager's cache, which holds pods with the managed-by
+	// label only.
+	Client client.Client
+	// APIReader reads pods that the cache does not hold: strangers of the same name.
+	APIReader client.Reader
+	// Events records on the ShadowPod.
+	Events events.EventRecorder
+	// Clock is the time source.
+	Clock clock.PassiveClock
+	// PendingDelay overrides DefaultPendingDelay when positive.
+	PendingDelay time.Duration
+}
+
+// SetupWithManager registers watches: ShadowPods, and the pods they own.
+//
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("shadowpod").
+		For(&offloadingv1beta1.ShadowPod{}, builder.WithPredicates(ignoreOwnStatus())).
+		Owns(&corev1.Pod{}, builder.WithPredicates(podChanged())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+}
+
+// ignoreOwnStatus drops updates that change nothing but the status, which only this
+// controller writes.
+func ignoreOwnStatus() predicate.Predicate {
+	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{},
+		predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+}
+
+// podChanged lets through what can change the outcome: a new phase, other metadata, a
+// deletion. Creation events are our own.
+func podChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return true },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, okBefore := e.ObjectOld.(*corev1.Pod)
+			after, okAfter := e.ObjectNew.(*corev1.Pod)
+			return okBefore && okAfter && before.Status.Phase != after.Status.Phase
+		},
+	}
+}
+
+// Reconcile brings pod and phase in line with one ShadowPod.
+func (r *Reconciler) Reconcile(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (ctrl.Result, error) {
+	if !shadow.DeletionTimestamp.IsZero() || Terminal(shadow) {
+		return ctrl.Result{}, nil
+	}
+	pod, err := r.pod(ctx, shadow)
+	if err != nil || pod == nil {
+		return ctrl.Result{}, err
+	}
+	if !pod.DeletionTimestamp.IsZero() {
+		// Its deletion event brings us back to create the next one.
+		return ctrl.Result{}, r.reportPhase(ctx, shadow, pod.Status.Phase)
+	}
+	if err := r.syncMetadata(ctx, shadow, pod); err != nil {
+		return ctrl.Result{}, err
+	}
+	if wait := r.pendingFor(shadow, pod); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	return ctrl.Result{}, r.reportPhase(ctx, shadow, pod.Status.Phase)
+}
+
+// pod returns the ShadowPod's pod, creating it when it is absent. It returns nil when
+// a stranger's pod holds the name: the event says so, and only a person can help.
+func (r *Reconciler) pod(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (*corev1.Pod, error) {
+	key := client.ObjectKeyFromObject(shadow)
+	pod := &corev1.Pod{}
+	err := r.Client.Get(ctx, key, pod)
+	switch {
+	case err == nil:
+		return r.ownedOrNil(shadow, pod), nil
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("reading pod %s: %w", key, err)
+	}
+	pod = ForgePod(shadow)
+	err = r.Client.Create(ctx, pod, client.FieldOwner(FieldManager))
+	switch {
+	case err == nil:
+		return pod, nil
+	case apierrors.IsAlreadyExists(err):
+		existing := &corev1.Pod{}
+		if err := r.APIReader.Get(ctx, key, existing); err != nil {
+			return nil, fmt.Errorf("reading the pod that holds the name %s: %w", key, err)
+		}
+		return r.ownedOrNil(shadow, existing), nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		log.FromContext(ctx).V(1).Info("Namespace is terminating, not creating the pod")
+		return nil, nil
+	default:
+		r.Events.Eventf(shadow, nil, corev1.EventTypeWarning, reasonFailedCreatePod, actionCreatePod, "Pod not created: %v", err)
+		return nil, fmt.Errorf("creating pod %s: %w", key, err)
+	}
+}
+
+func (r *Reconciler) ownedOrNil(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) *corev1.Pod {
+	if Owns(shadow, pod) {
+		return pod
+	}
+	r.Events.Eventf(shadow, pod, corev1.EventTypeWarning, reasonFailedCreatePod, actionCreatePod,
+		"Pod not created: another pod of this name exists and does not belong to this ShadowPod")
+	return nil
+}
+
+// syncMetadata writes labels and annotations that the ShadowPod has and the pod lacks.
+func (r *Reconciler) syncMetadata(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {
+	want := ForgePod(shadow)
+	labels, annotations := missing(pod.Labels, want.Labels), missing(pod.Annotations, want.Annotations)
+	if labels == nil && annotations == nil {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "labels": labels, "annotations": annotations,
+	}})
+	if err != nil {
+		return fmt.Errorf("encoding the metadata patch of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	if err := r.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldManager)); err != nil {
+		r.Events.Eventf(shadow, pod, corev1.EventTypeWarning, reasonFailedUpdatePod, actionUpdatePod, "Pod metadata not updated: %v", err)
+		return fmt.Errorf("updating the metadata of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// pendingFor returns how long the phase of a young Pending pod need not be written yet.
+func (r *Reconciler) pendingFor(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) time.Duration {
+	if pod.Status.Phase != corev1.PodPending || shadow.Status.Phase == corev1.PodPending {
+		return 0
+	}
+	delay := r.PendingDelay
+	if delay <= 0 {
+		delay = DefaultPendingDelay
+	}
+	return pod.CreationTimestamp.Add(delay).Sub(r.Clock.Now())
+}
+
+func (r *Reconciler) reportPhase(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, phase corev1.PodPhase) error {
+	if phase == "" || shadow.Status.Phase == phase {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": shadow.UID},
+		"status":   map[string]any{"phase": phase},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the phase of ShadowPod %s/%s: %w", shadow.Namespace, shadow.Name, err)
+	}
+	err = r.Client.Status().Patch(ctx, shadow, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldManager))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing phase %s of ShadowPod %s/%s: %w", phase, shadow.Namespace, shadow.Name, err)
+	}
+	return nil
+}
