@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// Key names one reflected object by its local namespace and its local name, whichever
+// end an event came from.
+type Key struct {
+	Namespace string
+	Name      string
+}
+
+// String implements fmt.Stringer: "namespace/name".
+func (k Key) String() string { return k.Namespace + "/" + k.Name }
+
+// Definition says of one resource what is to be done. Implementations are safe for
+// concurrent use and never alter the objects that they are given: those are shared
+// with the cache.
+type Definition interface {
+	// Resource describes both ends.
+	Resource() Resource
+	// Decide answers what is to be done, given all that was observed. It is pure but for
+	// the policies it may ask, for which the context comes in. An error means that it
+	// could not decide now: the key is tried again with growing pauses.
+	Decide(ctx context.Context, in Input) ([]Action, error)
+}
+
+// Fallback is implemented by definitions whose objects need an answer while their
+// namespace is not offloaded (reference 3.9). Input then has no remote objects.
+type Fallback interface {
+	Fallback(in Input) ([]Action, error)
+}
+
+// Remapper is implemented by definitions whose names differ between both ends.
+// ToLocal is the inverse of ToRemote.
+type Remapper interface {
+	ToRemote(localName string) string
+	ToLocal(remoteName string) string
+}
+
+// PolicyChooser is implemented by definitions for some of whose objects another
+// reflection policy than the resource's holds (reference 4.6: root CA).
+type PolicyChooser interface {
+	ReflectionPolicy(local client.Object) offloadingv1beta1.ReflectionType
+}
+
+// Resource describes what a definition reflects.
+type Resource struct {
+	// Name is the lower-case singular word that metrics and the event component carry,
+	// for example "configmap".
+	Name string
+	// Local and Remote are the two ends. Third is a further remote kind whose object of
+	// the same name belongs to the same key; nil for most.
+	Local, Remote Kind
+	Third         *Kind
+	// LocalFields, when set, makes the local side one informer over all namespaces with
+	// this field selector. Otherwise there is one per mapped namespace.
+	LocalFields fields.Selector
+	// RemoteLabels narrows what is watched remotely, in addition to the ownership labels.
+	// An object that carries the ownership labels but not these belongs to another
+	// virtual node of the same provider.
+	RemoteLabels labels.Set
+	// Policy says how the skip and allow annotations are read.
+	Policy offloadingv1beta1.ReflectionType
+	// Filter asks for Input.Labels and Input.Annotations before every decision.
+	Filter bool
+	// Workers is the number of keys handled at once; at least 1.
+	Workers int
+}
+
+// Kind is one Go type of Kubernetes objects.
+type Kind struct {
+	New     func() client.Object
+	NewList func() client.ObjectList
+	// Trim drops, in place, what no decision reads, before the object enters the cache.
+	// Managed fields are dropped anyway. Optional.
+	Trim func(client.Object)
+}
+
+// Facts are what is known beyond the objects.
+type Facts struct {
+	HomeClusterID     string
+	ProviderClusterID string
+	NodeName          string
+	// NodeIP is the address that the virtual node announces.
+	NodeIP string
+	// RemoteNamespace is what the key's namespace is mapped to; empty in a Fallback.
+	RemoteNamespace string
+	// PolicyRevision grows with every change of the policies.
+	PolicyRevision uint64
+	Now            time.Time
+}
+
+// Input is everything a decision may depend on.
+type Input struct {
+	Key   Key
+	Facts Facts
+	// Local, Remote and Third are nil when absent. They are shared: read only.
+	Local, Remote, Third client.Object
+	// Memory is what the last [Remember] for this key held, nil at first. It does not
+	// survive a restart and vanishes with the last object of the key.
+	Memory any
+	// Labels and Annotations are those of Local after the metadata filter; set when the
+	// resource asks for it, the object exists and is not skipped.
+	Labels, Annotations map[string]string
+	// Skipped says that the reflection policy excludes Local; SkipAnnotated that it does
+	// so because of an annotation which somebody set.
+	Skipped, SkipAnnotated bool
+}
+
+// MetadataFilter asks the policies which labels and annotations of an object are
+// reflected. Namespace and name are the local ones.
+type MetadataFilter func(ctx context.Context, apiVersion, kind string, local client.Object) (labels, annotations map[string]string, err error)
+
+// Recorder records an event on an object; client-go's record.EventRecorder is one.
+type Recorder interface {
+	Event(object runtime.Object, eventType, reason, message string)
+}
+
+// Reasons of the events that the engine and its definitions record (reference 4.1).
+const (
+	ReasonFailedReflection   = "FailedReflection"
+	ReasonReflectionDisabled = "ReflectionDisabled"
+)
+
+// EventWarning and EventNormal are the two event types.
+const (
+	EventWarning = corev1.EventTypeWarning
+	EventNormal  = corev1.EventTypeNormal
+)

@@ -1,0 +1,258 @@
+// Package engine is the reflector: it keeps objects of the consumer and of the provider
+// in step, for every resource that a [Definition] describes. The engine owns everything
+// that the resources have in common: informers, keys, the queue, ownership, the skip and
+// allow annotations, requests with their preconditions, events, metrics and back-off.
+// What is to be done is decided by the definitions, which send nothing themselves.
+//
+// One informer per resource watches the consumer: over all namespaces where the server
+// can select (pods of one node), else one per mapped namespace, so that only what can be
+// reflected is held in memory. The provider is watched per mapped namespace, since the
+// consumer's rights there are per namespace. A namespace is mapped while the
+// NamespaceMap of this provider says that the provider accepted it.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// FieldManager owns the fields that reflection writes, on both sides (reference 7.4).
+const FieldManager = offloadingv1beta1.ReflectionFieldManager
+
+// Options are what an [Engine] needs. All but Filter, NodeIP and Registerer are required.
+type Options struct {
+	// Local and Remote are uncached typed clients of both clusters. Their rate limits
+	// and content types are the caller's business.
+	Local, Remote client.WithWatch
+	Definitions   []Definition
+	// HomeClusterID, ProviderClusterID and NodeName say whose reflection this is.
+	HomeClusterID, ProviderClusterID, NodeName string
+	NodeIP                                     string
+	// TenantNamespace is the local namespace that holds the provider's NamespaceMap.
+	TenantNamespace string
+	// Filter is asked for the resources that want it; without it, everything passes.
+	Filter MetadataFilter
+	// Recorder returns the recorder of events of a component, for example
+	// "liqo-pod-reflection" (reference 4.1).
+	Recorder   func(component string) Recorder
+	Registerer prometheus.Registerer
+	Now        func() time.Time
+}
+
+// Engine runs definitions. Its methods are safe for concurrent use.
+type Engine struct {
+	options  Options
+	runners  []*runner
+	metrics  *metrics
+	revision atomic.Uint64
+
+	maps *store
+	kick chan struct{}
+
+	mu         sync.RWMutex
+	namespaces map[string]*namespace
+	// settled is true once every namespace that was mapped at start is followed; until
+	// then no pod is told that its namespace is not offloaded.
+	settled bool
+}
+
+// New checks the options. Nothing is sent before Run.
+func New(options Options) (*Engine, error) {
+	switch {
+	case options.Local == nil || options.Remote == nil:
+		return nil, errors.New("reflection needs a local and a remote client")
+	case options.HomeClusterID == "" || options.ProviderClusterID == "" || options.NodeName == "":
+		return nil, errors.New("reflection needs the IDs of both clusters and the name of the virtual node")
+	case options.TenantNamespace == "":
+		return nil, errors.New("reflection needs the tenant namespace, where the NamespaceMap is")
+	case options.Recorder == nil || options.Now == nil:
+		return nil, errors.New("reflection needs an event recorder and a clock")
+	}
+	if options.Filter == nil {
+		options.Filter = func(_ context.Context, _, _ string, local client.Object) (map[string]string, map[string]string, error) {
+			return local.GetLabels(), local.GetAnnotations(), nil
+		}
+	}
+	m, err := newMetrics(options.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{options: options, metrics: m, namespaces: map[string]*namespace{}, kick: make(chan struct{}, 1)}
+	for _, definition := range options.Definitions {
+		r, err := e.newRunner(definition)
+		if err != nil {
+			return nil, err
+		}
+		e.runners = append(e.runners, r)
+	}
+	return e, nil
+}
+
+// Run reflects until the context ends, then waits for everything that it started. It
+// returns the context's cause only when that is not a plain cancellation.
+func (e *Engine) Run(ctx context.Context) error {
+	var group sync.WaitGroup
+	defer group.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	e.maps = newStore(nil, func(client.Object) { e.wake() })
+	selector := labels.SelectorFromSet(labels.Set{
+		liqocorev1beta1.RemoteClusterIDLabel: e.options.ProviderClusterID,
+		// The peer's own map, replicated here when both offload to each other, has the
+		// first label too, and its mapping is the inverse of ours (T55).
+		liqocorev1beta1.RemoteIDLabel: e.options.ProviderClusterID,
+	})
+	synced := []<-chan struct{}{e.maps.synced}
+	group.Go(func() {
+		watchKind(ctx, e.options.Local, namespaceMapKind, client.ListOptions{
+			Namespace: e.options.TenantNamespace, LabelSelector: selector,
+		}, e.maps)
+	})
+	for _, r := range e.runners {
+		if r.local == nil {
+			continue
+		}
+		synced = append(synced, r.local.synced)
+		group.Go(func() {
+			watchKind(ctx, e.options.Local, r.resource.Local, client.ListOptions{FieldSelector: r.resource.LocalFields}, r.local)
+		})
+	}
+	if !waitFor(ctx, synced...) {
+		return nil
+	}
+	logr.FromContextOrDiscard(ctx).Info("Reflecting", "remoteCluster", e.options.ProviderClusterID, "node", e.options.NodeName)
+	for _, r := range e.runners {
+		r.start(ctx, &group)
+	}
+	e.followNamespaces(ctx, &group)
+	return nil
+}
+
+// PoliciesChanged makes every object be decided again, with the next policy revision.
+func (e *Engine) PoliciesChanged() {
+	e.revision.Add(1)
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	for _, ns := range e.namespaces {
+		if ns.active.Load() {
+			e.enqueueAll(ns)
+		}
+	}
+}
+
+// RemoteNamespace returns what a local namespace is mapped to, and whether it is.
+func (e *Engine) RemoteNamespace(local string) (string, bool) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	ns := e.namespaces[local]
+	if ns == nil {
+		return "", false
+	}
+	return ns.remote, true
+}
+
+// Local returns the local objects of a resource that are in the cache, for example the
+// pods of the virtual node. They are shared: read only.
+func (e *Engine) Local(resource string) []client.Object {
+	var out []client.Object
+	for _, r := range e.runners {
+		if r.resource.Name != resource {
+			continue
+		}
+		if r.local != nil {
+			return r.local.List()
+		}
+		e.mu.RLock()
+		defer e.mu.RUnlock()
+		for _, ns := range e.namespaces {
+			out = append(out, ns.ends[r].local.List()...)
+		}
+	}
+	return out
+}
+
+// LocalObject returns one local object from the cache, or nil.
+func (e *Engine) LocalObject(resource, namespace, name string) client.Object {
+	for _, r := range e.runners {
+		if r.resource.Name != resource {
+			continue
+		}
+		if r.local != nil {
+			return r.local.Get(namespace, name)
+		}
+		if ns := e.namespace(namespace); ns != nil {
+			return ns.ends[r].local.Get(namespace, name)
+		}
+	}
+	return nil
+}
+
+// Settled reports whether every namespace that was mapped when reflection started is
+// being reflected.
+func (e *Engine) Settled() bool {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.settled
+}
+
+func (e *Engine) namespace(local string) *namespace {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.namespaces[local]
+}
+
+func (e *Engine) facts(remoteNamespace string) Facts {
+	return Facts{
+		HomeClusterID:     e.options.HomeClusterID,
+		ProviderClusterID: e.options.ProviderClusterID,
+		NodeName:          e.options.NodeName,
+		NodeIP:            e.options.NodeIP,
+		RemoteNamespace:   remoteNamespace,
+		PolicyRevision:    e.revision.Load(),
+		Now:               e.options.Now(),
+	}
+}
+
+func (e *Engine) now() metav1.Time { return metav1.NewTime(e.options.Now()) }
+
+// newRunner checks a definition and prepares its queue.
+func (e *Engine) newRunner(definition Definition) (*runner, error) {
+	resource := definition.Resource()
+	if resource.Name == "" || resource.Workers < 1 {
+		return nil, fmt.Errorf("definition %T: a resource needs a name and at least one worker", definition)
+	}
+	gvk, err := e.options.Local.GroupVersionKindFor(resource.Local.New())
+	if err != nil {
+		return nil, fmt.Errorf("definition %s: %w", resource.Name, err)
+	}
+	r := &runner{
+		engine:     e,
+		definition: definition,
+		resource:   resource,
+		apiVersion: gvk.GroupVersion().String(),
+		kind:       gvk.Kind,
+		queue:      newQueue(resource.Name),
+		states:     newStates(),
+		recorder:   e.options.Recorder("liqo-" + resource.Name + "-reflection"),
+	}
+	if resource.LocalFields != nil {
+		r.local = newStore(resource.Local.Trim, func(object client.Object) {
+			r.queue.Add(Key{Namespace: object.GetNamespace(), Name: object.GetName()})
+		})
+	}
+	return r, nil
+}

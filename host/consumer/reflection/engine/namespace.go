@@ -1,0 +1,225 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// namespace is one mapped namespace that is being followed.
+type namespace struct {
+	local, remote string
+	ctx           context.Context //nolint:containedctx // it is the namespace's lifetime, which ends requests in flight
+	cancel        context.CancelFunc
+	// active is true once all caches are filled: no decision is taken on half a picture.
+	active atomic.Bool
+	ends   map[*runner]*ends
+}
+
+// ends are the caches of one resource in one namespace. third is nil for most; local is
+// the runner's own where one informer covers all namespaces.
+type ends struct{ local, remote, third *store }
+
+// wake makes followNamespaces look at the NamespaceMap again.
+func (e *Engine) wake() {
+	select {
+	case e.kick <- struct{}{}:
+	default:
+	}
+}
+
+// followNamespaces starts and stops namespaces until the context ends.
+func (e *Engine) followNamespaces(ctx context.Context, group *sync.WaitGroup) {
+	e.wake()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.kick:
+			e.reconcileNamespaces(ctx, group)
+		}
+	}
+}
+
+// reconcileNamespaces compares what is mapped with what is followed.
+func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup) {
+	log := logr.FromContextOrDiscard(ctx)
+	wanted, ok := mapping(ctx, e.maps.List())
+	if !ok {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for local, ns := range e.namespaces {
+		if wanted[local] == ns.remote {
+			continue
+		}
+		log.Info("Stopping the reflection of a namespace", "namespace", local, "remoteNamespace", ns.remote)
+		ns.cancel()
+		delete(e.namespaces, local)
+		e.forgetNamespace(local)
+	}
+	taken := map[string]string{}
+	for local, ns := range e.namespaces {
+		taken[ns.remote] = local
+	}
+	for _, local := range sortedKeys(wanted) {
+		remote := wanted[local]
+		if e.namespaces[local] != nil {
+			continue
+		}
+		if other, busy := taken[remote]; busy {
+			// Both would see the other's objects as orphans and delete them (T75).
+			log.Error(nil, "Two local namespaces are mapped to one remote namespace, only the first is reflected",
+				"namespace", local, "remoteNamespace", remote, "reflected", other)
+			continue
+		}
+		taken[remote] = local
+		log.Info("Starting the reflection of a namespace", "namespace", local, "remoteNamespace", remote)
+		e.namespaces[local] = e.startNamespace(ctx, group, local, remote)
+	}
+	e.settleLocked()
+}
+
+// mapping returns local → remote of the accepted namespaces. Two maps for one provider
+// are a mistake that nobody can resolve by guessing: what runs goes on as it is.
+func mapping(ctx context.Context, objects []client.Object) (map[string]string, bool) {
+	if len(objects) > 1 {
+		logr.FromContextOrDiscard(ctx).Error(nil, "More than one NamespaceMap for the provider, changes are ignored until one is left")
+		return nil, false
+	}
+	wanted := map[string]string{}
+	for _, object := range objects {
+		nm, ok := object.(*offloadingv1beta1.NamespaceMap)
+		if !ok {
+			continue
+		}
+		for local, status := range nm.Status.CurrentMapping {
+			if status.Phase == offloadingv1beta1.MappingAccepted && status.RemoteNamespace != "" {
+				wanted[local] = status.RemoteNamespace
+			}
+		}
+	}
+	return wanted, true
+}
+
+// startNamespace starts the informers of a namespace and activates it when all are
+// filled.
+func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, local, remote string) *namespace {
+	ctx, cancel := context.WithCancel(parent)
+	ns := &namespace{local: local, remote: remote, ctx: ctx, cancel: cancel, ends: map[*runner]*ends{}}
+	var synced []<-chan struct{}
+	follow := func(c client.WithWatch, kind Kind, options client.ListOptions, changed func(client.Object)) *store {
+		into := newStore(kind.Trim, func(object client.Object) {
+			if ns.active.Load() {
+				changed(object)
+			}
+		})
+		synced = append(synced, into.synced)
+		group.Go(func() { watchKind(ctx, c, kind, options, into) })
+		return into
+	}
+	for _, r := range e.runners {
+		fromRemote := func(object client.Object) {
+			r.queue.AddUrgent(Key{Namespace: local, Name: r.toLocal(object.GetName())})
+		}
+		there := client.ListOptions{Namespace: remote, LabelSelector: e.remoteSelector(r.resource)}
+		end := &ends{local: r.local, remote: follow(e.options.Remote, r.resource.Remote, there, fromRemote)}
+		if r.resource.Third != nil {
+			end.third = follow(e.options.Remote, *r.resource.Third, there, fromRemote)
+		}
+		if end.local == nil {
+			end.local = follow(e.options.Local, r.resource.Local, client.ListOptions{Namespace: local}, func(object client.Object) {
+				r.queue.Add(Key{Namespace: local, Name: object.GetName()})
+			})
+		}
+		ns.ends[r] = end
+	}
+	group.Go(func() {
+		if !waitFor(ctx, synced...) {
+			return
+		}
+		ns.active.Store(true)
+		e.enqueueAll(ns)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.settleLocked()
+	})
+	return ns
+}
+
+// remoteSelector selects what is ours in the provider, at the server.
+func (e *Engine) remoteSelector(resource Resource) labels.Selector {
+	set := labels.Set{
+		offloadingv1beta1.OriginLabel:      e.options.HomeClusterID,
+		offloadingv1beta1.DestinationLabel: e.options.ProviderClusterID,
+	}
+	return labels.SelectorFromSet(labels.Merge(set, resource.RemoteLabels))
+}
+
+// enqueueAll enqueues every object of a namespace, of both ends: pods that were bound
+// before their namespace was offloaded have no other event (T54), and what was deleted
+// while nobody looked is found by its remote end.
+func (e *Engine) enqueueAll(ns *namespace) {
+	for _, r := range e.runners {
+		end := ns.ends[r]
+		for _, name := range end.local.Names(ns.local) {
+			r.queue.Add(Key{Namespace: ns.local, Name: name.Name})
+		}
+		for _, name := range end.remote.Names("") {
+			r.queue.Add(Key{Namespace: ns.local, Name: r.toLocal(name.Name)})
+		}
+	}
+}
+
+// forgetNamespace makes the objects of a namespace that is no longer followed fall back.
+func (e *Engine) forgetNamespace(local string) {
+	for _, r := range e.runners {
+		r.states.forgetNamespace(local)
+		if r.local == nil {
+			continue
+		}
+		for _, name := range r.local.Names(local) {
+			r.queue.Add(Key{Namespace: local, Name: name.Name})
+		}
+	}
+}
+
+// settleLocked ends the start: pods of namespaces that are not mapped may now be told.
+func (e *Engine) settleLocked() {
+	if e.settled {
+		return
+	}
+	for _, ns := range e.namespaces {
+		if !ns.active.Load() {
+			return
+		}
+	}
+	e.settled = true
+	for _, r := range e.runners {
+		if r.local == nil {
+			continue
+		}
+		for _, name := range r.local.Names("") {
+			if e.namespaces[name.Namespace] == nil {
+				r.queue.Add(Key{Namespace: name.Namespace, Name: name.Name})
+			}
+		}
+	}
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

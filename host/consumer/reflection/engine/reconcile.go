@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// runner runs one definition.
+type runner struct {
+	engine           *Engine
+	definition       Definition
+	resource         Resource
+	apiVersion, kind string
+	queue            *queue
+	states           *states
+	recorder         Recorder
+	// local is set when one informer covers all namespaces.
+	local *store
+}
+
+// start starts the workers; they end with the context.
+func (r *runner) start(ctx context.Context, group *sync.WaitGroup) {
+	group.Go(func() {
+		<-ctx.Done()
+		r.queue.ShutDown()
+	})
+	for range r.resource.Workers {
+		group.Go(func() {
+			for r.work(ctx) {
+			}
+		})
+	}
+}
+
+// work handles one key; false means that the queue is shut down.
+func (r *runner) work(ctx context.Context) bool {
+	key, shutdown := r.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer r.queue.Done(key)
+	log := logr.FromContextOrDiscard(ctx).WithValues("resource", r.resource.Name, "namespace", key.Namespace, "name", key.Name)
+	again, err := r.reconcile(logr.NewContext(ctx, log), key)
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, errAgain):
+		r.queue.AddRateLimited(key)
+	case err != nil:
+		log.Error(err, "Reflection failed, trying again", "retries", r.queue.NumRequeues(key))
+		r.queue.AddRateLimited(key)
+	default:
+		r.queue.Forget(key)
+		if again > 0 {
+			r.queue.AddAfter(key, again)
+		}
+	}
+	return true
+}
+
+// reconcile gathers, asks for a decision and executes it.
+func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, err error) {
+	ns := r.engine.namespace(key.Namespace)
+	switch {
+	case ns == nil:
+		return r.fallback(ctx, key)
+	case !ns.active.Load():
+		return 0, nil // its activation enqueues everything
+	}
+	// The namespace's context, so that its end stops what is under way; values (the
+	// logger) come from the caller's.
+	nsCtx := logr.NewContext(ns.ctx, logr.FromContextOrDiscard(ctx))
+	end := ns.ends[r]
+	in, err := r.gather(nsCtx, key, ns, end)
+	if err != nil {
+		return 0, r.tell(in, &undecidedError{err})
+	}
+	if in.Local == nil && in.Remote == nil && in.Third == nil {
+		r.states.forget(key)
+		return 0, nil
+	}
+	actions, err := r.definition.Decide(nsCtx, in)
+	if err != nil {
+		return 0, r.tell(in, &undecidedError{err})
+	}
+	x := &execution{runner: r, in: in, local: end.local, remote: end.remote}
+	again, err = x.run(nsCtx, actions)
+	if ns.ctx.Err() != nil {
+		return 0, nil // the namespace stopped: whatever failed, failed because of that
+	}
+	if err != nil {
+		return 0, r.tell(in, err)
+	}
+	return again, nil
+}
+
+// fallback handles an object whose namespace is not offloaded.
+func (r *runner) fallback(ctx context.Context, key Key) (time.Duration, error) {
+	definition, ok := r.definition.(Fallback)
+	if !ok || r.local == nil || !r.engine.Settled() {
+		return 0, nil
+	}
+	local := r.local.Get(key.Namespace, key.Name)
+	if local == nil {
+		r.states.forget(key)
+		return 0, nil
+	}
+	in := Input{Key: key, Facts: r.engine.facts(""), Local: local, Memory: r.states.get(key).memory}
+	actions, err := definition.Fallback(in)
+	if err != nil {
+		return 0, r.tell(in, &undecidedError{err})
+	}
+	x := &execution{runner: r, in: in, local: r.local}
+	again, err := x.run(ctx, actions)
+	if err != nil {
+		return 0, r.tell(in, err)
+	}
+	return again, nil
+}
+
+// gather collects everything that a decision depends on.
+func (r *runner) gather(ctx context.Context, key Key, ns *namespace, end *ends) (Input, error) {
+	in := Input{
+		Key:    key,
+		Facts:  r.engine.facts(ns.remote),
+		Local:  end.local.Get(key.Namespace, key.Name),
+		Remote: end.remote.Get(ns.remote, r.toRemote(key.Name)),
+		Memory: r.states.get(key).memory,
+	}
+	if end.third != nil {
+		in.Third = end.third.Get(ns.remote, r.toRemote(key.Name))
+	}
+	if in.Local == nil {
+		return in, nil
+	}
+	var err error
+	if in.Skipped, in.SkipAnnotated, err = skip(r.policy(in.Local), in.Local); err != nil {
+		return in, err
+	}
+	if r.resource.Filter && !in.Skipped {
+		in.Labels, in.Annotations, err = r.engine.options.Filter(ctx, r.apiVersion, r.kind, in.Local)
+	}
+	return in, err
+}
+
+func (r *runner) policy(local client.Object) offloadingv1beta1.ReflectionType {
+	if chooser, ok := r.definition.(PolicyChooser); ok {
+		return chooser.ReflectionPolicy(local)
+	}
+	return r.resource.Policy
+}
+
+func (r *runner) toRemote(name string) string {
+	if remapper, ok := r.definition.(Remapper); ok {
+		return remapper.ToRemote(name)
+	}
+	return name
+}
+
+func (r *runner) toLocal(name string) string {
+	if remapper, ok := r.definition.(Remapper); ok {
+		return remapper.ToLocal(name)
+	}
+	return name
+}

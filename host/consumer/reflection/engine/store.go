@@ -1,0 +1,259 @@
+package engine
+
+import (
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// store is the cache of one informer: what a reflector has seen, and what we have
+// written ourselves and the reflector has not seen yet. A decision therefore never
+// misses its own write, so nothing is created or patched twice (row 9 of reference
+// 3.6 needs no row). An assumption ends by itself, without a timer: with the event of
+// the write, with a deletion, with a list, or with the first bookmark that is newer
+// and has not brought it (T24).
+//
+// Resource versions of one resource are comparable (KEP-5504); one that does not parse
+// counts as newer than everything.
+type store struct {
+	trim func(client.Object)
+	// changed is called, outside the lock, with every object that was added, altered or
+	// removed by somebody else.
+	changed func(client.Object)
+
+	mu       sync.RWMutex
+	objects  map[types.NamespacedName]client.Object
+	assumed  map[types.NamespacedName]struct{}
+	synced   chan struct{}
+	isSynced bool
+}
+
+var (
+	_ cache.TransformingStore      = (*store)(nil)
+	_ cache.ReflectorBookmarkStore = (*store)(nil)
+)
+
+func newStore(trim func(client.Object), changed func(client.Object)) *store {
+	return &store{
+		trim:    trim,
+		changed: changed,
+		objects: map[types.NamespacedName]client.Object{},
+		assumed: map[types.NamespacedName]struct{}{},
+		synced:  make(chan struct{}),
+	}
+}
+
+// Get returns the object or nil.
+func (s *store) Get(namespace, name string) client.Object {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.objects[types.NamespacedName{Namespace: namespace, Name: name}]
+}
+
+// Names returns the names of the objects in a namespace, or in all for "".
+func (s *store) Names(namespace string) []types.NamespacedName {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := make([]types.NamespacedName, 0, len(s.objects))
+	for name := range s.objects {
+		if namespace == "" || name.Namespace == namespace {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// List returns all objects.
+func (s *store) List() []client.Object {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := make([]client.Object, 0, len(s.objects))
+	for _, obj := range s.objects {
+		out = append(out, obj)
+	}
+	return out
+}
+
+// Assume records the answer to a write of ours.
+func (s *store) Assume(obj client.Object) {
+	s.transform(obj)
+	name := client.ObjectKeyFromObject(obj)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if have := s.objects[name]; have != nil && !newer(obj, have) {
+		return
+	}
+	s.objects[name] = obj
+	s.assumed[name] = struct{}{}
+}
+
+// AssumeDeleted records that the object with this UID is being deleted.
+func (s *store) AssumeDeleted(namespace, name string, uid types.UID, now metav1.Time) {
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	have := s.objects[key]
+	if have == nil || have.GetUID() != uid || have.GetDeletionTimestamp() != nil {
+		return
+	}
+	gone, ok := have.DeepCopyObject().(client.Object)
+	if !ok {
+		return
+	}
+	gone.SetDeletionTimestamp(&now)
+	s.objects[key] = gone
+}
+
+// Add implements cache.ReflectorStore.
+func (s *store) Add(obj any) error { return s.Update(obj) }
+
+// Update implements cache.ReflectorStore.
+func (s *store) Update(obj any) error {
+	object, ok := obj.(client.Object)
+	if !ok {
+		return nil
+	}
+	s.transform(object)
+	if s.put(object) {
+		s.changed(object)
+	}
+	return nil
+}
+
+// put stores what the reflector saw and reports whether that is news.
+func (s *store) put(object client.Object) bool {
+	name := client.ObjectKeyFromObject(object)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	have := s.objects[name]
+	if have == nil || newer(object, have) {
+		s.objects[name] = object
+		delete(s.assumed, name)
+		return true
+	}
+	if have.GetResourceVersion() == object.GetResourceVersion() {
+		// Our own write comes back, or a reflector starts again where it was.
+		delete(s.assumed, name)
+	}
+	return false
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *store) Delete(obj any) error {
+	object, ok := obj.(client.Object)
+	if !ok {
+		return nil
+	}
+	name := client.ObjectKeyFromObject(object)
+	s.mu.Lock()
+	have := s.objects[name]
+	gone := have != nil && !knownNewer(have, object)
+	if gone {
+		delete(s.objects, name)
+		delete(s.assumed, name)
+	}
+	s.mu.Unlock()
+	if gone {
+		s.changed(have)
+	}
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (s *store) Replace(list []any, resourceVersion string) error {
+	seen := make(map[types.NamespacedName]struct{}, len(list))
+	var altered []client.Object
+	for _, item := range list {
+		object, ok := item.(client.Object)
+		if !ok {
+			continue
+		}
+		s.transform(object)
+		seen[client.ObjectKeyFromObject(object)] = struct{}{}
+		if s.put(object) {
+			altered = append(altered, object)
+		}
+	}
+	s.mu.Lock()
+	for name, have := range s.objects {
+		_, listed := seen[name]
+		_, assumed := s.assumed[name]
+		if listed || assumed && newerVersion(have.GetResourceVersion(), resourceVersion) {
+			continue
+		}
+		delete(s.objects, name)
+		delete(s.assumed, name)
+		altered = append(altered, have)
+	}
+	first := !s.isSynced
+	s.isSynced = true
+	s.mu.Unlock()
+	for _, object := range altered {
+		s.changed(object)
+	}
+	if first {
+		close(s.synced)
+	}
+	return nil
+}
+
+// Bookmark implements cache.ReflectorBookmarkStore.
+func (s *store) Bookmark(resourceVersion string) error {
+	var refuted []client.Object
+	s.mu.Lock()
+	for name := range s.assumed {
+		have := s.objects[name]
+		if newerVersion(have.GetResourceVersion(), resourceVersion) {
+			continue
+		}
+		delete(s.objects, name)
+		delete(s.assumed, name)
+		refuted = append(refuted, have)
+	}
+	s.mu.Unlock()
+	for _, object := range refuted {
+		s.changed(object)
+	}
+	return nil
+}
+
+// Resync implements cache.ReflectorStore: there is none.
+func (s *store) Resync() error { return nil }
+
+// Transformer implements cache.TransformingStore.
+func (s *store) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		if object, ok := obj.(client.Object); ok {
+			s.transform(object)
+		}
+		return obj, nil
+	}
+}
+
+func (s *store) transform(object client.Object) {
+	object.SetManagedFields(nil)
+	if s.trim != nil {
+		s.trim(object)
+	}
+}
+
+// newer reports whether a is a later state than b.
+func newer(a, b client.Object) bool {
+	return newerVersion(a.GetResourceVersion(), b.GetResourceVersion())
+}
+
+func newerVersion(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err != nil || order > 0
+}
+
+// knownNewer reports whether a is for certain a later state than b: a deletion, for one,
+// that is older than what we created since.
+func knownNewer(a, b client.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
+	return err == nil && order > 0
+}

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// namespaceMapKind is the kind that says which namespaces are mapped.
+var namespaceMapKind = Kind{
+	New:     func() client.Object { return &offloadingv1beta1.NamespaceMap{} },
+	NewList: func() client.ObjectList { return &offloadingv1beta1.NamespaceMapList{} },
+}
+
+// watchKind fills the store until the context ends. A reflector without a queue behind
+// it: the store is the cache, and decisions are triggered as events come in.
+//
+// After a failure it tries again within seconds, not within the minute of client-go's
+// default: a link that is back should not leave pods waiting.
+func watchKind(ctx context.Context, c client.WithWatch, kind Kind, options client.ListOptions, into *store) {
+	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
+			list := kind.NewList()
+			o := options
+			o.Raw = &raw
+			o.Limit, o.Continue = raw.Limit, raw.Continue
+			return list, c.List(ctx, list, &o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
+			o := options
+			o.Raw = &raw
+			return c.Watch(ctx, kind.NewList(), &o)
+		},
+	}, c)
+	cache.NewReflectorWithOptions(lw, kind.New(), into, cache.ReflectorOptions{
+		Name:    "reflection",
+		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 5 * time.Second, Factor: 2, Steps: 8, Jitter: 0.5},
+	}).RunWithContext(ctx)
+}
+
+// waitFor waits for all channels, or reports false when the context ends first.
+func waitFor(ctx context.Context, channels ...<-chan struct{}) bool {
+	for _, channel := range channels {
+		select {
+		case <-channel:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
