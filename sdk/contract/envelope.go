@@ -1,7 +1,5 @@
 package contract
 
-import "encoding/json"
-
 // Request is what the host sends to a policy.
 //
 // Facts is a JSON object that holds only what the module's manifest declares in
@@ -17,9 +15,9 @@ type Request struct {
 	// Moment is set for PodMutation only.
 	Moment Moment `json:"moment,omitempty"`
 	// Settings is the binding's spec.settings, absent when it has none.
-	Settings json.RawMessage `json:"settings,omitempty"`
+	Settings RawMessage `json:"settings,omitempty"`
 	// Facts is the projected facts object of the point.
-	Facts json.RawMessage `json:"facts"`
+	Facts RawMessage `json:"facts"`
 }
 
 // Response is what a policy answers. An empty operation list means "nothing to
@@ -47,8 +45,8 @@ type Denial struct {
 
 // SettingsRequest is the input of validate_settings.
 type SettingsRequest struct {
-	Version  string          `json:"version"`
-	Settings json.RawMessage `json:"settings"`
+	Version  string     `json:"version"`
+	Settings RawMessage `json:"settings"`
 }
 
 // SettingsResponse is the output of validate_settings.

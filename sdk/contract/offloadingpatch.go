@@ -1,7 +1,5 @@
 package contract
 
-import "encoding/json"
-
 // OffloadingPatchFacts are the facts of [OffloadingPatch].
 type OffloadingPatchFacts struct {
 	// Object is the remote draft: the pod as it will run on the provider, so far.
@@ -17,7 +15,7 @@ type OffloadingPatchFacts struct {
 // pod spec; its key lists are facts of [MetadataFilter].
 type Patch struct {
 	NodeSelector     map[string]string `json:"nodeSelector,omitempty"`
-	Tolerations      []json.RawMessage `json:"tolerations,omitempty"`
+	Tolerations      []RawMessage      `json:"tolerations,omitempty"`
 	Affinity         *PatchAffinity    `json:"affinity,omitempty"`
 	RuntimeClassName string            `json:"runtimeClassName,omitempty"`
 }

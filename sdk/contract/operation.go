@@ -1,10 +1,6 @@
 package contract
 
-import (
-	stdjson "encoding/json"
-
-	"github.com/longshore-dev/longshore/sdk/internal/json"
-)
+import "github.com/longshore-dev/longshore/sdk/internal/json"
 
 // Verb is what an [Operation] does. All five are idempotent: applying one twice
 // gives what applying it once gives.
@@ -45,10 +41,10 @@ func Verbs() []Verb { return []Verb{VerbSet, VerbRemove, VerbMerge, VerbEnsure, 
 //	{"op":"ensure","path":"/spec/tolerations","value":[{"key":"gpu","operator":"Exists"}]}
 //	{"op":"require","path":"/spec/affinity/nodeAffinity","value":[{"matchExpressions":[{"key":"a","operator":"Exists"}]}]}
 type Operation struct {
-	Op    Verb               `json:"op"`
-	Path  string             `json:"path"`
-	Keys  []string           `json:"keys,omitempty"`
-	Value stdjson.RawMessage `json:"value,omitempty"`
+	Op    Verb       `json:"op"`
+	Path  string     `json:"path"`
+	Keys  []string   `json:"keys,omitempty"`
+	Value RawMessage `json:"value,omitempty"`
 }
 
 // Set answers "the field at path becomes value".

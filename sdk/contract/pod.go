@@ -1,7 +1,5 @@
 package contract
 
-import "encoding/json"
-
 // Metadata is the part of an object's metadata that a policy can read.
 type Metadata struct {
 	Name        string            `json:"name,omitempty"`
@@ -30,9 +28,9 @@ type PodSpec struct {
 
 // Container is the view of a container.
 type Container struct {
-	Name      string          `json:"name"`
-	Image     string          `json:"image,omitempty"`
-	Resources json.RawMessage `json:"resources,omitempty"`
+	Name      string     `json:"name"`
+	Image     string     `json:"image,omitempty"`
+	Resources RawMessage `json:"resources,omitempty"`
 }
 
 // Toleration mirrors core/v1 Toleration.
@@ -48,21 +46,21 @@ type Toleration struct {
 // inside stays raw JSON.
 type Affinity struct {
 	NodeAffinity    *NodeAffinity    `json:"nodeAffinity,omitempty"`
-	PodAffinity     json.RawMessage  `json:"podAffinity,omitempty"`
+	PodAffinity     RawMessage       `json:"podAffinity,omitempty"`
 	PodAntiAffinity *PodAntiAffinity `json:"podAntiAffinity,omitempty"`
 }
 
 // PodAntiAffinity mirrors core/v1 PodAntiAffinity. Its terms stay raw, so that a
 // policy that copies them keeps fields that it does not know.
 type PodAntiAffinity struct {
-	Required  []json.RawMessage `json:"requiredDuringSchedulingIgnoredDuringExecution,omitempty"`
-	Preferred []json.RawMessage `json:"preferredDuringSchedulingIgnoredDuringExecution,omitempty"`
+	Required  []RawMessage `json:"requiredDuringSchedulingIgnoredDuringExecution,omitempty"`
+	Preferred []RawMessage `json:"preferredDuringSchedulingIgnoredDuringExecution,omitempty"`
 }
 
 // NodeAffinity mirrors core/v1 NodeAffinity.
 type NodeAffinity struct {
-	Required  *NodeSelector     `json:"requiredDuringSchedulingIgnoredDuringExecution,omitempty"`
-	Preferred []json.RawMessage `json:"preferredDuringSchedulingIgnoredDuringExecution,omitempty"`
+	Required  *NodeSelector `json:"requiredDuringSchedulingIgnoredDuringExecution,omitempty"`
+	Preferred []RawMessage  `json:"preferredDuringSchedulingIgnoredDuringExecution,omitempty"`
 }
 
 // NodeSelector mirrors core/v1 NodeSelector.

@@ -1,16 +1,11 @@
 package contract
 
-import (
-	stdjson "encoding/json"
-	"fmt"
-
-	"github.com/longshore-dev/longshore/sdk/internal/json"
-)
+import "github.com/longshore-dev/longshore/sdk/internal/json"
 
 // Value is what an operation writes: it appends itself to b as JSON. The types of
 // this package that an author writes are Values, and so are [String], [StringMap],
-// [Bool], [Int], [Raw] and whatever [JSON] makes of other types. None of the former
-// uses reflection, which in a guest is slow and large.
+// [Bool], [Int] and [Raw]. None uses reflection, which in a guest is slow and large;
+// for other types there is sdk/guest/anyjson.
 type Value interface {
 	AppendJSON(b []byte) []byte
 }
@@ -54,23 +49,12 @@ func (v Raw) AppendJSON(b []byte) []byte {
 // Raws turns raw list items, as the facts hold them, into values for [Ensure].
 //
 //	contract.Ensure("/spec/tolerations", contract.Raws(facts.Patch.Tolerations)...)
-func Raws(items []stdjson.RawMessage) []Value {
+func Raws(items []RawMessage) []Value {
 	values := make([]Value, len(items))
 	for i, item := range items {
 		values[i] = Raw(item)
 	}
 	return values
-}
-
-// JSON turns any Go value into a [Value] with encoding/json. It links encoding/json
-// into the module (a megabyte) and is slow in a guest: prefer the other types where
-// they fit.
-func JSON(v any) (Value, error) {
-	data, err := stdjson.Marshal(v)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the value of an operation: %w", err)
-	}
-	return Raw(data), nil
 }
 
 // appendList appends a list of values.

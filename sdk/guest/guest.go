@@ -30,13 +30,7 @@
 // clock stands still, and there is no randomness, file, network or environment.
 package guest
 
-import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-
-	"github.com/longshore-dev/longshore/sdk/contract"
-)
+import "github.com/longshore-dev/longshore/sdk/contract"
 
 // Request is one question to a policy. F is the type of the point's facts, which
 // hold what the manifest declares in reads, and nothing else.
@@ -49,28 +43,9 @@ type Request[F any] struct {
 	Settings Settings
 }
 
-// Settings is the JSON text of a binding's spec.settings, empty when it has none.
+// Settings is the JSON text of a binding's spec.settings, empty when it has none;
+// sdk/guest/anyjson decodes it.
 type Settings []byte
-
-// Decode decodes the settings into v, a pointer, and refuses fields that v lacks, so
-// that a misspelt setting is an error and not a policy that does nothing. Without
-// settings v stays as it is.
-//
-//	settings := struct{ Registry string `json:"registry"` }{Registry: "mirror.example"}
-//	if err := request.Settings.Decode(&settings); err != nil {
-//		return nil, err
-//	}
-func (s Settings) Decode(v any) error {
-	if len(s) == 0 {
-		return nil
-	}
-	dec := json.NewDecoder(bytes.NewReader(s))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return fmt.Errorf("decoding spec.settings: %w", err)
-	}
-	return nil
-}
 
 // Answer is what a policy of PodMutation answers; the zero value changes nothing.
 type Answer struct {

@@ -16,7 +16,7 @@ import (
 //
 //	settings.Handle(func(s guest.Settings) error {
 //		var v struct{ Registry string `json:"registry"` }
-//		if err := s.Decode(&v); err != nil {
+//		if err := anyjson.Settings(s, &v); err != nil {
 //			return err
 //		}
 //		if v.Registry == "" {

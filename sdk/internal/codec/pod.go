@@ -1,13 +1,11 @@
 package codec
 
 import (
-	stdjson "encoding/json"
-
 	"github.com/longshore-dev/longshore/sdk/contract"
 	"github.com/longshore-dev/longshore/sdk/internal/json"
 )
 
-func rawItem(s *json.Scanner) stdjson.RawMessage { return s.Raw() }
+func rawItem(s *json.Scanner) contract.RawMessage { return s.Raw() }
 
 func metadata(s *json.Scanner) contract.Metadata {
 	var m contract.Metadata
