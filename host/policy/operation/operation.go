@@ -1,0 +1,151 @@
+package operation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// MaxKeys bounds the keys of one remove.
+const MaxKeys = 1024
+
+// Operation is a parsed and checked operation of the contract. It is immutable and
+// safe for concurrent use, so that a memoised answer is parsed once.
+type Operation struct {
+	// Verb of the operation.
+	Verb contract.Verb
+	// Path that it concerns.
+	Path Path
+	// Keys of a remove, as sent.
+	Keys []string
+
+	// value is decoded: an object for merge, a list for ensure.
+	value any
+	// terms are those of a require, without the empty ones.
+	terms []term
+}
+
+// Effect is what an operation did to a document: its verb and path, the map keys
+// concerned, no values.
+type Effect struct {
+	Verb contract.Verb
+	Path string
+	// Keys of the map at Path that were set or dropped, sorted; empty when the verb
+	// concerned the field itself.
+	Keys []string
+}
+
+// Compile parses and checks the operations of one answer. Errors name the
+// operation, by position, verb and path; they are the policy author's to fix.
+func Compile(operations []contract.Operation) ([]Operation, error) {
+	if len(operations) > contract.MaxOperations {
+		return nil, fmt.Errorf("%d operations are more than the allowed %d", len(operations), contract.MaxOperations)
+	}
+	if len(operations) == 0 {
+		return nil, nil
+	}
+	compiled := make([]Operation, len(operations))
+	for i := range operations {
+		if err := compiled[i].compile(operations[i]); err != nil {
+			return nil, fmt.Errorf("operation %d (%s %s): %w", i, operations[i].Op, operations[i].Path, err)
+		}
+	}
+	return compiled, nil
+}
+
+func (o *Operation) compile(source contract.Operation) error {
+	path, err := ParsePath(source.Path)
+	if err != nil {
+		return err
+	}
+	o.Verb, o.Path = source.Op, path
+	if source.Op == contract.VerbRemove {
+		return o.compileRemove(source)
+	}
+	if len(source.Keys) > 0 {
+		return errors.New("only remove has keys")
+	}
+	if !slices.Contains(contract.Verbs(), source.Op) {
+		return fmt.Errorf("unknown verb %q, want one of %v", source.Op, contract.Verbs())
+	}
+	if len(source.Value) == 0 {
+		return errors.New("value is missing")
+	}
+	if d := depth(source.Value); d > contract.MaxValueDepth {
+		return fmt.Errorf("value is nested %d deep, more than %d", d, contract.MaxValueDepth)
+	}
+	if o.value, err = Decode(source.Value); err != nil {
+		return err
+	}
+	switch source.Op {
+	case contract.VerbMerge:
+		return o.checkMerge()
+	case contract.VerbEnsure:
+		return o.checkEnsure()
+	case contract.VerbRequire:
+		o.terms, err = parseTerms(o.value)
+		return err
+	default:
+		if o.value == nil {
+			return errors.New("value is null: use remove to drop a field")
+		}
+		return nil
+	}
+}
+
+func (o *Operation) compileRemove(source contract.Operation) error {
+	if len(source.Value) > 0 {
+		return errors.New("remove has no value")
+	}
+	if len(source.Keys) > MaxKeys {
+		return fmt.Errorf("%d keys are more than the allowed %d", len(source.Keys), MaxKeys)
+	}
+	if slices.Contains(source.Keys, "") {
+		return errors.New("a key is empty")
+	}
+	o.Keys = slices.Compact(slices.Sorted(slices.Values(source.Keys)))
+	return nil
+}
+
+func (o *Operation) checkMerge() error {
+	members, ok := o.value.(map[string]any)
+	if !ok {
+		return errors.New("the value of a merge is an object")
+	}
+	for key, value := range members {
+		if key == "" {
+			return errors.New("a key is empty")
+		}
+		if value == nil {
+			return fmt.Errorf("the value of key %q is null: use remove to drop a key", key)
+		}
+	}
+	return nil
+}
+
+func (o *Operation) checkEnsure() error {
+	items, ok := o.value.([]any)
+	if !ok {
+		return errors.New("the value of an ensure is a list")
+	}
+	if slices.Contains(items, nil) {
+		return errors.New("an item is null")
+	}
+	return nil
+}
+
+// mergeKeys returns the keys that a merge sets, sorted.
+func (o *Operation) mergeKeys() []string {
+	members, ok := o.value.(map[string]any)
+	if !ok {
+		return nil
+	}
+	keys := make([]string, 0, len(members))
+	for key := range members {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

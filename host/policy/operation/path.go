@@ -1,0 +1,188 @@
+// Package operation is the algebra of policy answers: it parses the paths that
+// operations and manifests name, checks operations against what a policy declared
+// to write, and applies the five verbs of the contract to a JSON object.
+//
+// It is pure and knows nothing of Kubernetes, of modules or of who asks. It never
+// alters a document that it is given: what changes is copied along the path, the
+// rest is shared. It does not decide which policy may do what, that is
+// host/policy/chain.
+package operation
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Bounds of a path. No field of a Kubernetes object lies deeper.
+const (
+	// MaxPathBytes bounds the length of a path, in bytes.
+	MaxPathBytes = 1024
+	// MaxPathSteps bounds the steps of a path, selectors included.
+	MaxPathSteps = 32
+)
+
+// StepKind says what a [Step] does.
+type StepKind uint8
+
+// The kinds of steps.
+const (
+	// StepKey descends into the member Key of an object.
+	StepKey StepKind = iota
+	// StepAll selects all items of a list: "[*]".
+	StepAll
+	// StepMatch selects the items of a list whose member Key is the string Value:
+	// "[name=web]".
+	StepMatch
+)
+
+// Step is one step of a [Path].
+type Step struct {
+	Kind  StepKind
+	Key   string
+	Value string
+}
+
+// Path is a parsed path: a JSON pointer without indices in which a token may end
+// with a selector, "[name=web]" or "[*]". The zero Path is invalid. Paths are
+// immutable and safe for concurrent use.
+type Path struct {
+	text  string
+	steps []Step
+}
+
+// ParsePath parses a path. It refuses the empty path (no operation concerns a whole
+// document), list indices, and escapes other than "~0" for "~" and "~1" for "/".
+func ParsePath(text string) (Path, error) {
+	if len(text) > MaxPathBytes {
+		return Path{}, fmt.Errorf("path of %d bytes is longer than %d", len(text), MaxPathBytes)
+	}
+	if !strings.HasPrefix(text, "/") {
+		return Path{}, fmt.Errorf("path %q must begin with a slash", text)
+	}
+	path := Path{text: text}
+	for token := range strings.SplitSeq(text[1:], "/") {
+		steps, err := parseToken(token)
+		if err != nil {
+			return Path{}, fmt.Errorf("path %q: %w", text, err)
+		}
+		path.steps = append(path.steps, steps...)
+	}
+	if len(path.steps) > MaxPathSteps {
+		return Path{}, fmt.Errorf("path %q has more than %d steps", text, MaxPathSteps)
+	}
+	return path, nil
+}
+
+// String returns the path as it was written.
+func (p Path) String() string { return p.text }
+
+// Steps returns the steps. The caller must not alter them.
+func (p Path) Steps() []Step { return p.steps }
+
+// Covers reports whether other is p or lies below it: "/spec/containers[*]" covers
+// "/spec/containers[name=web]/image", and not the reverse.
+func (p Path) Covers(other Path) bool {
+	if len(p.steps) > len(other.steps) {
+		return false
+	}
+	for i, step := range p.steps {
+		if !step.covers(other.steps[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Overlaps reports whether some field can lie below both paths.
+func (p Path) Overlaps(other Path) bool {
+	for i := range min(len(p.steps), len(other.steps)) {
+		if !p.steps[i].overlaps(other.steps[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s Step) covers(other Step) bool {
+	return s == other || (s.Kind == StepAll && other.Kind == StepMatch)
+}
+
+// overlaps of two matches on different members ("[name=a]", "[image=b]") is true:
+// one item may be both.
+func (s Step) overlaps(other Step) bool {
+	if s.Kind == StepKey || other.Kind == StepKey {
+		return s == other
+	}
+	if s.Kind == StepMatch && other.Kind == StepMatch && s.Key == other.Key {
+		return s.Value == other.Value
+	}
+	return true
+}
+
+// parseToken turns "containers[name=web]" into its one or two steps.
+func parseToken(token string) ([]Step, error) {
+	name, selector, selects := strings.Cut(token, "[")
+	key, err := unescape(name)
+	if err != nil {
+		return nil, err
+	}
+	if key == "" {
+		return nil, errors.New("it has an empty token")
+	}
+	if key == "-" || strings.Trim(key, "0123456789") == "" {
+		return nil, fmt.Errorf("token %q is an index: list items are selected by [name=x] or [*]", token)
+	}
+	steps := []Step{{Kind: StepKey, Key: key}}
+	if !selects {
+		return steps, nil
+	}
+	selector, closed := strings.CutSuffix(selector, "]")
+	if !closed || strings.ContainsAny(selector, "[]") {
+		return nil, fmt.Errorf("token %q: a selector is [name=x] or [*], at the end of the token", token)
+	}
+	if selector == "*" {
+		return append(steps, Step{Kind: StepAll}), nil
+	}
+	field, value, ok := strings.Cut(selector, "=")
+	if !ok || field == "" {
+		return nil, fmt.Errorf("token %q: a selector is [name=x] or [*]", token)
+	}
+	match := Step{Kind: StepMatch}
+	if match.Key, err = unescape(field); err != nil {
+		return nil, err
+	}
+	if match.Value, err = unescape(value); err != nil {
+		return nil, err
+	}
+	return append(steps, match), nil
+}
+
+// unescape resolves the escapes of RFC 6901.
+func unescape(token string) (string, error) {
+	at := strings.IndexByte(token, '~')
+	if at < 0 {
+		return token, nil
+	}
+	var out strings.Builder
+	for at >= 0 {
+		out.WriteString(token[:at])
+		switch {
+		case strings.HasPrefix(token[at:], "~0"):
+			out.WriteByte('~')
+		case strings.HasPrefix(token[at:], "~1"):
+			out.WriteByte('/')
+		default:
+			return "", fmt.Errorf("%q: a tilde must be followed by 0 or 1", token)
+		}
+		token = token[at+2:]
+		at = strings.IndexByte(token, '~')
+	}
+	out.WriteString(token)
+	return out.String(), nil
+}
+
+// EscapeToken writes a map key as one token of a JSON pointer (RFC 6901).
+func EscapeToken(key string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+}

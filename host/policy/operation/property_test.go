@@ -1,0 +1,280 @@
+package operation_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longshore-dev/longshore/host/policy/operation"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// source makes random documents and operations over few names, so that they meet.
+type source struct{ *rand.Rand }
+
+func (s source) pick(words ...string) string { return words[s.IntN(len(words))] }
+
+func (s source) doc() string {
+	var members []string
+	if s.IntN(3) > 0 {
+		members = append(members, `"map":`+s.object())
+	}
+	if s.IntN(3) > 0 {
+		members = append(members, `"list":`+s.list())
+	}
+	if s.IntN(3) > 0 {
+		members = append(members, `"na":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":`+s.terms()+`}}`)
+	}
+	return `{` + strings.Join(members, ",") + `}`
+}
+
+func (s source) object() string {
+	members := map[string]int{}
+	for range s.IntN(4) {
+		members[s.pick("a", "b", "c", "d")] = s.IntN(3)
+	}
+	data, err := json.Marshal(members)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+func (s source) list() string {
+	var items []string
+	for range s.IntN(4) {
+		items = append(items, fmt.Sprintf(`{"name":%q,"v":%d}`, s.pick("x", "y"), s.IntN(3)))
+	}
+	return `[` + strings.Join(items, ",") + `]`
+}
+
+func (s source) terms() string {
+	var terms []string
+	for range 1 + s.IntN(3) {
+		var labels, fields []string
+		for range s.IntN(3) {
+			labels = append(labels, requirement(s.pick("a", "b", "c")))
+		}
+		for range s.IntN(2) {
+			fields = append(fields, requirement(s.pick("f", "g")))
+		}
+		terms = append(terms, fmt.Sprintf(`{"matchExpressions":[%s],"matchFields":[%s]}`, strings.Join(labels, ","), strings.Join(fields, ",")))
+	}
+	return `[` + strings.Join(terms, ",") + `]`
+}
+
+func (s source) operation() contract.Operation {
+	switch s.IntN(7) {
+	case 0:
+		return raw("set", s.pick("/map", "/map/a", "/new/a"), s.object())
+	case 1:
+		return raw("set", s.pick("/list[*]/v", "/list[name=x]/v", "/list[name=z]/v"), "7")
+	case 2:
+		return contract.Remove("/map", s.pick("a", "b"), s.pick("c", "d"))
+	case 3:
+		return contract.Remove(s.pick("/map", "/list[name=x]", "/list", "/list[*]/v"))
+	case 4:
+		return raw("merge", "/map", s.object())
+	case 5:
+		return raw("ensure", "/list", s.list())
+	default:
+		return raw("require", "/na", s.terms())
+	}
+}
+
+const rounds = 2000
+
+func forAll(t *testing.T, check func(t *testing.T, s source) bool) {
+	t.Helper()
+	for seed := range uint64(rounds) {
+		if !check(t, source{rand.New(rand.NewPCG(seed, 1))}) {
+			t.Fatalf("does not hold for seed %d", seed)
+		}
+	}
+}
+
+// apply reports false when the operation does not fit the document.
+func apply(t *testing.T, doc map[string]any, op contract.Operation) (map[string]any, bool) {
+	t.Helper()
+	got, _, err := operation.Apply(doc, compile(t, op))
+	return got, err == nil
+}
+
+func TestEveryOperationIsIdempotentAndLeavesItsInputAlone(t *testing.T) {
+	forAll(t, func(t *testing.T, s source) bool {
+		doc, op := decode(t, s.doc()), s.operation()
+		before := encode(t, doc)
+		once, fits := apply(t, doc, op)
+		if !assert.Equal(t, before, encode(t, doc), op) || !fits {
+			return fits || !t.Failed()
+		}
+		first := encode(t, once)
+		twice, effects, err := operation.Apply(once, compile(t, op))
+		require.NoError(t, err)
+		return assert.Equal(t, first, encode(t, twice), op) && assert.Empty(t, effects, op) && assert.Equal(t, first, encode(t, once), op)
+	})
+}
+
+func TestPairsWithoutConflictCommute(t *testing.T) {
+	met := 0
+	forAll(t, func(t *testing.T, s source) bool {
+		doc, a, b := decode(t, s.doc()), s.operation(), s.operation()
+		if _, conflict := rules(t, narrowest(a)).Conflict(rules(t, narrowest(b))); conflict {
+			return true
+		}
+		ab, fits := apply(t, doc, a)
+		if fits {
+			ab, fits = apply(t, ab, b)
+		}
+		if !fits {
+			return true
+		}
+		ba, fits := apply(t, doc, b)
+		require.True(t, fits)
+		ba, fits = apply(t, ba, a)
+		require.True(t, fits)
+		met++
+		return assert.Equal(t, normal(t, ab), normal(t, ba), "%v then %v on %s", a, b, encode(t, doc))
+	})
+	assert.Greater(t, met, rounds/10, "the property must be tried")
+}
+
+// narrowest is the rule that allows exactly the operation.
+func narrowest(op contract.Operation) contract.WriteRule {
+	rule := contract.WriteRule{Path: op.Path, Verbs: []contract.Verb{op.Op}, Keys: op.Keys}
+	if op.Op == contract.VerbMerge {
+		var members map[string]any
+		if err := json.Unmarshal(op.Value, &members); err != nil {
+			panic(err)
+		}
+		for key := range members {
+			rule.Keys = append(rule.Keys, key)
+		}
+	}
+	return rule
+}
+
+// normal writes a document so that two that mean the same are equal: lists sorted,
+// node selector terms as a set without those that another one implies.
+func normal(t *testing.T, doc map[string]any) string {
+	t.Helper()
+	clone := decode(t, encode(t, doc))
+	if list, ok := clone["list"].([]any); ok {
+		slices.SortFunc(list, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	}
+	if affinity, ok := clone["na"].(map[string]any); ok {
+		required := affinity["requiredDuringSchedulingIgnoredDuringExecution"].(map[string]any)
+		affinity["requiredDuringSchedulingIgnoredDuringExecution"] = minimal(required["nodeSelectorTerms"].([]any))
+	}
+	return encode(t, clone)
+}
+
+func minimal(terms []any) []any {
+	var sets [][]string
+	for _, term := range terms {
+		var set []string
+		for field, list := range term.(map[string]any) {
+			for _, item := range list.([]any) {
+				set = append(set, field+item.(map[string]any)["key"].(string))
+			}
+		}
+		slices.Sort(set)
+		if set = slices.Compact(set); len(set) > 0 {
+			sets = append(sets, set)
+		}
+	}
+	var out []any
+	for i, set := range sets {
+		implied := slices.ContainsFunc(sets[:i], func(other []string) bool { return slices.Equal(other, set) })
+		for j, other := range sets {
+			contains := !slices.ContainsFunc(other, func(word string) bool { return !slices.Contains(set, word) })
+			implied = implied || (i != j && contains && len(other) < len(set))
+		}
+		if !implied {
+			out = append(out, strings.Join(set, " "))
+		}
+	}
+	slices.SortFunc(out, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
+	return out
+}
+
+// TestRequireMeansAnd evaluates the affinity: a node passes after a require exactly
+// when it passed before and satisfies one of the new terms.
+func TestRequireMeansAnd(t *testing.T) {
+	forAll(t, func(t *testing.T, s source) bool {
+		doc, added := decode(t, nodeAffinity(s.terms())), s.terms()
+		got, fits := apply(t, doc, raw("require", "/na", added))
+		require.True(t, fits)
+		value := decode(t, nodeAffinity(added))
+		for node := range 1 << 5 {
+			want := passes(doc, node) && passes(value, node)
+			if !assert.Equal(t, want, passes(got, node), "node %b: %s and %s gave %s", node, encode(t, doc), added, encode(t, got)) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// passes reports whether a node that has the properties of the bit mask matches.
+func passes(doc map[string]any, node int) bool {
+	required := doc["na"].(map[string]any)["requiredDuringSchedulingIgnoredDuringExecution"].(map[string]any)
+	for _, item := range required["nodeSelectorTerms"].([]any) {
+		matches, demands := true, false
+		for _, field := range []string{"matchExpressions", "matchFields"} {
+			list, _ := item.(map[string]any)[field].([]any)
+			for _, requirement := range list {
+				demands = true
+				bit := strings.Index("abcfg", requirement.(map[string]any)["key"].(string))
+				matches = matches && node&(1<<bit) != 0
+			}
+		}
+		if matches && demands {
+			return true
+		}
+	}
+	return false
+}
+
+func FuzzApply(f *testing.F) {
+	f.Add(`{"spec":{"containers":[{"name":"web"}]}}`, "set", "/spec/containers[name=web]/image", "", `"x"`)
+	f.Add(`{"metadata":{"labels":{"a":"b"}}}`, "remove", "/metadata/labels", "a", "")
+	f.Add(`{"spec":{}}`, "merge", "/spec/nodeSelector", "", `{"pool":"gpu"}`)
+	f.Add(`{"spec":{"tolerations":null}}`, "ensure", "/spec/tolerations", "", `[{"key":"x~1"}]`)
+	f.Add(nodeAffinity(`[`+expr("x")+`]`), "require", "/na", "", `[`+expr("a")+`]`)
+	f.Fuzz(func(t *testing.T, text, verb, path, key, value string) {
+		decoded, err := operation.Decode([]byte(text))
+		if err != nil {
+			return
+		}
+		doc, ok := decoded.(map[string]any)
+		if !ok {
+			return
+		}
+		source := contract.Operation{Op: contract.Verb(verb), Path: path, Value: json.RawMessage(value)}
+		if key != "" {
+			source.Keys = []string{key}
+		}
+		ops, err := operation.Compile([]contract.Operation{source})
+		if err != nil {
+			return
+		}
+		before := encode(t, doc)
+		got, effects, err := operation.Apply(doc, ops)
+		require.Equal(t, before, encode(t, doc))
+		if err != nil {
+			return
+		}
+		require.Equal(t, len(effects) > 0, !operation.Equal(doc, got))
+		again, effects, err := operation.Apply(got, ops)
+		require.NoError(t, err)
+		require.Empty(t, effects)
+		require.Equal(t, encode(t, got), encode(t, again))
+	})
+}

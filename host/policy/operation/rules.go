@@ -1,0 +1,171 @@
+package operation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// Rules are compiled write rules: what a policy, a point or a binding allows. They
+// are immutable and safe for concurrent use.
+type Rules []rule
+
+type rule struct {
+	path  Path
+	verbs []contract.Verb
+	keys  []string
+}
+
+// CompileRules parses write rules. Errors name the rule; they are the author's to
+// fix.
+func CompileRules(source []contract.WriteRule) (Rules, error) {
+	rules := make(Rules, 0, len(source))
+	for i, from := range source {
+		compiled, err := compileRule(from)
+		if err != nil {
+			return nil, fmt.Errorf("write rule %d: %w", i, err)
+		}
+		rules = append(rules, compiled)
+	}
+	return rules, nil
+}
+
+func compileRule(from contract.WriteRule) (rule, error) {
+	path, err := ParsePath(from.Path)
+	if err != nil {
+		return rule{}, err
+	}
+	if len(from.Verbs) == 0 {
+		return rule{}, fmt.Errorf("path %q allows no verb", from.Path)
+	}
+	for _, verb := range from.Verbs {
+		if !slices.Contains(contract.Verbs(), verb) {
+			return rule{}, fmt.Errorf("path %q: unknown verb %q", from.Path, verb)
+		}
+		if len(from.Keys) > 0 && verb != contract.VerbMerge && verb != contract.VerbRemove {
+			return rule{}, fmt.Errorf("path %q: keys narrow merge and remove only, not %s", from.Path, verb)
+		}
+	}
+	if slices.Contains(from.Keys, "") {
+		return rule{}, errors.New("a key is empty")
+	}
+	return rule{path: path, verbs: from.Verbs, keys: from.Keys}, nil
+}
+
+// Check returns an error unless some rule allows the operation: its path covers the
+// operation's, it lists the verb, and its keys, if it has any, include all those of
+// the operation. A rule with keys concerns the map at its path only, and never the
+// removal of the whole map.
+func (r Rules) Check(o *Operation) error {
+	for i := range r {
+		if r[i].allows(o) {
+			return nil
+		}
+	}
+	what := string(o.Verb) + " " + o.Path.text
+	if keys := o.keysTouched(); len(keys) > 0 {
+		what += " [" + strings.Join(keys, " ") + "]"
+	}
+	return fmt.Errorf("%s is not allowed, only %s", what, r)
+}
+
+func (r rule) allows(o *Operation) bool {
+	if !slices.Contains(r.verbs, o.Verb) || !r.path.Covers(o.Path) {
+		return false
+	}
+	if len(r.keys) == 0 {
+		return true
+	}
+	keys := o.keysTouched()
+	if len(r.path.steps) != len(o.Path.steps) || (o.Verb == contract.VerbRemove && len(keys) == 0) {
+		return false
+	}
+	return !slices.ContainsFunc(keys, func(key string) bool { return !slices.Contains(r.keys, key) })
+}
+
+func (o *Operation) keysTouched() []string {
+	if o.Verb == contract.VerbMerge {
+		return o.mergeKeys()
+	}
+	return o.Keys
+}
+
+// String lists the rules for messages.
+func (r Rules) String() string {
+	if len(r) == 0 {
+		return "nothing"
+	}
+	parts := make([]string, len(r))
+	for i := range r {
+		verbs := make([]string, len(r[i].verbs))
+		for j, verb := range r[i].verbs {
+			verbs[j] = string(verb)
+		}
+		parts[i] = strings.Join(verbs, "|") + " " + r[i].path.text
+		if len(r[i].keys) > 0 {
+			parts[i] += " [" + strings.Join(r[i].keys, " ") + "]"
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Within returns an error naming the first rule that no rule of outer covers: what
+// it allows, outer must allow.
+func (r Rules) Within(outer Rules) error {
+	for i := range r {
+		for _, verb := range r[i].verbs {
+			if !slices.ContainsFunc(outer, func(o rule) bool { return o.includes(r[i], verb) }) {
+				return fmt.Errorf("%s %s is not allowed, only %s", verb, r[i].path, outer)
+			}
+		}
+	}
+	return nil
+}
+
+func (r rule) includes(inner rule, verb contract.Verb) bool {
+	if !slices.Contains(r.verbs, verb) || !r.path.Covers(inner.path) {
+		return false
+	}
+	if len(r.keys) == 0 {
+		return true
+	}
+	if len(inner.keys) == 0 || len(r.path.steps) != len(inner.path.steps) {
+		return false
+	}
+	return !slices.ContainsFunc(inner.keys, func(key string) bool { return !slices.Contains(r.keys, key) })
+}
+
+// Conflict returns the path at which the order of two policies with these rules
+// matters, and whether there is one. Ensure with ensure, require with require, and
+// merge or remove of different keys commute; everything else on one path does not.
+func (r Rules) Conflict(other Rules) (string, bool) {
+	for _, a := range r {
+		for _, b := range other {
+			if !a.path.Overlaps(b.path) || commute(a, b) {
+				continue
+			}
+			if len(a.path.steps) >= len(b.path.steps) {
+				return a.path.text, true
+			}
+			return b.path.text, true
+		}
+	}
+	return "", false
+}
+
+func commute(a, b rule) bool {
+	if len(a.keys) > 0 && len(b.keys) > 0 && len(a.path.steps) == len(b.path.steps) {
+		return !slices.ContainsFunc(a.keys, func(key string) bool { return slices.Contains(b.keys, key) })
+	}
+	for _, va := range a.verbs {
+		for _, vb := range b.verbs {
+			if va != vb || (va != contract.VerbEnsure && va != contract.VerbRequire) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,135 @@
+package operation_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longshore-dev/longshore/host/policy/operation"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+func rule(path string, verbs ...contract.Verb) contract.WriteRule {
+	return contract.WriteRule{Path: path, Verbs: verbs}
+}
+
+func keyed(path string, keys []string, verbs ...contract.Verb) contract.WriteRule {
+	return contract.WriteRule{Path: path, Verbs: verbs, Keys: keys}
+}
+
+func rules(t *testing.T, source ...contract.WriteRule) operation.Rules {
+	t.Helper()
+	compiled, err := operation.CompileRules(source)
+	require.NoError(t, err)
+	return compiled
+}
+
+func compile(t *testing.T, source ...contract.Operation) []operation.Operation {
+	t.Helper()
+	compiled, err := operation.Compile(source)
+	require.NoError(t, err)
+	return compiled
+}
+
+func TestRulesAllowOnlyWhatTheyList(t *testing.T) {
+	labels := rules(t, keyed("/metadata/labels", []string{"a", "b"}, contract.VerbMerge, contract.VerbRemove),
+		rule("/spec/containers[*]/image", contract.VerbSet),
+		rule("/spec/tolerations", contract.VerbEnsure))
+	for name, tc := range map[string]struct {
+		op      contract.Operation
+		wantErr string
+	}{
+		"a declared key":              {op: contract.Remove("/metadata/labels", "a")},
+		"merge of declared keys":      {op: contract.Merge("/metadata/labels", contract.StringMap{"a": "1", "b": "2"})},
+		"one item of all":             {op: contract.Set("/spec/containers[name=web]/image", contract.String("x"))},
+		"an undeclared key":           {op: contract.Remove("/metadata/labels", "a", "c"), wantErr: "remove /metadata/labels [a c] is not allowed"},
+		"merge of an undeclared key":  {op: contract.Merge("/metadata/labels", contract.StringMap{"c": "1"}), wantErr: "not allowed"},
+		"the whole map of some keys":  {op: contract.Remove("/metadata/labels"), wantErr: "not allowed"},
+		"a key in the path":           {op: contract.Remove("/metadata/labels/a"), wantErr: "not allowed"},
+		"another verb":                {op: contract.Set("/spec/tolerations", contract.Raw("[]")), wantErr: "set /spec/tolerations is not allowed, only"},
+		"a parent of what is allowed": {op: contract.Set("/spec", contract.Raw("{}")), wantErr: "not allowed"},
+		"a sibling":                   {op: contract.Set("/spec/containers[name=web]/command", contract.Raw("[]")), wantErr: "not allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := labels.Check(&compile(t, tc.op)[0])
+			if tc.wantErr == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assert.ErrorContains(t, err, tc.wantErr)
+		})
+	}
+	assert.ErrorContains(t, operation.Rules(nil).Check(&compile(t, contract.Remove("/a"))[0]), "only nothing")
+}
+
+func TestBadRulesAreRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rule    contract.WriteRule
+		wantErr string
+	}{
+		"a bad path":         {rule: rule("spec", contract.VerbSet), wantErr: "must begin with a slash"},
+		"no verb":            {rule: rule("/spec"), wantErr: "allows no verb"},
+		"an unknown verb":    {rule: rule("/spec", "copy"), wantErr: `unknown verb "copy"`},
+		"keys with set":      {rule: keyed("/spec", []string{"a"}, contract.VerbSet), wantErr: "merge and remove only"},
+		"an empty key":       {rule: keyed("/spec", []string{""}, contract.VerbMerge), wantErr: "a key is empty"},
+		"an index in a path": {rule: rule("/spec/containers/0/image", contract.VerbSet), wantErr: "is an index"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := operation.CompileRules([]contract.WriteRule{tc.rule})
+			require.ErrorContains(t, err, tc.wantErr)
+		})
+	}
+}
+
+func TestRulesLieWithinABound(t *testing.T) {
+	bound := rules(t, rule("/spec/affinity", contract.VerbEnsure, contract.VerbSet),
+		keyed("/metadata/labels", []string{"a", "b"}, contract.VerbRemove))
+	for name, tc := range map[string]struct {
+		inner   contract.WriteRule
+		wantErr string
+	}{
+		"below, fewer verbs": {inner: rule("/spec/affinity/podAntiAffinity", contract.VerbEnsure)},
+		"fewer keys":         {inner: keyed("/metadata/labels", []string{"a"}, contract.VerbRemove)},
+		"another verb":       {inner: rule("/spec/affinity", contract.VerbRemove), wantErr: "remove /spec/affinity is not allowed"},
+		"above":              {inner: rule("/spec", contract.VerbSet), wantErr: "set /spec is not allowed"},
+		"every key":          {inner: rule("/metadata/labels", contract.VerbRemove), wantErr: "not allowed"},
+		"another key":        {inner: keyed("/metadata/labels", []string{"c"}, contract.VerbRemove), wantErr: "not allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := rules(t, tc.inner).Within(bound)
+			if tc.wantErr == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assert.ErrorContains(t, err, tc.wantErr)
+		})
+	}
+}
+
+func TestConflictsAreFound(t *testing.T) {
+	for name, tc := range map[string]struct {
+		a, b contract.WriteRule
+		want string
+	}{
+		"ensure and ensure":            {a: rule("/a", contract.VerbEnsure), b: rule("/a", contract.VerbEnsure)},
+		"require and require":          {a: rule("/a", contract.VerbRequire), b: rule("/a", contract.VerbRequire)},
+		"merges of different keys":     {a: keyed("/a", []string{"x"}, contract.VerbMerge), b: keyed("/a", []string{"y"}, contract.VerbMerge)},
+		"different fields":             {a: rule("/a", contract.VerbSet), b: rule("/b", contract.VerbSet)},
+		"different items":              {a: rule("/l[name=x]", contract.VerbSet), b: rule("/l[name=y]", contract.VerbSet)},
+		"set and set":                  {a: rule("/a", contract.VerbSet), b: rule("/a", contract.VerbSet), want: "/a"},
+		"set above ensure":             {a: rule("/a", contract.VerbSet), b: rule("/a/b", contract.VerbEnsure), want: "/a/b"},
+		"merges of any keys":           {a: rule("/a", contract.VerbMerge), b: rule("/a", contract.VerbMerge), want: "/a"},
+		"merge and remove of one key":  {a: keyed("/a", []string{"x"}, contract.VerbMerge), b: keyed("/a", []string{"x", "y"}, contract.VerbRemove), want: "/a"},
+		"merge of a key and the whole": {a: keyed("/a", []string{"x"}, contract.VerbMerge), b: rule("/a", contract.VerbRemove), want: "/a"},
+		"one verb of several":          {a: rule("/a", contract.VerbEnsure, contract.VerbSet), b: rule("/a", contract.VerbEnsure), want: "/a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, conflict := rules(t, tc.a).Conflict(rules(t, tc.b))
+			assert.Equal(t, tc.want != "", conflict)
+			assert.Equal(t, tc.want, path)
+			reverse, _ := rules(t, tc.b).Conflict(rules(t, tc.a))
+			assert.Equal(t, path, reverse, "conflicts are symmetric")
+		})
+	}
+}
