@@ -1,0 +1,227 @@
+{{/* Labels of every object. Call with (dict "root" $ "name" <app.kubernetes.io/name>). */}}
+{{- define "longshore.labels" -}}
+{{ include "longshore.selector" . }}
+app.kubernetes.io/part-of: longshore
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- end }}
+
+{{/* Labels that never change, for selectors. */}}
+{{- define "longshore.selector" -}}
+app.kubernetes.io/name: {{ .name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- end }}
+
+{{/* The cluster's ID: required, a DNS label, and the one that the release began with. */}}
+{{- define "longshore.clusterID" -}}
+{{- $id := required "clusterID is required: the name of this cluster among its peers, e.g. --set clusterID=rome" .Values.clusterID -}}
+{{- if or (gt (len $id) 63) (not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" $id)) -}}
+{{- fail (printf "clusterID %q is no DNS label: use lower-case letters, digits and dashes, at most 63 characters" $id) -}}
+{{- end -}}
+{{- $installed := lookup "v1" "ConfigMap" .Release.Namespace "liqo-clusterid-configmap" -}}
+{{- if and $installed (ne (dig "data" "CLUSTER_ID" $id $installed) $id) -}}
+{{- fail (printf "clusterID cannot change from %q to %q: the peers know this cluster by it" (index $installed.data "CLUSTER_ID") $id) -}}
+{{- end -}}
+{{- $id -}}
+{{- end }}
+
+{{- define "longshore.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{/* The host part of a listener's address: all addresses, or the pod's. */}}
+{{- define "longshore.host" -}}
+{{- if .Values.bindPodIP }}$(POD_IP){{ end -}}
+{{- end }}
+
+{{/* Arguments that all components have. */}}
+{{- define "longshore.args" -}}
+- --cluster-id={{ include "longshore.clusterID" .root }}
+- --liqo-namespace=$(POD_NAMESPACE)
+- --health-probe-address={{ include "longshore.host" .root }}:{{ .root.Values.healthPort }}
+- --metrics-address={{ if .root.Values.metrics.enabled }}{{ include "longshore.host" .root }}:{{ .root.Values.metrics.port }}{{ else }}0{{ end }}
+{{- if gt (int .values.replicas) 1 }}
+- --enable-leader-election=true
+{{- end }}
+{{- end }}
+
+{{/* The Deployment of a component. Call with (dict "root" $ "component" <subcommand>
+"values" <its values> "args" <list> "ports" <list> "cache" <bool>). */}}
+{{- define "longshore.deployment" -}}
+{{- $name := printf "longshore-%s" .component -}}
+{{- $labels := dict "root" .root "name" $name -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ $name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "longshore.labels" $labels | nindent 4 }}
+spec:
+  replicas: {{ .values.replicas }}
+  selector:
+    matchLabels:
+      {{- include "longshore.selector" $labels | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "longshore.labels" $labels | nindent 8 }}
+        {{- with .root.Values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- with .root.Values.podAnnotations }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    spec:
+      serviceAccountName: {{ $name }}
+      securityContext:
+        runAsNonRoot: true
+        runAsUser: 1000
+        runAsGroup: 1000
+        fsGroup: 1000
+        seccompProfile:
+          type: RuntimeDefault
+      {{- with .root.Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .root.Values.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+      containers:
+      - name: {{ .component }}
+        image: {{ include "longshore.image" .root }}
+        imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+        command: [/usr/bin/longshore]
+        args:
+        - {{ .component }}
+        {{- include "longshore.args" . | nindent 8 }}
+        {{- range .args }}
+        - {{ . }}
+        {{- end }}
+        {{- range .values.extraArgs }}
+        - {{ . | quote }}
+        {{- end }}
+        env:
+        - name: POD_NAME
+          valueFrom: {fieldRef: {fieldPath: metadata.name}}
+        - name: POD_NAMESPACE
+          valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+        - name: POD_IP
+          valueFrom: {fieldRef: {fieldPath: status.podIP}}
+        ports:
+        - name: health
+          containerPort: {{ .root.Values.healthPort }}
+        {{- if .root.Values.metrics.enabled }}
+        - name: metrics
+          containerPort: {{ .root.Values.metrics.port }}
+        {{- end }}
+        {{- range .ports }}
+        - name: {{ .name }}
+          containerPort: {{ .port }}
+        {{- end }}
+        livenessProbe:
+          httpGet: {path: /healthz, port: health}
+          initialDelaySeconds: 10
+        readinessProbe:
+          httpGet: {path: /readyz, port: health}
+          periodSeconds: 2
+        {{- with .values.resources }}
+        resources:
+          {{- toYaml . | nindent 10 }}
+        {{- end }}
+        securityContext:
+          allowPrivilegeEscalation: false
+          readOnlyRootFilesystem: true
+          capabilities:
+            drop: [ALL]
+        {{- if .cache }}
+        volumeMounts:
+        - name: policy-cache
+          mountPath: /var/cache/longshore
+        {{- end }}
+      {{- if .cache }}
+      volumes:
+      - name: policy-cache
+        emptyDir: {}
+      {{- end }}
+      {{- with .values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .values.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+{{- end }}
+
+{{/* ServiceAccount, ClusterRole and binding of a component. The rules come from the
+markers beside its code (hack/generate), and from the caller's block. */}}
+{{- define "longshore.rbac" -}}
+{{- $name := printf "longshore-%s" .component -}}
+{{- $labels := dict "root" .root "name" $name -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ $name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "longshore.labels" $labels | nindent 4 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "longshore.labels" $labels | nindent 4 }}
+rules:
+{{ (.root.Files.Get (printf "files/rbac/%s.yaml" .component) | fromYaml).rules | toYaml }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "longshore.labels" $labels | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ $name }}
+subjects:
+- kind: ServiceAccount
+  name: {{ $name }}
+  namespace: {{ .root.Release.Namespace }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ $name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "longshore.labels" $labels | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ $name }}
+subjects:
+- kind: ServiceAccount
+  name: {{ $name }}
+  namespace: {{ .root.Release.Namespace }}
+{{- end }}
+
+{{/* Rules for electing a leader with a lease of the given name. */}}
+{{- define "longshore.leaseRules" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ . }}]
+  verbs: [get, update, patch]
+{{- end }}

@@ -1,0 +1,177 @@
+package chart
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// demoValues are such as the demo sets them: no ClusterIPs, one address per pod.
+func demoValues() map[string]any {
+	return map[string]any{
+		"clusterID": "rome",
+		"bindPodIP": true,
+		"webhook":   map[string]any{"service": map[string]any{"type": "ExternalName", "externalName": "127.20.0.9"}, "host": "127.20.0.9"},
+		"policies":  map[string]any{"cacheDir": "cache", "metadataFilter": map[string]any{"mode": "Disabled"}},
+	}
+}
+
+func render(t *testing.T, values map[string]any) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := Render(values, Options{})
+	require.NoError(t, err)
+	return objects
+}
+
+func find(t *testing.T, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	for _, object := range objects {
+		if object.GetKind() == kind && object.GetName() == name {
+			return object
+		}
+	}
+	require.Failf(t, "not rendered", "%s %s", kind, name)
+	return nil
+}
+
+func TestRenderingIsGolden(t *testing.T) {
+	for name, values := range map[string]map[string]any{"default": {"clusterID": "rome"}, "demo": demoValues()} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			for _, object := range render(t, values) {
+				if object.GetKind() == "CustomResourceDefinition" {
+					// The schemas are held by `make verify-generate`.
+					unstructured.RemoveNestedField(object.Object, "spec")
+				}
+				raw, err := yaml.Marshal(object.Object)
+				require.NoError(t, err)
+				out.WriteString("---\n")
+				out.Write(raw)
+			}
+			golden := filepath.Join("testdata", name+".golden.yaml")
+			if *update {
+				require.NoError(t, os.WriteFile(golden, out.Bytes(), 0o644))
+			}
+			want, err := os.ReadFile(golden)
+			require.NoError(t, err)
+			assert.Equal(t, string(want), out.String(), "if the change is meant: go test ./hack/demo/chart -update")
+		})
+	}
+}
+
+func TestRenderingIsStableAndOrdered(t *testing.T) {
+	first := render(t, demoValues())
+	assert.Equal(t, first, render(t, demoValues()))
+	last := map[string]int{}
+	for i, object := range first {
+		last[object.GetKind()] = i
+	}
+	assert.Less(t, last["CustomResourceDefinition"], last["OffloadingPolicy"])
+	assert.Less(t, last["ServiceAccount"], last["Deployment"])
+	assert.Less(t, last["RoleBinding"], last["Deployment"])
+	assert.Equal(t, "CustomResourceDefinition", first[0].GetKind())
+}
+
+func TestBadValuesAreRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		values map[string]any
+		want   string
+	}{
+		"no cluster ID":                    {map[string]any{}, "clusterID is required"},
+		"cluster ID with capitals":         {map[string]any{"clusterID": "Rome"}, "clusterID"},
+		"cluster ID that is too long":      {map[string]any{"clusterID": "a0123456789012345678901234567890123456789012345678901234567890123"}, "clusterID"},
+		"unknown value":                    {map[string]any{"clusterID": "rome", "clusterId": "milan"}, "clusterId"},
+		"unknown policy":                   {map[string]any{"clusterID": "rome", "policies": map[string]any{"podplacement": map[string]any{}}}, "podplacement"},
+		"unknown mode":                     {map[string]any{"clusterID": "rome", "policies": map[string]any{"podPlacement": map[string]any{"mode": "Off"}}}, "mode"},
+		"unknown failure policy":           {map[string]any{"clusterID": "rome", "webhook": map[string]any{"failurePolicy": "Maybe"}}, "failurePolicy"},
+		"external name without a name":     {map[string]any{"clusterID": "rome", "webhook": map[string]any{"service": map[string]any{"type": "ExternalName"}}}, "webhook.service.externalName"},
+		"reflector with an unknown type":   {map[string]any{"clusterID": "rome", "reflection": map[string]any{"reflectors": map[string]any{"secret": map[string]any{"workers": 1, "type": "Some"}}}}, "reflectors"},
+		"reflector of an unknown resource": {map[string]any{"clusterID": "rome", "reflection": map[string]any{"reflectors": map[string]any{"pods": map[string]any{"workers": 1}}}}, "pods"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Render(tc.values, Options{})
+			assert.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+func TestNoRoleHasAWildcardOrEscalates(t *testing.T) {
+	roles := 0
+	for _, object := range render(t, map[string]any{"clusterID": "rome"}) {
+		if kind := object.GetKind(); kind != "ClusterRole" && kind != "Role" {
+			continue
+		}
+		roles++
+		var role rbacv1.ClusterRole
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role))
+		assert.NotEmpty(t, role.Rules, role.Name)
+		for _, rule := range role.Rules {
+			for _, list := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs} {
+				assert.NotEmpty(t, list, "%s: %v", role.Name, rule)
+				assert.NotContains(t, list, "*", "%s: %v", role.Name, rule)
+			}
+			assert.NotContains(t, rule.Verbs, "escalate", role.Name)
+			assert.NotContains(t, rule.Verbs, "impersonate", role.Name)
+			if contains(rule.Verbs, "bind") || contains(rule.Verbs, "approve") {
+				assert.NotEmpty(t, rule.ResourceNames, "%s may bind only roles that are named", role.Name)
+			}
+		}
+	}
+	assert.GreaterOrEqual(t, roles, 10)
+}
+
+func contains(list []string, want string) bool {
+	for _, have := range list {
+		if have == want {
+			return true
+		}
+	}
+	return false
+}
+
+func TestEveryBindingFindsItsRoleAndAccount(t *testing.T) {
+	objects := render(t, map[string]any{"clusterID": "rome"})
+	for _, object := range objects {
+		if kind := object.GetKind(); kind != "ClusterRoleBinding" && kind != "RoleBinding" {
+			continue
+		}
+		var binding rbacv1.RoleBinding
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &binding))
+		find(t, objects, binding.RoleRef.Kind, binding.RoleRef.Name)
+		for _, subject := range binding.Subjects {
+			find(t, objects, subject.Kind, subject.Name)
+		}
+	}
+}
+
+func TestValuesReachWhatTheyAreFor(t *testing.T) {
+	objects := render(t, demoValues())
+	mode, _, err := unstructured.NestedString(find(t, objects, "OffloadingPolicy", "default-metadatafilter").Object, "spec", "mode")
+	require.NoError(t, err)
+	assert.Equal(t, "Disabled", mode)
+	crd := find(t, objects, "CustomResourceDefinition", "shadowpods.offloading.liqo.io")
+	assert.Equal(t, "keep", crd.GetAnnotations()["helm.sh/resource-policy"])
+	without := render(t, map[string]any{"clusterID": "rome", "crds": map[string]any{"install": false}, "runtimeClass": map[string]any{"enabled": false}})
+	for _, object := range without {
+		assert.NotContains(t, []string{"CustomResourceDefinition", "RuntimeClass"}, object.GetKind())
+	}
+	for _, name := range []string{"longshore-manager", "longshore-webhook", "longshore-replicator"} {
+		containers, _, err := unstructured.NestedSlice(find(t, objects, "Deployment", name).Object, "spec", "template", "spec", "containers")
+		require.NoError(t, err)
+		args, _, err := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+		require.NoError(t, err)
+		assert.Contains(t, args, "--cluster-id=rome")
+		assert.Contains(t, args, "--health-probe-address=$(POD_IP):8081")
+	}
+}
