@@ -1,0 +1,445 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+var owned = map[string]string{
+	offloadingv1beta1.OriginLabel:      home,
+	offloadingv1beta1.DestinationLabel: provider,
+}
+
+// maps is a definition that mirrors ConfigMaps.
+type maps struct{}
+
+func (maps) Resource() Resource {
+	kind := Kind{
+		New:     func() client.Object { return &corev1.ConfigMap{} },
+		NewList: func() client.ObjectList { return &corev1.ConfigMapList{} },
+	}
+	return Resource{Name: "configmap", Local: kind, Remote: kind, Policy: offloadingv1beta1.DenyList, Filter: true, Workers: 1}
+}
+
+func (maps) Decide(_ context.Context, in Input) ([]Action, error) {
+	return Mirror(in, func() (runtime.ApplyConfiguration, error) {
+		return corev1apply.ConfigMap(in.Key.Name, in.Facts.RemoteNamespace).
+			WithLabels(labels.Merge(in.Labels, owned)).WithAnnotations(in.Annotations).
+			WithData(in.Local.(*corev1.ConfigMap).Data), nil
+	})
+}
+
+// pods is a definition with three objects, like the real one but smaller.
+type pods struct {
+	decide func(in Input) ([]Action, error)
+}
+
+func (pods) Resource() Resource {
+	pod := Kind{New: func() client.Object { return &corev1.Pod{} }, NewList: func() client.ObjectList { return &corev1.PodList{} }}
+	return Resource{
+		Name: "pod", Local: pod, Third: &pod,
+		Remote: Kind{
+			New:     func() client.Object { return &offloadingv1beta1.ShadowPod{} },
+			NewList: func() client.ObjectList { return &offloadingv1beta1.ShadowPodList{} },
+		},
+		LocalFields:  fields.OneTermEqualSelector("spec.nodeName", nodeName),
+		RemoteLabels: labels.Set{offloadingv1beta1.NodeNameLabel: nodeName},
+		Policy:       offloadingv1beta1.CustomLiqo, Workers: 2,
+	}
+}
+
+func shadow(in Input) *offloadingv1beta1.ShadowPod {
+	return &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+		Name:   in.Key.Name,
+		Labels: labels.Merge(owned, labels.Set{offloadingv1beta1.NodeNameLabel: nodeName}),
+	}}
+}
+
+func (p pods) Decide(_ context.Context, in Input) ([]Action, error) {
+	if p.decide != nil {
+		return p.decide(in)
+	}
+	value := "true"
+	switch {
+	case in.Local == nil && in.Remote != nil && in.Remote.GetDeletionTimestamp() == nil:
+		return []Action{DeleteRemote{}}, nil
+	case in.Local == nil:
+		return []Action{Keep{}}, nil
+	case in.Remote == nil:
+		return []Action{Create{Object: shadow(in)}, PatchLocal{Labels: map[string]*string{"offloaded": &value}}}, nil
+	case in.Third != nil:
+		local, third := in.Local.(*corev1.Pod), in.Third.(*corev1.Pod)
+		return []Action{PatchLocalStatus{Old: &local.Status, New: &third.Status}}, nil
+	}
+	return []Action{Keep{}}, nil
+}
+
+func (p pods) Fallback(in Input) ([]Action, error) {
+	return []Action{Refuse{Type: EventWarning, Reason: ReasonReflectionDisabled, Message: "not offloaded"}}, nil
+}
+
+func localMap(name string, data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Data: data}
+}
+
+func localPod(namespace, name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "uid-" + "1"},
+		Spec:       corev1.PodSpec{NodeName: nodeName, Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
+}
+
+// remoteData waits until the remote ConfigMap holds the value under "k".
+func (w *world) remoteData(t *testing.T, name, want string) *corev1.ConfigMap {
+	t.Helper()
+	var found *corev1.ConfigMap
+	require.Eventually(t, func() bool {
+		cm, ok := get(t.Context(), w.remote.WithWatch, "shop-rome", name, &corev1.ConfigMap{})
+		found = cm
+		return ok && cm.Data["k"] == want
+	}, soon, tick, "remote ConfigMap %s with %q", name, want)
+	return found
+}
+
+// fence waits until everything that was queued before it has been handled: the
+// definition has one worker.
+func (w *world) fence(t *testing.T, name string) {
+	t.Helper()
+	require.NoError(t, w.local.Create(t.Context(), localMap(name, map[string]string{"k": "fence"})))
+	w.remoteData(t, name, "fence")
+}
+
+func mapped(t *testing.T, objects ...client.Object) (local, remote *cluster) {
+	t.Helper()
+	return newCluster(t, append(objects, namespaceMap(map[string]string{"shop": "shop-rome"}))...), newCluster(t)
+}
+
+func TestMirrorLifecycle(t *testing.T) {
+	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
+	w := start(t, local, remote, maps{})
+
+	cm := w.remoteData(t, "settings", "1")
+	assert.Equal(t, home, cm.Labels[offloadingv1beta1.OriginLabel])
+
+	// An update of the source arrives, keys removed there are removed here.
+	source, _ := get(t.Context(), local.WithWatch, "shop", "settings", &corev1.ConfigMap{})
+	source.Data = map[string]string{"k": "2", "new": "x"}
+	require.NoError(t, local.Update(t.Context(), source))
+	w.remoteData(t, "settings", "2")
+	source.Data = map[string]string{"k": "3"}
+	require.NoError(t, local.Update(t.Context(), source))
+	assert.NotContains(t, w.remoteData(t, "settings", "3").Data, "new")
+
+	// What somebody changes in the provider is reverted, what is deleted comes back.
+	cm, _ = get(t.Context(), remote.WithWatch, "shop-rome", "settings", &corev1.ConfigMap{})
+	cm.Data["k"] = "drifted"
+	require.NoError(t, remote.Update(t.Context(), cm))
+	w.remoteData(t, "settings", "3")
+	require.NoError(t, remote.Delete(t.Context(), cm))
+	w.remoteData(t, "settings", "3")
+
+	require.NoError(t, local.Delete(t.Context(), source))
+	require.Eventually(t, func() bool {
+		_, ok := get(t.Context(), remote.WithWatch, "shop-rome", "settings", &corev1.ConfigMap{})
+		return !ok
+	}, soon, tick)
+	assert.Empty(t, w.journal.all())
+}
+
+func TestNothingIsSentThatChangesNothing(t *testing.T) {
+	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
+	w := start(t, local, remote, maps{})
+	w.remoteData(t, "settings", "1")
+	w.fence(t, "fence-1")
+	before := remote.count("patch ConfigMap")
+
+	// An event without a difference: the source is written, the content is the same.
+	source, _ := get(t.Context(), local.WithWatch, "shop", "settings", &corev1.ConfigMap{})
+	source.Finalizers = []string{"example.com/irrelevant"}
+	require.NoError(t, local.Update(t.Context(), source))
+	// A key that the provider added stays and costs one apply at most.
+	cm, _ := get(t.Context(), remote.WithWatch, "shop-rome", "settings", &corev1.ConfigMap{})
+	cm.Labels["provider"] = "added"
+	require.NoError(t, remote.Update(t.Context(), cm))
+	w.fence(t, "fence-2")
+	assert.Equal(t, before+1, remote.count("patch ConfigMap"), "only the fence")
+	cm, _ = get(t.Context(), remote.WithWatch, "shop-rome", "settings", &corev1.ConfigMap{})
+	assert.Equal(t, "added", cm.Labels["provider"])
+}
+
+func TestStrangersAreLeftAlone(t *testing.T) {
+	local, remote := mapped(t, localMap("settings", map[string]string{"k": "ours"}))
+	stranger := localMap("settings", map[string]string{"k": "theirs"})
+	stranger.Namespace = "shop-rome"
+	require.NoError(t, remote.Create(t.Context(), stranger))
+	w := start(t, local, remote, maps{})
+
+	w.fence(t, "fence-1")
+	source, _ := get(t.Context(), local.WithWatch, "shop", "settings", &corev1.ConfigMap{})
+	source.Data["k"] = "ours, again"
+	require.NoError(t, local.Update(t.Context(), source))
+	w.fence(t, "fence-2")
+
+	assert.Equal(t, []string{"shop/settings FailedReflection"}, w.journal.all(), "told once")
+	assert.NotContains(t, w.remoteData(t, "settings", "theirs").Labels, offloadingv1beta1.OriginLabel)
+	require.NoError(t, local.Delete(t.Context(), source))
+	w.fence(t, "fence-3")
+	w.remoteData(t, "settings", "theirs")
+}
+
+func TestSkippedObjectsAreWithdrawn(t *testing.T) {
+	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
+	w := start(t, local, remote, maps{})
+	w.remoteData(t, "settings", "1")
+	source, _ := get(t.Context(), local.WithWatch, "shop", "settings", &corev1.ConfigMap{})
+	source.Annotations = map[string]string{offloadingv1beta1.SkipReflectionAnnotation: ""}
+	require.NoError(t, local.Update(t.Context(), source))
+	require.Eventually(t, func() bool {
+		_, ok := get(t.Context(), remote.WithWatch, "shop-rome", "settings", &corev1.ConfigMap{})
+		return !ok
+	}, soon, tick)
+	w.fence(t, "fence")
+	assert.Equal(t, []string{"shop/settings ReflectionDisabled"}, w.journal.all(), "told once (T52)")
+}
+
+func TestFaults(t *testing.T) {
+	gr := schema.GroupResource{Resource: "configmaps"}
+	tests := map[string]struct {
+		fault      error
+		times      int
+		wantEvents []string
+	}{
+		"a lost link is retried in silence":   {fault: errors.New("connection refused"), times: 3},
+		"a busy server is retried in silence": {fault: apierrors.NewTooManyRequests("busy", 0), times: 2},
+		"a failing server too":                {fault: apierrors.NewInternalError(errors.New("etcd")), times: 2},
+		"a refusal is retried and told once": {
+			fault: apierrors.NewForbidden(gr, "settings", errors.New("quota exceeded")), times: 3,
+			wantEvents: []string{"shop/settings FailedReflection"},
+		},
+		"a namespace on its way out is retried in silence": {
+			fault: &apierrors.StatusError{ErrStatus: metav1.Status{
+				Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: "is being terminated",
+				Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}},
+			}}, times: 2,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
+			for range tc.times {
+				remote.fail("patch ConfigMap", tc.fault)
+			}
+			w := start(t, local, remote, maps{})
+			w.remoteData(t, "settings", "1")
+			assert.Equal(t, tc.times+1, remote.count("patch ConfigMap"))
+			assert.ElementsMatch(t, tc.wantEvents, w.journal.all())
+		})
+	}
+}
+
+func TestAWatchThatFailsIsTakenUpAgain(t *testing.T) {
+	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
+	remote.fail("watch ConfigMapList", apierrors.NewInternalError(errors.New("etcd")))
+	w := start(t, local, remote, maps{})
+	w.remoteData(t, "settings", "1")
+}
+
+func TestNamespacesComeAndGo(t *testing.T) {
+	local := newCluster(t, namespaceMap(nil), localMap("settings", map[string]string{"k": "1"}), localPod("shop", "web"))
+	remote := newCluster(t)
+	w := start(t, local, remote, maps{}, pods{})
+	require.Eventually(t, w.engine.Settled, soon, tick)
+	require.Eventually(t, func() bool { return len(w.journal.all()) == 1 }, soon, tick, "the pod is told")
+	require.Zero(t, remote.openWatches(), "nothing is watched for nobody")
+
+	// Mapped: what was there before is reflected without a further event (T54).
+	w.remap(t, map[string]string{"shop": "shop-rome"})
+	w.remoteData(t, "settings", "1")
+	require.Eventually(t, func() bool {
+		_, ok := get(t.Context(), remote.WithWatch, "shop-rome", "web", &offloadingv1beta1.ShadowPod{})
+		return ok
+	}, soon, tick)
+	to, ok := w.engine.RemoteNamespace("shop")
+	assert.True(t, ok)
+	assert.Equal(t, "shop-rome", to)
+
+	// Mapped elsewhere: taken down there, up here.
+	w.remap(t, map[string]string{"shop": "other"})
+	require.Eventually(t, func() bool {
+		_, ok := get(t.Context(), remote.WithWatch, "other", "settings", &corev1.ConfigMap{})
+		return ok
+	}, soon, tick)
+
+	// Not mapped: informers stop, the pod falls back.
+	w.remap(t, nil)
+	require.Eventually(t, func() bool { return remote.openWatches() == 0 }, soon, tick, "remote informers stop")
+	require.Eventually(t, func() bool { return len(w.journal.all()) == 2 }, soon, tick)
+	_, ok = w.engine.RemoteNamespace("shop")
+	assert.False(t, ok)
+}
+
+func TestNobodyIsToldBeforeTheMappingIsFollowed(t *testing.T) {
+	local := newCluster(t, namespaceMap(map[string]string{"shop": "shop-rome"}), localPod("shop", "web"), localPod("other", "db"))
+	remote := newCluster(t)
+	for range 3 {
+		remote.fail("watch ShadowPodList", errors.New("connection refused"))
+	}
+	w := start(t, local, remote, pods{})
+	require.Eventually(t, func() bool { return len(w.journal.all()) > 0 }, soon, tick)
+	assert.True(t, w.engine.Settled())
+	assert.Equal(t, []string{"other/db ReflectionDisabled"}, w.journal.all())
+}
+
+func TestTwoNamespacesCannotShareARemoteOne(t *testing.T) {
+	local := newCluster(t, namespaceMap(map[string]string{"shop": "shop-rome", "shop2": "shop-rome"}),
+		localMap("settings", map[string]string{"k": "1"}), localPod("shop2", "web"))
+	w := start(t, local, newCluster(t), maps{}, pods{})
+	w.remoteData(t, "settings", "1")
+	_, ok := w.engine.RemoteNamespace("shop2")
+	assert.False(t, ok)
+	require.Eventually(t, func() bool { return len(w.journal.all()) == 1 }, soon, tick, "its pods are told")
+}
+
+func TestThePeersOwnMapIsIgnored(t *testing.T) {
+	inverse := namespaceMap(map[string]string{"shop-milan": "shop"})
+	inverse.Name = home
+	inverse.Labels["liqo.io/remoteID"] = home
+	local := newCluster(t, namespaceMap(map[string]string{"shop": "shop-rome"}), inverse, localMap("settings", map[string]string{"k": "1"}))
+	w := start(t, local, newCluster(t), maps{})
+	w.remoteData(t, "settings", "1")
+	_, ok := w.engine.RemoteNamespace("shop-milan")
+	assert.False(t, ok, "T55")
+}
+
+func TestPodIsCreatedOnceThoughItsEventsAreLate(t *testing.T) {
+	local, remote := mapped(t)
+	w := start(t, local, remote, pods{})
+	require.Eventually(t, w.engine.Settled, soon, tick)
+	remote.mute("ShadowPod", true)
+	require.NoError(t, local.Create(t.Context(), localPod("shop", "web")))
+	require.Eventually(t, func() bool {
+		pod := w.engine.LocalObject("pod", "shop", "web")
+		return pod != nil && pod.GetLabels()["offloaded"] == "true"
+	}, soon, tick)
+
+	// Further events find the creation and the label, though no watch brought them.
+	source, _ := get(t.Context(), local.WithWatch, "shop", "web", &corev1.Pod{})
+	for i := range 5 {
+		source.Annotations = map[string]string{"touched": fmt.Sprint(i)}
+		require.NoError(t, local.Update(t.Context(), source))
+	}
+	require.Eventually(t, func() bool {
+		return w.engine.LocalObject("pod", "shop", "web").GetAnnotations()["touched"] == "4"
+	}, soon, tick)
+	require.NoError(t, local.Delete(t.Context(), source))
+	require.Eventually(t, func() bool { return remote.count("delete ShadowPod") == 1 }, soon, tick)
+	assert.Equal(t, 1, remote.count("create ShadowPod"))
+	assert.Equal(t, 1, local.count("patch Pod"))
+}
+
+func TestStatusComesBackInOneRequest(t *testing.T) {
+	local, remote := mapped(t, localPod("shop", "web"))
+	w := start(t, local, remote, pods{})
+	require.Eventually(t, func() bool { return remote.count("create ShadowPod") == 1 }, soon, tick)
+	there := localPod("shop-rome", "web")
+	there.Labels = labels.Merge(owned, labels.Set{offloadingv1beta1.NodeNameLabel: nodeName})
+	there.Status.Phase = corev1.PodRunning
+	require.NoError(t, remote.Create(t.Context(), there))
+	require.Eventually(t, func() bool {
+		pod, _ := get(t.Context(), local.WithWatch, "shop", "web", &corev1.Pod{})
+		return pod.Status.Phase == corev1.PodRunning
+	}, soon, tick)
+
+	// The same status again, and a pod of another virtual node: nothing is sent.
+	there.Annotations = map[string]string{"touched": "yes"}
+	require.NoError(t, remote.Update(t.Context(), there))
+	require.NoError(t, local.Create(t.Context(), localPod("shop", "db")))
+	require.Eventually(t, func() bool { return remote.count("create ShadowPod") == 2 }, soon, tick)
+	assert.Equal(t, 1, local.count("patch/status Pod"))
+	_ = w
+}
+
+func TestAShadowPodOfAnotherVirtualNodeIsWaitedFor(t *testing.T) {
+	local, remote := mapped(t, localPod("shop", "web"))
+	other := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop-rome", Name: "web",
+		Labels: labels.Merge(owned, labels.Set{offloadingv1beta1.NodeNameLabel: "another-node"}),
+	}}
+	require.NoError(t, remote.Create(t.Context(), other))
+	w := start(t, local, remote, pods{})
+	require.Eventually(t, func() bool { return remote.count("get ShadowPod") > 0 }, soon, tick)
+	assert.Zero(t, local.count("patch Pod"))
+	require.NoError(t, remote.Delete(t.Context(), other))
+	require.Eventually(t, func() bool {
+		sp, ok := get(t.Context(), remote.WithWatch, "shop-rome", "web", &offloadingv1beta1.ShadowPod{})
+		return ok && sp.Labels[offloadingv1beta1.NodeNameLabel] == nodeName
+	}, soon, tick)
+	assert.Empty(t, w.journal.all())
+}
+
+func TestPoliciesChangedDecidesAgain(t *testing.T) {
+	local, remote := mapped(t, localPod("shop", "web"))
+	allowed := func(in Input) bool { return in.Facts.PolicyRevision > 0 }
+	w := start(t, local, remote, pods{decide: func(in Input) ([]Action, error) {
+		if in.Remote == nil && !allowed(in) {
+			return []Action{Refuse{Type: EventWarning, Reason: "Denied", Message: "no"}}, nil
+		}
+		return pods{}.Decide(context.Background(), in)
+	}})
+	require.Eventually(t, func() bool { return len(w.journal.all()) == 1 }, soon, tick)
+	assert.Zero(t, remote.count("create ShadowPod"))
+	w.engine.PoliciesChanged()
+	require.Eventually(t, func() bool { return remote.count("create ShadowPod") == 1 }, soon, tick)
+}
+
+func TestMemoryAndErrorsOfADefinition(t *testing.T) {
+	local, remote := mapped(t, localPod("shop", "web"))
+	w := start(t, local, remote, pods{decide: func(in Input) ([]Action, error) {
+		tries, _ := in.Memory.(int)
+		if tries == 0 {
+			return []Action{Remember{Value: 1}, Wait{For: tick}}, nil
+		}
+		if in.Remote == nil {
+			return []Action{Remember{Value: tries + 1}, Create{Object: shadow(in)}}, nil
+		}
+		return nil, errors.New("a policy trapped")
+	}})
+	require.Eventually(t, func() bool { return remote.count("create ShadowPod") == 1 }, soon, tick)
+	source, _ := get(t.Context(), local.WithWatch, "shop", "web", &corev1.Pod{})
+	source.Annotations = map[string]string{"touched": "yes"}
+	require.NoError(t, local.Update(t.Context(), source))
+	require.Eventually(t, func() bool { return len(w.journal.all()) == 1 }, soon, tick)
+	assert.Equal(t, []string{"shop/web FailedReflection"}, w.journal.all())
+}
+
+func TestRunEndsEverything(t *testing.T) {
+	local, remote := mapped(t, localPod("shop", "web"))
+	w := start(t, local, remote, maps{}, pods{})
+	require.Eventually(t, func() bool { return remote.count("create ShadowPod") == 1 }, soon, tick)
+	w.end()
+	assert.Eventually(t, func() bool { return local.openWatches() == 0 && remote.openWatches() == 0 }, soon, tick)
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	_, err := New(Options{})
+	require.ErrorContains(t, err, "client")
+	c := newCluster(t)
+	_, err = New(Options{Local: c, Remote: c})
+	require.ErrorContains(t, err, "IDs")
+}

@@ -1,0 +1,315 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+const (
+	home     = "rome"
+	provider = "milan"
+	nodeName = "milan-node"
+	tenant   = "liqo-tenant-milan"
+
+	// soon bounds the wait for what must happen.
+	soon = 10 * time.Second
+	tick = 5 * time.Millisecond
+)
+
+// cluster is a fake cluster that counts requests and fails them on demand. Its watches
+// honour selectors and begin with the present objects, as a real server's.
+type cluster struct {
+	client.WithWatch
+	mu     sync.Mutex
+	counts map[string]int
+	faults map[string][]error
+	muted  map[string]bool
+	// watches counts the open watches.
+	watches int
+}
+
+func newCluster(t *testing.T, objects ...client.Object) *cluster {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, clientgoscheme.AddToScheme(scheme))
+	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
+	c := &cluster{counts: map[string]int{}, faults: map[string][]error{}, muted: map[string]bool{}}
+	nodeOf := func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }
+	inner := fake.NewClientBuilder().WithScheme(scheme).WithGlobalResourceVersionCounter().
+		WithStatusSubresource(&corev1.Pod{}, &offloadingv1beta1.ShadowPod{}, &offloadingv1beta1.NamespaceMap{}).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", nodeOf).
+		// Resource version 1 stands for "absent" in creations: no object has it.
+		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "first"}}).WithObjects(objects...).Build()
+	c.WithWatch = interceptor.NewClient(inner, interceptor.Funcs{
+		Create: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if err := c.request("create", o); err != nil {
+				return err
+			}
+			return w.Create(ctx, o, opts...)
+		},
+		Get: func(ctx context.Context, w client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if err := c.request("get", o); err != nil {
+				return err
+			}
+			return w.Get(ctx, k, o, opts...)
+		},
+		Patch: func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if err := c.request("patch", o); err != nil {
+				return err
+			}
+			return w.Patch(ctx, o, p, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, w client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if err := c.request("patch/"+sub, o); err != nil {
+				return err
+			}
+			return w.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+		Delete: func(ctx context.Context, w client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if err := c.request("delete", o); err != nil {
+				return err
+			}
+			return w.Delete(ctx, o, opts...)
+		},
+		Watch: c.watch,
+	})
+	return c
+}
+
+// request counts a request and answers the next fault of its verb and kind, if any.
+func (c *cluster) request(verb string, object any) error {
+	kind := fmt.Sprintf("%T", object)
+	key := verb + " " + kind[strings.LastIndex(kind, ".")+1:]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[key]++
+	if faults := c.faults[key]; len(faults) > 0 {
+		c.faults[key] = faults[1:]
+		return faults[0]
+	}
+	return nil
+}
+
+func (c *cluster) fail(key string, errs ...error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.faults[key] = append(c.faults[key], errs...)
+}
+
+func (c *cluster) count(key string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts[key]
+}
+
+// mute holds back the events of a kind from now on.
+func (c *cluster) mute(kind string, muted bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.muted[kind] = muted
+}
+
+func (c *cluster) openWatches() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watches
+}
+
+// watch implements the streaming list: present objects, a bookmark, then what happens.
+func (c *cluster) watch(ctx context.Context, inner client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+	if err := c.request("watch", list); err != nil {
+		return nil, err
+	}
+	options := client.ListOptions{}
+	options.ApplyOptions(opts)
+	source, err := inner.Watch(ctx, list, client.InNamespace(options.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	present := list.DeepCopyObject().(client.ObjectList)
+	if err := inner.List(ctx, present, client.InNamespace(options.Namespace)); err != nil {
+		return nil, err
+	}
+	items, err := meta.ExtractList(present)
+	if err != nil {
+		return nil, err
+	}
+	out := make(chan watch.Event)
+	c.mu.Lock()
+	c.watches++
+	c.mu.Unlock()
+	go func() {
+		defer close(out)
+		defer func() {
+			source.Stop()
+			c.mu.Lock()
+			c.watches--
+			c.mu.Unlock()
+		}()
+		send := func(event watch.Event) bool {
+			select {
+			case out <- event:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		}
+		kind := ""
+		for _, item := range items {
+			if selects(options, item.(client.Object)) && !send(watch.Event{Type: watch.Added, Object: item}) {
+				return
+			}
+		}
+		mark := newItem(list)
+		mark.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		mark.SetResourceVersion("2")
+		kind = fmt.Sprintf("%T", mark)
+		if !send(watch.Event{Type: watch.Bookmark, Object: mark}) {
+			return
+		}
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case event, ok := <-source.ResultChan():
+				if !ok {
+					return
+				}
+				c.mu.Lock()
+				muted := c.muted[kind[strings.LastIndex(kind, ".")+1:]]
+				c.mu.Unlock()
+				if muted || !selects(options, event.Object.(client.Object)) {
+					continue
+				}
+				if !send(event) {
+					return
+				}
+			}
+		}
+	}()
+	return watch.NewProxyWatcher(out), nil
+}
+
+func selects(options client.ListOptions, object client.Object) bool {
+	if options.LabelSelector != nil && !options.LabelSelector.Matches(labels.Set(object.GetLabels())) {
+		return false
+	}
+	if pod, ok := object.(*corev1.Pod); ok && options.FieldSelector != nil {
+		return options.FieldSelector.Matches(fields.Set{"spec.nodeName": pod.Spec.NodeName})
+	}
+	return true
+}
+
+func newItem(list client.ObjectList) client.Object {
+	switch list.(type) {
+	case *corev1.PodList:
+		return &corev1.Pod{}
+	case *corev1.ConfigMapList:
+		return &corev1.ConfigMap{}
+	case *offloadingv1beta1.ShadowPodList:
+		return &offloadingv1beta1.ShadowPod{}
+	default:
+		return &offloadingv1beta1.NamespaceMap{}
+	}
+}
+
+// journal records events as "namespace/name Reason".
+type journal struct {
+	mu     sync.Mutex
+	events []string
+}
+
+func (j *journal) Event(object runtime.Object, _, reason, _ string) {
+	o := object.(client.Object)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.events = append(j.events, o.GetNamespace()+"/"+o.GetName()+" "+reason)
+}
+
+func (j *journal) all() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return append([]string(nil), j.events...)
+}
+
+// world is a consumer, a provider and an engine between them.
+type world struct {
+	local, remote *cluster
+	journal       *journal
+	engine        *Engine
+	stop          context.CancelFunc
+	done          chan error
+}
+
+func namespaceMap(mapping map[string]string) *offloadingv1beta1.NamespaceMap {
+	nm := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
+		Name: provider, Namespace: tenant,
+		Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: provider, liqocorev1beta1.RemoteIDLabel: provider},
+	}}
+	nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{}
+	for from, to := range mapping {
+		nm.Status.CurrentMapping[from] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: to, Phase: offloadingv1beta1.MappingAccepted}
+	}
+	return nm
+}
+
+// start runs an engine until the test ends.
+func start(t *testing.T, local, remote *cluster, definitions ...Definition) *world {
+	t.Helper()
+	w := &world{local: local, remote: remote, journal: &journal{}, done: make(chan error, 1)}
+	engine, err := New(Options{
+		Local: local, Remote: remote, Definitions: definitions,
+		HomeClusterID: home, ProviderClusterID: provider, NodeName: nodeName, TenantNamespace: tenant,
+		Recorder: func(string) Recorder { return w.journal },
+		Now:      time.Now,
+	})
+	require.NoError(t, err)
+	w.engine = engine
+	ctx, cancel := context.WithCancel(t.Context())
+	w.stop = cancel
+	go func() { w.done <- engine.Run(ctx) }()
+	t.Cleanup(w.end)
+	return w
+}
+
+func (w *world) end() {
+	w.stop()
+	if w.done != nil {
+		<-w.done
+		w.done = nil
+	}
+}
+
+func (w *world) remap(t *testing.T, mapping map[string]string) {
+	t.Helper()
+	nm := &offloadingv1beta1.NamespaceMap{}
+	require.NoError(t, w.local.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: provider}, nm))
+	nm.Status = namespaceMap(mapping).Status
+	require.NoError(t, w.local.Status().Update(t.Context(), nm))
+}
+
+// get returns an object, or nil.
+func get[T client.Object](ctx context.Context, c client.Client, namespace, name string, into T) (T, bool) {
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
+	return into, err == nil
+}
