@@ -41,8 +41,8 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 - --liqo-namespace=$(POD_NAMESPACE)
 - --health-probe-address={{ include "longshore.host" .root }}:{{ .root.Values.healthPort }}
 - --metrics-address={{ if .root.Values.metrics.enabled }}{{ include "longshore.host" .root }}:{{ .root.Values.metrics.port }}{{ else }}0{{ end }}
-{{- if gt (int .values.replicas) 1 }}
-- --enable-leader-election=true
+{{- if hasKey .values "leaderElection" }}
+- --enable-leader-election={{ .values.leaderElection }}
 {{- end }}
 {{- end }}
 

@@ -22,7 +22,7 @@ func demoValues() map[string]any {
 	return map[string]any{
 		"clusterID": "rome",
 		"bindPodIP": true,
-		"webhook":   map[string]any{"service": map[string]any{"type": "ExternalName", "externalName": "127.20.0.9"}, "host": "127.20.0.9"},
+		"webhook":   map[string]any{"service": map[string]any{"type": "ExternalName", "externalName": "127.20.0.9"}, "address": "127.20.0.9"},
 		"policies":  map[string]any{"cacheDir": "cache", "metadataFilter": map[string]any{"mode": "Disabled"}},
 	}
 }
