@@ -1,0 +1,179 @@
+// Package peering builds the objects of a hand-made peering (reference peering 2.12): what
+// an administrator of both clusters applies when no handshake is wanted. It is pure.
+//
+// The consumer gets two credentials, as an automatic peering would give it: one of the
+// control plane, for the replicator, and one of a resource slice, for virtual kubelets.
+package peering
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+const (
+	controlPlaneGroup = "liqo.io"
+	kubeconfigKey     = "kubeconfig"
+	contextName       = "default-context"
+	shortHash         = 12
+)
+
+// Pair names the two clusters of a peering.
+type Pair struct {
+	Consumer, Provider string
+}
+
+// ConsumerTenant is the tenant namespace in the consumer, named after the provider.
+func (p Pair) ConsumerTenant() string { return liqocorev1beta1.TenantNamespacePrefix + p.Provider }
+
+// ProviderTenant is the tenant namespace in the provider, named after the consumer.
+func (p Pair) ProviderTenant() string { return liqocorev1beta1.TenantNamespacePrefix + p.Consumer }
+
+// Identity is what a client certificate says of its holder.
+type Identity struct {
+	CommonName   string
+	Organization string
+}
+
+// ControlPlane is the identity of the replicator (peering 2.5).
+func (p Pair) ControlPlane() Identity {
+	return Identity{CommonName: p.Consumer, Organization: controlPlaneGroup}
+}
+
+// Slice is the identity of virtual kubelets (peering 2.5): its group is the consumer's
+// cluster ID, which the role bindings in remote namespaces name (T70).
+func (p Pair) Slice(name string) Identity {
+	sum := sha256.Sum256([]byte(p.Consumer))
+	return Identity{CommonName: name + "-" + hex.EncodeToString(sum[:])[:shortHash], Organization: p.Consumer}
+}
+
+// Credential is a client certificate for the provider.
+type Credential struct {
+	Server           string
+	CA               []byte
+	Certificate, Key []byte
+}
+
+// ProviderObjects are applied in the provider.
+func (p Pair) ProviderObjects() []client.Object {
+	labels := map[string]string{
+		liqocorev1beta1.ManagedByLabel: liqocorev1beta1.ManagedByValue, liqocorev1beta1.RemoteClusterIDLabel: p.Consumer,
+	}
+	return []client.Object{
+		tenantNamespace(p.ProviderTenant(), p.Consumer),
+		&rbacv1.RoleBinding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
+			ObjectMeta: metav1.ObjectMeta{Name: "liqo-binding-liqo-remote-controlplane", Namespace: p.ProviderTenant(), Labels: labels},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: p.ControlPlane().CommonName}},
+		},
+		&rbacv1.ClusterRoleBinding{
+			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+			ObjectMeta: metav1.ObjectMeta{Name: "liqo-binding-liqo-virtual-kubelet-remote-clusterwide-" + p.Consumer, Labels: labels},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet-remote-clusterwide"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: p.Consumer}},
+		},
+	}
+}
+
+// ConsumerObjects are applied in the consumer: the tenant namespace, the ForeignCluster
+// without networking, and the two kubeconfig Secrets.
+func (p Pair) ConsumerObjects(slice string, controlPlane, virtualKubelet Credential) ([]client.Object, error) {
+	controlPlaneSecret, err := p.kubeconfigSecret("controlplane-"+p.Provider, authv1beta1.ControlPlaneIdentityType, p.ProviderTenant(), controlPlane)
+	if err != nil {
+		return nil, err
+	}
+	sliceSecret, err := p.kubeconfigSecret("resourceslice-"+slice, authv1beta1.ResourceSliceIdentityType, "", virtualKubelet)
+	if err != nil {
+		return nil, err
+	}
+	return []client.Object{
+		tenantNamespace(p.ConsumerTenant(), p.Provider),
+		&liqocorev1beta1.ForeignCluster{
+			TypeMeta: metav1.TypeMeta{APIVersion: liqocorev1beta1.GroupVersion.String(), Kind: "ForeignCluster"},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: p.Provider, Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: p.Provider},
+			},
+			Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: liqocorev1beta1.ClusterID(p.Provider)},
+		},
+		controlPlaneSecret, sliceSecret,
+	}, nil
+}
+
+// SliceSecretName is the Secret that a VirtualNode of the slice refers to.
+func SliceSecretName(slice string) string { return "kubeconfig-resourceslice-" + slice }
+
+// VirtualNode asks for a virtual node on the provider with the given capacity.
+func (p Pair) VirtualNode(name string, capacity corev1.ResourceList) *offloadingv1beta1.VirtualNode {
+	return &offloadingv1beta1.VirtualNode{
+		TypeMeta: metav1.TypeMeta{APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "VirtualNode"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: p.ConsumerTenant(), Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: p.Provider},
+		},
+		Spec: offloadingv1beta1.VirtualNodeSpec{
+			ClusterID:           liqocorev1beta1.ClusterID(p.Provider),
+			CreateNode:          ptr.To(true),
+			DisableNetworkCheck: ptr.To(true),
+			KubeconfigSecretRef: &corev1.LocalObjectReference{Name: SliceSecretName(name)},
+			Labels:              map[string]string{liqocorev1beta1.RemoteClusterIDLabel: p.Provider},
+			ResourceQuota:       corev1.ResourceQuotaSpec{Hard: capacity},
+		},
+	}
+}
+
+// Capacity is a capacity for a number of pods.
+func Capacity(cpu, memory, pods string) corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
+		corev1.ResourcePods: resource.MustParse(pods), corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
+	}
+}
+
+func tenantNamespace(name, peer string) *corev1.Namespace {
+	return &corev1.Namespace{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			liqocorev1beta1.RemoteClusterIDLabel: peer, liqocorev1beta1.TenantNamespaceLabel: "true",
+		}},
+	}
+}
+
+// kubeconfigSecret builds a Secret as peering 2.7 describes it.
+func (p Pair) kubeconfigSecret(identity string, kind authv1beta1.IdentityType, namespace string, c Credential) (*corev1.Secret, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[p.Provider] = &clientcmdapi.Cluster{Server: c.Server, CertificateAuthorityData: c.CA}
+	config.AuthInfos[identity] = &clientcmdapi.AuthInfo{ClientCertificateData: c.Certificate, ClientKeyData: c.Key}
+	config.Contexts[contextName] = &clientcmdapi.Context{Cluster: p.Provider, AuthInfo: identity, Namespace: namespace}
+	config.CurrentContext = contextName
+	encoded, err := clientcmd.Write(*config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the kubeconfig of identity %q: %w", identity, err)
+	}
+	secret := &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "kubeconfig-" + identity, Namespace: p.ConsumerTenant(),
+			Labels: map[string]string{
+				liqocorev1beta1.RemoteClusterIDLabel: p.Provider, authv1beta1.IdentityTypeLabel: string(kind),
+			},
+		},
+		Data: map[string][]byte{kubeconfigKey: encoded},
+	}
+	if namespace != "" {
+		secret.Annotations = map[string]string{authv1beta1.RemoteTenantNamespaceAnnotation: namespace}
+	}
+	return secret, nil
+}

@@ -1,0 +1,87 @@
+package replication
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+)
+
+type change func(*unstructured.Unstructured)
+
+func object(changes ...change) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "offloading.liqo.io/v1beta1", "kind": "NamespaceMap",
+		"metadata": map[string]any{"name": "milan", "namespace": "liqo-tenant-milan"},
+		"spec":     map[string]any{"desiredMapping": map[string]any{"shop": "shop-rome"}},
+	}}
+	for _, c := range changes {
+		c(u)
+	}
+	return u
+}
+
+func finalized(u *unstructured.Unstructured) {
+	u.SetFinalizers([]string{liqocorev1beta1.ReplicatorFinalizer})
+}
+func deleting(u *unstructured.Unstructured)  { now := metav1.Now(); u.SetDeletionTimestamp(&now) }
+func otherSpec(u *unstructured.Unstructured) { u.Object["spec"] = map[string]any{} }
+func withStatus(u *unstructured.Unstructured) {
+	u.Object["status"] = map[string]any{"currentMapping": map[string]any{}}
+}
+
+func TestPlan(t *testing.T) {
+	cases := map[string]struct {
+		local, remote *unstructured.Unstructured
+		dead          bool
+		want          []step
+	}{
+		"nothing anywhere":                         {},
+		"a new object is finalized and copied":     {local: object(), want: []step{addFinalizer, createRemote}},
+		"a copy that vanished is made again":       {local: object(finalized), want: []step{createRemote}},
+		"equal ends need nothing":                  {local: object(finalized), remote: object()},
+		"another spec is pushed":                   {local: object(finalized), remote: object(otherSpec), want: []step{updateRemote}},
+		"another status is pulled":                 {local: object(finalized), remote: object(withStatus), want: []step{copyStatus}},
+		"a status that is known is left alone":     {local: object(finalized, withStatus), remote: object(withStatus)},
+		"a copy without status takes none away":    {local: object(finalized, withStatus), remote: object()},
+		"a copy that is going is waited for":       {local: object(finalized), remote: object(deleting)},
+		"a deleted object takes its copy first":    {local: object(finalized, deleting), remote: object(), want: []step{deleteRemote}},
+		"and waits while the copy is going":        {local: object(finalized, deleting), remote: object(deleting)},
+		"and is let go when the copy is gone":      {local: object(finalized, deleting), want: []step{removeFinalizer}},
+		"an object of a dead peer is let go":       {local: object(finalized, deleting), remote: object(), dead: true, want: []step{removeFinalizer}},
+		"nothing is copied to a dead peer":         {local: object(), dead: true},
+		"a copy whose original is gone is deleted": {remote: object(), want: []step{deleteRemote}},
+		"but not twice":                            {remote: object(deleting)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, plan(tc.local, tc.remote, tc.dead))
+		})
+	}
+}
+
+func TestForgeCopyRewritesLabelsAndLeavesTheStatusToTheProvider(t *testing.T) {
+	local := object(withStatus)
+	local.SetLabels(map[string]string{
+		liqocorev1beta1.ReplicationLabel: "true", liqocorev1beta1.RemoteIDLabel: "milan",
+		liqocorev1beta1.RemoteClusterIDLabel: "milan", liqocorev1beta1.OwnershipLabel: "local", "mine": "kept",
+	})
+	local.SetUID("local-uid")
+	local.SetFinalizers([]string{"any"})
+	before := local.DeepCopy()
+	got := forgeCopy(local, "rome", "liqo-tenant-rome")
+	assert.Equal(t, before, local, "the input is not altered")
+	assert.Equal(t, map[string]string{
+		liqocorev1beta1.ReplicationLabel: "false", liqocorev1beta1.ReplicatedLabel: "true",
+		liqocorev1beta1.OriginIDLabel: "rome", liqocorev1beta1.RemoteClusterIDLabel: "rome",
+		liqocorev1beta1.RemoteIDLabel: "milan", "mine": "kept",
+	}, got.GetLabels())
+	assert.Equal(t, "liqo-tenant-rome", got.GetNamespace())
+	assert.Equal(t, local.Object["spec"], got.Object["spec"])
+	assert.NotContains(t, got.Object, "status")
+	assert.Empty(t, got.GetUID())
+	assert.Empty(t, got.GetFinalizers())
+}

@@ -1,0 +1,144 @@
+package namespacemap
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+)
+
+type mapping = map[string]offloadingv1beta1.RemoteNamespaceStatus
+
+func namespaceMap(desired map[string]string, current mapping) *offloadingv1beta1.NamespaceMap {
+	return &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "milan", Namespace: "liqo-tenant-rome", Finalizers: []string{offloadingv1beta1.NamespaceMapFinalizer},
+			Labels: map[string]string{liqocorev1beta1.OriginIDLabel: "rome", liqocorev1beta1.ReplicatedLabel: "true"},
+		},
+		Spec:   offloadingv1beta1.NamespaceMapSpec{DesiredMapping: desired},
+		Status: offloadingv1beta1.NamespaceMapStatus{CurrentMapping: current},
+	}
+}
+
+func pass(t *testing.T, nm *offloadingv1beta1.NamespaceMap, existing ...client.Object) (client.Client, []string, error) {
+	t.Helper()
+	built, err := scheme.New()
+	require.NoError(t, err)
+	c := fake.NewClientBuilder().WithScheme(built).WithObjects(nm).WithStatusSubresource(nm).WithObjects(existing...).Build()
+	recorder := events.NewFakeRecorder(10)
+	current := &offloadingv1beta1.NamespaceMap{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), current))
+	_, err = (&Reconciler{Client: c, Events: recorder}).Reconcile(t.Context(), current)
+	close(recorder.Events)
+	var seen []string
+	for e := range recorder.Events {
+		seen = append(seen, e)
+	}
+	return c, seen, err
+}
+
+func statusOf(t *testing.T, c client.Client) mapping {
+	t.Helper()
+	nm := &offloadingv1beta1.NamespaceMap{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-rome", Name: "milan"}, nm))
+	return nm.Status.CurrentMapping
+}
+
+func TestADesiredMappingGetsNamespaceAndRoleBinding(t *testing.T) {
+	c, seen, err := pass(t, namespaceMap(map[string]string{"shop": "shop-rome"}, nil))
+	require.NoError(t, err)
+	assert.Empty(t, seen)
+	namespace := &corev1.Namespace{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, namespace))
+	assert.Equal(t, "rome", namespace.Labels["liqo.io/remote-cluster-id"])
+	assert.Equal(t, "liqo-tenant-rome/milan", namespace.Annotations["liqo.io/managed-by-namespace-map"])
+	assert.Equal(t, "shop", namespace.Annotations["liqo.io/original-name"])
+	binding := &rbacv1.RoleBinding{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: "liqo-tenant-rome"}, binding))
+	assert.Equal(t, []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "Group", Name: "rome"}}, binding.Subjects)
+	assert.Equal(t, "liqo-virtual-kubelet-remote", binding.RoleRef.Name)
+	assert.Equal(t, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}}, statusOf(t, c))
+}
+
+func TestANamespaceThatIsNotOursIsNeverTaken(t *testing.T) {
+	cases := map[string]*corev1.Namespace{
+		"an administrator's": {ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}},
+		"another consumer's with a NamespaceMap of the same name": {ObjectMeta: metav1.ObjectMeta{Name: "shop-rome",
+			Labels:      map[string]string{liqocorev1beta1.RemoteClusterIDLabel: "oslo"},
+			Annotations: map[string]string{offloadingv1beta1.ManagedByNamespaceMapAnnotation: "liqo-tenant-rome/milan"}}},
+	}
+	for name, namespace := range cases {
+		t.Run(name, func(t *testing.T) {
+			c, seen, err := pass(t, namespaceMap(map[string]string{"shop": "shop-rome"}, nil), namespace)
+			require.ErrorIs(t, err, errHeldByOther)
+			require.Len(t, seen, 1)
+			assert.Contains(t, seen[0], "was not made for this NamespaceMap")
+			assert.Equal(t, offloadingv1beta1.MappingCreationLoopBackOff, statusOf(t, c)["shop"].Phase)
+			bindings := &rbacv1.RoleBindingList{}
+			require.NoError(t, c.List(t.Context(), bindings))
+			assert.Empty(t, bindings.Items, "nobody is let in")
+		})
+	}
+}
+
+func TestAnEntryThatIsNoLongerDesiredGoesWithItsNamespace(t *testing.T) {
+	nm := namespaceMap(nil, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}})
+	c, _, err := pass(t, nm, ForgeNamespace(nm, "rome", "shop", "shop-rome"))
+	require.NoError(t, err)
+	assert.Equal(t, offloadingv1beta1.MappingTerminating, statusOf(t, c)["shop"].Phase, "until the namespace is gone")
+	assert.Error(t, c.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{}))
+
+	current := &offloadingv1beta1.NamespaceMap{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), current))
+	_, err = (&Reconciler{Client: c, Events: events.NewFakeRecorder(1)}).Reconcile(t.Context(), current)
+	require.NoError(t, err)
+	assert.Empty(t, statusOf(t, c))
+}
+
+func TestANamespaceThatIsNotOursSurvivesItsEntry(t *testing.T) {
+	nm := namespaceMap(nil, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingCreationLoopBackOff}})
+	c, _, err := pass(t, nm, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}})
+	require.NoError(t, err)
+	assert.Empty(t, statusOf(t, c))
+	assert.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{}))
+}
+
+func TestTwoNamespacesNeverShareARemoteOne(t *testing.T) {
+	desired := map[string]string{"cart": "shared", "shop": "shared"}
+	nm := namespaceMap(desired, nil)
+	c, seen, err := pass(t, nm)
+	require.Error(t, err)
+	require.Len(t, seen, 1)
+	assert.Contains(t, seen[0], `already mapped to local namespace "cart"`)
+	status := statusOf(t, c)
+	assert.Equal(t, offloadingv1beta1.MappingAccepted, status["cart"].Phase)
+	assert.Equal(t, offloadingv1beta1.MappingCreationLoopBackOff, status["shop"].Phase)
+
+	// The loser leaves: the winner's namespace stays (T75).
+	current := &offloadingv1beta1.NamespaceMap{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), current))
+	delete(current.Spec.DesiredMapping, "shop")
+	require.NoError(t, c.Update(t.Context(), current))
+	_, err = (&Reconciler{Client: c, Events: events.NewFakeRecorder(1)}).Reconcile(t.Context(), current)
+	require.NoError(t, err)
+	assert.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "shared"}, &corev1.Namespace{}))
+	assert.NotContains(t, statusOf(t, c), "shop")
+}
+
+func TestAMapThatWasNotReplicatedIsIgnored(t *testing.T) {
+	nm := namespaceMap(map[string]string{"shop": "shop-rome"}, nil)
+	nm.Labels = nil
+	c, _, err := pass(t, nm)
+	require.NoError(t, err)
+	assert.Error(t, c.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{}))
+}

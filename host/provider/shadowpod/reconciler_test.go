@@ -1,0 +1,198 @@
+package shadowpod
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func shadow(change func(*offloadingv1beta1.ShadowPod)) *offloadingv1beta1.ShadowPod {
+	s := &offloadingv1beta1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web", Namespace: "shop-rome", UID: "shadow-1",
+			Labels:      map[string]string{"app": "web", offloadingv1beta1.OriginLabel: "rome"},
+			Annotations: map[string]string{"note": "kept"},
+		},
+		Spec:   offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}},
+		Status: offloadingv1beta1.ShadowPodStatus{Phase: corev1.PodUnknown},
+	}
+	if change != nil {
+		change(s)
+	}
+	return s
+}
+
+func ownPod(s *offloadingv1beta1.ShadowPod, phase corev1.PodPhase, age time.Duration) *corev1.Pod {
+	pod := ForgePod(s)
+	pod.UID, pod.CreationTimestamp, pod.Status.Phase = "pod-1", metav1.NewTime(noon.Add(-age)), phase
+	return pod
+}
+
+type outcome struct {
+	pod    *corev1.Pod
+	shadow *offloadingv1beta1.ShadowPod
+	result ctrl.Result
+	err    error
+	events []string
+	writes []string
+}
+
+// run makes one pass over real semantics of the fake API server, recording writes.
+func run(t *testing.T, s *offloadingv1beta1.ShadowPod, pod *corev1.Pod, createErr error) outcome {
+	t.Helper()
+	built, err := scheme.New()
+	require.NoError(t, err)
+	var out outcome
+	b := fake.NewClientBuilder().WithScheme(built).WithObjects(s).WithStatusSubresource(s).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			out.writes = append(out.writes, "create pod")
+			if createErr != nil {
+				return createErr
+			}
+			return c.Create(ctx, obj, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			out.writes = append(out.writes, "patch pod")
+			return c.Patch(ctx, obj, p, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			out.writes = append(out.writes, "patch shadowpod "+sub)
+			return c.SubResource(sub).Patch(ctx, obj, p, opts...)
+		},
+	})
+	if pod != nil {
+		b = b.WithObjects(pod)
+	}
+	c := b.Build()
+	recorder := events.NewFakeRecorder(10)
+	r := &Reconciler{Client: c, APIReader: c, Events: recorder, Clock: testclock.NewFakePassiveClock(noon)}
+	current := &offloadingv1beta1.ShadowPod{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(s), current))
+	out.result, out.err = r.Reconcile(t.Context(), current)
+	out.pod, out.shadow = &corev1.Pod{}, &offloadingv1beta1.ShadowPod{}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(s), out.pod); apierrors.IsNotFound(err) {
+		out.pod = nil
+	}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(s), out.shadow))
+	close(recorder.Events)
+	for e := range recorder.Events {
+		out.events = append(out.events, e)
+	}
+	return out
+}
+
+func TestAMissingPodIsCreatedAsTheShadowPodSays(t *testing.T) {
+	out := run(t, shadow(nil), nil, nil)
+	require.NoError(t, out.err)
+	require.NotNil(t, out.pod)
+	assert.Equal(t, "web:1", out.pod.Spec.Containers[0].Image)
+	assert.Equal(t, map[string]string{"app": "web", "offloading.liqo.io/origin": "rome", "liqo.io/managed-by": "shadowpod"}, out.pod.Labels)
+	assert.Equal(t, map[string]string{"note": "kept"}, out.pod.Annotations)
+	assert.True(t, Owns(out.shadow, out.pod))
+	assert.Equal(t, []string{"create pod"}, out.writes, "one request, no event")
+	assert.Empty(t, out.events)
+}
+
+func TestReconcileOfAnExistingPod(t *testing.T) {
+	cases := map[string]struct {
+		shadow *offloadingv1beta1.ShadowPod
+		pod    func(*offloadingv1beta1.ShadowPod) *corev1.Pod
+		writes []string
+		phase  corev1.PodPhase
+		event  string
+		later  time.Duration
+	}{
+		"a running pod's phase is reported": {
+			pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodRunning, 0) },
+			writes: []string{"patch shadowpod status"}, phase: corev1.PodRunning,
+		},
+		"a phase that is known is not written again": {
+			shadow: shadow(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodRunning }),
+			pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodRunning, 0) },
+			phase:  corev1.PodRunning,
+		},
+		"a pod that has just become pending is waited for": {
+			pod:   func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodPending, time.Second) },
+			phase: corev1.PodUnknown, later: DefaultPendingDelay - time.Second,
+		},
+		"a pod that stays pending is reported": {
+			pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodPending, time.Minute) },
+			writes: []string{"patch shadowpod status"}, phase: corev1.PodPending,
+		},
+		"labels that appear on the ShadowPod reach the pod": {
+			pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
+				pod := ownPod(s, corev1.PodRunning, 0)
+				delete(pod.Labels, "app")
+				return pod
+			},
+			writes: []string{"patch pod", "patch shadowpod status"}, phase: corev1.PodRunning,
+		},
+		"a stranger's pod is never touched (T23)": {
+			pod: func(*offloadingv1beta1.ShadowPod) *corev1.Pod {
+				return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop-rome"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+			},
+			phase: corev1.PodUnknown, event: "another pod of this name exists",
+		},
+		"the pod of an earlier ShadowPod of the same name is not adopted": {
+			pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
+				earlier := s.DeepCopy()
+				earlier.UID = "shadow-0"
+				return ownPod(earlier, corev1.PodRunning, 0)
+			},
+			phase: corev1.PodUnknown, event: "another pod of this name exists",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := tc.shadow
+			if s == nil {
+				s = shadow(nil)
+			}
+			out := run(t, s, tc.pod(s), nil)
+			require.NoError(t, out.err)
+			assert.Equal(t, tc.writes, out.writes)
+			assert.Equal(t, tc.phase, out.shadow.Status.Phase)
+			assert.Equal(t, tc.later, out.result.RequeueAfter)
+			if tc.event == "" {
+				assert.Empty(t, out.events)
+				return
+			}
+			require.Len(t, out.events, 1)
+			assert.Contains(t, out.events[0], tc.event)
+		})
+	}
+}
+
+func TestATerminalShadowPodNeverActsAgain(t *testing.T) {
+	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
+		out := run(t, shadow(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = phase }), nil, nil)
+		require.NoError(t, out.err)
+		assert.Nil(t, out.pod, "a %s pod is not run again", phase)
+		assert.Empty(t, out.writes)
+	}
+}
+
+func TestARefusedPodIsRetriedAndTold(t *testing.T) {
+	refused := apierrors.NewForbidden(corev1.Resource("pods"), "web", assert.AnError)
+	out := run(t, shadow(nil), nil, refused)
+	require.ErrorIs(t, out.err, refused)
+	require.Len(t, out.events, 1)
+	assert.Contains(t, out.events[0], "FailedCreatePod")
+}
