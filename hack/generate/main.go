@@ -1,5 +1,5 @@
-// Command generate writes what is generated from the API types: deep copies beside
-// them, and their CRDs into the chart. Run it from the root of the repository:
+// Command generate writes what is generated from the code: deep copies beside the API
+// types, and into the chart their CRDs and the components' rights. Run it from the root of the repository:
 // go run ./hack/generate. The same sources give the same bytes.
 package main
 
@@ -59,7 +59,7 @@ func run() (err error) {
 			return err
 		}
 	}
-	return nil
+	return generateRoles()
 }
 
 func controllerGen(args ...string) error {

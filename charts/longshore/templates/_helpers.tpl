@@ -162,7 +162,7 @@ spec:
 {{- end }}
 
 {{/* ServiceAccount, ClusterRole and binding of a component. The rules come from the
-markers beside its code (hack/generate), and from the caller's block. */}}
+markers beside its code (hack/generate); "rules" adds what belongs to no reconciler. */}}
 {{- define "longshore.rbac" -}}
 {{- $name := printf "longshore-%s" .component -}}
 {{- $labels := dict "root" .root "name" $name -}}
@@ -182,6 +182,12 @@ metadata:
     {{- include "longshore.labels" $labels | nindent 4 }}
 rules:
 {{ (.root.Files.Get (printf "files/rbac/%s.yaml" .component) | fromYaml).rules | toYaml }}
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- with .rules }}
+{{ . }}
+{{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -215,8 +221,11 @@ subjects:
   namespace: {{ .root.Release.Namespace }}
 {{- end }}
 
-{{/* Rules for electing a leader with a lease of the given name. */}}
+{{/* Rules for electing a leader with a lease of the given name, and saying so. */}}
 {{- define "longshore.leaseRules" -}}
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [create]
