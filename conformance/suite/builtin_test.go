@@ -17,21 +17,17 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// builtins returns the compressed module that `make builtins` built.
-func builtins(t *testing.T) []byte {
-	t.Helper()
+// builtinModule returns the unpacked module that `make builtins` built.
+func builtinModule() ([]byte, error) {
 	packed, err := builtinpolicies.Module()
-	require.NoError(t, err)
-	return packed
-}
-
-func unpack(t *testing.T, packed []byte) []byte {
-	t.Helper()
+	if err != nil {
+		return nil, err
+	}
 	r, err := gzip.NewReader(bytes.NewReader(packed))
-	require.NoError(t, err)
-	wasm, err := io.ReadAll(r)
-	require.NoError(t, err)
-	return wasm
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
 }
 
 func checkAll(t *testing.T, host suite.Host) {
@@ -55,7 +51,9 @@ func checkDescribe(t *testing.T, host suite.Host) {
 }
 
 func TestBuiltinsInStockExtism(t *testing.T) {
-	oracle, err := suite.NewOracle(t.Context(), unpack(t, builtins(t)))
+	wasm, err := builtinModule()
+	require.NoError(t, err)
+	oracle, err := suite.NewOracle(t.Context(), wasm)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, oracle.Close(t.Context())) }()
 	checkDescribe(t, oracle)
