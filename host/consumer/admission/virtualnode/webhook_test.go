@@ -1,0 +1,173 @@
+package virtualnode
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+)
+
+func options() *offloadingv1beta1.VkOptionsTemplate {
+	return &offloadingv1beta1.VkOptionsTemplate{
+		ObjectMeta: metav1.ObjectMeta{Name: "virtual-kubelet-default", Namespace: "longshore"},
+		Spec: offloadingv1beta1.VkOptionsTemplateSpec{
+			CreateNode: true, ContainerImage: "longshore/longshore:1", Replicas: ptr.To[int32](1),
+			MetricsEnabled: true, MetricsAddress: ":5872",
+			LabelsNotReflected: []string{"team"}, AnnotationsNotReflected: []string{"neg"},
+			ReflectorsConfig: map[string]offloadingv1beta1.ReflectorConfig{
+				"pod": {NumWorkers: 10}, "configmap": {NumWorkers: 3, Type: offloadingv1beta1.DenyList},
+			},
+			ExtraArgs: []string{"--client-qps=50"},
+		},
+	}
+}
+
+func virtualNode(change func(*offloadingv1beta1.VirtualNode)) *offloadingv1beta1.VirtualNode {
+	vn := &offloadingv1beta1.VirtualNode{
+		TypeMeta:   metav1.TypeMeta{APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "VirtualNode"},
+		ObjectMeta: metav1.ObjectMeta{Name: "mynode", Namespace: "liqo-tenant-milan"},
+		Spec: offloadingv1beta1.VirtualNodeSpec{
+			ClusterID: "milan", KubeconfigSecretRef: &corev1.LocalObjectReference{Name: "kubeconfig-resourceslice-mynode"},
+		},
+	}
+	if change != nil {
+		change(vn)
+	}
+	return vn
+}
+
+func handler(t *testing.T, existing ...client.Object) *Handler {
+	t.Helper()
+	s, err := scheme.New()
+	require.NoError(t, err)
+	return &Handler{
+		Reader:  fake.NewClientBuilder().WithScheme(s).WithObjects(existing...).Build(),
+		Decoder: admission.NewDecoder(s), DefaultOptions: client.ObjectKey{Namespace: "longshore", Name: "virtual-kubelet-default"},
+		Cluster: Cluster{ID: "rome", Namespace: "longshore", LocalPodCIDRs: []string{"10.10.0.0/16"}},
+	}
+}
+
+func ask(t *testing.T, h *Handler, operation admissionv1.Operation, vn *offloadingv1beta1.VirtualNode) admission.Response {
+	t.Helper()
+	raw, err := json.Marshal(vn)
+	require.NoError(t, err)
+	return h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: operation, Namespace: vn.Namespace, Name: vn.Name, Object: runtime.RawExtension{Raw: raw},
+	}})
+}
+
+func TestCreateForgesTheReferenceDeployment(t *testing.T) {
+	vn, opts := virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
+		vn.Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "slow"}, {StorageClassName: "fast", Default: true}}
+	}), options()
+	cluster := Cluster{ID: "rome", Namespace: "longshore", LocalPodCIDRs: []string{"10.10.0.0/16"}}
+	require.NoError(t, complete(vn, opts, cluster))
+	require.NoError(t, follow(vn, opts))
+	template := vn.Spec.Template
+	assert.Equal(t, "vk-mynode", template.ObjectMeta.Name)
+	assert.Equal(t, "liqo-tenant-milan", template.ObjectMeta.Namespace)
+	assert.Equal(t, map[string]string{
+		"offloading.liqo.io/component": "virtual-kubelet", "liqo.io/remote-cluster-id": "milan", "liqo.io/virtual-node": "mynode",
+	}, template.Spec.Selector.MatchLabels)
+	pod := template.Spec.Template.Spec
+	assert.Equal(t, "mynode", pod.ServiceAccountName)
+	container := pod.Containers[0]
+	assert.Equal(t, []string{"/usr/bin/virtual-kubelet"}, container.Command)
+	assert.Equal(t, []string{
+		"--foreign-cluster-id=milan", "--nodename=mynode", "--node-ip=$(POD_IP)", "--tenant-namespace=liqo-tenant-milan",
+		"--liqo-namespace=longshore", "--home-cluster-id=rome", "--local-podcidr=10.10.0.0/16",
+		"--enable-storage", "--remote-real-storage-class-name=fast",
+		"--configmap-reflection-workers=3", "--pod-reflection-workers=10", "--configmap-reflection-type=DenyList",
+		"--client-qps=50", "--metrics-enabled=true", "--metrics-address=:5872",
+		"--foreign-kubeconfig-secret-name=kubeconfig-resourceslice-mynode", "--create-node=true", "--node-check-network=true",
+	}, container.Args)
+	assert.Equal(t, int32(5872), container.Ports[0].ContainerPort)
+	assert.Equal(t, []string{"team"}, vn.Spec.OffloadingPatch.LabelsNotReflected)
+
+	again := vn.DeepCopy()
+	require.NoError(t, follow(again, opts))
+	assert.Equal(t, vn, again, "idempotent")
+}
+
+func TestCreateFoldsWhatTheUserWrote(t *testing.T) {
+	template := &offloadingv1beta1.DeploymentTemplate{}
+	template.ObjectMeta.Labels = map[string]string{"team": "infra"}
+	template.Spec.Template.Spec.Containers = []corev1.Container{{
+		Image: "mirror/longshore:2", Args: []string{"--node-extra-labels=zone=a,rack=7", "--client-qps=9", "--unknown=1", "--metrics-enabled"},
+	}}
+	vn, opts := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.Template = template }), options()
+	require.NoError(t, complete(vn, opts, Cluster{ID: "rome"}))
+	container := vn.Spec.Template.Spec.Template.Spec.Containers[0]
+	assert.Equal(t, "mirror/longshore:2", container.Image)
+	assert.Contains(t, container.Args, "--node-extra-labels=rack=7,zone=a")
+	assert.Contains(t, container.Args, "--client-qps=9")
+	assert.NotContains(t, container.Args, "--unknown=1", "arguments that options do not know are not taken (reference 2.4)")
+	assert.Equal(t, "infra", vn.Spec.Template.ObjectMeta.Labels["team"])
+}
+
+func TestBadVirtualNodesAreRefusedWithASentence(t *testing.T) {
+	withArgs := func(args ...string) func(*offloadingv1beta1.VirtualNode) {
+		return func(vn *offloadingv1beta1.VirtualNode) {
+			vn.Spec.Template = &offloadingv1beta1.DeploymentTemplate{}
+			vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Args: args}}
+		}
+	}
+	cases := map[string]struct {
+		operation admissionv1.Operation
+		change    func(*offloadingv1beta1.VirtualNode)
+		existing  []client.Object
+		want      string
+	}{
+		"the options template is missing": {
+			operation: admissionv1.Create, want: "reading VkOptionsTemplate longshore/virtual-kubelet-default"},
+		"a Node has the name": {
+			operation: admissionv1.Create, want: `nodes "mynode" already exists`,
+			existing: []client.Object{options(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode"}}}},
+		"an argument without value (T66)": {
+			operation: admissionv1.Create, change: withArgs("--client-qps"), existing: []client.Object{options()}, want: `argument "--client-qps" has no value`},
+		"an argument that is no flag": {
+			operation: admissionv1.Create, change: withArgs("run"), existing: []client.Object{options()}, want: `argument "run" is not of the form`},
+		"a label argument that is no map": {
+			operation: admissionv1.Create, change: withArgs("--node-extra-labels=zone"), existing: []client.Object{options()}, want: `"zone" is not of the form key=value`},
+		"no cluster": {
+			operation: admissionv1.Create, change: func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.ClusterID = "" },
+			existing: []client.Object{options()}, want: "spec.clusterID is required"},
+		"the template is taken away (T66)": {
+			operation: admissionv1.Update, existing: []client.Object{options()}, want: "spec.template cannot be removed"},
+		"the containers are taken away (T66)": {
+			operation: admissionv1.Update, existing: []client.Object{options()}, want: "containers is empty",
+			change: func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.Template = &offloadingv1beta1.DeploymentTemplate{} }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			response := ask(t, handler(t, tc.existing...), tc.operation, virtualNode(tc.change))
+			assert.False(t, response.Allowed)
+			assert.Contains(t, response.Result.Message, tc.want)
+		})
+	}
+}
+
+func TestCreateIsAllowedWithAPatch(t *testing.T) {
+	response := ask(t, handler(t, options()), admissionv1.Create, virtualNode(nil))
+	assert.True(t, response.Allowed, response.Result)
+	assert.NotEmpty(t, response.Patches)
+}
+
+func TestAVirtualNodeThatIsBeingDeletedCanAlwaysBeReleased(t *testing.T) {
+	now := metav1.Now()
+	response := ask(t, handler(t), admissionv1.Update, virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.DeletionTimestamp = &now }))
+	assert.True(t, response.Allowed)
+}

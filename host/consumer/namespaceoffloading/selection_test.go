@@ -1,0 +1,145 @@
+package namespaceoffloading
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+func virtualNode(name, cluster string, labels map[string]string) offloadingv1beta1.VirtualNode {
+	vn := offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	vn.Spec.ClusterID, vn.Spec.Labels = liqocorev1beta1.ClusterID(cluster), labels
+	return vn
+}
+
+func TestRemoteName(t *testing.T) {
+	cases := map[string]struct {
+		strategy offloadingv1beta1.NamespaceMappingStrategyType
+		want     string
+	}{
+		"the same name":             {offloadingv1beta1.EnforceSameNameMappingStrategyType, "shop"},
+		"the default name":          {offloadingv1beta1.DefaultNameMappingStrategyType, "shop-rome"},
+		"the selected name":         {offloadingv1beta1.SelectedNameMappingStrategyType, "chosen"},
+		"an unknown one is default": {"Other", "shop-rome"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			spec := &offloadingv1beta1.NamespaceOffloadingSpec{NamespaceMappingStrategy: tc.strategy, RemoteNamespaceName: "chosen"}
+			assert.Equal(t, tc.want, RemoteName("shop", spec, "rome"))
+		})
+	}
+}
+
+func TestSelected(t *testing.T) {
+	in := func(key string, values ...string) corev1.NodeSelector {
+		return corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpIn, Values: values}},
+		}}}
+	}
+	eu, us := map[string]string{"region": "eu"}, map[string]string{"region": "us"}
+	cases := map[string]struct {
+		selector corev1.NodeSelector
+		nodes    []offloadingv1beta1.VirtualNode
+		real     map[string]*corev1.Node
+		want     map[string]bool
+	}{
+		"no terms pick every cluster": {
+			nodes: []offloadingv1beta1.VirtualNode{virtualNode("a", "milan", nil), virtualNode("b", "oslo", nil)},
+			want:  map[string]bool{"milan": true, "oslo": true}},
+		"labels of the VirtualNode count before its Node exists": {
+			selector: in("region", "eu"),
+			nodes:    []offloadingv1beta1.VirtualNode{virtualNode("a", "milan", eu), virtualNode("b", "oslo", us)},
+			want:     map[string]bool{"milan": true, "oslo": false}},
+		"labels of the Node count when it exists": {
+			selector: in("region", "eu"),
+			nodes:    []offloadingv1beta1.VirtualNode{virtualNode("a", "milan", us)},
+			real:     map[string]*corev1.Node{"a": {ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: eu}}},
+			want:     map[string]bool{"milan": true}},
+		"any matching virtual node picks its cluster, whatever the order (T10)": {
+			selector: in("region", "eu"),
+			nodes:    []offloadingv1beta1.VirtualNode{virtualNode("a", "milan", eu), virtualNode("b", "milan", us)},
+			want:     map[string]bool{"milan": true}},
+		"the type label is there before the Node (T9)": {
+			selector: in("liqo.io/type", "virtual-node"),
+			nodes:    []offloadingv1beta1.VirtualNode{virtualNode("a", "milan", nil)},
+			want:     map[string]bool{"milan": true}},
+		"storage is available only with a class (T9)": {
+			selector: in("storage.liqo.io/available", "true"),
+			nodes: []offloadingv1beta1.VirtualNode{virtualNode("a", "milan", nil), func() offloadingv1beta1.VirtualNode {
+				vn := virtualNode("b", "oslo", nil)
+				vn.Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "fast"}}
+				return vn
+			}()},
+			want: map[string]bool{"milan": false, "oslo": true}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := Selected(&tc.selector, tc.nodes, tc.real)
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, got)
+		})
+	}
+	broken := corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "region", Operator: "Is"}},
+	}}}
+	_, err := Selected(&broken, nil, nil)
+	assert.ErrorContains(t, err, "spec.clusterSelector is invalid")
+}
+
+func TestStatus(t *testing.T) {
+	now := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	nm := func(name string, desired bool, phase offloadingv1beta1.MappingPhase) *offloadingv1beta1.NamespaceMap {
+		m := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if desired {
+			m.Spec.DesiredMapping = map[string]string{"shop": "shop-rome"}
+		}
+		if phase != "" {
+			m.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: phase}}
+		}
+		return m
+	}
+	const accepted, failed = offloadingv1beta1.MappingAccepted, offloadingv1beta1.MappingCreationLoopBackOff
+	cases := map[string]struct {
+		maps     []*offloadingv1beta1.NamespaceMap
+		deleting bool
+		want     offloadingv1beta1.OffloadingPhaseType
+		entries  int
+	}{
+		"no cluster":                  {want: "NoClusterSelected"},
+		"none selected":               {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", false, "")}, want: "NoClusterSelected", entries: 1},
+		"all accepted":                {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, accepted)}, want: "Ready", entries: 1},
+		"no answer yet":               {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, "")}, want: "InProgress", entries: 1},
+		"all failed":                  {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, failed)}, want: "AllFailed", entries: 1},
+		"one of two failed":           {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, failed), nm("oslo", true, accepted)}, want: "SomeFailed", entries: 2},
+		"deleting, still mapped":      {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", false, "Terminating")}, deleting: true, want: "Terminating", entries: 1},
+		"deleting, everything let go": {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", false, "")}, deleting: true, want: "Terminating"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			nso := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Generation: 3}}
+			if tc.deleting {
+				nso.DeletionTimestamp = &now
+			}
+			byCluster := map[string]*offloadingv1beta1.NamespaceMap{}
+			for _, m := range tc.maps {
+				byCluster[m.Name] = m
+			}
+			got := Status(nso, "shop-rome", byCluster, now)
+			assert.Equal(t, tc.want, got.OffloadingPhase)
+			assert.Len(t, got.RemoteNamespacesConditions, tc.entries)
+			assert.Equal(t, int64(3), got.ObservedGeneration)
+
+			nso.Status = got
+			later := metav1.NewTime(now.Add(time.Hour))
+			assert.Equal(t, got, Status(nso, "shop-rome", byCluster, later), "an unchanged condition keeps its time")
+		})
+	}
+}

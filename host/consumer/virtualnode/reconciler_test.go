@@ -1,0 +1,191 @@
+package virtualnode
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+)
+
+const kubeconfig = `
+apiVersion: v1
+kind: Config
+clusters: [{name: milan, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: c, context: {cluster: milan, user: u}}]
+current-context: c
+`
+
+func virtualNode(change func(*offloadingv1beta1.VirtualNode)) *offloadingv1beta1.VirtualNode {
+	vn := &offloadingv1beta1.VirtualNode{
+		ObjectMeta: metav1.ObjectMeta{Name: "mynode", Namespace: "liqo-tenant-milan", UID: "vn-1", Finalizers: []string{offloadingv1beta1.VirtualNodeFinalizer}},
+		Spec: offloadingv1beta1.VirtualNodeSpec{
+			ClusterID: "milan", CreateNode: ptr.To(true),
+			KubeconfigSecretRef: &corev1.LocalObjectReference{Name: "kubeconfig"},
+			Template:            &offloadingv1beta1.DeploymentTemplate{},
+		},
+	}
+	labels := map[string]string{offloadingv1beta1.ComponentLabel: offloadingv1beta1.ComponentVirtualKubelet, offloadingv1beta1.VirtualNodeLabel: "mynode"}
+	vn.Spec.Template.ObjectMeta = metav1.ObjectMeta{Name: "vk-mynode", Namespace: "liqo-tenant-milan", Labels: labels}
+	vn.Spec.Template.Spec = appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}}
+	if change != nil {
+		change(vn)
+	}
+	return vn
+}
+
+func peered(data string) []client.Object {
+	return []client.Object{
+		&liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: "milan"}}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kubeconfig", Namespace: "liqo-tenant-milan"}, Data: map[string][]byte{"kubeconfig": []byte(data)}},
+	}
+}
+
+type world struct {
+	client.Client
+	events []string
+	vn     *offloadingv1beta1.VirtualNode
+}
+
+// pass makes one reconcile. The fake client cannot select pods by node, so the
+// interceptor drops that selector; every pod of the tests is on the node.
+func pass(t *testing.T, vn *offloadingv1beta1.VirtualNode, existing ...client.Object) world {
+	t.Helper()
+	s, err := scheme.New()
+	require.NoError(t, err)
+	c := fake.NewClientBuilder().WithScheme(s).WithObjects(vn).WithStatusSubresource(vn).WithObjects(existing...).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+		WithInterceptorFuncs(interceptor.Funcs{SubResourceCreate: func(ctx context.Context, c client.Client, _ string, obj, _ client.Object, _ ...client.SubResourceCreateOption) error {
+			return c.Delete(ctx, obj)
+		}}).Build()
+	recorder := events.NewFakeRecorder(20)
+	r := &Reconciler{Client: c, APIReader: c, Events: recorder, Clock: testclock.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}
+	current := &offloadingv1beta1.VirtualNode{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(vn), current))
+	_, err = r.Reconcile(t.Context(), current)
+	require.NoError(t, err)
+	w := world{Client: c, vn: &offloadingv1beta1.VirtualNode{}}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(vn), w.vn); apierrors.IsNotFound(err) {
+		w.vn = nil
+	}
+	close(recorder.Events)
+	for e := range recorder.Events {
+		w.events = append(w.events, e)
+	}
+	return w
+}
+
+func conditions(vn *offloadingv1beta1.VirtualNode) map[string]string {
+	out := map[string]string{}
+	for _, c := range vn.Status.Conditions {
+		out[string(c.Type)] = string(c.Status) + ": " + c.Message
+	}
+	return out
+}
+
+func TestAVirtualNodeGetsItsKubeletAndNamespaceMap(t *testing.T) {
+	w := pass(t, virtualNode(nil), peered(kubeconfig)...)
+	deployment := &appsv1.Deployment{}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "vk-mynode"}, deployment))
+	assert.Contains(t, deployment.Spec.Template.Annotations, "liqo.io/offloading-patch-hash")
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "mynode"}, &corev1.ServiceAccount{}))
+	binding := &rbacv1.ClusterRoleBinding{}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "liqo-node-mynode"}, binding))
+	assert.Equal(t, "liqo-virtual-kubelet-local", binding.RoleRef.Name)
+	nm := &offloadingv1beta1.NamespaceMap{}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "milan"}, nm))
+	assert.Equal(t, map[string]string{"liqo.io/remote-cluster-id": "milan", "liqo.io/replication": "true", "liqo.io/remoteID": "milan"}, nm.Labels)
+	assert.Contains(t, conditions(w.vn)["VirtualKubelet"], "Creating", "not Running before a replica is available (T59)")
+	assert.Len(t, w.events, 1)
+}
+
+func TestWhatKeepsAKubeletFromStartingIsSaidInTheCondition(t *testing.T) {
+	cases := map[string]struct {
+		change   func(*offloadingv1beta1.VirtualNode)
+		existing []client.Object
+		want     string
+	}{
+		"no ForeignCluster":       {want: `there is no ForeignCluster for cluster "milan"`},
+		"no Secret reference":     {func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.KubeconfigSecretRef = nil }, peered(kubeconfig), "spec.kubeconfigSecretRef is not set"},
+		"the Secret is missing":   {nil, peered(kubeconfig)[:1], "kubeconfig Secret liqo-tenant-milan/kubeconfig does not exist"},
+		"the Secret is empty":     {nil, peered(""), `has no key "kubeconfig"`},
+		"the Secret is no config": {nil, peered("{"), "is no kubeconfig"},
+		"the template is for another namespace": {func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.Template.ObjectMeta.Namespace = "kube-system" },
+			peered(kubeconfig), `spec.template.metadata.namespace is "kube-system"`},
+		"the webhook never saw it": {func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.Template = nil }, peered(kubeconfig), "has no spec.template"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := pass(t, virtualNode(tc.change), tc.existing...)
+			assert.Contains(t, conditions(w.vn)["VirtualKubelet"], tc.want)
+			require.Len(t, w.events, 1)
+			assert.Contains(t, w.events[0], tc.want)
+			list := &appsv1.DeploymentList{}
+			require.NoError(t, w.List(t.Context(), list))
+			assert.Empty(t, list.Items, "nothing is half applied")
+		})
+	}
+}
+
+func TestADeletedVirtualNodeIsTakenAwayInOrder(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode", UID: "n", Labels: map[string]string{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "p", Labels: map[string]string{offloadingv1beta1.LocalPodLabel: "true"}},
+		Spec:       corev1.PodSpec{NodeName: "mynode"},
+	}
+	daemon := pod.DeepCopy()
+	daemon.Name, daemon.OwnerReferences = "agent", []metav1.OwnerReference{{Kind: "DaemonSet", Name: "agent", Controller: ptr.To(true)}}
+	now := metav1.Now()
+	vn := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.DeletionTimestamp = &now })
+
+	w := pass(t, vn, append(peered(kubeconfig), node, pod, daemon)...)
+	assert.Contains(t, conditions(w.vn)["Node"], "Draining")
+	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(pod), &corev1.Pod{})), "evicted")
+	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(daemon), &corev1.Pod{}), "a daemon's pod stays")
+	cordoned := &corev1.Node{}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(node), cordoned))
+	assert.True(t, cordoned.Spec.Unschedulable)
+
+	nm := ForgeNamespaceMap("milan", "liqo-tenant-milan")
+	w = pass(t, vn, append(peered(kubeconfig), node, nm)...)
+	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(node), &corev1.Node{})))
+	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(nm), nm)), "the last VirtualNode takes the NamespaceMap along")
+	assert.Nil(t, w.vn, "released")
+}
+
+func TestANodeOfThatNameThatIsNoVirtualNodeIsLeftAlone(t *testing.T) {
+	now := metav1.Now()
+	stranger := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode"}}
+	w := pass(t, virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.DeletionTimestamp = &now }), append(peered(kubeconfig), stranger)...)
+	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(stranger), &corev1.Node{}))
+	assert.Nil(t, w.vn)
+}
+
+func TestSetConditionHoldsEachTypeOnce(t *testing.T) {
+	vn := &offloadingv1beta1.VirtualNode{}
+	now, later := metav1.Now(), metav1.NewTime(time.Now().Add(time.Hour))
+	SetCondition(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.CreatingConditionStatusType, "", now)
+	SetCondition(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.RunningConditionStatusType, "", later)
+	require.Len(t, vn.Status.Conditions, 1, "T58")
+	assert.Equal(t, later, vn.Status.Conditions[0].LastTransitionTime)
+	SetCondition(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.NoneConditionStatusType, "", later)
+	SetCondition(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DrainingConditionStatusType, "", later)
+	assert.Equal(t, offloadingv1beta1.NoneConditionStatusType, vn.Status.Conditions[0].Status, "None to Draining is refused")
+}
