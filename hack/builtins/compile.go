@@ -18,7 +18,8 @@ func compile(dir string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a folder for the module: %w", err)
 	}
-	defer os.RemoveAll(out)
+	// What stays behind in the temporary folder harms nobody.
+	defer func() { _ = os.RemoveAll(out) }()
 	file := filepath.Join(out, "module.wasm")
 	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", file, ".")
 	cmd.Dir = dir

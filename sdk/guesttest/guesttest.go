@@ -40,84 +40,84 @@ type Question struct {
 }
 
 // Ask returns the policy's answer and fails the test when there is none.
-func Ask(t testing.TB, point contract.Point, q Question) contract.Response {
-	t.Helper()
-	response, err := Try(t, point, q)
+func Ask(tb testing.TB, point contract.Point, q Question) contract.Response {
+	tb.Helper()
+	response, err := Try(tb, point, q)
 	if err != nil {
-		t.Fatalf("the policy failed: %v", err)
+		tb.Fatalf("the policy failed: %v", err)
 	}
 	return response
 }
 
 // Try returns the policy's answer, or the error that the host would get.
-func Try(t testing.TB, point contract.Point, q Question) (contract.Response, error) {
-	t.Helper()
-	manifest := Manifest(t)
+func Try(tb testing.TB, point contract.Point, q Question) (contract.Response, error) {
+	tb.Helper()
+	manifest := Manifest(tb)
 	declared := manifest.For(point)
 	if declared == nil {
-		t.Fatalf("the manifest does not declare %s: the host would never ask", point)
+		tb.Fatalf("the manifest does not declare %s: the host would never ask", point)
 	}
 	if !declared.At(q.Moment) {
-		t.Fatalf("the manifest does not declare moment %s of %s: the host would not ask", q.Moment, point)
+		tb.Fatalf("the manifest does not declare moment %s of %s: the host would not ask", q.Moment, point)
 	}
 	facts, err := project(q.Facts, declared.Reads)
 	if err != nil {
-		t.Fatalf("projecting the facts: %v", err)
+		tb.Fatalf("projecting the facts: %v", err)
 	}
 	request := contract.Request{Version: contract.Version, Point: point, Moment: q.Moment, Facts: facts}
 	if q.Settings != nil {
-		request.Settings = encode(t, q.Settings)
+		request.Settings = encode(tb, q.Settings)
 	}
-	input := encode(t, request)
-	output, callErr := call(t, point.Export(), input)
-	again, againErr := call(t, point.Export(), input)
+	input := encode(tb, request)
+	output, callErr := call(tb, point.Export(), input)
+	again, againErr := call(tb, point.Export(), input)
 	if !bytes.Equal(output, again) || (callErr == nil) != (againErr == nil) {
-		t.Errorf("the policy is not pure: asked the same twice, it answered\n%s\nthen\n%s", output, again)
+		tb.Errorf("the policy is not pure: asked the same twice, it answered\n%s\nthen\n%s", output, again)
 	}
 	if callErr != nil {
 		return contract.Response{}, callErr
 	}
 	var response contract.Response
-	decode(t, output, &response)
+	decode(tb, output, &response)
 	for _, operation := range response.Operations {
 		if !allowed(operation, declared.Writes) {
-			t.Errorf("the manifest does not allow %q at %s: the host would refuse it", operation.Op, operation.Path)
+			tb.Errorf("the manifest does not allow %q at %s: the host would refuse it", operation.Op, operation.Path)
 		}
 	}
 	return response, nil
 }
 
 // Manifest returns what the module's describe export answers.
-func Manifest(t testing.TB) contract.Manifest {
-	t.Helper()
-	output, err := call(t, contract.ExportDescribe, nil)
+func Manifest(tb testing.TB) contract.Manifest {
+	tb.Helper()
+	output, err := call(tb, contract.ExportDescribe, nil)
 	if err != nil {
-		t.Fatalf("describe failed: %v", err)
+		tb.Fatalf("describe failed: %v", err)
 	}
 	var manifest contract.Manifest
-	decode(t, output, &manifest)
+	decode(tb, output, &manifest)
 	return manifest
 }
 
 // ValidateSettings returns what the module's validate_settings export answers.
-func ValidateSettings(t testing.TB, settings any) contract.SettingsResponse {
-	t.Helper()
-	request := contract.SettingsRequest{Version: contract.Version, Settings: encode(t, settings)}
-	output, err := call(t, contract.ExportValidateSettings, encode(t, request))
+func ValidateSettings(tb testing.TB, settings any) contract.SettingsResponse {
+	tb.Helper()
+	request := contract.SettingsRequest{Version: contract.Version, Settings: encode(tb, settings)}
+	output, err := call(tb, contract.ExportValidateSettings, encode(tb, request))
 	if err != nil {
-		t.Fatalf("validate_settings failed: %v", err)
+		tb.Fatalf("validate_settings failed: %v", err)
 	}
 	var response contract.SettingsResponse
-	decode(t, output, &response)
+	decode(tb, output, &response)
 	return response
 }
 
 // call runs an export and puts its log lines into the test's log.
-func call(t testing.TB, export string, input []byte) ([]byte, error) {
-	t.Helper()
+func call(tb testing.TB, export string, input []byte) ([]byte, error) {
+	tb.Helper()
 	status, left := abi.Call(input, func() int32 { return dispatch.Run(export) })
 	for _, line := range left.Lines {
-		t.Logf("guest: %s", line.Message)
+		tb.Logf("guest: %s", line.Message)
 	}
 	if status != abi.OK {
 		return nil, errors.New(left.Error)
@@ -125,21 +125,21 @@ func call(t testing.TB, export string, input []byte) ([]byte, error) {
 	return left.Output, nil
 }
 
-func encode(t testing.TB, v any) []byte {
-	t.Helper()
+func encode(tb testing.TB, v any) []byte {
+	tb.Helper()
 	data, err := json.Marshal(v)
 	if err != nil {
-		t.Fatalf("encoding %T: %v", v, err)
+		tb.Fatalf("encoding %T: %v", v, err)
 	}
 	return data
 }
 
 // decode is as strict as the host: an unknown member is an error.
-func decode(t testing.TB, data []byte, v any) {
-	t.Helper()
+func decode(tb testing.TB, data []byte, v any) {
+	tb.Helper()
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
-		t.Fatalf("decoding %s: %v", data, err)
+		tb.Fatalf("decoding %s: %v", data, err)
 	}
 }

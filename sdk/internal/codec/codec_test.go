@@ -127,6 +127,7 @@ func normalize(v reflect.Value) {
 		for i := range v.NumField() {
 			normalize(v.Field(i))
 		}
+	default:
 	}
 }
 
