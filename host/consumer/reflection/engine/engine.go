@@ -245,7 +245,7 @@ func (e *Engine) newRunner(definition Definition) (*runner, error) {
 		resource:   resource,
 		apiVersion: gvk.GroupVersion().String(),
 		kind:       gvk.Kind,
-		queue:      newQueue(resource.Name),
+		queue:      newQueue(resource.Name, e.options.Now),
 		states:     newStates(),
 		recorder:   e.options.Recorder("liqo-" + resource.Name + "-reflection"),
 	}

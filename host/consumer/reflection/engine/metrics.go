@@ -1,8 +1,8 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -26,27 +26,40 @@ type metrics struct {
 	// remote_to_local), operation (create, apply, patch, patch_status, delete, get) and
 	// result (ok, error).
 	operations *prometheus.CounterVec
+	// lag is longshore_reflection_lag_seconds: from an event to the end of the decision
+	// that it led to, requests included, by resource and direction.
+	lag *prometheus.HistogramVec
 }
 
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
-	operations := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "longshore_reflection_operations_total",
-		Help: "Requests that the reflection engine sent, by resource, direction, operation and result.",
-	}, []string{"resource", "direction", "operation", "result"})
-	if registerer != nil {
-		if err := registerer.Register(operations); err != nil {
-			var already prometheus.AlreadyRegisteredError
-			if !errors.As(err, &already) {
-				return nil, fmt.Errorf("registering reflection metrics: %w", err)
-			}
-			existing, ok := already.ExistingCollector.(*prometheus.CounterVec)
-			if !ok {
-				return nil, fmt.Errorf("registering reflection metrics: %w", err)
-			}
-			operations = existing
+	m := &metrics{
+		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "longshore_reflection_operations_total",
+			Help: "Requests that the reflection engine sent, by resource, direction, operation and result.",
+		}, []string{"resource", "direction", "operation", "result"}),
+		lag: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "longshore_reflection_lag_seconds",
+			Help:    "Time from an event to the end of the decision that it led to, by resource and direction.",
+			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30},
+		}, []string{"resource", "direction"}),
+	}
+	if registerer == nil {
+		return m, nil
+	}
+	for _, collector := range []prometheus.Collector{m.operations, m.lag} {
+		if err := registerer.Register(collector); err != nil {
+			return nil, fmt.Errorf("registering reflection metrics: %w", err)
 		}
 	}
-	return &metrics{operations: operations}, nil
+	return m, nil
+}
+
+func (m *metrics) lagged(resource string, urgent bool, lag time.Duration) {
+	direction := directionOut
+	if urgent {
+		direction = directionIn
+	}
+	m.lag.WithLabelValues(resource, direction).Observe(lag.Seconds())
 }
 
 func (m *metrics) observe(resource, direction, operation string, err error) {

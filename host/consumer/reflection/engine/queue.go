@@ -26,8 +26,8 @@ type queue struct {
 	lanes *lanes
 }
 
-func newQueue(name string) *queue {
-	l := &lanes{lane: map[Key]bool{}, hints: map[Key]struct{}{}}
+func newQueue(name string, now func() time.Time) *queue {
+	l := &lanes{now: now, queued: map[Key]place{}, hints: map[Key]struct{}{}, taken: map[Key]place{}}
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[Key](retryBase, retryMax)
 	inner := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[Key]{Name: name, Queue: l})
 	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[Key]{Name: name, Queue: inner})
@@ -44,17 +44,34 @@ func (q *queue) AddUrgent(key Key) {
 	q.Add(key)
 }
 
-// lanes implements workqueue.Queue. All methods but hint are called under the queue's
-// own lock.
+// Taken returns where and since when a key waited that a worker has taken.
+func (q *queue) Taken(key Key) (urgent bool, since time.Time) {
+	q.lanes.mu.Lock()
+	defer q.lanes.mu.Unlock()
+	p := q.lanes.taken[key]
+	delete(q.lanes.taken, key)
+	return p.urgent, p.since
+}
+
+// place is where a key waits, and since when.
+type place struct {
+	urgent bool
+	since  time.Time
+}
+
+// lanes implements workqueue.Queue. All its methods are called under the queue's own
+// lock, hint and takeHint aside.
 type lanes struct {
+	now            func() time.Time
 	urgent, normal []Key
-	// lane holds every queued key; true means urgent. An entry of normal whose key has
-	// moved on is skipped when it is met.
-	lane map[Key]bool
-	pops int
+	// queued holds every waiting key. An entry of normal whose key has moved on is
+	// skipped when it is met.
+	queued map[Key]place
+	pops   int
 
 	mu    sync.Mutex
 	hints map[Key]struct{}
+	taken map[Key]place
 }
 
 func (l *lanes) hint(key Key) {
@@ -73,8 +90,9 @@ func (l *lanes) takeHint(key Key) bool {
 
 // Touch implements workqueue.Queue: a queued key that is added again may become urgent.
 func (l *lanes) Touch(key Key) {
-	if urgent, queued := l.lane[key]; queued && !urgent && l.takeHint(key) {
-		l.lane[key] = true
+	if p, queued := l.queued[key]; queued && !p.urgent && l.takeHint(key) {
+		p.urgent = true
+		l.queued[key] = p
 		l.urgent = append(l.urgent, key)
 	}
 }
@@ -82,7 +100,7 @@ func (l *lanes) Touch(key Key) {
 // Push implements workqueue.Queue.
 func (l *lanes) Push(key Key) {
 	urgent := l.takeHint(key)
-	l.lane[key] = urgent
+	l.queued[key] = place{urgent: urgent, since: l.now()}
 	if urgent {
 		l.urgent = append(l.urgent, key)
 		return
@@ -91,7 +109,7 @@ func (l *lanes) Push(key Key) {
 }
 
 // Len implements workqueue.Queue.
-func (l *lanes) Len() int { return len(l.lane) }
+func (l *lanes) Len() int { return len(l.queued) }
 
 // Pop implements workqueue.Queue. It is called only when Len is not zero.
 func (l *lanes) Pop() Key {
@@ -107,8 +125,11 @@ func (l *lanes) Pop() Key {
 			if len(*from) == 0 {
 				*from = nil
 			}
-			if urgent, queued := l.lane[key]; queued && urgent == (from == &l.urgent) {
-				delete(l.lane, key)
+			if p, queued := l.queued[key]; queued && p.urgent == (from == &l.urgent) {
+				delete(l.queued, key)
+				l.mu.Lock()
+				l.taken[key] = p
+				l.mu.Unlock()
 				return key
 			}
 		}

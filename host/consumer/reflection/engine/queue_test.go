@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -42,7 +43,7 @@ func TestQueueLanes(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			q := newQueue("test")
+			q := newQueue("test", time.Now)
 			t.Cleanup(q.ShutDown)
 			tc.fill(q)
 			assert.Equal(t, tc.want, drain(q))
@@ -51,7 +52,7 @@ func TestQueueLanes(t *testing.T) {
 }
 
 func TestQueueUrgentKeysDoNotStarveTheOthers(t *testing.T) {
-	q := newQueue("test")
+	q := newQueue("test", time.Now)
 	t.Cleanup(q.ShutDown)
 	q.Add(Key{Name: "patient"})
 	for i := range 100 {
@@ -63,7 +64,7 @@ func TestQueueUrgentKeysDoNotStarveTheOthers(t *testing.T) {
 }
 
 func TestQueueAKeyIsHandledByOneWorkerAtATime(t *testing.T) {
-	q := newQueue("test")
+	q := newQueue("test", time.Now)
 	t.Cleanup(q.ShutDown)
 	key := Key{Name: "a"}
 	q.Add(key)

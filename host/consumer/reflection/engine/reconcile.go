@@ -47,6 +47,7 @@ func (r *runner) work(ctx context.Context) bool {
 	}
 	defer r.queue.Done(key)
 	log := logr.FromContextOrDiscard(ctx).WithValues("resource", r.resource.Name, "namespace", key.Namespace, "name", key.Name)
+	urgent, since := r.queue.Taken(key)
 	again, err := r.reconcile(logr.NewContext(ctx, log), key)
 	switch {
 	case ctx.Err() != nil:
@@ -56,6 +57,7 @@ func (r *runner) work(ctx context.Context) bool {
 		log.Error(err, "Reflection failed, trying again", "retries", r.queue.NumRequeues(key))
 		r.queue.AddRateLimited(key)
 	default:
+		r.engine.metrics.lagged(r.resource.Name, urgent, r.engine.options.Now().Sub(since))
 		r.queue.Forget(key)
 		if again > 0 {
 			r.queue.AddAfter(key, again)

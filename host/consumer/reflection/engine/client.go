@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// NewClient returns a client that knows the kinds of the definitions, and the
+// NamespaceMap, without asking the server for its resources: protobuf for the built-in
+// kinds, JSON straight into the Go type for the others. The configuration's rate limits
+// hold; requests of other kinds fail.
+func NewClient(config *rest.Config, scheme *runtime.Scheme, definitions ...Definition) (client.WithWatch, error) {
+	mapper, err := restMapper(scheme, definitions...)
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("making the client of the reflection: %w", err)
+	}
+	return c, nil
+}
+
+// restMapper maps the namespaced kinds that reflection handles to their resources.
+func restMapper(scheme *runtime.Scheme, definitions ...Definition) (meta.RESTMapper, error) {
+	kinds := []Kind{namespaceMapKind}
+	for _, definition := range definitions {
+		resource := definition.Resource()
+		kinds = append(kinds, resource.Local, resource.Remote)
+		if resource.Third != nil {
+			kinds = append(kinds, *resource.Third)
+		}
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range kinds {
+		gvk, err := apiutil.GVKForObject(kind.New(), scheme)
+		if err != nil {
+			return nil, fmt.Errorf("making the client of the reflection: %w", err)
+		}
+		mapper.Add(gvk, meta.RESTScopeNamespace)
+	}
+	return mapper, nil
+}
