@@ -1,0 +1,206 @@
+package local
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// Network is what is known of the network between consumer and provider.
+type Network string
+
+// The states of the network.
+const (
+	// NetworkUnchecked leaves the network out of the Node.
+	NetworkUnchecked Network = ""
+	NetworkUp        Network = "Up"
+	NetworkDown      Network = "Down"
+)
+
+// Reasons of a virtual node's conditions (offloading.md 5.4).
+const (
+	readyReason         = "KubeletReady"
+	notReadyReason      = "KubeletNotReady"
+	networkUpReason     = "LiqoNetworkingUp"
+	networkDownReason   = "LiqoNetworkingDown"
+	defaultArchitecture = "amd64"
+)
+
+// NodeInput is what a virtual node's Node depends on.
+type NodeInput struct {
+	VirtualNode *offloadingv1beta1.VirtualNode
+	// ExtraLabels and ExtraAnnotations come from the command line and yield to the
+	// VirtualNode's own.
+	ExtraLabels, ExtraAnnotations map[string]string
+	// NodeIP and KubeletPort are where the virtual kubelet listens.
+	NodeIP      string
+	KubeletPort int32
+	// KubeletVersion is the version of the consumer's API server.
+	KubeletVersion string
+	Network        Network
+	// Previous are the conditions that were published last; they keep their transition
+	// time while their status stays.
+	Previous []corev1.NodeCondition
+	Now      time.Time
+}
+
+// Node builds the Node of a virtual node (offloading.md 5.4). Its labels, annotations,
+// taints, capacity and images are all that a virtual kubelet wants: what is not there is
+// not wanted any more, removed capacity keys included (T64).
+func Node(in NodeInput) *corev1.Node {
+	spec := &in.VirtualNode.Spec
+	labels := nodeLabels(in)
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        in.VirtualNode.Name,
+			Labels:      labels,
+			Annotations: union(in.ExtraAnnotations, spec.Annotations),
+		},
+		Spec: corev1.NodeSpec{Taints: nodeTaints(spec.Taints)},
+		Status: corev1.NodeStatus{
+			Capacity:        resources(spec.ResourceQuota.Hard),
+			Allocatable:     resources(spec.ResourceQuota.Hard),
+			Conditions:      nodeConditions(in),
+			Addresses:       addresses(in.NodeIP),
+			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: in.KubeletPort}},
+			NodeInfo: corev1.NodeSystemInfo{
+				KubeletVersion:  in.KubeletVersion,
+				OperatingSystem: "Linux",
+				// A provider of another architecture says so by the label (T28).
+				Architecture: labels[corev1.LabelArchStable],
+			},
+			Images: copyImages(spec.Images),
+		},
+	}
+}
+
+// nodeLabels gives first what may be overridden, last what may not.
+func nodeLabels(in NodeInput) map[string]string {
+	spec := &in.VirtualNode.Spec
+	labels := map[string]string{
+		corev1.LabelOSStable:                                      string(corev1.Linux),
+		corev1.LabelArchStable:                                    defaultArchitecture,
+		"kubernetes.io/role":                                      "agent",
+		corev1.LabelNodeExcludeBalancers:                          "true",
+		"alpha.service-controller.kubernetes.io/exclude-balancer": "true",
+		offloadingv1beta1.StorageAvailableLabel:                   "false",
+	}
+	if len(spec.StorageClasses) > 0 {
+		labels[offloadingv1beta1.StorageAvailableLabel] = "true"
+	}
+	maps.Copy(labels, in.ExtraLabels)
+	maps.Copy(labels, spec.Labels)
+	maps.Copy(labels, map[string]string{
+		corev1.LabelHostname:                 in.VirtualNode.Name,
+		offloadingv1beta1.NodeTypeLabel:      offloadingv1beta1.NodeTypeVirtual,
+		offloadingv1beta1.KubeletTypeLabel:   offloadingv1beta1.KubeletTypeVirtual,
+		liqocorev1beta1.RemoteClusterIDLabel: string(spec.ClusterID),
+	})
+	return labels
+}
+
+// nodeTaints puts the taint of every virtual node first. The API server refuses two
+// taints of one key and effect, so the first one counts.
+func nodeTaints(extra []corev1.Taint) []corev1.Taint {
+	taints := []corev1.Taint{{
+		Key: offloadingv1beta1.VirtualNodeTaintKey, Value: offloadingv1beta1.VirtualNodeTaintValue, Effect: corev1.TaintEffectNoExecute,
+	}}
+	for i := range extra {
+		taint := extra[i].DeepCopy()
+		if !HasTaint(taints, taint) {
+			taints = append(taints, *taint)
+		}
+	}
+	return taints
+}
+
+// HasTaint reports whether a taint of the same key and effect is there.
+func HasTaint(taints []corev1.Taint, taint *corev1.Taint) bool {
+	for i := range taints {
+		if taints[i].MatchTaint(taint) {
+			return true
+		}
+	}
+	return false
+}
+
+// nodeConditions are the five of offloading.md 5.4. Pressure is the other side of having
+// neither processor nor memory to offer.
+func nodeConditions(in NodeInput) []corev1.NodeCondition {
+	hard := in.VirtualNode.Spec.ResourceQuota.Hard
+	capable := hard.Cpu().Sign() > 0 && hard.Memory().Sign() > 0
+	ready := capable && in.Network != NetworkDown
+	conditions := []corev1.NodeCondition{
+		condition(corev1.NodeReady, ready, readyReason, notReadyReason, readyMessage(in.VirtualNode, capable, in.Network)),
+		condition(corev1.NodeMemoryPressure, !capable, "RemoteClusterHasMemoryPressure", "RemoteClusterHasSufficientMemory", ""),
+		condition(corev1.NodeDiskPressure, !capable, "RemoteClusterHasDiskPressure", "RemoteClusterHasNoDiskPressure", ""),
+		condition(corev1.NodePIDPressure, !capable, "RemoteClusterHasPIDPressure", "RemoteClusterHasNoPIDPressure", ""),
+	}
+	if in.Network != NetworkUnchecked {
+		conditions = append(conditions,
+			condition(corev1.NodeNetworkUnavailable, in.Network == NetworkDown, networkDownReason, networkUpReason, ""))
+	}
+	for i := range conditions {
+		conditions[i].LastHeartbeatTime = transition(in.Now)
+		conditions[i].LastTransitionTime = transitionTime(&conditions[i], in.Previous, in.Now)
+	}
+	return conditions
+}
+
+func readyMessage(vn *offloadingv1beta1.VirtualNode, capable bool, network Network) string {
+	switch {
+	case !capable:
+		return "VirtualNode " + vn.Namespace + "/" + vn.Name + " offers no cpu or no memory in spec.resourceQuota.hard"
+	case network == NetworkDown:
+		return "The network to cluster " + string(vn.Spec.ClusterID) + " is not established"
+	default:
+		return "Pods are offloaded to cluster " + string(vn.Spec.ClusterID)
+	}
+}
+
+func condition(conditionType corev1.NodeConditionType, status bool, trueReason, falseReason, message string) corev1.NodeCondition {
+	if status {
+		return corev1.NodeCondition{Type: conditionType, Status: corev1.ConditionTrue, Reason: trueReason, Message: message}
+	}
+	return corev1.NodeCondition{Type: conditionType, Status: corev1.ConditionFalse, Reason: falseReason, Message: message}
+}
+
+func transitionTime(condition *corev1.NodeCondition, previous []corev1.NodeCondition, now time.Time) metav1.Time {
+	for i := range previous {
+		if previous[i].Type == condition.Type && previous[i].Status == condition.Status && !previous[i].LastTransitionTime.IsZero() {
+			return previous[i].LastTransitionTime
+		}
+	}
+	return transition(now)
+}
+
+func addresses(ip string) []corev1.NodeAddress {
+	if ip == "" {
+		return nil
+	}
+	return []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}}
+}
+
+func resources(hard corev1.ResourceList) corev1.ResourceList {
+	return hard.DeepCopy()
+}
+
+func copyImages(images []corev1.ContainerImage) []corev1.ContainerImage {
+	var copies []corev1.ContainerImage
+	for i := range images {
+		copies = append(copies, *images[i].DeepCopy())
+	}
+	return copies
+}
+
+func union(base, over map[string]string) map[string]string {
+	both := make(map[string]string, len(base)+len(over))
+	maps.Copy(both, base)
+	maps.Copy(both, over)
+	return both
+}

@@ -1,0 +1,153 @@
+// Package local: Pod flow, stage 7: builds what is written back to the consumer: the
+// status of a local pod from that of its remote pod, and the Node of a virtual node.
+//
+// Everything here is a pure function of its arguments: no client, context, clock,
+// environment, logger or package state, and arguments are never altered.
+package local
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// RemoteUnavailableReason is the reason of the condition Ready of a pod whose provider
+// is unreachable.
+const RemoteUnavailableReason = "RemoteUnavailable"
+
+// PodStatusInput is what the status of a local pod depends on.
+type PodStatusInput struct {
+	// Local and Remote are the two pods.
+	Local, Remote *corev1.Pod
+	// NodeIP is the address that the virtual node announces.
+	NodeIP string
+	// ExtraRestarts is what earlier remote pods add to the restart counts (3.8, R).
+	ExtraRestarts int32
+	// DisableIPReflection leaves the pod's addresses out.
+	DisableIPReflection bool
+	// MapIP translates an address of the provider's pods into the one under which the
+	// consumer reaches it; nil when both clusters see the same addresses.
+	MapIP func(string) string
+	Now   time.Time
+}
+
+// PodStatus builds the status of a local pod (offloading.md 3.8): the remote one as a
+// whole (T18), with addresses and restart counts as the consumer sees them.
+func PodStatus(in PodStatusInput) *corev1.PodStatus {
+	status := in.Remote.Status.DeepCopy()
+	mapAddresses(status, in)
+	status.HostIP = in.NodeIP
+	status.HostIPs = nil
+	if in.NodeIP != "" {
+		status.HostIPs = []corev1.HostIP{{IP: in.NodeIP}}
+	}
+	for i := range status.ContainerStatuses {
+		status.ContainerStatuses[i].RestartCount += in.ExtraRestarts
+	}
+	if in.Local.Labels[offloadingv1beta1.RemoteUnavailableLabel] == "true" {
+		forceNotReady(status, &in.Local.Status, in.Now)
+	}
+	return status
+}
+
+// mapAddresses keeps all addresses of a dual-stack pod (T19); the first of podIPs is
+// podIP, which the API server checks.
+func mapAddresses(status *corev1.PodStatus, in PodStatusInput) {
+	if in.DisableIPReflection {
+		status.PodIP, status.PodIPs = "", nil
+		return
+	}
+	if len(status.PodIPs) == 0 && status.PodIP != "" {
+		status.PodIPs = []corev1.PodIP{{IP: status.PodIP}}
+	}
+	if in.MapIP != nil {
+		for i := range status.PodIPs {
+			status.PodIPs[i].IP = in.MapIP(status.PodIPs[i].IP)
+		}
+	}
+	if len(status.PodIPs) > 0 {
+		status.PodIP = status.PodIPs[0].IP
+	}
+}
+
+// forceNotReady takes the pod out of its Services while nobody knows how it is. The time
+// of the transition is that of the local condition once that is false, so that the
+// status does not change with every look.
+func forceNotReady(status, local *corev1.PodStatus, now time.Time) {
+	condition := corev1.PodCondition{
+		Type:               corev1.PodReady,
+		Status:             corev1.ConditionFalse,
+		Reason:             RemoteUnavailableReason,
+		Message:            "The cluster that runs the pod is not reachable",
+		LastTransitionTime: transition(now),
+	}
+	if had := podCondition(local, corev1.PodReady); had != nil && had.Status == corev1.ConditionFalse {
+		condition.LastTransitionTime = had.LastTransitionTime
+	}
+	ready := podCondition(status, corev1.PodReady)
+	switch {
+	case ready == nil:
+		status.Conditions = append(status.Conditions, condition)
+	case ready.Status != corev1.ConditionFalse:
+		condition.ObservedGeneration = ready.ObservedGeneration
+		*ready = condition
+	}
+}
+
+func podCondition(status *corev1.PodStatus, conditionType corev1.PodConditionType) *corev1.PodCondition {
+	for i := range status.Conditions {
+		if status.Conditions[i].Type == conditionType {
+			return &status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// RejectedPodStatus builds the status of a local pod that has no remote pod, or no
+// longer (the rejection transform of offloading.md 3.8): nothing of it runs. Applied to
+// its own result it changes nothing.
+func RejectedPodStatus(local *corev1.PodStatus, phase corev1.PodPhase, reason, message string, now time.Time) *corev1.PodStatus {
+	status := local.DeepCopy()
+	status.Phase, status.Reason, status.Message = phase, reason, message
+	for i := range status.Conditions {
+		condition := &status.Conditions[i]
+		if condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		condition.Status = corev1.ConditionFalse
+		condition.Reason = reason
+		condition.LastTransitionTime = transition(now)
+	}
+	for _, containers := range [][]corev1.ContainerStatus{
+		status.InitContainerStatuses, status.ContainerStatuses, status.EphemeralContainerStatuses,
+	} {
+		for i := range containers {
+			rejectContainer(&containers[i], phase, reason, now)
+		}
+	}
+	return status
+}
+
+func rejectContainer(container *corev1.ContainerStatus, phase corev1.PodPhase, reason string, now time.Time) {
+	container.Ready = false
+	terminal := phase == corev1.PodFailed || phase == corev1.PodSucceeded
+	if !terminal || container.State.Terminated != nil {
+		return
+	}
+	terminated := &corev1.ContainerStateTerminated{
+		Reason: reason, FinishedAt: transition(now), ContainerID: container.ContainerID,
+	}
+	if phase == corev1.PodFailed {
+		terminated.ExitCode = 1
+	}
+	if running := container.State.Running; running != nil {
+		terminated.StartedAt = running.StartedAt
+	}
+	container.State = corev1.ContainerState{Terminated: terminated}
+}
+
+// transition is a time as the API keeps it: in seconds.
+func transition(now time.Time) metav1.Time { return metav1.NewTime(now.Truncate(time.Second)) }

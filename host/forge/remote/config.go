@@ -1,0 +1,61 @@
+package remote
+
+import (
+	"bytes"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+)
+
+// ConfigMap builds the remote ConfigMap (offloading.md 4.6). The namespace is the remote
+// one; labels and annotations are those that the policies let through.
+func ConfigMap(local *corev1.ConfigMap, namespace string, labels, annotations map[string]string, origin Origin) *applycorev1.ConfigMapApplyConfiguration {
+	config := applycorev1.ConfigMap(ConfigMapName(local.Name, origin), namespace).
+		WithLabels(ownedLabels(labels, origin)).
+		WithAnnotations(annotations).
+		WithData(local.Data).
+		WithBinaryData(cloneBytes(local.BinaryData))
+	if local.Immutable != nil {
+		config.WithImmutable(*local.Immutable)
+	}
+	return config
+}
+
+// Secret builds the remote Secret (offloading.md 4.7); the arguments are those of
+// [ConfigMap].
+func Secret(local *corev1.Secret, namespace string, labels, annotations map[string]string, origin Origin) *applycorev1.SecretApplyConfiguration {
+	owned := ownedLabels(labels, origin)
+	if local.Type == corev1.SecretTypeServiceAccountToken {
+		owned[corev1.ServiceAccountNameKey] = local.Annotations[corev1.ServiceAccountNameKey]
+	}
+	config := applycorev1.Secret(local.Name, namespace).
+		WithLabels(owned).
+		WithAnnotations(annotations).
+		WithData(cloneBytes(local.Data)).
+		WithType(SecretType(local))
+	if local.Immutable != nil {
+		config.WithImmutable(*local.Immutable)
+	}
+	return config
+}
+
+// SecretType returns the type of the remote Secret: the provider's token controller must
+// not take the token of a foreign service account for one of its own.
+func SecretType(local *corev1.Secret) corev1.SecretType {
+	if local.Type == corev1.SecretTypeServiceAccountToken {
+		return corev1.SecretTypeOpaque
+	}
+	return local.Type
+}
+
+func cloneBytes(data map[string][]byte) map[string][]byte {
+	if data == nil {
+		return nil
+	}
+	clone := maps.Clone(data)
+	for key, value := range clone {
+		clone[key] = bytes.Clone(value)
+	}
+	return clone
+}

@@ -1,0 +1,95 @@
+package remote
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+)
+
+// ForceRemoteNodePortAnnotation, "true" on a local Service, makes the provider use the
+// consumer's node ports (offloading.md 4.2).
+const ForceRemoteNodePortAnnotation = "liqo.io/force-remote-node-port"
+
+// Service builds the remote Service (offloading.md 4.2). The namespace is the remote
+// one; labels and annotations are those that the policies let through. A load balancer
+// gets loadBalancerClass unless that is empty.
+func Service(local *corev1.Service, namespace string, labels, annotations map[string]string, origin Origin, loadBalancerClass string) *applycorev1.ServiceApplyConfiguration {
+	return applycorev1.Service(local.Name, namespace).
+		WithLabels(ownedLabels(labels, origin)).
+		WithAnnotations(annotations).
+		WithSpec(serviceSpec(local, loadBalancerClass))
+}
+
+// serviceSpec is the table of offloading.md 4.2. A field that is neither here nor in
+// DroppedServiceFields fails a test.
+func serviceSpec(local *corev1.Service, loadBalancerClass string) *applycorev1.ServiceSpecApplyConfiguration {
+	in := local.Spec.DeepCopy()
+	spec := applycorev1.ServiceSpec().
+		WithType(in.Type).
+		WithSelector(in.Selector).
+		WithPorts(servicePorts(local)...).
+		WithPublishNotReadyAddresses(in.PublishNotReadyAddresses).
+		WithLoadBalancerSourceRanges(in.LoadBalancerSourceRanges...)
+	spec.AllocateLoadBalancerNodePorts = in.AllocateLoadBalancerNodePorts
+	spec.InternalTrafficPolicy = in.InternalTrafficPolicy
+	spec.IPFamilyPolicy = in.IPFamilyPolicy
+	// A hint about where traffic goes (T45).
+	spec.TrafficDistribution = in.TrafficDistribution
+	if in.ExternalName != "" {
+		spec.WithExternalName(in.ExternalName)
+	}
+	if in.ExternalTrafficPolicy != "" {
+		spec.WithExternalTrafficPolicy(in.ExternalTrafficPolicy)
+	}
+	if in.SessionAffinity != "" {
+		spec.WithSessionAffinity(in.SessionAffinity)
+	}
+	if config := in.SessionAffinityConfig; config != nil && config.ClientIP != nil {
+		clientIP := applycorev1.ClientIPConfig()
+		clientIP.TimeoutSeconds = config.ClientIP.TimeoutSeconds
+		// Without it, affinity lasts for the provider's default (T45).
+		spec.WithSessionAffinityConfig(applycorev1.SessionAffinityConfig().WithClientIP(clientIP))
+	}
+	if in.ClusterIP == corev1.ClusterIPNone {
+		spec.WithClusterIP(corev1.ClusterIPNone)
+	}
+	if in.Type == corev1.ServiceTypeLoadBalancer && loadBalancerClass != "" {
+		spec.WithLoadBalancerClass(loadBalancerClass)
+	}
+	return spec
+}
+
+// DroppedServiceFields are the fields of a Service spec that do not travel, and why.
+func DroppedServiceFields() map[string]string {
+	return map[string]string{
+		"ClusterIPs":          "addresses of the consumer; that a Service is headless is said by clusterIP",
+		"IPFamilies":          "the consumer's API server always fills them in, and a provider with other families would refuse the Service",
+		"ExternalIPs":         "addresses of the consumer's network",
+		"LoadBalancerIP":      "an address of the consumer's load balancer",
+		"HealthCheckNodePort": "a port of the consumer's nodes",
+	}
+}
+
+// servicePorts copies the ports. Whether nodePort is absent or zero matters (T46): absent
+// keeps what the provider allocated, zero clears it when the Service stops having one.
+func servicePorts(local *corev1.Service) []*applycorev1.ServicePortApplyConfiguration {
+	force := local.Annotations[ForceRemoteNodePortAnnotation] == "true"
+	ports := make([]*applycorev1.ServicePortApplyConfiguration, 0, len(local.Spec.Ports))
+	for i := range local.Spec.Ports {
+		in := &local.Spec.Ports[i]
+		port := applycorev1.ServicePort().WithPort(in.Port).WithTargetPort(in.TargetPort)
+		if in.Protocol != "" {
+			port.WithProtocol(in.Protocol)
+		}
+		if in.Name != "" {
+			port.WithName(in.Name)
+		}
+		if in.AppProtocol != nil {
+			port.WithAppProtocol(*in.AppProtocol)
+		}
+		if in.NodePort == 0 || force {
+			port.WithNodePort(in.NodePort)
+		}
+		ports = append(ports, port)
+	}
+	return ports
+}
