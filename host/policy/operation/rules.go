@@ -169,3 +169,65 @@ func commute(a, b rule) bool {
 	}
 	return true
 }
+
+// MustCompileRules is [CompileRules] for rules written in the host's code; it panics
+// on a bad one.
+func MustCompileRules(source []contract.WriteRule) Rules {
+	rules, err := CompileRules(source)
+	if err != nil {
+		panic(err)
+	}
+	return rules
+}
+
+// Intersect returns the rules that allow what both allow.
+func (r Rules) Intersect(other Rules) Rules {
+	var both Rules
+	for _, a := range r {
+		for _, b := range other {
+			if common, ok := a.intersect(b); ok {
+				both = append(both, common)
+			}
+		}
+	}
+	return both
+}
+
+func (r rule) intersect(other rule) (rule, bool) {
+	common := rule{path: r.path, keys: r.keys}
+	switch {
+	case other.path.Covers(r.path):
+	case r.path.Covers(other.path):
+		common = rule{path: other.path, keys: other.keys}
+	default:
+		return rule{}, false
+	}
+	// A rule with keys concerns its own map only, so nothing below it is common.
+	sameMap := len(r.path.steps) == len(other.path.steps)
+	for _, outer := range []rule{r, other} {
+		if len(outer.keys) == 0 {
+			continue
+		}
+		if len(outer.path.steps) < len(common.path.steps) {
+			return rule{}, false
+		}
+		if common.keys = outer.keys; sameMap && len(r.keys) > 0 && len(other.keys) > 0 {
+			common.keys = intersection(r.keys, other.keys)
+			if len(common.keys) == 0 {
+				return rule{}, false
+			}
+		}
+	}
+	common.verbs = intersection(r.verbs, other.verbs)
+	return common, len(common.verbs) > 0
+}
+
+func intersection[T comparable](a, b []T) []T {
+	var both []T
+	for _, item := range a {
+		if slices.Contains(b, item) {
+			both = append(both, item)
+		}
+	}
+	return both
+}

@@ -1,0 +1,112 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/host/policy/operation"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// Bounds of the texts in an answer, in bytes.
+const (
+	maxReasonBytes  = 128
+	maxMessageBytes = 1024
+	maxWarningBytes = 256
+)
+
+// answer is a checked response. It is immutable.
+type answer struct {
+	operations []operation.Operation
+	deny       *contract.Denial
+	warnings   []string
+	stats      engine.Stats
+	// bytes is the size of the encoded response.
+	bytes int
+}
+
+// ask calls the policy and checks its answer.
+func (l *link) ask(ctx context.Context, request []byte) (*answer, error) {
+	data, stats, err := l.Policy.Call(ctx, l.export, request)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // PolicyError adds all there is to say
+	}
+	a, err := l.decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("checking the answer: %w", err)
+	}
+	a.stats = stats
+	return a, nil
+}
+
+// decode reads a response strictly: what we do not understand is an error, never
+// nothing.
+func (l *link) decode(data []byte) (*answer, error) {
+	if len(data) == 0 {
+		return nil, errors.New("it is empty")
+	}
+	if len(data) > l.maximum.ResponseBytes {
+		return nil, fmt.Errorf("it has %d bytes, more than %d", len(data), l.maximum.ResponseBytes)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	var response contract.Response
+	if err := decoder.Decode(&response); err != nil {
+		return nil, err //nolint:wrapcheck // the caller says what was decoded
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("there is more than one JSON value")
+	}
+	if response.Version != contract.Version {
+		return nil, fmt.Errorf("its contract version is %q, want %q", response.Version, contract.Version)
+	}
+	a := &answer{bytes: len(data), warnings: response.Warnings}
+	if err := a.checkTexts(response); err != nil {
+		return nil, err
+	}
+	if response.Deny != nil {
+		if !l.bound.denies {
+			return nil, fmt.Errorf("a policy cannot deny at %s", l.Point)
+		}
+		a.deny = response.Deny
+		return a, nil
+	}
+	if len(response.Operations) > l.maximum.Operations {
+		return nil, fmt.Errorf("it has %d operations, more than %d", len(response.Operations), l.maximum.Operations)
+	}
+	var err error
+	if a.operations, err = operation.Compile(response.Operations); err != nil {
+		return nil, err //nolint:wrapcheck // the error names the operation
+	}
+	for i := range a.operations {
+		if err := l.writes.Check(&a.operations[i]); err != nil {
+			return nil, fmt.Errorf("operation %d is outside of what the module declares and the binding allows: %w", i, err)
+		}
+	}
+	return a, nil
+}
+
+func (a *answer) checkTexts(response contract.Response) error {
+	if len(response.Warnings) > contract.MaxWarnings {
+		return fmt.Errorf("it has %d warnings, more than %d", len(response.Warnings), contract.MaxWarnings)
+	}
+	for _, warning := range response.Warnings {
+		if len(warning) > maxWarningBytes {
+			return fmt.Errorf("a warning has %d bytes, more than %d", len(warning), maxWarningBytes)
+		}
+	}
+	if deny := response.Deny; deny != nil {
+		if deny.Reason == "" || deny.Message == "" {
+			return errors.New("a denial needs a reason and a message")
+		}
+		if len(deny.Reason) > maxReasonBytes || len(deny.Message) > maxMessageBytes {
+			return fmt.Errorf("a denial is longer than %d and %d bytes", maxReasonBytes, maxMessageBytes)
+		}
+	}
+	return nil
+}

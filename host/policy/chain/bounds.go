@@ -1,0 +1,58 @@
+package chain
+
+import (
+	"slices"
+
+	"github.com/longshore-dev/longshore/host/policy/operation"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+const (
+	labelsPath      = "/metadata/labels"
+	annotationsPath = "/metadata/annotations"
+)
+
+// bound is what a point allows at most, whatever a manifest declares.
+type bound struct {
+	writes operation.Rules
+	// facts are the members of the facts object that exist at the point.
+	facts []string
+	// denies tells whether the point's policies may refuse the object.
+	denies bool
+}
+
+// bounds of the extension points (ARCHITECTURE 4.2).
+var bounds = map[contract.Point]bound{
+	contract.PodMutation: {
+		writes: anyVerb(labelsPath, annotationsPath, "/spec"),
+		facts:  []string{"object", "local", "offloading", "namespace", "request", "virtualNode", "runtimeClassName"},
+		denies: true,
+	},
+	contract.OffloadingPatch: {
+		writes: anyVerb("/spec/nodeSelector", "/spec/tolerations", "/spec/affinity", "/spec/runtimeClassName"),
+		facts:  []string{"object", "local", "patch", "virtualNode"},
+	},
+	contract.AntiAffinityPreset: {
+		writes: anyVerb("/spec/affinity/podAntiAffinity"),
+		facts:  []string{"object", "local"},
+	},
+	contract.MetadataFilter: {
+		writes: anyVerb(labelsPath, annotationsPath),
+		facts:  []string{"object", "notReflected", "virtualNode"},
+	},
+}
+
+// anyVerb allows every verb at the paths; they are constants of this file, and a
+// test compiles them.
+func anyVerb(paths ...string) operation.Rules {
+	rules := make([]contract.WriteRule, len(paths))
+	for i, path := range paths {
+		rules[i] = contract.WriteRule{Path: path, Verbs: contract.Verbs()}
+	}
+	return operation.MustCompileRules(rules)
+}
+
+// hasFact reports whether a read begins with a fact of the point.
+func (b bound) hasFact(path operation.Path) bool {
+	return slices.Contains(b.facts, path.Steps()[0].Key)
+}

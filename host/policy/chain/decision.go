@@ -1,0 +1,118 @@
+package chain
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/host/policy/operation"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// Decision says what one policy did to an object: provenance, without values.
+type Decision struct {
+	Point  contract.Point
+	Moment contract.Moment
+	// Binding is the name of the OffloadingPolicy.
+	Binding string
+	// Module and Digest of the code that answered.
+	Module string
+	Digest string
+	// Effects are the operations that changed the object.
+	Effects []operation.Effect
+	// Kept are reserved keys, as paths, that the policy tried to change (T40).
+	Kept []string
+	// Denied tells that the policy refused the object.
+	Denied bool
+	// Ignored says why the policy was skipped (failure policy Ignore), else empty.
+	Ignored string
+}
+
+// Denied is a policy's refusal of an object.
+type Denied struct {
+	// Policy is the name of the OffloadingPolicy that refused, Module its code.
+	Policy string
+	Module string
+	// Reason is a CamelCase word, Message a sentence for the object's owner.
+	Reason  string
+	Message string
+}
+
+// Error implements error, so that a refusal can be returned as one.
+func (d *Denied) Error() string {
+	return fmt.Sprintf("policy %q refused the object: %s: %s", d.Policy, d.Reason, d.Message)
+}
+
+// PolicyError says that a policy with failure policy Fail gave no valid answer.
+type PolicyError struct {
+	Point   contract.Point
+	Moment  contract.Moment
+	Binding string
+	Module  string
+	Digest  string
+	Err     error
+}
+
+// Error implements error; it names the policy and who must act.
+func (e *PolicyError) Error() string {
+	at := string(e.Point)
+	if e.Moment != "" {
+		at += "/" + string(e.Moment)
+	}
+	text := fmt.Sprintf("policy %q (module %s, %s) gave no valid answer at %s: %v", e.Binding, e.Module, ShortDigest(e.Digest), at, e.Err)
+	if errors.Is(e.Err, engine.ErrGuest) {
+		return text // the policy said itself what is wrong
+	}
+	return text + fmt.Sprintf("; its author must act, an operator can set failurePolicy or mode of OffloadingPolicy %q meanwhile", e.Binding)
+}
+
+// Unwrap returns the cause.
+func (e *PolicyError) Unwrap() error { return e.Err }
+
+// ShortDigest returns the first twelve digits of a digest, without its algorithm.
+func ShortDigest(digest string) string {
+	if _, hex, ok := strings.Cut(digest, ":"); ok {
+		digest = hex
+	}
+	return digest[:min(len(digest), 12)]
+}
+
+// Outcome of a question to a policy.
+type Outcome string
+
+// The outcomes.
+const (
+	// Answered by a call.
+	Answered Outcome = "answered"
+	// Remembered: answered from the memo, or by a call that another question made.
+	Remembered Outcome = "remembered"
+	// Refused the object.
+	Refused Outcome = "denied"
+	// Failed without a valid answer.
+	Failed Outcome = "failed"
+	// Skipped: failed, but the failure policy is Ignore.
+	Skipped Outcome = "ignored"
+)
+
+// Observation is what an [Observer] is told of a question to a policy.
+type Observation struct {
+	Point   contract.Point
+	Moment  contract.Moment
+	Binding string
+	Module  string
+	Digest  string
+	Outcome Outcome
+	// Changed tells whether the answer changed the object.
+	Changed bool
+	// Stats of the call; zero for remembered answers.
+	Stats engine.Stats
+	// Err is the failure, if any.
+	Err error
+}
+
+// Observer takes observations for metrics and counters. It is called while the
+// object waits, from many goroutines, and must not block.
+type Observer interface {
+	Observe(Observation)
+}

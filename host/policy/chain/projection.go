@@ -1,0 +1,191 @@
+package chain
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/longshore-dev/longshore/host/policy/operation"
+)
+
+// appendFacts appends the projected facts object of a question as canonical JSON:
+// only what is read, keys sorted, absent and null members left out, lists with their
+// length kept (an item of which nothing is read is {}).
+func (r *reads) appendFacts(b []byte, object map[string]any, facts map[string]any) ([]byte, error) {
+	b = append(b, '{')
+	first := true
+	for _, m := range r.root.members {
+		var value any = object
+		if m.key != "object" {
+			value = facts[m.key]
+		}
+		var err error
+		if b, first, err = m.appendTo(b, value, first); err != nil {
+			return nil, fmt.Errorf("projecting /%s: %w", m.key, err)
+		}
+	}
+	return append(b, '}'), nil
+}
+
+// appendTo appends the member with its key, or nothing when there is nothing.
+func (m member) appendTo(b []byte, value any, first bool) ([]byte, bool, error) {
+	if value == nil {
+		return b, first, nil
+	}
+	start := len(b)
+	if !first {
+		b = append(b, ',')
+	}
+	b = append(appendString(b, m.key), ':')
+	out, present, err := m.node.append(b, value)
+	if err != nil || !present {
+		return b[:start], first, err
+	}
+	return out, false, nil
+}
+
+// append appends what is read of a value; false when that is nothing, because the
+// value is null or of another shape than the paths suppose.
+func (n *readNode) append(b []byte, value any) ([]byte, bool, error) {
+	if n.whole {
+		return appendWhole(b, value)
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		if v == nil {
+			return b, false, nil
+		}
+		return n.appendMembers(b, func(key string) any { return v[key] })
+	case map[string]string:
+		if v == nil {
+			return b, false, nil
+		}
+		return n.appendMembers(b, func(key string) any {
+			if s, ok := v[key]; ok {
+				return s
+			}
+			return nil
+		})
+	case []any:
+		if v == nil {
+			return b, false, nil
+		}
+		return n.appendItems(b, len(v), func(i int) any { return v[i] })
+	case nil, string, bool, int64, float64:
+		return b, false, nil
+	}
+	return n.appendReflected(b, value)
+}
+
+// appendWhole appends a value as it is.
+func appendWhole(b []byte, value any) ([]byte, bool, error) {
+	start := len(b)
+	b, err := appendJSON(b, value)
+	if err != nil {
+		return nil, false, err
+	}
+	return b, string(b[start:]) != "null", nil
+}
+
+func (n *readNode) appendMembers(b []byte, get func(key string) any) ([]byte, bool, error) {
+	if len(n.members) == 0 {
+		return b, false, nil
+	}
+	b = append(b, '{')
+	first := true
+	for _, m := range n.members {
+		var err error
+		if b, first, err = m.appendTo(b, get(m.key), first); err != nil {
+			return nil, false, err
+		}
+	}
+	return append(b, '}'), true, nil
+}
+
+func (n *readNode) appendItems(b []byte, length int, get func(i int) any) ([]byte, bool, error) {
+	if len(n.items) == 0 {
+		return b, false, nil
+	}
+	b = append(b, '[')
+	for i := range length {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		var err error
+		if b, err = n.appendItem(b, get(i)); err != nil {
+			return nil, false, err
+		}
+	}
+	return append(b, ']'), true, nil
+}
+
+func (n *readNode) appendItem(b []byte, item any) ([]byte, error) {
+	nodes := n.forItem(item)
+	if len(nodes) == 0 {
+		return append(b, "{}"...), nil
+	}
+	node := nodes[0]
+	if len(nodes) > 1 {
+		node = union(nodes)
+	}
+	start := len(b)
+	out, present, err := node.append(b, item)
+	if err != nil {
+		return nil, err
+	}
+	if !present {
+		return append(b[:start], "{}"...), nil
+	}
+	return out, nil
+}
+
+// union returns a node that reads what any of the nodes reads.
+func union(nodes []*readNode) *readNode {
+	joined := &readNode{}
+	for _, node := range nodes {
+		joined.join(node)
+	}
+	return joined
+}
+
+func (n *readNode) join(other *readNode) {
+	if n.whole {
+		return
+	}
+	if other.whole {
+		*n = readNode{whole: true}
+		return
+	}
+	for _, m := range other.members {
+		n.child(operation.Step{Kind: operation.StepKey, Key: m.key}).join(m.node)
+	}
+	for _, i := range other.items {
+		n.child(i.step).join(i.node)
+	}
+}
+
+// appendReflected projects a Go value that is no JSON value: structs by their JSON
+// names, without converting what is not read.
+func (n *readNode) appendReflected(b []byte, value any) ([]byte, bool, error) {
+	v := reflect.ValueOf(value)
+	for v.Kind() == reflect.Pointer && !v.IsNil() && !operation.Marshals(v.Type()) {
+		v = v.Elem()
+	}
+	if operation.IsNil(v) {
+		return b, false, nil
+	}
+	if fields, ok := operation.FieldsOf(v.Type()); ok {
+		return n.appendMembers(b, func(key string) any { return fields.Get(v, key) })
+	}
+	if v.Kind() == reflect.Slice && !operation.Marshals(v.Type()) && v.Type().Elem().Kind() != reflect.Uint8 {
+		return n.appendItems(b, v.Len(), func(i int) any { return operation.Reference(v.Index(i)) })
+	}
+	normalized, err := operation.Normalize(value)
+	if err != nil {
+		return nil, false, err //nolint:wrapcheck // the error names the type
+	}
+	switch normalized.(type) {
+	case map[string]any, []any:
+		return n.append(b, normalized)
+	}
+	return b, false, nil
+}

@@ -1,0 +1,122 @@
+package chain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/longshore-dev/longshore/host/policy/operation"
+)
+
+// reads is a tree of the facts that a link may read.
+type reads struct{ root readNode }
+
+// readNode is a field that is read: the whole of it, or some members or items.
+type readNode struct {
+	whole   bool
+	members []member // sorted by key
+	items   []items
+}
+
+type member struct {
+	key  string
+	node *readNode
+}
+
+type items struct {
+	step operation.Step
+	node *readNode
+}
+
+// newReads compiles the declared paths, narrowed by the allowed ones when there are
+// any.
+func newReads(declared, allowed []string, limit bound) (*reads, error) {
+	paths, err := parseReads(declared, limit)
+	if err != nil {
+		return nil, fmt.Errorf("manifest: reads: %w", err)
+	}
+	if len(allowed) > 0 {
+		narrow, err := parseReads(allowed, limit)
+		if err != nil {
+			return nil, fmt.Errorf("allow: reads: %w", err)
+		}
+		paths = narrowed(paths, narrow)
+	}
+	r := &reads{}
+	for _, path := range paths {
+		r.root.add(path.Steps())
+	}
+	return r, nil
+}
+
+func parseReads(texts []string, limit bound) ([]operation.Path, error) {
+	paths := make([]operation.Path, len(texts))
+	for i, text := range texts {
+		path, err := operation.ParsePath(text)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // the error names the path
+		}
+		if !limit.hasFact(path) {
+			return nil, fmt.Errorf("path %q: the point has no such fact, only %s", text, strings.Join(limit.facts, ", "))
+		}
+		paths[i] = path
+	}
+	return paths, nil
+}
+
+// narrowed returns the paths that lie in both lists.
+func narrowed(declared, allowed []operation.Path) []operation.Path {
+	var paths []operation.Path
+	for _, d := range declared {
+		for _, a := range allowed {
+			switch {
+			case a.Covers(d):
+				paths = append(paths, d)
+			case d.Covers(a):
+				paths = append(paths, a)
+			}
+		}
+	}
+	return paths
+}
+
+func (n *readNode) add(steps []operation.Step) {
+	if n.whole {
+		return
+	}
+	if len(steps) == 0 {
+		*n = readNode{whole: true}
+		return
+	}
+	n.child(steps[0]).add(steps[1:])
+}
+
+func (n *readNode) child(step operation.Step) *readNode {
+	if step.Kind != operation.StepKey {
+		for _, have := range n.items {
+			if have.step == step {
+				return have.node
+			}
+		}
+		node := &readNode{}
+		n.items = append(n.items, items{step: step, node: node})
+		return node
+	}
+	at, found := slices.BinarySearchFunc(n.members, step.Key, func(m member, key string) int { return strings.Compare(m.key, key) })
+	if !found {
+		n.members = slices.Insert(n.members, at, member{key: step.Key, node: &readNode{}})
+	}
+	return n.members[at].node
+}
+
+// forItem returns what is read of a list item: by "[*]", and by each selector that
+// picks it. Nil means nothing.
+func (n *readNode) forItem(item any) []*readNode {
+	var nodes []*readNode
+	for _, candidate := range n.items {
+		if candidate.step.Selects(item) {
+			nodes = append(nodes, candidate.node)
+		}
+	}
+	return nodes
+}

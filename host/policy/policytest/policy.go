@@ -1,0 +1,98 @@
+// Package policytest makes policies of plain Go functions, for tests of whatever
+// asks policies: no module is compiled, and the requests and answers are the encoded
+// ones that a module would see.
+package policytest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// Func answers one extension point. It must be pure.
+type Func func(contract.Request) (contract.Response, error)
+
+// Policy is a policy of Go functions; it fits chain.Policy.
+type Policy struct {
+	name      string
+	digest    string
+	manifest  contract.Manifest
+	functions map[string]Func
+	calls     atomic.Int64
+}
+
+// Native returns a policy that answers each point with its function. The manifest's
+// name and contracts are filled in when they are empty. The digest is that of name
+// and manifest: give two policies that answer differently different versions.
+func Native(name string, manifest contract.Manifest, functions map[contract.Point]func(contract.Request) (contract.Response, error)) *Policy {
+	if manifest.Name == "" {
+		manifest.Name = name
+	}
+	if len(manifest.Contracts) == 0 {
+		manifest.Contracts = contract.Versions()
+	}
+	p := &Policy{name: name, manifest: manifest, functions: map[string]Func{}}
+	for point, function := range functions {
+		p.functions[point.Export()] = function
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "native %s %+v", name, manifest))
+	p.digest = "sha256:" + hex.EncodeToString(sum[:])
+	return p
+}
+
+// Decide turns a pure decision on typed facts, such as those of builtin-policies,
+// into a function for [Native].
+func Decide[F any](decide func(F) ([]contract.Operation, error)) func(contract.Request) (contract.Response, error) {
+	return func(request contract.Request) (contract.Response, error) {
+		var facts F
+		if err := json.Unmarshal(request.Facts, &facts); err != nil {
+			return contract.Response{}, fmt.Errorf("decoding facts: %w", err)
+		}
+		operations, err := decide(facts)
+		return contract.Response{Operations: operations}, err
+	}
+}
+
+// Name returns the name.
+func (p *Policy) Name() string { return p.name }
+
+// Digest returns a digest of name and manifest.
+func (p *Policy) Digest() string { return p.digest }
+
+// Manifest returns the manifest.
+func (p *Policy) Manifest() *contract.Manifest { return &p.manifest }
+
+// Calls returns how often the policy was called.
+func (p *Policy) Calls() int { return int(p.calls.Load()) }
+
+// Call decodes the request, asks the function, and encodes its answer. The version
+// of the answer is filled in when it is empty.
+func (p *Policy) Call(_ context.Context, export string, request []byte) ([]byte, engine.Stats, error) {
+	p.calls.Add(1)
+	function, ok := p.functions[export]
+	if !ok {
+		return nil, engine.Stats{}, fmt.Errorf("policy %s has no export %s", p.name, export)
+	}
+	var decoded contract.Request
+	if err := json.Unmarshal(request, &decoded); err != nil {
+		return nil, engine.Stats{}, fmt.Errorf("decoding the request: %w", err)
+	}
+	response, err := function(decoded)
+	if err != nil {
+		return nil, engine.Stats{}, err
+	}
+	if response.Version == "" {
+		response.Version = contract.Version
+	}
+	data, err := json.Marshal(response)
+	if err != nil {
+		return nil, engine.Stats{}, fmt.Errorf("encoding the answer: %w", err)
+	}
+	return data, engine.Stats{}, nil
+}

@@ -1,0 +1,136 @@
+package view
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/operation"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// AdmissionInput are the facts about a pod that is being created.
+type AdmissionInput struct {
+	// Pod as the API server sent it. It is not altered.
+	Pod *corev1.Pod
+	// Offloading is the NamespaceOffloading of the pod's namespace.
+	Offloading *offloadingv1beta1.NamespaceOffloadingSpec
+	// Namespace of the pod; at least its name is set.
+	Namespace *corev1.Namespace
+	// User and Groups who create the pod.
+	User   string
+	Groups []string
+	// DryRun tells that the pod will not be stored.
+	DryRun bool
+	// RuntimeClassName is the cluster's Liqo runtime class.
+	RuntimeClassName string
+}
+
+// AdmissionResult is what the policies decided about a pod.
+type AdmissionResult struct {
+	// Pod afterwards: the input's when nothing changed, else a copy that shares with it
+	// what did not.
+	Pod *corev1.Pod
+	// Changed tells whether a policy changed the pod.
+	Changed bool
+	// Decisions of the policies asked.
+	Decisions []chain.Decision
+	// Denial is set when a policy refused the pod.
+	Denial *chain.Denied
+	// Warnings for the user who creates the pod.
+	Warnings []string
+
+	before, after map[string]any
+}
+
+// offloadingFacts is contract.NamespaceOffloading on the API's own types.
+type offloadingFacts struct {
+	PodOffloadingStrategy offloadingv1beta1.PodOffloadingStrategyType `json:"podOffloadingStrategy"`
+	ClusterSelector       corev1.NodeSelector                         `json:"clusterSelector"`
+}
+
+// AdmitPod asks the PodMutation policies at the moment Admission (stage 1).
+func AdmitPod(ctx context.Context, ev Evaluator, in AdmissionInput) (*AdmissionResult, error) {
+	metadata, err := operation.Members(&in.Pod.ObjectMeta)
+	if err != nil {
+		return nil, fmt.Errorf("laying out the pod's metadata: %w", err)
+	}
+	object, err := podObject(metadata, &in.Pod.Spec)
+	if err != nil {
+		return nil, err
+	}
+	facts := map[string]any{
+		"request":          &contract.AdmissionRequest{User: in.User, Groups: in.Groups, DryRun: in.DryRun},
+		"runtimeClassName": in.RuntimeClassName,
+	}
+	attributes := chain.Attributes{Namespace: in.Pod.Namespace, Labels: in.Pod.Labels}
+	if in.Offloading != nil {
+		facts["offloading"] = &offloadingFacts{
+			PodOffloadingStrategy: in.Offloading.PodOffloadingStrategy,
+			ClusterSelector:       in.Offloading.ClusterSelector,
+		}
+	}
+	if in.Namespace != nil {
+		facts["namespace"] = &contract.Metadata{
+			Name: in.Namespace.Name, Labels: in.Namespace.Labels, Annotations: in.Namespace.Annotations,
+		}
+		attributes.Namespace = in.Namespace.Name
+		attributes.NamespaceLabels = in.Namespace.Labels
+		if attributes.NamespaceLabels == nil {
+			attributes.NamespaceLabels = map[string]string{} // known to have none
+		}
+	}
+	var o outcome
+	after, err := o.ask(ctx, ev, chain.Input{
+		Point: contract.PodMutation, Moment: contract.MomentAdmission,
+		Object: object, Facts: facts, Match: attributes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	pod, err := readPod(in.Pod, object, after)
+	if err != nil {
+		return nil, err
+	}
+	return &AdmissionResult{
+		Pod: pod, Changed: o.changed, Decisions: o.decisions, Denial: o.denial, Warnings: o.warnings,
+		before: object, after: after,
+	}, nil
+}
+
+// readPod returns the pod with what changed between two layouts of it.
+func readPod(pod *corev1.Pod, before, after map[string]any) (*corev1.Pod, error) {
+	if len(changed(before, after)) == 0 {
+		return pod, nil
+	}
+	next := *pod
+	oldMetadata, newMetadata, err := both(before, after, fieldMetadata)
+	if err != nil {
+		return nil, err
+	}
+	if err := readBack(&next.ObjectMeta, oldMetadata, newMetadata, fieldMetadata); err != nil {
+		return nil, err
+	}
+	oldSpec, newSpec, err := both(before, after, fieldSpec)
+	if err != nil {
+		return nil, err
+	}
+	if err := readBack(&next.Spec, oldSpec, newSpec, fieldSpec); err != nil {
+		return nil, err
+	}
+	return &next, nil
+}
+
+// both returns a member of two objects.
+func both(before, after map[string]any, name string) (old, now map[string]any, err error) {
+	if old, err = member(before, name); err != nil {
+		return nil, nil, err
+	}
+	if now, err = member(after, name); err != nil {
+		return nil, nil, err
+	}
+	return old, now, nil
+}

@@ -1,0 +1,88 @@
+package view
+
+import (
+	"context"
+	"strings"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// Prefixes and keys that mark an object as reflected (offloading.md 7.2, 7.3). Without
+// them it would be nobody's: never updated, never deleted (T40).
+const (
+	reservedPrefix    = "offloading.liqo.io/"
+	ownReservedPrefix = "policy.longshore.dev/"
+	// sliceManagedByLabel is what the EndpointSlice controller goes by.
+	sliceManagedByLabel = "endpointslice.kubernetes.io/managed-by"
+)
+
+// ReservedKey reports whether a label or annotation key is the host's: no policy may
+// set, change or drop it. It is meant for chain.Options.
+func ReservedKey(key string) bool {
+	switch key {
+	case offloadingv1beta1.ManagedByLabel, offloadingv1beta1.LocalPodLabel, liqocorev1beta1.RemoteClusterIDLabel, sliceManagedByLabel:
+		return true
+	}
+	return strings.HasPrefix(key, reservedPrefix) || strings.HasPrefix(key, ownReservedPrefix)
+}
+
+// MetadataInput are the facts about an object that is being reflected.
+type MetadataInput struct {
+	// APIVersion and Kind of the object.
+	APIVersion string
+	Kind       string
+	// Namespace and Name of the local object.
+	Namespace string
+	Name      string
+	// Labels and Annotations to be filtered. They are not altered.
+	Labels      map[string]string
+	Annotations map[string]string
+	// NotReflected are the key lists of the VirtualNode.
+	NotReflected contract.NotReflected
+	// VirtualNode that reflects.
+	VirtualNode contract.VirtualNode
+}
+
+// FilterMetadata asks the MetadataFilter policies which labels and annotations are
+// reflected (stages 4 and 5). The maps that it returns are never nil, and are the
+// given ones when no policy changed them.
+func FilterMetadata(ctx context.Context, ev Evaluator, in MetadataInput) (labels, annotations map[string]string, decisions []chain.Decision, err error) {
+	var o outcome
+	object := map[string]any{
+		"apiVersion":  in.APIVersion,
+		"kind":        in.Kind,
+		fieldMetadata: metadataObject(in.Name, in.Namespace, in.Labels, in.Annotations),
+	}
+	labels, annotations, err = o.filter(ctx, ev, object, metadataFilterFacts(in.NotReflected, &in.VirtualNode), chain.Attributes{
+		Namespace: in.Namespace, Labels: in.Labels, VirtualNode: in.VirtualNode.Name,
+	})
+	return labels, annotations, o.decisions, err
+}
+
+// filter asks the MetadataFilter policies about an object.
+func (o *outcome) filter(ctx context.Context, ev Evaluator, object, facts map[string]any, attributes chain.Attributes) (labels, annotations map[string]string, err error) {
+	after, err := o.ask(ctx, ev, chain.Input{Point: contract.MetadataFilter, Object: object, Facts: facts, Match: attributes})
+	if err != nil {
+		return nil, nil, err
+	}
+	metadata, err := member(after, fieldMetadata)
+	if err != nil {
+		return nil, nil, err
+	}
+	if labels, err = stringMap(metadata, fieldLabels); err != nil {
+		return nil, nil, err
+	}
+	if annotations, err = stringMap(metadata, fieldAnnotations); err != nil {
+		return nil, nil, err
+	}
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	return labels, annotations, nil
+}

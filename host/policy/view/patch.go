@@ -1,0 +1,131 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/longshore-dev/longshore/host/policy/operation"
+)
+
+// patchOperation is an operation of RFC 6902.
+type patchOperation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// JSONPatch returns what the policies changed as an RFC 6902 patch of the pod that
+// the API server sent; nil when nothing changed. Only changed fields of metadata and
+// spec appear. A list that was only appended to is patched by appending, so that
+// fields of its items that this host does not know survive. Annotations given here
+// are set too.
+func (r *AdmissionResult) JSONPatch(annotations map[string]string) ([]byte, error) {
+	after := r.after
+	if len(annotations) > 0 {
+		metadata, err := member(after, fieldMetadata)
+		if err != nil {
+			return nil, err
+		}
+		existing, err := stringMap(metadata, fieldAnnotations)
+		if err != nil {
+			return nil, err
+		}
+		all := make(map[string]any, len(existing)+len(annotations))
+		for key, value := range existing {
+			all[key] = value
+		}
+		for key, value := range annotations {
+			all[key] = value
+		}
+		after = with(after, fieldMetadata, with(metadata, fieldAnnotations, all))
+	}
+	var patch []patchOperation
+	for _, name := range []string{fieldMetadata, fieldSpec} {
+		old, now, err := both(r.before, after, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, field := range changed(old, now) {
+			if patch, err = diff(patch, "/"+name+"/"+field, old[field], now[field]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(patch) == 0 {
+		return nil, nil
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the patch: %w", err)
+	}
+	return data, nil
+}
+
+// diff appends the operations that turn before into after, in a fixed order.
+func diff(patch []patchOperation, path string, before, after any) ([]patchOperation, error) {
+	before, err := operation.Normalize(before)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if after, err = operation.Normalize(after); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	switch {
+	case before == nil && after == nil:
+		return patch, nil
+	case before == nil:
+		return append(patch, patchOperation{Op: "add", Path: path, Value: after}), nil
+	case after == nil:
+		return append(patch, patchOperation{Op: "remove", Path: path}), nil
+	case operation.Equal(before, after):
+		return patch, nil
+	}
+	switch old := before.(type) {
+	case map[string]any:
+		if now, ok := after.(map[string]any); ok {
+			return diffMembers(patch, path, old, now)
+		}
+	case []any:
+		if now, ok := after.([]any); ok && len(now) >= len(old) {
+			return diffItems(patch, path, old, now)
+		}
+	}
+	return append(patch, patchOperation{Op: "replace", Path: path, Value: after}), nil
+}
+
+func diffMembers(patch []patchOperation, path string, before, after map[string]any) ([]patchOperation, error) {
+	keys := make([]string, 0, len(before)+len(after))
+	for key := range before {
+		keys = append(keys, key)
+	}
+	for key := range after {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	var err error
+	for _, key := range slices.Compact(keys) {
+		if patch, err = diff(patch, path+"/"+operation.EscapeToken(key), before[key], after[key]); err != nil {
+			return nil, err
+		}
+	}
+	return patch, nil
+}
+
+// diffItems patches items in place and appends new ones. Policies only ever append to
+// lists, drop selected items, or replace a list; the latter two change its beginning
+// or its length, where items are compared pair by pair or the list is replaced whole.
+func diffItems(patch []patchOperation, path string, before, after []any) ([]patchOperation, error) {
+	var err error
+	for i, item := range after {
+		if i < len(before) {
+			patch, err = diff(patch, fmt.Sprintf("%s/%d", path, i), before[i], item)
+		} else {
+			patch = append(patch, patchOperation{Op: "add", Path: path + "/-", Value: item})
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return patch, nil
+}
