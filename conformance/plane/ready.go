@@ -1,0 +1,53 @@
+package plane
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+const pollInterval = 25 * time.Millisecond
+
+// waitServing returns when the API server is ready and the controller manager has made
+// the default service account, without which the API server refuses pods.
+func (c *Cluster) waitServing(ctx context.Context, control *process) error {
+	config := c.RESTConfig()
+	config.Timeout = 2 * time.Second
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	ready := func(ctx context.Context) error {
+		if err := client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
+			return fmt.Errorf("asking the API server whether it is ready: %w", err)
+		}
+		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("reading the default service account: %w", err)
+		}
+		return nil
+	}
+	return waitFor(ctx, control, ready)
+}
+
+// waitFor polls until ready returns nil. The end of the process ends the wait.
+func waitFor(ctx context.Context, p *process, ready func(context.Context) error) error {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return p.ended()
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w (last: %w); the end of its log %s:\n%s", p.name, context.Cause(ctx), err, p.log, tail(p.log, 12))
+		case <-tick.C:
+		}
+	}
+}
