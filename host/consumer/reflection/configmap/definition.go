@@ -1,0 +1,94 @@
+// Package configmap: Pod flow, stage 5: the definition with which the reflection engine
+// copies ConfigMaps to the provider, so that offloaded pods find what they mount
+// (offloading.md 4.6).
+package configmap
+
+import (
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+)
+
+// Options configure the definition.
+type Options struct {
+	Origin remote.Origin
+	// Policy is DenyList or AllowList (--configmap-reflection-type).
+	Policy offloadingv1beta1.ReflectionType
+	// Workers is the number of objects handled at once (--configmap-reflection-workers).
+	Workers int
+}
+
+// Definition copies ConfigMaps.
+type Definition struct{ options Options }
+
+var (
+	_ engine.Definition    = (*Definition)(nil)
+	_ engine.Remapper      = (*Definition)(nil)
+	_ engine.PolicyChooser = (*Definition)(nil)
+)
+
+// New returns the definition.
+func New(options Options) *Definition { return &Definition{options: options} }
+
+// Resource implements engine.Definition.
+func (d *Definition) Resource() engine.Resource {
+	kind := engine.Kind{
+		New:     func() client.Object { return &corev1.ConfigMap{} },
+		NewList: func() client.ObjectList { return &corev1.ConfigMapList{} },
+	}
+	return engine.Resource{
+		Name: "configmap", Local: kind, Remote: kind,
+		Policy: d.options.Policy, Filter: true, Workers: max(d.options.Workers, 1),
+	}
+}
+
+// ReflectionPolicy implements engine.PolicyChooser: the map with the root CA goes along
+// whatever the policy, unless an annotation on it speaks (4.6).
+func (d *Definition) ReflectionPolicy(local client.Object) offloadingv1beta1.ReflectionType {
+	if local.GetName() == remote.RootCAConfigMapName {
+		return engine.Explicit
+	}
+	return d.options.Policy
+}
+
+// ToRemote implements engine.Remapper: each namespace of the provider has a root CA map
+// of its own, so ours takes another name.
+func (d *Definition) ToRemote(local string) string {
+	return remote.ConfigMapName(local, d.options.Origin)
+}
+
+// ToLocal implements engine.Remapper.
+func (d *Definition) ToLocal(name string) string {
+	return remote.LocalConfigMapName(name, d.options.Origin)
+}
+
+// Decide implements engine.Definition.
+func (d *Definition) Decide(_ context.Context, in engine.Input) ([]engine.Action, error) {
+	local, _ := in.Local.(*corev1.ConfigMap)
+	there, _ := in.Remote.(*corev1.ConfigMap)
+	if replaces(local, there) && engine.Owned(there, in.Facts) && !in.Skipped && there.DeletionTimestamp == nil {
+		// Its end is an event, which makes it anew (T47).
+		return []engine.Action{engine.DeleteRemote{}}, nil
+	}
+	return engine.Mirror(in, func() (runtime.ApplyConfiguration, error) {
+		return remote.ConfigMap(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, d.options.Origin), nil
+	})
+}
+
+// replaces reports whether the content differs from that of an immutable remote map,
+// which no update can change (T47).
+func replaces(local, there *corev1.ConfigMap) bool {
+	if local == nil || there == nil || there.Immutable == nil || !*there.Immutable {
+		return false
+	}
+	return local.Immutable == nil || !*local.Immutable || !maps.Equal(local.Data, there.Data) ||
+		!equality.Semantic.DeepEqual(local.BinaryData, there.BinaryData)
+}
