@@ -202,6 +202,9 @@ func (c *Chains) restore(before, after any) (map[string]any, []string, error) {
 	if err != nil {
 		return nil, nil, err //nolint:wrapcheck // the caller names the field
 	}
+	if _, ok := now.(map[string]any); now != nil && !ok {
+		return nil, nil, fmt.Errorf("found a %T where an object is expected", now)
+	}
 	restored := object(now)
 	var keys []string
 	for key, value := range object(old) {

@@ -1,0 +1,301 @@
+package view_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/longshore-dev/longshore/builtin-policies/antiaffinity"
+	"github.com/longshore-dev/longshore/builtin-policies/metadatafilter"
+	"github.com/longshore-dev/longshore/builtin-policies/offloadingpatch"
+	"github.com/longshore-dev/longshore/builtin-policies/podplacement"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/operation"
+	"github.com/longshore-dev/longshore/host/policy/policytest"
+	"github.com/longshore-dev/longshore/host/policy/view"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// defaults are the built-in policies as plain functions.
+func defaults() *policytest.Policy {
+	return policytest.Native("defaults", contract.Manifest{Points: []contract.PointManifest{
+		metadatafilter.Manifest(), offloadingpatch.Manifest(), antiaffinity.Manifest(), podplacement.Manifest(),
+	}}, map[contract.Point]func(contract.Request) (contract.Response, error){
+		contract.MetadataFilter:     policytest.Decide(metadatafilter.Decide),
+		contract.OffloadingPatch:    policytest.Decide(offloadingpatch.Decide),
+		contract.AntiAffinityPreset: policytest.Decide(antiaffinity.Decide),
+		contract.PodMutation:        policytest.Decide(podplacement.Decide),
+	})
+}
+
+// chains binds the defaults and, after them, what else is given.
+func chains(t testing.TB, more ...*policytest.Policy) (*chain.Chains, *policytest.Policy) {
+	t.Helper()
+	policy := defaults()
+	first, second := 0, 1
+	var bindings []chain.Binding
+	for _, point := range contract.CorePoints() {
+		bindings = append(bindings, chain.Binding{Name: "default-" + strings.ToLower(string(point)), Policy: policy, Point: point, Order: &first})
+	}
+	for _, p := range more {
+		for _, declared := range p.Manifest().Points {
+			bindings = append(bindings, chain.Binding{Name: p.Name(), Policy: p, Point: declared.Point, Order: &second})
+		}
+	}
+	c := chain.New(chain.Options{ReservedKey: view.ReservedKey})
+	require.NoError(t, c.Swap(bindings))
+	return c, policy
+}
+
+func answering(name string, point contract.Point, writes []contract.WriteRule, operations ...contract.Operation) *policytest.Policy {
+	return policytest.Native(name, contract.Manifest{Points: []contract.PointManifest{{Point: point, Writes: writes}}},
+		map[contract.Point]func(contract.Request) (contract.Response, error){
+			point: func(contract.Request) (contract.Response, error) {
+				return contract.Response{Operations: operations}, nil
+			},
+		})
+}
+
+func anything(path string) []contract.WriteRule {
+	return []contract.WriteRule{{Path: path, Verbs: contract.Verbs()}}
+}
+
+func localPod() *corev1.Pod {
+	grace := int64(30)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web-0", Namespace: "shop", UID: "u-1",
+			Labels:      map[string]string{"app": "web", "pod-template-hash": "h1", "internal": "x"},
+			Annotations: map[string]string{"liqo.io/anti-affinity-preset": "soft", "note": "n"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName:                      "milan",
+			TerminationGracePeriodSeconds: &grace,
+			Containers: []corev1.Container{{
+				Name: "web", Image: "web:1",
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}},
+			}},
+			Tolerations: []corev1.Toleration{{Key: "own", Operator: corev1.TolerationOpExists}},
+		},
+	}
+}
+
+func draftOf(local *corev1.Pod) *offloadingv1beta1.ShadowPod {
+	labels := map[string]string{"offloading.liqo.io/nodename": "milan"}
+	for key, value := range local.Labels {
+		labels[key] = value
+	}
+	return &offloadingv1beta1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{Name: local.Name, Namespace: "shop-rome", Labels: labels, Annotations: local.Annotations},
+		Spec: offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{
+			Containers: local.Spec.Containers, Tolerations: local.Spec.Tolerations,
+			TerminationGracePeriodSeconds: local.Spec.TerminationGracePeriodSeconds,
+		}},
+	}
+}
+
+func term(key string) corev1.NodeSelectorTerm {
+	return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpExists}}}
+}
+
+func offloadInput() view.OffloadInput {
+	local := localPod()
+	class := "gvisor"
+	return view.OffloadInput{
+		Local: local, Draft: draftOf(local), VirtualNode: contract.VirtualNode{Name: "milan", ProviderClusterID: "milan", ConsumerClusterID: "rome"},
+		Patch: &offloadingv1beta1.OffloadingPatch{
+			LabelsNotReflected: []string{"internal", "offloading.liqo.io/nodename"}, AnnotationsNotReflected: []string{"note"},
+			NodeSelector:     map[string]string{"pool": "gpu"},
+			Tolerations:      []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}},
+			Affinity:         &offloadingv1beta1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term("zone")}}}},
+			RuntimeClassName: &class,
+		},
+	}
+}
+
+func text(t testing.TB, value any) string {
+	t.Helper()
+	data, err := json.Marshal(value)
+	require.NoError(t, err)
+	return string(data)
+}
+
+func TestOffloadPodAsksTheWholeChain(t *testing.T) {
+	c, policy := chains(t)
+	in := offloadInput()
+	before := text(t, []any{in.Local, in.Draft, in.Patch})
+
+	result, err := view.OffloadPod(t.Context(), c, in)
+	require.NoError(t, err)
+	assert.Equal(t, before, text(t, []any{in.Local, in.Draft, in.Patch}), "the input is not altered")
+	require.True(t, result.Changed)
+	require.Nil(t, result.Denial)
+
+	shadow := result.ShadowPod
+	assert.Equal(t, map[string]string{"app": "web", "pod-template-hash": "h1", "offloading.liqo.io/nodename": "milan"}, shadow.Labels, "T40: the node name stays although it is listed")
+	assert.Equal(t, map[string]string{"liqo.io/anti-affinity-preset": "soft"}, shadow.Annotations)
+	spec := shadow.Spec.Pod
+	assert.Equal(t, map[string]string{"pool": "gpu"}, spec.NodeSelector)
+	assert.Equal(t, []corev1.Toleration{{Key: "own", Operator: "Exists"}, {Key: "gpu", Operator: "Exists"}}, spec.Tolerations)
+	assert.Equal(t, "gvisor", *spec.RuntimeClassName)
+	require.NotNil(t, spec.Affinity)
+	assert.Equal(t, []corev1.NodeSelectorTerm{term("zone")}, spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms, "T1: the preset keeps it")
+	preferred := spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+	require.Len(t, preferred, 1)
+	assert.Equal(t, map[string]string{"app": "web", "offloading.liqo.io/nodename": "milan"}, preferred[0].PodAffinityTerm.LabelSelector.MatchLabels, "labels after the filter (3.4)")
+	assert.Same(t, &in.Draft.Spec.Pod.Containers[0], &spec.Containers[0], "what no policy touched is shared")
+
+	again, err := view.OffloadPod(t.Context(), c, offloadInput())
+	require.NoError(t, err)
+	assert.Equal(t, text(t, shadow), text(t, again.ShadowPod))
+	assert.Equal(t, 3, policy.Calls(), "the second pod is answered from memory; PodMutation is bound to Admission only")
+
+	in.Draft = shadow
+	twice, err := view.OffloadPod(t.Context(), c, in)
+	require.NoError(t, err)
+	assert.False(t, twice.Changed, "asking twice is asking once")
+	assert.Same(t, shadow, twice.ShadowPod)
+}
+
+func TestOffloadPodUnchangedReturnsTheDraft(t *testing.T) {
+	c, _ := chains(t)
+	in := offloadInput()
+	in.Patch, in.Local.Annotations = nil, nil
+	result, err := view.OffloadPod(t.Context(), c, in)
+	require.NoError(t, err)
+	assert.False(t, result.Changed)
+	assert.Same(t, in.Draft, result.ShadowPod)
+	assert.Len(t, result.Decisions, 3)
+}
+
+func TestOffloadPodReadsBackStrictly(t *testing.T) {
+	for name, tc := range map[string]struct {
+		policy  *policytest.Policy
+		wantErr string
+	}{
+		"an unknown field":        {policy: answering("p", contract.PodMutation, anything("/spec"), contract.Set("/spec/nodeSelektor", contract.StringMap{"a": "b"})), wantErr: `unknown field "nodeSelektor"`},
+		"an unknown nested field": {policy: answering("p", contract.PodMutation, anything("/spec"), contract.Set("/spec/containers[name=web]/imagePolicy", contract.String("x"))), wantErr: `unknown field "containers[0].imagePolicy"`},
+		"a value of another type": {policy: answering("p", contract.PodMutation, anything("/spec"), contract.Set("/spec/containers", contract.String("x"))), wantErr: "reading back spec"},
+		"a label that is no text": {policy: answering("p", contract.MetadataFilter, anything("/metadata/labels"), contract.Merge("/metadata/labels", contract.Raw(`{"a":1}`))), wantErr: `key "a" to a int64`},
+		"labels that are a list":  {policy: answering("p", contract.MetadataFilter, anything("/metadata/labels"), contract.Set("/metadata/labels", contract.Raw(`[1]`))), wantErr: "metadata.labels: found a []interface {}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := chains(t, tc.policy)
+			_, err := view.OffloadPod(t.Context(), c, offloadInput())
+			require.ErrorContains(t, err, tc.wantErr)
+			require.ErrorContains(t, err, "author")
+		})
+	}
+}
+
+func TestOffloadPodKeepsWhatItDoesNotTouchInAChangedField(t *testing.T) {
+	c, _ := chains(t, answering("mirror", contract.PodMutation, anything("/spec/containers[*]/image"),
+		contract.Set("/spec/containers[name=web]/image", contract.String("mirror/web:1"))))
+	in := offloadInput()
+	result, err := view.OffloadPod(t.Context(), c, in)
+	require.NoError(t, err)
+	want := in.Draft.Spec.Pod.Containers[0]
+	want.Image = "mirror/web:1"
+	assert.Equal(t, text(t, want), text(t, result.ShadowPod.Spec.Pod.Containers[0]))
+	assert.Equal(t, "web:1", in.Local.Spec.Containers[0].Image)
+}
+
+func TestOffloadPodStopsAtADenial(t *testing.T) {
+	denier := policytest.Native("no", contract.Manifest{Points: []contract.PointManifest{{Point: contract.PodMutation}}},
+		map[contract.Point]func(contract.Request) (contract.Response, error){
+			contract.PodMutation: func(contract.Request) (contract.Response, error) {
+				return contract.Response{Deny: &contract.Denial{Reason: "Nope", Message: "not this pod"}}, nil
+			},
+		})
+	c, _ := chains(t, denier)
+	result, err := view.OffloadPod(t.Context(), c, offloadInput())
+	require.NoError(t, err)
+	require.NotNil(t, result.Denial)
+	assert.Equal(t, "no", result.Denial.Policy)
+	assert.Len(t, result.Decisions, 4, "those before it are told too")
+}
+
+func admissionInput() view.AdmissionInput {
+	pod := localPod()
+	pod.Namespace, pod.Spec.NodeName = "", ""
+	return view.AdmissionInput{
+		Pod: pod, Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, User: "alice", RuntimeClassName: "liqo",
+		Offloading: &offloadingv1beta1.NamespaceOffloadingSpec{PodOffloadingStrategy: offloadingv1beta1.RemotePodOffloadingStrategyType},
+	}
+}
+
+func TestAdmitPod(t *testing.T) {
+	c, policy := chains(t)
+	in := admissionInput()
+	before := text(t, in.Pod)
+	result, err := view.AdmitPod(t.Context(), c, in)
+	require.NoError(t, err)
+	require.True(t, result.Changed)
+	assert.Equal(t, before, text(t, in.Pod))
+	assert.Equal(t, []corev1.Toleration{{Key: "own", Operator: "Exists"}, {Key: "virtual-node.liqo.io/not-allowed", Operator: "Exists", Effect: "NoExecute"}}, result.Pod.Spec.Tolerations)
+	assert.Equal(t, "liqo.io/type", result.Pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key)
+
+	patch, err := result.JSONPatch(map[string]string{"decided/by": "x"})
+	require.NoError(t, err)
+	assert.JSONEq(t, `[
+		{"op":"add","path":"/metadata/annotations/decided~1by","value":"x"},
+		{"op":"add","path":"/spec/affinity","value":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"liqo.io/type","operator":"In","values":["virtual-node"]}]}]}}}},
+		{"op":"add","path":"/spec/tolerations/-","value":{"key":"virtual-node.liqo.io/not-allowed","operator":"Exists","effect":"NoExecute"}}]`, string(patch))
+
+	in.Pod = result.Pod
+	again, err := view.AdmitPod(t.Context(), c, in)
+	require.NoError(t, err)
+	assert.False(t, again.Changed, "the webhook is idempotent")
+	assert.Same(t, result.Pod, again.Pod)
+	patch, err = again.JSONPatch(nil)
+	require.NoError(t, err)
+	assert.Nil(t, patch)
+	assert.Equal(t, 1, policy.Calls(), "one answer serves the namespace")
+
+	in.Offloading = nil
+	_, err = view.AdmitPod(t.Context(), c, in)
+	require.ErrorContains(t, err, "no NamespaceOffloading")
+}
+
+func TestFilterMetadata(t *testing.T) {
+	c, _ := chains(t)
+	labels, annotations, decisions, err := view.FilterMetadata(t.Context(), c, view.MetadataInput{
+		APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "cm",
+		Labels:       map[string]string{"a": "1", "b": "2"},
+		NotReflected: contract.NotReflected{Labels: []string{"b", "c"}},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"a": "1"}, labels)
+	assert.Equal(t, map[string]string{}, annotations, "never nil")
+	require.Len(t, decisions, 1)
+	assert.Equal(t, []string{"b"}, decisions[0].Effects[0].Keys)
+}
+
+func TestDecisionsAreEncodedWithoutValuesAndBounded(t *testing.T) {
+	decision := chain.Decision{
+		Point: contract.PodMutation, Binding: "mirror", Module: "m", Digest: "sha256:0123456789abcdef",
+		Effects: []operation.Effect{{Verb: "set", Path: "/spec/x"}, {Verb: "merge", Path: "/metadata/labels", Keys: []string{"a", "b"}}},
+	}
+	encoded := view.EncodeDecisions([]chain.Decision{decision})
+	assert.JSONEq(t, `[{"point":"PodMutation","policy":"mirror","module":"m","digest":"0123456789ab","ops":["set /spec/x","merge /metadata/labels[a b]"]}]`, encoded)
+	assert.Empty(t, view.EncodeDecisions(nil))
+
+	many := make([]chain.Decision, 100)
+	for i := range many {
+		many[i] = decision
+	}
+	encoded = view.EncodeDecisions(many)
+	assert.LessOrEqual(t, len(encoded), view.MaxDecisionsBytes)
+	entries, err := view.DecodeDecisions(encoded)
+	require.NoError(t, err)
+	last := entries[len(entries)-1]
+	assert.Equal(t, 100, len(entries)-1+last.Omitted)
+	assert.Positive(t, last.Omitted)
+}
