@@ -1,0 +1,129 @@
+package pod
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+)
+
+const (
+	// predecessorRetry is how soon the remains of an earlier pod of the same name are
+	// looked at again, should their end make no event.
+	predecessorRetry = 30 * time.Second
+	// convergeRetry is how soon labels and annotations are tried again after the policies
+	// could not say what they should be.
+	convergeRetry = time.Minute
+)
+
+// scene is one pod as observed. pod is the remote pod of this very local pod; that of an
+// earlier pod of the same name is predecessor.
+type scene struct {
+	in               engine.Input
+	local            *corev1.Pod
+	shadow           *offloadingv1beta1.ShadowPod
+	pod, predecessor *corev1.Pod
+	memory           memory
+}
+
+func newScene(in engine.Input) scene {
+	s := scene{in: in}
+	s.local, _ = in.Local.(*corev1.Pod)
+	s.shadow, _ = in.Remote.(*offloadingv1beta1.ShadowPod)
+	s.pod, _ = in.Third.(*corev1.Pod)
+	s.memory, _ = in.Memory.(memory)
+	if s.local != nil && s.pod != nil && !belongs(s.pod, s.local) {
+		s.pod, s.predecessor = nil, s.pod
+	}
+	return s
+}
+
+// Decide implements engine.Definition. The numbers are the rows of offloading.md 3.6;
+// row 9 (created, not yet seen) is the engine's.
+func (d *Definition) Decide(ctx context.Context, in engine.Input) ([]engine.Action, error) {
+	s := newScene(in)
+	switch {
+	case s.isStrangers(): // row 1
+		if s.local == nil {
+			return keep("the remote objects are a stranger's"), nil
+		}
+		return []engine.Action{engine.Stranger(in.Facts, "pod or ShadowPod", in.Key.Name)}, nil
+	case s.local == nil: // row 2
+		return s.withdraw("the local pod is gone"), nil
+	case s.shadow != nil && !belongs(s.shadow, s.local): // T25
+		return s.withdraw("the ShadowPod is that of an earlier pod of this name"), nil
+	case s.local.DeletionTimestamp != nil:
+		return d.terminate(s), nil
+	case s.local.Status.Phase == corev1.PodFailed && s.local.Status.Reason == offloadingv1beta1.OffloadingAbortedReason: // row 6
+		return s.withdraw("the pod was aborted and is not offloaded again"), nil
+	case finished(s.local) && (s.pod == nil || s.pod.Status.Phase == s.local.Status.Phase): // row 7
+		return keep("the pod has finished"), nil
+	case s.shadow == nil && s.predecessor != nil:
+		return []engine.Action{
+			engine.Keep{Why: "the remote pod of an earlier pod of this name is still there"},
+			engine.Wait{For: predecessorRetry, Why: "for the provider to collect it"},
+		}, nil
+	case s.shadow == nil: // rows 8 and 10
+		return d.offload(ctx, s)
+	}
+	actions := s.label() // row 8
+	actions = append(actions, d.mirror(s)...)
+	// Rows 11 and 12. They come after row 13, so that a policy which fails cannot hold
+	// back what the remote pod reports.
+	return append(actions, d.converge(ctx, s, actions)...), nil
+}
+
+// terminate decides about a local pod that is being deleted: rows 3 to 5. It vanishes
+// only after both remote objects have (T17).
+func (d *Definition) terminate(s scene) []engine.Action {
+	switch {
+	case s.shadow == nil && s.pod == nil:
+		return []engine.Action{engine.DeleteLocal{}}
+	case s.shadow != nil && s.shadow.DeletionTimestamp == nil:
+		return []engine.Action{engine.DeleteRemote{}}
+	default:
+		return d.mirror(s)
+	}
+}
+
+// isStrangers is row 1. The engine watches only what carries our labels, and meets
+// strangers when it creates; this is for labels that changed under our eyes.
+func (s scene) isStrangers() bool {
+	return s.shadow != nil && !engine.Owned(s.shadow, s.in.Facts) ||
+		s.in.Third != nil && !engine.Owned(s.in.Third, s.in.Facts)
+}
+
+// withdraw deletes the ShadowPod unless that is under way.
+func (s scene) withdraw(why string) []engine.Action {
+	if s.shadow != nil && s.shadow.DeletionTimestamp == nil {
+		return []engine.Action{engine.DeleteRemote{}}
+	}
+	return keep(why)
+}
+
+// label marks the local pod as offloaded.
+func (s scene) label() []engine.Action {
+	value := "true"
+	if s.local.Labels[offloadingv1beta1.LocalPodLabel] == value {
+		return nil
+	}
+	return []engine.Action{engine.PatchLocal{Labels: map[string]*string{offloadingv1beta1.LocalPodLabel: &value}}}
+}
+
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// belongs reports whether a remote object was made for this local pod and not for an
+// earlier one of its name (T25). Objects that do not say, as the reference system's, do.
+func belongs(object client.Object, local *corev1.Pod) bool {
+	uid, recorded := object.GetAnnotations()[remote.LocalPodUIDAnnotation]
+	return !recorded || uid == string(local.UID)
+}
+
+func keep(why string) []engine.Action { return []engine.Action{engine.Keep{Why: why}} }

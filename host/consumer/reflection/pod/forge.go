@@ -1,0 +1,184 @@
+package pod
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/forge/invariants"
+	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/policy/view"
+)
+
+// ReasonDenied is the reason in the status of a local pod that a policy refused, and of
+// the event that says so.
+const ReasonDenied = "OffloadingDenied"
+
+// denial is a refusal that only a change of the policies or of the pod can lift.
+type denial struct{ message string }
+
+// offload is row 10, with row 8 behind it: the request that matters most goes first.
+func (d *Definition) offload(ctx context.Context, s scene) ([]engine.Action, error) {
+	shadow, denied, err := d.forge(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if denied != nil {
+		status := local.RejectedPodStatus(&s.local.Status, corev1.PodPending, ReasonDenied, denied.message, s.in.Facts.Now)
+		return append(setStatus(s.local, status), engine.Refuse{
+			Type: engine.EventWarning, Reason: ReasonDenied, Message: denied.message,
+		}), nil
+	}
+	s.memory.source = d.source(s)
+	s.memory.wanted = fingerprint(shadow.Labels, shadow.Annotations)
+	actions := []engine.Action{engine.Create{Object: shadow}, engine.Remember{Value: s.memory}}
+	return append(actions, s.label()...), nil
+}
+
+// forge builds the ShadowPod: draft, policies, invariants, seal (ARCHITECTURE, stage 4).
+func (d *Definition) forge(ctx context.Context, s scene) (*offloadingv1beta1.ShadowPod, *denial, error) {
+	patch, node := d.options.Situation()
+	draft := remote.PodDraft(s.local, s.in.Facts.RemoteNamespace, d.options.Origin)
+	result, err := view.OffloadPod(ctx, d.options.Evaluator, view.OffloadInput{
+		Local: s.local, Draft: draft, Patch: patch, VirtualNode: node,
+	})
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("asking the policies about the pod: %w", err)
+	case result.Denial != nil:
+		return nil, &denial{message: "Not offloaded: " + result.Denial.Error()}, nil
+	}
+	if err := invariants.CheckPod(s.local, draft, result.ShadowPod); err != nil {
+		return nil, &denial{message: "The policies weaken the pod's isolation, so it is not offloaded: " + err.Error()}, nil
+	}
+	shadow := remote.SealPod(result.ShadowPod, s.local, d.options.Origin, view.EncodeDecisions(result.Decisions))
+	return shadow, nil, nil
+}
+
+// converge is rows 11 and 12: labels and annotations follow the local pod. The policies
+// are asked only when something they depend on has changed.
+func (d *Definition) converge(ctx context.Context, s scene, before []engine.Action) []engine.Action {
+	if s.shadow.DeletionTimestamp != nil || s.local.Labels[offloadingv1beta1.RemoteUnavailableLabel] == "true" {
+		return nil
+	}
+	for _, action := range before {
+		if remembered, ok := action.(engine.Remember); ok {
+			s.memory, _ = remembered.Value.(memory)
+		}
+	}
+	source := d.source(s)
+	if s.memory.source == source && s.memory.wanted == fingerprint(s.shadow.Labels, s.shadow.Annotations) {
+		return nil
+	}
+	want, denied, err := d.forge(ctx, s)
+	switch {
+	case err != nil:
+		return []engine.Action{
+			engine.Refuse{Type: engine.EventWarning, Reason: engine.ReasonFailedReflection, Message: "Labels and annotations are not updated: " + err.Error()},
+			engine.Wait{For: convergeRetry, Why: "for the policies"},
+		}
+	case denied != nil:
+		// The pod runs: what a policy thinks of it since does not take its labels away.
+		s.memory.source, s.memory.wanted = source, fingerprint(s.shadow.Labels, s.shadow.Annotations)
+		return []engine.Action{engine.Remember{Value: s.memory}}
+	}
+	patch := engine.PatchRemote{
+		Labels:      difference(s.shadow.Labels, want.Labels),
+		Annotations: difference(s.shadow.Annotations, want.Annotations),
+	}
+	return s.putRight(source, fingerprint(want.Labels, want.Annotations), patch)
+}
+
+// putRight patches the ShadowPod's metadata, unless somebody in the provider has just
+// undone the very same patch: then the provider wins, and the owner is told (T76).
+func (s scene) putRight(source, wanted uint64, patch engine.PatchRemote) []engine.Action {
+	difference := fingerprint(dereference(patch.Labels), dereference(patch.Annotations))
+	contested := s.memory.source == source && s.memory.reverted == difference && difference != 0
+	s.memory.source, s.memory.wanted, s.memory.reverted = source, wanted, difference
+	if contested {
+		s.memory.wanted = fingerprint(s.shadow.Labels, s.shadow.Annotations)
+		return []engine.Action{engine.Remember{Value: s.memory}, engine.Refuse{
+			Type: engine.EventWarning, Reason: engine.ReasonFailedReflection,
+			Message: "Cluster " + s.in.Facts.ProviderClusterID + " keeps changing labels or annotations of the ShadowPod; they are left as they are there",
+		}}
+	}
+	actions := []engine.Action{engine.Remember{Value: s.memory}}
+	if len(patch.Labels)+len(patch.Annotations) > 0 {
+		actions = append(actions, patch)
+	}
+	return actions
+}
+
+func dereference(patch map[string]*string) map[string]string {
+	out := make(map[string]string, len(patch))
+	for key, value := range patch {
+		if value == nil {
+			out[key] = "\x00removed"
+			continue
+		}
+		out[key] = *value
+	}
+	return out
+}
+
+// source is the hash of everything that labels and annotations are forged from.
+func (d *Definition) source(s scene) uint64 {
+	return fingerprint(s.local.Labels, s.local.Annotations) ^ (s.in.Facts.PolicyRevision+1)*0x9e3779b97f4a7c15
+}
+
+// notConverged are keys that are not ours to compare on an existing ShadowPod: what the
+// provider adds (T21), and what describes its creation.
+func notConverged(key string) bool {
+	switch key {
+	case offloadingv1beta1.CreatorUserLabel, offloadingv1beta1.ManagedByLabel, remote.DecisionsAnnotation:
+		return true
+	default:
+		return false
+	}
+}
+
+// difference returns what turns one map into another, nil values for removed keys.
+func difference(have, want map[string]string) map[string]*string {
+	var patch map[string]*string
+	set := func(key string, value *string) {
+		if patch == nil {
+			patch = map[string]*string{}
+		}
+		patch[key] = value
+	}
+	for key := range have {
+		if _, stays := want[key]; !stays && !notConverged(key) {
+			set(key, nil)
+		}
+	}
+	for key, value := range want {
+		if current, present := have[key]; (!present || current != value) && !notConverged(key) {
+			set(key, &value)
+		}
+	}
+	return patch
+}
+
+// fingerprint hashes labels and annotations, whatever their order.
+func fingerprint(labels, annotations map[string]string) uint64 {
+	var sum uint64
+	for i, m := range []map[string]string{labels, annotations} {
+		for key, value := range m {
+			if notConverged(key) {
+				continue
+			}
+			h := fnv.New64a()
+			for _, part := range []string{key, value} {
+				h.Write([]byte(part))
+				h.Write([]byte{byte(i)})
+			}
+			sum += h.Sum64()
+		}
+	}
+	return sum
+}

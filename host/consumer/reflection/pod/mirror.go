@@ -1,0 +1,108 @@
+package pod
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/forge/local"
+)
+
+// memory is what the definition remembers of a pod. Losing it costs one evaluation of
+// the policies and an estimate of the restarts.
+type memory struct {
+	// remoteUID is the remote pod that was mirrored last.
+	remoteUID types.UID
+	// restarts is what the restart counts of earlier remote pods add up to (3.8, R).
+	restarts int32
+	// source and wanted are the hashes of what labels and annotations were forged from,
+	// and of what they are to be.
+	source, wanted uint64
+	// reverted is the hash of the last difference that was put right in the provider.
+	reverted uint64
+}
+
+// mirror is row 13: the status of the remote pod becomes the local pod's.
+func (d *Definition) mirror(s scene) []engine.Action {
+	switch {
+	case s.pod != nil:
+		return d.mirrorPod(s)
+	case s.shadow == nil:
+		return keep("neither remote object exists")
+	case s.shadow.Status.Phase == corev1.PodSucceeded || s.shadow.Status.Phase == corev1.PodFailed:
+		status := local.RejectedPodStatus(&s.local.Status, s.shadow.Status.Phase,
+			offloadingv1beta1.RemotePodTerminatedReason, "", s.in.Facts.Now)
+		return setStatus(s.local, status)
+	default:
+		return keep("the remote pod does not exist yet; the last status persists")
+	}
+}
+
+func (d *Definition) mirrorPod(s scene) []engine.Action {
+	restarts := countRestarts(s.memory, s.local, s.pod)
+	var actions []engine.Action
+	if s.memory.remoteUID != s.pod.UID || s.memory.restarts != restarts {
+		s.memory.remoteUID, s.memory.restarts = s.pod.UID, restarts
+		actions = append(actions, engine.Remember{Value: s.memory})
+	}
+	status := local.PodStatus(local.PodStatusInput{
+		Local: s.local, Remote: s.pod, NodeIP: s.in.Facts.NodeIP, ExtraRestarts: restarts,
+		DisableIPReflection: d.options.DisableIPReflection, MapIP: d.options.MapIP, Now: s.in.Facts.Now,
+	})
+	if uninformative(&s.local.Status, status) {
+		return append(actions, engine.Keep{Why: "the remote pod has nothing to report yet"})
+	}
+	return append(actions, setStatus(s.local, status)...)
+}
+
+// setStatus patches the status if it differs.
+func setStatus(pod *corev1.Pod, status *corev1.PodStatus) []engine.Action {
+	if equality.Semantic.DeepEqual(&pod.Status, status) {
+		return keep("the status is the same")
+	}
+	return []engine.Action{engine.PatchLocalStatus{Old: &pod.Status, New: status}}
+}
+
+// countRestarts infers how many restarts the local pod had before this remote pod
+// (3.8): each new remote pod is one more; after our own restart it is the difference
+// that the first container still shows (T20).
+func countRestarts(m memory, pod, remotePod *corev1.Pod) int32 {
+	switch m.remoteUID {
+	case remotePod.UID:
+		return m.restarts
+	case "":
+	default:
+		return m.restarts + 1
+	}
+	if len(pod.Status.ContainerStatuses) == 0 {
+		return 0
+	}
+	first := pod.Status.ContainerStatuses[0]
+	for i := range remotePod.Status.ContainerStatuses {
+		if there := &remotePod.Status.ContainerStatuses[i]; there.Name == first.Name {
+			return max(0, first.RestartCount-there.RestartCount)
+		}
+	}
+	return 0
+}
+
+// uninformative reports that both statuses say no more than "pending": the remote pod
+// has no container yet and is not held up by its scheduler. When and by which scheduler
+// it was placed is nothing that the consumer acts on, and would cost a request per pod.
+func uninformative(have, want *corev1.PodStatus) bool {
+	return blank(have) && blank(want) && have.Reason == want.Reason && have.Message == want.Message
+}
+
+func blank(status *corev1.PodStatus) bool {
+	if status.Phase != corev1.PodPending || len(status.ContainerStatuses) > 0 || len(status.InitContainerStatuses) > 0 {
+		return false
+	}
+	for _, condition := range status.Conditions {
+		if condition.Type != corev1.PodScheduled || condition.Status != corev1.ConditionTrue {
+			return false
+		}
+	}
+	return true
+}
