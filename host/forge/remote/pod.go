@@ -2,51 +2,87 @@ package remote
 
 import (
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// PodDraft builds the ShadowPod of a local pod before any policy: the labels and
-// annotations of reference 3.2, step 1, and the spec of 3.3, field by field. Which field
-// does not travel, and why, says [DroppedPodFields].
+// PodDraft builds the ShadowPod of a local pod before any policy has seen it: metadata
+// as in offloading.md 3.2, step 1, spec as in 3.3 with the API-server support of mode
+// Disabled (3.5). The namespace is the remote one.
 func PodDraft(local *corev1.Pod, namespace string, origin Origin) *offloadingv1beta1.ShadowPod {
-	labels := make(map[string]string, len(local.Labels)+1)
-	maps.Copy(labels, local.Labels)
-	delete(labels, offloadingv1beta1.LocalPodLabel)
-	delete(labels, offloadingv1beta1.RemoteUnavailableLabel)
-	labels[offloadingv1beta1.NodeNameLabel] = origin.NodeName
 	return &offloadingv1beta1.ShadowPod{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: local.Name, Namespace: namespace, Labels: labels, Annotations: maps.Clone(local.Annotations),
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: offloadingv1beta1.ShadowPodGVK.Kind,
 		},
-		Spec: offloadingv1beta1.ShadowPodSpec{Pod: draftSpec(&local.Spec, origin)},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        local.Name,
+			Namespace:   namespace,
+			Labels:      draftLabels(local.Labels, origin),
+			Annotations: maps.Clone(local.Annotations),
+		},
+		Spec: offloadingv1beta1.ShadowPodSpec{Pod: podSpec(&local.Spec, origin)},
 	}
 }
 
-// draftSpec carries the fields that are carried, and nothing else.
-func draftSpec(spec *corev1.PodSpec, origin Origin) corev1.PodSpec {
-	in := spec.DeepCopy()
-	no := false
-	out := corev1.PodSpec{
-		Containers:                    in.Containers,
-		InitContainers:                in.InitContainers,
-		Volumes:                       draftVolumes(in.Volumes, origin),
-		Tolerations:                   draftTolerations(in.Tolerations),
+func draftLabels(local map[string]string, origin Origin) map[string]string {
+	labels := make(map[string]string, len(local)+1)
+	maps.Copy(labels, local)
+	// Both describe the local pod and its link, not the remote one.
+	delete(labels, offloadingv1beta1.LocalPodLabel)
+	delete(labels, offloadingv1beta1.RemoteUnavailableLabel)
+	labels[offloadingv1beta1.NodeNameLabel] = origin.NodeName
+	return labels
+}
+
+// SealPod returns the ShadowPod as it is sent: what came out of the policies, with the
+// keys that are reflection's own as they must be (T40), the local pod's UID (T25), and
+// which policies decided what; decisions may be empty. Call it after the invariants
+// have been checked. The spec is shared with the argument.
+func SealPod(after *offloadingv1beta1.ShadowPod, local *corev1.Pod, origin Origin, decisions string) *offloadingv1beta1.ShadowPod {
+	sealed := *after
+	sealed.Labels = ownedLabels(unreserved(after.Labels), origin)
+	sealed.Labels[offloadingv1beta1.NodeNameLabel] = origin.NodeName
+	sealed.Annotations = unreserved(after.Annotations)
+	sealed.Annotations[LocalPodUIDAnnotation] = string(local.UID)
+	if decisions != "" {
+		sealed.Annotations[DecisionsAnnotation] = decisions
+	}
+	return &sealed
+}
+
+// unreserved returns the entries whose keys are not reflection's own.
+func unreserved(all map[string]string) map[string]string {
+	free := make(map[string]string, len(all)+3)
+	for key, value := range all {
+		if !ReservedKey(key) {
+			free[key] = value
+		}
+	}
+	return free
+}
+
+// podSpec is the table of offloading.md 3.3, and what docs/reference/deviations.md adds
+// to it. A field that is neither here nor in DroppedPodFields fails a test.
+func podSpec(local *corev1.PodSpec, origin Origin) corev1.PodSpec {
+	in := local.DeepCopy()
+	return corev1.PodSpec{
+		Containers:     in.Containers,
+		InitContainers: in.InitContainers,
+		Volumes:        draftVolumes(in.Volumes, origin),
+		Tolerations:    draftTolerations(in.Tolerations),
+
 		ActiveDeadlineSeconds:         in.ActiveDeadlineSeconds,
 		DNSConfig:                     in.DNSConfig,
 		DNSPolicy:                     in.DNSPolicy,
 		EnableServiceLinks:            in.EnableServiceLinks,
 		HostAliases:                   in.HostAliases,
 		Hostname:                      in.Hostname,
-		HostnameOverride:              in.HostnameOverride,
 		ImagePullSecrets:              in.ImagePullSecrets,
-		OS:                            in.OS,
 		ReadinessGates:                in.ReadinessGates,
-		Resources:                     in.Resources,
 		RestartPolicy:                 in.RestartPolicy,
 		SecurityContext:               in.SecurityContext,
 		SetHostnameAsFQDN:             in.SetHostnameAsFQDN,
@@ -54,86 +90,86 @@ func draftSpec(spec *corev1.PodSpec, origin Origin) corev1.PodSpec {
 		Subdomain:                     in.Subdomain,
 		TerminationGracePeriodSeconds: in.TerminationGracePeriodSeconds,
 		TopologySpreadConstraints:     in.TopologySpreadConstraints,
-		AutomountServiceAccountToken:  &no,
+
+		// The account is the consumer's, and the provider's own is not the pod's to hold.
+		AutomountServiceAccountToken: ptr.To(false),
+
+		// Beyond the reference: without these the pod would be less isolated, unbounded,
+		// or invalid, since containers refer to the claims by name. The provider looks
+		// claims and templates up in the remote namespace.
+		HostUsers:        draftHostUsers(in.HostUsers),
+		OS:               in.OS,
+		Resources:        in.Resources,
+		ResourceClaims:   in.ResourceClaims,
+		HostnameOverride: in.HostnameOverride,
 	}
-	if in.HostUsers != nil && !*in.HostUsers {
-		// Only the isolating value: "true" is the default and needs no word.
-		out.HostUsers = &no
-	}
-	out.ResourceClaims = slices.DeleteFunc(in.ResourceClaims, func(c corev1.PodResourceClaim) bool {
-		return c.ResourceClaimTemplateName == nil
-	})
-	return out
 }
 
-// DroppedPodFields are the fields of a pod spec that do not travel, and why (reference
-// 3.3). A field that is neither here nor carried fails a test.
+// DroppedPodFields are the fields of a pod spec that do not travel, and why.
 func DroppedPodFields() map[string]string {
 	return map[string]string{
-		"EphemeralContainers":      "they are added to a running pod only, through a subresource",
-		"NodeSelector":             "it names the consumer's nodes; the offloadingPatch gives the provider's",
-		"Affinity":                 "it names the consumer's nodes and pods; patch and preset give the provider's",
-		"NodeName":                 "the virtual node is no node of the provider",
-		"SchedulerName":            "the scheduler is the consumer's",
-		"SchedulingGates":          "they were lifted when the pod was bound",
-		"SchedulingGroup":          "groups are scheduled where the pod was bound, in the consumer",
-		"Priority":                 "the class it comes from is the consumer's",
-		"PriorityClassName":        "the class is the consumer's",
-		"PreemptionPolicy":         "it belongs to the priority",
-		"Overhead":                 "the provider computes it from its own runtime class",
-		"RuntimeClassName":         "decided by the OffloadingPatch policy from annotation, pod and patch (reference 3.4)",
-		"ServiceAccountName":       "the account is the consumer's; the provider's default runs the pod (T38)",
-		"DeprecatedServiceAccount": "an old name of serviceAccountName",
-		"HostNetwork":              "never: it would leave the pod's own network on the provider",
-		"HostPID":                  "never: it would see the provider's processes",
-		"HostIPC":                  "never: it would share the provider's memory",
-		"EvictionResponders":       "they are controllers of the consumer",
+		"EphemeralContainers":      "a pod cannot be created with them (offloading.md 3.12)",
+		"NodeSelector":             "names labels of the consumer's nodes; the OffloadingPatch gives the provider's",
+		"Affinity":                 "names topology and pods of the consumer; the OffloadingPatch and the presets give the provider's",
+		"ServiceAccountName":       "the account lives in the consumer (3.5, mode Disabled; T38)",
+		"DeprecatedServiceAccount": "as serviceAccountName",
+		"NodeName":                 "is the virtual node; the provider schedules",
+		"SchedulerName":            "names a scheduler of the consumer",
+		"HostNetwork":              "would be the network of the provider's node",
+		"HostPID":                  "would be the processes of the provider's node",
+		"HostIPC":                  "would be the IPC namespace of the provider's node",
+		"PriorityClassName":        "names a class of the consumer; the provider decides who preempts there",
+		"Priority":                 "is computed from the class by the provider's admission",
+		"PreemptionPolicy":         "is computed from the class by the provider's admission",
+		"RuntimeClassName":         "names a class of the consumer; decided by policy (3.4)",
+		"Overhead":                 "is computed from the runtime class by the provider's admission",
+		"SchedulingGates":          "have all been lifted: the pod is bound",
+		"SchedulingGroup":          "names a PodGroup of the consumer, for which the provider's scheduler would wait",
+		"EvictionResponders":       "name controllers of the consumer, for which an eviction in the provider would wait",
 	}
 }
 
-// draftTolerations drops the toleration that made the pod fit the virtual node: on the
-// provider it would let the pod go on to the provider's own virtual nodes. A keyless
-// toleration survives (T13).
-func draftTolerations(tolerations []corev1.Toleration) []corev1.Toleration {
-	return slices.DeleteFunc(tolerations, func(t corev1.Toleration) bool {
-		return t.Key == offloadingv1beta1.VirtualNodeTaintKey
-	})
+// draftHostUsers keeps a user namespace of the pod's own; that the host's is wanted is
+// the default and says nothing.
+func draftHostUsers(local *bool) *bool {
+	if local != nil && !*local {
+		return local
+	}
+	return nil
 }
 
-// draftVolumes rewrites projected sources for API-server support "disabled" (reference
-// 3.5): tokens of the consumer stay at home, the root CA map has another name.
+// draftTolerations drops what made the pod fit the virtual node: in the provider it
+// would let the pod go on to the provider's own virtual nodes. A toleration without a
+// key survives, as in the reference (T13).
+func draftTolerations(local []corev1.Toleration) []corev1.Toleration {
+	var kept []corev1.Toleration
+	for _, toleration := range local {
+		if toleration.Key != offloadingv1beta1.VirtualNodeTaintKey {
+			kept = append(kept, toleration)
+		}
+	}
+	return kept
+}
+
+// draftVolumes applies mode Disabled (3.5) to projected volumes; it owns its argument.
+// Only these: a plain volume that names the root CA map stays as it is (T36).
 func draftVolumes(volumes []corev1.Volume, origin Origin) []corev1.Volume {
 	for i := range volumes {
 		projected := volumes[i].Projected
 		if projected == nil {
 			continue
 		}
-		projected.Sources = slices.DeleteFunc(projected.Sources, func(s corev1.VolumeProjection) bool {
-			return s.ServiceAccountToken != nil
-		})
-		for j := range projected.Sources {
-			if source := projected.Sources[j].ConfigMap; source != nil {
-				source.Name = ConfigMapName(source.Name, origin)
+		sources := projected.Sources[:0]
+		for _, source := range projected.Sources {
+			if source.ServiceAccountToken != nil {
+				continue
 			}
+			if source.ConfigMap != nil {
+				source.ConfigMap.Name = ConfigMapName(source.ConfigMap.Name, origin)
+			}
+			sources = append(sources, source)
 		}
+		projected.Sources = sources
 	}
 	return volumes
-}
-
-// SealPod closes a ShadowPod after the policies: what marks it as ours and as this
-// pod's is written last, so that no policy can take it away (ARCHITECTURE 4.2, host
-// invariants; T40).
-func SealPod(decided *offloadingv1beta1.ShadowPod, local *corev1.Pod, origin Origin, decisions string) *offloadingv1beta1.ShadowPod {
-	sealed := decided.DeepCopy()
-	sealed.Labels = ownedLabels(sealed.Labels, origin)
-	sealed.Labels[offloadingv1beta1.NodeNameLabel] = origin.NodeName
-	if sealed.Annotations == nil {
-		sealed.Annotations = map[string]string{}
-	}
-	sealed.Annotations[LocalPodUIDAnnotation] = string(local.UID)
-	delete(sealed.Annotations, DecisionsAnnotation)
-	if decisions != "" {
-		sealed.Annotations[DecisionsAnnotation] = decisions
-	}
-	return sealed
 }
