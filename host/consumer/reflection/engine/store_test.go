@@ -18,114 +18,115 @@ func configMap(name, uid, version string) *corev1.ConfigMap {
 	}}
 }
 
+var storeTests = map[string]struct {
+	steps func(t *testing.T, s *store)
+	// want is the resource version of "a" at the end, "" for absent.
+	want        string
+	wantChanges int
+}{
+	"what the reflector sees is news": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Add(configMap("a", "u1", "10")))
+			require.NoError(t, s.Update(configMap("a", "u1", "11")))
+		},
+		want: "11", wantChanges: 2,
+	},
+	"our own write is known at once, and no news when it comes back": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			s.Assume(configMap("a", "u1", "10"))
+			require.NoError(t, s.Add(configMap("a", "u1", "10")))
+		},
+		want: "10", wantChanges: 0,
+	},
+	"an event older than our write does not undo it": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Add(configMap("a", "u1", "8")))
+			s.Assume(configMap("a", "u1", "10"))
+			require.NoError(t, s.Update(configMap("a", "u1", "9")))
+		},
+		want: "10", wantChanges: 1,
+	},
+	"versions are compared as numbers": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Add(configMap("a", "u1", "9")))
+			require.NoError(t, s.Update(configMap("a", "u1", "10")))
+		},
+		want: "10", wantChanges: 2,
+	},
+	"the end of an earlier object does not remove what we created since": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Add(configMap("a", "u1", "8")))
+			s.Assume(configMap("a", "u2", "12"))
+			require.NoError(t, s.Delete(configMap("a", "u1", "11")))
+		},
+		want: "12", wantChanges: 1,
+	},
+	"a write whose object was deleted before it was seen is refuted by the deletion": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			s.Assume(configMap("a", "u1", "10"))
+			require.NoError(t, s.Delete(configMap("a", "u1", "11")))
+		},
+		want: "", wantChanges: 1,
+	},
+	"a write that never comes back is refuted by a newer bookmark": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			s.Assume(configMap("a", "u1", "10"))
+			require.NoError(t, s.Bookmark("11"))
+		},
+		want: "", wantChanges: 1,
+	},
+	"an older bookmark refutes nothing": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			s.Assume(configMap("a", "u1", "10"))
+			require.NoError(t, s.Bookmark("9"))
+		},
+		want: "10", wantChanges: 0,
+	},
+	"a bookmark leaves what was seen": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			s.Assume(configMap("a", "u1", "10"))
+			require.NoError(t, s.Add(configMap("a", "u1", "10")))
+			require.NoError(t, s.Bookmark("99"))
+		},
+		want: "10", wantChanges: 0,
+	},
+	"a list removes what it lacks": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Add(configMap("a", "u1", "10")))
+			require.NoError(t, s.Replace([]any{configMap("b", "u2", "5")}, "20"))
+		},
+		want: "", wantChanges: 3,
+	},
+	"a list older than our write leaves it": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			s.Assume(configMap("a", "u1", "30"))
+			require.NoError(t, s.Replace(nil, "20"))
+		},
+		want: "30", wantChanges: 0,
+	},
+	"a list newer than our write refutes it": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			s.Assume(configMap("a", "u1", "10"))
+			require.NoError(t, s.Replace(nil, "20"))
+		},
+		want: "", wantChanges: 1,
+	},
+}
+
 func TestStore(t *testing.T) {
-	tests := map[string]struct {
-		steps func(t *testing.T, s *store)
-		// want is the resource version of "a" at the end, "" for absent.
-		want        string
-		wantChanges int
-	}{
-		"what the reflector sees is news": {
-			steps: func(t *testing.T, s *store) {
-				t.Helper()
-				require.NoError(t, s.Add(configMap("a", "u1", "10")))
-				require.NoError(t, s.Update(configMap("a", "u1", "11")))
-			},
-			want: "11", wantChanges: 2,
-		},
-		"our own write is known at once, and no news when it comes back": {
-			steps: func(t *testing.T, s *store) {
-				t.Helper()
-				s.Assume(configMap("a", "u1", "10"))
-				require.NoError(t, s.Add(configMap("a", "u1", "10")))
-			},
-			want: "10", wantChanges: 0,
-		},
-		"an event older than our write does not undo it": {
-			steps: func(t *testing.T, s *store) {
-				t.Helper()
-				require.NoError(t, s.Add(configMap("a", "u1", "8")))
-				s.Assume(configMap("a", "u1", "10"))
-				require.NoError(t, s.Update(configMap("a", "u1", "9")))
-			},
-			want: "10", wantChanges: 1,
-		},
-		"versions are compared as numbers": {
-			steps: func(t *testing.T, s *store) {
-				t.Helper()
-				require.NoError(t, s.Add(configMap("a", "u1", "9")))
-				require.NoError(t, s.Update(configMap("a", "u1", "10")))
-			},
-			want: "10", wantChanges: 2,
-		},
-		"the end of an earlier object does not remove what we created since": {
-			steps: func(t *testing.T, s *store) {
-				t.Helper()
-				require.NoError(t, s.Add(configMap("a", "u1", "8")))
-				s.Assume(configMap("a", "u2", "12"))
-				require.NoError(t, s.Delete(configMap("a", "u1", "11")))
-			},
-			want: "12", wantChanges: 1,
-		},
-		"a write whose object was deleted before it was seen is refuted by the deletion": {
-			steps: func(t *testing.T, s *store) {
-				t.Helper()
-				s.Assume(configMap("a", "u1", "10"))
-				require.NoError(t, s.Delete(configMap("a", "u1", "11")))
-			},
-			want: "", wantChanges: 1,
-		},
-		"a write that never comes back is refuted by a newer bookmark": {
-			steps: func(t *testing.T, s *store) {
-				t.Helper()
-				s.Assume(configMap("a", "u1", "10"))
-				require.NoError(t, s.Bookmark("11"))
-			},
-			want: "", wantChanges: 1,
-		},
-		"an older bookmark refutes nothing": {
-			steps: func(t *testing.T, s *store) {
-				t.Helper()
-				s.Assume(configMap("a", "u1", "10"))
-				require.NoError(t, s.Bookmark("9"))
-			},
-			want: "10", wantChanges: 0,
-		},
-		"a bookmark leaves what was seen": {
-			steps: func(t *testing.T, s *store) {
-				t.Helper()
-				s.Assume(configMap("a", "u1", "10"))
-				require.NoError(t, s.Add(configMap("a", "u1", "10")))
-				require.NoError(t, s.Bookmark("99"))
-			},
-			want: "10", wantChanges: 0,
-		},
-		"a list removes what it lacks": {
-			steps: func(t *testing.T, s *store) {
-				t.Helper()
-				require.NoError(t, s.Add(configMap("a", "u1", "10")))
-				require.NoError(t, s.Replace([]any{configMap("b", "u2", "5")}, "20"))
-			},
-			want: "", wantChanges: 3,
-		},
-		"a list older than our write leaves it": {
-			steps: func(t *testing.T, s *store) {
-				t.Helper()
-				s.Assume(configMap("a", "u1", "30"))
-				require.NoError(t, s.Replace(nil, "20"))
-			},
-			want: "30", wantChanges: 0,
-		},
-		"a list newer than our write refutes it": {
-			steps: func(t *testing.T, s *store) {
-				t.Helper()
-				s.Assume(configMap("a", "u1", "10"))
-				require.NoError(t, s.Replace(nil, "20"))
-			},
-			want: "", wantChanges: 1,
-		},
-	}
-	for name, tc := range tests {
+	for name, tc := range storeTests {
 		t.Run(name, func(t *testing.T) {
 			changes := 0
 			s := newStore(nil, func(client.Object) { changes++ })

@@ -1,335 +1,142 @@
 package pod
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"sort"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/policy/chain"
-	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+var running = phase(corev1.PodRunning)
 
-// policies is an evaluator of plain functions; it counts the questions.
-type policies struct {
-	answer func(in chain.Input) (*chain.Result, error)
-	asked  int
-}
-
-func (p *policies) Evaluate(_ context.Context, in chain.Input) (*chain.Result, error) {
-	p.asked++
-	if p.answer != nil {
-		return p.answer(in)
-	}
-	return &chain.Result{Object: in.Object}, nil
-}
-
-func definition(p *policies) *Definition {
-	return New(Options{
-		Origin:    origin(),
-		Evaluator: p,
-		Situation: func() (*offloadingv1beta1.OffloadingPatch, contract.VirtualNode) {
-			return nil, contract.VirtualNode{Name: "milan-node", ProviderClusterID: "milan", ConsumerClusterID: "rome"}
-		},
-	})
-}
-
-type podOption func(*corev1.Pod)
-
-func phase(p corev1.PodPhase, reason ...string) podOption {
-	return func(pod *corev1.Pod) {
-		pod.Status.Phase = p
-		pod.Status.Reason = strings.Join(reason, "")
-	}
-}
-
-func deleting(pod *corev1.Pod) {
-	at := metav1.NewTime(now)
-	pod.DeletionTimestamp = &at
-}
-
-func label(key, value string) podOption {
-	return func(pod *corev1.Pod) { pod.Labels[key] = value }
-}
-
-func annotation(key, value string) podOption {
-	return func(pod *corev1.Pod) { pod.Annotations[key] = value }
-}
-
-func container(name string, restarts int32) podOption {
-	return func(pod *corev1.Pod) {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, RestartCount: restarts, Ready: true})
-	}
-}
-
-func uid(id types.UID) podOption { return func(pod *corev1.Pod) { pod.UID = id } }
-
-// localPod is a pod bound to the virtual node and marked as offloaded.
-func localPod(options ...podOption) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: "web", UID: "local-1",
-			Labels:      map[string]string{"app": "web", offloadingv1beta1.LocalPodLabel: "true"},
-			Annotations: map[string]string{},
-		},
-		Spec:   corev1.PodSpec{NodeName: "milan-node", Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
-		Status: corev1.PodStatus{Phase: corev1.PodPending},
-	}
-	for _, option := range options {
-		option(pod)
-	}
-	return pod
-}
-
-func remoteMeta() metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Namespace: "shop-rome", Name: "web", UID: "remote-1",
-		Labels: map[string]string{
-			"app":                              "web",
-			offloadingv1beta1.OriginLabel:      "rome",
-			offloadingv1beta1.DestinationLabel: "milan",
-			offloadingv1beta1.NodeNameLabel:    "milan-node",
-		},
-		Annotations: map[string]string{remote.LocalPodUIDAnnotation: "local-1"},
-	}
-}
-
-func remotePod(options ...podOption) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: remoteMeta(), Status: corev1.PodStatus{Phase: corev1.PodPending}}
-	for _, option := range options {
-		option(pod)
-	}
-	return pod
-}
-
-type shadowOption func(*offloadingv1beta1.ShadowPod)
-
-func shadowPod(options ...shadowOption) *offloadingv1beta1.ShadowPod {
-	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: remoteMeta()}
-	shadow.UID = "shadow-1"
-	for _, option := range options {
-		option(shadow)
-	}
-	return shadow
-}
-
-func shadowDeleting(s *offloadingv1beta1.ShadowPod) {
-	at := metav1.NewTime(now)
-	s.DeletionTimestamp = &at
-}
-
-func shadowPhase(p corev1.PodPhase) shadowOption {
-	return func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = p }
-}
-
-func shadowLabel(key, value string) shadowOption {
-	return func(s *offloadingv1beta1.ShadowPod) {
-		if value == "" {
-			delete(s.Labels, key)
-			return
-		}
-		s.Labels[key] = value
-	}
-}
-
-func shadowAnnotation(key, value string) shadowOption {
-	return func(s *offloadingv1beta1.ShadowPod) { s.Annotations[key] = value }
-}
-
-func input(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) engine.Input {
-	in := engine.Input{
-		Key: engine.Key{Namespace: "shop", Name: "web"},
-		Facts: engine.Facts{
-			HomeClusterID: "rome", ProviderClusterID: "milan", NodeName: "milan-node", NodeIP: "10.9.9.9",
-			RemoteNamespace: "shop-rome", Now: now,
-		},
-	}
-	// A nil pointer in an interface is not nil.
-	if local != nil {
-		in.Local = local
-	}
-	if shadow != nil {
-		in.Remote = shadow
-	}
-	if pod != nil {
-		in.Third = pod
-	}
-	return in
-}
-
-// summary prints actions in a word or two each; what is only kept is left out.
-func summary(actions []engine.Action) string {
-	var out []string
-	for _, action := range actions {
-		switch a := action.(type) {
-		case engine.Create:
-			out = append(out, "create")
-		case engine.PatchLocal:
-			out = append(out, "label")
-		case engine.PatchRemote:
-			out = append(out, "patch"+changes(a.Labels)+changes(a.Annotations))
-		case engine.DeleteRemote:
-			out = append(out, "delete remote")
-		case engine.DeleteLocal:
-			out = append(out, "delete local")
-		case engine.PatchLocalStatus:
-			status := a.New.(*corev1.PodStatus)
-			out = append(out, strings.TrimSpace(fmt.Sprintf("status %s %s", status.Phase, status.Reason)))
-		case engine.Refuse:
-			out = append(out, "tell "+a.Reason)
-		case engine.Wait:
-			out = append(out, "wait")
-		}
-	}
-	return strings.Join(out, ", ")
-}
-
-func changes(patch map[string]*string) string {
-	var out []string
-	for key, value := range patch {
-		if value == nil {
-			out = append(out, " -"+key)
-			continue
-		}
-		out = append(out, " +"+key)
-	}
-	sort.Strings(out)
-	return strings.Join(out, "")
+// decideTests are the rows of offloading.md 3.6, and what became of T25.
+var decideTests = map[string]struct {
+	local  *corev1.Pod
+	shadow *offloadingv1beta1.ShadowPod
+	pod    *corev1.Pod
+	want   string
+}{
+	"row 1: a ShadowPod that is not ours stops everything": {
+		local: localPod(), shadow: shadowPod(shadowLabel(offloadingv1beta1.OriginLabel, "paris")), want: "tell FailedReflection",
+	},
+	"row 1: a remote pod that is not ours stops everything": {
+		local: localPod(), shadow: shadowPod(), pod: remotePod(label(offloadingv1beta1.DestinationLabel, "")), want: "tell FailedReflection",
+	},
+	"row 1: without a local pod nobody is told": {
+		shadow: shadowPod(shadowLabel(offloadingv1beta1.OriginLabel, "paris")), want: "",
+	},
+	"row 2: the local pod is gone": {
+		shadow: shadowPod(), pod: remotePod(), want: "delete remote",
+	},
+	"row 2: the local pod is gone and the ShadowPod on its way": {
+		shadow: shadowPod(shadowDeleting), pod: remotePod(), want: "",
+	},
+	"row 2: only the remote pod is left, which the provider collects": {
+		pod: remotePod(), want: "",
+	},
+	"row 3: terminating and nothing remote": {
+		local: localPod(deleting), want: "delete local",
+	},
+	"row 4: terminating": {
+		local: localPod(deleting, running), shadow: shadowPod(), pod: remotePod(running), want: "delete remote",
+	},
+	"row 5: terminating, and the ShadowPod too": {
+		local: localPod(deleting, running), shadow: shadowPod(shadowDeleting), pod: remotePod(phase(corev1.PodFailed)), want: "status Failed",
+	},
+	"row 5: terminating, only the remote pod is left (T17)": {
+		local: localPod(deleting, running), pod: remotePod(phase(corev1.PodSucceeded)), want: "status Succeeded",
+	},
+	"row 6: aborted": {
+		local: localPod(phase(corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason)), shadow: shadowPod(), want: "delete remote",
+	},
+	"row 6: aborted, nothing left": {
+		local: localPod(phase(corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason)), want: "",
+	},
+	"row 7: finished, nothing remote": {
+		local: localPod(phase(corev1.PodSucceeded)), want: "",
+	},
+	"row 7: finished on both sides": {
+		local: localPod(phase(corev1.PodSucceeded)), shadow: shadowPod(), pod: remotePod(phase(corev1.PodSucceeded)), want: "",
+	},
+	"row 7: finished here only": {
+		local: localPod(phase(corev1.PodFailed)), shadow: shadowPod(), pod: remotePod(running), want: "status Running",
+	},
+	"row 8: the label is missing": {
+		local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), shadow: shadowPod(), want: "label",
+	},
+	"rows 8 and 10: a new pod": {
+		local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), want: "create, label",
+	},
+	"row 10: the ShadowPod vanished while the pod runs": {
+		local: localPod(running), want: "create",
+	},
+	"row 11: the provider is unreachable": {
+		local: localPod(label("new", "label"), label(offloadingv1beta1.RemoteUnavailableLabel, "true")), shadow: shadowPod(), want: "",
+	},
+	"row 12: a label was added": {
+		local: localPod(label("new", "label")), shadow: shadowPod(), want: "patch +new",
+	},
+	"row 12: a label was removed, an annotation added": {
+		local: localPod(annotation("note", "x")), shadow: shadowPod(shadowLabel("old", "label")), want: "patch -old +note",
+	},
+	"row 12: what the provider adds is not ours (T21)": {
+		local: localPod(), shadow: shadowPod(shadowLabel(offloadingv1beta1.CreatorUserLabel, "rome"), shadowLabel(offloadingv1beta1.ManagedByLabel, "shadowpod")), want: "",
+	},
+	"row 12: the decisions of the creation stay": {
+		local: localPod(), shadow: shadowPod(shadowAnnotation(remote.DecisionsAnnotation, "MetadataFilter …")), want: "",
+	},
+	"row 12: not while the ShadowPod is going": {
+		local: localPod(label("new", "label")), shadow: shadowPod(shadowDeleting), want: "",
+	},
+	"row 13: the remote pod runs": {
+		local: localPod(), shadow: shadowPod(), pod: remotePod(running), want: "status Running",
+	},
+	"row 13: the remote pod has nothing to report yet": {
+		local: localPod(), shadow: shadowPod(), pod: remotePod(), want: "",
+	},
+	"row 13: the remote pod cannot be scheduled": {
+		local: localPod(), shadow: shadowPod(), pod: remotePod(func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}}
+		}), want: "status Pending",
+	},
+	"row 13: a pod that waited for its namespace is no longer told so": {
+		local: localPod(phase(corev1.PodPending, offloadingv1beta1.OffloadingBackOffReason)), shadow: shadowPod(), pod: remotePod(), want: "status Pending",
+	},
+	"row 13: no remote pod yet": {
+		local: localPod(running), shadow: shadowPod(), want: "",
+	},
+	"row 13: the remote pod is gone for good": {
+		local: localPod(running), shadow: shadowPod(shadowPhase(corev1.PodFailed)), want: "status Failed RemotePodTerminated",
+	},
+	"T25: the ShadowPod of an earlier pod goes first": {
+		local: localPod(uid("local-2")), shadow: shadowPod(), pod: remotePod(running), want: "delete remote",
+	},
+	"T25: the ShadowPod of an earlier pod is going": {
+		local: localPod(uid("local-2")), shadow: shadowPod(shadowDeleting), pod: remotePod(running), want: "",
+	},
+	"T25: the remote pod of an earlier pod is waited for": {
+		local: localPod(uid("local-2")), pod: remotePod(running), want: "wait",
+	},
+	"T25: its status is not the new pod's": {
+		local: localPod(uid("local-2")), shadow: shadowPod(shadowAnnotation(remote.LocalPodUIDAnnotation, "local-2")), pod: remotePod(running), want: "",
+	},
+	"T25: what the reference system made names no pod and is adopted": {
+		local: localPod(), shadow: shadowPod(func(s *offloadingv1beta1.ShadowPod) { s.Annotations = nil }),
+		pod: remotePod(running, func(p *corev1.Pod) { p.Annotations = nil }), want: "status Running, patch +" + remote.LocalPodUIDAnnotation,
+	},
 }
 
 func TestDecide(t *testing.T) {
-	running := phase(corev1.PodRunning)
-	tests := map[string]struct {
-		local  *corev1.Pod
-		shadow *offloadingv1beta1.ShadowPod
-		pod    *corev1.Pod
-		want   string
-	}{
-		"row 1: a ShadowPod that is not ours stops everything": {
-			local: localPod(), shadow: shadowPod(shadowLabel(offloadingv1beta1.OriginLabel, "paris")), want: "tell FailedReflection",
-		},
-		"row 1: a remote pod that is not ours stops everything": {
-			local: localPod(), shadow: shadowPod(), pod: remotePod(label(offloadingv1beta1.DestinationLabel, "")), want: "tell FailedReflection",
-		},
-		"row 1: without a local pod nobody is told": {
-			shadow: shadowPod(shadowLabel(offloadingv1beta1.OriginLabel, "paris")), want: "",
-		},
-		"row 2: the local pod is gone": {
-			shadow: shadowPod(), pod: remotePod(), want: "delete remote",
-		},
-		"row 2: the local pod is gone and the ShadowPod on its way": {
-			shadow: shadowPod(shadowDeleting), pod: remotePod(), want: "",
-		},
-		"row 2: only the remote pod is left, which the provider collects": {
-			pod: remotePod(), want: "",
-		},
-		"row 3: terminating and nothing remote": {
-			local: localPod(deleting), want: "delete local",
-		},
-		"row 4: terminating": {
-			local: localPod(deleting, running), shadow: shadowPod(), pod: remotePod(running), want: "delete remote",
-		},
-		"row 5: terminating, and the ShadowPod too": {
-			local: localPod(deleting, running), shadow: shadowPod(shadowDeleting), pod: remotePod(phase(corev1.PodFailed)), want: "status Failed",
-		},
-		"row 5: terminating, only the remote pod is left (T17)": {
-			local: localPod(deleting, running), pod: remotePod(phase(corev1.PodSucceeded)), want: "status Succeeded",
-		},
-		"row 6: aborted": {
-			local: localPod(phase(corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason)), shadow: shadowPod(), want: "delete remote",
-		},
-		"row 6: aborted, nothing left": {
-			local: localPod(phase(corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason)), want: "",
-		},
-		"row 7: finished, nothing remote": {
-			local: localPod(phase(corev1.PodSucceeded)), want: "",
-		},
-		"row 7: finished on both sides": {
-			local: localPod(phase(corev1.PodSucceeded)), shadow: shadowPod(), pod: remotePod(phase(corev1.PodSucceeded)), want: "",
-		},
-		"row 7: finished here only": {
-			local: localPod(phase(corev1.PodFailed)), shadow: shadowPod(), pod: remotePod(running), want: "status Running",
-		},
-		"row 8: the label is missing": {
-			local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), shadow: shadowPod(), want: "label",
-		},
-		"rows 8 and 10: a new pod": {
-			local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), want: "create, label",
-		},
-		"row 10: the ShadowPod vanished while the pod runs": {
-			local: localPod(running), want: "create",
-		},
-		"row 11: the provider is unreachable": {
-			local: localPod(label("new", "label"), label(offloadingv1beta1.RemoteUnavailableLabel, "true")), shadow: shadowPod(), want: "",
-		},
-		"row 12: a label was added": {
-			local: localPod(label("new", "label")), shadow: shadowPod(), want: "patch +new",
-		},
-		"row 12: a label was removed, an annotation added": {
-			local: localPod(annotation("note", "x")), shadow: shadowPod(shadowLabel("old", "label")), want: "patch -old +note",
-		},
-		"row 12: what the provider adds is not ours (T21)": {
-			local: localPod(), shadow: shadowPod(shadowLabel(offloadingv1beta1.CreatorUserLabel, "rome"), shadowLabel(offloadingv1beta1.ManagedByLabel, "shadowpod")), want: "",
-		},
-		"row 12: the decisions of the creation stay": {
-			local: localPod(), shadow: shadowPod(shadowAnnotation(remote.DecisionsAnnotation, "MetadataFilter …")), want: "",
-		},
-		"row 12: not while the ShadowPod is going": {
-			local: localPod(label("new", "label")), shadow: shadowPod(shadowDeleting), want: "",
-		},
-		"row 13: the remote pod runs": {
-			local: localPod(), shadow: shadowPod(), pod: remotePod(running), want: "status Running",
-		},
-		"row 13: the remote pod has nothing to report yet": {
-			local: localPod(), shadow: shadowPod(), pod: remotePod(), want: "",
-		},
-		"row 13: the remote pod cannot be scheduled": {
-			local: localPod(), shadow: shadowPod(), pod: remotePod(func(p *corev1.Pod) {
-				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}}
-			}), want: "status Pending",
-		},
-		"row 13: a pod that waited for its namespace is no longer told so": {
-			local: localPod(phase(corev1.PodPending, offloadingv1beta1.OffloadingBackOffReason)), shadow: shadowPod(), pod: remotePod(), want: "status Pending",
-		},
-		"row 13: no remote pod yet": {
-			local: localPod(running), shadow: shadowPod(), want: "",
-		},
-		"row 13: the remote pod is gone for good": {
-			local: localPod(running), shadow: shadowPod(shadowPhase(corev1.PodFailed)), want: "status Failed RemotePodTerminated",
-		},
-		"T25: the ShadowPod of an earlier pod goes first": {
-			local: localPod(uid("local-2")), shadow: shadowPod(), pod: remotePod(running), want: "delete remote",
-		},
-		"T25: the ShadowPod of an earlier pod is going": {
-			local: localPod(uid("local-2")), shadow: shadowPod(shadowDeleting), pod: remotePod(running), want: "",
-		},
-		"T25: the remote pod of an earlier pod is waited for": {
-			local: localPod(uid("local-2")), pod: remotePod(running), want: "wait",
-		},
-		"T25: its status is not the new pod's": {
-			local: localPod(uid("local-2")), shadow: shadowPod(shadowAnnotation(remote.LocalPodUIDAnnotation, "local-2")), pod: remotePod(running), want: "",
-		},
-		"T25: what the reference system made names no pod and is adopted": {
-			local: localPod(), shadow: shadowPod(func(s *offloadingv1beta1.ShadowPod) { s.Annotations = nil }),
-			pod: remotePod(running, func(p *corev1.Pod) { p.Annotations = nil }), want: "status Running, patch +" + remote.LocalPodUIDAnnotation,
-		},
-	}
-	for name, tc := range tests {
+	for name, tc := range decideTests {
 		t.Run(name, func(t *testing.T) {
 			in := input(tc.local, tc.shadow, tc.pod)
 			actions, err := definition(&policies{}).Decide(t.Context(), in)
@@ -534,8 +341,4 @@ func TestTheCacheHoldsNoSpec(t *testing.T) {
 	assert.Empty(t, shadow.Spec.Pod.Containers)
 	assert.Empty(t, pod.Spec.Containers)
 	assert.Nil(t, resource.Local.Trim, "the local pod is forged from and served to kubectl")
-}
-
-func origin() remote.Origin {
-	return remote.Origin{HomeClusterID: "rome", ProviderClusterID: "milan", NodeName: "milan-node"}
 }
