@@ -1,0 +1,239 @@
+package invariants_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/invariants"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+)
+
+var rome = remote.Origin{HomeClusterID: "rome", ProviderClusterID: "milan", NodeName: "milan-1"}
+
+// guarded is a pod that is as isolated as can be: everything can be weakened.
+func guarded() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Labels: map[string]string{"app": "web"}},
+		Spec: corev1.PodSpec{
+			NodeName:  "milan-1",
+			HostUsers: ptr.To(false),
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](1000), RunAsGroup: ptr.To[int64](1000),
+				SupplementalGroups: []int64{7}, SupplementalGroupsPolicy: ptr.To(corev1.SupplementalGroupsPolicyStrict),
+				SeccompProfile:  &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+				AppArmorProfile: &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeRuntimeDefault},
+			},
+			InitContainers: []corev1.Container{{Name: "init"}},
+			Containers: []corev1.Container{{
+				Name: "web",
+				SecurityContext: &corev1.SecurityContext{
+					AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
+					Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE"}, Drop: []corev1.Capability{"ALL"}},
+				},
+				Ports:        []corev1.ContainerPort{{ContainerPort: 80, Protocol: corev1.ProtocolTCP}},
+				VolumeMounts: []corev1.VolumeMount{{Name: "log", MountPath: "/log", ReadOnly: true}},
+			}},
+			Volumes: []corev1.Volume{
+				{Name: "log", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/log"}}},
+				{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+					Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t"}}},
+				}}},
+			},
+		},
+	}
+}
+
+// plain is a pod that says nothing about isolation.
+func plain() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web"}}},
+	}
+}
+
+func TestWhatPoliciesMustNotDo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pod  func() *corev1.Pod
+		do   func(*offloadingv1beta1.ShadowPod)
+		want []string
+	}{
+		"host network":                       {plain, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.HostNetwork = true }, []string{"/spec/pod/hostNetwork"}},
+		"host processes":                     {plain, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.HostPID = true }, []string{"/spec/pod/hostPID"}},
+		"host IPC":                           {plain, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.HostIPC = true }, []string{"/spec/pod/hostIPC"}},
+		"a node":                             {plain, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.NodeName = "n" }, []string{"/spec/pod/nodeName"}},
+		"an account":                         {plain, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.ServiceAccountName = "admin" }, []string{"/spec/pod/serviceAccountName"}},
+		"an account by its old name":         {plain, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.DeprecatedServiceAccount = "admin" }, []string{"/spec/pod/serviceAccount"}},
+		"the provider's token, by unsetting": {plain, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.AutomountServiceAccountToken = nil }, []string{"/spec/pod/automountServiceAccountToken"}},
+		"the provider's token, in a volume": {guarded, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Volumes[1].Projected.Sources = []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}}
+		}, []string{"/spec/pod/volumes[name=token]/projected"}},
+		"the provider's certificate": {guarded, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Volumes[1].Projected.Sources = []corev1.VolumeProjection{{PodCertificate: &corev1.PodCertificateProjection{}}}
+		}, []string{"/spec/pod/volumes[name=token]/projected"}},
+		"an ephemeral container": {plain, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.EphemeralContainers = make([]corev1.EphemeralContainer, 1)
+		}, []string{"/spec/pod/ephemeralContainers"}},
+		"another name":             {plain, func(s *offloadingv1beta1.ShadowPod) { s.Name = "x" }, []string{"/metadata/name"}},
+		"another namespace":        {plain, func(s *offloadingv1beta1.ShadowPod) { s.Namespace = "kube-system" }, []string{"/metadata/namespace"}},
+		"a finalizer":              {plain, func(s *offloadingv1beta1.ShadowPod) { s.Finalizers = []string{"x"} }, []string{"/metadata/finalizers"}},
+		"an owner":                 {plain, func(s *offloadingv1beta1.ShadowPod) { s.OwnerReferences = make([]metav1.OwnerReference, 1) }, []string{"/metadata/ownerReferences"}},
+		"a reserved label changed": {plain, func(s *offloadingv1beta1.ShadowPod) { s.Labels["offloading.liqo.io/nodename"] = "x" }, []string{"/metadata/labels/offloading.liqo.io~1nodename"}},
+		"a reserved label added":   {plain, func(s *offloadingv1beta1.ShadowPod) { s.Labels["liqo.io/managed-by"] = "x" }, []string{"/metadata/labels/liqo.io~1managed-by"}},
+		"the host's users":         {guarded, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.HostUsers = nil }, []string{"/spec/pod/hostUsers"}},
+		"shared processes":         {plain, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.ShareProcessNamespace = ptr.To(true) }, []string{"/spec/pod/shareProcessNamespace"}},
+		"a supplemental group": {plain, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{SupplementalGroups: []int64{0}}
+		}, []string{"/spec/pod/securityContext/supplementalGroups"}},
+		"a lax group policy": {guarded, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.SecurityContext.SupplementalGroupsPolicy = nil }, []string{"/spec/pod/securityContext/supplementalGroupsPolicy"}},
+		"files of the root group": {plain, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{FSGroup: ptr.To[int64](0)}
+		}, []string{"/spec/pod/securityContext/fsGroup"}},
+		"a sysctl": {plain, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.x", Value: "1"}}}
+		}, []string{"/spec/pod/securityContext/sysctls[name=kernel.x]"}},
+		"privileges": {plain, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
+		}, []string{"/spec/pod/containers[name=web]/securityContext/privileged"}},
+		"a container's whole context": {guarded, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers[0].SecurityContext = nil }, []string{
+			"/spec/pod/containers[name=web]/securityContext/allowPrivilegeEscalation",
+			"/spec/pod/containers[name=web]/securityContext/readOnlyRootFilesystem",
+			"/spec/pod/containers[name=web]/securityContext/capabilities/drop",
+		}},
+		"the pod's whole context, for all containers": {guarded, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.SecurityContext = nil
+			s.Spec.Pod.InitContainers = nil
+		}, []string{
+			"/spec/pod/securityContext/supplementalGroupsPolicy",
+			"/spec/pod/containers[name=web]/securityContext/runAsNonRoot",
+			"/spec/pod/containers[name=web]/securityContext/runAsUser",
+			"/spec/pod/containers[name=web]/securityContext/runAsGroup",
+			"/spec/pod/containers[name=web]/securityContext/seccompProfile",
+			"/spec/pod/containers[name=web]/securityContext/appArmorProfile",
+		}},
+		"root in one container, over the pod's word": {guarded, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.InitContainers[0].SecurityContext = &corev1.SecurityContext{RunAsNonRoot: ptr.To(false), RunAsUser: ptr.To[int64](0)}
+		}, []string{
+			"/spec/pod/initContainers[name=init]/securityContext/runAsNonRoot",
+			"/spec/pod/initContainers[name=init]/securityContext/runAsUser",
+		}},
+		"a capability": {plain, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers[0].SecurityContext = &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"SYS_ADMIN"}}}
+		}, []string{"/spec/pod/containers[name=web]/securityContext/capabilities/add"}},
+		"no filter of system calls": {plain, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers[0].SecurityContext = &corev1.SecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined}}
+		}, []string{"/spec/pod/containers[name=web]/securityContext/seccompProfile"}},
+		"an unmasked /proc": {plain, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers[0].SecurityContext = &corev1.SecurityContext{ProcMount: ptr.To(corev1.UnmaskedProcMount)}
+		}, []string{"/spec/pod/containers[name=web]/securityContext/procMount"}},
+		"another SELinux type": {plain, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{SELinuxOptions: &corev1.SELinuxOptions{Type: "spc_t"}}
+		}, []string{"/spec/pod/containers[name=web]/securityContext/seLinuxOptions"}},
+		"a Windows host process": {plain, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: ptr.To(true)}}
+		}, []string{"/spec/pod/containers[name=web]/securityContext/windowsOptions/hostProcess"}},
+		"an AppArmor profile, by the old annotation": {plain, func(s *offloadingv1beta1.ShadowPod) {
+			s.Annotations = map[string]string{"container.apparmor.security.beta.kubernetes.io/web": "unconfined"}
+		}, []string{"/metadata/annotations/container.apparmor.security.beta.kubernetes.io~1web"}},
+		"a folder of the node, and its mount": {plain, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Volumes = []corev1.Volume{{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+			s.Spec.Pod.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "root", MountPath: "/host"}}
+		}, []string{"/spec/pod/volumes[name=root]/hostPath", "/spec/pod/containers[name=web]/volumeMounts[mountPath=/host]"}},
+		"another folder of the node": {guarded, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Volumes[0].HostPath.Path = "/" }, []string{"/spec/pod/volumes[name=log]/hostPath"}},
+		"a writable mount":           {guarded, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers[0].VolumeMounts[0].ReadOnly = false }, []string{"/spec/pod/containers[name=web]/volumeMounts[mountPath=/log]/readOnly"}},
+		"a mount that reaches out": {guarded, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers[0].VolumeMounts[0].MountPropagation = ptr.To(corev1.MountPropagationBidirectional)
+		}, []string{"/spec/pod/containers[name=web]/volumeMounts[mountPath=/log]/mountPropagation"}},
+		"a port of the node": {guarded, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers[0].Ports[0].HostPort = 80 }, []string{"/spec/pod/containers[name=web]/ports"}},
+		"a privileged sidecar": {plain, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: "spy", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}})
+		}, []string{"/spec/pod/containers[name=spy]/securityContext/privileged"}},
+		"a sidecar that does not heed the pod": {guarded, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: "spy", SecurityContext: &corev1.SecurityContext{RunAsNonRoot: ptr.To(false)}})
+		}, []string{"/spec/pod/containers[name=spy]/securityContext/runAsNonRoot"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := tc.pod()
+			draft := remote.PodDraft(pod, "shop-rome", rome)
+			after := draft.DeepCopy()
+			tc.do(after)
+			err := invariants.CheckPod(pod, draft, after)
+			var broken *invariants.Error
+			require.ErrorAs(t, err, &broken)
+			var paths []string
+			for _, violation := range broken.Violations {
+				paths = append(paths, violation.Path)
+				assert.Contains(t, err.Error(), violation.Path)
+				assert.NotEmpty(t, violation.Problem)
+			}
+			assert.ElementsMatch(t, tc.want, paths)
+		})
+	}
+}
+
+func TestWhatPoliciesMayDo(t *testing.T) {
+	for name, do := range map[string]func(*offloadingv1beta1.ShadowPod){
+		"nothing": func(*offloadingv1beta1.ShadowPod) {},
+		"place the pod": func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.NodeSelector = map[string]string{"pool": "gpu"}
+			s.Spec.Pod.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+			s.Spec.Pod.Affinity = &corev1.Affinity{}
+			s.Spec.Pod.SchedulerName, s.Spec.Pod.RuntimeClassName = "binpack", ptr.To("kata")
+		},
+		"drop labels, reserved ones too: the seal puts them back": func(s *offloadingv1beta1.ShadowPod) { s.Labels = nil },
+		"label and annotate": func(s *offloadingv1beta1.ShadowPod) {
+			s.Labels["team"], s.Annotations = "x", map[string]string{"a": "b"}
+		},
+		"change an image":       func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers[0].Image = "mirror.example.com/web" },
+		"isolate more":          func(s *offloadingv1beta1.ShadowPod) { *s = *remote.PodDraft(stricter(), "shop-rome", rome) },
+		"take a container away": func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.InitContainers = nil },
+		"add a modest sidecar": func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: "proxy", SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false)}})
+		},
+		"choose another user that is not root": func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.SecurityContext.RunAsUser = ptr.To[int64](2000) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := guarded()
+			draft := remote.PodDraft(pod, "shop-rome", rome)
+			after := draft.DeepCopy()
+			do(after)
+			assert.NoError(t, invariants.CheckPod(pod, draft, after))
+		})
+	}
+}
+
+func stricter() *corev1.Pod {
+	pod := guarded()
+	pod.Spec.Volumes = nil
+	pod.Spec.Containers[0].VolumeMounts = nil
+	pod.Spec.Containers[0].SecurityContext.Capabilities.Add = nil
+	pod.Spec.InitContainers[0].SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: ptr.To(true)}
+	return pod
+}
+
+func TestAPodThatIsPrivilegedMayStaySo(t *testing.T) {
+	pod := plain()
+	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
+		Privileged: ptr.To(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CAP_SYS_ADMIN", "all"}},
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeUnconfined},
+	}
+	draft := remote.PodDraft(pod, "ns", rome)
+	after := draft.DeepCopy()
+	after.Spec.Pod.Containers[0].SecurityContext.Capabilities.Add = []corev1.Capability{"SYS_ADMIN", "NET_ADMIN"}
+	after.Spec.Pod.Containers[0].SecurityContext.SeccompProfile.Type = corev1.SeccompProfileTypeRuntimeDefault
+	assert.NoError(t, invariants.CheckPod(pod, draft, after))
+}
+
+func TestAnOutcomeWeakerThanTheLocalPodIsRefusedEvenIfTheDraftIsAsWeak(t *testing.T) {
+	pod := guarded()
+	draft := remote.PodDraft(pod, "ns", rome)
+	draft.Spec.Pod.HostUsers = nil
+	var broken *invariants.Error
+	require.ErrorAs(t, invariants.CheckPod(pod, draft, draft.DeepCopy()), &broken)
+	assert.Equal(t, "/spec/pod/hostUsers", broken.Violations[0].Path)
+}

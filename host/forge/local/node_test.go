@@ -1,0 +1,128 @@
+package local_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/local"
+)
+
+func virtualNode(hard corev1.ResourceList) *offloadingv1beta1.VirtualNode {
+	return &offloadingv1beta1.VirtualNode{
+		ObjectMeta: metav1.ObjectMeta{Name: "milan-1", Namespace: "liqo-tenant-milan"},
+		Spec: offloadingv1beta1.VirtualNodeSpec{
+			ClusterID: "milan", ResourceQuota: corev1.ResourceQuotaSpec{Hard: hard},
+		},
+	}
+}
+
+func capacity() corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")}
+}
+
+func TestNodeOfAPlainVirtualNode(t *testing.T) {
+	node := local.Node(local.NodeInput{
+		VirtualNode: virtualNode(capacity()), NodeIP: "127.0.0.9", KubeletPort: 10250, KubeletVersion: "v1.37.0", Now: now,
+	})
+	assert.Equal(t, map[string]string{
+		"kubernetes.io/hostname": "milan-1", "kubernetes.io/role": "agent", "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+		"liqo.io/type": "virtual-node", "type": "virtual-kubelet", "liqo.io/remote-cluster-id": "milan",
+		"node.kubernetes.io/exclude-from-external-load-balancers": "true",
+		"alpha.service-controller.kubernetes.io/exclude-balancer": "true", "storage.liqo.io/available": "false",
+	}, node.Labels)
+	assert.Equal(t, []corev1.Taint{{Key: "virtual-node.liqo.io/not-allowed", Value: "true", Effect: corev1.TaintEffectNoExecute}}, node.Spec.Taints)
+	assert.Equal(t, capacity(), node.Status.Capacity)
+	assert.Equal(t, capacity(), node.Status.Allocatable)
+	assert.Equal(t, []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.9"}}, node.Status.Addresses)
+	assert.Equal(t, int32(10250), node.Status.DaemonEndpoints.KubeletEndpoint.Port)
+	assert.Equal(t, corev1.NodeSystemInfo{KubeletVersion: "v1.37.0", OperatingSystem: "Linux", Architecture: "amd64"}, node.Status.NodeInfo)
+	assert.Empty(t, node.Spec.ProviderID)
+}
+
+func TestNodeMetadata(t *testing.T) {
+	vn := virtualNode(capacity())
+	vn.Spec.Labels = map[string]string{
+		"zone": "vn", "kubernetes.io/arch": "arm64", "liqo.io/type": "mine", "kubernetes.io/hostname": "mine",
+		"type": "mine", "liqo.io/remote-cluster-id": "mine",
+	}
+	vn.Spec.Annotations = map[string]string{"a": "vn"}
+	vn.Spec.Taints = []corev1.Taint{
+		{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}, {Key: "gpu", Value: "again", Effect: corev1.TaintEffectNoSchedule},
+		{Key: "gpu", Effect: corev1.TaintEffectNoExecute},
+		{Key: "virtual-node.liqo.io/not-allowed", Value: "no", Effect: corev1.TaintEffectNoExecute},
+	}
+	vn.Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "fast"}}
+	node := local.Node(local.NodeInput{
+		VirtualNode: vn, Now: now,
+		ExtraLabels: map[string]string{"zone": "flag", "tier": "flag"}, ExtraAnnotations: map[string]string{"a": "flag", "b": "flag"},
+	})
+	for key, want := range map[string]string{
+		"zone": "vn", "tier": "flag", "kubernetes.io/arch": "arm64", "liqo.io/type": "virtual-node", "type": "virtual-kubelet",
+		"kubernetes.io/hostname": "milan-1", "liqo.io/remote-cluster-id": "milan", "storage.liqo.io/available": "true",
+	} {
+		assert.Equal(t, want, node.Labels[key], key)
+	}
+	assert.Equal(t, "arm64", node.Status.NodeInfo.Architecture, "T28")
+	assert.Equal(t, map[string]string{"a": "vn", "b": "flag"}, node.Annotations)
+	require.Len(t, node.Spec.Taints, 3, "one per key and effect, as the API server asks")
+	assert.Equal(t, "true", node.Spec.Taints[0].Value)
+}
+
+func TestNodeConditions(t *testing.T) {
+	none := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
+	for name, tc := range map[string]struct {
+		hard    corev1.ResourceList
+		network local.Network
+		want    map[corev1.NodeConditionType]string
+	}{
+		"capable, network not checked": {capacity(), local.NetworkUnchecked, map[corev1.NodeConditionType]string{
+			"Ready": "True KubeletReady", "MemoryPressure": "False RemoteClusterHasSufficientMemory",
+			"DiskPressure": "False RemoteClusterHasNoDiskPressure", "PIDPressure": "False RemoteClusterHasNoPIDPressure",
+		}},
+		"capable, network up": {capacity(), local.NetworkUp, map[corev1.NodeConditionType]string{
+			"Ready": "True KubeletReady", "MemoryPressure": "False RemoteClusterHasSufficientMemory",
+			"DiskPressure": "False RemoteClusterHasNoDiskPressure", "PIDPressure": "False RemoteClusterHasNoPIDPressure",
+			"NetworkUnavailable": "False LiqoNetworkingUp",
+		}},
+		"capable, network down": {capacity(), local.NetworkDown, map[corev1.NodeConditionType]string{
+			"Ready": "False KubeletNotReady", "MemoryPressure": "False RemoteClusterHasSufficientMemory",
+			"DiskPressure": "False RemoteClusterHasNoDiskPressure", "PIDPressure": "False RemoteClusterHasNoPIDPressure",
+			"NetworkUnavailable": "True LiqoNetworkingDown",
+		}},
+		"without memory": {none, local.NetworkUnchecked, map[corev1.NodeConditionType]string{
+			"Ready": "False KubeletNotReady", "MemoryPressure": "True RemoteClusterHasMemoryPressure",
+			"DiskPressure": "True RemoteClusterHasDiskPressure", "PIDPressure": "True RemoteClusterHasPIDPressure",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := local.Node(local.NodeInput{VirtualNode: virtualNode(tc.hard), Network: tc.network, Now: now})
+			got := map[corev1.NodeConditionType]string{}
+			for _, condition := range node.Status.Conditions {
+				got[condition.Type] = string(condition.Status) + " " + condition.Reason
+				assert.Equal(t, nowSec, condition.LastHeartbeatTime)
+			}
+			assert.Equal(t, tc.want, got)
+		})
+	}
+}
+
+func TestConditionsKeepTheirTransitionTimeWhileTheirStatusStays(t *testing.T) {
+	first := local.Node(local.NodeInput{VirtualNode: virtualNode(capacity()), Network: local.NetworkUp, Now: earlier})
+	second := local.Node(local.NodeInput{
+		VirtualNode: virtualNode(capacity()), Network: local.NetworkDown, Now: now, Previous: first.Status.Conditions,
+	})
+	for _, condition := range second.Status.Conditions {
+		want := metav1.NewTime(earlier)
+		if condition.Type == corev1.NodeReady || condition.Type == corev1.NodeNetworkUnavailable {
+			want = nowSec
+		}
+		assert.Equal(t, want, condition.LastTransitionTime, condition.Type)
+	}
+}
