@@ -1,0 +1,158 @@
+package policysource
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// Reasons of conditions.
+const (
+	reasonLoaded        = "Loaded"
+	reasonBound         = "Bound"
+	reasonDisabled      = "Disabled"
+	reasonPrevious      = "PreviousVersion"
+	reasonFine          = "AsExpected"
+	reasonInvalidSpec   = "InvalidSpec"
+	reasonNotSupported  = "NotSupported"
+	reasonModule        = "ModuleNotLoaded"
+	reasonSettings      = "InvalidSettings"
+	reasonRefused       = "BindingRefused"
+	reasonConflict      = "OrderNeeded"
+	reasonModuleMissing = "ModuleNotFound"
+)
+
+// problem is why an object cannot be bound.
+type problem struct {
+	reason string
+	err    error
+	// loaded tells that the module itself is fine.
+	loaded bool
+}
+
+func (p *problem) Error() string { return p.err.Error() }
+
+func invalid(format string, arguments ...any) *problem {
+	return &problem{reason: reasonInvalidSpec, err: fmt.Errorf(format, arguments...)}
+}
+
+// settingsValidator is a policy that can check its settings.
+type settingsValidator interface {
+	ValidateSettings(ctx context.Context, settings json.RawMessage) error
+}
+
+// disabled tells whether the object is not to be asked.
+func disabled(policy *policyv1alpha1.OffloadingPolicy) bool {
+	return policy.Spec.Mode == policyv1alpha1.ModeDisabled
+}
+
+// bindingsOf turns an object into bindings, one for each of its points, or says what
+// is wrong with it.
+func (s *Source) bindingsOf(policy *policyv1alpha1.OffloadingPolicy, module chain.Policy) ([]chain.Binding, *problem) {
+	spec := &policy.Spec
+	points, bad := pointsOf(policy, module.Manifest())
+	if bad != nil {
+		return nil, bad
+	}
+	match, bad := newMatcher(spec.Match, s.options.Client)
+	if bad != nil {
+		return nil, bad
+	}
+	shared := chain.Binding{
+		Name: policy.Name, Policy: module, Mode: chain.Enforce,
+		FailurePolicy: chain.FailurePolicy(spec.FailurePolicy),
+		Allow:         allowOf(spec.Allow),
+	}
+	if match != nil {
+		shared.Match = match
+	}
+	if spec.Settings != nil {
+		shared.Settings = spec.Settings.Raw
+	}
+	if _, isDefault := defaultPoints[policy.Name]; isDefault || spec.Order != nil {
+		order := defaultOrder
+		if spec.Order != nil {
+			order = int(*spec.Order)
+		}
+		shared.Order = &order
+	}
+	bindings := make([]chain.Binding, len(points))
+	for i, point := range points {
+		bindings[i] = shared
+		bindings[i].Point = point
+	}
+	return bindings, nil
+}
+
+// check refuses what can be seen in the spec alone.
+func (s *Source) check(policy *policyv1alpha1.OffloadingPolicy) *problem {
+	spec := &policy.Spec
+	switch spec.Mode {
+	case "", policyv1alpha1.ModeEnforce, policyv1alpha1.ModeDisabled:
+	case policyv1alpha1.ModeShadow:
+		return &problem{reason: reasonNotSupported, err: fmt.Errorf("spec.mode Shadow is not supported by this version: set Enforce or Disabled")}
+	default:
+		return invalid("spec.mode %q is unknown: set Enforce or Disabled", spec.Mode)
+	}
+	if (spec.Module.BuiltIn == "") == (spec.Module.ConfigMap == nil) {
+		return invalid("spec.module: set exactly one of builtIn and configMap")
+	}
+	if point, isDefault := defaultPoints[policy.Name]; isDefault {
+		for _, other := range spec.Points {
+			if contract.Point(other) != point {
+				return invalid("spec.points: a policy named %s replaces the default of %s and cannot answer %s: give it another name for that", policy.Name, point, other)
+			}
+		}
+	}
+	return nil
+}
+
+// pointsOf returns the points to bind: those of the spec; else the one that the name
+// stands for; else all that the module answers.
+func pointsOf(policy *policyv1alpha1.OffloadingPolicy, manifest *contract.Manifest) ([]contract.Point, *problem) {
+	var points []contract.Point
+	if len(policy.Spec.Points) == 0 {
+		if point, isDefault := defaultPoints[policy.Name]; isDefault {
+			return []contract.Point{point}, nil
+		}
+		for i := range manifest.Points {
+			points = append(points, manifest.Points[i].Point)
+		}
+		return points, nil
+	}
+	for _, named := range policy.Spec.Points {
+		point := contract.Point(named)
+		if manifest.For(point) == nil {
+			answers := make([]string, len(manifest.Points))
+			for i := range manifest.Points {
+				answers[i] = string(manifest.Points[i].Point)
+			}
+			return nil, invalid("spec.points: module %q does not answer %s, only %s", manifest.Name, point, strings.Join(answers, ", "))
+		}
+		if !slices.Contains(points, point) {
+			points = append(points, point)
+		}
+	}
+	return points, nil
+}
+
+func allowOf(allow *policyv1alpha1.Allow) chain.Allow {
+	if allow == nil {
+		return chain.Allow{}
+	}
+	out := chain.Allow{Reads: allow.Reads}
+	for _, rule := range allow.Writes {
+		verbs := make([]contract.Verb, len(rule.Verbs))
+		for i, verb := range rule.Verbs {
+			verbs[i] = contract.Verb(verb)
+		}
+		out.Writes = append(out.Writes, contract.WriteRule{Path: rule.Path, Verbs: verbs, Keys: rule.Keys})
+	}
+	return out
+}

@@ -1,0 +1,79 @@
+package policysource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+)
+
+// matcher is spec.match; nil members match everything.
+type matcher struct {
+	namespaces   labels.Selector
+	objects      labels.Selector
+	virtualNodes []string
+	// reader reads namespaces whose labels the caller does not know.
+	reader client.Reader
+}
+
+var _ chain.Matcher = (*matcher)(nil)
+
+// newMatcher compiles spec.match; nil when it matches everything.
+func newMatcher(match *policyv1alpha1.Match, reader client.Reader) (*matcher, *problem) {
+	if match == nil {
+		return nil, nil
+	}
+	if len(match.MatchConditions) > 0 {
+		return nil, &problem{reason: reasonNotSupported, err: errors.New("spec.match.matchConditions are not supported by this version: use the selectors")}
+	}
+	m := &matcher{virtualNodes: match.VirtualNodes, reader: reader}
+	for field, source := range map[string]struct {
+		from *metav1.LabelSelector
+		to   *labels.Selector
+	}{
+		"namespaceSelector": {from: match.NamespaceSelector, to: &m.namespaces},
+		"objectSelector":    {from: match.ObjectSelector, to: &m.objects},
+	} {
+		if source.from == nil {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(source.from)
+		if err != nil {
+			return nil, invalid("spec.match.%s: %w", field, err)
+		}
+		*source.to = selector
+	}
+	return m, nil
+}
+
+// Matches implements chain.Matcher.
+//
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+func (m *matcher) Matches(ctx context.Context, a chain.Attributes) (bool, error) {
+	if len(m.virtualNodes) > 0 && !slices.Contains(m.virtualNodes, a.VirtualNode) {
+		return false, nil
+	}
+	if m.objects != nil && !m.objects.Matches(labels.Set(a.Labels)) {
+		return false, nil
+	}
+	if m.namespaces == nil || m.namespaces.Empty() {
+		return true, nil
+	}
+	known := a.NamespaceLabels
+	if known == nil {
+		namespace := &corev1.Namespace{}
+		if err := m.reader.Get(ctx, client.ObjectKey{Name: a.Namespace}, namespace); err != nil {
+			return false, fmt.Errorf("reading the labels of namespace %q: %w", a.Namespace, err)
+		}
+		known = namespace.Labels
+	}
+	return m.namespaces.Matches(labels.Set(known)), nil
+}

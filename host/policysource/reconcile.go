@@ -1,0 +1,226 @@
+package policysource
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+)
+
+// bound is what an object has in the chains.
+type bound struct {
+	version  string
+	digest   string
+	bindings []chain.Binding
+}
+
+// candidate is an object on its way into the chains.
+type candidate struct {
+	object *policyv1alpha1.OffloadingPolicy
+	// next is what the object asks for, unless there is a problem.
+	next    bound
+	problem *problem
+	// module that the object asks for, when it is loaded.
+	module chain.Policy
+	// previous is what the chains have of it.
+	previous *bound
+	// choice is what is proposed to the chains: next, previous, or nothing.
+	choice *bound
+}
+
+// changed tells whether the proposal differs from what the chains have.
+func (c *candidate) changed() bool {
+	return c.choice != nil && (c.previous == nil || c.previous.version != c.choice.version)
+}
+
+// Reconcile makes one pass over all objects.
+func (s *Source) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	list := &policyv1alpha1.OffloadingPolicyList{}
+	if err := s.options.Client.List(ctx, list); err != nil {
+		return ctrl.Result{}, fmt.Errorf("listing OffloadingPolicies: %w", err)
+	}
+	candidates, wanted, err := s.candidates(ctx, list.Items)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := s.swap(candidates); err != nil {
+		return ctrl.Result{}, fmt.Errorf("binding policies: %w", err)
+	}
+	s.forget(wanted)
+	s.ready.Store(true)
+	var errs []error
+	for _, c := range candidates {
+		errs = append(errs, s.report(ctx, c))
+	}
+	return ctrl.Result{}, errors.Join(errs...)
+}
+
+// candidates looks at every object, eldest first, and loads what it asks for.
+func (s *Source) candidates(ctx context.Context, objects []policyv1alpha1.OffloadingPolicy) ([]*candidate, map[moduleKey]bool, error) {
+	slices.SortFunc(objects, func(a, b policyv1alpha1.OffloadingPolicy) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	wanted := map[moduleKey]bool{}
+	var candidates []*candidate
+	for i := range objects {
+		if objects[i].DeletionTimestamp != nil {
+			continue
+		}
+		c := &candidate{object: &objects[i]}
+		if b, ok := s.bound[c.object.Name]; ok {
+			c.previous = &b
+		}
+		key, err := s.prepare(ctx, c)
+		if err != nil {
+			return nil, nil, err
+		}
+		wanted[key] = true
+		c.choice = &c.next
+		if c.problem != nil {
+			c.choice = c.previous
+		}
+		candidates = append(candidates, c)
+	}
+	return candidates, wanted, nil
+}
+
+// prepare finds out what an object asks for, or what is wrong with it.
+func (s *Source) prepare(ctx context.Context, c *candidate) (moduleKey, error) {
+	if c.problem = s.check(c.object); c.problem != nil {
+		return moduleKey{}, nil
+	}
+	if disabled(c.object) {
+		c.next = bound{version: c.version(moduleKey{})}
+		return moduleKey{}, nil
+	}
+	key, module, bad, err := s.moduleOf(ctx, c.object)
+	if err != nil {
+		return key, err
+	}
+	if c.problem = bad; bad != nil {
+		return key, nil
+	}
+	c.module = module
+	bindings, bad := s.bindingsOf(c.object, module)
+	if bad == nil {
+		bad = validate(ctx, c.object, module)
+	}
+	if bad != nil {
+		bad.loaded = true
+		c.problem = bad
+		return key, nil
+	}
+	c.next = bound{version: c.version(key), digest: module.Digest(), bindings: bindings}
+	return key, nil
+}
+
+func (c *candidate) version(key moduleKey) string {
+	return fmt.Sprintf("%s %d %s", c.object.UID, c.object.Generation, key.content)
+}
+
+// validate lets a module check its settings, if it can.
+func validate(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, module chain.Policy) *problem {
+	validator, ok := module.(settingsValidator)
+	if !ok || policy.Spec.Settings == nil {
+		return nil
+	}
+	if err := validator.ValidateSettings(ctx, policy.Spec.Settings.Raw); err != nil {
+		return &problem{reason: reasonSettings, err: fmt.Errorf("spec.settings: %w", err)}
+	}
+	return nil
+}
+
+// swap proposes bindings to the chains until they are taken. A binding that is refused
+// makes room for its previous version, else for none; what the chains have already is
+// favored over what is new.
+func (s *Source) swap(candidates []*candidate) error {
+	// Each attempt that fails takes something back; there are two steps per object.
+	for range 2*len(candidates) + 1 {
+		err := s.chains.Swap(s.proposal(candidates))
+		if err == nil {
+			s.settle(candidates)
+			return nil
+		}
+		blamed, bad := blame(candidates, err)
+		if blamed == nil {
+			return err
+		}
+		if blamed.problem == nil {
+			blamed.problem = bad
+		}
+		if blamed.changed() {
+			blamed.choice = blamed.previous
+		} else {
+			blamed.choice = nil
+		}
+	}
+	return errors.New("the chains refuse every choice of bindings: this is a bug of Longshore")
+}
+
+// proposal lists the bindings: defaults, then what is unchanged, then what is new, so
+// that the chains find fault with the new.
+func (s *Source) proposal(candidates []*candidate) []chain.Binding {
+	replaced := map[string]bool{}
+	var kept, changed []chain.Binding
+	for _, c := range candidates {
+		switch {
+		case c.choice == nil:
+			continue
+		case c.changed():
+			changed = append(changed, c.choice.bindings...)
+		default:
+			kept = append(kept, c.choice.bindings...)
+		}
+		replaced[c.object.Name] = true
+	}
+	return slices.Concat(s.implicit(replaced), kept, changed)
+}
+
+// blame finds the object that an error of the chains is about; nil when it is none.
+func blame(candidates []*candidate, err error) (*candidate, *problem) {
+	find := func(name string) *candidate {
+		for _, c := range candidates {
+			if c.object.Name == name && c.choice != nil {
+				return c
+			}
+		}
+		return nil
+	}
+	var conflict *chain.ConflictError
+	if errors.As(err, &conflict) {
+		blamed := find(conflict.Second)
+		if other := find(conflict.First); other != nil && (blamed == nil || (other.changed() && !blamed.changed())) {
+			blamed = other
+		}
+		return blamed, &problem{reason: reasonConflict, err: err, loaded: true}
+	}
+	var refused *chain.BindingError
+	if errors.As(err, &refused) {
+		return find(refused.Binding), &problem{reason: reasonRefused, err: err, loaded: true}
+	}
+	return nil, nil
+}
+
+// settle remembers what the chains have.
+func (s *Source) settle(candidates []*candidate) {
+	bound := map[string]bound{}
+	for _, c := range candidates {
+		if c.choice != nil {
+			bound[c.object.Name] = *c.choice
+		}
+	}
+	s.bound = bound
+}
+
+// logger names the policy.
+func (c *candidate) logger(ctx context.Context) logr.Logger {
+	return log.FromContext(ctx).WithValues("policy", c.object.Name)
+}

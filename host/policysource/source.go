@@ -1,0 +1,170 @@
+// Package policysource keeps the policy chains of a component as the cluster's
+// OffloadingPolicy objects say. Every component that asks policies runs one Source;
+// all watch the same objects and swap on their own, nothing restarts.
+//
+// Each pass looks at all objects and replaces all bindings at once. A core point
+// without an object of its default's name has the built-in default bound; such an
+// object replaces it and deleting the object restores it. A bad object never replaces
+// a good binding: the previous one stays, or none, and the object's status says what is
+// wrong and who must act. Nothing is decided before the first pass, so that what an
+// operator has switched off is off from the start.
+package policysource
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+)
+
+// ModuleLimits lower what a call of a module may use; zero means the host's bounds.
+type ModuleLimits struct {
+	// Fuel in ticks.
+	Fuel int64
+	// MemoryBytes of an instance.
+	MemoryBytes int64
+}
+
+// LoadFunc turns the bytes of a module into a policy: module.Load, bound to an engine.
+// The name is for messages. Its errors say who must act.
+type LoadFunc func(ctx context.Context, name string, raw []byte, limits ModuleLimits) (chain.Policy, error)
+
+// Options of [New].
+type Options struct {
+	// Component that runs the policies, as status.observedBy names it: "webhook",
+	// "virtual-kubelet/<node>".
+	Component string
+	// Client reads from a cache and writes status.
+	Client client.Client
+	// BuiltIns are the modules that the host carries, by the name in spec.module.builtIn;
+	// policyv1alpha1.BuiltInDefault is required. They are never closed.
+	BuiltIns map[string]chain.Policy
+	// Load loads modules from ConfigMaps; nil refuses them.
+	Load LoadFunc
+	// Close is told of every policy that Load returned and that is not used any more;
+	// may be nil.
+	Close func(chain.Policy)
+	// ModuleNamespaces are the namespaces whose ConfigMaps may hold modules. They are
+	// watched.
+	ModuleNamespaces []string
+	// Chain are the options of the chains; Retired is set by the Source.
+	Chain chain.Options
+	// Conditions makes this component write the part of the status that belongs to
+	// nobody in particular: conditions, digest, manifest. One component does.
+	Conditions bool
+	// Clock for status times.
+	Clock clock.PassiveClock
+}
+
+// Source reconciles OffloadingPolicies into chains.
+type Source struct {
+	options Options
+	chains  *chain.Chains
+	ready   atomic.Bool
+
+	// The rest belongs to the one worker.
+	bound   map[string]bound
+	modules map[moduleKey]*module
+}
+
+// New returns a Source whose chains decide nothing until the first pass.
+func New(options Options) (*Source, error) {
+	if options.Component == "" || options.Client == nil || options.Clock == nil {
+		return nil, errors.New("a policy source needs a component, a client and a clock")
+	}
+	if options.BuiltIns[policyv1alpha1.BuiltInDefault] == nil {
+		return nil, fmt.Errorf("the built-in module %q is missing", policyv1alpha1.BuiltInDefault)
+	}
+	s := &Source{options: options, bound: map[string]bound{}, modules: map[moduleKey]*module{}}
+	options.Chain.Retired = s.retired
+	s.chains = chain.New(options.Chain)
+	return s, nil
+}
+
+// Chains returns the chains that the Source keeps.
+func (s *Source) Chains() *chain.Chains { return s.chains }
+
+// Ready returns an error until the first pass has bound what the cluster says.
+func (s *Source) Ready() error {
+	if !s.ready.Load() {
+		return chain.ErrNotLoaded
+	}
+	return nil
+}
+
+// retired closes a loaded policy after its last call.
+func (s *Source) retired(policy chain.Policy) {
+	if s.options.Close == nil {
+		return
+	}
+	for builtIn := range maps.Values(s.options.BuiltIns) {
+		if builtIn == policy {
+			return
+		}
+	}
+	s.options.Close(policy)
+}
+
+// everything is the one request there is: a pass over all objects.
+var everything = reconcile.Request{NamespacedName: types.NamespacedName{Name: "policies"}}
+
+// SetupWithManager adds the Source to a manager, leader or not: every replica decides.
+//
+// +kubebuilder:rbac:groups=policy.longshore.dev,resources=offloadingpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=policy.longshore.dev,resources=offloadingpolicies/status,verbs=patch
+func (s *Source) SetupWithManager(mgr ctrl.Manager) error {
+	enqueue := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
+		return []reconcile.Request{everything}
+	})
+	blueprint := ctrl.NewControllerManagedBy(mgr).
+		Named("policysource").
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NeedLeaderElection: ptr.To(false)}).
+		Watches(&policyv1alpha1.OffloadingPolicy{}, enqueue, builder.WithPredicates(specChanged())).
+		// The first pass comes when the caches are filled, even if there is no object.
+		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			queue.Add(everything)
+			return nil
+		}))
+	if len(s.options.ModuleNamespaces) > 0 && s.options.Load != nil {
+		blueprint = blueprint.Watches(&corev1.ConfigMap{}, enqueue, builder.WithPredicates(s.holdsModules()))
+	}
+	if err := blueprint.Complete(s); err != nil {
+		return fmt.Errorf("adding the policy source: %w", err)
+	}
+	return nil
+}
+
+// specChanged leaves out what only we write: status.
+func specChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
+	}}
+}
+
+// holdsModules lets those ConfigMaps pass that some policy refers to, or may.
+func (s *Source) holdsModules() predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(o client.Object) bool {
+		configMap, ok := o.(*corev1.ConfigMap)
+		return ok && len(configMap.BinaryData) > 0 && slices.Contains(s.options.ModuleNamespaces, o.GetNamespace())
+	})
+}

@@ -1,0 +1,527 @@
+package policysource_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/operation"
+	"github.com/longshore-dev/longshore/host/policy/policytest"
+	"github.com/longshore-dev/longshore/host/policysource"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+type answerFunc = func(contract.Request) (contract.Response, error)
+
+func answers(operations ...contract.Operation) answerFunc {
+	return func(contract.Request) (contract.Response, error) {
+		return contract.Response{Operations: operations}, nil
+	}
+}
+
+func allVerbs(path string) []contract.WriteRule {
+	return []contract.WriteRule{{Path: path, Verbs: contract.Verbs()}}
+}
+
+// builtIn answers all core points by merging a label or a node selector.
+func builtIn() *policytest.Policy {
+	return policytest.Native("defaults", contract.Manifest{Version: "1", Points: []contract.PointManifest{
+		{Point: contract.PodMutation, Writes: allVerbs("/spec/tolerations")},
+		{Point: contract.OffloadingPatch, Writes: allVerbs("/spec/nodeSelector")},
+		{Point: contract.AntiAffinityPreset, Writes: allVerbs("/spec/affinity/podAntiAffinity")},
+		{Point: contract.MetadataFilter, Reads: []string{"/notReflected"}, Writes: allVerbs("/metadata/labels")},
+	}}, map[contract.Point]func(contract.Request) (contract.Response, error){
+		contract.PodMutation:        answers(contract.Ensure("/spec/tolerations", contract.Toleration{Key: "default"})),
+		contract.OffloadingPatch:    answers(contract.Merge("/spec/nodeSelector", contract.StringMap{"default": "yes"})),
+		contract.AntiAffinityPreset: answers(),
+		contract.MetadataFilter:     answers(),
+	})
+}
+
+// custom is a loaded module: it sets the hostname to what it was loaded from.
+type custom struct {
+	*policytest.Policy
+}
+
+func newCustom(content string) *custom {
+	return &custom{Policy: policytest.Native("custom", contract.Manifest{Version: content, Points: []contract.PointManifest{
+		{Point: contract.PodMutation, Writes: allVerbs("/spec/hostname")},
+	}}, map[contract.Point]func(contract.Request) (contract.Response, error){
+		contract.PodMutation: answers(contract.Set("/spec/hostname", contract.String(content))),
+	})}
+}
+
+func (c *custom) ValidateSettings(_ context.Context, settings json.RawMessage) error {
+	if string(settings) == `{"bad":true}` {
+		return errors.New("bad must be false")
+	}
+	return nil
+}
+
+// rig is a Source with its surroundings.
+type rig struct {
+	t       *testing.T
+	client  client.Client
+	source  *policysource.Source
+	builtIn *policytest.Policy
+	clock   *clocktesting.FakePassiveClock
+
+	mu      sync.Mutex
+	loads   []string
+	closed  []string
+	applies int
+	// fail, when set, is asked before every request.
+	fail func(verb string, o any) error
+}
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func newRig(t *testing.T, objects ...client.Object) *rig {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, policyv1alpha1.AddToScheme(scheme))
+	require.NoError(t, corev1.AddToScheme(scheme))
+	r := &rig{t: t, builtIn: builtIn(), clock: clocktesting.NewFakePassiveClock(epoch)}
+	r.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&policyv1alpha1.OffloadingPolicy{}).WithInterceptorFuncs(r.interceptors()).Build()
+	r.source = r.newSource()
+	return r
+}
+
+func (r *rig) interceptors() interceptor.Funcs {
+	fails := func(verb string, o any) error {
+		if r.fail == nil {
+			return nil
+		}
+		return r.fail(verb, o)
+	}
+	return interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if err := fails("list", list); err != nil {
+				return err
+			}
+			return c.List(ctx, list, opts...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if err := fails("get", o); err != nil {
+				return err
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+			if err := fails("apply", o); err != nil {
+				return err
+			}
+			r.applies++
+			return c.SubResource(sub).Apply(ctx, o, opts...)
+		},
+	}
+}
+
+func (r *rig) newSource() *policysource.Source {
+	r.t.Helper()
+	source, err := policysource.New(policysource.Options{
+		Component: "webhook", Client: r.client, Conditions: true, Clock: r.clock,
+		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: r.builtIn},
+		ModuleNamespaces: []string{"longshore"},
+		Load: func(_ context.Context, _ string, raw []byte, _ policysource.ModuleLimits) (chain.Policy, error) {
+			r.loads = append(r.loads, string(raw))
+			if string(raw) == "broken" {
+				return nil, errors.New("the module is cut in half: its author must build it again")
+			}
+			return newCustom(string(raw)), nil
+		},
+		Close: func(p chain.Policy) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.closed = append(r.closed, p.Manifest().Version)
+		},
+	})
+	require.NoError(r.t, err)
+	return source
+}
+
+func (r *rig) pass() error {
+	r.t.Helper()
+	_, err := r.source.Reconcile(r.t.Context(), ctrl.Request{})
+	return err
+}
+
+func (r *rig) mustPass() {
+	r.t.Helper()
+	require.NoError(r.t, r.pass())
+}
+
+// asked returns the names of the bindings that are asked at a point.
+func (r *rig) asked(point contract.Point) []string {
+	r.t.Helper()
+	return names(r.evaluate(point, chain.Attributes{}))
+}
+
+func names(result *chain.Result) []string {
+	var names []string
+	for _, decision := range result.Decisions {
+		names = append(names, decision.Binding)
+	}
+	return names
+}
+
+func (r *rig) evaluate(point contract.Point, attributes chain.Attributes) *chain.Result {
+	r.t.Helper()
+	result, err := r.source.Chains().Evaluate(r.t.Context(), chain.Input{Point: point, Match: attributes})
+	require.NoError(r.t, err)
+	return result
+}
+
+func (r *rig) get(name string) *policyv1alpha1.OffloadingPolicy {
+	r.t.Helper()
+	policy := &policyv1alpha1.OffloadingPolicy{}
+	require.NoError(r.t, r.client.Get(r.t.Context(), client.ObjectKey{Name: name}, policy))
+	return policy
+}
+
+func (r *rig) edit(name string, change func(*policyv1alpha1.OffloadingPolicy)) {
+	r.t.Helper()
+	policy := r.get(name)
+	change(policy)
+	policy.Generation++ // the fake client does not
+	require.NoError(r.t, r.client.Update(r.t.Context(), policy))
+}
+
+func (r *rig) condition(name, conditionType string) string {
+	r.t.Helper()
+	condition := meta.FindStatusCondition(r.get(name).Status.Conditions, conditionType)
+	if condition == nil {
+		return "none"
+	}
+	return string(condition.Status) + " " + condition.Reason + ": " + condition.Message
+}
+
+func object(name string, change func(*policyv1alpha1.OffloadingPolicySpec)) *policyv1alpha1.OffloadingPolicy {
+	policy := &policyv1alpha1.OffloadingPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Generation: 1, CreationTimestamp: metav1.NewTime(epoch)},
+		Spec:       policyv1alpha1.OffloadingPolicySpec{Module: policyv1alpha1.ModuleSource{BuiltIn: policyv1alpha1.BuiltInDefault}},
+	}
+	if change != nil {
+		change(&policy.Spec)
+	}
+	return policy
+}
+
+func fromConfigMap(spec *policyv1alpha1.OffloadingPolicySpec) {
+	spec.Module = policyv1alpha1.ModuleSource{ConfigMap: &policyv1alpha1.ConfigMapSource{Namespace: "longshore", Name: "module"}}
+}
+
+func configMap(content string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "module"},
+		BinaryData: map[string][]byte{"module.wasm": []byte(content)},
+	}
+}
+
+func (r *rig) store(content string) {
+	r.t.Helper()
+	stored := &corev1.ConfigMap{}
+	require.NoError(r.t, r.client.Get(r.t.Context(), client.ObjectKey{Namespace: "longshore", Name: "module"}, stored))
+	stored.BinaryData["module.wasm"] = []byte(content)
+	require.NoError(r.t, r.client.Update(r.t.Context(), stored))
+}
+
+func TestNothingIsDecidedBeforeTheFirstPass(t *testing.T) {
+	r := newRig(t, object("default-podplacement", func(s *policyv1alpha1.OffloadingPolicySpec) { s.Mode = policyv1alpha1.ModeDisabled }))
+	require.ErrorIs(t, r.source.Ready(), chain.ErrNotLoaded)
+	r.fail = func(verb string, _ any) error {
+		if verb == "list" {
+			return errors.New("no connection")
+		}
+		return nil
+	}
+	require.ErrorContains(t, r.pass(), "no connection")
+	require.ErrorIs(t, r.source.Ready(), chain.ErrNotLoaded)
+	_, err := r.source.Chains().Evaluate(t.Context(), chain.Input{Point: contract.PodMutation})
+	require.ErrorIs(t, err, chain.ErrNotLoaded)
+
+	r.fail = nil
+	r.mustPass()
+	require.NoError(t, r.source.Ready())
+	assert.Empty(t, r.asked(contract.PodMutation), "switched off from the start")
+	assert.Equal(t, []string{"default-offloadingpatch"}, r.asked(contract.OffloadingPatch))
+}
+
+func TestImplicitDefaultsAreReplacedAndRestored(t *testing.T) {
+	r := newRig(t)
+	r.mustPass()
+	for name, point := range map[string]contract.Point{
+		"default-podplacement": contract.PodMutation, "default-offloadingpatch": contract.OffloadingPatch,
+		"default-antiaffinity": contract.AntiAffinityPreset, "default-metadatafilter": contract.MetadataFilter,
+	} {
+		assert.Equal(t, []string{name}, r.asked(point))
+		policy := object(name, func(s *policyv1alpha1.OffloadingPolicySpec) { s.Mode = policyv1alpha1.ModeDisabled })
+		require.NoError(t, r.client.Create(t.Context(), policy))
+		r.mustPass()
+		assert.Empty(t, r.asked(point), "disabled")
+		assert.Equal(t, "True Disabled: The policy is not asked: spec.mode is Disabled.", r.condition(name, policyv1alpha1.ReadyCondition))
+
+		r.edit(name, func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Mode = policyv1alpha1.ModeEnforce })
+		r.mustPass()
+		assert.Equal(t, []string{name}, r.asked(point))
+		status := r.get(name).Status
+		assert.Equal(t, r.builtIn.Digest(), status.Digest)
+		assert.Equal(t, []policyv1alpha1.ExtensionPoint{policyv1alpha1.ExtensionPoint(point)}, status.Points, "its own point only")
+
+		require.NoError(t, r.client.Delete(t.Context(), policy))
+		r.mustPass()
+		assert.Equal(t, []string{name}, r.asked(point), "restored")
+	}
+	assert.Empty(t, r.closed, "built-in modules stay open")
+}
+
+func TestABadObjectIsToldAndBindsNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		name    string
+		spec    func(*policyv1alpha1.OffloadingPolicySpec)
+		content string
+		want    string
+	}{
+		"shadow mode":         {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Mode = policyv1alpha1.ModeShadow }, want: "NotSupported: spec.mode Shadow is not supported"},
+		"no module":           {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module = policyv1alpha1.ModuleSource{} }, want: "InvalidSpec: spec.module: set exactly one"},
+		"an unknown built-in": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module.BuiltIn = "x" }, want: `InvalidSpec: spec.module.builtIn "x" is unknown`},
+		"limits of a built-in": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			fuel := int64(1)
+			s.Limits = &policyv1alpha1.Limits{Fuel: &fuel}
+		}, want: "NotSupported: spec.limits"},
+		"a point it does not answer": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			fromConfigMap(s)
+			s.Points = []policyv1alpha1.ExtensionPoint{"MetadataFilter"}
+		}, want: `InvalidSpec: spec.points: module "custom" does not answer MetadataFilter, only PodMutation`},
+		"match conditions": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			s.Match = &policyv1alpha1.Match{MatchConditions: []policyv1alpha1.MatchCondition{{}}}
+		}, want: "NotSupported: spec.match.matchConditions"},
+		"a broken selector": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			s.Match = &policyv1alpha1.Match{ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Likes"}}}}
+		}, want: "InvalidSpec: spec.match.objectSelector"},
+		"settings refused": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			fromConfigMap(s)
+			s.Settings = &runtime.RawExtension{Raw: []byte(`{"bad":true}`)}
+		}, want: "InvalidSettings: spec.settings: bad must be false"},
+		"an allow list that is bad": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			fromConfigMap(s)
+			s.Allow = &policyv1alpha1.Allow{Reads: []string{"/nothing"}}
+		}, want: "BindingRefused: binding policy \"mine\" at PodMutation: allow: reads"},
+		"another namespace": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			fromConfigMap(s)
+			s.Module.ConfigMap.Namespace = "kube-system"
+		}, want: "InvalidSpec: spec.module.configMap.namespace"},
+		"no such ConfigMap": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Module.ConfigMap.Name = "gone" }, want: "ModuleNotFound: ConfigMap longshore/gone does not exist"},
+		"no such key":       {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Module.ConfigMap.Key = "gone" }, want: "ModuleNotFound: binaryData"},
+		"a broken module":   {spec: fromConfigMap, content: "broken", want: "ModuleNotLoaded: the module is cut in half"},
+		"a default at another point": {name: "default-podplacement", spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			s.Points = []policyv1alpha1.ExtensionPoint{"MetadataFilter"}
+		}, want: "InvalidSpec: spec.points: a policy named default-podplacement"},
+		"writes that need an order": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			s.Points = []policyv1alpha1.ExtensionPoint{"OffloadingPatch"}
+		}, want: `OrderNeeded: policies "default-offloadingpatch" and "mine" both write /spec/nodeSelector at OffloadingPatch`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.name == "" {
+				tc.name = "mine"
+			}
+			if tc.content == "" {
+				tc.content = "v1"
+			}
+			r := newRig(t, object(tc.name, tc.spec), configMap(tc.content))
+			r.mustPass()
+			assert.Contains(t, r.condition(tc.name, policyv1alpha1.ReadyCondition), "False "+tc.want)
+			assert.Contains(t, r.condition(tc.name, policyv1alpha1.DegradedCondition), "True "+tc.want)
+			status := r.get(tc.name).Status
+			require.Len(t, status.ObservedBy, 1)
+			assert.Equal(t, "webhook", status.ObservedBy[0].Name)
+			assert.Empty(t, status.ObservedBy[0].Digest)
+			assert.NotEmpty(t, status.ObservedBy[0].Message)
+			assert.Equal(t, []string{"default-podplacement"}, r.asked(contract.PodMutation), "the others go on")
+			loads, applies := len(r.loads), r.applies
+			r.mustPass()
+			assert.Len(t, r.loads, loads, "bad bytes are not loaded again")
+			assert.Equal(t, applies, r.applies, "no news, no write")
+		})
+	}
+}
+
+func TestABadVersionNeverReplacesAGoodOne(t *testing.T) {
+	r := newRig(t, object("mine", fromConfigMap), configMap("v1"))
+	r.mustPass()
+	hostname := func() any {
+		return r.evaluate(contract.PodMutation, chain.Attributes{}).Object["spec"].(map[string]any)["hostname"]
+	}
+	assert.Equal(t, "v1", hostname())
+	assert.Equal(t, "True Bound: The policy is asked.", r.condition("mine", policyv1alpha1.ReadyCondition))
+	good := r.get("mine").Status
+
+	r.store("broken")
+	r.mustPass()
+	assert.Equal(t, "v1", hostname())
+	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "True PreviousVersion: The previous version is used, because of this one: the module is cut in half")
+	assert.Contains(t, r.condition("mine", policyv1alpha1.LoadedCondition), "False ModuleNotLoaded")
+	bad := r.get("mine").Status
+	assert.Equal(t, good.Digest, bad.Digest, "the digest is that of the version in use")
+	assert.Equal(t, good.Manifest, bad.Manifest)
+	assert.Contains(t, bad.ObservedBy[0].Message, "cut in half")
+
+	r.edit("mine", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Mode = policyv1alpha1.ModeShadow })
+	r.mustPass()
+	assert.Equal(t, "v1", hostname())
+
+	r.edit("mine", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Mode = policyv1alpha1.ModeEnforce })
+	r.store("v2")
+	r.mustPass()
+	assert.Equal(t, "v2", hostname())
+	assert.Equal(t, []string{"v1"}, r.closed, "the old module is closed")
+	assert.Equal(t, "True Bound: The policy is asked.", r.condition("mine", policyv1alpha1.ReadyCondition))
+	assert.Empty(t, r.get("mine").Status.ObservedBy[0].Message)
+
+	require.NoError(t, r.client.Delete(t.Context(), r.get("mine")))
+	r.mustPass()
+	assert.Equal(t, []string{"default-podplacement"}, r.asked(contract.PodMutation))
+	assert.Equal(t, []string{"v1", "v2"}, r.closed)
+	assert.Equal(t, []string{"v1", "broken", "v2"}, r.loads)
+}
+
+func TestTheNewerOfTwoConflictingPoliciesIsRefused(t *testing.T) {
+	one := int32(1)
+	elder := object("b-elder", fromConfigMap)
+	elder.CreationTimestamp = metav1.NewTime(epoch.Add(-time.Hour))
+	r := newRig(t, object("a-newer", fromConfigMap), elder, configMap("v1"))
+	r.mustPass()
+	assert.Equal(t, []string{"default-podplacement", "b-elder"}, r.asked(contract.PodMutation))
+	assert.Contains(t, r.condition("a-newer", policyv1alpha1.ReadyCondition), `False OrderNeeded: policies "b-elder" and "a-newer" both write /spec/hostname`)
+
+	r.edit("a-newer", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Order = &one })
+	r.mustPass()
+	assert.Equal(t, []string{"default-podplacement", "b-elder"}, r.asked(contract.PodMutation), "one order is not enough")
+
+	minus := int32(-1)
+	r.edit("b-elder", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Order = &minus })
+	r.mustPass()
+	assert.Equal(t, []string{"b-elder", "default-podplacement", "a-newer"}, r.asked(contract.PodMutation))
+	assert.Equal(t, []string{"v1"}, r.loads, "equal bytes are loaded once")
+
+	r.edit("b-elder", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Order = &one })
+	r.mustPass()
+	assert.Equal(t, []string{"b-elder", "default-podplacement", "a-newer"}, r.asked(contract.PodMutation), "who changed is to blame, and keeps its previous version")
+	assert.Contains(t, r.condition("b-elder", policyv1alpha1.ReadyCondition), "True PreviousVersion")
+	assert.Contains(t, r.condition("a-newer", policyv1alpha1.ReadyCondition), "True Bound")
+	assert.Empty(t, r.closed)
+}
+
+func TestMatching(t *testing.T) {
+	app := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
+	for name, tc := range map[string]struct {
+		match      *policyv1alpha1.Match
+		attributes chain.Attributes
+		want       bool
+	}{
+		"nothing said":            {match: &policyv1alpha1.Match{}, want: true},
+		"labels that match":       {match: &policyv1alpha1.Match{ObjectSelector: app}, attributes: chain.Attributes{Labels: map[string]string{"app": "web"}}, want: true},
+		"labels that do not":      {match: &policyv1alpha1.Match{ObjectSelector: app}},
+		"the virtual node":        {match: &policyv1alpha1.Match{VirtualNodes: []string{"milan"}}, attributes: chain.Attributes{VirtualNode: "milan"}, want: true},
+		"no node yet":             {match: &policyv1alpha1.Match{VirtualNodes: []string{"milan"}}},
+		"a known namespace":       {match: &policyv1alpha1.Match{NamespaceSelector: team}, attributes: chain.Attributes{NamespaceLabels: map[string]string{"team": "a"}}, want: true},
+		"a namespace to be read":  {match: &policyv1alpha1.Match{NamespaceSelector: team}, attributes: chain.Attributes{Namespace: "a"}, want: true},
+		"another namespace":       {match: &policyv1alpha1.Match{NamespaceSelector: team}, attributes: chain.Attributes{Namespace: "b"}},
+		"one of two does not fit": {match: &policyv1alpha1.Match{NamespaceSelector: team, ObjectSelector: app}, attributes: chain.Attributes{Namespace: "a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, configMap("v1"),
+				object("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Match = tc.match }),
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"team": "a"}}},
+				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
+			r.mustPass()
+			if tc.want {
+				assert.Equal(t, []string{"default-podplacement", "mine"}, names(r.evaluate(contract.PodMutation, tc.attributes)))
+			} else {
+				assert.Equal(t, []string{"default-podplacement"}, names(r.evaluate(contract.PodMutation, tc.attributes)))
+			}
+		})
+	}
+	r := newRig(t, configMap("v1"), object("mine", func(s *policyv1alpha1.OffloadingPolicySpec) {
+		fromConfigMap(s)
+		s.Match = &policyv1alpha1.Match{NamespaceSelector: team}
+	}))
+	r.mustPass()
+	_, err := r.source.Chains().Evaluate(t.Context(), chain.Input{Point: contract.PodMutation, Match: chain.Attributes{Namespace: "gone"}})
+	require.ErrorContains(t, err, `reading the labels of namespace "gone"`)
+}
+
+func TestFailuresOfTheAPIServer(t *testing.T) {
+	r := newRig(t, object("mine", fromConfigMap), configMap("v1"))
+	failing := map[string]bool{"get": true}
+	r.fail = func(verb string, o any) error {
+		_, isConfigMap := o.(*corev1.ConfigMap)
+		if failing[verb] && (isConfigMap || verb != "get") {
+			return apierrors.NewTooManyRequestsError("later")
+		}
+		return nil
+	}
+	require.ErrorContains(t, r.pass(), "reading ConfigMap longshore/module")
+	require.Error(t, r.source.Ready(), "what cannot be read is not the same as what is not there")
+
+	failing = map[string]bool{"apply": true}
+	require.ErrorContains(t, r.pass(), `reporting on policy "mine"`)
+	require.NoError(t, r.source.Ready(), "decisions do not wait for status")
+	assert.Equal(t, []string{"default-podplacement", "mine"}, r.asked(contract.PodMutation))
+
+	failing = nil
+	r.mustPass()
+	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "True Bound")
+}
+
+func TestStatusTimesComeFromTheClock(t *testing.T) {
+	r := newRig(t, object("mine", fromConfigMap), configMap("v1"))
+	r.mustPass()
+	status := r.get("mine").Status
+	assert.True(t, status.ObservedBy[0].Time.Equal(&metav1.Time{Time: epoch}))
+	assert.Equal(t, newCustom("v1").Digest(), status.ObservedBy[0].Digest)
+	assert.Equal(t, &policyv1alpha1.ManifestSummary{Name: "custom", Version: "v1", Points: []policyv1alpha1.PointSummary{{
+		Point:  policyv1alpha1.PodMutationPoint,
+		Writes: []policyv1alpha1.WriteRule{{Path: "/spec/hostname", Verbs: []policyv1alpha1.Verb{"set", "remove", "merge", "ensure", "require"}}},
+	}}}, status.Manifest)
+	assert.Equal(t, int64(1), status.ObservedGeneration)
+}
+
+// The enums of the CRD are literals of their own, since host/apis does not know the
+// contract; they must be equal.
+func TestTheCRDSpeaksTheContractsWords(t *testing.T) {
+	var points []contract.Point
+	for _, point := range []policyv1alpha1.ExtensionPoint{
+		policyv1alpha1.MetadataFilterPoint, policyv1alpha1.OffloadingPatchPoint, policyv1alpha1.AntiAffinityPresetPoint, policyv1alpha1.PodMutationPoint,
+	} {
+		points = append(points, contract.Point(point))
+	}
+	assert.ElementsMatch(t, contract.CorePoints(), points)
+	assert.Equal(t, string(chain.Fail), string(policyv1alpha1.FailurePolicyFail))
+	assert.Equal(t, string(chain.Ignore), string(policyv1alpha1.FailurePolicyIgnore))
+	assert.Equal(t, string(chain.Enforce), string(policyv1alpha1.ModeEnforce))
+	assert.Equal(t, string(chain.Disabled), string(policyv1alpha1.ModeDisabled))
+	_, err := operation.CompileRules([]contract.WriteRule{{Path: "/a", Verbs: contract.Verbs()}})
+	require.NoError(t, err)
+}
