@@ -1,0 +1,212 @@
+package chart_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	"github.com/longshore-dev/longshore/hack/demo/chart"
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+)
+
+const (
+	owner       = client.FieldOwner("chart-test")
+	established = 20 * time.Second
+	poll        = 50 * time.Millisecond
+)
+
+// cluster is a real control plane with the chart's CRDs; strict refuses what a schema
+// does not know instead of dropping it.
+func cluster(t *testing.T) (admin, strict client.Client, objects []*unstructured.Unstructured) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a control plane: run without -short")
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, offloadingv1beta1.AddToScheme, authv1beta1.AddToScheme, liqocorev1beta1.AddToScheme, policyv1alpha1.AddToScheme,
+	} {
+		require.NoError(t, add(scheme))
+	}
+	plane := planetest.ForTest(t, "rome")
+	admin, err := client.New(plane.RESTConfig(), client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	require.NoError(t, admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "longshore"}}))
+	objects, err = chart.Render(map[string]any{"clusterID": "rome"}, chart.Options{})
+	require.NoError(t, err)
+	for _, object := range objects {
+		if object.GetKind() == "CustomResourceDefinition" {
+			require.NoError(t, apply(t, admin, object), object.GetName())
+		}
+	}
+	for _, object := range objects {
+		if object.GetKind() == "CustomResourceDefinition" {
+			require.Eventually(t, func() bool { return isEstablished(t, admin, object.GetName()) }, established, poll, object.GetName())
+		}
+	}
+	return admin, client.WithFieldValidation(admin, metav1.FieldValidationStrict), objects
+}
+
+func apply(t *testing.T, c client.Client, object *unstructured.Unstructured, options ...client.ApplyOption) error {
+	t.Helper()
+	return c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object.DeepCopy()), append(options, owner)...)
+}
+
+func isEstablished(t *testing.T, c client.Client, name string) bool {
+	t.Helper()
+	crd := &unstructured.Unstructured{}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: name}, crd))
+	conditions, _, err := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	require.NoError(t, err)
+	for _, condition := range conditions {
+		c, ok := condition.(map[string]any)
+		require.True(t, ok)
+		if c["type"] == "NonStructuralSchema" {
+			assert.Failf(t, "schema", "%s: %v", name, c["message"])
+		}
+		if c["type"] == "Established" && c["status"] == "True" {
+			return true
+		}
+	}
+	return false
+}
+
+// TestChartOnARealControlPlane starts one cluster for all that needs one.
+func TestChartOnARealControlPlane(t *testing.T) {
+	admin, strict, objects := cluster(t)
+
+	t.Run("everything is accepted to the last field", func(t *testing.T) {
+		for _, object := range objects {
+			// Applying is always strict.
+			assert.NoError(t, apply(t, admin, object, client.DryRunAll), "%s %s", object.GetKind(), object.GetName())
+		}
+	})
+	t.Run("defaults are the reference's", func(t *testing.T) { testDefaults(t, admin) })
+	t.Run("bad objects are refused with a reason", func(t *testing.T) { testRefusals(t, strict) })
+	t.Run("what may not change does not", func(t *testing.T) { testImmutable(t, strict) })
+	t.Run("statuses go their own way", func(t *testing.T) { testStatus(t, admin) })
+}
+
+func testDefaults(t *testing.T, c client.Client) {
+	t.Helper()
+	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "longshore"} }
+	offloading := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: in("offloading")}
+	require.NoError(t, c.Create(t.Context(), offloading))
+	assert.Equal(t, offloadingv1beta1.DefaultNameMappingStrategyType, offloading.Spec.NamespaceMappingStrategy)
+	assert.Equal(t, offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType, offloading.Spec.PodOffloadingStrategy)
+	assert.Empty(t, offloading.Spec.ClusterSelector.NodeSelectorTerms)
+
+	tenant := &authv1beta1.Tenant{ObjectMeta: in("milan"), Spec: authv1beta1.TenantSpec{ClusterID: "milan"}}
+	require.NoError(t, c.Create(t.Context(), tenant))
+	assert.Equal(t, authv1beta1.KeysExchange, *tenant.Spec.AuthzPolicy)
+	assert.Equal(t, authv1beta1.TenantConditionActive, tenant.Spec.TenantCondition)
+
+	policy := &policyv1alpha1.OffloadingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "plain"}}
+	policy.Spec.Module.BuiltIn = policyv1alpha1.BuiltInDefault
+	policy.Spec.Settings = &runtime.RawExtension{Raw: []byte(`{"any":{"thing":[1,"two"]}}`)}
+	require.NoError(t, c.Create(t.Context(), policy))
+	assert.Equal(t, policyv1alpha1.ModeEnforce, policy.Spec.Mode)
+	assert.Equal(t, policyv1alpha1.FailurePolicyFail, policy.Spec.FailurePolicy)
+	assert.JSONEq(t, `{"any":{"thing":[1,"two"]}}`, string(policy.Spec.Settings.Raw), "settings are the module's business")
+}
+
+func testRefusals(t *testing.T, c client.Client) {
+	t.Helper()
+	object := func(apiVersion, kind string, spec map[string]any) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+		o.SetAPIVersion(apiVersion)
+		o.SetKind(kind)
+		o.SetName("bad")
+		if kind != "OffloadingPolicy" && kind != "ForeignCluster" {
+			o.SetNamespace("longshore")
+		}
+		return o
+	}
+	policy := func(spec map[string]any) *unstructured.Unstructured {
+		if _, ok := spec["module"]; !ok {
+			spec["module"] = map[string]any{"builtIn": "default"}
+		}
+		return object("policy.longshore.dev/v1alpha1", "OffloadingPolicy", spec)
+	}
+	offloading := func(kind string, spec map[string]any) *unstructured.Unstructured {
+		return object("offloading.liqo.io/v1beta1", kind, spec)
+	}
+	for name, tc := range map[string]struct {
+		object *unstructured.Unstructured
+		want   string
+	}{
+		"policy without a module":             {policy(map[string]any{"module": map[string]any{}}), "set exactly one of builtIn and configMap"},
+		"policy with two modules":             {policy(map[string]any{"module": map[string]any{"builtIn": "default", "configMap": map[string]any{"namespace": "longshore", "name": "m"}}}), "set exactly one of builtIn and configMap"},
+		"policy with an unknown built-in":     {policy(map[string]any{"module": map[string]any{"builtIn": "other"}}), `supported values: "default"`},
+		"policy at an unknown point":          {policy(map[string]any{"points": []any{"PodDeletion"}}), "spec.points"},
+		"policy with an unknown mode":         {policy(map[string]any{"mode": "Off"}), "spec.mode"},
+		"policy with no fuel":                 {policy(map[string]any{"limits": map[string]any{"fuel": int64(0)}}), "spec.limits.fuel"},
+		"policy with a write without verbs":   {policy(map[string]any{"allow": map[string]any{"writes": []any{map[string]any{"path": "/spec", "verbs": []any{}}}}}), "verbs"},
+		"policy with an unknown field":        {policy(map[string]any{"matches": map[string]any{}}), `unknown field "spec.matches"`},
+		"offloading with an unknown strategy": {offloading("NamespaceOffloading", map[string]any{"podOffloadingStrategy": "Everywhere"}), "podOffloadingStrategy"},
+		"offloading with an unknown mapping":  {offloading("NamespaceOffloading", map[string]any{"namespaceMappingStrategy": "Any"}), "namespaceMappingStrategy"},
+		"virtual node of no cluster's name":   {offloading("VirtualNode", map[string]any{"clusterID": "Milan!"}), "spec.clusterID"},
+		"quota of nobody":                     {offloading("Quota", map[string]any{"user": "", "resources": map[string]any{}}), "spec.user"},
+		"quota with an unknown enforcement":   {offloading("Quota", map[string]any{"user": "u", "resources": map[string]any{}, "limitsEnforcement": "none"}), "limitsEnforcement"},
+		"template without an image":           {offloading("VkOptionsTemplate", map[string]any{"createNode": true, "disableNetworkCheck": false, "metricsEnabled": false}), "spec.containerImage"},
+		"shadow pod without containers":       {offloading("ShadowPod", map[string]any{"pod": map[string]any{}}), "spec.pod.containers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := c.Create(t.Context(), tc.object)
+			require.Error(t, err)
+			assert.True(t, apierrors.IsInvalid(err) || apierrors.IsBadRequest(err), "%v", err)
+			assert.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+func testImmutable(t *testing.T, c client.Client) {
+	t.Helper()
+	peer := &liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: "milan"}}
+	require.NoError(t, c.Create(t.Context(), peer))
+	peer.Spec.ClusterID = "turin"
+	assert.ErrorContains(t, c.Update(t.Context(), peer), "ClusterID field is immutable")
+}
+
+// Two components apply their own observation of one policy, and neither takes away the
+// other's.
+func testStatus(t *testing.T, c client.Client) {
+	t.Helper()
+	for _, component := range []string{"webhook", "virtual-kubelet/milan"} {
+		observed := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "policy.longshore.dev/v1alpha1", "kind": "OffloadingPolicy",
+			"metadata": map[string]any{"name": "plain"},
+			"status": map[string]any{"observedBy": []any{map[string]any{
+				"name": component, "digest": "sha256:0", "counters": map[string]any{"calls": int64(1)},
+			}}},
+		}}
+		require.NoError(t, c.SubResource("status").Apply(t.Context(), client.ApplyConfigurationFromUnstructured(observed), client.FieldOwner(component)))
+	}
+	policy := &policyv1alpha1.OffloadingPolicy{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "plain"}, policy))
+	assert.Len(t, policy.Status.ObservedBy, 2)
+	assert.Nil(t, meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.ReadyCondition))
+
+	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "longshore"}}
+	shadow.Spec.Pod.Containers = []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}
+	require.NoError(t, c.Create(t.Context(), shadow))
+	shadow.Status.Phase = corev1.PodRunning
+	require.NoError(t, c.Status().Update(t.Context(), shadow))
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(shadow), shadow))
+	assert.Equal(t, corev1.PodRunning, shadow.Status.Phase)
+}
