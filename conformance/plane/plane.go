@@ -29,6 +29,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -91,6 +92,7 @@ type Cluster struct {
 	mu      sync.Mutex
 	control *process
 	others  []*process // kwok
+	stopped bool
 }
 
 // Start starts a cluster and returns when it serves: the API server is ready and the
@@ -199,8 +201,16 @@ func (c *Cluster) Address() string { return c.options.Address }
 // LogFile is the log of the control plane. Logs of others are beside it.
 func (c *Cluster) LogFile() string { return c.logFile("control-plane") }
 
-// LogTail returns the last lines of the control plane's log.
-func (c *Cluster) LogTail(lines int) string { return tail(c.LogFile(), lines) }
+// Diagnose says of every process whether it runs, with the last lines of its log.
+func (c *Cluster) Diagnose(lines int) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var parts []string
+	for _, p := range append([]*process{c.control}, c.others...) {
+		parts = append(parts, p.diagnosis(lines))
+	}
+	return strings.Join(parts, "\n")
+}
 
 // PID is the process of the control plane; it changes with Restart.
 func (c *Cluster) PID() int {
@@ -237,7 +247,7 @@ func (c *Cluster) end(end func(*process) error) error {
 			errs = append(errs, err)
 		}
 	}
-	c.others = nil
+	c.others, c.stopped = nil, true
 	c.address.Release()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("stopping cluster %q: %w", c.Name, err)
@@ -252,8 +262,15 @@ func (c *Cluster) Crash() error {
 	return c.control.kill()
 }
 
-// Restart starts the control plane again on its data, after it ended.
+// Restart starts the control plane again on its data, after Crash or a crash of its own.
+// After Stop the address may be someone else's: Start on the same directory instead.
 func (c *Cluster) Restart(ctx context.Context) error {
+	c.mu.Lock()
+	stopped := c.stopped
+	c.mu.Unlock()
+	if stopped {
+		return fmt.Errorf("restarting cluster %q: it was stopped", c.Name)
+	}
 	select {
 	case <-c.Done():
 	default:

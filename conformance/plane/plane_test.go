@@ -3,6 +3,11 @@ package plane_test
 import (
 	"context"
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,32 +18,328 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/longshore-dev/longshore/conformance/plane"
+	"github.com/longshore-dev/longshore/conformance/plane/binary"
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 )
 
-const podTimeout = 30 * time.Second
+const (
+	podTimeout  = 30 * time.Second
+	goneTimeout = 20 * time.Second
+	poll        = 25 * time.Millisecond
+)
 
-func TestStartDev(t *testing.T) {
+// ownerEnvironment makes the test binary a process that starts a cluster in the folder
+// it names, says so, and waits to be killed.
+const ownerEnvironment = "PLANE_TEST_OWNER_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(ownerEnvironment); dir != "" {
+		ownCluster(dir)
+	}
+	os.Exit(m.Run())
+}
+
+func ownCluster(dir string) {
+	c, err := plane.Start(context.Background(), plane.Options{Name: "owned", Dir: dir})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	if err := c.StartKwok(context.Background(), plane.KwokOptions{}); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("ready")
+	select {}
+}
+
+func pod(name, node string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "example.com/none:1"}}},
+	}
+}
+
+func createPod(t *testing.T, client kubernetes.Interface, pod *corev1.Pod) {
+	t.Helper()
+	_, err := client.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+func phase(t *testing.T, client kubernetes.Interface, name string) *corev1.Pod {
+	t.Helper()
+	p, err := client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), name, metav1.GetOptions{})
+	require.NoError(t, err)
+	return p
+}
+
+func running(t *testing.T, client kubernetes.Interface, name string) *corev1.Pod {
+	t.Helper()
+	require.Eventually(t, func() bool { return phase(t, client, name).Status.Phase == corev1.PodRunning }, podTimeout, poll)
+	return phase(t, client, name)
+}
+
+// recorded are the processes that the cluster in dir has noted.
+func recorded(t *testing.T, dir string) []int {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "processes", "*.json"))
+	require.NoError(t, err)
+	var pids []int
+	for _, file := range files {
+		base := filepath.Base(file)
+		pid, err := strconv.Atoi(base[:len(base)-len(".json")])
+		require.NoError(t, err)
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+func gone(pid int) bool { return syscall.Kill(pid, 0) == syscall.ESRCH }
+
+func TestTwoPlanesRunPodsSideBySideAndLeaveNothing(t *testing.T) {
 	t.Parallel()
-	c, err := plane.Start(t.Context(), plane.Options{Name: "dev", Dir: t.TempDir()})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		began := time.Now()
-		assert.NoError(t, c.Stop(context.Background()))
-		fmt.Println("stop", time.Since(began))
-		if t.Failed() {
-			t.Log(c.LogTail(40))
+	clusters := make([]*plane.Cluster, 2)
+	errs := make(chan error, len(clusters))
+	dirs := []string{filepath.Join(t.TempDir(), "rome"), filepath.Join(t.TempDir(), "milan")}
+	began := time.Now()
+	for i, dir := range dirs {
+		go func() {
+			var err error
+			clusters[i], err = plane.Start(t.Context(), plane.Options{Name: filepath.Base(dir), Dir: dir})
+			errs <- err
+		}()
+	}
+	for range clusters {
+		require.NoError(t, <-errs)
+	}
+	t.Logf("two planes serve after %s", time.Since(began))
+	assert.NotEqual(t, clusters[0].Address(), clusters[1].Address())
+	for _, c := range clusters {
+		t.Cleanup(func() { assert.NoError(t, c.Kill()) }) // no-op unless the test ends early
+		planetest.SimulateNodes(t, c, "node-of-"+c.Name)
+		client := planetest.Client(t, c)
+		createPod(t, client, pod("web", ""))
+		p := running(t, client, "web")
+		assert.Equal(t, "node-of-"+c.Name, p.Spec.NodeName)
+		assert.False(t, net.ParseIP(p.Status.PodIP).IsLoopback(), "EndpointSlices refuse loopback addresses")
+		assert.NotNil(t, net.ParseIP(p.Status.PodIP))
+	}
+	t.Logf("a pod runs in each after %s", time.Since(began))
+
+	for i, c := range clusters {
+		pids := recorded(t, dirs[i])
+		assert.Len(t, pids, 2, "control plane and kwok")
+		assert.Contains(t, pids, c.PID())
+		stopping := time.Now()
+		require.NoError(t, c.Stop(t.Context()))
+		t.Logf("%s stopped in %s", c.Name, time.Since(stopping))
+		for _, pid := range pids {
+			assert.True(t, gone(pid), "process %d of %s is gone", pid, c.Name)
 		}
-	})
-	require.NoError(t, c.StartKwok(t.Context(), plane.KwokOptions{}))
-	client, err := kubernetes.NewForConfig(c.RESTConfig())
+		assert.NoError(t, c.Stop(t.Context()), "stopping twice is fine")
+		require.NoError(t, os.RemoveAll(dirs[i]))
+		assert.NoDirExists(t, dirs[i])
+	}
+}
+
+func TestKwokLeavesOtherNodesAlone(t *testing.T) {
+	t.Parallel()
+	c := planetest.ForTest(t, "selective")
+	client := planetest.Client(t, c)
+	virtual := plane.FakeNode("virtual", nil)
+	delete(virtual.Labels, plane.SimulatedLabel)
+	_, err := client.CoreV1().Nodes().Create(t.Context(), virtual, metav1.CreateOptions{})
 	require.NoError(t, err)
-	_, err = client.CoreV1().Nodes().Create(t.Context(), plane.FakeNode("n1", nil), metav1.CreateOptions{})
+	createPod(t, client, pod("on-virtual", "virtual"))
+	planetest.SimulateNodes(t, c, "simulated")
+	// The pod of the other node came first: once this one runs, that one was passed over.
+	createPod(t, client, pod("on-simulated", "simulated"))
+	running(t, client, "on-simulated")
+	assert.Equal(t, corev1.PodPending, phase(t, client, "on-virtual").Status.Phase)
+	node, err := client.CoreV1().Nodes().Get(t.Context(), "virtual", metav1.GetOptions{})
 	require.NoError(t, err)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "default"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "x"}}}}
-	_, err = client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
+	for _, condition := range node.Status.Conditions {
+		assert.NotEqual(t, corev1.ConditionTrue, condition.Status, "nobody reports for the virtual node")
+	}
+}
+
+func TestACrashedPlaneComesBackWithItsData(t *testing.T) {
+	t.Parallel()
+	c := planetest.ForTest(t, "crash")
+	client := planetest.Client(t, c)
+	planetest.SimulateNodes(t, c, "simulated")
+	createPod(t, client, pod("web", ""))
+	before := running(t, client, "web")
+
+	require.ErrorContains(t, c.Restart(t.Context()), "still runs")
+	require.NoError(t, c.Crash())
+	<-c.Done()
+	_, err := client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), "web", metav1.GetOptions{})
+	require.Error(t, err)
+
+	began := time.Now()
+	require.NoError(t, c.Restart(t.Context()))
+	t.Logf("served again after %s", time.Since(began))
+	// The client from before the crash still trusts and is trusted.
+	assert.Equal(t, before.UID, phase(t, client, "web").UID)
+	createPod(t, client, pod("after", ""))
+	running(t, client, "after")
+
+	require.NoError(t, c.Stop(t.Context()))
+	require.ErrorContains(t, c.Restart(t.Context()), "was stopped")
+	moved, err := plane.Start(t.Context(), plane.Options{Name: "moved", Dir: c.Dir})
 	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, moved.Kill()) })
+	assert.NotEqual(t, c.Address(), moved.Address())
+	assert.Equal(t, before.UID, phase(t, planetest.Client(t, moved), "web").UID, "the directory holds the data, whatever the address")
+}
+
+func TestAClusterEndsWithItsOwner(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	owner := startOwner(t, dir)
+	pids := recorded(t, dir)
+	require.Len(t, pids, 2)
+	_, err := plane.Start(t.Context(), plane.Options{Name: "second", Dir: dir})
+	require.ErrorContains(t, err, "processes of an earlier run still use")
+
+	require.NoError(t, owner.Process.Kill())
+	require.Error(t, owner.Wait())
+	for _, pid := range pids {
+		assert.Eventually(t, func() bool { return gone(pid) }, goneTimeout, poll, "process %d ends with its owner", pid)
+	}
+	names, err := plane.StopLeftover(t.Context(), dir)
+	require.NoError(t, err)
+	assert.Empty(t, names, "nothing was left to stop")
+}
+
+func TestADetachedClusterOutlivesItsOwnerUntilStopped(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c, err := plane.Start(t.Context(), plane.Options{Name: "detached", Dir: dir, Detach: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Kill()) })
+	names, err := plane.StopLeftover(t.Context(), dir)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"control plane detached"}, names)
+	<-c.Done()
+}
+
+func TestAnInterruptedStartLeavesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	started := make(chan error, 1)
+	go func() {
+		_, err := plane.Start(ctx, plane.Options{Name: "interrupted", Dir: dir})
+		started <- err
+	}()
+	var pids []int
 	require.Eventually(t, func() bool {
-		p, err := client.CoreV1().Pods("default").Get(t.Context(), "web", metav1.GetOptions{})
-		return err == nil && p.Status.Phase == corev1.PodRunning
-	}, podTimeout, 20*time.Millisecond)
+		pids = recorded(t, dir)
+		return len(pids) > 0
+	}, podTimeout, time.Millisecond)
+	interrupt()
+	require.ErrorIs(t, <-started, context.Canceled)
+	for _, pid := range pids {
+		assert.True(t, gone(pid))
+	}
+	assert.Empty(t, recorded(t, dir))
+}
+
+func TestStartSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	busy := func(t *testing.T, port int) string {
+		t.Helper()
+		address, err := plane.ReserveAddress()
+		require.NoError(t, err)
+		address.Release()
+		listener, err := net.Listen("tcp", net.JoinHostPort(address.IP, strconv.Itoa(port)))
+		require.NoError(t, err)
+		t.Cleanup(func() { listener.Close() })
+		return address.IP
+	}
+	cases := map[string]struct {
+		options func(t *testing.T) plane.Options
+		want    []string
+	}{
+		"another process serves on the port": {
+			func(t *testing.T) plane.Options { return plane.Options{Address: busy(t, plane.DefaultPort)} },
+			[]string{"port conflict", ":6443", "another process serves"},
+		},
+		"another process serves on a port of one's choice": {
+			func(t *testing.T) plane.Options { return plane.Options{Address: busy(t, 7443), Port: 7443} },
+			[]string{"port conflict", ":7443"},
+		},
+		"another cluster has the address": {
+			func(t *testing.T) plane.Options {
+				t.Helper()
+				address, err := plane.ReserveAddress()
+				require.NoError(t, err)
+				t.Cleanup(address.Release)
+				return plane.Options{Address: address.IP}
+			},
+			[]string{"taken by another cluster"},
+		},
+		"the address is not loopback": {
+			func(*testing.T) plane.Options { return plane.Options{Address: "192.0.2.7"} },
+			[]string{"no loopback address"},
+		},
+		"a component refuses its flags": {
+			func(*testing.T) plane.Options { return plane.Options{APIServerArgs: []string{"--no-such-flag"}} },
+			[]string{"exit status 1", "no-such-flag", "kube-apiserver", "control-plane.log"},
+		},
+		"the control plane fails after its start": {
+			func(*testing.T) plane.Options {
+				return plane.Options{APIServerArgs: []string{"--audit-policy-file=/nowhere"}}
+			},
+			[]string{"exit status 1", "/nowhere"},
+		},
+		"the CIDR is none": {
+			func(*testing.T) plane.Options { return plane.Options{ServiceCIDR: "ten"} },
+			[]string{"Options.ServiceCIDR"},
+		},
+		"the binary cannot run": {
+			func(*testing.T) plane.Options { return plane.Options{Binary: "/nowhere/testplane"} },
+			[]string{"/nowhere/testplane"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			options := tc.options(t)
+			options.Name, options.Dir = "wrong", t.TempDir()
+			began := time.Now()
+			_, err := plane.Start(t.Context(), options)
+			require.Error(t, err)
+			for _, want := range tc.want {
+				assert.ErrorContains(t, err, want)
+			}
+			assert.Empty(t, recorded(t, options.Dir), "nothing is left running")
+			assert.Less(t, time.Since(began), 30*time.Second, "no timeout was waited for")
+		})
+	}
+}
+
+func TestAMissingBinaryIsAnErrorThatNamesTheCommand(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv(binary.Environment, "")
+	_, err := plane.Start(t.Context(), plane.Options{Name: "missing", Dir: t.TempDir()})
+	require.ErrorIs(t, err, binary.ErrMissing)
+	assert.ErrorContains(t, err, "go run ./hack/testplane build")
+}
+
+func TestReservedAddressesDiffer(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for range 20 {
+		address, err := plane.ReserveAddress()
+		require.NoError(t, err)
+		t.Cleanup(address.Release)
+		assert.False(t, seen[address.IP])
+		seen[address.IP] = true
+		_, err = plane.HoldAddress(address.IP)
+		assert.ErrorContains(t, err, "taken")
+	}
 }

@@ -12,8 +12,14 @@ import (
 	"time"
 )
 
-// tailBytes is how much of a log is read to show its end.
-const tailBytes = 16 << 10
+const (
+	// tailBytes is how much of a log is read to show its end.
+	tailBytes = 32 << 10
+	// tailWidth is where lines of a log are cut: some hold a stack.
+	tailWidth = 400
+	// errorLines is how much of a log an error shows.
+	errorLines = 12
+)
 
 // process is one running child with its log.
 type process struct {
@@ -87,13 +93,22 @@ func (p *process) closeStdin() {
 	}
 }
 
-// ended says how the child ended, with the end of its log.
-func (p *process) ended() error {
-	how := "exit status 0"
-	if p.err != nil {
-		how = p.err.Error()
+// state says whether the child runs, or how it ended.
+func (p *process) state() string {
+	select {
+	case <-p.done:
+	default:
+		return "running"
 	}
-	return fmt.Errorf("%s ended: %s; the end of its log %s:\n%s", p.name, how, p.log, tail(p.log, 12))
+	if p.err != nil {
+		return "ended: " + p.err.Error()
+	}
+	return "ended: exit status 0"
+}
+
+// diagnosis is the state of the child and the end of its log.
+func (p *process) diagnosis(lines int) string {
+	return fmt.Sprintf("%s (pid %d) %s; the end of its log %s:\n%s", p.name, p.pid(), p.state(), p.log, tail(p.log, lines))
 }
 
 // stop asks the child to end, and ends it without asking when ctx or grace is over.
@@ -149,5 +164,11 @@ func tail(path string, lines int) string {
 		return fmt.Sprintf("(the log is empty: %v)", err)
 	}
 	all := strings.Split(strings.TrimRight(string(content[:n]), "\n"), "\n")
-	return "\t" + strings.Join(all[max(0, len(all)-lines):], "\n\t")
+	all = all[max(0, len(all)-lines):]
+	for i, line := range all {
+		if len(line) > tailWidth {
+			all[i] = line[:tailWidth] + " …"
+		}
+	}
+	return "\t" + strings.Join(all, "\n\t")
 }

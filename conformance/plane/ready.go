@@ -2,6 +2,7 @@ package plane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -37,16 +38,26 @@ func (c *Cluster) waitServing(ctx context.Context, control *process) error {
 func waitFor(ctx context.Context, p *process, ready func(context.Context) error) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
+	// A question to a process that has ended is not worth its timeout.
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-p.done:
+			cancel()
+		case <-asking.Done():
+		}
+	}()
 	for {
-		err := ready(ctx)
+		err := ready(asking)
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-p.done:
-			return p.ended()
+			return errors.New(p.diagnosis(errorLines))
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w (last: %w); the end of its log %s:\n%s", p.name, context.Cause(ctx), err, p.log, tail(p.log, 12))
+			return fmt.Errorf("waiting for %s: %w (last: %w); %s", p.name, context.Cause(ctx), err, p.diagnosis(errorLines))
 		case <-tick.C:
 		}
 	}

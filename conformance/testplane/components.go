@@ -90,18 +90,27 @@ func waitReady(ctx context.Context, o controlPlaneOptions, failed <-chan error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.readyTimeout)
 	defer cancel()
+	ready := make(chan error, 1)
+	go func() { ready <- pollReady(ctx, client) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("running kube-apiserver: %w", orUnknown(err))
+	case err := <-ready:
+		return err
+	}
+}
+
+func pollReady(ctx context.Context, client kubernetes.Interface) error {
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
-	var last error
 	for {
-		if last = client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error(); last == nil {
+		err := client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+		if err == nil {
 			return nil
 		}
 		select {
-		case err := <-failed:
-			return fmt.Errorf("running kube-apiserver: %w", orUnknown(err))
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for the API server to be ready: %w (last answer: %w)", ctx.Err(), last)
+			return fmt.Errorf("waiting for the API server to be ready: %w (last answer: %w)", ctx.Err(), err)
 		case <-tick.C:
 		}
 	}

@@ -82,11 +82,15 @@ func runControlPlane(args []string) error {
 
 	exits := make(chan exit, 3)
 	pending, err := startComponents(ctx, o, began, exits)
-	if err != nil && ctx.Err() == nil {
-		stop()
-		return errors.Join(err, shutdown(etcd, exits, pending))
+	if err == nil {
+		err = watch(ctx, etcd, exits)
 	}
-	return errors.Join(watch(ctx, stop, etcd, exits), shutdown(etcd, exits, pending))
+	if err != nil && ctx.Err() == nil {
+		// Whatever failed, the process ends with its message now. etcd's data needs no
+		// orderly end: what it has written the kernel keeps.
+		return err
+	}
+	return shutdown(etcd, exits, pending)
 }
 
 // startComponents starts the API server, waits until it is ready, and starts the rest.
@@ -127,20 +131,16 @@ func startComponents(ctx context.Context, o controlPlaneOptions, began time.Time
 	return 3, nil
 }
 
-// watch returns when the process is asked to end (nil), or a component ended unasked.
-func watch(ctx context.Context, stop context.CancelFunc, etcd *embed.Etcd, exits chan exit) error {
+// watch returns when the process is asked to end, or with an error when a component
+// ended unasked.
+func watch(ctx context.Context, etcd *embed.Etcd, exits chan exit) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case ended := <-exits:
-		exits <- ended // shutdown counts it
-		if ctx.Err() != nil {
-			return nil
-		}
-		stop()
+		exits <- ended // in case both happened: shutdown counts it
 		return fmt.Errorf("%s ended unexpectedly: %w", ended.component, orUnknown(ended.err))
 	case err := <-etcd.Err():
-		stop()
 		return fmt.Errorf("etcd ended unexpectedly: %w", orUnknown(err))
 	}
 }

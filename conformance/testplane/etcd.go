@@ -29,7 +29,7 @@ func startEtcd(ctx context.Context, dir string) (*embed.Etcd, error) {
 		return nil, fmt.Errorf("parsing the peer URL: %w", err)
 	}
 	config := embed.NewConfig()
-	config.Name = "default"
+	config.Name = "testplane"
 	config.Dir = filepath.Join(dir, "etcd")
 	config.ListenClientUrls = []url.URL{*client}
 	config.AdvertiseClientUrls = []url.URL{*client}

@@ -66,7 +66,7 @@ func start(t testing.TB, name string, adjust []func(*plane.Options)) (*plane.Clu
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the end of the log of cluster %s:\n%s", name, c.LogTail(tailLines))
+			t.Logf("cluster %s:\n%s", name, c.Diagnose(tailLines))
 		}
 		assert.NoError(t, c.Kill())
 	})
