@@ -29,8 +29,12 @@ type DeleteRemote struct{}
 type PatchLocal struct{ Labels map[string]*string }
 
 // PatchLocalStatus replaces the status of the local object: members that New lacks are
-// removed. Old is the observed status, New the wanted one.
-type PatchLocalStatus struct{ Old, New any }
+// removed. Old is the observed status, New the wanted one. Labels, if any, are set in the
+// same request: the API server takes labels with a pod's status.
+type PatchLocalStatus struct {
+	Old, New any
+	Labels   map[string]*string
+}
 
 // DeleteLocal deletes the local object that was observed, without grace period.
 type DeleteLocal struct{}

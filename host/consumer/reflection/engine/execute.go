@@ -245,13 +245,14 @@ func (x *execution) patchLocalStatus(ctx context.Context, a PatchLocalStatus) er
 	if err != nil {
 		return fmt.Errorf("comparing the status of %s: %w", x.resource.Name, err)
 	}
-	if len(status) == 0 {
+	if len(status)+len(a.Labels) == 0 {
 		return nil
 	}
-	return x.writeLocal(ctx, "patch_status", map[string]any{
-		"metadata": map[string]any{"uid": x.in.Local.GetUID()},
-		"status":   status,
-	}, func(ctx context.Context, object client.Object, patch client.Patch) error {
+	meta := map[string]any{"uid": x.in.Local.GetUID()}
+	if len(a.Labels) > 0 {
+		meta["labels"] = a.Labels
+	}
+	return x.writeLocal(ctx, "patch_status", map[string]any{"metadata": meta, "status": status}, func(ctx context.Context, object client.Object, patch client.Patch) error {
 		return x.engine.options.Local.Status().Patch(ctx, object, patch, client.FieldOwner(FieldManager))
 	})
 }

@@ -16,6 +16,8 @@ const (
 	// predecessorRetry is how soon the remains of an earlier pod of the same name are
 	// looked at again, should their end make no event.
 	predecessorRetry = 30 * time.Second
+	// labelDelay is how long the label of an offloaded pod waits for a status to go with.
+	labelDelay = 10 * time.Second
 	// convergeRetry is how soon labels and annotations are tried again after the policies
 	// could not say what they should be.
 	convergeRetry = time.Minute
@@ -71,10 +73,9 @@ func (d *Definition) Decide(ctx context.Context, in engine.Input) ([]engine.Acti
 	case s.shadow == nil: // rows 8 and 10
 		return d.offload(ctx, s)
 	}
-	actions := s.label() // row 8
-	actions = append(actions, d.mirror(s)...)
-	// Rows 11 and 12. They come after row 13, so that a policy which fails cannot hold
-	// back what the remote pod reports.
+	actions := s.label(d.mirror(s)) // rows 8 and 13
+	// Rows 11 and 12 come last, so that a policy which fails cannot hold back what the
+	// remote pod reports.
 	return append(actions, d.converge(ctx, s, actions)...), nil
 }
 
@@ -106,13 +107,26 @@ func (s scene) withdraw(why string) []engine.Action {
 	return keep(why)
 }
 
-// label marks the local pod as offloaded.
-func (s scene) label() []engine.Action {
+// label marks the local pod as offloaded, once the ShadowPod exists. The mark travels
+// with the first status; only a pod that has none for a while gets it in a request of
+// its own.
+func (s scene) label(actions []engine.Action) []engine.Action {
 	value := "true"
 	if s.local.Labels[offloadingv1beta1.LocalPodLabel] == value {
-		return nil
+		return actions
 	}
-	return []engine.Action{engine.PatchLocal{Labels: map[string]*string{offloadingv1beta1.LocalPodLabel: &value}}}
+	labels := map[string]*string{offloadingv1beta1.LocalPodLabel: &value}
+	for i, action := range actions {
+		if patch, ok := action.(engine.PatchLocalStatus); ok {
+			patch.Labels = labels
+			actions[i] = patch
+			return actions
+		}
+	}
+	if left := labelDelay - s.in.Facts.Now.Sub(s.shadow.CreationTimestamp.Time); left > 0 {
+		return append(actions, engine.Wait{For: min(left, labelDelay), Why: "for a status that takes the label along"})
+	}
+	return append(actions, engine.PatchLocal{Labels: labels})
 }
 
 func finished(pod *corev1.Pod) bool {

@@ -70,14 +70,20 @@ var decideTests = map[string]struct {
 	"row 7: finished here only": {
 		local: localPod(phase(corev1.PodFailed)), shadow: shadowPod(), pod: remotePod(running), want: "status Running",
 	},
-	"row 8: the label is missing": {
-		local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), shadow: shadowPod(), want: "label",
+	"row 8: the label goes with the status": {
+		local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), shadow: shadowPod(), pod: remotePod(running), want: "status Running with label",
+	},
+	"row 8: the label waits for a status": {
+		local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), shadow: shadowPod(created(now)), pod: remotePod(), want: "wait",
+	},
+	"row 8: the label goes alone when there is no status for a while": {
+		local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), shadow: shadowPod(created(now.Add(-time.Minute))), want: "label",
 	},
 	"rows 8 and 10: a new pod": {
-		local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), want: "create, label",
+		local: localPod(label(offloadingv1beta1.LocalPodLabel, "")), want: "create, wait",
 	},
 	"row 10: the ShadowPod vanished while the pod runs": {
-		local: localPod(running), want: "create",
+		local: localPod(running), want: "create, wait",
 	},
 	"row 11: the provider is unreachable": {
 		local: localPod(label("new", "label"), label(offloadingv1beta1.RemoteUnavailableLabel, "true")), shadow: shadowPod(), want: "",

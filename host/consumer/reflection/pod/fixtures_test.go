@@ -128,6 +128,10 @@ func shadowDeleting(s *offloadingv1beta1.ShadowPod) {
 	s.DeletionTimestamp = &at
 }
 
+func created(at time.Time) shadowOption {
+	return func(s *offloadingv1beta1.ShadowPod) { s.CreationTimestamp = metav1.NewTime(at) }
+}
+
 func shadowPhase(p corev1.PodPhase) shadowOption {
 	return func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = p }
 }
@@ -184,7 +188,11 @@ func summary(actions []engine.Action) string {
 			out = append(out, "delete local")
 		case engine.PatchLocalStatus:
 			status := a.New.(*corev1.PodStatus)
-			out = append(out, strings.TrimSpace(fmt.Sprintf("status %s %s", status.Phase, status.Reason)))
+			with := ""
+			if len(a.Labels) > 0 {
+				with = " with label"
+			}
+			out = append(out, strings.TrimSpace(fmt.Sprintf("status %s %s", status.Phase, status.Reason))+with)
 		case engine.Refuse:
 			out = append(out, "tell "+a.Reason)
 		case engine.Wait:

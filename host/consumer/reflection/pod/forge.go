@@ -22,7 +22,7 @@ const ReasonDenied = "OffloadingDenied"
 // denial is a refusal that only a change of the policies or of the pod can lift.
 type denial struct{ message string }
 
-// offload is row 10, with row 8 behind it: the request that matters most goes first.
+// offload is row 10. The label of row 8 follows when the ShadowPod exists.
 func (d *Definition) offload(ctx context.Context, s scene) ([]engine.Action, error) {
 	shadow, denied, err := d.forge(ctx, s)
 	if err != nil {
@@ -36,8 +36,11 @@ func (d *Definition) offload(ctx context.Context, s scene) ([]engine.Action, err
 	}
 	s.memory.source = d.source(s)
 	s.memory.wanted = fingerprint(shadow.Labels, shadow.Annotations)
-	actions := []engine.Action{engine.Create{Object: shadow}, engine.Remember{Value: s.memory}}
-	return append(actions, s.label()...), nil
+	return []engine.Action{
+		engine.Create{Object: shadow},
+		engine.Remember{Value: s.memory},
+		engine.Wait{For: labelDelay, Why: "for a status that takes the label along"},
+	}, nil
 }
 
 // forge builds the ShadowPod: draft, policies, invariants, seal (ARCHITECTURE, stage 4).

@@ -1,0 +1,438 @@
+// Package reflection_test holds the reflection against real control planes: what the
+// engine assumes of an API server (applies that only create, preconditions in patches,
+// watches that stream their list), and how many requests a pod costs.
+package reflection_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/longshore-dev/longshore/conformance/plane"
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/configmap"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/secret"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/service"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+const (
+	home, provider, nodeName = "rome", "milan", "milan-node"
+	tenant                   = "liqo-tenant-milan"
+	local, remoteNamespace   = "shop", "shop-rome"
+
+	soon = time.Minute
+	tick = 20 * time.Millisecond
+)
+
+// counter counts the requests of one client by verb and resource.
+type counter struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (c *counter) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+		for i, part := range parts {
+			if part == "namespaces" && len(parts) > i+2 {
+				parts = append([]string{parts[i+2]}, parts[min(i+4, len(parts)):]...)
+				break
+			}
+		}
+		verb := r.Method
+		if r.URL.Query().Get("watch") == "true" || r.URL.Query().Get("watch") == "1" {
+			verb = "WATCH"
+		}
+		c.mu.Lock()
+		c.counts[verb+" "+strings.Join(parts, "/")]++
+		c.mu.Unlock()
+		return next.RoundTrip(r)
+	})
+}
+
+func (c *counter) snapshot() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string]int{}
+	for key, n := range c.counts {
+		out[key] = n
+	}
+	return out
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+// noPolicies lets everything pass.
+type noPolicies struct{}
+
+func (noPolicies) Evaluate(_ context.Context, in chain.Input) (*chain.Result, error) {
+	return &chain.Result{Object: in.Object}, nil
+}
+
+// events drops events; a test that wants them has a fake.
+type events struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (e *events) Event(object runtime.Object, _, reason, message string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, object.(client.Object).GetName()+": "+reason+": "+message)
+}
+
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, clientgoscheme.AddToScheme(scheme))
+	require.NoError(t, apiextensionsv1.AddToScheme(scheme))
+	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
+	return scheme
+}
+
+// installCRDs creates the chart's CRDs that reflection needs, and waits for them.
+func installCRDs(t *testing.T, c client.Client) {
+	t.Helper()
+	for _, name := range []string{"shadowpods", "namespacemaps"} {
+		raw, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "longshore", "files", "crds", name+".yaml"))
+		require.NoError(t, err)
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		require.NoError(t, yaml.Unmarshal(raw, crd))
+		require.NoError(t, c.Create(t.Context(), crd))
+	}
+	for _, list := range []client.ObjectList{&offloadingv1beta1.ShadowPodList{}, &offloadingv1beta1.NamespaceMapList{}} {
+		require.Eventually(t, func() bool { return c.List(t.Context(), list) == nil }, soon, tick)
+	}
+}
+
+// rig is a consumer and a provider with a reflection between them.
+type rig struct {
+	rome, milan client.WithWatch
+	out, back   *counter
+	engine      *engine.Engine
+	events      *events
+	romeConfig  *rest.Config
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	clusters := planetest.ForTests(t, home, provider)
+	planetest.SimulateNodes(t, clusters[1], "worker-1", "worker-2")
+	scheme := newScheme(t)
+	admin := func(c *plane.Cluster) client.WithWatch {
+		config := rest.CopyConfig(c.RESTConfig())
+		config.QPS = -1
+		w, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+		require.NoError(t, err)
+		return w
+	}
+	r := &rig{
+		rome: admin(clusters[0]), milan: admin(clusters[1]), events: &events{},
+		out: &counter{counts: map[string]int{}}, back: &counter{counts: map[string]int{}},
+		romeConfig: clusters[0].RESTConfig(),
+	}
+	for _, c := range []client.Client{r.rome, r.milan} {
+		installCRDs(t, c)
+	}
+	create := func(c client.Client, objects ...client.Object) {
+		for _, object := range objects {
+			require.NoError(t, c.Create(t.Context(), object))
+		}
+	}
+	namespace := func(name string) client.Object {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	create(r.milan, namespace(remoteNamespace))
+	create(r.rome, namespace(local), namespace(tenant), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})
+	create(r.rome, &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: tenant, Name: provider,
+		Labels: map[string]string{"liqo.io/remote-cluster-id": provider, "liqo.io/remoteID": provider},
+	}})
+	r.reflect(t, clusters, scheme)
+	r.play(t)
+	return r
+}
+
+// remap sets what the namespace is mapped to; "" unmaps it.
+func (r *rig) remap(t *testing.T, to string) {
+	t.Helper()
+	nm := &offloadingv1beta1.NamespaceMap{}
+	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: provider}, nm))
+	nm.Status.CurrentMapping = nil
+	if to != "" {
+		nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{
+			local: {RemoteNamespace: to, Phase: offloadingv1beta1.MappingAccepted},
+		}
+	}
+	require.NoError(t, r.rome.Status().Update(t.Context(), nm))
+}
+
+// reflect runs the engine until the test ends.
+func (r *rig) reflect(t *testing.T, clusters []*plane.Cluster, scheme *runtime.Scheme) {
+	t.Helper()
+	origin := remote.Origin{HomeClusterID: home, ProviderClusterID: provider, NodeName: nodeName}
+	deny := offloadingv1beta1.DenyList
+	definitions := []engine.Definition{
+		pod.New(pod.Options{Origin: origin, Evaluator: noPolicies{}, Workers: 10,
+			Situation: func() (*offloadingv1beta1.OffloadingPatch, contract.VirtualNode) {
+				return nil, contract.VirtualNode{Name: nodeName, ProviderClusterID: provider, ConsumerClusterID: home}
+			}}),
+		configmap.New(configmap.Options{Origin: origin, Policy: deny, Workers: 3}),
+		secret.New(secret.Options{Origin: origin, Policy: deny, Workers: 3}),
+		service.New(service.Options{Origin: origin, Policy: deny, Workers: 3}),
+	}
+	connect := func(c *plane.Cluster, count *counter) client.WithWatch {
+		config := rest.CopyConfig(c.RESTConfig())
+		config.QPS = -1
+		config.Wrap(count.wrap)
+		w, err := engine.NewClient(config, scheme, definitions...)
+		require.NoError(t, err)
+		return w
+	}
+	e, err := engine.New(engine.Options{
+		Local: connect(clusters[0], r.back), Remote: connect(clusters[1], r.out), Definitions: definitions,
+		HomeClusterID: home, ProviderClusterID: provider, NodeName: nodeName, NodeIP: "127.0.0.1", TenantNamespace: tenant,
+		Recorder: func(string) engine.Recorder { return r.events }, Now: time.Now,
+	})
+	require.NoError(t, err)
+	r.engine = e
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-done)
+	})
+}
+
+// play plays the provider: a pod for every ShadowPod.
+func (r *rig) play(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	w, err := r.milan.Watch(ctx, &offloadingv1beta1.ShadowPodList{})
+	require.NoError(t, err)
+	done := make(chan struct{})
+	t.Cleanup(func() { cancel(); w.Stop(); <-done })
+	go func() {
+		defer close(done)
+		for event := range w.ResultChan() {
+			shadow, ok := event.Object.(*offloadingv1beta1.ShadowPod)
+			if !ok || event.Type == watch.Modified {
+				continue
+			}
+			if event.Type == watch.Deleted {
+				// The garbage collector hears of new kinds only every half minute.
+				_ = r.milan.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: shadow.Namespace, Name: shadow.Name}})
+				continue
+			}
+			yes := true
+			_ = r.milan.Create(ctx, &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: shadow.Namespace, Name: shadow.Name, Labels: shadow.Labels, Annotations: shadow.Annotations,
+					OwnerReferences: []metav1.OwnerReference{{
+						APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "ShadowPod", Name: shadow.Name, UID: shadow.UID, Controller: &yes,
+					}},
+				},
+				Spec: shadow.Spec.Pod,
+			})
+		}
+	}()
+}
+
+func (r *rig) createPods(t *testing.T, prefix string, n int) {
+	t.Helper()
+	for i := range n {
+		require.NoError(t, r.rome.Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: prefix + strconv.Itoa(i), Labels: map[string]string{"app": "web"}},
+			Spec: corev1.PodSpec{
+				NodeName: nodeName, TerminationGracePeriodSeconds: new(int64),
+				Containers: []corev1.Container{{Name: "web", Image: "web:1", EnvFrom: []corev1.EnvFromSource{{
+					ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}},
+				}}}},
+			},
+		}))
+	}
+}
+
+func (r *rig) countPods(t *testing.T, phase corev1.PodPhase) int {
+	t.Helper()
+	pods := &corev1.PodList{}
+	require.NoError(t, r.rome.List(t.Context(), pods, client.InNamespace(local)))
+	n := 0
+	for i := range pods.Items {
+		if pods.Items[i].Status.Phase == phase {
+			n++
+		}
+	}
+	return n
+}
+
+func TestReflectionOverRealControlPlanes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts control planes")
+	}
+	r := newRig(t)
+	t.Run("a pod waits while its namespace is not offloaded", func(t *testing.T) { r.waits(t) })
+	t.Run("what a pod needs goes along", func(t *testing.T) { r.needs(t) })
+	t.Run("pods run, at few requests each", func(t *testing.T) { r.run(t) })
+	t.Run("a pod made again is offloaded again", func(t *testing.T) { r.again(t) })
+	t.Run("deleted pods vanish on both sides", func(t *testing.T) { r.vanish(t) })
+}
+
+func (r *rig) waits(t *testing.T) {
+	r.createPods(t, "early-", 1)
+	require.Eventually(t, func() bool {
+		p := &corev1.Pod{}
+		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "early-0"}, p))
+		return p.Status.Reason == offloadingv1beta1.OffloadingBackOffReason
+	}, soon, tick)
+	r.remap(t, remoteNamespace)
+	require.Eventually(t, func() bool { return r.countPods(t, corev1.PodRunning) == 1 }, soon, tick)
+	p := &corev1.Pod{}
+	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "early-0"}, p))
+	assert.Empty(t, p.Status.Reason, "what it was told is gone")
+	assert.Equal(t, "true", p.Labels[offloadingv1beta1.LocalPodLabel])
+}
+
+func (r *rig) needs(t *testing.T) {
+	meta := metav1.ObjectMeta{Namespace: local, Name: "settings"}
+	yes := true
+	objects := []client.Object{
+		&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"k": "1", "old": "x"}},
+		&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"k": []byte("1")}, Immutable: &yes},
+		&corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}}},
+	}
+	for _, object := range objects {
+		require.NoError(t, r.rome.Create(t.Context(), object))
+	}
+	there := client.ObjectKey{Namespace: remoteNamespace, Name: "settings"}
+	for _, object := range []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}, &corev1.Service{}} {
+		require.Eventually(t, func() bool { return r.milan.Get(t.Context(), there, object) == nil }, soon, tick)
+		assert.Equal(t, home, object.GetLabels()[offloadingv1beta1.OriginLabel])
+		require.Len(t, object.GetManagedFields(), 1, "one apply made it")
+		assert.Equal(t, metav1.ManagedFieldsOperationApply, object.GetManagedFields()[0].Operation)
+	}
+	require.Eventually(t, func() bool {
+		return r.milan.Get(t.Context(), client.ObjectKey{Namespace: remoteNamespace, Name: "kube-root-ca.crt.rome"}, &corev1.ConfigMap{}) == nil
+	}, soon, tick, "the root CA goes along under another name")
+
+	// A key removed here is removed there (T22).
+	require.NoError(t, r.rome.Patch(t.Context(), objects[0], client.RawPatch("application/merge-patch+json", []byte(`{"data":{"k":"2","old":null}}`))))
+	require.Eventually(t, func() bool {
+		cm := &corev1.ConfigMap{}
+		require.NoError(t, r.milan.Get(t.Context(), there, cm))
+		return cm.Data["k"] == "2" && len(cm.Data) == 1
+	}, soon, tick)
+	// An immutable secret made anew (T47).
+	require.NoError(t, r.rome.Delete(t.Context(), objects[1]))
+	require.NoError(t, r.rome.Create(t.Context(), &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"k": []byte("2")}, Immutable: &yes}))
+	require.Eventually(t, func() bool {
+		s := &corev1.Secret{}
+		return r.milan.Get(t.Context(), there, s) == nil && string(s.Data["k"]) == "2"
+	}, soon, tick)
+	// A stranger is left alone.
+	stranger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "theirs"}, Data: map[string]string{"k": "theirs"}}
+	require.NoError(t, r.milan.Create(t.Context(), stranger))
+	require.NoError(t, r.rome.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "theirs"}, Data: map[string]string{"k": "ours"}}))
+	require.Eventually(t, func() bool {
+		r.events.mu.Lock()
+		defer r.events.mu.Unlock()
+		return strings.Contains(strings.Join(r.events.all, "\n"), "theirs: FailedReflection")
+	}, soon, tick)
+	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger))
+	assert.Equal(t, map[string]string{"k": "theirs"}, stranger.Data)
+	assert.Empty(t, stranger.Labels)
+}
+
+func (r *rig) run(t *testing.T) {
+	const pods = 20
+	out, back := r.out.snapshot(), r.back.snapshot()
+	begin := time.Now()
+	r.createPods(t, "web-", pods)
+	require.Eventually(t, func() bool { return r.countPods(t, corev1.PodRunning) == pods+1 }, soon, tick)
+	t.Logf("%d pods run after %s", pods, time.Since(begin).Round(time.Millisecond))
+	spent := func(now, before map[string]int) map[string]int {
+		for key, n := range before {
+			if now[key] -= n; now[key] == 0 {
+				delete(now, key)
+			}
+		}
+		return now
+	}
+	assert.Equal(t, map[string]int{"POST shadowpods": pods}, spent(r.out.snapshot(), out), "to the provider")
+	assert.Equal(t, map[string]int{"PATCH pods/status": pods}, spent(r.back.snapshot(), back), "to the consumer")
+
+	p, there := &corev1.Pod{}, &corev1.Pod{}
+	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "web-0"}, p))
+	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKey{Namespace: remoteNamespace, Name: "web-0"}, there))
+	assert.Equal(t, there.Status.PodIP, p.Status.PodIP)
+	assert.Equal(t, string(p.UID), there.Annotations[remote.LocalPodUIDAnnotation])
+	assert.NotEqual(t, nodeName, there.Spec.NodeName)
+}
+
+func (r *rig) again(t *testing.T) {
+	key := client.ObjectKey{Namespace: local, Name: "web-0"}
+	old, oldThere := &corev1.Pod{}, &corev1.Pod{}
+	require.NoError(t, r.rome.Get(t.Context(), key, old))
+	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKey{Namespace: remoteNamespace, Name: "web-0"}, oldThere))
+	require.NoError(t, r.rome.Delete(t.Context(), old, client.GracePeriodSeconds(0)))
+	r.createPods(t, "web-", 1)
+	p := &corev1.Pod{}
+	require.Eventually(t, func() bool {
+		return r.rome.Get(t.Context(), key, p) == nil && p.Status.Phase == corev1.PodRunning
+	}, soon, tick)
+	there := &corev1.Pod{}
+	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKey{Namespace: remoteNamespace, Name: "web-0"}, there))
+	assert.NotEqual(t, oldThere.UID, there.UID, "T25: not the old pod's")
+	assert.Equal(t, string(p.UID), there.Annotations[remote.LocalPodUIDAnnotation])
+}
+
+func (r *rig) vanish(t *testing.T) {
+	require.NoError(t, r.rome.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(local)))
+	require.Eventually(t, func() bool {
+		here, there := &corev1.PodList{}, &corev1.PodList{}
+		require.NoError(t, r.rome.List(t.Context(), here, client.InNamespace(local)))
+		require.NoError(t, r.milan.List(t.Context(), there, client.InNamespace(remoteNamespace)))
+		return len(here.Items) == 0 && len(there.Items) == 0
+	}, soon, tick)
+	assert.Empty(t, r.events.failures(), "nobody was told of a failure")
+}
+
+// failures are the events but for the one that a test provoked and the early pod's.
+func (e *events) failures() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out []string
+	for _, event := range e.all {
+		if !strings.HasPrefix(event, "theirs: ") && !strings.HasPrefix(event, "early-0: ReflectionDisabled") {
+			out = append(out, event)
+		}
+	}
+	return out
+}
