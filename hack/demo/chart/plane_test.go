@@ -6,12 +6,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/plane/planetest"
@@ -28,16 +33,15 @@ const (
 	poll        = 50 * time.Millisecond
 )
 
-// cluster is a real control plane with the chart's CRDs; strict refuses what a schema
-// does not know instead of dropping it.
-func cluster(t *testing.T) (admin, strict client.Client, objects []*unstructured.Unstructured) {
+// cluster is a real control plane with the chart's CRDs.
+func cluster(t *testing.T) (config *rest.Config, admin client.Client, objects []*unstructured.Unstructured) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a control plane: run without -short")
 	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, offloadingv1beta1.AddToScheme, authv1beta1.AddToScheme, liqocorev1beta1.AddToScheme, policyv1alpha1.AddToScheme,
+		clientgoscheme.AddToScheme, offloadingv1beta1.AddToScheme, authv1beta1.AddToScheme, liqocorev1beta1.AddToScheme, policyv1alpha1.AddToScheme,
 	} {
 		require.NoError(t, add(scheme))
 	}
@@ -57,7 +61,7 @@ func cluster(t *testing.T) (admin, strict client.Client, objects []*unstructured
 			require.Eventually(t, func() bool { return isEstablished(t, admin, object.GetName()) }, established, poll, object.GetName())
 		}
 	}
-	return admin, client.WithFieldValidation(admin, metav1.FieldValidationStrict), objects
+	return plane.RESTConfig(), admin, objects
 }
 
 func apply(t *testing.T, c client.Client, object *unstructured.Unstructured, options ...client.ApplyOption) error {
@@ -88,7 +92,9 @@ func isEstablished(t *testing.T, c client.Client, name string) bool {
 
 // TestChartOnARealControlPlane starts one cluster for all that needs one.
 func TestChartOnARealControlPlane(t *testing.T) {
-	admin, strict, objects := cluster(t)
+	config, admin, objects := cluster(t)
+	// strict refuses what a schema does not know instead of dropping it.
+	strict := client.WithFieldValidation(admin, metav1.FieldValidationStrict)
 
 	t.Run("everything is accepted to the last field", func(t *testing.T) {
 		for _, object := range objects {
@@ -96,10 +102,83 @@ func TestChartOnARealControlPlane(t *testing.T) {
 			assert.NoError(t, apply(t, admin, object, client.DryRunAll), "%s %s", object.GetKind(), object.GetName())
 		}
 	})
+	t.Run("components may do their work and nothing else", func(t *testing.T) { testRights(t, admin, config, objects) })
 	t.Run("defaults are the reference's", func(t *testing.T) { testDefaults(t, admin) })
 	t.Run("bad objects are refused with a reason", func(t *testing.T) { testRefusals(t, strict) })
 	t.Run("what may not change does not", func(t *testing.T) { testImmutable(t, strict) })
 	t.Run("statuses go their own way", func(t *testing.T) { testStatus(t, admin) })
+}
+
+// asComponent acts as a component's service account, without lasting effect.
+func asComponent(t *testing.T, config *rest.Config, scheme *runtime.Scheme, name string) client.Client {
+	t.Helper()
+	config = rest.CopyConfig(config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:longshore:" + name}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	return client.NewDryRunClient(c)
+}
+
+func testRights(t *testing.T, admin client.Client, config *rest.Config, objects []*unstructured.Unstructured) {
+	t.Helper()
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
+			require.NoError(t, apply(t, admin, object), object.GetName())
+		}
+	}
+	bind := func(role string) *rbacv1.ClusterRoleBinding {
+		return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}}
+	}
+	bindIn := func(role string) *rbacv1.RoleBinding {
+		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test", Namespace: "longshore"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}}
+	}
+	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "longshore"} }
+	create := func(o client.Object) func(client.Client) error {
+		return func(c client.Client) error {
+			return c.Create(t.Context(), o.DeepCopyObject().(client.Object)) //nolint:forcetypeassert // a copy is of the same type
+		}
+	}
+	get := func(o client.Object, namespace, name string) func(client.Client) error {
+		return func(c client.Client) error {
+			return c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o)
+		}
+	}
+	for name, tc := range map[string]struct {
+		who     string
+		do      func(client.Client) error
+		allowed bool
+	}{
+		"the manager binds the virtual kubelet's local role":    {"longshore-manager", create(bind("liqo-virtual-kubelet-local")), true},
+		"the manager binds the remote role in a namespace":      {"longshore-manager", create(bindIn("liqo-virtual-kubelet-remote")), true},
+		"the manager does not bind administrators":              {"longshore-manager", create(bind("cluster-admin")), false},
+		"the manager does not bind its peers' control plane":    {"longshore-manager", create(bind("liqo-remote-controlplane")), false},
+		"the manager makes a namespace":                         {"longshore-manager", create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}}), true},
+		"the manager makes no Secret":                           {"longshore-manager", create(&corev1.Secret{ObjectMeta: in("test")}), false},
+		"the manager makes its lease":                           {"longshore-manager", create(&coordinationv1.Lease{ObjectMeta: in("longshore-manager")}), true},
+		"the manager leaves others' leases alone":               {"longshore-manager", get(&coordinationv1.Lease{}, "longshore", "longshore-replicator"), false},
+		"the webhook keeps its certificate":                     {"longshore-webhook", get(&corev1.Secret{}, "longshore", "longshore-webhook-certs"), true},
+		"the webhook reads no other Secret":                     {"longshore-webhook", get(&corev1.Secret{}, "longshore", "other"), false},
+		"the webhook reads no Secret of another namespace":      {"longshore-webhook", get(&corev1.Secret{}, "default", "longshore-webhook-certs"), false},
+		"the webhook reads modules":                             {"longshore-webhook", get(&corev1.ConfigMap{}, "longshore", "module"), true},
+		"the webhook reads no ConfigMap of another namespace":   {"longshore-webhook", get(&corev1.ConfigMap{}, "default", "module"), false},
+		"the webhook reads policies":                            {"longshore-webhook", get(&policyv1alpha1.OffloadingPolicy{}, "", "any"), true},
+		"the webhook writes no policy":                          {"longshore-webhook", create(&policyv1alpha1.OffloadingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "any"}, Spec: policyv1alpha1.OffloadingPolicySpec{Module: policyv1alpha1.ModuleSource{BuiltIn: "default"}}}), false},
+		"the webhook sees its own registration":                 {"longshore-webhook", get(&admissionregistrationv1.MutatingWebhookConfiguration{}, "", "longshore-webhook"), true},
+		"the webhook does not see others' registrations":        {"longshore-webhook", get(&admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "other"), false},
+		"the replicator reads credentials":                      {"longshore-replicator", get(&corev1.Secret{}, "liqo-tenant-milan", "kubeconfig-controlplane-milan"), true},
+		"the replicator makes no pod":                           {"longshore-replicator", create(&corev1.Pod{ObjectMeta: in("test"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}), false},
+		"the replicator makes no namespace map in this cluster": {"longshore-replicator", create(&offloadingv1beta1.NamespaceMap{ObjectMeta: in("test")}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := tc.do(asComponent(t, config, admin.Scheme(), tc.who))
+			if tc.allowed {
+				assert.NoError(t, client.IgnoreNotFound(err))
+				return
+			}
+			assert.True(t, apierrors.IsForbidden(err), "want Forbidden, got %v", err)
+		})
+	}
 }
 
 func testDefaults(t *testing.T, c client.Client) {
