@@ -1,10 +1,7 @@
 package policysource_test
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,239 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
-	"github.com/longshore-dev/longshore/host/policy/operation"
-	"github.com/longshore-dev/longshore/host/policy/policytest"
-	"github.com/longshore-dev/longshore/host/policysource"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
-
-type answerFunc = func(contract.Request) (contract.Response, error)
-
-func answers(operations ...contract.Operation) answerFunc {
-	return func(contract.Request) (contract.Response, error) {
-		return contract.Response{Operations: operations}, nil
-	}
-}
-
-func allVerbs(path string) []contract.WriteRule {
-	return []contract.WriteRule{{Path: path, Verbs: contract.Verbs()}}
-}
-
-// builtIn answers all core points by merging a label or a node selector.
-func builtIn() *policytest.Policy {
-	return policytest.Native("defaults", contract.Manifest{Version: "1", Points: []contract.PointManifest{
-		{Point: contract.PodMutation, Writes: allVerbs("/spec/tolerations")},
-		{Point: contract.OffloadingPatch, Writes: allVerbs("/spec/nodeSelector")},
-		{Point: contract.AntiAffinityPreset, Writes: allVerbs("/spec/affinity/podAntiAffinity")},
-		{Point: contract.MetadataFilter, Reads: []string{"/notReflected"}, Writes: allVerbs("/metadata/labels")},
-	}}, map[contract.Point]func(contract.Request) (contract.Response, error){
-		contract.PodMutation:        answers(contract.Ensure("/spec/tolerations", contract.Toleration{Key: "default"})),
-		contract.OffloadingPatch:    answers(contract.Merge("/spec/nodeSelector", contract.StringMap{"default": "yes"})),
-		contract.AntiAffinityPreset: answers(),
-		contract.MetadataFilter:     answers(),
-	})
-}
-
-// custom is a loaded module: it sets the hostname to what it was loaded from.
-type custom struct {
-	*policytest.Policy
-}
-
-func newCustom(content string) *custom {
-	return &custom{Policy: policytest.Native("custom", contract.Manifest{Version: content, Points: []contract.PointManifest{
-		{Point: contract.PodMutation, Writes: allVerbs("/spec/hostname")},
-	}}, map[contract.Point]func(contract.Request) (contract.Response, error){
-		contract.PodMutation: answers(contract.Set("/spec/hostname", contract.String(content))),
-	})}
-}
-
-func (c *custom) ValidateSettings(_ context.Context, settings json.RawMessage) error {
-	if string(settings) == `{"bad":true}` {
-		return errors.New("bad must be false")
-	}
-	return nil
-}
-
-// rig is a Source with its surroundings.
-type rig struct {
-	t       *testing.T
-	client  client.Client
-	source  *policysource.Source
-	builtIn *policytest.Policy
-	clock   *clocktesting.FakePassiveClock
-
-	mu      sync.Mutex
-	loads   []string
-	closed  []string
-	applies int
-	// fail, when set, is asked before every request.
-	fail func(verb string, o any) error
-}
-
-var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-
-func newRig(t *testing.T, objects ...client.Object) *rig {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	require.NoError(t, policyv1alpha1.AddToScheme(scheme))
-	require.NoError(t, corev1.AddToScheme(scheme))
-	r := &rig{t: t, builtIn: builtIn(), clock: clocktesting.NewFakePassiveClock(epoch)}
-	r.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		WithStatusSubresource(&policyv1alpha1.OffloadingPolicy{}).WithInterceptorFuncs(r.interceptors()).Build()
-	r.source = r.newSource()
-	return r
-}
-
-func (r *rig) interceptors() interceptor.Funcs {
-	fails := func(verb string, o any) error {
-		if r.fail == nil {
-			return nil
-		}
-		return r.fail(verb, o)
-	}
-	return interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if err := fails("list", list); err != nil {
-				return err
-			}
-			return c.List(ctx, list, opts...)
-		},
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if err := fails("get", o); err != nil {
-				return err
-			}
-			return c.Get(ctx, key, o, opts...)
-		},
-		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
-			if err := fails("apply", o); err != nil {
-				return err
-			}
-			r.applies++
-			return c.SubResource(sub).Apply(ctx, o, opts...)
-		},
-	}
-}
-
-func (r *rig) newSource() *policysource.Source {
-	r.t.Helper()
-	source, err := policysource.New(policysource.Options{
-		Component: "webhook", Client: r.client, Conditions: true, Clock: r.clock,
-		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: r.builtIn},
-		ModuleNamespaces: []string{"longshore"},
-		Load: func(_ context.Context, _ string, raw []byte, _ policysource.ModuleLimits) (chain.Policy, error) {
-			r.loads = append(r.loads, string(raw))
-			if string(raw) == "broken" {
-				return nil, errors.New("the module is cut in half: its author must build it again")
-			}
-			return newCustom(string(raw)), nil
-		},
-		Close: func(p chain.Policy) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.closed = append(r.closed, p.Manifest().Version)
-		},
-	})
-	require.NoError(r.t, err)
-	return source
-}
-
-func (r *rig) pass() error {
-	r.t.Helper()
-	_, err := r.source.Reconcile(r.t.Context(), ctrl.Request{})
-	return err
-}
-
-func (r *rig) mustPass() {
-	r.t.Helper()
-	require.NoError(r.t, r.pass())
-}
-
-// asked returns the names of the bindings that are asked at a point.
-func (r *rig) asked(point contract.Point) []string {
-	r.t.Helper()
-	return names(r.evaluate(point, chain.Attributes{}))
-}
-
-func names(result *chain.Result) []string {
-	var names []string
-	for _, decision := range result.Decisions {
-		names = append(names, decision.Binding)
-	}
-	return names
-}
-
-func (r *rig) evaluate(point contract.Point, attributes chain.Attributes) *chain.Result {
-	r.t.Helper()
-	result, err := r.source.Chains().Evaluate(r.t.Context(), chain.Input{Point: point, Match: attributes})
-	require.NoError(r.t, err)
-	return result
-}
-
-func (r *rig) get(name string) *policyv1alpha1.OffloadingPolicy {
-	r.t.Helper()
-	policy := &policyv1alpha1.OffloadingPolicy{}
-	require.NoError(r.t, r.client.Get(r.t.Context(), client.ObjectKey{Name: name}, policy))
-	return policy
-}
-
-func (r *rig) edit(name string, change func(*policyv1alpha1.OffloadingPolicy)) {
-	r.t.Helper()
-	policy := r.get(name)
-	change(policy)
-	policy.Generation++ // the fake client does not
-	require.NoError(r.t, r.client.Update(r.t.Context(), policy))
-}
-
-func (r *rig) condition(name, conditionType string) string {
-	r.t.Helper()
-	condition := meta.FindStatusCondition(r.get(name).Status.Conditions, conditionType)
-	if condition == nil {
-		return "none"
-	}
-	return string(condition.Status) + " " + condition.Reason + ": " + condition.Message
-}
-
-func object(name string, change func(*policyv1alpha1.OffloadingPolicySpec)) *policyv1alpha1.OffloadingPolicy {
-	policy := &policyv1alpha1.OffloadingPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Generation: 1, CreationTimestamp: metav1.NewTime(epoch)},
-		Spec:       policyv1alpha1.OffloadingPolicySpec{Module: policyv1alpha1.ModuleSource{BuiltIn: policyv1alpha1.BuiltInDefault}},
-	}
-	if change != nil {
-		change(&policy.Spec)
-	}
-	return policy
-}
-
-func fromConfigMap(spec *policyv1alpha1.OffloadingPolicySpec) {
-	spec.Module = policyv1alpha1.ModuleSource{ConfigMap: &policyv1alpha1.ConfigMapSource{Namespace: "longshore", Name: "module"}}
-}
-
-func configMap(content string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "module"},
-		BinaryData: map[string][]byte{"module.wasm": []byte(content)},
-	}
-}
-
-func (r *rig) store(content string) {
-	r.t.Helper()
-	stored := &corev1.ConfigMap{}
-	require.NoError(r.t, r.client.Get(r.t.Context(), client.ObjectKey{Namespace: "longshore", Name: "module"}, stored))
-	stored.BinaryData["module.wasm"] = []byte(content)
-	require.NoError(r.t, r.client.Update(r.t.Context(), stored))
-}
 
 func TestNothingIsDecidedBeforeTheFirstPass(t *testing.T) {
 	r := newRig(t, object("default-podplacement", func(s *policyv1alpha1.OffloadingPolicySpec) { s.Mode = policyv1alpha1.ModeDisabled }))
@@ -522,6 +293,4 @@ func TestTheCRDSpeaksTheContractsWords(t *testing.T) {
 	assert.Equal(t, string(chain.Ignore), string(policyv1alpha1.FailurePolicyIgnore))
 	assert.Equal(t, string(chain.Enforce), string(policyv1alpha1.ModeEnforce))
 	assert.Equal(t, string(chain.Disabled), string(policyv1alpha1.ModeDisabled))
-	_, err := operation.CompileRules([]contract.WriteRule{{Path: "/a", Verbs: contract.Verbs()}})
-	require.NoError(t, err)
 }

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/longshore-dev/longshore/host/policy/operation"
@@ -25,8 +24,6 @@ func appendJSON(b []byte, value any) ([]byte, error) {
 		return strconv.AppendBool(b, v), nil
 	case int64:
 		return strconv.AppendInt(b, v, 10), nil
-	case json.Number:
-		return append(b, v...), nil
 	case map[string]any:
 		return appendMap(b, v, appendJSON)
 	case map[string]string:
@@ -151,10 +148,8 @@ func appendMarshaled(b []byte, v reflect.Value) ([]byte, error) {
 	if len(data) == 0 || (data[0] != '{' && data[0] != '[' && data[0] != '"') {
 		return append(b, data...), nil
 	}
-	var decoded any
-	decoder := json.NewDecoder(strings.NewReader(string(data)))
-	decoder.UseNumber()
-	if err := decoder.Decode(&decoded); err != nil {
+	decoded, err := operation.Decode(data)
+	if err != nil {
 		return nil, fmt.Errorf("reading back a %s: %w", v.Type(), err)
 	}
 	return appendJSON(b, decoded)
