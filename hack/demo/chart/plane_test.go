@@ -136,7 +136,7 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "longshore"} }
 	create := func(o client.Object) func(client.Client) error {
 		return func(c client.Client) error {
-			return c.Create(t.Context(), o.DeepCopyObject().(client.Object)) //nolint:forcetypeassert // a copy is of the same type
+			return c.Create(t.Context(), o.DeepCopyObject().(client.Object))
 		}
 	}
 	get := func(o client.Object, namespace, name string) func(client.Client) error {
