@@ -50,6 +50,9 @@ var ErrNotBuilt = errors.New("the built-in policies are not compiled into this b
 // is missing, and when the module is not the one that the lock names.
 func Module() ([]byte, error) { return module(dist) }
 
+// Locked returns what the lock says of the compiled module.
+func Locked() (Lock, error) { return readLock(dist) }
+
 func module(files fs.FS) ([]byte, error) {
 	packed, err := fs.ReadFile(files, ModuleFile)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,0 +1,120 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/hack/demo/application"
+)
+
+// RunApplication applies the demo's application and waits until all of it is ready.
+func (r *Rig) RunApplication(ctx context.Context, progress Progress) error {
+	objects, err := application.Objects()
+	if err != nil {
+		return err
+	}
+	for _, obj := range objects {
+		if err := r.Rome.Apply(ctx, obj); err != nil {
+			return err
+		}
+	}
+	want := 0
+	for _, obj := range objects {
+		if replicas, ok := replicasOf(obj); ok {
+			want += replicas
+		}
+	}
+	return r.Rome.WaitForPods(ctx, application.Namespace, want, progress)
+}
+
+func replicasOf(obj client.Object) (int, bool) {
+	u, err := toUnstructured(obj)
+	if err != nil || (u.GetKind() != "Deployment" && u.GetKind() != "StatefulSet") {
+		return 0, false
+	}
+	spec, _ := u.Object["spec"].(map[string]any)
+	switch n := spec["replicas"].(type) {
+	case int64:
+		return int(n), true
+	case float64:
+		return int(n), true
+	default:
+		return 1, true
+	}
+}
+
+// Healthy asks both API servers and all of Longshore's workloads whether they are well.
+func (r *Rig) Healthy(ctx context.Context) error {
+	for _, c := range []*Cluster{r.Rome, r.Milan} {
+		deployments := &appsv1.DeploymentList{}
+		if err := c.List(ctx, deployments); err != nil {
+			return fmt.Errorf("cluster %q does not answer: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// Row is one offloaded pod, as the demo's table shows it.
+type Row struct {
+	Pod, VirtualNode                   string
+	RemoteNamespace, RemoteNode, Phase string
+	Policies                           []string
+}
+
+// Rows lists the offloaded pods of a namespace.
+func (r *Rig) Rows(ctx context.Context, namespace string) ([]Row, error) {
+	pairs, err := r.pairs(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]Row, 0, len(pairs))
+	for _, p := range pairs {
+		row := Row{Pod: p.local.Name, VirtualNode: p.local.Spec.NodeName, Phase: string(p.local.Status.Phase)}
+		if p.remote != nil {
+			row.RemoteNamespace, row.RemoteNode = p.remote.Namespace, p.remote.Spec.NodeName
+		}
+		decisions, err := p.decisions()
+		if err != nil {
+			return nil, err
+		}
+		row.Policies = policyNames(decisions)
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// pair is a pod and what runs for it on the provider.
+type pair struct {
+	local  *corev1.Pod
+	remote *corev1.Pod
+}
+
+func (r *Rig) pairs(ctx context.Context, namespace string) ([]pair, error) {
+	remoteNamespace, err := r.remoteNamespace(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	locals := &corev1.PodList{}
+	if err := r.Rome.List(ctx, locals, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing the pods of %q in rome: %w", namespace, err)
+	}
+	remotes := &corev1.PodList{}
+	if err := r.Milan.List(ctx, remotes, client.InNamespace(remoteNamespace)); err != nil {
+		return nil, fmt.Errorf("listing the pods of %q in milan: %w", remoteNamespace, err)
+	}
+	byName := map[string]*corev1.Pod{}
+	for i := range remotes.Items {
+		byName[remotes.Items[i].Name] = &remotes.Items[i]
+	}
+	pairs := make([]pair, 0, len(locals.Items))
+	for i := range locals.Items {
+		if locals.Items[i].DeletionTimestamp.IsZero() {
+			pairs = append(pairs, pair{local: &locals.Items[i], remote: byName[locals.Items[i].Name]})
+		}
+	}
+	return pairs, nil
+}

@@ -1,0 +1,159 @@
+package rig
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/hack/demo/chart"
+	"github.com/longshore-dev/longshore/hack/demo/peering"
+)
+
+// Connection is what a process needs to work on running clusters: the administrators'
+// kubeconfigs and the consumer's credentials for the provider.
+type Connection struct {
+	Rome, Milan         Endpoint
+	ControlPlane, Slice peering.Credential
+}
+
+// Endpoint is one cluster.
+type Endpoint struct {
+	Name       string
+	Kubeconfig string
+	// WebhookIP is where the cluster's webhook listens.
+	WebhookIP string
+}
+
+// Save writes the connection to a file that only its owner reads: it holds keys.
+func (c *Connection) Save(path string) error {
+	content, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("encoding the connection: %w", err)
+	}
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		return fmt.Errorf("writing the connection: %w", err)
+	}
+	return nil
+}
+
+// LoadConnection reads what Save wrote.
+func LoadConnection(path string) (*Connection, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the connection: %w", err)
+	}
+	c := &Connection{}
+	if err := json.Unmarshal(content, c); err != nil {
+		return nil, fmt.Errorf("reading the connection: %w", err)
+	}
+	return c, nil
+}
+
+// WriteKubeconfigs copies the administrators' kubeconfigs to where people look for them.
+func (c *Connection) WriteKubeconfigs(dir string) (map[string]string, error) {
+	paths := map[string]string{}
+	for _, endpoint := range []Endpoint{c.Rome, c.Milan} {
+		content, err := os.ReadFile(endpoint.Kubeconfig)
+		if err != nil {
+			return nil, fmt.Errorf("reading the kubeconfig of %q: %w", endpoint.Name, err)
+		}
+		path := filepath.Join(dir, endpoint.Name+".kubeconfig")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			return nil, fmt.Errorf("writing the kubeconfig of %q: %w", endpoint.Name, err)
+		}
+		paths[endpoint.Name] = path
+	}
+	return paths, nil
+}
+
+// Rig works on both clusters.
+type Rig struct {
+	Rome, Milan *Cluster
+	connection  *Connection
+}
+
+// Open connects to both clusters.
+func Open(connection *Connection) (*Rig, error) {
+	rome, err := Connect(connection.Rome.Name, connection.Rome.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	milan, err := Connect(connection.Milan.Name, connection.Milan.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return &Rig{Rome: rome, Milan: milan, connection: connection}, nil
+}
+
+// Values are the chart's values for a cluster whose pods are processes on loopback.
+func (e Endpoint) Values() map[string]any {
+	placed := func() map[string]any {
+		return map[string]any{
+			"nodeSelector": map[string]any{ProcessNodeLabel: "true"},
+			"tolerations":  []any{map[string]any{"key": ProcessNodeLabel, "operator": "Exists"}},
+		}
+	}
+	webhook := placed()
+	webhook["address"] = e.WebhookIP
+	webhook["service"] = map[string]any{"type": "ExternalName", "externalName": e.WebhookIP}
+	return map[string]any{
+		"clusterID": e.Name, "bindPodIP": true,
+		"manager": placed(), "replicator": placed(), "webhook": webhook,
+		"virtualKubelet": map[string]any{"tolerations": placed()["tolerations"]},
+	}
+}
+
+// Install renders the chart for both clusters and applies it. Change may alter the
+// values of a cluster, by name, before; it may be nil.
+func (r *Rig) Install(ctx context.Context, change func(cluster string, values map[string]any)) error {
+	for cluster, endpoint := range map[*Cluster]Endpoint{r.Rome: r.connection.Rome, r.Milan: r.connection.Milan} {
+		values := endpoint.Values()
+		if change != nil {
+			change(cluster.Name, values)
+		}
+		objects, err := chart.Render(values, chart.Options{Namespace: Namespace})
+		if err != nil {
+			return fmt.Errorf("rendering the chart for cluster %q: %w", cluster.Name, err)
+		}
+		apply := []client.Object{namespace(Namespace)}
+		for _, obj := range objects {
+			apply = append(apply, obj)
+		}
+		if err := cluster.Apply(ctx, apply...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Peer applies the hand-made peering in both clusters.
+func (r *Rig) Peer(ctx context.Context) error {
+	if err := r.Milan.Apply(ctx, Pair.ProviderObjects()...); err != nil {
+		return err
+	}
+	objects, err := Pair.ConsumerObjects(Node, r.connection.ControlPlane, r.connection.Slice)
+	if err != nil {
+		return err
+	}
+	return r.Rome.Apply(ctx, objects...)
+}
+
+// CreateVirtualNode asks for the virtual node and waits until it is ready.
+func (r *Rig) CreateVirtualNode(ctx context.Context, capacity corev1.ResourceList, progress Progress) error {
+	if err := r.Rome.Apply(ctx, Pair.VirtualNode(Node, capacity)); err != nil {
+		return err
+	}
+	return r.Rome.WaitForNode(ctx, Node, progress)
+}
+
+func namespace(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name},
+	}}
+}

@@ -1,0 +1,193 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/view"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// Verify checks that the pods of an offloaded namespace really run where they seem to,
+// and that the sandboxed policies decided:
+//
+//   - each local status is the status of the remote pod of this very local pod;
+//   - every ConfigMap and Secret that a remote pod names exists on the provider;
+//   - every decision names the module that was built from this tree, by digest.
+func (r *Rig) Verify(ctx context.Context, namespace string) error {
+	digest, err := builtinDigest()
+	if err != nil {
+		return err
+	}
+	pairs, err := r.pairs(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range pairs {
+		for _, check := range []error{p.checkStatus(), r.checkSources(ctx, p), p.checkDecisions(digest)} {
+			if check != nil {
+				errs = append(errs, fmt.Errorf("pod %s/%s: %w", namespace, p.local.Name, check))
+			}
+		}
+	}
+	if len(pairs) == 0 {
+		errs = append(errs, fmt.Errorf("namespace %q has no pods", namespace))
+	}
+	return errors.Join(errs...)
+}
+
+func builtinDigest() (string, error) {
+	lock, err := builtinpolicies.Locked()
+	if err != nil {
+		return "", fmt.Errorf("reading the lock of the built-in policies: %w", err)
+	}
+	return chain.ShortDigest(lock.SHA256), nil
+}
+
+func (r *Rig) remoteNamespace(ctx context.Context, namespace string) (string, error) {
+	nso := &offloadingv1beta1.NamespaceOffloading{}
+	err := r.Rome.Get(ctx, client.ObjectKey{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName}, nso)
+	if err != nil {
+		return "", fmt.Errorf("reading the NamespaceOffloading of %q: %w", namespace, err)
+	}
+	return nso.Status.RemoteNamespaceName, nil
+}
+
+// checkStatus compares what only the remote pod's own status can hold: addresses, and
+// the states of the containers with their start times.
+func (p pair) checkStatus() error {
+	if p.remote == nil {
+		return errors.New("nothing runs for it on the provider")
+	}
+	if uid := p.remote.Annotations[remote.LocalPodUIDAnnotation]; uid != string(p.local.UID) {
+		return fmt.Errorf("the remote pod was made for local UID %q, not %q", uid, p.local.UID)
+	}
+	if p.remote.Status.PodIP == "" || p.local.Status.PodIP != p.remote.Status.PodIP {
+		return fmt.Errorf("its address is %q, that of remote pod %s is %q", p.local.Status.PodIP, p.remote.UID, p.remote.Status.PodIP)
+	}
+	if !p.local.Status.StartTime.Equal(p.remote.Status.StartTime) {
+		return fmt.Errorf("its start time is not that of remote pod %s", p.remote.UID)
+	}
+	if len(p.remote.Status.ContainerStatuses) == 0 ||
+		!equality.Semantic.DeepEqual(p.local.Status.ContainerStatuses, p.remote.Status.ContainerStatuses) {
+		return fmt.Errorf("its container statuses are not those of remote pod %s", p.remote.UID)
+	}
+	return nil
+}
+
+// checkSources looks up every object that the remote pod takes data from.
+func (r *Rig) checkSources(ctx context.Context, p pair) error {
+	if p.remote == nil {
+		return nil
+	}
+	var errs []error
+	for _, source := range sourcesOf(&p.remote.Spec) {
+		err := r.Milan.Get(ctx, client.ObjectKey{Namespace: p.remote.Namespace, Name: source.name}, source.empty)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%T %q is not on the provider: %w", source.empty, source.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+type source struct {
+	name  string
+	empty client.Object
+}
+
+func sourcesOf(spec *corev1.PodSpec) []source {
+	var sources []source
+	configMap := func(name string) { sources = append(sources, source{name, &corev1.ConfigMap{}}) }
+	secret := func(name string) { sources = append(sources, source{name, &corev1.Secret{}}) }
+	for i := range spec.Volumes {
+		volume := &spec.Volumes[i]
+		if volume.ConfigMap != nil {
+			configMap(volume.ConfigMap.Name)
+		}
+		if volume.Secret != nil {
+			secret(volume.Secret.SecretName)
+		}
+		if volume.Projected == nil {
+			continue
+		}
+		for _, projection := range volume.Projected.Sources {
+			if projection.ConfigMap != nil {
+				configMap(projection.ConfigMap.Name)
+			}
+			if projection.Secret != nil {
+				secret(projection.Secret.Name)
+			}
+		}
+	}
+	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
+		for _, from := range container.EnvFrom {
+			if from.ConfigMapRef != nil {
+				configMap(from.ConfigMapRef.Name)
+			}
+			if from.SecretRef != nil {
+				secret(from.SecretRef.Name)
+			}
+		}
+		for _, env := range container.Env {
+			if env.ValueFrom != nil && env.ValueFrom.ConfigMapKeyRef != nil {
+				configMap(env.ValueFrom.ConfigMapKeyRef.Name)
+			}
+			if env.ValueFrom != nil && env.ValueFrom.SecretKeyRef != nil {
+				secret(env.ValueFrom.SecretKeyRef.Name)
+			}
+		}
+	}
+	return sources
+}
+
+// decisions are those at admission and those at offloading.
+func (p pair) decisions() ([]view.Entry, error) {
+	decisions, err := view.DecodeDecisions(p.local.Annotations[policyv1alpha1.DecisionsAnnotation])
+	if err != nil || p.remote == nil {
+		return decisions, err
+	}
+	there, err := view.DecodeDecisions(p.remote.Annotations[policyv1alpha1.DecisionsAnnotation])
+	return append(decisions, there...), err
+}
+
+func (p pair) checkDecisions(digest string) error {
+	decisions, err := p.decisions()
+	if err != nil {
+		return err
+	}
+	admitted := false
+	for _, d := range decisions {
+		if d.Digest != digest {
+			return fmt.Errorf("the decision at %s is of module %s with digest %s, not of the built-in module %s", d.Point, d.Module, d.Digest, digest)
+		}
+		admitted = admitted || d.Point == string(contract.PodMutation)
+	}
+	if !admitted {
+		return errors.New("no policy decided about its admission")
+	}
+	return nil
+}
+
+func policyNames(decisions []view.Entry) []string {
+	var names []string
+	for _, d := range decisions {
+		name := strings.TrimPrefix(d.Policy, "default-")
+		if d.Policy != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}

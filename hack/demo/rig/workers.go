@@ -1,0 +1,69 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/longshore-dev/longshore/conformance/plane"
+	"github.com/longshore-dev/longshore/conformance/plane/processnode"
+	"github.com/longshore-dev/longshore/hack/demo/peering"
+)
+
+// workers is the process node of one cluster, running.
+type workers struct {
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+// startWorkers starts the node on which the cluster's own Deployments run as processes.
+func startWorkers(ctx context.Context, side *Side, options WorldOptions) (*workers, error) {
+	longshore, err := filepath.Abs(options.Longshore)
+	if err != nil {
+		return nil, fmt.Errorf("finding the server binary: %w", err)
+	}
+	server := processnode.Program{Path: longshore}
+	node, err := processnode.New(processnode.Options{
+		Name:     side.Name + "-processes",
+		Config:   side.Plane.RESTConfig(),
+		Images:   map[string]processnode.Program{"longshore/longshore": server},
+		Commands: map[string]processnode.Program{"/usr/bin/longshore": server, "/usr/bin/virtual-kubelet": {Path: longshore, Args: []string{"kubelet"}}},
+		Dir:      filepath.Join(options.Dir, side.Name, "pods"),
+		LogDir:   filepath.Join(options.LogDir, side.Name),
+		Address: func() (string, func(), error) {
+			address, err := plane.ReserveAddress()
+			if err != nil {
+				return "", nil, err
+			}
+			return address.IP, address.Release, nil
+		},
+		Labels:   map[string]string{ProcessNodeLabel: "true"},
+		Taints:   []corev1.Taint{{Key: ProcessNodeLabel, Value: "true", Effect: corev1.TaintEffectNoSchedule}},
+		Capacity: peering.Capacity("8", "16Gi", "50"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	// The node outlives the start of the world: its own stop ends it.
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	w := &workers{cancel: cancel, ended: make(chan error, 1)}
+	go func() { w.ended <- node.Run(life) }()
+	select {
+	case <-node.Ready():
+		return w, nil
+	case err := <-w.ended:
+		cancel()
+		return nil, errors.Join(fmt.Errorf("process node of %q ended before it was ready", side.Name), err)
+	case <-ctx.Done():
+		cancel()
+		return nil, errors.Join(context.Cause(ctx), <-w.ended)
+	}
+}
+
+func (w *workers) stop() error {
+	w.cancel()
+	return <-w.ended
+}

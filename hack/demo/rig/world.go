@@ -1,0 +1,165 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/conformance/plane"
+	"github.com/longshore-dev/longshore/hack/demo/peering"
+)
+
+const (
+	// Consumer and Provider are the demo's clusters.
+	Consumer = "rome"
+	Provider = "milan"
+	// Namespace is Longshore's own.
+	Namespace = "longshore"
+	// Node is the virtual node in rome.
+	Node = "milan"
+
+	// ProcessNodeLabel marks, and taints, the nodes whose containers are local processes.
+	ProcessNodeLabel = "longshore.dev/process-node"
+)
+
+// Pair is the demo's peering.
+var Pair = peering.Pair{Consumer: Consumer, Provider: Provider}
+
+// WorldOptions say how to start both clusters.
+type WorldOptions struct {
+	// Dir holds the clusters' data; LogDir the logs of Longshore's processes.
+	Dir, LogDir string
+	// Longshore is the server binary.
+	Longshore string
+	// SimulatedNodes is how many nodes kwok plays in the provider.
+	SimulatedNodes int
+	// PodsPerNode is the capacity of each of them.
+	PodsPerNode string
+	// Audit logs every request, for counting.
+	Audit bool
+	// Step is told what is being done.
+	Step func(string)
+}
+
+// World is both clusters, running as children of this process.
+type World struct {
+	Rome, Milan *Side
+}
+
+// Side is one of the clusters: its control plane, its process node, and a connection.
+type Side struct {
+	*Cluster
+	Plane *plane.Cluster
+	// WebhookAddress is where the cluster's webhook listens.
+	WebhookAddress *plane.Address
+
+	workers *workers
+}
+
+// StartWorld starts both clusters side by side. When it fails nothing is left running.
+func StartWorld(ctx context.Context, options WorldOptions) (*World, error) {
+	w := &World{}
+	var starting sync.WaitGroup
+	var romeErr, milanErr error
+	options.Step("starting two control planes")
+	starting.Go(func() { w.Rome, romeErr = startSide(ctx, Consumer, options) })
+	starting.Go(func() { w.Milan, milanErr = startSide(ctx, Provider, options) })
+	starting.Wait()
+	err := errors.Join(romeErr, milanErr)
+	if err == nil {
+		options.Step("simulating the provider's nodes")
+		err = w.Milan.simulateNodes(ctx, options)
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.Stop(context.WithoutCancel(ctx)))
+	}
+	return w, nil
+}
+
+// Stop ends both clusters.
+func (w *World) Stop(ctx context.Context) error {
+	var stopping sync.WaitGroup
+	errs := make([]error, 2)
+	for i, side := range []*Side{w.Rome, w.Milan} {
+		if side != nil {
+			stopping.Go(func() { errs[i] = side.stop(ctx) })
+		}
+	}
+	stopping.Wait()
+	return errors.Join(errs...)
+}
+
+func startSide(ctx context.Context, name string, options WorldOptions) (*Side, error) {
+	address, err := plane.ReserveAddress()
+	if err != nil {
+		return nil, fmt.Errorf("finding an address for the webhook of %q: %w", name, err)
+	}
+	side := &Side{WebhookAddress: address}
+	planeOptions := plane.Options{Name: name, Dir: filepath.Join(options.Dir, name)}
+	if options.Audit {
+		planeOptions.AuditLog = filepath.Join(options.Dir, name+"-audit.log")
+	}
+	if side.Plane, err = plane.Start(ctx, planeOptions); err != nil {
+		address.Release()
+		return nil, err
+	}
+	if side.Cluster, err = New(name, side.Plane.RESTConfig()); err == nil {
+		side.workers, err = startWorkers(ctx, side, options)
+	}
+	if err != nil {
+		return nil, errors.Join(err, side.stop(context.WithoutCancel(ctx)))
+	}
+	return side, nil
+}
+
+func (s *Side) stop(ctx context.Context) error {
+	var errs []error
+	if s.workers != nil {
+		errs = append(errs, s.workers.stop())
+	}
+	errs = append(errs, s.Plane.Stop(ctx))
+	s.WebhookAddress.Release()
+	return errors.Join(errs...)
+}
+
+func (s *Side) simulateNodes(ctx context.Context, options WorldOptions) error {
+	capacity := peering.Capacity("500", "1000Gi", options.PodsPerNode)
+	for i := range options.SimulatedNodes {
+		node := plane.FakeNode(fmt.Sprintf("%s-worker-%d", s.Name, i+1), capacity)
+		if err := client.IgnoreAlreadyExists(s.Create(ctx, node)); err != nil {
+			return fmt.Errorf("creating simulated node %q: %w", node.Name, err)
+		}
+	}
+	return s.Plane.StartKwok(ctx, plane.KwokOptions{})
+}
+
+// Connection is what another process needs to work on the clusters.
+func (w *World) Connection() (*Connection, error) {
+	controlPlane, err := w.Milan.credential(Pair.ControlPlane())
+	if err != nil {
+		return nil, err
+	}
+	slice, err := w.Milan.credential(Pair.Slice(Node))
+	if err != nil {
+		return nil, err
+	}
+	return &Connection{
+		Rome: w.Rome.endpoint(), Milan: w.Milan.endpoint(), ControlPlane: controlPlane, Slice: slice,
+	}, nil
+}
+
+func (s *Side) endpoint() Endpoint {
+	return Endpoint{Name: s.Name, Kubeconfig: s.Plane.Kubeconfig(), WebhookIP: s.WebhookAddress.IP}
+}
+
+func (s *Side) credential(identity peering.Identity) (peering.Credential, error) {
+	certificate, key, err := s.Plane.IssueClientCert(identity.CommonName, []string{identity.Organization})
+	if err != nil {
+		return peering.Credential{}, fmt.Errorf("issuing the certificate of %q: %w", identity.CommonName, err)
+	}
+	return peering.Credential{Server: s.Plane.Server(), CA: s.Plane.CAPEM(), Certificate: certificate, Key: key}, nil
+}

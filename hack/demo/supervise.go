@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/longshore-dev/longshore/conformance/plane"
+	"github.com/longshore-dev/longshore/hack/demo/rig"
+	"github.com/longshore-dev/longshore/hack/demo/session"
+)
+
+const (
+	simulatedNodes = 3
+	podsPerNode    = "500"
+	connectionFile = "connection.json"
+)
+
+func connectionPath(s *session.Session) string { return filepath.Join(s.DataDir(), connectionFile) }
+
+// supervise owns both clusters until it is told to end. Its standard error is the
+// supervisor's log.
+func supervise(ctx context.Context, s *session.Session, longshore string) error {
+	lock, err := s.LockSupervisor()
+	if err != nil {
+		return fmt.Errorf("becoming the supervisor: %w", err)
+	}
+	err = superviseLocked(ctx, s, longshore)
+	if err != nil {
+		// `make demo` waits for this state and shows it.
+		err = errors.Join(err, s.Write(session.State{PID: os.Getpid(), Error: err.Error()}))
+	}
+	return errors.Join(err, lock.Release())
+}
+
+func superviseLocked(ctx context.Context, s *session.Session, longshore string) error {
+	tell := func(step string) {
+		if err := s.Write(session.State{PID: os.Getpid(), Step: step}); err != nil {
+			fmt.Fprintln(os.Stderr, "telling what is being done:", err)
+		}
+	}
+	tell("cleaning up after an earlier run")
+	if err := cleanUp(ctx, s); err != nil {
+		return err
+	}
+	world, err := rig.StartWorld(ctx, rig.WorldOptions{
+		Dir: s.DataDir(), LogDir: s.LogDir(), Longshore: longshore,
+		SimulatedNodes: simulatedNodes, PodsPerNode: podsPerNode, Step: tell,
+	})
+	if err != nil {
+		return err
+	}
+	err = announce(s, world)
+	if err == nil {
+		err = watch(ctx, world)
+	}
+	return errors.Join(err, world.Stop(context.WithoutCancel(ctx)))
+}
+
+// cleanUp ends what an earlier supervisor left behind when it was killed, and nothing
+// that is not recorded in this demo's folder.
+func cleanUp(ctx context.Context, s *session.Session) error {
+	for _, name := range []string{rig.Consumer, rig.Provider} {
+		if _, err := plane.StopLeftover(ctx, filepath.Join(s.DataDir(), name)); err != nil {
+			return fmt.Errorf("cleaning up after an earlier run: %w", err)
+		}
+	}
+	if err := os.RemoveAll(s.DataDir()); err != nil {
+		return fmt.Errorf("cleaning up after an earlier run: %w", err)
+	}
+	if err := os.MkdirAll(s.DataDir(), 0o700); err != nil {
+		return fmt.Errorf("making the clusters' folder: %w", err)
+	}
+	return nil
+}
+
+func announce(s *session.Session, world *rig.World) error {
+	connection, err := world.Connection()
+	if err != nil {
+		return err
+	}
+	if err := connection.Save(connectionPath(s)); err != nil {
+		return err
+	}
+	kubeconfigs, err := connection.WriteKubeconfigs(s.Dir())
+	if err != nil {
+		return err
+	}
+	return s.Write(session.State{PID: os.Getpid(), Ready: true, Clusters: kubeconfigs})
+}
+
+// watch returns when the supervisor is told to end or a control plane ends by itself.
+func watch(ctx context.Context, world *rig.World) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-world.Rome.Plane.Done():
+		return fmt.Errorf("the control plane of %q ended: see %s", rig.Consumer, world.Rome.Plane.LogFile())
+	case <-world.Milan.Plane.Done():
+		return fmt.Errorf("the control plane of %q ended: see %s", rig.Provider, world.Milan.Plane.LogFile())
+	}
+}
