@@ -61,8 +61,8 @@ func (e *PolicyError) Error() string {
 		at += "/" + string(e.Moment)
 	}
 	text := fmt.Sprintf("policy %q (module %s, %s) gave no valid answer at %s: %v", e.Binding, e.Module, ShortDigest(e.Digest), at, e.Err)
-	if errors.Is(e.Err, engine.ErrGuest) {
-		return text // the policy said itself what is wrong
+	if _, ok := errors.AsType[*engine.CallError](e.Err); ok {
+		return text // it says who must act
 	}
 	return text + fmt.Sprintf("; its author must act, an operator can set failurePolicy or mode of OffloadingPolicy %q meanwhile", e.Binding)
 }

@@ -96,6 +96,10 @@ func (m *memo) do(ctx context.Context, l *link, request []byte, ask func(context
 	}
 	kept := bytes.Clone(request)
 	result := m.calls.DoChan(string(l.identity[:])+string(kept), func() (any, error) {
+		// Another call may have ended between looking and asking.
+		if found := m.get(key, l, kept); found != nil {
+			return found, nil
+		}
 		a, err := ask(context.WithoutCancel(ctx), kept)
 		if err != nil {
 			return nil, err
