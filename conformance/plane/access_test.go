@@ -88,6 +88,7 @@ func kubeconfigFor(t *testing.T, c *plane.Cluster, server, cn string, orgs ...st
 }
 
 func testIssuedCertificate(t *testing.T, c *plane.Cluster) {
+	t.Helper()
 	client := clientOf(t, kubeconfigFor(t, c, "", "rome", "liqo.io", "tenants"))
 	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -105,6 +106,7 @@ func testIssuedCertificate(t *testing.T, c *plane.Cluster) {
 }
 
 func testFaultProxy(t *testing.T, c *plane.Cluster) {
+	t.Helper()
 	proxy, err := faultproxy.Start(c.Endpoint())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
@@ -126,6 +128,7 @@ func testFaultProxy(t *testing.T, c *plane.Cluster) {
 
 // testWebhooks proves the two ways that the package comment names.
 func testWebhooks(t *testing.T, c *plane.Cluster) {
+	t.Helper()
 	cert, key, err := c.IssueServingCert("hook", nil, c.Address(), "hook.default.svc")
 	require.NoError(t, err)
 	pair, err := tls.X509KeyPair(cert, key)
@@ -206,6 +209,7 @@ func refuse(calls *atomic.Int64) http.Handler {
 }
 
 func testAudit(t *testing.T, c *plane.Cluster, path string) {
+	t.Helper()
 	client := clientOf(t, kubeconfigFor(t, c, "", "counted", "system:masters"))
 	const requests = 5
 	for range requests {

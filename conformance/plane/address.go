@@ -56,11 +56,12 @@ func HoldAddress(ip string) (*Address, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reserving the address %s: %w", ip, err)
 	}
+	address := &Address{IP: ip, held: held}
 	if err := portFree(ip, DefaultPort); err != nil {
-		held.Close()
+		address.Release()
 		return nil, err
 	}
-	return &Address{IP: ip, held: held}, nil
+	return address, nil
 }
 
 // Release gives the address back. A second call does nothing.

@@ -29,7 +29,7 @@ func (c *Cluster) remember(p *process) error {
 	started, err := startTime(p.pid())
 	if err != nil {
 		// It ended already; whoever waits for it will say how.
-		return nil //nolint:nilerr // see above
+		return nil
 	}
 	folder := c.path(recordFolder)
 	if err := os.MkdirAll(folder, 0o700); err != nil {

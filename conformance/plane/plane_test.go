@@ -314,7 +314,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 			_, err := plane.Start(t.Context(), options)
 			require.Error(t, err)
 			for _, want := range tc.want {
-				assert.ErrorContains(t, err, want)
+				require.ErrorContains(t, err, want)
 			}
 			assert.Empty(t, recorded(t, options.Dir), "nothing is left running")
 			assert.Less(t, time.Since(began), 30*time.Second, "no timeout was waited for")

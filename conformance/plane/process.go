@@ -66,7 +66,7 @@ func start(s spawn) (*process, error) {
 		defer childStdin.Close()
 	}
 	// Not CommandContext: how a cluster ends is Stop's business, not a context's.
-	p.command = exec.Command(s.binary, args...) //nolint:noctx // see above
+	p.command = exec.Command(s.binary, args...)
 	p.command.Env = append(os.Environ(), s.env...)
 	if childStdin != nil {
 		p.command.Stdin = childStdin

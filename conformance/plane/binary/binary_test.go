@@ -57,7 +57,7 @@ func TestItIsBuiltOncePerRevision(t *testing.T) {
 	source, _ := tinyClone(t)
 	_, err := binary.Locate(t.Context())
 	require.ErrorIs(t, err, binary.ErrMissing)
-	assert.ErrorContains(t, err, binary.BuildCommand)
+	require.ErrorContains(t, err, binary.BuildCommand)
 
 	var messages bytes.Buffer
 	built, err := binary.Build(t.Context(), &messages)

@@ -16,11 +16,11 @@ import (
 type Fault int
 
 const (
-	// None: the link works.
+	// None lets everything through.
 	None Fault = iota
-	// Reset: connections are reset, old and new ones, as when the peer's host refuses.
+	// Reset resets connections, old and new ones, as when the peer's host refuses.
 	Reset
-	// Blackhole: nothing comes through and nothing is said, as when packets are lost.
+	// Blackhole lets nothing through and says nothing, as when packets are lost.
 	// Bytes that were under way arrive after Heal.
 	Blackhole
 )
@@ -217,7 +217,7 @@ func (l *link) attach(server net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.gone {
-		server.Close()
+		_ = server.Close() // it was never used
 		return false
 	}
 	l.server = server

@@ -27,21 +27,21 @@ const (
 // with ForTests, that is faster.
 //
 // It fails the test at once when the test plane binary is not built, and says how to.
-func ForTest(t testing.TB, name string, adjust ...func(*plane.Options)) *plane.Cluster {
-	t.Helper()
-	c, err := start(t, name, adjust)
-	require.NoError(t, err)
+func ForTest(tb testing.TB, name string, adjust ...func(*plane.Options)) *plane.Cluster {
+	tb.Helper()
+	c, err := start(tb, name, adjust)
+	require.NoError(tb, err)
 	return c
 }
 
 // ForTests starts one cluster per name at the same time; the result is in their order.
-func ForTests(t testing.TB, names ...string) []*plane.Cluster {
-	t.Helper()
+func ForTests(tb testing.TB, names ...string) []*plane.Cluster {
+	tb.Helper()
 	clusters, errs := make([]*plane.Cluster, len(names)), make([]error, len(names))
 	done := make(chan struct{})
 	for i, name := range names {
 		go func() {
-			clusters[i], errs[i] = start(t, name, nil)
+			clusters[i], errs[i] = start(tb, name, nil)
 			done <- struct{}{}
 		}()
 	}
@@ -49,51 +49,51 @@ func ForTests(t testing.TB, names ...string) []*plane.Cluster {
 		<-done
 	}
 	for _, err := range errs {
-		require.NoError(t, err)
+		require.NoError(tb, err)
 	}
 	return clusters
 }
 
 // start may run beside the test's goroutine, so it must not end the test.
-func start(t testing.TB, name string, adjust []func(*plane.Options)) (*plane.Cluster, error) {
-	options := plane.Options{Name: name, Dir: t.TempDir()}
+func start(tb testing.TB, name string, adjust []func(*plane.Options)) (*plane.Cluster, error) {
+	options := plane.Options{Name: name, Dir: tb.TempDir()}
 	for _, change := range adjust {
 		change(&options)
 	}
-	c, err := plane.Start(t.Context(), options)
+	c, err := plane.Start(tb.Context(), options)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // it says all, and goes to the test's output
+		return nil, err
 	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("cluster %s:\n%s", name, c.Diagnose(tailLines))
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("cluster %s:\n%s", name, c.Diagnose(tailLines))
 		}
-		assert.NoError(t, c.Kill())
+		assert.NoError(tb, c.Kill())
 	})
 	return c, nil
 }
 
 // Client is a client of the cluster's administrator.
-func Client(t testing.TB, c *plane.Cluster) *kubernetes.Clientset {
-	t.Helper()
+func Client(tb testing.TB, c *plane.Cluster) *kubernetes.Clientset {
+	tb.Helper()
 	client, err := kubernetes.NewForConfig(c.RESTConfig())
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return client
 }
 
 // SimulateNodes starts kwok on the cluster and creates nodes for it, with the capacity
 // of plane.FakeNode, and returns when they are ready.
-func SimulateNodes(t testing.TB, c *plane.Cluster, names ...string) {
-	t.Helper()
-	require.NoError(t, c.StartKwok(t.Context(), plane.KwokOptions{}))
-	nodes := Client(t, c).CoreV1().Nodes()
+func SimulateNodes(tb testing.TB, c *plane.Cluster, names ...string) {
+	tb.Helper()
+	require.NoError(tb, c.StartKwok(tb.Context(), plane.KwokOptions{}))
+	nodes := Client(tb, c).CoreV1().Nodes()
 	for _, name := range names {
-		_, err := nodes.Create(t.Context(), plane.FakeNode(name, nil), metav1.CreateOptions{})
-		require.NoError(t, err)
+		_, err := nodes.Create(tb.Context(), plane.FakeNode(name, nil), metav1.CreateOptions{})
+		require.NoError(tb, err)
 	}
 	for _, name := range names {
-		require.Eventually(t, func() bool {
-			node, err := nodes.Get(t.Context(), name, metav1.GetOptions{})
+		require.Eventually(tb, func() bool {
+			node, err := nodes.Get(tb.Context(), name, metav1.GetOptions{})
 			return err == nil && nodeReady(node)
 		}, NodeTimeout, poll, "node %s of cluster %s becomes ready", name, c.Name)
 	}
