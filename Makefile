@@ -91,7 +91,9 @@ bench: build ## Measure, interleaved with the baselines; writes bench/results.js
 
 .PHONY: fuzz
 fuzz: builtins ## Fuzz every fuzz target for FUZZTIME
-	@$(GO) run ./hack/fuzz -time $(FUZZTIME)
+	@for m in $(TESTED); do (cd $$m && for p in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -rn1 dirname | sort -u); do \
+		for f in $$(grep -rhoE --include='*_test.go' '^func (Fuzz[A-Za-z0-9_]+)' $$p | awk '{print $$2}'); do \
+			echo "$$m/$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; done; done); done
 
 .PHONY: deflake
 deflake: build ## Run PKG's tests COUNT times

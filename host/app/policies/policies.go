@@ -1,0 +1,107 @@
+// Package policies composes what every component that asks policies needs: the engine,
+// the built-in module in it, and the source that binds them as the cluster says.
+package policies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/host/policy/module"
+	"github.com/longshore-dev/longshore/host/policysource"
+)
+
+// Options configures Policies.
+type Options struct {
+	// Component names the process in policy status.
+	Component string
+	// CacheDir keeps compiled modules between starts; empty keeps none.
+	CacheDir string
+	// ModuleNamespaces are the namespaces whose ConfigMaps may hold modules.
+	ModuleNamespaces []string
+	// Conditions makes this component write the policies' conditions.
+	Conditions bool
+	// Observer is told of every question to a policy; may be nil.
+	Observer chain.Observer
+}
+
+// Policies is the policy side of one component.
+type Policies struct {
+	engine  *engine.Engine
+	builtin *module.Module
+	source  *policysource.Source
+}
+
+// New compiles the built-in module and adds the source to the manager. It may take
+// seconds without a compilation cache.
+func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, error) {
+	raw, err := builtinpolicies.Module()
+	if err != nil {
+		return nil, fmt.Errorf("finding the built-in policies: %w", err)
+	}
+	runtime, err := engine.New(ctx, engine.Options{CacheDir: options.CacheDir})
+	if err != nil {
+		return nil, fmt.Errorf("composing the policy engine: %w", err)
+	}
+	p := &Policies{engine: runtime}
+	p.builtin, err = module.Load(ctx, runtime, raw, module.Options{Name: policyv1alpha1.BuiltInDefault})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("loading the built-in policies: %w", err), runtime.Close(ctx))
+	}
+	p.source, err = policysource.New(policysource.Options{
+		Component: options.Component, Client: mgr.GetClient(), Clock: clock.RealClock{},
+		BuiltIns: map[string]chain.Policy{policyv1alpha1.BuiltInDefault: p.builtin},
+		Load: func(ctx context.Context, name string, raw []byte, limits policysource.ModuleLimits) (chain.Policy, error) {
+			return p.load(ctx, name, raw, limits)
+		},
+		Close:            p.retire(ctx),
+		ModuleNamespaces: options.ModuleNamespaces, Conditions: options.Conditions,
+		Chain: chain.Options{Observer: options.Observer, ReservedKey: remote.ReservedKey},
+	})
+	if err == nil {
+		err = p.source.SetupWithManager(mgr)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("composing the policy source: %w", err), p.Close(ctx))
+	}
+	return p, nil
+}
+
+func (p *Policies) load(ctx context.Context, name string, raw []byte, limits policysource.ModuleLimits) (chain.Policy, error) {
+	return module.Load(ctx, p.engine, raw, module.Options{Name: name, Limits: engine.Limits{
+		Fuel: uint64(limits.Fuel), MemoryBytes: uint64(limits.MemoryBytes), //nolint:gosec // The CRD's minimum is zero.
+	}})
+}
+
+// retire closes a module that is no longer bound.
+func (p *Policies) retire(ctx context.Context) func(chain.Policy) {
+	return func(policy chain.Policy) {
+		if loaded, ok := policy.(*module.Module); ok {
+			if err := loaded.Close(context.WithoutCancel(ctx)); err != nil {
+				ctrl.LoggerFrom(ctx).Error(err, "Closing a retired policy failed", "module", policy.Name())
+			}
+		}
+	}
+}
+
+// Chains decide.
+func (p *Policies) Chains() *chain.Chains { return p.source.Chains() }
+
+// Ready returns an error until the operator's policies are known.
+func (p *Policies) Ready() error { return p.source.Ready() }
+
+// Close ends the engine and all modules.
+func (p *Policies) Close(ctx context.Context) error {
+	if err := p.engine.Close(ctx); err != nil {
+		return fmt.Errorf("closing the policy engine: %w", err)
+	}
+	return nil
+}
