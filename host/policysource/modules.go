@@ -50,10 +50,12 @@ func (s *Source) moduleOf(ctx context.Context, policy *policyv1alpha1.Offloading
 	key := moduleKey{content: hex.EncodeToString(sum[:]), limits: limits}
 	loaded, ok := s.modules[key]
 	if !ok {
-		loaded = &module{}
-		loaded.policy, loaded.err = s.options.Load(ctx, policy.Name, raw, limits)
-		if err := ctx.Err(); loaded.err != nil && err != nil {
-			return key, nil, nil, fmt.Errorf("loading the module of policy %q: %w", policy.Name, err)
+		fresh, err := s.options.Load(ctx, policy.Name, raw, limits)
+		if err != nil && ctx.Err() != nil {
+			return key, nil, nil, fmt.Errorf("loading the module of policy %q: %w", policy.Name, ctx.Err())
+		}
+		if loaded = (&module{policy: fresh, err: err}); err != nil {
+			loaded.policy = nil // it may be a typed nil
 		}
 		s.modules[key] = loaded
 	}

@@ -143,7 +143,7 @@ func (r *rig) newSource() *policysource.Source {
 		Load: func(_ context.Context, _ string, raw []byte, _ policysource.ModuleLimits) (chain.Policy, error) {
 			r.loads = append(r.loads, string(raw))
 			if string(raw) == "broken" {
-				return nil, errors.New("the module is cut in half: its author must build it again")
+				return (*custom)(nil), errors.New("the module is cut in half: its author must build it again")
 			}
 			return newCustom(string(raw)), nil
 		},

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/host/policy/view"
@@ -122,7 +123,7 @@ func BenchmarkOffloadPodWithoutPatch(b *testing.B) {
 }
 
 func BenchmarkOffloadPodForgetful(b *testing.B) {
-	c := chain.New(chain.Options{MemoEntries: -1, ReservedKey: view.ReservedKey})
+	c := chain.New(chain.Options{MemoEntries: -1, ReservedKey: remote.ReservedKey})
 	policy := defaults()
 	var bindings []chain.Binding
 	for _, point := range contract.CorePoints() {

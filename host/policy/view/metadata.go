@@ -2,32 +2,10 @@ package view
 
 import (
 	"context"
-	"strings"
 
-	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
-	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
-
-// Prefixes and keys that mark an object as reflected (offloading.md 7.2, 7.3). Without
-// them it would be nobody's: never updated, never deleted (T40).
-const (
-	reservedPrefix    = "offloading.liqo.io/"
-	ownReservedPrefix = "policy.longshore.dev/"
-	// sliceManagedByLabel is what the EndpointSlice controller goes by.
-	sliceManagedByLabel = "endpointslice.kubernetes.io/managed-by"
-)
-
-// ReservedKey reports whether a label or annotation key is the host's: no policy may
-// set, change or drop it. It is meant for chain.Options.
-func ReservedKey(key string) bool {
-	switch key {
-	case offloadingv1beta1.ManagedByLabel, offloadingv1beta1.LocalPodLabel, liqocorev1beta1.RemoteClusterIDLabel, sliceManagedByLabel:
-		return true
-	}
-	return strings.HasPrefix(key, reservedPrefix) || strings.HasPrefix(key, ownReservedPrefix)
-}
 
 // MetadataInput are the facts about an object that is being reflected.
 type MetadataInput struct {

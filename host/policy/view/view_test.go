@@ -16,6 +16,7 @@ import (
 	"github.com/longshore-dev/longshore/builtin-policies/offloadingpatch"
 	"github.com/longshore-dev/longshore/builtin-policies/podplacement"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
@@ -49,7 +50,7 @@ func chains(t testing.TB, more ...*policytest.Policy) (*chain.Chains, *policytes
 			bindings = append(bindings, chain.Binding{Name: p.Name(), Policy: p, Point: declared.Point, Order: &second})
 		}
 	}
-	c := chain.New(chain.Options{ReservedKey: view.ReservedKey})
+	c := chain.New(chain.Options{ReservedKey: remote.ReservedKey})
 	require.NoError(t, c.Swap(bindings))
 	return c, policy
 }
