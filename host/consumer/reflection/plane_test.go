@@ -134,10 +134,10 @@ func installCRDs(t *testing.T, c client.Client) {
 // rig is a consumer and a provider with a reflection between them.
 type rig struct {
 	rome, milan client.WithWatch
+	provider    *plane.Cluster
 	out, back   *counter
 	engine      *engine.Engine
 	events      *events
-	romeConfig  *rest.Config
 }
 
 func newRig(t *testing.T) *rig {
@@ -155,7 +155,7 @@ func newRig(t *testing.T) *rig {
 	r := &rig{
 		rome: admin(clusters[0]), milan: admin(clusters[1]), events: &events{},
 		out: &counter{counts: map[string]int{}}, back: &counter{counts: map[string]int{}},
-		romeConfig: clusters[0].RESTConfig(),
+		provider: clusters[1],
 	}
 	for _, c := range []client.Client{r.rome, r.milan} {
 		installCRDs(t, c)
@@ -302,6 +302,7 @@ func TestReflectionOverRealControlPlanes(t *testing.T) {
 	t.Run("what a pod needs goes along", func(t *testing.T) { r.needs(t) })
 	t.Run("pods run, at few requests each", func(t *testing.T) { r.run(t) })
 	t.Run("a pod made again is offloaded again", func(t *testing.T) { r.again(t) })
+	t.Run("a provider that is away fails no pod", func(t *testing.T) { r.outage(t) })
 	t.Run("deleted pods vanish on both sides", func(t *testing.T) { r.vanish(t) })
 }
 
@@ -411,6 +412,34 @@ func (r *rig) again(t *testing.T) {
 	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKey{Namespace: remoteNamespace, Name: "web-0"}, there))
 	assert.NotEqual(t, oldThere.UID, there.UID, "T25: not the old pod's")
 	assert.Equal(t, string(p.UID), there.Annotations[remote.LocalPodUIDAnnotation])
+}
+
+// outage takes the provider away while pods come, go and run.
+func (r *rig) outage(t *testing.T) {
+	require.NoError(t, r.provider.Crash())
+	before := r.out.snapshot()
+	r.createPods(t, "late-", 3)
+	require.NoError(t, r.rome.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "web-1"}}, client.GracePeriodSeconds(30)))
+	require.Eventually(t, func() bool {
+		now := r.out.snapshot()
+		return now["POST shadowpods"] >= before["POST shadowpods"]+6 && now["DELETE shadowpods"] >= before["DELETE shadowpods"]+2
+	}, soon, tick, "it is tried again")
+	pods := &corev1.PodList{}
+	require.NoError(t, r.rome.List(t.Context(), pods, client.InNamespace(local)))
+	for i := range pods.Items {
+		assert.NotEqual(t, corev1.PodFailed, pods.Items[i].Status.Phase, pods.Items[i].Name)
+	}
+	gone := &corev1.Pod{}
+	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "web-1"}, gone))
+	assert.NotNil(t, gone.DeletionTimestamp, "it stays until the provider has let go (T17)")
+
+	require.NoError(t, r.provider.Restart(t.Context()))
+	r.play(t)
+	require.Eventually(t, func() bool { return r.countPods(t, corev1.PodRunning) == 1+19+3 }, soon, tick)
+	require.Eventually(t, func() bool {
+		return client.IgnoreNotFound(r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "web-1"}, gone)) == nil &&
+			r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "web-1"}, gone) != nil
+	}, soon, tick)
 }
 
 func (r *rig) vanish(t *testing.T) {

@@ -253,6 +253,36 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+func TestEveryVerbIsTriedAgain(t *testing.T) {
+	unavailable := apierrors.NewServiceUnavailable("etcd")
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web", errors.New("the UID is another"))
+	local, remote := mapped(t)
+	remote.fail("create ShadowPod", errors.New("connection refused"))
+	local.fail("patch Pod", conflict)
+	local.fail("patch/status Pod", unavailable, conflict)
+	remote.fail("delete ShadowPod", unavailable)
+	w := start(t, local, remote, pods{})
+	source := localPod("shop", "web")
+	require.NoError(t, local.Create(t.Context(), source))
+	require.Eventually(t, func() bool { return remote.count("create ShadowPod") == 2 }, soon, tick)
+	there := localPod("shop-rome", "web")
+	there.Labels = labels.Merge(owned, labels.Set{offloadingv1beta1.NodeNameLabel: nodeName})
+	there.Status.Phase = corev1.PodRunning
+	require.NoError(t, remote.Create(t.Context(), there))
+	require.Eventually(t, func() bool {
+		pod, _ := get(t.Context(), local.WithWatch, "shop", "web", &corev1.Pod{})
+		return pod.Status.Phase == corev1.PodRunning
+	}, soon, tick)
+	require.NoError(t, local.Delete(t.Context(), source))
+	require.Eventually(t, func() bool {
+		_, ok := get(t.Context(), remote.WithWatch, "shop-rome", "web", &offloadingv1beta1.ShadowPod{})
+		return !ok
+	}, soon, tick)
+	assert.Equal(t, 2, remote.count("delete ShadowPod"))
+	assert.Equal(t, 3, local.count("patch/status Pod"))
+	assert.Empty(t, w.journal.all(), "a busy or absent server is nobody's mistake")
+}
+
 func TestAWatchThatFailsIsTakenUpAgain(t *testing.T) {
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
 	remote.fail("watch ConfigMapList", apierrors.NewInternalError(errors.New("etcd")))

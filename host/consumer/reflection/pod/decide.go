@@ -17,7 +17,7 @@ const (
 	// looked at again, should their end make no event.
 	predecessorRetry = 30 * time.Second
 	// labelDelay is how long the label of an offloaded pod waits for a status to go with.
-	labelDelay = 10 * time.Second
+	labelDelay = 30 * time.Second
 	// convergeRetry is how soon labels and annotations are tried again after the policies
 	// could not say what they should be.
 	convergeRetry = time.Minute
