@@ -19,6 +19,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -162,6 +163,8 @@ type Options struct {
 	MemoBytes int64
 	// Observer is told of every question to a policy; may be nil.
 	Observer Observer
+	// Clock measures calls for the Observer; nil measures none.
+	Clock func() time.Time
 	// ReservedKey tells which label and annotation keys no policy may set, change or
 	// drop (T40); nil reserves none.
 	ReservedKey func(key string) bool

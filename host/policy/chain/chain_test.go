@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -361,12 +362,14 @@ func TestOnlyMatchingObjectsAreAsked(t *testing.T) {
 type recorder struct {
 	mu   sync.Mutex
 	seen []string
+	time time.Duration
 }
 
 func (r *recorder) Observe(o chain.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = append(r.seen, fmt.Sprintf("%s %s changed=%v err=%v", o.Binding, o.Outcome, o.Changed, o.Err != nil))
+	r.time += o.Duration
 }
 
 func TestObserversSeeEveryQuestion(t *testing.T) {
@@ -375,7 +378,9 @@ func TestObserversSeeEveryQuestion(t *testing.T) {
 	two := bind(policy("2", nil, nil, fails("x")))
 	two.FailurePolicy = chain.Ignore
 	three := bind(policy("3", nil, nil, fails("x")))
-	chains := swapped(t, chain.Options{Observer: observer}, one, two, three)
+	ticks := time.Time{}
+	clock := func() time.Time { ticks = ticks.Add(time.Millisecond); return ticks }
+	chains := swapped(t, chain.Options{Observer: observer, Clock: clock}, one, two, three)
 	for range 2 {
 		_, err := chains.Evaluate(t.Context(), podInput(`{}`))
 		require.Error(t, err)
@@ -384,4 +389,5 @@ func TestObserversSeeEveryQuestion(t *testing.T) {
 		"1 answered changed=true err=false", "2 ignored changed=false err=true", "3 failed changed=false err=true",
 		"1 remembered changed=true err=false", "2 ignored changed=false err=true", "3 failed changed=false err=true",
 	}, observer.seen)
+	assert.Equal(t, 6*time.Millisecond, observer.time)
 }

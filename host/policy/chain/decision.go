@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/operation"
@@ -107,6 +108,8 @@ type Observation struct {
 	Changed bool
 	// Stats of the call; zero for remembered answers.
 	Stats engine.Stats
+	// Duration from the question to the applied answer, zero without a clock.
+	Duration time.Duration
 	// Err is the failure, if any.
 	Err error
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/longshore-dev/longshore/host/policy/operation"
 )
@@ -53,7 +54,9 @@ func (c *Chains) consult(ctx context.Context, l *link, in Input, result *Result)
 		Point: in.Point, Moment: in.Moment, Binding: l.Name,
 		Module: decision.Module, Digest: decision.Digest, Outcome: Answered,
 	}
+	began := c.now()
 	asked, err := c.decide(ctx, l, in, result, &decision, &seen)
+	seen.Duration = c.now().Sub(began)
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("asking policy %q: %w", l.Name, ctx.Err())
 	}
@@ -134,6 +137,13 @@ func (c *Chains) warn(l *link, a *answer, result *Result) {
 	for _, warning := range a.warnings {
 		result.Warnings = append(result.Warnings, fmt.Sprintf("policy %q: %s", l.Name, warning))
 	}
+}
+
+func (c *Chains) now() time.Time {
+	if c.options.Clock == nil {
+		return time.Time{}
+	}
+	return c.options.Clock()
 }
 
 func (c *Chains) observe(seen Observation) {
