@@ -307,6 +307,7 @@ func TestReflectionOverRealControlPlanes(t *testing.T) {
 }
 
 func (r *rig) waits(t *testing.T) {
+	t.Helper()
 	r.createPods(t, "early-", 1)
 	require.Eventually(t, func() bool {
 		p := &corev1.Pod{}
@@ -322,6 +323,7 @@ func (r *rig) waits(t *testing.T) {
 }
 
 func (r *rig) needs(t *testing.T) {
+	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: local, Name: "settings"}
 	yes := true
 	objects := []client.Object{
@@ -372,6 +374,7 @@ func (r *rig) needs(t *testing.T) {
 }
 
 func (r *rig) run(t *testing.T) {
+	t.Helper()
 	const pods = 20
 	out, back := r.out.snapshot(), r.back.snapshot()
 	begin := time.Now()
@@ -398,6 +401,7 @@ func (r *rig) run(t *testing.T) {
 }
 
 func (r *rig) again(t *testing.T) {
+	t.Helper()
 	key := client.ObjectKey{Namespace: local, Name: "web-0"}
 	old, oldThere := &corev1.Pod{}, &corev1.Pod{}
 	require.NoError(t, r.rome.Get(t.Context(), key, old))
@@ -416,6 +420,7 @@ func (r *rig) again(t *testing.T) {
 
 // outage takes the provider away while pods come, go and run.
 func (r *rig) outage(t *testing.T) {
+	t.Helper()
 	require.NoError(t, r.provider.Crash())
 	before := r.out.snapshot()
 	r.createPods(t, "late-", 3)
@@ -443,6 +448,7 @@ func (r *rig) outage(t *testing.T) {
 }
 
 func (r *rig) vanish(t *testing.T) {
+	t.Helper()
 	require.NoError(t, r.rome.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(local)))
 	require.Eventually(t, func() bool {
 		here, there := &corev1.PodList{}, &corev1.PodList{}

@@ -58,42 +58,50 @@ func cover(remote client.Object, config map[string]any) (coverage, error) {
 func contains(have, want any, result *coverage) bool {
 	switch want := want.(type) {
 	case map[string]any:
-		if have == nil && len(want) == 0 {
-			return true
-		}
-		haveMap, ok := have.(map[string]any)
-		if !ok {
-			return false
-		}
-		for key, value := range want {
-			if !contains(haveMap[key], value, result) {
-				return false
-			}
-		}
-		if len(haveMap) > len(want) && isStringMap(haveMap) {
-			*result = covered
-		}
-		return true
+		return containsMap(have, want, result)
 	case []any:
-		haveList, ok := have.([]any)
-		if !ok {
-			return have == nil && len(want) == 0
-		}
-		if len(haveList) != len(want) {
-			return false
-		}
-		for i := range want {
-			if !contains(haveList[i], want[i], result) {
-				return false
-			}
-		}
-		return true
+		return containsList(have, want, result)
 	default:
 		if have == nil {
 			return isZero(want)
 		}
 		return equalScalar(have, want)
 	}
+}
+
+func containsMap(have any, want map[string]any, result *coverage) bool {
+	if have == nil && len(want) == 0 {
+		return true
+	}
+	haveMap, ok := have.(map[string]any)
+	if !ok {
+		return false
+	}
+	for key, value := range want {
+		if !contains(haveMap[key], value, result) {
+			return false
+		}
+	}
+	if len(haveMap) > len(want) && isStringMap(haveMap) {
+		*result = covered
+	}
+	return true
+}
+
+func containsList(have any, want []any, result *coverage) bool {
+	haveList, ok := have.([]any)
+	if !ok {
+		return have == nil && len(want) == 0
+	}
+	if len(haveList) != len(want) {
+		return false
+	}
+	for i := range want {
+		if !contains(haveList[i], want[i], result) {
+			return false
+		}
+	}
+	return true
 }
 
 func isStringMap(m map[string]any) bool {

@@ -1,4 +1,4 @@
-// Package pod: Pod flow, stage 5: the definition with which the reflection engine drives
+// Package pod is Pod flow, stage 5: the definition with which the reflection engine drives
 // pods. A local pod bound to the virtual node becomes a ShadowPod in the provider, the
 // status of the remote pod comes back (stage 7), and neither side lets go of the other
 // out of order (stage 8, offloading.md 3.6).
