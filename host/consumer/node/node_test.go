@@ -1,0 +1,307 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/local"
+)
+
+const patience = 10 * time.Second
+
+var errDown = errors.New("connection refused")
+
+func virtualNode() *offloadingv1beta1.VirtualNode {
+	return &offloadingv1beta1.VirtualNode{
+		ObjectMeta: metav1.ObjectMeta{Name: "milan-1", Namespace: "liqo-tenant-milan"},
+		Spec: offloadingv1beta1.VirtualNodeSpec{
+			ClusterID: "milan",
+			ResourceQuota: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi"), "example.com/gpu": resource.MustParse("1"),
+			}},
+		},
+	}
+}
+
+// listing is a fake client, which lists before it watches.
+type listing struct{ client.WithWatch }
+
+// IsWatchListSemanticsUnSupported tells client-go's reflector.
+func (listing) IsWatchListSemanticsUnSupported() bool { return true }
+
+func newNode(t *testing.T, clientset *fake.Clientset, alter func(*Options)) *Node {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, liqocorev1beta1.AddToScheme(scheme))
+	require.NoError(t, corev1.AddToScheme(scheme))
+	options := Options{
+		Nodes: clientset.CoreV1().Nodes(), Leases: clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease),
+		Local:        listing{ctrlfake.NewClientBuilder().WithScheme(scheme).Build()},
+		RemoteHealth: func(context.Context) error { return nil },
+		VirtualNode:  virtualNode(), Now: time.Now, NodeIP: "127.0.0.9", KubeletPort: 10250, KubeletVersion: "v1.37.0",
+		LeaseDuration: 40 * time.Second, PingInterval: 10 * time.Millisecond, PingTimeout: time.Second, StatusInterval: time.Minute,
+	}
+	if alter != nil {
+		alter(&options)
+	}
+	n, err := New(options)
+	require.NoError(t, err)
+	return n
+}
+
+func run(t *testing.T, n *Node) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-done)
+	})
+}
+
+func TestNodeIsRegisteredWithALeaseAndFollowsItsVirtualNode(t *testing.T) {
+	clientset := fake.NewClientset()
+	n := newNode(t, clientset, nil)
+	run(t, n)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
+		require.NoError(c, err)
+		assert.Equal(c, corev1.ConditionTrue, ready(node))
+		lease, err := clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "milan-1", metav1.GetOptions{})
+		require.NoError(c, err)
+		assert.Equal(c, int32(40), *lease.Spec.LeaseDurationSeconds)
+	}, patience, 10*time.Millisecond)
+
+	vn := virtualNode()
+	vn.Spec.Labels = map[string]string{"zone": "b"}
+	delete(vn.Spec.ResourceQuota.Hard, "example.com/gpu")
+	n.VirtualNodeChanged(vn)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
+		require.NoError(c, err)
+		assert.Equal(c, "b", node.Labels["zone"])
+	}, patience, 10*time.Millisecond)
+
+	vn = vn.DeepCopy()
+	vn.Spec.Labels = nil
+	delete(vn.Spec.ResourceQuota.Hard, corev1.ResourceMemory)
+	n.VirtualNodeChanged(vn)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
+		require.NoError(c, err)
+		assert.NotContains(c, node.Labels, "zone", "what was ours and is not wanted any more goes")
+		assert.NotContains(c, node.Status.Capacity, corev1.ResourceMemory, "T64")
+		assert.Equal(c, corev1.ConditionFalse, ready(node))
+	}, patience, 10*time.Millisecond)
+}
+
+func TestNoLeaseAndNoNodeWhileTheProviderDoesNotAnswer(t *testing.T) {
+	clientset := fake.NewClientset()
+	asked := make(chan struct{}, 100)
+	n := newNode(t, clientset, func(o *Options) {
+		o.RemoteHealth = func(context.Context) error {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			return errDown
+		}
+	})
+	run(t, n)
+	for range 3 {
+		<-asked
+	}
+	for _, action := range clientset.Actions() {
+		assert.Equal(t, "get", action.GetVerb(), "nothing is written: %v", action)
+	}
+}
+
+func TestNodeThatIsDeletedIsMadeAnew(t *testing.T) {
+	clientset := fake.NewClientset()
+	n := newNode(t, clientset, func(o *Options) { o.StatusInterval = 50 * time.Millisecond })
+	run(t, n)
+	exists := func() bool {
+		_, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
+		return err == nil
+	}
+	require.Eventually(t, exists, patience, 10*time.Millisecond)
+	require.NoError(t, clientset.CoreV1().Nodes().Delete(t.Context(), "milan-1", metav1.DeleteOptions{}))
+	require.Eventually(t, exists, patience, 10*time.Millisecond)
+}
+
+func TestANodeOfSomebodyElseIsNotTakenOver(t *testing.T) {
+	for name, labels := range map[string]map[string]string{
+		"a real node":             nil,
+		"another provider's node": {"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "paris"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clientset := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-1", Labels: labels}})
+			err := newNode(t, clientset, nil).Run(t.Context())
+			require.ErrorContains(t, err, `node "milan-1" exists and is no virtual node of cluster "milan"`)
+		})
+	}
+}
+
+func TestPing(t *testing.T) {
+	established, broken, none := liqocorev1beta1.ConditionStatusEstablished, liqocorev1beta1.ConditionStatusError, liqocorev1beta1.ConditionStatusNone
+	for name, tc := range map[string]struct {
+		status    *liqocorev1beta1.ConditionStatusType
+		remote    error
+		wantAsked bool
+		wantErr   string
+	}{
+		"no ForeignCluster: the peer is asked":     {nil, nil, true, ""},
+		"no ForeignCluster, no answer":             {nil, errDown, true, `asking the API server of cluster "milan": connection refused`},
+		"nobody probes: the peer is asked":         {&none, nil, true, ""},
+		"the ForeignCluster says that it is there": {&established, errDown, false, ""},
+		"the ForeignCluster says that it is not":   {&broken, nil, false, `ForeignCluster milan says of the API server of cluster "milan": Error`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := false
+			n := newNode(t, fake.NewClientset(), func(o *Options) {
+				o.RemoteHealth = func(context.Context) error { asked = true; return tc.remote }
+			})
+			if tc.status != nil {
+				n.foreignCluster = &liqocorev1beta1.ForeignCluster{
+					ObjectMeta: metav1.ObjectMeta{Name: "milan"},
+					Status: liqocorev1beta1.ForeignClusterStatus{Conditions: []liqocorev1beta1.Condition{
+						{Type: liqocorev1beta1.APIServerStatusCondition, Status: *tc.status},
+					}},
+				}
+			}
+			err := n.Ping(t.Context())
+			assert.Equal(t, tc.wantAsked, asked)
+			if tc.wantErr == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assert.EqualError(t, err, tc.wantErr)
+		})
+	}
+}
+
+func TestPingOfAnIntervalOfZeroAsksNobody(t *testing.T) {
+	n := newNode(t, fake.NewClientset(), func(o *Options) {
+		o.PingInterval = 0
+		o.RemoteHealth = func(context.Context) error { return errDown }
+	})
+	assert.NoError(t, n.Ping(t.Context()))
+}
+
+func TestNetwork(t *testing.T) {
+	cluster := func(observed int64, enabled bool, status liqocorev1beta1.ConditionStatusType) *liqocorev1beta1.ForeignCluster {
+		return &liqocorev1beta1.ForeignCluster{Status: liqocorev1beta1.ForeignClusterStatus{
+			ObservedGeneration: observed,
+			Modules: liqocorev1beta1.Modules{Networking: liqocorev1beta1.Module{Enabled: enabled, Conditions: []liqocorev1beta1.Condition{
+				{Type: liqocorev1beta1.NetworkConnectionStatusCondition, Status: status},
+			}}},
+		}}
+	}
+	for name, tc := range map[string]struct {
+		check bool
+		fc    *liqocorev1beta1.ForeignCluster
+		want  local.Network
+	}{
+		"not to be checked":              {false, nil, local.NetworkUnchecked},
+		"no ForeignCluster":              {true, nil, local.NetworkDown},
+		"module off":                     {true, cluster(1, false, ""), local.NetworkUnchecked},
+		"not looked at yet counts as on": {true, cluster(0, false, ""), local.NetworkDown},
+		"connection pending":             {true, cluster(1, true, liqocorev1beta1.ConditionStatusPending), local.NetworkDown},
+		"connection established":         {true, cluster(1, true, liqocorev1beta1.ConditionStatusEstablished), local.NetworkUp},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, fake.NewClientset(), func(o *Options) { o.CheckNetwork = tc.check })
+			n.foreignCluster = tc.fc
+			assert.Equal(t, tc.want, n.network())
+		})
+	}
+}
+
+func TestTaintsAreMergedWithThoseOfOthers(t *testing.T) {
+	ours := corev1.Taint{Key: "virtual-node.liqo.io/not-allowed", Value: "true", Effect: corev1.TaintEffectNoExecute}
+	others := corev1.Taint{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: time.Unix(1, 0)}}
+	gpu := corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}
+	for name, tc := range map[string]struct {
+		record                string
+		server, desired, want []corev1.Taint
+	}{
+		"ours was taken away (T63)":        {"", []corev1.Taint{others}, []corev1.Taint{ours}, []corev1.Taint{others, ours}},
+		"all is well":                      {"", []corev1.Taint{ours, others}, []corev1.Taint{ours}, []corev1.Taint{ours, others}},
+		"one of the VirtualNode's is new":  {"", []corev1.Taint{ours}, []corev1.Taint{ours, gpu}, []corev1.Taint{ours, gpu}},
+		"one of the VirtualNode's is gone": {"gpu:NoSchedule", []corev1.Taint{ours, gpu}, []corev1.Taint{ours}, []corev1.Taint{ours}},
+		"an administrator's stays":         {"", []corev1.Taint{ours, gpu}, []corev1.Taint{ours}, []corev1.Taint{ours, gpu}},
+		"a value was changed": {
+			"", []corev1.Taint{{Key: ours.Key, Value: "no", Effect: ours.Effect}}, []corev1.Taint{ours}, []corev1.Taint{ours},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := &corev1.Node{Spec: corev1.NodeSpec{Taints: tc.server}}
+			server.Annotations = map[string]string{taintsAnnotation: tc.record}
+			assert.Equal(t, tc.want, mergeTaints(server, &corev1.Node{Spec: corev1.NodeSpec{Taints: tc.desired}}))
+		})
+	}
+}
+
+func TestHealingTaintsIsOnePatchOfTheVersionThatWasLookedAt(t *testing.T) {
+	existing := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-1", ResourceVersion: "7"}}
+	clientset := fake.NewClientset(existing)
+	n := newNode(t, clientset, nil)
+	n.server = existing
+	n.healTaints(t.Context(), n.desired())
+	node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, n.desired().Spec.Taints, node.Spec.Taints)
+	n.server = node
+	before := len(clientset.Actions())
+	n.healTaints(t.Context(), n.desired())
+	assert.Len(t, clientset.Actions(), before, "nothing is sent when nothing is to be done")
+}
+
+func TestStaleness(t *testing.T) {
+	for name, tc := range map[string]struct {
+		alter func(published, server *corev1.Node)
+		want  bool
+	}{
+		"nothing changed":                   {func(_, _ *corev1.Node) {}, false},
+		"only the heartbeat is older":       {func(p, _ *corev1.Node) { p.Status.Conditions[0].LastHeartbeatTime = metav1.Time{} }, false},
+		"others added a label":              {func(_, s *corev1.Node) { s.Labels["admin"] = "x" }, false},
+		"others took a label away":          {func(_, s *corev1.Node) { delete(s.Labels, "liqo.io/type") }, true},
+		"others changed the capacity":       {func(_, s *corev1.Node) { s.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("9") }, true},
+		"the node was given up meanwhile":   {func(_, s *corev1.Node) { s.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
+		"the VirtualNode has another label": {func(p, _ *corev1.Node) { p.Labels["old"] = "x" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, fake.NewClientset(), nil)
+			n.server = n.desired()
+			n.published = n.desired()
+			tc.alter(n.published, n.server)
+			assert.Equal(t, tc.want, n.stale(n.desired()))
+		})
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	_, err := New(Options{})
+	require.ErrorContains(t, err, "needs clients")
+	n := newNode(t, fake.NewClientset(&coordinationv1.Lease{}), nil)
+	options := n.options
+	options.LeaseDuration = time.Second
+	_, err = New(options)
+	assert.ErrorContains(t, err, "lease of 1s is too short")
+}

@@ -1,0 +1,77 @@
+package node
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+)
+
+// Ping tells whether the provider can be reached (5.5). While it fails, neither lease
+// nor status of the Node are renewed, so that the consumer's controllers take over.
+func (n *Node) Ping(ctx context.Context) error {
+	if n.options.PingInterval == 0 {
+		return nil
+	}
+	if n.options.PingTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, n.options.PingTimeout)
+		defer cancel()
+	}
+	err := n.reach(ctx)
+	n.notePing(ctx, err)
+	return err
+}
+
+// reach believes the ForeignCluster where somebody probes the peer, and asks the peer
+// itself where nobody does.
+func (n *Node) reach(ctx context.Context) error {
+	n.mu.Lock()
+	fc := n.foreignCluster
+	n.mu.Unlock()
+	provider := n.options.VirtualNode.Spec.ClusterID
+	if fc != nil {
+		switch status := statusOf(fc.Status.Conditions, liqocorev1beta1.APIServerStatusCondition); status {
+		case "", liqocorev1beta1.ConditionStatusNone:
+		case liqocorev1beta1.ConditionStatusEstablished:
+			return nil
+		default:
+			return fmt.Errorf("ForeignCluster %s says of the API server of cluster %q: %s", fc.Name, provider, status)
+		}
+	}
+	if err := n.options.RemoteHealth(ctx); err != nil {
+		return fmt.Errorf("asking the API server of cluster %q: %w", provider, err)
+	}
+	return nil
+}
+
+// notePing logs what changed, and publishes the status at once when the provider is
+// back: the lease alone does not make a Node ready again.
+func (n *Node) notePing(ctx context.Context, err error) {
+	n.mu.Lock()
+	had, first := n.pingError, !n.pinged
+	n.pingError, n.pinged = err, true
+	n.mu.Unlock()
+	if n.options.Reachable != nil {
+		n.options.Reachable(err == nil)
+	}
+	log := logr.FromContextOrDiscard(ctx).WithValues("node", n.name(), "remoteCluster", n.options.VirtualNode.Spec.ClusterID)
+	switch {
+	case err != nil && had == nil:
+		log.Info("The provider cannot be reached, the node's lease is not renewed", "reason", err.Error())
+	case err == nil && (had != nil || first):
+		log.Info("The provider can be reached")
+		n.wake()
+	}
+}
+
+func statusOf(conditions []liqocorev1beta1.Condition, conditionType liqocorev1beta1.ConditionType) liqocorev1beta1.ConditionStatusType {
+	for i := range conditions {
+		if conditions[i].Type == conditionType {
+			return conditions[i].Status
+		}
+	}
+	return ""
+}
