@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"math"
+
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// Limits bound what a call may use. A zero field means the contract's default.
+type Limits struct {
+	// Fuel is the number of ticks of a call, at most MaxInt64.
+	Fuel uint64
+	// StartFuel is the number of ticks that starting the module may take, once per load.
+	StartFuel uint64
+	// MemoryBytes bounds the module's linear memory, rounded down to pages of 64 KiB.
+	MemoryBytes uint64
+	// RequestBytes bounds the input of a call.
+	RequestBytes int
+	// ResponseBytes bounds the output of a call.
+	ResponseBytes int
+	// StderrBytes bounds what is kept of the guest's standard output and error.
+	StderrBytes int
+	// LogLines bounds the log lines of a call.
+	LogLines int
+	// Instances bounds the instances of the module: the calls that run at once.
+	Instances int
+}
+
+const (
+	pageBytes = 64 << 10
+	// defaultStartFuel lets the runtime of a large Go guest start.
+	defaultStartFuel = 20 * contract.DefaultFuel
+	// maxLineBytes bounds a log line.
+	maxLineBytes = 1 << 10
+	// maxVariableBytes bounds the names and values of the variables of one call.
+	maxVariableBytes = 64 << 10
+	// kernelSlack is what the kernel's memory holds beside request and answer: log
+	// lines, messages, blocks that the guest allocates on the way.
+	kernelSlack = 1 << 20
+)
+
+// withDefaults fills in what is not set. procs bounds the instances.
+func (l Limits) withDefaults(procs int) Limits {
+	set := func(v *uint64, d uint64) {
+		if *v == 0 {
+			*v = d
+		}
+		*v = min(*v, math.MaxInt64)
+	}
+	setInt := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	set(&l.Fuel, contract.DefaultFuel)
+	set(&l.StartFuel, defaultStartFuel)
+	set(&l.MemoryBytes, contract.DefaultMemoryBytes)
+	l.MemoryBytes = min(l.MemoryBytes/pageBytes, 1<<16) * pageBytes
+	setInt(&l.RequestBytes, contract.MaxRequestBytes)
+	setInt(&l.ResponseBytes, contract.MaxResponseBytes)
+	setInt(&l.StderrBytes, contract.MaxStderrBytes)
+	setInt(&l.LogLines, contract.MaxLogLines)
+	setInt(&l.Instances, procs)
+	l.Instances = min(l.Instances, procs)
+	return l
+}
+
+// kernelPages is the size of the kernel's memory.
+func (l *Limits) kernelPages() uint32 {
+	bytes := uint64(l.RequestBytes) + uint64(l.ResponseBytes) + kernelSlack
+	return uint32(min((bytes+pageBytes-1)/pageBytes, 1<<15))
+}

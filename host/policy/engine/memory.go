@@ -1,0 +1,65 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// memory is the linear memory of an instance. Its whole limit is reserved at once, so
+// that it never moves; the operating system backs only what was touched. It implements
+// wazero's LinearMemory.
+type memory struct {
+	reserved []byte
+	// refused is set when a guest asked for more than the limit.
+	refused bool
+}
+
+// discardBytes is from where on it is cheaper to give pages back than to clear them.
+const discardBytes = 128 << 10
+
+func newMemory(limit uint64) (*memory, error) {
+	reserved, err := reserve(int(limit))
+	if err != nil {
+		return nil, fmt.Errorf("reserving %d MiB of memory: %w", limit>>20, err)
+	}
+	return &memory{reserved: reserved}, nil
+}
+
+// Reallocate implements wazero's LinearMemory: nil means that the memory cannot grow.
+func (m *memory) Reallocate(size uint64) []byte {
+	if size > uint64(len(m.reserved)) {
+		m.refused = true
+		return nil
+	}
+	return m.reserved[:size]
+}
+
+// Free implements wazero's LinearMemory. Nothing may use the memory afterwards.
+func (m *memory) Free() {
+	if m.reserved != nil {
+		release(m.reserved)
+		m.reserved = nil
+	}
+}
+
+// clear zeroes the first n bytes.
+func (m *memory) clear(n uint64) {
+	b := m.reserved[:min(n, uint64(len(m.reserved)))]
+	if len(b) < discardBytes || !discard(b) {
+		clear(b)
+	}
+}
+
+// restore makes the beginning of the memory equal to the image, writing only the
+// pages that differ. Most do not, and comparing is several times cheaper than copying
+// is for the caches and for memory that is still shared with nothing.
+func (m *memory) restore(image []byte) {
+	const page = 4 << 10
+	have := m.reserved[:len(image)]
+	for at := 0; at < len(image); at += page {
+		a, b := have[at:at+page], image[at:at+page]
+		if !bytes.Equal(a, b) {
+			copy(a, b)
+		}
+	}
+}

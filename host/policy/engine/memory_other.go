@@ -1,0 +1,9 @@
+//go:build !linux
+
+package engine
+
+func reserve(bytes int) ([]byte, error) { return make([]byte, bytes), nil }
+
+func release([]byte) {}
+
+func discard([]byte) bool { return false }

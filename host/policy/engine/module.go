@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+)
+
+// Stats tell what a call used.
+type Stats struct {
+	// Ticks of fuel that the call took, its limit when it ran out.
+	Ticks uint64
+	// MemoryBytes is the size of the guest's linear memory after the call.
+	MemoryBytes uint64
+	// LogLines is the number of log lines written, dropped ones included.
+	LogLines int
+}
+
+// Module is a compiled module with its pool of instances. It is safe for concurrent
+// use; calls run in parallel up to Limits.Instances.
+type Module struct {
+	name    string
+	engine  *Engine
+	ctx     context.Context
+	limits  Limits
+	runtime wazero.Runtime
+	kernel  wazero.CompiledModule
+	guest   wazero.CompiledModule
+	// startup are the functions that run once per load, exports those that can be called.
+	startup   []string
+	exports   map[string]bool
+	hasMemory bool
+
+	pristine atomic.Pointer[snapshot]
+	idle     chan *instance
+	// slots holds a token per instance there is.
+	slots chan struct{}
+
+	closed atomic.Bool
+	// users counts the owner, calls, and resets under way; the last one frees.
+	users atomic.Int64
+}
+
+// Exports tells whether the module exports a function that can be called.
+func (m *Module) Exports(export string) bool { return m.exports[export] }
+
+// Call runs an export on an input. The output is the caller's. An error is a
+// [*CallError], or wraps [ErrClosed].
+//
+// The context bounds the wait for an instance; a call that has begun ends by itself,
+// when its fuel does.
+func (m *Module) Call(ctx context.Context, export string, input []byte) ([]byte, Stats, error) {
+	if !m.exports[export] {
+		return nil, Stats{}, m.callError(export, &failure{Guest, fmt.Errorf("the module has no export of this name that takes nothing and returns nothing or an i32; its author must add it")}, "")
+	}
+	if len(input) > m.limits.RequestBytes {
+		return nil, Stats{}, m.callError(export, &failure{Memory, fmt.Errorf("the request has %d bytes, more than %d; the object is too large, or the module's author must declare to read less", len(input), m.limits.RequestBytes)}, "")
+	}
+	if err := m.enter(); err != nil {
+		return nil, Stats{}, err
+	}
+	i, err := m.acquire(ctx)
+	if err != nil {
+		m.leave()
+		return nil, Stats{}, m.callError(export, &failure{Timeout, err}, "")
+	}
+	output, failed := i.call(export, input)
+	output = append([]byte(nil), output...)
+	stats := i.stats(m.limits.Fuel)
+	lines := i.lines
+	var callErr error
+	if failed != nil {
+		callErr = m.callError(export, failed, printable(i.stderr))
+	} else if len(i.stderr) > 0 {
+		lines = append(lines, Line{Level: LevelDebug, Message: printable(i.stderr)})
+	}
+	m.release(i, failed == nil)
+	m.engine.deliver(m.name, export, lines)
+	if callErr != nil {
+		return nil, stats, callErr
+	}
+	return output, stats, nil
+}
+
+func (i *instance) stats(budget uint64) Stats {
+	return Stats{
+		Ticks:       budget - uint64(max(0, int64(i.fuel.Get()))),
+		MemoryBytes: i.size(),
+		LogLines:    len(i.lines) + i.droppedLines,
+	}
+}
+
+func (m *Module) callError(export string, f *failure, stderr string) error {
+	return &CallError{Module: m.name, Point: export, Class: f.class, Err: f.err, Stderr: stderr}
+}
+
+// enter counts a user, unless the module is closed.
+func (m *Module) enter() error {
+	for {
+		n := m.users.Load()
+		if n == 0 || m.closed.Load() {
+			return fmt.Errorf("calling policy module %s: %w", m.name, ErrClosed)
+		}
+		if m.users.CompareAndSwap(n, n+1) {
+			return nil
+		}
+	}
+}
+
+// leave counts a user off; the last one frees the module.
+func (m *Module) leave() {
+	if m.users.Add(-1) == 0 {
+		// Whoever comes last has nobody to tell; wazero's errors here are those of
+		// files, and there are none.
+		_ = m.runtime.Close(m.ctx)
+	}
+}
+
+// Close lets the calls under way end and then frees the module. It does not wait.
+func (m *Module) Close(context.Context) error {
+	if m.closed.CompareAndSwap(false, true) {
+		m.engine.forget(m)
+		m.leave()
+	}
+	return nil
+}
+
+// acquire takes an idle instance or makes one, within the bound.
+func (m *Module) acquire(ctx context.Context) (*instance, error) {
+	select {
+	case i := <-m.idle:
+		return m.current(i)
+	default:
+	}
+	select {
+	case i := <-m.idle:
+		return m.current(i)
+	case m.slots <- struct{}{}:
+		return m.current(nil)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for one of %d instances to be free: %w", cap(m.slots), ctx.Err())
+	}
+}
+
+// current answers with the instance, or with a new one when the instance is nil or was
+// set back to a state that is no longer the pristine one. It keeps the slot, unless it
+// fails.
+func (m *Module) current(i *instance) (*instance, error) {
+	pristine := m.pristine.Load()
+	if i != nil {
+		if i.state == pristine {
+			return i, nil
+		}
+		i.close()
+	}
+	fresh, err := m.fork(pristine)
+	if err != nil {
+		<-m.slots
+		return nil, fmt.Errorf("making an instance: %w", err)
+	}
+	return fresh, nil
+}
+
+// release gives an instance back. Setting it back takes longer than many calls do, so
+// it happens behind the caller's back, and the caller's count goes over to it.
+func (m *Module) release(i *instance, reusable bool) {
+	if reusable && !m.hasMemory {
+		m.recycle(i, true)
+		return
+	}
+	go m.recycle(i, reusable)
+}
+
+// recycle makes an instance ready for the next call, or puts a new one in its place.
+func (m *Module) recycle(i *instance, reusable bool) {
+	defer m.leave()
+	pristine := m.pristine.Load()
+	if reusable && i.restore(pristine) {
+		m.idle <- i
+		return
+	}
+	i.close()
+	if fresh, err := m.fork(pristine); err == nil && !m.closed.Load() {
+		m.idle <- fresh
+		return
+	} else if err == nil {
+		fresh.close()
+	}
+	// The next call tries again and reports the error.
+	<-m.slots
+}
+
+// Sample is a call to warm a module up with.
+type Sample struct {
+	Export string
+	Input  []byte
+}
+
+// Warm runs samples and takes the state after them as the one in which every call
+// begins. What a language's runtime does at its first allocations then happens once
+// per load, not in every call. The samples must be the same for each load, or the
+// module's answers could differ; a module that fails at one of them stays as it was.
+// It must be called before the first Call.
+func (m *Module) Warm(ctx context.Context, samples ...Sample) error {
+	if err := m.enter(); err != nil {
+		return err
+	}
+	defer m.leave()
+	i, err := m.acquire(ctx)
+	if err != nil {
+		return m.callError("warm-up", &failure{Timeout, err}, "")
+	}
+	for _, s := range samples {
+		if !m.exports[s.Export] || len(s.Input) > m.limits.RequestBytes {
+			continue
+		}
+		if _, failed := i.call(s.Export, s.Input); failed != nil && failed.class != Guest {
+			m.users.Add(1)
+			m.recycle(i, false)
+			return m.callError(s.Export, failed, printable(i.stderr))
+		}
+		i.forget()
+	}
+	m.pristine.Store(i.snapshot())
+	m.idle <- i
+	return nil
+}
+
+// callable tells whether a function has the signature of an Extism export.
+func callable(f api.FunctionDefinition) bool {
+	results := f.ResultTypes()
+	return len(f.ParamTypes()) == 0 && (len(results) == 0 || len(results) == 1 && results[0] == api.ValueTypeI32)
+}

@@ -1,0 +1,84 @@
+package engine
+
+import "fmt"
+
+// snapshot is the state to which instances are set back after each call. It is
+// immutable.
+type snapshot struct {
+	memory  []byte
+	globals []uint64
+	world   world
+}
+
+// start runs what a module runs before it can be called: its start function, and the
+// initialization of its language's runtime.
+func (i *instance) start() *failure {
+	for _, export := range i.module.startup {
+		if _, failed := i.run(export, i.module.limits.StartFuel); failed != nil {
+			return failed
+		}
+	}
+	return nil
+}
+
+// snapshot takes the instance's state. The instance is set back to it, too, so that it
+// can serve calls.
+func (i *instance) snapshot() *snapshot {
+	s := &snapshot{world: i.world, memory: append([]byte(nil), i.guestMemory.reserved[:i.size()]...)}
+	for _, g := range i.mutable {
+		s.globals = append(s.globals, g.Get())
+	}
+	i.forget()
+	i.state = s
+	return s
+}
+
+// fork returns a new instance in the state of the snapshot.
+func (m *Module) fork(s *snapshot) (*instance, error) {
+	i, err := m.newInstance()
+	if err != nil {
+		return nil, err
+	}
+	if missing := uint64(len(s.memory)) - i.size(); missing > 0 {
+		if _, ok := i.guest.Memory().Grow(uint32(missing / pageBytes)); !ok {
+			i.close()
+			return nil, fmt.Errorf("growing the memory of an instance to %d bytes failed", len(s.memory))
+		}
+	}
+	copy(i.guestMemory.reserved, s.memory)
+	i.restoreGlobals(s)
+	return i, nil
+}
+
+// restore sets the instance back to the snapshot. It answers false when that is
+// impossible: memory cannot shrink.
+func (i *instance) restore(s *snapshot) bool {
+	if i.size() != uint64(len(s.memory)) {
+		return false
+	}
+	i.guestMemory.restore(s.memory)
+	i.restoreGlobals(s)
+	i.forget()
+	return true
+}
+
+func (i *instance) restoreGlobals(s *snapshot) {
+	for n, g := range i.mutable {
+		g.Set(s.globals[n])
+	}
+	i.world, i.state = s.world, s
+}
+
+// forget clears what the host keeps of a call.
+func (i *instance) forget() {
+	i.kernelMemory.clear(i.global.top.Get())
+	i.global.top.Set(inputOffset)
+	i.global.inputLength.Set(0)
+	i.global.outputOffset.Set(0)
+	i.global.outputLength.Set(0)
+	i.global.failure.Set(0)
+	i.global.fault.Set(faultNone)
+	i.guestMemory.refused = false
+	i.stderr, i.lines, i.droppedLines = i.stderr[:0], nil, 0
+	i.variables, i.variableBytes, i.deniedRequest = nil, 0, ""
+}

@@ -1,0 +1,310 @@
+package fuel
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ValueType is the binary encoding of the type of a value.
+type ValueType byte
+
+// The value types.
+const (
+	I32       ValueType = 0x7f
+	I64       ValueType = 0x7e
+	F32       ValueType = 0x7d
+	F64       ValueType = 0x7c
+	V128      ValueType = 0x7b
+	FuncRef   ValueType = 0x70
+	ExternRef ValueType = 0x6f
+)
+
+// String returns the word of the text format.
+func (t ValueType) String() string {
+	switch t {
+	case I32:
+		return "i32"
+	case I64:
+		return "i64"
+	case F32:
+		return "f32"
+	case F64:
+		return "f64"
+	case V128:
+		return "v128"
+	case FuncRef:
+		return "funcref"
+	case ExternRef:
+		return "externref"
+	default:
+		return fmt.Sprintf("type %#x", byte(t))
+	}
+}
+
+// number tells whether a value is a number of at most 64 bits.
+func (t ValueType) number() bool { return t >= F64 && t <= I32 }
+
+// Kind is the binary encoding of what an import or an export is.
+type Kind byte
+
+// The kinds.
+const (
+	KindFunction Kind = iota
+	KindTable
+	KindMemory
+	KindGlobal
+)
+
+// String returns the word of the text format.
+func (k Kind) String() string {
+	return [...]string{"func", "table", "memory", "global"}[k&3]
+}
+
+// Signature is the type of a function.
+type Signature struct {
+	Params, Results []ValueType
+}
+
+// Import is what a module asks of its host.
+type Import struct {
+	Module, Name string
+	Kind         Kind
+	// Signature is set for functions.
+	Signature Signature
+}
+
+// Export is what a module offers.
+type Export struct {
+	Name string
+	Kind Kind
+	// Signature is set for functions.
+	Signature Signature
+	index     uint32
+}
+
+// Limits are the sizes of a memory, in pages of 64 KiB, or of a table, in items.
+type Limits struct {
+	Min uint32
+	// Max is meaningful only with HasMax.
+	Max    uint32
+	HasMax bool
+}
+
+// Global is a global variable of the module itself.
+type Global struct {
+	// Index among all globals, imported ones first.
+	Index   uint32
+	Type    ValueType
+	Mutable bool
+}
+
+// Module is a parsed module. It is not changed by its methods and shares memory with
+// the bytes that it was parsed from.
+type Module struct {
+	// Imports, in order.
+	Imports []Import
+	// Exports, in order.
+	Exports []Export
+	// Memory is the module's own memory, nil when it has none.
+	Memory *Limits
+	// Tables are the module's own tables.
+	Tables []Limits
+	// Globals are the module's own globals.
+	Globals []Global
+	// HasStart says that the module has a start function.
+	HasStart bool
+
+	signatures []Signature
+	// functions are the type indices of all functions, imported ones first.
+	functions         []uint32
+	importedFunctions int
+	importedGlobals   int
+	importedTables    int
+	importedMemories  int
+	start             uint32
+	bodies            []body
+	sections          []section
+}
+
+// section is a section as found. Custom sections are not kept.
+type section struct {
+	id   byte
+	data []byte
+	base int
+}
+
+// body is the code of a function: its local declarations and its instructions.
+type body struct {
+	data []byte
+	base int
+}
+
+// Section identifiers.
+const (
+	sectionCustom = iota
+	sectionType
+	sectionImport
+	sectionFunction
+	sectionTable
+	sectionMemory
+	sectionGlobal
+	sectionExport
+	sectionStart
+	sectionElement
+	sectionCode
+	sectionData
+	sectionDataCount
+	sectionTag
+)
+
+// rank is the order in which sections stand.
+var rank = [...]int{
+	sectionType: 1, sectionImport: 2, sectionFunction: 3, sectionTable: 4, sectionMemory: 5,
+	sectionGlobal: 6, sectionExport: 7, sectionStart: 8, sectionElement: 9, sectionDataCount: 10,
+	sectionCode: 11, sectionData: 12,
+}
+
+const header = "\x00asm\x01\x00\x00\x00"
+
+// ErrNotWasm is returned for bytes that are no core WebAssembly module at all.
+var ErrNotWasm = errors.New("this is not a WebAssembly module")
+
+// Parse reads a module's sections. It checks all that is needed to rewrite the module
+// and to run an engine on the result without allocating more than the module is worth;
+// the types of instructions are left for the engine to check.
+func Parse(wasm []byte) (*Module, error) {
+	switch {
+	case len(wasm) < len(header) || string(wasm[:4]) != header[:4]:
+		return nil, fmt.Errorf("%w: it does not begin with \\0asm", ErrNotWasm)
+	case string(wasm[4:8]) == "\x0d\x00\x01\x00":
+		return nil, fmt.Errorf("%w but a component: build a core module (wasip1, not wasip2)", ErrNotWasm)
+	case string(wasm[4:8]) != header[4:]:
+		return nil, fmt.Errorf("%w of version 1", ErrNotWasm)
+	}
+	m := &Module{}
+	r := &reader{data: wasm, pos: len(header)}
+	last := 0
+	for !r.done() {
+		id := r.byte()
+		size := r.u32()
+		content := r.sub(size)
+		if r.err != nil {
+			return nil, fmt.Errorf("reading section %d: %w", id, r.err)
+		}
+		if id == sectionCustom {
+			continue
+		}
+		if id == sectionTag {
+			return nil, unsupported("exception handling", "section tag")
+		}
+		if int(id) >= len(rank) {
+			return nil, fmt.Errorf("section %d is unknown", id)
+		}
+		if rank[id] <= last {
+			return nil, fmt.Errorf("section %s stands in the wrong place or twice", sectionName(id))
+		}
+		last = rank[id]
+		m.sections = append(m.sections, section{id: id, data: content.data, base: content.base})
+		m.section(id, content)
+		if content.err == nil && content.rest() > 0 {
+			content.fail(errors.New("there are bytes left over"))
+		}
+		if content.err != nil {
+			return nil, fmt.Errorf("reading section %s: %w", sectionName(id), content.err)
+		}
+	}
+	if defined := len(m.functions) - m.importedFunctions; defined != len(m.bodies) {
+		return nil, fmt.Errorf("the module declares %d functions and has the code of %d", defined, len(m.bodies))
+	}
+	if err := m.resolve(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func sectionName(id byte) string {
+	names := [...]string{"custom", "type", "import", "function", "table", "memory", "global", "export", "start", "element", "code", "data", "datacount"}
+	if int(id) < len(names) {
+		return names[id]
+	}
+	return fmt.Sprint(id)
+}
+
+func (m *Module) section(id byte, r *reader) {
+	switch id {
+	case sectionType:
+		m.types(r)
+	case sectionImport:
+		m.imports(r)
+	case sectionFunction:
+		for range r.count(1) {
+			m.functions = append(m.functions, r.u32())
+		}
+	case sectionTable:
+		for range r.count(3) {
+			m.Tables = append(m.Tables, r.table())
+		}
+	case sectionMemory:
+		for range r.count(2) {
+			if m.Memory != nil {
+				r.fail(unsupported("multi-memory", "a second memory"))
+			}
+			limits := r.limits(maxPages)
+			m.Memory = &limits
+		}
+	case sectionGlobal:
+		m.globals(r)
+	case sectionExport:
+		for range r.count(3) {
+			m.Exports = append(m.Exports, Export{Name: r.name(), Kind: r.kind(), index: r.u32()})
+		}
+	case sectionStart:
+		m.HasStart, m.start = true, r.u32()
+	case sectionElement:
+		elements(r)
+	case sectionCode:
+		for range r.count(2) {
+			content := r.sub(r.u32())
+			m.bodies = append(m.bodies, body{data: content.data, base: content.base})
+		}
+	case sectionData:
+		data(r)
+	case sectionDataCount:
+		r.u32()
+	}
+}
+
+// resolve checks the indices that the rewriting relies on, and fills in signatures.
+func (m *Module) resolve() error {
+	for i, t := range m.functions {
+		if int64(t) >= int64(len(m.signatures)) {
+			return fmt.Errorf("function %d has the unknown type %d", i, t)
+		}
+	}
+	function := 0
+	for i := range m.Imports {
+		if m.Imports[i].Kind == KindFunction {
+			m.Imports[i].Signature = m.signatures[m.functions[function]]
+			function++
+		}
+	}
+	for i := range m.Exports {
+		e := &m.Exports[i]
+		if e.Kind != KindFunction {
+			continue
+		}
+		if int64(e.index) >= int64(len(m.functions)) {
+			return fmt.Errorf("export %q is the unknown function %d", e.Name, e.index)
+		}
+		e.Signature = m.signatures[m.functions[e.index]]
+	}
+	if m.HasStart {
+		if int64(m.start) >= int64(len(m.functions)) {
+			return fmt.Errorf("the start function %d is unknown", m.start)
+		}
+		if s := m.signatures[m.functions[m.start]]; len(s.Params)+len(s.Results) != 0 {
+			return fmt.Errorf("the start function %d has parameters or results", m.start)
+		}
+	}
+	return nil
+}

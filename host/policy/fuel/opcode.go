@@ -1,0 +1,226 @@
+package fuel
+
+import "fmt"
+
+// Instructions that the rewriting looks at or writes.
+const (
+	opUnreachable  = 0x00
+	opBlock        = 0x02
+	opLoop         = 0x03
+	opIf           = 0x04
+	opElse         = 0x05
+	opEnd          = 0x0b
+	opBr           = 0x0c
+	opBrIf         = 0x0d
+	opBrTable      = 0x0e
+	opReturn       = 0x0f
+	opCall         = 0x10
+	opCallIndirect = 0x11
+	opSelectTyped  = 0x1c
+	opLocalGet     = 0x20
+	opLocalTee     = 0x22
+	opGlobalGet    = 0x23
+	opGlobalSet    = 0x24
+	opTableSet     = 0x26
+	opMemorySize   = 0x3f
+	opMemoryGrow   = 0x40
+	opI32Const     = 0x41
+	opI64Const     = 0x42
+	opF32Const     = 0x43
+	opF64Const     = 0x44
+	opI64LtS       = 0x53
+	opI64Add       = 0x7c
+	opI64Sub       = 0x7d
+	opI64Shl       = 0x86
+	opI64ShrU      = 0x88
+	opI64ExtendU   = 0xad
+	opRefNull      = 0xd0
+	opRefFunc      = 0xd2
+	opMisc         = 0xfc
+	opVector       = 0xfd
+
+	blockEmpty  = 0x40
+	vectorConst = 12
+)
+
+// Instructions behind the prefix opMisc.
+const (
+	miscMemoryInit = 8
+	miscDataDrop   = 9
+	miscMemoryCopy = 10
+	miscMemoryFill = 11
+	miscTableInit  = 12
+	miscElemDrop   = 13
+	miscTableCopy  = 14
+	miscTableGrow  = 15
+	miscTableSize  = 16
+	miscTableFill  = 17
+)
+
+// instruction is one decoded instruction.
+type instruction struct {
+	op byte
+	// sub is the number behind the prefix opMisc.
+	sub uint32
+	// label of a branch, the deepest one of br_table.
+	labels []uint32
+	// weight is about how many simple instructions it is worth.
+	weight int
+}
+
+// next decodes an instruction with its immediates. labels is reused.
+func (r *reader) next(labels []uint32) instruction {
+	i := instruction{op: r.byte(), labels: labels[:0], weight: 1}
+	switch op := i.op; {
+	case op == opBlock || op == opLoop || op == opIf:
+		r.blockType()
+	case op == opBr || op == opBrIf:
+		i.labels = append(i.labels, r.u32())
+	case op == opBrTable:
+		for range r.count(1) {
+			i.labels = append(i.labels, r.u32())
+		}
+		i.labels = append(i.labels, r.u32())
+	case op == opCall, op >= opLocalGet && op <= opTableSet, op == opMemorySize, op == opMemoryGrow, op == opRefFunc:
+		r.u32()
+	case op == opCallIndirect:
+		r.u32()
+		r.u32()
+	case op == opSelectTyped:
+		r.valueTypes()
+	case op >= 0x28 && op <= 0x3e: // loads and stores: alignment, offset
+		r.u32()
+		r.u32()
+	case op == opI32Const:
+		r.s64(5)
+	case op == opI64Const:
+		r.s64(10)
+	case op == opF32Const:
+		r.take(4)
+	case op == opF64Const:
+		r.take(8)
+	case op == opRefNull:
+		r.valueType()
+	case op == opMisc:
+		r.misc(&i)
+	case op == opVector:
+		r.vector()
+	case plain(op):
+		if slow(op) {
+			i.weight = 8
+		}
+	default:
+		if r.err == nil {
+			r.pos--
+			r.fail(unknown(op))
+		}
+	}
+	return i
+}
+
+// plain tells whether an opcode has no immediates.
+func plain(op byte) bool {
+	switch op {
+	case opUnreachable, 0x01, opElse, opEnd, opReturn, 0x1a, 0x1b, 0xd1:
+		return true
+	default:
+		return op >= 0x45 && op <= 0xc4
+	}
+}
+
+// slow tells whether an instruction takes a processor tens of cycles: divisions,
+// remainders, square roots.
+func slow(op byte) bool {
+	switch op {
+	case 0x6d, 0x6e, 0x6f, 0x70, 0x7f, 0x80, 0x81, 0x82, 0x91, 0x95, 0x9f, 0xa3:
+		return true
+	default:
+		return false
+	}
+}
+
+// unknown names the proposal that an opcode belongs to.
+func unknown(op byte) error {
+	code := fmt.Sprintf("instruction %#x", op)
+	switch op {
+	case 0x06, 0x07, 0x08, 0x09, 0x0a, 0x18, 0x19, 0x1f:
+		return unsupported("exception handling", code)
+	case 0x12, 0x13:
+		return unsupported("tail calls", code)
+	case 0x14, 0x15, 0xd3, 0xd4, 0xd5, 0xd6:
+		return unsupported("typed function references", code)
+	case 0xfb:
+		return unsupported("garbage collection", code)
+	case 0xfe:
+		return unsupported("threads", code)
+	default:
+		return fmt.Errorf("%s is unknown", code)
+	}
+}
+
+func (r *reader) blockType() {
+	t := r.s64(5)
+	switch {
+	case t >= 0:
+	case t == -0x1d || t == -0x1c: // 0x63, 0x64
+		r.fail(unsupported("typed function references", "a block type"))
+	case t < -0x40:
+		r.fail(fmt.Errorf("block type %d is unknown", t))
+	}
+}
+
+func (r *reader) misc(i *instruction) {
+	i.sub = r.u32()
+	switch i.sub {
+	case 0, 1, 2, 3, 4, 5, 6, 7: // saturating truncations
+	case miscMemoryInit, miscMemoryCopy, miscTableInit, miscTableCopy:
+		r.u32()
+		r.u32()
+	case miscDataDrop, miscMemoryFill, miscElemDrop, miscTableGrow, miscTableSize, miscTableFill:
+		r.u32()
+	default:
+		r.fail(fmt.Errorf("instruction 0xfc %d is unknown", i.sub))
+	}
+}
+
+// vector skips the rest of a SIMD instruction. The engine reads one byte of its
+// number and takes a second one, which is 1 in the canonical encoding, for a nop, so
+// other encodings would be understood in two ways.
+func (r *reader) vector() {
+	sub := r.byte()
+	if sub >= 0x80 {
+		if high := r.byte(); high != 1 {
+			if high > 1 {
+				r.fail(unsupported("relaxed SIMD", fmt.Sprintf("instruction 0xfd %#x", uint(high)<<7|uint(sub&0x7f))))
+			} else {
+				r.fail(fmt.Errorf("instruction 0xfd %#x is not encoded canonically", sub))
+			}
+			return
+		}
+	}
+	switch {
+	case sub <= 11 || sub == 92 || sub == 93: // loads and stores
+		r.u32()
+		r.u32()
+	case sub == vectorConst || sub == 13: // constant, shuffle
+		r.take(16)
+	case sub >= 21 && sub <= 34: // lanes
+		r.byte()
+	case sub >= 84 && sub <= 91: // loads and stores of a lane
+		r.u32()
+		r.u32()
+		r.byte()
+	case vectorReserved(sub):
+		r.fail(fmt.Errorf("instruction 0xfd %#x is unknown", sub))
+	}
+}
+
+// vectorReserved tells whether a number of a SIMD instruction is not assigned.
+func vectorReserved(sub byte) bool {
+	switch sub {
+	case 0x9a, 0xa2, 0xa5, 0xa6, 0xaf, 0xb0, 0xb2, 0xb3, 0xb4, 0xbb, 0xc2, 0xc5, 0xc6, 0xcf, 0xd0, 0xd2, 0xd3, 0xd4, 0xe2, 0xee:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,230 @@
+package fuel
+
+import "fmt"
+
+const (
+	// maxPages is the size of a 32-bit address space, in pages.
+	maxPages = 1 << 16
+	// maxTableItems bounds a table at start: an engine allocates it at once.
+	maxTableItems = 1 << 20
+	// maxValues bounds the parameters and the results of a function.
+	maxValues = 1000
+)
+
+// unsupported names a proposal to the WebAssembly specification that the engine does
+// not run, and where the module uses it.
+func unsupported(proposal, what string) error {
+	return fmt.Errorf("the module uses %s (%s), which Longshore does not run: build it without", proposal, what)
+}
+
+func (r *reader) valueType() ValueType {
+	switch t := ValueType(r.byte()); t {
+	case I32, I64, F32, F64, V128, FuncRef, ExternRef:
+		return t
+	case 0x63, 0x64:
+		r.fail(unsupported("typed function references", "a value type"))
+	case 0x69:
+		r.fail(unsupported("exception handling", "type exnref"))
+	default:
+		if r.err == nil {
+			r.fail(fmt.Errorf("value type %#x is unknown", byte(t)))
+		}
+	}
+	return 0
+}
+
+func (r *reader) valueTypes() []ValueType {
+	n := r.count(1)
+	if n > maxValues {
+		r.fail(fmt.Errorf("a function has %d parameters or results, more than %d", n, maxValues))
+		return nil
+	}
+	types := make([]ValueType, 0, n)
+	for range n {
+		types = append(types, r.valueType())
+	}
+	return types
+}
+
+func (r *reader) kind() Kind {
+	b := r.byte()
+	if b == 4 {
+		r.fail(unsupported("exception handling", "a tag"))
+	} else if b > 4 {
+		r.fail(fmt.Errorf("kind %#x of import or export is unknown", b))
+	}
+	return Kind(b & 3)
+}
+
+func (m *Module) types(r *reader) {
+	for range r.count(3) {
+		switch form := r.byte(); form {
+		case 0x60:
+			m.signatures = append(m.signatures, Signature{Params: r.valueTypes(), Results: r.valueTypes()})
+		case 0x4e, 0x4f, 0x50, 0x5e, 0x5f:
+			r.fail(unsupported("garbage collection", "a type"))
+		default:
+			r.fail(fmt.Errorf("type form %#x is unknown", form))
+		}
+		if r.err != nil {
+			return
+		}
+	}
+}
+
+func (m *Module) imports(r *reader) {
+	for range r.count(4) {
+		i := Import{Module: r.name(), Name: r.name(), Kind: r.kind()}
+		switch i.Kind {
+		case KindFunction:
+			m.functions = append(m.functions, r.u32())
+			m.importedFunctions++
+		case KindTable:
+			r.table()
+			m.importedTables++
+		case KindMemory:
+			r.limits(maxPages)
+			m.importedMemories++
+		case KindGlobal:
+			r.valueType()
+			r.byte()
+			m.importedGlobals++
+		}
+		if r.err != nil {
+			return
+		}
+		m.Imports = append(m.Imports, i)
+	}
+}
+
+func (r *reader) limits(most uint32) Limits {
+	flags := r.byte()
+	switch {
+	case flags&^3 != 0:
+		r.fail(unsupported("memory64", "64-bit limits"))
+	case flags&2 != 0:
+		r.fail(unsupported("threads", "shared memory"))
+	}
+	l := Limits{Min: r.u32()}
+	if flags&1 != 0 {
+		l.Max, l.HasMax = r.u32(), true
+	}
+	if l.Min > most {
+		r.fail(fmt.Errorf("a size of %d at start is more than %d", l.Min, most))
+	}
+	return l
+}
+
+func (r *reader) table() Limits {
+	switch t := ValueType(r.byte()); t {
+	case FuncRef, ExternRef:
+	case 0x40, 0x63, 0x64:
+		r.fail(unsupported("typed function references", "a table"))
+	default:
+		if r.err == nil {
+			r.fail(fmt.Errorf("a table cannot hold type %#x", byte(t)))
+		}
+	}
+	return r.limits(maxTableItems)
+}
+
+func (m *Module) globals(r *reader) {
+	n := r.count(4)
+	for i := range n {
+		g := Global{Index: uint32(m.importedGlobals + i), Type: r.valueType()}
+		mutable := r.byte()
+		if mutable > 1 {
+			r.fail(fmt.Errorf("mutability %#x of a global is unknown", mutable))
+		}
+		g.Mutable = mutable == 1
+		r.constant()
+		if r.err != nil {
+			return
+		}
+		m.Globals = append(m.Globals, g)
+	}
+}
+
+// constant skips a constant expression.
+func (r *reader) constant() {
+	for r.err == nil {
+		switch op := r.byte(); op {
+		case opEnd:
+			return
+		case opI32Const:
+			r.s64(5)
+		case opI64Const:
+			r.s64(10)
+		case opF32Const:
+			r.take(4)
+		case opF64Const:
+			r.take(8)
+		case opGlobalGet, opRefFunc:
+			r.u32()
+		case opRefNull:
+			r.valueType()
+		case opVector:
+			if sub := r.byte(); sub != vectorConst {
+				r.fail(fmt.Errorf("vector instruction %#x stands in a constant expression", sub))
+			}
+			r.take(16)
+		case 0x6a, 0x6b, 0x6c, 0x7c, 0x7d, 0x7e:
+			r.fail(unsupported("extended constant expressions", "arithmetic in an initializer"))
+		default:
+			r.fail(fmt.Errorf("instruction %#x stands in a constant expression", op))
+		}
+	}
+}
+
+// elements skips the element section.
+func elements(r *reader) {
+	for range r.count(2) {
+		flags := r.u32()
+		if flags > 7 {
+			r.fail(fmt.Errorf("element segment has the unknown flags %#x", flags))
+			return
+		}
+		passive, explicit, expressions := flags&1 != 0, flags&2 != 0, flags&4 != 0
+		if !passive && explicit {
+			r.u32()
+		}
+		if !passive {
+			r.constant()
+		}
+		if passive || explicit {
+			if kind := r.byte(); expressions && (kind == 0x63 || kind == 0x64) {
+				r.fail(unsupported("typed function references", "an element segment"))
+			}
+		}
+		for range r.count(1) {
+			if expressions {
+				r.constant()
+			} else {
+				r.u32()
+			}
+			if r.err != nil {
+				return
+			}
+		}
+	}
+}
+
+// data skips the data section.
+func data(r *reader) {
+	for range r.count(2) {
+		switch flags := r.u32(); flags {
+		case 0:
+			r.constant()
+		case 1:
+		case 2:
+			r.u32()
+			r.constant()
+		default:
+			r.fail(fmt.Errorf("data segment has the unknown flags %#x", flags))
+		}
+		r.take(r.u32())
+		if r.err != nil {
+			return
+		}
+	}
+}
