@@ -1,0 +1,269 @@
+package policysource_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policysource"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+const (
+	soon = 20 * time.Second
+	tick = 20 * time.Millisecond
+)
+
+// component is a running Source.
+type component struct {
+	source *policysource.Source
+	closed atomic.Int64
+}
+
+// site is a real API server with the CRD and two components.
+type site struct {
+	t          *testing.T
+	admin      client.Client
+	config     *rest.Config
+	scheme     *runtime.Scheme
+	webhook    *component
+	kubelet    *component
+	components []*component
+}
+
+func newSite(t *testing.T, before ...client.Object) *site {
+	t.Helper()
+	cluster := planetest.ForTest(t, "rome")
+	s := &site{t: t, config: rest.CopyConfig(cluster.RESTConfig()), scheme: runtime.NewScheme()}
+	s.config.QPS = -1
+	require.NoError(t, clientgoscheme.AddToScheme(s.scheme))
+	require.NoError(t, apiextensionsv1.AddToScheme(s.scheme))
+	require.NoError(t, policyv1alpha1.AddToScheme(s.scheme))
+	var err error
+	s.admin, err = client.New(s.config, client.Options{Scheme: s.scheme})
+	require.NoError(t, err)
+
+	raw, err := os.ReadFile(filepath.Join("..", "..", "charts", "longshore", "files", "crds", "offloadingpolicies.yaml"))
+	require.NoError(t, err)
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(t, yaml.Unmarshal(raw, crd))
+	s.create(crd, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "longshore"}})
+	s.eventually(func() bool { return s.admin.List(t.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil }, "the CRD is served")
+	s.create(before...)
+
+	s.webhook = s.start("webhook", true)
+	s.kubelet = s.start("virtual-kubelet/milan", false)
+	s.components = []*component{s.webhook, s.kubelet}
+	return s
+}
+
+func (s *site) start(name string, conditions bool) *component {
+	s.t.Helper()
+	skip := true
+	mgr, err := ctrl.NewManager(s.config, ctrl.Options{
+		Scheme: s.scheme, Metrics: server.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: &skip},
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{"longshore": {}}},
+		}},
+	})
+	require.NoError(s.t, err)
+	c := &component{}
+	c.source, err = policysource.New(policysource.Options{
+		Component: name, Client: mgr.GetClient(), Conditions: conditions, Clock: clock.RealClock{},
+		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: builtIn()},
+		ModuleNamespaces: []string{"longshore"},
+		Load: func(_ context.Context, _ string, raw []byte, _ policysource.ModuleLimits) (chain.Policy, error) {
+			if string(raw) == "broken" {
+				return nil, errors.New("the module is cut in half: its author must build it again")
+			}
+			return newCustom(string(raw)), nil
+		},
+		Close: func(chain.Policy) { c.closed.Add(1) },
+	})
+	require.NoError(s.t, err)
+	require.NoError(s.t, c.source.SetupWithManager(mgr))
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { assert.NoError(s.t, mgr.Start(ctx)) })
+	s.t.Cleanup(func() { cancel(); done.Wait() })
+	s.eventually(func() bool { return c.source.Ready() == nil }, "component %s is ready", name)
+	return c
+}
+
+func (s *site) create(objects ...client.Object) {
+	s.t.Helper()
+	for _, o := range objects {
+		o.SetUID("")
+		o.SetGeneration(0)
+		o.SetCreationTimestamp(metav1.Time{})
+		require.NoError(s.t, s.admin.Create(s.t.Context(), o))
+	}
+}
+
+func (s *site) eventually(condition func() bool, message string, arguments ...any) {
+	s.t.Helper()
+	require.Eventually(s.t, condition, soon, tick, append([]any{message}, arguments...)...)
+}
+
+// hostname is what the policies of a component make of a pod's.
+func (c *component) hostname(ctx context.Context) string {
+	result, err := c.source.Chains().Evaluate(ctx, chain.Input{Point: contract.PodMutation})
+	if err != nil {
+		return err.Error()
+	}
+	spec, _ := result.Object["spec"].(map[string]any)
+	name, _ := spec["hostname"].(string)
+	return name
+}
+
+// awaitHostname waits until all components decide by the version.
+func (s *site) awaitHostname(want string) {
+	s.t.Helper()
+	for _, c := range s.components {
+		s.eventually(func() bool { return c.hostname(s.t.Context()) == want }, "hostname becomes %q", want)
+	}
+}
+
+func (s *site) policy(name string) *policyv1alpha1.OffloadingPolicy {
+	policy := &policyv1alpha1.OffloadingPolicy{}
+	assert.NoError(s.t, s.admin.Get(s.t.Context(), client.ObjectKey{Name: name}, policy))
+	return policy
+}
+
+// awaitStatus waits until a condition begins with the text and all components have
+// reported the digest.
+func (s *site) awaitStatus(name, conditionType, prefix, digest string) *policyv1alpha1.OffloadingPolicy {
+	s.t.Helper()
+	var policy *policyv1alpha1.OffloadingPolicy
+	s.eventually(func() bool {
+		policy = s.policy(name)
+		condition := meta.FindStatusCondition(policy.Status.Conditions, conditionType)
+		if condition == nil || !strings.HasPrefix(string(condition.Status)+" "+condition.Reason+": "+condition.Message, prefix) {
+			return false
+		}
+		for _, observation := range policy.Status.ObservedBy {
+			if observation.Digest != digest {
+				return false
+			}
+		}
+		return len(policy.Status.ObservedBy) == len(s.components)
+	}, "policy %s: %s %s", name, conditionType, prefix)
+	return policy
+}
+
+func (s *site) store(content string) {
+	s.t.Helper()
+	stored := configMap(content)
+	require.NoError(s.t, s.admin.Update(s.t.Context(), stored))
+}
+
+func TestPoliciesAgainstARealAPIServer(t *testing.T) {
+	off := object("default-offloadingpatch", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeDisabled })
+	s := newSite(t, off)
+	for _, c := range s.components {
+		result, err := c.source.Chains().Evaluate(t.Context(), chain.Input{Point: contract.OffloadingPatch})
+		require.NoError(t, err)
+		assert.Empty(t, result.Decisions, "what was disabled before the start is off from the first decision")
+	}
+
+	// The policy comes before its ConfigMap.
+	s.create(object("mine", fromConfigMap))
+	s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "False ModuleNotFound: ConfigMap longshore/module does not exist", "")
+	s.create(configMap("v1"))
+	s.awaitHostname("v1")
+	policy := s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True Bound", newCustom("v1").Digest())
+	assert.Equal(t, newCustom("v1").Digest(), policy.Status.Digest)
+	assert.Equal(t, []policyv1alpha1.ExtensionPoint{policyv1alpha1.PodMutationPoint}, policy.Status.Points)
+
+	// Both components own their entry and nothing else; the API server defaulted the spec.
+	owners := map[string]bool{}
+	for _, entry := range policy.ManagedFields {
+		if entry.Subresource == "status" {
+			owners[entry.Manager] = true
+		}
+	}
+	assert.Equal(t, map[string]bool{"longshore-policies": true, "longshore-policies-webhook": true, "longshore-policies-virtual-kubelet/milan": true}, owners)
+
+	// A bad version, then a good one.
+	s.store("broken")
+	policy = s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True PreviousVersion", newCustom("v1").Digest())
+	assert.Equal(t, newCustom("v1").Digest(), policy.Status.Digest)
+	s.store("v2")
+	s.awaitHostname("v2")
+	s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True Bound", newCustom("v2").Digest())
+
+	// No news, no writes: the version stands still while nothing happens. Both components
+	// see every write, so one more pass of each is over when both have seen the next policy.
+	version := s.policy("mine").ResourceVersion
+	s.create(object("other", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeDisabled }))
+	s.awaitStatus("other", policyv1alpha1.ReadyCondition, "True Disabled", "")
+	assert.Equal(t, version, s.policy("mine").ResourceVersion)
+
+	// Rename: delete and create under another name.
+	require.NoError(t, s.admin.Delete(t.Context(), object("mine", nil)))
+	s.awaitHostname("")
+	s.create(object("renamed", fromConfigMap))
+	s.awaitHostname("v2")
+	for _, c := range s.components {
+		s.eventually(func() bool { return c.closed.Load() == 2 }, "v1 and the first v2 are closed")
+	}
+
+	// The default comes back with the deletion of what replaced it.
+	require.NoError(t, s.admin.Delete(t.Context(), object("default-offloadingpatch", nil)))
+	for _, c := range s.components {
+		s.eventually(func() bool {
+			result, err := c.source.Chains().Evaluate(t.Context(), chain.Input{Point: contract.OffloadingPatch})
+			return err == nil && len(result.Decisions) == 1
+		}, "the default is restored")
+	}
+	s.manyAtOnce()
+}
+
+// manyAtOnce creates 50 policies that write the same field, each with an order.
+func (s *site) manyAtOnce() {
+	s.t.Helper()
+	const many = 50
+	require.NoError(s.t, s.admin.Delete(s.t.Context(), object("renamed", nil)))
+	s.awaitHostname("")
+	for i := range many {
+		order := int32(i + 10)
+		s.create(object(fmt.Sprintf("many-%d", i), func(spec *policyv1alpha1.OffloadingPolicySpec) {
+			fromConfigMap(spec)
+			spec.Order = &order
+		}))
+	}
+	for _, c := range s.components {
+		s.eventually(func() bool {
+			result, err := c.source.Chains().Evaluate(s.t.Context(), chain.Input{Point: contract.PodMutation})
+			return err == nil && len(result.Decisions) == many+1
+		}, "all are asked")
+	}
+}
