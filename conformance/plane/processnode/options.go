@@ -44,7 +44,7 @@ type Options struct {
 
 func (o *Options) complete() error {
 	if o.Name == "" || o.Config == nil || o.Dir == "" || o.LogDir == "" || o.Address == nil {
-		return errors.New("Name, Config, Dir, LogDir and Address are required")
+		return errors.New("options Name, Config, Dir, LogDir and Address are required")
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

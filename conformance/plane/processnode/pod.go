@@ -208,7 +208,7 @@ func (w *podWorker) snapshot() *corev1.Pod {
 	defer w.mu.Unlock()
 	w.pod.Status = forgeStatus(podFacts{
 		ip: w.inputs.ip, hostIP: w.inputs.hostIP, started: *w.pod.Status.StartTime, initialized: w.initial,
-		containers: w.states, inits: w.inits, policy: w.pod.Spec.RestartPolicy,
+		containers: w.states, inits: w.inits, qos: w.pod.Status.QOSClass,
 		previous: w.pod.Status.Conditions, now: metav1.NewTime(w.clock.Now()),
 	})
 	return w.pod.DeepCopy()

@@ -64,7 +64,8 @@ type podFacts struct {
 	initialized bool
 	containers  []*containerState
 	inits       []*containerState
-	policy      corev1.RestartPolicy
+	// qos is the API server's to say: it refuses another value.
+	qos corev1.PodQOSClass
 	// previous conditions keep their transition times.
 	previous []corev1.PodCondition
 	now      metav1.Time
@@ -74,7 +75,7 @@ type podFacts struct {
 func forgeStatus(f podFacts) corev1.PodStatus {
 	status := corev1.PodStatus{
 		Phase: phase(f), PodIP: f.ip, PodIPs: []corev1.PodIP{{IP: f.ip}}, HostIP: f.hostIP,
-		HostIPs: []corev1.HostIP{{IP: f.hostIP}}, StartTime: &f.started, QOSClass: corev1.PodQOSBurstable,
+		HostIPs: []corev1.HostIP{{IP: f.hostIP}}, StartTime: &f.started, QOSClass: f.qos,
 	}
 	allReady := true
 	for _, c := range f.containers {
