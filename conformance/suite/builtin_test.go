@@ -2,9 +2,8 @@ package suite_test
 
 import (
 	"bytes"
-	"compress/gzip"
+	"context"
 	"encoding/json"
-	"io"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,22 +13,40 @@ import (
 	"github.com/longshore-dev/longshore/builtin-policies/defaults"
 	"github.com/longshore-dev/longshore/conformance/suite"
 	"github.com/longshore-dev/longshore/conformance/vectors"
+	"github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// builtinModule returns the unpacked module that `make builtins` built.
-func builtinModule() ([]byte, error) {
+// builtinModule returns the module that `make builtins` built, compressed.
+func builtinModule(tb testing.TB) []byte {
+	tb.Helper()
 	packed, err := builtinpolicies.Module()
-	if err != nil {
-		return nil, err
-	}
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(r)
+	require.NoError(tb, err)
+	return packed
 }
 
+// longshore loads the built-in policies in our host.
+func longshore(tb testing.TB) *suite.Longshore {
+	tb.Helper()
+	host, err := suite.NewLongshore(tb.Context(), builtinModule(tb), tb.TempDir())
+	require.NoError(tb, err)
+	tb.Cleanup(func() { assert.NoError(tb, host.Close(context.WithoutCancel(tb.Context()))) })
+	return host
+}
+
+// oracle loads the built-in policies in stock extism/go-sdk.
+func oracle(tb testing.TB) *suite.Oracle {
+	tb.Helper()
+	wasm, err := module.Unpack(builtinModule(tb))
+	require.NoError(tb, err)
+	host, err := suite.NewOracle(tb.Context(), wasm)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { assert.NoError(tb, host.Close(context.WithoutCancel(tb.Context()))) })
+	return host
+}
+
+// checkAll holds a host against every vector. The native functions are held against
+// them in conformance/vectors: three ways, one truth.
 func checkAll(t *testing.T, host suite.Host) {
 	t.Helper()
 	all, err := vectors.All()
@@ -41,21 +58,77 @@ func checkAll(t *testing.T, host suite.Host) {
 	}
 }
 
-func checkDescribe(t *testing.T, host suite.Host) {
-	t.Helper()
+func TestBuiltinsInStockExtism(t *testing.T) {
+	host := oracle(t)
 	output, err := host.Call(t.Context(), contract.ExportDescribe, nil)
 	require.NoError(t, err)
-	var got contract.Manifest
-	require.NoError(t, json.Unmarshal(output, &got))
-	assert.Equal(t, defaults.Manifest(), got)
+	var manifest contract.Manifest
+	require.NoError(t, json.Unmarshal(output, &manifest))
+	assert.Equal(t, defaults.Manifest(), manifest)
+	checkAll(t, host)
 }
 
-func TestBuiltinsInStockExtism(t *testing.T) {
-	wasm, err := builtinModule()
+func TestBuiltinsInLongshore(t *testing.T) {
+	host := longshore(t)
+	assert.Equal(t, defaults.Manifest(), *host.Manifest())
+	checkAll(t, host)
+}
+
+// A vector asked after others, in any order, is answered as in a fresh instance.
+func TestBuiltinsKeepNothingBetweenCalls(t *testing.T) {
+	host := longshore(t)
+	all, err := vectors.All()
 	require.NoError(t, err)
-	oracle, err := suite.NewOracle(t.Context(), wasm)
+	for i := len(all) - 1; i >= 0; i-- {
+		for range 3 {
+			require.NoError(t, suite.Check(t.Context(), host, &all[i]), all[i].Name)
+		}
+	}
+}
+
+// What the two hosts answer is the same, byte by byte.
+func TestHostsAnswerTheSameBytes(t *testing.T) {
+	ours, stock := longshore(t), oracle(t)
+	all, err := vectors.All()
 	require.NoError(t, err)
-	defer func() { assert.NoError(t, oracle.Close(t.Context())) }()
-	checkDescribe(t, oracle)
-	checkAll(t, oracle)
+	for i := range all {
+		point, err := all[i].Point()
+		require.NoError(t, err)
+		got, gotErr := ours.Call(t.Context(), point.Export(), all[i].Request)
+		want, wantErr := stock.Call(t.Context(), point.Export(), all[i].Request)
+		assert.Equal(t, string(want), string(got), all[i].Name)
+		assert.Equal(t, wantErr == nil, gotErr == nil, all[i].Name)
+	}
+}
+
+func TestDigestIsTheLocks(t *testing.T) {
+	wasm, err := module.Unpack(builtinModule(t))
+	require.NoError(t, err)
+	assert.Equal(t, "sha256:"+builtinpolicies.Digest(wasm), longshore(t).Digest())
+}
+
+// BenchmarkBuiltins measures a decision in our host: encoded request in, encoded
+// response out, no projection, no memo.
+func BenchmarkBuiltins(b *testing.B) {
+	host := longshore(b)
+	all, err := vectors.All()
+	require.NoError(b, err)
+	for i := range all {
+		switch all[i].Name {
+		case "podmutation/localandremote-product", "offloadingpatch/affinity-both", "antiaffinitypreset/soft", "metadatafilter/default-list":
+		default:
+			continue
+		}
+		b.Run(all[i].Name, func(b *testing.B) {
+			point, err := all[i].Point()
+			require.NoError(b, err)
+			var request bytes.Buffer
+			require.NoError(b, json.Compact(&request, all[i].Request))
+			for b.Loop() {
+				if _, err := host.Call(b.Context(), point.Export(), request.Bytes()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longshore-dev/longshore/builtin-policies/native"
-	"github.com/longshore-dev/longshore/conformance/suite"
 	"github.com/longshore-dev/longshore/conformance/vectors"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -24,10 +23,7 @@ func FuzzBuiltins(f *testing.F) {
 		require.NoError(f, json.Unmarshal(all[i].Request, &request))
 		f.Add(string(request.Point), []byte(request.Facts))
 	}
-	packed, err := builtinModule()
-	require.NoError(f, err)
-	host, err := suite.NewOracle(f.Context(), packed)
-	require.NoError(f, err)
+	host := longshore(f)
 	f.Fuzz(func(t *testing.T, name string, facts []byte) {
 		point := contract.Point(name)
 		canonical, ok := canonicalFacts(point, facts)
