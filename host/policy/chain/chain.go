@@ -1,6 +1,6 @@
-// Package chain: Pod flow, stage 4: asks the policies that are bound to an extension
-// point, one after the other, each about the result of the one before, and applies
-// what they answer.
+// Package chain decides. Pod flow, stage 4: it asks the policies that are bound to an
+// extension point, one after the other, each about the result of the one before, and
+// applies what they answer.
 //
 // A policy is given only the facts that it declared to read, and only operations
 // that it declared to write are accepted, within the bounds of the point and of its

@@ -95,6 +95,14 @@ func appendValue(b []byte, v reflect.Value) ([]byte, error) {
 		return strconv.AppendBool(b, v.Bool()), nil
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		return strconv.AppendInt(b, v.Int(), 10), nil
+	default:
+		return appendComposite(b, v)
+	}
+}
+
+// appendComposite appends structs, lists and maps, and what only encoding/json knows.
+func appendComposite(b []byte, v reflect.Value) ([]byte, error) {
+	switch v.Kind() {
 	case reflect.Struct:
 		if fields, ok := operation.FieldsOf(v.Type()); ok {
 			return appendFields(b, fields, v)

@@ -55,11 +55,13 @@ func TestSwapUnderLoadLosesNothing(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var workers sync.WaitGroup
 	var evaluated atomic.Int64
+	var failed atomic.Bool
 	for range 8 {
 		workers.Go(func() {
 			for ctx.Err() == nil {
 				result, err := chains.Evaluate(t.Context(), podInput(`{}`))
-				if !assert.NoError(t, err) || !assert.Len(t, result.Decisions, 1) {
+				if err != nil || len(result.Decisions) != 1 {
+					failed.Store(true)
 					return
 				}
 				evaluated.Add(1)
@@ -77,6 +79,7 @@ func TestSwapUnderLoadLosesNothing(t *testing.T) {
 	}
 	stop()
 	workers.Wait()
+	assert.False(t, failed.Load(), "every question was answered, by one policy")
 	assert.Zero(t, misuse.Load(), "no module was closed under a call")
 	assert.Equal(t, int64(swaps), retired.Load(), "every old module was retired, once")
 	assert.Positive(t, evaluated.Load())

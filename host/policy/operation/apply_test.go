@@ -13,19 +13,19 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-func decode(t testing.TB, text string) map[string]any {
-	t.Helper()
+func decode(tb testing.TB, text string) map[string]any {
+	tb.Helper()
 	value, err := operation.Decode([]byte(text))
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	doc, ok := value.(map[string]any)
-	require.True(t, ok)
+	require.True(tb, ok)
 	return doc
 }
 
-func encode(t testing.TB, doc map[string]any) string {
-	t.Helper()
+func encode(tb testing.TB, doc map[string]any) string {
+	tb.Helper()
 	data, err := json.Marshal(doc)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return string(data)
 }
 

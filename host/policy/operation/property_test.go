@@ -108,6 +108,7 @@ func apply(t *testing.T, doc map[string]any, op contract.Operation) (map[string]
 
 func TestEveryOperationIsIdempotentAndLeavesItsInputAlone(t *testing.T) {
 	forAll(t, func(t *testing.T, s source) bool {
+		t.Helper()
 		doc, op := decode(t, s.doc()), s.operation()
 		before := encode(t, doc)
 		once, fits := apply(t, doc, op)
@@ -124,6 +125,7 @@ func TestEveryOperationIsIdempotentAndLeavesItsInputAlone(t *testing.T) {
 func TestPairsWithoutConflictCommute(t *testing.T) {
 	met := 0
 	forAll(t, func(t *testing.T, s source) bool {
+		t.Helper()
 		doc, a, b := decode(t, s.doc()), s.operation(), s.operation()
 		if _, conflict := rules(t, narrowest(a)).Conflict(rules(t, narrowest(b))); conflict {
 			return true
@@ -208,6 +210,7 @@ func minimal(terms []any) []any {
 // when it passed before and satisfies one of the new terms.
 func TestRequireMeansAnd(t *testing.T) {
 	forAll(t, func(t *testing.T, s source) bool {
+		t.Helper()
 		doc, added := decode(t, nodeAffinity(s.terms())), s.terms()
 		got, fits := apply(t, doc, raw("require", "/na", added))
 		require.True(t, fits)

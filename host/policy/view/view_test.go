@@ -37,8 +37,8 @@ func defaults() *policytest.Policy {
 }
 
 // chains binds the defaults and, after them, what else is given.
-func chains(t testing.TB, more ...*policytest.Policy) (*chain.Chains, *policytest.Policy) {
-	t.Helper()
+func chains(tb testing.TB, more ...*policytest.Policy) (*chain.Chains, *policytest.Policy) {
+	tb.Helper()
 	policy := defaults()
 	first, second := 0, 1
 	var bindings []chain.Binding
@@ -51,7 +51,7 @@ func chains(t testing.TB, more ...*policytest.Policy) (*chain.Chains, *policytes
 		}
 	}
 	c := chain.New(chain.Options{ReservedKey: remote.ReservedKey})
-	require.NoError(t, c.Swap(bindings))
+	require.NoError(tb, c.Swap(bindings))
 	return c, policy
 }
 
@@ -121,10 +121,10 @@ func offloadInput() view.OffloadInput {
 	}
 }
 
-func text(t testing.TB, value any) string {
-	t.Helper()
+func text(tb testing.TB, value any) string {
+	tb.Helper()
 	data, err := json.Marshal(value)
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	return string(data)
 }
 
