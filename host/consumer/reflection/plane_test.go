@@ -303,6 +303,7 @@ func TestReflectionOverRealControlPlanes(t *testing.T) {
 	t.Run("pods run, at few requests each", func(t *testing.T) { r.run(t) })
 	t.Run("a pod made again is offloaded again", func(t *testing.T) { r.again(t) })
 	t.Run("a provider that is away fails no pod", func(t *testing.T) { r.outage(t) })
+	t.Run("a namespace that is no longer offloaded ends its pods", func(t *testing.T) { r.unmap(t) })
 	t.Run("deleted pods vanish on both sides", func(t *testing.T) { r.vanish(t) })
 }
 
@@ -445,6 +446,29 @@ func (r *rig) outage(t *testing.T) {
 		return client.IgnoreNotFound(r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "web-1"}, gone)) == nil &&
 			r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "web-1"}, gone) != nil
 	}, soon, tick)
+}
+
+// unmap takes the mapping away; what stays in the provider is the provider's to delete.
+func (r *rig) unmap(t *testing.T) {
+	t.Helper()
+	r.play(t)
+	r.remap(t, "")
+	require.Eventually(t, func() bool { return r.countPods(t, corev1.PodFailed) == 1+19+3 }, soon, tick)
+	p := &corev1.Pod{}
+	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "web-2"}, p))
+	assert.Equal(t, offloadingv1beta1.OffloadingAbortedReason, p.Status.Reason)
+	require.NotEmpty(t, p.Status.ContainerStatuses)
+	assert.NotNil(t, p.Status.ContainerStatuses[0].State.Terminated)
+	// Offloaded again: the aborted pods stay aborted, what they left behind goes.
+	r.remap(t, remoteNamespace)
+	require.Eventually(t, func() bool {
+		shadows := &offloadingv1beta1.ShadowPodList{}
+		require.NoError(t, r.milan.List(t.Context(), shadows, client.InNamespace(remoteNamespace)))
+		return len(shadows.Items) == 0
+	}, soon, tick)
+	assert.Equal(t, 1+19+3, r.countPods(t, corev1.PodFailed))
+	r.createPods(t, "new-", 2)
+	require.Eventually(t, func() bool { return r.countPods(t, corev1.PodRunning) == 2 }, soon, tick)
 }
 
 func (r *rig) vanish(t *testing.T) {

@@ -293,6 +293,25 @@ func TestRestartsAreAddedToTheStatus(t *testing.T) {
 	t.Fatal("no status")
 }
 
+func TestTheStatusKeepsWhatIsTheConsumersOwn(t *testing.T) {
+	here, there := localPod(), remotePod(phase(corev1.PodRunning))
+	here.Status.QOSClass, there.Status.QOSClass = corev1.PodQOSBurstable, corev1.PodQOSGuaranteed
+	there.Status.NominatedNodeName = "worker-1"
+	there.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu"}}
+	actions, err := definition(&policies{}).Decide(t.Context(), input(here, shadowPod(), there))
+	require.NoError(t, err)
+	for _, action := range actions {
+		if patch, ok := action.(engine.PatchLocalStatus); ok {
+			status := patch.New.(*corev1.PodStatus)
+			assert.Equal(t, corev1.PodQOSBurstable, status.QOSClass, "the API server refuses another")
+			assert.Empty(t, status.NominatedNodeName, "the API server refuses one for a bound pod")
+			assert.Empty(t, status.ResourceClaimStatuses)
+			return
+		}
+	}
+	t.Fatal("no status")
+}
+
 func TestCreatedShadowPod(t *testing.T) {
 	actions, err := definition(&policies{}).Decide(t.Context(), input(localPod(), nil, nil))
 	require.NoError(t, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -55,6 +56,9 @@ func (d *Definition) forge(ctx context.Context, s scene) (*offloadingv1beta1.Sha
 		return nil, nil, fmt.Errorf("asking the policies about the pod: %w", err)
 	case result.Denial != nil:
 		return nil, &denial{message: "Not offloaded: " + result.Denial.Error()}, nil
+	}
+	for _, warning := range result.Warnings {
+		logr.FromContextOrDiscard(ctx).Info("A policy warns about the pod", "warning", warning)
 	}
 	if err := invariants.CheckPod(s.local, draft, result.ShadowPod); err != nil {
 		return nil, &denial{message: "The policies weaken the pod's isolation, so it is not offloaded: " + err.Error()}, nil

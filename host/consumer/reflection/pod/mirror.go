@@ -51,10 +51,23 @@ func (d *Definition) mirrorPod(s scene) []engine.Action {
 		Local: s.local, Remote: s.pod, NodeIP: s.in.Facts.NodeIP, ExtraRestarts: restarts,
 		DisableIPReflection: d.options.DisableIPReflection, MapIP: d.options.MapIP, Now: s.in.Facts.Now,
 	})
+	keepOwn(status, &s.local.Status)
 	if uninformative(&s.local.Status, status) {
 		return append(actions, engine.Keep{Why: "the remote pod has nothing to report yet"})
 	}
 	return append(actions, setStatus(s.local, status)...)
+}
+
+// keepOwn restores what a status must not take from another cluster: the API server
+// refuses another QoS class (which a policy or the provider's defaults for resources may
+// have made) and a nominated node of a bound pod, and resource claims are named after
+// objects of the consumer, whose own controllers write them.
+func keepOwn(status, have *corev1.PodStatus) {
+	status.QOSClass = have.QOSClass
+	status.NominatedNodeName = have.NominatedNodeName
+	status.ResourceClaimStatuses = have.ResourceClaimStatuses
+	status.ExtendedResourceClaimStatus = have.ExtendedResourceClaimStatus
+	status.NodeAllocatableResourceClaimStatuses = have.NodeAllocatableResourceClaimStatuses
 }
 
 // setStatus patches the status if it differs.
