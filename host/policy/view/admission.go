@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +15,12 @@ import (
 
 // AdmissionInput are the facts about a pod that is being created.
 type AdmissionInput struct {
-	// Pod as the API server sent it. It is not altered.
+	// Pod that is being created. It is not altered.
 	Pod *corev1.Pod
+	// Raw is the pod's JSON as the API server sent it. It stands instead of Pod for a
+	// caller that answers with [AdmissionResult.JSONPatch]: the pod is then never decoded
+	// whole, which is several times faster.
+	Raw []byte
 	// Offloading is the NamespaceOffloading of the pod's namespace.
 	Offloading *offloadingv1beta1.NamespaceOffloadingSpec
 	// Namespace of the pod; at least its name is set.
@@ -32,7 +37,7 @@ type AdmissionInput struct {
 // AdmissionResult is what the policies decided about a pod.
 type AdmissionResult struct {
 	// Pod afterwards: the input's when nothing changed, else a copy that shares with it
-	// what did not.
+	// what did not. Nil when the input was Raw.
 	Pod *corev1.Pod
 	// Changed tells whether a policy changed the pod.
 	Changed bool
@@ -54,11 +59,7 @@ type offloadingFacts struct {
 
 // AdmitPod asks the PodMutation policies at the moment Admission (stage 1).
 func AdmitPod(ctx context.Context, ev Evaluator, in AdmissionInput) (*AdmissionResult, error) {
-	metadata, err := operation.Members(&in.Pod.ObjectMeta)
-	if err != nil {
-		return nil, fmt.Errorf("laying out the pod's metadata: %w", err)
-	}
-	object, err := podObject(metadata, &in.Pod.Spec)
+	object, attributes, err := layOut(in)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +67,6 @@ func AdmitPod(ctx context.Context, ev Evaluator, in AdmissionInput) (*AdmissionR
 		"request":          &contract.AdmissionRequest{User: in.User, Groups: in.Groups, DryRun: in.DryRun},
 		"runtimeClassName": in.RuntimeClassName,
 	}
-	attributes := chain.Attributes{Namespace: in.Pod.Namespace, Labels: in.Pod.Labels}
 	if in.Offloading != nil {
 		facts["offloading"] = &offloadingFacts{
 			PodOffloadingStrategy: in.Offloading.PodOffloadingStrategy,
@@ -91,14 +91,80 @@ func AdmitPod(ctx context.Context, ev Evaluator, in AdmissionInput) (*AdmissionR
 	if err != nil {
 		return nil, err
 	}
-	pod, err := readPod(in.Pod, object, after)
-	if err != nil {
-		return nil, err
-	}
-	return &AdmissionResult{
-		Pod: pod, Changed: o.changed, Decisions: o.decisions, Denial: o.denial, Warnings: o.warnings,
+	result := &AdmissionResult{
+		Changed: o.changed, Decisions: o.decisions, Denial: o.denial, Warnings: o.warnings,
 		before: object, after: after,
-	}, nil
+	}
+	if in.Pod == nil {
+		return result, checkPod(object, after)
+	}
+	result.Pod, err = readPod(in.Pod, object, after)
+	return result, err
+}
+
+// layOut returns the pod as policies see it, and what bindings are matched with.
+func layOut(in AdmissionInput) (map[string]any, chain.Attributes, error) {
+	var attributes chain.Attributes
+	if in.Pod != nil {
+		metadata, err := operation.Members(&in.Pod.ObjectMeta)
+		if err != nil {
+			return nil, attributes, fmt.Errorf("laying out the pod's metadata: %w", err)
+		}
+		attributes.Namespace, attributes.Labels = in.Pod.Namespace, in.Pod.Labels
+		object, err := podObject(metadata, &in.Pod.Spec)
+		return object, attributes, err
+	}
+	object, err := operation.Split(in.Raw, fieldMetadata, fieldSpec)
+	if err != nil {
+		return nil, attributes, fmt.Errorf("reading the pod: %w", err)
+	}
+	metadata, err := member(object, fieldMetadata)
+	if err != nil {
+		return nil, attributes, err
+	}
+	for field, target := range map[string]any{fieldLabels: &attributes.Labels, "namespace": &attributes.Namespace} {
+		if raw, ok := metadata[field].(json.RawMessage); ok {
+			if err := json.Unmarshal(raw, target); err != nil {
+				return nil, attributes, fmt.Errorf("reading the pod's metadata.%s: %w", field, err)
+			}
+		}
+	}
+	return object, attributes, nil
+}
+
+// checkPod reads back what changed, only to see that it can be. What this host did not
+// know before a policy wrote is the API server's business.
+func checkPod(before, after map[string]any) error {
+	if len(changed(before, after)) == 0 {
+		return nil
+	}
+	_, err := readPod(&corev1.Pod{}, before, after)
+	if err == nil {
+		return nil
+	}
+	if _, beforeErr := readPod(&corev1.Pod{}, nil, restricted(before, after)); beforeErr != nil {
+		return nil //nolint:nilerr // the same fields did not fit before: a newer API server's, not a policy's
+	}
+	return err
+}
+
+// restricted returns of before the members of metadata and spec that differ in after.
+func restricted(before, after map[string]any) map[string]any {
+	out := map[string]any{}
+	for _, name := range []string{fieldMetadata, fieldSpec} {
+		old, now, err := both(before, after, name)
+		if err != nil {
+			continue
+		}
+		members := map[string]any{}
+		for _, field := range changed(old, now) {
+			if value, err := operation.Normalize(old[field]); err == nil && value != nil {
+				members[field] = value
+			}
+		}
+		out[name] = members
+	}
+	return out
 }
 
 // readPod returns the pod with what changed between two layouts of it.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
@@ -150,6 +151,37 @@ func BenchmarkAdmitPodRemembered(b *testing.B) {
 			b.Fatal(err)
 		}
 		if _, err := result.JSONPatch(nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkAdmitRawPodRemembered(b *testing.B) {
+	c, _ := chains(b)
+	in := admissionInput()
+	in.Raw, in.Pod = []byte(text(b, largePod())), nil
+	b.ReportAllocs()
+	for b.Loop() {
+		result, err := view.AdmitPod(b.Context(), c, in)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := result.JSONPatch(nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkQuestionFromRawJSON is a remembered answer that changes nothing, from the
+// request's bytes: what is left is the projection.
+func BenchmarkQuestionFromRawJSON(b *testing.B) {
+	c, _ := chains(b)
+	in := admissionInput()
+	in.Offloading.PodOffloadingStrategy = offloadingv1beta1.LocalPodOffloadingStrategyType
+	in.Raw, in.Pod = []byte(text(b, largePod())), nil
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := view.AdmitPod(b.Context(), c, in); err != nil {
 			b.Fatal(err)
 		}
 	}

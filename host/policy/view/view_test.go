@@ -265,6 +265,43 @@ func TestAdmitPod(t *testing.T) {
 	require.ErrorContains(t, err, "no NamespaceOffloading")
 }
 
+func TestAdmitPodFromRawJSON(t *testing.T) {
+	c, policy := chains(t, answering("mirror", contract.PodMutation, anything("/spec/containers[*]/image"),
+		contract.Set("/spec/containers[name=web]/image", contract.String("mirror/web:1"))))
+	in := admissionInput()
+	typed, err := view.AdmitPod(t.Context(), c, in)
+	require.NoError(t, err)
+	want, err := typed.JSONPatch(nil)
+	require.NoError(t, err)
+
+	in.Raw, in.Pod = []byte(text(t, in.Pod)), nil
+	raw, err := view.AdmitPod(t.Context(), c, in)
+	require.NoError(t, err)
+	got, err := raw.JSONPatch(nil)
+	require.NoError(t, err)
+	assert.JSONEq(t, string(want), string(got))
+	assert.Equal(t, typed.Decisions, raw.Decisions)
+	assert.Nil(t, raw.Pod)
+	assert.Equal(t, 1, policy.Calls(), "both ask the same")
+
+	in.Raw = []byte(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"web","image":"web:1","fieldOfTomorrow":1}]}}`)
+	raw, err = view.AdmitPod(t.Context(), c, in)
+	require.NoError(t, err, "what a newer API server knows is not a policy's fault")
+	got, err = raw.JSONPatch(nil)
+	require.NoError(t, err)
+	assert.Contains(t, string(got), `{"op":"replace","path":"/spec/containers/0/image","value":"mirror/web:1"}`, "and it survives")
+
+	bad, _ := chains(t, answering("p", contract.PodMutation, anything("/spec"), contract.Set("/spec/nodeSelektor", contract.StringMap{"a": "b"})))
+	_, err = view.AdmitPod(t.Context(), bad, in)
+	require.ErrorContains(t, err, `unknown field "nodeSelektor"`)
+
+	for name, broken := range map[string]string{"no object": `[]`, "labels that are a list": `{"metadata":{"labels":[]}}`, "a spec that is text": `{"spec":"x"}`} {
+		in.Raw = []byte(broken)
+		_, err = view.AdmitPod(t.Context(), c, in)
+		assert.Error(t, err, name)
+	}
+}
+
 func TestFilterMetadata(t *testing.T) {
 	c, _ := chains(t)
 	labels, annotations, decisions, err := view.FilterMetadata(t.Context(), c, view.MetadataInput{
