@@ -1,0 +1,414 @@
+package fuel_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/longshore-dev/longshore/host/policy/fuel"
+	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
+)
+
+var testNames = fuel.Names{Fuel: "fuel", Globals: "global:", Memory: "mem", Start: "start"}
+
+// meter rewrites a module that must be accepted.
+func meter(tb testing.TB, wasm []byte) *fuel.Rewritten {
+	tb.Helper()
+	m, err := fuel.Parse(wasm)
+	require.NoError(tb, err)
+	rewritten, err := m.Meter(testNames)
+	require.NoError(tb, err)
+	return rewritten
+}
+
+// interpreter is the runtime for tests that compile many modules: it validates like
+// the compiler does.
+func interpreter(ctx context.Context) wazero.Runtime {
+	return wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithMemoryLimitPages(64))
+}
+
+// instantiate compiles and instantiates a module under no name.
+func instantiate(tb testing.TB, runtime wazero.Runtime, wasm []byte) api.Module {
+	tb.Helper()
+	compiled, err := runtime.CompileModule(tb.Context(), wasm)
+	require.NoError(tb, err)
+	m, err := runtime.InstantiateModule(tb.Context(), compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	require.NoError(tb, err)
+	return m
+}
+
+func setFuel(m api.Module, ticks int64) {
+	m.ExportedGlobal(testNames.Fuel).(api.MutableGlobal).Set(uint64(ticks))
+}
+
+func left(m api.Module) int64 { return int64(m.ExportedGlobal(testNames.Fuel).Get()) }
+
+// one is a module that exports one function, "f".
+func one(params, results, locals []byte, body ...any) *wasmtest.Module {
+	m := &wasmtest.Module{}
+	m.Memory(1, 4)
+	m.Export("f", wasmtest.Function, m.Func(params, results, locals, body...))
+	return m
+}
+
+var (
+	i32 = []byte{wasmtest.I32}
+	nop = []byte{0x01}
+)
+
+// countdown is a loop that runs as often as parameter 0 says.
+var countdown = wasmtest.Code(0x03, 0x40, wasmtest.Get(0), wasmtest.Const32(1), 0x6b, 0x22, 0, 0x0d, 0, 0x0b)
+
+func TestTicks(t *testing.T) {
+	fill := wasmtest.Code(wasmtest.Const32(0), wasmtest.Const32(7), wasmtest.Get(0), 0xfc, 11, 0)
+	grow := wasmtest.Code(wasmtest.Get(0), 0x40, 0, 0x1a)
+	tests := map[string]struct {
+		body     []byte
+		argument uint64
+		want     int64
+	}{
+		"a function entry costs one tick":                        {nil, 0, 1},
+		"a loop costs one tick for each iteration":               {countdown, 1000, 1001},
+		"as many instructions as the stride cost one more tick":  {repeat(nop, fuel.Stride), 0, 2},
+		"fewer instructions than the stride cost nothing":        {repeat(nop, fuel.Stride-2), 0, 1},
+		"ten strides cost ten ticks":                             {repeat(nop, 10*fuel.Stride), 0, 11},
+		"divisions count for several instructions":               {repeat(wasmtest.Code(wasmtest.Const32(1), wasmtest.Const32(1), 0x6d, 0x1a), 64), 0, 12},
+		"filling memory costs a tick for 64 bytes":               {fill, 6400, 102},
+		"filling nothing costs the instruction":                  {fill, 0, 2},
+		"growing memory costs sixteen ticks a page":              {grow, 2, 34},
+		"what is not run is not paid":                            {wasmtest.Code(wasmtest.Get(0), 0x04, 0x40, repeat(nop, 1000), 0x0b), 0, 1},
+		"a skipped branch passes its pending instructions on":    {wasmtest.Code(0x02, 0x40, repeat(nop, 40), 0x0c, 0, 0x0b, repeat(nop, 40)), 0, 2},
+		"a branch from elsewhere is counted where the paths met": {wasmtest.Code(0x02, 0x40, wasmtest.Get(0), 0x0d, 0, repeat(nop, 50), 0x0b, repeat(nop, 20)), 1, 2},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			wasm := meter(t, one(i32, nil, nil, tc.body).Bytes()).Wasm
+			for _, config := range []wazero.RuntimeConfig{wazero.NewRuntimeConfig(), wazero.NewRuntimeConfigInterpreter()} {
+				m := instantiate(t, wazero.NewRuntimeWithConfig(t.Context(), config), wasm)
+				setFuel(m, tc.want)
+				_, err := m.ExportedFunction("f").Call(t.Context(), tc.argument)
+				require.NoError(t, err)
+				assert.Equal(t, int64(0), left(m), "ticks left of %d", tc.want)
+				setFuel(m, tc.want-1)
+				_, err = m.ExportedFunction("f").Call(t.Context(), tc.argument)
+				assert.ErrorContains(t, err, "unreachable", "one tick less must not be enough")
+				assert.Negative(t, left(m))
+			}
+		})
+	}
+}
+
+func repeat(code []byte, n int) []byte {
+	var all []byte
+	for range n {
+		all = append(all, code...)
+	}
+	return all
+}
+
+func TestEndlessCodeStops(t *testing.T) {
+	m := &wasmtest.Module{}
+	m.Export("loop", wasmtest.Function, m.Func(nil, nil, nil, 0x03, 0x40, 0x0c, 0, 0x0b))
+	m.Export("recursion", wasmtest.Function, m.Func(nil, nil, nil, wasmtest.Call(1)))
+	m.Export("mutual", wasmtest.Function, m.Func(nil, nil, nil, wasmtest.Call(3)))
+	m.Func(nil, nil, nil, wasmtest.Call(2))
+	m.Table(1, 1)
+	m.Element(0, wasmtest.Const32(0), 0x0b, wasmtest.List([][]byte{{4}}))
+	m.Export("indirect", wasmtest.Function, m.Func(nil, nil, nil, wasmtest.Const32(0), 0x11, 0, 0))
+	// A loop of long straight code that jumps over every place where a naive meter
+	// would count.
+	var long []byte
+	for range 2000 {
+		long = wasmtest.Code(long, 0x02, 0x40, repeat(nop, fuel.Stride-8), 0x0c, 0, repeat(nop, 8), 0x0b)
+	}
+	m.Global(wasmtest.I32, true, wasmtest.Const32(0))
+	m.Export("count", wasmtest.Global, 0)
+	count := wasmtest.Code(wasmtest.GlobalGet(0), wasmtest.Const32(1), 0x6a, wasmtest.GlobalSet(0))
+	m.Export("islands", wasmtest.Function, m.Func(nil, nil, nil, 0x03, 0x40, count, long, 0x0c, 0, 0x0b))
+	g := instantiate(t, wazero.NewRuntime(t.Context()), meter(t, m.Bytes()).Wasm)
+	for _, export := range []string{"loop", "recursion", "mutual", "indirect", "islands"} {
+		setFuel(g, 100_000)
+		_, err := g.ExportedFunction(export).Call(t.Context())
+		assert.ErrorContains(t, err, "unreachable", export)
+		assert.Equal(t, int64(-1), left(g), export)
+	}
+	ran := g.ExportedGlobal("count").Get()
+	assert.Positive(t, ran)
+	assert.Less(t, ran, uint64(100), "each iteration runs more than 100,000 instructions, which one tick must not buy")
+}
+
+func TestNothingRunsBeforeTheHostSetsFuel(t *testing.T) {
+	m := &wasmtest.Module{}
+	g := m.Global(wasmtest.I32, true, wasmtest.Const32(0))
+	m.Export("g", wasmtest.Global, g)
+	m.Start(m.Func(nil, nil, nil, wasmtest.Const32(7), wasmtest.GlobalSet(0)))
+	i := instantiate(t, wazero.NewRuntime(t.Context()), meter(t, m.Bytes()).Wasm)
+	assert.Equal(t, uint64(0), i.ExportedGlobal("g").Get(), "the start function must not run by itself")
+	_, err := i.ExportedFunction(testNames.Start).Call(t.Context())
+	require.ErrorContains(t, err, "unreachable")
+	setFuel(i, 10)
+	_, err = i.ExportedFunction(testNames.Start).Call(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, uint64(7), i.ExportedGlobal("g").Get())
+}
+
+func TestExportsForSnapshots(t *testing.T) {
+	m := &wasmtest.Module{}
+	m.Global(wasmtest.I32, false, wasmtest.Const32(1))
+	m.Global(wasmtest.I64, true, wasmtest.Const64(2))
+	m.Global(wasmtest.F64, true, 0x44, make([]byte, 8))
+	m.HiddenMemory(1, -1)
+	wasm := meter(t, m.Bytes()).Wasm
+	i := instantiate(t, wazero.NewRuntime(t.Context()), wasm)
+	assert.Nil(t, i.ExportedGlobal("global:0"), "immutable globals need no restoring")
+	assert.Equal(t, uint64(2), i.ExportedGlobal("global:1").Get())
+	assert.NotNil(t, i.ExportedGlobal("global:2"))
+	assert.NotNil(t, i.ExportedMemory(testNames.Memory))
+	again, err := fuel.Parse(wasm)
+	require.NoError(t, err)
+	_, err = again.Meter(testNames)
+	assert.ErrorContains(t, err, `exports "fuel", a name that the host reserves`)
+}
+
+func TestUnrestorable(t *testing.T) {
+	table := func(body ...any) []byte {
+		m := &wasmtest.Module{}
+		m.Table(2, 4)
+		m.Memory(1, 1)
+		m.Func(nil, nil, nil, body...)
+		m.Element(1, 0, wasmtest.List([][]byte{{0}}))
+		m.PassiveData("x")
+		return m.Bytes()
+	}
+	zero := wasmtest.Const32(0)
+	global := &wasmtest.Module{}
+	global.Global(wasmtest.V128, true, 0xfd, 12, make([]byte, 16))
+	global.Global(wasmtest.FuncRef, true, 0xd0, 0x70)
+	tests := map[string]struct {
+		wasm []byte
+		want []string
+	}{
+		"nothing":                  {table(nop), nil},
+		"reading a table":          {table(zero, 0x25, 0, 0x1a, 0xfc, 16, 0, 0x1a), nil},
+		"table.set":                {table(zero, 0xd2, 0, 0x26, 0, zero, 0xd2, 0, 0x26, 0), []string{"table.set in function 0"}},
+		"table.init and elem.drop": {table(zero, zero, zero, 0xfc, 12, 0, 0, 0xfc, 13, 0), []string{"table.init in function 0", "elem.drop in function 0"}},
+		"table.copy":               {table(zero, zero, zero, 0xfc, 14, 0, 0), []string{"table.copy in function 0"}},
+		"table.grow":               {table(0xd0, 0x70, zero, 0xfc, 15, 0, 0x1a), []string{"table.grow in function 0"}},
+		"table.fill":               {table(zero, 0xd0, 0x70, zero, 0xfc, 17, 0), []string{"table.fill in function 0"}},
+		"data.drop":                {table(0xfc, 9, 0), []string{"data.drop in function 0"}},
+		"globals that do not fit":  {global.Bytes(), []string{"global 0 of type v128", "global 1 of type funcref"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			rewritten := meter(t, tc.wasm)
+			assert.Equal(t, tc.want, rewritten.Unrestorable)
+			runtime := interpreter(t.Context())
+			_, err := runtime.CompileModule(t.Context(), tc.wasm)
+			require.NoError(t, err, "the test's module")
+			_, err = runtime.CompileModule(t.Context(), rewritten.Wasm)
+			require.NoError(t, err, "the rewritten module")
+		})
+	}
+}
+
+func TestRefused(t *testing.T) {
+	valid := one(i32, nil, nil, countdown).Bytes()
+	body := func(code ...any) []byte { return one(nil, nil, nil, code...).Bytes() }
+	raw := func(id byte, content ...any) []byte {
+		return wasmtest.Code("\x00asm\x01\x00\x00\x00", wasmtest.Section(id, wasmtest.Code(content...)))
+	}
+	rawBody := func(b ...any) []byte {
+		m := &wasmtest.Module{}
+		m.RawFunc(nil, nil, wasmtest.Code(b...))
+		return m.Bytes()
+	}
+	huge := wasmtest.Uleb(math.MaxUint32)
+	tests := map[string]struct {
+		wasm []byte
+		want string
+	}{
+		"nothing":                               {nil, "not a WebAssembly module"},
+		"text":                                  {[]byte("#!/bin/sh\nexit 1\n"), "not a WebAssembly module"},
+		"a component":                           {[]byte("\x00asm\x0d\x00\x01\x00"), "wasip1, not wasip2"},
+		"another version":                       {[]byte("\x00asm\x02\x00\x00\x00"), "version 1"},
+		"cut in half":                           {valid[:len(valid)/2], "ends too early"},
+		"a section that lies about its size":    {raw(1, huge), "ends too early"},
+		"a huge list of types":                  {raw(1, huge, 0), "cannot fit"},
+		"a huge list of functions":              {raw(3, huge), "cannot fit"},
+		"a huge list of imports":                {raw(2, huge), "cannot fit"},
+		"a huge list of globals":                {raw(6, huge), "cannot fit"},
+		"a huge list of exports":                {raw(7, huge), "cannot fit"},
+		"a huge list of element segments":       {raw(9, huge), "cannot fit"},
+		"a huge list of elements":               {raw(9, 1, 1, 0, huge), "cannot fit"},
+		"a huge list of data segments":          {raw(11, huge), "cannot fit"},
+		"a huge data segment":                   {raw(11, 1, 1, huge), "ends too early"},
+		"a huge table":                          {raw(4, 1, 0x70, 0, huge), "size of 4294967295"},
+		"a huge memory":                         {raw(5, 1, 0, wasmtest.Uleb(65537)), "size of 65537"},
+		"too many local variables":              {rawBody(1, huge, wasmtest.I32, 0x0b), "4294967295 local variables"},
+		"sections in the wrong order":           {append(raw(3, 0), wasmtest.Section(1, []byte{0})...), "wrong place or twice"},
+		"a section twice":                       {append(raw(1, 0), wasmtest.Section(1, []byte{0})...), "wrong place or twice"},
+		"an unknown section":                    {raw(42, 0), "section 42 is unknown"},
+		"bytes behind a section's content":      {raw(3, 0, 0), "left over"},
+		"code without declaration":              {raw(10, 1, 2, 0, 0x0b), "declares 0 functions and has the code of 1"},
+		"a function of unknown type":            {append(raw(3, 1, 7), wasmtest.Section(10, []byte{1, 2, 0, 0x0b})...), "unknown type 7"},
+		"an export of an unknown function":      {raw(7, 1, 1, "f", 0, 9), "unknown function 9"},
+		"an unknown start function":             {raw(8, 3), "start function 3 is unknown"},
+		"a body that does not end":              {rawBody(0, 0x01), "does not end"},
+		"a body that goes on":                   {rawBody(0, 0x0b, 0x01), "behind the end"},
+		"an else without if":                    {body(0x05), "else stands without if"},
+		"a branch out of the function":          {body(0x0c, 9), "leaves 10 blocks"},
+		"blocks nested too deep":                {body(repeat([]byte{0x02, 0x40}, 10_100), repeat([]byte{0x0b}, 10_100)), "nested more than"},
+		"a number that is too long":             {body(0x41, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80), "too long"},
+		"a name that is not UTF-8":              {raw(7, 1, 1, 0xff, 0, 0), "not UTF-8"},
+		"a tail call":                           {body(0x12, 0), "uses tail calls"},
+		"an indirect tail call":                 {body(0x13, 0, 0), "uses tail calls"},
+		"exceptions: try_table":                 {body(0x1f, 0x40, 0), "uses exception handling"},
+		"exceptions: throw":                     {body(0x08, 0), "uses exception handling"},
+		"exceptions: the tag section":           {raw(13, 0), "uses exception handling"},
+		"exceptions: an imported tag":           {raw(2, 1, 1, "a", 1, "b", 4, 0, 0), "uses exception handling"},
+		"threads: an atomic instruction":        {body(0xfe, 0x03, 0), "uses threads"},
+		"threads: shared memory":                {raw(5, 1, 3, 1, 1), "uses threads"},
+		"memory64":                              {raw(5, 1, 4, 1), "uses memory64"},
+		"several memories":                      {raw(5, 2, 0, 1, 0, 1), "uses multi-memory"},
+		"typed function references":             {body(0x14, 0), "uses typed function references"},
+		"typed function references: a type":     {raw(1, 1, 0x60, 1, 0x64, 0), "uses typed function references"},
+		"typed function references: a block":    {body(0x02, 0x63, 0x0b), "uses typed function references"},
+		"garbage collection":                    {body(0xfb, 0), "uses garbage collection"},
+		"garbage collection: a type":            {raw(1, 1, 0x4e, 0, 0), "uses garbage collection"},
+		"relaxed SIMD":                          {body(0xfd, 0x80, 0x02), "uses relaxed SIMD"},
+		"an unknown SIMD instruction":           {body(0xfd, 0x9a, 0x01), "unknown"},
+		"a SIMD number with a useless byte":     {body(0xfd, 0x8c, 0x00), "canonically"},
+		"extended constants":                    {raw(6, 1, 0x7f, 0, 0x41, 0, 0x41, 0, 0x6a, 0x0b), "uses extended constant expressions"},
+		"an unknown instruction":                {body(0xf0), "instruction 0xf0 is unknown"},
+		"an unknown instruction behind 0xfc":    {body(0xfc, 18), "0xfc 18 is unknown"},
+		"an instruction in a constant":          {raw(6, 1, 0x7f, 0, 0x01, 0x01, 0x0b), "constant expression"},
+		"a global that is mutable in part":      {raw(6, 1, 0x7f, 2, 0x41, 0, 0x0b), "mutability 0x2"},
+		"an element segment of an unknown kind": {raw(9, 1, 8, 0), "unknown flags"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var rewritten *fuel.Rewritten
+			m, err := fuel.Parse(tc.wasm)
+			if err == nil {
+				rewritten, err = m.Meter(testNames)
+			}
+			require.ErrorContains(t, err, tc.want)
+			assert.Nil(t, rewritten)
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	m, err := fuel.Parse((&wasmtest.Module{}).Bytes())
+	require.NoError(t, err)
+	_, err = m.Meter(fuel.Names{Fuel: "fuel"})
+	require.ErrorContains(t, err, "not set")
+	for _, taken := range []string{"fuel", "mem", "start", "global:0", "global:x"} {
+		guest := &wasmtest.Module{}
+		guest.Export(taken, wasmtest.Function, guest.Func(nil, nil, nil))
+		m, err := fuel.Parse(guest.Bytes())
+		require.NoError(t, err)
+		_, err = m.Meter(testNames)
+		assert.ErrorContains(t, err, fmt.Sprintf("exports %q", taken))
+	}
+}
+
+func TestParseTellsWhatAModuleIs(t *testing.T) {
+	guest := one(i32, i32, nil, wasmtest.Get(0))
+	m, err := fuel.Parse(guest.Bytes())
+	require.NoError(t, err)
+	assert.Equal(t, &fuel.Limits{Min: 1, Max: 4, HasMax: true}, m.Memory)
+	require.Len(t, m.Exports, 2)
+	assert.Equal(t, "f", m.Exports[1].Name)
+	assert.Equal(t, fuel.Signature{Params: []fuel.ValueType{fuel.I32}, Results: []fuel.ValueType{fuel.I32}}, m.Exports[1].Signature)
+
+	guest = &wasmtest.Module{}
+	guest.Import("a", "f", i32, nil)
+	guest.ImportRaw("a", "t", wasmtest.Table, []byte{0x70, 0, 1})
+	guest.ImportRaw("a", "m", wasmtest.Memory, []byte{0, 1})
+	guest.ImportRaw("a", "g", wasmtest.Global, []byte{0x7e, 1})
+	m, err = fuel.Parse(guest.Bytes())
+	require.NoError(t, err)
+	var kinds []string
+	for _, i := range m.Imports {
+		kinds = append(kinds, i.Kind.String()+" "+i.Module+"."+i.Name)
+	}
+	assert.Equal(t, "func a.f, table a.t, memory a.m, global a.g", strings.Join(kinds, ", "))
+	assert.Equal(t, []fuel.ValueType{fuel.I32}, m.Imports[0].Signature.Params)
+}
+
+// Every instruction that wazero accepts is decoded as wazero does: after unreachable
+// the types do not matter, so each opcode is tried with all sorts of immediates, and
+// what wazero takes for valid must stay so when it was rewritten.
+func TestEveryInstructionOfWazeroIsDecoded(t *testing.T) {
+	var immediates [][]byte
+	for n := range 9 {
+		immediates = append(immediates, make([]byte, n))
+	}
+	immediates = append(immediates, make([]byte, 16), []byte{0x40, 0x0b}, []byte{1, 0x7f}, []byte{0x70}, []byte{0x80, 0x01, 0x00},
+		[]byte{1}, wasmtest.Code(1, make([]byte, 2)), wasmtest.Code(1, make([]byte, 3)), wasmtest.Code(1, make([]byte, 16)), []byte{2, 0, 0, 0}, []byte{0x40, 0x05, 0x0b})
+	var codes [][]byte
+	for op := range 256 {
+		codes = append(codes, []byte{byte(op)}, wasmtest.Code(0xfc, wasmtest.Uleb(uint64(op))), wasmtest.Code(0xfd, wasmtest.Uleb(uint64(op))))
+	}
+	runtime := interpreter(t.Context())
+	accepted := map[string]bool{}
+	for _, code := range codes {
+		for _, immediate := range immediates {
+			m := &wasmtest.Module{}
+			m.Table(2, 4)
+			m.Memory(1, 1)
+			m.Global(wasmtest.I32, true, wasmtest.Const32(0))
+			m.Func(nil, nil, i32, 0x00, code, immediate, 0x00)
+			m.Element(1, 0, wasmtest.List([][]byte{{0}}))
+			m.PassiveData("x")
+			compiled, err := runtime.CompileModule(t.Context(), m.Bytes())
+			if err != nil {
+				continue
+			}
+			require.NoError(t, compiled.Close(t.Context()))
+			accepted[string(code)] = true
+			parsed, err := fuel.Parse(m.Bytes())
+			require.NoError(t, err, "% x % x", code, immediate)
+			rewritten, err := parsed.Meter(testNames)
+			require.NoError(t, err, "% x % x", code, immediate)
+			compiled, err = runtime.CompileModule(t.Context(), rewritten.Wasm)
+			require.NoError(t, err, "% x % x", code, immediate)
+			require.NoError(t, compiled.Close(t.Context()))
+		}
+	}
+	assert.Greater(t, len(accepted), 400, "the test itself must find the instructions")
+}
+
+func TestGoGuest(t *testing.T) {
+	wasm := wasmtest.BuildGo(t, "testdata/guest")
+	rewritten := meter(t, wasm)
+	assert.Empty(t, rewritten.Unrestorable)
+	assert.Less(t, float64(len(rewritten.Wasm)), 1.15*float64(len(wasm)), "metering must not blow a module up")
+	original := goGuest(t, wasm)
+	metered := goGuest(t, rewritten.Wasm)
+	setFuel(metered, math.MaxInt32)
+	for _, m := range []api.Module{original, metered} {
+		_, err := m.ExportedFunction("_initialize").Call(t.Context())
+		require.NoError(t, err)
+	}
+	for n := range uint64(20) {
+		want, err := original.ExportedFunction("work").Call(t.Context(), n)
+		require.NoError(t, err)
+		setFuel(metered, 10_000_000)
+		got, err := metered.ExportedFunction("work").Call(t.Context(), n)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	a, _ := original.Memory().Read(0, original.Memory().Size())
+	b, _ := metered.Memory().Read(0, metered.Memory().Size())
+	assert.Equal(t, a, b, "the memories after the same calls")
+}
+
