@@ -144,7 +144,7 @@ func (u *upCommand) clusters(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := binary.Locate(); err != nil {
+	if _, err := binary.Locate(ctx); err != nil {
 		return err
 	}
 	return u.out.Step("Starting clusters rome (consumer) and milan (provider)", func(progress func(string)) error {

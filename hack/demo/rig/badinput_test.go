@@ -1,0 +1,127 @@
+package rig_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/longshore-dev/longshore/hack/demo/rig"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// badInput applies what people get wrong to a real API server with the real webhooks:
+// the answer must say what is wrong.
+func badInput(t *testing.T, r *rig.Rig) {
+	cases := map[string]struct{ manifest, want string }{
+		"a NamespaceOffloading with another name": {`
+apiVersion: offloading.liqo.io/v1beta1
+kind: NamespaceOffloading
+metadata: {name: mine, namespace: default}
+spec: {}`, `must be named "offloading"`},
+		"a selector that cannot parse": {`
+apiVersion: offloading.liqo.io/v1beta1
+kind: NamespaceOffloading
+metadata: {name: offloading, namespace: default}
+spec:
+  clusterSelector: {nodeSelectorTerms: [{matchExpressions: [{key: region, operator: Is, values: [eu]}]}]}`, "spec.clusterSelector is invalid"},
+		"an unknown pod strategy": {`
+apiVersion: offloading.liqo.io/v1beta1
+kind: NamespaceOffloading
+metadata: {name: offloading, namespace: default}
+spec: {podOffloadingStrategy: Everywhere}`, `Unsupported value: "Everywhere"`},
+		"a selected name that is missing": {`
+apiVersion: offloading.liqo.io/v1beta1
+kind: NamespaceOffloading
+metadata: {name: offloading, namespace: default}
+spec: {namespaceMappingStrategy: SelectedName}`, "spec.remoteNamespaceName is required"},
+		"a VirtualNode of an unknown options template": {`
+apiVersion: offloading.liqo.io/v1beta1
+kind: VirtualNode
+metadata: {name: other, namespace: liqo-tenant-milan}
+spec: {clusterID: milan, vkOptionsTemplateRef: {name: none, namespace: longshore}}`, "reading VkOptionsTemplate longshore/none"},
+		"a VirtualNode with a bad template argument": {`
+apiVersion: offloading.liqo.io/v1beta1
+kind: VirtualNode
+metadata: {name: other, namespace: liqo-tenant-milan}
+spec:
+  clusterID: milan
+  template:
+    metadata: {}
+    spec:
+      selector: {}
+      template: {spec: {containers: [{name: c, args: [--client-qps]}]}}`, `argument "--client-qps" has no value`},
+		"a VirtualNode that takes a Node's name": {`
+apiVersion: offloading.liqo.io/v1beta1
+kind: VirtualNode
+metadata: {name: rome-processes, namespace: liqo-tenant-milan}
+spec: {clusterID: milan}`, `nodes "rome-processes" already exists`},
+		"a cluster ID that is none": {`
+apiVersion: offloading.liqo.io/v1beta1
+kind: VirtualNode
+metadata: {name: other, namespace: liqo-tenant-milan}
+spec: {clusterID: Not_One}`, "spec.clusterID"},
+		"an OffloadingPolicy with an unknown mode": {`
+apiVersion: policy.longshore.dev/v1alpha1
+kind: OffloadingPolicy
+metadata: {name: bad}
+spec: {module: {builtIn: default}, mode: Sometimes}`, "spec.mode"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			obj := &unstructured.Unstructured{}
+			require.NoError(t, yaml.Unmarshal([]byte(tc.manifest), &obj.Object))
+			err := r.Rome.Create(t.Context(), obj)
+			require.Error(t, err)
+			assert.Contains(t, err.Error(), tc.want)
+		})
+	}
+	t.Run("a pod in a labeled namespace without NamespaceOffloading", func(t *testing.T) {
+		labels := map[string]string{offloadingv1beta1.SchedulingEnabledLabel: "true"}
+		require.NoError(t, r.Rome.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "labeled", Labels: labels}}))
+		eventually(t, "the default service account exists", func() bool {
+			return r.Rome.Get(t.Context(), client.ObjectKey{Namespace: "labeled", Name: "default"}, &corev1.ServiceAccount{}) == nil
+		})
+		held := pod("held")
+		held.Namespace = "labeled"
+		assert.ErrorContains(t, r.Rome.Create(t.Context(), held), `no NamespaceOffloading "offloading" yet`)
+	})
+	conditions := map[string]struct{ secret, content, want string }{
+		"a missing kubeconfig Secret": {"nowhere", "", "kubeconfig Secret liqo-tenant-milan/nowhere does not exist"},
+		"a broken kubeconfig":         {"broken", "clusters: {", "is no kubeconfig"},
+		"an empty kubeconfig":         {"empty", "{}", `current-context "" is not among its contexts`},
+	}
+	for name, tc := range conditions {
+		t.Run("a VirtualNode with "+name, func(t *testing.T) { brokenKubeconfig(t, r, tc.secret, tc.content, tc.want) })
+	}
+}
+
+func brokenKubeconfig(t *testing.T, r *rig.Rig, secret, content, want string) {
+	t.Helper()
+	tenant := rig.Pair.ConsumerTenant()
+	if content != "" {
+		require.NoError(t, r.Rome.Create(t.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: secret, Namespace: tenant}, Data: map[string][]byte{"kubeconfig": []byte(content)},
+		}))
+	}
+	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "broken-" + secret, Namespace: tenant}}
+	vn.Spec.ClusterID, vn.Spec.KubeconfigSecretRef = rig.Provider, &corev1.LocalObjectReference{Name: secret}
+	require.NoError(t, r.Rome.Create(t.Context(), vn))
+	var message string
+	eventually(t, "the condition says what is wrong", func() bool {
+		require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKeyFromObject(vn), vn))
+		for _, c := range vn.Status.Conditions {
+			if c.Type == offloadingv1beta1.VirtualKubeletConditionType {
+				message = c.Message
+			}
+		}
+		return message != ""
+	})
+	assert.Contains(t, message, want)
+	require.NoError(t, r.Rome.Delete(t.Context(), vn))
+}

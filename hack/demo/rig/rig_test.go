@@ -1,0 +1,329 @@
+package rig_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/conformance/plane"
+	"github.com/longshore-dev/longshore/hack/demo/application"
+	"github.com/longshore-dev/longshore/hack/demo/peering"
+	"github.com/longshore-dev/longshore/hack/demo/rig"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+)
+
+const (
+	patience = 2 * time.Minute
+	every    = 50 * time.Millisecond
+	server   = "../../../bin/longshore"
+)
+
+// start brings up what `make demo` brings up, by the same code.
+func start(t *testing.T) *rig.Rig {
+	t.Helper()
+	_, err := os.Stat(server)
+	require.NoError(t, err, "the server binary is missing: run make build")
+	dir := t.TempDir()
+	logs := filepath.Join(dir, "logs")
+	world, err := rig.StartWorld(t.Context(), rig.WorldOptions{
+		Dir: filepath.Join(dir, "data"), LogDir: logs, Longshore: server, SimulatedNodes: 2, PodsPerNode: "100",
+		Step: func(step string) { t.Log(step) },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, world.Stop(context.Background()))
+		if t.Failed() {
+			printLogs(t, logs)
+		}
+	})
+	connection, err := world.Connection()
+	require.NoError(t, err)
+	r, err := rig.Open(connection)
+	require.NoError(t, err)
+	return r
+}
+
+func printLogs(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*", "*.log"))
+	require.NoError(t, err)
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		require.NoError(t, err)
+		const tail = 6000
+		t.Logf("%s:\n%s", filepath.Base(file), content[max(0, len(content)-tail):])
+	}
+}
+
+func quiet(string) {}
+
+// TestAPodRunsOnTheOtherCluster is the demo's path, and what an operator does next. Its
+// parts build on each other: one installation is used for all of them.
+func TestAPodRunsOnTheOtherCluster(t *testing.T) {
+	r := start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	require.NoError(t, r.Install(ctx, nil))
+	require.NoError(t, r.Rome.WaitForDeployments(ctx, rig.Namespace, quiet))
+	require.NoError(t, r.Milan.WaitForDeployments(ctx, rig.Namespace, quiet))
+	require.NoError(t, r.Peer(ctx))
+	waiting, stopWaiting := context.WithTimeout(ctx, patience)
+	defer stopWaiting()
+	require.NoError(t, r.CreateVirtualNode(waiting, peering.Capacity("64", "256Gi", "200"), quiet))
+	require.NoError(t, r.Rome.Offload(waiting, application.Namespace, offloadingv1beta1.RemotePodOffloadingStrategyType, quiet))
+	require.NoError(t, r.RunApplication(waiting, quiet))
+
+	steps := []struct {
+		name string
+		run  func(*testing.T, *rig.Rig)
+	}{
+		{"every status, source and decision is what it seems", func(t *testing.T, r *rig.Rig) {
+			require.NoError(t, r.Verify(t.Context(), application.Namespace))
+		}},
+		{"no kwok plays the virtual node", noKwokOnTheVirtualNode},
+		{"bad input is refused where its author looks", badInput},
+		{"a pod that vanishes on the provider comes back", remotePodComesBack},
+		{"a change of a ConfigMap arrives", configMapFollows},
+		{"scaling down takes the remote pod away", scaleDown},
+		{"a policy that is switched off changes the outcome", policySwitchedOff},
+		{"a restarted virtual kubelet keeps the pods", kubeletRestarts},
+		{"un-offloading takes the remote namespace away", unOffload},
+		{"deleting the virtual node leaves nothing", deleteVirtualNode},
+	}
+	for _, step := range steps {
+		if !t.Run(step.name, func(t *testing.T) { step.run(t, r) }) {
+			return
+		}
+	}
+}
+
+func noKwokOnTheVirtualNode(t *testing.T, r *rig.Rig) {
+	node := &corev1.Node{}
+	require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKey{Name: rig.Node}, node))
+	assert.NotContains(t, node.Labels, plane.SimulatedLabel)
+	assert.Equal(t, offloadingv1beta1.NodeTypeVirtual, node.Labels[offloadingv1beta1.NodeTypeLabel])
+	for _, entry := range node.ManagedFields {
+		assert.NotContains(t, entry.Manager, "kwok")
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, patience, every, what)
+}
+
+func pods(t *testing.T, c *rig.Cluster, namespace string, labels map[string]string) []corev1.Pod {
+	t.Helper()
+	list := &corev1.PodList{}
+	require.NoError(t, c.List(t.Context(), list, client.InNamespace(namespace), client.MatchingLabels(labels)))
+	return list.Items
+}
+
+func remotePodComesBack(t *testing.T, r *rig.Rig) {
+	before := pods(t, r.Milan, "shop-rome", map[string]string{"app": "catalog"})
+	require.Len(t, before, 1)
+	require.NoError(t, r.Milan.Delete(t.Context(), &before[0], client.GracePeriodSeconds(0)))
+	eventually(t, "another remote pod runs under the same name", func() bool {
+		now := pods(t, r.Milan, "shop-rome", map[string]string{"app": "catalog"})
+		return len(now) == 1 && now[0].Name == before[0].Name && now[0].UID != before[0].UID && now[0].Status.Phase == corev1.PodRunning
+	})
+	eventually(t, "the local status is that of the new remote pod", func() bool {
+		return r.Verify(t.Context(), application.Namespace) == nil || restartsCounted(t, r)
+	})
+}
+
+// restartsCounted: the local pod counts the remote pod's replacement as a restart (3.8).
+func restartsCounted(t *testing.T, r *rig.Rig) bool {
+	t.Helper()
+	local := pods(t, r.Rome, application.Namespace, map[string]string{"app": "catalog"})
+	remote := pods(t, r.Milan, "shop-rome", map[string]string{"app": "catalog"})
+	return len(local) == 1 && len(remote) == 1 && local[0].Status.PodIP == remote[0].Status.PodIP &&
+		len(local[0].Status.ContainerStatuses) == 1 && local[0].Status.ContainerStatuses[0].RestartCount == 1
+}
+
+func configMapFollows(t *testing.T, r *rig.Rig) {
+	cm := &corev1.ConfigMap{}
+	require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKey{Namespace: application.Namespace, Name: "storefront"}, cm))
+	cm.Data["banner.txt"] = "changed"
+	require.NoError(t, r.Rome.Update(t.Context(), cm))
+	eventually(t, "the remote ConfigMap is the same", func() bool {
+		remote := &corev1.ConfigMap{}
+		return r.Milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: "storefront"}, remote) == nil &&
+			remote.Data["banner.txt"] == "changed"
+	})
+}
+
+func scale(t *testing.T, r *rig.Rig, name string, replicas int32) {
+	t.Helper()
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: application.Namespace}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":`+string('0'+replicas)+`}}`))
+	require.NoError(t, r.Rome.Patch(t.Context(), deployment, patch))
+}
+
+func scaleDown(t *testing.T, r *rig.Rig) {
+	scale(t, r, "storefront", 1)
+	eventually(t, "one pod is left on each side", func() bool {
+		labels := map[string]string{"app": "storefront"}
+		return len(pods(t, r.Rome, application.Namespace, labels)) == 1 && len(pods(t, r.Milan, "shop-rome", labels)) == 1
+	})
+}
+
+// setMode switches a default policy; components follow live, a moment later.
+func setMode(t *testing.T, r *rig.Rig, name string, mode policyv1alpha1.Mode) {
+	t.Helper()
+	policy := &policyv1alpha1.OffloadingPolicy{}
+	require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKey{Name: name}, policy))
+	policy.Spec.Mode = mode
+	require.NoError(t, r.Rome.Update(t.Context(), policy))
+}
+
+func antiAffinity(t *testing.T, r *rig.Rig, replicas int32) *corev1.PodAntiAffinity {
+	t.Helper()
+	scale(t, r, "storefront", 0)
+	labels := map[string]string{"app": "storefront"}
+	eventually(t, "no pod is left", func() bool { return len(pods(t, r.Milan, "shop-rome", labels)) == 0 })
+	scale(t, r, "storefront", replicas)
+	var remote []corev1.Pod
+	eventually(t, "the remote pods exist", func() bool {
+		remote = pods(t, r.Milan, "shop-rome", labels)
+		return len(remote) == int(replicas)
+	})
+	if remote[0].Spec.Affinity == nil {
+		return nil
+	}
+	return remote[0].Spec.Affinity.PodAntiAffinity
+}
+
+func policySwitchedOff(t *testing.T, r *rig.Rig) {
+	require.NotNil(t, antiAffinity(t, r, 1), "the soft preset gives the remote pod an anti-affinity")
+	setMode(t, r, "default-antiaffinity", policyv1alpha1.ModeDisabled)
+	eventually(t, "without the policy there is none", func() bool { return antiAffinity(t, r, 1) == nil })
+	setMode(t, r, "default-antiaffinity", policyv1alpha1.ModeEnforce)
+	eventually(t, "and with it there is one again", func() bool { return antiAffinity(t, r, 1) != nil })
+
+	tolerations := func() int {
+		asked := pod("asked")
+		require.NoError(t, r.Rome.Create(t.Context(), asked, client.DryRunAll))
+		return len(tolerationsOf(asked))
+	}
+	require.Equal(t, 1, tolerations(), "the placement policy lets the pod onto virtual nodes")
+	setMode(t, r, "default-podplacement", policyv1alpha1.ModeDisabled)
+	eventually(t, "without the policy nobody does", func() bool { return tolerations() == 0 })
+	setMode(t, r, "default-podplacement", policyv1alpha1.ModeEnforce)
+	eventually(t, "and with it somebody does again", func() bool { return tolerations() == 1 })
+}
+
+func pod(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: application.Namespace},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "shop.example/any:1"}}},
+	}
+}
+
+func tolerationsOf(pod *corev1.Pod) []corev1.Toleration {
+	var ours []corev1.Toleration
+	for _, toleration := range pod.Spec.Tolerations {
+		if toleration.Key == offloadingv1beta1.VirtualNodeTaintKey {
+			ours = append(ours, toleration)
+		}
+	}
+	return ours
+}
+
+func kubeletRestarts(t *testing.T, r *rig.Rig) {
+	tenant := rig.Pair.ConsumerTenant()
+	labels := map[string]string{offloadingv1beta1.ComponentLabel: offloadingv1beta1.ComponentVirtualKubelet}
+	before := map[types.UID]bool{}
+	for _, p := range pods(t, r.Milan, "shop-rome", nil) {
+		before[p.UID] = true
+	}
+	kubelets := pods(t, r.Rome, tenant, labels)
+	require.Len(t, kubelets, 1)
+	require.NoError(t, r.Rome.Delete(t.Context(), &kubelets[0]))
+	eventually(t, "a new virtual kubelet is ready", func() bool {
+		now := pods(t, r.Rome, tenant, labels)
+		return len(now) == 1 && now[0].UID != kubelets[0].UID && ready(&now[0])
+	})
+	scale(t, r, "storefront", 2)
+	require.NoError(t, r.Rome.WaitForPods(t.Context(), application.Namespace, 5, quiet))
+	survivors := 0
+	for _, p := range pods(t, r.Milan, "shop-rome", nil) {
+		if before[p.UID] {
+			survivors++
+		}
+	}
+	assert.Equal(t, len(before), survivors, "no remote pod was replaced")
+}
+
+func ready(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func unOffload(t *testing.T, r *rig.Rig) {
+	nso := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{
+		Name: offloadingv1beta1.NamespaceOffloadingName, Namespace: application.Namespace,
+	}}
+	// The workloads go first, so that nothing makes new pods meanwhile.
+	for _, name := range []string{"storefront", "catalog"} {
+		require.NoError(t, r.Rome.Delete(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: application.Namespace}}))
+	}
+	require.NoError(t, r.Rome.Delete(t.Context(), nso))
+	eventually(t, "the remote namespace is gone", func() bool {
+		return apierrors.IsNotFound(r.Milan.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{}))
+	})
+	eventually(t, "the NamespaceOffloading is gone", func() bool {
+		return apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKeyFromObject(nso), nso))
+	})
+	namespace := &corev1.Namespace{}
+	require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKey{Name: application.Namespace}, namespace))
+	assert.NotContains(t, namespace.Labels, offloadingv1beta1.SchedulingEnabledLabel)
+	eventually(t, "pods that ran there are aborted", func() bool {
+		for _, p := range pods(t, r.Rome, application.Namespace, map[string]string{"app": "database"}) {
+			if p.Spec.NodeName == rig.Node && p.DeletionTimestamp.IsZero() &&
+				p.Status.Reason != offloadingv1beta1.OffloadingAbortedReason && p.Status.Reason != offloadingv1beta1.OffloadingBackOffReason {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func deleteVirtualNode(t *testing.T, r *rig.Rig) {
+	tenant := rig.Pair.ConsumerTenant()
+	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: rig.Node, Namespace: tenant}}
+	require.NoError(t, r.Rome.Delete(t.Context(), vn))
+	eventually(t, "the VirtualNode is gone", func() bool {
+		return apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKeyFromObject(vn), vn))
+	})
+	assert.True(t, apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKey{Name: rig.Node}, &corev1.Node{})))
+	deployments := &appsv1.DeploymentList{}
+	require.NoError(t, r.Rome.List(t.Context(), deployments, client.InNamespace(tenant)))
+	assert.Empty(t, deployments.Items)
+	eventually(t, "its NamespaceMap is gone in both clusters", func() bool {
+		for cluster, namespace := range map[*rig.Cluster]string{r.Rome: tenant, r.Milan: rig.Pair.ProviderTenant()} {
+			list := &offloadingv1beta1.NamespaceMapList{}
+			require.NoError(t, cluster.List(t.Context(), list, client.InNamespace(namespace)))
+			if len(list.Items) > 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
