@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/go-logr/logr"
@@ -55,7 +56,6 @@ func (s *Source) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, er
 		return ctrl.Result{}, fmt.Errorf("binding policies: %w", err)
 	}
 	s.forget(wanted)
-	s.ready.Store(true)
 	var errs []error
 	for _, c := range candidates {
 		errs = append(errs, s.report(ctx, c))
@@ -209,15 +209,19 @@ func blame(candidates []*candidate, err error) (*candidate, *problem) {
 	return nil, nil
 }
 
-// settle remembers what the chains have.
+// settle remembers what the chains have, and tells when that is news.
 func (s *Source) settle(candidates []*candidate) {
-	bound := map[string]bound{}
+	now := map[string]bound{}
 	for _, c := range candidates {
 		if c.choice != nil {
-			bound[c.object.Name] = *c.choice
+			now[c.object.Name] = *c.choice
 		}
 	}
-	s.bound = bound
+	news := !maps.EqualFunc(s.bound, now, func(a, b bound) bool { return a.version == b.version })
+	s.bound = now
+	if first := !s.ready.Swap(true); (first || news) && s.options.Changed != nil {
+		s.options.Changed()
+	}
 }
 
 // logger names the policy.

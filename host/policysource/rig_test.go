@@ -86,6 +86,7 @@ type rig struct {
 	loads   []string
 	closed  []string
 	applies int
+	changes int
 	// fail, when set, is asked before every request.
 	fail func(verb string, o any) error
 }
@@ -140,6 +141,7 @@ func (r *rig) newSource() *policysource.Source {
 		Component: "webhook", Client: r.client, Conditions: true, Clock: r.clock,
 		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: r.builtIn},
 		ModuleNamespaces: []string{"longshore"},
+		Changed:          func() { r.changes++ },
 		Load: func(_ context.Context, _ string, raw []byte, _ policysource.ModuleLimits) (chain.Policy, error) {
 			r.loads = append(r.loads, string(raw))
 			if string(raw) == "broken" {

@@ -72,6 +72,10 @@ type Options struct {
 	// Conditions makes this component write the part of the status that belongs to
 	// nobody in particular: conditions, digest, manifest. One component does.
 	Conditions bool
+	// Changed is called when the chains have other bindings than before, the first ones
+	// included, so that what was decided with the previous ones can be decided again; may
+	// be nil. It must not block.
+	Changed func()
 	// Clock for status times.
 	Clock clock.PassiveClock
 }

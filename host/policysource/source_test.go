@@ -176,6 +176,25 @@ func TestABadVersionNeverReplacesAGoodOne(t *testing.T) {
 	assert.Equal(t, []string{"v1", "broken", "v2"}, r.loads)
 }
 
+func TestChangesAreToldOnce(t *testing.T) {
+	r := newRig(t, configMap("v1"))
+	for _, step := range []struct {
+		does func()
+		want int
+	}{
+		{does: func() {}, want: 1},
+		{does: func() {}, want: 1},
+		{does: func() { require.NoError(t, r.client.Create(t.Context(), object("mine", fromConfigMap))) }, want: 2},
+		{does: func() { r.store("broken") }, want: 2},
+		{does: func() { r.store("v2") }, want: 3},
+		{does: func() { require.NoError(t, r.client.Delete(t.Context(), object("mine", nil))) }, want: 4},
+	} {
+		step.does()
+		r.mustPass()
+		assert.Equal(t, step.want, r.changes)
+	}
+}
+
 func TestTheNewerOfTwoConflictingPoliciesIsRefused(t *testing.T) {
 	one := int32(1)
 	elder := object("b-elder", fromConfigMap)
