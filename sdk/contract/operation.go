@@ -47,11 +47,14 @@ type Operation struct {
 	Value RawMessage `json:"value,omitempty"`
 }
 
+// room is where a value is written: most fit, so it does not grow.
+func room() []byte { return make([]byte, 0, 256) }
+
 // Set answers "the field at path becomes value".
 //
 //	contract.Set("/spec/containers[name=web]/image", contract.String("mirror.example/web:1"))
 func Set(path string, value Value) Operation {
-	return Operation{Op: VerbSet, Path: path, Value: value.AppendJSON(nil)}
+	return Operation{Op: VerbSet, Path: path, Value: value.AppendJSON(room())}
 }
 
 // Remove answers "drop these keys of the map at path", or, without keys, "drop the
@@ -66,7 +69,7 @@ func Remove(path string, keys ...string) Operation {
 //
 //	contract.Merge("/spec/nodeSelector", contract.StringMap{"pool": "gpu"})
 func Merge(path string, value Value) Operation {
-	return Operation{Op: VerbMerge, Path: path, Value: value.AppendJSON(nil)}
+	return Operation{Op: VerbMerge, Path: path, Value: value.AppendJSON(room())}
 }
 
 // Ensure answers "the list at path contains these items", appending those that are
@@ -74,7 +77,7 @@ func Merge(path string, value Value) Operation {
 //
 //	contract.Ensure("/spec/tolerations", contract.Toleration{Key: "gpu", Operator: "Exists"})
 func Ensure(path string, items ...Value) Operation {
-	return Operation{Op: VerbEnsure, Path: path, Value: appendList(nil, items)}
+	return Operation{Op: VerbEnsure, Path: path, Value: appendList(room(), items)}
 }
 
 // Require answers "the required node affinity at path must also match one of these
@@ -84,7 +87,7 @@ func Ensure(path string, items ...Value) Operation {
 //		MatchExpressions: []contract.NodeSelectorRequirement{{Key: "pool", Operator: "Exists"}},
 //	})
 func Require(path string, terms ...NodeSelectorTerm) Operation {
-	return Operation{Op: VerbRequire, Path: path, Value: appendList(nil, terms)}
+	return Operation{Op: VerbRequire, Path: path, Value: appendList(room(), terms)}
 }
 
 // AppendJSON implements [Value], so that answers are encoded without reflection.

@@ -1,3 +1,5 @@
+//go:build !wasip1
+
 // Package guesttest runs a policy natively, for its author's unit tests: the same
 // functions, reached through the same encoding as in a module, and held to the same
 // rules as by the host. It projects the facts to what the manifest reads, and fails

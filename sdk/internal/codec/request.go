@@ -65,7 +65,8 @@ func list[T any](s *json.Scanner, item func(*json.Scanner) T) []T {
 	if s.Null() {
 		return nil
 	}
-	items := []T{}
+	// Most lists of a pod are short: one allocation does.
+	items := make([]T, 0, 4)
 	for ok := s.FirstItem(); ok; ok = s.NextItem() {
 		items = append(items, item(s))
 	}
@@ -81,8 +82,7 @@ func stringMap(s *json.Scanner) map[string]string {
 	}
 	m := map[string]string{}
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
-		name := string(key)
-		m[name] = s.String()
+		m[json.Text(key)] = s.String()
 	}
 	return m
 }

@@ -61,8 +61,8 @@ type Scanner struct {
 	err   error
 }
 
-// NewScanner returns a scanner over data. Results of Raw, and of keys without
-// escapes, share data's memory.
+// NewScanner returns a scanner over data, which must not change as long as anything
+// that the scanner returned is in use: keys, strings and raw values share its memory.
 func NewScanner(data []byte) *Scanner { return &Scanner{data: data} }
 
 // Err returns the first error.
@@ -102,6 +102,9 @@ func (s *Scanner) space() {
 func (s *Scanner) peek() byte {
 	if s.err != nil {
 		return 0
+	}
+	if s.pos < len(s.data) && s.data[s.pos] > ' ' {
+		return s.data[s.pos]
 	}
 	s.space()
 	if s.pos >= len(s.data) {
@@ -234,7 +237,7 @@ func (s *Scanner) NextItem() bool {
 	return false
 }
 
-// String returns a string value, or "" for null.
+// String returns a string value, or "" for null. It shares data's memory.
 func (s *Scanner) String() string {
 	if s.Null() {
 		return ""
@@ -243,7 +246,7 @@ func (s *Scanner) String() string {
 		s.wrong(c)
 		return ""
 	}
-	return string(s.stringBytes())
+	return Text(s.stringBytes())
 }
 
 // Bool returns a boolean value, or false for null.
@@ -277,7 +280,7 @@ func (s *Scanner) Int64() int64 {
 	if s.err != nil {
 		return 0
 	}
-	v, err := strconv.ParseInt(string(s.data[start:s.pos]), 10, 64)
+	v, err := strconv.ParseInt(Text(s.data[start:s.pos]), 10, 64)
 	if err != nil {
 		s.pos = start
 		s.fail(ErrType)
@@ -370,24 +373,24 @@ func (s *Scanner) stringBytes() []byte {
 	s.pos++
 	start := s.pos
 	ascii := true
-	for i := start; i < len(s.data); i++ {
+	for i := plain(s.data, start); i < len(s.data); i = plain(s.data, i+1) {
 		switch c := s.data[i]; {
 		case c == '"':
 			s.pos = i + 1
-			text := s.data[start:i:i]
-			if !ascii && !utf8.Valid(text) {
+			content := s.data[start:i:i]
+			if !ascii && !utf8.Valid(content) {
 				s.pos = start
 				s.fail(ErrUTF8)
 				return nil
 			}
-			return text
+			return content
 		case c == '\\':
 			return s.escaped(start, i)
 		case c < ' ':
 			s.pos = i
 			s.fail(ErrSyntax)
 			return nil
-		case c >= utf8.RuneSelf:
+		default:
 			ascii = false
 		}
 	}

@@ -8,45 +8,46 @@ import (
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString appends text as a JSON string. Bytes that are not UTF-8 become
+// AppendString appends value as a JSON string. Bytes that are not UTF-8 become
 // U+FFFD, as encoding/json does it.
-func AppendString(b []byte, text string) []byte {
+func AppendString(b []byte, value string) []byte {
+	data := octets(value)
 	b = append(b, '"')
 	start := 0
-	for i := 0; i < len(text); {
-		c := text[i]
-		if c >= utf8.RuneSelf {
-			r, size := utf8.DecodeRuneInString(text[i:])
+	for i := plain(data, 0); i < len(data); i = plain(data, i) {
+		if data[i] >= utf8.RuneSelf {
+			r, size := utf8.DecodeRune(data[i:])
 			if r == utf8.RuneError && size == 1 {
-				b = append(b, text[start:i]...)
+				b = append(b, data[start:i]...)
 				b = append(b, `\ufffd`...)
 				start = i + size
 			}
 			i += size
 			continue
 		}
-		if c >= ' ' && c != '"' && c != '\\' {
-			i++
-			continue
-		}
-		b = append(b, text[start:i]...)
-		switch c {
-		case '"', '\\':
-			b = append(b, '\\', c)
-		case '\n':
-			b = append(b, '\\', 'n')
-		case '\r':
-			b = append(b, '\\', 'r')
-		case '\t':
-			b = append(b, '\\', 't')
-		default:
-			b = append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		}
+		b = append(b, data[start:i]...)
+		b = appendEscape(b, data[i])
 		i++
 		start = i
 	}
-	b = append(b, text[start:]...)
+	b = append(b, data[start:]...)
 	return append(b, '"')
+}
+
+// appendEscape appends a quote, backslash or control character.
+func appendEscape(b []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(b, '\\', c)
+	case '\n':
+		return append(b, '\\', 'n')
+	case '\r':
+		return append(b, '\\', 'r')
+	case '\t':
+		return append(b, '\\', 't')
+	default:
+		return append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+	}
 }
 
 // AppendInt appends a number.
@@ -93,7 +94,7 @@ func AppendKey(b []byte, key string) []byte {
 }
 
 // AppendMember appends a comma unless it is the object's first member, then the
-// key and its colon.
+// key and its colon. The key must be plain: it is written as it is.
 //
 //	b = append(b, '{')
 //	b = json.AppendMember(b, "op")
@@ -102,7 +103,9 @@ func AppendMember(b []byte, key string) []byte {
 	if b[len(b)-1] != '{' {
 		b = append(b, ',')
 	}
-	return AppendKey(b, key)
+	b = append(b, '"')
+	b = append(b, key...)
+	return append(b, '"', ':')
 }
 
 // AppendStringMember appends a member unless its value is empty: Go's omitempty.
