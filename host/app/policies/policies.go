@@ -31,6 +31,8 @@ type Options struct {
 	Conditions bool
 	// Observer is told of every question to a policy; may be nil.
 	Observer chain.Observer
+	// Changed is called after policies were bound anew; may be nil.
+	Changed func()
 }
 
 // Policies is the policy side of one component.
@@ -63,6 +65,7 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 			return p.load(ctx, name, raw, limits)
 		},
 		Close:            p.retire(ctx),
+		Changed:          options.Changed,
 		ModuleNamespaces: options.ModuleNamespaces, Conditions: options.Conditions,
 		Chain: chain.Options{Observer: options.Observer, ReservedKey: remote.ReservedKey},
 	})

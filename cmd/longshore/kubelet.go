@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/longshore-dev/longshore/host/app/kubelet"
+)
+
+// kubeletCommand accepts every flag of the reference's virtual kubelet (reference 7.1):
+// they stand in VirtualNode templates on the wire.
+func kubeletCommand() *cobra.Command {
+	o := kubelet.DefaultOptions()
+	var kubeconfig string
+	workers, types := map[string]*uint{}, map[string]*string{}
+	cmd := &cobra.Command{
+		Use: "kubelet", Short: "Run one virtual node", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if o.Config, err = home(kubeconfig); err != nil {
+				return err
+			}
+			o.Identity = os.Getenv("POD_NAME")
+			for resource, n := range workers {
+				o.ReflectionWorkers[resource] = int(*n) //nolint:gosec // A number of workers.
+			}
+			for resource, name := range types {
+				o.ReflectionTypes[resource] = *name
+			}
+			app, err := kubelet.New(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			return app.Run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&kubeconfig, "home-kubeconfig", "", "kubeconfig of this cluster; empty takes KUBECONFIG, or the service account")
+	identityFlags(f, &o)
+	nodeFlags(f, &o)
+	networkFlags(f, &o)
+	classFlags(f, &o)
+	clientFlags(f, &o)
+	for resource, n := range kubelet.Resources() {
+		workers[resource] = f.Uint(resource+"-reflection-workers", uint(n), resource+" objects reflected at once; 0 switches the reflection off") //nolint:gosec // A small default.
+	}
+	for _, resource := range kubelet.TypedResources() {
+		types[resource] = f.String(resource+"-reflection-type", o.ReflectionTypes[resource], "DenyList (all but the skipped) or AllowList (only the allowed)")
+	}
+	return cmd
+}
+
+func home(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		return ownCluster()
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading --home-kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+func identityFlags(f *pflag.FlagSet, o *kubelet.Options) {
+	f.StringVar(&o.ForeignKubeconfigSecretName, "foreign-kubeconfig-secret-name", "", "Secret in the tenant namespace with the provider's kubeconfig")
+	f.StringVar(&o.NodeName, "nodename", o.NodeName, "name of the virtual node")
+	f.StringVar(&o.NodeIP, "node-ip", "", "address of this process")
+	f.StringVar(&o.TenantNamespace, "tenant-namespace", o.TenantNamespace, "tenant namespace of the provider")
+	f.StringVar(&o.Namespace, "liqo-namespace", o.Namespace, "Longshore's own namespace")
+	f.StringVar(&o.HomeClusterID, "home-cluster-id", "", "identity of this cluster")
+	f.StringVar(&o.ForeignClusterID, "foreign-cluster-id", "", "identity of the provider")
+	f.DurationVar(&o.ResyncPeriod, "resync-period", o.ResyncPeriod, "how often everything is compared again")
+	f.StringVar(&o.PolicyCacheDir, "policy-cache-dir", "", "folder that keeps compiled policies between starts")
+	f.BoolVar(&o.EnableAPIServerSupport, "enable-apiserver-support", o.EnableAPIServerSupport, "let offloaded pods reach this cluster's API server")
+	f.StringVar(&o.HomeAPIServerHost, "home-api-server-host", "", "host under which offloaded pods reach this cluster's API server")
+	f.StringVar(&o.HomeAPIServerPort, "home-api-server-port", "", "port of --home-api-server-host")
+}
+
+func nodeFlags(f *pflag.FlagSet, o *kubelet.Options) {
+	f.BoolVar(&o.CreateNode, "create-node", o.CreateNode, "create the Node")
+	f.StringVar(&o.CertificateType, "certificate-type", o.CertificateType, "who signs the serving certificate: kubelet, aws or self-signed")
+	f.StringVar(&o.KubeletClientCAFile, "kubelet-client-ca-file", "", "authority of the kubelet API's clients; empty takes this cluster's own")
+	f.IntVar(&o.ListenPort, "listen-port", o.ListenPort, "port of the kubelet API")
+	f.BoolVar(&o.EnableProfiling, "enable-profiling", false, "serve pprof beside the metrics")
+	f.DurationVar(&o.NodeLeaseDuration, "node-lease-duration", o.NodeLeaseDuration, "duration of the Node's lease")
+	f.DurationVar(&o.NodePingInterval, "node-ping-interval", o.NodePingInterval, "how often the provider is asked whether it lives; 0 switches off")
+	f.DurationVar(&o.NodePingTimeout, "node-ping-timeout", o.NodePingTimeout, "how long the provider may take to answer")
+	f.BoolVar(&o.NodeCheckNetwork, "node-check-network", o.NodeCheckNetwork, "let the network's state decide about readiness")
+	f.StringToStringVar(&o.NodeExtraAnnotations, "node-extra-annotations", nil, "further annotations of the Node")
+	f.StringToStringVar(&o.NodeExtraLabels, "node-extra-labels", nil, "further labels of the Node")
+	f.BoolVar(&o.MetricsEnabled, "metrics-enabled", false, "serve metrics")
+	f.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "where metrics are served")
+	f.BoolVar(&o.VKLeaseEnabled, "vk-lease-enabled", o.VKLeaseEnabled, "elect one of several replicas")
+	f.DurationVar(&o.VKLeaseDuration, "vk-lease-duration", o.VKLeaseDuration, "how long an election lasts unrenewed")
+	f.DurationVar(&o.VKLeaseRenewInterval, "vk-lease-renew-interval", o.VKLeaseRenewInterval, "by when the elected must have renewed")
+	f.DurationVar(&o.VKLeaseRetryPeriod, "vk-lease-retry-period", o.VKLeaseRetryPeriod, "how often the others try")
+}
+
+func networkFlags(f *pflag.FlagSet, o *kubelet.Options) {
+	f.BoolVar(&o.DisableIPReflection, "disable-ip-reflection", false, "leave addresses out of the local pods' status")
+	f.StringSliceVar(&o.LocalPodCIDRs, "local-podcidr", nil, "pod CIDRs of this cluster")
+	f.StringSliceVar(&o.RemotePodCIDRs, "remote-pod-cidr", nil, "pod CIDRs of the provider, as it sees them")
+	f.StringSliceVar(&o.RemotePodCIDRRemaps, "remote-pod-cidr-remap", nil, "pod CIDRs of the provider, as this cluster sees them")
+	f.StringSliceVar(&o.RemoteExternalCIDRs, "remote-external-cidr", nil, "external CIDRs of the provider, as it sees them")
+	f.StringSliceVar(&o.RemoteExternalCIDRRemap, "remote-external-cidr-remap", nil, "external CIDRs of the provider, as this cluster sees them")
+}
+
+func classFlags(f *pflag.FlagSet, o *kubelet.Options) {
+	f.BoolVar(&o.EnableStorage, "enable-storage", false, "reflect volume claims")
+	f.StringVar(&o.VirtualStorageClassName, "virtual-storage-class-name", o.VirtualStorageClassName, "storage class that asks for a remote volume")
+	f.StringVar(&o.RemoteRealStorageClassName, "remote-real-storage-class-name", "", "storage class on the provider")
+	f.BoolVar(&o.EnableIngress, "enable-ingress", false, "set the ingress class of reflected Ingresses")
+	f.StringVar(&o.RemoteRealIngressClassName, "remote-real-ingress-class-name", "", "ingress class on the provider")
+	f.BoolVar(&o.EnableLoadBalancer, "enable-load-balancer", false, "set the load balancer class of reflected Services")
+	f.StringVar(&o.RemoteRealLoadBalancerClassName, "remote-real-load-balancer-class-name", "", "load balancer class on the provider")
+}
+
+func clientFlags(f *pflag.FlagSet, o *kubelet.Options) {
+	f.DurationVar(&o.ClientTimeout, "client-timeout", o.ClientTimeout, "how long a request may take; 0 means no bound")
+	f.IntVar(&o.ClientQPS, "client-qps", o.ClientQPS, "requests per second to each cluster; 0 leaves it to the API server")
+	f.IntVar(&o.ClientMaxBurst, "client-max-burst", o.ClientMaxBurst, "requests at once to each cluster")
+}

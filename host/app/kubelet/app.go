@@ -1,0 +1,193 @@
+// Package kubelet composes a virtual kubelet: one process per VirtualNode, which keeps
+// the Node, reflects what is offloaded through it and serves the kubelet API.
+//
+// The composition has two lives. What belongs to the consumer lives as long as the
+// process: the manager with its lease, caches and metrics, and the policies. What
+// belongs to the provider lives as long as its kubeconfig Secret stays the same: a
+// session, which starts anew when the Secret changes.
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/policies"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/policysource"
+)
+
+// Component begins the name of this process in policy status; the node's follows.
+const Component = "virtual-kubelet/"
+
+// off is the address that switches a listener of the manager off.
+const off = "0"
+
+// App is a composed virtual kubelet.
+type App struct {
+	options  Options
+	scheme   *runtime.Scheme
+	manager  ctrl.Manager
+	policies *policies.Policies
+	registry prometheus.Registerer
+	up       prometheus.Gauge
+	direct   client.Client
+	home     *rest.Config
+
+	situation situation
+	sessions  sessions
+}
+
+// New composes the virtual kubelet; nothing is sent but what asks the API server for
+// the kinds it serves.
+func New(ctx context.Context, options Options) (*App, error) {
+	if err := options.Validate(); err != nil {
+		return nil, err
+	}
+	s, err := scheme.New()
+	if err != nil {
+		return nil, err
+	}
+	a := &App{options: options, scheme: s, home: options.limited(options.Config), registry: metrics.Registry}
+	a.sessions.changed = make(chan struct{}, 1)
+	if !options.MetricsEnabled {
+		a.registry = prometheus.NewRegistry()
+	}
+	if a.direct, err = client.New(a.home, client.Options{Scheme: s}); err != nil {
+		return nil, fmt.Errorf("connecting to the consumer: %w", err)
+	}
+	if err := a.addManager(ctx); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *App) addManager(ctx context.Context) error {
+	options, err := a.managerOptions()
+	if err != nil {
+		return err
+	}
+	if a.manager, err = ctrl.NewManager(a.home, options); err != nil {
+		return fmt.Errorf("composing the virtual kubelet: %w", err)
+	}
+	if err := a.addMetrics(); err != nil {
+		return err
+	}
+	observer, err := policysource.NewMetrics(a.registry)
+	if err != nil {
+		return fmt.Errorf("adding the metrics of policies: %w", err)
+	}
+	a.policies, err = policies.New(ctx, a.manager, policies.Options{
+		Component: Component + a.options.NodeName, CacheDir: a.options.PolicyCacheDir,
+		ModuleNamespaces: []string{a.options.Namespace}, Observer: observer, Changed: a.sessions.policiesChanged,
+	})
+	if err != nil {
+		return fmt.Errorf("composing the policies: %w", err)
+	}
+	// Compiling the built-in module takes many times the memory that it needs afterwards.
+	debug.FreeOSMemory()
+	return errors.Join(
+		a.manager.Add(manager.RunnableFunc(a.serve)),
+		a.manager.AddHealthzCheck("ping", healthz.Ping),
+	)
+}
+
+func (a *App) addMetrics() error {
+	// longshore_remote_cluster_up is 1 while the provider's API server can be reached.
+	a.up = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "longshore_remote_cluster_up", Help: "Whether the provider's API server can be reached.",
+	})
+	if err := a.registry.Register(a.up); err != nil {
+		return fmt.Errorf("adding the metric of the provider: %w", err)
+	}
+	return nil
+}
+
+func (a *App) managerOptions() (ctrl.Options, error) {
+	o := &a.options
+	named := func(name string) cache.ByObject {
+		return cache.ByObject{Namespaces: map[string]cache.Config{
+			o.TenantNamespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", name)},
+		}}
+	}
+	options := ctrl.Options{
+		Scheme:                 a.scheme,
+		Metrics:                server.Options{BindAddress: off},
+		HealthProbeBindAddress: off,
+		PprofBindAddress:       off,
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			// Of the kinds with many objects, only what concerns this virtual node.
+			ByObject: map[client.Object]cache.ByObject{
+				&offloadingv1beta1.VirtualNode{}: named(o.NodeName),
+				&corev1.Secret{}:                 named(o.ForeignKubeconfigSecretName),
+				&corev1.ConfigMap{}:              {Namespaces: map[string]cache.Config{o.Namespace: {}}},
+			},
+		},
+	}
+	if o.MetricsEnabled {
+		options.Metrics.BindAddress = o.MetricsAddress
+	}
+	if o.EnableProfiling {
+		options.PprofBindAddress = ":6060"
+	}
+	if !o.VKLeaseEnabled {
+		return options, nil
+	}
+	// The lease of this node: one of several replicas works, the others wait (5.7).
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.TenantNamespace, o.NodeName,
+		resourcelock.ResourceLockConfig{Identity: o.Identity}, a.home, o.VKLeaseRenewInterval)
+	if err != nil {
+		return ctrl.Options{}, fmt.Errorf("preparing the lease %s/%s: %w", o.TenantNamespace, o.NodeName, err)
+	}
+	options.LeaderElection = true
+	options.LeaderElectionResourceLockInterface = lock
+	options.LeaderElectionReleaseOnCancel = true
+	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &o.VKLeaseDuration, &o.VKLeaseRenewInterval, &o.VKLeaseRetryPeriod
+	return options, nil
+}
+
+// limited applies the flags --client-… to a copy of a configuration.
+func (o *Options) limited(config *rest.Config) *rest.Config {
+	limited := rest.CopyConfig(config)
+	limited.Timeout = o.ClientTimeout
+	limited.QPS, limited.Burst = -1, 0
+	if o.ClientQPS > 0 {
+		limited.QPS, limited.Burst = float32(o.ClientQPS), o.ClientMaxBurst
+	}
+	limited.UserAgent = "longshore-virtual-kubelet/" + o.NodeName
+	return limited
+}
+
+// Run works until the context ends, or until something only a human can mend: the error
+// says what.
+func (a *App) Run(ctx context.Context) error {
+	log := ctrl.LoggerFrom(ctx)
+	if flags := a.options.withoutEffect(); len(flags) > 0 {
+		log.Info("These flags have no effect yet", "flags", flags)
+	}
+	err := a.manager.Start(ctx)
+	if closeErr := a.policies.Close(context.WithoutCancel(ctx)); closeErr != nil {
+		err = errors.Join(err, closeErr)
+	}
+	if err != nil {
+		return fmt.Errorf("running the virtual kubelet of node %q: %w", a.options.NodeName, err)
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/node"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/configmap"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/secret"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/service"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+)
+
+const (
+	statusInterval = time.Minute
+	// fallbackVersion is announced when the API server does not tell its own (5.4).
+	fallbackVersion = "v1.25.0"
+	// noteLimit bounds the note of an event, in bytes (events.k8s.io/v1).
+	noteLimit = 1024
+)
+
+// session is everything that needs the provider.
+type session struct {
+	engine *engine.Engine
+	// node is nil with --create-node=false.
+	node *node.Node
+}
+
+func (a *App) newSession(ctx context.Context, config *rest.Config) (*session, error) {
+	definitions := a.definitions()
+	local, err := engine.NewClient(a.home, a.scheme, definitions...)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the consumer: %w", err)
+	}
+	there, err := engine.NewClient(config, a.scheme, definitions...)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the provider: %w", err)
+	}
+	reflector, err := engine.New(engine.Options{
+		Local: local, Remote: there, Definitions: definitions,
+		HomeClusterID: a.options.HomeClusterID, ProviderClusterID: a.options.ForeignClusterID,
+		NodeName: a.options.NodeName, NodeIP: a.options.NodeIP, TenantNamespace: a.options.TenantNamespace,
+		Filter: a.filter, Registerer: a.registry, Now: time.Now,
+		Recorder: func(component string) engine.Recorder { return recorder{a.manager.GetEventRecorder(component)} },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("composing the reflection: %w", err)
+	}
+	s := &session{engine: reflector}
+	if a.options.CreateNode {
+		s.node, err = a.newNode(ctx, config)
+	}
+	return s, err
+}
+
+// run runs the session's parts until the context ends or one of them fails.
+func (s *session) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.engine.Run(ctx) })
+	if s.node != nil {
+		group.Go(func() error { return s.node.Run(ctx) })
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("working with the provider: %w", err)
+	}
+	return nil
+}
+
+func (s *session) virtualNodeChanged(vn *offloadingv1beta1.VirtualNode) {
+	if s.node != nil {
+		s.node.VirtualNodeChanged(vn)
+	}
+}
+
+// definitions lists what is reflected; a resource without workers is not.
+func (a *App) definitions() []engine.Definition {
+	o := &a.options
+	origin := remote.Origin{HomeClusterID: o.HomeClusterID, ProviderClusterID: o.ForeignClusterID, NodeName: o.NodeName}
+	policy := func(resource string) offloadingv1beta1.ReflectionType {
+		return offloadingv1beta1.ReflectionType(o.ReflectionTypes[resource])
+	}
+	class := ""
+	if o.EnableLoadBalancer {
+		class = o.RemoteRealLoadBalancerClassName
+	}
+	var definitions []engine.Definition
+	for _, candidate := range []struct {
+		resource   string
+		definition func(workers int) engine.Definition
+	}{
+		{"pod", func(workers int) engine.Definition {
+			return pod.New(pod.Options{
+				Origin: origin, Evaluator: a.policies.Chains(), Situation: a.facts,
+				Workers: workers, DisableIPReflection: o.DisableIPReflection,
+			})
+		}},
+		{"configmap", func(workers int) engine.Definition {
+			return configmap.New(configmap.Options{Origin: origin, Policy: policy("configmap"), Workers: workers})
+		}},
+		{"secret", func(workers int) engine.Definition {
+			return secret.New(secret.Options{Origin: origin, Policy: policy("secret"), Workers: workers})
+		}},
+		{"service", func(workers int) engine.Definition {
+			return service.New(service.Options{Origin: origin, Policy: policy("service"), Workers: workers, LoadBalancerClass: class})
+		}},
+	} {
+		if workers := o.ReflectionWorkers[candidate.resource]; workers > 0 {
+			definitions = append(definitions, candidate.definition(workers))
+		}
+	}
+	return definitions
+}
+
+func (a *App) newNode(ctx context.Context, config *rest.Config) (*node.Node, error) {
+	core, err := corev1client.NewForConfig(protobuf(a.home))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the consumer's nodes: %w", err)
+	}
+	leases, err := coordinationv1client.NewForConfig(protobuf(a.home))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the consumer's leases: %w", err)
+	}
+	watcher, err := a.clusterWatcher()
+	if err != nil {
+		return nil, err
+	}
+	there, err := rest.UnversionedRESTClientFor(unversioned(config))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the provider: %w", err)
+	}
+	n, err := node.New(node.Options{
+		Nodes: core.Nodes(), Leases: leases.Leases(corev1.NamespaceNodeLease), Local: watcher,
+		RemoteHealth: func(ctx context.Context) error { return there.Get().AbsPath("/livez").Do(ctx).Error() },
+		VirtualNode:  a.situation.get(), Now: time.Now,
+		NodeIP: a.options.NodeIP, KubeletPort: int32(a.options.ListenPort), //nolint:gosec // Validated: a port.
+		KubeletVersion: a.serverVersion(ctx),
+		ExtraLabels:    a.options.NodeExtraLabels, ExtraAnnotations: a.options.NodeExtraAnnotations,
+		CheckNetwork: a.options.NodeCheckNetwork, LeaseDuration: a.options.NodeLeaseDuration,
+		PingInterval: a.options.NodePingInterval, PingTimeout: a.options.NodePingTimeout, StatusInterval: statusInterval,
+		Reachable: a.setUp,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("composing the node: %w", err)
+	}
+	return n, nil
+}
+
+func (a *App) setUp(up bool) {
+	if up {
+		a.up.Set(1)
+		return
+	}
+	a.up.Set(0)
+}
+
+// clusterWatcher watches the two cluster-scoped kinds that a Node depends on, without
+// asking the server for its resources.
+func (a *App) clusterWatcher() (client.WithWatch, error) {
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(liqocorev1beta1.GroupVersion.WithKind("ForeignCluster"), meta.RESTScopeRoot)
+	watcher, err := client.NewWithWatch(a.home, client.Options{Scheme: a.scheme, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the consumer: %w", err)
+	}
+	return watcher, nil
+}
+
+// serverVersion is the version of the consumer's API server, which the Node announces.
+func (a *App) serverVersion(ctx context.Context) string {
+	c, err := discovery.NewDiscoveryClientForConfig(a.home)
+	if err == nil {
+		version, versionErr := c.ServerVersion()
+		if versionErr == nil {
+			return version.GitVersion
+		}
+		err = versionErr
+	}
+	ctrl.LoggerFrom(ctx).Error(err, "The API server does not tell its version", "announced", fallbackVersion)
+	return fallbackVersion
+}
+
+func protobuf(config *rest.Config) *rest.Config {
+	c := rest.CopyConfig(config)
+	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	return c
+}
+
+func unversioned(config *rest.Config) *rest.Config {
+	c := rest.CopyConfig(config)
+	c.NegotiatedSerializer = clientgoscheme.Codecs.WithoutConversion()
+	return c
+}
