@@ -101,7 +101,7 @@ func TestTryReturnsThePolicysError(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	_, err = guesttest.Try(t, contract.PodMutation, guesttest.Question{
-		Moment: contract.MomentOffload, Facts: contract.PodMutationFacts{}, Settings: map[string]string{"pol": "misspelt"},
+		Moment: contract.MomentOffload, Facts: contract.PodMutationFacts{}, Settings: map[string]string{"pol": "misspelled"},
 	})
 	if err == nil || !strings.Contains(err.Error(), `unknown field "pol"`) {
 		t.Fatalf("got %v", err)

@@ -16,7 +16,7 @@ import (
 )
 
 // Settings decodes the settings of a binding into v, a pointer, and refuses fields
-// that v lacks, so that a misspelt setting is an error and not a policy that does
+// that v lacks, so that a misspelled setting is an error and not a policy that does
 // nothing. Without settings v stays as it is.
 //
 //	settings := struct{ Registry string `json:"registry"` }{Registry: "mirror.example"}

@@ -1,0 +1,66 @@
+package suite_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longshore-dev/longshore/conformance/suite"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// buildPlugin compiles an example policy as its README says.
+func buildPlugin(t *testing.T, name string) []byte {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("compiles for wasip1")
+	}
+	file := filepath.Join(t.TempDir(), "module.wasm")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", file, "./"+name)
+	cmd.Dir = filepath.Join("..", "..", "plugins")
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	wasm, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return wasm
+}
+
+func TestRegistryRewriteInBothHosts(t *testing.T) {
+	wasm := buildPlugin(t, "registryrewrite")
+	ours, err := suite.NewLongshore(t.Context(), wasm, t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, ours.Close(context.WithoutCancel(t.Context()))) })
+	stock, err := suite.NewOracle(t.Context(), wasm)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, stock.Close(context.WithoutCancel(t.Context()))) })
+
+	request := `{"version":"v1alpha1","point":"PodMutation","moment":"Offload",` +
+		`"settings":{"rewrites":[{"from":"docker.io","to":"mirror.example"}]},` +
+		`"facts":{"object":{"spec":{"containers":[{"name":"web","image":"team/web:1"},{"name":"log","image":"quay.io/team/log"}]}}}}`
+	misspelled := `{"version":"v1alpha1","point":"PodMutation","moment":"Offload","settings":{"rewrite":[]},"facts":{}}`
+	for name, host := range map[string]suite.Host{"longshore": ours, "extism": stock} {
+		t.Run(name, func(t *testing.T) {
+			output, err := host.Call(t.Context(), contract.PodMutation.Export(), []byte(request))
+			require.NoError(t, err)
+			assert.JSONEq(t, `{"version":"v1alpha1","operations":[`+
+				`{"op":"set","path":"/spec/containers[name=web]/image","value":"mirror.example/team/web:1"}]}`, string(output))
+
+			_, err = host.Call(t.Context(), contract.PodMutation.Export(), []byte(misspelled))
+			assert.ErrorContains(t, err, `unknown field "rewrite"`)
+
+			output, err = host.Call(t.Context(), contract.ExportValidateSettings, []byte(`{"version":"v1alpha1","settings":{}}`))
+			require.NoError(t, err)
+			var response contract.SettingsResponse
+			require.NoError(t, json.Unmarshal(output, &response))
+			assert.False(t, response.Valid)
+			assert.Contains(t, response.Message, "rewrites is empty")
+		})
+	}
+}
