@@ -1,5 +1,5 @@
 // Package vectors holds the golden cases of the default policies: for each extension
-// point, a request and the answer that the reference's behaviour asks for. A case is
+// point, a request and the answer that the reference's behavior asks for. A case is
 // a file, so adding one needs no Go, and a policy in any language can be held against
 // them.
 package vectors
@@ -25,7 +25,7 @@ type Vector struct {
 	Name string `json:"-"`
 	// Description says in a sentence what the case shows.
 	Description string `json:"description"`
-	// Origin names the behaviour that the case pins: a section of the reference or a
+	// Origin names the behavior that the case pins: a section of the reference or a
 	// trap (T1 …), with the word deviation where the answer differs on purpose.
 	Origin string `json:"origin"`
 	// Request is what the policy is asked, projected to what the default policy reads.
