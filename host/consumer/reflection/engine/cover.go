@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,7 +28,7 @@ const (
 func cover(remote client.Object, config map[string]any) (coverage, error) {
 	have, err := runtime.DefaultUnstructuredConverter.ToUnstructured(remote)
 	if err != nil {
-		return differs, err
+		return differs, fmt.Errorf("reading the remote object: %w", err)
 	}
 	result := exact
 	for key, want := range config {

@@ -61,6 +61,8 @@ type Engine struct {
 
 	maps *store
 	kick chan struct{}
+	// revertBase is the constant, shorter in tests.
+	revertBase time.Duration
 
 	mu         sync.RWMutex
 	namespaces map[string]*namespace
@@ -90,7 +92,7 @@ func New(options Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{options: options, metrics: m, namespaces: map[string]*namespace{}, kick: make(chan struct{}, 1)}
+	e := &Engine{options: options, metrics: m, namespaces: map[string]*namespace{}, kick: make(chan struct{}, 1), revertBase: revertBase}
 	for _, definition := range options.Definitions {
 		r, err := e.newRunner(definition)
 		if err != nil {

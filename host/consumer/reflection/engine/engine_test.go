@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -181,6 +182,30 @@ func TestNothingIsSentThatChangesNothing(t *testing.T) {
 	assert.Equal(t, before+1, remote.count("patch ConfigMap"), "only the fence")
 	cm, _ = get(t.Context(), remote.WithWatch, "shop-rome", "settings", &corev1.ConfigMap{})
 	assert.Equal(t, "added", cm.Labels["provider"])
+}
+
+func TestSomebodyWhoInsistsIsNotFought(t *testing.T) {
+	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
+	w := start(t, local, remote, maps{})
+	w.remoteData(t, "settings", "1")
+	rounds := 0
+	require.Eventually(t, func() bool {
+		cm, ok := get(t.Context(), remote.WithWatch, "shop-rome", "settings", &corev1.ConfigMap{})
+		if ok && cm.Data["k"] == "1" {
+			cm.Data["k"] = "theirs"
+			require.NoError(t, client.IgnoreNotFound(remote.Update(t.Context(), cm)))
+			rounds++
+		}
+		return len(w.journal.all()) > 0
+	}, soon, tick)
+	assert.GreaterOrEqual(t, rounds, revertsTold, "reverted at first")
+	assert.Equal(t, []string{"shop/settings FailedReflection"}, w.journal.all(), "T76")
+}
+
+func TestRevertPause(t *testing.T) {
+	for reverts, want := range map[int]time.Duration{0: 0, 1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 12: revertMax, 1000: revertMax} {
+		assert.Equal(t, want, revertPause(time.Second, reverts), reverts)
+	}
 }
 
 func TestStrangersAreLeftAlone(t *testing.T) {

@@ -15,14 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const (
-	// strangerRetry is how long a name that a stranger holds in the provider is left
-	// alone. Strangers are not watched, so their end makes no event.
-	strangerRetry = 5 * time.Minute
-	// absent is a resource version that no object has: an apply that carries it creates
-	// or conflicts, and never touches what is there.
-	absent = "1"
-)
+// strangerRetry is how long a name that a stranger holds in the provider is left alone.
+// Strangers are not watched, so their end makes no event.
+const strangerRetry = 5 * time.Minute
 
 // errAgain asks for another decision soon, without a word to anybody: the picture was
 // out of date.
@@ -138,54 +133,6 @@ func (x *execution) meet(ctx context.Context, name string) error {
 	}
 	x.remote.Assume(object)
 	return errAgain
-}
-
-func (x *execution) apply(ctx context.Context, a Apply) error {
-	body, err := json.Marshal(a.Config)
-	if err != nil {
-		return fmt.Errorf("encoding remote %s: %w", x.resource.Name, err)
-	}
-	sum := x.states.hash(string(body))
-	var config map[string]any
-	if err := json.Unmarshal(body, &config); err != nil {
-		return fmt.Errorf("encoding remote %s: %w", x.resource.Name, err)
-	}
-	meta, ok := config["metadata"].(map[string]any)
-	if !ok {
-		return fmt.Errorf("remote %s has no metadata: this is a bug in its definition", x.resource.Name)
-	}
-	if x.in.Remote != nil {
-		how, err := cover(x.in.Remote, config)
-		if err != nil {
-			return fmt.Errorf("comparing remote %s: %w", x.resource.Name, err)
-		}
-		if how == exact || how == covered && x.states.get(x.in.Key).applied == sum {
-			return nil
-		}
-		meta["uid"] = string(x.in.Remote.GetUID())
-	} else {
-		meta["resourceVersion"] = absent
-	}
-	if body, err = json.Marshal(config); err != nil {
-		return fmt.Errorf("encoding remote %s: %w", x.resource.Name, err)
-	}
-	object := x.resource.Remote.New()
-	name, _ := meta["name"].(string)
-	object.SetName(name)
-	object.SetNamespace(x.in.Facts.RemoteNamespace)
-	err = x.engine.options.Remote.Patch(ctx, object, client.RawPatch(types.ApplyPatchType, body),
-		client.FieldOwner(FieldManager), client.ForceOwnership)
-	x.observe(directionOut, "apply", err)
-	switch {
-	case err == nil:
-		x.remote.Assume(object)
-		x.states.update(x.in.Key, func(s *keyState) { s.applied = sum })
-		return nil
-	case apierrors.IsConflict(err) && x.in.Remote == nil:
-		return x.meet(ctx, name)
-	default:
-		return fmt.Errorf("applying remote %s: %w", x.resource.Name, err)
-	}
 }
 
 func (x *execution) patchRemote(ctx context.Context, a PatchRemote) error {
@@ -322,11 +269,11 @@ func mergePatch(body map[string]any) (client.Patch, error) {
 func statusPatch(before, after any) (map[string]any, error) {
 	have, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading the observed status: %w", err)
 	}
 	want, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading the wanted status: %w", err)
 	}
 	return diff(have, want), nil
 }

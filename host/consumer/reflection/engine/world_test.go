@@ -37,7 +37,7 @@ const (
 )
 
 // cluster is a fake cluster that counts requests and fails them on demand. Its watches
-// honour selectors and begin with the present objects, as a real server's.
+// honor selectors and begin with the present objects, as a real server's.
 type cluster struct {
 	client.WithWatch
 	mu     sync.Mutex
@@ -284,6 +284,7 @@ func start(t *testing.T, local, remote *cluster, definitions ...Definition) *wor
 		Now:      time.Now,
 	})
 	require.NoError(t, err)
+	engine.revertBase = tick
 	w.engine = engine
 	ctx, cancel := context.WithCancel(t.Context())
 	w.stop = cancel

@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// absent is a resource version that no object has: an apply that carries it creates
+	// or conflicts, and never touches what is there.
+	absent = "1"
+	// revertBase is the pause after the first revert of a change in the provider; it
+	// doubles up to revertMax, and is forgotten after revertCalm.
+	revertBase = time.Second
+	revertMax  = 5 * time.Minute
+	revertCalm = 30 * time.Minute
+	// revertsTold is how many reverts it takes until the owner is told.
+	revertsTold = 4
+)
+
+// configuration is what an [Apply] asks for, as JSON. meta is its metadata, sum its hash.
+type configuration struct {
+	content, meta map[string]any
+	sum           uint64
+}
+
+func (x *execution) configuration(a Apply) (configuration, error) {
+	body, err := json.Marshal(a.Config)
+	if err != nil {
+		return configuration{}, fmt.Errorf("encoding remote %s: %w", x.resource.Name, err)
+	}
+	c := configuration{sum: x.states.hash(string(body))}
+	if err := json.Unmarshal(body, &c.content); err != nil {
+		return configuration{}, fmt.Errorf("encoding remote %s: %w", x.resource.Name, err)
+	}
+	meta, ok := c.content["metadata"].(map[string]any)
+	if !ok {
+		return configuration{}, fmt.Errorf("remote %s has no metadata: this is a bug in its definition", x.resource.Name)
+	}
+	c.meta = meta
+	return c, nil
+}
+
+// apply sends a configuration by server-side apply, unless that would change nothing. An
+// apply is either one that creates and touches nothing that exists, or one that is
+// forced onto the very object that was observed.
+func (x *execution) apply(ctx context.Context, a Apply) error {
+	config, err := x.configuration(a)
+	if err != nil {
+		return err
+	}
+	state := x.states.get(x.in.Key)
+	if x.in.Remote == nil {
+		config.meta["resourceVersion"] = absent
+	} else {
+		how, err := cover(x.in.Remote, config.content)
+		if err != nil {
+			return fmt.Errorf("comparing remote %s: %w", x.resource.Name, err)
+		}
+		if how == exact || how == covered && state.applied == config.sum {
+			return nil
+		}
+		config.meta["uid"] = string(x.in.Remote.GetUID())
+	}
+	if state.applied == config.sum && x.contested(state) {
+		return nil
+	}
+	return x.sendApply(ctx, config)
+}
+
+func (x *execution) sendApply(ctx context.Context, config configuration) error {
+	body, err := json.Marshal(config.content)
+	if err != nil {
+		return fmt.Errorf("encoding remote %s: %w", x.resource.Name, err)
+	}
+	object := x.resource.Remote.New()
+	name, _ := config.meta["name"].(string)
+	object.SetName(name)
+	object.SetNamespace(x.in.Facts.RemoteNamespace)
+	err = x.engine.options.Remote.Patch(ctx, object, client.RawPatch(types.ApplyPatchType, body),
+		client.FieldOwner(FieldManager), client.ForceOwnership)
+	x.observe(directionOut, "apply", err)
+	switch {
+	case err == nil:
+		x.remote.Assume(object)
+		x.states.update(x.in.Key, func(s *keyState) {
+			if s.reverts++; s.applied != config.sum {
+				s.reverts = 0
+			}
+			s.applied, s.appliedAt = config.sum, x.in.Facts.Now
+		})
+		return nil
+	case apierrors.IsConflict(err) && x.in.Remote == nil:
+		return x.meet(ctx, name)
+	case apierrors.IsConflict(err):
+		return stale(err)
+	default:
+		return fmt.Errorf("applying remote %s: %w", x.resource.Name, err)
+	}
+}
+
+// contested reports that a change in the provider is not reverted now. The first time
+// it is, at once; then with growing pauses, for whoever insists is a controller that
+// would never tire (T76).
+func (x *execution) contested(state keyState) bool {
+	pause := revertPause(x.engine.revertBase, state.reverts)
+	since := x.in.Facts.Now.Sub(state.appliedAt)
+	if since > revertCalm {
+		x.states.update(x.in.Key, func(s *keyState) { s.reverts = 0 })
+		return false
+	}
+	if state.reverts >= revertsTold {
+		x.refuse(Refuse{
+			Type: EventWarning, Reason: ReasonFailedReflection,
+			Message: "Something in cluster " + x.in.Facts.ProviderClusterID + " keeps changing the reflected object; " +
+				"stop it, or do not reflect the labels or annotations that it writes",
+		})
+	}
+	if since >= pause {
+		return false
+	}
+	x.wait(pause - since)
+	return true
+}
+
+// revertPause is how long after the last apply the next revert waits.
+func revertPause(base time.Duration, reverts int) time.Duration {
+	if reverts == 0 {
+		return 0
+	}
+	return min(base<<min(reverts-1, 20), revertMax)
+}
