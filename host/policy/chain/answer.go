@@ -34,7 +34,7 @@ type answer struct {
 func (l *link) ask(ctx context.Context, request []byte) (*answer, error) {
 	data, stats, err := l.Policy.Call(ctx, l.export, request)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // PolicyError adds all there is to say
+		return nil, err
 	}
 	a, err := l.decode(data)
 	if err != nil {
@@ -57,7 +57,7 @@ func (l *link) decode(data []byte) (*answer, error) {
 	decoder.DisallowUnknownFields()
 	var response contract.Response
 	if err := decoder.Decode(&response); err != nil {
-		return nil, err //nolint:wrapcheck // the caller says what was decoded
+		return nil, err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("there is more than one JSON value")
@@ -81,7 +81,7 @@ func (l *link) decode(data []byte) (*answer, error) {
 	}
 	var err error
 	if a.operations, err = operation.Compile(response.Operations); err != nil {
-		return nil, err //nolint:wrapcheck // the error names the operation
+		return nil, err
 	}
 	for i := range a.operations {
 		if err := l.writes.Check(&a.operations[i]); err != nil {

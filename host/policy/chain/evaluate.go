@@ -206,11 +206,11 @@ func (c *Chains) protect(before, after map[string]any, effects []operation.Effec
 func (c *Chains) restore(before, after any) (map[string]any, []string, error) {
 	old, err := operation.Normalize(before)
 	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // the caller names the field
+		return nil, nil, err
 	}
 	now, err := operation.Normalize(after)
 	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // the caller names the field
+		return nil, nil, err
 	}
 	if _, ok := now.(map[string]any); now != nil && !ok {
 		return nil, nil, fmt.Errorf("found a %T where an object is expected", now)

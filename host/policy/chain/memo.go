@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -106,7 +107,7 @@ func (m *memo) do(ctx context.Context, l *link, request []byte, ask func(context
 	})
 	select {
 	case <-ctx.Done():
-		return nil, false, ctx.Err()
+		return nil, false, fmt.Errorf("waiting for the answer: %w", ctx.Err())
 	case done := <-result:
 		if done.Err != nil {
 			return nil, false, done.Err

@@ -181,7 +181,7 @@ func (n *readNode) appendReflected(b []byte, value any) ([]byte, bool, error) {
 	}
 	normalized, err := operation.Normalize(value)
 	if err != nil {
-		return nil, false, err //nolint:wrapcheck // the error names the type
+		return nil, false, err
 	}
 	switch normalized.(type) {
 	case map[string]any, []any:

@@ -54,7 +54,7 @@ func parseReads(texts []string, limit bound) ([]operation.Path, error) {
 	for i, text := range texts {
 		path, err := operation.ParsePath(text)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // the error names the path
+			return nil, err
 		}
 		if !limit.hasFact(path) {
 			return nil, fmt.Errorf("path %q: the point has no such fact, only %s", text, strings.Join(limit.facts, ", "))

@@ -113,10 +113,10 @@ func TestEqualQuestionsThatMeetAreOneCall(t *testing.T) {
 	p := &gate{Policy: policy("slow", nil, nil, answers()), entered: make(chan struct{}), open: make(chan struct{})}
 	chains := swapped(t, chain.Options{}, bind(p))
 
-	cancelled, cancel := context.WithCancel(t.Context())
+	canceled, cancel := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
-		_, err := chains.Evaluate(cancelled, podInput(`{}`))
+		_, err := chains.Evaluate(canceled, podInput(`{}`))
 		left <- err
 	}()
 	<-p.entered
@@ -144,7 +144,7 @@ func TestEqualQuestionsThatMeetAreOneCall(t *testing.T) {
 	assert.Equal(t, 1, p.Calls())
 }
 
-func TestACancelledRequestIsNoFailureOfThePolicy(t *testing.T) {
+func TestACanceledRequestIsNoFailureOfThePolicy(t *testing.T) {
 	p := bind(policy("p", nil, nil, answers()))
 	p.FailurePolicy = chain.Ignore
 	ctx, cancel := context.WithCancel(t.Context())
