@@ -57,7 +57,7 @@ func (l *link) decode(data []byte) (*answer, error) {
 	decoder.DisallowUnknownFields()
 	var response contract.Response
 	if err := decoder.Decode(&response); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decoding it: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("there is more than one JSON value")
