@@ -182,26 +182,27 @@ func (m *Module) inspect() error {
 	if len(m.guest.ImportedMemories()) > 0 {
 		return errors.New("the module imports a memory; its author must build it with a memory of its own")
 	}
-	for name, f := range m.guest.ExportedFunctions() {
-		if callable(f) && name != StartExport {
-			m.exports[name] = true
-		}
+	exported := m.guest.ExportedFunctions()
+	for name, f := range exported {
+		m.exports[name] = callable(f)
 	}
-	// A module that has only _start is a program, not a library: running it would run
-	// its main function and exit. Like other hosts we leave it alone.
-	m.exports["_start"] = false
 	initialize := "_initialize"
-	if !m.exports[initialize] {
+	if exported[initialize] == nil {
 		initialize = "__wasm_call_ctors"
 	}
 	for _, name := range []string{StartExport, initialize} {
-		switch f := m.guest.ExportedFunctions()[name]; {
+		switch f := exported[name]; {
 		case f == nil:
 		case !callable(f):
 			return fmt.Errorf("the module's %s takes parameters; its author must build it as a WASI reactor", name)
 		default:
 			m.startup = append(m.startup, name)
 		}
+	}
+	// These run when the module starts, or never: a module that has only _start is a
+	// program, and running it would run its main function and exit.
+	for _, name := range []string{StartExport, "_initialize", "__wasm_call_ctors", "_start"} {
+		m.exports[name] = false
 	}
 	return m.inspectMemory()
 }

@@ -1,0 +1,272 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/host/policy/fuel"
+	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
+)
+
+var names = fuel.Names{Fuel: engine.FuelExport, Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport}
+
+func meter(tb testing.TB, wasm []byte) []byte {
+	tb.Helper()
+	m, err := fuel.Parse(wasm)
+	require.NoError(tb, err)
+	rewritten, err := m.Meter(names)
+	require.NoError(tb, err)
+	return rewritten.Wasm
+}
+
+// newEngine shares a cache of compiled modules with the other tests, unless the options
+// say otherwise.
+func newEngine(tb testing.TB, options engine.Options) *engine.Engine {
+	tb.Helper()
+	if options.CacheDir == "" {
+		options.CacheDir = sharedCache
+	}
+	e, err := engine.New(tb.Context(), options)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { assert.NoError(tb, e.Close(context.Background())) })
+	return e
+}
+
+var sharedCache string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if sharedCache, err = os.MkdirTemp("", "engine-test-"); err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(sharedCache)
+		return m.Run()
+	}())
+}
+
+// compile meters and compiles a module that must be accepted.
+func compile(tb testing.TB, wasm []byte, limits engine.Limits) *engine.Module {
+	tb.Helper()
+	m, err := newEngine(tb, engine.Options{}).Compile(tb.Context(), "guest", meter(tb, wasm), limits)
+	require.NoError(tb, err)
+	return m
+}
+
+func probe(tb testing.TB) []byte { return wasmtest.BuildGo(tb, "testdata/probe") }
+
+func TestAnswers(t *testing.T) {
+	m := compile(t, probe(t), engine.Limits{})
+	tests := map[string]struct{ input, want string }{
+		"an echo":                                   {"hello, world", "hello, world"},
+		"a long echo, not a multiple of eight":      {strings.Repeat("0123456789", 1001) + "x", strings.Repeat("0123456789", 1001) + "x"},
+		"goroutines work":                           {"goroutines", "10"},
+		"a sleep returns at once, in virtual time":  {"sleep", "10s"},
+		"variables live as long as the call":        {"variables", "before=0 then=value config=0"},
+		"length knows blocks from other addresses":  {"lengths", "5 0 0 0 0 0 0"},
+		"what is written to stderr does not matter": {"stderr text", "written"},
+		"a flood of stderr does not matter":         {"flood", "written"},
+		"log lines do not matter":                   {"loglots", "logged"},
+		"memory may grow below the limit":           {"grow", "grown"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			for range 3 {
+				output, stats, err := m.Call(t.Context(), "probe", []byte(tc.input))
+				require.NoError(t, err)
+				assert.Equal(t, tc.want, string(output))
+				assert.Positive(t, stats.Ticks)
+				assert.Positive(t, stats.MemoryBytes)
+			}
+		})
+	}
+}
+
+func TestFailures(t *testing.T) {
+	m := compile(t, probe(t), engine.Limits{})
+	tests := map[string]struct {
+		input string
+		class engine.Class
+		want  []string
+	}{
+		"an endless loop":                   {"spin", engine.Timeout, []string{"fuel of 2000000 ticks", "endless loop or recursion"}},
+		"endless recursion":                 {"recurse", engine.Timeout, []string{"fuel of 2000000 ticks", "endless loop or recursion"}},
+		"memory without end":                {"hog", engine.Memory, []string{"more than its 32 MiB of memory", "out of memory"}},
+		"a panic":                           {"panic the reason", engine.Trap, []string{"the module crashed", "panic: the reason"}},
+		"a nil pointer":                     {"nil", engine.Trap, []string{"invalid memory address or nil pointer dereference"}},
+		"a deadlock":                        {"deadlock", engine.Trap, []string{"all goroutines are asleep - deadlock!"}},
+		"exit 0 in spite of an output":      {"exit0", engine.BadOutput, []string{"exited with status 0 instead of returning"}},
+		"exit 3":                            {"exit3", engine.Trap, []string{"exited with status 3"}},
+		"no output":                         {"silent", engine.BadOutput, []string{"without an answer"}},
+		"a status without a message":        {"return5", engine.Guest, []string{"returned 5 without saying why"}},
+		"an error":                          {"fail the cause", engine.Guest, []string{"the module reported: the cause"}},
+		"an error with status 0":            {"failzero the cause", engine.Guest, []string{"the module reported: the cause"}},
+		"an empty error with status 1":      {"fail ", engine.Guest, []string{"returned 1 without saying why"}},
+		"an answer past the cap":            {"oversize", engine.BadOutput, []string{"307200 bytes, more than 262144"}},
+		"an answer from nowhere":            {"range", engine.BadOutput, []string{"outside the memory that the module was given"}},
+		"an answer at the end of the world": {"rangewrap", engine.BadOutput, []string{"outside the memory"}},
+		"an answer below the input":         {"rangelow", engine.BadOutput, []string{"outside the memory"}},
+		"a store outside":                   {"store", engine.Trap, []string{"outside the blocks that alloc gave it"}},
+		"a load outside":                    {"load", engine.Trap, []string{"outside the blocks that alloc gave it"}},
+		"too much of the kernel's memory":   {"exhaust", engine.Memory, []string{"allocated more than", "input, answer and messages"}},
+		"an HTTP request":                   {"http", engine.Denied, []string{"calls http_request", "policies have no network"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			output, _, err := m.Call(t.Context(), "probe", []byte(tc.input))
+			require.ErrorIs(t, err, tc.class)
+			assert.Empty(t, output)
+			var callErr *engine.CallError
+			require.ErrorAs(t, err, &callErr)
+			assert.Equal(t, "guest", callErr.Module)
+			assert.Equal(t, "probe", callErr.Point)
+			for _, want := range append(tc.want, "policy module guest: probe: ") {
+				assert.ErrorContains(t, err, want)
+			}
+			assert.NotContains(t, err.Error(), "\n", "an error is one sentence")
+			// The next call is served by an instance that knows nothing of this one.
+			output, _, err = m.Call(t.Context(), "probe", []byte("still alive"))
+			require.NoError(t, err)
+			assert.Equal(t, "still alive", string(output))
+		})
+	}
+}
+
+func TestWrongCalls(t *testing.T) {
+	m := compile(t, probe(t), engine.Limits{RequestBytes: 1000})
+	_, _, err := m.Call(t.Context(), "missing", nil)
+	require.ErrorIs(t, err, engine.Guest)
+	require.ErrorContains(t, err, "no export of this name")
+	_, _, err = m.Call(t.Context(), "memory", nil)
+	require.ErrorIs(t, err, engine.Guest)
+	_, _, err = m.Call(t.Context(), engine.StartExport, nil)
+	require.ErrorIs(t, err, engine.Guest)
+	_, _, err = m.Call(t.Context(), "probe", make([]byte, 1001))
+	require.ErrorIs(t, err, engine.Memory)
+	require.ErrorContains(t, err, "1001 bytes, more than 1000")
+	require.NoError(t, m.Close(t.Context()))
+	require.NoError(t, m.Close(t.Context()), "closing twice is harmless")
+	_, _, err = m.Call(t.Context(), "probe", []byte("x"))
+	require.ErrorIs(t, err, engine.ErrClosed)
+}
+
+// The same request gives the same bytes and costs the same fuel, on whatever instance
+// and after whatever calls.
+func TestPurity(t *testing.T) {
+	wasm := probe(t)
+	var want string
+	var ticks uint64
+	for range 2 { // two engines
+		m := compile(t, wasm, engine.Limits{})
+		for _, before := range []string{"", "grow", "world", "log x", "panic x", "variables", "spin", "sleep", "stderr x"} {
+			if before != "" {
+				m.Call(t.Context(), "probe", []byte(before))
+			}
+			output, stats, err := m.Call(t.Context(), "probe", []byte("world"))
+			require.NoError(t, err)
+			if want == "" {
+				want, ticks = string(output), stats.Ticks
+				assert.Contains(t, want, "calls=1 ")
+				assert.Contains(t, want, "now=1577836800000000000")
+				assert.Contains(t, want, `args=["policy"] env=0 file=true`)
+			}
+			assert.Equal(t, want, string(output), "after %q", before)
+			assert.Equal(t, ticks, stats.Ticks, "after %q", before)
+		}
+	}
+}
+
+func TestWarmUp(t *testing.T) {
+	m := compile(t, probe(t), engine.Limits{})
+	_, cold, err := m.Call(t.Context(), "probe", []byte("grow"))
+	require.NoError(t, err)
+	require.NoError(t, m.Warm(t.Context(), engine.Sample{Export: "probe", Input: []byte("fail on purpose")},
+		engine.Sample{Export: "probe", Input: []byte("world")}, engine.Sample{Export: "missing"}))
+	output, _, err := m.Call(t.Context(), "probe", []byte("world"))
+	require.NoError(t, err)
+	assert.Contains(t, string(output), "calls=2 ", "calls begin where the samples ended")
+	for range 4 {
+		again, _, err := m.Call(t.Context(), "probe", []byte("world"))
+		require.NoError(t, err)
+		assert.Equal(t, string(output), string(again))
+	}
+	require.ErrorIs(t, m.Warm(t.Context(), engine.Sample{Export: "probe", Input: []byte("panic x")}), engine.Trap)
+	after, warm, err := m.Call(t.Context(), "probe", []byte("world"))
+	require.NoError(t, err)
+	assert.Equal(t, string(output), string(after), "a module that fails at a sample stays as it was")
+	assert.LessOrEqual(t, warm.MemoryBytes, cold.MemoryBytes)
+}
+
+func TestLogLines(t *testing.T) {
+	var lines []engine.Line
+	e := newEngine(t, engine.Options{Log: func(l engine.Line) { lines = append(lines, l) }})
+	m, err := e.Compile(t.Context(), "guest", meter(t, probe(t)), engine.Limits{})
+	require.NoError(t, err)
+	call := func(input string) engine.Stats {
+		lines = nil
+		_, stats, _ := m.Call(t.Context(), "probe", []byte(input))
+		return stats
+	}
+	call("log first\x1b[31m\xff")
+	assert.Equal(t, []engine.Line{
+		{Module: "guest", Point: "probe", Level: engine.LevelInfo, Message: "first [31m\uFFFD"},
+		{Module: "guest", Point: "probe", Level: engine.LevelWarn, Message: "second"},
+	}, lines)
+	stats := call("loglots")
+	assert.Len(t, lines, 32)
+	assert.Equal(t, 100, stats.LogLines)
+	assert.Len(t, lines[0].Message, 1024)
+	call("stderr hello")
+	assert.Equal(t, []engine.Line{{Module: "guest", Point: "probe", Level: engine.LevelDebug, Message: "hello\n"}}, lines)
+	call("flood")
+	require.Len(t, lines, 1)
+	assert.Len(t, lines[0].Message, 4<<10)
+}
+
+func TestLimits(t *testing.T) {
+	wasm := probe(t)
+	t.Run("less fuel", func(t *testing.T) {
+		m := compile(t, wasm, engine.Limits{Fuel: 1000})
+		_, stats, err := m.Call(t.Context(), "probe", []byte("spin"))
+		require.ErrorIs(t, err, engine.Timeout)
+		assert.Equal(t, uint64(1000), stats.Ticks)
+	})
+	t.Run("less memory", func(t *testing.T) {
+		m := compile(t, wasm, engine.Limits{MemoryBytes: 6 << 20})
+		_, _, err := m.Call(t.Context(), "probe", []byte("hog"))
+		require.ErrorIs(t, err, engine.Memory)
+		require.ErrorContains(t, err, "6 MiB")
+	})
+	t.Run("too little memory to start", func(t *testing.T) {
+		_, err := newEngine(t, engine.Options{}).Compile(t.Context(), "guest", meter(t, wasm), engine.Limits{MemoryBytes: 1 << 20})
+		require.ErrorContains(t, err, "begins with 2 MiB, more than its limit of 1 MiB")
+	})
+	t.Run("too little fuel to start", func(t *testing.T) {
+		_, err := newEngine(t, engine.Options{}).Compile(t.Context(), "guest", meter(t, wasm), engine.Limits{StartFuel: 100})
+		require.ErrorIs(t, err, engine.Timeout)
+		require.ErrorContains(t, err, "_initialize")
+	})
+	t.Run("a smaller answer", func(t *testing.T) {
+		m := compile(t, wasm, engine.Limits{ResponseBytes: 4})
+		_, _, err := m.Call(t.Context(), "probe", []byte("12345"))
+		require.ErrorIs(t, err, engine.BadOutput)
+		_, _, err = m.Call(t.Context(), "probe", []byte("1234"))
+		require.NoError(t, err)
+	})
+}
+
+func TestErrorsAreErrors(t *testing.T) {
+	err := error(&engine.CallError{Module: "m", Point: "p", Class: engine.Denied, Err: context.Canceled})
+	assert.ErrorIs(t, err, engine.Denied)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.NotErrorIs(t, err, engine.Timeout)
+	assert.Equal(t, "policy module m: p: context canceled", err.Error())
+	assert.False(t, errors.Is(errors.New("x"), engine.Denied))
+}
