@@ -9,14 +9,13 @@ package podplacement
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -44,16 +43,12 @@ var _ admission.Handler = (*Handler)(nil)
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 func (h *Handler) Handle(ctx context.Context, request admission.Request) admission.Response {
-	pod := &corev1.Pod{}
-	if err := json.Unmarshal(request.Object.Raw, pod); err != nil {
-		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the pod: %w", err))
-	}
 	facts, err := h.facts(ctx, request.Namespace)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	result, err := view.AdmitPod(ctx, h.Policies, view.AdmissionInput{
-		Pod:              pod,
+		Raw:              request.Object.Raw,
 		Offloading:       &facts.offloading.Spec,
 		Namespace:        facts.namespace,
 		User:             request.UserInfo.Username,
@@ -68,28 +63,23 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 		return admission.Denied(fmt.Sprintf("%s: %s (policy %s)", result.Denial.Reason, result.Denial.Message, result.Denial.Policy)).
 			WithWarnings(result.Warnings...)
 	}
-	return patched(ctx, request, result)
+	return patched(result)
 }
 
-// patched answers with the difference to what the API server sent, the decisions
-// annotation included.
-func patched(ctx context.Context, request admission.Request, result *view.AdmissionResult) admission.Response {
+// patched answers with a patch of what the policies changed and of nothing else: the pod
+// is never decoded whole, so fields that this build does not know survive.
+func patched(result *view.AdmissionResult) admission.Response {
+	response := admission.Allowed("").WithWarnings(result.Warnings...)
 	if !result.Changed {
-		return admission.Allowed("").WithWarnings(result.Warnings...)
+		return response
 	}
-	pod := result.Pod
-	if encoded := view.EncodeDecisions(result.Decisions); encoded != "" {
-		if pod.Annotations == nil {
-			pod.Annotations = map[string]string{}
-		}
-		pod.Annotations[policyv1alpha1.DecisionsAnnotation] = encoded
-	}
-	after, err := json.Marshal(pod)
+	patch, err := result.JSONPatch(map[string]string{policyv1alpha1.DecisionsAnnotation: view.EncodeDecisions(result.Decisions)})
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the pod: %w", err))
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the decisions about the pod: %w", err))
 	}
-	log.FromContext(ctx).V(1).Info("Mutated pod", "namespace", request.Namespace, "name", request.Name)
-	return admission.PatchResponseFromRaw(request.Object.Raw, after).WithWarnings(result.Warnings...)
+	kind := admissionv1.PatchTypeJSONPatch
+	response.Patch, response.PatchType = patch, &kind
+	return response
 }
 
 type facts struct {

@@ -1,0 +1,140 @@
+package podplacement
+
+import (
+	"encoding/json"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	builtin "github.com/longshore-dev/longshore/builtin-policies/podplacement"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/policytest"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+type decide = func(contract.Request) (contract.Response, error)
+
+// handler asks one native policy about pods of namespace "shop".
+func handler(t *testing.T, policy decide, existing ...client.Object) *Handler {
+	t.Helper()
+	s, err := scheme.New()
+	require.NoError(t, err)
+	manifest := contract.Manifest{
+		Name: "test", Version: "1", Contracts: contract.Versions(), Points: []contract.PointManifest{builtin.Manifest()},
+	}
+	chains := chain.New(chain.Options{})
+	require.NoError(t, chains.Swap([]chain.Binding{{
+		Name: "default-podplacement", Point: contract.PodMutation,
+		Policy: policytest.Native("test", manifest, map[contract.Point]decide{contract.PodMutation: policy}),
+	}}))
+	return &Handler{
+		Reader:   fake.NewClientBuilder().WithScheme(s).WithObjects(existing...).Build(),
+		Policies: chains, RuntimeClassName: "liqo",
+	}
+}
+
+func offloaded(strategy offloadingv1beta1.PodOffloadingStrategyType) []client.Object {
+	return []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		&offloadingv1beta1.NamespaceOffloading{
+			ObjectMeta: metav1.ObjectMeta{Name: "offloading", Namespace: "shop"},
+			Spec:       offloadingv1beta1.NamespaceOffloadingSpec{PodOffloadingStrategy: strategy},
+		},
+	}
+}
+
+// rawPod has a field that no Kubernetes library knows.
+const rawPod = `{"metadata":{"name":"web"},"spec":{"containers":[{"name":"c","image":"i"}],"futureField":{"kept":true}}}`
+
+func ask(t *testing.T, h *Handler, pod []byte) admission.Response {
+	t.Helper()
+	return h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Namespace: "shop", Operation: admissionv1.Create, UserInfo: authenticationv1.UserInfo{Username: "ada"},
+		Object: runtime.RawExtension{Raw: pod},
+	}})
+}
+
+func applied(t *testing.T, pod []byte, response admission.Response) []byte {
+	t.Helper()
+	if len(response.Patch) == 0 {
+		return pod
+	}
+	patch, err := jsonpatch.DecodePatch(response.Patch)
+	require.NoError(t, err)
+	after, err := patch.Apply(pod)
+	require.NoError(t, err)
+	return after
+}
+
+func TestAPodOfAnOffloadedNamespaceIsPlaced(t *testing.T) {
+	h := handler(t, policytest.Decide(builtin.Decide), offloaded(offloadingv1beta1.RemotePodOffloadingStrategyType)...)
+	response := ask(t, h, []byte(rawPod))
+	require.True(t, response.Allowed, response.Result)
+	after := applied(t, []byte(rawPod), response)
+	pod := &corev1.Pod{}
+	require.NoError(t, json.Unmarshal(after, pod))
+	assert.Equal(t, []corev1.Toleration{{Key: "virtual-node.liqo.io/not-allowed", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}, pod.Spec.Tolerations)
+	require.NotNil(t, pod.Spec.Affinity)
+	assert.Equal(t, []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+		{Key: "liqo.io/type", Operator: corev1.NodeSelectorOpIn, Values: []string{"virtual-node"}},
+	}}}, pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms)
+	assert.Contains(t, pod.Annotations["policy.longshore.dev/decisions"], "default-podplacement")
+	assert.Contains(t, string(after), `"futureField":{"kept":true}`, "fields that this build does not know survive")
+
+	again := ask(t, h, after)
+	require.True(t, again.Allowed)
+	twice := &corev1.Pod{}
+	require.NoError(t, json.Unmarshal(applied(t, after, again), twice))
+	assert.Equal(t, pod.Spec, twice.Spec, "placing a pod twice is placing it once")
+}
+
+func TestAPodThatStaysLocalIsLeftAlone(t *testing.T) {
+	h := handler(t, policytest.Decide(builtin.Decide), offloaded(offloadingv1beta1.LocalPodOffloadingStrategyType)...)
+	response := ask(t, h, []byte(rawPod))
+	assert.True(t, response.Allowed)
+	assert.Empty(t, response.Patch)
+}
+
+func TestAPodIsHeldBackWhileNothingSaysWhereItMayGo(t *testing.T) {
+	response := ask(t, handler(t, policytest.Decide(builtin.Decide)), []byte(rawPod))
+	assert.False(t, response.Allowed)
+	assert.Equal(t, int32(500), response.Result.Code, "T6")
+	assert.Contains(t, response.Result.Message, `no NamespaceOffloading "offloading" yet`)
+}
+
+func TestWhatAPolicySaysReachesTheUser(t *testing.T) {
+	cases := map[string]struct {
+		policy decide
+		want   string
+	}{
+		"a refusal with its reason and policy": {
+			func(r contract.Request) (contract.Response, error) {
+				return contract.Response{Version: r.Version, Deny: &contract.Denial{Reason: "Frozen", Message: "no releases on Fridays"}}, nil
+			}, "Frozen: no releases on Fridays (policy default-podplacement)"},
+		"an answer outside its writes": {
+			func(r contract.Request) (contract.Response, error) {
+				return contract.Response{Version: r.Version, Operations: []contract.Operation{contract.Set("/spec/hostNetwork", contract.Bool(true))}}, nil
+			}, `policy "default-podplacement"`},
+		"a failure": {
+			func(contract.Request) (contract.Response, error) { return contract.Response{}, assert.AnError }, `policy "default-podplacement"`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			response := ask(t, handler(t, tc.policy, offloaded(offloadingv1beta1.RemotePodOffloadingStrategyType)...), []byte(rawPod))
+			assert.False(t, response.Allowed)
+			assert.Contains(t, response.Result.Message, tc.want)
+		})
+	}
+}
