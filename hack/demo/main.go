@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -43,6 +44,8 @@ func command() *cobra.Command {
 		Use: "demo", Short: "Two clusters on loopback, and a pod of one that runs in the other",
 		SilenceUsage: true, SilenceErrors: true,
 	}
+	// What the libraries have to say belongs in the supervisor's log, not between the steps.
+	klog.SetLogger(logr.Discard())
 	root.PersistentFlags().StringVar(&dir, "dir", ".demo", "folder of the demo's files")
 	root.PersistentFlags().StringVar(&longshore, "longshore", "bin/longshore", "the server binary")
 	open := func() (*session.Session, error) { return session.Open(dir) }

@@ -39,8 +39,10 @@ type WorldOptions struct {
 	SimulatedNodes int
 	// PodsPerNode is the capacity of each of them.
 	PodsPerNode string
-	// Audit logs every request, for counting.
+	// Audit logs every request, for counting, to AuditLog.
 	Audit bool
+	// SchedulerArgs are added to the flags of both schedulers.
+	SchedulerArgs []string
 	// Step is told what is being done.
 	Step func(string)
 }
@@ -93,15 +95,18 @@ func (w *World) Stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// AuditLog is where a cluster's requests are logged when WorldOptions.Audit is set.
+func AuditLog(dir, cluster string) string { return filepath.Join(dir, cluster+"-audit.log") }
+
 func startSide(ctx context.Context, name string, options WorldOptions) (*Side, error) {
 	address, err := plane.ReserveAddress()
 	if err != nil {
 		return nil, fmt.Errorf("finding an address for the webhook of %q: %w", name, err)
 	}
 	side := &Side{WebhookAddress: address}
-	planeOptions := plane.Options{Name: name, Dir: filepath.Join(options.Dir, name)}
+	planeOptions := plane.Options{Name: name, Dir: filepath.Join(options.Dir, name), SchedulerArgs: options.SchedulerArgs}
 	if options.Audit {
-		planeOptions.AuditLog = filepath.Join(options.Dir, name+"-audit.log")
+		planeOptions.AuditLog = AuditLog(options.Dir, name)
 	}
 	if side.Plane, err = plane.Start(ctx, planeOptions); err != nil {
 		address.Release()
