@@ -19,9 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -50,8 +52,9 @@ type App struct {
 	direct   client.Client
 	home     *rest.Config
 
-	situation situation
-	sessions  sessions
+	situation         situation
+	sessions          sessions
+	reflectionMetrics sessionCollector
 }
 
 // New composes the virtual kubelet; nothing is sent but what asks the API server for
@@ -113,8 +116,8 @@ func (a *App) addMetrics() error {
 	a.up = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "longshore_remote_cluster_up", Help: "Whether the provider's API server can be reached.",
 	})
-	if err := a.registry.Register(a.up); err != nil {
-		return fmt.Errorf("adding the metric of the provider: %w", err)
+	if err := errors.Join(a.registry.Register(a.up), a.registry.Register(&a.reflectionMetrics)); err != nil {
+		return fmt.Errorf("adding the metrics of the provider: %w", err)
 	}
 	return nil
 }
@@ -131,6 +134,9 @@ func (a *App) managerOptions() (ctrl.Options, error) {
 		Metrics:                server.Options{BindAddress: off},
 		HealthProbeBindAddress: off,
 		PprofBindAddress:       off,
+		// Names of controllers are checked per process, and several virtual kubelets may
+		// share one in tests.
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			// Of the kinds with many objects, only what concerns this virtual node.

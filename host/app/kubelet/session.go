@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -57,7 +58,7 @@ func (a *App) newSession(ctx context.Context, config *rest.Config) (*session, er
 		Local: local, Remote: there, Definitions: definitions,
 		HomeClusterID: a.options.HomeClusterID, ProviderClusterID: a.options.ForeignClusterID,
 		NodeName: a.options.NodeName, NodeIP: a.options.NodeIP, TenantNamespace: a.options.TenantNamespace,
-		Filter: a.filter, Registerer: a.registry, Now: time.Now,
+		Filter: a.filter, Registerer: a.sessionRegistry(), Now: time.Now,
 		Recorder: func(component string) engine.Recorder { return recorder{a.manager.GetEventRecorder(component)} },
 	})
 	if err != nil {
@@ -68,6 +69,13 @@ func (a *App) newSession(ctx context.Context, config *rest.Config) (*session, er
 		s.node, err = a.newNode(ctx, config)
 	}
 	return s, err
+}
+
+// sessionRegistry takes the metrics of one session, in place of those of the last.
+func (a *App) sessionRegistry() prometheus.Registerer {
+	fresh := prometheus.NewRegistry()
+	a.reflectionMetrics.set(fresh)
+	return fresh
 }
 
 // run runs the session's parts until the context ends or one of them fails.

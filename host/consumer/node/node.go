@@ -79,6 +79,7 @@ type Node struct {
 	foreignCluster *liqocorev1beta1.ForeignCluster
 	server         *corev1.Node
 	published      *corev1.Node
+	unrecorded     *corev1.Node
 	pingError      error
 	pinged         bool
 }
@@ -181,7 +182,7 @@ func (n *Node) register(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("building the node controller: %w", err)
 	}
-	n.setPublished(desired)
+	n.registering(desired)
 	logr.FromContextOrDiscard(ctx).Info("Keeping the node", "node", n.name())
 	if err := controller.Run(withLogger(ctx)); err != nil {
 		return fmt.Errorf("running the node controller: %w", err)
@@ -261,6 +262,14 @@ func (n *Node) setPublished(node *corev1.Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.published = node
+}
+
+// registering notes what the Node is registered with.
+func (n *Node) registering(node *corev1.Node) {
+	n.mu.Lock()
+	n.published, n.unrecorded = node, node
+	n.mu.Unlock()
+	n.wake()
 }
 
 // pause waits, or reports false when the context ends first.

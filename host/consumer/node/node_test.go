@@ -95,6 +95,11 @@ func TestNodeIsRegisteredWithALeaseAndFollowsItsVirtualNode(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
 		require.NoError(c, err)
+		assert.NotContains(c, node.Status.Capacity, corev1.ResourceName("example.com/gpu"), "T64: although the node was created with it")
+	}, patience, 10*time.Millisecond)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
+		require.NoError(c, err)
 		assert.Equal(c, "b", node.Labels["zone"])
 	}, patience, 10*time.Millisecond)
 

@@ -60,6 +60,9 @@ func (p *notifier) NotifyNodeStatus(ctx context.Context, publish func(*corev1.No
 			if !pause(ctx, recoveryPause) {
 				return
 			}
+			if created := n.takeUnrecorded(); created != nil {
+				handOver(ctx, publish, created)
+			}
 			desired := n.desired()
 			if n.stale(desired) {
 				n.setPublished(desired)
@@ -68,6 +71,17 @@ func (p *notifier) NotifyNodeStatus(ctx context.Context, publish func(*corev1.No
 			n.healTaints(ctx, desired)
 		}
 	})
+}
+
+// takeUnrecorded returns the Node as it was registered, once. The node controller removes
+// what it published before and is not wanted any more, and it does not count what a
+// Node was created with: so that is published once too (T64).
+func (n *Node) takeUnrecorded() *corev1.Node {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	created := n.unrecorded
+	n.unrecorded = nil
+	return created
 }
 
 // handOver gives a Node to the controller, which takes one at a time and none any more

@@ -1,0 +1,442 @@
+package kubelet_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/testr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/longshore-dev/longshore/conformance/plane"
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/kubelet"
+	"github.com/longshore-dev/longshore/host/app/manager"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+)
+
+const (
+	tenant     = "liqo-tenant-milan"
+	nodeName   = "milan-1"
+	secretName = "kubeconfig-resourceslice-milan-1"
+
+	soon = 30 * time.Second
+	tick = 50 * time.Millisecond
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// rig is a consumer and a provider with all that a virtual kubelet finds there.
+type rig struct {
+	t            *testing.T
+	rome, milan  client.Client
+	consumer     *plane.Cluster
+	provider     *plane.Cluster
+	kubeconfig   []byte
+	policyCache  string
+	runtimeTypes *runtime.Scheme
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	clusters := planetest.ForTests(t, "rome", "milan")
+	s, err := scheme.New()
+	require.NoError(t, err)
+	require.NoError(t, apiextensionsv1.AddToScheme(s))
+	r := &rig{t: t, consumer: clusters[0], provider: clusters[1], runtimeTypes: s, policyCache: policyCache(t)}
+	r.rome, r.milan = r.client(r.consumer.RESTConfig()), r.client(r.provider.RESTConfig())
+	for _, c := range []client.Client{r.rome, r.milan} {
+		r.installCRDs(c)
+	}
+	r.create(r.rome, namespace("longshore"), namespace(tenant), namespace("shop"))
+	r.create(r.milan, namespace("shop-rome"))
+	r.grant()
+	certificate, key, err := r.provider.IssueClientCert("milan-1-0123456789ab", []string{"rome"})
+	require.NoError(t, err)
+	r.kubeconfig, err = r.provider.KubeconfigFor("", certificate, key)
+	require.NoError(t, err)
+	return r
+}
+
+// policyCache is shared by the tests of this package and with earlier runs: compiling
+// the built-in module takes seconds.
+func policyCache(t *testing.T) string {
+	t.Helper()
+	dir, err := os.UserCacheDir()
+	require.NoError(t, err)
+	dir = filepath.Join(dir, "longshore", "test-policies")
+	require.NoError(t, os.MkdirAll(dir, 0o700))
+	return dir
+}
+
+func (r *rig) client(config *rest.Config) client.Client {
+	r.t.Helper()
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	c, err := client.New(config, client.Options{Scheme: r.runtimeTypes})
+	require.NoError(r.t, err)
+	return c
+}
+
+func (r *rig) installCRDs(c client.Client) {
+	r.t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", "..", "..", "charts", "longshore", "files", "crds", "*.yaml"))
+	require.NoError(r.t, err)
+	require.NotEmpty(r.t, files)
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		require.NoError(r.t, err)
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		require.NoError(r.t, yaml.Unmarshal(raw, crd))
+		r.create(c, crd)
+	}
+	require.Eventually(r.t, func() bool {
+		crds := &apiextensionsv1.CustomResourceDefinitionList{}
+		if c.List(r.t.Context(), crds) != nil {
+			return false
+		}
+		for i := range crds.Items {
+			established := false
+			for _, condition := range crds.Items[i].Status.Conditions {
+				established = established || condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue
+			}
+			if !established {
+				return false
+			}
+		}
+		return c.List(r.t.Context(), &offloadingv1beta1.ShadowPodList{}) == nil &&
+			c.List(r.t.Context(), &offloadingv1beta1.NamespaceMapList{}) == nil &&
+			c.List(r.t.Context(), &offloadingv1beta1.VirtualNodeList{}) == nil
+	}, soon, tick, "the CRDs are served")
+}
+
+func (r *rig) create(c client.Client, objects ...client.Object) {
+	r.t.Helper()
+	for _, object := range objects {
+		require.NoError(r.t, c.Create(r.t.Context(), object))
+	}
+}
+
+// grant gives the consumer's group the rights of offloading.md 6.5 in its namespace.
+func (r *rig) grant() {
+	r.t.Helper()
+	all := []string{"create", "delete", "get", "list", "patch", "update", "watch"}
+	r.create(r.milan,
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-virtual-kubelet-remote"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps", "events", "persistentvolumeclaims", "secrets", "services"}, Verbs: all},
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
+			{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get", "list"}},
+			{APIGroups: []string{""}, Resources: []string{"pods/exec", "pods/attach", "pods/portforward"}, Verbs: []string{"create", "get"}},
+			{APIGroups: []string{"offloading.liqo.io"}, Resources: []string{"shadowpods", "shadowendpointslices"}, Verbs: all},
+		}},
+		binding("rome"))
+}
+
+func binding(group string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: group, Namespace: "shop-rome"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet-remote"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}},
+	}
+}
+
+// runManager runs the provider's controllers, which turn ShadowPods into pods.
+func (r *rig) runManager() {
+	r.t.Helper()
+	app, err := manager.New(manager.Options{
+		Config: r.provider.RESTConfig(), ClusterID: "milan", Namespace: "default",
+		MetricsAddress: "0", HealthProbeAddress: "0", ShadowPodWorkers: 2,
+	})
+	require.NoError(r.t, err)
+	r.background(app.Run)
+}
+
+// background runs something until the test ends, and returns what it ended with.
+func (r *rig) background(run func(context.Context) error) <-chan error {
+	r.t.Helper()
+	log := testr.NewWithInterface(r.t, testr.Options{Verbosity: 1})
+	ctx, cancel := context.WithCancel(ctrl.LoggerInto(context.WithoutCancel(r.t.Context()), log))
+	ended := make(chan error, 1)
+	done := make(chan struct{})
+	go func() {
+		ended <- run(ctx)
+		close(done)
+	}()
+	r.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return ended
+}
+
+func (r *rig) options() kubelet.Options {
+	o := kubelet.DefaultOptions()
+	o.Config, o.Identity, o.PolicyCacheDir = r.consumer.RESTConfig(), "replica-1", r.policyCache
+	o.ForeignKubeconfigSecretName, o.NodeName, o.NodeIP = secretName, nodeName, r.consumer.Address()
+	o.TenantNamespace, o.Namespace, o.HomeClusterID, o.ForeignClusterID = tenant, "longshore", "rome", "milan"
+	o.CertificateType, o.NodeCheckNetwork = string(kubelet.CertificateSelfSigned), false
+	o.NodePingInterval = time.Second
+	return o
+}
+
+func (r *rig) runKubelet(o kubelet.Options) <-chan error {
+	r.t.Helper()
+	app, err := kubelet.New(r.t.Context(), o)
+	require.NoError(r.t, err)
+	return r.background(app.Run)
+}
+
+func namespace(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func virtualNode() *offloadingv1beta1.VirtualNode {
+	return &offloadingv1beta1.VirtualNode{
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName, Namespace: tenant},
+		Spec: offloadingv1beta1.VirtualNodeSpec{
+			ClusterID:           "milan",
+			KubeconfigSecretRef: &corev1.LocalObjectReference{Name: secretName},
+			ResourceQuota: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("100"),
+			}},
+			OffloadingPatch: &offloadingv1beta1.OffloadingPatch{
+				LabelsNotReflected: []string{"private"}, Tolerations: []corev1.Toleration{{Key: "pool", Operator: corev1.TolerationOpExists}},
+			},
+		},
+	}
+}
+
+func (r *rig) secret(kubeconfig []byte) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: secretName, Namespace: tenant}, Data: map[string][]byte{"kubeconfig": kubeconfig}}
+}
+
+// mapNamespace accepts shop as shop-rome, as the replicator would bring it back.
+func (r *rig) mapNamespace() {
+	r.t.Helper()
+	nm := &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: tenant, Labels: map[string]string{
+			liqocorev1beta1.RemoteClusterIDLabel: "milan", liqocorev1beta1.RemoteIDLabel: "milan",
+		}},
+		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{"shop": "shop-rome"}},
+	}
+	r.create(r.rome, nm)
+	nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{
+		"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted},
+	}
+	require.NoError(r.t, r.rome.Status().Update(r.t.Context(), nm))
+}
+
+func webPod() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Labels: map[string]string{"app": "web", "private": "x"}},
+		Spec: corev1.PodSpec{
+			NodeName:    nodeName,
+			HostUsers:   new(bool),
+			Containers:  []corev1.Container{{Name: "web", Image: "example.com/web:1"}},
+			Tolerations: []corev1.Toleration{{Key: "virtual-node.liqo.io/not-allowed", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}},
+		},
+	}
+}
+
+func (r *rig) node() (*corev1.Node, error) {
+	node := &corev1.Node{}
+	return node, r.rome.Get(r.t.Context(), client.ObjectKey{Name: nodeName}, node)
+}
+
+func isReady(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func TestAPodBoundToTheVirtualNodeRunsInTheProvider(t *testing.T) {
+	r := newRig(t)
+	r.runManager()
+	planetest.SimulateNodes(t, r.provider, "milan-worker")
+	r.create(r.rome, virtualNode(), r.secret(r.kubeconfig))
+	r.mapNamespace()
+	ended := r.runKubelet(r.options())
+
+	require.Eventually(t, func() bool {
+		node, err := r.node()
+		return err == nil && isReady(node)
+	}, soon, tick, "the node becomes ready")
+	lease := &coordinationv1.Lease{}
+	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: nodeName}, lease))
+	assert.Equal(t, "replica-1", *lease.Spec.HolderIdentity)
+	require.Eventually(t, func() bool {
+		return r.rome.Get(t.Context(), client.ObjectKey{Namespace: corev1.NamespaceNodeLease, Name: nodeName}, &coordinationv1.Lease{}) == nil
+	}, soon, tick, "the node has its lease")
+
+	r.create(r.rome, webPod())
+	there := client.ObjectKey{Namespace: "shop-rome", Name: "web"}
+	shadow, runs := &offloadingv1beta1.ShadowPod{}, &corev1.Pod{}
+	require.Eventually(t, func() bool {
+		return r.milan.Get(t.Context(), there, shadow) == nil && r.milan.Get(t.Context(), there, runs) == nil
+	}, soon, tick, "the ShadowPod and its pod exist in the provider")
+	assert.Equal(t, map[string]string{
+		"app": "web", "offloading.liqo.io/origin": "rome", "offloading.liqo.io/destination": "milan", "offloading.liqo.io/nodename": nodeName,
+	}, shadow.Labels)
+	assert.Contains(t, shadow.Annotations[remote.DecisionsAnnotation], "OffloadingPatch")
+	assert.Contains(t, shadow.Spec.Pod.Tolerations, corev1.Toleration{Key: "pool", Operator: corev1.TolerationOpExists})
+	assert.False(t, *shadow.Spec.Pod.HostUsers)
+
+	pod := &corev1.Pod{}
+	require.Eventually(t, func() bool {
+		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, pod))
+		require.NoError(t, r.milan.Get(t.Context(), there, runs))
+		return pod.Status.Phase == corev1.PodRunning
+	}, soon, tick, "the local pod reports that it runs")
+	assert.Equal(t, runs.Status.PodIP, pod.Status.PodIP, "the status is the remote pod's")
+	assert.NotEmpty(t, pod.Status.PodIP)
+	assert.Equal(t, "true", pod.Labels[offloadingv1beta1.LocalPodLabel])
+
+	t.Run("a changed VirtualNode changes the node without a restart", func(t *testing.T) { r.changesVirtualNode(t) })
+	t.Run("a taint that was taken away comes back", func(t *testing.T) { r.healsTaint(t) })
+	t.Run("a new kubeconfig is taken over, a broken one is told", func(t *testing.T) { r.changesKubeconfig(t) })
+	select {
+	case err := <-ended:
+		t.Fatalf("the virtual kubelet ended: %v", err)
+	default:
+	}
+}
+
+func (r *rig) changesVirtualNode(t *testing.T) {
+	vn := &offloadingv1beta1.VirtualNode{}
+	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: nodeName}, vn))
+	patched := vn.DeepCopy()
+	patched.Spec.Labels = map[string]string{"zone": "north"}
+	delete(patched.Spec.ResourceQuota.Hard, corev1.ResourcePods)
+	patched.Spec.OffloadingPatch.LabelsNotReflected = nil
+	require.NoError(t, r.rome.Patch(t.Context(), patched, client.MergeFrom(vn)))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		node, err := r.node()
+		require.NoError(c, err)
+		assert.Equal(c, "north", node.Labels["zone"])
+		assert.NotContains(c, node.Status.Capacity, corev1.ResourcePods, "T64")
+		assert.NotContains(c, node.Status.Allocatable, corev1.ResourcePods, "T64")
+	}, soon, tick)
+	require.Eventually(t, func() bool {
+		shadow := &offloadingv1beta1.ShadowPod{}
+		return r.milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: "web"}, shadow) == nil && shadow.Labels["private"] == "x"
+	}, soon, tick, "the offloadingPatch takes effect at once")
+}
+
+func (r *rig) healsTaint(t *testing.T) {
+	node, err := r.node()
+	require.NoError(t, err)
+	require.NotEmpty(t, node.Spec.Taints)
+	bare := node.DeepCopy()
+	bare.Spec.Taints = nil
+	require.NoError(t, r.rome.Patch(t.Context(), bare, client.MergeFrom(node)))
+	require.Eventually(t, func() bool {
+		node, err := r.node()
+		return err == nil && len(node.Spec.Taints) == 1 && node.Spec.Taints[0].Key == offloadingv1beta1.VirtualNodeTaintKey
+	}, soon, tick, "T63")
+}
+
+func (r *rig) changesKubeconfig(t *testing.T) {
+	require.NoError(t, r.rome.Update(t.Context(), r.secret([]byte("rubbish"))))
+	r.awaitEvent("is no kubeconfig")
+	// From now on only another identity is let in.
+	certificate, key, err := r.provider.IssueClientCert("another", []string{"renewed"})
+	require.NoError(t, err)
+	require.NoError(t, r.milan.Delete(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "shop-rome"}}))
+	r.create(r.milan, binding("renewed"))
+	renewed, err := r.provider.KubeconfigFor("", certificate, key)
+	require.NoError(t, err)
+	require.NoError(t, r.rome.Update(t.Context(), r.secret(renewed)))
+	second := webPod()
+	second.Name = "second"
+	r.create(r.rome, second)
+	require.Eventually(t, func() bool {
+		return r.milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: "second"}, &offloadingv1beta1.ShadowPod{}) == nil
+	}, soon, tick)
+}
+
+func (r *rig) awaitEvent(part string) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		events := &corev1.EventList{}
+		if r.rome.List(r.t.Context(), events, client.InNamespace(tenant)) != nil {
+			return false
+		}
+		for i := range events.Items {
+			if events.Items[i].InvolvedObject.Kind == "VirtualNode" && strings.Contains(events.Items[i].Message, part) {
+				return true
+			}
+		}
+		return false
+	}, soon, tick, "an event on the VirtualNode says %q", part)
+}
+
+func TestABrokenStartIsToldInOneSentence(t *testing.T) {
+	r := newRig(t)
+	log := logr.Discard()
+	for name, tc := range map[string]struct {
+		objects   []client.Object
+		alter     func(*kubelet.Options)
+		want      string
+		wantEvent bool
+	}{
+		"no VirtualNode": {
+			nil, func(*kubelet.Options) {}, "VirtualNode liqo-tenant-milan/milan-1 does not exist", false,
+		},
+		"a VirtualNode of another cluster": {
+			[]client.Object{virtualNode()}, func(o *kubelet.Options) { o.ForeignClusterID = "paris" },
+			`is of cluster "milan" and --foreign-cluster-id is "paris"`, false,
+		},
+		"no Secret": {
+			[]client.Object{virtualNode()}, func(*kubelet.Options) {},
+			"kubeconfig Secret liqo-tenant-milan/" + secretName + " does not exist: create it", true,
+		},
+		"a Secret with rubbish": {
+			[]client.Object{virtualNode(), r.secret([]byte("rubbish"))}, func(*kubelet.Options) {}, `key "kubeconfig" is no kubeconfig`, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, object := range tc.objects {
+				require.NoError(t, r.rome.Create(t.Context(), object))
+				t.Cleanup(func() {
+					assert.NoError(t, r.rome.Delete(context.WithoutCancel(t.Context()), object))
+				})
+			}
+			o := r.options()
+			o.VKLeaseEnabled = false
+			tc.alter(&o)
+			app, err := kubelet.New(t.Context(), o)
+			require.NoError(t, err)
+			err = app.Run(logr.NewContext(t.Context(), log))
+			require.ErrorContains(t, err, tc.want)
+			assert.ErrorContains(t, err, `running the virtual kubelet of node "milan-1"`)
+			if tc.wantEvent {
+				r.awaitEvent(tc.want)
+			}
+		})
+	}
+}
