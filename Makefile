@@ -64,11 +64,11 @@ build: builtins ## Build the server, the demo and the test plane
 	@mkdir -p bin
 	@$(GO) build -ldflags '$(LDFLAGS)' -o bin/longshore ./cmd/longshore
 	@$(GO) build -ldflags '$(LDFLAGS)' -o bin/demo ./hack/demo
-	@$(GO) run ./hack/testplane build
+	@$(GO) run ./hack/testplane build > /dev/null
 
 .PHONY: build-testplane
 build-testplane: ## Build the test control plane (cached outside the clone)
-	@$(GO) run ./hack/testplane build
+	@$(GO) run ./hack/testplane build > /dev/null
 
 ##@ Test
 

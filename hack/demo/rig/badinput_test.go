@@ -15,10 +15,9 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// badInput applies what people get wrong to a real API server with the real webhooks:
-// the answer must say what is wrong.
-func badInput(t *testing.T, r *rig.Rig) {
-	cases := map[string]struct{ manifest, want string }{
+// refused is what people get wrong, and what they must read.
+func refused() map[string]struct{ manifest, want string } {
+	return map[string]struct{ manifest, want string }{
 		"a NamespaceOffloading with another name": {`
 apiVersion: offloading.liqo.io/v1beta1
 kind: NamespaceOffloading
@@ -72,7 +71,12 @@ kind: OffloadingPolicy
 metadata: {name: bad}
 spec: {module: {builtIn: default}, mode: Sometimes}`, "spec.mode"},
 	}
-	for name, tc := range cases {
+}
+
+// badInput applies what people get wrong to a real API server with the real webhooks:
+// the answer must say what is wrong.
+func badInput(t *testing.T, r *rig.Rig) {
+	for name, tc := range refused() {
 		t.Run(name, func(t *testing.T) {
 			obj := &unstructured.Unstructured{}
 			require.NoError(t, yaml.Unmarshal([]byte(tc.manifest), &obj.Object))
