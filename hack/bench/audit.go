@@ -1,0 +1,193 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/longshore-dev/longshore/hack/demo/rig"
+)
+
+// auditEvent is the part of audit.k8s.io/v1 Event that is counted.
+type auditEvent struct {
+	Stage string `json:"stage"`
+	Verb  string `json:"verb"`
+	URI   string `json:"requestURI"`
+	User  struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	Object *struct {
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+	} `json:"objectRef"`
+	Response *struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+}
+
+// request is what requests are counted by.
+type request struct {
+	// Cluster is the cluster that was asked.
+	Cluster string
+	// Who is a component of Longshore, or the user when it is none.
+	Who string
+	// Ours tells whether Who is a component of Longshore.
+	Ours     bool
+	Verb     string
+	Resource string
+	Failed   bool
+}
+
+// lease tells whether the request only says that somebody is alive.
+func (r request) lease() bool { return r.Resource == "leases" }
+
+// counts are numbers of requests.
+type counts map[request]int
+
+func (c counts) add(other counts) {
+	for key, n := range other {
+		c[key] += n
+	}
+}
+
+// sum adds up the requests that keep wants.
+func (c counts) sum(keep func(request) bool) int {
+	total := 0
+	for key, n := range c {
+		if keep(key) {
+			total += n
+		}
+	}
+	return total
+}
+
+// group adds up the requests by what label says of them; "" leaves one out.
+func (c counts) group(label func(request) string) map[string]int {
+	groups := map[string]int{}
+	for key, n := range c {
+		if name := label(key); name != "" {
+			groups[name] += n
+		}
+	}
+	return groups
+}
+
+// component names the part of Longshore that a user is, seen from the named cluster.
+func component(username string) (who string, ours bool) {
+	if name, ok := strings.CutPrefix(username, "system:serviceaccount:"+rig.Namespace+":"); ok {
+		return strings.TrimPrefix(name, "longshore-"), true
+	}
+	switch username {
+	case "system:serviceaccount:" + rig.Pair.ConsumerTenant() + ":" + rig.Node, rig.Pair.Slice(rig.Node).CommonName:
+		return "virtual-kubelet", true
+	case rig.Pair.ControlPlane().CommonName:
+		return "replicator", true
+	}
+	return username, false
+}
+
+// countRequests reads an audit log and counts each request once: a watch when it
+// begins, all others when they are answered.
+func countRequests(cluster string, log io.Reader) (counts, error) {
+	found := counts{}
+	lines := bufio.NewReaderSize(log, 1<<20)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(strings.TrimSpace(string(line))) > 0 && !errors.Is(err, io.EOF) {
+			var event auditEvent
+			if err := json.Unmarshal(line, &event); err != nil {
+				return nil, fmt.Errorf("reading a line of the audit log of %q: %w", cluster, err)
+			}
+			if counted(&event) {
+				found[event.request(cluster)]++
+			}
+		}
+		// A last line without its end is still being written: the next count has it.
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the audit log of %q: %w", cluster, err)
+		}
+	}
+}
+
+func counted(event *auditEvent) bool {
+	if event.Verb == "watch" {
+		return event.Stage == "ResponseStarted"
+	}
+	return event.Stage == "ResponseComplete" || event.Stage == "Panic"
+}
+
+func (e *auditEvent) request(cluster string) request {
+	r := request{Cluster: cluster, Verb: e.Verb}
+	r.Who, r.Ours = component(e.User.Username)
+	if e.Object != nil {
+		r.Resource = e.Object.Resource
+		if e.Object.Subresource != "" {
+			r.Resource += "/" + e.Object.Subresource
+		}
+	} else {
+		r.Resource, _, _ = strings.Cut(e.URI, "?")
+	}
+	r.Failed = e.Response != nil && e.Response.Code >= http.StatusBadRequest
+	return r
+}
+
+// auditLog is a place in a growing audit log.
+type auditLog struct {
+	cluster, path string
+	from          int64
+}
+
+// mark remembers the end of the log: what comes after it is counted.
+func (a *auditLog) mark() error {
+	info, err := os.Stat(a.path)
+	if err != nil {
+		return fmt.Errorf("marking the audit log of %q: %w", a.cluster, err)
+	}
+	a.from = info.Size()
+	return nil
+}
+
+// since counts the requests after the mark.
+func (a *auditLog) since() (counts, error) {
+	file, err := os.Open(a.path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the audit log of %q: %w", a.cluster, err)
+	}
+	defer file.Close()
+	if _, err := file.Seek(a.from, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("seeking in the audit log of %q: %w", a.cluster, err)
+	}
+	return countRequests(a.cluster, file)
+}
+
+// auditLogs are those of both clusters.
+type auditLogs []*auditLog
+
+func (logs auditLogs) mark() error {
+	for _, log := range logs {
+		if err := log.mark(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (logs auditLogs) since() (counts, error) {
+	all := counts{}
+	for _, log := range logs {
+		found, err := log.since()
+		if err != nil {
+			return nil, err
+		}
+		all.add(found)
+	}
+	return all, nil
+}

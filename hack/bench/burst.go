@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+)
+
+// What the reference system needs for a burst of 1,000 pods, in seconds, and the plain
+// client beside it (same source as the stream's).
+const (
+	referenceBurst           = 1000
+	referenceShadowsExist    = 44.5
+	referencePodsRunning     = 85.9
+	referencePlainCreated    = 9.4
+	referencePlainRunning    = 17.6
+	burstCreatedGoal         = 1.5
+	burstRunningGoal         = 2.0
+	settleAfterLoad          = 3 * time.Second
+	withdrawnNote            = "Deployments deleted until nothing is left on either side; for information"
+	plainNote                = "the plain client: ShadowPods created with 10 requests under way, then their pods run"
+	burstNote                = "from the first Deployment's creation; baseline: the plain client in the same run"
+	boundNote                = "all local pods bound to the virtual node: what Longshore cannot be faster than"
+	burstShadows, burstReady = "burst/shadowpods-exist", "burst/local-pods-running"
+)
+
+// burstTimes are seconds since the load began.
+type burstTimes struct{ bound, shadows, running float64 }
+
+// burst runs Longshore and the plain client in turns; which is first alternates.
+func (b *bench) burst(ctx context.Context, run int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*stepPatience, fmt.Errorf("not done after %s", 2*stepPatience))
+	defer cancel()
+	var ours, theirs burstTimes
+	steps := []func() error{
+		func() (err error) { ours, err = b.longshoreBurst(ctx, run); return err },
+		func() (err error) { theirs, err = b.plainBurst(ctx); return err },
+	}
+	if run%2 == 1 {
+		steps[0], steps[1] = steps[1], steps[0]
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+		if err := pause(ctx, settleAfterLoad); err != nil {
+			return err
+		}
+	}
+	note := fmt.Sprintf("%d pods %s", b.sizes.burst, burstNote)
+	if b.sizes.burst == referenceBurst {
+		note += fmt.Sprintf("; the reference system: ShadowPods %gs, running %gs, beside a plain client's %gs and %gs",
+			referenceShadowsExist, referencePodsRunning, referencePlainCreated, referencePlainRunning)
+	}
+	b.record.add(
+		against(burstShadows, "s", ours.shadows, theirs.shadows, ratioGoal(burstCreatedGoal), note),
+		against(burstReady, "s", ours.running, theirs.running, ratioGoal(burstRunningGoal), note),
+		figure("burst/local-pods-bound", "s", ours.bound, boundNote),
+		figure("burst/plain-shadowpods-exist", "s", theirs.shadows, plainNote),
+		figure("burst/plain-pods-running", "s", theirs.running, plainNote),
+	)
+	return nil
+}
+
+// longshoreBurst runs the load through Longshore, with all that is measured while it
+// runs and while it is there.
+func (b *bench) longshoreBurst(ctx context.Context, run int) (burstTimes, error) {
+	w, pods := b.world, b.sizes.burst
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	local, err := w.rome.watchPods(watching, offloaded)
+	if err != nil {
+		return burstTimes{}, err
+	}
+	shadows, err := w.milan.watchShadowPods(watching, w.remote)
+	if err != nil {
+		return burstTimes{}, err
+	}
+	window, err := b.open()
+	if err != nil {
+		return burstTimes{}, err
+	}
+	b.tell("burst %d: %d pods through Longshore", run+1, pods)
+	begin := time.Now()
+	if err := w.createDeployments(ctx, pods); err != nil {
+		return burstTimes{}, err
+	}
+	times, err := waitBurst(ctx, begin, pods, local.bound, shadows, local.running)
+	if err != nil {
+		return burstTimes{}, fmt.Errorf("burst through Longshore: %w", err)
+	}
+	stopWatching()
+	b.tell("burst %d: bound %.1fs, ShadowPods %.1fs, running %.1fs", run+1, times.bound, times.shadows, times.running)
+	if err := b.reportWindow(ctx, window, "", pods, true); err != nil {
+		return burstTimes{}, err
+	}
+	if err := b.loaded(ctx, run); err != nil {
+		return burstTimes{}, err
+	}
+	deleting := time.Now()
+	if err := w.removeLoad(ctx); err != nil {
+		return burstTimes{}, err
+	}
+	b.record.add(figure("burst/withdrawn", "s", time.Since(deleting).Seconds(), withdrawnNote))
+	return times, nil
+}
+
+// loaded measures what is measured with all pods there.
+func (b *bench) loaded(ctx context.Context, run int) error {
+	if err := b.memoryLoaded(); err != nil {
+		return err
+	}
+	// Once is enough: it is a minute that is counted, not timed.
+	if run == 0 && b.needs("quiet/") {
+		return b.quiet(ctx)
+	}
+	return nil
+}
+
+func (b *bench) plainBurst(ctx context.Context) (burstTimes, error) {
+	w, pods := b.world, b.sizes.burst
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	remote, err := w.milan.watchPods(watching, plain)
+	if err != nil {
+		return burstTimes{}, err
+	}
+	shadows, err := w.milan.watchShadowPods(watching, plain)
+	if err != nil {
+		return burstTimes{}, err
+	}
+	b.tell("burst: %d ShadowPods by the plain client", pods)
+	begin := time.Now()
+	if err := w.createPlain(ctx, pods); err != nil {
+		return burstTimes{}, err
+	}
+	times, err := waitBurst(ctx, begin, pods, remote.bound, shadows, remote.running)
+	if err != nil {
+		return burstTimes{}, fmt.Errorf("burst of the plain client: %w", err)
+	}
+	stopWatching()
+	b.tell("burst: plain client: ShadowPods %.1fs, running %.1fs", times.shadows, times.running)
+	return times, w.removePlain(ctx)
+}
+
+func waitBurst(ctx context.Context, begin time.Time, pods int, bound, shadows, running *sightings) (burstTimes, error) {
+	seconds := map[string]float64{}
+	for _, wait := range []struct {
+		what string
+		seen *sightings
+	}{{"ShadowPods exist", shadows}, {"pods bound", bound}, {"pods running", running}} {
+		at, err := wait.seen.wait(ctx, pods)
+		if err != nil {
+			return burstTimes{math.NaN(), math.NaN(), math.NaN()}, fmt.Errorf("waiting for %s: %w", wait.what, err)
+		}
+		seconds[wait.what] = at.Sub(begin).Seconds()
+	}
+	return burstTimes{bound: seconds["pods bound"], shadows: seconds["ShadowPods exist"], running: seconds["pods running"]}, nil
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+const (
+	podsPerDeployment = 50
+	// plainWorkers is how many requests the plain client has under way, as many as the
+	// virtual kubelet has workers for pods.
+	plainWorkers = 10
+	plainOrigin  = "plain-client"
+)
+
+func namespaceObject(name string) *corev1.Namespace {
+	return &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// podSpec is what each pod of the load runs: one small container, nothing mounted.
+func podSpec() corev1.PodSpec {
+	return corev1.PodSpec{
+		Containers: []corev1.Container{{
+			Name: "app", Image: "registry.example/team/app:1.2.3",
+			Env:   []corev1.EnvVar{{Name: "MODE", Value: "bench"}},
+			Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
+			}},
+		}},
+	}
+}
+
+// deployments share out the pods, at most podsPerDeployment each.
+func deployments(pods int) []*appsv1.Deployment {
+	var all []*appsv1.Deployment
+	for pods > 0 {
+		replicas := min(pods, podsPerDeployment)
+		name := fmt.Sprintf("load-%02d", len(all))
+		labels := map[string]string{"app": name}
+		all = append(all, &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: offloaded},
+			Spec: appsv1.DeploymentSpec{
+				Replicas: ptr.To(int32(replicas)), //nolint:gosec // At most podsPerDeployment.
+				Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
+			},
+		})
+		pods -= replicas
+	}
+	return all
+}
+
+// createDeployments creates the load in the offloaded namespace.
+func (w *world) createDeployments(ctx context.Context, pods int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, deployment := range deployments(pods) {
+		group.Go(func() error {
+			_, err := w.rome.client.AppsV1().Deployments(offloaded).Create(ctx, deployment, metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("creating the Deployments: %w", err)
+	}
+	return nil
+}
+
+// createPods creates bare pods at a steady pace.
+func (w *world) createPods(ctx context.Context, prefix string, pods int, every time.Duration) error {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for i := range pods {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%03d", prefix, i), Namespace: offloaded, Labels: map[string]string{"app": prefix}},
+			Spec:       podSpec(),
+		}
+		if _, err := w.rome.client.CoreV1().Pods(offloaded).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating pod %d of the stream: %w", i, err)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// removeLoad deletes all that the load made in the offloaded namespace and waits until
+// both sides are empty.
+func (w *world) removeLoad(ctx context.Context) error {
+	background := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
+	if err := w.rome.client.AppsV1().Deployments(offloaded).DeleteCollection(ctx, background, metav1.ListOptions{}); err != nil {
+		return fmt.Errorf("deleting the Deployments: %w", err)
+	}
+	bare := metav1.ListOptions{LabelSelector: "app=" + streamPrefix}
+	if err := w.rome.client.CoreV1().Pods(offloaded).DeleteCollection(ctx, metav1.DeleteOptions{}, bare); err != nil {
+		return fmt.Errorf("deleting the pods of the stream: %w", err)
+	}
+	if err := w.rome.waitEmpty(ctx, offloaded); err != nil {
+		return err
+	}
+	return w.milan.waitEmpty(ctx, w.remote)
+}
+
+// learnTemplate runs one pod through Longshore and keeps its ShadowPod; it warms
+// everything up as well.
+func (w *world) learnTemplate(ctx context.Context) error {
+	shadows, err := w.milan.watchShadowPods(ctx, w.remote)
+	if err != nil {
+		return err
+	}
+	locals, err := w.rome.watchPods(ctx, offloaded)
+	if err != nil {
+		return err
+	}
+	if err := w.createDeployments(ctx, 1); err != nil {
+		return err
+	}
+	if _, err := shadows.wait(ctx, 1); err != nil {
+		return fmt.Errorf("waiting for the first ShadowPod: %w", err)
+	}
+	if _, err := locals.running.wait(ctx, 1); err != nil {
+		return fmt.Errorf("waiting for the first pod to run: %w", err)
+	}
+	list := &offloadingv1beta1.ShadowPodList{}
+	if err := w.milan.List(ctx, list, client.InNamespace(w.remote)); err != nil {
+		return fmt.Errorf("reading the first ShadowPod: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return fmt.Errorf("the first ShadowPod in %q is gone", w.remote)
+	}
+	w.template = &list.Items[0]
+	return w.removeLoad(ctx)
+}
+
+// plainShadowPod is the template's equal, with another origin.
+func plainShadowPod(template *offloadingv1beta1.ShadowPod, index int) *offloadingv1beta1.ShadowPod {
+	labels := maps.Clone(template.Labels)
+	labels[offloadingv1beta1.OriginLabel] = plainOrigin
+	return &offloadingv1beta1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("plain-%04d", index), Namespace: plain,
+			Labels: labels, Annotations: maps.Clone(template.Annotations),
+		},
+		Spec: *template.Spec.DeepCopy(),
+	}
+}
+
+// createPlain is the plain client.
+func (w *world) createPlain(ctx context.Context, pods int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(plainWorkers)
+	for i := range pods {
+		group.Go(func() error { return w.milan.Create(ctx, plainShadowPod(w.template, i)) })
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("creating ShadowPods as a plain client: %w", err)
+	}
+	return nil
+}
+
+func (w *world) removePlain(ctx context.Context) error {
+	if err := w.milan.DeleteAllOf(ctx, &offloadingv1beta1.ShadowPod{}, client.InNamespace(plain)); err != nil {
+		return fmt.Errorf("deleting the plain client's ShadowPods: %w", err)
+	}
+	return w.milan.waitEmpty(ctx, plain)
+}

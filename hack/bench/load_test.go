@@ -1,0 +1,73 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+func TestDeploymentsShareThePods(t *testing.T) {
+	for pods, want := range map[int][]int32{1: {1}, 50: {50}, 120: {50, 50, 20}} {
+		var got []int32
+		names := map[string]bool{}
+		for _, d := range deployments(pods) {
+			got = append(got, *d.Spec.Replicas)
+			names[d.Name] = true
+			assert.Equal(t, d.Spec.Selector.MatchLabels, d.Spec.Template.Labels)
+		}
+		assert.Equal(t, want, got)
+		assert.Len(t, names, len(want))
+	}
+	assert.Len(t, deployments(1000), 20)
+}
+
+func TestPlainShadowPodsEqualTheTemplate(t *testing.T) {
+	template := &offloadingv1beta1.ShadowPod{}
+	template.Name, template.Namespace, template.UID, template.ResourceVersion = "load-1", "bench-rome", "u", "7"
+	template.Labels = map[string]string{offloadingv1beta1.OriginLabel: "rome", "app": "load"}
+	template.Annotations = map[string]string{"a": "b"}
+	template.Spec.Pod = corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}
+	got := plainShadowPod(template, 3)
+	assert.Equal(t, "plain-0003", got.Name)
+	assert.Equal(t, plain, got.Namespace)
+	assert.Empty(t, got.UID)
+	assert.Empty(t, got.ResourceVersion)
+	assert.Equal(t, map[string]string{offloadingv1beta1.OriginLabel: plainOrigin, "app": "load"}, got.Labels)
+	assert.Equal(t, template.Annotations, got.Annotations)
+	assert.Equal(t, template.Spec, got.Spec)
+	assert.Equal(t, "rome", template.Labels[offloadingv1beta1.OriginLabel], "the template stays")
+}
+
+func TestSightingsKeepTheFirstMoment(t *testing.T) {
+	s := newSightings()
+	first := s.all()
+	require.Empty(t, first)
+	seen := make(chan error, 1)
+	go func() {
+		_, err := s.wait(t.Context(), 2)
+		seen <- err
+	}()
+	begin := timeAt(1)
+	s.see("a", begin)
+	s.see("a", timeAt(2))
+	s.see("b", timeAt(3))
+	require.NoError(t, <-seen)
+	last, err := s.wait(t.Context(), 2)
+	require.NoError(t, err)
+	assert.Equal(t, timeAt(3), last)
+	assert.Equal(t, begin, s.all()["a"])
+}
+
+func TestQuestionsAskEachCorePointForAChange(t *testing.T) {
+	all, err := questions()
+	require.NoError(t, err)
+	require.Len(t, all, 4)
+	for _, q := range all {
+		assert.NotEmpty(t, q.input.Object, q.vector)
+		assert.NotContains(t, q.input.Facts, "object", q.vector)
+	}
+}

@@ -1,0 +1,178 @@
+// Command bench measures what Longshore costs: latency, throughput, requests, CPU time,
+// memory, and policy calls, each beside a baseline. `make bench` runs it and writes
+// bench/results.json; bench/README.md says how to read that.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// sizes of the loads, in pods.
+type sizes struct{ burst, stream int }
+
+const (
+	defaultRuns   = 3
+	defaultBurst  = 1000
+	defaultStream = 200
+	quickBurst    = 100
+	quickStream   = 25
+	// idleSettle is how long a fresh installation is left alone before its memory is read.
+	idleSettle = 15 * time.Second
+)
+
+// bench is one run of this command.
+type bench struct {
+	record *recorder
+	world  *world
+	sizes  sizes
+	runs   int
+	quick  bool
+	only   *regexp.Regexp
+	tell   func(format string, arguments ...any)
+}
+
+type options struct {
+	only, out, longshore, dir string
+	runs, pods                int
+	quick, keep               bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	o := options{}
+	flags := flag.NewFlagSet("bench", flag.ExitOnError)
+	flags.StringVar(&o.only, "only", "", "measure only names that match this `regexp`: stream/, burst/, requests/, cpu/, memory/, quiet/, policy/")
+	flags.IntVar(&o.runs, "runs", defaultRuns, "how often each measure is taken; the median counts")
+	flags.IntVar(&o.pods, "pods", defaultBurst, "pods of the burst")
+	flags.BoolVar(&o.quick, "quick", false, "one run of small sizes, to try it out")
+	flags.StringVar(&o.out, "out", filepath.Join("bench", "results.json"), "where the results are written")
+	flags.StringVar(&o.longshore, "longshore", filepath.Join("bin", "longshore"), "the server binary")
+	flags.StringVar(&o.dir, "dir", "", "folder of the clusters' data and logs; empty: a temporary one")
+	flags.BoolVar(&o.keep, "keep", false, "keep the temporary folder")
+	_ = flags.Parse(os.Args[1:]) // ExitOnError
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	only, err := regexp.Compile(o.only)
+	if err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
+	begin := time.Now()
+	b := &bench{
+		sizes: sizes{burst: o.pods, stream: defaultStream}, runs: max(o.runs, 1), quick: o.quick, only: only,
+		tell: func(format string, arguments ...any) {
+			fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, arguments...))
+		},
+	}
+	if o.quick {
+		b.runs, b.sizes = 1, sizes{burst: min(o.pods, quickBurst), stream: quickStream}
+	}
+	b.record = newRecorder("go run ./hack/bench "+strings.Join(os.Args[1:], " "), only.MatchString)
+	err = errors.Join(b.policies(ctx), b.clusters(ctx, o))
+	results := b.record.results()
+	if len(results) == 0 {
+		return errors.Join(err, fmt.Errorf("nothing was measured: -only %q matches no measure", o.only))
+	}
+	// What was measured before something failed is shown, but only a whole run is kept.
+	if err == nil {
+		err = write(o.out, results)
+	}
+	return errors.Join(table(os.Stdout, results), err)
+}
+
+// needs tells whether a measure of this prefix is wanted. An expression that names
+// another measure does not need this one.
+func (b *bench) needs(prefixes ...string) bool {
+	expression := b.only.String()
+	if expression == "" {
+		return true
+	}
+	named := false
+	for _, measure := range []string{"stream", "burst", "requests", "cpu", "memory", "quiet", "policy"} {
+		if !strings.Contains(expression, measure) {
+			continue
+		}
+		named = true
+		for _, prefix := range prefixes {
+			if strings.HasPrefix(prefix, measure) {
+				return true
+			}
+		}
+	}
+	return !named
+}
+
+// clusters takes the measures that need two clusters.
+func (b *bench) clusters(ctx context.Context, o options) (err error) {
+	streams := b.needs("stream/")
+	bursts := b.needs("burst/", "requests/", "cpu/", "memory/", "quiet/")
+	if !streams && !bursts {
+		return nil
+	}
+	dir := o.dir
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "longshore-bench-"); err != nil {
+			return fmt.Errorf("making a folder for the clusters: %w", err)
+		}
+		defer func() {
+			if err != nil || o.keep {
+				b.tell("data and logs are in %s", dir)
+				return
+			}
+			err = os.RemoveAll(dir)
+		}()
+	}
+	if b.world, err = startWorld(ctx, o.longshore, dir, b.tell); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.world.stop(context.WithoutCancel(ctx))) }()
+	return b.load(ctx, streams, bursts)
+}
+
+// load runs the loads, those of each run one after the other.
+func (b *bench) load(ctx context.Context, streams, bursts bool) error {
+	settle := idleSettle
+	if b.quick {
+		settle /= 5
+	}
+	if err := pause(ctx, settle); err != nil {
+		return err
+	}
+	if err := b.memoryIdle(); err != nil {
+		return err
+	}
+	warming, cancel := context.WithTimeoutCause(ctx, stepPatience, fmt.Errorf("not done after %s", stepPatience))
+	defer cancel()
+	if err := b.world.learnTemplate(warming); err != nil {
+		return err
+	}
+	for i := range b.runs {
+		if streams {
+			b.tell("stream %d: %d pods, 5 a second", i+1, b.sizes.stream)
+			if err := b.stream(ctx); err != nil {
+				return err
+			}
+		}
+		if bursts {
+			if err := b.burst(ctx, i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+)
+
+// The reference system's virtual kubelet in MiB (same source as the stream's).
+const (
+	referenceIdle, referenceLoaded = 62, 190
+	idleGoal, loadedGoal           = 45, 110
+	virtualKubelet                 = "longshore/virtual-kubelet@rome"
+	mib                            = "MiB"
+)
+
+// memoryIdle records resident memory before the first pod.
+func (b *bench) memoryIdle() error {
+	u, err := b.world.usage()
+	if err != nil {
+		return err
+	}
+	if _, ok := u[virtualKubelet]; !ok {
+		return fmt.Errorf("no virtual kubelet among the processes %v", slices.Sorted(maps.Keys(u)))
+	}
+	b.record.add(against("memory/virtual-kubelet-idle", mib, u[virtualKubelet].rss, referenceIdle, valueGoal(idleGoal),
+		"resident, before the first pod; baseline: the reference system"))
+	b.reportOthers(u, "idle")
+	return nil
+}
+
+// memoryLoaded records resident memory with the burst's pods.
+func (b *bench) memoryLoaded() error {
+	u, err := b.world.usage()
+	if err != nil {
+		return err
+	}
+	baseline, g, note := float64(referenceLoaded), valueGoal(loadedGoal), "; baseline: the reference system"
+	if b.sizes.burst != referenceBurst {
+		baseline, g, note = math.NaN(), goal{}, ""
+	}
+	b.record.add(against("memory/virtual-kubelet-loaded", mib, u[virtualKubelet].rss, baseline, g,
+		fmt.Sprintf("resident, with %d pods%s", b.sizes.burst, note)))
+	b.reportOthers(u, "loaded")
+	return nil
+}
+
+func (b *bench) reportOthers(u usages, when string) {
+	for _, process := range slices.Sorted(maps.Keys(u)) {
+		if process != virtualKubelet {
+			b.record.add(figure("memory/"+process+"-"+when, mib, u[process].rss, "resident; for information"))
+		}
+	}
+}

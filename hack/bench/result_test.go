@@ -1,0 +1,112 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func recorded(only string, samples ...sample) []Result {
+	r := newRecorder("go run ./hack/bench", regexp.MustCompile(only).MatchString)
+	r.add(samples...)
+	return r.results()
+}
+
+func TestRunsBecomeOneResult(t *testing.T) {
+	results := recorded("",
+		against("burst/a", "s", 3, 2, ratioGoal(1.5), "n"),
+		figure("burst/b", "s", 1, ""),
+		against("burst/a", "s", 2, 2, ratioGoal(1.5), "n"),
+		against("burst/a", "s", 4, 2, ratioGoal(1.5), "n"),
+	)
+	require.Len(t, results, 2)
+	assert.Equal(t, Result{
+		Name: "burst/a", Value: 3, Unit: "s", Baseline: pointer(2.0), Ratio: pointer(1.5), Spread: pointer(0.6667), Runs: 3,
+		Goal: "ratio <= 1.5", Met: pointer(true), Notes: "n", Command: "go run ./hack/bench",
+	}, results[0])
+	assert.Equal(t, Result{Name: "burst/b", Value: 1, Unit: "s", Runs: 1, Command: "go run ./hack/bench"}, results[1])
+}
+
+func TestGoals(t *testing.T) {
+	tests := map[string]struct {
+		sample sample
+		goal   string
+		met    *bool
+	}{
+		"a ratio that is reached":            {against("x", "s", 1, 2, ratioGoal(0.5), ""), "ratio <= 0.5", pointer(true)},
+		"a ratio that is missed":             {against("x", "s", 1.1, 2, ratioGoal(0.5), ""), "ratio <= 0.5", pointer(false)},
+		"a value that is reached":            {against("x", "s", 9, 22.1, valueGoal(9), ""), "value <= 9", pointer(true)},
+		"a value that is missed":             {against("x", "s", 9.1, 22.1, valueGoal(9), ""), "value <= 9", pointer(false)},
+		"a value of zero without a baseline": {against("x", "s", 0, math.NaN(), valueGoal(0), ""), "value <= 0", pointer(true)},
+		"a ratio to nothing":                 {against("x", "s", 1, math.NaN(), ratioGoal(1), ""), "", nil},
+		"no goal":                            {against("x", "s", 1, 2, goal{}, ""), "", nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			results := recorded("", tc.sample)
+			require.Len(t, results, 1)
+			assert.Equal(t, tc.goal, results[0].Goal)
+			assert.Equal(t, tc.met, results[0].Met)
+		})
+	}
+}
+
+func TestOnlyWantedAndFiniteFiguresAreRecorded(t *testing.T) {
+	results := recorded("^cpu/", figure("cpu/a", "s", 1, ""), figure("burst/a", "s", 1, ""), figure("cpu/b", "s", math.NaN(), ""), figure("cpu/c", "s", math.Inf(1), ""))
+	require.Len(t, results, 1)
+	assert.Equal(t, "cpu/a", results[0].Name)
+}
+
+func TestRounding(t *testing.T) {
+	for value, want := range map[float64]float64{0: 0, 0.00123456: 0.001235, 12.34567: 12.35, 123456: 123500, -1.23456: -1.235} {
+		assert.InDelta(t, want, rounded(value), 1e-9, "%g", value)
+	}
+}
+
+func TestResultsAreWrittenAsAList(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bench", "results.json")
+	want := recorded("", against("a", "ms", 1, 2, ratioGoal(0.5), "n"), figure("b", "MiB", 3, ""))
+	require.NoError(t, write(path, want))
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var got []Result
+	require.NoError(t, json.Unmarshal(content, &got))
+	assert.Equal(t, want, got)
+	assert.Contains(t, string(content), `"baseline": 2`)
+	assert.NotContains(t, string(content), "null")
+}
+
+func TestTable(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, table(&out, recorded("", against("a/b", "ms", 1, 4, ratioGoal(0.5), ""), against("c", "MiB", 3, 2, valueGoal(1), ""))))
+	lines := strings.Split(out.String(), "\n")
+	require.Len(t, lines, 4)
+	assert.Equal(t, []string{"a/b", "1", "ms", "4", "0.25", "ratio", "<=", "0.5", "yes"}, strings.Fields(lines[1]))
+	assert.Equal(t, []string{"c", "3", "MiB", "2", "1.5", "value", "<=", "1", "NO"}, strings.Fields(lines[2]))
+}
+
+func TestNeeds(t *testing.T) {
+	tests := map[string]struct {
+		only, prefix string
+		want         bool
+	}{
+		"everything":                            {"", "quiet/", true},
+		"what is named":                         {"quiet/", "quiet/", true},
+		"not what is not named":                 {"quiet/", "policy/", false},
+		"one of two":                            {"^(cpu|stream)/", "cpu/", true},
+		"an expression that names nothing: all": {"p99", "stream/", true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := &bench{only: regexp.MustCompile(tc.only)}
+			assert.Equal(t, tc.want, b.needs(tc.prefix))
+		})
+	}
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/hack/demo/peering"
+	"github.com/longshore-dev/longshore/hack/demo/rig"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+const (
+	// offloaded is the namespace whose pods go to milan, plain the one in milan in
+	// which the plain client works.
+	offloaded = "bench"
+	plain     = "bench-plain"
+
+	simulatedNodes = 3
+	podsPerNode    = "2000"
+	virtualPods    = "4000"
+
+	// schedulerQPS lifts the schedulers' own throttle of 50 bindings a second, which
+	// would hide everything else; the controller managers' is lifted by the rig.
+	schedulerQPS = "--kube-api-qps=1000"
+	schedulerTop = "--kube-api-burst=1000"
+
+	startPatience = 5 * time.Minute
+	stepPatience  = 8 * time.Minute
+)
+
+// side is one cluster with the clients that the benchmark measures with.
+type side struct {
+	*rig.Cluster
+	client   kubernetes.Interface
+	metadata metadata.Interface
+}
+
+// world is the installation under test.
+type world struct {
+	rig         *rig.World
+	rome, milan *side
+	// remote is the namespace in milan that the offloaded one is mapped to.
+	remote string
+	audit  auditLogs
+	dir    string
+	// template is a ShadowPod as the virtual kubelet makes it, for the plain client.
+	template *offloadingv1beta1.ShadowPod
+}
+
+// startWorld starts two clusters and installs, peers and offloads, as the demo does.
+func startWorld(ctx context.Context, longshore, dir string, tell func(string, ...any)) (*world, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("not done after %s", startPatience))
+	defer cancel()
+	clusters, err := rig.StartWorld(ctx, rig.WorldOptions{
+		Dir: dir, LogDir: filepath.Join(dir, "logs"), Longshore: longshore,
+		SimulatedNodes: simulatedNodes, PodsPerNode: podsPerNode, Audit: true,
+		SchedulerArgs: []string{schedulerQPS, schedulerTop},
+		Step:          func(step string) { tell("%s", step) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("starting the clusters: %w", err)
+	}
+	w := &world{rig: clusters, dir: dir}
+	if err := w.prepare(ctx, tell); err != nil {
+		return nil, errors.Join(err, w.stop(context.WithoutCancel(ctx)))
+	}
+	return w, nil
+}
+
+func (w *world) prepare(ctx context.Context, tell func(string, ...any)) error {
+	for _, name := range []string{rig.Consumer, rig.Provider} {
+		w.audit = append(w.audit, &auditLog{cluster: name, path: rig.AuditLog(w.dir, name)})
+	}
+	connection, err := w.rig.Connection()
+	if err != nil {
+		return err
+	}
+	r, err := rig.Open(connection)
+	if err != nil {
+		return err
+	}
+	if w.rome, err = newSide(r.Rome); err != nil {
+		return err
+	}
+	if w.milan, err = newSide(r.Milan); err != nil {
+		return err
+	}
+	quiet := func(string) {}
+	tell("installing Longshore in both clusters")
+	if err := r.Install(ctx, nil); err != nil {
+		return err
+	}
+	for _, c := range []*rig.Cluster{r.Rome, r.Milan} {
+		if err := c.WaitForDeployments(ctx, rig.Namespace, quiet); err != nil {
+			return err
+		}
+	}
+	tell("peering, virtual node, offloaded namespace")
+	if err := r.Peer(ctx); err != nil {
+		return err
+	}
+	if err := r.CreateVirtualNode(ctx, peering.Capacity("256", "1024Gi", virtualPods), quiet); err != nil {
+		return err
+	}
+	if err := r.Rome.Offload(ctx, offloaded, offloadingv1beta1.RemotePodOffloadingStrategyType, quiet); err != nil {
+		return err
+	}
+	return w.namespaces(ctx)
+}
+
+// namespaces finds the remote namespace and makes the plain client's.
+func (w *world) namespaces(ctx context.Context) error {
+	offloading := &offloadingv1beta1.NamespaceOffloading{}
+	key := client.ObjectKey{Namespace: offloaded, Name: offloadingv1beta1.NamespaceOffloadingName}
+	if err := w.rome.Get(ctx, key, offloading); err != nil {
+		return fmt.Errorf("reading NamespaceOffloading %s: %w", key, err)
+	}
+	if w.remote = offloading.Status.RemoteNamespaceName; w.remote == "" {
+		return fmt.Errorf("NamespaceOffloading %s names no remote namespace", key)
+	}
+	return w.milan.Apply(ctx, namespaceObject(plain))
+}
+
+func newSide(c *rig.Cluster) (*side, error) {
+	config := rest.CopyConfig(c.Config)
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to cluster %q: %w", c.Name, err)
+	}
+	meta, err := metadata.NewForConfig(c.Config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to cluster %q: %w", c.Name, err)
+	}
+	return &side{Cluster: c, client: clientset, metadata: meta}, nil
+}
+
+func (w *world) stop(ctx context.Context) error {
+	if err := w.rig.Stop(ctx); err != nil {
+		return fmt.Errorf("stopping the clusters: %w", err)
+	}
+	return nil
+}
+
+// usage reads what all processes of the rig have used.
+func (w *world) usage() (usages, error) { return processes("/proc", os.Getpid()) }
+
+// waitEmpty waits until neither pods nor ShadowPods are left in the namespace.
+func (s *side) waitEmpty(ctx context.Context, namespace string) error {
+	for {
+		left := 0
+		for _, resource := range []metadata.Getter{s.metadata.Resource(podResource), s.metadata.Resource(shadowPods)} {
+			list, err := resource.Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 1})
+			if err != nil {
+				return fmt.Errorf("listing what is left in %q of %q: %w", namespace, s.Name, err)
+			}
+			left += len(list.Items)
+		}
+		if left == 0 {
+			return nil
+		}
+		if err := pause(ctx, 250*time.Millisecond); err != nil {
+			return fmt.Errorf("waiting until %q of %q is empty: %w", namespace, s.Name, err)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
