@@ -82,7 +82,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 }
 
 func (a *App) addManager(ctx context.Context) error {
-	options, err := a.managerOptions()
+	options, err := a.managerOptions(ctx)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (a *App) addMetrics() error {
 	return nil
 }
 
-func (a *App) managerOptions() (ctrl.Options, error) {
+func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 	o := &a.options
 	named := func(name string) cache.ByObject {
 		return cache.ByObject{Namespaces: map[string]cache.Config{
@@ -134,6 +134,8 @@ func (a *App) managerOptions() (ctrl.Options, error) {
 		Metrics:                server.Options{BindAddress: off},
 		HealthProbeBindAddress: off,
 		PprofBindAddress:       off,
+		// The manager cancels what it runs by itself; this is for the logger.
+		BaseContext: func() context.Context { return ctrl.LoggerInto(context.WithoutCancel(ctx), ctrl.LoggerFrom(ctx)) },
 		// Names of controllers are checked per process, and several virtual kubelets may
 		// share one in tests.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},

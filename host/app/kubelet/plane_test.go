@@ -176,8 +176,7 @@ func (r *rig) runManager() {
 // background runs something until the test ends, and returns what it ended with.
 func (r *rig) background(run func(context.Context) error) <-chan error {
 	r.t.Helper()
-	log := testr.NewWithInterface(r.t, testr.Options{Verbosity: 1})
-	ctx, cancel := context.WithCancel(ctrl.LoggerInto(context.WithoutCancel(r.t.Context()), log))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.t.Context()))
 	ended := make(chan error, 1)
 	done := make(chan struct{})
 	go func() {
@@ -203,7 +202,8 @@ func (r *rig) options() kubelet.Options {
 
 func (r *rig) runKubelet(o kubelet.Options) <-chan error {
 	r.t.Helper()
-	app, err := kubelet.New(r.t.Context(), o)
+	log := testr.NewWithInterface(r.t, testr.Options{Verbosity: 1})
+	app, err := kubelet.New(ctrl.LoggerInto(r.t.Context(), log), o)
 	require.NoError(r.t, err)
 	return r.background(app.Run)
 }
