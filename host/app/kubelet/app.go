@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
@@ -52,6 +53,9 @@ type App struct {
 	direct   client.Client
 	home     *rest.Config
 
+	clientset    kubernetes.Interface
+	certificates *certificates
+
 	situation         situation
 	sessions          sessions
 	reflectionMetrics sessionCollector
@@ -74,6 +78,12 @@ func New(ctx context.Context, options Options) (*App, error) {
 	}
 	if a.direct, err = client.New(a.home, client.Options{Scheme: s}); err != nil {
 		return nil, fmt.Errorf("connecting to the consumer: %w", err)
+	}
+	if a.clientset, err = kubernetes.NewForConfig(protobuf(a.home)); err != nil {
+		return nil, fmt.Errorf("connecting to the consumer: %w", err)
+	}
+	if a.certificates, err = a.newCertificates(a.clientset); err != nil {
+		return nil, err
 	}
 	if err := a.addManager(ctx); err != nil {
 		return nil, err

@@ -2,6 +2,8 @@ package kubelet_test
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -318,6 +320,7 @@ func TestAPodBoundToTheVirtualNodeRunsInTheProvider(t *testing.T) {
 
 	t.Run("a changed VirtualNode changes the node without a restart", func(t *testing.T) { r.changesVirtualNode(t) })
 	t.Run("a taint that was taken away comes back", func(t *testing.T) { r.healsTaint(t) })
+	t.Run("the kubelet API lets nobody in who is not known", func(t *testing.T) { r.guards(t) })
 	t.Run("a new kubeconfig is taken over, a broken one is told", func(t *testing.T) { r.changesKubeconfig(t) })
 	select {
 	case err := <-ended:
@@ -358,6 +361,48 @@ func (r *rig) healsTaint(t *testing.T) {
 		node, err := r.node()
 		return err == nil && len(node.Spec.Taints) == 1 && node.Spec.Taints[0].Key == offloadingv1beta1.VirtualNodeTaintKey
 	}, soon, tick, "T63")
+}
+
+// guards asks the kubelet API as the API server does, and as others do (T27).
+func (r *rig) guards(t *testing.T) {
+	ask := func(config *rest.Config, path string) (int, string) {
+		config = rest.AnonymousClientConfig(config)
+		config.CAData, config.CAFile, config.Insecure = nil, "", true
+		return r.get(t, config, path)
+	}
+	admin := rest.CopyConfig(r.consumer.RESTConfig())
+	withCertificate := func(cn string, orgs ...string) *rest.Config {
+		certificate, key, err := r.consumer.IssueClientCert(cn, orgs)
+		require.NoError(t, err)
+		return &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true, CertData: certificate, KeyData: key}}
+	}
+	code, _ := ask(admin, "/pods")
+	assert.Equal(t, http.StatusUnauthorized, code, "nobody")
+	code, _ = r.get(t, &rest.Config{BearerToken: "rubbish", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "/pods")
+	assert.Equal(t, http.StatusUnauthorized, code, "an unknown token")
+	code, body := r.get(t, withCertificate("stranger"), "/pods")
+	assert.Equal(t, http.StatusForbidden, code, "a user without rights")
+	assert.Contains(t, body, `user "stranger" may not get nodes/proxy of node "milan-1"`)
+	code, body = r.get(t, withCertificate("admin", "system:masters"), "/pods")
+	assert.Equal(t, http.StatusOK, code)
+	assert.Contains(t, body, `"name":"web"`)
+	code, body = r.get(t, withCertificate("admin", "system:masters"), "/containerLogs/default/web/web")
+	assert.Equal(t, http.StatusNotFound, code)
+	assert.Contains(t, body, "is not offloaded through this node")
+}
+
+func (r *rig) get(t *testing.T, config *rest.Config, path string) (int, string) {
+	t.Helper()
+	client, err := rest.HTTPClientFor(config)
+	require.NoError(t, err)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+r.consumer.Address()+":10250"+path, nil)
+	require.NoError(t, err)
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, string(body)
 }
 
 func (r *rig) changesKubeconfig(t *testing.T) {

@@ -82,6 +82,9 @@ func (a *App) serve(ctx context.Context) error {
 	if !a.awaitPolicies(ctx) {
 		return nil
 	}
+	if a.certificates.run != nil && a.options.CreateNode {
+		go a.certificates.run(ctx)
+	}
 	for ctx.Err() == nil {
 		if config, err = a.runSession(ctx, config); err != nil {
 			return err

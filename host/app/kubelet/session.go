@@ -10,16 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	kubeletapi "github.com/longshore-dev/longshore/host/consumer/kubelet"
 	"github.com/longshore-dev/longshore/host/consumer/node"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/configmap"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
@@ -40,8 +38,9 @@ const (
 // session is everything that needs the provider.
 type session struct {
 	engine *engine.Engine
-	// node is nil with --create-node=false.
-	node *node.Node
+	// node and server are nil with --create-node=false: no pod comes.
+	node   *node.Node
+	server *kubeletapi.Server
 }
 
 func (a *App) newSession(ctx context.Context, config *rest.Config) (*session, error) {
@@ -65,9 +64,13 @@ func (a *App) newSession(ctx context.Context, config *rest.Config) (*session, er
 		return nil, fmt.Errorf("composing the reflection: %w", err)
 	}
 	s := &session{engine: reflector}
-	if a.options.CreateNode {
-		s.node, err = a.newNode(ctx, config)
+	if !a.options.CreateNode {
+		return s, nil
 	}
+	if s.node, err = a.newNode(ctx, config); err != nil {
+		return nil, err
+	}
+	s.server, err = a.newServer(a.clientset, reflector, config)
 	return s, err
 }
 
@@ -84,6 +87,7 @@ func (s *session) run(ctx context.Context) error {
 	group.Go(func() error { return s.engine.Run(ctx) })
 	if s.node != nil {
 		group.Go(func() error { return s.node.Run(ctx) })
+		group.Go(func() error { return s.server.Run(ctx) })
 	}
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("working with the provider: %w", err)
@@ -137,14 +141,6 @@ func (a *App) definitions() []engine.Definition {
 }
 
 func (a *App) newNode(ctx context.Context, config *rest.Config) (*node.Node, error) {
-	core, err := corev1client.NewForConfig(protobuf(a.home))
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the consumer's nodes: %w", err)
-	}
-	leases, err := coordinationv1client.NewForConfig(protobuf(a.home))
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the consumer's leases: %w", err)
-	}
 	watcher, err := a.clusterWatcher()
 	if err != nil {
 		return nil, err
@@ -154,7 +150,7 @@ func (a *App) newNode(ctx context.Context, config *rest.Config) (*node.Node, err
 		return nil, fmt.Errorf("connecting to the provider: %w", err)
 	}
 	n, err := node.New(node.Options{
-		Nodes: core.Nodes(), Leases: leases.Leases(corev1.NamespaceNodeLease), Local: watcher,
+		Nodes: a.clientset.CoreV1().Nodes(), Leases: a.clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease), Local: watcher,
 		RemoteHealth: func(ctx context.Context) error { return there.Get().AbsPath("/livez").Do(ctx).Error() },
 		VirtualNode:  a.situation.get(), Now: time.Now,
 		NodeIP: a.options.NodeIP, KubeletPort: int32(a.options.ListenPort), //nolint:gosec // Validated: a port.
@@ -193,13 +189,9 @@ func (a *App) clusterWatcher() (client.WithWatch, error) {
 
 // serverVersion is the version of the consumer's API server, which the Node announces.
 func (a *App) serverVersion(ctx context.Context) string {
-	c, err := discovery.NewDiscoveryClientForConfig(a.home)
+	version, err := a.clientset.Discovery().ServerVersion()
 	if err == nil {
-		version, versionErr := c.ServerVersion()
-		if versionErr == nil {
-			return version.GitVersion
-		}
-		err = versionErr
+		return version.GitVersion
 	}
 	ctrl.LoggerFrom(ctx).Error(err, "The API server does not tell its version", "announced", fallbackVersion)
 	return fallbackVersion

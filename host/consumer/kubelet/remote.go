@@ -1,0 +1,222 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/transport/spdy"
+	utilexec "k8s.io/client-go/util/exec"
+)
+
+// Provider reaches the subresources of remote pods.
+type Provider struct {
+	config *rest.Config
+	core   corev1client.CoreV1Interface
+}
+
+// NewProvider connects to nothing yet.
+func NewProvider(config *rest.Config) (*Provider, error) {
+	core, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the provider's pods: %w", err)
+	}
+	return &Provider{config: config, core: core}, nil
+}
+
+// remotePods answers for local pods by asking their remote pods.
+type remotePods struct {
+	pods     Pods
+	provider *Provider
+}
+
+// find translates a local pod; pods of other nodes are not found, so that nobody reaches
+// the provider's own pods through their names.
+func (p *remotePods) find(namespace, name string) (string, error) {
+	remote, ok := p.pods.Remote(namespace, name)
+	if !ok {
+		return "", errdefs.NotFoundf("pod %s/%s is not offloaded through this node", namespace, name)
+	}
+	return remote, nil
+}
+
+func (p *remotePods) logs(ctx context.Context, namespace, name, container string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+	remote, err := p.find(namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := p.provider.core.Pods(remote).GetLogs(name, logOptions(container, opts)).Stream(ctx)
+	if err != nil {
+		return nil, translate(fmt.Errorf("reading the log of the remote pod: %w", err))
+	}
+	return stream, nil
+}
+
+// logOptions leaves out what was not asked for: the library says it with zeros.
+func logOptions(container string, opts api.ContainerLogOpts) *corev1.PodLogOptions {
+	out := &corev1.PodLogOptions{
+		Container: container, Follow: opts.Follow, Previous: opts.Previous, Timestamps: opts.Timestamps,
+		TailLines: nonZero(opts.Tail), LimitBytes: nonZero(opts.LimitBytes), SinceSeconds: nonZero(opts.SinceSeconds),
+	}
+	if !opts.SinceTime.IsZero() {
+		out.SinceTime = &metav1.Time{Time: opts.SinceTime}
+	}
+	return out
+}
+
+func nonZero(n int) *int64 {
+	if n == 0 {
+		return nil
+	}
+	value := int64(n)
+	return &value
+}
+
+func (p *remotePods) exec(ctx context.Context, namespace, name, container string, command []string, io api.AttachIO) error {
+	return p.stream(ctx, namespace, name, "exec", &corev1.PodExecOptions{
+		Container: container, Command: command, TTY: io.TTY(),
+		Stdin: io.Stdin() != nil, Stdout: io.Stdout() != nil, Stderr: io.Stderr() != nil,
+	}, io)
+}
+
+func (p *remotePods) attach(ctx context.Context, namespace, name, container string, io api.AttachIO) error {
+	return p.stream(ctx, namespace, name, "attach", &corev1.PodAttachOptions{
+		Container: container, TTY: io.TTY(),
+		Stdin: io.Stdin() != nil, Stdout: io.Stdout() != nil, Stderr: io.Stderr() != nil,
+	}, io)
+}
+
+func (p *remotePods) stream(ctx context.Context, namespace, name, subresource string, options runtime.Object, io api.AttachIO) error {
+	remote, err := p.find(namespace, name)
+	if err != nil {
+		return err
+	}
+	url := p.provider.core.RESTClient().Post().Namespace(remote).Resource("pods").Name(name).SubResource(subresource).
+		VersionedParams(options, clientgoscheme.ParameterCodec).URL()
+	executor, err := remotecommand.NewSPDYExecutor(p.provider.config, http.MethodPost, url)
+	if err != nil {
+		return fmt.Errorf("preparing %s of the remote pod: %w", subresource, err)
+	}
+	streams := remotecommand.StreamOptions{Stdin: io.Stdin(), Tty: io.TTY()}
+	if out := io.Stdout(); out != nil {
+		streams.Stdout = out
+	}
+	if out := io.Stderr(); out != nil {
+		streams.Stderr = out
+	}
+	if io.TTY() {
+		streams.TerminalSizeQueue = sizes{ctx: ctx, from: io.Resize()}
+	}
+	err = executor.StreamWithContext(ctx, streams)
+	var exit utilexec.ExitError
+	if err == nil || errors.As(err, &exit) {
+		// The library tells the client the exit code by the type of this error.
+		return err
+	}
+	return translate(fmt.Errorf("%s in the remote pod: %w", subresource, err))
+}
+
+// sizes passes the sizes of the client's terminal on.
+type sizes struct {
+	ctx  context.Context
+	from <-chan api.TermSize
+}
+
+// Next implements remotecommand.TerminalSizeQueue.
+func (s sizes) Next() *remotecommand.TerminalSize {
+	select {
+	case <-s.ctx.Done():
+		return nil
+	case size, ok := <-s.from:
+		if !ok {
+			return nil
+		}
+		return &remotecommand.TerminalSize{Width: size.Width, Height: size.Height}
+	}
+}
+
+// portForward connects one stream of the client with one port of the remote pod.
+func (p *remotePods) portForward(ctx context.Context, namespace, name string, port int32, client io.ReadWriteCloser) error {
+	remote, err := p.find(namespace, name)
+	if err != nil {
+		return err
+	}
+	transport, upgrader, err := spdy.RoundTripperFor(p.provider.config)
+	if err != nil {
+		return fmt.Errorf("preparing the port of the remote pod: %w", err)
+	}
+	url := p.provider.core.RESTClient().Post().Namespace(remote).Resource("pods").Name(name).SubResource("portforward").URL()
+	connection, _, err := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url).Dial(portforward.PortForwardProtocolV1Name)
+	if err != nil {
+		return translate(fmt.Errorf("opening a port of the remote pod: %w", err))
+	}
+	defer connection.Close()
+	stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
+	defer stop()
+
+	headers := http.Header{}
+	headers.Set(corev1.PortHeader, strconv.Itoa(int(port)))
+	headers.Set(corev1.PortForwardRequestIDHeader, "0")
+	headers.Set(corev1.StreamType, corev1.StreamTypeError)
+	failures, err := connection.CreateStream(headers)
+	if err != nil {
+		return fmt.Errorf("opening port %d of the remote pod: %w", port, err)
+	}
+	// Nothing is written to it, and the server waits for its end.
+	_ = failures.Close()
+	headers.Set(corev1.StreamType, corev1.StreamTypeData)
+	data, err := connection.CreateStream(headers)
+	if err != nil {
+		return fmt.Errorf("opening port %d of the remote pod: %w", port, err)
+	}
+	return exchange(client, data, failures)
+}
+
+// exchange copies both ways until the remote end is done, and returns what it says of
+// its failures.
+func exchange(client io.ReadWriteCloser, data io.ReadWriteCloser, failures io.Reader) error {
+	var group sync.WaitGroup
+	var message []byte
+	group.Go(func() { message, _ = io.ReadAll(failures) })
+	go func() {
+		// The client may stay silent after the remote end is done, so nobody waits here.
+		_, _ = io.Copy(data, client)
+		_ = data.Close()
+	}()
+	_, err := io.Copy(client, data)
+	group.Wait()
+	switch {
+	case len(message) > 0:
+		return errors.New(string(message))
+	case err != nil:
+		return fmt.Errorf("copying from the remote pod: %w", err)
+	}
+	return nil
+}
+
+// translate tells the library what kind of error it is, in its own terms.
+func translate(err error) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		return errdefs.AsNotFound(err)
+	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err):
+		return errdefs.AsInvalidInput(err)
+	default:
+		return err
+	}
+}
