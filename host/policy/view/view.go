@@ -10,6 +10,7 @@ package view
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -153,6 +154,13 @@ func stringMap(metadata map[string]any, field string) (map[string]string, error)
 				return nil, fmt.Errorf("a policy set metadata.%s key %q to a %T, its author must make it a string", field, key, item)
 			}
 			out[key] = text
+		}
+		return out, nil
+	case json.RawMessage:
+		// Untouched by policies: as the API server sent it.
+		var out map[string]string
+		if err := json.Unmarshal(value, &out); err != nil {
+			return nil, fmt.Errorf("reading metadata.%s: %w", field, err)
 		}
 		return out, nil
 	default:

@@ -56,7 +56,7 @@ func offloaded(strategy offloadingv1beta1.PodOffloadingStrategyType) []client.Ob
 }
 
 // rawPod has a field that no Kubernetes library knows.
-const rawPod = `{"metadata":{"name":"web"},"spec":{"containers":[{"name":"c","image":"i"}],"futureField":{"kept":true}}}`
+const rawPod = `{"metadata":{"name":"web","labels":{"app":"web"},"annotations":{"note":"kept"}},"spec":{"containers":[{"name":"c","image":"i"}],"futureField":{"kept":true}}}`
 
 func ask(t *testing.T, h *Handler, pod []byte) admission.Response {
 	t.Helper()
@@ -91,6 +91,7 @@ func TestAPodOfAnOffloadedNamespaceIsPlaced(t *testing.T) {
 		{Key: "liqo.io/type", Operator: corev1.NodeSelectorOpIn, Values: []string{"virtual-node"}},
 	}}}, pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms)
 	assert.Contains(t, pod.Annotations["policy.longshore.dev/decisions"], "default-podplacement")
+	assert.Equal(t, "kept", pod.Annotations["note"])
 	assert.Contains(t, string(after), `"futureField":{"kept":true}`, "fields that this build does not know survive")
 
 	again := ask(t, h, after)

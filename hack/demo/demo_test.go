@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longshore-dev/longshore/hack/demo/session"
+)
+
+const patience = 3 * time.Minute
+
+// demo runs the built command on a folder of the test, as make does.
+type demo struct {
+	t      *testing.T
+	dir    string
+	binary string
+	server string
+}
+
+func newDemo(t *testing.T) *demo {
+	t.Helper()
+	d := &demo{t: t, dir: filepath.Join(t.TempDir(), "demo")}
+	for path, name := range map[*string]string{&d.binary: "demo", &d.server: "longshore"} {
+		absolute, err := filepath.Abs(filepath.Join("..", "..", "bin", name))
+		require.NoError(t, err)
+		_, err = os.Stat(absolute)
+		require.NoError(t, err, "bin/%s is missing: run make build", name)
+		*path = absolute
+	}
+	t.Cleanup(func() { d.run(context.Background(), "down") })
+	return d
+}
+
+func (d *demo) command(ctx context.Context, verb string) (*exec.Cmd, *bytes.Buffer) {
+	cmd := exec.CommandContext(ctx, d.binary, verb, "--dir", d.dir, "--longshore", d.server)
+	out := &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	return cmd, out
+}
+
+func (d *demo) run(ctx context.Context, verb string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	cmd, out := d.command(ctx, verb)
+	err := cmd.Run()
+	return out.String(), err
+}
+
+func (d *demo) must(verb string) string {
+	d.t.Helper()
+	out, err := d.run(d.t.Context(), verb)
+	require.NoError(d.t, err, out)
+	return out
+}
+
+// processes are those whose command line names the demo's folder: all that it started.
+func (d *demo) processes() []string {
+	d.t.Helper()
+	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(d.t, err)
+	var found []string
+	for _, entry := range entries {
+		content, err := os.ReadFile(entry)
+		if err == nil && bytes.Contains(content, []byte(d.dir)) {
+			found = append(found, strings.ReplaceAll(string(content), "\x00", " "))
+		}
+	}
+	return found
+}
+
+func (d *demo) nothingIsLeft(why string) {
+	d.t.Helper()
+	require.Eventually(d.t, func() bool { return len(d.processes()) == 0 }, patience, 50*time.Millisecond, why)
+}
+
+func TestTheDemoStartsShowsAndStops(t *testing.T) {
+	d := newDemo(t)
+	first := d.must("up")
+	assert.Contains(t, first, "Starting clusters rome (consumer) and milan (provider)")
+	assert.Contains(t, first, "Checking what happened")
+	assert.Equal(t, 5, strings.Count(first, " shop-rome "), "one row a pod:\n%s", first)
+	assert.NotContains(t, first, "\033[", "plain text in a pipe")
+	for _, name := range []string{"rome.kubeconfig", "milan.kubeconfig", "logs"} {
+		_, err := os.Stat(filepath.Join(d.dir, name))
+		require.NoError(t, err)
+	}
+
+	second := d.must("up")
+	assert.Contains(t, second, "are running already")
+	assert.Equal(t, 5, strings.Count(second, " shop-rome "), "the same pods, no new ones")
+
+	s, err := session.Open(d.dir)
+	require.NoError(t, err)
+	_, state, err := s.Alive()
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(state.PID, syscall.SIGKILL))
+	d.nothingIsLeft("a killed supervisor takes everything along")
+	assert.Contains(t, d.must("up"), "Starting clusters", "a run after a crash starts anew")
+
+	d.must("down")
+	d.nothingIsLeft("down stops everything")
+	assert.Contains(t, d.must("down"), "Nothing was running")
+}
+
+func TestAnInterruptedDemoLeavesNothing(t *testing.T) {
+	d := newDemo(t)
+	cmd, out := d.command(t.Context(), "up")
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool { return len(d.processes()) > 2 }, patience, 10*time.Millisecond, "something was started")
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	require.Error(t, cmd.Wait())
+	assert.Contains(t, out.String(), "Interrupted; what this run started is stopped.")
+	d.nothingIsLeft("an interrupted run cleans up")
+}
