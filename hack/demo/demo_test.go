@@ -88,7 +88,7 @@ func TestTheDemoStartsShowsAndStops(t *testing.T) {
 	first := d.must("up")
 	assert.Contains(t, first, "Starting clusters rome (consumer) and milan (provider)")
 	assert.Contains(t, first, "Checking what happened")
-	assert.Equal(t, 5, strings.Count(first, " shop-rome "), "one row a pod:\n%s", first)
+	assert.Equal(t, 5, strings.Count(first, "  shop-rome  "), "one row a pod:\n%s", first)
 	assert.NotContains(t, first, "\033[", "plain text in a pipe")
 	for _, name := range []string{"rome.kubeconfig", "milan.kubeconfig", "logs"} {
 		_, err := os.Stat(filepath.Join(d.dir, name))
@@ -97,7 +97,7 @@ func TestTheDemoStartsShowsAndStops(t *testing.T) {
 
 	second := d.must("up")
 	assert.Contains(t, second, "are running already")
-	assert.Equal(t, 5, strings.Count(second, " shop-rome "), "the same pods, no new ones")
+	assert.Equal(t, 5, strings.Count(second, "  shop-rome  "), "the same pods, no new ones")
 
 	s, err := session.Open(d.dir)
 	require.NoError(t, err)
