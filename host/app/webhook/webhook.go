@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -26,6 +27,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/admission/podplacement"
 	"github.com/longshore-dev/longshore/host/consumer/admission/virtualnode"
 	"github.com/longshore-dev/longshore/host/kit/servingcert"
+	"github.com/longshore-dev/longshore/host/policysource"
 )
 
 // Component names this process in policy status and metrics.
@@ -103,7 +105,9 @@ func New(ctx context.Context, options Options) (*App, error) {
 		DNSNames:   dnsNames(options.ServiceName, options.Namespace),
 		Mutating:   []string{options.ConfigurationName},
 		Validating: []string{options.ConfigurationName},
-		OnError:    func(err error) { ctrl.Log.WithName("servingcert").Error(err, "Keeping the serving certificate failed, retrying") },
+		OnError: func(err error) {
+			ctrl.Log.WithName("servingcert").Error(err, "Keeping the serving certificate failed, retrying")
+		},
 	}
 	mgr, err := ctrl.NewManager(options.Config, ctrl.Options{
 		Scheme:                 s,
@@ -113,7 +117,13 @@ func New(ctx context.Context, options Options) (*App, error) {
 			Host: options.BindAddress, Port: options.Port,
 			TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = keeper.GetCertificate }},
 		}),
-		Cache:  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			// Modules of policies come from Longshore's own namespace only.
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{options.Namespace: {}}},
+			},
+		},
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Node{}}}},
 	})
 	if err != nil {
@@ -122,7 +132,15 @@ func New(ctx context.Context, options Options) (*App, error) {
 	if err := mgr.Add(keeper); err != nil {
 		return nil, fmt.Errorf("adding the certificate keeper: %w", err)
 	}
-	decide, err := policies.New(ctx, mgr, policies.Options{Component: Component, CacheDir: options.PolicyCacheDir})
+	observer, err := policysource.NewMetrics(metrics.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("adding the metrics of policies: %w", err)
+	}
+	decide, err := policies.New(ctx, mgr, policies.Options{
+		Component: Component, CacheDir: options.PolicyCacheDir, ModuleNamespaces: []string{options.Namespace}, Observer: observer,
+		// One component tells what is true of a policy everywhere.
+		Conditions: true,
+	})
 	if err != nil {
 		return nil, err
 	}
