@@ -234,3 +234,6 @@ func callable(f api.FunctionDefinition) bool {
 	results := f.ResultTypes()
 	return len(f.ParamTypes()) == 0 && (len(results) == 0 || len(results) == 1 && results[0] == api.ValueTypeI32)
 }
+
+// Idle is the number of instances that wait for a call.
+func (m *Module) Idle() int { return len(m.idle) }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 const (
@@ -54,6 +55,11 @@ type metering struct {
 	// temporary is the index of the extra local of type i32, used only when bulk is set.
 	temporary uint32
 	bulk      bool
+	// calls says that the function calls others of the module.
+	calls bool
+	head  []byte
+	// signatures are the module's, and those that blocks of ours need.
+	signatures []Signature
 
 	// unrestorable is for Rewritten; noted are the instructions in it.
 	unrestorable []string
@@ -106,22 +112,64 @@ func (w *metering) function(out []byte, index int) ([]byte, error) {
 	}
 	declarations := b.data[first:r.pos]
 	w.code, w.controls = w.code[:0], w.controls[:0]
-	w.temporary, w.bulk, w.pending = uint32(locals), false, 0
-	if w.charge {
-		// Locals are zeroed on entry, which takes time in proportion.
-		w.tick(1 + int64(locals/Stride))
-	}
+	w.temporary, w.bulk, w.calls, w.pending = uint32(locals), false, false, 0
 	if err := w.instructions(r, index); err != nil {
 		return nil, err
 	}
-	head := binary.AppendUvarint(nil, uint64(groups)+one(w.bulk))
+	head := binary.AppendUvarint(w.head[:0], uint64(groups)+one(w.bulk))
 	head = append(head, declarations...)
 	if w.bulk {
 		head = append(head, 1, byte(I32))
 	}
-	out = binary.AppendUvarint(out, uint64(len(head)+len(w.code)))
+	var tail []byte
+	if w.charge {
+		// Locals are zeroed on entry, which takes time in proportion.
+		entry := 1 + int64(locals/Stride)
+		if w.calls {
+			held := heldTicks(locals, len(b.data))
+			head = append(w.tick(head, entry+held), opBlock)
+			head = append(head, w.blockType(signature.Results)...)
+			tail = append(w.refund(nil, held), opEnd)
+		} else {
+			head = w.tick(head, entry)
+		}
+	}
+	w.head = head
+	out = binary.AppendUvarint(out, uint64(len(head)+len(w.code)+len(tail)))
 	out = append(out, head...)
-	return append(out, w.code...), nil
+	out = append(out, w.code...)
+	return append(out, tail...), nil
+}
+
+// heldTicks is what a function that calls others takes at its entry and gives back at
+// its end. So the fuel bounds the depth of calls, and with it the engine's stack: a
+// frame takes some 8 bytes for each local and each value that waits across a call, and
+// a body cannot push more of those than it has bytes.
+func heldTicks(locals uint64, bodyBytes int) int64 { return 64 + 4*int64(locals) + int64(bodyBytes)/16 }
+
+// blockType encodes the type of a block without parameters.
+func (w *metering) blockType(results []ValueType) []byte {
+	switch len(results) {
+	case 0:
+		return []byte{blockEmpty}
+	case 1:
+		return []byte{byte(results[0])}
+	}
+	for i, s := range w.signatures {
+		if len(s.Params) == 0 && slices.Equal(s.Results, results) {
+			return appendSigned(nil, int64(i))
+		}
+	}
+	w.signatures = append(w.signatures, Signature{Results: results})
+	return appendSigned(nil, int64(len(w.signatures)-1))
+}
+
+// refund appends "give n ticks back".
+func (w *metering) refund(c []byte, n int64) []byte {
+	c = append(c, opGlobalGet)
+	c = binary.AppendUvarint(c, uint64(w.global))
+	c = append(appendConst64(c, n), opI64Add, opGlobalSet)
+	return binary.AppendUvarint(c, uint64(w.global))
 }
 
 func one(b bool) uint64 {
@@ -166,8 +214,20 @@ func (w *metering) instructions(r *reader, index int) error {
 		} else if w.pending >= Stride && i.op != opElse && i.op != opEnd {
 			w.code = append(w.code, r.data[copied:start]...)
 			copied = start
-			w.tick(1)
+			w.code = w.tick(w.code, 1)
 			w.pending = i.weight
+		}
+		switch i.op {
+		case opReturn:
+			// Leave by the end, where held ticks are given back.
+			w.code = append(w.code, r.data[copied:start]...)
+			w.code = append(w.code, opBr)
+			w.code = binary.AppendUvarint(w.code, uint64(len(w.controls)-1))
+			copied = r.pos
+		case opCall:
+			w.calls = w.calls || int64(i.index) >= int64(w.module.importedFunctions)
+		case opCallIndirect:
+			w.calls = true
 		}
 		if err := w.nest(&i); err != nil {
 			return err
@@ -175,7 +235,7 @@ func (w *metering) instructions(r *reader, index int) error {
 		if i.op == opLoop {
 			w.code = append(w.code, r.data[copied:r.pos]...)
 			copied = r.pos
-			w.tick(1)
+			w.code = w.tick(w.code, 1)
 		}
 	}
 	if r.rest() > 0 {
@@ -230,13 +290,13 @@ func (w *metering) nest(i *instruction) error {
 }
 
 // tick appends "take n ticks, trap when there are less than none".
-func (w *metering) tick(n int64) {
-	c := append(w.code, opGlobalGet)
+func (w *metering) tick(c []byte, n int64) []byte {
+	c = append(c, opGlobalGet)
 	c = binary.AppendUvarint(c, uint64(w.global))
 	c = appendConst64(c, n)
 	c = append(c, opI64Sub, opGlobalSet)
 	c = binary.AppendUvarint(c, uint64(w.global))
-	w.code = w.trap(c)
+	return w.trap(c)
 }
 
 // trap appends "trap when the fuel is negative".
@@ -288,8 +348,10 @@ func (w *metering) bulkCharge(shift int) {
 }
 
 // appendConst64 appends i64.const with a number that is not negative.
-func appendConst64(c []byte, n int64) []byte {
-	c = append(c, opI64Const)
+func appendConst64(c []byte, n int64) []byte { return appendSigned(append(c, opI64Const), n) }
+
+// appendSigned appends a number that is not negative as a signed one.
+func appendSigned(c []byte, n int64) []byte {
 	for ; n >= 0x40; n >>= 7 {
 		c = append(c, byte(n&0x7f)|0x80)
 	}

@@ -76,7 +76,7 @@ func (g *generator) statements() []byte {
 }
 
 func (g *generator) statement() []byte {
-	kind := g.random.IntN(12)
+	kind := g.random.IntN(14)
 	if g.depth >= 5 && kind < 4 {
 		kind += 4
 	}
@@ -112,6 +112,10 @@ func (g *generator) statement() []byte {
 		return wasmtest.Code(repeat(nop, g.random.IntN(2*fuel.Stride)))
 	case 10:
 		return wasmtest.Code(g.number(), wasmtest.Call(0), wasmtest.Set(g.local()))
+	case 11: // a return from somewhere inside
+		return wasmtest.Code(g.number(), wasmtest.Const32(7), 0x71, 0x45, 0x04, 0x40, g.number(), 0x0f, 0x0b)
+	case 12: // a recursive function with two results
+		return wasmtest.Code(g.number(), wasmtest.Const32(15), 0x71, wasmtest.Call(1), wasmtest.Set(g.local()), wasmtest.Set(g.local()))
 	}
 	return wasmtest.Code(g.number(), wasmtest.Set(g.local()))
 }
@@ -158,6 +162,10 @@ func generated(seed uint64) []byte {
 	m.Export("g", wasmtest.Global, 0)
 	two := wasmtest.Code(wasmtest.Get(0), wasmtest.Const32(2), 0x6c)
 	m.Func(i32, i32, nil, two)
+	// Counts its parameter down to zero, adding up on the way back.
+	m.Func(i32, []byte{wasmtest.I32, wasmtest.I32}, nil,
+		wasmtest.Get(0), 0x45, 0x04, 0x40, wasmtest.Const32(1), wasmtest.Const32(2), 0x0f, 0x0b,
+		wasmtest.Get(0), wasmtest.Const32(1), 0x6b, wasmtest.Call(1), wasmtest.Get(0), 0x6a)
 	locals := make([]byte, scratch+maxCounter)
 	for i := range locals {
 		locals[i] = wasmtest.I32

@@ -137,11 +137,36 @@ func TestEndlessCodeStops(t *testing.T) {
 		setFuel(g, 100_000)
 		_, err := g.ExportedFunction(export).Call(t.Context())
 		assert.ErrorContains(t, err, "unreachable", export)
-		assert.Equal(t, int64(-1), left(g), export)
+		assert.Negative(t, left(g), export)
 	}
 	ran := g.ExportedGlobal("count").Get()
 	assert.Positive(t, ran)
 	assert.Less(t, ran, uint64(100), "each iteration runs more than 100,000 instructions, which one tick must not buy")
+}
+
+// A function that calls others gives back at its end what it held, on whatever way it
+// leaves; what it held while it ran bounds the depth of recursion.
+func TestDepthIsBounded(t *testing.T) {
+	m := &wasmtest.Module{}
+	m.Global(wasmtest.I32, true, wasmtest.Const32(0))
+	m.Export("depth", wasmtest.Global, 0)
+	count := wasmtest.Code(wasmtest.GlobalGet(0), wasmtest.Const32(1), 0x6a, wasmtest.GlobalSet(0))
+	// down(n) = n == 0 ? return 5 : down(n-1)
+	m.Export("down", wasmtest.Function, m.Func(i32, i32, nil, count,
+		wasmtest.Get(0), 0x45, 0x04, 0x40, wasmtest.Const32(5), 0x0f, 0x0b,
+		wasmtest.Get(0), wasmtest.Const32(1), 0x6b, wasmtest.Call(0)))
+	g := instantiate(t, wazero.NewRuntime(t.Context()), meter(t, m.Bytes()).Wasm)
+	setFuel(g, 1_000_000)
+	results, err := g.ExportedFunction("down").Call(t.Context(), 1000)
+	require.NoError(t, err)
+	assert.Equal(t, uint64(5), results[0])
+	assert.Equal(t, int64(1_000_000-1001), left(g), "a tick for each call, nothing is kept")
+	g.ExportedGlobal("depth").(api.MutableGlobal).Set(0)
+	setFuel(g, 1_000_000)
+	_, err = g.ExportedFunction("down").Call(t.Context(), 1<<31)
+	require.ErrorContains(t, err, "unreachable")
+	assert.Less(t, g.ExportedGlobal("depth").Get(), uint64(20_000))
+	assert.Greater(t, g.ExportedGlobal("depth").Get(), uint64(10_000), "ordinary recursion is far below")
 }
 
 func TestNothingRunsBeforeTheHostSetsFuel(t *testing.T) {
@@ -411,4 +436,3 @@ func TestGoGuest(t *testing.T) {
 	b, _ := metered.Memory().Read(0, metered.Memory().Size())
 	assert.Equal(t, a, b, "the memories after the same calls")
 }
-

@@ -62,7 +62,9 @@ type instruction struct {
 	op byte
 	// sub is the number behind the prefix opMisc.
 	sub uint32
-	// label of a branch, the deepest one of br_table.
+	// index of the function that is called.
+	index uint32
+	// labels of a branch.
 	labels []uint32
 	// weight is about how many simple instructions it is worth.
 	weight int
@@ -81,7 +83,9 @@ func (r *reader) next(labels []uint32) instruction {
 			i.labels = append(i.labels, r.u32())
 		}
 		i.labels = append(i.labels, r.u32())
-	case op == opCall, op >= opLocalGet && op <= opTableSet, op == opMemorySize, op == opMemoryGrow, op == opRefFunc:
+	case op == opCall:
+		i.index = r.u32()
+	case op >= opLocalGet && op <= opTableSet, op == opMemorySize, op == opMemoryGrow, op == opRefFunc:
 		r.u32()
 	case op == opCallIndirect:
 		r.u32()
@@ -106,9 +110,7 @@ func (r *reader) next(labels []uint32) instruction {
 	case op == opVector:
 		r.vector()
 	case plain(op):
-		if slow(op) {
-			i.weight = 8
-		}
+		i.weight = weight(op)
 	default:
 		if r.err == nil {
 			r.pos--
@@ -128,14 +130,16 @@ func plain(op byte) bool {
 	}
 }
 
-// slow tells whether an instruction takes a processor tens of cycles: divisions,
-// remainders, square roots.
-func slow(op byte) bool {
+// weight is about how much longer an instruction takes than simple ones: divisions,
+// remainders and square roots take a processor tens of cycles, multiplications a few.
+func weight(op byte) int {
 	switch op {
 	case 0x6d, 0x6e, 0x6f, 0x70, 0x7f, 0x80, 0x81, 0x82, 0x91, 0x95, 0x9f, 0xa3:
-		return true
+		return 8
+	case 0x6c, 0x7e:
+		return 3
 	default:
-		return false
+		return 1
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -46,12 +47,13 @@ func (m *Module) rewrite(names Names, charge bool) (*Rewritten, error) {
 	if err := m.checkNames(names); err != nil {
 		return nil, err
 	}
-	w := &metering{charge: charge, global: m.fuelIndex(), module: m}
+	w := &metering{charge: charge, global: m.fuelIndex(), module: m, signatures: slices.Clip(m.signatures)}
 	code, err := m.code(w)
 	if err != nil {
 		return nil, err
 	}
 	own := map[byte][]byte{
+		sectionType:   m.typeSection(w.signatures[len(m.signatures):]),
 		sectionGlobal: m.globalSection(),
 		sectionExport: m.exportSection(names),
 	}
@@ -146,6 +148,19 @@ func (m *Module) vector(id byte, count int, items []byte) []byte {
 	}
 	out := binary.AppendUvarint(make([]byte, 0, len(present)+len(items)+8), uint64(count))
 	return append(append(out, present...), items...)
+}
+
+// typeSection appends the types of blocks.
+func (m *Module) typeSection(added []Signature) []byte {
+	var items []byte
+	for _, s := range added {
+		items = append(items, 0x60, 0)
+		items = binary.AppendUvarint(items, uint64(len(s.Results)))
+		for _, t := range s.Results {
+			items = append(items, byte(t))
+		}
+	}
+	return m.vector(sectionType, len(added), items)
 }
 
 func (m *Module) globalSection() []byte {
