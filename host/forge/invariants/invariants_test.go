@@ -57,12 +57,38 @@ func plain() *corev1.Pod {
 	}
 }
 
-func TestWhatPoliciesMustNotDo(t *testing.T) {
-	for name, tc := range map[string]struct {
-		pod  func() *corev1.Pod
-		do   func(*offloadingv1beta1.ShadowPod)
-		want []string
-	}{
+// weakening is something that a policy does to a draft, and the paths that the error
+// must name.
+type weakening struct {
+	pod  func() *corev1.Pod
+	do   func(*offloadingv1beta1.ShadowPod)
+	want []string
+}
+
+func refuse(t *testing.T, cases map[string]weakening) {
+	t.Helper()
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			pod := tc.pod()
+			draft := remote.PodDraft(pod, "shop-rome", rome)
+			after := draft.DeepCopy()
+			tc.do(after)
+			err := invariants.CheckPod(pod, draft, after)
+			var broken *invariants.Error
+			require.ErrorAs(t, err, &broken)
+			var paths []string
+			for _, violation := range broken.Violations {
+				paths = append(paths, violation.Path)
+				assert.Contains(t, err.Error(), violation.Path)
+				assert.NotEmpty(t, violation.Problem)
+			}
+			assert.ElementsMatch(t, tc.want, paths)
+		})
+	}
+}
+
+func TestPoliciesMustNotMoveOrRenameThePod(t *testing.T) {
+	refuse(t, map[string]weakening{
 		"host network":                       {plain, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.HostNetwork = true }, []string{"/spec/pod/hostNetwork"}},
 		"host processes":                     {plain, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.HostPID = true }, []string{"/spec/pod/hostPID"}},
 		"host IPC":                           {plain, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.HostIPC = true }, []string{"/spec/pod/hostIPC"}},
@@ -85,8 +111,13 @@ func TestWhatPoliciesMustNotDo(t *testing.T) {
 		"an owner":                 {plain, func(s *offloadingv1beta1.ShadowPod) { s.OwnerReferences = make([]metav1.OwnerReference, 1) }, []string{"/metadata/ownerReferences"}},
 		"a reserved label changed": {plain, func(s *offloadingv1beta1.ShadowPod) { s.Labels["offloading.liqo.io/nodename"] = "x" }, []string{"/metadata/labels/offloading.liqo.io~1nodename"}},
 		"a reserved label added":   {plain, func(s *offloadingv1beta1.ShadowPod) { s.Labels["liqo.io/managed-by"] = "x" }, []string{"/metadata/labels/liqo.io~1managed-by"}},
-		"the host's users":         {guarded, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.HostUsers = nil }, []string{"/spec/pod/hostUsers"}},
-		"shared processes":         {plain, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.ShareProcessNamespace = ptr.To(true) }, []string{"/spec/pod/shareProcessNamespace"}},
+	})
+}
+
+func TestPoliciesMustNotWeakenThePod(t *testing.T) {
+	refuse(t, map[string]weakening{
+		"the host's users": {guarded, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.HostUsers = nil }, []string{"/spec/pod/hostUsers"}},
+		"shared processes": {plain, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.ShareProcessNamespace = ptr.To(true) }, []string{"/spec/pod/shareProcessNamespace"}},
 		"a supplemental group": {plain, func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{SupplementalGroups: []int64{0}}
 		}, []string{"/spec/pod/securityContext/supplementalGroups"}},
@@ -97,6 +128,14 @@ func TestWhatPoliciesMustNotDo(t *testing.T) {
 		"a sysctl": {plain, func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.x", Value: "1"}}}
 		}, []string{"/spec/pod/securityContext/sysctls[name=kernel.x]"}},
+		"an AppArmor profile, by the old annotation": {plain, func(s *offloadingv1beta1.ShadowPod) {
+			s.Annotations = map[string]string{"container.apparmor.security.beta.kubernetes.io/web": "unconfined"}
+		}, []string{"/metadata/annotations/container.apparmor.security.beta.kubernetes.io~1web"}},
+	})
+}
+
+func TestPoliciesMustNotWeakenAContainer(t *testing.T) {
+	refuse(t, map[string]weakening{
 		"privileges": {plain, func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
 		}, []string{"/spec/pod/containers[name=web]/securityContext/privileged"}},
@@ -137,9 +176,17 @@ func TestWhatPoliciesMustNotDo(t *testing.T) {
 		"a Windows host process": {plain, func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{WindowsOptions: &corev1.WindowsSecurityContextOptions{HostProcess: ptr.To(true)}}
 		}, []string{"/spec/pod/containers[name=web]/securityContext/windowsOptions/hostProcess"}},
-		"an AppArmor profile, by the old annotation": {plain, func(s *offloadingv1beta1.ShadowPod) {
-			s.Annotations = map[string]string{"container.apparmor.security.beta.kubernetes.io/web": "unconfined"}
-		}, []string{"/metadata/annotations/container.apparmor.security.beta.kubernetes.io~1web"}},
+		"a privileged sidecar": {plain, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: "spy", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}})
+		}, []string{"/spec/pod/containers[name=spy]/securityContext/privileged"}},
+		"a sidecar that does not heed the pod": {guarded, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: "spy", SecurityContext: &corev1.SecurityContext{RunAsNonRoot: ptr.To(false)}})
+		}, []string{"/spec/pod/containers[name=spy]/securityContext/runAsNonRoot"}},
+	})
+}
+
+func TestPoliciesMustNotReachTheNode(t *testing.T) {
+	refuse(t, map[string]weakening{
 		"a folder of the node, and its mount": {plain, func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.Volumes = []corev1.Volume{{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
 			s.Spec.Pod.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "root", MountPath: "/host"}}
@@ -150,30 +197,7 @@ func TestWhatPoliciesMustNotDo(t *testing.T) {
 			s.Spec.Pod.Containers[0].VolumeMounts[0].MountPropagation = ptr.To(corev1.MountPropagationBidirectional)
 		}, []string{"/spec/pod/containers[name=web]/volumeMounts[mountPath=/log]/mountPropagation"}},
 		"a port of the node": {guarded, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers[0].Ports[0].HostPort = 80 }, []string{"/spec/pod/containers[name=web]/ports"}},
-		"a privileged sidecar": {plain, func(s *offloadingv1beta1.ShadowPod) {
-			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: "spy", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}})
-		}, []string{"/spec/pod/containers[name=spy]/securityContext/privileged"}},
-		"a sidecar that does not heed the pod": {guarded, func(s *offloadingv1beta1.ShadowPod) {
-			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: "spy", SecurityContext: &corev1.SecurityContext{RunAsNonRoot: ptr.To(false)}})
-		}, []string{"/spec/pod/containers[name=spy]/securityContext/runAsNonRoot"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pod := tc.pod()
-			draft := remote.PodDraft(pod, "shop-rome", rome)
-			after := draft.DeepCopy()
-			tc.do(after)
-			err := invariants.CheckPod(pod, draft, after)
-			var broken *invariants.Error
-			require.ErrorAs(t, err, &broken)
-			var paths []string
-			for _, violation := range broken.Violations {
-				paths = append(paths, violation.Path)
-				assert.Contains(t, err.Error(), violation.Path)
-				assert.NotEmpty(t, violation.Problem)
-			}
-			assert.ElementsMatch(t, tc.want, paths)
-		})
-	}
+	})
 }
 
 func TestWhatPoliciesMayDo(t *testing.T) {
