@@ -46,7 +46,7 @@ func kubeletCommand() *cobra.Command {
 	classFlags(f, &o)
 	clientFlags(f, &o)
 	for resource, n := range kubelet.Resources() {
-		workers[resource] = f.Uint(resource+"-reflection-workers", uint(n), resource+" objects reflected at once; 0 switches the reflection off") //nolint:gosec // A small default.
+		workers[resource] = f.Uint(resource+"-reflection-workers", uint(n), resource+" objects reflected at once; 0 switches the reflection off")
 	}
 	for _, resource := range kubelet.TypedResources() {
 		types[resource] = f.String(resource+"-reflection-type", o.ReflectionTypes[resource], "DenyList (all but the skipped) or AllowList (only the allowed)")

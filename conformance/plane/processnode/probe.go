@@ -31,7 +31,8 @@ func probeOnce(ctx context.Context, probe *corev1.Probe, container *corev1.Conta
 		if err != nil {
 			return fmt.Errorf("probing: %w", err)
 		}
-		return connection.Close()
+		connection.Close()
+		return nil
 	default:
 		return fmt.Errorf("the process node knows httpGet and tcpSocket probes only")
 	}

@@ -108,49 +108,61 @@ type source struct {
 	empty client.Object
 }
 
-func sourcesOf(spec *corev1.PodSpec) []source {
-	var sources []source
-	configMap := func(name string) { sources = append(sources, source{name, &corev1.ConfigMap{}}) }
-	secret := func(name string) { sources = append(sources, source{name, &corev1.Secret{}}) }
+type sources []source
+
+func (s *sources) configMap(name string) { *s = append(*s, source{name, &corev1.ConfigMap{}}) }
+
+func (s *sources) secret(name string) { *s = append(*s, source{name, &corev1.Secret{}}) }
+
+func sourcesOf(spec *corev1.PodSpec) sources {
+	var found sources
+	found.volumes(spec)
+	found.environment(spec)
+	return found
+}
+
+func (s *sources) volumes(spec *corev1.PodSpec) {
 	for i := range spec.Volumes {
 		volume := &spec.Volumes[i]
 		if volume.ConfigMap != nil {
-			configMap(volume.ConfigMap.Name)
+			s.configMap(volume.ConfigMap.Name)
 		}
 		if volume.Secret != nil {
-			secret(volume.Secret.SecretName)
+			s.secret(volume.Secret.SecretName)
 		}
 		if volume.Projected == nil {
 			continue
 		}
 		for _, projection := range volume.Projected.Sources {
 			if projection.ConfigMap != nil {
-				configMap(projection.ConfigMap.Name)
+				s.configMap(projection.ConfigMap.Name)
 			}
 			if projection.Secret != nil {
-				secret(projection.Secret.Name)
+				s.secret(projection.Secret.Name)
 			}
 		}
 	}
+}
+
+func (s *sources) environment(spec *corev1.PodSpec) {
 	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
 		for _, from := range container.EnvFrom {
 			if from.ConfigMapRef != nil {
-				configMap(from.ConfigMapRef.Name)
+				s.configMap(from.ConfigMapRef.Name)
 			}
 			if from.SecretRef != nil {
-				secret(from.SecretRef.Name)
+				s.secret(from.SecretRef.Name)
 			}
 		}
 		for _, env := range container.Env {
 			if env.ValueFrom != nil && env.ValueFrom.ConfigMapKeyRef != nil {
-				configMap(env.ValueFrom.ConfigMapKeyRef.Name)
+				s.configMap(env.ValueFrom.ConfigMapKeyRef.Name)
 			}
 			if env.ValueFrom != nil && env.ValueFrom.SecretKeyRef != nil {
-				secret(env.ValueFrom.SecretKeyRef.Name)
+				s.secret(env.ValueFrom.SecretKeyRef.Name)
 			}
 		}
 	}
-	return sources
 }
 
 // decisions are those at admission and those at offloading.

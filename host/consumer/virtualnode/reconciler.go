@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -304,6 +303,6 @@ func (r *Reconciler) set(vn *offloadingv1beta1.VirtualNode, kind offloadingv1bet
 
 // uidPrecondition guards a deletion against an object that was made again meanwhile.
 func uidPrecondition(obj metav1.Object) client.Preconditions {
-	uid := types.UID(obj.GetUID())
+	uid := obj.GetUID()
 	return client.Preconditions{UID: &uid}
 }

@@ -4,6 +4,7 @@ package remotecluster
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // KubeconfigKey is the Secret's key that holds the kubeconfig (peering 2.7).
@@ -36,23 +38,8 @@ func Config(secret *corev1.Secret) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig Secret %s: key %q is no kubeconfig: %w", name, KubeconfigKey, err)
 	}
-	context, ok := kubeconfig.Contexts[kubeconfig.CurrentContext]
-	if !ok {
-		return nil, fmt.Errorf("kubeconfig Secret %s: current-context %q is not among its contexts", name, kubeconfig.CurrentContext)
-	}
-	cluster, ok := kubeconfig.Clusters[context.Cluster]
-	if !ok || cluster.Server == "" {
-		return nil, fmt.Errorf("kubeconfig Secret %s: cluster %q of context %q has no server", name, context.Cluster, kubeconfig.CurrentContext)
-	}
-	user, ok := kubeconfig.AuthInfos[context.AuthInfo]
-	if !ok {
-		return nil, fmt.Errorf("kubeconfig Secret %s: user %q of context %q is missing", name, context.AuthInfo, kubeconfig.CurrentContext)
-	}
-	if user.Exec != nil || user.AuthProvider != nil {
-		return nil, fmt.Errorf("kubeconfig Secret %s: user %q wants to run a program: give a certificate or a token instead", name, context.AuthInfo)
-	}
-	if cluster.CertificateAuthority != "" || user.ClientCertificate != "" || user.ClientKey != "" || user.TokenFile != "" {
-		return nil, fmt.Errorf("kubeconfig Secret %s names files: embed them as …-data instead", name)
+	if err := check(kubeconfig); err != nil {
+		return nil, fmt.Errorf("kubeconfig Secret %s: %w", name, err)
 	}
 	config, err := clientcmd.NewNonInteractiveClientConfig(*kubeconfig, kubeconfig.CurrentContext, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
 	if err != nil {
@@ -60,10 +47,33 @@ func Config(secret *corev1.Secret) (*rest.Config, error) {
 	}
 	if len(config.CertData) > 0 {
 		if _, err := tls.X509KeyPair(config.CertData, config.KeyData); err != nil {
-			return nil, fmt.Errorf("kubeconfig Secret %s: the client certificate of user %q is broken: %w", name, context.AuthInfo, err)
+			return nil, fmt.Errorf("kubeconfig Secret %s: the client certificate of its user is broken: %w", name, err)
 		}
 	}
 	return config, nil
+}
+
+// check says what keeps a kubeconfig from being used here.
+func check(kubeconfig *clientcmdapi.Config) error {
+	context, ok := kubeconfig.Contexts[kubeconfig.CurrentContext]
+	if !ok {
+		return fmt.Errorf("current-context %q is not among its contexts", kubeconfig.CurrentContext)
+	}
+	cluster, ok := kubeconfig.Clusters[context.Cluster]
+	if !ok || cluster.Server == "" {
+		return fmt.Errorf("cluster %q of context %q has no server", context.Cluster, kubeconfig.CurrentContext)
+	}
+	user, ok := kubeconfig.AuthInfos[context.AuthInfo]
+	if !ok {
+		return fmt.Errorf("user %q of context %q is missing", context.AuthInfo, kubeconfig.CurrentContext)
+	}
+	if user.Exec != nil || user.AuthProvider != nil {
+		return fmt.Errorf("user %q wants to run a program: give a certificate or a token instead", context.AuthInfo)
+	}
+	if cluster.CertificateAuthority != "" || user.ClientCertificate != "" || user.ClientKey != "" || user.TokenFile != "" {
+		return errors.New("it names files: embed them as …-data instead")
+	}
+	return nil
 }
 
 // Expired says when the client certificate ended, if it did before now.

@@ -147,7 +147,7 @@ func (k *Keeper) parse(secret *corev1.Secret) (*tls.Certificate, error) {
 	}
 	leaf := cert.Leaf
 	if len(secret.Data[KeyCA]) == 0 {
-		return nil, fmt.Errorf("Secret %s has no %s", k.Secret, KeyCA) //nolint:revive,staticcheck // A kind's name.
+		return nil, fmt.Errorf("Secret %s has no %s", k.Secret, KeyCA) //nolint:staticcheck // A kind's name.
 	}
 	if k.Clock.Now().After(leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 3)) {
 		return nil, fmt.Errorf("the certificate of Secret %s ends at %s", k.Secret, leaf.NotAfter)

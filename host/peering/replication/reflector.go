@@ -181,7 +181,10 @@ func patchFinalizers(ctx context.Context, client dynamic.ResourceInterface, obj 
 		return fmt.Errorf("encoding finalizers: %w", err)
 	}
 	_, err = client.Patch(ctx, obj.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
-	return err
+	if err != nil {
+		return fmt.Errorf("patching finalizers: %w", err)
+	}
+	return nil
 }
 
 func ignoreNotFound(err error) error {
@@ -194,8 +197,11 @@ func ignoreNotFound(err error) error {
 // find returns a private copy of a cached object, or nil.
 func find(store cache.Store, namespace, name string) (*unstructured.Unstructured, error) {
 	obj, exists, err := store.GetByKey(namespace + "/" + name)
-	if err != nil || !exists {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("reading the cache: %w", err)
+	}
+	if !exists {
+		return nil, nil
 	}
 	found, ok := obj.(*unstructured.Unstructured)
 	if !ok {

@@ -18,7 +18,7 @@ const (
 // Labels that tell which cluster an object concerns (offloading.md 7.2).
 const (
 	// RemoteClusterIDLabel names the peer that an object is about: Node, VirtualNode,
-	// NamespaceMap, namespace, Secret, binding …
+	// NamespaceMap, namespace, Secret, binding.
 	RemoteClusterIDLabel = "liqo.io/remote-cluster-id"
 	// TenantNamespaceLabel is "true" on the namespace kept for a peer (peering.md 2.2).
 	TenantNamespaceLabel = "liqo.io/tenant-namespace"
