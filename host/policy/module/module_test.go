@@ -1,0 +1,315 @@
+package module_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
+	"github.com/longshore-dev/longshore/host/policy/module"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+const good = `{"name":"guest","version":"1.0.0","contracts":["v1alpha1"],"points":[{"point":"PodMutation","moments":["Offload"],` +
+	`"reads":["/object/spec/containers[*]/image"],"writes":[{"path":"/spec/containers[*]/image","verbs":["set"]}]}]}`
+
+// guest is a hand-written module whose exports answer with fixed texts.
+type guest struct {
+	wasmtest.Module
+	at                   int64
+	alloc, store, output uint32
+}
+
+func newGuest() *guest {
+	w := []byte{wasmtest.I64}
+	g := &guest{}
+	g.alloc = g.Import("extism:host/env", "alloc", w, w)
+	g.store = g.Import("extism:host/env", "store_u8", []byte{wasmtest.I64, wasmtest.I32}, nil)
+	g.output = g.Import("extism:host/env", "output_set", []byte{wasmtest.I64, wasmtest.I64}, nil)
+	g.Memory(1, 1)
+	return g
+}
+
+// answers adds an export that answers with a text, copied byte by byte.
+func (g *guest) answers(export, text string) *guest {
+	from, size := g.at, int64(len(text))
+	g.Data(from, text)
+	g.at += size
+	const block, n = 0, 1
+	g.Export(export, wasmtest.Function, g.Func(nil, []byte{wasmtest.I32}, []byte{wasmtest.I64, wasmtest.I64},
+		wasmtest.Const64(size), wasmtest.Call(g.alloc), wasmtest.Set(block),
+		0x03, 0x40, wasmtest.Get(n), wasmtest.Const64(size), 0x54, 0x04, 0x40,
+		wasmtest.Get(block), wasmtest.Get(n), 0x7c,
+		wasmtest.Get(n), 0xa7, wasmtest.Const32(from), 0x6a, 0x2d, 0, 0, wasmtest.Call(g.store),
+		wasmtest.Get(n), wasmtest.Const64(1), 0x7c, wasmtest.Set(n), 0x0c, 1, 0x0b, 0x0b,
+		wasmtest.Get(block), wasmtest.Const64(size), wasmtest.Call(g.output), wasmtest.Const32(0)))
+	return g
+}
+
+// describing is a module with a manifest and an empty answer at PodMutation.
+func describing(manifest string) []byte {
+	return newGuest().answers("describe", manifest).answers("pod_mutation", `{"version":"v1alpha1"}`).Bytes()
+}
+
+func newEngine(t *testing.T) *engine.Engine {
+	t.Helper()
+	e, err := engine.New(t.Context(), engine.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, e.Close(context.Background())) })
+	return e
+}
+
+func load(t *testing.T, raw []byte) (*module.Module, error) {
+	t.Helper()
+	return module.Load(t.Context(), newEngine(t), raw, module.Options{Name: "mine"})
+}
+
+func packGzip(t *testing.T, data []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, err := z.Write(data)
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	return b.Bytes()
+}
+
+func packZstd(t *testing.T, data []byte) []byte {
+	t.Helper()
+	z, err := zstd.NewWriter(nil)
+	require.NoError(t, err)
+	return z.EncodeAll(data, nil)
+}
+
+func TestLoad(t *testing.T) {
+	wasm := describing(good)
+	want := module.Digest(wasm)
+	require.Regexp(t, `^sha256:[0-9a-f]{64}$`, want)
+	for name, raw := range map[string][]byte{"raw": wasm, "gzip": packGzip(t, wasm), "zstd": packZstd(t, wasm)} {
+		t.Run(name, func(t *testing.T) {
+			m, err := load(t, raw)
+			require.NoError(t, err)
+			assert.Equal(t, "guest", m.Name())
+			assert.Equal(t, want, m.Digest(), "the digest is that of the unpacked bytes")
+			var manifest contract.Manifest
+			require.NoError(t, json.Unmarshal([]byte(good), &manifest))
+			assert.Equal(t, &manifest, m.Manifest())
+			output, stats, err := m.Call(t.Context(), "pod_mutation", []byte("{}"))
+			require.NoError(t, err)
+			assert.JSONEq(t, `{"version":"v1alpha1"}`, string(output))
+			assert.Positive(t, stats.Ticks)
+			require.NoError(t, m.ValidateSettings(t.Context(), json.RawMessage(`{"any":"thing"}`)), "no validate_settings, no opinion")
+			require.NoError(t, m.Close(t.Context()))
+			_, _, err = m.Call(t.Context(), "pod_mutation", []byte("{}"))
+			require.ErrorIs(t, err, engine.ErrClosed)
+		})
+	}
+}
+
+func TestLoadRefusesBytes(t *testing.T) {
+	wasm := describing(good)
+	gz, zs := packGzip(t, wasm), packZstd(t, wasm)
+	bomb := make([]byte, contract.MaxModuleBytes+1)
+	damaged := bytes.Clone(gz)
+	damaged[len(damaged)-6] ^= 0xff
+	tests := map[string]struct {
+		raw  []byte
+		want string
+	}{
+		"nothing":                    {nil, "is empty; the operator must supply its bytes"},
+		"text":                       {[]byte("apiVersion: v1"), "not a WebAssembly module"},
+		"a shell script":             {[]byte("#!/bin/sh"), "its author must rebuild it"},
+		"a module cut in half":       {wasm[:len(wasm)/2], "ends too early"},
+		"gzip cut in half":           {gz[:len(gz)/2], "the gzip data is damaged or cut off; the operator must upload"},
+		"gzip with a wrong byte":     {damaged, "the gzip data is damaged"},
+		"zstd cut in half":           {zs[:len(zs)/2], "the zstd data is damaged or cut off"},
+		"gzip of nothing":            {packGzip(t, nil), "the gzip data is empty"},
+		"gzip of text":               {packGzip(t, []byte("text")), "not a WebAssembly module"},
+		"a module that is too large": {append([]byte("\x00asm"), bomb...), "larger than 16 MiB"},
+		"a gzip bomb":                {packGzip(t, bomb), "larger than 16 MiB"},
+		"a zstd bomb":                {packZstd(t, bomb), "larger than 16 MiB"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			m, err := load(t, tc.raw)
+			require.ErrorContains(t, err, tc.want)
+			require.ErrorContains(t, err, "loading policy module mine: ")
+			assert.Nil(t, m)
+		})
+	}
+}
+
+func TestLoadRefusesModules(t *testing.T) {
+	with := func(f func(g *guest)) []byte {
+		g := newGuest()
+		f(g)
+		return g.answers("describe", good).answers("pod_mutation", "{}").Bytes()
+	}
+	imports := func(f func(m *wasmtest.Module)) []byte {
+		m := &wasmtest.Module{}
+		f(m)
+		return m.Bytes()
+	}
+	tests := map[string]struct {
+		wasm []byte
+		want []string
+	}{
+		"the network":       {imports(func(m *wasmtest.Module) { m.Import("wasi:sockets/tcp", "connect", nil, nil) }), []string{"imports wasi:sockets/tcp.connect", "author must remove the import"}},
+		"an unknown import": {imports(func(m *wasmtest.Module) { m.Import("env", "emscripten_sleep", nil, nil) }), []string{"imports env.emscripten_sleep"}},
+		"an imported global": {imports(func(m *wasmtest.Module) {
+			m.ImportRaw("extism:host/env", "global.top", wasmtest.Global, []byte{0x7e, 1})
+		}), []string{"imports global extism:host/env.global.top", "only functions"}},
+		"an imported memory": {imports(func(m *wasmtest.Module) { m.ImportRaw("extism:host/env", "memory", wasmtest.Memory, []byte{0, 1}) }), []string{"imports memory extism:host/env.memory"}},
+		"an imported table":  {imports(func(m *wasmtest.Module) { m.ImportRaw("env", "t", wasmtest.Table, []byte{0x70, 0, 1}) }), []string{"imports table env.t"}},
+		"threads":            {with(func(g *guest) { g.Func(nil, nil, nil, 0xfe, 3, 0) }), []string{"uses threads"}},
+		"writing a table":    {with(func(g *guest) { g.Table(1, 1); g.Func(nil, nil, nil, wasmtest.Const32(0), 0xd0, 0x70, 0x26, 0) }), []string{"cannot be set back between calls (table.set in function 3)"}},
+		"a reserved export":  {with(func(g *guest) { g.Export("longshore:fuel", wasmtest.Memory, 0) }), []string{`exports "longshore:fuel"`}},
+		"wrong types":        {with(func(g *guest) { g.Func(nil, []byte{wasmtest.I32}, nil) }), []string{"not valid; its author must rebuild it"}},
+		"no describe":        {newGuest().answers("pod_mutation", "{}").Bytes(), []string{"does not export describe", "-buildmode=c-shared"}},
+		"describe takes a parameter": {func() []byte {
+			g := newGuest()
+			g.Export("describe", wasmtest.Function, g.Func([]byte{wasmtest.I32}, nil, nil))
+			return g.Bytes()
+		}(), []string{"does not export describe"}},
+		"describe answers nothing": {func() []byte {
+			g := newGuest()
+			g.Export("describe", wasmtest.Function, g.Func(nil, nil, nil))
+			return g.Bytes()
+		}(), []string{"describe: the module returned without an answer"}},
+		"describe loops": {func() []byte {
+			g := newGuest()
+			g.Export("describe", wasmtest.Function, g.Func(nil, nil, nil, 0x03, 0x40, 0x0c, 0, 0x0b))
+			return g.Bytes()
+		}(), []string{"describe: it used up its fuel"}},
+		"a point without export": {newGuest().answers("describe", good).Bytes(), []string{"declares PodMutation, but the module does not export pod_mutation"}},
+		"a warm-up that traps": {func() []byte {
+			g := newGuest()
+			g.answers("describe", good)
+			g.Export("pod_mutation", wasmtest.Function, g.Func(nil, nil, nil, 0x00))
+			return g.Bytes()
+		}(), []string{"warming up", "pod_mutation: the module crashed: unreachable"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := load(t, tc.wasm)
+			for _, want := range append(tc.want, "policy module mine") {
+				require.ErrorContains(t, err, want)
+			}
+		})
+	}
+}
+
+func TestLoadRefusesManifests(t *testing.T) {
+	edit := func(old, replacement string) string {
+		require.Contains(t, good, old)
+		return strings.Replace(good, old, replacement, 1)
+	}
+	tests := map[string]struct{ manifest, want string }{
+		"no JSON":                      {"hello", "decoding JSON"},
+		"more than one value":          {good + "{}", "more behind the JSON value"},
+		"an unknown member":            {edit(`"name"`, `"privileged":true,"name"`), `unknown field "privileged"`},
+		"no name":                      {edit(`"guest"`, `""`), "not a DNS label"},
+		"a name with capitals":         {edit(`"guest"`, `"Guest"`), "not a DNS label"},
+		"a name that is too long":      {edit(`guest`, strings.Repeat("a", 64)), "not a DNS label"},
+		"a version that lies":          {edit(`"1.0.0"`, `"1\n2"`), "not printable"},
+		"no contract":                  {edit(`["v1alpha1"]`, `[]`), "contracts is empty"},
+		"another contract":             {edit(`["v1alpha1"]`, `["v7"]`), "speaks contract [v7] and this host [v1alpha1]"},
+		"no points":                    {`{"name":"a","version":"1","contracts":["v1alpha1"],"points":[]}`, "points is empty"},
+		"an unknown point":             {edit("PodMutation", "Everything"), `point "Everything" is unknown to this host`},
+		"a point twice":                {edit(`"points":[`, `"points":[{"point":"PodMutation","reads":[]},`), "declared twice"},
+		"an unknown moment":            {edit("Offload", "Lunch"), `moment "Lunch" is unknown`},
+		"a moment twice":               {edit(`["Offload"]`, `["Offload","Offload"]`), "listed twice"},
+		"a moment at another point":    {edit("PodMutation", "MetadataFilter"), "it has no moments"},
+		"a read that is no pointer":    {edit("/object/spec/containers[*]/image", "spec"), "reads: "},
+		"a read with an index":         {edit("/object/spec/containers[*]/image", "/object/spec/containers/0"), "index"},
+		"a read of everything":         {edit("/object/spec/containers[*]/image", ""), "reads: "},
+		"a write with an index":        {edit(`"/spec/containers[*]/image"`, `"/spec/containers/0/image"`), "writes: "},
+		"a write without verbs":        {edit(`["set"]`, `[]`), "writes: "},
+		"a write with an unknown verb": {edit(`["set"]`, `["copy"]`), `"copy"`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := load(t, describing(tc.manifest))
+			require.ErrorContains(t, err, tc.want)
+			require.ErrorContains(t, err, "author must")
+		})
+	}
+}
+
+func TestValidateSettings(t *testing.T) {
+	tests := map[string]struct {
+		answer  string
+		want    string
+		refused bool
+	}{
+		"accepted":                 {`{"version":"v1alpha1","valid":true}`, "", false},
+		"refused":                  {`{"version":"v1alpha1","valid":false,"message":"registry is required"}`, "the operator must correct them: registry is required", true},
+		"refused without a reason": {`{"version":"v1alpha1","valid":false}`, "does not say why", true},
+		"another version":          {`{"version":"v9","valid":true}`, `answers in contract "v9"`, false},
+		"an unknown member":        {`{"version":"v1alpha1","valid":true,"also":1}`, `unknown field "also"`, false},
+		"no JSON":                  {`yes`, "is not valid, its author must correct it", false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			m, err := load(t, newGuest().answers("describe", good).answers("pod_mutation", "{}").answers("validate_settings", tc.answer).Bytes())
+			require.NoError(t, err)
+			for _, settings := range []json.RawMessage{nil, json.RawMessage(`{"a":1}`)} {
+				err = m.ValidateSettings(t.Context(), settings)
+				if tc.want == "" {
+					require.NoError(t, err)
+					continue
+				}
+				require.ErrorContains(t, err, tc.want)
+				var refusal *module.SettingsError
+				assert.Equal(t, tc.refused, errors.As(err, &refusal))
+			}
+			if tc.want == "" {
+				require.ErrorContains(t, m.ValidateSettings(t.Context(), json.RawMessage(`{`)), "not JSON")
+			}
+		})
+	}
+}
+
+// An example policy, built as its author builds it, with the SDK only.
+func TestExamplePolicy(t *testing.T) {
+	wasm := wasmtest.BuildGo(t, "../../../plugins/registryrewrite")
+	m, err := load(t, packGzip(t, wasm))
+	require.NoError(t, err)
+	point := m.Manifest().Points[0].Point
+	moment := contract.MomentOffload
+	request, err := json.Marshal(contract.Request{
+		Version: contract.Version, Point: point, Moment: moment, Settings: json.RawMessage(`{}`),
+		Facts: json.RawMessage(`{"object":{"spec":{"containers":[{"name":"web","image":"docker.io/library/nginx:1"}]}}}`),
+	})
+	require.NoError(t, err)
+	first, stats, firstErr := m.Call(t.Context(), point.Export(), request)
+	for range 3 {
+		output, again, err := m.Call(t.Context(), point.Export(), request)
+		assert.Equal(t, firstErr == nil, err == nil)
+		assert.Equal(t, string(first), string(output))
+		assert.Equal(t, stats.Ticks, again.Ticks)
+	}
+}
+
+func TestBuiltins(t *testing.T) {
+	raw, err := os.ReadFile("../../../builtin-policies/dist/builtin.wasm.gz")
+	if os.IsNotExist(err) {
+		t.Skip("the built-in module is not compiled: run make builtins")
+	}
+	require.NoError(t, err)
+	m, err := load(t, raw)
+	require.NoError(t, err)
+	for _, point := range contract.CorePoints() {
+		assert.NotNil(t, m.Manifest().For(point), point)
+	}
+}
