@@ -11,7 +11,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -38,6 +40,10 @@ import (
 
 // Component begins the name of this process in policy status; the node's follows.
 const Component = "virtual-kubelet/"
+
+// gcPercent trades some processor time for memory: much of what a virtual kubelet holds
+// is a cache that hardly changes, which the default would let double.
+const gcPercent = 50
 
 // off is the address that switches a listener of the manager off.
 const off = "0"
@@ -66,6 +72,9 @@ type App struct {
 func New(ctx context.Context, options Options) (*App, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
 	}
 	s, err := scheme.New()
 	if err != nil {
@@ -168,9 +177,13 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 	if !o.VKLeaseEnabled {
 		return options, nil
 	}
+	identity, err := o.replica()
+	if err != nil {
+		return ctrl.Options{}, err
+	}
 	// The lease of this node: one of several replicas works, the others wait (5.7).
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.TenantNamespace, o.NodeName,
-		resourcelock.ResourceLockConfig{Identity: o.Identity}, a.home, o.VKLeaseRenewInterval)
+		resourcelock.ResourceLockConfig{Identity: identity}, a.home, o.VKLeaseRenewInterval)
 	if err != nil {
 		return ctrl.Options{}, fmt.Errorf("preparing the lease %s/%s: %w", o.TenantNamespace, o.NodeName, err)
 	}
@@ -179,6 +192,18 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 	options.LeaderElectionReleaseOnCancel = true
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &o.VKLeaseDuration, &o.VKLeaseRenewInterval, &o.VKLeaseRetryPeriod
 	return options, nil
+}
+
+// replica names this process among those of the node.
+func (o *Options) replica() (string, error) {
+	if o.Identity != "" {
+		return o.Identity, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("finding a name for the lease (POD_NAME is not set): %w", err)
+	}
+	return host + "-" + strconv.Itoa(os.Getpid()), nil
 }
 
 // limited applies the flags --client-… to a copy of a configuration.

@@ -46,7 +46,7 @@ func TypedResources() []string {
 type Options struct {
 	// Config reaches the consumer's API server.
 	Config *rest.Config
-	// Identity is this replica's name in the lease.
+	// Identity is this replica's name in the lease; empty takes the host's.
 	Identity string
 	// PolicyCacheDir keeps compiled policies between starts; empty keeps none.
 	PolicyCacheDir string

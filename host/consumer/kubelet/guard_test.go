@@ -1,0 +1,151 @@
+package kubelet
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+var errDown = errors.New("the API server is away")
+
+// consumer answers reviews: the token "good" is alice's, and alice may get nodes/proxy
+// of milan-1 and nothing else.
+func consumer(asked *authorizationv1.SubjectAccessReviewSpec, broken bool) *fake.Clientset {
+	clientset := fake.NewClientset()
+	clientset.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if broken {
+			return true, nil, errDown
+		}
+		review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
+		review.Status.Authenticated = review.Spec.Token == "good"
+		review.Status.User = authenticationv1.UserInfo{Username: "alice", Groups: []string{"people"}}
+		return true, review, nil
+	})
+	clientset.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if broken {
+			return true, nil, errDown
+		}
+		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
+		*asked = review.Spec
+		attributes := review.Spec.ResourceAttributes
+		review.Status.Allowed = review.Spec.User == "alice" && attributes.Verb == "get" && attributes.Subresource == "proxy" && attributes.Name == "milan-1"
+		return true, review, nil
+	})
+	return clientset
+}
+
+func guard(t *testing.T, clientset *fake.Clientset, authorities func(context.Context) ([]byte, error)) *Guard {
+	t.Helper()
+	g, err := NewGuard(GuardOptions{
+		NodeName: "milan-1", Now: time.Now, Authorities: authorities,
+		Tokens: clientset.AuthenticationV1().TokenReviews(), Access: clientset.AuthorizationV1().SubjectAccessReviews(),
+	})
+	require.NoError(t, err)
+	return g
+}
+
+func noAuthorities(context.Context) ([]byte, error) { return nil, errDown }
+
+func TestGuard(t *testing.T) {
+	alice := &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: "alice", Organization: []string{"people"}}}}}}
+	bob := &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: "bob"}}}}}
+	unverified := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Subject: pkix.Name{CommonName: "alice"}}}}
+	for name, tc := range map[string]struct {
+		tls          *tls.ConnectionState
+		token        string
+		method, path string
+		broken       bool
+		want         int
+		wantBody     string
+	}{
+		"nobody":                         {nil, "", "GET", "/pods", false, 401, "show a client certificate"},
+		"a certificate":                  {alice, "", "GET", "/pods", false, 200, ""},
+		"a certificate nobody verified":  {unverified, "", "GET", "/pods", false, 401, "show a client certificate"},
+		"a certificate without rights":   {bob, "", "GET", "/pods", false, 403, `user "bob" may not get nodes/proxy of node "milan-1"`},
+		"a token":                        {nil, "Bearer good", "GET", "/containerLogs/a/b/c", false, 200, ""},
+		"an unknown token":               {nil, "Bearer bad", "GET", "/pods", false, 401, "does not know the token"},
+		"an empty token":                 {nil, "Bearer ", "GET", "/pods", false, 401, "show a client certificate"},
+		"another scheme":                 {nil, "Basic good", "GET", "/pods", false, 401, "show a client certificate"},
+		"another verb":                   {nil, "Bearer good", "POST", "/exec/a/b/c", false, 403, "may not create nodes/proxy"},
+		"another subresource":            {nil, "Bearer good", "GET", "/metrics/cadvisor", false, 403, "may not get nodes/metrics"},
+		"a path that only begins alike":  {nil, "Bearer good", "GET", "/statsx", false, 200, ""},
+		"the API server is away: tokens": {nil, "Bearer good", "GET", "/pods", true, 401, "the API server is away"},
+		"the API server is away: rights": {alice, "", "GET", "/pods", true, 403, "the API server is away"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked authorizationv1.SubjectAccessReviewSpec
+			g := guard(t, consumer(&asked, tc.broken), noAuthorities)
+			request := httptest.NewRequestWithContext(t.Context(), tc.method, tc.path, nil)
+			request.TLS = tc.tls
+			request.Header.Set("Authorization", tc.token)
+			response := httptest.NewRecorder()
+			served := false
+			g.protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true })).ServeHTTP(response, request)
+			assert.Equal(t, tc.want, response.Code)
+			assert.Equal(t, tc.want == http.StatusOK, served)
+			assert.Contains(t, response.Body.String(), tc.wantBody)
+			if served && tc.tls != nil {
+				assert.Equal(t, []string{"people", "system:authenticated"}, asked.Groups)
+			}
+		})
+	}
+}
+
+func TestAuthoritiesAreKeptWhileTheyCannotBeRead(t *testing.T) {
+	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+	ca := NewSelfSigned("ca", net.IPv4(127, 0, 0, 1), func() time.Time { return now })
+	reads, fail := 0, false
+	g := guard(t, fake.NewClientset(), func(context.Context) ([]byte, error) {
+		reads++
+		if fail {
+			return nil, errDown
+		}
+		return certificatePEM(t, ca), nil
+	})
+	g.options.Now = func() time.Time { return now }
+	first, err := g.authorities(t.Context())
+	require.NoError(t, err)
+	again, err := g.authorities(t.Context())
+	require.NoError(t, err)
+	assert.Same(t, first, again)
+	assert.Equal(t, 1, reads)
+	now, fail = now.Add(authorityLifetime+time.Second), true
+	kept, err := g.authorities(t.Context())
+	require.ErrorIs(t, err, errDown)
+	assert.Same(t, first, kept)
+}
+
+func TestSelfSignedCertificateIsMadeAnewOnItsLastDay(t *testing.T) {
+	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+	ip := net.IPv4(127, 0, 0, 9)
+	s := NewSelfSigned("milan-1", ip, func() time.Time { return now })
+	first, err := s.Certificate()
+	require.NoError(t, err)
+	assert.Equal(t, "system:node:milan-1", first.Leaf.Subject.CommonName)
+	assert.Equal(t, []string{"liqo.io"}, first.Leaf.Subject.Organization)
+	require.NoError(t, first.Leaf.VerifyHostname("127.0.0.9"))
+	now = now.Add(selfSignedLifetime - 2*selfSignedRenewBelow)
+	same, err := s.Certificate()
+	require.NoError(t, err)
+	assert.Same(t, first, same)
+	now = now.Add(2 * selfSignedRenewBelow)
+	next, err := s.Certificate()
+	require.NoError(t, err)
+	assert.NotSame(t, first, next)
+	assert.True(t, next.Leaf.NotAfter.After(now))
+}

@@ -1,0 +1,284 @@
+package kubelet
+
+import (
+	"bytes"
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/client-go/transport/spdy"
+	utilexec "k8s.io/client-go/util/exec"
+)
+
+func certificatePEM(t *testing.T, s *SelfSigned) []byte {
+	t.Helper()
+	c, err := s.Certificate()
+	require.NoError(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
+}
+
+// onePod is a node with the pod shop/web, offloaded to shop-rome.
+type onePod struct{}
+
+func (onePod) Pods() []*corev1.Pod {
+	return []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}}
+}
+
+func (onePod) Remote(namespace, name string) (string, bool) {
+	return "shop-rome", namespace == "shop" && name == "web"
+}
+
+// exited is a command that ended with a code.
+type exited struct{ utilexec.CodeExitError }
+
+// newProvider is an API server with one running pod, shop-rome/web: its subresources are
+// those of a kubelet under other paths.
+func newProvider(t *testing.T) *rest.Config {
+	t.Helper()
+	handler := api.PodHandler(api.PodHandlerConfig{
+		GetContainerLogs: func(_ context.Context, namespace, pod, container string, o api.ContainerLogOpts) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(fmt.Sprintf("%s/%s/%s tail=%d follow=%t", namespace, pod, container, o.Tail, o.Follow))), nil
+		},
+		RunInContainer: func(_ context.Context, namespace, pod, container string, command []string, streams api.AttachIO) error {
+			if command[0] == "false" {
+				return exited{utilexec.CodeExitError{Err: errors.New("exit 3"), Code: 3}}
+			}
+			input, _ := io.ReadAll(streams.Stdin())
+			fmt.Fprintf(streams.Stdout(), "%s/%s/%s %v said %s", namespace, pod, container, command, input)
+			return nil
+		},
+		AttachToContainer: func(_ context.Context, _, _, _ string, streams api.AttachIO) error {
+			fmt.Fprint(streams.Stdout(), "attached")
+			return nil
+		},
+		PortForward: func(_ context.Context, _, _ string, port int32, stream io.ReadWriteCloser) error {
+			if port == 1 {
+				return errors.New("connection refused")
+			}
+			buffer := make([]byte, 4)
+			if _, err := io.ReadFull(stream, buffer); err != nil {
+				return err
+			}
+			fmt.Fprintf(stream, "port %d got %s", port, buffer)
+			return nil
+		},
+	}, false)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/api/v1/namespaces/{namespace}/pods/{pod}/{subresource}", func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		kubelet := "/" + map[string]string{"log": "containerLogs", "exec": "exec", "attach": "attach", "portforward": "portForward"}[r.PathValue("subresource")] +
+			"/" + r.PathValue("namespace") + "/" + r.PathValue("pod")
+		if r.PathValue("pod") != "web" {
+			http.NotFound(w, r)
+			return
+		}
+		if r.PathValue("subresource") != "portforward" {
+			kubelet += "/" + query.Get("container")
+		}
+		for apiName, kubeletName := range map[string]string{"stdin": "input", "stdout": "output", "stderr": "error"} {
+			if query.Get(apiName) == "true" {
+				query.Set(kubeletName, "1")
+			}
+		}
+		r.URL.Path, r.URL.RawQuery = kubelet, query.Encode()
+		handler.ServeHTTP(w, r)
+	})
+	server := httptest.NewTLSServer(mux)
+	t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+}
+
+// allowing lets the token "good" do everything.
+func allowing() *fake.Clientset {
+	var asked authorizationv1.SubjectAccessReviewSpec
+	clientset := consumer(&asked, false)
+	clientset.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
+		review.Status.Allowed = true
+		return true, review, nil
+	})
+	return clientset
+}
+
+// serve runs the kubelet API and returns how a client that may do everything reaches it.
+func serve(t *testing.T) *rest.Config {
+	t.Helper()
+	provider, err := NewProvider(newProvider(t))
+	require.NoError(t, err)
+	serving := NewSelfSigned("milan-1", net.IPv4(127, 0, 0, 1), time.Now)
+	port := freePort(t)
+	server, err := New(Options{
+		Address: "127.0.0.1", Port: port, Certificate: serving.Certificate, Pods: onePod{}, Provider: provider,
+		Guard: guard(t, allowing(), noAuthorities),
+	})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-ended)
+	})
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	require.Eventually(t, func() bool {
+		connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+		if err == nil {
+			connection.Close()
+		}
+		return err == nil
+	}, 10*time.Second, 5*time.Millisecond)
+	return &rest.Config{
+		Host: "https://" + address, BearerToken: "good", TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(t, serving)},
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+func get(t *testing.T, config *rest.Config, path string) (int, string) {
+	t.Helper()
+	client, err := rest.HTTPClientFor(config)
+	require.NoError(t, err)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+path, nil)
+	require.NoError(t, err)
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, string(body)
+}
+
+func TestKubeletAPI(t *testing.T) {
+	config := serve(t)
+	t.Run("strangers are not served", func(t *testing.T) {
+		stranger := rest.CopyConfig(config)
+		stranger.BearerToken = ""
+		code, _ := get(t, stranger, "/pods")
+		assert.Equal(t, http.StatusUnauthorized, code)
+	})
+	t.Run("the node's pods are listed", func(t *testing.T) {
+		code, body := get(t, config, "/pods")
+		assert.Equal(t, http.StatusOK, code)
+		assert.Contains(t, body, `"name":"web"`)
+	})
+	t.Run("logs are those of the remote pod", func(t *testing.T) {
+		code, body := get(t, config, "/containerLogs/shop/web/main?tailLines=5&follow=true")
+		assert.Equal(t, http.StatusOK, code)
+		assert.Equal(t, "shop-rome/web/main tail=5 follow=true", body)
+	})
+	t.Run("pods that are not this node's are not found", func(t *testing.T) {
+		code, _ := get(t, config, "/containerLogs/shop-rome/web/main")
+		assert.Equal(t, http.StatusNotFound, code)
+	})
+	t.Run("a command runs in the remote pod", func(t *testing.T) {
+		var out bytes.Buffer
+		require.NoError(t, stream(t, config, "/exec/shop/web/main?command=echo&command=hi&input=1&output=1", strings.NewReader("hello"), &out))
+		assert.Equal(t, "shop-rome/web/main [echo hi] said hello", out.String())
+	})
+	t.Run("its exit code comes back", func(t *testing.T) {
+		err := stream(t, config, "/exec/shop/web/main?command=false&output=1", nil, io.Discard)
+		var exit utilexec.ExitError
+		require.ErrorAs(t, err, &exit)
+		assert.Equal(t, 3, exit.ExitStatus())
+	})
+	t.Run("a terminal attaches to the remote pod", func(t *testing.T) {
+		var out bytes.Buffer
+		require.NoError(t, stream(t, config, "/attach/shop/web/main?output=1", nil, &out))
+		assert.Equal(t, "attached", out.String())
+	})
+	t.Run("a port is forwarded to the remote pod", func(t *testing.T) {
+		assert.Equal(t, "port 8080 got ping", forward(t, config, 8080))
+	})
+	t.Run("a port that is closed there is told", func(t *testing.T) {
+		assert.Contains(t, forward(t, config, 1), "connection refused")
+	})
+}
+
+func stream(t *testing.T, config *rest.Config, path string, in io.Reader, out io.Writer) error {
+	t.Helper()
+	target, err := url.Parse(config.Host + path)
+	require.NoError(t, err)
+	executor, err := remotecommand.NewSPDYExecutor(config, http.MethodPost, target)
+	require.NoError(t, err)
+	return executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: in, Stdout: out})
+}
+
+// forward sends "ping" to a port and returns what came back, from it or of its failure.
+func forward(t *testing.T, config *rest.Config, port int) string {
+	t.Helper()
+	transport, upgrader, err := spdy.RoundTripperFor(config)
+	require.NoError(t, err)
+	target, err := url.Parse(config.Host + "/portForward/shop/web")
+	require.NoError(t, err)
+	connection, _, err := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, target).Dial(portforward.PortForwardProtocolV1Name)
+	require.NoError(t, err)
+	defer connection.Close()
+	headers := http.Header{}
+	headers.Set(corev1.PortHeader, strconv.Itoa(port))
+	headers.Set(corev1.PortForwardRequestIDHeader, "1")
+	headers.Set(corev1.StreamType, corev1.StreamTypeError)
+	failures, err := connection.CreateStream(headers)
+	require.NoError(t, err)
+	require.NoError(t, failures.Close())
+	headers.Set(corev1.StreamType, corev1.StreamTypeData)
+	data, err := connection.CreateStream(headers)
+	require.NoError(t, err)
+	_, err = data.Write([]byte("ping"))
+	require.NoError(t, err)
+	answer, err := io.ReadAll(data)
+	require.NoError(t, err)
+	failure, err := io.ReadAll(failures)
+	require.NoError(t, err)
+	return string(answer) + string(failure)
+}
+
+func TestLogOptionsLeaveOutWhatWasNotAskedFor(t *testing.T) {
+	since := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+	assert.Equal(t, &corev1.PodLogOptions{Container: "main"}, logOptions("main", api.ContainerLogOpts{}))
+	n := int64(2)
+	assert.Equal(t, &corev1.PodLogOptions{
+		Container: "main", Previous: true, Timestamps: true, TailLines: &n, LimitBytes: &n, SinceSeconds: &n, SinceTime: &metav1.Time{Time: since},
+	}, logOptions("main", api.ContainerLogOpts{Previous: true, Timestamps: true, Tail: 2, LimitBytes: 2, SinceSeconds: 2, SinceTime: since}))
+}
+
+func TestAnAddressThatIsTakenIsToldWithTheFlags(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	provider, err := NewProvider(&rest.Config{Host: "https://127.0.0.1"})
+	require.NoError(t, err)
+	server, err := New(Options{
+		Address: "127.0.0.1", Port: listener.Addr().(*net.TCPAddr).Port, Pods: onePod{}, Provider: provider,
+		Certificate: NewSelfSigned("n", nil, time.Now).Certificate, Guard: guard(t, allowing(), noAuthorities),
+	})
+	require.NoError(t, err)
+	assert.ErrorContains(t, server.Run(t.Context()), "listening for the kubelet API (--node-ip, --listen-port)")
+}
