@@ -19,6 +19,9 @@ import (
 const (
 	// LocalRole is the ClusterRole of virtual kubelets in the consumer (reference 7.4).
 	LocalRole = "liqo-virtual-kubelet-local"
+	// TemplateHashAnnotation on the Deployment is the hash of the spec that was asked for,
+	// so that what leaves a VirtualNode's template leaves the Deployment.
+	TemplateHashAnnotation = "longshore.dev/template-hash"
 	// maxBindingName bounds the name of a ClusterRoleBinding, in bytes.
 	maxBindingName = 253
 )
@@ -67,17 +70,30 @@ func ForgeDeployment(vn *offloadingv1beta1.VirtualNode) (*appsv1.Deployment, err
 	}
 	annotations[offloadingv1beta1.OffloadingPatchHashAnnotation] = hash
 	deployment.Spec.Template.Annotations = annotations
+	if hash, err = jsonHash(deployment.Spec); err != nil {
+		return nil, fmt.Errorf("hashing spec.template: %w", err)
+	}
+	deployment.Annotations = merged(deployment.Annotations, map[string]string{TemplateHashAnnotation: hash})
 	return deployment, nil
 }
 
-// patchHash is the hex SHA-256 of the patch's JSON, or "" without one.
+// patchHash is the hash of the patch, or "" without one.
 func patchHash(patch *offloadingv1beta1.OffloadingPatch) (string, error) {
 	if patch == nil {
 		return "", nil
 	}
-	encoded, err := json.Marshal(patch)
+	hash, err := jsonHash(patch)
 	if err != nil {
-		return "", fmt.Errorf("encoding spec.offloadingPatch: %w", err)
+		return "", fmt.Errorf("hashing spec.offloadingPatch: %w", err)
+	}
+	return hash, nil
+}
+
+// jsonHash is the hex SHA-256 of a value's JSON.
+func jsonHash(value any) (string, error) {
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return "", fmt.Errorf("encoding a %T: %w", value, err)
 	}
 	sum := sha256.Sum256(encoded)
 	return hex.EncodeToString(sum[:]), nil

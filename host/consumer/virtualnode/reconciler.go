@@ -42,8 +42,8 @@ const (
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
-	// APIReader reads what is not cached: kubeconfig Secrets by name, pods of a
-	// draining node.
+	// APIReader reads what is not cached, or must be as it is now: kubeconfig Secrets by
+	// name, pods of a draining node, VirtualNodes that share a NamespaceMap.
 	APIReader client.Reader
 	// Events records on the VirtualNode.
 	Events events.EventRecorder
@@ -102,7 +102,7 @@ func (r *Reconciler) ofCluster(ctx context.Context, obj client.Object) []reconci
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if string(list.Items[i].Spec.ClusterID) == obj.GetLabels()[liqocorev1beta1.RemoteClusterIDLabel] {
+		if string(list.Items[i].Spec.ClusterID) == clusterOf(obj) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
@@ -192,13 +192,24 @@ func (r *Reconciler) problem(ctx context.Context, vn *offloadingv1beta1.VirtualN
 
 func (r *Reconciler) foreignCluster(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (*liqocorev1beta1.ForeignCluster, error) {
 	list := &liqocorev1beta1.ForeignClusterList{}
-	if err := r.Client.List(ctx, list, client.MatchingLabels{liqocorev1beta1.RemoteClusterIDLabel: string(vn.Spec.ClusterID)}); err != nil {
-		return nil, fmt.Errorf("listing ForeignClusters of %q: %w", vn.Spec.ClusterID, err)
+	if err := r.Client.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing ForeignClusters: %w", err)
 	}
-	if len(list.Items) == 0 {
-		return nil, nil
+	for i := range list.Items {
+		if clusterOf(&list.Items[i]) == string(vn.Spec.ClusterID) {
+			return &list.Items[i], nil
+		}
 	}
-	return &list.Items[0], nil
+	return nil, nil
+}
+
+// clusterOf returns the peer that an object is about. A ForeignCluster says so in its
+// spec, whether or not somebody labeled it.
+func clusterOf(obj client.Object) string {
+	if fc, ok := obj.(*liqocorev1beta1.ForeignCluster); ok && fc.Spec.ClusterID != "" {
+		return string(fc.Spec.ClusterID)
+	}
+	return obj.GetLabels()[liqocorev1beta1.RemoteClusterIDLabel]
 }
 
 // apply makes identity, binding and Deployment, and returns the Deployment as it is.
@@ -229,8 +240,7 @@ func (r *Reconciler) apply(ctx context.Context, vn *offloadingv1beta1.VirtualNod
 	updated.Labels = merged(current.Labels, wanted.Labels)
 	updated.Annotations = merged(current.Annotations, wanted.Annotations)
 	updated.Spec = wanted.Spec
-	// The API server fills in defaults: what the template leaves open is no difference.
-	if equality.Semantic.DeepDerivative(wanted.Spec, current.Spec) &&
+	if covers(wanted.Spec, current.Spec) &&
 		equality.Semantic.DeepEqual(updated.Labels, current.Labels) && equality.Semantic.DeepEqual(updated.Annotations, current.Annotations) {
 		return current, nil
 	}

@@ -10,7 +10,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
@@ -64,8 +66,7 @@ type world struct {
 	vn     *offloadingv1beta1.VirtualNode
 }
 
-// pass makes one reconcile. The fake client cannot select pods by node, so the
-// interceptor drops that selector; every pod of the tests is on the node.
+// pass makes one reconcile.
 func pass(t *testing.T, vn *offloadingv1beta1.VirtualNode, existing ...client.Object) world {
 	t.Helper()
 	s, err := scheme.New()
@@ -170,11 +171,97 @@ func TestADeletedVirtualNodeIsTakenAwayInOrder(t *testing.T) {
 	assert.Nil(t, w.vn, "released")
 }
 
+func TestAPodWhoseLabelHasNotArrivedYetIsDrainedToo(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode", UID: "n", Labels: map[string]string{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "young", Namespace: "shop", UID: "p"}, Spec: corev1.PodSpec{NodeName: "mynode"}}
+	elsewhere := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Namespace: "shop", UID: "q"}, Spec: corev1.PodSpec{NodeName: "other"}}
+	now := metav1.Now()
+	vn := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.DeletionTimestamp = &now })
+
+	w := pass(t, vn, append(peered(kubeconfig), node, pod, elsewhere)...)
+	assert.Contains(t, conditions(w.vn)["Node"], "1 pods left", "the virtual kubelet stays until nothing runs for it on the provider")
+	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(pod), &corev1.Pod{})), "evicted")
+	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(elsewhere), &corev1.Pod{}))
+	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(node), &corev1.Node{}))
+}
+
+func TestTheNamespaceMapStaysWhileAnotherVirtualNodeOfTheProviderDrains(t *testing.T) {
+	now := metav1.Now()
+	vn := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.DeletionTimestamp = &now })
+	draining := virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
+		vn.Name, vn.UID, vn.DeletionTimestamp = "second", "vn-2", &now
+	})
+	nm := ForgeNamespaceMap("milan", "liqo-tenant-milan")
+	w := pass(t, vn, append(peered(kubeconfig), draining, nm)...)
+	assert.Nil(t, w.vn, "released")
+	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(nm), nm), "without it the provider deletes the namespaces that the second one's pods run in")
+}
+
+func TestTheDeploymentIsWhatTheVirtualNodeSays(t *testing.T) {
+	forged := func(t *testing.T) *appsv1.Deployment {
+		t.Helper()
+		deployment, err := ForgeDeployment(virtualNode(withContainer))
+		require.NoError(t, err)
+		return deployment
+	}
+	cases := map[string]struct {
+		existing func(*appsv1.Deployment)
+		updated  bool
+	}{
+		"nothing is written when nothing differs": {existing: func(*appsv1.Deployment) {}},
+		"defaults of the API server are no difference": {existing: func(d *appsv1.Deployment) {
+			d.Spec.RevisionHistoryLimit = ptr.To[int32](10)
+			d.Spec.Template.Spec.DNSPolicy = corev1.DNSClusterFirst
+			d.Spec.Template.Spec.SecurityContext = &corev1.PodSecurityContext{}
+			d.Spec.Template.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
+		}},
+		"an argument that was taken out of the template goes": {updated: true, existing: func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Args = append(d.Spec.Template.Spec.Containers[0].Args, "--client-qps=5")
+		}},
+		"a limit that was taken out of the template goes": {updated: true, existing: func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+		}},
+		"a restart by hand is reverted (T61)": {updated: true, existing: func(d *appsv1.Deployment) {
+			d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = "now"
+		}},
+		"a scalar that was taken out of the template goes": {updated: true, existing: func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.PriorityClassName = "high"
+			d.Annotations = map[string]string{TemplateHashAnnotation: "that of another template"}
+		}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			existing := forged(t)
+			existing.ResourceVersion = "7"
+			tc.existing(existing)
+			w := pass(t, virtualNode(withContainer), append(peered(kubeconfig), existing)...)
+			got := &appsv1.Deployment{}
+			require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(existing), got))
+			assert.Equal(t, tc.updated, got.ResourceVersion != "7")
+			if tc.updated {
+				assert.True(t, equality.Semantic.DeepEqual(forged(t).Spec, got.Spec))
+			}
+		})
+	}
+}
+
+func withContainer(vn *offloadingv1beta1.VirtualNode) {
+	vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Name: "virtual-kubelet", Image: "i", Args: []string{"--a=1", "--b=2"}}}
+}
+
+func TestAForeignClusterIsFoundByItsSpecToo(t *testing.T) {
+	fc := &liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: "milan"}}
+	w := pass(t, virtualNode(nil), fc, peered(kubeconfig)[1])
+	assert.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "vk-mynode"}, &appsv1.Deployment{}),
+		"no webhook labels ForeignClusters yet, so one made by hand has no label")
+	assert.Len(t, (&Reconciler{Client: w.Client}).ofCluster(t.Context(), fc), 1)
+}
+
 func TestANodeOfThatNameThatIsNoVirtualNodeIsLeftAlone(t *testing.T) {
 	now := metav1.Now()
 	stranger := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode"}}
 	w := pass(t, virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.DeletionTimestamp = &now }), append(peered(kubeconfig), stranger)...)
-	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(stranger), &corev1.Node{}))
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(stranger), &corev1.Node{}))
 	assert.Nil(t, w.vn)
 }
 

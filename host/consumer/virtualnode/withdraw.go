@@ -107,10 +107,10 @@ func (r *Reconciler) drain(ctx context.Context, vn *offloadingv1beta1.VirtualNod
 	if err != nil {
 		return false, err
 	}
+	// By node, not by the label of offloaded pods: that travels with a pod's first status,
+	// and its ShadowPod is there before.
 	pods := &corev1.PodList{}
-	err = r.APIReader.List(ctx, pods, client.MatchingFields{"spec.nodeName": node.Name},
-		client.MatchingLabels{offloadingv1beta1.LocalPodLabel: "true"})
-	if err != nil {
+	if err := r.APIReader.List(ctx, pods, client.MatchingFields{"spec.nodeName": node.Name}); err != nil {
 		return false, fmt.Errorf("listing the pods of Node %q: %w", node.Name, err)
 	}
 	left := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !drainable(&pod) })
@@ -173,7 +173,10 @@ func (r *Reconciler) stopKubelet(ctx context.Context, vn *offloadingv1beta1.Virt
 	for i := range deployments.Items {
 		deployment := &deployments.Items[i]
 		err := r.Client.Delete(ctx, deployment, uidPrecondition(deployment), client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if client.IgnoreNotFound(err) != nil {
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
 			return false, fmt.Errorf("deleting Deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
 		}
 		r.Events.Eventf(vn, deployment, corev1.EventTypeNormal, reasonVkDeleted, actionStop, "Deleted virtual kubelet Deployment %s", deployment.Name)
@@ -195,15 +198,19 @@ func (r *Reconciler) stopKubelet(ctx context.Context, vn *offloadingv1beta1.Virt
 	return true, nil
 }
 
-// releaseNamespaceMaps deletes the provider's NamespaceMap with its last VirtualNode.
+// releaseNamespaceMaps deletes the provider's NamespaceMap with its last VirtualNode. One
+// that is being deleted but still drains counts: without the map the provider deletes
+// the namespaces that its pods run in. VirtualNodes are read as they are now, for a
+// stale one would keep the map for ever.
 func (r *Reconciler) releaseNamespaceMaps(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
 	siblings := &offloadingv1beta1.VirtualNodeList{}
-	if err := r.Client.List(ctx, siblings); err != nil {
+	if err := r.APIReader.List(ctx, siblings); err != nil {
 		return fmt.Errorf("listing VirtualNodes: %w", err)
 	}
 	for i := range siblings.Items {
 		other := &siblings.Items[i]
-		if other.UID != vn.UID && other.Spec.ClusterID == vn.Spec.ClusterID && other.DeletionTimestamp.IsZero() {
+		if other.UID != vn.UID && other.Spec.ClusterID == vn.Spec.ClusterID &&
+			(other.DeletionTimestamp.IsZero() || controllerutil.ContainsFinalizer(other, offloadingv1beta1.VirtualNodeFinalizer)) {
 			return nil
 		}
 	}
