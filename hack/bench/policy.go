@@ -203,10 +203,10 @@ func (p *oraclePolicy) Call(ctx context.Context, export string, input []byte) ([
 // measure runs one benchmark and returns microseconds a call.
 func measure(call func() error) (float64, error) {
 	var failed error
-	result := testing.Benchmark(func(tb *testing.B) {
-		for tb.Loop() {
+	result := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
 			if failed = call(); failed != nil {
-				tb.SkipNow()
+				b.SkipNow()
 			}
 		}
 	})

@@ -126,7 +126,7 @@ func (p *remotePods) stream(ctx context.Context, namespace, name, subresource st
 	var exit utilexec.ExitError
 	if err == nil || errors.As(err, &exit) {
 		// The library tells the client the exit code by the type of this error.
-		return err
+		return err //nolint:wrapcheck // Its type is the message.
 	}
 	return translate(fmt.Errorf("%s in the remote pod: %w", subresource, err))
 }

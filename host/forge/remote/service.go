@@ -5,7 +5,7 @@ import (
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// ForceRemoteNodePortAnnotation, "true" on a local Service, makes the provider use the
+// ForceRemoteNodePortAnnotation makes, as "true" on a local Service, the provider use the
 // consumer's node ports (offloading.md 4.2).
 const ForceRemoteNodePortAnnotation = "liqo.io/force-remote-node-port"
 

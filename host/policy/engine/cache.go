@@ -58,7 +58,7 @@ func (c *cache) use(wasm []byte, build func(wazero.CompilationCache) error) erro
 	if err != nil {
 		return build(nil)
 	}
-	defer os.RemoveAll(work) // leaves nothing but disk space behind when it fails
+	defer func() { _ = os.RemoveAll(work) }() // leaves nothing but disk space behind when it fails
 	known := adopt(entry, work)
 	files, err := wazero.NewCompilationCacheWithDir(work)
 	if err != nil {

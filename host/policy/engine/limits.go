@@ -30,6 +30,8 @@ const (
 	pageBytes = 64 << 10
 	// defaultStartFuel lets the runtime of a large Go guest start.
 	defaultStartFuel = 20 * contract.DefaultFuel
+	// defaultInstances bounds what a module costs on machines with many processors.
+	defaultInstances = 4
 	// maxLineBytes bounds a log line.
 	maxLineBytes = 1 << 10
 	// maxVariableBytes bounds the names and values of the variables of one call.
@@ -60,7 +62,7 @@ func (l Limits) withDefaults(procs int) Limits {
 	setInt(&l.ResponseBytes, contract.MaxResponseBytes)
 	setInt(&l.StderrBytes, contract.MaxStderrBytes)
 	setInt(&l.LogLines, contract.MaxLogLines)
-	setInt(&l.Instances, procs)
+	setInt(&l.Instances, min(procs, defaultInstances))
 	l.Instances = min(l.Instances, procs)
 	return l
 }

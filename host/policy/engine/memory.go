@@ -50,16 +50,31 @@ func (m *memory) clear(n uint64) {
 	}
 }
 
-// restore makes the beginning of the memory equal to the image, writing only the
-// pages that differ. Most do not, and comparing is several times cheaper than copying
-// is for the caches and for memory that is still shared with nothing.
-func (m *memory) restore(image []byte) {
-	const page = 4 << 10
-	have := m.reserved[:len(image)]
-	for at := 0; at < len(image); at += page {
-		a, b := have[at:at+page], image[at:at+page]
-		if !bytes.Equal(a, b) {
-			copy(a, b)
+// blockBytes is the unit in which memory is compared.
+const blockBytes = 4 << 10
+
+var zeros [blockBytes]byte
+
+// restore makes the first size bytes of the memory equal to the image, and to zeros
+// behind it, writing only the blocks that differ. Most do not, and comparing is
+// several times cheaper than writing. Image and size are multiples of a block.
+func (m *memory) restore(image []byte, size uint64) {
+	have := m.reserved[:size]
+	for at := 0; at < len(have); at += blockBytes {
+		want := zeros[:]
+		if at < len(image) {
+			want = image[at : at+blockBytes]
+		}
+		if block := have[at : at+blockBytes]; !bytes.Equal(block, want) {
+			copy(block, want)
 		}
 	}
+}
+
+// untilZero returns the memory without the blocks of zeros at its end.
+func untilZero(memory []byte) []byte {
+	for len(memory) > 0 && bytes.Equal(memory[len(memory)-blockBytes:], zeros[:]) {
+		memory = memory[:len(memory)-blockBytes]
+	}
+	return memory
 }

@@ -1,12 +1,19 @@
 package engine
 
-import "syscall"
+import (
+	"fmt"
+	"syscall"
+)
 
 // reserve returns zeroed memory that takes no space before it is touched, and does not
 // count as heap.
 func reserve(bytes int) ([]byte, error) {
-	return syscall.Mmap(-1, 0, bytes, syscall.PROT_READ|syscall.PROT_WRITE,
-		syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
+	memory, err := syscall.Mmap(-1, 0, bytes, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE) //nolint:wrapcheck // newMemory wraps it
+	if err != nil {
+		return nil, fmt.Errorf("reserving %d bytes: %w", bytes, err)
+	}
+	return memory, nil
 }
 
 // release gives memory of reserve back. It can only fail for memory that is not.

@@ -201,33 +201,51 @@ type Sample struct {
 
 // Warm runs samples and takes the state after them as the one in which every call
 // begins. What a language's runtime does at its first allocations then happens once
-// per load, not in every call. The samples must be the same for each load, or the
-// module's answers could differ; a module that fails at one of them stays as it was.
-// It must be called before the first Call.
+// per load, not in every call. The samples are repeated until the module's memory has
+// grown by a step, within bounds: a runtime grows its heap in large steps, and right
+// after one there is room for calls, whose instance is thrown away if they grow it.
+//
+// The samples must be the same for each load, or the module's answers could differ; a
+// module that fails at one of them stays as it was. It must be called before the first
+// Call.
 func (m *Module) Warm(ctx context.Context, samples ...Sample) error {
 	if err := m.enter(); err != nil {
 		return err
 	}
-	defer m.leave()
 	i, err := m.acquire(ctx)
 	if err != nil {
+		m.leave()
 		return m.callError("warm-up", &failure{Timeout, err}, "")
 	}
-	for _, s := range samples {
-		if !m.exports[s.Export] || len(s.Input) > m.limits.RequestBytes {
-			continue
+	size := i.size()
+	for range warmRounds {
+		for _, s := range samples {
+			if !m.exports[s.Export] || len(s.Input) > m.limits.RequestBytes {
+				continue
+			}
+			if _, failed := i.call(s.Export, s.Input); failed != nil && failed.class != Guest {
+				err := m.callError(s.Export, failed, printable(i.stderr))
+				m.recycle(i, false)
+				return err
+			}
+			i.forget()
 		}
-		if _, failed := i.call(s.Export, s.Input); failed != nil && failed.class != Guest {
-			m.users.Add(1)
-			m.recycle(i, false)
-			return m.callError(s.Export, failed, printable(i.stderr))
+		if i.size() >= size+warmGrowth {
+			break
 		}
-		i.forget()
 	}
 	m.pristine.Store(i.snapshot())
 	m.idle <- i
+	m.leave()
 	return nil
 }
+
+const (
+	// warmRounds bounds how often samples are repeated.
+	warmRounds = 64
+	// warmGrowth is the step to wait for: Go's first large one is twelve pages.
+	warmGrowth = 8 * pageBytes
+)
 
 // callable tells whether a function has the signature of an Extism export.
 func callable(f api.FunctionDefinition) bool {

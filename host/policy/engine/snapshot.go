@@ -5,6 +5,8 @@ import "fmt"
 // snapshot is the state to which instances are set back after each call. It is
 // immutable.
 type snapshot struct {
+	// size of the guest's memory; what lies behind memory is zero.
+	size    uint64
 	memory  []byte
 	globals []uint64
 	world   world
@@ -24,7 +26,8 @@ func (i *instance) start() *failure {
 // snapshot takes the instance's state. The instance is set back to it, too, so that it
 // can serve calls.
 func (i *instance) snapshot() *snapshot {
-	s := &snapshot{world: i.world, memory: append([]byte(nil), i.guestMemory.reserved[:i.size()]...)}
+	s := &snapshot{world: i.world, size: i.size()}
+	s.memory = append(s.memory, untilZero(i.guestMemory.reserved[:s.size])...)
 	for _, g := range i.mutable {
 		s.globals = append(s.globals, g.Get())
 	}
@@ -39,13 +42,14 @@ func (m *Module) fork(s *snapshot) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	if missing := uint64(len(s.memory)) - i.size(); missing > 0 {
+	if missing := s.size - i.size(); missing > 0 {
 		if _, ok := i.guest.Memory().Grow(uint32(missing / pageBytes)); !ok {
 			i.close()
-			return nil, fmt.Errorf("growing the memory of an instance to %d bytes failed", len(s.memory))
+			return nil, fmt.Errorf("growing the memory of an instance to %d bytes failed", s.size)
 		}
 	}
-	copy(i.guestMemory.reserved, s.memory)
+	// The data segments are there already, so pages that never change need no copy.
+	i.guestMemory.restore(s.memory, s.size)
 	i.restoreGlobals(s)
 	return i, nil
 }
@@ -53,10 +57,10 @@ func (m *Module) fork(s *snapshot) (*instance, error) {
 // restore sets the instance back to the snapshot. It answers false when that is
 // impossible: memory cannot shrink.
 func (i *instance) restore(s *snapshot) bool {
-	if i.size() != uint64(len(s.memory)) {
+	if i.size() != s.size {
 		return false
 	}
-	i.guestMemory.restore(s.memory)
+	i.guestMemory.restore(s.memory, s.size)
 	i.restoreGlobals(s)
 	i.forget()
 	return true

@@ -61,7 +61,7 @@ func load(ctx context.Context, e *engine.Engine, raw []byte, options Options) (*
 	}
 	compiled, err := e.Compile(ctx, options.Name, metered, options.Limits)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // Load names the module, the engine says the rest
+		return nil, err
 	}
 	m := &Module{digest: Digest(wasm), wasm: compiled}
 	if err := m.describe(ctx); err != nil {
@@ -95,7 +95,7 @@ func meter(wasm []byte) ([]byte, error) {
 			return nil, fmt.Errorf("the module imports %s %s.%s; its author must build it with its own (only functions can be imported)", i.Kind, i.Module, i.Name)
 		}
 		if err := engine.CheckImport(i.Module, i.Name); err != nil {
-			return nil, err //nolint:wrapcheck // it says all
+			return nil, err
 		}
 	}
 	rewritten, err := parsed.Meter(names)
@@ -115,7 +115,7 @@ func (m *Module) describe(ctx context.Context) error {
 	}
 	data, _, err := m.wasm.Call(ctx, contract.ExportDescribe, nil)
 	if err != nil {
-		return err //nolint:wrapcheck // the call error names module and export
+		return err
 	}
 	if m.manifest, err = parseManifest(data); err != nil {
 		return fmt.Errorf("the manifest that describe returns is not valid; the module's author must correct it: %w", err)
@@ -144,7 +144,7 @@ func (m *Module) Manifest() *contract.Manifest { return m.manifest }
 
 // Call asks an export with an encoded request. Errors are [*engine.CallError].
 func (m *Module) Call(ctx context.Context, export string, request []byte) ([]byte, engine.Stats, error) {
-	return m.wasm.Call(ctx, export, request) //nolint:wrapcheck // the error is the engine's to classify
+	return m.wasm.Call(ctx, export, request)
 }
 
 // Close frees the module when the calls under way have ended.
