@@ -69,10 +69,10 @@ type metering struct {
 // note remembers an instruction that changes what a snapshot does not cover.
 func (w *metering) note(i *instruction, index int) {
 	name := ""
-	switch {
-	case i.op == opTableSet:
+	switch i.op {
+	case opTableSet:
 		name = "table.set"
-	case i.op == opMisc:
+	case opMisc:
 		name = unrestorable[i.sub]
 	}
 	if name == "" || w.noted[name] {
