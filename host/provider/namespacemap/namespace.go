@@ -57,21 +57,26 @@ func ForgeRoleBinding(nm *offloadingv1beta1.NamespaceMap, origin, remote string)
 	}
 }
 
-// Conflicts returns, per local namespace, why its desired mapping can never be
-// honored as it stands: two local namespaces that ask for one remote name would share
-// it, and un-offloading either would delete it for both (T75). The first in
-// alphabetical order keeps the name.
-func Conflicts(desired map[string]string) map[string]error {
+// Conflicts returns, per local namespace, why its desired mapping cannot be honored as it
+// stands: two local namespaces that ask for one remote name would share it, and
+// un-offloading either would delete it for both (T75). Whoever has the remote namespace
+// keeps it; among those that do not, the first in alphabetical order gets it.
+func Conflicts(desired map[string]string, current map[string]offloadingv1beta1.RemoteNamespaceStatus) map[string]error {
+	has := func(local string) bool {
+		status := current[local]
+		return status.RemoteNamespace == desired[local] && status.Phase == offloadingv1beta1.MappingAccepted
+	}
 	holder := map[string]string{}
 	for local, remote := range desired {
-		if current, taken := holder[remote]; !taken || local < current {
+		first, taken := holder[remote]
+		if !taken || has(local) && !has(first) || has(local) == has(first) && local < first {
 			holder[remote] = local
 		}
 	}
 	conflicts := map[string]error{}
 	for local, remote := range desired {
 		if first := holder[remote]; first != local {
-			conflicts[local] = fmt.Errorf("remote namespace %q is already mapped to local namespace %q", remote, first)
+			conflicts[local] = fmt.Errorf("remote namespace %q is already mapped to local namespace %q: %w", remote, first, errShared)
 		}
 	}
 	return conflicts

@@ -33,8 +33,14 @@ const (
 	actionMapNamespace  = "MapNamespace"
 )
 
-// errHeldByOther marks a mapping that only a person can repair.
-var errHeldByOther = errors.New("the namespace exists and was not made for this NamespaceMap")
+var (
+	// errHeldByOther marks a mapping that only a person can repair.
+	errHeldByOther = errors.New("the namespace exists and was not made for this NamespaceMap")
+	// errShared marks a mapping that waits for another one of the same map to go (T75).
+	errShared = errors.New("two namespaces cannot share one, since un-offloading either would delete it for both")
+	// errLeaving marks a mapping that waits for the end of a namespace.
+	errLeaving = errors.New("the namespace is still being deleted")
+)
 
 // Reconciler makes and removes the namespaces of replicated NamespaceMaps.
 type Reconciler struct {
@@ -117,7 +123,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, nm *offloadingv1beta1.Namesp
 // ensure makes every desired namespace and its role binding. A mapping that fails does
 // not keep the others waiting.
 func (r *Reconciler) ensure(ctx context.Context, nm *offloadingv1beta1.NamespaceMap, desired map[string]string) error {
-	conflicts := Conflicts(desired)
+	conflicts := Conflicts(desired, nm.Status.CurrentMapping)
 	var errs []error
 	for _, local := range slices.Sorted(maps.Keys(desired)) {
 		err := conflicts[local]
@@ -130,27 +136,36 @@ func (r *Reconciler) ensure(ctx context.Context, nm *offloadingv1beta1.Namespace
 }
 
 // record notes the outcome of one mapping in the status and returns the error that a
-// retry can cure, if any. A transient error keeps an existing Accepted, so that a
-// hiccup of the API server never stops running pods (reference 6.5).
+// retry can cure, if any; what ends with an event is not retried. A transient error keeps
+// an existing Accepted, so that a hiccup of the API server never stops running pods
+// (reference 6.5).
 func (r *Reconciler) record(nm *offloadingv1beta1.NamespaceMap, local, remote string, err error) error {
-	status := offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
-	permanent := err != nil && !isTransient(err)
 	current, known := nm.Status.CurrentMapping[local]
+	accepted := known && current.Phase == offloadingv1beta1.MappingAccepted
+	status := offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
 	switch {
 	case err == nil:
-	case !permanent && known && current.Phase == offloadingv1beta1.MappingAccepted:
+	case errors.Is(err, errLeaving):
+		if !accepted {
+			status.Phase = offloadingv1beta1.MappingTerminating
+		}
+		err = nil
+	case accepted && isTransient(err):
 		return err
 	default:
 		status.Phase = offloadingv1beta1.MappingCreationLoopBackOff
 		r.Events.Eventf(nm, nil, corev1.EventTypeWarning, reasonMappingFailed, actionMapNamespace,
 			"Namespace %q for %q not made: %v", remote, local, err)
+		if errors.Is(err, errShared) {
+			err = nil
+		}
 	}
 	nm.Status.CurrentMapping[local] = status
 	return err
 }
 
 func isTransient(err error) bool {
-	return !errors.Is(err, errHeldByOther) && !apierrors.IsInvalid(err)
+	return !errors.Is(err, errHeldByOther) && !errors.Is(err, errShared) && !apierrors.IsInvalid(err)
 }
 
 func (r *Reconciler) ensureOne(ctx context.Context, nm *offloadingv1beta1.NamespaceMap, local, remote string) error {
@@ -167,7 +182,10 @@ func (r *Reconciler) ensureOne(ctx context.Context, nm *offloadingv1beta1.Namesp
 	case !OwnedBy(namespace, nm, origin):
 		return fmt.Errorf("namespace %q: %w", remote, errHeldByOther)
 	case !namespace.DeletionTimestamp.IsZero():
-		return fmt.Errorf("namespace %q is still being deleted", remote)
+		return fmt.Errorf("namespace %q: %w", remote, errLeaving)
+	case namespace.Annotations[offloadingv1beta1.OriginalNameAnnotation] != local:
+		return fmt.Errorf("namespace %q was made for local namespace %q: %w",
+			remote, namespace.Annotations[offloadingv1beta1.OriginalNameAnnotation], errShared)
 	}
 	binding := &rbacv1.RoleBinding{}
 	err = r.Client.Get(ctx, client.ObjectKey{Namespace: remote, Name: nm.Namespace}, binding)

@@ -117,7 +117,7 @@ func TestTwoNamespacesNeverShareARemoteOne(t *testing.T) {
 	desired := map[string]string{"cart": "shared", "shop": "shared"}
 	nm := namespaceMap(desired, nil)
 	c, seen, err := pass(t, nm)
-	require.Error(t, err)
+	require.NoError(t, err)
 	require.Len(t, seen, 1)
 	assert.Contains(t, seen[0], `already mapped to local namespace "cart"`)
 	status := statusOf(t, c)
@@ -133,6 +133,41 @@ func TestTwoNamespacesNeverShareARemoteOne(t *testing.T) {
 	require.NoError(t, err)
 	assert.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "shared"}, &corev1.Namespace{}))
 	assert.NotContains(t, statusOf(t, c), "shop")
+}
+
+func TestWhoHasARemoteNamespaceKeepsIt(t *testing.T) {
+	// "cart" comes later, and first in the alphabet.
+	desired := map[string]string{"cart": "shared", "shop": "shared"}
+	nm := namespaceMap(desired, mapping{"shop": {RemoteNamespace: "shared", Phase: offloadingv1beta1.MappingAccepted}})
+	c, seen, err := pass(t, nm, ForgeNamespace(nm, "rome", "shop", "shared"))
+	require.NoError(t, err, "only another mapping can help, and that is an event")
+	require.Len(t, seen, 1)
+	assert.Contains(t, seen[0], `already mapped to local namespace "shop"`)
+	status := statusOf(t, c)
+	assert.Equal(t, offloadingv1beta1.MappingAccepted, status["shop"].Phase, "its pods run there")
+	assert.Equal(t, offloadingv1beta1.MappingCreationLoopBackOff, status["cart"].Phase)
+}
+
+func TestANamespaceThatWasMadeForAnotherIsNotHandedOn(t *testing.T) {
+	// "shop" is no longer desired; as far as the cache knows, nobody has deleted its
+	// namespace yet.
+	nm := namespaceMap(map[string]string{"cart": "shared"}, nil)
+	c, seen, err := pass(t, nm, ForgeNamespace(nm, "rome", "shop", "shared"))
+	require.NoError(t, err, "its end is an event")
+	require.Len(t, seen, 1)
+	assert.Contains(t, seen[0], `was made for local namespace "shop"`)
+	assert.Equal(t, offloadingv1beta1.MappingCreationLoopBackOff, statusOf(t, c)["cart"].Phase, "it would be deleted under its pods (T75)")
+}
+
+func TestANamespaceOnItsWayOutIsWaitedForInSilence(t *testing.T) {
+	nm := namespaceMap(map[string]string{"shop": "shop-rome"}, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingTerminating}})
+	namespace := ForgeNamespace(nm, "rome", "shop", "shop-rome")
+	now := metav1.Now()
+	namespace.Finalizers, namespace.DeletionTimestamp = []string{"example.com/slow"}, &now
+	c, seen, err := pass(t, nm, namespace)
+	require.NoError(t, err, "its end is an event")
+	assert.Empty(t, seen)
+	assert.Equal(t, offloadingv1beta1.MappingTerminating, statusOf(t, c)["shop"].Phase)
 }
 
 func TestAMapThatWasNotReplicatedIsIgnored(t *testing.T) {
