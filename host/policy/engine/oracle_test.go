@@ -13,15 +13,20 @@ import (
 	extism "github.com/extism/go-sdk"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/tetratelabs/wazero"
 
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
+// oracleCache keeps what extism compiled, for the other tests.
+var oracleCache = wazero.NewCompilationCache()
+
 // oracle is the same module, as its author built it, in stock extism/go-sdk.
 func oracle(tb testing.TB, wasm []byte) *extism.Plugin {
 	tb.Helper()
-	p, err := extism.NewPlugin(tb.Context(), extism.Manifest{Wasm: []extism.Wasm{extism.WasmData{Data: wasm}}}, extism.PluginConfig{EnableWasi: true}, nil)
+	config := extism.PluginConfig{EnableWasi: true, RuntimeConfig: wazero.NewRuntimeConfig().WithCompilationCache(oracleCache)}
+	p, err := extism.NewPlugin(tb.Context(), extism.Manifest{Wasm: []extism.Wasm{extism.WasmData{Data: wasm}}}, config, nil)
 	require.NoError(tb, err)
 	tb.Cleanup(func() { p.Close(tb.Context()) })
 	return p
