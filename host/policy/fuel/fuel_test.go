@@ -243,22 +243,44 @@ func TestUnrestorable(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
-	valid := one(i32, nil, nil, countdown).Bytes()
-	body := func(code ...any) []byte { return one(nil, nil, nil, code...).Bytes() }
-	raw := func(id byte, content ...any) []byte {
-		return wasmtest.Code("\x00asm\x01\x00\x00\x00", wasmtest.Section(id, wasmtest.Code(content...)))
+// raw is a module of one section.
+func raw(id byte, content ...any) []byte {
+	return wasmtest.Code("\x00asm\x01\x00\x00\x00", wasmtest.Section(id, wasmtest.Code(content...)))
+}
+
+// body is a module of one function without parameters.
+func body(code ...any) []byte { return one(nil, nil, nil, code...).Bytes() }
+
+// refusal is a module, and a part of the error that refuses it.
+type refusal struct {
+	wasm []byte
+	want string
+}
+
+func refuse(t *testing.T, tests map[string]refusal) {
+	t.Helper()
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			var rewritten *fuel.Rewritten
+			m, err := fuel.Parse(tc.wasm)
+			if err == nil {
+				rewritten, err = m.Meter(testNames)
+			}
+			require.ErrorContains(t, err, tc.want)
+			assert.Nil(t, rewritten)
+		})
 	}
+}
+
+func TestDamagedModulesAreRefused(t *testing.T) {
+	valid := one(i32, nil, nil, countdown).Bytes()
 	rawBody := func(b ...any) []byte {
 		m := &wasmtest.Module{}
 		m.RawFunc(nil, nil, wasmtest.Code(b...))
 		return m.Bytes()
 	}
 	huge := wasmtest.Uleb(math.MaxUint32)
-	tests := map[string]struct {
-		wasm []byte
-		want string
-	}{
+	refuse(t, map[string]refusal{
 		"nothing":                               {nil, "not a WebAssembly module"},
 		"text":                                  {[]byte("#!/bin/sh\nexit 1\n"), "not a WebAssembly module"},
 		"a component":                           {[]byte("\x00asm\x0d\x00\x01\x00"), "wasip1, not wasip2"},
@@ -292,42 +314,36 @@ func TestRefused(t *testing.T) {
 		"blocks nested too deep":                {body(repeat([]byte{0x02, 0x40}, 10_100), repeat([]byte{0x0b}, 10_100)), "nested more than"},
 		"a number that is too long":             {body(0x41, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80), "too long"},
 		"a name that is not UTF-8":              {raw(7, 1, 1, 0xff, 0, 0), "not UTF-8"},
-		"a tail call":                           {body(0x12, 0), "uses tail calls"},
-		"an indirect tail call":                 {body(0x13, 0, 0), "uses tail calls"},
-		"exceptions: try_table":                 {body(0x1f, 0x40, 0), "uses exception handling"},
-		"exceptions: throw":                     {body(0x08, 0), "uses exception handling"},
-		"exceptions: the tag section":           {raw(13, 0), "uses exception handling"},
-		"exceptions: an imported tag":           {raw(2, 1, 1, "a", 1, "b", 4, 0, 0), "uses exception handling"},
-		"threads: an atomic instruction":        {body(0xfe, 0x03, 0), "uses threads"},
-		"threads: shared memory":                {raw(5, 1, 3, 1, 1), "uses threads"},
-		"memory64":                              {raw(5, 1, 4, 1), "uses memory64"},
-		"several memories":                      {raw(5, 2, 0, 1, 0, 1), "uses multi-memory"},
-		"typed function references":             {body(0x14, 0), "uses typed function references"},
-		"typed function references: a type":     {raw(1, 1, 0x60, 1, 0x64, 0), "uses typed function references"},
-		"typed function references: a block":    {body(0x02, 0x63, 0x0b), "uses typed function references"},
-		"garbage collection":                    {body(0xfb, 0), "uses garbage collection"},
-		"garbage collection: a type":            {raw(1, 1, 0x4e, 0, 0), "uses garbage collection"},
-		"relaxed SIMD":                          {body(0xfd, 0x80, 0x02), "uses relaxed SIMD"},
 		"an unknown SIMD instruction":           {body(0xfd, 0x9a, 0x01), "unknown"},
 		"a SIMD number with a useless byte":     {body(0xfd, 0x8c, 0x00), "canonically"},
-		"extended constants":                    {raw(6, 1, 0x7f, 0, 0x41, 0, 0x41, 0, 0x6a, 0x0b), "uses extended constant expressions"},
 		"an unknown instruction":                {body(0xf0), "instruction 0xf0 is unknown"},
 		"an unknown instruction behind 0xfc":    {body(0xfc, 18), "0xfc 18 is unknown"},
 		"an instruction in a constant":          {raw(6, 1, 0x7f, 0, 0x01, 0x01, 0x0b), "constant expression"},
 		"a global that is mutable in part":      {raw(6, 1, 0x7f, 2, 0x41, 0, 0x0b), "mutability 0x2"},
 		"an element segment of an unknown kind": {raw(9, 1, 8, 0), "unknown flags"},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			var rewritten *fuel.Rewritten
-			m, err := fuel.Parse(tc.wasm)
-			if err == nil {
-				rewritten, err = m.Meter(testNames)
-			}
-			require.ErrorContains(t, err, tc.want)
-			assert.Nil(t, rewritten)
-		})
-	}
+	})
+}
+
+func TestProposalsAreRefusedByName(t *testing.T) {
+	refuse(t, map[string]refusal{
+		"a tail call":                        {body(0x12, 0), "uses tail calls"},
+		"an indirect tail call":              {body(0x13, 0, 0), "uses tail calls"},
+		"exceptions: try_table":              {body(0x1f, 0x40, 0), "uses exception handling"},
+		"exceptions: throw":                  {body(0x08, 0), "uses exception handling"},
+		"exceptions: the tag section":        {raw(13, 0), "uses exception handling"},
+		"exceptions: an imported tag":        {raw(2, 1, 1, "a", 1, "b", 4, 0, 0), "uses exception handling"},
+		"threads: an atomic instruction":     {body(0xfe, 0x03, 0), "uses threads"},
+		"threads: shared memory":             {raw(5, 1, 3, 1, 1), "uses threads"},
+		"memory64":                           {raw(5, 1, 4, 1), "uses memory64"},
+		"several memories":                   {raw(5, 2, 0, 1, 0, 1), "uses multi-memory"},
+		"typed function references":          {body(0x14, 0), "uses typed function references"},
+		"typed function references: a type":  {raw(1, 1, 0x60, 1, 0x64, 0), "uses typed function references"},
+		"typed function references: a block": {body(0x02, 0x63, 0x0b), "uses typed function references"},
+		"garbage collection":                 {body(0xfb, 0), "uses garbage collection"},
+		"garbage collection: a type":         {raw(1, 1, 0x4e, 0, 0), "uses garbage collection"},
+		"relaxed SIMD":                       {body(0xfd, 0x80, 0x02), "uses relaxed SIMD"},
+		"extended constants":                 {raw(6, 1, 0x7f, 0, 0x41, 0, 0x41, 0, 0x6a, 0x0b), "uses extended constant expressions"},
+	})
 }
 
 func TestNames(t *testing.T) {
