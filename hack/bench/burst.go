@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -82,6 +83,8 @@ func (b *bench) longshoreBurst(ctx context.Context, run int) (burstTimes, error)
 		return burstTimes{}, err
 	}
 	b.tell("burst %d: %d pods through Longshore", run+1, pods)
+	profiled := make(chan error, 1)
+	go func() { profiled <- b.profile(ctx, "profile", "cpu-burst") }()
 	begin := time.Now()
 	if err := w.createDeployments(ctx, pods); err != nil {
 		return burstTimes{}, err
@@ -93,6 +96,9 @@ func (b *bench) longshoreBurst(ctx context.Context, run int) (burstTimes, error)
 	stopWatching()
 	b.tell("burst %d: bound %.1fs, ShadowPods %.1fs, running %.1fs", run+1, times.bound, times.shadows, times.running)
 	if err := b.reportWindow(ctx, window, "", pods, true); err != nil {
+		return burstTimes{}, err
+	}
+	if err := <-profiled; err != nil {
 		return burstTimes{}, err
 	}
 	if err := b.loaded(ctx, run); err != nil {
@@ -108,7 +114,7 @@ func (b *bench) longshoreBurst(ctx context.Context, run int) (burstTimes, error)
 
 // loaded measures what is measured with all pods there.
 func (b *bench) loaded(ctx context.Context, run int) error {
-	if err := b.memoryLoaded(); err != nil {
+	if err := errors.Join(b.memoryLoaded(), b.profile(ctx, "heap", "memory-loaded")); err != nil {
 		return err
 	}
 	// Once is enough: it is a minute that is counted, not timed.

@@ -19,8 +19,8 @@ import (
 
 const (
 	podsPerDeployment = 50
-	// plainWorkers is how many requests the plain client has under way, as many as the
-	// virtual kubelet has workers for pods.
+	// plainWorkers is how many requests the plain client has under way. With ten it needs
+	// about the time that the issue gives for it (burst.go).
 	plainWorkers = 10
 	plainOrigin  = "plain-client"
 )

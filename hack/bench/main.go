@@ -15,6 +15,10 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // sizes of the loads, in pods.
@@ -38,13 +42,15 @@ type bench struct {
 	runs   int
 	quick  bool
 	only   *regexp.Regexp
-	tell   func(format string, arguments ...any)
+	// profiles is the folder of the virtual kubelet's profiles; empty: none.
+	profiles string
+	tell     func(format string, arguments ...any)
 }
 
 type options struct {
-	only, out, longshore, dir string
-	runs, pods                int
-	quick, keep               bool
+	only, out, longshore, dir, profiles string
+	runs, pods                          int
+	quick, keep                         bool
 }
 
 func main() {
@@ -59,6 +65,7 @@ func main() {
 	flags.StringVar(&o.out, "out", filepath.Join("bench", "results.json"), "where the results are written")
 	flags.StringVar(&o.longshore, "longshore", filepath.Join("bin", "longshore"), "the server binary")
 	flags.StringVar(&o.dir, "dir", "", "folder of the clusters' data and logs; empty: a temporary one")
+	flags.StringVar(&o.profiles, "profiles", "", "folder for profiles of the virtual kubelet: memory idle and loaded, CPU in the burst")
 	flags.BoolVar(&o.keep, "keep", false, "keep the temporary folder")
 	_ = flags.Parse(os.Args[1:]) // ExitOnError
 	if err := run(ctx, o); err != nil {
@@ -68,13 +75,16 @@ func main() {
 }
 
 func run(ctx context.Context, o options) error {
+	// What libraries log (watches that end with their context) is not about the measures.
+	klog.SetLogger(logr.Discard())
+	ctrl.SetLogger(logr.Discard())
 	only, err := regexp.Compile(o.only)
 	if err != nil {
 		return fmt.Errorf("-only: %w", err)
 	}
 	begin := time.Now()
 	b := &bench{
-		sizes: sizes{burst: o.pods, stream: defaultStream}, runs: max(o.runs, 1), quick: o.quick, only: only,
+		sizes: sizes{burst: o.pods, stream: defaultStream}, runs: max(o.runs, 1), quick: o.quick, only: only, profiles: o.profiles,
 		tell: func(format string, arguments ...any) {
 			fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, arguments...))
 		},
@@ -137,7 +147,7 @@ func (b *bench) clusters(ctx context.Context, o options) (err error) {
 			err = os.RemoveAll(dir)
 		}()
 	}
-	if b.world, err = startWorld(ctx, o.longshore, dir, b.tell); err != nil {
+	if b.world, err = startWorld(ctx, worldOptions{longshore: o.longshore, dir: dir, profiling: o.profiles != "", tell: b.tell}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.world.stop(context.WithoutCancel(ctx))) }()
@@ -153,7 +163,7 @@ func (b *bench) load(ctx context.Context, streams, bursts bool) error {
 	if err := pause(ctx, settle); err != nil {
 		return err
 	}
-	if err := b.memoryIdle(); err != nil {
+	if err := errors.Join(b.memoryIdle(), b.profile(ctx, "heap", "memory-idle")); err != nil {
 		return err
 	}
 	warming, cancel := context.WithTimeoutCause(ctx, stepPatience, fmt.Errorf("not done after %s", stepPatience))

@@ -47,6 +47,8 @@ func (b *bench) memoryLoaded() error {
 }
 
 func (b *bench) reportOthers(u usages, when string) {
+	b.record.add(figure("memory/virtual-kubelet-"+when+"-anonymous", mib, u[virtualKubelet].anonymous,
+		"part of the resident memory that no other process of the same program shares"))
 	for _, process := range slices.Sorted(maps.Keys(u)) {
 		if process != virtualKubelet {
 			b.record.add(figure("memory/"+process+"-"+when, mib, u[process].rss, "resident; for information"))

@@ -24,8 +24,9 @@ const (
 type usage struct {
 	// cpu is user and system time in seconds.
 	cpu float64
-	// rss is resident memory in MiB.
-	rss float64
+	// rss is resident memory in MiB; anonymous is the part of it that is not a file's:
+	// processes of the same program share the rest.
+	rss, anonymous float64
 }
 
 // usages are by process: "longshore/manager@rome", "plane@milan", "kwok@milan", "bench".
@@ -81,9 +82,14 @@ func processes(proc string, self int) (usages, error) {
 			}
 			name = processName(strings.Split(strings.TrimRight(string(arguments), "\x00"), "\x00"), folder)
 		}
+		status, err := os.ReadFile(filepath.Join(dir, "status"))
+		if err != nil {
+			continue
+		}
 		u := found[name]
 		u.cpu += stat.cpu
 		u.rss += stat.rss
+		u.anonymous += parseAnonymous(string(status))
 		found[name] = u
 	}
 	return found, nil
@@ -117,6 +123,21 @@ func parseStat(content []byte) (processStat, error) {
 		parent: int(numbers[0]), cpu: (numbers[1] + numbers[2]) / clockTicks,
 		rss: numbers[3] * float64(os.Getpagesize()) / bytesOfMiB,
 	}, nil
+}
+
+// parseAnonymous reads the MiB of RssAnon in /proc/PID/status; 0 when the kernel does
+// not tell.
+func parseAnonymous(status string) float64 {
+	_, after, found := strings.Cut(status, "RssAnon:")
+	fields := strings.Fields(after)
+	if !found || len(fields) == 0 {
+		return 0
+	}
+	kib, err := strconv.ParseFloat(fields[0], 64)
+	if err != nil {
+		return 0
+	}
+	return kib / 1024
 }
 
 // processName says what a child is from its arguments, and of which cluster from the

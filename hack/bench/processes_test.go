@@ -55,6 +55,7 @@ func TestProcessesAreThisOneAndItsChildren(t *testing.T) {
 		dir := filepath.Join(proc, strconv.Itoa(pid))
 		require.NoError(t, os.MkdirAll(dir, 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "stat"), []byte(statLine(parent, ticks, 0, 256)), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "status"), []byte("Name:\tx\nRssAnon:\t    2048 kB\nRssFile:\t 4 kB\n"), 0o600))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "cmdline"), []byte(strings.Join(arguments, "\x00")+"\x00"), 0o600))
 		require.NoError(t, os.Symlink("/d/rome", filepath.Join(dir, "cwd")))
 	}
@@ -69,6 +70,8 @@ func TestProcessesAreThisOneAndItsChildren(t *testing.T) {
 	assert.InDelta(t, 1, found["bench"].cpu, 1e-9)
 	assert.InDelta(t, 2, found["longshore/manager@rome"].cpu, 1e-9)
 	assert.InDelta(t, 3, found["plane@rome"].cpu, 1e-9)
+	assert.InDelta(t, 2, found["plane@rome"].anonymous, 1e-9)
+	assert.Zero(t, parseAnonymous("Name:\tx\n"))
 }
 
 func TestCPUBetween(t *testing.T) {

@@ -57,27 +57,34 @@ type world struct {
 	template *offloadingv1beta1.ShadowPod
 }
 
+type worldOptions struct {
+	// longshore is the server binary, dir the folder of data and logs.
+	longshore, dir string
+	profiling      bool
+	tell           func(string, ...any)
+}
+
 // startWorld starts two clusters and installs, peers and offloads, as the demo does.
-func startWorld(ctx context.Context, longshore, dir string, tell func(string, ...any)) (*world, error) {
+func startWorld(ctx context.Context, o worldOptions) (*world, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("not done after %s", startPatience))
 	defer cancel()
 	clusters, err := rig.StartWorld(ctx, rig.WorldOptions{
-		Dir: dir, LogDir: filepath.Join(dir, "logs"), Longshore: longshore,
+		Dir: o.dir, LogDir: filepath.Join(o.dir, "logs"), Longshore: o.longshore,
 		SimulatedNodes: simulatedNodes, PodsPerNode: podsPerNode, Audit: true,
 		SchedulerArgs: []string{schedulerQPS, schedulerTop},
-		Step:          func(step string) { tell("%s", step) },
+		Step:          func(step string) { o.tell("%s", step) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("starting the clusters: %w", err)
 	}
-	w := &world{rig: clusters, dir: dir}
-	if err := w.prepare(ctx, tell); err != nil {
+	w := &world{rig: clusters, dir: o.dir}
+	if err := w.prepare(ctx, o); err != nil {
 		return nil, errors.Join(err, w.stop(context.WithoutCancel(ctx)))
 	}
 	return w, nil
 }
 
-func (w *world) prepare(ctx context.Context, tell func(string, ...any)) error {
+func (w *world) prepare(ctx context.Context, o worldOptions) error {
 	for _, name := range []string{rig.Consumer, rig.Provider} {
 		w.audit = append(w.audit, &auditLog{cluster: name, path: rig.AuditLog(w.dir, name)})
 	}
@@ -96,8 +103,12 @@ func (w *world) prepare(ctx context.Context, tell func(string, ...any)) error {
 		return err
 	}
 	quiet := func(string) {}
-	tell("installing Longshore in both clusters")
-	if err := r.Install(ctx, nil); err != nil {
+	o.tell("installing Longshore in both clusters")
+	var change func(string, map[string]any)
+	if o.profiling {
+		change = profiling
+	}
+	if err := r.Install(ctx, change); err != nil {
 		return err
 	}
 	for _, c := range []*rig.Cluster{r.Rome, r.Milan} {
@@ -105,7 +116,7 @@ func (w *world) prepare(ctx context.Context, tell func(string, ...any)) error {
 			return err
 		}
 	}
-	tell("peering, virtual node, offloaded namespace")
+	o.tell("peering, virtual node, offloaded namespace")
 	if err := r.Peer(ctx); err != nil {
 		return err
 	}
