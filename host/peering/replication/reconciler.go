@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -87,8 +89,32 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("replication").
-		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(isControlPlaneKubeconfig))).
-		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+		For(&corev1.Secret{}, builder.WithPredicates(concerned())).
+		Complete(reconcile.Func(r.reconcileKey))
+}
+
+// concerned lets Secrets through that are control-plane kubeconfigs, or were until now.
+func concerned() predicate.Predicate {
+	p := predicate.NewPredicateFuncs(isControlPlaneKubeconfig)
+	p.UpdateFunc = func(e event.UpdateEvent) bool {
+		return isControlPlaneKubeconfig(e.ObjectOld) || isControlPlaneKubeconfig(e.ObjectNew)
+	}
+	return p
+}
+
+// reconcileKey reads the Secret. One that vanished stops its reflector, although no
+// finalizer told us: whoever removed that by hand has revoked the credential.
+func (r *Reconciler) reconcileKey(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	secret := &corev1.Secret{}
+	err := r.Client.Get(ctx, request.NamespacedName, secret)
+	if apierrors.IsNotFound(err) {
+		r.stop(request.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading Secret %s: %w", request, err)
+	}
+	return r.Reconcile(ctx, secret)
 }
 
 // Start implements manager.Runnable: it lends the reflectors the manager's life and
@@ -115,10 +141,11 @@ func isControlPlaneKubeconfig(obj client.Object) bool {
 
 // Reconcile starts, restarts or stops the reflector of one kubeconfig Secret.
 func (r *Reconciler) Reconcile(ctx context.Context, secret *corev1.Secret) (ctrl.Result, error) {
-	if !isControlPlaneKubeconfig(secret) {
-		return ctrl.Result{}, nil
-	}
 	name := client.ObjectKeyFromObject(secret)
+	if !isControlPlaneKubeconfig(secret) {
+		r.stop(name)
+		return ctrl.Result{}, r.release(ctx, secret)
+	}
 	if !secret.DeletionTimestamp.IsZero() {
 		return r.withdraw(ctx, name, secret)
 	}
@@ -144,13 +171,11 @@ func (r *Reconciler) ensureRunning(ctx context.Context, name client.ObjectKey, s
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
 	content := contentOf(secret)
-	if s, ok := r.running[name]; ok {
-		if s.content == content {
-			return ctrl.Result{}, nil
-		}
-		s.stop()
-		delete(r.running, name)
+	current, runs := r.running[name]
+	if runs && current.content == content {
+		return ctrl.Result{}, nil
 	}
+	// A Secret that cannot be used stops nothing: what runs goes on with what it has.
 	config, err := remotecluster.Config(secret)
 	if err != nil {
 		r.Events.Eventf(secret, nil, corev1.EventTypeWarning, reasonInvalidKubeconfig, actionReplicate, "Not replicating: %v", err)
@@ -159,6 +184,9 @@ func (r *Reconciler) ensureRunning(ctx context.Context, name client.ObjectKey, s
 	remote, err := r.Options.Connect(config)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("connecting with Secret %s: %w", name, err)
+	}
+	if runs {
+		current.stop()
 	}
 	r.running[name] = r.start(ctx, secret, remote, content)
 	return ctrl.Result{}, nil
@@ -175,9 +203,8 @@ func (r *Reconciler) start(ctx context.Context, secret *corev1.Secret, remote dy
 	s := &session{content: content, cancel: cancel, done: make(chan struct{}), reflector: &reflector{
 		own: r.Options.ClusterID, peer: p, resources: r.Options.Resources, resync: r.Options.Resync,
 		local: r.Options.Local, remote: remote,
-		peerDead:     func(ctx context.Context) (bool, error) { return r.peerDead(ctx, p.id) },
-		localStores:  map[schema.GroupVersionResource]cache.Store{},
-		remoteStores: map[schema.GroupVersionResource]cache.Store{},
+		peerDead: func(ctx context.Context) (bool, error) { return r.peerDead(ctx, p.id) },
+		locals:   map[schema.GroupVersionResource]cache.SharedIndexInformer{}, remotes: map[schema.GroupVersionResource]cache.SharedIndexInformer{},
 	}}
 	logger.Info("Starting replication", "localNamespace", p.localNamespace, "remoteNamespace", p.remoteNamespace)
 	go func() {
@@ -199,22 +226,38 @@ func (r *Reconciler) withdraw(ctx context.Context, name client.ObjectKey, secret
 	}
 	if left > 0 {
 		log.FromContext(ctx).V(1).Info("Waiting for replicated objects to go", "left", left)
-		return ctrl.Result{RequeueAfter: stopPoll}, nil
+		// After a restart nobody takes them away yet.
+		result, err := r.ensureRunning(ctx, name, secret)
+		if err == nil && result.RequeueAfter == 0 {
+			result.RequeueAfter = stopPoll
+		}
+		return result, err
 	}
+	r.stop(name)
+	return ctrl.Result{}, r.release(ctx, secret)
+}
+
+// stop ends the reflector of a Secret, if one runs.
+func (r *Reconciler) stop(name client.ObjectKey) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if s, ok := r.running[name]; ok {
 		s.stop()
 		delete(r.running, name)
 	}
-	r.mu.Unlock()
+}
+
+// release removes our finalizer from a Secret.
+func (r *Reconciler) release(ctx context.Context, secret *corev1.Secret) error {
 	before := secret.DeepCopy()
-	if controllerutil.RemoveFinalizer(secret, liqocorev1beta1.ReplicatorSecretFinalizer) {
-		err := r.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-		if client.IgnoreNotFound(err) != nil {
-			return ctrl.Result{}, fmt.Errorf("removing the finalizer of Secret %s: %w", name, err)
-		}
+	if !controllerutil.RemoveFinalizer(secret, liqocorev1beta1.ReplicatorSecretFinalizer) {
+		return nil
 	}
-	return ctrl.Result{}, nil
+	err := r.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the finalizer of Secret %s: %w", client.ObjectKeyFromObject(secret), err)
+	}
+	return nil
 }
 
 // left counts the local objects that still wait for their copy to be taken away.
@@ -236,11 +279,11 @@ func (r *Reconciler) left(ctx context.Context, secret *corev1.Secret) (int, erro
 // unreachable while its API server does not answer (peering 2.11, end).
 func (r *Reconciler) peerDead(ctx context.Context, id string) (bool, error) {
 	list := &liqocorev1beta1.ForeignClusterList{}
-	if err := r.Client.List(ctx, list, client.MatchingLabels{liqocorev1beta1.RemoteClusterIDLabel: id}); err != nil {
-		return false, fmt.Errorf("listing ForeignClusters of %q: %w", id, err)
+	if err := r.Client.List(ctx, list); err != nil {
+		return false, fmt.Errorf("listing ForeignClusters: %w", err)
 	}
 	for i := range list.Items {
-		if list.Items[i].PermanentlyUnreachable() {
+		if fc := &list.Items[i]; string(fc.Spec.ClusterID) == id && fc.PermanentlyUnreachable() {
 			return true, nil
 		}
 	}

@@ -48,15 +48,24 @@ type reflector struct {
 	// peerDead tells whether an administrator gave the peer up for good.
 	peerDead func(ctx context.Context) (bool, error)
 
-	queue        workqueue.TypedRateLimitingInterface[key]
-	localStores  map[schema.GroupVersionResource]cache.Store
-	remoteStores map[schema.GroupVersionResource]cache.Store
+	queue           workqueue.TypedRateLimitingInterface[key]
+	locals, remotes map[schema.GroupVersionResource]cache.SharedIndexInformer
 }
+
+const (
+	// retryBase and retryMax bound the pause before a failed object is tried again: after
+	// an outage, however long, a namespace is seconds away from being mapped.
+	retryBase = 100 * time.Millisecond
+	retryMax  = 30 * time.Second
+	// waitPoll is how soon an object that waits for its provider is looked at again: that
+	// the provider was given up for good makes no event here.
+	waitPoll = 5 * time.Second
+)
 
 // run replicates until the context ends.
 func (r *reflector) run(ctx context.Context) error {
-	r.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[key]())
-	informers := make([]cache.SharedIndexInformer, 0, 2*len(r.resources))
+	r.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](retryBase, retryMax))
+	var locals, remotes []cache.InformerSynced
 	for _, resource := range r.resources {
 		local, err := r.informer(r.local, resource, r.peer.localNamespace, map[string]string{
 			liqocorev1beta1.ReplicationLabel: "true", liqocorev1beta1.RemoteIDLabel: r.peer.id,
@@ -70,23 +79,37 @@ func (r *reflector) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		r.localStores[resource], r.remoteStores[resource] = local.GetStore(), remote.GetStore()
-		informers = append(informers, local, remote)
+		r.locals[resource], r.remotes[resource] = local, remote
+		locals, remotes = append(locals, local.HasSynced), append(remotes, remote.HasSynced)
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer r.queue.ShutDown()
-	synced := make([]cache.InformerSynced, 0, len(informers))
-	for _, informer := range informers {
-		synced = append(synced, informer.HasSynced)
-		running.Go(func() { informer.RunWithContext(ctx) })
+	for _, resource := range r.resources {
+		running.Go(func() { r.locals[resource].RunWithContext(ctx) })
+		running.Go(func() { r.remotes[resource].RunWithContext(ctx) })
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+	if !cache.WaitForCacheSync(ctx.Done(), locals...) {
 		return nil
 	}
+	// Not waiting for the provider: what it never answers for must be let go one day.
 	running.Go(func() { r.work(ctx) })
+	if cache.WaitForCacheSync(ctx.Done(), remotes...) {
+		r.enqueueAll()
+	}
 	<-ctx.Done()
 	return nil
+}
+
+// enqueueAll enqueues the local objects: those that met a provider not yet listed wait.
+func (r *reflector) enqueueAll() {
+	for resource, informer := range r.locals {
+		for _, obj := range informer.GetStore().List() {
+			if name, err := cache.ObjectToName(obj); err == nil {
+				r.queue.Add(key{resource: resource, name: name.Name})
+			}
+		}
+	}
 }
 
 func (r *reflector) informer(client dynamic.Interface, resource schema.GroupVersionResource, namespace string, selector map[string]string) (cache.SharedIndexInformer, error) {
@@ -112,11 +135,16 @@ func (r *reflector) work(ctx context.Context) {
 		if shutdown {
 			return
 		}
-		if err := r.replicate(ctx, item); err != nil && ctx.Err() == nil {
+		err := r.replicate(ctx, item)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			r.queue.Forget(item)
+		case apierrors.IsConflict(err):
+			log.FromContext(ctx).V(1).Info("The picture was out of date, looking again", "resource", item.resource.Resource, "name", item.name)
+			r.queue.AddRateLimited(item)
+		default:
 			log.FromContext(ctx).Error(err, "Replicating failed, retrying", "resource", item.resource.Resource, "name", item.name)
 			r.queue.AddRateLimited(item)
-		} else {
-			r.queue.Forget(item)
 		}
 		r.queue.Done(item)
 	}
@@ -124,11 +152,7 @@ func (r *reflector) work(ctx context.Context) {
 
 // replicate reads both ends of one object, plans, and acts.
 func (r *reflector) replicate(ctx context.Context, item key) error {
-	local, err := find(r.localStores[item.resource], r.peer.localNamespace, item.name)
-	if err != nil {
-		return err
-	}
-	remote, err := find(r.remoteStores[item.resource], r.peer.remoteNamespace, item.name)
+	local, err := find(r.locals[item.resource].GetStore(), r.peer.localNamespace, item.name)
 	if err != nil {
 		return err
 	}
@@ -136,10 +160,23 @@ func (r *reflector) replicate(ctx context.Context, item key) error {
 	if err != nil {
 		return fmt.Errorf("asking whether cluster %q was given up: %w", r.peer.id, err)
 	}
-	for _, next := range plan(local, remote, dead) {
+	if !r.remotes[item.resource].HasSynced() && !dead {
+		r.queue.AddAfter(item, waitPoll)
+		return nil
+	}
+	remote, err := find(r.remotes[item.resource].GetStore(), r.peer.remoteNamespace, item.name)
+	if err != nil {
+		return err
+	}
+	steps := plan(local, remote, dead)
+	for _, next := range steps {
 		if err := r.act(ctx, next, item, local, remote); err != nil {
 			return fmt.Errorf("%s of %s %q: %w", next, item.resource.Resource, item.name, err)
 		}
+	}
+	if local != nil && local.GetDeletionTimestamp() != nil && !slices.Contains(steps, removeFinalizer) &&
+		slices.Contains(local.GetFinalizers(), liqocorev1beta1.ReplicatorFinalizer) {
+		r.queue.AddAfter(item, waitPoll)
 	}
 	return nil
 }
@@ -156,6 +193,9 @@ func (r *reflector) act(ctx context.Context, next step, item key, local, remote 
 		err = ignoreNotFound(patchFinalizers(ctx, locals, local, kept))
 	case createRemote:
 		_, err = remotes.Create(ctx, forgeCopy(local, r.own, r.peer.remoteNamespace), metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			err = r.meet(ctx, remotes, item.name)
+		}
 	case updateRemote:
 		updated := remote.DeepCopy()
 		updated.Object["spec"] = local.Object["spec"]
@@ -171,6 +211,20 @@ func (r *reflector) act(ctx context.Context, next step, item key, local, remote 
 		err = errors.New("unknown step")
 	}
 	return err
+}
+
+// meet looks at an object that was in the way: our own copy, which the watch is about to
+// bring, or somebody else's, which is left alone.
+func (r *reflector) meet(ctx context.Context, remotes dynamic.ResourceInterface, name string) error {
+	existing, err := remotes.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading what holds the name: %w", err)
+	}
+	if labels := existing.GetLabels(); labels[liqocorev1beta1.OriginIDLabel] != r.own || labels[liqocorev1beta1.ReplicatedLabel] != "true" {
+		return fmt.Errorf("an object of this name is in namespace %q of cluster %q and was not replicated from here: somebody must remove it there",
+			r.peer.remoteNamespace, r.peer.id)
+	}
+	return nil
 }
 
 func patchFinalizers(ctx context.Context, client dynamic.ResourceInterface, obj *unstructured.Unstructured, finalizers []string) error {

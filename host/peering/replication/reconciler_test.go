@@ -1,0 +1,271 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+)
+
+const (
+	patience = 20 * time.Second
+	every    = 10 * time.Millisecond
+
+	consumerTenant, providerTenant = "liqo-tenant-milan", "liqo-tenant-rome"
+
+	kubeconfig = `
+apiVersion: v1
+kind: Config
+clusters: [{name: milan, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: c, context: {cluster: milan, user: u}}]
+current-context: c
+`
+)
+
+var nsMaps = offloadingv1beta1.GroupVersion.WithResource("namespacemaps")
+
+func dynamicClient(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
+	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+		map[schema.GroupVersionResource]string{nsMaps: "NamespaceMapList"}, objects...)
+}
+
+// ours is the local object that goes to milan, and copied its remote copy.
+func ours(changes ...change) *unstructured.Unstructured {
+	return object(append([]change{func(u *unstructured.Unstructured) {
+		u.SetNamespace(consumerTenant)
+		u.SetLabels(map[string]string{liqocorev1beta1.ReplicationLabel: "true", liqocorev1beta1.RemoteIDLabel: "milan"})
+	}}, changes...)...)
+}
+
+func copied() *unstructured.Unstructured {
+	u := forgeCopy(ours(), "rome", providerTenant)
+	u.SetUID("copy")
+	return u
+}
+
+func secret(changes ...func(*corev1.Secret)) *corev1.Secret {
+	s := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "kubeconfig", Namespace: consumerTenant, Finalizers: []string{liqocorev1beta1.ReplicatorSecretFinalizer},
+			Labels: map[string]string{
+				liqocorev1beta1.RemoteClusterIDLabel: "milan", authv1beta1.IdentityTypeLabel: string(authv1beta1.ControlPlaneIdentityType),
+			},
+			Annotations: map[string]string{authv1beta1.RemoteTenantNamespaceAnnotation: providerTenant},
+		},
+		Data: map[string][]byte{"kubeconfig": []byte(kubeconfig)},
+	}
+	for _, c := range changes {
+		c(s)
+	}
+	return s
+}
+
+type world struct {
+	*Reconciler
+	local, remote *dynamicfake.FakeDynamicClient
+	events        *events.FakeRecorder
+}
+
+func newWorld(t *testing.T, local, remote *dynamicfake.FakeDynamicClient, objects ...client.Object) world {
+	t.Helper()
+	s, err := scheme.New()
+	require.NoError(t, err)
+	recorder := events.NewFakeRecorder(10)
+	ctx, cancel := context.WithCancel(t.Context())
+	w := world{local: local, remote: remote, events: recorder, Reconciler: &Reconciler{
+		Client: fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).Build(), Events: recorder,
+		Options: Options{
+			ClusterID: "rome", Resources: []schema.GroupVersionResource{nsMaps}, Local: local,
+			Connect: func(*rest.Config) (dynamic.Interface, error) { return remote, nil },
+		},
+		base: ctx, running: map[client.ObjectKey]*session{},
+	}}
+	t.Cleanup(func() {
+		cancel()
+		for _, running := range w.running {
+			<-running.done
+		}
+	})
+	return w
+}
+
+// pass reconciles the Secret as it is in the cluster.
+func (w world) pass(t *testing.T) (ctrl.Result, error) {
+	t.Helper()
+	return w.reconcileKey(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret())})
+}
+
+func get(t *testing.T, c dynamic.Interface, namespace string) *unstructured.Unstructured {
+	t.Helper()
+	u, err := c.Resource(nsMaps).Namespace(namespace).Get(t.Context(), "milan", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	return u
+}
+
+func TestAnObjectIsCopiedAndItsStatusComesBack(t *testing.T) {
+	w := newWorld(t, dynamicClient(ours()), dynamicClient(), secret())
+	_, err := w.pass(t)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return get(t, w.remote, providerTenant) != nil }, patience, every)
+	assert.Equal(t, []string{liqocorev1beta1.ReplicatorFinalizer}, get(t, w.local, consumerTenant).GetFinalizers())
+	there := get(t, w.remote, providerTenant)
+	withStatus(there)
+	_, err = w.remote.Resource(nsMaps).Namespace(providerTenant).UpdateStatus(t.Context(), there, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return get(t, w.local, consumerTenant).Object["status"] != nil }, patience, every)
+}
+
+func TestAWithdrawalThatWasUnderWayGoesOnAfterARestart(t *testing.T) {
+	now := metav1.Now()
+	going := func(s *corev1.Secret) { s.DeletionTimestamp = &now }
+	w := newWorld(t, dynamicClient(ours(finalized, deleting)), dynamicClient(copied()), secret(going))
+	result, err := w.pass(t)
+	require.NoError(t, err)
+	assert.Positive(t, result.RequeueAfter, "the credential stays while it is needed")
+	require.Eventually(t, func() bool { return get(t, w.remote, providerTenant) == nil }, patience, every, "the copy goes")
+	require.Eventually(t, func() bool { return len(get(t, w.local, consumerTenant).GetFinalizers()) == 0 }, patience, every, "and lets its original go")
+
+	require.NoError(t, w.local.Resource(nsMaps).Namespace(consumerTenant).Delete(t.Context(), "milan", metav1.DeleteOptions{}))
+	_, err = w.pass(t)
+	require.NoError(t, err)
+	err = w.Client.Get(t.Context(), client.ObjectKeyFromObject(secret()), &corev1.Secret{})
+	assert.True(t, apierrors.IsNotFound(err), "the Secret is released last")
+	assert.Empty(t, w.running)
+}
+
+func TestAnObjectOfADeadPeerIsLetGoAlthoughThePeerNeverAnswers(t *testing.T) {
+	remote := dynamicClient()
+	remote.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("connection refused")
+	})
+	dead := &liqocorev1beta1.ForeignCluster{
+		ObjectMeta: metav1.ObjectMeta{Name: "milan", Annotations: map[string]string{liqocorev1beta1.PermanentlyUnreachableAnnotation: "true"}},
+		Spec:       liqocorev1beta1.ForeignClusterSpec{ClusterID: "milan"},
+	}
+	w := newWorld(t, dynamicClient(ours(finalized, deleting)), remote, secret(), dead)
+	_, err := w.pass(t)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(get(t, w.local, consumerTenant).GetFinalizers()) == 0 }, patience, every)
+}
+
+func TestABrokenKubeconfigDoesNotStopWhatRuns(t *testing.T) {
+	w := newWorld(t, dynamicClient(), dynamicClient(), secret())
+	_, err := w.pass(t)
+	require.NoError(t, err)
+	key := client.ObjectKeyFromObject(secret())
+	before := w.running[key]
+	require.NotNil(t, before)
+
+	broken := &corev1.Secret{}
+	require.NoError(t, w.Client.Get(t.Context(), key, broken))
+	broken.Data["kubeconfig"] = []byte("{")
+	require.NoError(t, w.Client.Update(t.Context(), broken))
+	_, err = w.pass(t)
+	require.ErrorContains(t, err, "is no kubeconfig")
+	require.Len(t, w.events.Events, 1)
+	assert.Contains(t, <-w.events.Events, "is no kubeconfig")
+	require.Same(t, before, w.running[key])
+	select {
+	case <-before.done:
+		assert.Fail(t, "the replication that ran has ended")
+	default:
+	}
+}
+
+func TestAnotherKubeconfigReplacesTheSession(t *testing.T) {
+	w := newWorld(t, dynamicClient(), dynamicClient(), secret())
+	_, err := w.pass(t)
+	require.NoError(t, err)
+	key := client.ObjectKeyFromObject(secret())
+	before := w.running[key]
+	changed := &corev1.Secret{}
+	require.NoError(t, w.Client.Get(t.Context(), key, changed))
+	changed.Annotations[authv1beta1.RemoteTenantNamespaceAnnotation] = "elsewhere"
+	require.NoError(t, w.Client.Update(t.Context(), changed))
+	_, err = w.pass(t)
+	require.NoError(t, err)
+	assert.NotSame(t, before, w.running[key])
+	<-before.done
+}
+
+func TestASecretThatIsNoLongerOneIsLetGo(t *testing.T) {
+	cases := map[string]func(*testing.T, world){
+		"it vanished": func(t *testing.T, w world) {
+			t.Helper()
+			require.NoError(t, w.Client.Update(t.Context(), secret(func(s *corev1.Secret) { s.Finalizers = nil })))
+			require.NoError(t, w.Client.Delete(t.Context(), secret()))
+		},
+		"its annotation was removed": func(t *testing.T, w world) {
+			t.Helper()
+			require.NoError(t, w.Client.Update(t.Context(), secret(func(s *corev1.Secret) { s.Annotations = nil })))
+		},
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, dynamicClient(), dynamicClient(), secret())
+			_, err := w.pass(t)
+			require.NoError(t, err)
+			before := w.running[client.ObjectKeyFromObject(secret())]
+			change(t, w)
+			_, err = w.pass(t)
+			require.NoError(t, err)
+			assert.Empty(t, w.running)
+			<-before.done
+			current := &corev1.Secret{}
+			if err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(secret()), current); !apierrors.IsNotFound(err) {
+				require.NoError(t, err)
+				assert.Empty(t, current.Finalizers, "nobody would remove it later")
+			}
+		})
+	}
+}
+
+func TestACopyThatIsInTheWay(t *testing.T) {
+	cases := map[string]struct {
+		there *unstructured.Unstructured
+		want  string
+	}{
+		"is ours, and the watch will bring it": {there: copied()},
+		"is somebody else's": {there: object(func(u *unstructured.Unstructured) { u.SetNamespace(providerTenant) }),
+			want: "was not replicated from here"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			remote := dynamicClient(tc.there)
+			r := &reflector{own: "rome", peer: peer{id: "milan", localNamespace: consumerTenant, remoteNamespace: providerTenant}, local: dynamicClient(), remote: remote}
+			err := r.act(t.Context(), createRemote, key{resource: nsMaps, name: "milan"}, ours(), nil)
+			if tc.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			assert.ErrorContains(t, err, tc.want)
+			assert.Equal(t, tc.there, get(t, remote, providerTenant), "it is left alone")
+		})
+	}
+}
