@@ -73,7 +73,7 @@ func TestSettings(t *testing.T) {
 	}{
 		"one rewrite":        {m{"rewrites": []m{{"from": "docker.io", "to": "mirror.example"}}}, ""},
 		"no rewrite":         {m{}, "rewrites is empty"},
-		"a misspelled field":   {m{"rewrites": []m{{"form": "docker.io", "to": "mirror.example"}}}, `unknown field "form"`},
+		"a misspelled field": {m{"rewrites": []m{{"form": "docker.io", "to": "mirror.example"}}}, `unknown field "form"`},
 		"a field forgotten":  {m{"rewrites": []m{{"from": "docker.io"}}}, `rewrites[0].to is ""`},
 		"a URL":              {m{"rewrites": []m{{"from": "https://docker.io", "to": "mirror.example"}}}, `rewrites[0].from is "https://docker.io"`},
 		"a slash at the end": {m{"rewrites": []m{{"from": "docker.io", "to": "mirror.example/"}}}, `rewrites[0].to is "mirror.example/"`},
