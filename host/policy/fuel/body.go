@@ -16,8 +16,22 @@ const (
 	// an engine allocates them from a count that takes three bytes.
 	maxLocals = 50_000
 	// maxNesting bounds the nesting of blocks.
-	maxNesting = 10_000
+	maxNesting = 4_096
+	// maxLoopNesting bounds the nesting of loops.
+	maxLoopNesting = 256
+	// maxBodyBytes bounds the code of a function.
+	maxBodyBytes = 256 << 10
+	// maxBranches bounds the blocks and branch targets of a function.
+	maxBranches = 10_000
+	// maxComplexity bounds the sum over all functions. A large standard Go guest has
+	// some fifty million.
+	maxComplexity = 1_000_000_000
 )
+
+// complexity estimates how long an engine compiles a function, which takes wazero time
+// that grows with the square of both: a function at both bounds takes seconds, and
+// one of a megabyte, which fits any limit on the module's size, would take minutes.
+func complexity(branches, bytes int) int { return branches*branches + bytes/16*(bytes/16) }
 
 // Shifts that turn the length of a bulk instruction into ticks.
 const (
@@ -61,6 +75,10 @@ type metering struct {
 	// signatures are the module's, and those that blocks of ours need.
 	signatures []Signature
 
+	// loops and branches are counts in the function at hand: open loops, and blocks and
+	// branch targets; complexity is a sum over all functions.
+	loops, branches, complexity int
+
 	// unrestorable is for Rewritten; noted are the instructions in it.
 	unrestorable []string
 	noted        map[string]bool
@@ -97,7 +115,7 @@ func (w *metering) function(out []byte, index int) ([]byte, error) {
 	b := w.module.bodies[index]
 	signature := w.module.signatures[w.module.functions[w.module.importedFunctions+index]]
 	r := &reader{data: b.data, base: b.base}
-	groups := r.count(2)
+	groups := r.count(2, maxLocals)
 	first := r.pos
 	locals := uint64(len(signature.Params))
 	for range groups {
@@ -113,8 +131,13 @@ func (w *metering) function(out []byte, index int) ([]byte, error) {
 	declarations := b.data[first:r.pos]
 	w.code, w.controls = w.code[:0], w.controls[:0]
 	w.temporary, w.bulk, w.calls, w.pending = uint32(locals), false, false, 0
+	w.loops, w.branches = 0, 0
 	if err := w.instructions(r, index); err != nil {
 		return nil, err
+	}
+	w.complexity += complexity(w.branches, len(b.data))
+	if len(b.data) > maxBodyBytes || w.branches > maxBranches || w.complexity > maxComplexity {
+		return nil, fmt.Errorf("%d bytes and %d branches would take too long to compile: split it up", len(b.data), w.branches)
 	}
 	head := binary.AppendUvarint(w.head[:0], uint64(groups)+one(w.bulk))
 	head = append(head, declarations...)
@@ -190,8 +213,8 @@ func (w *metering) instructions(r *reader, index int) error {
 		start := r.pos
 		i := r.next(w.labels)
 		w.labels = i.labels
-		if r.err == nil && len(w.controls) > maxNesting {
-			r.fail(fmt.Errorf("blocks are nested more than %d deep", maxNesting))
+		if r.err == nil && (len(w.controls) > maxNesting || w.loops > maxLoopNesting) {
+			r.fail(fmt.Errorf("blocks are nested more than %d deep, or loops more than %d", maxNesting, maxLoopNesting))
 		}
 		if r.err != nil {
 			return r.err
@@ -250,8 +273,11 @@ func (w *metering) instructions(r *reader, index int) error {
 func (w *metering) nest(i *instruction) error {
 	switch i.op {
 	case opBlock, opIf:
+		w.branches++
 		w.controls = append(w.controls, control{op: i.op, before: w.pending})
 	case opLoop:
+		w.branches++
+		w.loops++
 		w.controls = append(w.controls, control{op: i.op})
 		w.pending = 0
 	case opElse:
@@ -265,10 +291,14 @@ func (w *metering) nest(i *instruction) error {
 		top := w.controls[len(w.controls)-1]
 		w.controls = w.controls[:len(w.controls)-1]
 		w.pending = max(w.pending, top.exit)
+		if top.op == opLoop {
+			w.loops--
+		}
 		if top.op == opIf {
 			w.pending = max(w.pending, top.before)
 		}
 	case opBr, opBrIf, opBrTable:
+		w.branches += len(i.labels)
 		for _, label := range i.labels {
 			if int64(label) >= int64(len(w.controls)) {
 				return fmt.Errorf("a branch leaves %d blocks where %d are open", label+1, len(w.controls))

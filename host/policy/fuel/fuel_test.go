@@ -280,6 +280,11 @@ func TestDamagedModulesAreRefused(t *testing.T) {
 		return m.Bytes()
 	}
 	huge := wasmtest.Uleb(math.MaxUint32)
+	many := &wasmtest.Module{}
+	for range 20 {
+		many.Func(nil, nil, nil, repeat([]byte{0x02, 0x40, 0x0b}, 9_999))
+	}
+	slow := many.Bytes()
 	refuse(t, map[string]refusal{
 		"nothing":                               {nil, "not a WebAssembly module"},
 		"text":                                  {[]byte("#!/bin/sh\nexit 1\n"), "not a WebAssembly module"},
@@ -311,7 +316,13 @@ func TestDamagedModulesAreRefused(t *testing.T) {
 		"a body that goes on":                   {rawBody(0, 0x0b, 0x01), "behind the end"},
 		"an else without if":                    {body(0x05), "else stands without if"},
 		"a branch out of the function":          {body(0x0c, 9), "leaves 10 blocks"},
-		"blocks nested too deep":                {body(repeat([]byte{0x02, 0x40}, 10_100), repeat([]byte{0x0b}, 10_100)), "nested more than"},
+		"blocks nested too deep":                {body(repeat([]byte{0x02, 0x40}, 4_100), repeat([]byte{0x0b}, 4_100)), "nested more than"},
+		"loops nested too deep":                 {body(repeat([]byte{0x03, 0x40}, 300), repeat([]byte{0x0b}, 300)), "or loops more than 256"},
+		"a function that is too long":           {body(repeat(nop, 300<<10)), "too long to compile: split it up"},
+		"a function with too many branches":     {body(repeat([]byte{0x02, 0x40, 0x0b}, 10_001)), "10001 branches would take too long to compile"},
+		"many functions that compile slowly":    {slow, "too long to compile"},
+		"many large tables":                     {raw(4, 3, 0x70, 0, wasmtest.Uleb(1<<17), 0x70, 0, wasmtest.Uleb(1<<17), 0x70, 0, 1), "more than 262144 items"},
+		"many globals":                          {raw(6, wasmtest.Uleb(10_001), repeat([]byte{0x7f, 0, 0x41, 0, 0x0b}, 10_001)), "a list has 10001 items, more than 10000"},
 		"a number that is too long":             {body(0x41, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80), "too long"},
 		"a name that is not UTF-8":              {raw(7, 1, 1, 0xff, 0, 0), "not UTF-8"},
 		"an unknown SIMD instruction":           {body(0xfd, 0x9a, 0x01), "unknown"},

@@ -237,15 +237,20 @@ func (m *Module) section(id byte, r *reader) {
 	case sectionImport:
 		m.imports(r)
 	case sectionFunction:
-		for range r.count(1) {
+		for range r.count(1, maxFunctions) {
 			m.functions = append(m.functions, r.u32())
 		}
 	case sectionTable:
-		for range r.count(3) {
+		var items uint64
+		for range r.count(3, maxTableItems) {
 			m.Tables = append(m.Tables, r.table())
+			if items += uint64(m.Tables[len(m.Tables)-1].Min); items > maxTableItems {
+				r.fail(fmt.Errorf("the tables begin with more than %d items", maxTableItems))
+				return
+			}
 		}
 	case sectionMemory:
-		for range r.count(2) {
+		for range r.count(2, maxItems) {
 			if m.Memory != nil {
 				r.fail(unsupported("multi-memory", "a second memory"))
 			}
@@ -255,7 +260,7 @@ func (m *Module) section(id byte, r *reader) {
 	case sectionGlobal:
 		m.globals(r)
 	case sectionExport:
-		for range r.count(3) {
+		for range r.count(3, maxItems) {
 			m.Exports = append(m.Exports, Export{Name: r.name(), Kind: r.kind(), index: r.u32()})
 		}
 	case sectionStart:
@@ -263,7 +268,7 @@ func (m *Module) section(id byte, r *reader) {
 	case sectionElement:
 		elements(r)
 	case sectionCode:
-		for range r.count(2) {
+		for range r.count(2, maxFunctions) {
 			content := r.sub(r.u32())
 			m.bodies = append(m.bodies, body{data: content.data, base: content.base})
 		}

@@ -79,7 +79,7 @@ func (r *reader) next(labels []uint32) instruction {
 	case op == opBr || op == opBrIf:
 		i.labels = append(i.labels, r.u32())
 	case op == opBrTable:
-		for range r.count(1) {
+		for range r.count(1, maxBranches) {
 			i.labels = append(i.labels, r.u32())
 		}
 		i.labels = append(i.labels, r.u32())

@@ -92,15 +92,23 @@ func (r *reader) s64(bytes int) int64 {
 	return 0
 }
 
-// count decodes the length of a list whose items take at least size bytes each, so
-// that a forged length cannot make us allocate more than the input could hold.
-func (r *reader) count(size int) int {
+// count decodes the length of a list of at most so many items, which take at least
+// size bytes each: a forged length cannot make us allocate more than the input could
+// hold.
+func (r *reader) count(size, most int) int {
 	n := r.u32()
-	if r.err == nil && uint64(n)*uint64(size) > uint64(r.rest()) {
+	switch {
+	case r.err != nil:
+		return 0
+	case uint64(n)*uint64(size) > uint64(r.rest()):
 		r.fail(fmt.Errorf("a list of %d items cannot fit: %w", n, errShort))
 		return 0
+	case int64(n) > int64(most):
+		r.fail(fmt.Errorf("a list has %d items, more than %d", n, most))
+		return 0
+	default:
+		return int(n)
 	}
-	return int(n)
 }
 
 func (r *reader) name() string {

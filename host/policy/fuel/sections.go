@@ -5,8 +5,12 @@ import "fmt"
 const (
 	// maxPages is the size of a 32-bit address space, in pages.
 	maxPages = 1 << 16
-	// maxTableItems bounds a table at start: an engine allocates it at once.
-	maxTableItems = 1 << 20
+	// maxTableItems bounds all tables at start together, and all element segments: an
+	// engine allocates them at once, at many times their size in the module.
+	maxTableItems = 1 << 18
+	// maxFunctions bounds the functions, maxItems the items of other sections.
+	maxFunctions = 100_000
+	maxItems     = 10_000
 	// maxValues bounds the parameters and the results of a function.
 	maxValues = 1000
 )
@@ -34,11 +38,7 @@ func (r *reader) valueType() ValueType {
 }
 
 func (r *reader) valueTypes() []ValueType {
-	n := r.count(1)
-	if n > maxValues {
-		r.fail(fmt.Errorf("a function has %d parameters or results, more than %d", n, maxValues))
-		return nil
-	}
+	n := r.count(1, maxValues)
 	types := make([]ValueType, 0, n)
 	for range n {
 		types = append(types, r.valueType())
@@ -57,7 +57,7 @@ func (r *reader) kind() Kind {
 }
 
 func (m *Module) types(r *reader) {
-	for range r.count(3) {
+	for range r.count(3, maxItems) {
 		switch form := r.byte(); form {
 		case 0x60:
 			m.signatures = append(m.signatures, Signature{Params: r.valueTypes(), Results: r.valueTypes()})
@@ -73,7 +73,7 @@ func (m *Module) types(r *reader) {
 }
 
 func (m *Module) imports(r *reader) {
-	for range r.count(4) {
+	for range r.count(4, maxItems) {
 		i := Import{Module: r.name(), Name: r.name(), Kind: r.kind()}
 		switch i.Kind {
 		case KindFunction:
@@ -129,7 +129,7 @@ func (r *reader) table() Limits {
 }
 
 func (m *Module) globals(r *reader) {
-	n := r.count(4)
+	n := r.count(4, maxItems)
 	for i := range n {
 		g := Global{Index: uint32(m.importedGlobals + i), Type: r.valueType()}
 		mutable := r.byte()
@@ -178,7 +178,8 @@ func (r *reader) constant() {
 
 // elements skips the element section.
 func elements(r *reader) {
-	for range r.count(2) {
+	left := maxTableItems
+	for range r.count(2, maxItems) {
 		flags := r.u32()
 		if flags > 7 {
 			r.fail(fmt.Errorf("element segment has the unknown flags %#x", flags))
@@ -196,7 +197,9 @@ func elements(r *reader) {
 				r.fail(unsupported("typed function references", "an element segment"))
 			}
 		}
-		for range r.count(1) {
+		items := r.count(1, left)
+		left -= items
+		for range items {
 			if expressions {
 				r.constant()
 			} else {
@@ -211,7 +214,7 @@ func elements(r *reader) {
 
 // data skips the data section.
 func data(r *reader) {
-	for range r.count(2) {
+	for range r.count(2, maxFunctions) {
 		switch flags := r.u32(); flags {
 		case 0:
 			r.constant()
