@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/footprint"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
 
@@ -25,6 +26,10 @@ const reasonBrokenKubeconfig = "BrokenKubeconfig"
 
 // policyPoll is how often it is asked whether the policies are known.
 const policyPoll = 20 * time.Millisecond
+
+// settleTime is how long after its start a virtual kubelet gives back what only starting
+// needed.
+const settleTime = 10 * time.Second
 
 // sessions knows the running session and whether it should start anew.
 type sessions struct {
@@ -85,6 +90,12 @@ func (a *App) serve(ctx context.Context) error {
 	if a.certificates.run != nil && a.options.CreateNode {
 		go a.certificates.run(ctx)
 	}
+	shrink := time.AfterFunc(settleTime, func() {
+		if err := footprint.Shrink(); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Giving memory back failed, more stays resident than is needed")
+		}
+	})
+	defer shrink.Stop()
 	for ctx.Err() == nil {
 		if config, err = a.runSession(ctx, config); err != nil {
 			return err

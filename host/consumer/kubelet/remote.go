@@ -165,7 +165,7 @@ func (p *remotePods) portForward(ctx context.Context, namespace, name string, po
 	if err != nil {
 		return translate(fmt.Errorf("opening a port of the remote pod: %w", err))
 	}
-	defer connection.Close()
+	defer func() { _ = connection.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
 	defer stop()
 
