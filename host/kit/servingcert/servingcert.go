@@ -87,7 +87,9 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// Ensure makes or renews the certificate and writes the bundle where it is missing.
+// Ensure makes or renews the certificate and writes the bundle where it is missing. A new
+// certificate is served once the API server can know its authority, and the bundle keeps
+// the authority before it: another replica serves the old one until it looks again.
 func (k *Keeper) Ensure(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	err := k.Client.Get(ctx, k.Secret, secret)
@@ -108,8 +110,14 @@ func (k *Keeper) Ensure(ctx context.Context) error {
 			return fmt.Errorf("reading the certificate just made: %w", err)
 		}
 	}
+	if err := k.writeBundles(ctx, secret.Data[KeyCA]); err != nil {
+		// Without any, the process would not even become ready for whoever made the
+		// configuration late.
+		k.current.CompareAndSwap(nil, cert)
+		return err
+	}
 	k.current.Store(cert)
-	return k.writeBundles(ctx, secret.Data[KeyCA])
+	return nil
 }
 
 func (k *Keeper) create(ctx context.Context) (*corev1.Secret, error) {
@@ -120,6 +128,7 @@ func (k *Keeper) create(ctx context.Context) (*corev1.Secret, error) {
 	err := k.Client.Create(ctx, secret)
 	if apierrors.IsAlreadyExists(err) {
 		// Another replica was first; its certificate is ours too.
+		secret = &corev1.Secret{}
 		err = k.Client.Get(ctx, k.Secret, secret)
 	}
 	if err != nil {
@@ -138,29 +147,64 @@ func (k *Keeper) renew(ctx context.Context, secret *corev1.Secret) (*corev1.Secr
 	return secret, nil
 }
 
-// parse refuses a certificate that is broken, for other names, or in the last third of
-// its life.
+// parse refuses a certificate that is broken, for other names, not signed by the
+// authority beside it, or in the last third of its life.
 func (k *Keeper) parse(secret *corev1.Secret) (*tls.Certificate, error) {
 	cert, err := tls.X509KeyPair(secret.Data[KeyCert], secret.Data[KeyKey])
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate of Secret %s: %w", k.Secret, err)
 	}
 	leaf := cert.Leaf
-	if len(secret.Data[KeyCA]) == 0 {
-		return nil, fmt.Errorf("Secret %s has no %s", k.Secret, KeyCA) //nolint:staticcheck // A kind's name.
+	authorities, err := parseBundle(secret.Data[KeyCA])
+	if err != nil {
+		return nil, fmt.Errorf("reading %s of Secret %s: %w", KeyCA, k.Secret, err)
+	}
+	roots := x509.NewCertPool()
+	for _, authority := range authorities {
+		roots.AddCert(authority)
 	}
 	if k.Clock.Now().After(leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 3)) {
 		return nil, fmt.Errorf("the certificate of Secret %s ends at %s", k.Secret, leaf.NotAfter)
 	}
 	for _, name := range k.DNSNames {
-		if err := leaf.VerifyHostname(name); err != nil {
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name, CurrentTime: k.Clock.Now()}); err != nil {
 			return nil, fmt.Errorf("the certificate of Secret %s: %w", k.Secret, err)
 		}
 	}
 	return &cert, nil
 }
 
-// fill makes an authority for this one certificate and forgets its key.
+// parseBundle reads the certificates of authorities; there is at least one.
+func parseBundle(bundle []byte) ([]*x509.Certificate, error) {
+	var authorities []*x509.Certificate
+	for rest := bundle; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		authority, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("reading a certificate: %w", err)
+		}
+		authorities = append(authorities, authority)
+	}
+	if len(authorities) == 0 {
+		return nil, errors.New("there is no certificate in it")
+	}
+	return authorities, nil
+}
+
+// predecessor returns the newest authority that has not ended, as PEM, or nothing.
+func predecessor(bundle []byte, now time.Time) []byte {
+	authorities, err := parseBundle(bundle)
+	if err != nil || now.After(authorities[0].NotAfter) {
+		return nil // What cannot be read vouches for nobody.
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authorities[0].Raw})
+}
+
+// fill makes an authority for this one certificate and forgets its key. The authority of
+// the certificate before it stays beside the new one, which comes first.
 func (k *Keeper) fill(secret *corev1.Secret) error {
 	now := k.Clock.Now()
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -194,7 +238,7 @@ func (k *Keeper) fill(secret *corev1.Secret) error {
 		return fmt.Errorf("encoding the serving key: %w", err)
 	}
 	secret.Data = map[string][]byte{
-		KeyCA:   pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}),
+		KeyCA:   append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}), predecessor(secret.Data[KeyCA], now)...),
 		KeyCert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leafDER}),
 		KeyKey:  pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}),
 	}
