@@ -92,7 +92,7 @@ func run(ctx context.Context, o options) error {
 	if o.quick {
 		b.runs, b.sizes = 1, sizes{burst: min(o.pods, quickBurst), stream: quickStream}
 	}
-	b.record = newRecorder("go run ./hack/bench "+strings.Join(os.Args[1:], " "), only.MatchString)
+	b.record = newRecorder(o.command(), only.MatchString)
 	err = errors.Join(b.policies(ctx), b.clusters(ctx, o))
 	results := b.record.results()
 	if len(results) == 0 {
@@ -103,6 +103,18 @@ func run(ctx context.Context, o options) error {
 		err = write(o.out, results)
 	}
 	return errors.Join(table(os.Stdout, results), err)
+}
+
+// command makes the same figures again: with the options that they depend on.
+func (o *options) command() string {
+	command := "go run ./hack/bench"
+	if o.only != "" {
+		command += fmt.Sprintf(" -only '%s'", o.only)
+	}
+	if o.quick {
+		return command + " -quick"
+	}
+	return fmt.Sprintf("%s -runs %d -pods %d", command, max(o.runs, 1), o.pods)
 }
 
 // needs tells whether a measure of this prefix is wanted. An expression that names

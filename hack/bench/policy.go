@@ -203,7 +203,7 @@ func (p *oraclePolicy) Call(ctx context.Context, export string, input []byte) ([
 // measure runs one benchmark and returns microseconds a call.
 func measure(call func() error) (float64, error) {
 	var failed error
-	result := testing.Benchmark(func(b *testing.B) {
+	result := testing.Benchmark(func(b *testing.B) { //nolint:thelper // It is the benchmark itself.
 		for b.Loop() {
 			if failed = call(); failed != nil {
 				b.SkipNow()

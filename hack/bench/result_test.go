@@ -110,3 +110,10 @@ func TestNeeds(t *testing.T) {
 		})
 	}
 }
+
+func TestCommandHoldsWhatTheFiguresDependOn(t *testing.T) {
+	o := options{only: "^cpu/", runs: 3, pods: 1000, out: "x.json", dir: "d"}
+	assert.Equal(t, "go run ./hack/bench -only '^cpu/' -runs 3 -pods 1000", o.command())
+	o = options{quick: true, runs: 3, pods: 1000}
+	assert.Equal(t, "go run ./hack/bench -quick", o.command())
+}
