@@ -10,6 +10,7 @@ package shadowpod
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -28,10 +29,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/podend"
 )
 
 // FieldManager owns what this controller writes to pods (reference 7.4).
 const FieldManager = "shadow-pod"
+
+// strangerRetry is how soon a name that a stranger holds is tried again: the cache holds
+// no strangers, so their end makes no event.
+const strangerRetry = 30 * time.Second
+
+var errStranger = errors.New("the pod of this name does not belong to the ShadowPod")
 
 // DefaultPendingDelay is how long a pod may be Pending before the phase is written to
 // its ShadowPod. Most pods run earlier, and a write that is overtaken at once is a
@@ -93,11 +101,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, shadow *offloadingv1beta1.Sh
 		return ctrl.Result{}, nil
 	}
 	pod, err := r.pod(ctx, shadow)
-	if err != nil || pod == nil {
+	switch {
+	case errors.Is(err, errStranger):
+		return ctrl.Result{RequeueAfter: strangerRetry}, nil
+	case err != nil || pod == nil:
 		return ctrl.Result{}, err
-	}
-	if !pod.DeletionTimestamp.IsZero() {
-		// Its deletion event brings us back to create the next one.
+	case podend.ByDeletion(pod):
+		// An eviction or a drained node is not the end of the ShadowPod: a terminal phase
+		// would be. The pod's deletion event brings us back to create the next one.
+		return ctrl.Result{}, nil
+	case !pod.DeletionTimestamp.IsZero():
 		return ctrl.Result{}, r.reportPhase(ctx, shadow, pod.Status.Phase)
 	}
 	if err := r.syncMetadata(ctx, shadow, pod); err != nil {
@@ -109,15 +122,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, shadow *offloadingv1beta1.Sh
 	return ctrl.Result{}, r.reportPhase(ctx, shadow, pod.Status.Phase)
 }
 
-// pod returns the ShadowPod's pod, creating it when it is absent. It returns nil when
-// a stranger's pod holds the name: the event says so, and only a person can help.
+// pod returns the ShadowPod's pod, creating it when it is absent. The error is errStranger
+// when a stranger's pod holds the name, which an event says; and there is neither when
+// the namespace is going away.
 func (r *Reconciler) pod(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (*corev1.Pod, error) {
 	key := client.ObjectKeyFromObject(shadow)
 	pod := &corev1.Pod{}
 	err := r.Client.Get(ctx, key, pod)
 	switch {
 	case err == nil:
-		return r.ownedOrNil(shadow, pod), nil
+		return r.owned(shadow, pod)
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading pod %s: %w", key, err)
 	}
@@ -131,7 +145,7 @@ func (r *Reconciler) pod(ctx context.Context, shadow *offloadingv1beta1.ShadowPo
 		if err := r.APIReader.Get(ctx, key, existing); err != nil {
 			return nil, fmt.Errorf("reading the pod that holds the name %s: %w", key, err)
 		}
-		return r.ownedOrNil(shadow, existing), nil
+		return r.owned(shadow, existing)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		log.FromContext(ctx).V(1).Info("Namespace is terminating, not creating the pod")
 		return nil, nil
@@ -141,13 +155,13 @@ func (r *Reconciler) pod(ctx context.Context, shadow *offloadingv1beta1.ShadowPo
 	}
 }
 
-func (r *Reconciler) ownedOrNil(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) *corev1.Pod {
+func (r *Reconciler) owned(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (*corev1.Pod, error) {
 	if Owns(shadow, pod) {
-		return pod
+		return pod, nil
 	}
 	r.Events.Eventf(shadow, pod, corev1.EventTypeWarning, reasonFailedCreatePod, actionCreatePod,
 		"Pod not created: another pod of this name exists and does not belong to this ShadowPod")
-	return nil
+	return nil, errStranger
 }
 
 // syncMetadata writes labels and annotations that the ShadowPod has and the pod lacks.

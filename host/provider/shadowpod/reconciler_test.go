@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -110,6 +111,25 @@ func TestAMissingPodIsCreatedAsTheShadowPodSays(t *testing.T) {
 	assert.Empty(t, out.events)
 }
 
+func running() *offloadingv1beta1.ShadowPod {
+	return shadow(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodRunning })
+}
+
+// leaving is a pod that was deleted ten seconds ago with half a minute of grace, and whose
+// container ended at a time: its kubelet says so before the pod is gone.
+func leaving(s *offloadingv1beta1.ShadowPod, phase corev1.PodPhase, ended time.Time) *corev1.Pod {
+	pod := ownPod(s, phase, 2*time.Hour)
+	deadline := metav1.NewTime(noon.Add(20 * time.Second))
+	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &deadline, ptr.To[int64](30)
+	pod.Finalizers = []string{"example.com/kept"}
+	if phase != corev1.PodRunning {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(ended)},
+		}}}
+	}
+	return pod
+}
+
 func TestReconcileOfAnExistingPod(t *testing.T) {
 	cases := map[string]struct {
 		shadow *offloadingv1beta1.ShadowPod
@@ -148,7 +168,7 @@ func TestReconcileOfAnExistingPod(t *testing.T) {
 			pod: func(*offloadingv1beta1.ShadowPod) *corev1.Pod {
 				return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop-rome"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 			},
-			phase: corev1.PodUnknown, event: "another pod of this name exists",
+			phase: corev1.PodUnknown, event: "another pod of this name exists", later: strangerRetry,
 		},
 		"the pod of an earlier ShadowPod of the same name is not adopted": {
 			pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
@@ -156,7 +176,28 @@ func TestReconcileOfAnExistingPod(t *testing.T) {
 				earlier.UID = "shadow-0"
 				return ownPod(earlier, corev1.PodRunning, 0)
 			},
-			phase: corev1.PodUnknown, event: "another pod of this name exists",
+			phase: corev1.PodUnknown, event: "another pod of this name exists", later: strangerRetry,
+		},
+		"a pod that is evicted has failed for its node, not for the consumer": {
+			shadow: running(),
+			pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodFailed, noon) },
+			phase:  corev1.PodRunning,
+		},
+		"nor has one whose containers obeyed": {
+			shadow: running(),
+			pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodSucceeded, noon) },
+			phase:  corev1.PodRunning,
+		},
+		"a pod that had finished before somebody deleted it stays finished": {
+			shadow: running(),
+			pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
+				return leaving(s, corev1.PodSucceeded, noon.Add(-time.Hour))
+			},
+			writes: []string{"patch shadowpod status"}, phase: corev1.PodSucceeded,
+		},
+		"a pod on its way out is otherwise reported as it is": {
+			pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodRunning, noon) },
+			writes: []string{"patch shadowpod status"}, phase: corev1.PodRunning,
 		},
 	}
 	for name, tc := range cases {
