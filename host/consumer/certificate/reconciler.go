@@ -1,0 +1,85 @@
+// Package certificate approves the serving certificates that virtual kubelets ask for,
+// so that the consumer's API server can verify them as it does real kubelets. Each gets
+// that of its own node and no other; what does not fit is left to administrators.
+package certificate
+
+import (
+	"context"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// approvalReason is the reason of the condition on an approved request.
+const approvalReason = "VirtualKubelet"
+
+// Reconciler approves requests.
+//
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests/approval,verbs=update
+// +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kubelet-serving;beta.eks.amazonaws.com/app-serving,verbs=approve
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
+type Reconciler struct {
+	Client client.Client
+	Clock  clock.PassiveClock
+}
+
+// SetupWithManager adds the controller.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	concerns := predicate.NewPredicateFuncs(func(object client.Object) bool {
+		csr, ok := object.(*certificatesv1.CertificateSigningRequest)
+		return ok && Concerns(csr)
+	})
+	err := ctrl.NewControllerManagedBy(mgr).Named("certificate").
+		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(concerns)).
+		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+	if err != nil {
+		return fmt.Errorf("adding the controller of serving certificates: %w", err)
+	}
+	return nil
+}
+
+// Reconcile approves one request if it is that of a virtual kubelet for its own node.
+func (r *Reconciler) Reconcile(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (ctrl.Result, error) {
+	key, ok := Requester(csr)
+	if !ok || !Concerns(csr) {
+		return ctrl.Result{}, nil
+	}
+	vn := &offloadingv1beta1.VirtualNode{}
+	err := r.Client.Get(ctx, key, vn)
+	switch {
+	case apierrors.IsNotFound(err):
+		// Some other service account; its request is nothing to us.
+		return ctrl.Result{}, nil
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("reading the VirtualNode of a certificate request: %w", err)
+	}
+	log := ctrl.LoggerFrom(ctx).WithValues("VirtualNode", key)
+	if err := Check(csr, vn.Name); err != nil {
+		log.Info("Leaving a certificate request to the administrators", "request", csr.Name, "reason", err.Error())
+		return ctrl.Result{}, nil
+	}
+	approved := csr.DeepCopy()
+	now := metav1.NewTime(r.Clock.Now())
+	approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: approvalReason,
+		Message: "The virtual kubelet of VirtualNode " + key.String() + " asks for the certificate of its node", LastUpdateTime: now,
+	})
+	log.Info("Approving the serving certificate of a virtual kubelet", "request", csr.Name)
+	if err := r.Client.SubResource("approval").Update(ctx, approved); err != nil {
+		return ctrl.Result{}, fmt.Errorf("approving certificate request %s: %w", csr.Name, err)
+	}
+	return ctrl.Result{}, nil
+}
