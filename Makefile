@@ -73,7 +73,7 @@ build-testplane: ## Build the test control plane (cached outside the clone)
 ##@ Test
 
 .PHONY: test
-test: build ## All tests, those against real control planes included
+test: build plugins ## All tests, those against real control planes included
 	@for m in $(TESTED); do (cd $$m && $(GO) test -timeout 20m ./...); done
 
 .PHONY: test-fast
@@ -106,7 +106,7 @@ lint: ## go vet and golangci-lint over all modules
 	@for m in $(TESTED); do echo "vet $$m"; (cd $$m && $(GO) vet ./...); done
 	@# The flags of its build, so that Kubernetes is not compiled a second time.
 	@echo "vet conformance/testplane"; cd conformance/testplane && $(GO) vet -trimpath ./...
-	@for m in $(TESTED); do echo "lint $$m"; (cd $$m && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --config $(CURDIR)/.golangci.yaml ./...); done
+	@for m in $(TESTED); do echo "lint $$m"; (cd $$m && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yaml ./...); done
 
 .PHONY: verify
 verify: verify-generate verify-builtins verify-modules ## Generated files, built-in module and module files agree with their sources
