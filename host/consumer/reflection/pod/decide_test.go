@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -116,6 +117,12 @@ var decideTests = map[string]struct {
 	},
 	"row 13: a pod that waited for its namespace is no longer told so": {
 		local: localPod(phase(corev1.PodPending, offloadingv1beta1.OffloadingBackOffReason)), shadow: shadowPod(), pod: remotePod(), want: "status Pending",
+	},
+	"row 13: a remote pod that is evicted takes only the readiness away": {
+		local: localPod(running, ready), shadow: shadowPod(), pod: remotePod(phase(corev1.PodFailed), deleting), want: "status Running",
+	},
+	"row 13: a remote pod that is evicted while its ShadowPod goes has failed": {
+		local: localPod(running, ready), shadow: shadowPod(shadowDeleting), pod: remotePod(phase(corev1.PodFailed), deleting), want: "status Failed",
 	},
 	"row 13: no remote pod yet": {
 		local: localPod(running), shadow: shadowPod(), want: "",
@@ -254,6 +261,26 @@ func TestAContestedLabelIsGivenUp(t *testing.T) {
 		assert.Equal(t, want, summary(actions), "T76")
 		in = recall(in, actions)
 	}
+}
+
+func TestARemotePodThatIsReplacedDoesNotEndTheLocalOne(t *testing.T) {
+	local := localPod(running, ready, container("web", 0))
+	remote := remotePod(phase(corev1.PodFailed), deleting, container("web", 0), func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, FinishedAt: metav1.NewTime(now)}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodFailed"}}
+	})
+	actions, err := definition(&policies{}).Decide(t.Context(), input(local, shadowPod(), remote))
+	require.NoError(t, err)
+	var status *corev1.PodStatus
+	for _, action := range actions {
+		if patch, ok := action.(engine.PatchLocalStatus); ok {
+			status = patch.New.(*corev1.PodStatus)
+		}
+	}
+	require.NotNil(t, status)
+	assert.Equal(t, corev1.PodRunning, status.Phase, "its controller would make another, and this one would never run again")
+	assert.Equal(t, corev1.ConditionFalse, status.Conditions[0].Status, "but its Services leave it out")
+	assert.Equal(t, local.Status.ContainerStatuses, status.ContainerStatuses, "a container that has terminated for good could not run again")
 }
 
 func TestCountRestarts(t *testing.T) {

@@ -58,6 +58,10 @@ func deleting(pod *corev1.Pod) {
 	pod.DeletionTimestamp = &at
 }
 
+func ready(pod *corev1.Pod) {
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+}
+
 func label(key, value string) podOption {
 	return func(pod *corev1.Pod) { pod.Labels[key] = value }
 }

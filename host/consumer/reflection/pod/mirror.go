@@ -8,7 +8,12 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/kit/podend"
 )
+
+// remotePodReplacedReason is the reason why a pod is not ready whose remote pod was
+// deleted in the provider, which makes another.
+const remotePodReplacedReason = "RemotePodReplaced"
 
 // memory is what the definition remembers of a pod. Losing it costs one evaluation of
 // the policies and an estimate of the restarts.
@@ -47,6 +52,9 @@ func (d *Definition) mirrorPod(s scene) []engine.Action {
 		s.memory.remoteUID, s.memory.restarts = s.pod.UID, restarts
 		actions = append(actions, engine.Remember{Value: s.memory})
 	}
+	if s.local.DeletionTimestamp == nil && s.shadow != nil && s.shadow.DeletionTimestamp == nil && podend.ByDeletion(s.pod) {
+		return append(actions, setStatus(s.local, replaced(&s.local.Status, &s.pod.Status))...)
+	}
 	status := local.PodStatus(local.PodStatusInput{
 		Local: s.local, Remote: s.pod, NodeIP: s.in.Facts.NodeIP, ExtraRestarts: restarts,
 		DisableIPReflection: d.options.DisableIPReflection, MapIP: d.options.MapIP, Now: s.in.Facts.Now,
@@ -56,6 +64,26 @@ func (d *Definition) mirrorPod(s scene) []engine.Action {
 		return append(actions, engine.Keep{Why: "the remote pod has nothing to report yet"})
 	}
 	return append(actions, setStatus(s.local, status)...)
+}
+
+// replaced is the local status while the provider evicts the remote pod and makes another:
+// the pod is not ready, and that is all. The terminal phase of the one that goes would
+// end the local pod for good.
+func replaced(have, there *corev1.PodStatus) *corev1.PodStatus {
+	status := have.DeepCopy()
+	for i := range status.Conditions {
+		condition := &status.Conditions[i]
+		if condition.Type != corev1.PodReady && condition.Type != corev1.ContainersReady || condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		condition.Status, condition.Reason = corev1.ConditionFalse, remotePodReplacedReason
+		for j := range there.Conditions {
+			if there.Conditions[j].Type == condition.Type && there.Conditions[j].Status == corev1.ConditionFalse {
+				condition.LastTransitionTime = there.Conditions[j].LastTransitionTime
+			}
+		}
+	}
+	return status
 }
 
 // keepOwn restores what a status must not take from another cluster: the API server
