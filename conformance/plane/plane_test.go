@@ -98,6 +98,7 @@ func gone(pid int) bool { return syscall.Kill(pid, 0) == syscall.ESRCH }
 
 func TestTwoPlanesRunPodsSideBySideAndLeaveNothing(t *testing.T) {
 	t.Parallel()
+	planetest.NeedsControlPlane(t)
 	clusters := make([]*plane.Cluster, 2)
 	errs := make(chan error, len(clusters))
 	dirs := []string{filepath.Join(t.TempDir(), "rome"), filepath.Join(t.TempDir(), "milan")}
@@ -196,6 +197,7 @@ func TestACrashedPlaneComesBackWithItsData(t *testing.T) {
 
 func TestAClusterEndsWithItsOwner(t *testing.T) {
 	t.Parallel()
+	planetest.NeedsControlPlane(t)
 	dir := t.TempDir()
 	owner := startOwner(t, dir)
 	pids := recorded(t, dir)
@@ -215,6 +217,7 @@ func TestAClusterEndsWithItsOwner(t *testing.T) {
 
 func TestADetachedClusterOutlivesItsOwnerUntilStopped(t *testing.T) {
 	t.Parallel()
+	planetest.NeedsControlPlane(t)
 	dir := t.TempDir()
 	c, err := plane.Start(t.Context(), plane.Options{Name: "detached", Dir: dir, Detach: true})
 	require.NoError(t, err)
@@ -227,6 +230,7 @@ func TestADetachedClusterOutlivesItsOwnerUntilStopped(t *testing.T) {
 
 func TestAnInterruptedStartLeavesNothing(t *testing.T) {
 	t.Parallel()
+	planetest.NeedsControlPlane(t)
 	dir := t.TempDir()
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
@@ -250,6 +254,7 @@ func TestAnInterruptedStartLeavesNothing(t *testing.T) {
 
 func TestStartSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
+	planetest.NeedsControlPlane(t)
 	busy := func(t *testing.T, port int) string {
 		t.Helper()
 		address, err := plane.ReserveAddress()

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/session"
 )
 
@@ -29,6 +30,7 @@ type demo struct {
 
 func newDemo(t *testing.T) *demo {
 	t.Helper()
+	planetest.NeedsControlPlane(t)
 	d := &demo{t: t, dir: filepath.Join(t.TempDir(), "demo")}
 	for path, name := range map[*string]string{&d.binary: "demo", &d.server: "longshore"} {
 		absolute, err := filepath.Abs(filepath.Join("..", "..", "bin", name))

@@ -22,6 +22,14 @@ const (
 	tailLines = 40
 )
 
+// NeedsControlPlane skips the test when only fast tests are asked for (go test -short).
+func NeedsControlPlane(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("starts control planes")
+	}
+}
+
 // ForTest starts a cluster that is killed and removed when the test ends; when the test
 // failed, the end of the cluster's log is printed. Start several clusters of a test
 // with ForTests, that is faster.
@@ -29,6 +37,7 @@ const (
 // It fails the test at once when the test plane binary is not built, and says how to.
 func ForTest(tb testing.TB, name string, adjust ...func(*plane.Options)) *plane.Cluster {
 	tb.Helper()
+	NeedsControlPlane(tb)
 	c, err := start(tb, name, adjust)
 	require.NoError(tb, err)
 	return c
@@ -37,6 +46,7 @@ func ForTest(tb testing.TB, name string, adjust ...func(*plane.Options)) *plane.
 // ForTests starts one cluster per name at the same time; the result is in their order.
 func ForTests(tb testing.TB, names ...string) []*plane.Cluster {
 	tb.Helper()
+	NeedsControlPlane(tb)
 	clusters, errs := make([]*plane.Cluster, len(names)), make([]error, len(names))
 	done := make(chan struct{})
 	for i, name := range names {

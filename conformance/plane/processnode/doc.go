@@ -5,13 +5,24 @@
 // What a process gets differs from what a container gets in three points, all for want
 // of a mount namespace:
 //
-//   - a volume is a folder of the pod, and wherever an argument or an environment value
-//     begins with a mount path, that path is replaced by the folder;
-//   - the service account arrives as a kubeconfig in KUBECONFIG, whose token is a real
-//     one, bound to the pod and renewed before it ends. So the process has the rights of
-//     its service account and no others: a missing RBAC rule fails here;
+//   - a volume is a folder of the pod, and wherever a path in an argument or an
+//     environment value begins with a mount path, the folder takes its place. ConfigMaps
+//     and Secrets are followed; the modes of files are not kept, they are private;
+//   - where the API server mounts a service account, the process gets KUBECONFIG, which
+//     names the files of that volume: the token (a real one, bound to the pod, renewed
+//     before it ends) and the authority. So the process has the rights of its service
+//     account and no others: a missing RBAC rule fails here. A pod that wants no token
+//     (automountServiceAccountToken: false) gets no KUBECONFIG;
 //   - the pod's address is a loopback address of its own, set before the process starts.
 //     Processes must listen on it ($(POD_IP)), or pods get in each other's way.
+//
+// What cannot be had this way (other volumes, exec probes, sidecars, lifecycle hooks, …)
+// fails the pod with a message that names it: see unsupported. Limits on resources and
+// security contexts have no effect.
+//
+// A process ends with its node, also when that is killed, and everything in its process
+// group ends with the process. Only what left the group (setsid) and outlives a killed
+// node is out of reach.
 //
 // The node itself works with the credential that its caller gives it, an administrator's:
 // it stands for the kubelet and for the container runtime.

@@ -1,9 +1,6 @@
 package processnode
 
-import (
-	"path"
-	"strings"
-)
+import "strings"
 
 // expand replaces $(NAME) by a variable's value as the kubelet does: unknown names stay
 // as they are, $$ is a dollar.
@@ -38,23 +35,29 @@ func expand(text string, variables map[string]string) string {
 	return out.String()
 }
 
-// remount replaces mount paths in an argument or an environment value by the folders
-// that stand for them: at the beginning, or after the "=" of a flag.
+// remount replaces mount paths by the folders that stand for them, wherever a path can
+// begin: at the start, and after one of the separators. Of mounts inside each other the
+// longest one counts.
 func remount(text string, mounts map[string]string) string {
-	prefix, value := "", text
-	if strings.HasPrefix(text, "-") {
-		if name, after, ok := strings.Cut(text, "="); ok {
-			prefix, value = name+"=", after
+	const separators = "=,;: \t\n\"'"
+	var out strings.Builder
+	for i := 0; i < len(text); i++ {
+		longest := ""
+		if i == 0 || strings.IndexByte(separators, text[i-1]) >= 0 {
+			for mount := range mounts {
+				rest, ok := strings.CutPrefix(text[i:], mount)
+				ends := rest == "" || strings.IndexByte(separators+"/", rest[0]) >= 0
+				if ok && ends && len(mount) > len(longest) {
+					longest = mount
+				}
+			}
 		}
-	}
-	longest := ""
-	for mount := range mounts {
-		if len(mount) > len(longest) && (value == mount || strings.HasPrefix(value, mount+"/")) {
-			longest = mount
+		if longest == "" {
+			out.WriteByte(text[i])
+			continue
 		}
+		out.WriteString(mounts[longest])
+		i += len(longest) - 1
 	}
-	if longest == "" {
-		return text
-	}
-	return prefix + path.Join(mounts[longest], strings.TrimPrefix(value, longest))
+	return out.String()
 }

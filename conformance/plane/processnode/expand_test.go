@@ -32,7 +32,11 @@ func TestRemountReplacesMountPathsOnly(t *testing.T) {
 		"the longest mount wins":   {"/etc/certs/deep/x", "/pods/a/deep/x"},
 		"after the = of a flag":    {"--cert=/etc/certs/tls.crt", "--cert=/pods/a/certs/tls.crt"},
 		"a longer name is another": {"/etc/certs2", "/etc/certs2"},
-		"in the middle it stays":   {"see /etc/certs", "see /etc/certs"},
+		"inside another path":      {"/srv/etc/certs", "/srv/etc/certs"},
+		"several in a list":        {"/etc/certs/a,/etc/certs/b:/etc/certs", "/pods/a/certs/a,/pods/a/certs/b:/pods/a/certs"},
+		"quoted in a sentence":     {`see "/etc/certs" there`, `see "/pods/a/certs" there`},
+		"pairs inside a flag":      {"--map=a=/etc/certs/x,b=/else", "--map=a=/pods/a/certs/x,b=/else"},
+		"nothing to replace":       {"", ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, remount(tc.in, mounts)) })
@@ -41,7 +45,10 @@ func TestRemountReplacesMountPathsOnly(t *testing.T) {
 
 func TestProgram(t *testing.T) {
 	o := &Options{
-		Images:   map[string]Program{"longshore/longshore": {Path: "/bin/longshore"}},
+		Images: map[string]Program{
+			"longshore/longshore":     {Path: "/bin/longshore"},
+			"longshore/longshore:old": {Path: "/bin/old"},
+		},
 		Commands: map[string]Program{"/usr/bin/virtual-kubelet": {Path: "/bin/longshore", Args: []string{"kubelet"}}},
 	}
 	cases := map[string]struct {
@@ -52,11 +59,15 @@ func TestProgram(t *testing.T) {
 		"the image's default": {
 			container: corev1.Container{Image: "longshore/longshore:1.0", Args: []string{"manager"}},
 			want:      Program{Path: "/bin/longshore", Args: []string{"manager"}}},
+		"the image with its tag wins": {
+			container: corev1.Container{Image: "longshore/longshore:old"}, want: Program{Path: "/bin/old"}},
+		"the image by digest": {
+			container: corev1.Container{Image: "longshore/longshore@sha256:ab"}, want: Program{Path: "/bin/longshore"}},
 		"a known command": {
 			container: corev1.Container{Image: "any", Command: []string{"/usr/bin/virtual-kubelet"}, Args: []string{"--x"}},
 			want:      Program{Path: "/bin/longshore", Args: []string{"kubelet", "--x"}}},
 		"an unknown command": {container: corev1.Container{Command: []string{"/bin/sh"}}, err: `command "/bin/sh"`},
-		"an unknown image":   {container: corev1.Container{Image: "registry:5000/other"}, err: `image "registry:5000/other" is unknown`},
+		"an unknown image":   {container: corev1.Container{Image: "registry:5000/other"}, err: `image "registry:5000/other" is unknown to the process node, which knows longshore/longshore, longshore/longshore:old`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

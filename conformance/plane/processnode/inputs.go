@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path"
-	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -18,159 +16,162 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 )
 
 const (
-	tokenSeconds  = int64(3600)
-	kubeconfigEnv = "KUBECONFIG"
+	// tokenSeconds is the life of a token of which the pod does not say it.
+	tokenSeconds = int64(3600)
+	// renewAfter is the part of its life after which a token is renewed, as the kubelet does.
+	renewAfter = 0.8
 )
 
-// inputs gathers what a pod's processes are given: environment and folders.
+// inputs gathers what a pod's processes are given: environment and folders. Volumes are
+// written by one goroutine, the environment is read by several.
 type inputs struct {
 	client kubernetes.Interface
 	config *rest.Config
+	clock  clock.PassiveClock
 	pod    *corev1.Pod
 	// dir is the pod's folder; ip and hostIP its addresses.
 	dir, ip, hostIP string
+
+	// tokens that were asked for, and the files written into each volume.
+	tokens  map[tokenKey]heldToken
+	written map[string][]string
+
+	mu                  sync.Mutex
+	labels, annotations map[string]string
 }
 
-// volumes writes every volume's folder and returns the folders by volume name. It is
-// called again to bring them up to date.
-func (in *inputs) volumes(ctx context.Context) (map[string]string, error) {
-	folders := map[string]string{}
-	for i := range in.pod.Spec.Volumes {
-		volume := &in.pod.Spec.Volumes[i]
-		folder := filepath.Join(in.dir, "volumes", volume.Name)
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return nil, fmt.Errorf("making volume %q: %w", volume.Name, err)
+type tokenKey struct {
+	audience string
+	seconds  int64
+}
+
+type heldToken struct {
+	value   []byte
+	renewAt time.Time
+}
+
+func newInputs(p *provider, pod *corev1.Pod, dir, ip string) *inputs {
+	in := &inputs{
+		client: p.client, config: p.config, clock: p.options.Clock, pod: pod.DeepCopy(), dir: dir, ip: ip, hostIP: p.hostIP,
+		tokens: map[tokenKey]heldToken{}, written: map[string][]string{},
+	}
+	in.setMetadata(pod)
+	return in
+}
+
+// setMetadata takes over what may change of a running pod and is visible inside it.
+func (in *inputs) setMetadata(pod *corev1.Pod) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.labels, in.annotations = maps.Clone(pod.Labels), maps.Clone(pod.Annotations)
+}
+
+// object names a ConfigMap or a Secret of the pod's namespace.
+type object struct{ kind, name string }
+
+const (
+	kindConfigMap = "ConfigMap"
+	kindSecret    = "Secret"
+)
+
+// sources lists the ConfigMaps and Secrets that a pod reads.
+func sources(spec *corev1.PodSpec) map[object]bool {
+	found := map[object]bool{}
+	for i := range spec.Volumes {
+		v := &spec.Volumes[i]
+		if v.ConfigMap != nil {
+			found[object{kindConfigMap, v.ConfigMap.Name}] = true
 		}
-		files, err := in.files(ctx, volume)
-		if err != nil {
-			return nil, fmt.Errorf("volume %q: %w", volume.Name, err)
+		if v.Secret != nil {
+			found[object{kindSecret, v.Secret.SecretName}] = true
 		}
-		for name, content := range files {
-			if err := writeFile(filepath.Join(folder, filepath.FromSlash(path.Clean("/"+name))), content); err != nil {
-				return nil, fmt.Errorf("volume %q: %w", volume.Name, err)
+		if v.Projected == nil {
+			continue
+		}
+		for _, source := range v.Projected.Sources {
+			if source.ConfigMap != nil {
+				found[object{kindConfigMap, source.ConfigMap.Name}] = true
+			}
+			if source.Secret != nil {
+				found[object{kindSecret, source.Secret.Name}] = true
 			}
 		}
-		folders[volume.Name] = folder
 	}
-	return folders, nil
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		environmentSources(&c, found)
+	}
+	return found
 }
 
-func writeFile(name string, content []byte) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return fmt.Errorf("making a folder: %w", err)
-	}
-	if err := os.WriteFile(name+".new", content, 0o600); err != nil {
-		return fmt.Errorf("writing a file: %w", err)
-	}
-	if err := os.Rename(name+".new", name); err != nil {
-		return fmt.Errorf("writing a file: %w", err)
-	}
-	return nil
-}
-
-func (in *inputs) files(ctx context.Context, volume *corev1.Volume) (map[string][]byte, error) {
-	switch {
-	case volume.EmptyDir != nil:
-		return nil, nil
-	case volume.ConfigMap != nil:
-		return in.configMap(ctx, volume.ConfigMap.Name, volume.ConfigMap.Items, volume.ConfigMap.Optional)
-	case volume.Secret != nil:
-		return in.secret(ctx, volume.Secret.SecretName, volume.Secret.Items, volume.Secret.Optional)
-	case volume.Projected != nil:
-		files := map[string][]byte{}
-		for i := range volume.Projected.Sources {
-			more, err := in.projection(ctx, &volume.Projected.Sources[i])
-			if err != nil {
-				return nil, err
-			}
-			maps.Copy(files, more)
+func environmentSources(c *corev1.Container, found map[object]bool) {
+	for _, from := range c.EnvFrom {
+		if from.ConfigMapRef != nil {
+			found[object{kindConfigMap, from.ConfigMapRef.Name}] = true
 		}
-		return files, nil
-	default:
-		return nil, errors.New("the process node has no volumes of this type: use configMap, secret, projected or emptyDir")
-	}
-}
-
-func (in *inputs) projection(ctx context.Context, source *corev1.VolumeProjection) (map[string][]byte, error) {
-	switch {
-	case source.ConfigMap != nil:
-		return in.configMap(ctx, source.ConfigMap.Name, source.ConfigMap.Items, source.ConfigMap.Optional)
-	case source.Secret != nil:
-		return in.secret(ctx, source.Secret.Name, source.Secret.Items, source.Secret.Optional)
-	case source.ServiceAccountToken != nil:
-		token, err := in.token(ctx, source.ServiceAccountToken.Audience, source.ServiceAccountToken.ExpirationSeconds)
-		return map[string][]byte{source.ServiceAccountToken.Path: token}, err
-	case source.DownwardAPI != nil:
-		files := map[string][]byte{}
-		for _, item := range source.DownwardAPI.Items {
-			if item.FieldRef == nil {
-				return nil, errors.New("the process node knows no resourceFieldRef")
-			}
-			value, err := in.field(item.FieldRef.FieldPath)
-			if err != nil {
-				return nil, err
-			}
-			files[item.Path] = []byte(value)
+		if from.SecretRef != nil {
+			found[object{kindSecret, from.SecretRef.Name}] = true
 		}
-		return files, nil
-	default:
-		return nil, errors.New("the process node has no projection of this type")
+	}
+	for _, env := range c.Env {
+		if env.ValueFrom == nil {
+			continue
+		}
+		if ref := env.ValueFrom.ConfigMapKeyRef; ref != nil {
+			found[object{kindConfigMap, ref.Name}] = true
+		}
+		if ref := env.ValueFrom.SecretKeyRef; ref != nil {
+			found[object{kindSecret, ref.Name}] = true
+		}
 	}
 }
 
-func (in *inputs) configMap(ctx context.Context, name string, items []corev1.KeyToPath, optional *bool) (map[string][]byte, error) {
+// configMap reads a ConfigMap's data; found is false for an optional one that is missing.
+func (in *inputs) configMap(ctx context.Context, name string, optional *bool) (data map[string][]byte, found bool, err error) {
 	cm, err := in.client.CoreV1().ConfigMaps(in.pod.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, absent(err, optional, "configmap", name)
+		return nil, false, absent(err, optional, "configmap", name)
 	}
-	data := maps.Clone(cm.BinaryData)
+	data = maps.Clone(cm.BinaryData)
 	if data == nil {
 		data = map[string][]byte{}
 	}
 	for key, value := range cm.Data {
 		data[key] = []byte(value)
 	}
-	return pick(data, items), nil
+	return data, true, nil
 }
 
-func (in *inputs) secret(ctx context.Context, name string, items []corev1.KeyToPath, optional *bool) (map[string][]byte, error) {
+// secret reads a Secret's data; found is false for an optional one that is missing.
+func (in *inputs) secret(ctx context.Context, name string, optional *bool) (data map[string][]byte, found bool, err error) {
 	secret, err := in.client.CoreV1().Secrets(in.pod.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return nil, absent(err, optional, "secret", name)
+		return nil, false, absent(err, optional, "secret", name)
 	}
-	return pick(secret.Data, items), nil
+	return secret.Data, true, nil
 }
 
 func absent(err error, optional *bool, kind, name string) error {
 	if apierrors.IsNotFound(err) && ptr.Deref(optional, false) {
 		return nil
 	}
-	return fmt.Errorf("%s %q: %w", kind, name, err)
+	return fmt.Errorf("reading %s %q: %w", kind, name, err)
 }
 
-func pick(data map[string][]byte, items []corev1.KeyToPath) map[string][]byte {
-	if len(items) == 0 {
-		return data
-	}
-	picked := map[string][]byte{}
-	for _, item := range items {
-		if value, ok := data[item.Key]; ok {
-			picked[item.Path] = value
-		}
-	}
-	return picked
-}
-
-// token asks for a token that ends with the pod.
+// token returns a token that ends with the pod, and asks for a new one when the one at
+// hand is near its end.
 func (in *inputs) token(ctx context.Context, audience string, seconds *int64) ([]byte, error) {
+	key := tokenKey{audience, ptr.Deref(seconds, tokenSeconds)}
+	now := in.clock.Now()
+	if held, ok := in.tokens[key]; ok && now.Before(held.renewAt) {
+		return held.value, nil
+	}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: ptr.To(ptr.Deref(seconds, tokenSeconds)),
+		ExpirationSeconds: &key.seconds,
 		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: in.pod.Name, UID: in.pod.UID},
 	}}
 	if audience != "" {
@@ -184,122 +185,43 @@ func (in *inputs) token(ctx context.Context, audience string, seconds *int64) ([
 	if err != nil {
 		return nil, fmt.Errorf("asking for a token of service account %q: %w", name, err)
 	}
-	return []byte(answer.Status.Token), nil
+	life := answer.Status.ExpirationTimestamp.Sub(now)
+	held := heldToken{value: []byte(answer.Status.Token), renewAt: now.Add(time.Duration(renewAfter * float64(life)))}
+	in.tokens[key] = held
+	return held.value, nil
 }
 
-// kubeconfig writes the service account's kubeconfig and returns its path, or "" for a
-// pod that wants no token. It is called again to renew the token.
-func (in *inputs) kubeconfig(ctx context.Context) (string, error) {
-	if !ptr.Deref(in.pod.Spec.AutomountServiceAccountToken, true) {
-		return "", nil
+// untilRenewal is when a token must be renewed next; more than a day when the pod has none.
+func (in *inputs) untilRenewal() time.Duration {
+	next := 24 * time.Hour
+	for _, held := range in.tokens {
+		next = min(next, held.renewAt.Sub(in.clock.Now()))
 	}
-	folder := filepath.Join(in.dir, "serviceaccount")
-	token, err := in.token(ctx, "", nil)
-	if err != nil {
-		return "", err
-	}
-	if err := writeFile(filepath.Join(folder, "token"), token); err != nil {
-		return "", err
-	}
-	config := clientcmdapi.NewConfig()
-	config.Clusters["cluster"] = &clientcmdapi.Cluster{Server: in.config.Host, CertificateAuthorityData: in.config.CAData, CertificateAuthority: in.config.CAFile}
-	config.AuthInfos["serviceaccount"] = &clientcmdapi.AuthInfo{TokenFile: filepath.Join(folder, "token")}
-	config.Contexts["pod"] = &clientcmdapi.Context{Cluster: "cluster", AuthInfo: "serviceaccount", Namespace: in.pod.Namespace}
-	config.CurrentContext = "pod"
-	content, err := clientcmd.Write(*config)
-	if err != nil {
-		return "", fmt.Errorf("encoding the kubeconfig: %w", err)
-	}
-	name := filepath.Join(folder, "kubeconfig")
-	return name, writeFile(name, content)
-}
-
-// environment resolves a container's variables, in their order, with what every process
-// gets. References to earlier variables are expanded, mount paths replaced.
-func (in *inputs) environment(ctx context.Context, container *corev1.Container, kubeconfig string, mounts map[string]string) (map[string]string, error) {
-	variables := map[string]string{
-		"PATH": os.Getenv("PATH"), "HOME": in.dir, "TMPDIR": filepath.Join(in.dir, "tmp"), "HOSTNAME": in.pod.Name,
-	}
-	if kubeconfig != "" {
-		variables[kubeconfigEnv] = kubeconfig
-	}
-	for _, from := range container.EnvFrom {
-		data, err := in.envFrom(ctx, from)
-		if err != nil {
-			return nil, err
-		}
-		for key, value := range data {
-			variables[from.Prefix+key] = string(value)
-		}
-	}
-	for i := range container.Env {
-		value, found, err := in.value(ctx, &container.Env[i])
-		if err != nil {
-			return nil, fmt.Errorf("variable %s: %w", container.Env[i].Name, err)
-		}
-		if found {
-			variables[container.Env[i].Name] = remount(expand(value, variables), mounts)
-		}
-	}
-	return variables, nil
-}
-
-func (in *inputs) envFrom(ctx context.Context, from corev1.EnvFromSource) (map[string][]byte, error) {
-	switch {
-	case from.ConfigMapRef != nil:
-		return in.configMap(ctx, from.ConfigMapRef.Name, nil, from.ConfigMapRef.Optional)
-	case from.SecretRef != nil:
-		return in.secret(ctx, from.SecretRef.Name, nil, from.SecretRef.Optional)
-	default:
-		return nil, nil
-	}
-}
-
-func (in *inputs) value(ctx context.Context, env *corev1.EnvVar) (string, bool, error) {
-	from := env.ValueFrom
-	var data map[string][]byte
-	var key string
-	var optional *bool
-	var err error
-	switch {
-	case from == nil:
-		return env.Value, true, nil
-	case from.FieldRef != nil:
-		value, err := in.field(from.FieldRef.FieldPath)
-		return value, true, err
-	case from.ConfigMapKeyRef != nil:
-		key, optional = from.ConfigMapKeyRef.Key, from.ConfigMapKeyRef.Optional
-		data, err = in.configMap(ctx, from.ConfigMapKeyRef.Name, nil, optional)
-	case from.SecretKeyRef != nil:
-		key, optional = from.SecretKeyRef.Key, from.SecretKeyRef.Optional
-		data, err = in.secret(ctx, from.SecretKeyRef.Name, nil, optional)
-	default:
-		return "", false, errors.New("the process node knows no such source")
-	}
-	if err != nil {
-		return "", false, err
-	}
-	value, found := data[key]
-	if !found && !ptr.Deref(optional, false) {
-		return "", false, fmt.Errorf("key %q is missing", key)
-	}
-	return string(value), found, nil
+	return max(next, retryInputs)
 }
 
 // field resolves a path of the downward API.
 func (in *inputs) field(fieldPath string) (string, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
 	if base, key, ok := strings.Cut(strings.TrimSuffix(fieldPath, "']"), "['"); ok {
 		switch base {
 		case "metadata.labels":
-			return in.pod.Labels[key], nil
+			return in.labels[key], nil
 		case "metadata.annotations":
-			return in.pod.Annotations[key], nil
+			return in.annotations[key], nil
 		}
+	}
+	switch fieldPath {
+	case "metadata.labels":
+		return formatMap(in.labels), nil
+	case "metadata.annotations":
+		return formatMap(in.annotations), nil
 	}
 	value, ok := map[string]string{
 		"metadata.name": in.pod.Name, "metadata.namespace": in.pod.Namespace, "metadata.uid": string(in.pod.UID),
 		"spec.nodeName": in.pod.Spec.NodeName, "spec.serviceAccountName": in.pod.Spec.ServiceAccountName,
-		"status.podIP": in.ip, "status.podIPs": in.ip, "status.hostIP": in.hostIP,
+		"status.podIP": in.ip, "status.podIPs": in.ip, "status.hostIP": in.hostIP, "status.hostIPs": in.hostIP,
 	}[fieldPath]
 	if !ok {
 		return "", fmt.Errorf("the process node knows no field %q", fieldPath)
@@ -307,15 +229,13 @@ func (in *inputs) field(fieldPath string) (string, error) {
 	return value, nil
 }
 
-// environ lists variables as a process wants them.
-func environ(variables map[string]string) []string {
-	list := make([]string, 0, len(variables))
-	for _, key := range slices.Sorted(maps.Keys(variables)) {
-		list = append(list, key+"="+variables[key])
+// formatMap writes a map as the downward API does: a line KEY="VALUE" each, sorted.
+func formatMap(m map[string]string) string {
+	lines := make([]string, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		lines = append(lines, fmt.Sprintf("%s=%q", key, m[key]))
 	}
-	return list
+	return strings.Join(lines, "\n")
 }
 
-// renewEvery is how often tokens, ConfigMaps and Secrets are brought up to date: well
-// before a token of tokenSeconds ends.
-const renewEvery = 10 * time.Minute
+var errNoResourceField = errors.New("the process node knows no resourceFieldRef: processes have no limits")

@@ -7,11 +7,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 )
+
+// defaultStopGrace is longer than the chart's processes need and shorter than a person's
+// patience.
+const defaultStopGrace = 10 * time.Second
 
 // Program is a local executable and the arguments that come before all others.
 type Program struct {
@@ -25,19 +30,31 @@ type Options struct {
 	Name string
 	// Config reaches the cluster as its administrator.
 	Config *rest.Config
-	// Images maps an image, without tag, to what it runs by default.
+	// Images maps an image, as the container names it or without tag and digest, to what
+	// it runs by default.
 	Images map[string]Program
 	// Commands maps a container's command[0] to a program.
 	Commands map[string]Program
-	// Dir holds the pods' folders, LogDir the containers' logs.
+	// Dir holds the pods' folders, LogDir the containers' logs: NAMESPACE_POD_CONTAINER.log
+	// and, of the run before, the same with .1 at its end. Logs stay when pods go.
 	Dir, LogDir string
-	// Address gives a loopback address to a pod, and a function that takes it back.
+	// Address gives a loopback address to a pod, or to the node, and a function that
+	// takes it back.
 	Address func() (ip string, release func(), err error)
 	// Labels and Taints of the Node.
 	Labels map[string]string
 	Taints []corev1.Taint
 	// Capacity of the Node.
 	Capacity corev1.ResourceList
+	// ServingCert issues the certificate of the node's kubelet API at its address, by an
+	// authority that the API server trusts for kubelets; ClientCA (PEM) is the authority
+	// of the API server's own client certificate. With both, `kubectl logs` works; without,
+	// logs are files only.
+	ServingCert func(ip string) (certPEM, keyPEM []byte, err error)
+	ClientCA    []byte
+	// StopGrace is how long processes may take to end when the node stops, if their pods
+	// allow for that much; 0: ten seconds.
+	StopGrace time.Duration
 	// Clock is the time source; nil means the real one.
 	Clock clock.WithTicker
 }
@@ -46,8 +63,14 @@ func (o *Options) complete() error {
 	if o.Name == "" || o.Config == nil || o.Dir == "" || o.LogDir == "" || o.Address == nil {
 		return errors.New("options Name, Config, Dir, LogDir and Address are required")
 	}
+	if (o.ServingCert == nil) != (len(o.ClientCA) == 0) {
+		return errors.New("options ServingCert and ClientCA belong together: set both or none")
+	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
+	}
+	if o.StopGrace == 0 {
+		o.StopGrace = defaultStopGrace
 	}
 	for _, dir := range []*string{&o.Dir, &o.LogDir} {
 		absolute, err := filepath.Abs(*dir)
@@ -59,24 +82,33 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// program decides what a container runs: its command when that is known, its image's
+// program decides what a container runs: its command when it has one, its image's
 // default otherwise. Container arguments follow.
 func (o *Options) program(container *corev1.Container) (Program, error) {
+	known, ok := o.Images[container.Image]
+	if !ok {
+		known, ok = o.Images[withoutTag(container.Image)]
+	}
 	args := container.Args
 	if len(container.Command) > 0 {
-		known, ok := o.Commands[container.Command[0]]
-		if !ok {
+		command, found := o.Commands[container.Command[0]]
+		if !found {
 			return Program{}, fmt.Errorf("command %q of image %q is unknown to the process node, which knows %s",
-				container.Command[0], container.Image, strings.Join(slices.Sorted(maps.Keys(o.Commands)), ", "))
+				container.Command[0], container.Image, names(o.Commands))
 		}
-		return Program{Path: known.Path, Args: slices.Concat(known.Args, container.Command[1:], args)}, nil
+		known, ok, args = command, true, slices.Concat(container.Command[1:], args)
 	}
-	known, ok := o.Images[withoutTag(container.Image)]
 	if !ok {
-		return Program{}, fmt.Errorf("image %q is unknown to the process node, which knows %s",
-			container.Image, strings.Join(slices.Sorted(maps.Keys(o.Images)), ", "))
+		return Program{}, fmt.Errorf("image %q is unknown to the process node, which knows %s", container.Image, names(o.Images))
 	}
 	return Program{Path: known.Path, Args: slices.Concat(known.Args, args)}, nil
+}
+
+func names(programs map[string]Program) string {
+	if len(programs) == 0 {
+		return "none"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(programs)), ", ")
 }
 
 func withoutTag(image string) string {
@@ -85,4 +117,9 @@ func withoutTag(image string) string {
 		return image[:colon]
 	}
 	return image
+}
+
+// logFile is where a container's output goes.
+func (o *Options) logFile(namespace, pod, container string) string {
+	return filepath.Join(o.LogDir, fmt.Sprintf("%s_%s_%s.log", namespace, pod, container))
 }

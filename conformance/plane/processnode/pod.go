@@ -5,26 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 )
 
 const (
-	retryInputs    = time.Second
-	inputsTimeout  = 30 * time.Second
-	defaultGrace   = 30 * time.Second
-	defaultProbing = 10 * time.Second
-	// readyProbing is how often a container that is not ready yet is asked: processes
-	// start faster than containers.
-	readyProbing = 200 * time.Millisecond
+	// retryInputs is how soon something that failed is tried again when nothing wakes us
+	// before; a change of a ConfigMap or a Secret does.
+	retryInputs   = 2 * time.Second
+	inputsTimeout = 30 * time.Second
+	defaultGrace  = 30 * time.Second
 )
 
 // podWorker runs one pod.
@@ -32,141 +27,197 @@ type podWorker struct {
 	options *Options
 	spawn   *spawner
 	inputs  *inputs
+	events  record.EventRecorder
 	notify  func(*corev1.Pod)
 	clock   clock.WithTicker
+	sources map[object]bool
+	// release gives the pod's address back; after is done when the address's and the
+	// logs' user before this one is gone.
 	release func()
+	after   <-chan struct{}
 
-	cancel  context.CancelFunc
-	done    chan struct{}
-	mu      sync.Mutex
-	pod     *corev1.Pod
-	states  []*containerState
-	inits   []*containerState
-	initial bool
+	cancel context.CancelFunc
+	done   chan struct{}
+	// changed fires when a source or the pod's metadata changed, hurried when stopAt did.
+	changed, hurried *wake
+
+	// publishing keeps snapshots in order on their way out.
+	publishing sync.Mutex
+	mu         sync.Mutex
+	pod        *corev1.Pod
+	states     []*containerState
+	inits      []*containerState
+	initial    bool
+	over       bool
+	failure    error
+	stopAt     time.Time
 }
 
-func newPodWorker(pod *corev1.Pod, options *Options, spawn *spawner, in *inputs, release func(), notify func(*corev1.Pod)) *podWorker {
+func newPodWorker(p *provider, pod *corev1.Pod, in *inputs, release func(), after <-chan struct{}) *podWorker {
 	w := &podWorker{
-		options: options, spawn: spawn, inputs: in, notify: notify, clock: options.Clock, release: release,
-		done: make(chan struct{}), pod: pod.DeepCopy(),
+		options: p.options, spawn: p.spawn, events: p.events, notify: p.publish, clock: p.options.Clock,
+		inputs: in, sources: sources(&pod.Spec), release: release, after: after,
+		done: make(chan struct{}), changed: newWake(), hurried: newWake(), pod: pod.DeepCopy(),
 	}
 	for i := range pod.Spec.Containers {
-		w.states = append(w.states, &containerState{name: pod.Spec.Containers[i].Name, image: pod.Spec.Containers[i].Image})
+		w.states = append(w.states, newState(&pod.Spec.Containers[i], pod.Status.ContainerStatuses))
 	}
 	for i := range pod.Spec.InitContainers {
-		w.inits = append(w.inits, &containerState{name: pod.Spec.InitContainers[i].Name, image: pod.Spec.InitContainers[i].Image})
+		w.inits = append(w.inits, newState(&pod.Spec.InitContainers[i], pod.Status.InitContainerStatuses))
 	}
-	started := metav1.NewTime(options.Clock.Now())
-	w.pod.Status.StartTime = &started
+	if w.pod.Status.StartTime == nil {
+		w.pod.Status.StartTime = &metav1.Time{Time: w.clock.Now()}
+	}
 	return w
+}
+
+// start runs the pod beside the caller; stop ends it.
+func (w *podWorker) start(ctx context.Context) {
+	ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go w.run(ctx)
 }
 
 // run runs the pod until it ends or the context does, and then cleans up.
 func (w *podWorker) run(ctx context.Context) {
 	defer close(w.done)
+	defer w.cancel()
 	defer w.release()
-	w.publish()
-	w.containers(ctx)
-	// Whatever is still running was ended with the context.
-	if err := os.RemoveAll(w.inputs.dir); err != nil {
-		w.setWaiting(w.states, "CleanUpFailed", err.Error())
+	if w.after != nil {
+		<-w.after
 	}
-	w.publish()
-}
-
-func (w *podWorker) containers(ctx context.Context) {
-	mounts, kubeconfig, ok := w.prepare(ctx)
-	if !ok {
-		w.finish(w.states)
+	if err := unsupported(&w.pod.Spec); err != nil {
+		w.events.Event(w.pod, corev1.EventTypeWarning, reasonPodUnsupported, err.Error())
+		w.update(func() { w.failure = err })
 		return
 	}
-	var running sync.WaitGroup
-	defer running.Wait()
-	renewing, stopRenewing := context.WithCancel(ctx)
-	defer stopRenewing()
-	running.Go(func() { w.renew(renewing) })
+	w.publish()
+	w.containers(ctx)
+	if err := os.RemoveAll(w.inputs.dir); err != nil {
+		w.events.Event(w.pod, corev1.EventTypeWarning, "CleanUpFailed", err.Error())
+	}
+	w.update(func() { w.over = true })
+}
+
+// containers returns when no process of the pod is left.
+func (w *podWorker) containers(ctx context.Context) {
+	changed := w.changed.next()
+	if !w.prepare(ctx) {
+		return
+	}
+	following, stopFollowing := context.WithCancel(ctx)
+	var follower sync.WaitGroup
+	defer follower.Wait()
+	defer stopFollowing()
+	follower.Go(func() { w.follow(following, changed) })
 	for i := range w.pod.Spec.InitContainers {
 		policy := corev1.RestartPolicyOnFailure
 		if w.pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
 			policy = corev1.RestartPolicyNever
 		}
-		c := &containerRun{worker: w, spec: &w.pod.Spec.InitContainers[i], state: w.inits[i], policy: policy, mounts: mounts, kubeconfig: kubeconfig}
+		c := &containerRun{worker: w, spec: &w.pod.Spec.InitContainers[i], state: w.inits[i], policy: policy}
 		if exit := c.loop(ctx); exit != 0 || ctx.Err() != nil {
-			w.finish(w.states)
 			return
 		}
 	}
 	w.update(func() { w.initial = true })
-	var containers sync.WaitGroup
+	var running sync.WaitGroup
 	for i := range w.pod.Spec.Containers {
-		c := &containerRun{
-			worker: w, spec: &w.pod.Spec.Containers[i], state: w.states[i],
-			policy: w.pod.Spec.RestartPolicy, mounts: mounts, kubeconfig: kubeconfig,
-		}
-		containers.Go(func() { c.loop(ctx) })
+		c := &containerRun{worker: w, spec: &w.pod.Spec.Containers[i], state: w.states[i], policy: w.pod.Spec.RestartPolicy}
+		running.Go(func() { c.loop(ctx) })
 	}
-	containers.Wait()
+	running.Wait()
 }
 
-// prepare writes volumes and credentials, and tries again while something is missing, as
-// the kubelet does.
-func (w *podWorker) prepare(ctx context.Context) (mounts map[string]string, kubeconfig string, ok bool) {
+// prepare writes the volumes, and tries again while something is missing, as the kubelet
+// does. It returns false when the pod is to end first.
+func (w *podWorker) prepare(ctx context.Context) bool {
 	for {
-		folders, kubeconfig, err := w.refresh(ctx)
-		if err == nil {
-			return folders, kubeconfig, true
-		}
+		changed := w.changed.next()
+		err := w.refresh(ctx)
 		if ctx.Err() != nil {
-			return nil, "", false
+			return false
 		}
-		w.setWaiting(append(w.inits, w.states...), "CreateContainerConfigError", err.Error())
-		select {
-		case <-ctx.Done():
-			return nil, "", false
-		case <-w.clock.After(retryInputs):
+		if err == nil {
+			w.setWaiting(nil, "", "")
+			return true
+		}
+		w.setWaiting(nil, reasonConfigError, err.Error())
+		if !w.pause(ctx, changed, retryInputs) {
+			return false
 		}
 	}
 }
 
-func (w *podWorker) refresh(ctx context.Context) (map[string]string, string, error) {
+// follow keeps the volumes up to date and the tokens valid; changed has fired when
+// something changed since they were written.
+func (w *podWorker) follow(ctx context.Context, changed <-chan struct{}) {
+	wait := w.inputs.untilRenewal()
+	for {
+		if !w.pause(ctx, changed, wait) {
+			return
+		}
+		changed, wait = w.changed.next(), retryInputs
+		if err := w.refresh(ctx); err == nil {
+			wait = w.inputs.untilRenewal()
+		} else if ctx.Err() == nil {
+			// What was written stays; a person may wonder why it is old.
+			w.events.Event(w.pod, corev1.EventTypeWarning, "FailedMount", err.Error())
+		}
+	}
+}
+
+func (w *podWorker) refresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, inputsTimeout)
 	defer cancel()
-	if err := os.MkdirAll(filepath.Join(w.inputs.dir, "tmp"), 0o700); err != nil {
-		return nil, "", fmt.Errorf("making the pod's folder: %w", err)
-	}
-	folders, volumesErr := w.inputs.volumes(ctx)
-	kubeconfig, tokenErr := w.inputs.kubeconfig(ctx)
-	return folders, kubeconfig, errors.Join(volumesErr, tokenErr)
+	return w.inputs.writeVolumes(ctx)
 }
 
-func (w *podWorker) renew(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.clock.After(renewEvery):
-		}
-		// What cannot be renewed now is tried again; what was written stays.
-		if _, _, err := w.refresh(ctx); err != nil && !apierrors.IsNotFound(err) {
-			continue
-		}
+// pause waits for a time, or less when woken; false means that the pod is to end.
+func (w *podWorker) pause(ctx context.Context, woken <-chan struct{}, atMost time.Duration) bool {
+	timer := w.clock.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-woken:
+	case <-timer.C():
 	}
+	return ctx.Err() == nil
 }
 
-// stop ends the pod's processes and waits for them.
-func (w *podWorker) stop() {
+// stop ends the pod's processes: politely, and after the grace period for certain. It
+// may be called again; the shorter time counts. It waits for the end.
+func (w *podWorker) stop(grace time.Duration) {
+	at := w.clock.Now().Add(grace)
+	w.mu.Lock()
+	if w.stopAt.IsZero() || at.Before(w.stopAt) {
+		w.stopAt = at
+	}
+	w.mu.Unlock()
 	w.cancel()
+	w.hurried.all()
 	<-w.done
 }
 
-func (w *podWorker) grace() time.Duration {
-	if seconds := w.pod.DeletionGracePeriodSeconds; seconds != nil {
+// graceOf is how long a pod's processes may take to end.
+func graceOf(pod *corev1.Pod) time.Duration {
+	if seconds := pod.DeletionGracePeriodSeconds; seconds != nil {
 		return time.Duration(*seconds) * time.Second
 	}
-	if seconds := w.pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
+	if seconds := pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
 		return time.Duration(*seconds) * time.Second
 	}
 	return defaultGrace
+}
+
+// setMetadata takes over labels and annotations of a running pod.
+func (w *podWorker) setMetadata(pod *corev1.Pod) {
+	w.mu.Lock()
+	w.pod.Labels, w.pod.Annotations, w.pod.Generation = pod.DeepCopy().Labels, pod.DeepCopy().Annotations, pod.Generation
+	w.mu.Unlock()
+	w.inputs.setMetadata(pod)
+	w.changed.all()
+	w.publish()
 }
 
 func (w *podWorker) update(change func()) {
@@ -176,21 +227,17 @@ func (w *podWorker) update(change func()) {
 	w.publish()
 }
 
-func (w *podWorker) setWaiting(states []*containerState, reason, message string) {
+// setWaiting says why a container, or all when it is nil, does not run; "" takes it back.
+func (w *podWorker) setWaiting(one *containerState, reason, message string) {
 	w.update(func() {
-		for _, state := range states {
-			state.waiting = &corev1.ContainerStateWaiting{Reason: reason, Message: message}
+		states := []*containerState{one}
+		if one == nil {
+			states = append(append(states[:0], w.inits...), w.states...)
 		}
-	})
-}
-
-// finish marks containers that will never start as ended.
-func (w *podWorker) finish(states []*containerState) {
-	now := metav1.NewTime(w.clock.Now())
-	w.update(func() {
 		for _, state := range states {
-			if state.ended == nil {
-				state.ended = &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown", FinishedAt: now}
+			state.waiting = nil
+			if reason != "" {
+				state.waiting = &corev1.ContainerStateWaiting{Reason: reason, Message: message}
 			}
 		}
 	})
@@ -198,9 +245,9 @@ func (w *podWorker) finish(states []*containerState) {
 
 // publish tells the pod controller the pod's status.
 func (w *podWorker) publish() {
-	if pod := w.snapshot(); pod != nil {
-		w.notify(pod)
-	}
+	w.publishing.Lock()
+	defer w.publishing.Unlock()
+	w.notify(w.snapshot())
 }
 
 func (w *podWorker) snapshot() *corev1.Pod {
@@ -208,158 +255,42 @@ func (w *podWorker) snapshot() *corev1.Pod {
 	defer w.mu.Unlock()
 	w.pod.Status = forgeStatus(podFacts{
 		ip: w.inputs.ip, hostIP: w.inputs.hostIP, started: *w.pod.Status.StartTime, initialized: w.initial,
-		containers: w.states, inits: w.inits, qos: w.pod.Status.QOSClass,
-		previous: w.pod.Status.Conditions, now: metav1.NewTime(w.clock.Now()),
+		containers: w.states, inits: w.inits, failure: w.failure, over: w.over,
+		previous: w.pod.Status, generation: w.pod.Generation, now: metav1.NewTime(w.clock.Now()),
 	})
 	return w.pod.DeepCopy()
 }
 
-// containerRun runs one container again and again, as its restart policy says.
-type containerRun struct {
-	worker     *podWorker
-	spec       *corev1.Container
-	state      *containerState
-	policy     corev1.RestartPolicy
-	mounts     map[string]string
-	kubeconfig string
+// holdUp is why a container cannot be started now, with the reason for its status.
+type holdUp struct {
+	reason string
+	err    error
 }
 
-// loop returns the last exit code.
-func (c *containerRun) loop(ctx context.Context) int {
-	w := c.worker
-	var pause time.Duration
-	for {
-		begun := w.clock.Now()
-		exit := c.once(ctx)
-		if ctx.Err() != nil || !restartable(c.policy, exit) {
-			return exit
-		}
-		pause = backoff(pause, w.clock.Since(begun))
-		w.update(func() {
-			c.state.last, c.state.ended = c.state.ended, nil
-			c.state.waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: fmt.Sprintf("exit code %d, starting again in %s", exit, pause)}
-		})
-		select {
-		case <-ctx.Done():
-			w.finish([]*containerState{c.state})
-			return exit
-		case <-w.clock.After(pause):
-		}
-		w.update(func() { c.state.restarts++ })
+func (h *holdUp) Error() string { return h.err.Error() }
+func (h *holdUp) Unwrap() error { return h.err }
+
+func reasonOf(err error) string {
+	var h *holdUp
+	if errors.As(err, &h) {
+		return h.reason
 	}
+	return reasonStartError
 }
 
-// once starts the container and waits for its end.
-func (c *containerRun) once(ctx context.Context) int {
-	w := c.worker
-	p, err := c.start(ctx)
-	for err != nil {
-		w.setWaiting([]*containerState{c.state}, "CreateContainerError", err.Error())
-		select {
-		case <-ctx.Done():
-			w.finish([]*containerState{c.state})
-			return 137
-		case <-w.clock.After(retryInputs):
-		}
-		p, err = c.start(ctx)
-	}
-	started := metav1.NewTime(w.clock.Now())
-	w.update(func() {
-		c.state.running, c.state.ready, c.state.started = true, c.spec.ReadinessProbe == nil, started
-		c.state.waiting, c.state.ended, c.state.id = nil, nil, fmt.Sprintf("process://%d", p.cmd.Process.Pid)
-	})
-	probing, stopProbing := context.WithCancel(ctx)
-	var probes sync.WaitGroup
-	probes.Go(func() { c.probe(probing, p) })
-	select {
-	case <-p.done:
-	case <-ctx.Done():
-		c.terminate(p)
-	}
-	stopProbing()
-	probes.Wait()
-	reason := "Completed"
-	if p.exit != 0 {
-		reason = "Error"
-	}
-	w.update(func() {
-		c.state.running, c.state.ready = false, false
-		c.state.ended = &corev1.ContainerStateTerminated{
-			ExitCode: int32(p.exit), Reason: reason, StartedAt: started, FinishedAt: metav1.NewTime(w.clock.Now()), ContainerID: c.state.id, //nolint:gosec // An exit code.
-		}
-	})
-	return p.exit
-}
-
-func (c *containerRun) start(ctx context.Context) (*process, error) {
-	w := c.worker
-	program, err := w.options.program(c.spec)
-	if err != nil {
-		return nil, err
-	}
-	mounts := map[string]string{}
-	for _, mount := range c.spec.VolumeMounts {
-		mounts[mount.MountPath] = filepath.Join(c.mounts[mount.Name], mount.SubPath)
-	}
-	variables, err := w.inputs.environment(ctx, c.spec, c.kubeconfig, mounts)
-	if err != nil {
-		return nil, err
-	}
-	args := make([]string, 0, len(program.Args))
-	for _, arg := range program.Args {
-		args = append(args, remount(expand(arg, variables), mounts))
-	}
-	logFile := filepath.Join(w.options.LogDir, fmt.Sprintf("%s_%s_%s.log", w.pod.Namespace, w.pod.Name, c.spec.Name))
-	return w.spawn.start(Program{Path: program.Path, Args: args}, environ(variables), w.inputs.dir, logFile)
-}
-
-// terminate ends a process politely and, after the grace period, for certain.
-func (c *containerRun) terminate(p *process) {
-	p.signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-	case <-c.worker.clock.After(c.worker.grace()):
-		p.signal(syscall.SIGKILL)
-		<-p.done
-	}
-}
-
-// probe keeps the container's readiness, and ends it when it is no longer alive.
-func (c *containerRun) probe(ctx context.Context, p *process) {
-	w := c.worker
-	failures := int32(0)
-	for {
-		interval := defaultProbing
-		if c.spec.ReadinessProbe != nil {
-			ready := probeOnce(ctx, c.spec.ReadinessProbe, c.spec, w.inputs.ip) == nil
-			w.mu.Lock()
-			changed := ready != c.state.ready
-			w.mu.Unlock()
-			if changed && ctx.Err() == nil {
-				w.update(func() { c.state.ready = ready })
-			}
-			interval = period(c.spec.ReadinessProbe)
-			if !ready {
-				interval = readyProbing
+// running reports whether a container's process runs; known is false for a container
+// that the pod does not have.
+func (w *podWorker) running(container string) (running, known bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, states := range [][]*containerState{w.states, w.inits} {
+		for _, state := range states {
+			if state.name == container {
+				return state.running, true
 			}
 		}
-		if live := c.spec.LivenessProbe; live != nil && c.state.ready {
-			failures++
-			if probeOnce(ctx, live, c.spec, w.inputs.ip) == nil {
-				failures = 0
-			}
-			if failures >= max(live.FailureThreshold, 1) && ctx.Err() == nil {
-				p.signal(syscall.SIGTERM)
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.clock.After(interval):
-		}
 	}
+	return false, false
 }
 
-func period(probe *corev1.Probe) time.Duration {
-	return time.Duration(ptr.Deref(&probe.PeriodSeconds, 0)) * time.Second
-}
+func processID(pid int) string { return fmt.Sprintf("process://%d", pid) }

@@ -1,21 +1,28 @@
 package processnode
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// spawner starts children from one OS thread that lives as long as this process: the
-// kernel sends a child its parent-death signal when the thread ends that started it.
+// spawner starts children from one OS thread that lives until it is closed: the kernel
+// sends a child its parent-death signal when the thread ends that started it, which for
+// an ordinary goroutine's thread can be any time.
 type spawner struct{ requests chan func() }
 
 func newSpawner() *spawner {
 	s := &spawner{requests: make(chan func())}
 	go func() {
+		// Not unlocked: the thread ends with the goroutine, and with it what is left.
 		runtime.LockOSThread()
 		for request := range s.requests {
 			request()
@@ -24,14 +31,20 @@ func newSpawner() *spawner {
 	return s
 }
 
+// close ends the thread, and so kills every child that still runs.
+func (s *spawner) close() { close(s.requests) }
+
 // process is a running container.
 type process struct {
 	cmd  *exec.Cmd
 	log  *os.File
 	done chan struct{}
-	// exit is the exit code, 128 plus the signal's number when a signal ended it; valid
-	// after done.
-	exit int
+	// exit is the exit code, 128 plus the number of the signal that ended it; endedBy
+	// is that number, or 0; both valid after done.
+	exit, endedBy int32
+
+	mu     sync.Mutex
+	reaped bool
 }
 
 // start runs a program in a process group of its own with its output in a file. The
@@ -40,12 +53,10 @@ func (s *spawner) start(program Program, env []string, dir, logFile string) (*pr
 	if err := os.MkdirAll(filepath.Dir(logFile), 0o755); err != nil {
 		return nil, fmt.Errorf("making the log folder: %w", err)
 	}
-	if _, err := os.Stat(logFile); err == nil {
-		if err := os.Rename(logFile, logFile+".1"); err != nil {
-			return nil, fmt.Errorf("rotating the log: %w", err)
-		}
+	if err := os.Rename(logFile, logFile+".1"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("rotating the log: %w", err)
 	}
-	log, err := os.Create(logFile)
+	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening the log: %w", err)
 	}
@@ -64,19 +75,35 @@ func (s *spawner) start(program Program, env []string, dir, logFile string) (*pr
 }
 
 func (p *process) wait() {
+	// Until the leader is reaped nobody else can get the group's number, so what it left
+	// behind is ended first, as the end of a container's first process ends the others.
+	for errors.Is(unix.Waitid(unix.P_PID, p.pid(), nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+		continue
+	}
+	p.signal(syscall.SIGKILL)
+	p.mu.Lock()
+	p.reaped = true
+	p.mu.Unlock()
 	// The error is the exit status, which the process state says too.
 	_ = p.cmd.Wait()
 	status, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	p.exit = status.ExitStatus()
+	p.exit = int32(status.ExitStatus()) //nolint:gosec // At most 255.
 	if status.Signaled() {
-		p.exit = 128 + int(status.Signal())
+		p.endedBy = int32(status.Signal()) //nolint:gosec // At most 64.
+		p.exit = exitSignaled + p.endedBy
 	}
 	_ = p.log.Close()
 	close(p.done)
 }
 
-// signal reaches the process and all that it started.
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// signal reaches the process and all of its group, until it is reaped.
 func (p *process) signal(signal syscall.Signal) {
-	// A group that has ended needs no signal.
-	_ = syscall.Kill(-p.cmd.Process.Pid, signal)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		// The only error is that the group is gone.
+		_ = syscall.Kill(-p.pid(), signal)
+	}
 }
