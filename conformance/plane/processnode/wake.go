@@ -1,0 +1,25 @@
+package processnode
+
+import "sync"
+
+// wake tells all who wait that something changed. Take the channel before looking at
+// what may change, or a change in between is missed.
+type wake struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+func newWake() *wake { return &wake{ch: make(chan struct{})} }
+
+func (w *wake) next() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ch
+}
+
+func (w *wake) all() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.ch)
+	w.ch = make(chan struct{})
+}
