@@ -16,7 +16,9 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -32,9 +34,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/policies"
-	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/policysource"
 )
 
@@ -76,7 +79,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	s, err := scheme.New()
+	s, err := newScheme()
 	if err != nil {
 		return nil, err
 	}
@@ -98,6 +101,20 @@ func New(ctx context.Context, options Options) (*App, error) {
 		return nil, err
 	}
 	return a, nil
+}
+
+// newScheme lists the kinds that a virtual kubelet handles, and none of the hundreds
+// besides: it is the process of which there are many.
+func newScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	err := errors.Join(
+		corev1.AddToScheme(s), coordinationv1.AddToScheme(s), eventsv1.AddToScheme(s),
+		offloadingv1beta1.AddToScheme(s), liqocorev1beta1.AddToScheme(s), policyv1alpha1.AddToScheme(s),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("building the scheme: %w", err)
+	}
+	return s, nil
 }
 
 func (a *App) addManager(ctx context.Context) error {
