@@ -90,6 +90,8 @@ type scope struct {
 	nodes        map[string]*corev1.Node
 	// maps are the NamespaceMaps of this consumer, by provider cluster.
 	maps map[string]*offloadingv1beta1.NamespaceMap
+	// missing are selected providers that have none; enforce finds them.
+	missing []string
 }
 
 // Reconcile brings mappings, scheduling label and status in line with one
@@ -111,7 +113,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, nso *offloadingv1beta1.Names
 	}
 	before := nso.DeepCopy()
 	err = r.enforce(ctx, s)
-	nso.Status = Status(nso, s.remoteName, s.maps, metav1.NewTime(r.Clock.Now()))
+	nso.Status = Status(nso, s.remoteName, s.maps, s.missing, metav1.NewTime(r.Clock.Now()))
 	if !equality.Semantic.DeepEqual(before.Status, nso.Status) {
 		if patchErr := r.Client.Status().Patch(ctx, nso, client.MergeFrom(before)); client.IgnoreNotFound(patchErr) != nil {
 			// Both errors retry: a status that cannot be written hides no failure (T56).
@@ -184,8 +186,9 @@ func (r *Reconciler) enforce(ctx context.Context, s *scope) error {
 	}
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(selected)) {
-		if s.maps[id] == nil {
-			errs = append(errs, fmt.Errorf("provider %q: %w", id, ErrNoNamespaceMap))
+		if selected[id] && s.maps[id] == nil {
+			// Its creation wakes us. One provider that is not ready holds up no other.
+			s.missing = append(s.missing, id)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.maps)) {

@@ -1,29 +1,27 @@
 package namespaceoffloading
 
 import (
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/local"
 )
 
 // RemoteName returns the name of the namespace on the provider (reference 6.1).
-func RemoteName(local string, spec *offloadingv1beta1.NamespaceOffloadingSpec, home string) string {
+func RemoteName(name string, spec *offloadingv1beta1.NamespaceOffloadingSpec, home string) string {
 	switch spec.NamespaceMappingStrategy {
 	case offloadingv1beta1.EnforceSameNameMappingStrategyType:
-		return local
+		return name
 	case offloadingv1beta1.SelectedNameMappingStrategyType:
 		return spec.RemoteNamespaceName
 	default:
-		return local + "-" + home
+		return name + "-" + home
 	}
 }
 
@@ -58,23 +56,40 @@ func Selected(selector *corev1.NodeSelector, virtualNodes []offloadingv1beta1.Vi
 // ExpectedNode is the node that a VirtualNode will have, as far as selectors can see
 // it, so that a selector gives the same answer before and after it exists (T9).
 func ExpectedNode(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
-	labels := maps.Clone(vn.Spec.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[corev1.LabelHostname] = vn.Name
-	labels[liqocorev1beta1.RemoteClusterIDLabel] = string(vn.Spec.ClusterID)
-	labels[offloadingv1beta1.NodeTypeLabel] = offloadingv1beta1.NodeTypeVirtual
-	labels[offloadingv1beta1.StorageAvailableLabel] = strconv.FormatBool(len(vn.Spec.StorageClasses) > 0)
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Labels: labels}}
+	expected := local.Node(local.NodeInput{VirtualNode: vn, ExtraLabels: extraLabels(vn)})
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Labels: expected.Labels}}
 }
 
-// ErrNoNamespaceMap says that a provider has no NamespaceMap yet.
-var ErrNoNamespaceMap = errors.New("the NamespaceMap does not exist yet")
+// extraLabels are those that the virtual kubelet is told on its command line. What it
+// would refuse to parse gives no label, here as there.
+func extraLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
+	extra := map[string]string{}
+	if vn.Spec.Template == nil {
+		return extra
+	}
+	for _, container := range vn.Spec.Template.Spec.Template.Spec.Containers {
+		for _, arg := range container.Args {
+			list, ok := strings.CutPrefix(arg, extraLabelsFlag)
+			if !ok {
+				continue
+			}
+			for pair := range strings.SplitSeq(list, ",") {
+				if key, value, ok := strings.Cut(pair, "="); ok && key != "" {
+					extra[key] = value
+				}
+			}
+		}
+	}
+	return extra
+}
+
+// extraLabelsFlag is the virtual kubelet's flag for labels of its Node (reference 7.1).
+const extraLabelsFlag = "--node-extra-labels="
 
 // Status computes conditions and phase (reference 6.2) from what the NamespaceMaps say.
-// Times of unchanged conditions are kept from the previous status.
-func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, maps map[string]*offloadingv1beta1.NamespaceMap, now metav1.Time) offloadingv1beta1.NamespaceOffloadingStatus {
+// Missing are selected providers without NamespaceMap, which will bear their ID as name
+// (T74). Times of unchanged conditions are kept from the previous status.
+func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, maps map[string]*offloadingv1beta1.NamespaceMap, missing []string, now metav1.Time) offloadingv1beta1.NamespaceOffloadingStatus {
 	status := offloadingv1beta1.NamespaceOffloadingStatus{
 		RemoteNamespaceName:        remoteName,
 		ObservedGeneration:         nso.Generation,
@@ -103,6 +118,13 @@ func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, maps 
 		case known && current.Phase == offloadingv1beta1.MappingCreationLoopBackOff:
 			failed++
 		}
+	}
+	for _, id := range missing {
+		previous := nso.Status.RemoteNamespacesConditions[id]
+		waiting := readyCondition(offloadingv1beta1.RemoteNamespaceStatus{}, false, previous, now)
+		waiting.Message = "The cluster has no NamespaceMap yet: a condition of its VirtualNode says why"
+		status.RemoteNamespacesConditions[id] = offloadingv1beta1.RemoteNamespaceConditions{requiredCondition(true, previous, now), waiting}
+		required++
 	}
 	status.OffloadingPhase = phase(nso, required, ready, failed)
 	return status

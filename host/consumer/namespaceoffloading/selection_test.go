@@ -87,6 +87,19 @@ func TestSelected(t *testing.T) {
 			assert.Equal(t, tc.want, got)
 		})
 	}
+	t.Run("the labels that the Node will have count before it exists, whoever gives them (T9)", func(t *testing.T) {
+		vn := virtualNode("a", "milan", map[string]string{"liqo.io/type": "forged"})
+		vn.Spec.Template = &offloadingv1beta1.DeploymentTemplate{}
+		vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Args: []string{"--nodename=a", "--node-extra-labels=region=eu,zone="}}}
+		for _, selector := range []corev1.NodeSelector{
+			in("kubernetes.io/arch", "amd64"), in("kubernetes.io/os", "linux"), in("type", "virtual-kubelet"), in("liqo.io/type", "virtual-node"),
+			in("region", "eu"), in("zone", ""),
+		} {
+			got, err := Selected(&selector, []offloadingv1beta1.VirtualNode{vn}, nil)
+			require.NoError(t, err)
+			assert.Equal(t, map[string]bool{"milan": true}, got, "%v", selector)
+		}
+	})
 	broken := corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "region", Operator: "Is"}},
 	}}}
@@ -109,18 +122,21 @@ func TestStatus(t *testing.T) {
 	const accepted, failed = offloadingv1beta1.MappingAccepted, offloadingv1beta1.MappingCreationLoopBackOff
 	cases := map[string]struct {
 		maps     []*offloadingv1beta1.NamespaceMap
+		missing  []string
 		deleting bool
 		want     offloadingv1beta1.OffloadingPhaseType
 		entries  int
 	}{
-		"no cluster":                  {want: "NoClusterSelected"},
-		"none selected":               {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", false, "")}, want: "NoClusterSelected", entries: 1},
-		"all accepted":                {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, accepted)}, want: "Ready", entries: 1},
-		"no answer yet":               {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, "")}, want: "InProgress", entries: 1},
-		"all failed":                  {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, failed)}, want: "AllFailed", entries: 1},
-		"one of two failed":           {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, failed), nm("oslo", true, accepted)}, want: "SomeFailed", entries: 2},
-		"deleting, still mapped":      {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", false, "Terminating")}, deleting: true, want: "Terminating", entries: 1},
-		"deleting, everything let go": {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", false, "")}, deleting: true, want: "Terminating"},
+		"no cluster":                      {want: "NoClusterSelected"},
+		"none selected":                   {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", false, "")}, want: "NoClusterSelected", entries: 1},
+		"all accepted":                    {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, accepted)}, want: "Ready", entries: 1},
+		"no answer yet":                   {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, "")}, want: "InProgress", entries: 1},
+		"all failed":                      {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, failed)}, want: "AllFailed", entries: 1},
+		"one of two failed":               {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, failed), nm("oslo", true, accepted)}, want: "SomeFailed", entries: 2},
+		"selected, but not there yet":     {missing: []string{"milan"}, want: "InProgress", entries: 1},
+		"one accepted, one not there yet": {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, accepted)}, missing: []string{"oslo"}, want: "InProgress", entries: 2},
+		"deleting, still mapped":          {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", false, "Terminating")}, deleting: true, want: "Terminating", entries: 1},
+		"deleting, everything let go":     {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", false, "")}, deleting: true, want: "Terminating"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -132,14 +148,14 @@ func TestStatus(t *testing.T) {
 			for _, m := range tc.maps {
 				byCluster[m.Name] = m
 			}
-			got := Status(nso, "shop-rome", byCluster, now)
+			got := Status(nso, "shop-rome", byCluster, tc.missing, now)
 			assert.Equal(t, tc.want, got.OffloadingPhase)
 			assert.Len(t, got.RemoteNamespacesConditions, tc.entries)
 			assert.Equal(t, int64(3), got.ObservedGeneration)
 
 			nso.Status = got
 			later := metav1.NewTime(now.Add(time.Hour))
-			assert.Equal(t, got, Status(nso, "shop-rome", byCluster, later), "an unchanged condition keeps its time")
+			assert.Equal(t, got, Status(nso, "shop-rome", byCluster, tc.missing, later), "an unchanged condition keeps its time")
 		})
 	}
 }
