@@ -23,8 +23,9 @@ const (
 // components tells which folders a component's rights come from: those of the code
 // that it runs. controller-gen would do, were markers within a function's doc comment
 // its business; here they are, since they belong to what the function watches.
+// A folder that is named here is not part of the one above it.
 var components = map[string][]string{
-	"manager":    {"host/provider", "host/consumer/virtualnode", "host/consumer/namespaceoffloading", "host/app/manager"},
+	"manager":    {"host/provider", "host/consumer/virtualnode", "host/consumer/namespaceoffloading", "host/policysource/configmap", "host/app/manager"},
 	"webhook":    {"host/consumer/admission", "host/policysource", "host/app/webhook", "host/app/policies"},
 	"replicator": {"host/peering/replication", "host/app/replicator"},
 }
@@ -71,9 +72,12 @@ func generateRoles() error {
 // has none.
 func collect(folder string) ([]string, error) {
 	var found []string
-	err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) && path == folder {
 			return fs.SkipAll
+		}
+		if err == nil && entry.IsDir() && path != folder && assigned(filepath.ToSlash(path)) {
+			return fs.SkipDir
 		}
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
@@ -93,6 +97,16 @@ func collect(folder string) ([]string, error) {
 		return nil
 	})
 	return found, err
+}
+
+// assigned tells whether some component has this very folder.
+func assigned(folder string) bool {
+	for _, folders := range components {
+		if slices.Contains(folders, folder) {
+			return true
+		}
+	}
+	return false
 }
 
 // rulesOf merges markers: each resource once, resources with the same verbs together.

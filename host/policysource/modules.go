@@ -103,6 +103,9 @@ func (s *Source) read(ctx context.Context, from *policyv1alpha1.ConfigMapSource)
 		}
 	}
 	raw, ok := configMap.BinaryData[key]
+	if _, text := configMap.Data[key]; text && !ok {
+		return nil, &problem{reason: reasonModule, err: fmt.Errorf("key %q of ConfigMap %s/%s is text in data and so no WebAssembly module: its author must store a built module in binaryData", key, from.Namespace, from.Name)}, nil
+	}
 	if !ok {
 		return nil, &problem{reason: reasonModuleMissing, err: fmt.Errorf("binaryData of ConfigMap %s/%s has no key %q", from.Namespace, from.Name, key)}, nil
 	}

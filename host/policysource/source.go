@@ -165,10 +165,14 @@ func specChanged() predicate.Predicate {
 	}}
 }
 
-// holdsModules lets those ConfigMaps pass that some policy refers to, or may.
+// holdsModules lets those ConfigMaps pass that hold modules, or held one: its author may
+// have put something else in its place.
 func (s *Source) holdsModules() predicate.Predicate {
-	return predicate.NewPredicateFuncs(func(o client.Object) bool {
+	holds := func(o client.Object) bool {
 		configMap, ok := o.(*corev1.ConfigMap)
 		return ok && len(configMap.BinaryData) > 0 && slices.Contains(s.options.ModuleNamespaces, o.GetNamespace())
-	})
+	}
+	either := predicate.NewPredicateFuncs(holds)
+	either.UpdateFunc = func(e event.UpdateEvent) bool { return holds(e.ObjectOld) || holds(e.ObjectNew) }
+	return either
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/plane"
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/application"
 	"github.com/longshore-dev/longshore/hack/demo/peering"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
@@ -33,6 +34,7 @@ const (
 // start brings up what `make demo` brings up, by the same code.
 func start(t *testing.T) *rig.Rig {
 	t.Helper()
+	planetest.NeedsControlPlane(t)
 	_, err := os.Stat(server)
 	require.NoError(t, err, "the server binary is missing: run make build")
 	dir := t.TempDir()
@@ -98,6 +100,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"a change of a ConfigMap arrives", configMapFollows},
 		{"scaling down takes the remote pod away", scaleDown},
 		{"a policy that is switched off changes the outcome", policySwitchedOff},
+		{"a custom policy loaded from a ConfigMap decides, live", customPolicy},
 		{"a restarted virtual kubelet keeps the pods", kubeletRestarts},
 		{"un-offloading takes the remote namespace away", unOffload},
 		{"deleting the virtual node leaves nothing", deleteVirtualNode},
@@ -183,10 +186,10 @@ func scaleDown(t *testing.T, r *rig.Rig) {
 // setMode switches a default policy; components follow live, a moment later.
 func setMode(t *testing.T, r *rig.Rig, name string, mode policyv1alpha1.Mode) {
 	t.Helper()
-	policy := &policyv1alpha1.OffloadingPolicy{}
-	require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKey{Name: name}, policy))
-	policy.Spec.Mode = mode
-	require.NoError(t, r.Rome.Update(t.Context(), policy))
+	policy := &policyv1alpha1.OffloadingPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	// A patch: components write the status meanwhile.
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"mode":"`+string(mode)+`"}}`))
+	require.NoError(t, r.Rome.Patch(t.Context(), policy, patch))
 }
 
 func antiAffinity(t *testing.T, r *rig.Rig, replicas int32) *corev1.PodAntiAffinity {

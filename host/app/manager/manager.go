@@ -22,6 +22,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	policyconfigmap "github.com/longshore-dev/longshore/host/policysource/configmap"
 	"github.com/longshore-dev/longshore/host/provider/namespacemap"
 	"github.com/longshore-dev/longshore/host/provider/shadowpod"
 )
@@ -99,10 +100,15 @@ func managerOptions(options Options, s *runtime.Scheme) ctrl.Options {
 		LeaderElectionReleaseOnCancel: true,
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
-			// The manager cares for the pods that it made itself, and no others.
-			ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {
-				Label: labels.SelectorFromSet(labels.Set{offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowPod}),
-			}},
+			ByObject: map[client.Object]cache.ByObject{
+				// The manager cares for the pods that it made itself, and no others.
+				&corev1.Pod{}: {Label: labels.SelectorFromSet(labels.Set{offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowPod})},
+				// It may read the own namespace's ConfigMaps, and needs those that are policies.
+				&corev1.ConfigMap{}: {
+					Namespaces: map[string]cache.Config{options.Namespace: {}},
+					Label:      labels.SelectorFromSet(labels.Set(policyconfigmap.Selector())),
+				},
+			},
 		},
 	}
 }
@@ -122,6 +128,9 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 		}).SetupWithManager(mgr)),
 		named("virtualnode", (&virtualnode.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive,
+		}).SetupWithManager(mgr)),
+		named("policyconfigmap", (&policyconfigmap.Reconciler{
+			Client: mgr.GetClient(), Events: recorder, Namespace: options.Namespace,
 		}).SetupWithManager(mgr)),
 	)
 }

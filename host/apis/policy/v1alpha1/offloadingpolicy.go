@@ -16,6 +16,11 @@ const (
 	PolicyLabel = "longshore.dev/policy"
 	// PolicyConfigMapSpecKey is the key of such a ConfigMap that may hold the spec.
 	PolicyConfigMapSpecKey = "policy.yaml"
+	// ManagedByLabel on an OffloadingPolicy tells that Longshore keeps it, and from
+	// what; without it, it is its author's.
+	ManagedByLabel = "policy.longshore.dev/managed-by"
+	// ManagedByConfigMap: from the labeled ConfigMap of its name.
+	ManagedByConfigMap = "configmap"
 	// BuiltInDefault names the built-in module with the default policies.
 	BuiltInDefault = "default"
 )

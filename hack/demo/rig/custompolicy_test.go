@@ -1,0 +1,169 @@
+package rig_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/hack/demo/application"
+	"github.com/longshore-dev/longshore/hack/demo/rig"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/view"
+)
+
+const (
+	plugin     = "../../../bin/plugins/registryrewrite/module.wasm.gz"
+	customName = "registry-rewrite"
+	rewriting  = `points: [PodMutation]
+order: 10
+settings:
+  rewrites:
+    - from: shop.example
+      to: mirror.example/shop
+`
+)
+
+// customPolicy is docs/tutorials/first-policy.md: a ConfigMap with a module that its
+// author built, a label, and the next pods are decided by it.
+func customPolicy(t *testing.T, r *rig.Rig) {
+	module, err := os.ReadFile(filepath.FromSlash(plugin))
+	require.NoError(t, err, "the example policy is missing: run make plugins")
+	storePolicy(t, r, customName, map[string][]byte{"module.wasm.gz": module}, map[string]string{"policy.yaml": rewriting})
+	policy := awaitReady(t, r, customName, metav1.ConditionTrue, "")
+	require.NotEmpty(t, policy.Status.Digest)
+	eventually(t, "webhook and virtual kubelet run it", func() bool {
+		observed := getPolicy(t, r, customName).Status.ObservedBy
+		for _, o := range observed {
+			if o.Digest != policy.Status.Digest {
+				return false
+			}
+		}
+		return len(observed) == 2
+	})
+	restarted(t, r, "storefront", "mirror.example/shop/storefront:1.4.0")
+	remote := pods(t, r.Milan, "shop-rome", map[string]string{"app": "storefront"})
+	decisions, err := view.DecodeDecisions(remote[0].Annotations[policyv1alpha1.DecisionsAnnotation])
+	require.NoError(t, err)
+	named := false
+	for _, d := range decisions {
+		named = named || d.Policy == customName && d.Digest == chain.ShortDigest(policy.Status.Digest)
+	}
+	assert.True(t, named, "the remote pod says who rewrote its image: %v", decisions)
+	local := pods(t, r.Rome, application.Namespace, map[string]string{"app": "storefront"})
+	assert.Equal(t, "shop.example/storefront:1.4.0", local[0].Spec.Containers[0].Image, "the local pod keeps what its author wrote")
+
+	badPolicies(t, r)
+	restarted(t, r, "catalog", "mirror.example/shop/catalog:2.0.1")
+
+	for _, name := range []string{customName, "not-wasm", "not-binary", "misspelled"} {
+		require.NoError(t, r.Rome.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: rig.Namespace}}))
+		eventually(t, "the policy goes with its ConfigMap", func() bool {
+			return apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKey{Name: name}, &policyv1alpha1.OffloadingPolicy{}))
+		})
+	}
+	restarted(t, r, "storefront", "shop.example/storefront:1.4.0")
+	restarted(t, r, "catalog", "shop.example/catalog:2.0.1")
+}
+
+// badPolicies are refused where their authors look; what runs goes on.
+func badPolicies(t *testing.T, r *rig.Rig) {
+	t.Helper()
+	storePolicy(t, r, "not-wasm", map[string][]byte{"module.wasm": []byte("\xff\xfe no module")}, nil)
+	awaitReady(t, r, "not-wasm", metav1.ConditionFalse, "wasm")
+	storePolicy(t, r, "not-binary", nil, map[string]string{"module.wasm": "package main"})
+	awaitReady(t, r, "not-binary", metav1.ConditionFalse, "its author must store a built module in binaryData")
+	storePolicy(t, r, "misspelled", map[string][]byte{"module.wasm": []byte("\xff")}, map[string]string{"policy.yaml": "ordr: 10"})
+	awaitWarning(t, r, "misspelled", `policy.yaml: unknown field "spec.ordr"`)
+	assert.True(t, apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKey{Name: "misspelled"}, &policyv1alpha1.OffloadingPolicy{})))
+
+	taken := "default-antiaffinity"
+	storePolicy(t, r, taken, map[string][]byte{"module.wasm": []byte("\xff")}, nil)
+	awaitWarning(t, r, taken, "was not made from this ConfigMap")
+	assert.Equal(t, policyv1alpha1.BuiltInDefault, getPolicy(t, r, taken).Spec.Module.BuiltIn, "what others wrote is not touched")
+	require.NoError(t, r.Rome.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: taken, Namespace: rig.Namespace}}))
+}
+
+// storePolicy does what kubectl does: create the ConfigMap, then label it.
+func storePolicy(t *testing.T, r *rig.Rig, name string, binary map[string][]byte, text map[string]string) {
+	t.Helper()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: rig.Namespace}, BinaryData: binary, Data: text}
+	require.NoError(t, r.Rome.Create(t.Context(), cm))
+	label := fmt.Sprintf(`{"metadata":{"labels":{%q:"true"}}}`, policyv1alpha1.PolicyLabel)
+	require.NoError(t, r.Rome.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType, []byte(label))))
+}
+
+func getPolicy(t *testing.T, r *rig.Rig, name string) *policyv1alpha1.OffloadingPolicy {
+	t.Helper()
+	policy := &policyv1alpha1.OffloadingPolicy{}
+	require.NoError(t, client.IgnoreNotFound(r.Rome.Get(t.Context(), client.ObjectKey{Name: name}, policy)))
+	return policy
+}
+
+func awaitReady(t *testing.T, r *rig.Rig, name string, want metav1.ConditionStatus, sentence string) *policyv1alpha1.OffloadingPolicy {
+	t.Helper()
+	var policy *policyv1alpha1.OffloadingPolicy
+	var ready *metav1.Condition
+	eventually(t, "policy "+name+" has a condition Ready", func() bool {
+		policy = getPolicy(t, r, name)
+		ready = meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.ReadyCondition)
+		return ready != nil
+	})
+	require.Equal(t, want, ready.Status, ready.Message)
+	assert.Contains(t, ready.Message, sentence)
+	return policy
+}
+
+func awaitWarning(t *testing.T, r *rig.Rig, configMap, sentence string) {
+	t.Helper()
+	var notes []string
+	found := func() bool {
+		list := &eventsv1.EventList{}
+		require.NoError(t, r.Rome.List(t.Context(), list, client.InNamespace(rig.Namespace)))
+		notes = nil
+		for _, e := range list.Items {
+			if e.Regarding.Kind == "ConfigMap" && e.Regarding.Name == configMap && e.Type == corev1.EventTypeWarning {
+				notes = append(notes, e.Note)
+			}
+		}
+		return strings.Contains(strings.Join(notes, "\n"), sentence)
+	}
+	require.Eventually(t, found, patience, every, "a warning on ConfigMap %s says %q", configMap, sentence)
+}
+
+// restarted does what `kubectl rollout restart` does and waits until every remote pod of
+// the Deployment is ready with the image.
+func restarted(t *testing.T, r *rig.Rig, name, image string) {
+	t.Helper()
+	deployment := &appsv1.Deployment{}
+	key := client.ObjectKey{Namespace: application.Namespace, Name: name}
+	require.NoError(t, r.Rome.Get(t.Context(), key, deployment))
+	before := map[types.UID]bool{}
+	for _, p := range pods(t, r.Milan, "shop-rome", map[string]string{"app": name}) {
+		before[p.UID] = true
+	}
+	restart := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"revision after %d"}}}}}`, deployment.Generation)
+	require.NoError(t, r.Rome.Patch(t.Context(), deployment, client.RawPatch(types.MergePatchType, []byte(restart))))
+	eventually(t, "the pods of "+name+" are new and run "+image, func() bool {
+		remote := pods(t, r.Milan, "shop-rome", map[string]string{"app": name})
+		for i := range remote {
+			if before[remote[i].UID] || !ready(&remote[i]) || remote[i].Spec.Containers[0].Image != image {
+				return false
+			}
+		}
+		return len(remote) == int(*deployment.Spec.Replicas) && len(pods(t, r.Rome, application.Namespace, map[string]string{"app": name})) == len(remote)
+	})
+}

@@ -1,0 +1,123 @@
+package configmap
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"sigs.k8s.io/yaml"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+)
+
+// Event reasons and the action on the ConfigMap.
+const (
+	// ReasonInvalidSpec: policy.yaml is no spec.
+	ReasonInvalidSpec = "InvalidPolicySpec"
+	// ReasonNoModule: there is no module, or more than one.
+	ReasonNoModule = "ModuleNotFound"
+	// ReasonNameTaken: an OffloadingPolicy of the name belongs to somebody else.
+	ReasonNameTaken = "NameTaken"
+	// ReasonRefused: the API server does not take the OffloadingPolicy.
+	ReasonRefused = "PolicyRefused"
+
+	actionLoad = "LoadPolicy"
+)
+
+// Problem is why a ConfigMap is no policy.
+type Problem struct {
+	// Reason of the event.
+	Reason string
+	// Err says what is wrong and who must act.
+	Err error
+}
+
+// moduleKeys are the keys under which the module may stand.
+var moduleKeys = []string{"module.wasm", "module.wasm.gz", "module.wasm.zst"}
+
+// Spec is pure: it returns the spec of the OffloadingPolicy that a ConfigMap asks for,
+// as the API server defaults it.
+func Spec(source *corev1.ConfigMap) (*policyv1alpha1.OffloadingPolicySpec, *Problem) {
+	key, bad := moduleKey(source)
+	if bad != nil {
+		return nil, bad
+	}
+	spec, err := decode(source.Data[policyv1alpha1.PolicyConfigMapSpecKey])
+	if err != nil {
+		return nil, &Problem{Reason: ReasonInvalidSpec, Err: fmt.Errorf("%s: %w", policyv1alpha1.PolicyConfigMapSpecKey, err)}
+	}
+	if _, binary := source.BinaryData[policyv1alpha1.PolicyConfigMapSpecKey]; binary {
+		return nil, &Problem{Reason: ReasonInvalidSpec, Err: fmt.Errorf("%s stands in binaryData and is no text: it belongs in data", policyv1alpha1.PolicyConfigMapSpecKey)}
+	}
+	spec.Module = policyv1alpha1.ModuleSource{ConfigMap: &policyv1alpha1.ConfigMapSource{
+		Namespace: source.Namespace, Name: source.Name, Key: key,
+	}}
+	if spec.FailurePolicy == "" {
+		spec.FailurePolicy = policyv1alpha1.FailurePolicyFail
+	}
+	if spec.Mode == "" {
+		spec.Mode = policyv1alpha1.ModeEnforce
+	}
+	return spec, nil
+}
+
+// moduleKey finds the module. One that kubectl has put into data, since its bytes are
+// text, is found too: the policy's status then says that it is no WebAssembly.
+func moduleKey(source *corev1.ConfigMap) (string, *Problem) {
+	var found []string
+	for _, key := range moduleKeys {
+		_, binary := source.BinaryData[key]
+		_, text := source.Data[key]
+		if binary || text {
+			found = append(found, key)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return "", &Problem{Reason: ReasonNoModule, Err: fmt.Errorf("binaryData has none of %s: add the module under one of these keys", strings.Join(moduleKeys, ", "))}
+	default:
+		return "", &Problem{Reason: ReasonNoModule, Err: fmt.Errorf("there is more than one module, %s: leave one", strings.Join(found, ", "))}
+	}
+}
+
+// decode reads policy.yaml. Unknown and repeated fields are refused by name: a
+// misspelled one would be a policy that does something else than its author meant.
+func decode(text string) (*policyv1alpha1.OffloadingPolicySpec, error) {
+	var fields map[string]any
+	if err := yaml.UnmarshalStrict([]byte(text), &fields); err != nil {
+		return nil, fmt.Errorf("reading YAML: %w", err)
+	}
+	if _, set := fields["module"]; set {
+		return nil, errors.New(`"module" must not be set: the module is the one in this ConfigMap`)
+	}
+	// As part of a whole object, so that errors have the paths that kubectl shows.
+	whole, err := yaml.Marshal(map[string]any{
+		"apiVersion": policyv1alpha1.GroupVersion.String(), "kind": "OffloadingPolicy", "spec": fields,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the spec: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := policyv1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering OffloadingPolicy: %w", err)
+	}
+	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
+	policy := &policyv1alpha1.OffloadingPolicy{}
+	_, _, err = decoder.Decode(whole, nil, policy)
+	if strict, ok := runtime.AsStrictDecodingError(err); ok {
+		problems := make([]string, len(strict.Errors()))
+		for i, problem := range strict.Errors() {
+			problems[i] = problem.Error()
+		}
+		return nil, errors.New(strings.Join(problems, "; "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decoding: %w", err)
+	}
+	return &policy.Spec, nil
+}
