@@ -252,7 +252,7 @@ func withContainer(vn *offloadingv1beta1.VirtualNode) {
 func TestAForeignClusterIsFoundByItsSpecToo(t *testing.T) {
 	fc := &liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: "milan"}}
 	w := pass(t, virtualNode(nil), fc, peered(kubeconfig)[1])
-	assert.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "vk-mynode"}, &appsv1.Deployment{}),
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "vk-mynode"}, &appsv1.Deployment{}),
 		"no webhook labels ForeignClusters yet, so one made by hand has no label")
 	assert.Len(t, (&Reconciler{Client: w.Client}).ofCluster(t.Context(), fc), 1)
 }

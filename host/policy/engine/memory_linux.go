@@ -9,7 +9,7 @@ import (
 // count as heap.
 func reserve(bytes int) ([]byte, error) {
 	memory, err := syscall.Mmap(-1, 0, bytes, syscall.PROT_READ|syscall.PROT_WRITE,
-		syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE) //nolint:wrapcheck // newMemory wraps it
+		syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("reserving %d bytes: %w", bytes, err)
 	}
