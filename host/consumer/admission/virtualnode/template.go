@@ -102,6 +102,30 @@ func foldArgument(spec *offloadingv1beta1.VkOptionsTemplateSpec, arg string) err
 	return nil
 }
 
+// arguments are those of the virtual kubelet's container.
+func arguments(vn *offloadingv1beta1.VirtualNode) []string {
+	if vn.Spec.Template == nil || len(vn.Spec.Template.Spec.Template.Spec.Containers) == 0 {
+		return nil
+	}
+	return slices.Clone(vn.Spec.Template.Spec.Template.Spec.Containers[0].Args)
+}
+
+// notTaken warns of arguments that a user wrote and that the forged Deployment does not
+// have: who wrote them believes otherwise.
+func notTaken(given, forged []string) []string {
+	var warnings []string
+	for _, arg := range given {
+		switch name, _, _ := strings.Cut(arg, "="); name {
+		case flagMetricsEnabled, flagMetricsAddress, flagNodeAnnotations, flagNodeLabels:
+			continue // folded in, maybe in another form
+		}
+		if !slices.Contains(forged, arg) {
+			warnings = append(warnings, fmt.Sprintf("argument %q is not taken: arguments come from the VkOptionsTemplate, whose extraArgs may be overridden here", arg))
+		}
+	}
+	return warnings
+}
+
 func parseMap(flag, value string) (map[string]string, error) {
 	parsed := map[string]string{}
 	for pair := range strings.SplitSeq(value, ",") {

@@ -55,6 +55,7 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if err != nil {
 		return refusal(err)
 	}
+	given := arguments(vn)
 	if request.Operation == admissionv1.Create {
 		if err := h.nameIsFree(ctx, vn.Name); err != nil {
 			return refusal(err)
@@ -70,12 +71,16 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the VirtualNode: %w", err))
 	}
-	return admission.PatchResponseFromRaw(request.Object.Raw, after)
+	response := admission.PatchResponseFromRaw(request.Object.Raw, after)
+	if request.Operation == admissionv1.Create {
+		response = response.WithWarnings(notTaken(given, arguments(vn))...)
+	}
+	return response
 }
 
 // refusal tells a mistake of the author, which is denied, from a failure of ours.
 func refusal(err error) admission.Response {
-	if apierrors.ReasonForError(err) == "" || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 		return admission.Denied(err.Error())
 	}
 	return admission.Errored(http.StatusInternalServerError, err)

@@ -1,7 +1,10 @@
 package virtualnode
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
@@ -158,6 +162,36 @@ func TestBadVirtualNodesAreRefusedWithASentence(t *testing.T) {
 			assert.Contains(t, response.Result.Message, tc.want)
 		})
 	}
+}
+
+func TestAFailureOfOursIsNoMistakeOfTheAuthor(t *testing.T) {
+	h := handler(t, options())
+	h.Reader = interceptor.NewClient(h.Reader.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, ok := obj.(*corev1.Node); ok {
+				return errors.New("connection refused")
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	response := ask(t, h, admissionv1.Create, virtualNode(nil))
+	assert.False(t, response.Allowed)
+	assert.Equal(t, int32(http.StatusInternalServerError), response.Result.Code)
+	assert.Contains(t, response.Result.Message, "connection refused")
+}
+
+func TestArgumentsThatAreNotTakenAreTold(t *testing.T) {
+	vn := virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
+		vn.Spec.Template = &offloadingv1beta1.DeploymentTemplate{}
+		vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{
+			Args: []string{"--nodename=mynode", "--client-qps=9", "--node-extra-labels=b=1,a=2", "--metrics-enabled", "--unknown=1", "--home-cluster-id=paris"},
+		}}
+	})
+	response := ask(t, handler(t, options()), admissionv1.Create, vn)
+	require.True(t, response.Allowed, response.Result)
+	require.Len(t, response.Warnings, 2)
+	assert.Contains(t, response.Warnings[0], `"--unknown=1" is not taken`)
+	assert.Contains(t, response.Warnings[1], `"--home-cluster-id=paris" is not taken`)
 }
 
 func TestCreateIsAllowedWithAPatch(t *testing.T) {
