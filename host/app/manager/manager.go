@@ -20,6 +20,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/consumer/certificate"
 	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 	policyconfigmap "github.com/longshore-dev/longshore/host/policysource/configmap"
@@ -129,6 +130,7 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 		named("virtualnode", (&virtualnode.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive,
 		}).SetupWithManager(mgr)),
+		named("certificate", (&certificate.Reconciler{Client: mgr.GetClient(), Clock: passive}).SetupWithManager(mgr)),
 		named("policyconfigmap", (&policyconfigmap.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Namespace: options.Namespace,
 		}).SetupWithManager(mgr)),
