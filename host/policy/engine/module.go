@@ -255,3 +255,6 @@ func callable(f api.FunctionDefinition) bool {
 
 // Idle is the number of instances that wait for a call.
 func (m *Module) Idle() int { return len(m.idle) }
+
+// Instances is the number of instances there are, idle ones included.
+func (m *Module) Instances() int { return len(m.slots) }

@@ -40,6 +40,8 @@ func TestManyCallersAtOnce(t *testing.T) {
 	}
 	wait.Wait()
 	assert.Equal(t, int64(10), failed.Load())
+	assert.LessOrEqual(t, m.Instances(), 8, "the pool is bounded")
+	assert.LessOrEqual(t, m.Idle(), m.Instances())
 }
 
 // Closing while calls run: each call has its answer or ErrClosed, and nothing crashes.

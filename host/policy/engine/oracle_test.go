@@ -25,6 +25,9 @@ var oracleCache = wazero.NewCompilationCache()
 // oracle is the same module, as its author built it, in stock extism/go-sdk.
 func oracle(tb testing.TB, wasm []byte) *extism.Plugin {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("extism/go-sdk compiles without a cache on disk")
+	}
 	config := extism.PluginConfig{EnableWasi: true, RuntimeConfig: wazero.NewRuntimeConfig().WithCompilationCache(oracleCache)}
 	p, err := extism.NewPlugin(tb.Context(), extism.Manifest{Wasm: []extism.Wasm{extism.WasmData{Data: wasm}}}, config, nil)
 	require.NoError(tb, err)

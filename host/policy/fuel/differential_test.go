@@ -204,7 +204,11 @@ func TestGeneratedModulesBehaveTheSame(t *testing.T) {
 	for name, config := range map[string]wazero.RuntimeConfig{"compiler": wazero.NewRuntimeConfig(), "interpreter": wazero.NewRuntimeConfigInterpreter()} {
 		t.Run(name, func(t *testing.T) {
 			runtime := wazero.NewRuntimeWithConfig(t.Context(), config)
-			for seed := range uint64(150) {
+			seeds := uint64(150)
+			if testing.Short() {
+				seeds = 15
+			}
+			for seed := range seeds {
 				sameBehavior(t, runtime, generated(seed))
 			}
 		})
@@ -227,7 +231,11 @@ func TestDamagedRealModules(t *testing.T) {
 	wasm := wasmtest.BuildGo(t, "testdata/guest")
 	random := rand.New(rand.NewPCG(1, 2))
 	refused := 0
-	for range 60 {
+	rounds := 60
+	if testing.Short() {
+		rounds = 10
+	}
+	for range rounds {
 		damaged := append([]byte(nil), wasm...)
 		for range 1 + random.IntN(4) {
 			damaged[random.IntN(len(damaged))] = byte(random.Uint32())

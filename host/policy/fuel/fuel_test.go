@@ -400,6 +400,9 @@ func TestParseTellsWhatAModuleIs(t *testing.T) {
 // the types do not matter, so each opcode is tried with all sorts of immediates, and
 // what wazero takes for valid must stay so when it was rewritten.
 func TestEveryInstructionOfWazeroIsDecoded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles thousands of modules")
+	}
 	var immediates [][]byte
 	for n := range 9 {
 		immediates = append(immediates, make([]byte, n))
