@@ -130,77 +130,79 @@ func leaving(s *offloadingv1beta1.ShadowPod, phase corev1.PodPhase, ended time.T
 	return pod
 }
 
+// existingPods are what the reconciler may find.
+var existingPods = map[string]struct {
+	shadow *offloadingv1beta1.ShadowPod
+	pod    func(*offloadingv1beta1.ShadowPod) *corev1.Pod
+	writes []string
+	phase  corev1.PodPhase
+	event  string
+	later  time.Duration
+}{
+	"a running pod's phase is reported": {
+		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodRunning, 0) },
+		writes: []string{"patch shadowpod status"}, phase: corev1.PodRunning,
+	},
+	"a phase that is known is not written again": {
+		shadow: shadow(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodRunning }),
+		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodRunning, 0) },
+		phase:  corev1.PodRunning,
+	},
+	"a pod that has just become pending is waited for": {
+		pod:   func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodPending, time.Second) },
+		phase: corev1.PodUnknown, later: DefaultPendingDelay - time.Second,
+	},
+	"a pod that stays pending is reported": {
+		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodPending, time.Minute) },
+		writes: []string{"patch shadowpod status"}, phase: corev1.PodPending,
+	},
+	"labels that appear on the ShadowPod reach the pod": {
+		pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
+			pod := ownPod(s, corev1.PodRunning, 0)
+			delete(pod.Labels, "app")
+			return pod
+		},
+		writes: []string{"patch pod", "patch shadowpod status"}, phase: corev1.PodRunning,
+	},
+	"a stranger's pod is never touched (T23)": {
+		pod: func(*offloadingv1beta1.ShadowPod) *corev1.Pod {
+			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop-rome"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+		},
+		phase: corev1.PodUnknown, event: "another pod of this name exists", later: strangerRetry,
+	},
+	"the pod of an earlier ShadowPod of the same name is not adopted": {
+		pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
+			earlier := s.DeepCopy()
+			earlier.UID = "shadow-0"
+			return ownPod(earlier, corev1.PodRunning, 0)
+		},
+		phase: corev1.PodUnknown, event: "another pod of this name exists", later: strangerRetry,
+	},
+	"a pod that is evicted has failed for its node, not for the consumer": {
+		shadow: running(),
+		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodFailed, noon) },
+		phase:  corev1.PodRunning,
+	},
+	"nor has one whose containers obeyed": {
+		shadow: running(),
+		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodSucceeded, noon) },
+		phase:  corev1.PodRunning,
+	},
+	"a pod that had finished before somebody deleted it stays finished": {
+		shadow: running(),
+		pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
+			return leaving(s, corev1.PodSucceeded, noon.Add(-time.Hour))
+		},
+		writes: []string{"patch shadowpod status"}, phase: corev1.PodSucceeded,
+	},
+	"a pod on its way out is otherwise reported as it is": {
+		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodRunning, noon) },
+		writes: []string{"patch shadowpod status"}, phase: corev1.PodRunning,
+	},
+}
+
 func TestReconcileOfAnExistingPod(t *testing.T) {
-	cases := map[string]struct {
-		shadow *offloadingv1beta1.ShadowPod
-		pod    func(*offloadingv1beta1.ShadowPod) *corev1.Pod
-		writes []string
-		phase  corev1.PodPhase
-		event  string
-		later  time.Duration
-	}{
-		"a running pod's phase is reported": {
-			pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodRunning, 0) },
-			writes: []string{"patch shadowpod status"}, phase: corev1.PodRunning,
-		},
-		"a phase that is known is not written again": {
-			shadow: shadow(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodRunning }),
-			pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodRunning, 0) },
-			phase:  corev1.PodRunning,
-		},
-		"a pod that has just become pending is waited for": {
-			pod:   func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodPending, time.Second) },
-			phase: corev1.PodUnknown, later: DefaultPendingDelay - time.Second,
-		},
-		"a pod that stays pending is reported": {
-			pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodPending, time.Minute) },
-			writes: []string{"patch shadowpod status"}, phase: corev1.PodPending,
-		},
-		"labels that appear on the ShadowPod reach the pod": {
-			pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
-				pod := ownPod(s, corev1.PodRunning, 0)
-				delete(pod.Labels, "app")
-				return pod
-			},
-			writes: []string{"patch pod", "patch shadowpod status"}, phase: corev1.PodRunning,
-		},
-		"a stranger's pod is never touched (T23)": {
-			pod: func(*offloadingv1beta1.ShadowPod) *corev1.Pod {
-				return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop-rome"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
-			},
-			phase: corev1.PodUnknown, event: "another pod of this name exists", later: strangerRetry,
-		},
-		"the pod of an earlier ShadowPod of the same name is not adopted": {
-			pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
-				earlier := s.DeepCopy()
-				earlier.UID = "shadow-0"
-				return ownPod(earlier, corev1.PodRunning, 0)
-			},
-			phase: corev1.PodUnknown, event: "another pod of this name exists", later: strangerRetry,
-		},
-		"a pod that is evicted has failed for its node, not for the consumer": {
-			shadow: running(),
-			pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodFailed, noon) },
-			phase:  corev1.PodRunning,
-		},
-		"nor has one whose containers obeyed": {
-			shadow: running(),
-			pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodSucceeded, noon) },
-			phase:  corev1.PodRunning,
-		},
-		"a pod that had finished before somebody deleted it stays finished": {
-			shadow: running(),
-			pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
-				return leaving(s, corev1.PodSucceeded, noon.Add(-time.Hour))
-			},
-			writes: []string{"patch shadowpod status"}, phase: corev1.PodSucceeded,
-		},
-		"a pod on its way out is otherwise reported as it is": {
-			pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodRunning, noon) },
-			writes: []string{"patch shadowpod status"}, phase: corev1.PodRunning,
-		},
-	}
-	for name, tc := range cases {
+	for name, tc := range existingPods {
 		t.Run(name, func(t *testing.T) {
 			s := tc.shadow
 			if s == nil {
