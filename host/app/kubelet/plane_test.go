@@ -22,8 +22,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
 	"github.com/longshore-dev/longshore/conformance/plane"
@@ -33,6 +37,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/kubelet"
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/consumer/certificate"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
@@ -175,6 +180,17 @@ func (r *rig) runManager() {
 	r.background(app.Run)
 }
 
+// runApprover runs the part of the consumer's controllers that approves certificates.
+func (r *rig) runApprover() {
+	r.t.Helper()
+	mgr, err := ctrl.NewManager(r.consumer.RESTConfig(), ctrl.Options{
+		Scheme: r.runtimeTypes, Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	require.NoError(r.t, err)
+	require.NoError(r.t, (&certificate.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}).SetupWithManager(mgr))
+	r.background(mgr.Start)
+}
+
 // background runs something until the test ends, and returns what it ended with.
 func (r *rig) background(run func(context.Context) error) <-chan error {
 	r.t.Helper()
@@ -194,10 +210,13 @@ func (r *rig) background(run func(context.Context) error) <-chan error {
 
 func (r *rig) options() kubelet.Options {
 	o := kubelet.DefaultOptions()
-	o.Config, o.Identity, o.PolicyCacheDir = r.consumer.RESTConfig(), "replica-1", r.policyCache
+	// The service account of the virtual kubelet, but for its rights: those are the chart's.
+	o.Config = rest.CopyConfig(r.consumer.RESTConfig())
+	o.Config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + tenant + ":" + nodeName, Groups: []string{"system:masters"}}
+	o.Identity, o.PolicyCacheDir = "replica-1", r.policyCache
 	o.ForeignKubeconfigSecretName, o.NodeName, o.NodeIP = secretName, nodeName, r.consumer.Address()
 	o.TenantNamespace, o.Namespace, o.HomeClusterID, o.ForeignClusterID = tenant, "longshore", "rome", "milan"
-	o.CertificateType, o.NodeCheckNetwork = string(kubelet.CertificateSelfSigned), false
+	o.NodeCheckNetwork = false
 	o.NodePingInterval = time.Second
 	return o
 }
@@ -279,6 +298,7 @@ func isReady(node *corev1.Node) bool {
 func TestAPodBoundToTheVirtualNodeRunsInTheProvider(t *testing.T) {
 	r := newRig(t)
 	r.runManager()
+	r.runApprover()
 	planetest.SimulateNodes(t, r.provider, "milan-worker")
 	r.create(r.rome, virtualNode(), r.secret(r.kubeconfig))
 	r.mapNamespace()
@@ -321,6 +341,7 @@ func TestAPodBoundToTheVirtualNodeRunsInTheProvider(t *testing.T) {
 	t.Run("a changed VirtualNode changes the node without a restart", func(t *testing.T) { r.changesVirtualNode(t) })
 	t.Run("a taint that was taken away comes back", func(t *testing.T) { r.healsTaint(t) })
 	t.Run("the kubelet API lets nobody in who is not known", func(t *testing.T) { r.guards(t) })
+	t.Run("the consumer's API server reaches the remote pod through it", func(t *testing.T) { r.passesLogs(t) })
 	t.Run("a new kubeconfig is taken over, a broken one is told", func(t *testing.T) { r.changesKubeconfig(t) })
 	select {
 	case err := <-ended:
@@ -389,6 +410,20 @@ func (r *rig) guards(t *testing.T) {
 	code, body = r.get(t, withCertificate("admin", "system:masters"), "/containerLogs/default/web/web")
 	assert.Equal(t, http.StatusNotFound, code)
 	assert.Contains(t, body, "is not offloaded through this node")
+}
+
+// passesLogs asks for a log as kubectl does. The API server verifies the certificate of
+// the kubelet API, which asks the provider, whose API server turns to the kubelet of the
+// remote pod's node; there is none behind a simulated node, and its log says so.
+func (r *rig) passesLogs(t *testing.T) {
+	pods := planetest.Client(t, r.consumer).CoreV1().Pods("shop")
+	require.Eventually(t, func() bool {
+		_, err := pods.GetLogs("web", &corev1.PodLogOptions{}).DoRaw(t.Context())
+		require.Error(t, err)
+		log, readErr := os.ReadFile(r.provider.LogFile())
+		require.NoError(t, readErr)
+		return !strings.Contains(err.Error(), "x509") && strings.Contains(string(log), "/containerLogs/shop-rome/web/web")
+	}, soon, tick)
 }
 
 func (r *rig) get(t *testing.T, config *rest.Config, path string) (int, string) {

@@ -15,13 +15,16 @@ func (n *Node) Ping(ctx context.Context) error {
 	if n.options.PingInterval == 0 {
 		return nil
 	}
+	limited := ctx
 	if n.options.PingTimeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, n.options.PingTimeout)
+		limited, cancel = context.WithTimeout(ctx, n.options.PingTimeout)
 		defer cancel()
 	}
-	err := n.reach(ctx)
-	n.notePing(ctx, err)
+	err := n.reach(limited)
+	if ctx.Err() == nil {
+		n.notePing(ctx, err)
+	}
 	return err
 }
 
