@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"github.com/longshore-dev/longshore/host/app/kubelet"
 )
@@ -45,6 +47,7 @@ func kubeletCommand() *cobra.Command {
 	networkFlags(f, &o)
 	classFlags(f, &o)
 	clientFlags(f, &o)
+	klogFlags(f)
 	for resource, n := range kubelet.Resources() {
 		workers[resource] = f.Uint(resource+"-reflection-workers", uint(n), resource+" objects reflected at once; 0 switches the reflection off")
 	}
@@ -123,4 +126,15 @@ func clientFlags(f *pflag.FlagSet, o *kubelet.Options) {
 	f.DurationVar(&o.ClientTimeout, "client-timeout", o.ClientTimeout, "how long a request may take; 0 means no bound")
 	f.IntVar(&o.ClientQPS, "client-qps", o.ClientQPS, "requests per second to each cluster; 0 leaves it to the API server")
 	f.IntVar(&o.ClientMaxBurst, "client-max-burst", o.ClientMaxBurst, "requests at once to each cluster")
+}
+
+// klogFlags accepts the flags of the Kubernetes libraries under their prefix.
+func klogFlags(f *pflag.FlagSet) {
+	plain := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(plain)
+	plain.VisitAll(func(fl *flag.Flag) {
+		prefixed := *fl
+		prefixed.Name = "klog." + fl.Name
+		f.AddGoFlag(&prefixed)
+	})
 }

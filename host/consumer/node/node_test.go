@@ -201,6 +201,31 @@ func TestPing(t *testing.T) {
 	}
 }
 
+func TestWhatAPingFoundIsToldUnlessItWasStopped(t *testing.T) {
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	for name, tc := range map[string]struct {
+		ctx  context.Context
+		want []bool
+	}{
+		"no answer in time": {late, []bool{false}},
+		"stopped":           {stopped, nil},
+		"no answer":         {t.Context(), []bool{false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told []bool
+			n := newNode(t, fake.NewClientset(), func(o *Options) {
+				o.RemoteHealth = func(context.Context) error { return errDown }
+				o.Reachable = func(up bool) { told = append(told, up) }
+			})
+			require.Error(t, n.Ping(tc.ctx))
+			assert.Equal(t, tc.want, told)
+		})
+	}
+}
+
 func TestPingOfAnIntervalOfZeroAsksNobody(t *testing.T) {
 	n := newNode(t, fake.NewClientset(), func(o *Options) {
 		o.PingInterval = 0

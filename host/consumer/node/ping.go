@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/go-logr/logr"
@@ -22,7 +23,8 @@ func (n *Node) Ping(ctx context.Context) error {
 		defer cancel()
 	}
 	err := n.reach(limited)
-	if ctx.Err() == nil {
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		// Whoever stops says nothing about the provider; a timeout does.
 		n.notePing(ctx, err)
 	}
 	return err
