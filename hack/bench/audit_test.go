@@ -85,3 +85,15 @@ func TestOnlyWhatComesAfterTheMarkIsCounted(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 4, found.sum(func(r request) bool { return r.Cluster == "milan" }))
 }
+
+func TestHeartbeats(t *testing.T) {
+	for r, want := range map[request]bool{
+		{Who: "virtual-kubelet", Verb: "get", Resource: "/livez"}:         true,
+		{Who: "virtual-kubelet", Verb: "patch", Resource: "nodes/status"}: true,
+		{Who: "virtual-kubelet", Verb: "patch", Resource: "pods/status"}:  false,
+		{Who: "manager", Verb: "patch", Resource: "nodes/status"}:         false,
+		{Who: "virtual-kubelet", Verb: "update", Resource: "leases"}:      false,
+	} {
+		assert.Equal(t, want, r.heartbeat(), r.String())
+	}
+}

@@ -25,6 +25,7 @@ const (
 	policyBenchTime      = "500ms"
 	policyQuickBenchTime = "100ms"
 	microseconds         = "us/call"
+	singleCalls          = 200
 	noopExport           = "noop"
 )
 
@@ -219,6 +220,23 @@ func measure(call func() error) (float64, error) {
 	return float64(result.T.Nanoseconds()) / float64(result.N) / 1000, nil
 }
 
+// single is the median of calls that come one at a time, as those of pods do: whatever a
+// host does after a call is done when the next one comes.
+func single(ctx context.Context, call func() error) (float64, error) {
+	took := make([]float64, 0, singleCalls)
+	for range singleCalls {
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return 0, err
+		}
+		begin := time.Now()
+		if err := call(); err != nil {
+			return 0, err
+		}
+		took = append(took, float64(time.Since(begin).Nanoseconds())/1000)
+	}
+	return median(took), nil
+}
+
 func (b *bench) noop(ctx context.Context, h *policyHosts) error {
 	ours, err := measure(func() error {
 		_, _, err := h.noop.Call(ctx, noopExport, nil)
@@ -242,7 +260,7 @@ func (b *bench) noop(ctx context.Context, h *policyHosts) error {
 // then remembered.
 func (b *bench) ask(ctx context.Context, h *policyHosts, q question) error {
 	const forgetful, remembering = -1, 0
-	times := map[string]float64{}
+	times, alone := map[string]float64{}, map[string]float64{}
 	for _, way := range []struct {
 		name   string
 		policy chain.Policy
@@ -257,22 +275,27 @@ func (b *bench) ask(ctx context.Context, h *policyHosts, q question) error {
 		if err := chains.Swap([]chain.Binding{{Name: "bench", Policy: way.policy, Point: q.input.Point}}); err != nil {
 			return fmt.Errorf("binding the built-in policies: %w", err)
 		}
-		took, err := measure(func() error {
+		call := func() error {
 			result, err := chains.Evaluate(ctx, q.input)
 			if err == nil && !result.Changed {
 				err = errors.New("the answer changed nothing")
 			}
 			return err
-		})
+		}
+		var err error
+		if times[way.name], err = measure(call); err == nil {
+			alone[way.name], err = single(ctx, call)
+		}
 		if err != nil {
 			return fmt.Errorf("asking %s, %s: %w", q.vector, way.name, err)
 		}
-		times[way.name] = took
 	}
 	name := "policy/" + q.input.Point.Export()
 	note := "vector " + q.vector + " through the chain, projection and operations included"
 	b.record.add(
 		against(name, microseconds, times["wasm"], times["extism"], goal{}, note+"; baseline: stock extism/go-sdk in the same chain"),
+		against(name+"-alone", microseconds, alone["wasm"], alone["extism"], goal{}, note+", one call a millisecond; baseline: stock extism/go-sdk in the same chain"),
+		against(name+"-alone-beside-native", microseconds, alone["wasm"], alone["native"], goal{}, note+", one call a millisecond; baseline: the native Go function in the same chain"),
 		against(name+"-beside-native", microseconds, times["wasm"], times["native"], goal{}, note+"; baseline: the native Go function in the same chain"),
 		against(name+"-remembered", microseconds, times["remembered"], times["wasm"], goal{}, note+", the answer remembered; baseline: not remembered"),
 	)

@@ -41,7 +41,7 @@ func (b *bench) quiet(ctx context.Context) error {
 	idle := func(r request) bool { return r.lease() || r.heartbeat() }
 	b.record.add(
 		against("quiet/longshore-requests", "requests", float64(asked.sum(func(r request) bool { return r.Ours && !idle(r) })), math.NaN(), valueGoal(0),
-			"neither leases nor the virtual node's heartbeat, "+note),
+			"neither leases nor heartbeats (a virtual kubelet's Node, and its question whether the provider lives), "+note),
 		figure("quiet/longshore-leases-and-heartbeats", "requests", float64(asked.sum(func(r request) bool { return r.Ours && idle(r) })), note),
 		figure("quiet/longshore-cpu", "CPU-s", cpuBetween(window.before, after, ours), note),
 	)
@@ -57,5 +57,8 @@ func (b *bench) quiet(ctx context.Context) error {
 	return nil
 }
 
-// heartbeat is the virtual node's status, written on a period.
-func (r request) heartbeat() bool { return r.Resource == "nodes/status" }
+// heartbeat is what a virtual kubelet asks on a period: the provider whether it lives,
+// and its own Node, to write that it is ready.
+func (r request) heartbeat() bool {
+	return r.Resource == "/livez" || r.Who == "virtual-kubelet" && (r.Resource == "nodes" || r.Resource == "nodes/status")
+}
