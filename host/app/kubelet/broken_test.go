@@ -1,0 +1,59 @@
+package kubelet_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/host/app/kubelet"
+)
+
+func TestABrokenStartIsToldInOneSentence(t *testing.T) {
+	r := newRig(t)
+	log := logr.Discard()
+	for name, tc := range map[string]struct {
+		objects   []client.Object
+		alter     func(*kubelet.Options)
+		want      string
+		wantEvent bool
+	}{
+		"no VirtualNode": {
+			nil, func(*kubelet.Options) {}, "VirtualNode liqo-tenant-milan/milan-1 does not exist", false,
+		},
+		"a VirtualNode of another cluster": {
+			[]client.Object{virtualNode()}, func(o *kubelet.Options) { o.ForeignClusterID = "paris" },
+			`is of cluster "milan" and --foreign-cluster-id is "paris"`, false,
+		},
+		"no Secret": {
+			[]client.Object{virtualNode()}, func(*kubelet.Options) {},
+			"kubeconfig Secret liqo-tenant-milan/" + secretName + " does not exist: create it", true,
+		},
+		"a Secret with rubbish": {
+			[]client.Object{virtualNode(), r.secret([]byte("rubbish"))}, func(*kubelet.Options) {}, `key "kubeconfig" is no kubeconfig`, true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, object := range tc.objects {
+				require.NoError(t, r.rome.Create(t.Context(), object))
+				t.Cleanup(func() {
+					assert.NoError(t, r.rome.Delete(context.WithoutCancel(t.Context()), object))
+				})
+			}
+			o := r.options()
+			o.VKLeaseEnabled = false
+			tc.alter(&o)
+			app, err := kubelet.New(t.Context(), o)
+			require.NoError(t, err)
+			err = app.Run(logr.NewContext(t.Context(), log))
+			require.ErrorContains(t, err, tc.want)
+			assert.ErrorContains(t, err, `running the virtual kubelet of node "milan-1"`)
+			if tc.wantEvent {
+				r.awaitEvent(tc.want)
+			}
+		})
+	}
+}
