@@ -9,8 +9,11 @@ import (
 	"sync"
 
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
@@ -101,21 +104,34 @@ func (p *provider) UpdatePod(_ context.Context, pod *corev1.Pod) error {
 
 // DeletePod implements node.PodLifecycleHandler. It may be called again with a shorter
 // grace period.
-func (p *provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
+func (p *provider) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	name := key(pod.Namespace, pod.Name)
 	w := p.find(pod.Namespace, pod.Name)
 	if w == nil {
 		return errdefs.NotFoundf("pod %s does not run here", name)
 	}
-	go func() {
-		w.stop(graceOf(pod))
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.pods[name] == w {
-			delete(p.pods, name)
-		}
-	}()
+	go p.withdraw(context.WithoutCancel(ctx), w, pod)
 	return nil
+}
+
+// withdraw ends a pod's processes and then the pod itself, as a kubelet does: the library
+// would only delete it when the whole grace period is over.
+func (p *provider) withdraw(ctx context.Context, w *podWorker, pod *corev1.Pod) {
+	w.stop(graceOf(pod))
+	name := key(pod.Namespace, pod.Name)
+	p.mu.Lock()
+	if p.pods[name] == w {
+		delete(p.pods, name)
+	}
+	p.mu.Unlock()
+	now := int64(0)
+	err := p.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &pod.UID},
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		// The library tries again at the end of the grace period.
+		log.G(ctx).WithError(err).Warnf("deleting pod %s", name)
+	}
 }
 
 func (p *provider) find(namespace, name string) *podWorker {
