@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/peering/replication"
@@ -48,11 +49,14 @@ type Options struct {
 // Validate says what is wrong with the options, all of it.
 func (o *Options) Validate() error {
 	var errs []error
-	if o.ClusterID == "" {
-		errs = append(errs, errors.New("--cluster-id is required: it names this cluster to its peers"))
+	if err := liqocorev1beta1.ClusterID(o.ClusterID).Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("--cluster-id: %w", err))
 	}
 	if o.Namespace == "" {
 		errs = append(errs, errors.New("--liqo-namespace is required: it names Longshore's own namespace"))
+	}
+	if o.ResyncPeriod < 0 {
+		errs = append(errs, fmt.Errorf("--resync-period is %s: it cannot be negative", o.ResyncPeriod))
 	}
 	return errors.Join(errs...)
 }

@@ -7,7 +7,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -21,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/policies"
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/consumer/admission/namespaceoffloading"
@@ -64,14 +68,22 @@ type Options struct {
 // Validate says what is wrong with the options, all of it.
 func (o *Options) Validate() error {
 	required := map[string]string{
-		"--cluster-id": o.ClusterID, "--liqo-namespace": o.Namespace, "--secret-name": o.SecretName,
+		"--liqo-namespace": o.Namespace, "--secret-name": o.SecretName,
 		"--vk-options-default-template": o.DefaultOptions.Name, "--liqo-runtime-class": o.RuntimeClassName,
 		"--service-name": o.ServiceName, "--configuration-name": o.ConfigurationName,
 	}
 	var errs []error
-	for flag, value := range required {
-		if value == "" {
+	if err := liqocorev1beta1.ClusterID(o.ClusterID).Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("--cluster-id: %w", err))
+	}
+	for _, flag := range slices.Sorted(maps.Keys(required)) {
+		if required[flag] == "" {
 			errs = append(errs, fmt.Errorf("%s is required", flag))
+		}
+	}
+	for _, cidr := range o.PodCIDRs {
+		if _, err := netip.ParsePrefix(cidr); err != nil {
+			errs = append(errs, fmt.Errorf("--podcidr: %q is no CIDR", cidr))
 		}
 	}
 	if o.Port < 1 || o.Port > 65535 {

@@ -1,11 +1,36 @@
 package v1beta1
 
+import (
+	"fmt"
+	"regexp"
+)
+
 // ClusterID identifies a cluster among its peers. It appears in names and label
 // values, hence the pattern; the schema puts no limit on its length, as in the
 // reference.
 //
 // +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 type ClusterID string
+
+// maxClusterIDLength is that of a label's value, in bytes: the ID is one on every
+// object of a peering.
+const maxClusterIDLength = 63
+
+var clusterIDPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+
+// Validate says what is wrong with an ID that names a cluster, in words for whoever
+// chose it.
+func (id ClusterID) Validate() error {
+	switch {
+	case id == "":
+		return fmt.Errorf("a cluster ID is required: it names the cluster to its peers")
+	case !clusterIDPattern.MatchString(string(id)):
+		return fmt.Errorf("cluster ID %q has other characters than lower-case letters, digits and dashes inside", id)
+	case len(id) > maxClusterIDLength:
+		return fmt.Errorf("cluster ID %q has more than %d characters: it must fit into a label", id, maxClusterIDLength)
+	}
+	return nil
+}
 
 const (
 	// ClusterIDConfigMapLabelValue is the value of app.kubernetes.io/name on the

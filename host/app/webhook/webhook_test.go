@@ -1,0 +1,25 @@
+package webhook
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestOptionsSayAllThatIsWrongAtOnce(t *testing.T) {
+	good := Options{
+		ClusterID: "rome", Namespace: "longshore", SecretName: "s", ServiceName: "w", ConfigurationName: "c", Port: 9443,
+		DefaultOptions: client.ObjectKey{Namespace: "longshore", Name: "d"}, RuntimeClassName: "liqo", PodCIDRs: []string{"10.0.0.0/16"},
+	}
+	require.NoError(t, good.Validate())
+	err := (&Options{ClusterID: "Rome", PodCIDRs: []string{"10.0.0.0"}, Port: 70000}).Validate()
+	for _, want := range []string{
+		`--cluster-id: cluster ID "Rome"`, "--liqo-namespace is required", "--secret-name is required", "--service-name is required",
+		"--configuration-name is required", "--vk-options-default-template is required", "--liqo-runtime-class is required",
+		`--podcidr: "10.0.0.0" is no CIDR`, "--webhook-port is 70000",
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+}
