@@ -200,28 +200,27 @@ func mergeConditions(previous []corev1.PodCondition, now metav1.Time, ours []cor
 // phase is Failed or Succeeded only when nothing will be started any more: a terminal
 // phase is for good, and a controller replaces the pod.
 func phase(f podFacts) corev1.PodPhase {
-	began := false
-	for _, c := range f.containers {
-		if c.running {
-			return corev1.PodRunning
-		}
-		began = began || c.ended != nil || c.last != nil || c.restarts > 0
-	}
 	switch {
+	case slices.ContainsFunc(f.containers, func(c *containerState) bool { return c.running }):
+		return corev1.PodRunning
 	case f.failure != nil:
 		return corev1.PodFailed
 	case f.over && !f.initialized && anyFailed(f.inits):
 		return corev1.PodFailed
-	case f.over && allEnded(f.containers) && anyFailed(f.containers):
-		return corev1.PodFailed
 	case f.over && allEnded(f.containers):
+		if anyFailed(f.containers) {
+			return corev1.PodFailed
+		}
 		return corev1.PodSucceeded
-	case f.initialized && began:
+	case f.initialized && slices.ContainsFunc(f.containers, (*containerState).began):
 		return corev1.PodRunning
 	default:
 		return corev1.PodPending
 	}
 }
+
+// began tells whether the container ever ran.
+func (c *containerState) began() bool { return c.ended != nil || c.last != nil || c.restarts > 0 }
 
 func allEnded(states []*containerState) bool {
 	return !slices.ContainsFunc(states, func(c *containerState) bool { return c.ended == nil })
