@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -147,18 +149,24 @@ func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.ensureNamespaceMap(ctx, vn); err != nil {
+	problem, err := r.ensureNamespaceMap(ctx, vn)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	r.report(vn, deployment)
+	if problem != "" {
+		r.set(vn, offloadingv1beta1.VirtualKubeletConditionType, offloadingv1beta1.CreatingConditionStatusType, problem)
+		return ctrl.Result{RequeueAfter: kubeconfigPoll}, nil
+	}
 	if vn.Spec.CreateNode != nil && !*vn.Spec.CreateNode {
 		gone, err := r.removeNode(ctx, vn)
 		if err != nil || !gone {
 			return ctrl.Result{RequeueAfter: drainPoll}, err
 		}
 		r.set(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.NoneConditionStatusType, "")
+		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{}, r.uncordon(ctx, vn)
 }
 
 // problem returns why the virtual kubelet cannot work yet, in words for the person who
@@ -271,16 +279,32 @@ func (r *Reconciler) createIfMissing(ctx context.Context, wanted, current client
 	return nil
 }
 
-func (r *Reconciler) ensureNamespaceMap(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
+// ensureNamespaceMap makes the provider's NamespaceMap, or returns why it cannot, in words
+// for the person who can.
+func (r *Reconciler) ensureNamespaceMap(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (string, error) {
 	list, err := r.namespaceMaps(ctx, vn)
 	if err != nil || len(list) > 0 {
-		return err
+		return "", err
 	}
 	nm := ForgeNamespaceMap(string(vn.Spec.ClusterID), vn.Namespace)
-	if err := client.IgnoreAlreadyExists(r.Client.Create(ctx, nm)); err != nil {
-		return fmt.Errorf("creating NamespaceMap %s/%s: %w", nm.Namespace, nm.Name, err)
+	err = r.Client.Create(ctx, nm)
+	if !apierrors.IsAlreadyExists(err) {
+		if err != nil {
+			return "", fmt.Errorf("creating NamespaceMap %s/%s: %w", nm.Namespace, nm.Name, err)
+		}
+		return "", nil
 	}
-	return nil
+	existing := &offloadingv1beta1.NamespaceMap{}
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(nm), existing); err != nil {
+		return "", fmt.Errorf("reading NamespaceMap %s/%s: %w", nm.Namespace, nm.Name, err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(nm.Labels)) {
+		if existing.Labels[key] != nm.Labels[key] {
+			return fmt.Sprintf("NamespaceMap %s/%s lacks the label %s=%s, so nobody heeds it: label it, or delete it",
+				nm.Namespace, nm.Name, key, nm.Labels[key]), nil
+		}
+	}
+	return "", nil // Made a moment ago: the cache has not seen it yet.
 }
 
 func (r *Reconciler) namespaceMaps(ctx context.Context, vn *offloadingv1beta1.VirtualNode) ([]offloadingv1beta1.NamespaceMap, error) {

@@ -249,6 +249,38 @@ func withContainer(vn *offloadingv1beta1.VirtualNode) {
 	vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Name: "virtual-kubelet", Image: "i", Args: []string{"--a=1", "--b=2"}}}
 }
 
+func TestADrainThatIsCalledOffLiftsItsOwnCordon(t *testing.T) {
+	node := func(annotations map[string]string) *corev1.Node {
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "mynode", UID: "n", Annotations: annotations,
+				Labels: map[string]string{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}},
+			Spec: corev1.NodeSpec{Unschedulable: annotations != nil},
+		}
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "p"}, Spec: corev1.PodSpec{NodeName: "mynode"}}
+	got := &corev1.Node{}
+	w := pass(t, virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.CreateNode = ptr.To(false) }), append(peered(kubeconfig), node(nil), pod)...)
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "mynode"}, got))
+	require.True(t, got.Spec.Unschedulable)
+	require.NotEmpty(t, got.Annotations)
+
+	w = pass(t, virtualNode(nil), append(peered(kubeconfig), node(got.Annotations), pod)...)
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "mynode"}, got))
+	assert.False(t, got.Spec.Unschedulable)
+	assert.Empty(t, got.Annotations)
+
+	w = pass(t, virtualNode(nil), append(peered(kubeconfig), node(map[string]string{"note": "for repairs"}), pod)...)
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "mynode"}, got))
+	assert.True(t, got.Spec.Unschedulable, "an administrator's cordon stays")
+}
+
+func TestANamespaceMapThatIsNotOursIsTold(t *testing.T) {
+	nm := ForgeNamespaceMap("milan", "liqo-tenant-milan")
+	nm.Labels = nil
+	w := pass(t, virtualNode(nil), append(peered(kubeconfig), nm)...)
+	assert.Contains(t, conditions(w.vn)["VirtualKubelet"], "NamespaceMap liqo-tenant-milan/milan lacks the label")
+}
+
 func TestAForeignClusterIsFoundByItsSpecToo(t *testing.T) {
 	fc := &liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: "milan"}}
 	w := pass(t, virtualNode(nil), fc, peered(kubeconfig)[1])

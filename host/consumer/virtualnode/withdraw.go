@@ -19,6 +19,12 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
+// drainAnnotation on a Node says that it was cordoned by a drain, and not by a person.
+const (
+	drainAnnotation = "longshore.dev/cordoned-by"
+	drainValue      = "drain"
+)
+
 // withdraw takes a deleted VirtualNode's parts away: pods, virtual kubelet, Node,
 // NamespaceMap (reference 5.6). Every pass does what can be done and comes back, so
 // that one stuck pod holds up nobody else (T60).
@@ -99,6 +105,7 @@ func (r *Reconciler) drain(ctx context.Context, vn *offloadingv1beta1.VirtualNod
 	if !node.Spec.Unschedulable {
 		before := node.DeepCopy()
 		node.Spec.Unschedulable = true
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, drainAnnotation, drainValue)
 		if err := r.Client.Patch(ctx, node, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("cordoning Node %q: %w", node.Name, err)
 		}
@@ -126,6 +133,22 @@ func (r *Reconciler) drain(ctx context.Context, vn *offloadingv1beta1.VirtualNod
 		r.set(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DrainingConditionStatusType, fmt.Sprintf("%d pods left", len(left)))
 	}
 	return len(left) == 0, nil
+}
+
+// uncordon lifts the cordon of a drain that was called off. One that an administrator set
+// stays.
+func (r *Reconciler) uncordon(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
+	node, err := r.node(ctx, vn)
+	if err != nil || node == nil || node.Annotations[drainAnnotation] == "" {
+		return err
+	}
+	before := node.DeepCopy()
+	node.Spec.Unschedulable = false
+	delete(node.Annotations, drainAnnotation)
+	if err := r.Client.Patch(ctx, node, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("lifting the cordon of Node %q: %w", node.Name, err)
+	}
+	return nil
 }
 
 func drainable(pod *corev1.Pod) bool {
