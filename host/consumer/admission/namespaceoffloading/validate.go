@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
@@ -22,7 +23,10 @@ func deny(format string, args ...any) verdict { return verdict{denial: fmt.Sprin
 // validateCreate decides about a new NamespaceOffloading (reference 2.3). The selector's
 // syntax is checked here, not in the controller's events only.
 func validateCreate(nso *offloadingv1beta1.NamespaceOffloading, home string) verdict {
-	if v := validateAny(nso); v.denial != "" {
+	if v := validateName(nso); v.denial != "" {
+		return v
+	}
+	if v := validateSelector(&nso.Spec.ClusterSelector); v.denial != "" {
 		return v
 	}
 	spec := &nso.Spec
@@ -46,8 +50,15 @@ func validateCreate(nso *offloadingv1beta1.NamespaceOffloading, home string) ver
 
 // validateUpdate decides about a changed NamespaceOffloading (reference 2.3).
 func validateUpdate(before, after *offloadingv1beta1.NamespaceOffloading) verdict {
-	if v := validateAny(after); v.denial != "" {
+	if v := validateName(after); v.denial != "" {
 		return v
+	}
+	// A selector that was there before this webhook may stay, or nothing else of the
+	// object could be written any more.
+	if !equality.Semantic.DeepEqual(before.Spec.ClusterSelector, after.Spec.ClusterSelector) {
+		if v := validateSelector(&after.Spec.ClusterSelector); v.denial != "" {
+			return v
+		}
 	}
 	if before.Spec.NamespaceMappingStrategy != after.Spec.NamespaceMappingStrategy {
 		return deny("spec.namespaceMappingStrategy cannot be changed: delete the NamespaceOffloading and create it again")
@@ -63,12 +74,12 @@ func validateUpdate(before, after *offloadingv1beta1.NamespaceOffloading) verdic
 	return verdict{}
 }
 
-// validateAny holds what is true for every operation.
-func validateAny(nso *offloadingv1beta1.NamespaceOffloading) verdict {
+// validateName holds what is true for every operation.
+func validateName(nso *offloadingv1beta1.NamespaceOffloading) verdict {
 	if nso.Name != offloadingv1beta1.NamespaceOffloadingName {
 		return deny("a NamespaceOffloading must be named %q: there is one per namespace", offloadingv1beta1.NamespaceOffloadingName)
 	}
-	return validateSelector(&nso.Spec.ClusterSelector)
+	return verdict{}
 }
 
 func validateSelector(selector *corev1.NodeSelector) verdict {

@@ -76,6 +76,13 @@ func TestValidateCreate(t *testing.T) {
 	}
 }
 
+func TestWhatWasThereBeforeTheWebhookCanStillBeWritten(t *testing.T) {
+	broken := offloading(func(n *offloadingv1beta1.NamespaceOffloading) { n.Spec.ClusterSelector = selector("Is", "eu") })
+	labeled := broken.DeepCopy()
+	labeled.Finalizers = []string{offloadingv1beta1.NamespaceOffloadingFinalizer}
+	assert.Empty(t, validateUpdate(broken, labeled).denial, "else the controller could not even say what is wrong with it")
+}
+
 func TestValidateUpdate(t *testing.T) {
 	cases := map[string]struct {
 		change  func(*offloadingv1beta1.NamespaceOffloading)
