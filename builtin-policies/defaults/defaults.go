@@ -2,6 +2,9 @@
 package defaults
 
 import (
+	"errors"
+	"strings"
+
 	"github.com/longshore-dev/longshore/builtin-policies/antiaffinity"
 	"github.com/longshore-dev/longshore/builtin-policies/metadatafilter"
 	"github.com/longshore-dev/longshore/builtin-policies/offloadingpatch"
@@ -14,6 +17,30 @@ const Name = "longshore-defaults"
 
 // Version of the module. The digest, not the version, says which bytes run.
 const Version = "1.0.0"
+
+// CheckSettings refuses settings that the policies of these points could not use; none
+// means all points. Only the metadata filter has settings.
+func CheckSettings(points []contract.Point, settings []byte) error {
+	if err := metadatafilter.CheckSettings(settings); err != nil {
+		return err
+	}
+	if len(points) == 0 {
+		points = contract.CorePoints()
+	}
+	for _, point := range points {
+		if point != contract.MetadataFilter && !empty(settings) {
+			return errors.New("spec.settings: the default policy of " + string(point) + " has none; give the settings of " +
+				string(contract.MetadataFilter) + " to a policy whose spec.points lists that point alone")
+		}
+	}
+	return nil
+}
+
+// empty takes settings that are known to be null, an object or nothing.
+func empty(settings []byte) bool {
+	text := strings.TrimSpace(string(settings))
+	return text == "" || text == "null" || strings.TrimSpace(strings.Trim(text, "{}")) == ""
+}
 
 // Manifest declares what the four policies read and write, in the order in which a
 // pod meets them.

@@ -1,12 +1,15 @@
-// Package metadatafilter is the default policy of MetadataFilter: it drops the labels
-// and annotations that the VirtualNode excludes from reflection (reference, sections
-// 3.2 and 4.1), exact keys only.
+// Package metadatafilter is the default policy of MetadataFilter: it decides which
+// labels and annotations of an object are reflected.
 //
-// It does not read the object: removing a key that is not there changes nothing, so
-// one answer serves all objects of a virtual node.
+// Two things say so. The VirtualNode's lists labelsNotReflected and
+// annotationsNotReflected name exact keys (reference, sections 3.2 and 4.1); for them
+// the policy does not read the object, since removing a key that is not there changes
+// nothing, so one answer serves all objects of a virtual node. The settings of the
+// policy hold rules with patterns, per kind, that drop, keep or rename (see [Rule]).
 package metadatafilter
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -17,44 +20,120 @@ const (
 	labelsPath      = "/metadata/labels"
 	annotationsPath = "/metadata/annotations"
 
-	// reservedPrefix and reservedKeys are what marks an object as reflected: without
-	// them the object would be nobody's, and never be updated or deleted again (T40).
-	// The host protects them too; an operator who lists one gets the rest of the list.
-	reservedPrefix = "offloading.liqo.io/"
+	// maxKeys is how many keys one remove may have; the host allows 1024.
+	maxKeys = 512
 )
 
-var reservedKeys = []string{"liqo.io/managed-by", "endpointslice.kubernetes.io/managed-by"}
+// reservedPrefix and reservedKeys are what marks an object as reflected: without them
+// the object would be nobody's, and never be updated or deleted again (T40). The host
+// protects them too. An operator who lists one in a VirtualNode gets the rest of the
+// list; a rule of the settings that names one is refused.
+const reservedPrefix = "offloading.liqo.io/"
+
+var reservedKeys = []string{
+	"endpointslice.kubernetes.io/managed-by",
+	"liqo.io/creator-user",
+	"liqo.io/managed-by",
+	"liqo.io/shadowPod",
+	"longshore.dev/local-pod-uid",
+	"policy.longshore.dev/decisions",
+}
+
+// Reserved reports whether a key is reflection's own.
+func Reserved(key string) bool {
+	return strings.HasPrefix(key, reservedPrefix) || slices.Contains(reservedKeys, key)
+}
 
 // Manifest declares what the policy reads and writes.
 func Manifest() contract.PointManifest {
 	return contract.PointManifest{
 		Point: contract.MetadataFilter,
 		Reads: []string{"/notReflected"},
+		SettingsReads: []string{
+			"/object/apiVersion",
+			"/object/kind",
+			"/object/metadata/annotations",
+			"/object/metadata/labels",
+		},
 		Writes: []contract.WriteRule{
-			{Path: annotationsPath, Verbs: []contract.Verb{contract.VerbRemove}},
-			{Path: labelsPath, Verbs: []contract.Verb{contract.VerbRemove}},
+			{Path: annotationsPath, Verbs: []contract.Verb{contract.VerbRemove, contract.VerbMerge}},
+			{Path: labelsPath, Verbs: []contract.Verb{contract.VerbRemove, contract.VerbMerge}},
 		},
 	}
 }
 
-// Decide answers which keys are dropped.
-func Decide(facts contract.MetadataFilterFacts) ([]contract.Operation, error) {
+// Decide answers which keys are dropped and which are renamed. Settings are JSON text,
+// empty when there are none; they are checked as by [CheckSettings].
+func Decide(facts contract.MetadataFilterFacts, settings []byte) ([]contract.Operation, error) {
+	rules, err := parse(settings)
+	if err != nil {
+		return nil, err
+	}
+	if len(rules) > 0 && facts.Object.Kind == "" {
+		return nil, errors.New("the rules of spec.settings cannot be applied without the object's kind, labels and annotations: " +
+			"spec.allow.reads of this binding must not leave them out")
+	}
 	var operations []contract.Operation
-	if keys := droppable(facts.NotReflected.Annotations); len(keys) > 0 {
-		operations = append(operations, contract.Remove(annotationsPath, keys...))
-	}
-	if keys := droppable(facts.NotReflected.Labels); len(keys) > 0 {
-		operations = append(operations, contract.Remove(labelsPath, keys...))
-	}
-	return operations, nil
+	kind := facts.Object.APIVersion + "/" + facts.Object.Kind
+	metadata := &facts.Object.Metadata
+	operations = append(operations, filter(annotationsPath, metadata.Annotations, facts.NotReflected.Annotations, matching(rules, kind, inAnnotations))...)
+	return append(operations, filter(labelsPath, metadata.Labels, facts.NotReflected.Labels, matching(rules, kind, inLabels))...), nil
 }
 
-// droppable returns the keys that may be dropped, sorted, each once. No key at all
-// must not become a removal without keys, which drops the whole map.
+// filter answers what becomes of one map: the keys of the list go, then the rules are
+// applied in order, each to the outcome of the one before.
+func filter(path string, have map[string]string, list []string, rules []*Rule) []contract.Operation {
+	dropped := droppable(list)
+	renamed := contract.StringMap{}
+	if len(rules) > 0 {
+		outcome := outcome{from: have, to: make(map[string]string, len(have))}
+		for key, value := range have {
+			if _, listed := slices.BinarySearch(dropped, key); !listed {
+				outcome.to[key] = value
+			}
+		}
+		for _, rule := range rules {
+			rule.apply(outcome.to)
+		}
+		dropped, renamed = outcome.changes(dropped)
+	}
+	var operations []contract.Operation
+	for keys := range slices.Chunk(dropped, maxKeys) {
+		operations = append(operations, contract.Remove(path, keys...))
+	}
+	if len(renamed) > 0 {
+		operations = append(operations, contract.Merge(path, renamed))
+	}
+	return operations
+}
+
+// outcome is a map before and after the rules.
+type outcome struct{ from, to map[string]string }
+
+// changes returns the keys that are gone, those of the list included, and the entries
+// that are new.
+func (o *outcome) changes(dropped []string) ([]string, contract.StringMap) {
+	for key := range o.from {
+		if _, stays := o.to[key]; !stays {
+			dropped = append(dropped, key)
+		}
+	}
+	slices.Sort(dropped)
+	renamed := contract.StringMap{}
+	for key, value := range o.to {
+		if had, ok := o.from[key]; !ok || had != value {
+			renamed[key] = value
+		}
+	}
+	return slices.DeleteFunc(slices.Compact(dropped), func(key string) bool { _, back := renamed[key]; return back }), renamed
+}
+
+// droppable returns the keys of a list that may be dropped, sorted, each once. No key
+// at all must not become a removal without keys, which drops the whole map.
 func droppable(keys []string) []string {
 	kept := make([]string, 0, len(keys))
 	for _, key := range keys {
-		if key != "" && !strings.HasPrefix(key, reservedPrefix) && !slices.Contains(reservedKeys, key) {
+		if key != "" && !Reserved(key) {
 			kept = append(kept, key)
 		}
 	}

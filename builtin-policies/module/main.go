@@ -16,12 +16,14 @@ import (
 	metadatafilterpoint "github.com/longshore-dev/longshore/sdk/guest/metadatafilter"
 	offloadingpatchpoint "github.com/longshore-dev/longshore/sdk/guest/offloadingpatch"
 	"github.com/longshore-dev/longshore/sdk/guest/podmutation"
+	"github.com/longshore-dev/longshore/sdk/guest/settings"
 )
 
 func init() {
 	describe.Handle(defaults.Manifest)
+	settings.HandlePoints(func(points []contract.Point, s guest.Settings) error { return defaults.CheckSettings(points, s) })
 	metadatafilterpoint.Handle(func(r *metadatafilterpoint.Request) ([]contract.Operation, error) {
-		return metadatafilter.Decide(r.Facts)
+		return metadatafilter.Decide(r.Facts, r.Settings)
 	})
 	offloadingpatchpoint.Handle(func(r *offloadingpatchpoint.Request) ([]contract.Operation, error) {
 		return offloadingpatch.Decide(r.Facts)

@@ -23,17 +23,23 @@ func Functions() map[contract.Point]Function {
 		contract.PodMutation:        function(podplacement.Decide),
 		contract.OffloadingPatch:    function(offloadingpatch.Decide),
 		contract.AntiAffinityPreset: function(antiaffinity.Decide),
-		contract.MetadataFilter:     function(metadatafilter.Decide),
+		contract.MetadataFilter:     configured(metadatafilter.Decide),
 	}
 }
 
+// function is for policies without settings.
 func function[F any](decide func(F) ([]contract.Operation, error)) Function {
+	return configured(func(facts F, _ []byte) ([]contract.Operation, error) { return decide(facts) })
+}
+
+// configured is for policies with settings.
+func configured[F any](decide func(F, []byte) ([]contract.Operation, error)) Function {
 	return func(request contract.Request) (contract.Response, error) {
 		var facts F
 		if err := json.Unmarshal(request.Facts, &facts); err != nil {
 			return contract.Response{}, fmt.Errorf("decoding the facts: %w", err)
 		}
-		operations, err := decide(facts)
+		operations, err := decide(facts, request.Settings)
 		if err != nil {
 			return contract.Response{}, err
 		}

@@ -42,9 +42,9 @@ func invalid(format string, arguments ...any) *problem {
 	return &problem{reason: reasonInvalidSpec, err: fmt.Errorf(format, arguments...)}
 }
 
-// settingsValidator is a policy that can check its settings.
+// settingsValidator is a policy that can check its settings, as used at some points.
 type settingsValidator interface {
-	ValidateSettings(ctx context.Context, settings json.RawMessage) error
+	ValidateSettings(ctx context.Context, settings json.RawMessage, points ...contract.Point) error
 }
 
 // disabled tells whether the object is not to be asked.

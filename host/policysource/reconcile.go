@@ -14,6 +14,7 @@ import (
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 // bound is what an object has in the chains.
@@ -111,7 +112,7 @@ func (s *Source) prepare(ctx context.Context, c *candidate) (moduleKey, error) {
 	c.module = module
 	bindings, bad := s.bindingsOf(c.object, module)
 	if bad == nil {
-		bad = validate(ctx, c.object, module)
+		bad = validate(ctx, c.object, module, bindings)
 	}
 	if bad != nil {
 		bad.loaded = true
@@ -126,13 +127,17 @@ func (c *candidate) version(key moduleKey) string {
 	return fmt.Sprintf("%s %d %s", c.object.UID, c.object.Generation, key.content)
 }
 
-// validate lets a module check its settings, if it can.
-func validate(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, module chain.Policy) *problem {
+// validate lets a module check its settings, if it can, for the points that it is bound to.
+func validate(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, module chain.Policy, bindings []chain.Binding) *problem {
 	validator, ok := module.(settingsValidator)
 	if !ok || policy.Spec.Settings == nil {
 		return nil
 	}
-	if err := validator.ValidateSettings(ctx, policy.Spec.Settings.Raw); err != nil {
+	points := make([]contract.Point, len(bindings))
+	for i := range bindings {
+		points[i] = bindings[i].Point
+	}
+	if err := validator.ValidateSettings(ctx, policy.Spec.Settings.Raw, points...); err != nil {
 		return &problem{reason: reasonSettings, err: fmt.Errorf("spec.settings: %w", err)}
 	}
 	return nil

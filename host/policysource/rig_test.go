@@ -67,7 +67,7 @@ func newCustom(content string) *custom {
 	})}
 }
 
-func (c *custom) ValidateSettings(_ context.Context, settings json.RawMessage) error {
+func (c *custom) ValidateSettings(_ context.Context, settings json.RawMessage, _ ...contract.Point) error {
 	if string(settings) == `{"bad":true}` {
 		return errors.New("bad must be false")
 	}

@@ -162,11 +162,15 @@ func summary(manifest *contract.Manifest, bindings []chain.Binding) *policyv1alp
 	out := &policyv1alpha1.ManifestSummary{Name: manifest.Name, Version: manifest.Version}
 	for i := range manifest.Points {
 		declared := &manifest.Points[i]
-		asked := func(b chain.Binding) bool { return b.Point == declared.Point }
+		settings := false
+		asked := func(b chain.Binding) bool {
+			settings = b.Point == declared.Point && len(b.Settings) > 0
+			return b.Point == declared.Point
+		}
 		if len(bindings) > 0 && !slices.ContainsFunc(bindings, asked) {
 			continue
 		}
-		point := policyv1alpha1.PointSummary{Point: policyv1alpha1.ExtensionPoint(declared.Point), Reads: declared.Reads}
+		point := policyv1alpha1.PointSummary{Point: policyv1alpha1.ExtensionPoint(declared.Point), Reads: declared.ReadsOf(settings)}
 		for _, moment := range declared.Moments {
 			point.Moments = append(point.Moments, string(moment))
 		}

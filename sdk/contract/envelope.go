@@ -44,15 +44,30 @@ type Denial struct {
 }
 
 // SettingsRequest is the input of validate_settings.
+//
+// Example:
+//
+//	{"version":"v1alpha1","points":["PodMutation"],"settings":{"rewrites":[]}}
 type SettingsRequest struct {
-	Version  string     `json:"version"`
+	// Version is the negotiated contract version.
+	Version string `json:"version"`
+	// Points are the extension points at which the settings are to be used; none means
+	// all that the module answers.
+	Points []Point `json:"points,omitempty"`
+	// Settings is the binding's spec.settings, null when it has none.
 	Settings RawMessage `json:"settings"`
 }
 
 // SettingsResponse is the output of validate_settings.
+//
+// Example:
+//
+//	{"version":"v1alpha1","valid":false,"message":"spec.settings.rewrites is empty"}
 type SettingsResponse struct {
+	// Version must equal the request's version.
 	Version string `json:"version"`
-	Valid   bool   `json:"valid"`
+	// Valid tells whether the module can work with the settings.
+	Valid bool `json:"valid"`
 	// Message says what is wrong and where; required when Valid is false.
 	Message string `json:"message,omitempty"`
 }

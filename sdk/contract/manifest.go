@@ -32,6 +32,10 @@ type PointManifest struct {
 	// "/local/metadata/annotations/liqo.io~1anti-affinity-preset". Ask for the keys
 	// that you need, not for the map: what differs from pod to pod spoils the memo.
 	Reads []string `json:"reads"`
+	// SettingsReads are read in addition by bindings that have settings: a policy that
+	// needs more of the facts only when it is configured to stays cheap, and blind, when
+	// it is not.
+	SettingsReads []string `json:"settingsReads,omitempty"`
 	// Writes are the operations that the module may answer.
 	Writes []WriteRule `json:"writes,omitempty"`
 }
@@ -44,6 +48,16 @@ type WriteRule struct {
 	Verbs []Verb `json:"verbs"`
 	// Keys narrows merge and remove to these map keys; empty allows every key.
 	Keys []string `json:"keys,omitempty"`
+}
+
+// ReadsOf returns what a binding reads: Reads, and SettingsReads too when it has
+// settings. The caller must not alter it.
+func (p *PointManifest) ReadsOf(hasSettings bool) []string {
+	if !hasSettings || len(p.SettingsReads) == 0 {
+		return p.Reads
+	}
+	all := make([]string, 0, len(p.Reads)+len(p.SettingsReads))
+	return append(append(all, p.Reads...), p.SettingsReads...)
 }
 
 // For returns what the manifest declares for a point, or nil.

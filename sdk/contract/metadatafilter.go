@@ -1,6 +1,11 @@
 package contract
 
 // MetadataFilterFacts are the facts of [MetadataFilter].
+//
+// Example:
+//
+//	{"object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web","labels":{"team":"a"}}},
+//	 "notReflected":{"labels":["internal"]},"virtualNode":{"name":"milan","providerClusterID":"milan","consumerClusterID":"rome"}}
 type MetadataFilterFacts struct {
 	// Object is the object being reflected: kind and metadata only.
 	Object ObjectMetadata `json:"object"`

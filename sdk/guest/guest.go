@@ -44,7 +44,7 @@ type Request[F any] struct {
 }
 
 // Settings is the JSON text of a binding's spec.settings, empty when it has none;
-// sdk/guest/anyjson decodes it.
+// sdk/guest/strictjson decodes it.
 type Settings []byte
 
 // Answer is what a policy of PodMutation answers; the zero value changes nothing.

@@ -62,7 +62,7 @@ func Try(tb testing.TB, point contract.Point, q Question) (contract.Response, er
 	if !declared.At(q.Moment) {
 		tb.Fatalf("the manifest does not declare moment %s of %s: the host would not ask", q.Moment, point)
 	}
-	facts, err := project(q.Facts, declared.Reads)
+	facts, err := project(q.Facts, declared.ReadsOf(q.Settings != nil))
 	if err != nil {
 		tb.Fatalf("projecting the facts: %v", err)
 	}

@@ -137,7 +137,7 @@ func newLink(b Binding) (*link, error) {
 	if l.moments, err = momentsOf(b, declared); err != nil {
 		return nil, err
 	}
-	if l.reads, err = newReads(declared.Reads, b.Allow.Reads, limit); err != nil {
+	if l.reads, err = newReads(declared.ReadsOf(len(b.Settings) > 0), b.Allow.Reads, limit); err != nil {
 		return nil, err
 	}
 	if l.writes, err = writesOf(b, declared, limit); err != nil {

@@ -91,10 +91,11 @@ func checkPoint(p *contract.PointManifest) error {
 			return fmt.Errorf("moment %s is listed twice", moment)
 		}
 	}
-	if len(p.Reads) > maxPaths || len(p.Writes) > maxPaths {
+	reads := p.ReadsOf(true)
+	if len(reads) > maxPaths || len(p.Writes) > maxPaths {
 		return fmt.Errorf("it has more than %d reads or writes", maxPaths)
 	}
-	for _, path := range p.Reads {
+	for _, path := range reads {
 		if _, err := operation.ParsePath(path); err != nil {
 			return fmt.Errorf("reads: %w", err)
 		}

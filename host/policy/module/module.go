@@ -169,17 +169,18 @@ func (e *SettingsError) Error() string {
 	return fmt.Sprintf("policy module %s refuses its settings, the operator must correct them: %s", e.Module, e.Message)
 }
 
-// ValidateSettings asks the module whether it can work with the settings of a binding.
+// ValidateSettings asks the module whether it can work with the settings of a binding
+// at these points; none means all that it answers.
 // A module without the export validate_settings accepts any. It returns a
 // [*SettingsError] when the module refuses them.
-func (m *Module) ValidateSettings(ctx context.Context, settings json.RawMessage) error {
+func (m *Module) ValidateSettings(ctx context.Context, settings json.RawMessage, points ...contract.Point) error {
 	if !m.wasm.Exports(contract.ExportValidateSettings) {
 		return nil
 	}
 	if len(settings) == 0 {
 		settings = json.RawMessage("null")
 	}
-	request, err := json.Marshal(contract.SettingsRequest{Version: m.version, Settings: settings})
+	request, err := json.Marshal(contract.SettingsRequest{Version: m.version, Points: points, Settings: settings})
 	if err != nil {
 		return &SettingsError{Module: m.Name(), Message: "they are not JSON: " + err.Error()}
 	}

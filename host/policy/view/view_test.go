@@ -13,6 +13,7 @@ import (
 
 	"github.com/longshore-dev/longshore/builtin-policies/antiaffinity"
 	"github.com/longshore-dev/longshore/builtin-policies/metadatafilter"
+	"github.com/longshore-dev/longshore/builtin-policies/native"
 	"github.com/longshore-dev/longshore/builtin-policies/offloadingpatch"
 	"github.com/longshore-dev/longshore/builtin-policies/podplacement"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -28,12 +29,7 @@ import (
 func defaults() *policytest.Policy {
 	return policytest.Native("defaults", contract.Manifest{Points: []contract.PointManifest{
 		metadatafilter.Manifest(), offloadingpatch.Manifest(), antiaffinity.Manifest(), podplacement.Manifest(),
-	}}, map[contract.Point]func(contract.Request) (contract.Response, error){
-		contract.MetadataFilter:     policytest.Decide(metadatafilter.Decide),
-		contract.OffloadingPatch:    policytest.Decide(offloadingpatch.Decide),
-		contract.AntiAffinityPreset: policytest.Decide(antiaffinity.Decide),
-		contract.PodMutation:        policytest.Decide(podplacement.Decide),
-	})
+	}}, native.Functions())
 }
 
 // chains binds the defaults and, after them, what else is given.

@@ -15,23 +15,30 @@ import (
 // settings: it should say what is wrong and where.
 //
 //	settings.Handle(func(s guest.Settings) error {
-//		var v struct{ Registry string `json:"registry"` }
-//		if err := anyjson.Settings(s, &v); err != nil {
+//		var registry string
+//		if err := strictjson.Decode(s, strictjson.String("registry", &registry)); err != nil {
 //			return err
 //		}
-//		if v.Registry == "" {
+//		if registry == "" {
 //			return errors.New("spec.settings.registry is required")
 //		}
 //		return nil
 //	})
 func Handle(check func(guest.Settings) error) {
+	HandlePoints(func(_ []contract.Point, s guest.Settings) error { return check(s) })
+}
+
+// HandlePoints is [Handle] for a module whose extension points have settings of their
+// own: the check is told at which points the binding uses them, none meaning all that
+// the module answers.
+func HandlePoints(check func([]contract.Point, guest.Settings) error) {
 	dispatch.Register(contract.ExportValidateSettings, func(input []byte) ([]byte, error) {
 		request, err := codec.DecodeSettingsRequest(input)
 		if err != nil {
 			return nil, err
 		}
 		response := contract.SettingsResponse{Version: request.Version, Valid: true}
-		if err := check(guest.Settings(request.Settings)); err != nil {
+		if err := check(request.Points, guest.Settings(request.Settings)); err != nil {
 			response.Valid, response.Message = false, err.Error()
 		}
 		return codec.AppendSettingsResponse(nil, &response), nil

@@ -55,6 +55,9 @@ func appendPoint(b []byte, p contract.PointManifest) []byte {
 		b = appendList(json.AppendMember(b, "moments"), p.Moments, appendText[contract.Moment])
 	}
 	b = json.AppendStrings(json.AppendMember(b, "reads"), p.Reads)
+	if len(p.SettingsReads) > 0 {
+		b = json.AppendStrings(json.AppendMember(b, "settingsReads"), p.SettingsReads)
+	}
 	if len(p.Writes) > 0 {
 		b = appendList(json.AppendMember(b, "writes"), p.Writes, appendRule)
 	}
@@ -81,6 +84,8 @@ func DecodeSettingsRequest(data []byte) (contract.SettingsRequest, error) {
 		switch string(key) {
 		case "version":
 			r.Version = s.String()
+		case "points":
+			r.Points = list(s, pointItem)
 		case "settings":
 			r.Settings = s.Raw()
 		default:
@@ -92,6 +97,8 @@ func DecodeSettingsRequest(data []byte) (contract.SettingsRequest, error) {
 	}
 	return r, nil
 }
+
+func pointItem(s *json.Scanner) contract.Point { return contract.Point(s.String()) }
 
 // AppendSettingsResponse appends the output of validate_settings.
 func AppendSettingsResponse(b []byte, r *contract.SettingsResponse) []byte {

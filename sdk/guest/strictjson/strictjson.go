@@ -1,0 +1,260 @@
+// Package strictjson reads the settings of a binding into an author's own variables,
+// field by field. A field that is not listed, one that stands twice, and a value of
+// another type are errors which say where they stand, since a misspelled setting must
+// not be a policy that does nothing:
+//
+//	spec.settings.rewrites[1].form: unknown field, want from or to
+//
+// It works without reflection: a module that uses it is 300 KiB smaller, packed, than
+// one that imports encoding/json (as sdk/guest/anyjson does), and reads its settings
+// several times faster.
+//
+//	type rewrite struct{ from, to string }
+//	var rewrites []rewrite
+//	err := strictjson.Decode(request.Settings,
+//		strictjson.List("rewrites", &rewrites, func(r *rewrite) []strictjson.Field {
+//			return []strictjson.Field{strictjson.String("from", &r.from), strictjson.String("to", &r.to)}
+//		}))
+package strictjson
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/longshore-dev/longshore/sdk/guest"
+	"github.com/longshore-dev/longshore/sdk/internal/json"
+)
+
+// Field reads one member of an object. A member that is absent or null leaves its
+// variable as it is.
+type Field struct {
+	name string
+	read func(*reader)
+}
+
+// Decode reads settings, which must be an object of these fields. Without settings
+// all variables stay as they are. The error names the field.
+func Decode(settings guest.Settings, fields ...Field) error {
+	if len(settings) == 0 {
+		return nil
+	}
+	r := &reader{scanner: json.NewScanner(settings)}
+	r.object(fields)
+	if r.problem == "" {
+		if err := r.scanner.End(); err != nil {
+			r.problem = err.Error()
+		}
+	}
+	if r.problem == "" {
+		return nil
+	}
+	return errors.New("spec.settings" + r.where + ": " + r.problem)
+}
+
+// String reads a string.
+func String(name string, into *string) Field {
+	return Field{name, func(r *reader) {
+		if !r.scanner.Null() {
+			*into = r.text()
+		}
+	}}
+}
+
+// Bool reads a boolean.
+func Bool(name string, into *bool) Field {
+	return Field{name, func(r *reader) {
+		if !r.scanner.Null() {
+			*into = r.scanner.Bool()
+			r.check("true or false")
+		}
+	}}
+}
+
+// Int reads an integer.
+func Int(name string, into *int64) Field {
+	return Field{name, func(r *reader) {
+		if !r.scanner.Null() {
+			*into = r.scanner.Int64()
+			r.check("an integer")
+		}
+	}}
+}
+
+// Strings reads a list of strings. A null among them is an error.
+func Strings(name string, into *[]string) Field {
+	return Field{name, func(r *reader) {
+		items := []string{}
+		if r.items(func() { items = append(items, r.text()) }) {
+			*into = items
+		}
+	}}
+}
+
+// StringMap reads an object whose values are strings, whatever its keys. A key that
+// stands twice is an error.
+func StringMap(name string, into *map[string]string) Field {
+	return Field{name, func(r *reader) {
+		if r.scanner.Null() {
+			return
+		}
+		members := map[string]string{}
+		for key, ok := r.scanner.FirstKey(); ok; key, ok = r.scanner.NextKey() {
+			k := string(key)
+			if _, twice := members[k]; twice {
+				r.fail("the key stands twice")
+			} else {
+				members[k] = r.text()
+			}
+			if r.problem != "" {
+				r.below("[" + strconv.Quote(k) + "]")
+				return
+			}
+		}
+		if r.check("an object") {
+			*into = members
+		}
+	}}
+}
+
+// Raw reads any value as JSON text.
+func Raw(name string, into *[]byte) Field {
+	return Field{name, func(r *reader) {
+		if !r.scanner.Null() {
+			*into = r.scanner.Raw()
+			r.check("a value")
+		}
+	}}
+}
+
+// Object reads an object of these fields.
+func Object(name string, fields ...Field) Field {
+	return Field{name, func(r *reader) {
+		if !r.scanner.Null() {
+			r.object(fields)
+		}
+	}}
+}
+
+// List reads a list of objects, the fields of each being what the function returns for
+// the item that it is read into.
+func List[T any](name string, into *[]T, fields func(*T) []Field) Field {
+	return Field{name, func(r *reader) {
+		list := []T{}
+		if r.items(func() {
+			if r.scanner.Null() {
+				r.fail("want an object, not null")
+				return
+			}
+			list = append(list, *new(T))
+			r.object(fields(&list[len(list)-1]))
+		}) {
+			*into = list
+		}
+	}}
+}
+
+// reader is a scanner that knows where in the settings a problem is.
+type reader struct {
+	scanner *json.Scanner
+	// problem is the first one; nothing is read after it.
+	problem string
+	// where is the path of the problem, from the place where it was found outwards.
+	where string
+}
+
+func (r *reader) fail(problem string) {
+	if r.problem == "" {
+		r.problem = problem
+	}
+}
+
+// below puts a step before the path of the problem.
+func (r *reader) below(step string) { r.where = step + r.where }
+
+// check fails if the value just read was not what is wanted.
+func (r *reader) check(want string) bool {
+	err := r.scanner.Err()
+	if err == nil {
+		return true
+	}
+	if errors.Is(err, json.ErrType) {
+		r.fail("want " + want)
+	} else {
+		r.fail(err.Error())
+	}
+	return false
+}
+
+// text reads a string that must not be null.
+func (r *reader) text() string {
+	if r.scanner.Null() {
+		r.fail("want a string, not null")
+		return ""
+	}
+	text := r.scanner.String()
+	r.check("a string")
+	return text
+}
+
+// items reads a list and reports whether there is one, and a good one.
+func (r *reader) items(item func()) bool {
+	if r.scanner.Null() {
+		return false
+	}
+	i := 0
+	for ok := r.scanner.FirstItem(); ok; ok = r.scanner.NextItem() {
+		item()
+		if r.problem != "" {
+			r.below("[" + strconv.Itoa(i) + "]")
+			return false
+		}
+		i++
+	}
+	return r.check("a list")
+}
+
+func (r *reader) object(fields []Field) {
+	var seen uint64
+	for key, ok := r.scanner.FirstKey(); ok; key, ok = r.scanner.NextKey() {
+		at := -1
+		for i := range fields {
+			if fields[i].name == string(key) {
+				at = i
+				break
+			}
+		}
+		switch {
+		case at < 0:
+			r.fail("unknown field, " + names(fields))
+		case at < 64 && seen&(1<<at) != 0:
+			r.fail("the field stands twice")
+		default:
+			seen |= 1 << at
+			fields[at].read(r)
+		}
+		if r.problem != "" {
+			r.below("." + string(key))
+			return
+		}
+	}
+	r.check("an object")
+}
+
+// names lists what is wanted, for a message.
+func names(fields []Field) string {
+	if len(fields) == 0 {
+		return "want none"
+	}
+	text := "want "
+	for i := range fields {
+		switch {
+		case i == 0:
+		case i == len(fields)-1:
+			text += " or "
+		default:
+			text += ", "
+		}
+		text += fields[i].name
+	}
+	return text
+}
