@@ -84,48 +84,24 @@ func Decide(facts contract.MetadataFilterFacts, settings []byte) ([]contract.Ope
 // applied in order, each to the outcome of the one before.
 func filter(path string, have map[string]string, list []string, rules []*Rule) []contract.Operation {
 	dropped := droppable(list)
-	renamed := contract.StringMap{}
+	var renamed contract.StringMap
 	if len(rules) > 0 {
-		outcome := outcome{from: have, to: make(map[string]string, len(have))}
-		for key, value := range have {
-			if _, listed := slices.BinarySearch(dropped, key); !listed {
-				outcome.to[key] = value
-			}
-		}
+		all := newEntries(have, dropped)
 		for _, rule := range rules {
-			rule.apply(outcome.to)
+			rule.apply(all)
 		}
-		dropped, renamed = outcome.changes(dropped)
+		dropped, renamed = all.changes(dropped)
 	}
 	var operations []contract.Operation
-	for keys := range slices.Chunk(dropped, maxKeys) {
-		operations = append(operations, contract.Remove(path, keys...))
+	for len(dropped) > 0 {
+		n := min(len(dropped), maxKeys)
+		operations = append(operations, contract.Remove(path, dropped[:n]...))
+		dropped = dropped[n:]
 	}
 	if len(renamed) > 0 {
 		operations = append(operations, contract.Merge(path, renamed))
 	}
 	return operations
-}
-
-// outcome is a map before and after the rules.
-type outcome struct{ from, to map[string]string }
-
-// changes returns the keys that are gone, those of the list included, and the entries
-// that are new.
-func (o *outcome) changes(dropped []string) ([]string, contract.StringMap) {
-	for key := range o.from {
-		if _, stays := o.to[key]; !stays {
-			dropped = append(dropped, key)
-		}
-	}
-	slices.Sort(dropped)
-	renamed := contract.StringMap{}
-	for key, value := range o.to {
-		if had, ok := o.from[key]; !ok || had != value {
-			renamed[key] = value
-		}
-	}
-	return slices.DeleteFunc(slices.Compact(dropped), func(key string) bool { _, back := renamed[key]; return back }), renamed
 }
 
 // droppable returns the keys of a list that may be dropped, sorted, each once. No key

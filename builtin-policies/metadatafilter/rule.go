@@ -3,6 +3,8 @@ package metadatafilter
 import (
 	"slices"
 	"strings"
+
+	"github.com/longshore-dev/longshore/sdk/guest/strictjson"
 )
 
 // Rule of the settings. Exactly one of Drop, Keep and Rename says what it does.
@@ -35,9 +37,9 @@ type Rule struct {
 	Drop []string
 	// Keep lists patterns of keys that are reflected; all others are not.
 	Keep []string
-	// Rename maps keys to new keys, or a domain with its slash to another one. A key
+	// Rename holds keys and their new keys, or a domain with its slash to another one. A key
 	// whose new name the object already has is dropped: what is there stays.
-	Rename map[string]string
+	Rename []strictjson.Pair
 
 	keeps bool
 }
@@ -72,57 +74,60 @@ func (r *Rule) concerns(kind, in string) bool {
 	})
 }
 
-// apply changes the map in place.
-func (r *Rule) apply(keys map[string]string) {
+// apply changes the entries in place.
+func (r *Rule) apply(all entries) {
 	if r.Rename != nil {
-		r.rename(keys)
+		for i := range all {
+			if e := &all[i]; !e.gone && !Reserved(e.key) {
+				e.next = r.target(e.key)
+			}
+		}
+		all.move()
 		return
 	}
 	patterns := r.Drop
 	if r.keeps {
 		patterns = r.Keep
 	}
-	for key := range keys {
-		if !Reserved(key) && slices.ContainsFunc(patterns, func(p string) bool { return covers(p, key) }) != r.keeps {
-			delete(keys, key)
+	for i := range all {
+		e := &all[i]
+		if !e.gone && !Reserved(e.key) {
+			e.gone = coveredBy(patterns, e.key) != r.keeps
 		}
 	}
 }
 
-// rename moves the keys in order, so that the outcome is the same every time.
-func (r *Rule) rename(keys map[string]string) {
-	var moved []string
-	for key := range keys {
-		if _, ok := r.target(key); ok {
-			moved = append(moved, key)
+// target returns the new name of a key, empty for none: that of the key itself before
+// that of its domain.
+func (r *Rule) target(key string) string {
+	slash := strings.IndexByte(key, '/') + 1
+	to := ""
+	for i := range r.Rename {
+		switch from := r.Rename[i].Key; {
+		case from == key:
+			to = r.Rename[i].Value
+		case to == "" && slash > 0 && from == key[:slash]:
+			to = r.Rename[i].Value + key[slash:]
+			continue
+		default:
+			continue
 		}
+		break
 	}
-	slices.Sort(moved)
-	for _, key := range moved {
-		to, _ := r.target(key)
-		value := keys[key]
-		delete(keys, key)
-		if _, there := keys[to]; !there {
-			keys[to] = value
-		}
+	if Reserved(to) {
+		return ""
 	}
+	return to
 }
 
-// target returns the new name of a key: that of the key itself before that of its domain.
-func (r *Rule) target(key string) (string, bool) {
-	if Reserved(key) {
-		return "", false
-	}
-	to, ok := r.Rename[key]
-	if slash := strings.IndexByte(key, '/'); !ok && slash >= 0 {
-		if domain, moves := r.Rename[key[:slash+1]]; moves {
-			to, ok = domain+key[slash+1:], true
+// coveredBy reports whether one of the patterns names a key.
+func coveredBy(patterns []string, key string) bool {
+	for _, pattern := range patterns {
+		if covers(pattern, key) {
+			return true
 		}
 	}
-	if !ok || Reserved(to) {
-		return "", false
-	}
-	return to, true
+	return false
 }
 
 // covers reports whether a pattern names a key.

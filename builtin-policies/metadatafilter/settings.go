@@ -2,7 +2,6 @@ package metadatafilter
 
 import (
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -46,7 +45,7 @@ func fields(r *Rule) []strictjson.Field {
 		strictjson.Strings("in", &r.In),
 		strictjson.Strings("drop", &r.Drop),
 		strictjson.Strings("keep", &r.Keep),
-		strictjson.StringMap("rename", &r.Rename),
+		strictjson.Pairs("rename", &r.Rename),
 	}
 }
 
@@ -143,22 +142,17 @@ func (r *Rule) checkRename() (string, string) {
 	if len(r.Rename) > maxPatterns {
 		return ".rename", strconv.Itoa(len(r.Rename)) + " keys are more than the allowed " + strconv.Itoa(maxPatterns)
 	}
-	from := make([]string, 0, len(r.Rename))
-	for key := range r.Rename {
-		from = append(from, key)
-	}
-	slices.Sort(from)
-	targets := make(map[string]string, len(from))
-	for _, key := range from {
-		if problem := r.checkMove(key, r.Rename[key], targets); problem != "" {
-			return ".rename[" + strconv.Quote(key) + "]", problem
+	for i := range r.Rename {
+		if problem := r.checkMove(i); problem != "" {
+			return ".rename[" + strconv.Quote(r.Rename[i].Key) + "]", problem
 		}
 	}
 	return "", ""
 }
 
-// checkMove checks one entry of a rename; targets are those seen so far.
-func (r *Rule) checkMove(from, to string, targets map[string]string) string {
+// checkMove checks one entry of a rename.
+func (r *Rule) checkMove(i int) string {
+	from, to := r.Rename[i].Key, r.Rename[i].Value
 	check := checkKey
 	if strings.HasSuffix(from, "/") {
 		check = checkDomain
@@ -174,12 +168,13 @@ func (r *Rule) checkMove(from, to string, targets map[string]string) string {
 			return reserved(key)
 		}
 	}
-	if other, twice := targets[to]; twice {
-		return strconv.Quote(other) + " is renamed to " + strconv.Quote(to) + " too, one of them would be lost"
-	}
-	targets[to] = from
-	if _, chained := r.Rename[to]; chained {
-		return "its new name " + strconv.Quote(to) + " is renamed as well: write one rule after the other"
+	for j := range r.Rename {
+		if j < i && r.Rename[j].Value == to {
+			return strconv.Quote(r.Rename[j].Key) + " is renamed to " + strconv.Quote(to) + " too, one of them would be lost"
+		}
+		if r.Rename[j].Key == to {
+			return "its new name " + strconv.Quote(to) + " is renamed as well: write one rule after the other"
+		}
 	}
 	return ""
 }
@@ -211,8 +206,10 @@ func checkKey(key string) string {
 func checkDomain(domain string) string {
 	text := domain[:max(len(domain)-1, 0)]
 	valid := strings.HasSuffix(domain, "/") && text != "" && len(text) <= 253
-	for label := range strings.SplitSeq(text, ".") {
-		valid = valid && label != "" && len(label) <= 63 && lower(label[0]) && lower(label[len(label)-1])
+	for more := true; more && valid; {
+		var label string
+		label, text, more = strings.Cut(text, ".")
+		valid = label != "" && len(label) <= 63 && lower(label[0]) && lower(label[len(label)-1])
 		for i := range len(label) {
 			valid = valid && (lower(label[i]) || label[i] == '-')
 		}

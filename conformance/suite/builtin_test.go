@@ -115,7 +115,7 @@ func BenchmarkBuiltins(b *testing.B) {
 	require.NoError(b, err)
 	for i := range all {
 		switch all[i].Name {
-		case "podmutation/localandremote-product", "offloadingpatch/affinity-both", "antiaffinitypreset/soft", "metadatafilter/default-list":
+		case "podmutation/localandremote-product", "offloadingpatch/affinity-both", "antiaffinitypreset/soft", "metadatafilter/default-list", "metadatafilter/rule-rename", "metadatafilter/rules-many":
 		default:
 			continue
 		}

@@ -17,8 +17,8 @@ type question struct {
 	input  chain.Input
 }
 
-// questions are one for each core point: the vector with the longest request whose
-// answer changes its object.
+// questions are one for each core point: of the vectors without settings the one with the
+// longest request whose answer changes its object.
 func questions() ([]question, error) {
 	all, err := vectors.All()
 	if err != nil {
@@ -33,7 +33,9 @@ func questions() ([]question, error) {
 		}
 		if changes, err := changesObject(v); err != nil {
 			return nil, err
-		} else if !changes {
+		} else if configured, err := hasSettings(v); err != nil {
+			return nil, err
+		} else if !changes || configured {
 			continue
 		}
 		if known := longest[point]; known == nil || len(v.Request) > len(known.Request) {
@@ -53,6 +55,15 @@ func questions() ([]question, error) {
 		found = append(found, question{v.Name, *input})
 	}
 	return found, nil
+}
+
+// hasSettings tells whether the vector's question comes from a binding with settings.
+func hasSettings(v *vectors.Vector) (bool, error) {
+	var request contract.Request
+	if err := json.Unmarshal(v.Request, &request); err != nil {
+		return false, fmt.Errorf("decoding the request of vector %s: %w", v.Name, err)
+	}
+	return len(request.Settings) > 0, nil
 }
 
 // changesObject tells whether the vector has an object that its result differs from.

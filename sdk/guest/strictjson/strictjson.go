@@ -29,8 +29,12 @@ import (
 // variable as it is.
 type Field struct {
 	name string
-	read func(*reader)
+	// into is a pointer to what is read, or a function that reads it.
+	into any
 }
+
+// Pair is a member of an object whose values are strings.
+type Pair struct{ Key, Value string }
 
 // Decode reads settings, which must be an object of these fields. Without settings
 // all variables stay as they are. The error names the field.
@@ -52,88 +56,26 @@ func Decode(settings guest.Settings, fields ...Field) error {
 }
 
 // String reads a string.
-func String(name string, into *string) Field {
-	return Field{name, func(r *reader) {
-		if !r.scanner.Null() {
-			*into = r.text()
-		}
-	}}
-}
+func String(name string, into *string) Field { return Field{name, into} }
 
 // Bool reads a boolean.
-func Bool(name string, into *bool) Field {
-	return Field{name, func(r *reader) {
-		if !r.scanner.Null() {
-			*into = r.scanner.Bool()
-			r.check("true or false")
-		}
-	}}
-}
+func Bool(name string, into *bool) Field { return Field{name, into} }
 
 // Int reads an integer.
-func Int(name string, into *int64) Field {
-	return Field{name, func(r *reader) {
-		if !r.scanner.Null() {
-			*into = r.scanner.Int64()
-			r.check("an integer")
-		}
-	}}
-}
+func Int(name string, into *int64) Field { return Field{name, into} }
 
 // Strings reads a list of strings. A null among them is an error.
-func Strings(name string, into *[]string) Field {
-	return Field{name, func(r *reader) {
-		items := []string{}
-		if r.items(func() { items = append(items, r.text()) }) {
-			*into = items
-		}
-	}}
-}
+func Strings(name string, into *[]string) Field { return Field{name, into} }
 
-// StringMap reads an object whose values are strings, whatever its keys. A key that
-// stands twice is an error.
-func StringMap(name string, into *map[string]string) Field {
-	return Field{name, func(r *reader) {
-		if r.scanner.Null() {
-			return
-		}
-		members := map[string]string{}
-		for key, ok := r.scanner.FirstKey(); ok; key, ok = r.scanner.NextKey() {
-			k := string(key)
-			if _, twice := members[k]; twice {
-				r.fail("the key stands twice")
-			} else {
-				members[k] = r.text()
-			}
-			if r.problem != "" {
-				r.below("[" + strconv.Quote(k) + "]")
-				return
-			}
-		}
-		if r.check("an object") {
-			*into = members
-		}
-	}}
-}
+// Pairs reads an object whose values are strings, whatever its keys, in the order in
+// which they stand. A key that stands twice is an error.
+func Pairs(name string, into *[]Pair) Field { return Field{name, into} }
 
-// Raw reads any value as JSON text.
-func Raw(name string, into *[]byte) Field {
-	return Field{name, func(r *reader) {
-		if !r.scanner.Null() {
-			*into = r.scanner.Raw()
-			r.check("a value")
-		}
-	}}
-}
+// Raw reads any value as JSON text, for another decoder say.
+func Raw(name string, into *[]byte) Field { return Field{name, into} }
 
 // Object reads an object of these fields.
-func Object(name string, fields ...Field) Field {
-	return Field{name, func(r *reader) {
-		if !r.scanner.Null() {
-			r.object(fields)
-		}
-	}}
-}
+func Object(name string, fields ...Field) Field { return Field{name, fields} }
 
 // List reads a list of objects, the fields of each being what the function returns for
 // the item that it is read into.
@@ -151,6 +93,60 @@ func List[T any](name string, into *[]T, fields func(*T) []Field) Field {
 			*into = list
 		}
 	}}
+}
+
+// value reads a member into its variable.
+func (r *reader) value(into any) {
+	if r.scanner.Null() {
+		return
+	}
+	switch into := into.(type) {
+	case *string:
+		*into = r.text()
+	case *bool:
+		*into = r.scanner.Bool()
+		r.check("true or false")
+	case *int64:
+		*into = r.scanner.Int64()
+		r.check("an integer")
+	case *[]string:
+		items := []string{}
+		if r.items(func() { items = append(items, r.text()) }) {
+			*into = items
+		}
+	case *[]Pair:
+		r.pairs(into)
+	case *[]byte:
+		*into = r.scanner.Raw()
+		r.check("a value")
+	case []Field:
+		r.object(into)
+	case func(*reader):
+		into(r)
+	}
+}
+
+func (r *reader) pairs(into *[]Pair) {
+	pairs := []Pair{}
+	for key, ok := r.scanner.FirstKey(); ok; key, ok = r.scanner.NextKey() {
+		pair := Pair{Key: string(key)}
+		for i := range pairs {
+			if pairs[i].Key == pair.Key {
+				r.fail("the key stands twice")
+			}
+		}
+		if r.problem == "" {
+			pair.Value = r.text()
+		}
+		if r.problem != "" {
+			r.below("[" + strconv.Quote(pair.Key) + "]")
+			return
+		}
+		pairs = append(pairs, pair)
+	}
+	if r.check("an object") {
+		*into = pairs
+	}
 }
 
 // reader is a scanner that knows where in the settings a problem is.
@@ -230,7 +226,7 @@ func (r *reader) object(fields []Field) {
 			r.fail("the field stands twice")
 		default:
 			seen |= 1 << at
-			fields[at].read(r)
+			r.value(fields[at].into)
 		}
 		if r.problem != "" {
 			r.below("." + string(key))

@@ -15,12 +15,35 @@ type item struct {
 	To   string `json:"to,omitempty"`
 }
 
+// pairs lets encoding/json read what Pairs reads.
+type pairs []strictjson.Pair
+
+func (p *pairs) UnmarshalJSON(data []byte) error {
+	var members map[string]string
+	if err := stdjson.Unmarshal(data, &members); err != nil || members == nil {
+		return err
+	}
+	*p = pairs{}
+	for key, value := range members {
+		*p = append(*p, strictjson.Pair{Key: key, Value: value})
+	}
+	return nil
+}
+
+func (p pairs) MarshalJSON() ([]byte, error) {
+	members := map[string]string{}
+	for _, pair := range p {
+		members[pair.Key] = pair.Value
+	}
+	return stdjson.Marshal(members)
+}
+
 type config struct {
 	Name   string             `json:"name,omitempty"`
 	On     bool               `json:"on,omitempty"`
 	Count  int64              `json:"count,omitempty"`
 	Words  []string           `json:"words,omitempty"`
-	Map    map[string]string  `json:"map,omitempty"`
+	Map    pairs              `json:"map,omitempty"`
 	Any    stdjson.RawMessage `json:"any,omitempty"`
 	Nested item               `json:"nested"`
 	Items  []item             `json:"items,omitempty"`
@@ -33,18 +56,18 @@ func itemFields(i *item) []strictjson.Field {
 func decode(data []byte, c *config) error {
 	return strictjson.Decode(guest.Settings(data),
 		strictjson.String("name", &c.Name), strictjson.Bool("on", &c.On), strictjson.Int("count", &c.Count),
-		strictjson.Strings("words", &c.Words), strictjson.StringMap("map", &c.Map), strictjson.Raw("any", (*[]byte)(&c.Any)),
+		strictjson.Strings("words", &c.Words), strictjson.Pairs("map", (*[]strictjson.Pair)(&c.Map)), strictjson.Raw("any", (*[]byte)(&c.Any)),
 		strictjson.Object("nested", itemFields(&c.Nested)...), strictjson.List("items", &c.Items, itemFields))
 }
 
 func TestDecode(t *testing.T) {
 	got := config{Name: "kept", On: true}
-	data := `{"name":null,"count":-3,"words":["a\n","b"],"map":{"example.com/k":"v"},"any":{"x":[1]},"nested":{"from":"f"},"items":[{"to":"t"},{}]}`
+	data := `{"name":null,"count":-3,"words":["a\n","b"],"map":{"z":"1","example.com/k":"v"},"any":{"x":[1]},"nested":{"from":"f"},"items":[{"to":"t"},{}]}`
 	if err := decode([]byte(data), &got); err != nil {
 		t.Fatal(err)
 	}
 	want := config{
-		Name: "kept", On: true, Count: -3, Words: []string{"a\n", "b"}, Map: map[string]string{"example.com/k": "v"},
+		Name: "kept", On: true, Count: -3, Words: []string{"a\n", "b"}, Map: pairs{{"z", "1"}, {"example.com/k", "v"}},
 		Any: stdjson.RawMessage(`{"x":[1]}`), Nested: item{From: "f"}, Items: []item{{To: "t"}, {}},
 	}
 	if !reflect.DeepEqual(got, want) {
