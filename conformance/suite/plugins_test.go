@@ -53,7 +53,7 @@ func TestRegistryRewriteInBothHosts(t *testing.T) {
 				`{"op":"set","path":"/spec/containers[name=web]/image","value":"mirror.example/team/web:1"}]}`, string(output))
 
 			_, err = host.Call(t.Context(), contract.PodMutation.Export(), []byte(misspelled))
-			require.ErrorContains(t, err, `unknown field "rewrite"`)
+			require.ErrorContains(t, err, "spec.settings.rewrite: unknown field, want rewrites")
 
 			output, err = host.Call(t.Context(), contract.ExportValidateSettings, []byte(`{"version":"v1alpha1","settings":{}}`))
 			require.NoError(t, err)

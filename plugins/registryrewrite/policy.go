@@ -1,27 +1,38 @@
 package main
 
 import (
-	"fmt"
+	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/longshore-dev/longshore/sdk/contract"
 	"github.com/longshore-dev/longshore/sdk/guest"
-	"github.com/longshore-dev/longshore/sdk/guest/anyjson"
 	"github.com/longshore-dev/longshore/sdk/guest/podmutation"
+	"github.com/longshore-dev/longshore/sdk/guest/strictjson"
 )
 
 // config is the form of spec.settings.
 type config struct {
 	// Rewrites are tried in order; the first that fits an image decides.
-	Rewrites []rewrite `json:"rewrites"`
+	Rewrites []rewrite
 }
 
 // rewrite replaces the beginning of an image reference, at a slash.
 type rewrite struct {
 	// From is a registry or the path of a repository: "docker.io", "quay.io/team".
-	From string `json:"from"`
+	From string
 	// To takes its place: "mirror.example/hub".
-	To string `json:"to"`
+	To string
+}
+
+// readConfig reads spec.settings field by field, so that a misspelled one is an error.
+// encoding/json could do it too, in a module that is half as large again.
+func readConfig(s guest.Settings) (config, error) {
+	var c config
+	err := strictjson.Decode(s, strictjson.List("rewrites", &c.Rewrites, func(r *rewrite) []strictjson.Field {
+		return []strictjson.Field{strictjson.String("from", &r.From), strictjson.String("to", &r.To)}
+	}))
+	return c, err
 }
 
 // manifest declares the least that the policy needs: container names and images in,
@@ -49,27 +60,34 @@ func manifest() contract.Manifest {
 
 // checkSettings refuses settings that could not do what their author meant.
 func checkSettings(s guest.Settings) error {
-	var c config
-	if err := anyjson.Settings(s, &c); err != nil {
+	c, err := readConfig(s)
+	if err != nil {
 		return err
 	}
 	if len(c.Rewrites) == 0 {
-		return fmt.Errorf("spec.settings.rewrites is empty: the policy would do nothing")
+		return errors.New("spec.settings.rewrites is empty: the policy would do nothing")
 	}
 	for i, r := range c.Rewrites {
-		for field, value := range map[string]string{"from": r.From, "to": r.To} {
-			if value == "" || strings.HasSuffix(value, "/") || strings.Contains(value, "://") {
-				return fmt.Errorf("spec.settings.rewrites[%d].%s is %q: want a registry or repository path such as docker.io/library", i, field, value)
-			}
+		place := "spec.settings.rewrites[" + strconv.Itoa(i) + "]"
+		if err := errors.Join(checkPath(place+".from", r.From), checkPath(place+".to", r.To)); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// checkPath refuses what is no beginning of an image reference.
+func checkPath(field, value string) error {
+	if value == "" || strings.HasSuffix(value, "/") || strings.Contains(value, "://") {
+		return errors.New(field + " is " + strconv.Quote(value) + ": want a registry or repository path such as docker.io/library")
 	}
 	return nil
 }
 
 // rewriteImages answers the point.
 func rewriteImages(r *podmutation.Request) (*guest.Answer, error) {
-	var c config
-	if err := anyjson.Settings(r.Settings, &c); err != nil {
+	c, err := readConfig(r.Settings)
+	if err != nil {
 		return nil, err
 	}
 	spec := r.Facts.Object.Spec

@@ -52,7 +52,7 @@ func TestPolicy(t *testing.T) {
 				{Name: "sidecar", Image: "quay.io/shop/sidecar:1"},
 			},
 		}}},
-		Settings: config{Rewrites: []rewrite{{From: "docker.io", To: "mirror.example"}}},
+		Settings: map[string]any{"rewrites": []any{map[string]string{"from": "docker.io", "to": "mirror.example"}}},
 	})
 	want := []contract.Operation{
 		contract.Set("/spec/initContainers[name=setup]/image", contract.String("mirror.example/library/busybox")),
@@ -73,9 +73,11 @@ func TestSettings(t *testing.T) {
 	}{
 		"one rewrite":        {m{"rewrites": []m{{"from": "docker.io", "to": "mirror.example"}}}, ""},
 		"no rewrite":         {m{}, "rewrites is empty"},
-		"a misspelled field": {m{"rewrites": []m{{"form": "docker.io", "to": "mirror.example"}}}, `unknown field "form"`},
+		"a misspelled field": {m{"rewrites": []m{{"form": "docker.io", "to": "mirror.example"}}}, "rewrites[0].form: unknown field, want from or to"},
 		"a field forgotten":  {m{"rewrites": []m{{"from": "docker.io"}}}, `rewrites[0].to is ""`},
 		"a URL":              {m{"rewrites": []m{{"from": "https://docker.io", "to": "mirror.example"}}}, `rewrites[0].from is "https://docker.io"`},
+		"both fields bad":    {m{"rewrites": []m{{"from": "/", "to": ""}}}, `rewrites[0].to is ""`},
+		"no list":            {m{"rewrites": "docker.io"}, "spec.settings.rewrites: want a list"},
 		"a slash at the end": {m{"rewrites": []m{{"from": "docker.io", "to": "mirror.example/"}}}, `rewrites[0].to is "mirror.example/"`},
 	} {
 		t.Run(name, func(t *testing.T) {
