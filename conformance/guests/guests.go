@@ -1,0 +1,98 @@
+// Package guests holds one small policy, "accelerator", in every language that our
+// tests hold the engine against: standard Go with the SDK, C, AssemblyScript with the
+// host's functions declared by hand and with Extism's own kit, and the text format.
+//
+// They answer PodMutation alike: a pod that selects nodes with an accelerator gets the
+// toleration of their taint. Each reads its whole request as JSON and refuses what is
+// none. They are examples of how little a policy needs, and the modules that tests and
+// benchmarks ask when they must not depend on our own SDK.
+package guests
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/longshore-dev/longshore/conformance/guests/toolchain"
+	"github.com/longshore-dev/longshore/conformance/wat"
+)
+
+//go:embed c/policy.c text/policy.wat assemblyscript/*.ts assemblyscript/*.json
+var files embed.FS
+
+// Guest is the policy in one language.
+type Guest struct {
+	// Name of the language, and of the folder.
+	Name string
+	// Small says that the module brings no language runtime with it.
+	Small bool
+	build func(ctx context.Context) ([]byte, error)
+}
+
+// All lists the guests.
+func All() []Guest {
+	return []Guest{
+		{Name: "golang", build: buildGo},
+		{Name: "c", Small: true, build: func(ctx context.Context) ([]byte, error) {
+			return withFile("c/policy.c", func(source []byte) ([]byte, error) { return toolchain.C(ctx, source) })
+		}},
+		{Name: "assemblyscript", Small: true, build: func(ctx context.Context) ([]byte, error) {
+			return toolchain.AssemblyScript(ctx, AssemblyScript(), "policy")
+		}},
+		{Name: "assemblyscript with Extism's kit", Small: true, build: func(ctx context.Context) ([]byte, error) {
+			return toolchain.AssemblyScript(ctx, AssemblyScript(), "pdk")
+		}},
+		{Name: "text", Small: true, build: func(context.Context) ([]byte, error) {
+			return withFile("text/policy.wat", func(source []byte) ([]byte, error) { return wat.Assemble(string(source)) })
+		}},
+	}
+}
+
+// Build compiles the guest. The error wraps toolchain.ErrMissing when its compiler is
+// not installed.
+func (g *Guest) Build(ctx context.Context) ([]byte, error) {
+	wasm, err := g.build(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("building guest %s: %w", g.Name, err)
+	}
+	return wasm, nil
+}
+
+// Wasm compiles the guest for a test, which is skipped without its compiler.
+func (g *Guest) Wasm(tb testing.TB) []byte {
+	tb.Helper()
+	wasm, err := g.Build(tb.Context())
+	toolchain.Need(tb, err)
+	return wasm
+}
+
+// AssemblyScript is the tree of the guests in AssemblyScript, with what pins their
+// compiler.
+func AssemblyScript() fs.FS {
+	tree, err := fs.Sub(files, "assemblyscript")
+	if err != nil {
+		panic(err) // The name is a constant.
+	}
+	return tree
+}
+
+func withFile(name string, build func([]byte) ([]byte, error)) ([]byte, error) {
+	source, err := files.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("reading the source: %w", err)
+	}
+	return build(source)
+}
+
+// buildGo compiles the guest of the clone that holds the working directory.
+func buildGo(ctx context.Context) ([]byte, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", "github.com/longshore-dev/longshore/conformance/guests/golang").Output()
+	if err != nil {
+		return nil, fmt.Errorf("finding the source: %w", err)
+	}
+	return toolchain.Go(ctx, strings.TrimSpace(string(out)))
+}

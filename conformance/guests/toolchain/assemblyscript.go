@@ -1,0 +1,110 @@
+package toolchain
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+)
+
+// InstallCommand installs what can be installed without the system's packages: the
+// AssemblyScript compiler, with npm.
+const InstallCommand = "go run ./hack/toolchains"
+
+// lock are the files that pin the AssemblyScript compiler and Extism's kit for it.
+var lock = []string{"package.json", "package-lock.json"}
+
+// installed is the folder of the compiler that a tree's lock pins.
+func installed(tree fs.FS) (string, map[string][]byte, error) {
+	dir, err := folder()
+	if err != nil {
+		return "", nil, err
+	}
+	files := map[string][]byte{}
+	parts := []string{"npm"}
+	for _, name := range lock {
+		if files[name], err = fs.ReadFile(tree, name); err != nil {
+			return "", nil, fmt.Errorf("reading what pins the AssemblyScript compiler: %w", err)
+		}
+		parts = append(parts, string(files[name]))
+	}
+	return filepath.Join(dir, "assemblyscript-"+key(parts...)[:16]), files, nil
+}
+
+// InstallAssemblyScript installs the compiler that the tree's package-lock.json pins,
+// with npm, in the cache folder. It does nothing when it is there.
+func InstallAssemblyScript(ctx context.Context, tree fs.FS) error {
+	dir, files, err := installed(tree)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	npm, err := find("npm")
+	if err != nil {
+		return fmt.Errorf("%w: install Node.js 20 with npm: %w", ErrMissing, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return fmt.Errorf("making the cache of guests: %w", err)
+	}
+	work, err := os.MkdirTemp(filepath.Dir(dir), "npm-")
+	if err != nil {
+		return fmt.Errorf("making a folder to install in: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(work) }() // gone already when it became the folder
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(work, name), data, 0o600); err != nil {
+			return fmt.Errorf("writing what pins the compiler: %w", err)
+		}
+	}
+	cmd := exec.CommandContext(ctx, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+	cmd.Dir = work
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("installing the AssemblyScript compiler: %w\n%s", err, text)
+	}
+	if err := os.Rename(work, dir); err != nil {
+		return fmt.Errorf("keeping the AssemblyScript compiler: %w", err)
+	}
+	return nil
+}
+
+// AssemblyScript compiles the .ts files of a tree, beginning with the file of this
+// name (without ending). Its function stop is called when a guest gives up.
+func AssemblyScript(ctx context.Context, tree fs.FS, entry string) ([]byte, error) {
+	dir, _, err := installed(tree)
+	if err != nil {
+		return nil, err
+	}
+	node, err := find("node")
+	if err != nil {
+		return nil, fmt.Errorf("%w: install Node.js 20 with npm, then run %s: %w", ErrMissing, InstallCommand, err)
+	}
+	compiler := filepath.Join(dir, "node_modules", "assemblyscript", "bin", "asc.js")
+	if _, err := os.Stat(compiler); err != nil {
+		return nil, fmt.Errorf("%w: the AssemblyScript compiler is not installed: run %s", ErrMissing, InstallCommand)
+	}
+	files, err := sources(tree, ".ts")
+	if err != nil {
+		return nil, err
+	}
+	parts := []string{"assemblyscript", filepath.Base(dir), entry}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		parts = append(parts, name, string(files[name]))
+	}
+	return cached(key(parts...), func(work string) ([]byte, error) {
+		for name, data := range files {
+			if err := os.WriteFile(filepath.Join(work, name), data, 0o600); err != nil {
+				return nil, fmt.Errorf("writing the source: %w", err)
+			}
+		}
+		cmd := exec.CommandContext(ctx, node, compiler, entry+".ts", "--outFile", "guest.wasm", "--optimize",
+			"--runtime", "stub", "--use", "abort="+entry+"/stop", "--path", filepath.Join(dir, "node_modules"))
+		cmd.Dir = work
+		return output(cmd, filepath.Join(work, "guest.wasm"))
+	})
+}

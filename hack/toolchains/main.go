@@ -1,0 +1,20 @@
+// Command toolchains installs the compilers of the test guests that come from npm. The
+// others, clang and lld, come from the system's packages (.ci/run installs them).
+// Without them tests are skipped, and say why.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/longshore-dev/longshore/conformance/guests"
+	"github.com/longshore-dev/longshore/conformance/guests/toolchain"
+)
+
+func main() {
+	if err := toolchain.InstallAssemblyScript(context.Background(), guests.AssemblyScript()); err != nil {
+		fmt.Fprintln(os.Stderr, "toolchains:", err)
+		os.Exit(1)
+	}
+}
