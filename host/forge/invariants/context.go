@@ -32,22 +32,59 @@ func inherit[T any](own **T, pods *T) {
 	}
 }
 
-// context compares two effective security contexts, field by field.
+// context compares two effective security contexts, field by field. What a container
+// can inherit may have been changed in the pod's own context.
 func (c *check) context(path string, was, is corev1.SecurityContext) {
-	c.forbid(isTrue(is.Privileged) && !isTrue(was.Privileged), path+"/privileged", "set to true")
-	c.forbid(isFalse(was.AllowPrivilegeEscalation) && !isFalse(is.AllowPrivilegeEscalation), path+"/allowPrivilegeEscalation", "no longer false")
-	c.forbid(isTrue(was.RunAsNonRoot) && !isTrue(is.RunAsNonRoot), path+"/runAsNonRoot", "no longer true")
-	c.forbid(isTrue(was.ReadOnlyRootFilesystem) && !isTrue(is.ReadOnlyRootFilesystem), path+"/readOnlyRootFilesystem", "no longer true")
-	c.forbid(towardsRoot(was.RunAsUser, is.RunAsUser), path+"/runAsUser", "may be root now")
-	c.forbid(towardsRoot(was.RunAsGroup, is.RunAsGroup), path+"/runAsGroup", "may be the root group now")
-	unmasked := corev1.UnmaskedProcMount
-	c.forbid(equals(is.ProcMount, unmasked) && !equals(was.ProcMount, unmasked), path+"/procMount", "set to Unmasked")
+	own := func(bad bool, field, problem string) { c.forbid(bad, path+field, problem) }
+	inherited := func(bad bool, field, problem string) {
+		c.forbid(bad, path+field, problem, path+field, securityContext+field)
+	}
+	own(isTrue(is.Privileged) && !isTrue(was.Privileged), "/privileged", "set to true")
+	own(isFalse(was.AllowPrivilegeEscalation) && !isFalse(is.AllowPrivilegeEscalation), "/allowPrivilegeEscalation", "no longer false")
+	own(isTrue(was.ReadOnlyRootFilesystem) && !isTrue(is.ReadOnlyRootFilesystem), "/readOnlyRootFilesystem", "no longer true")
+	own(!masked(is.ProcMount) && masked(was.ProcMount), "/procMount", "no longer masked")
 	c.capabilities(path+"/capabilities", was.Capabilities, is.Capabilities)
-	c.forbid(weakerSeccomp(was.SeccompProfile, is.SeccompProfile), path+"/seccompProfile", "weakened")
-	c.forbid(weakerAppArmor(was.AppArmorProfile, is.AppArmorProfile), path+"/appArmorProfile", "weakened")
-	c.forbid(!equality.Semantic.DeepEqual(was.SELinuxOptions, is.SELinuxOptions), path+"/seLinuxOptions", "changed")
-	hostProcess := func(o *corev1.WindowsSecurityContextOptions) bool { return o != nil && isTrue(o.HostProcess) }
-	c.forbid(hostProcess(is.WindowsOptions) && !hostProcess(was.WindowsOptions), path+"/windowsOptions/hostProcess", "set to true")
+	inherited(isTrue(was.RunAsNonRoot) && !isTrue(is.RunAsNonRoot), "/runAsNonRoot", "no longer true")
+	inherited(towardsRoot(was.RunAsUser, is.RunAsUser), "/runAsUser", "may be root now")
+	inherited(towardsRoot(was.RunAsGroup, is.RunAsGroup), "/runAsGroup", "may be the root group now")
+	inherited(weakerSeccomp(was.SeccompProfile, is.SeccompProfile), "/seccompProfile", "weakened")
+	inherited(weakerAppArmor(was.AppArmorProfile, is.AppArmorProfile), "/appArmorProfile", "weakened")
+	inherited(!equality.Semantic.DeepEqual(was.SELinuxOptions, is.SELinuxOptions), "/seLinuxOptions", "changed")
+	c.windows(path+"/windowsOptions", windowsOptions(was), windowsOptions(is))
+}
+
+// masked reports whether sensitive parts of /proc are hidden, which is the default.
+func masked(mount *corev1.ProcMountType) bool {
+	return mount == nil || *mount == corev1.DefaultProcMount || *mount == ""
+}
+
+func windowsOptions(of corev1.SecurityContext) corev1.WindowsSecurityContextOptions {
+	if of.WindowsOptions == nil {
+		return corev1.WindowsSecurityContextOptions{}
+	}
+	return *of.WindowsOptions
+}
+
+// administrator is the user of Windows containers that administers them.
+const administrator = "ContainerAdministrator"
+
+func (c *check) windows(path string, was, is corev1.WindowsSecurityContextOptions) {
+	causes := []string{path, securityContext + "/windowsOptions"}
+	text := func(value *string) string {
+		if value == nil {
+			return ""
+		}
+		return *value
+	}
+	c.forbid(isTrue(is.HostProcess) && !isTrue(was.HostProcess), path+"/hostProcess", "set to true", causes...)
+	user, before := text(is.RunAsUserName), text(was.RunAsUserName)
+	c.forbid(user != before && (user == "" || strings.EqualFold(user, administrator)), path+"/runAsUserName", "may be an administrator now", causes...)
+	for field, changed := range map[string]bool{
+		"/gmsaCredentialSpec":     text(is.GMSACredentialSpec) != "" && text(is.GMSACredentialSpec) != text(was.GMSACredentialSpec),
+		"/gmsaCredentialSpecName": text(is.GMSACredentialSpecName) != "" && text(is.GMSACredentialSpecName) != text(was.GMSACredentialSpecName),
+	} {
+		c.forbid(changed, path+field, "added or changed: it is an account of the domain", causes...)
+	}
 }
 
 // towardsRoot reports whether an ID became 0, or became the image's choice, which may
@@ -68,12 +105,12 @@ func (c *check) capabilities(path string, was, is *corev1.Capabilities) {
 	}
 	for _, capability := range is.Add {
 		if !covers(was.Add, capability) {
-			c.add(path+"/add", "%s added", capability)
+			c.add(path+"/add", string(capability)+" added")
 		}
 	}
 	for _, capability := range was.Drop {
 		if !covers(is.Drop, capability) {
-			c.add(path+"/drop", "%s no longer dropped", capability)
+			c.add(path+"/drop", string(capability)+" no longer dropped")
 		}
 	}
 }

@@ -36,13 +36,26 @@ func guarded() *corev1.Pod {
 					AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
 					Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_BIND_SERVICE"}, Drop: []corev1.Capability{"ALL"}},
 				},
-				Ports:        []corev1.ContainerPort{{ContainerPort: 80, Protocol: corev1.ProtocolTCP}},
-				VolumeMounts: []corev1.VolumeMount{{Name: "log", MountPath: "/log", ReadOnly: true}},
+				Ports: []corev1.ContainerPort{
+					{ContainerPort: 80, Protocol: corev1.ProtocolTCP},
+					{ContainerPort: 81, Protocol: corev1.ProtocolTCP, HostPort: 81, HostIP: "127.0.0.1"},
+				},
+				LivenessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/"}}},
+				VolumeMounts: []corev1.VolumeMount{
+					{
+						Name: "log", MountPath: "/log", ReadOnly: true, RecursiveReadOnly: ptr.To(corev1.RecursiveReadOnlyEnabled),
+						SubPath: "web", BindMountOptions: []string{"noexec"},
+					},
+					{Name: "token", MountPath: "/token"},
+				},
 			}},
 			Volumes: []corev1.Volume{
 				{Name: "log", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/log"}}},
 				{Name: "token", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
-					Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t"}}},
+					Sources: []corev1.VolumeProjection{
+						{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "t"}},
+						{PodCertificate: &corev1.PodCertificateProjection{SignerName: "example.com/signer"}},
+					},
 				}}},
 			},
 		},
@@ -127,7 +140,7 @@ func TestPoliciesMustNotWeakenThePod(t *testing.T) {
 		}, []string{"/spec/pod/securityContext/fsGroup"}},
 		"a sysctl": {plain, func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "kernel.x", Value: "1"}}}
-		}, []string{"/spec/pod/securityContext/sysctls[name=kernel.x]"}},
+		}, []string{"/spec/pod/securityContext/sysctls"}},
 		"an AppArmor profile, by the old annotation": {plain, func(s *offloadingv1beta1.ShadowPod) {
 			s.Annotations = map[string]string{"container.apparmor.security.beta.kubernetes.io/web": "unconfined"}
 		}, []string{"/metadata/annotations/container.apparmor.security.beta.kubernetes.io~1web"}},
@@ -180,7 +193,9 @@ func TestPoliciesMustNotWeakenAContainer(t *testing.T) {
 			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: "spy", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}})
 		}, []string{"/spec/pod/containers[name=spy]/securityContext/privileged"}},
 		"a sidecar that does not heed the pod": {guarded, func(s *offloadingv1beta1.ShadowPod) {
-			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: "spy", SecurityContext: &corev1.SecurityContext{RunAsNonRoot: ptr.To(false)}})
+			spy := s.Spec.Pod.Containers[0].DeepCopy()
+			spy.Name, spy.VolumeMounts, spy.Ports, spy.SecurityContext.RunAsNonRoot = "spy", nil, nil, ptr.To(false)
+			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, *spy)
 		}, []string{"/spec/pod/containers[name=spy]/securityContext/runAsNonRoot"}},
 	})
 }
@@ -216,8 +231,13 @@ func TestWhatPoliciesMayDo(t *testing.T) {
 		"change an image":       func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers[0].Image = "mirror.example.com/web" },
 		"isolate more":          func(s *offloadingv1beta1.ShadowPod) { *s = *remote.PodDraft(stricter(), "shop-rome", rome) },
 		"take a container away": func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.InitContainers = nil },
-		"add a modest sidecar": func(s *offloadingv1beta1.ShadowPod) {
-			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: "proxy", SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: ptr.To(false)}})
+		"add a sidecar as tight as the pod's own container": func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: "proxy", SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			}})
+		},
+		"add an init container as tight as the pod's own": func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.InitContainers = append(s.Spec.Pod.InitContainers, corev1.Container{Name: "fetch"})
 		},
 		"choose another user that is not root": func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.SecurityContext.RunAsUser = ptr.To[int64](2000) },
 	} {

@@ -2,75 +2,129 @@ package invariants
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-const securityContextPath = "/spec/pod/securityContext"
+const securityContext = "/securityContext"
 
 // pod compares what concerns the pod as a whole. What containers inherit from the pod is
 // compared per container, as it is in effect there.
 func (c *check) pod(before, after *corev1.PodSpec) {
-	c.forbid(isFalse(before.HostUsers) && !isFalse(after.HostUsers), "/spec/pod/hostUsers", "no longer false: the pod would leave its user namespace")
+	c.forbid(isFalse(before.HostUsers) && !isFalse(after.HostUsers), "/hostUsers", "no longer false: the pod would leave its user namespace")
 	c.forbid(!isTrue(before.ShareProcessNamespace) && isTrue(after.ShareProcessNamespace),
-		"/spec/pod/shareProcessNamespace", "set to true: containers would see each other's processes")
+		"/shareProcessNamespace", "set to true: containers would see each other's processes")
 	was, is := podContext(before), podContext(after)
 	for _, group := range is.SupplementalGroups {
 		if !slices.Contains(was.SupplementalGroups, group) {
-			c.add(securityContextPath+"/supplementalGroups", "group %d added", group)
+			c.add(securityContext+"/supplementalGroups", "group "+strconv.FormatInt(group, 10)+" added")
 		}
 	}
 	strict := corev1.SupplementalGroupsPolicyStrict
 	c.forbid(equals(was.SupplementalGroupsPolicy, strict) && !equals(is.SupplementalGroupsPolicy, strict),
-		securityContextPath+"/supplementalGroupsPolicy", "no longer Strict")
-	c.forbid(equals(is.FSGroup, 0) && !equals(was.FSGroup, 0), securityContextPath+"/fsGroup", "set to the root group")
+		securityContext+"/supplementalGroupsPolicy", "no longer Strict")
+	c.forbid(equals(is.FSGroup, 0) && !equals(was.FSGroup, 0), securityContext+"/fsGroup", "set to the root group")
 	for _, sysctl := range is.Sysctls {
-		c.forbid(!slices.Contains(was.Sysctls, sysctl), securityContextPath+"/sysctls[name="+sysctl.Name+"]", "added or changed")
+		c.forbid(!slices.Contains(was.Sysctls, sysctl), securityContext+"/sysctls", sysctl.Name+" added or changed")
 	}
 }
 
-// volumes holds that nothing of the provider's nodes is mounted that was not before.
-func (c *check) volumes(before, after *corev1.PodSpec) {
-	for i := range after.Volumes {
-		volume := &after.Volumes[i]
-		if volume.HostPath == nil {
+// containers compares each container with the one of its name, and one that is new with
+// those that are of its sort: it may be no less isolated than the weakest of them, so
+// that what the pod can do at most does not grow.
+func (c *check) containers(before, after *corev1.PodSpec) {
+	had, has := containersOf(before), containersOf(after)
+	for i := range has {
+		is := &has[i]
+		if was := find(had, is); was != nil {
+			c.container(is.path, before, was.Container, after, is.Container)
 			continue
 		}
-		same := slices.ContainsFunc(before.Volumes, func(was corev1.Volume) bool {
-			return was.Name == volume.Name && equality.Semantic.DeepEqual(was.HostPath, volume.HostPath)
-		})
-		c.forbid(!same, named("volumes", volume.Name)+"/hostPath", "added or changed: it opens the provider's node")
+		c.stranger(before, likened(had, is), after, is)
 	}
 }
 
-func (c *check) containers(before, after *corev1.PodSpec) {
-	hostPaths := map[string]bool{}
-	for i := range after.Volumes {
-		hostPaths[after.Volumes[i].Name] = after.Volumes[i].HostPath != nil
-	}
-	for _, list := range []struct {
-		name          string
-		before, after []corev1.Container
-	}{
-		{"initContainers", before.InitContainers, after.InitContainers},
-		{"containers", before.Containers, after.Containers},
-	} {
-		for i := range list.after {
-			container := &list.after[i]
-			// A container that a policy adds is held against one that asks for nothing.
-			was := &corev1.Container{}
-			for j := range list.before {
-				if list.before[j].Name == container.Name {
-					was = &list.before[j]
-				}
-			}
-			path := named(list.name, container.Name)
-			c.context(path+"/securityContext", effective(before, was), effective(after, container))
-			c.ports(path, was, container)
-			c.mounts(path, was, container, hostPaths)
+// container compares one container before and after.
+func (c *check) container(path string, before *corev1.PodSpec, was *corev1.Container, after *corev1.PodSpec, is *corev1.Container) {
+	c.context(path+securityContext, effective(before, was), effective(after, is))
+	c.ports(path, was, is)
+	c.mounts(path, was, is, hostPaths(after))
+	c.handlers(path, was, is)
+}
+
+// stranger compares a container that the pod did not have with those that it may be
+// likened to, and tells of the one that it comes closest to.
+func (c *check) stranger(before *corev1.PodSpec, like []container, after *corev1.PodSpec, is *container) {
+	var closest *check
+	for i := range like {
+		attempt := &check{root: c.root}
+		attempt.context(is.path+securityContext, effective(before, like[i].Container), effective(after, is.Container))
+		if closest == nil || len(attempt.violations) < len(closest.violations) {
+			closest = attempt
 		}
 	}
+	if closest == nil {
+		closest = &check{root: c.root}
+	}
+	nothing := &corev1.Container{}
+	closest.ports(is.path, nothing, is.Container)
+	closest.mounts(is.path, nothing, is.Container, hostPaths(after))
+	closest.handlers(is.path, nothing, is.Container)
+	list, _, _ := strings.Cut(is.path, "[")
+	for _, violation := range closest.violations {
+		// Whoever renamed a container wrote it under its old name.
+		violation.Causes = append(violation.Causes, "/spec"+list)
+		c.keep(violation)
+	}
+}
+
+// container is one with its path.
+type container struct {
+	*corev1.Container
+	path string
+	// lasts tells that it runs as long as the pod: it is no init container, or a sidecar.
+	lasts bool
+}
+
+func containersOf(spec *corev1.PodSpec) []container {
+	all := make([]container, 0, len(spec.InitContainers)+len(spec.Containers))
+	for i := range spec.InitContainers {
+		each := &spec.InitContainers[i]
+		all = append(all, container{each, named("initContainers", each.Name), equals(each.RestartPolicy, corev1.ContainerRestartPolicyAlways)})
+	}
+	for i := range spec.Containers {
+		each := &spec.Containers[i]
+		all = append(all, container{each, named("containers", each.Name), true})
+	}
+	return all
+}
+
+// find returns the container of the same name, if it is of the same sort: an init
+// container that now runs as long as the pod is another one.
+func find(all []container, like *container) *container {
+	for i := range all {
+		if all[i].Name == like.Name && all[i].lasts == like.lasts {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// likened returns the containers that a new one may be held against: those that run as
+// long as it does, else all.
+func likened(all []container, is *container) []container {
+	var like []container
+	for i := range all {
+		if all[i].lasts == is.lasts {
+			like = append(like, all[i])
+		}
+	}
+	if len(like) == 0 {
+		return all
+	}
+	return like
 }
 
 func (c *check) ports(path string, before, after *corev1.Container) {
@@ -83,27 +137,46 @@ func (c *check) ports(path string, before, after *corev1.Container) {
 			return was.HostPort == port.HostPort && was.HostIP == port.HostIP && was.Protocol == port.Protocol
 		})
 		if !same {
-			c.add(path+"/ports", "hostPort %d added: it opens a port of the provider's node", port.HostPort)
+			c.add(path+"/ports", "hostPort "+strconv.Itoa(int(port.HostPort))+" added or opened wider: it is a port of the node")
 		}
 	}
 }
 
-func (c *check) mounts(path string, before, after *corev1.Container, hostPaths map[string]bool) {
-	for i := range after.VolumeMounts {
-		mount := &after.VolumeMounts[i]
-		var was *corev1.VolumeMount
-		for j := range before.VolumeMounts {
-			if before.VolumeMounts[j].MountPath == mount.MountPath && before.VolumeMounts[j].Name == mount.Name {
-				was = &before.VolumeMounts[j]
+// handlers holds that probes and hooks reach no other host than the pod: the kubelet
+// sends them, from the network of the node.
+func (c *check) handlers(path string, before, after *corev1.Container) {
+	was := hosts(before)
+	for handler, host := range hosts(after) {
+		c.forbid(host != "" && was[handler] != host, path+handler, "sent to host "+host+": the kubelet would reach it from the node's network")
+	}
+}
+
+// hosts returns where the kubelet sends the requests of a container's handlers.
+func hosts(container *corev1.Container) map[string]string {
+	found := map[string]string{}
+	note := func(name string, get *corev1.HTTPGetAction, socket *corev1.TCPSocketAction) {
+		if get != nil {
+			found[name+"/httpGet/host"] = get.Host
+		}
+		if socket != nil {
+			found[name+"/tcpSocket/host"] = socket.Host
+		}
+	}
+	for name, probe := range map[string]*corev1.Probe{
+		"/livenessProbe": container.LivenessProbe, "/readinessProbe": container.ReadinessProbe, "/startupProbe": container.StartupProbe,
+	} {
+		if probe != nil {
+			note(name, probe.HTTPGet, probe.TCPSocket)
+		}
+	}
+	if hooks := container.Lifecycle; hooks != nil {
+		for name, hook := range map[string]*corev1.LifecycleHandler{"/lifecycle/postStart": hooks.PostStart, "/lifecycle/preStop": hooks.PreStop} {
+			if hook != nil {
+				note(name, hook.HTTPGet, hook.TCPSocket)
 			}
 		}
-		where := path + "/volumeMounts[mountPath=" + mount.MountPath + "]"
-		c.forbid(was == nil && hostPaths[mount.Name], where, "added: it opens the provider's node")
-		c.forbid(was != nil && was.ReadOnly && !mount.ReadOnly, where+"/readOnly", "no longer true")
-		bidirectional := corev1.MountPropagationBidirectional
-		c.forbid(equals(mount.MountPropagation, bidirectional) && (was == nil || !equals(was.MountPropagation, bidirectional)),
-			where+"/mountPropagation", "set to Bidirectional: it reaches the provider's node")
 	}
+	return found
 }
 
 func podContext(spec *corev1.PodSpec) corev1.PodSecurityContext {
