@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -100,6 +101,39 @@ func AdmitPod(ctx context.Context, ev Evaluator, in AdmissionInput) (*AdmissionR
 	}
 	result.Pod, err = readPod(in.Pod, object, after)
 	return result, err
+}
+
+// Pods returns the pod before and after the policies for a comparison of the two, or
+// false when they have changed nothing beyond fields of the spec that are harmless, by
+// their JSON names, and metadata. What this host does not know of a pod is left out on
+// both sides.
+func (r *AdmissionResult) Pods(harmless func(field string) bool) (before, after *corev1.Pod, compare bool, err error) {
+	old, now, err := both(r.before, r.after, fieldSpec)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	metadata := slices.Contains(changed(r.before, r.after), fieldMetadata)
+	if !metadata && !slices.ContainsFunc(changed(old, now), func(field string) bool { return !harmless(field) }) {
+		return nil, nil, false, nil
+	}
+	if before, err = typed(r.before); err != nil {
+		return nil, nil, false, err
+	}
+	after, err = typed(r.after)
+	return before, after, err == nil, err
+}
+
+// typed decodes a pod's layout.
+func typed(object map[string]any) (*corev1.Pod, error) {
+	data, err := json.Marshal(map[string]any{fieldMetadata: object[fieldMetadata], fieldSpec: object[fieldSpec]})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the pod: %w", err)
+	}
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(data, pod); err != nil {
+		return nil, fmt.Errorf("decoding the pod: %w", err)
+	}
+	return pod, nil
 }
 
 // layOut returns the pod as policies see it, and what bindings are matched with.

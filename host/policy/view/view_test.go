@@ -2,6 +2,7 @@ package view_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -312,7 +313,7 @@ func TestFilterMetadata(t *testing.T) {
 	assert.Equal(t, []string{"b"}, decisions[0].Effects[0].Keys)
 }
 
-func TestDecisionsAreEncodedWithoutValuesAndBounded(t *testing.T) {
+func TestDecisionsAreEncodedWithoutValues(t *testing.T) {
 	decision := chain.Decision{
 		Point: contract.PodMutation, Binding: "mirror", Module: "m", Digest: "sha256:0123456789abcdef",
 		Effects: []operation.Effect{{Verb: "set", Path: "/spec/x"}, {Verb: "merge", Path: "/metadata/labels", Keys: []string{"a", "b"}}},
@@ -321,15 +322,99 @@ func TestDecisionsAreEncodedWithoutValuesAndBounded(t *testing.T) {
 	assert.JSONEq(t, `[{"point":"PodMutation","policy":"mirror","module":"m","digest":"0123456789ab","ops":["set /spec/x","merge /metadata/labels[a b]"]}]`, encoded)
 	assert.Empty(t, view.EncodeDecisions(nil))
 
-	many := make([]chain.Decision, 100)
-	for i := range many {
-		many[i] = decision
+}
+
+func TestDecisionsThatAreTooLongAreCutHonestly(t *testing.T) {
+	decision := func(name string, effects int) chain.Decision {
+		d := chain.Decision{Point: contract.PodMutation, Binding: name, Module: "m", Digest: "sha256:0123456789abcdef"}
+		for i := range effects {
+			d.Effects = append(d.Effects, operation.Effect{Verb: "set", Path: fmt.Sprintf("/spec/containers[name=c%03d]/image", i)})
+		}
+		return d
 	}
-	encoded = view.EncodeDecisions(many)
-	assert.LessOrEqual(t, len(encoded), view.MaxDecisionsBytes)
-	entries, err := view.DecodeDecisions(encoded)
-	require.NoError(t, err)
-	last := entries[len(entries)-1]
-	assert.Equal(t, 100, len(entries)-1+last.Omitted)
-	assert.Positive(t, last.Omitted)
+	t.Run("every policy is named before one lists everything", func(t *testing.T) {
+		encoded := view.EncodeDecisions([]chain.Decision{decision("wordy", 250), decision("short", 2), decision("wordy-too", 250)})
+		assert.LessOrEqual(t, len(encoded), view.MaxDecisionsBytes)
+		assert.Greater(t, len(encoded), view.MaxDecisionsBytes*9/10, "the room is used")
+		entries, err := view.DecodeDecisions(encoded)
+		require.NoError(t, err)
+		require.Len(t, entries, 3)
+		assert.Equal(t, []string{"set /spec/containers[name=c000]/image", "set /spec/containers[name=c001]/image"}, entries[1].Operations)
+		for _, i := range []int{0, 2} {
+			listed := entries[i].Operations
+			assert.Equal(t, fmt.Sprintf("… and %d more", 250-(len(listed)-1)), listed[len(listed)-1])
+			assert.Greater(t, len(listed), 20)
+		}
+	})
+	t.Run("many keys", func(t *testing.T) {
+		keys := make([]string, 40)
+		for i := range keys {
+			keys[i] = fmt.Sprintf("k%02d", i)
+		}
+		d := decision("p", 0)
+		d.Effects = []operation.Effect{{Verb: "remove", Path: "/metadata/labels", Keys: keys}}
+		encoded := view.EncodeDecisions([]chain.Decision{d})
+		assert.Contains(t, encoded, "k30 k31 … and 8 more]")
+		assert.NotContains(t, encoded, "k32")
+	})
+	t.Run("reserved keys that were kept", func(t *testing.T) {
+		d := decision("p", 0)
+		for i := range 200 {
+			d.Kept = append(d.Kept, fmt.Sprintf("/metadata/labels/offloading.liqo.io~1%030d", i))
+		}
+		entries, err := view.DecodeDecisions(view.EncodeDecisions([]chain.Decision{d}))
+		require.NoError(t, err)
+		kept := entries[0].Kept
+		assert.Equal(t, fmt.Sprintf("… and %d more", 200-(len(kept)-1)), kept[len(kept)-1])
+	})
+	t.Run("too many policies to name", func(t *testing.T) {
+		many := make([]chain.Decision, 100)
+		for i := range many {
+			many[i] = decision("mirror", 3)
+		}
+		encoded := view.EncodeDecisions(many)
+		assert.LessOrEqual(t, len(encoded), view.MaxDecisionsBytes)
+		entries, err := view.DecodeDecisions(encoded)
+		require.NoError(t, err)
+		last := entries[len(entries)-1]
+		assert.Equal(t, 100, len(entries)-1+last.Omitted)
+		assert.Positive(t, last.Omitted)
+		assert.Empty(t, last.Policy)
+	})
+}
+
+func TestCulpritsAreWhoWroteTheField(t *testing.T) {
+	by := func(name string, effects ...operation.Effect) chain.Decision {
+		return chain.Decision{Binding: name, Module: "m", Digest: "sha256:0123456789abcdef", Effects: effects}
+	}
+	set := func(path string, keys ...string) operation.Effect {
+		return operation.Effect{Verb: contract.VerbSet, Path: path, Keys: keys}
+	}
+	for name, tc := range map[string]struct {
+		effect operation.Effect
+		field  string
+		want   bool
+	}{
+		"the field":                      {set("/spec/hostNetwork"), "/spec/hostNetwork", true},
+		"above it":                       {set("/spec/containers"), "/spec/containers[name=web]/securityContext/privileged", true},
+		"below it":                       {set("/spec/securityContext/seLinuxOptions/type"), "/spec/securityContext/seLinuxOptions", true},
+		"all items":                      {set("/spec/containers[*]/securityContext"), "/spec/containers[name=web]/securityContext/privileged", true},
+		"another item":                   {set("/spec/containers[name=log]/securityContext"), "/spec/containers[name=web]/securityContext/privileged", false},
+		"another field":                  {set("/spec/hostPID"), "/spec/hostNetwork", false},
+		"a key of a map":                 {set("/metadata/annotations", "a/b"), "/metadata/annotations/a~1b", true},
+		"another key of the map":         {set("/metadata/annotations", "a/c"), "/metadata/annotations/a~1b", false},
+		"a key that is a field":          {set("/spec", "hostNetwork", "x"), "/spec/hostNetwork", true},
+		"a key that no path can express": {set("/spec", "7"), "/spec/hostNetwork", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := view.Culprits([]chain.Decision{by("other", set("/spec/nodeSelector")), by("evil", tc.effect)}, []string{tc.field})
+			if tc.want {
+				assert.Equal(t, `policy "evil" (module m, 0123456789ab)`, got)
+			} else {
+				assert.Equal(t, "the policies", got)
+			}
+		})
+	}
+	both := view.Culprits([]chain.Decision{by("a", set("/spec/x")), by("b", set("/spec/x")), by("a", set("/spec/x"))}, []string{"/spec/x", "not a path"})
+	assert.Equal(t, `policy "a" (module m, 0123456789ab) and policy "b" (module m, 0123456789ab)`, both)
 }

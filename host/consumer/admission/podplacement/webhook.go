@@ -9,6 +9,7 @@ package podplacement
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -20,6 +21,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/forge/invariants"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
@@ -63,7 +65,28 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 		return admission.Denied(fmt.Sprintf("%s: %s (policy %s)", result.Denial.Reason, result.Denial.Message, result.Denial.Policy)).
 			WithWarnings(result.Warnings...)
 	}
+	if err := guard(result); err != nil {
+		return admission.Errored(http.StatusInternalServerError, err)
+	}
 	return patched(result)
+}
+
+// guard holds the policies to what none may change on a pod that its owner creates.
+func guard(result *view.AdmissionResult) error {
+	before, after, compare, err := result.Pods(invariants.HarmlessField)
+	if err != nil {
+		return fmt.Errorf("comparing the pod before and after the policies: %w", err)
+	}
+	if !compare {
+		return nil
+	}
+	err = invariants.CheckAdmission(before, after)
+	broken, ok := errors.AsType[*invariants.Error](err)
+	if !ok {
+		return err
+	}
+	return fmt.Errorf("%s broke what no policy may change: %w; the author must act, an operator can narrow spec.allow.writes or disable the OffloadingPolicy meanwhile",
+		view.Culprits(result.Decisions, broken.Causes()), err)
 }
 
 // patched answers with a patch of what the policies changed and of nothing else: the pod

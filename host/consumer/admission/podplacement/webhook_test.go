@@ -101,6 +101,55 @@ func TestAPodOfAnOffloadedNamespaceIsPlaced(t *testing.T) {
 	assert.Equal(t, pod.Spec, twice.Spec, "placing a pod twice is placing it once")
 }
 
+// A policy at admission may do to a pod what its owner could ask for anyway, and no more.
+func TestAPolicyThatWeakensAPodIsRefusedByName(t *testing.T) {
+	writes := []contract.WriteRule{{Path: "/spec", Verbs: contract.Verbs()}, {Path: "/metadata/annotations", Verbs: contract.Verbs()}}
+	for name, tc := range map[string]struct {
+		operation contract.Operation
+		want      string
+	}{
+		"the host's network":         {contract.Set("/spec/hostNetwork", contract.Bool(true)), "/spec/hostNetwork: set to true"},
+		"another account":            {contract.Set("/spec/serviceAccountName", contract.String("admin")), "/spec/serviceAccountName: changed"},
+		"a node":                     {contract.Set("/spec/nodeName", contract.String("n1")), "/spec/nodeName: changed"},
+		"privileges":                 {contract.Set("/spec/containers[*]/securityContext", contract.Raw(`{"privileged":true}`)), "/spec/containers[name=c]/securityContext/privileged: set to true"},
+		"less for the pod's context": {contract.Remove("/spec", "securityContext"), "/spec/containers[name=c]/securityContext/runAsNonRoot: no longer true"},
+		"a profile, by annotation":   {contract.Merge("/metadata/annotations", contract.StringMap{"io.kubernetes.cri-o.x": "y"}), "/metadata/annotations/io.kubernetes.cri-o.x"},
+		"another image":              {contract.Set("/spec/containers[*]/image", contract.String("mirror/i")), ""},
+		"another node selector":      {contract.Merge("/spec/nodeSelector", contract.StringMap{"a": "b"}), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			manifest := contract.Manifest{Points: []contract.PointManifest{{Point: contract.PodMutation, Writes: writes}}}
+			h := handler(t, policytest.Decide(builtin.Decide), offloaded(offloadingv1beta1.RemotePodOffloadingStrategyType)...)
+			first, second := 0, 1
+			chains := chain.New(chain.Options{})
+			require.NoError(t, chains.Swap([]chain.Binding{
+				{Name: "innocent", Point: contract.PodMutation, Order: &first, Policy: policytest.Native("innocent", manifest, map[contract.Point]decide{
+					contract.PodMutation: func(contract.Request) (contract.Response, error) {
+						return contract.Response{Operations: []contract.Operation{contract.Merge("/spec/nodeSelector", contract.StringMap{"x": "y"})}}, nil
+					},
+				})},
+				{Name: "evil", Point: contract.PodMutation, Order: &second, Policy: policytest.Native("evil-module", manifest, map[contract.Point]decide{
+					contract.PodMutation: func(contract.Request) (contract.Response, error) {
+						return contract.Response{Operations: []contract.Operation{tc.operation}}, nil
+					},
+				})},
+			}))
+			h.Policies = chains
+			response := ask(t, h, []byte(`{"metadata":{"name":"web"},"spec":{"securityContext":{"runAsNonRoot":true},"containers":[{"name":"c","image":"i"}],"futureField":1}}`))
+			if tc.want == "" {
+				assert.True(t, response.Allowed, response.Result)
+				return
+			}
+			require.False(t, response.Allowed)
+			assert.Equal(t, int32(500), response.Result.Code)
+			assert.Contains(t, response.Result.Message, tc.want)
+			assert.Contains(t, response.Result.Message, `policy "evil" (module evil-module, `)
+			assert.NotContains(t, response.Result.Message, "innocent")
+			assert.Contains(t, response.Result.Message, "the author must act")
+		})
+	}
+}
+
 func TestAPodThatStaysLocalIsLeftAlone(t *testing.T) {
 	h := handler(t, policytest.Decide(builtin.Decide), offloaded(offloadingv1beta1.LocalPodOffloadingStrategyType)...)
 	response := ask(t, h, []byte(rawPod))

@@ -15,6 +15,8 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/operation"
+	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 var running = phase(corev1.PodRunning)
@@ -191,6 +193,27 @@ func TestPoliciesThatDoNotAgree(t *testing.T) {
 		actions, err = definition(&policies{answer: deny}).Decide(t.Context(), in)
 		require.NoError(t, err)
 		assert.Equal(t, "tell OffloadingDenied", summary(actions))
+	})
+	t.Run("a new pod that a policy weakens stays pending, and the policy is named", func(t *testing.T) {
+		weaken := func(in chain.Input) (*chain.Result, error) {
+			if in.Point != contract.PodMutation {
+				return &chain.Result{Object: in.Object}, nil
+			}
+			operations, err := operation.Compile([]contract.Operation{contract.Set("/spec/hostNetwork", contract.Bool(true))})
+			require.NoError(t, err)
+			object, effects, err := operation.Apply(in.Object, operations)
+			require.NoError(t, err)
+			return &chain.Result{Object: object, Changed: true, Decisions: []chain.Decision{
+				{Point: in.Point, Binding: "innocent", Module: "other"},
+				{Point: in.Point, Binding: "evil", Module: "evil-module", Digest: "sha256:0123456789abcdef", Effects: effects},
+			}}, nil
+		}
+		actions, err := definition(&policies{answer: weaken}).Decide(t.Context(), input(localPod(), nil, nil))
+		require.NoError(t, err)
+		assert.Equal(t, "status Pending OffloadingDenied, tell OffloadingDenied", summary(actions))
+		message := actions[1].(engine.Refuse).Message
+		assert.Contains(t, message, `policy "evil" (module evil-module, 0123456789ab) broke what no policy may change: /spec/pod/hostNetwork: set to true`)
+		assert.NotContains(t, message, "innocent")
 	})
 	t.Run("a new pod about which no policy answers is tried again", func(t *testing.T) {
 		_, err := definition(&policies{answer: trap}).Decide(t.Context(), input(localPod(), nil, nil))

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 
@@ -61,10 +62,20 @@ func (d *Definition) forge(ctx context.Context, s scene) (*offloadingv1beta1.Sha
 		logr.FromContextOrDiscard(ctx).Info("A policy warns about the pod", "warning", warning)
 	}
 	if err := invariants.CheckPod(s.local, draft, result.ShadowPod); err != nil {
-		return nil, &denial{message: "The policies weaken the pod's isolation, so it is not offloaded: " + err.Error()}, nil
+		return nil, &denial{message: weakened(err, result)}, nil
 	}
 	shadow := remote.SealPod(result.ShadowPod, s.local, d.options.Origin, view.EncodeDecisions(result.Decisions))
 	return shadow, nil, nil
+}
+
+// weakened says which policies made the pod less isolated than it may be, and how.
+func weakened(err error, result *view.OffloadResult) string {
+	who := "the policies"
+	if broken, ok := errors.AsType[*invariants.Error](err); ok {
+		who = view.Culprits(result.Decisions, broken.Causes())
+	}
+	return "Not offloaded: " + who + " broke what no policy may change: " + err.Error() +
+		"; the author must act, an operator can narrow spec.allow.writes or disable the OffloadingPolicy meanwhile"
 }
 
 // converge is rows 11 and 12: labels and annotations follow the local pod. The policies
