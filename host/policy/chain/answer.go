@@ -34,11 +34,18 @@ type answer struct {
 func (l *link) ask(ctx context.Context, request []byte) (*answer, error) {
 	data, stats, err := l.Policy.Call(ctx, l.export, request)
 	if err != nil {
+		if classOf(err) == Host && ctx.Err() == nil && !errors.Is(err, engine.ErrClosed) {
+			err = &fault{class: engine.Guest, err: err} // of a policy that is no module
+		}
 		return nil, err
 	}
 	a, err := l.decode(data)
 	if err != nil {
-		return nil, fmt.Errorf("checking the answer: %w", err)
+		class := engine.BadOutput
+		if undeclared, ok := errors.AsType[*fault](err); ok {
+			class = undeclared.class
+		}
+		return nil, &fault{class: class, err: fmt.Errorf("checking the answer: %w", err)}
 	}
 	a.stats = stats
 	return a, nil
@@ -85,7 +92,7 @@ func (l *link) decode(data []byte) (*answer, error) {
 	}
 	for i := range a.operations {
 		if err := l.writes.Check(&a.operations[i]); err != nil {
-			return nil, fmt.Errorf("operation %d is outside of what the module declares and the binding allows: %w", i, err)
+			return nil, &fault{class: Undeclared, err: fmt.Errorf("operation %d is outside of what the module declares and the binding allows: %w", i, err)}
 		}
 	}
 	return a, nil

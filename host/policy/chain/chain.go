@@ -49,6 +49,9 @@ const (
 	Fail FailurePolicy = "Fail"
 	// Ignore goes on without the policy, and says so in a warning and a decision.
 	Ignore FailurePolicy = "Ignore"
+	// LastGood asks the binding's Fallback, and says so in a warning and a decision;
+	// without one it is Fail. A failure that is not the policy's is Fail, too.
+	LastGood FailurePolicy = "LastGood"
 )
 
 // Mode says what is done with the answers of a policy.
@@ -58,6 +61,9 @@ type Mode string
 const (
 	// Enforce applies them.
 	Enforce Mode = "Enforce"
+	// Shadow asks, tells the observer what would differ, and applies nothing. It needs
+	// no order, conflicts with nobody, and its failures disturb nothing.
+	Shadow Mode = "Shadow"
 	// Disabled does not ask.
 	Disabled Mode = "Disabled"
 )
@@ -80,7 +86,9 @@ type Limits struct {
 
 // Binding says: at this point, in this order, for these objects, this policy.
 type Binding struct {
-	// Name of the binding, that of its OffloadingPolicy. Unique at a point.
+	// Name of the binding, that of its OffloadingPolicy. Unique at a point, but for one
+	// Shadow binding that stands in for the enforced one of its name: it is asked about
+	// the same object, and compared with what that one makes of it.
 	Name string
 	// Policy that answers; may be nil when the mode is Disabled.
 	Policy Policy
@@ -103,6 +111,10 @@ type Binding struct {
 	Limits Limits
 	// Match says which objects the policy is asked about; nil means all.
 	Match Matcher
+	// Fallback is the version that is asked when this one fails and the failure policy is
+	// LastGood; nil when there is none. Of it, Policy, Moments, Settings, Allow and Limits
+	// count.
+	Fallback *Binding
 }
 
 // Attributes of the object in question, for matching. They are the local object's.
@@ -163,8 +175,14 @@ type Options struct {
 	MemoBytes int64
 	// Observer is told of every question to a policy; may be nil.
 	Observer Observer
-	// Clock measures calls for the Observer; nil measures none.
+	// Clock measures calls for the Observer and times quarantines; nil measures none, and
+	// nothing is quarantined.
 	Clock func() time.Time
+	// Quarantine says when a policy that keeps failing is no longer asked.
+	Quarantine QuarantineOptions
+	// HealthChanged is called when a quarantine begins or ends; may be nil. It must not
+	// block.
+	HealthChanged func()
 	// ReservedKey tells which label and annotation keys no policy may set, change or
 	// drop (T40); nil reserves none.
 	ReservedKey func(key string) bool
@@ -183,8 +201,9 @@ type Chains struct {
 	memo    *memo
 	current atomic.Pointer[snapshot]
 
-	mu   sync.Mutex
-	uses map[Policy]int
+	mu     sync.Mutex
+	uses   map[Policy]int
+	health map[healthKey]*health
 }
 
 // New returns chains that answer [ErrNotLoaded] until the first [Chains.Swap].
@@ -195,6 +214,7 @@ func New(options Options) *Chains {
 	if options.MemoBytes == 0 {
 		options.MemoBytes = 32 << 20
 	}
+	options.Quarantine = options.Quarantine.withDefaults()
 	return &Chains{
 		options: options,
 		memo:    newMemo(options.MemoEntries, options.MemoBytes),
@@ -214,6 +234,7 @@ func (c *Chains) Swap(bindings []Binding) error {
 	for policy := range next.policies {
 		c.uses[policy]++
 	}
+	c.health = next.adopt(c.health, c.options.Quarantine)
 	previous := c.current.Swap(next)
 	c.mu.Unlock()
 	if previous != nil {

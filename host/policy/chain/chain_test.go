@@ -196,7 +196,7 @@ func TestADenialEndsTheChain(t *testing.T) {
 	one, two := bind(policy("first", nil, nil, denies)), bind(second)
 	result, err := swapped(t, chain.Options{}, one, two).Evaluate(t.Context(), podInput(`{}`))
 	require.NoError(t, err)
-	assert.Equal(t, &chain.Denied{Policy: "first", Module: "first", Reason: "TooBig", Message: "use less"}, result.Denial)
+	assert.Equal(t, &chain.Denied{Policy: "first", Module: "first", Digest: one.Policy.Digest(), Reason: "TooBig", Message: "use less"}, result.Denial)
 	assert.Equal(t, []string{`policy "first": look`}, result.Warnings)
 	assert.Zero(t, second.Calls())
 
@@ -227,7 +227,7 @@ func TestSwapRefusesBadBindings(t *testing.T) {
 		"another contract":          {policy: policytest.Native("p", contract.Manifest{Contracts: []string{"v9"}, Points: []contract.PointManifest{{Point: contract.PodMutation}}}, nil), wantErr: "speaks the contract versions [v9]"},
 		"settings that are no JSON": {binding: func(b *chain.Binding) { b.Settings = []byte("{") }, wantErr: "settings: decoding JSON"},
 		"settings that are a list":  {binding: func(b *chain.Binding) { b.Settings = []byte("[]") }, wantErr: "settings must be a JSON object"},
-		"an unknown mode":           {binding: func(b *chain.Binding) { b.Mode = "Shadow" }, wantErr: `unknown mode "Shadow"`},
+		"an unknown mode":           {binding: func(b *chain.Binding) { b.Mode = "Later" }, wantErr: `unknown mode "Later"`},
 		"an unknown failure policy": {binding: func(b *chain.Binding) { b.FailurePolicy = "Maybe" }, wantErr: `unknown failure policy "Maybe"`},
 		"no policy":                 {binding: func(b *chain.Binding) { b.Policy = nil }, wantErr: "needs a name and a policy"},
 		"a bad allow list":          {binding: func(b *chain.Binding) { b.Allow.Reads = []string{"x"} }, wantErr: "allow: reads"},

@@ -1,7 +1,6 @@
 package chain
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -28,13 +27,17 @@ type Decision struct {
 	Denied bool
 	// Ignored says why the policy was skipped (failure policy Ignore), else empty.
 	Ignored string
+	// FellBack says why the previous version decided (failure policy LastGood), else
+	// empty. Module and Digest are that version's.
+	FellBack string
 }
 
 // Denied is a policy's refusal of an object.
 type Denied struct {
-	// Policy is the name of the OffloadingPolicy that refused, Module its code.
+	// Policy is the name of the OffloadingPolicy that refused, Module and Digest its code.
 	Policy string
 	Module string
+	Digest string
 	// Reason is a CamelCase word, Message a sentence for the object's owner.
 	Reason  string
 	Message string
@@ -42,34 +45,9 @@ type Denied struct {
 
 // Error implements error, so that a refusal can be returned as one.
 func (d *Denied) Error() string {
-	return fmt.Sprintf("policy %q refused the object: %s: %s", d.Policy, d.Reason, d.Message)
+	return fmt.Sprintf("policy %q (module %s, %s) refused the object: %s: %s; its owner must change it, or an operator the policy",
+		d.Policy, d.Module, ShortDigest(d.Digest), d.Reason, d.Message)
 }
-
-// PolicyError says that a policy with failure policy Fail gave no valid answer.
-type PolicyError struct {
-	Point   contract.Point
-	Moment  contract.Moment
-	Binding string
-	Module  string
-	Digest  string
-	Err     error
-}
-
-// Error implements error; it names the policy and who must act.
-func (e *PolicyError) Error() string {
-	at := string(e.Point)
-	if e.Moment != "" {
-		at += "/" + string(e.Moment)
-	}
-	text := fmt.Sprintf("policy %q (module %s, %s) gave no valid answer at %s: %v", e.Binding, e.Module, ShortDigest(e.Digest), at, e.Err)
-	if _, ok := errors.AsType[*engine.CallError](e.Err); ok {
-		return text // it says who must act
-	}
-	return text + fmt.Sprintf("; its author must act, an operator can set failurePolicy or mode of OffloadingPolicy %q meanwhile", e.Binding)
-}
-
-// Unwrap returns the cause.
-func (e *PolicyError) Unwrap() error { return e.Err }
 
 // ShortDigest returns the first twelve digits of a digest, without its algorithm.
 func ShortDigest(digest string) string {
@@ -94,6 +72,8 @@ const (
 	Failed Outcome = "failed"
 	// Skipped: failed, but the failure policy is Ignore.
 	Skipped Outcome = "ignored"
+	// FellBack: failed, and the previous version answered (failure policy LastGood).
+	FellBack Outcome = "fellback"
 )
 
 // Observation is what an [Observer] is told of a question to a policy.
@@ -110,8 +90,13 @@ type Observation struct {
 	Stats engine.Stats
 	// Duration from the question to the applied answer, zero without a clock.
 	Duration time.Duration
-	// Err is the failure, if any.
-	Err error
+	// Err is the failure, if any, a [*PolicyError], and Class its class.
+	Err   error
+	Class engine.Class
+	// Shadow tells that nothing comes of the answer, and Difference what would have; nil
+	// when that is nothing.
+	Shadow     bool
+	Difference *Difference
 }
 
 // Observer takes observations for metrics and counters. It is called while the

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 )
 
@@ -34,11 +35,19 @@ func (c *Chains) Evaluate(ctx context.Context, in Input) (*Result, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("asking policy %q: %w", l.Name, err)
 		}
+		before := result.Object
+		if l.Mode == Shadow {
+			c.shadow(ctx, l, in, before, before)
+			continue
+		}
 		if err := c.consult(ctx, l, in, result); err != nil {
 			return nil, err
 		}
 		if result.Denial != nil {
 			break
+		}
+		if l.shadowed != nil && l.shadowed.at(in.Moment) {
+			c.shadow(ctx, l.shadowed, in, before, result.Object)
 		}
 	}
 	return result, nil
@@ -46,79 +55,152 @@ func (c *Chains) Evaluate(ctx context.Context, in Input) (*Result, error) {
 
 // consult asks one policy and puts what it decides into the result.
 func (c *Chains) consult(ctx context.Context, l *link, in Input, result *Result) error {
-	decision := Decision{
-		Point: in.Point, Moment: in.Moment, Binding: l.Name,
-		Module: l.Policy.Name(), Digest: l.Policy.Digest(),
-	}
-	seen := Observation{
-		Point: in.Point, Moment: in.Moment, Binding: l.Name,
-		Module: decision.Module, Digest: decision.Digest, Outcome: Answered,
-	}
-	began := c.now()
-	asked, err := c.decide(ctx, l, in, result, &decision, &seen)
-	seen.Duration = c.now().Sub(began)
-	if err != nil && ctx.Err() != nil {
+	asked := c.attempt(ctx, l, in, result)
+	if asked.err != nil && ctx.Err() != nil {
 		return fmt.Errorf("asking policy %q: %w", l.Name, ctx.Err())
 	}
-	if err == nil && !asked {
+	if asked.err == nil {
+		if asked.concerned {
+			result.Decisions = append(result.Decisions, asked.decision)
+			c.observe(asked.seen)
+		}
 		return nil
 	}
-	if err == nil {
-		result.Decisions = append(result.Decisions, decision)
-		c.observe(seen)
+	failure := l.failure(in, asked.err)
+	asked.seen.Err, asked.seen.Class, asked.seen.Outcome = failure, failure.Class, Failed
+	switch {
+	case l.FailurePolicy == Ignore:
+		asked.seen.Outcome = Skipped
+		c.observe(asked.seen)
+		asked.decision.Effects, asked.decision.Kept, asked.decision.Ignored = nil, nil, asked.err.Error()
+		result.Decisions = append(result.Decisions, asked.decision)
+		result.Warnings = append(result.Warnings, failure.Error())
 		return nil
-	}
-	failure := &PolicyError{
-		Point: in.Point, Moment: in.Moment, Binding: l.Name,
-		Module: decision.Module, Digest: decision.Digest, Err: err,
-	}
-	seen.Err, seen.Outcome = failure, Failed
-	if l.FailurePolicy != Ignore {
-		c.observe(seen)
+	case l.FailurePolicy == LastGood && l.fallback != nil && failure.Class != Host:
+		return c.fallBack(ctx, l, in, result, asked.seen, failure)
+	default:
+		c.observe(asked.seen)
 		return failure
 	}
-	seen.Outcome = Skipped
+}
+
+// fallBack asks the previous version in place of one that failed.
+func (c *Chains) fallBack(ctx context.Context, l *link, in Input, result *Result, seen Observation, failure *PolicyError) error {
+	var again attempt
+	if l.fallback.at(in.Moment) {
+		again = c.attempt(ctx, l.fallback, in, result)
+	}
+	if again.err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("asking policy %q: %w", l.Name, ctx.Err())
+		}
+		c.observe(seen)
+		failure.Err = fmt.Errorf("%w; its previous version (%s) failed too: %w", failure.Err, ShortDigest(l.fallback.Policy.Digest()), again.err)
+		return failure
+	}
+	seen.Outcome, seen.Changed = FellBack, again.seen.Changed
 	c.observe(seen)
-	decision.Effects, decision.Kept, decision.Ignored = nil, nil, err.Error()
+	decision := again.decision
+	decision.Point, decision.Moment, decision.Binding = in.Point, in.Moment, l.Name
+	decision.Module, decision.Digest = l.fallback.Policy.Name(), l.fallback.Policy.Digest()
+	decision.FellBack = failure.Error()
 	result.Decisions = append(result.Decisions, decision)
-	result.Warnings = append(result.Warnings, failure.Error())
+	result.Warnings = append(result.Warnings, fmt.Sprintf("%s; its previous version (%s) decided instead", failure, ShortDigest(decision.Digest)))
 	return nil
 }
 
-// decide is false when the binding does not concern the object. On error the result
-// is as before.
-func (c *Chains) decide(ctx context.Context, l *link, in Input, result *Result, decision *Decision, seen *Observation) (bool, error) {
+// failure is an error of this link's policy for those who asked.
+func (l *link) failure(in Input, err error) *PolicyError {
+	return &PolicyError{
+		Point: in.Point, Moment: in.Moment, Binding: l.Name,
+		Module: l.Policy.Name(), Digest: l.Policy.Digest(), Class: classOf(err), Err: err,
+	}
+}
+
+// attempt is one question to a policy, and what came of it.
+type attempt struct {
+	decision Decision
+	seen     Observation
+	// concerned is false when the binding does not concern the object.
+	concerned bool
+	// source of the answer, or of the error.
+	source source
+	// probe tells that the call decides about the end of a quarantine.
+	probe bool
+	err   error
+}
+
+// attempt asks a policy. On error the result is as before.
+func (c *Chains) attempt(ctx context.Context, l *link, in Input, result *Result) attempt {
+	a := attempt{
+		decision: Decision{
+			Point: in.Point, Moment: in.Moment, Binding: l.Name,
+			Module: l.Policy.Name(), Digest: l.Policy.Digest(),
+		},
+		seen: Observation{Point: in.Point, Moment: in.Moment, Binding: l.Name, Outcome: Answered},
+	}
+	a.seen.Module, a.seen.Digest = a.decision.Module, a.decision.Digest
+	began := c.now()
+	a.err = c.decide(ctx, l, in, result, &a)
+	ended := c.now()
+	a.seen.Duration = ended.Sub(began)
+	c.judge(l, &a, ended)
+	return a
+}
+
+// judge keeps the health of the policy's version.
+func (c *Chains) judge(l *link, a *attempt, now time.Time) {
+	news := false
+	switch class := classOf(a.err); {
+	case a.err == nil && a.concerned:
+		news = l.health.succeed(a.source == fromCall)
+	case a.err == nil, a.source == fromOther && !a.concerned:
+		// Not asked; or the failure is that of another question's call, which counts it.
+	case blamed(class):
+		news = l.health.fail(now, a.probe, class, a.err)
+	case a.probe:
+		l.health.undecided()
+	}
+	if news && c.options.HealthChanged != nil {
+		c.options.HealthChanged()
+	}
+}
+
+// decide asks and applies the answer.
+func (c *Chains) decide(ctx context.Context, l *link, in Input, result *Result, a *attempt) error {
 	if l.Match != nil {
 		concerns, err := l.Match.Matches(ctx, in.Match)
 		if err != nil {
-			return true, fmt.Errorf("matching the object: %w", err)
+			return &fault{class: Host, err: fmt.Errorf("matching the object: %w", err)}
 		}
 		if !concerns {
-			return false, nil
+			return nil
 		}
 	}
-	a, remembered, err := c.request(ctx, l, in, result.Object)
+	got, err := c.request(ctx, l, in, result.Object, a)
 	if err != nil {
-		return true, err
+		return err
 	}
-	if seen.Stats = a.stats; remembered {
-		seen.Outcome = Remembered
-		seen.Stats = zeroStats
+	a.concerned = true
+	decision := &a.decision
+	if a.seen.Stats = got.stats; a.source != fromCall {
+		a.seen.Outcome = Remembered
+		a.seen.Stats = zeroStats
 	}
-	if a.deny != nil {
+	if got.deny != nil {
 		decision.Denied = true
-		seen.Outcome = Refused
-		result.Denial = &Denied{Policy: l.Name, Module: decision.Module, Reason: a.deny.Reason, Message: a.deny.Message}
-		c.warn(l, a, result)
-		return true, nil
+		a.seen.Outcome = Refused
+		result.Denial = &Denied{Policy: l.Name, Module: decision.Module, Digest: decision.Digest, Reason: got.deny.Reason, Message: got.deny.Message}
+		c.warn(l, got, result)
+		return nil
 	}
-	changed, effects, err := operation.Apply(result.Object, a.operations)
+	changed, effects, err := operation.Apply(result.Object, got.operations)
 	if err != nil {
-		return true, fmt.Errorf("applying the answer: %w", err)
+		return &fault{class: engine.BadOutput, err: fmt.Errorf("applying the answer: %w", err)}
 	}
 	changed, decision.Kept, err = c.protect(result.Object, changed, effects)
 	if err != nil {
-		return true, err
+		return &fault{class: engine.BadOutput, err: err}
 	}
 	for _, path := range decision.Kept {
 		result.Warnings = append(result.Warnings, fmt.Sprintf("policy %q tried to change %s, which is reserved: it stays as it was", l.Name, path))
@@ -127,10 +209,10 @@ func (c *Chains) decide(ctx context.Context, l *link, in Input, result *Result, 
 	decision.Effects = effects
 	if len(effects) > 0 {
 		result.Object = changed
-		result.Changed, seen.Changed = true, true
+		result.Changed, a.seen.Changed = true, true
 	}
-	c.warn(l, a, result)
-	return true, nil
+	c.warn(l, got, result)
+	return nil
 }
 
 func (c *Chains) warn(l *link, a *answer, result *Result) {
@@ -153,26 +235,39 @@ func (c *Chains) observe(seen Observation) {
 }
 
 // request encodes the question and gets its answer.
-func (c *Chains) request(ctx context.Context, l *link, in Input, object map[string]any) (*answer, bool, error) {
+func (c *Chains) request(ctx context.Context, l *link, in Input, object map[string]any, a *attempt) (*answer, error) {
 	prefix, ok := l.prefixes[in.Moment]
 	if !ok {
-		return nil, false, fmt.Errorf("unknown moment %q", in.Moment)
+		return nil, &fault{class: Host, err: fmt.Errorf("unknown moment %q", in.Moment)}
 	}
 	buffer, ok := buffers.Get().(*[]byte)
 	if !ok {
-		return nil, false, errors.New("the pool of buffers holds something else")
+		return nil, errors.New("the pool of buffers holds something else")
 	}
 	defer buffers.Put(buffer)
 	request, err := l.reads.appendFacts(append((*buffer)[:0], prefix...), object, in.Facts)
 	if err != nil {
-		return nil, false, err
+		return nil, &fault{class: Host, err: err}
 	}
 	request = append(request, '}')
 	*buffer = request[:0]
 	if len(request) > l.maximum.RequestBytes {
-		return nil, false, fmt.Errorf("the request has %d bytes, more than %d: declare fewer reads", len(request), l.maximum.RequestBytes)
+		return nil, &fault{class: Host, err: fmt.Errorf("the request has %d bytes, more than %d: the object is too large, or the module's author must declare fewer reads", len(request), l.maximum.RequestBytes)}
 	}
-	return c.memo.do(ctx, l, request, l.ask)
+	key := c.memo.key(l, request)
+	if found := c.memo.get(key, l, request); found != nil {
+		a.source = fromMemo
+		return found, nil
+	}
+	var got *answer
+	got, a.source, err = c.memo.call(ctx, key, l, request, func(request []byte) (found *answer, err error) {
+		// What is remembered is an answer all the same; only calls are for the healthy.
+		if a.probe, err = l.health.admit(c.now); err != nil {
+			return nil, &fault{class: Quarantined, err: err}
+		}
+		return l.ask(ctx, request)
+	})
+	return got, err
 }
 
 // protect puts reserved label and annotation keys back as they were before a policy

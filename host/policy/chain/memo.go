@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 
 	lru "github.com/hashicorp/golang-lru/v2"
-	"golang.org/x/sync/singleflight"
 )
 
 // maxMemoRequest bounds the size of a request that is worth remembering, in bytes.
@@ -27,7 +26,12 @@ type memo struct {
 	cache *lru.Cache[uint64, *remembered]
 	bytes atomic.Int64
 	limit int64
-	calls singleflight.Group
+
+	hits, misses atomic.Int64
+
+	// calls that are under way, by key.
+	flying sync.Mutex
+	calls  map[uint64]*call
 	// adding is held while an entry is added, for the sake of the size.
 	adding sync.Mutex
 }
@@ -38,8 +42,50 @@ type remembered struct {
 	answer   *answer
 }
 
+// call is one call that several equal questions wait for.
+type call struct {
+	identity [32]byte
+	request  []byte
+	// done is closed when the call has ended.
+	done   chan struct{}
+	answer *answer
+	err    error
+	// abandoned tells that who called gave up; it says nothing to the others.
+	abandoned bool
+}
+
+// source says where an answer is from.
+type source int
+
+const (
+	// fromCall: the question made a call.
+	fromCall source = iota
+	// fromMemo: it was remembered.
+	fromMemo
+	// fromOther: an equal question made a call at the time.
+	fromOther
+)
+
+// MemoStats are figures of the remembered answers.
+type MemoStats struct {
+	// Hits and Misses count questions; one that waited for another's call is a miss.
+	Hits, Misses int64
+	// Entries and Bytes are what is remembered now.
+	Entries int
+	Bytes   int64
+}
+
+// MemoStats returns figures of the remembered answers.
+func (c *Chains) MemoStats() MemoStats {
+	stats := MemoStats{Hits: c.memo.hits.Load(), Misses: c.memo.misses.Load(), Bytes: c.memo.bytes.Load()}
+	if c.memo.cache != nil {
+		stats.Entries = c.memo.cache.Len()
+	}
+	return stats
+}
+
 func newMemo(entries int, limit int64) *memo {
-	m := &memo{seed: maphash.MakeSeed(), limit: limit}
+	m := &memo{seed: maphash.MakeSeed(), limit: limit, calls: map[uint64]*call{}}
 	if entries > 0 {
 		// The constructor fails for sizes below one only.
 		m.cache, _ = lru.NewWithEvict(entries, func(_ uint64, gone *remembered) { m.bytes.Add(-gone.size()) })
@@ -62,6 +108,7 @@ func (m *memo) get(key uint64, l *link, request []byte) *answer {
 	if !ok || found.identity != l.identity || !bytes.Equal(found.request, request) {
 		return nil
 	}
+	m.hits.Add(1)
 	return found.answer
 }
 
@@ -83,36 +130,57 @@ func (m *memo) put(key uint64, l *link, request []byte, a *answer) {
 	}
 }
 
-// do returns the answer to a request: remembered, from a call that is under way, or
-// from ask. The request is copied when it must outlive the call. Asking goes on when
-// the caller's context ends, since others may wait for the same answer; fuel bounds
-// it.
-func (m *memo) do(ctx context.Context, l *link, request []byte, ask func(context.Context, []byte) (*answer, error)) (*answer, bool, error) {
-	key := m.key(l, request)
-	if found := m.get(key, l, request); found != nil {
-		return found, true, nil
+// call answers a request that is not remembered: from a call of an equal question that
+// is under way, or from ask, which gets a copy that may be kept. Who waits for another's
+// call gives up when its own context ends; when the caller gives up, one of those who
+// wait calls in its place.
+func (m *memo) call(ctx context.Context, key uint64, l *link, request []byte, ask func(request []byte) (*answer, error)) (*answer, source, error) {
+	for {
+		m.flying.Lock()
+		other := m.calls[key]
+		if other == nil {
+			// Another call may have ended since we looked.
+			if found := m.get(key, l, request); found != nil {
+				m.flying.Unlock()
+				return found, fromMemo, nil
+			}
+			mine := &call{identity: l.identity, request: bytes.Clone(request), done: make(chan struct{})}
+			m.calls[key] = mine
+			m.flying.Unlock()
+			m.misses.Add(1)
+			m.run(ctx, key, l, mine, ask)
+			return mine.answer, fromCall, mine.err
+		}
+		m.flying.Unlock()
+		m.misses.Add(1)
+		if other.identity != l.identity || !bytes.Equal(other.request, request) {
+			// A collision: nothing in common but the hash.
+			a, err := ask(bytes.Clone(request))
+			return a, fromCall, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fromOther, fmt.Errorf("waiting for the answer: %w", ctx.Err())
+		case <-other.done:
+			if !other.abandoned {
+				return other.answer, fromOther, other.err
+			}
+		}
 	}
-	kept := bytes.Clone(request)
-	result := m.calls.DoChan(string(l.identity[:])+string(kept), func() (any, error) {
-		// Another call may have ended between looking and asking.
-		if found := m.get(key, l, kept); found != nil {
-			return found, nil
-		}
-		a, err := ask(context.WithoutCancel(ctx), kept)
-		if err != nil {
-			return nil, err
-		}
-		m.put(key, l, kept, a)
-		return a, nil
-	})
-	select {
-	case <-ctx.Done():
-		return nil, false, fmt.Errorf("waiting for the answer: %w", ctx.Err())
-	case done := <-result:
-		if done.Err != nil {
-			return nil, false, done.Err
-		}
-		a, _ := done.Val.(*answer)
-		return a, done.Shared, nil
+}
+
+// run makes a call and lets those know who wait for it, even if asking panics.
+func (m *memo) run(ctx context.Context, key uint64, l *link, mine *call, ask func(request []byte) (*answer, error)) {
+	mine.abandoned = true
+	defer func() {
+		m.flying.Lock()
+		delete(m.calls, key)
+		m.flying.Unlock()
+		close(mine.done)
+	}()
+	mine.answer, mine.err = ask(mine.request)
+	mine.abandoned = mine.err != nil && ctx.Err() != nil
+	if mine.err == nil {
+		m.put(key, l, mine.request, mine.answer)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -37,6 +38,13 @@ type link struct {
 	// prefixes are the encoded requests up to the facts, by moment.
 	prefixes map[contract.Moment][]byte
 	maximum  Limits
+	// health of this version; shared with the links of other snapshots.
+	health *health
+	// fallback is the previous version, nil when there is none at this point.
+	fallback *link
+	// shadowed stands in for this link, and is its twin.
+	shadowed *link
+	twin     bool
 }
 
 // BindingError tells which binding cannot be used and why.
@@ -80,21 +88,88 @@ func newSnapshot(bindings []Binding) (*snapshot, error) {
 		if err != nil {
 			return nil, &BindingError{Binding: b.Name, Point: b.Point, Err: err}
 		}
-		for _, other := range s.chains[b.Point] {
-			if other.Name == b.Name {
-				return nil, &BindingError{Binding: b.Name, Point: b.Point, Err: errors.New("the name is bound twice")}
-			}
-			if path, conflict := l.conflict(other); conflict {
-				return nil, &ConflictError{Point: b.Point, Path: path, First: other.Name, Second: b.Name}
-			}
+		if err := s.fits(l); err != nil {
+			return nil, err
 		}
 		s.chains[b.Point] = append(s.chains[b.Point], l)
 		s.policies[b.Policy] = struct{}{}
+		if l.fallback != nil {
+			s.policies[l.fallback.Policy] = struct{}{}
+		}
 	}
-	for _, links := range s.chains {
+	for point, links := range s.chains {
 		slices.SortStableFunc(links, compareLinks)
+		s.chains[point] = pair(links)
 	}
 	return s, nil
+}
+
+// fits checks a link against those there are: names are unique per mode, and the order
+// of writes that do not commute is fixed. A Shadow link writes nothing. Nor is the
+// order of a fallback's writes looked at: it stands where its binding stands.
+func (s *snapshot) fits(l *link) error {
+	for _, other := range s.chains[l.Point] {
+		if (other.Mode == Shadow) != (l.Mode == Shadow) {
+			continue
+		}
+		if other.Name == l.Name {
+			return &BindingError{Binding: l.Name, Point: l.Point, Err: errors.New("the name is bound twice")}
+		}
+		if l.Mode == Shadow {
+			continue
+		}
+		if path, conflict := l.conflict(other); conflict {
+			return &ConflictError{Point: l.Point, Path: path, First: other.Name, Second: l.Name}
+		}
+	}
+	return nil
+}
+
+// pair takes the Shadow links out of the order that stand in for an enforced one.
+func pair(links []*link) []*link {
+	return slices.DeleteFunc(links, func(l *link) bool {
+		if l.Mode != Shadow {
+			return false
+		}
+		at := slices.IndexFunc(links, func(other *link) bool {
+			return other != nil && other.Mode != Shadow && other.Name == l.Name
+		})
+		if at < 0 {
+			return false
+		}
+		links[at].shadowed, l.twin = l, true
+		return true
+	})
+}
+
+// adopt gives the links their health: that of the version so far, else a new one.
+func (s *snapshot) adopt(known map[healthKey]*health, options QuarantineOptions) map[healthKey]*health {
+	now := map[healthKey]*health{}
+	give := func(l *link, options QuarantineOptions) {
+		key := healthKey{name: l.Name, point: l.Point, policy: l.Policy, identity: l.identity}
+		if l.health = known[key]; l.health == nil {
+			l.health = &health{options: options}
+		}
+		now[key] = l.health
+	}
+	for _, links := range s.chains {
+		for _, l := range links {
+			give(l, options)
+			if l.shadowed != nil {
+				give(l.shadowed, options)
+			}
+			if l.fallback != nil {
+				// There is nothing behind it, so it is always asked.
+				l.fallback.health = &health{options: QuarantineOptions{Failures: -1}}
+			}
+		}
+	}
+	return now
+}
+
+// sortedPoints returns the points that have chains, by name.
+func sortedPoints(chains map[contract.Point][]*link) []contract.Point {
+	return slices.Sorted(maps.Keys(chains))
 }
 
 func compareLinks(a, b *link) int {
@@ -114,10 +189,12 @@ func newLink(b Binding) (*link, error) {
 	if b.Name == "" || b.Policy == nil {
 		return nil, errors.New("a binding needs a name and a policy")
 	}
-	if b.FailurePolicy != "" && b.FailurePolicy != Fail && b.FailurePolicy != Ignore {
+	switch b.FailurePolicy {
+	case "", Fail, Ignore, LastGood:
+	default:
 		return nil, fmt.Errorf("unknown failure policy %q", b.FailurePolicy)
 	}
-	if b.Mode != "" && b.Mode != Enforce {
+	if b.Mode != "" && b.Mode != Enforce && b.Mode != Shadow {
 		return nil, fmt.Errorf("unknown mode %q", b.Mode)
 	}
 	limit, known := bounds[b.Point]
@@ -143,7 +220,28 @@ func newLink(b Binding) (*link, error) {
 	if l.writes, err = writesOf(b, declared, limit); err != nil {
 		return nil, err
 	}
-	return l, l.prepare()
+	if err := l.prepare(); err != nil {
+		return nil, err
+	}
+	return l, l.addFallback()
+}
+
+// addFallback makes the link of the previous version, if it answered this point. The
+// binding's own matcher says which objects are concerned.
+func (l *link) addFallback() error {
+	previous := l.Fallback
+	if previous == nil || l.FailurePolicy != LastGood || l.Mode == Shadow || previous.Policy == nil ||
+		previous.Policy.Manifest().For(l.Point) == nil {
+		return nil
+	}
+	b := *previous
+	b.Name, b.Point, b.Order, b.Match, b.Fallback, b.Mode, b.FailurePolicy = l.Name, l.Point, l.Order, nil, nil, Enforce, Fail
+	fallback, err := newLink(b)
+	if err != nil {
+		return fmt.Errorf("its previous version: %w", err)
+	}
+	l.fallback = fallback
+	return nil
 }
 
 // momentsOf returns the moments at which a binding is asked, nil for all.

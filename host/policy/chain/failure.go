@@ -1,0 +1,81 @@
+package chain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// Classes of failures beside those of a call (package engine).
+const (
+	// Undeclared: the answer has an operation that the module does not declare or the
+	// binding does not allow.
+	Undeclared engine.Class = "UndeclaredWrite"
+	// Quarantined: the policy was not asked, since it keeps failing.
+	Quarantined engine.Class = "Quarantined"
+	// Host: not the policy's fault: the question could not be asked.
+	Host engine.Class = "Host"
+)
+
+// fault is an error with its class.
+type fault struct {
+	class engine.Class
+	err   error
+}
+
+func (f *fault) Error() string   { return f.err.Error() }
+func (f *fault) Unwrap() []error { return []error{f.class, f.err} }
+
+// classOf says what kind of failure an error of a policy is. What nobody classified
+// is the host's.
+func classOf(err error) engine.Class {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, engine.ErrClosed) {
+		return Host
+	}
+	if f, ok := errors.AsType[*fault](err); ok {
+		return f.class
+	}
+	if call, ok := errors.AsType[*engine.CallError](err); ok {
+		return call.Class
+	}
+	return Host
+}
+
+// blamed tells whether a failure of the class speaks against the policy.
+func blamed(class engine.Class) bool { return class != Host && class != Quarantined }
+
+// PolicyError says that a policy gave no valid answer, and so decided nothing.
+type PolicyError struct {
+	Point   contract.Point
+	Moment  contract.Moment
+	Binding string
+	Module  string
+	Digest  string
+	// Class of the failure.
+	Class engine.Class
+	Err   error
+}
+
+// Error implements error; it names the policy, its code, the class of the failure and
+// who must act.
+func (e *PolicyError) Error() string {
+	at := string(e.Point)
+	if e.Moment != "" {
+		at += "/" + string(e.Moment)
+	}
+	who := fmt.Sprintf("policy %q (module %s, %s)", e.Binding, e.Module, ShortDigest(e.Digest))
+	switch e.Class {
+	case Quarantined:
+		return fmt.Sprintf("%s is quarantined at %s: %v; the module's author must correct it, an operator can load a version that works, or set spec.failurePolicy or spec.mode of OffloadingPolicy %q meanwhile; it is tried again from time to time", who, at, e.Err, e.Binding)
+	case Host:
+		return fmt.Sprintf("%s could not be asked at %s: %v", who, at, e.Err)
+	default:
+		return fmt.Sprintf("%s gave no valid answer at %s (%s): %v; the module's author must act, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy %q meanwhile", who, at, string(e.Class), e.Err, e.Binding)
+	}
+}
+
+// Unwrap returns the cause.
+func (e *PolicyError) Unwrap() error { return e.Err }
