@@ -40,7 +40,14 @@ type PointManifest struct {
 	Writes []WriteRule `json:"writes,omitempty"`
 }
 
-// WriteRule allows verbs at a path of facts.object and below it.
+// WriteRule allows verbs at a path of facts.object and below it. Ensure and require
+// reach fields below the path, but not the items of a list that the path does not
+// select: a rule for "/spec/containers" does not allow ensure at
+// "/spec/containers[*]/env". So two policies that only add need no order.
+//
+// Example:
+//
+//	{"path":"/metadata/labels","verbs":["merge","remove"],"keys":["team"]}
 type WriteRule struct {
 	// Path is a JSON pointer into the object, without indices, e.g. "/spec/tolerations".
 	Path string `json:"path"`

@@ -33,7 +33,9 @@ func Verbs() []Verb { return []Verb{VerbSet, VerbRemove, VerbMerge, VerbEnsure, 
 //
 // Path is a JSON pointer without indices; "[name=web]" selects the list items
 // whose field name is "web", "[*]" selects all. Map keys never stand in the path:
-// they stand in Keys or in Value, so that a key with a slash needs no escaping.
+// they stand in Keys or in Value, so that a key with a slash needs no escaping. An
+// operation must not change the member that its path selects by: no set of
+// "/spec/containers[name=web]/name".
 //
 //	{"op":"set","path":"/spec/containers[name=web]/image","value":"mirror.example/web:1"}
 //	{"op":"remove","path":"/metadata/labels","keys":["example.com/team"]}

@@ -85,6 +85,9 @@ func Try(tb testing.TB, point contract.Point, q Question) (contract.Response, er
 		if !allowed(operation, declared.Writes) {
 			tb.Errorf("the manifest does not allow %q at %s: the host would refuse it", operation.Op, operation.Path)
 		}
+		if renames(operation) {
+			tb.Errorf("%q at %s changes what its path selects by: the host would refuse it", operation.Op, operation.Path)
+		}
 	}
 	return response, nil
 }

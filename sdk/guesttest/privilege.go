@@ -102,7 +102,13 @@ func selects(selector string, item any) bool {
 // allowed reports whether a rule allows the operation.
 func allowed(o contract.Operation, rules []contract.WriteRule) bool {
 	return slices.ContainsFunc(rules, func(r contract.WriteRule) bool {
-		return slices.Contains(r.Verbs, o.Op) && covers(tokens(r.Path), tokens(o.Path)) && keysAllowed(o, r.Keys)
+		rule, path := tokens(r.Path), tokens(o.Path)
+		if !slices.Contains(r.Verbs, o.Op) || !covers(rule, path) || !keysAllowed(o, r.Keys) {
+			return false
+		}
+		adds := o.Op == contract.VerbEnsure || o.Op == contract.VerbRequire
+		entersItems := slices.ContainsFunc(path[len(rule):], func(token string) bool { return strings.HasPrefix(token, "[") })
+		return !adds || !entersItems
 	})
 }
 
@@ -118,6 +124,35 @@ func covers(rule, path []string) bool {
 		}
 	}
 	return true
+}
+
+// renames reports whether an operation changes the member by which its path selects
+// items, which the host refuses.
+func renames(o contract.Operation) bool {
+	path := tokens(o.Path)
+	for i, token := range path {
+		field, want, selects := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(token, "["), "]"), "=")
+		switch {
+		case !strings.HasPrefix(token, "[") || !selects:
+		case i+1 < len(path):
+			if path[i+1] == field {
+				return true
+			}
+		case o.Op == contract.VerbRemove:
+			if slices.Contains(o.Keys, field) {
+				return true
+			}
+		default:
+			var value map[string]any
+			if json.Unmarshal(o.Value, &value) != nil {
+				return o.Op == contract.VerbSet
+			}
+			if got, has := value[field]; (has || o.Op == contract.VerbSet) && got != want {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // keysAllowed reports whether a merge or removal stays inside a rule's keys.

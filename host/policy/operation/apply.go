@@ -23,6 +23,9 @@ func Apply(doc map[string]any, operations []Operation) (map[string]any, []Effect
 	var effects []Effect
 	for i := range operations {
 		o := &operations[i]
+		if o.idle() {
+			continue
+		}
 		run := editor{operation: o}
 		edited, changed, err := run.edit(doc, o.Path.steps)
 		if err != nil {
@@ -40,6 +43,19 @@ func Apply(doc map[string]any, operations []Operation) (map[string]any, []Effect
 		effects = append(effects, Effect{Verb: o.Verb, Path: o.Path.text, Keys: slices.Compact(run.keys)})
 	}
 	return doc, effects, nil
+}
+
+// idle reports whether the operation asks for nothing, whatever the document is like: not
+// even the shape of the document matters then.
+func (o *Operation) idle() bool {
+	switch value := o.value.(type) {
+	case []any:
+		return o.Verb == contract.VerbEnsure && len(value) == 0
+	case map[string]any:
+		return o.Verb == contract.VerbMerge && len(value) == 0
+	default:
+		return false
+	}
 }
 
 // editor applies one operation and collects the keys that it touched.

@@ -146,6 +146,7 @@ func TestBadOperationsAreRefusedByName(t *testing.T) {
 		wantErr string
 	}{
 		"too many":                {ops: many, wantErr: "257 operations are more than the allowed 256"},
+		"too many keys":           {ops: []contract.Operation{contract.Remove("/a", make([]string, operation.MaxKeys+1)...)}, wantErr: "1025 keys are more than the allowed 1024"},
 		"an unknown verb":         {ops: []contract.Operation{raw("copy", "/a", `1`)}, wantErr: `operation 0 (copy /a): unknown verb "copy"`},
 		"a bad path":              {ops: []contract.Operation{contract.Remove("/a"), contract.Remove("b")}, wantErr: `operation 1 (remove b): path "b" must begin`},
 		"no value":                {ops: []contract.Operation{{Op: "set", Path: "/a"}}, wantErr: "value is missing"},

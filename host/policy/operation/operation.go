@@ -61,6 +61,41 @@ func (o *Operation) compile(source contract.Operation) error {
 		return err
 	}
 	o.Verb, o.Path = source.Op, path
+	if err := o.compileValue(source); err != nil {
+		return err
+	}
+	return o.checkSelectors()
+}
+
+// checkSelectors refuses to change the member by which the path selects items: what an
+// operation concerns must not depend on whether it was applied before.
+func (o *Operation) checkSelectors() error {
+	for i, step := range o.Path.steps {
+		if step.Kind != StepMatch {
+			continue
+		}
+		changes := false
+		switch last := i == len(o.Path.steps)-1; {
+		case !last:
+			changes = o.Path.steps[i+1] == Step{Kind: StepKey, Key: step.Key}
+		case o.Verb == contract.VerbSet:
+			members, _ := o.value.(map[string]any)
+			changes = members[step.Key] != step.Value
+		case o.Verb == contract.VerbMerge:
+			members, _ := o.value.(map[string]any)
+			value, has := members[step.Key]
+			changes = has && value != step.Value
+		case o.Verb == contract.VerbRemove:
+			changes = slices.Contains(o.Keys, step.Key)
+		}
+		if changes {
+			return fmt.Errorf("it changes %q, by which its path selects items: select them by another member, or by [*]", step.Key)
+		}
+	}
+	return nil
+}
+
+func (o *Operation) compileValue(source contract.Operation) error {
 	if source.Op == contract.VerbRemove {
 		return o.compileRemove(source)
 	}
@@ -76,6 +111,7 @@ func (o *Operation) compile(source contract.Operation) error {
 	if d := depth(source.Value); d > contract.MaxValueDepth {
 		return fmt.Errorf("value is nested %d deep, more than %d", d, contract.MaxValueDepth)
 	}
+	var err error
 	if o.value, err = Decode(source.Value); err != nil {
 		return err
 	}

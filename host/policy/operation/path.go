@@ -11,6 +11,7 @@ package operation
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -102,6 +103,45 @@ func (p Path) Overlaps(other Path) bool {
 		}
 	}
 	return true
+}
+
+// interferes reports whether what is done below p can depend on what is done below other,
+// beyond the fields that lie below both: when one goes through a list where the other
+// goes through an object, only one of them can succeed; and when one writes the member
+// by which the other selects items, it changes what the other concerns.
+func (p Path) interferes(other Path) bool {
+	for i := range min(len(p.steps), len(other.steps)) {
+		a, b := p.steps[i], other.steps[i]
+		if (a.Kind == StepKey) != (b.Kind == StepKey) {
+			return true
+		}
+		if p.writes(i, b) || other.writes(i, a) {
+			return true
+		}
+		if !a.overlaps(b) {
+			return false
+		}
+	}
+	return false
+}
+
+// writes reports whether p, whose step i selects items, writes the member by which
+// another selector picks them. The member that p itself selects by cannot change.
+func (p Path) writes(i int, selector Step) bool {
+	if selector.Kind != StepMatch || i+1 >= len(p.steps) {
+		return false
+	}
+	return p.steps[i+1] == Step{Kind: StepKey, Key: selector.Key}
+}
+
+// entersItems reports whether the path goes into list items after its first n steps.
+func (p Path) entersItems(n int) bool {
+	return slices.ContainsFunc(p.steps[n:], func(s Step) bool { return s.Kind != StepKey })
+}
+
+// below returns the path of a member.
+func (p Path) below(key string) Path {
+	return Path{text: p.text + "/" + EscapeToken(key), steps: append(slices.Clip(p.steps), Step{Kind: StepKey, Key: key})}
 }
 
 func (s Step) covers(other Step) bool {

@@ -18,6 +18,8 @@ import (
 // source makes random documents and operations over few names, so that they meet.
 type source struct{ *rand.Rand }
 
+func newSource(seed uint64) source { return source{rand.New(rand.NewPCG(seed, 1))} }
+
 func (s source) pick(words ...string) string { return words[s.IntN(len(words))] }
 
 func (s source) doc() string {
@@ -93,7 +95,7 @@ const rounds = 2000
 func forAll(t *testing.T, check func(t *testing.T, s source) bool) {
 	t.Helper()
 	for seed := range uint64(rounds) {
-		if !check(t, source{rand.New(rand.NewPCG(seed, 1))}) {
+		if !check(t, newSource(seed)) {
 			t.Fatalf("does not hold for seed %d", seed)
 		}
 	}

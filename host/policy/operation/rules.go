@@ -1,6 +1,7 @@
 package operation
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -55,10 +56,18 @@ func compileRule(from contract.WriteRule) (rule, error) {
 	return rule{path: path, verbs: from.Verbs, keys: from.Keys}, nil
 }
 
+// additive reports whether a verb commutes with itself: what it adds stays whatever the
+// same verb adds before or after. That holds as long as neither reaches into what the
+// other adds, so a rule that allows such a verb allows it at its path and at fields
+// below, but not in the items of a list that its path does not select.
+func additive(verb contract.Verb) bool {
+	return verb == contract.VerbEnsure || verb == contract.VerbRequire
+}
+
 // Check returns an error unless some rule allows the operation: its path covers the
 // operation's, it lists the verb, and its keys, if it has any, include all those of
 // the operation. A rule with keys concerns the map at its path only, and never the
-// removal of the whole map.
+// removal of the whole map. Ensure and require go no deeper into lists than the rule.
 func (r Rules) Check(o *Operation) error {
 	for i := range r {
 		if r[i].allows(o) {
@@ -74,6 +83,9 @@ func (r Rules) Check(o *Operation) error {
 
 func (r rule) allows(o *Operation) bool {
 	if !slices.Contains(r.verbs, o.Verb) || !r.path.Covers(o.Path) {
+		return false
+	}
+	if additive(o.Verb) && o.Path.entersItems(len(r.path.steps)) {
 		return false
 	}
 	if len(r.keys) == 0 {
@@ -140,29 +152,60 @@ func (r rule) includes(inner rule, verb contract.Verb) bool {
 
 // Conflict returns the path at which the order of two policies with these rules
 // matters, and whether there is one. Ensure with ensure, require with require, and
-// merge or remove of different keys commute; everything else on one path does not.
+// merge or remove of different keys commute; everything else on one path does not, and
+// neither does writing a member with selecting by it. If there is no conflict, any order
+// of operations that the rules allow has one outcome, up to the order of list items and
+// to node selector terms that others imply, or fails in any order.
 func (r Rules) Conflict(other Rules) (string, bool) {
 	for _, a := range r {
 		for _, b := range other {
-			if !a.path.Overlaps(b.path) || commute(a, b) {
+			if !conflicts(a, b) {
 				continue
 			}
-			if len(a.path.steps) >= len(b.path.steps) {
-				return a.path.text, true
+			// The same one, whoever is asked: the more exact path.
+			first, second := a.path, b.path
+			if cmp.Or(cmp.Compare(len(second.steps), len(first.steps)), cmp.Compare(first.text, second.text)) > 0 {
+				return second.text, true
 			}
-			return b.path.text, true
+			return first.text, true
 		}
 	}
 	return "", false
 }
 
+func conflicts(a, b rule) bool {
+	for _, left := range a.paths() {
+		if slices.ContainsFunc(b.paths(), left.interferes) {
+			return true
+		}
+	}
+	return a.path.Overlaps(b.path) && !commute(a, b)
+}
+
+// paths are what the rule concerns: its path, or the keys of the map there.
+func (r rule) paths() []Path {
+	if len(r.keys) == 0 {
+		return []Path{r.path}
+	}
+	paths := make([]Path, len(r.keys))
+	for i, key := range r.keys {
+		paths[i] = r.path.below(key)
+	}
+	return paths
+}
+
+// commute takes rules whose paths overlap.
 func commute(a, b rule) bool {
 	if len(a.keys) > 0 && len(b.keys) > 0 && len(a.path.steps) == len(b.path.steps) {
 		return !slices.ContainsFunc(a.keys, func(key string) bool { return slices.Contains(b.keys, key) })
 	}
+	shorter := min(len(a.path.steps), len(b.path.steps))
+	if a.path.entersItems(shorter) || b.path.entersItems(shorter) {
+		return false
+	}
 	for _, va := range a.verbs {
 		for _, vb := range b.verbs {
-			if va != vb || (va != contract.VerbEnsure && va != contract.VerbRequire) {
+			if va != vb || !additive(va) {
 				return false
 			}
 		}
@@ -219,6 +262,9 @@ func (r rule) intersect(other rule) (rule, bool) {
 		}
 	}
 	common.verbs = intersection(r.verbs, other.verbs)
+	if common.path.entersItems(min(len(r.path.steps), len(other.path.steps))) {
+		common.verbs = slices.DeleteFunc(common.verbs, additive)
+	}
 	return common, len(common.verbs) > 0
 }
 
