@@ -26,6 +26,12 @@ const (
 	reasonRefused       = "BindingRefused"
 	reasonConflict      = "OrderNeeded"
 	reasonModuleMissing = "ModuleNotFound"
+	reasonShadow        = "Shadow"
+	reasonQuarantined   = "Quarantined"
+	reasonFellBack      = "FellBack"
+	reasonRecovered     = "Recovered"
+	reasonFailing       = "Failing"
+	reasonElsewhere     = "ComponentFails"
 )
 
 // problem is why an object cannot be bound.
@@ -52,6 +58,18 @@ func disabled(policy *policyv1alpha1.OffloadingPolicy) bool {
 	return policy.Spec.Mode == policyv1alpha1.ModeDisabled
 }
 
+// shadow tells whether the object is asked without effect.
+func shadow(policy *policyv1alpha1.OffloadingPolicy) bool {
+	return policy.Spec.Mode == policyv1alpha1.ModeShadow
+}
+
+func modeOf(policy *policyv1alpha1.OffloadingPolicy) chain.Mode {
+	if shadow(policy) {
+		return chain.Shadow
+	}
+	return chain.Enforce
+}
+
 // bindingsOf turns an object into bindings, one for each of its points, or says what
 // is wrong with it.
 func (s *Source) bindingsOf(policy *policyv1alpha1.OffloadingPolicy, module chain.Policy) ([]chain.Binding, *problem) {
@@ -65,7 +83,7 @@ func (s *Source) bindingsOf(policy *policyv1alpha1.OffloadingPolicy, module chai
 		return nil, bad
 	}
 	shared := chain.Binding{
-		Name: policy.Name, Policy: module, Mode: chain.Enforce,
+		Name: policy.Name, Policy: module, Mode: modeOf(policy),
 		FailurePolicy: chain.FailurePolicy(spec.FailurePolicy),
 		Allow:         allowOf(spec.Allow),
 	}
@@ -94,11 +112,9 @@ func (s *Source) bindingsOf(policy *policyv1alpha1.OffloadingPolicy, module chai
 func (s *Source) check(policy *policyv1alpha1.OffloadingPolicy) *problem {
 	spec := &policy.Spec
 	switch spec.Mode {
-	case "", policyv1alpha1.ModeEnforce, policyv1alpha1.ModeDisabled:
-	case policyv1alpha1.ModeShadow:
-		return &problem{reason: reasonNotSupported, err: fmt.Errorf("spec.mode Shadow is not supported by this version: set Enforce or Disabled")}
+	case "", policyv1alpha1.ModeEnforce, policyv1alpha1.ModeShadow, policyv1alpha1.ModeDisabled:
 	default:
-		return invalid("spec.mode %q is unknown: set Enforce or Disabled", spec.Mode)
+		return invalid("spec.mode %q is unknown: set Enforce, Shadow or Disabled", spec.Mode)
 	}
 	if (spec.Module.BuiltIn == "") == (spec.Module.ConfigMap == nil) {
 		return invalid("spec.module: set exactly one of builtIn and configMap")

@@ -21,19 +21,16 @@ func TestMetricsCountQuestionsWithoutNamesOfObjects(t *testing.T) {
 	require.NoError(t, err)
 	for _, outcome := range []chain.Outcome{chain.Answered, chain.Remembered, chain.Remembered} {
 		metrics.Observe(chain.Observation{
-			Point: contract.PodMutation, Module: "m", Outcome: outcome, Duration: 20 * time.Microsecond,
+			Point: contract.PodMutation, Binding: "p", Module: "m", Outcome: outcome, Duration: 20 * time.Microsecond,
 			Stats: engine.Stats{Ticks: 10},
 		})
 	}
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP longshore_policy_calls_total Questions to policies, by how they ended: answered, remembered, denied, failed, ignored.
+# HELP longshore_policy_calls_total Questions to policies, by how they ended: answered, remembered, denied, failed, ignored, fellback, shadow.
 # TYPE longshore_policy_calls_total counter
-longshore_policy_calls_total{extension_point="PodMutation",module="m",result="answered"} 1
-longshore_policy_calls_total{extension_point="PodMutation",module="m",result="remembered"} 2
-# HELP longshore_policy_fuel_ticks_total Fuel that calls used, in ticks; compare with the limit of a call.
-# TYPE longshore_policy_fuel_ticks_total counter
-longshore_policy_fuel_ticks_total{extension_point="PodMutation",module="m"} 30
-`), "longshore_policy_calls_total", "longshore_policy_fuel_ticks_total"))
+longshore_policy_calls_total{extension_point="PodMutation",module="m",policy="p",result="answered"} 1
+longshore_policy_calls_total{extension_point="PodMutation",module="m",policy="p",result="remembered"} 2
+`), "longshore_policy_calls_total"))
 	_, err = policysource.NewMetrics(registry)
 	require.ErrorContains(t, err, "registering policy metrics")
 }

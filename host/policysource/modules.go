@@ -54,6 +54,7 @@ func (s *Source) moduleOf(ctx context.Context, policy *policyv1alpha1.Offloading
 		if err != nil && ctx.Err() != nil {
 			return key, nil, nil, fmt.Errorf("loading the module of policy %q: %w", policy.Name, ctx.Err())
 		}
+		s.options.Metrics.loaded(policy.Name, err)
 		if loaded = (&module{policy: fresh, err: err}); err != nil {
 			loaded.policy = nil // it may be a typed nil
 		}
@@ -135,8 +136,10 @@ func limitsOf(limits *policyv1alpha1.Limits) (ModuleLimits, *problem) {
 func (s *Source) forget(wanted map[moduleKey]bool) {
 	used := map[chain.Policy]bool{}
 	for _, b := range s.bound {
-		for i := range b.bindings {
-			used[b.bindings[i].Policy] = true
+		for _, bindings := range [][]chain.Binding{b.bindings, b.fallback} {
+			for i := range bindings {
+				used[bindings[i].Policy] = true
+			}
 		}
 	}
 	for key, m := range s.modules {

@@ -21,7 +21,13 @@ import (
 type bound struct {
 	version  string
 	digest   string
+	settings string
 	bindings []chain.Binding
+	// shadow tells that the bindings have no effect.
+	shadow bool
+	// fallback are the bindings of the version before that had answered, for failure
+	// policy LastGood.
+	fallback []chain.Binding
 }
 
 // candidate is an object on its way into the chains.
@@ -36,6 +42,8 @@ type candidate struct {
 	previous *bound
 	// choice is what is proposed to the chains: next, previous, or nothing.
 	choice *bound
+	// health of what is bound, at each of its points.
+	health []chain.Health
 }
 
 // changed tells whether the proposal differs from what the chains have.
@@ -43,11 +51,16 @@ func (c *candidate) changed() bool {
 	return c.choice != nil && (c.previous == nil || c.previous.version != c.choice.version)
 }
 
-// Reconcile makes one pass over all objects.
-func (s *Source) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+// Reconcile makes one pass over all objects. The new bindings decide before their
+// digests are reported: whoever reads a digest in status is asked for by no older
+// version.
+func (s *Source) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	list := &policyv1alpha1.OffloadingPolicyList{}
 	if err := s.options.Client.List(ctx, list); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing OffloadingPolicies: %w", err)
+	}
+	if request == reporting {
+		return ctrl.Result{}, s.reportAll(ctx, s.known(list.Items))
 	}
 	candidates, wanted, err := s.candidates(ctx, list.Items)
 	if err != nil {
@@ -57,11 +70,26 @@ func (s *Source) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, er
 		return ctrl.Result{}, fmt.Errorf("binding policies: %w", err)
 	}
 	s.forget(wanted)
-	var errs []error
+	s.latest = map[string]*candidate{}
 	for _, c := range candidates {
-		errs = append(errs, s.report(ctx, c))
+		s.latest[c.object.Name] = c
 	}
-	return ctrl.Result{}, errors.Join(errs...)
+	return ctrl.Result{}, s.reportAll(ctx, candidates)
+}
+
+// known returns what the last pass made of these objects; those that have changed since
+// wait for the next pass.
+func (s *Source) known(objects []policyv1alpha1.OffloadingPolicy) []*candidate {
+	var candidates []*candidate
+	for i := range objects {
+		c := s.latest[objects[i].Name]
+		if c == nil || c.object.UID != objects[i].UID || c.object.Generation != objects[i].Generation {
+			continue
+		}
+		c.object = &objects[i]
+		candidates = append(candidates, c)
+	}
+	return candidates
 }
 
 // candidates looks at every object, eldest first, and loads what it asks for.
@@ -119,8 +147,37 @@ func (s *Source) prepare(ctx context.Context, c *candidate) (moduleKey, error) {
 		c.problem = bad
 		return key, nil
 	}
-	c.next = bound{version: c.version(key), digest: module.Digest(), bindings: bindings}
+	c.next = bound{version: c.version(key), digest: module.Digest(), bindings: bindings, shadow: shadow(c.object)}
+	if c.object.Spec.Settings != nil {
+		c.next.settings = string(c.object.Spec.Settings.Raw)
+	}
+	s.keepLastGood(c)
 	return key, nil
+}
+
+// keepLastGood puts the version before behind the new one, if it had answered, else
+// what was behind that.
+func (s *Source) keepLastGood(c *candidate) {
+	if c.object.Spec.FailurePolicy != policyv1alpha1.FailurePolicyLastGood || c.previous == nil {
+		return
+	}
+	c.next.fallback = c.previous.fallback
+	same := c.previous.digest == c.next.digest && c.previous.settings == c.next.settings
+	if !same && !c.previous.shadow && s.answered(c.object.Name) {
+		c.next.fallback = c.previous.bindings
+	}
+	for i := range c.next.bindings {
+		for j := range c.next.fallback {
+			if c.next.fallback[j].Point == c.next.bindings[i].Point {
+				c.next.bindings[i].Fallback = &c.next.fallback[j]
+			}
+		}
+	}
+}
+
+// answered tells whether the version that is bound has given a valid answer.
+func (s *Source) answered(name string) bool {
+	return slices.ContainsFunc(s.chains.Health(), func(h chain.Health) bool { return h.Binding == name && h.Answered && !h.Shadow })
 }
 
 func (c *candidate) version(key moduleKey) string {
@@ -184,7 +241,8 @@ func (s *Source) proposal(candidates []*candidate) []chain.Binding {
 		default:
 			kept = append(kept, c.choice.bindings...)
 		}
-		replaced[c.object.Name] = true
+		// A shadow replaces nothing: the default that it stands in for goes on.
+		replaced[c.object.Name] = !c.choice.shadow
 	}
 	return slices.Concat(s.implicit(replaced), kept, changed)
 }
@@ -224,6 +282,7 @@ func (s *Source) settle(candidates []*candidate) {
 	}
 	news := !maps.EqualFunc(s.bound, now, func(a, b bound) bool { return a.version == b.version })
 	s.bound = now
+	s.account(candidates)
 	if first := !s.ready.Swap(true); (first || news) && s.options.Changed != nil {
 		s.options.Changed()
 	}

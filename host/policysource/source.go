@@ -17,9 +17,11 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -67,16 +69,26 @@ type Options struct {
 	// ModuleNamespaces are the namespaces whose ConfigMaps may hold modules. They are
 	// watched.
 	ModuleNamespaces []string
-	// Chain are the options of the chains; Retired is set by the Source.
+	// Chain are the options of the chains; Retired, Observer, Clock and HealthChanged are
+	// set by the Source.
 	Chain chain.Options
 	// Conditions makes this component write the part of the status that belongs to
 	// nobody in particular: conditions, digest, manifest. One component does.
 	Conditions bool
+	// Components names those that may report; what others have reported is removed by the
+	// component with Conditions. Nil keeps it all.
+	Components func(ctx context.Context) (map[string]bool, error)
+	// Events on OffloadingPolicies; nil records none.
+	Events events.EventRecorder
+	// Metrics of the policies; nil counts none.
+	Metrics *Metrics
+	// ReportPeriod is the least time between two writes of counters, a minute when zero.
+	ReportPeriod time.Duration
 	// Changed is called when the chains have other bindings than before, the first ones
 	// included, so that what was decided with the previous ones can be decided again; may
 	// be nil. It must not block.
 	Changed func()
-	// Clock for status times.
+	// Clock for status times, quarantines and durations.
 	Clock clock.PassiveClock
 }
 
@@ -85,10 +97,18 @@ type Source struct {
 	options Options
 	chains  *chain.Chains
 	ready   atomic.Bool
+	tally   *tally
+	queue   atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
+	// inventory is for the metrics: what is bound.
+	inventory atomic.Pointer[[]inventoryItem]
 
 	// The rest belongs to the one worker.
 	bound   map[string]bound
 	modules map[moduleKey]*module
+	// latest are the candidates of the last pass, by name.
+	latest map[string]*candidate
+	// told are the versions of whose quarantine events have told, by policy.
+	told map[string]string
 }
 
 // New returns a Source whose chains decide nothing until the first pass.
@@ -99,10 +119,29 @@ func New(options Options) (*Source, error) {
 	if options.BuiltIns[policyv1alpha1.BuiltInDefault] == nil {
 		return nil, fmt.Errorf("the built-in module %q is missing", policyv1alpha1.BuiltInDefault)
 	}
-	s := &Source{options: options, bound: map[string]bound{}, modules: map[moduleKey]*module{}}
-	options.Chain.Retired = s.retired
+	if options.ReportPeriod == 0 {
+		options.ReportPeriod = time.Minute
+	}
+	s := &Source{
+		options: options, bound: map[string]bound{}, modules: map[moduleKey]*module{},
+		latest: map[string]*candidate{}, told: map[string]string{},
+	}
+	s.tally = newTally(options.Clock, options.ReportPeriod, s.reportAfter)
+	options.Chain.Retired, options.Chain.Observer = s.retired, s
+	options.Chain.Clock, options.Chain.HealthChanged = options.Clock.Now, s.healthChanged
 	s.chains = chain.New(options.Chain)
+	if err := options.Metrics.attach(s); err != nil {
+		return nil, err
+	}
 	return s, nil
+}
+
+// Observe implements chain.Observer.
+func (s *Source) Observe(o chain.Observation) {
+	s.tally.observe(o)
+	if s.options.Metrics != nil {
+		s.options.Metrics.Observe(o)
+	}
 }
 
 // Chains returns the chains that the Source keeps.
@@ -129,8 +168,24 @@ func (s *Source) retired(policy chain.Policy) {
 	s.options.Close(policy)
 }
 
-// everything is the one request there is: a pass over all objects.
-var everything = reconcile.Request{NamespacedName: types.NamespacedName{Name: "policies"}}
+// The requests: a pass over all objects, and one that only reports.
+var (
+	everything = reconcile.Request{NamespacedName: types.NamespacedName{Name: "policies"}}
+	reporting  = reconcile.Request{NamespacedName: types.NamespacedName{Name: "report"}}
+)
+
+// reportAfter has the status reported, after a while.
+func (s *Source) reportAfter(delay time.Duration) {
+	if queue := s.queue.Load(); queue != nil {
+		(*queue).AddAfter(reporting, delay)
+	}
+}
+
+// Report has the status of all policies looked at again: a component may have gone.
+func (s *Source) Report() { s.reportAfter(0) }
+
+// healthChanged reports a quarantine, or its end, at once.
+func (s *Source) healthChanged() { s.reportAfter(0) }
 
 // SetupWithManager adds the Source to a manager, leader or not: every replica decides.
 //
@@ -143,9 +198,10 @@ func (s *Source) SetupWithManager(mgr ctrl.Manager) error {
 	blueprint := ctrl.NewControllerManagedBy(mgr).
 		Named("policysource").
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NeedLeaderElection: ptr.To(false)}).
-		Watches(&policyv1alpha1.OffloadingPolicy{}, enqueue, builder.WithPredicates(specChanged())).
+		Watches(&policyv1alpha1.OffloadingPolicy{}, s.policyHandler()).
 		// The first pass comes when the caches are filled, even if there is no object.
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			s.queue.Store(&queue)
 			queue.Add(everything)
 			return nil
 		}))
@@ -158,11 +214,26 @@ func (s *Source) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// specChanged leaves out what only we write: status.
-func specChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
-	}}
+// policyHandler asks for a pass when a spec has changed, and for a report when another
+// component says something else than before. Counters, and what only we write, are no
+// news.
+func (s *Source) policyHandler() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, _ event.CreateEvent, q queue) { q.Add(everything) },
+		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { q.Add(everything) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() {
+				q.Add(everything)
+				return
+			}
+			before, _ := e.ObjectOld.(*policyv1alpha1.OffloadingPolicy)
+			after, _ := e.ObjectNew.(*policyv1alpha1.OffloadingPolicy)
+			if s.options.Conditions && before != nil && after != nil && !s.sameSayings(before, after) {
+				q.Add(reporting)
+			}
+		},
+	}
 }
 
 // holdsModules lets those ConfigMaps pass that hold modules, or held one: its author may

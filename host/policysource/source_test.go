@@ -73,7 +73,6 @@ func TestABadObjectIsToldAndBindsNothing(t *testing.T) {
 		content string
 		want    string
 	}{
-		"shadow mode":         {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Mode = policyv1alpha1.ModeShadow }, want: "NotSupported: spec.mode Shadow is not supported"},
 		"no module":           {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module = policyv1alpha1.ModuleSource{} }, want: "InvalidSpec: spec.module: set exactly one"},
 		"an unknown built-in": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module.BuiltIn = "x" }, want: `InvalidSpec: spec.module.builtIn "x" is unknown`},
 		"limits of a built-in": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
@@ -157,11 +156,6 @@ func TestABadVersionNeverReplacesAGoodOne(t *testing.T) {
 	assert.Equal(t, good.Manifest, bad.Manifest)
 	assert.Contains(t, bad.ObservedBy[0].Message, "cut in half")
 
-	r.edit("mine", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Mode = policyv1alpha1.ModeShadow })
-	r.mustPass()
-	assert.Equal(t, "v1", hostname())
-
-	r.edit("mine", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Mode = policyv1alpha1.ModeEnforce })
 	r.store("v2")
 	r.mustPass()
 	assert.Equal(t, "v2", hostname())

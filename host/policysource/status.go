@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -27,20 +29,86 @@ const (
 	conditionsManager = "longshore-policies"
 	// maxManager is the API server's bound.
 	maxManager = 128
+	// maxRunBy is how many components are named in one line.
+	maxRunBy = 3
 )
 
-// report writes what has become of an object into its status, if that is news.
-func (s *Source) report(ctx context.Context, c *candidate) error {
-	if entry, news := s.observation(c); news {
-		status := map[string]any{"observedBy": []any{entry}}
+// reportAll reports on the objects of a pass.
+func (s *Source) reportAll(ctx context.Context, candidates []*candidate) error {
+	components, err := s.components(ctx)
+	if err != nil {
+		return err
+	}
+	health := map[string][]chain.Health{}
+	for _, h := range s.chains.Health() {
+		// A shadow may bear the name of a default that goes on.
+		if own, ok := s.bound[h.Binding]; ok && own.shadow == h.Shadow {
+			health[h.Binding] = append(health[h.Binding], h)
+		}
+	}
+	due := s.tally.due()
+	var errs []error
+	for _, c := range candidates {
+		c.health = health[c.object.Name]
+		s.tellHealth(c)
+		errs = append(errs, s.report(ctx, c, due), s.dismiss(ctx, c, components))
+	}
+	if err := errors.Join(errs...); err != nil {
+		s.tally.again()
+		return err
+	}
+	return nil
+}
+
+// components returns who may report, nil when that is anybody.
+func (s *Source) components(ctx context.Context) (map[string]bool, error) {
+	if !s.options.Conditions || s.options.Components == nil {
+		return nil, nil
+	}
+	components, err := s.options.Components(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing the components that run policies: %w", err)
+	}
+	return components, nil
+}
+
+// dismiss removes what components have reported that are no more.
+func (s *Source) dismiss(ctx context.Context, c *candidate, components map[string]bool) error {
+	if components == nil {
+		return nil
+	}
+	var errs []error
+	for _, entry := range c.object.Status.ObservedBy {
+		if entry.Name == s.options.Component || components[entry.Name] {
+			continue
+		}
+		// Who applies nothing gives up what it owned.
+		errs = append(errs, s.apply(ctx, c, map[string]any{}, fieldManager(entry.Name)))
+	}
+	return errors.Join(errs...)
+}
+
+// report writes what has become of an object into its status, if that is news. Counters
+// alone are news when they are due.
+func (s *Source) report(ctx context.Context, c *candidate, due bool) error {
+	entry, counters, news := s.observation(c, due)
+	if news {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(entry)
+		if err != nil {
+			return fmt.Errorf("encoding the status of policy %q: %w", c.object.Name, err)
+		}
+		status := map[string]any{"observedBy": []any{content}}
 		if err := s.apply(ctx, c, status, fieldManager(s.options.Component)); err != nil {
 			return err
+		}
+		if counters != nil {
+			counters.wrote(*entry.Counters)
 		}
 	}
 	if !s.options.Conditions {
 		return nil
 	}
-	status := s.status(c)
+	status := s.status(c, entry)
 	current := c.object.Status.DeepCopy()
 	current.ObservedBy = nil
 	if equality.Semantic.DeepEqual(status, current) {
@@ -50,7 +118,11 @@ func (s *Source) report(ctx context.Context, c *candidate) error {
 	if err != nil {
 		return fmt.Errorf("encoding the status of policy %q: %w", c.object.Name, err)
 	}
-	return s.apply(ctx, c, content, conditionsManager)
+	if err := s.apply(ctx, c, content, conditionsManager); err != nil {
+		return err
+	}
+	s.tellLoading(c, current, status)
+	return nil
 }
 
 // apply is a server-side apply of the given part of the status. An object that is gone
@@ -73,53 +145,69 @@ func (s *Source) apply(ctx context.Context, c *candidate, status map[string]any,
 	return nil
 }
 
-// observation returns this component's entry, and whether it differs from the one
-// that stands there.
-func (s *Source) observation(c *candidate) (map[string]any, bool) {
-	entry := policyv1alpha1.Observation{Name: s.options.Component, Message: c.message()}
-	if c.choice != nil {
-		entry.Digest = c.choice.digest
-	}
+// observation returns this component's entry, the counters that it holds, and whether it
+// differs from the one that stands there.
+func (s *Source) observation(c *candidate, due bool) (*policyv1alpha1.Observation, *count, bool) {
+	entry := &policyv1alpha1.Observation{Name: s.options.Component, Message: c.message(), Digest: c.digest()}
+	news := true
 	at := slices.IndexFunc(c.object.Status.ObservedBy, func(o policyv1alpha1.Observation) bool { return o.Name == entry.Name })
 	if at >= 0 {
 		now := c.object.Status.ObservedBy[at]
-		if now.Digest == entry.Digest && now.Message == entry.Message {
-			return nil, false
-		}
+		news = now.Digest != entry.Digest || now.Message != entry.Message
+		entry.Time = now.Time
 	}
-	content := map[string]any{"name": entry.Name, "time": s.options.Clock.Now().UTC().Format(time.RFC3339)}
-	if entry.Digest != "" {
-		content["digest"] = entry.Digest
+	if news {
+		entry.Time = metav1.NewTime(s.options.Clock.Now().UTC().Truncate(time.Second))
 	}
-	if entry.Message != "" {
-		content["message"] = entry.Message
+	counts := s.tally.get(c.object.Name)
+	if counts != nil {
+		counters, differences, changed := counts.now()
+		entry.Counters, entry.Differences = &counters, differences
+		news = news || (due && changed)
 	}
-	return content, true
+	return entry, counts, news
 }
 
-func (c *candidate) message() string {
-	if c.problem == nil {
+// digest is that of the version that decides.
+func (c *candidate) digest() string {
+	if c.choice == nil {
 		return ""
 	}
-	return c.problem.Error()
+	if fallback := c.fallenBack(); fallback != nil {
+		return fallback.Fallback
+	}
+	return c.choice.digest
 }
 
-// status is the part of the status that belongs to no component.
-func (s *Source) status(c *candidate) *policyv1alpha1.OffloadingPolicyStatus {
+// message says what is wrong, to a component's readers.
+func (c *candidate) message() string {
+	var parts []string
+	if c.problem != nil {
+		parts = append(parts, c.problem.Error())
+	}
+	if _, text := c.ailment(); text != "" {
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// status is the part of the status that belongs to no component. The entry is what this
+// component reports.
+func (s *Source) status(c *candidate, own *policyv1alpha1.Observation) *policyv1alpha1.OffloadingPolicyStatus {
 	status := &policyv1alpha1.OffloadingPolicyStatus{
 		ObservedGeneration: c.object.Generation,
 		Conditions:         slices.Clone(c.object.Status.Conditions),
+		Digest:             c.digest(),
 	}
-	if c.choice != nil {
-		status.Digest = c.choice.digest
-	}
+	status.ShortDigest = chain.ShortDigest(status.Digest)
+	status.RunBy = runBy(status.Digest, own, c.object.Status.ObservedBy)
 	if module, asked := c.described(); module != nil {
 		status.Manifest = summary(module.Manifest(), asked)
 		for _, point := range status.Manifest.Points {
 			status.Points = append(status.Points, point.Point)
 		}
 	}
-	for _, condition := range c.conditions() {
+	for _, condition := range c.conditions(own.Name) {
 		condition.ObservedGeneration = c.object.Generation
 		condition.LastTransitionTime = metav1.NewTime(s.options.Clock.Now())
 		meta.SetStatusCondition(&status.Conditions, condition)
@@ -127,25 +215,42 @@ func (s *Source) status(c *candidate) *policyv1alpha1.OffloadingPolicyStatus {
 	return status
 }
 
-func (c *candidate) conditions() []metav1.Condition {
-	loaded := metav1.Condition{Type: policyv1alpha1.LoadedCondition, Status: metav1.ConditionTrue, Reason: reasonLoaded, Message: "The module is loaded."}
-	ready := metav1.Condition{Type: policyv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: reasonBound, Message: "The policy is asked."}
-	degraded := metav1.Condition{Type: policyv1alpha1.DegradedCondition, Status: metav1.ConditionFalse, Reason: reasonFine, Message: "Nothing is wrong."}
-	if c.problem != nil {
-		message := c.problem.Error()
-		degraded.Status, degraded.Reason, degraded.Message = metav1.ConditionTrue, c.problem.reason, message
-		if !c.problem.loaded {
-			loaded.Status, loaded.Reason, loaded.Message = metav1.ConditionFalse, c.problem.reason, message
-		}
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, c.problem.reason, message
-		if c.choice != nil {
-			ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, reasonPrevious, "The previous version is used, because of this one: "+message
-		}
-	} else if disabled(c.object) {
-		loaded.Status, loaded.Reason, loaded.Message = metav1.ConditionFalse, reasonDisabled, "The policy is disabled, so its module is not loaded."
-		ready.Reason, ready.Message = reasonDisabled, "The policy is not asked: spec.mode is Disabled."
+// runBy says which of the components run the digest, in a word for a column: "2/3
+// webhook,virtual-kubelet/milan".
+func runBy(digest string, own *policyv1alpha1.Observation, others []policyv1alpha1.Observation) string {
+	if digest == "" {
+		return ""
 	}
-	return []metav1.Condition{loaded, ready, degraded}
+	names, all := []string{own.Name}, 1
+	for i := range others {
+		if others[i].Name == own.Name {
+			continue
+		}
+		all++
+		if others[i].Digest == digest {
+			names = append(names, others[i].Name)
+		}
+	}
+	text := fmt.Sprintf("%d/%d ", len(names), all)
+	slices.Sort(names[1:])
+	if len(names) > maxRunBy {
+		return text + strings.Join(names[:maxRunBy], ",") + ",…"
+	}
+	return text + strings.Join(names, ",")
+}
+
+// sameSayings tells whether all other components say the same of two states of an object.
+func (s *Source) sameSayings(before, after *policyv1alpha1.OffloadingPolicy) bool {
+	said := func(policy *policyv1alpha1.OffloadingPolicy) []string {
+		var out []string
+		for _, o := range policy.Status.ObservedBy {
+			if o.Name != s.options.Component {
+				out = append(out, o.Name+"\x00"+o.Digest+"\x00"+o.Message)
+			}
+		}
+		return out
+	}
+	return slices.Equal(said(before), said(after))
 }
 
 // described returns the module that the status tells of, and the bindings that say for

@@ -42,6 +42,8 @@ type Health struct {
 	Binding string
 	Point   contract.Point
 	Digest  string
+	// Shadow tells that nothing comes of its answers.
+	Shadow bool
 	// Answered tells that it has given a valid answer.
 	Answered bool
 	// Failures in a row.
@@ -182,7 +184,7 @@ func (h *health) report(l *link) Health {
 	defer h.mu.Unlock()
 	out := Health{
 		Binding: l.Name, Point: l.Point, Digest: l.Policy.Digest(), Answered: h.answered.Load(),
-		Failures: h.failures, Class: h.class, Last: h.last, Since: h.since,
+		Shadow: l.Mode == Shadow, Failures: h.failures, Class: h.class, Last: h.last, Since: h.since,
 	}
 	if l.fallback != nil {
 		out.FallsBack, out.Fallback = true, l.fallback.Policy.Digest()
@@ -211,6 +213,9 @@ func (c *Chains) Health() []Health {
 	for _, point := range sortedPoints(s.chains) {
 		for _, l := range s.chains[point] {
 			out = append(out, l.health.report(l))
+			if l.shadowed != nil {
+				out = append(out, l.shadowed.health.report(l.shadowed))
+			}
 		}
 	}
 	return out

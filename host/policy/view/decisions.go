@@ -30,6 +30,9 @@ type Entry struct {
 	Kept []string `json:"kept,omitempty"`
 	// Ignored tells that the policy failed and its failure policy is Ignore.
 	Ignored bool `json:"ignored,omitempty"`
+	// FellBack tells that the policy failed and its previous version decided, which Digest
+	// is that of (failure policy LastGood).
+	FellBack bool `json:"fellBack,omitempty"`
 	// Omitted is the number of further decisions, in the last entry of a list that was
 	// too long; that entry has no policy.
 	Omitted int `json:"omitted,omitempty"`
@@ -126,10 +129,10 @@ func entry(decision *chain.Decision) Entry {
 	e := Entry{
 		Point: string(decision.Point), Policy: decision.Binding,
 		Module: decision.Module, Digest: chain.ShortDigest(decision.Digest),
-		Kept: decision.Kept, Ignored: decision.Ignored != "",
+		Kept: decision.Kept, Ignored: decision.Ignored != "", FellBack: decision.FellBack != "",
 	}
 	for i := range decision.Effects {
-		e.Operations = append(e.Operations, effectText(&decision.Effects[i]))
+		e.Operations = append(e.Operations, EffectText(&decision.Effects[i]))
 	}
 	return e
 }
@@ -137,8 +140,8 @@ func entry(decision *chain.Decision) Entry {
 // maxEffectKeys is how many keys of one effect are listed.
 const maxEffectKeys = 32
 
-// effectText writes an effect as "verb path" or "verb path[key key]".
-func effectText(effect *operation.Effect) string {
+// EffectText writes an effect, which has no values, as "verb path" or "verb path[key key]".
+func EffectText(effect *operation.Effect) string {
 	text := string(effect.Verb) + " " + effect.Path
 	if len(effect.Keys) == 0 {
 		return text

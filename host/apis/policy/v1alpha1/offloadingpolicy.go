@@ -40,7 +40,7 @@ const (
 
 // FailurePolicyType tells what happens when a policy gives no valid answer.
 //
-// +kubebuilder:validation:Enum=Fail;Ignore
+// +kubebuilder:validation:Enum=Fail;Ignore;LastGood
 type FailurePolicyType string
 
 // The failure policies.
@@ -49,6 +49,9 @@ const (
 	FailurePolicyFail FailurePolicyType = "Fail"
 	// FailurePolicyIgnore goes on as if the policy had answered nothing.
 	FailurePolicyIgnore FailurePolicyType = "Ignore"
+	// FailurePolicyLastGood asks the version before, if that had given valid answers
+	// since the component started; else it refuses the object.
+	FailurePolicyLastGood FailurePolicyType = "LastGood"
 )
 
 // Mode tells what is done with a policy's answers.
@@ -237,12 +240,37 @@ type ManifestSummary struct {
 type Counters struct {
 	// Calls of the policy, answers from the memo included.
 	Calls int64 `json:"calls,omitempty"`
-	// Changes are the calls whose answer changed the object.
+	// Changes are the calls whose answer changed the object; in mode Shadow, those whose
+	// answer would have.
 	Changes int64 `json:"changes,omitempty"`
-	// Denials are the calls that refused the object.
+	// Denials are the calls that refused the object; in mode Shadow, that would have.
 	Denials int64 `json:"denials,omitempty"`
 	// Errors are the calls without a valid answer.
 	Errors int64 `json:"errors,omitempty"`
+}
+
+// Difference is what a policy in mode Shadow would have done to an object that was not
+// done without it; no values.
+type Difference struct {
+	// Time at which it was found.
+	// +optional
+	Time metav1.Time `json:"time,omitempty,omitzero"`
+	// Point at which the policy was asked.
+	Point ExtensionPoint `json:"point"`
+	// Kind of the object.
+	Kind string `json:"kind,omitempty"`
+	// Namespace of the local object.
+	Namespace string `json:"namespace,omitempty"`
+	// Name of the object, or the beginning of the name that it will get.
+	Name string `json:"name,omitempty"`
+	// Operations that would have changed it, as "verb path" or "verb path[key key]".
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Operations []string `json:"operations,omitempty"`
+	// Omitted is the number of further operations.
+	Omitted int32 `json:"omitted,omitempty"`
+	// Denied is the reason with which the policy would have refused the object.
+	Denied string `json:"denied,omitempty"`
 }
 
 // Observation is what one component runs.
@@ -257,8 +285,12 @@ type Observation struct {
 	Time metav1.Time `json:"time,omitempty,omitzero"`
 	// Message says what is wrong, and who must act.
 	Message string `json:"message,omitempty"`
-	// Counters of the component.
+	// Counters of the component. They are written once a minute at most.
 	Counters *Counters `json:"counters,omitempty"`
+	// Differences that a policy in mode Shadow would have made, the latest ones.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Differences []Difference `json:"differences,omitempty"`
 }
 
 // OffloadingPolicyStatus is the observed state of an OffloadingPolicy.
@@ -271,6 +303,10 @@ type OffloadingPolicyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Digest of the module that is loaded, "sha256:…".
 	Digest string `json:"digest,omitempty"`
+	// ShortDigest is its beginning, as logs, errors and the decisions annotation have it.
+	ShortDigest string `json:"shortDigest,omitempty"`
+	// RunBy says how many of the components that report run the digest, and which.
+	RunBy string `json:"runBy,omitempty"`
 	// Points that the policy answers.
 	// +listType=set
 	Points []ExtensionPoint `json:"points,omitempty"`
@@ -290,10 +326,13 @@ type OffloadingPolicyStatus struct {
 // +kubebuilder:resource:scope=Cluster,shortName=op;opol,categories=longshore
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.digest`
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].reason`
+// +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.shortDigest`
 // +kubebuilder:printcolumn:name="Points",type=string,JSONPath=`.status.points`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
+// +kubebuilder:printcolumn:name="Run by",type=string,JSONPath=`.status.runBy`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].message`
 type OffloadingPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
