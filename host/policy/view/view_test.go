@@ -313,6 +313,57 @@ func TestFilterMetadata(t *testing.T) {
 	assert.Equal(t, []string{"b"}, decisions[0].Effects[0].Keys)
 }
 
+// Provenance: every path written or dropped is told, with the keys that really changed,
+// also when a later policy overwrites it.
+func TestDecisionsTellEveryPathWrittenOrDropped(t *testing.T) {
+	filter := answering("filter", contract.MetadataFilter, anything("/metadata/labels"),
+		contract.Remove("/metadata/labels", "offloading.liqo.io/nodename", "app", "absent"),
+		contract.Merge("/metadata/labels", contract.StringMap{"tenant": "blue", "pod-template-hash": "h1"}))
+	first := answering("first", contract.PodMutation, anything("/spec"), contract.Set("/spec/containers[name=web]/image", contract.String("a")),
+		contract.Set("/spec/containers[name=none]/image", contract.String("b")), contract.Merge("/spec/nodeSelector", contract.StringMap{"pool": "gpu", "zone": "z"}))
+	second := answering("second", contract.PodMutation, anything("/spec"), contract.Set("/spec/containers[*]/image", contract.String("c")), contract.Remove("/spec", "tolerations"))
+	one, two := 1, 2
+	c := chain.New(chain.Options{ReservedKey: remote.ReservedKey})
+	bindings := []chain.Binding{
+		{Name: "filter", Policy: filter, Point: contract.MetadataFilter, Order: &one},
+		{Name: "first", Policy: first, Point: contract.PodMutation, Order: &one},
+		{Name: "second", Policy: second, Point: contract.PodMutation, Order: &two},
+	}
+	policy := defaults()
+	zero := 0
+	for _, point := range contract.CorePoints() {
+		bindings = append(bindings, chain.Binding{Name: "default", Policy: policy, Point: point, Order: &zero})
+	}
+	require.NoError(t, c.Swap(bindings))
+	result, err := view.OffloadPod(t.Context(), c, offloadInput())
+	require.NoError(t, err)
+	told := map[string][]string{}
+	entries, err := view.DecodeDecisions(view.EncodeDecisions(result.Decisions))
+	require.NoError(t, err)
+	var order []string
+	for _, entry := range entries {
+		at := entry.Policy + " at " + entry.Point
+		order = append(order, at)
+		told[at] = entry.Operations
+		for _, kept := range entry.Kept {
+			told[at] = append(told[at], "kept "+kept)
+		}
+	}
+	assert.Equal(t, []string{
+		"default at MetadataFilter", "filter at MetadataFilter", "default at OffloadingPatch", "default at AntiAffinityPreset",
+		"first at PodMutation", "second at PodMutation",
+	}, order)
+	assert.Equal(t, map[string][]string{
+		"default at MetadataFilter": {"remove /metadata/annotations[note]", "remove /metadata/labels[internal]"},
+		"filter at MetadataFilter":  {"remove /metadata/labels[app]", "merge /metadata/labels[tenant]", "kept /metadata/labels/offloading.liqo.io~1nodename"},
+		"default at OffloadingPatch": {"merge /spec/nodeSelector[pool]", "ensure /spec/tolerations",
+			"require /spec/affinity/nodeAffinity", "set /spec/runtimeClassName"},
+		"default at AntiAffinityPreset": {"ensure /spec/affinity/podAntiAffinity/preferredDuringSchedulingIgnoredDuringExecution"},
+		"first at PodMutation":          {"set /spec/containers[name=web]/image", "merge /spec/nodeSelector[zone]"},
+		"second at PodMutation":         {"set /spec/containers[*]/image", "remove /spec[tolerations]"},
+	}, told)
+}
+
 func TestDecisionsAreEncodedWithoutValues(t *testing.T) {
 	decision := chain.Decision{
 		Point: contract.PodMutation, Binding: "mirror", Module: "m", Digest: "sha256:0123456789abcdef",
