@@ -22,6 +22,10 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
+// VirtualKubelet begins the names of components that are virtual kubelets; that of the
+// virtual node follows.
+const VirtualKubelet = "virtual-kubelet/"
+
 // Field managers. Each component owns its entry of status.observedBy, one of them the
 // rest.
 const (

@@ -42,7 +42,7 @@ import (
 )
 
 // Component begins the name of this process in policy status; the node's follows.
-const Component = "virtual-kubelet/"
+const Component = policysource.VirtualKubelet
 
 // gcPercent trades some processor time for memory: much of what a virtual kubelet holds
 // is a cache that hardly changes, which the default would let double.
@@ -134,7 +134,7 @@ func (a *App) addManager(ctx context.Context) error {
 	}
 	a.policies, err = policies.New(ctx, a.manager, policies.Options{
 		Component: Component + a.options.NodeName, CacheDir: a.options.PolicyCacheDir,
-		ModuleNamespaces: []string{a.options.Namespace}, Observer: observer, Changed: a.sessions.policiesChanged,
+		ModuleNamespaces: []string{a.options.Namespace}, Metrics: observer, Changed: a.sessions.policiesChanged,
 	})
 	if err != nil {
 		return fmt.Errorf("composing the policies: %w", err)

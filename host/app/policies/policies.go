@@ -29,8 +29,10 @@ type Options struct {
 	ModuleNamespaces []string
 	// Conditions makes this component write the policies' conditions.
 	Conditions bool
-	// Observer is told of every question to a policy; may be nil.
-	Observer chain.Observer
+	// Components names those that may report; nil lets anybody. Of use with Conditions.
+	Components func(ctx context.Context) (map[string]bool, error)
+	// Metrics of the policies; may be nil.
+	Metrics *policysource.Metrics
 	// Changed is called after policies were bound anew; may be nil.
 	Changed func()
 }
@@ -66,8 +68,9 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 		},
 		Close:            p.retire(ctx),
 		Changed:          options.Changed,
-		ModuleNamespaces: options.ModuleNamespaces, Conditions: options.Conditions,
-		Chain: chain.Options{Observer: options.Observer, ReservedKey: remote.ReservedKey},
+		ModuleNamespaces: options.ModuleNamespaces, Conditions: options.Conditions, Components: options.Components,
+		Metrics: options.Metrics, Events: mgr.GetEventRecorder("longshore-policies"),
+		Chain: chain.Options{ReservedKey: remote.ReservedKey},
 	})
 	if err == nil {
 		err = p.source.SetupWithManager(mgr)
@@ -97,6 +100,9 @@ func (p *Policies) retire(ctx context.Context) func(chain.Policy) {
 
 // Chains decide.
 func (p *Policies) Chains() *chain.Chains { return p.source.Chains() }
+
+// Report has the policies' status looked at again: a component may have gone.
+func (p *Policies) Report() { p.source.Report() }
 
 // Ready returns an error until the operator's policies are known.
 func (p *Policies) Ready() error { return p.source.Ready() }

@@ -149,12 +149,15 @@ func New(ctx context.Context, options Options) (*App, error) {
 		return nil, fmt.Errorf("adding the metrics of policies: %w", err)
 	}
 	decide, err := policies.New(ctx, mgr, policies.Options{
-		Component: Component, CacheDir: options.PolicyCacheDir, ModuleNamespaces: []string{options.Namespace}, Observer: observer,
+		Component: Component, CacheDir: options.PolicyCacheDir, ModuleNamespaces: []string{options.Namespace}, Metrics: observer,
 		// One component tells what is true of a policy everywhere.
-		Conditions: true,
+		Conditions: true, Components: components{reader: mgr.GetClient()}.list,
 	})
 	if err != nil {
 		return nil, err
+	}
+	if err := mgr.Add(departures{cache: mgr.GetCache(), tell: decide.Report}); err != nil {
+		return nil, fmt.Errorf("watching the components that run policies: %w", err)
 	}
 	register(mgr, decide, options)
 	ready := func(*http.Request) error {

@@ -147,6 +147,9 @@ func (m *Module) Call(ctx context.Context, export string, request []byte) ([]byt
 	return m.wasm.Call(ctx, export, request)
 }
 
+// Instances returns how many instances wait for a call, and how many there are.
+func (m *Module) Instances() (idle, all int) { return m.wasm.Idle(), m.wasm.Instances() }
+
 // Close frees the module when the calls under way have ended.
 func (m *Module) Close(ctx context.Context) error {
 	if err := m.wasm.Close(ctx); err != nil {
