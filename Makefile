@@ -46,7 +46,7 @@ clean: ## Remove built files from the clone (caches outside it stay)
 ##@ Generate
 
 .PHONY: generate
-generate: ## Deep copies, CRDs
+generate: ## Deep copies, CRDs, roles, JSON schemas of the contract
 	@$(GO) run ./hack/generate
 
 .PHONY: builtins
@@ -114,7 +114,7 @@ verify: verify-generate verify-builtins verify-modules ## Generated files, built
 .PHONY: verify-generate
 verify-generate: ## Generated files are up to date
 	@$(GO) run ./hack/generate
-	@git diff --exit-code --stat -- host/apis charts || { echo "generated files differ: run 'make generate' and commit"; exit 1; }
+	@git diff --exit-code --stat -- host/apis charts sdk/contract/schema || { echo "generated files differ: run 'make generate' and commit"; exit 1; }
 
 .PHONY: verify-builtins
 verify-builtins: ## The built-in module is what its lock says

@@ -1,5 +1,6 @@
 // Command generate writes what is generated from the code: deep copies beside the API
-// types, and into the chart their CRDs and the components' rights. Run it from the root of the repository:
+// types, into the chart their CRDs and the components' rights, and beside the contract its
+// JSON schemas. Run it from the root of the repository:
 // go run ./hack/generate. The same sources give the same bytes.
 package main
 
@@ -59,7 +60,10 @@ func run() (err error) {
 			return err
 		}
 	}
-	return generateRoles()
+	if err := generateRoles(); err != nil {
+		return err
+	}
+	return generateSchemas()
 }
 
 func controllerGen(args ...string) error {

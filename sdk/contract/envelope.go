@@ -7,6 +7,11 @@ package contract
 // keep their length under projection. The typed form of Facts for each point is
 // [PodMutationFacts], [OffloadingPatchFacts], [AntiAffinityPresetFacts] and
 // [MetadataFilterFacts].
+//
+// Example:
+//
+//	{"version":"v1alpha1","point":"PodMutation","moment":"Offload","settings":{"mirror":"mirror.example"},
+//	 "facts":{"object":{"spec":{"containers":[{"name":"web","image":"web:1"}]}}}}
 type Request struct {
 	// Version is the negotiated contract version.
 	Version string `json:"version"`
@@ -22,6 +27,10 @@ type Request struct {
 
 // Response is what a policy answers. An empty operation list means "nothing to
 // change". Unknown fields are refused by the host.
+//
+// Example:
+//
+//	{"version":"v1alpha1","operations":[{"op":"set","path":"/spec/containers[name=web]/image","value":"mirror.example/web:1"}]}
 type Response struct {
 	// Version must equal the request's version.
 	Version string `json:"version"`
@@ -36,6 +45,10 @@ type Response struct {
 }
 
 // Denial is the reason why a policy refuses an object.
+//
+// Example:
+//
+//	{"reason":"TooExpensive","message":"pods with GPUs stay at home"}
 type Denial struct {
 	// Reason is a CamelCase word for machines.
 	Reason string `json:"reason"`

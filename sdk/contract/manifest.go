@@ -21,7 +21,13 @@ type Manifest struct {
 
 // PointManifest declares what a module reads and writes at one point. It is the
 // complete list: the host passes nothing else and refuses anything else.
+//
+// Example:
+//
+//	{"point":"MetadataFilter","reads":["/notReflected"],"settingsReads":["/object/kind"],
+//	 "writes":[{"path":"/metadata/labels","verbs":["remove"]}]}
 type PointManifest struct {
+	// Point that the module answers.
 	Point Point `json:"point"`
 	// Moments narrows PodMutation; empty means every moment.
 	Moments []Moment `json:"moments,omitempty"`

@@ -11,18 +11,32 @@ type MetadataFilterFacts struct {
 	Object ObjectMetadata `json:"object"`
 	// NotReflected are the key lists of the VirtualNode's offloadingPatch.
 	NotReflected NotReflected `json:"notReflected"`
-	VirtualNode  *VirtualNode `json:"virtualNode,omitempty"`
+	// VirtualNode that reflects the object.
+	VirtualNode *VirtualNode `json:"virtualNode,omitempty"`
 }
 
 // ObjectMetadata is the view of an object of any kind.
+//
+// Example:
+//
+//	{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web","namespace":"shop","labels":{"app":"web"}}}
 type ObjectMetadata struct {
-	APIVersion string   `json:"apiVersion,omitempty"`
-	Kind       string   `json:"kind,omitempty"`
-	Metadata   Metadata `json:"metadata"`
+	// APIVersion and Kind are those of the local object.
+	APIVersion string `json:"apiVersion,omitempty"`
+	// Kind of the object.
+	Kind string `json:"kind,omitempty"`
+	// Metadata of the object: name, namespace, labels, annotations.
+	Metadata Metadata `json:"metadata"`
 }
 
 // NotReflected lists the keys that the operator excludes, exact match.
+//
+// Example:
+//
+//	{"labels":["example.com/team"],"annotations":["example.com/note"]}
 type NotReflected struct {
-	Labels      []string `json:"labels,omitempty"`
+	// Labels are keys of labels.
+	Labels []string `json:"labels,omitempty"`
+	// Annotations are keys of annotations.
 	Annotations []string `json:"annotations,omitempty"`
 }

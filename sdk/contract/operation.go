@@ -37,15 +37,21 @@ func Verbs() []Verb { return []Verb{VerbSet, VerbRemove, VerbMerge, VerbEnsure, 
 // operation must not change the member that its path selects by: no set of
 // "/spec/containers[name=web]/name".
 //
+// Example:
+//
 //	{"op":"set","path":"/spec/containers[name=web]/image","value":"mirror.example/web:1"}
 //	{"op":"remove","path":"/metadata/labels","keys":["example.com/team"]}
 //	{"op":"merge","path":"/spec/nodeSelector","value":{"pool":"gpu"}}
 //	{"op":"ensure","path":"/spec/tolerations","value":[{"key":"gpu","operator":"Exists"}]}
 //	{"op":"require","path":"/spec/affinity/nodeAffinity","value":[{"matchExpressions":[{"key":"a","operator":"Exists"}]}]}
 type Operation struct {
-	Op    Verb       `json:"op"`
-	Path  string     `json:"path"`
-	Keys  []string   `json:"keys,omitempty"`
+	// Op is the verb.
+	Op Verb `json:"op"`
+	// Path of the field or list that it concerns.
+	Path string `json:"path"`
+	// Keys of the map at Path to drop; for remove only.
+	Keys []string `json:"keys,omitempty"`
+	// Value that is set, merged, ensured or required; none for remove.
 	Value RawMessage `json:"value,omitempty"`
 }
 
