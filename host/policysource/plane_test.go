@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,6 +57,8 @@ type site struct {
 	webhook    *component
 	kubelet    *component
 	components []*component
+	// may report; empty lets anybody.
+	mayReport atomic.Pointer[map[string]bool]
 }
 
 func newSite(t *testing.T, before ...client.Object) *site {
@@ -98,6 +101,13 @@ func (s *site) start(name string, conditions bool) *component {
 	c := &component{}
 	c.source, err = policysource.New(policysource.Options{
 		Component: name, Client: mgr.GetClient(), Conditions: conditions, Clock: clock.RealClock{},
+		ReportPeriod: time.Second, Events: mgr.GetEventRecorder("longshore-policies"),
+		Components: func(context.Context) (map[string]bool, error) {
+			if names := s.mayReport.Load(); names != nil {
+				return *names, nil
+			}
+			return nil, nil
+		},
 		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: builtIn()},
 		ModuleNamespaces: []string{"longshore"},
 		Load: func(_ context.Context, _ string, raw []byte, _ policysource.ModuleLimits) (chain.Policy, error) {
@@ -227,6 +237,9 @@ func TestPoliciesAgainstARealAPIServer(t *testing.T) {
 	s.awaitStatus("other", policyv1alpha1.ReadyCondition, "True Disabled", "")
 	assert.Equal(t, version, s.policy("mine").ResourceVersion)
 
+	s.countedAndTold()
+	s.departed()
+
 	// Rename: delete and create under another name.
 	require.NoError(t, s.admin.Delete(t.Context(), object("mine", nil)))
 	s.awaitHostname("")
@@ -266,4 +279,46 @@ func (s *site) manyAtOnce() {
 			return err == nil && len(result.Decisions) == many+1
 		}, "all are asked")
 	}
+}
+
+// countedAndTold: counters follow the questions, each component has its own, and events
+// tell what was loaded and refused.
+func (s *site) countedAndTold() {
+	s.t.Helper()
+	asked := int64(0)
+	s.eventually(func() bool {
+		s.webhook.hostname(s.t.Context())
+		asked++
+		for _, o := range s.policy("mine").Status.ObservedBy {
+			if o.Name == "webhook" && o.Counters != nil && o.Counters.Calls >= 3 {
+				return o.Counters.Calls == o.Counters.Changes && o.Counters.Errors == 0
+			}
+		}
+		return false
+	}, "the webhook's counters are written")
+	s.eventually(func() bool {
+		list := &eventsv1.EventList{}
+		assert.NoError(s.t, s.admin.List(s.t.Context(), list))
+		reasons := map[string]int{}
+		for _, e := range list.Items {
+			if e.Regarding.Name == "mine" && e.Regarding.Kind == "OffloadingPolicy" {
+				reasons[e.Reason]++
+			}
+		}
+		return reasons["Loaded"] == 2 && reasons["ModuleNotFound"] == 1 && reasons["ModuleNotLoaded"] == 1
+	}, "events tell of v1, v2, of what was missing and what was broken, once each")
+}
+
+// departed: the entry of a component that is no more is removed by the one that writes
+// conditions.
+func (s *site) departed() {
+	s.t.Helper()
+	s.eventually(func() bool { return s.policy("mine").Status.RunBy == "2/2 webhook,virtual-kubelet/milan" }, "both run it")
+	s.mayReport.Store(&map[string]bool{"webhook": true})
+	s.webhook.source.Report()
+	s.eventually(func() bool {
+		status := s.policy("mine").Status
+		return len(status.ObservedBy) == 1 && status.ObservedBy[0].Name == "webhook" && status.RunBy == "1/1 webhook"
+	}, "the entry is gone")
+	s.mayReport.Store(nil)
 }

@@ -4,16 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +26,7 @@ import (
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/host/policysource"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -57,6 +62,15 @@ func builtIn() *policytest.Policy {
 // custom is a loaded module: it sets the hostname to what it was loaded from.
 type custom struct {
 	*policytest.Policy
+	// ill makes calls trap while it is set; nil never.
+	ill *atomic.Bool
+}
+
+func (c *custom) Call(ctx context.Context, export string, request []byte) ([]byte, engine.Stats, error) {
+	if c.ill != nil && c.ill.Load() {
+		return nil, engine.Stats{}, &engine.CallError{Module: "custom", Point: export, Class: engine.Trap, Err: errors.New("the module crashed: unreachable; it wrote: panic: boom")}
+	}
+	return c.Policy.Call(ctx, export, request)
 }
 
 func newCustom(content string) *custom {
@@ -81,6 +95,12 @@ type rig struct {
 	source  *policysource.Source
 	builtIn *policytest.Policy
 	clock   *clocktesting.FakePassiveClock
+	events  *events.FakeRecorder
+	metrics *prometheus.Registry
+	// ill makes the modules fail whose content begins with "ill".
+	ill atomic.Bool
+	// components may report; nil lets anybody.
+	components map[string]bool
 
 	mu      sync.Mutex
 	loads   []string
@@ -98,7 +118,10 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 	scheme := runtime.NewScheme()
 	require.NoError(t, policyv1alpha1.AddToScheme(scheme))
 	require.NoError(t, corev1.AddToScheme(scheme))
-	r := &rig{t: t, builtIn: builtIn(), clock: clocktesting.NewFakePassiveClock(epoch)}
+	r := &rig{
+		t: t, builtIn: builtIn(), clock: clocktesting.NewFakePassiveClock(epoch),
+		events: events.NewFakeRecorder(100), metrics: prometheus.NewRegistry(),
+	}
 	r.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&policyv1alpha1.OffloadingPolicy{}).WithInterceptorFuncs(r.interceptors()).Build()
 	r.source = r.newSource()
@@ -137,8 +160,11 @@ func (r *rig) interceptors() interceptor.Funcs {
 
 func (r *rig) newSource() *policysource.Source {
 	r.t.Helper()
+	metrics, err := policysource.NewMetrics(r.metrics)
+	require.NoError(r.t, err)
 	source, err := policysource.New(policysource.Options{
-		Component: "webhook", Client: r.client, Conditions: true, Clock: r.clock,
+		Component: "webhook", Client: r.client, Conditions: true, Clock: r.clock, Events: r.events, Metrics: metrics,
+		Components:       func(context.Context) (map[string]bool, error) { return r.components, nil },
 		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: r.builtIn},
 		ModuleNamespaces: []string{"longshore"},
 		Changed:          func() { r.changes++ },
@@ -147,7 +173,11 @@ func (r *rig) newSource() *policysource.Source {
 			if string(raw) == "broken" {
 				return (*custom)(nil), errors.New("the module is cut in half: its author must build it again")
 			}
-			return newCustom(string(raw)), nil
+			loaded := newCustom(string(raw))
+			if strings.HasPrefix(string(raw), "ill") {
+				loaded.ill = &r.ill
+			}
+			return loaded, nil
 		},
 		Close: func(p chain.Policy) {
 			r.mu.Lock()
