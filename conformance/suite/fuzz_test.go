@@ -13,24 +13,29 @@ import (
 )
 
 // FuzzBuiltins asks the compiled module and the native functions the same, and holds
-// their answers equal. The fuzzer varies the facts; they pass through the contract's
-// types first, as the host sends nothing that those could not say.
+// their answers equal. The fuzzer varies settings and facts; the latter pass through the
+// contract's types first, as the host sends nothing that those could not say.
 func FuzzBuiltins(f *testing.F) {
 	all, err := vectors.All()
 	require.NoError(f, err)
 	for i := range all {
 		var request contract.Request
 		require.NoError(f, json.Unmarshal(all[i].Request, &request))
-		f.Add(string(request.Point), []byte(request.Facts))
+		f.Add(string(request.Point), []byte(request.Facts), []byte(request.Settings))
 	}
 	host := longshore(f)
-	f.Fuzz(func(t *testing.T, name string, facts []byte) {
+	f.Fuzz(func(t *testing.T, name string, facts, settings []byte) {
 		point := contract.Point(name)
 		canonical, ok := canonicalFacts(point, facts)
 		if !ok {
 			t.Skip("no facts of this point")
 		}
 		request := contract.Request{Version: contract.Version, Point: point, Facts: canonical}
+		if object := (map[string]any{}); json.Unmarshal(settings, &object) == nil && object != nil {
+			sent, err := json.Marshal(object)
+			require.NoError(t, err)
+			request.Settings = sent
+		}
 		input, err := json.Marshal(request)
 		require.NoError(t, err)
 		want, wantErr := native.Functions()[point](request)

@@ -50,14 +50,19 @@ func (v *Vector) Point() (contract.Point, error) {
 }
 
 // All returns the cases, sorted by name.
-func All() ([]Vector, error) {
-	names, err := fs.Glob(files, "*/*.json")
+func All() ([]Vector, error) { return read(files, "*/*.json") }
+
+// Read returns the cases of a folder, sorted by name: those of an author's own policy.
+func Read(folder fs.FS) ([]Vector, error) { return read(folder, "*.json") }
+
+func read(from fs.FS, pattern string) ([]Vector, error) {
+	names, err := fs.Glob(from, pattern)
 	if err != nil {
 		return nil, fmt.Errorf("listing vectors: %w", err)
 	}
 	all := make([]Vector, 0, len(names))
 	for _, name := range names {
-		data, err := files.ReadFile(name)
+		data, err := fs.ReadFile(from, name)
 		if err != nil {
 			return nil, fmt.Errorf("reading a vector: %w", err)
 		}

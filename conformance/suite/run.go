@@ -1,0 +1,30 @@
+package suite
+
+import (
+	"testing"
+)
+
+// Run is [Conform] as a Go test: each check is a subtest. It is the door for authors
+// whose policies are tested beside the host.
+//
+//	func TestConformance(t *testing.T) {
+//		own, err := vectors.Read(os.DirFS("vectors"))
+//		if err != nil {
+//			t.Fatal(err)
+//		}
+//		suite.Run(t, module, suite.Options{Vectors: own, CacheDir: t.TempDir()})
+//	}
+func Run(t *testing.T, raw []byte, options Options) {
+	t.Helper()
+	results, err := Conform(t.Context(), raw, options)
+	if err != nil {
+		t.Fatalf("the module cannot be asked: %v", err)
+	}
+	for _, result := range results {
+		t.Run(result.Check+"/"+result.Name, func(t *testing.T) {
+			if result.Err != nil {
+				t.Error(result.Err)
+			}
+		})
+	}
+}
