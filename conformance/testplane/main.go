@@ -4,6 +4,7 @@
 //	testplane kwok        simulated nodes, with kwok's fast stages built in
 //	testplane kubelet     the kubelet
 //	testplane kube-proxy  kube-proxy
+//	testplane kubectl     kubectl; a link to the binary that is named kubectl is it too
 //
 // It is a process of its own because Kubernetes allows one API server and one
 // controller manager per process (their informer names are global), and a module of its
@@ -29,12 +30,16 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-const usage = "usage: testplane [--exit-with-stdin] cp|kwok|kubelet|kube-proxy [flags]"
+const usage = "usage: testplane [--exit-with-stdin] cp|kwok|kubelet|kube-proxy|kubectl [flags]"
 
 var errUsage = errors.New(usage)
 
 func main() {
-	err := run(os.Args[1:])
+	args := os.Args[1:]
+	if name := calledAs(os.Args[0]); name != "" {
+		args = append([]string{name}, args...)
+	}
+	err := run(args)
 	if err == nil {
 		return
 	}
@@ -63,6 +68,9 @@ func run(args []string) error {
 		return runCommand(kubelet.NewKubeletCommand(context.Background()), rest)
 	case "kube-proxy":
 		return runCommand(proxy.NewProxyCommand(), rest)
+	case kubectlName:
+		runKubectl(rest)
+		return nil
 	default:
 		return fmt.Errorf("unknown subcommand %q: %w", name, errUsage)
 	}
