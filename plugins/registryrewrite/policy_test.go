@@ -65,6 +65,8 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
+func TestVectors(t *testing.T) { guesttest.Vectors(t, os.DirFS("vectors")) }
+
 func TestSettings(t *testing.T) {
 	type m = map[string]any
 	for name, tc := range map[string]struct {

@@ -104,10 +104,11 @@ func Manifest(tb testing.TB) contract.Manifest {
 	return manifest
 }
 
-// ValidateSettings returns what the module's validate_settings export answers.
-func ValidateSettings(tb testing.TB, settings any) contract.SettingsResponse {
+// ValidateSettings returns what the module's validate_settings export answers, for
+// settings that are to be used at these points; none means all.
+func ValidateSettings(tb testing.TB, settings any, points ...contract.Point) contract.SettingsResponse {
 	tb.Helper()
-	request := contract.SettingsRequest{Version: contract.Version, Settings: encode(tb, settings)}
+	request := contract.SettingsRequest{Version: contract.Version, Points: points, Settings: encode(tb, settings)}
 	output, err := call(tb, contract.ExportValidateSettings, encode(tb, request))
 	if err != nil {
 		tb.Fatalf("validate_settings failed: %v", err)
