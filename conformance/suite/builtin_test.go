@@ -101,6 +101,25 @@ func TestHostsAnswerTheSameBytes(t *testing.T) {
 	}
 }
 
+// The compiled module says of settings what the native check says, in both hosts.
+func TestBuiltinsCheckTheirSettings(t *testing.T) {
+	for settings, want := range map[string]string{
+		`{"version":"v1alpha1","points":["MetadataFilter"],"settings":{"rules":[{"drop":["a/"]}]}}`:  "",
+		`{"version":"v1alpha1","settings":null}`:                                                     "",
+		`{"version":"v1alpha1","points":["MetadataFilter"],"settings":{"rules":[{"drop":["a b"]}]}}`: `spec.settings.rules[0].drop[0]: "a b" is no key`,
+		`{"version":"v1alpha1","points":["PodMutation"],"settings":{"rules":[{"drop":["a/"]}]}}`:     "the default policy of PodMutation has none",
+	} {
+		for _, host := range []suite.Host{longshore(t), oracle(t)} {
+			output, err := host.Call(t.Context(), contract.ExportValidateSettings, []byte(settings))
+			require.NoError(t, err)
+			var response contract.SettingsResponse
+			require.NoError(t, json.Unmarshal(output, &response))
+			assert.Equal(t, want == "", response.Valid, settings)
+			assert.Contains(t, response.Message, want)
+		}
+	}
+}
+
 func TestDigestIsTheLocks(t *testing.T) {
 	wasm, err := module.Unpack(builtinModule(t))
 	require.NoError(t, err)
