@@ -1,6 +1,8 @@
 package policysource
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,29 +20,36 @@ const (
 	maxNote = 1024
 )
 
-// event records an event on the OffloadingPolicy.
+// event records an event on the OffloadingPolicy. Events of the same action and reason
+// become one, whatever they say, and it keeps saying the first thing; so the action is
+// told apart by the text.
 //
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
 func (s *Source) event(c *candidate, kind, reason, action, note string) {
 	if s.options.Events != nil {
-		s.options.Events.Eventf(c.object, nil, kind, reason, action, "%s", cut(note, maxNote-len("…")))
+		sum := sha256.Sum256([]byte(note))
+		s.options.Events.Eventf(c.object, nil, kind, reason, action+"-"+hex.EncodeToString(sum[:4]), "%s", cut(note, maxNote-len("…")))
 	}
 }
 
 // tellLoading records, when status says so for the first time, that a version is loaded
 // or refused. Status is what tells whether it is the first time, so a restart repeats
-// nothing.
+// nothing; the cache may show it late, so what was told last is remembered.
 func (s *Source) tellLoading(c *candidate, before, after *policyv1alpha1.OffloadingPolicyStatus) {
-	if c.problem != nil {
+	kind, reason, note := "", "", ""
+	switch {
+	case c.problem != nil:
 		was := meta.FindStatusCondition(before.Conditions, policyv1alpha1.DegradedCondition)
 		if was == nil || was.Reason != c.problem.reason || was.Message != c.problem.Error() {
-			s.event(c, corev1.EventTypeWarning, c.problem.reason, actionLoad, "Refused: "+c.problem.Error())
+			kind, reason, note = corev1.EventTypeWarning, c.problem.reason, "Refused: "+c.problem.Error()
 		}
-		return
+	case after.Digest != "" && before.Digest != after.Digest && c.fallenBack() == nil:
+		kind, reason = corev1.EventTypeNormal, reasonLoaded
+		note = fmt.Sprintf("Module %s %s (%s) is loaded and decides at %v", after.Manifest.Name, after.Manifest.Version, after.ShortDigest, after.Points)
 	}
-	if after.Digest != "" && before.Digest != after.Digest && c.fallenBack() == nil {
-		s.event(c, corev1.EventTypeNormal, reasonLoaded, actionLoad, fmt.Sprintf("Module %s %s (%s) is loaded and decides at %v",
-			after.Manifest.Name, after.Manifest.Version, after.ShortDigest, after.Points))
+	if text := string(c.object.UID) + note; note != "" && s.announced[c.object.Name] != text {
+		s.announced[c.object.Name] = text
+		s.event(c, kind, reason, actionLoad, note)
 	}
 }
 

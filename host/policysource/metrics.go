@@ -293,6 +293,7 @@ func (s *Source) forgetSeries(items []inventoryItem) {
 		case !stays:
 			s.options.Metrics.forget(prometheus.Labels{labelPolicy: item.name})
 			delete(s.told, item.name)
+			delete(s.announced, item.name)
 		case item.module != nil && !now[item.module.Name()]:
 			s.options.Metrics.forget(prometheus.Labels{labelPolicy: item.name, labelModule: item.module.Name()})
 		}

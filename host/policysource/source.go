@@ -109,6 +109,8 @@ type Source struct {
 	latest map[string]*candidate
 	// told are the versions of whose quarantine events have told, by policy.
 	told map[string]string
+	// announced is what events have told last of loading, by policy.
+	announced map[string]string
 }
 
 // New returns a Source whose chains decide nothing until the first pass.
@@ -124,7 +126,7 @@ func New(options Options) (*Source, error) {
 	}
 	s := &Source{
 		options: options, bound: map[string]bound{}, modules: map[moduleKey]*module{},
-		latest: map[string]*candidate{}, told: map[string]string{},
+		latest: map[string]*candidate{}, told: map[string]string{}, announced: map[string]string{},
 	}
 	s.tally = newTally(options.Clock, options.ReportPeriod, s.reportAfter)
 	options.Chain.Retired, options.Chain.Observer = s.retired, s
