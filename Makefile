@@ -60,9 +60,10 @@ plugins: ## Compile the example policies to wasm
 ##@ Build
 
 .PHONY: build
-build: builtins ## Build the server, the demo and the test plane
+build: builtins ## Build the server, the user's command, the demo and the test plane
 	@mkdir -p bin
 	@$(GO) build -ldflags '$(LDFLAGS)' -o bin/longshore ./cmd/longshore
+	@$(GO) build -ldflags '$(LDFLAGS)' -o bin/longshorectl ./cmd/longshorectl
 	@$(GO) build -ldflags '$(LDFLAGS)' -o bin/demo ./hack/demo
 	@$(GO) run ./hack/testplane build > /dev/null
 

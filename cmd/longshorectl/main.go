@@ -1,0 +1,46 @@
+// Command longshorectl is the user's command. Its exit codes are part of its interface:
+//
+//	0  done; the module loads, or its answer was applied
+//	1  the command could not do its work: a file is missing, an input is not readable
+//	2  the command line is wrong
+//	3  the module is refused, or gave no valid answer: its author must act
+//	4  the policy refused the object
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
+	"github.com/longshore-dev/longshore/host/kit/version"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	err := command().ExecuteContext(ctx)
+	stop()
+	code, message := output.ExitCode(err)
+	if message != "" {
+		fmt.Fprintln(os.Stderr, "Error:", message)
+	}
+	os.Exit(code)
+}
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "longshorectl",
+		Short:         "Work with Longshore: look into policies and try them",
+		Version:       version.Version(),
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return output.Usage(err) })
+	root.AddCommand(policy.Command(policy.Streams{In: os.Stdin, Out: os.Stdout, Getenv: os.Getenv}))
+	return root
+}

@@ -1,0 +1,159 @@
+// Package output is how longshorectl answers: as text for people, in color only on a
+// terminal, or as JSON or YAML for programs, and with an exit code that says who must act.
+package output
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/fatih/color"
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+)
+
+// The exit codes of longshorectl.
+const (
+	// CodeDone: all is well.
+	CodeDone = 0
+	// CodeFailed: the command could not do its work.
+	CodeFailed = 1
+	// CodeUsage: the command line is wrong.
+	CodeUsage = 2
+	// CodeModule: the module is refused, or gave no valid answer.
+	CodeModule = 3
+	// CodeDenied: the policy refused the object.
+	CodeDenied = 4
+)
+
+// Exit is the end of a command that is not CodeFailed.
+type Exit struct {
+	// Code of the process.
+	Code int
+	// Err for the standard error; nil when the answer on the standard output says it all.
+	Err error
+}
+
+// Error implements error.
+func (e *Exit) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Exit) Unwrap() error { return e.Err }
+
+// Usage marks an error as one of the command line.
+func Usage(err error) error { return &Exit{Code: CodeUsage, Err: err} }
+
+// Usagef is Usage of a message.
+func Usagef(format string, arguments ...any) error { return Usage(fmt.Errorf(format, arguments...)) }
+
+// ExitCode returns the exit code for the outcome of a command, and what to print on the
+// standard error, if anything.
+func ExitCode(err error) (code int, message string) {
+	if err == nil {
+		return CodeDone, ""
+	}
+	exit, ok := errors.AsType[*Exit](err)
+	switch {
+	case !ok:
+		return CodeFailed, err.Error()
+	case exit.Err == nil:
+		return exit.Code, ""
+	default:
+		return exit.Code, err.Error()
+	}
+}
+
+// Format is the value of --output.
+type Format string
+
+// The formats. The zero value is text.
+const (
+	Text Format = ""
+	JSON Format = "json"
+	YAML Format = "yaml"
+)
+
+// AddTo adds the flag.
+func (f *Format) AddTo(flags *pflag.FlagSet) {
+	flags.VarP(f, "output", "o", "json or yaml; text for people when absent")
+}
+
+// String implements pflag.Value.
+func (f *Format) String() string { return string(*f) }
+
+// Type implements pflag.Value.
+func (f *Format) Type() string { return "format" }
+
+// Set implements pflag.Value.
+func (f *Format) Set(value string) error {
+	switch Format(value) {
+	case JSON, YAML:
+		*f = Format(value)
+		return nil
+	default:
+		return fmt.Errorf("%q is none of json, yaml", value)
+	}
+}
+
+// Print writes the value in the format; text writes it for people.
+func Print(w io.Writer, format Format, value any, text func(io.Writer) error) error {
+	var data []byte
+	var err error
+	switch format {
+	case JSON:
+		if data, err = json.MarshalIndent(value, "", "  "); err == nil {
+			data = append(data, '\n')
+		}
+	case YAML:
+		data, err = yaml.Marshal(value)
+	case Text:
+		return text(w)
+	}
+	if err != nil {
+		return fmt.Errorf("encoding the answer: %w", err)
+	}
+	if _, err := w.Write(data); err != nil {
+		return fmt.Errorf("writing the answer: %w", err)
+	}
+	return nil
+}
+
+// Style colors words, or leaves them alone.
+type Style struct{ on bool }
+
+// StyleOf returns the style for a writer: color only on a terminal, and never when
+// NO_COLOR is set.
+func StyleOf(w io.Writer, getenv func(string) string) Style {
+	file, ok := w.(*os.File)
+	return Style{on: ok && isatty.IsTerminal(file.Fd()) && getenv("NO_COLOR") == ""}
+}
+
+// Colored returns a style that colors, or one that does not.
+func Colored(on bool) Style { return Style{on: on} }
+
+// Good is what went well, Bad what did not, Title the name of a section.
+func (s Style) Good(text string) string { return s.paint(text, color.FgGreen) }
+
+// Bad is what did not go well.
+func (s Style) Bad(text string) string { return s.paint(text, color.FgRed) }
+
+// Title is the name of a section.
+func (s Style) Title(text string) string { return s.paint(text, color.Bold) }
+
+func (s Style) paint(text string, attribute color.Attribute) string {
+	c := color.New(attribute)
+	if s.on {
+		c.EnableColor()
+	} else {
+		c.DisableColor()
+	}
+	return c.Sprint(text)
+}

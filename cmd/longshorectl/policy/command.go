@@ -1,0 +1,174 @@
+// Package policy is `longshorectl policy`: it looks into policy modules and tries them, with
+// the very code that loads and asks them in a cluster.
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+)
+
+// Streams are where a command reads and writes.
+type Streams struct {
+	In  io.Reader
+	Out io.Writer
+	// Getenv reads the environment.
+	Getenv func(string) string
+}
+
+// Command returns `policy` with its subcommands.
+func Command(streams Streams) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "policy",
+		Short: "Look into policy modules and try them",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	command.AddCommand(inspectCommand(streams), runCommand(streams))
+	return command
+}
+
+// oneModule wants a MODULE.
+func oneModule(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return output.Usagef("want one module: a .wasm, .wasm.gz or .wasm.zst file, or - for the standard input; got %d arguments", len(args))
+	}
+	return nil
+}
+
+const inspectExample = `  # What would this module see and change, and would a cluster take it?
+  longshorectl policy inspect module.wasm.gz
+
+  # The module of a ConfigMap
+  kubectl -n longshore get configmap registry-rewrite -o jsonpath='{.binaryData.module\.wasm\.gz}' | base64 -d | longshorectl policy inspect -`
+
+func inspectCommand(streams Streams) *cobra.Command {
+	var format output.Format
+	command := &cobra.Command{
+		Use:   "inspect MODULE",
+		Short: "Show what a module is, what it reads and writes, and whether a cluster would take it",
+		Long: "Show what a module is, what it reads and writes, and whether a cluster would take it.\n" +
+			"MODULE is a .wasm, .wasm.gz or .wasm.zst file, or - for the standard input.\n" +
+			"Exit codes: 0 the module loads, 1 it cannot be read, 2 wrong command line, 3 the module is refused.",
+		Example: inspectExample,
+		Args:    oneModule,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			raw, err := streams.read(args[0])
+			if err != nil {
+				return err
+			}
+			report, err := Inspect(cmd.Context(), args[0], raw)
+			if err != nil {
+				return err
+			}
+			style := output.StyleOf(streams.Out, streams.Getenv)
+			if err := output.Print(streams.Out, format, report, func(w io.Writer) error { return report.text(w, style) }); err != nil {
+				return err
+			}
+			if !report.Accepted {
+				return &output.Exit{Code: output.CodeModule}
+			}
+			return nil
+		},
+	}
+	format.AddTo(command.Flags())
+	return command
+}
+
+const runExample = `  # What would this policy do to this pod, on its way to the provider?
+  longshorectl policy run module.wasm.gz --point PodMutation --moment Offload --input pod.yaml --spec policy.yaml
+
+  # The same, for a program
+  longshorectl policy run module.wasm.gz --input facts.json -o json`
+
+func runCommand(streams Streams) *cobra.Command {
+	var format output.Format
+	var options RunOptions
+	var input, settings, spec string
+	command := &cobra.Command{
+		Use:   "run MODULE --input FILE",
+		Short: "Ask a module one question, and show what comes of the answer",
+		Long: "Ask a module one question, as a cluster would, and show what comes of the answer.\n" +
+			"MODULE is a .wasm, .wasm.gz or .wasm.zst file, or - for the standard input.\n" +
+			"The input is an object of any kind (a pod, mostly), the facts of the point as an object with the member \"object\",\n" +
+			"or a conformance vector; YAML or JSON.\n" +
+			"Exit codes: 0 answered, 1 an input cannot be read, 2 wrong command line, 3 the module is refused or gave no valid answer, 4 the policy refused the object.",
+		Example: runExample,
+		Args:    oneModule,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := streams.readInputs(&options, args[0], input, settings, spec); err != nil {
+				return err
+			}
+			report, err := Run(cmd.Context(), options)
+			if err != nil {
+				return err
+			}
+			style := output.StyleOf(streams.Out, streams.Getenv)
+			if err := output.Print(streams.Out, format, report, func(w io.Writer) error { return report.text(w, style) }); err != nil {
+				return err
+			}
+			return report.exit()
+		},
+	}
+	flags := command.Flags()
+	format.AddTo(flags)
+	flags.StringVarP(&input, "input", "i", "", "file with the object or the facts, or - for the standard input")
+	flags.StringVar(&options.Point, "point", "", "extension point; needed when the module answers several")
+	flags.StringVar(&options.Moment, "moment", "", "Admission or Offload, for PodMutation; needed when the module answers at both")
+	flags.StringVar(&settings, "settings", "", "file with the settings of the policy")
+	flags.StringVar(&spec, "spec", "", "file with the spec of an OffloadingPolicy, as policy.yaml in a ConfigMap: its settings, limits and allow are used")
+	flags.Uint64Var(&options.Fuel, "fuel", 0, "fuel of the call in ticks; the host's default when zero")
+	command.MarkFlagsMutuallyExclusive("settings", "spec")
+	return command
+}
+
+func (s Streams) readInputs(options *RunOptions, module, input, settings, spec string) error {
+	if input == "" {
+		return output.Usagef("--input is missing: name a file with a pod, or with the facts of the point")
+	}
+	if module == "-" && input == "-" {
+		return output.Usagef("only one of MODULE and --input can be the standard input")
+	}
+	options.Name, options.InputName = module, input
+	for path, target := range map[string]*[]byte{module: &options.Module, input: &options.Input, settings: &options.Settings, spec: &options.Spec} {
+		if path == "" {
+			continue
+		}
+		var err error
+		if *target, err = s.read(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxInput bounds what is read: above all that a cluster takes.
+const maxInput = 64 << 20
+
+func (s Streams) read(path string) ([]byte, error) {
+	from := s.In
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("reading the input: %w", err)
+		}
+		defer file.Close()
+		from = file
+	}
+	data, err := io.ReadAll(io.LimitReader(from, maxInput+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if len(data) > maxInput {
+		return nil, fmt.Errorf("reading %s: it is larger than %d MiB", path, maxInput>>20)
+	}
+	if len(data) == 0 {
+		return nil, fmt.Errorf("reading %s: %w", path, errors.New("it is empty"))
+	}
+	return data, nil
+}

@@ -1,0 +1,156 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+const (
+	memberObject   = "object"
+	memberMetadata = "metadata"
+	memberSpec     = "spec"
+)
+
+// question is what a module is asked.
+type question struct {
+	object map[string]any
+	facts  map[string]any
+	// settings are those of a conformance vector.
+	settings json.RawMessage
+	// assumed are facts that the input does not tell, as paths.
+	assumed []string
+}
+
+// readQuestion understands an input file: an object of any kind, facts, or a conformance
+// vector. Errors speak to whoever wrote the file.
+func readQuestion(name string, data []byte, point contract.Point, moment contract.Moment) (*question, error) {
+	var document map[string]any
+	if err := yaml.Unmarshal(data, &document); err != nil {
+		return nil, fmt.Errorf("reading input %s: it is neither YAML nor JSON: %w", name, err)
+	}
+	if request, ok := document["request"].(map[string]any); ok {
+		return fromVector(name, request)
+	}
+	if kind, ok := document["kind"].(string); ok && kind != "" {
+		return fromObject(document, point, moment), nil
+	}
+	if object, ok := document[memberObject].(map[string]any); ok {
+		return fromFacts(document, object), nil
+	}
+	return nil, fmt.Errorf("reading input %s: it must be an object with a kind (a Pod, for instance), or the facts of %s: an object with the member \"object\"", name, point)
+}
+
+func fromFacts(facts, object map[string]any) *question {
+	q := &question{object: object, facts: map[string]any{}}
+	for name, value := range facts {
+		if name != memberObject {
+			q.facts[name] = value
+		}
+	}
+	return q
+}
+
+// fromVector reads the request of a golden case of the conformance suite.
+func fromVector(name string, request map[string]any) (*question, error) {
+	facts, ok := request["facts"].(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("reading input %s: the request has no facts", name)
+	}
+	object, _ := facts[memberObject].(map[string]any)
+	if object == nil {
+		object = map[string]any{}
+	}
+	q := fromFacts(facts, object)
+	if settings, ok := request["settings"]; ok {
+		encoded, err := json.Marshal(settings)
+		if err != nil {
+			return nil, fmt.Errorf("reading input %s: encoding its settings: %w", name, err)
+		}
+		q.settings = encoded
+	}
+	return q, nil
+}
+
+// fromObject makes facts of an object alone; what it cannot tell is assumed, and said.
+func fromObject(object map[string]any, point contract.Point, moment contract.Moment) *question {
+	pod := object
+	if spec, ok := object[memberSpec].(map[string]any); ok && object["kind"] == "ShadowPod" {
+		if inner, ok := spec["pod"].(map[string]any); ok {
+			pod = map[string]any{memberMetadata: object[memberMetadata], memberSpec: inner}
+		}
+	}
+	q := &question{object: pod, facts: map[string]any{}}
+	node := &contract.VirtualNode{Name: "virtual-node", ProviderClusterID: "provider", ConsumerClusterID: "consumer"}
+	switch {
+	case point == contract.PodMutation && moment == contract.MomentAdmission:
+		metadata, _ := object[memberMetadata].(map[string]any)
+		namespace, _ := metadata["namespace"].(string)
+		if namespace == "" {
+			namespace = "default"
+		}
+		q.assume("namespace", &contract.Metadata{Name: namespace})
+		q.assume("offloading", &contract.NamespaceOffloading{PodOffloadingStrategy: "LocalAndRemote", ClusterSelector: contract.NodeSelector{NodeSelectorTerms: []contract.NodeSelectorTerm{}}})
+		q.assume("request", &contract.AdmissionRequest{User: "longshorectl", DryRun: true})
+		q.assume("runtimeClassName", "liqo")
+	case point == contract.MetadataFilter:
+		q.assume("notReflected", &contract.NotReflected{})
+		q.assume("virtualNode", node)
+	default:
+		q.assume("local", pod)
+		q.assume("virtualNode", node)
+	}
+	return q
+}
+
+func (q *question) assume(name string, value any) {
+	q.facts[name] = value
+	q.assumed = append(q.assumed, "/"+name)
+}
+
+// choose returns the point and the moment to ask at: what was named, or the only ones
+// that there are.
+func choose(manifest *contract.Manifest, wantPoint, wantMoment string) (contract.Point, contract.Moment, error) {
+	names := make([]string, len(manifest.Points))
+	for i := range manifest.Points {
+		names[i] = string(manifest.Points[i].Point)
+	}
+	if wantPoint == "" {
+		if len(names) != 1 {
+			return "", "", output.Usagef("module %s answers %s: choose one with --point", manifest.Name, strings.Join(names, ", "))
+		}
+		wantPoint = names[0]
+	}
+	declared := manifest.For(contract.Point(wantPoint))
+	if declared == nil {
+		return "", "", output.Usagef("module %s does not answer %q, only %s", manifest.Name, wantPoint, strings.Join(names, ", "))
+	}
+	moment, err := chooseMoment(declared, wantMoment)
+	return declared.Point, moment, err
+}
+
+func chooseMoment(declared *contract.PointManifest, want string) (contract.Moment, error) {
+	if declared.Point != contract.PodMutation {
+		if want != "" {
+			return "", output.Usagef("%s has no moments: leave out --moment", declared.Point)
+		}
+		return "", nil
+	}
+	moments := declared.Moments
+	if len(moments) == 0 {
+		moments = []contract.Moment{contract.MomentAdmission, contract.MomentOffload}
+	}
+	if want == "" && len(moments) == 1 {
+		return moments[0], nil
+	}
+	if !slices.Contains(moments, contract.Moment(want)) {
+		return "", output.Usagef("--moment %q: the module answers %s at %v", want, declared.Point, moments)
+	}
+	return contract.Moment(want), nil
+}

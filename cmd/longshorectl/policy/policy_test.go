@@ -1,0 +1,332 @@
+package policy_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
+	"github.com/longshore-dev/longshore/conformance/wat"
+)
+
+// The module of these tests answers PodMutation: %ANSWER is what it says, the code before
+// it what it does first.
+const source = `(module
+  (import "extism:host/env" "alloc" (func $alloc (param i64) (result i64)))
+  (import "extism:host/env" "store_u8" (func $store_u8 (param i64 i32)))
+  (import "extism:host/env" "output_set" (func $output_set (param i64 i64)))
+  %IMPORTS
+  (memory 1)
+  (data (i32.const 0) "%MANIFEST")
+  (data (i32.const 4096) "%ANSWER")
+  (func $say (param $at i32) (param $length i32) (local $block i64) (local $i i32)
+    (local.set $block (call $alloc (i64.extend_i32_u (local.get $length))))
+    (loop $more
+      (call $store_u8 (i64.add (local.get $block) (i64.extend_i32_u (local.get $i)))
+        (i32.load8_u (i32.add (local.get $at) (local.get $i))))
+      (local.set $i (i32.add (local.get $i) (i32.const 1)))
+      (br_if $more (i32.lt_u (local.get $i) (local.get $length))))
+    (call $output_set (local.get $block) (i64.extend_i32_u (local.get $length))))
+  (func (export "describe") (result i32) (call $say (i32.const 0) (i32.const %MANIFESTLENGTH)) (i32.const 0))
+  (func (export "pod_mutation") (result i32) %FIRST (call $say (i32.const 4096) (i32.const %ANSWERLENGTH)) (i32.const 0)))`
+
+const manifest = `{"name":"labeller","version":"1.2.3","contracts":["v1alpha1"],"points":[{"point":"PodMutation","reads":["/object/metadata/name"],"writes":[{"path":"/metadata/labels","verbs":["merge"]}]}]}`
+
+type guest struct{ imports, manifest, answer, first string }
+
+// build writes a module to a file.
+func (g guest) build(t *testing.T) string {
+	t.Helper()
+	if g.manifest == "" {
+		g.manifest = manifest
+	}
+	quote := func(s string) string { return strings.ReplaceAll(s, `"`, `\22`) }
+	text := strings.NewReplacer("%IMPORTS", g.imports, "%FIRST", g.first,
+		"%MANIFESTLENGTH", itoa(len(g.manifest)), "%MANIFEST", quote(g.manifest),
+		"%ANSWERLENGTH", itoa(len(g.answer)), "%ANSWER", quote(g.answer)).Replace(source)
+	wasm, err := wat.Assemble(text)
+	require.NoError(t, err)
+	return write(t, "module.wasm", wasm)
+}
+
+func itoa(n int) string {
+	data, _ := json.Marshal(n)
+	return string(data)
+}
+
+func write(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	return path
+}
+
+const pod = `apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+spec: {containers: [{name: web, image: "web:1"}]}
+`
+
+// run is the command in a pipe.
+func run(t *testing.T, in string, args ...string) (out string, code int, message string) {
+	t.Helper()
+	var buffer bytes.Buffer
+	command := policy.Command(policy.Streams{In: strings.NewReader(in), Out: &buffer, Getenv: func(string) string { return "" }})
+	command.SilenceErrors, command.SilenceUsage = true, true
+	command.SetOut(&buffer)
+	command.SetArgs(args)
+	code, message = output.ExitCode(command.ExecuteContext(t.Context()))
+	assert.NotContains(t, buffer.String(), "\033[", "plain text in a pipe")
+	return buffer.String(), code, message
+}
+
+func labels(value string) string {
+	return `{"version":"v1alpha1","operations":[{"op":"merge","path":"/metadata/labels","value":{"team":"` + value + `"}}],"warnings":["look out"]}`
+}
+
+func TestInspect(t *testing.T) {
+	builtin := func(t *testing.T) string {
+		t.Helper()
+		packed, err := builtinpolicies.Module()
+		require.NoError(t, err)
+		return write(t, "builtin.wasm.gz", packed)
+	}
+	cases := map[string]struct {
+		file func(*testing.T) string
+		code int
+		want []string
+	}{
+		"a module is shown with what it reads and writes": {guest{answer: labels("red")}.build, output.CodeDone, []string{
+			"Name:       labeller", "Version:    1.2.3", "Digest:     sha256:", "Contracts:  v1alpha1", "not checked by the module",
+			"extism:host/env.alloc", "PodMutation:", "reads   /object/metadata/name", "writes  /metadata/labels (merge)",
+			"ticks of fuel", "Accepted: a cluster with this version of Longshore loads this module",
+		}},
+		"the built-in policies answer four points and check their settings": {builtin, output.CodeDone, []string{
+			"PodMutation at Admission", "OffloadingPatch:", "AntiAffinityPreset:", "MetadataFilter:", "functions of WASI",
+			"unpacked", "(only with settings)", "\nSettings:   checked by the module", "Accepted:",
+		}},
+		"a forbidden import is named": {
+			guest{imports: `(import "net" "dial" (func $dial))`, answer: "{}"}.build, output.CodeModule,
+			[]string{"Digest:", "net.dial", "Refused: loading policy module"},
+		},
+		"a wrong manifest is the author's": {
+			guest{manifest: `{"name":"Not A Label"}`, answer: "{}"}.build, output.CodeModule,
+			[]string{"Refused:", "the module's author must correct it"},
+		},
+		"half a file": {
+			func(t *testing.T) string {
+				t.Helper()
+				whole, err := os.ReadFile(builtin(t))
+				require.NoError(t, err)
+				return write(t, "half.wasm.gz", whole[:len(whole)/2])
+			}, output.CodeModule,
+			[]string{"Refused:", "damaged or cut off"},
+		},
+		"no wasm at all": {
+			func(t *testing.T) string { t.Helper(); return write(t, "text.wasm", []byte("package main")) }, output.CodeModule,
+			[]string{"Refused:", "wasm"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			out, code, message := run(t, "", "inspect", tc.file(t))
+			assert.Equal(t, tc.code, code, message)
+			assert.Empty(t, message, "the verdict is in the answer")
+			for _, want := range tc.want {
+				assert.Contains(t, out, want)
+			}
+		})
+	}
+}
+
+func TestInspectForPrograms(t *testing.T) {
+	file := guest{answer: labels("red")}.build(t)
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	out, code, _ := run(t, string(raw), "inspect", "-", "-o", "json")
+	assert.Equal(t, output.CodeDone, code)
+	var fromJSON, fromYAML policy.Inspection
+	require.NoError(t, json.Unmarshal([]byte(out), &fromJSON))
+	assert.Equal(t, "-", fromJSON.Source)
+	assert.Equal(t, "labeller", fromJSON.Name)
+	assert.True(t, fromJSON.Accepted)
+	assert.NotZero(t, fromJSON.Describe.Fuel)
+	assert.Equal(t, len(raw), fromJSON.UnpackedBytes)
+	out, _, _ = run(t, string(raw), "inspect", "-", "-o", "yaml")
+	require.NoError(t, yaml.Unmarshal([]byte(out), &fromYAML))
+	assert.Equal(t, fromJSON, fromYAML)
+}
+
+func TestRun(t *testing.T) {
+	trap := "(unreachable)"
+	cases := map[string]struct {
+		guest guest
+		args  []string
+		code  int
+		want  []string
+	}{
+		"an answer is shown with what it changes": {
+			guest{answer: labels("red")},
+			[]string{"--moment", "Offload"},
+			output.CodeDone,
+			[]string{
+				"Module:     labeller ", "Point:      PodMutation/Offload", "Assumed:    /local, /virtualNode", "of 2000000 ticks",
+				`merge   /metadata/labels {"team":"red"}`, "+  labels:", "+    team: red", "merge /metadata/labels[team]",
+				`policy "tried": look out`, "Answered: the object changes",
+			},
+		},
+		"nothing to do": {
+			guest{answer: `{"version":"v1alpha1"}`},
+			[]string{"--moment", "Admission"},
+			output.CodeDone,
+			[]string{"labeller changed nothing", "Answered: the object stays as it is"},
+		},
+		"a refusal": {
+			guest{answer: `{"version":"v1alpha1","deny":{"reason":"TooLate","message":"come back tomorrow"}}`},
+			[]string{"--moment", "Admission"},
+			output.CodeDenied,
+			[]string{"Denied: TooLate: come back tomorrow"},
+		},
+		"a lie about its writes": {
+			guest{answer: `{"version":"v1alpha1","operations":[{"op":"set","path":"/spec/hostNetwork","value":true}]}`},
+			[]string{"--moment", "Offload"},
+			output.CodeModule,
+			[]string{"Failed (UndeclaredWrite):", "/spec/hostNetwork", "author"},
+		},
+		"an endless loop": {
+			guest{first: "(loop $more (br $more))", answer: labels("red")},
+			[]string{"--moment", "Offload", "--fuel", "1000"},
+			output.CodeModule,
+			[]string{"Failed (Timeout):", "of 1000 ticks"},
+		},
+		"a trap": {
+			guest{first: trap, answer: labels("red")},
+			[]string{"--moment", "Offload"},
+			output.CodeModule,
+			[]string{"Failed (Trap):", "unreachable"},
+		},
+		"a reserved key stays as it was": {
+			guest{answer: `{"version":"v1alpha1","operations":[{"op":"merge","path":"/metadata/labels","value":{"offloading.liqo.io/origin":"me"}}]}`},
+			[]string{"--moment", "Offload"},
+			output.CodeDone,
+			[]string{"which is reserved"},
+		},
+		"a moment is needed when there are two": {
+			guest{answer: labels("red")}, nil, output.CodeUsage, nil,
+		},
+		"an unknown point": {
+			guest{answer: labels("red")}, []string{"--point", "Teatime"}, output.CodeUsage, nil,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"run", tc.guest.build(t), "--input", write(t, "pod.yaml", []byte(pod))}, tc.args...)
+			out, code, message := run(t, "", args...)
+			assert.Equal(t, tc.code, code, "%s\n%s", message, out)
+			for _, want := range tc.want {
+				assert.Contains(t, out, want)
+			}
+			assert.Equal(t, tc.code == output.CodeUsage, message != "", message)
+		})
+	}
+}
+
+func TestRunForPrograms(t *testing.T) {
+	file := guest{answer: labels("red")}.build(t)
+	facts := `{"object":{"metadata":{"name":"web"}},"virtualNode":{"name":"milan"}}`
+	out, code, message := run(t, facts, "run", file, "--moment", "Offload", "--input", "-", "-o", "yaml")
+	require.Equal(t, output.CodeDone, code, message)
+	var report policy.Report
+	require.NoError(t, yaml.Unmarshal([]byte(out), &report))
+	assert.Equal(t, policy.OutcomeAnswered, report.Outcome)
+	assert.Empty(t, report.Assumed, "facts were given")
+	assert.JSONEq(t, `{"version":"v1alpha1","point":"PodMutation","moment":"Offload","facts":{"object":{"metadata":{"name":"web"}}}}`, string(report.Request))
+	assert.Equal(t, map[string]any{"metadata": map[string]any{"name": "web", "labels": map[string]any{"team": "red"}}}, report.Object)
+	require.Len(t, report.Operations, 1)
+	assert.NotZero(t, report.Usage.Fuel)
+}
+
+func TestRunWithASpec(t *testing.T) {
+	file := guest{answer: labels("red")}.build(t)
+	input := write(t, "pod.yaml", []byte(pod))
+	cases := map[string]struct {
+		spec string
+		code int
+		want string
+	}{
+		"settings travel in the request": {"settings: {color: red}", output.CodeDone, `"settings": {`},
+		"allow narrows the writes": {"allow: {writes: [{path: /metadata/annotations, verbs: [merge]}]}", output.CodeModule,
+			"/metadata/labels"},
+		"limits bound the call": {"limits: {fuel: 5}", output.CodeModule, "fuel"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			out, code, message := run(t, "", "run", file, "--moment", "Offload", "-i", input, "-o", "json",
+				"--spec", write(t, "policy.yaml", []byte(tc.spec)))
+			assert.Equal(t, tc.code, code, message)
+			assert.Contains(t, out, tc.want)
+		})
+	}
+	_, code, message := run(t, "", "run", file, "-i", input, "--spec", write(t, "policy.yaml", []byte("ordr: 1")))
+	assert.Equal(t, output.CodeFailed, code)
+	assert.Contains(t, message, `unknown field "ordr"`)
+}
+
+// Every golden case of the conformance suite can be tried by hand.
+func TestRunTakesVectors(t *testing.T) {
+	packed, err := builtinpolicies.Module()
+	require.NoError(t, err)
+	file := write(t, "builtin.wasm.gz", packed)
+	vectors := filepath.Join("..", "..", "..", "conformance", "vectors")
+	out, code, message := run(t, "", "run", file, "--point", "AntiAffinityPreset", "-o", "json",
+		"--input", filepath.Join(vectors, "antiaffinitypreset", "soft.json"))
+	require.Equal(t, output.CodeDone, code, message)
+	var vector struct{ Response struct{ Operations json.RawMessage } }
+	content, err := os.ReadFile(filepath.Join(vectors, "antiaffinitypreset", "soft.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(content, &vector))
+	var report struct{ Operations json.RawMessage }
+	require.NoError(t, json.Unmarshal([]byte(out), &report))
+	assert.JSONEq(t, string(vector.Response.Operations), string(report.Operations))
+}
+
+func TestWrongCommandLines(t *testing.T) {
+	file := guest{answer: "{}"}.build(t)
+	cases := map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"no module":            {[]string{"inspect"}, output.CodeUsage, "want one module"},
+		"two modules":          {[]string{"inspect", "a", "b"}, output.CodeUsage, "got 2 arguments"},
+		"a missing file":       {[]string{"inspect", "missing.wasm"}, output.CodeFailed, "no such file"},
+		"no input":             {[]string{"run", file}, output.CodeUsage, "--input is missing"},
+		"two standard inputs":  {[]string{"run", "-", "-i", "-"}, output.CodeUsage, "only one of"},
+		"an empty input":       {[]string{"run", file, "-i", write(t, "empty", nil)}, output.CodeFailed, "it is empty"},
+		"an input that is not": {[]string{"run", file, "--moment", "Offload", "-i", write(t, "x", []byte("a: b"))}, output.CodeFailed, "must be an object with a kind"},
+		"no YAML":              {[]string{"run", file, "--moment", "Offload", "-i", write(t, "x", []byte("{"))}, output.CodeFailed, "neither YAML nor JSON"},
+		"an unknown format":    {[]string{"inspect", file, "-o", "xml"}, output.CodeFailed, `"xml" is none of json, yaml`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, code, message := run(t, "", tc.args...)
+			assert.Equal(t, tc.code, code, message)
+			assert.Contains(t, message, tc.want)
+		})
+	}
+}
+
+func TestColorOnATerminalOnly(t *testing.T) {
+	assert.Equal(t, "\033[31mno\033[0m", output.Colored(true).Bad("no"))
+	assert.Equal(t, "no", output.Colored(false).Bad("no"))
+	assert.Equal(t, "no", output.StyleOf(&bytes.Buffer{}, os.Getenv).Bad("no"))
+}

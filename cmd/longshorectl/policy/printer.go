@@ -1,0 +1,65 @@
+package policy
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+)
+
+// printer writes text for people and keeps the first error.
+type printer struct {
+	w     io.Writer
+	style output.Style
+	err   error
+}
+
+func (p *printer) line(format string, arguments ...any) {
+	if p.err == nil {
+		if _, err := fmt.Fprintf(p.w, format+"\n", arguments...); err != nil {
+			p.err = fmt.Errorf("writing the answer: %w", err)
+		}
+	}
+}
+
+// field writes a name and a value, unless the value is empty.
+func (p *printer) field(name, value string) {
+	if value != "" {
+		p.line("%s %s", p.style.Title(fmt.Sprintf("%-11s", name+":")), value)
+	}
+}
+
+func (p *printer) section(title string) { p.line("%s", p.style.Title(title+":")) }
+
+func (p *printer) indented(text string) {
+	for line := range strings.Lines(strings.TrimRight(text, "\n") + "\n") {
+		p.line("  %s", strings.TrimRight(line, "\n"))
+	}
+}
+
+// diff writes a unified diff with what goes in one color and what comes in another.
+func (p *printer) diff(text string) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "+"):
+			line = p.style.Good(line)
+		case strings.HasPrefix(line, "-"):
+			line = p.style.Bad(line)
+		}
+		p.line("  %s", line)
+	}
+}
+
+// size writes a number of bytes for people.
+func size(bytes int) string {
+	switch {
+	case bytes >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	case bytes >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
+	default:
+		return fmt.Sprintf("%d bytes", bytes)
+	}
+}

@@ -1,0 +1,267 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/host/policy/module"
+	"github.com/longshore-dev/longshore/host/policy/view"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// levels are the names of the log levels.
+var levels = map[engine.Level]string{
+	engine.LevelTrace: "trace", engine.LevelDebug: "debug", engine.LevelInfo: "info",
+	engine.LevelWarn: "warning", engine.LevelError: "error",
+}
+
+// bindingName stands for the name of the OffloadingPolicy.
+const bindingName = "tried"
+
+// RunOptions are a module and a question to it, as bytes of files.
+type RunOptions struct {
+	// Name of the module's file, InputName of the input's, for messages.
+	Name, InputName string
+	// Module, raw or compressed; Input, Settings and Spec are YAML or JSON. Of Settings
+	// and Spec at most one is set.
+	Module, Input, Settings, Spec []byte
+	// Point and Moment may be empty when the module leaves no choice.
+	Point, Moment string
+	// Fuel of the call in ticks; the spec's, or the contract's, when zero.
+	Fuel uint64
+}
+
+// The outcomes of a run.
+const (
+	// OutcomeAnswered: the answer was applied.
+	OutcomeAnswered = "Answered"
+	// OutcomeDenied: the policy refused the object.
+	OutcomeDenied = "Denied"
+	// OutcomeFailed: the module is refused, or gave no valid answer.
+	OutcomeFailed = "Failed"
+)
+
+// Report says what a module answered and what came of it.
+type Report struct {
+	Module string `json:"module,omitempty"`
+	Digest string `json:"digest,omitempty"`
+	Point  string `json:"point,omitempty"`
+	Moment string `json:"moment,omitempty"`
+	// Outcome is Answered, Denied or Failed.
+	Outcome string `json:"outcome"`
+	// Error says why it failed and who must act; Class is the kind of failure.
+	Error string `json:"error,omitempty"`
+	Class string `json:"class,omitempty"`
+	// Stderr is what the module wrote before it failed.
+	Stderr string `json:"stderr,omitempty"`
+	// Request is what the module was given, Answer what it gave back.
+	Request json.RawMessage `json:"request,omitempty"`
+	Answer  json.RawMessage `json:"answer,omitempty"`
+	// Operations of the answer.
+	Operations []contract.Operation `json:"operations,omitempty"`
+	// Denial is why the policy refused the object.
+	Denial *contract.Denial `json:"denial,omitempty"`
+	// Warnings are what the person who made the request would read.
+	Warnings []string `json:"warnings,omitempty"`
+	// Decisions is what the annotation policy.longshore.dev/decisions would say.
+	Decisions []view.Entry `json:"decisions,omitempty"`
+	// Diff of the object, unified, as YAML; empty when nothing changed.
+	Diff string `json:"diff,omitempty"`
+	// Object afterwards.
+	Object map[string]any `json:"object,omitempty"`
+	// Usage of the call.
+	Usage *Usage `json:"usage,omitempty"`
+	// Log lines of the module.
+	Log []string `json:"log,omitempty"`
+	// Assumed are facts that the input did not tell, as paths.
+	Assumed []string `json:"assumed,omitempty"`
+}
+
+// exit turns the outcome into the command's exit code.
+func (r *Report) exit() error {
+	switch r.Outcome {
+	case OutcomeAnswered:
+		return nil
+	case OutcomeDenied:
+		return &output.Exit{Code: output.CodeDenied}
+	default:
+		return &output.Exit{Code: output.CodeModule}
+	}
+}
+
+// Run asks a module one question by the chain that decides in a cluster. What is the
+// module's fault is in the report; errors are about the inputs.
+func Run(ctx context.Context, options RunOptions) (*Report, error) {
+	report := &Report{}
+	runtime, err := engine.New(ctx, engine.Options{Log: func(l engine.Line) {
+		report.Log = append(report.Log, levels[l.Level]+": "+l.Message)
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("starting the policy engine: %w", err)
+	}
+	err = report.run(ctx, runtime, options)
+	if closeErr := runtime.Close(ctx); closeErr != nil {
+		err = errors.Join(err, fmt.Errorf("closing the policy engine: %w", closeErr))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return report, nil
+}
+
+func (r *Report) run(ctx context.Context, runtime *engine.Engine, options RunOptions) error {
+	binding, limits, err := readBinding(options)
+	if err != nil {
+		return err
+	}
+	loaded, err := module.Load(ctx, runtime, options.Module, module.Options{Name: options.Name, Limits: limits})
+	if err != nil {
+		return r.fail(ctx, err)
+	}
+	r.Module, r.Digest, r.Log = loaded.Name(), loaded.Digest(), nil
+	point, moment, err := choose(loaded.Manifest(), options.Point, options.Moment)
+	if err != nil {
+		return err
+	}
+	r.Point, r.Moment = string(point), string(moment)
+	q, err := readQuestion(options.InputName, options.Input, point, moment)
+	if err != nil {
+		return err
+	}
+	r.Assumed = q.assumed
+	if binding.Settings == nil {
+		binding.Settings = q.settings
+	}
+	if err := loaded.ValidateSettings(ctx, binding.Settings, point); err != nil {
+		return r.fail(ctx, err)
+	}
+	witness := &witness{Module: loaded}
+	binding.Name, binding.Policy, binding.Point = bindingName, witness, point
+	return r.ask(ctx, binding, witness, limits, q)
+}
+
+func (r *Report) ask(ctx context.Context, binding chain.Binding, w *witness, limits engine.Limits, q *question) error {
+	chains := chain.New(chain.Options{MemoEntries: -1, ReservedKey: remote.ReservedKey})
+	if err := chains.Swap([]chain.Binding{binding}); err != nil {
+		return r.fail(ctx, err)
+	}
+	result, err := chains.Evaluate(ctx, chain.Input{Point: contract.Point(r.Point), Moment: contract.Moment(r.Moment), Object: q.object, Facts: q.facts})
+	r.Request = w.request
+	if json.Valid(w.answer) {
+		r.Answer = w.answer
+	}
+	if w.called {
+		r.Usage = usage(w.stats, contract.DefaultFuel)
+		if limits.Fuel != 0 {
+			r.Usage.FuelLimit = limits.Fuel
+		}
+		if limits.MemoryBytes != 0 {
+			r.Usage.MemoryLimitBytes = limits.MemoryBytes
+		}
+	}
+	if err != nil {
+		return r.fail(ctx, err)
+	}
+	var answer contract.Response
+	if err := json.Unmarshal(w.answer, &answer); err != nil {
+		return fmt.Errorf("reading an answer that the chain has taken: %w", err)
+	}
+	r.Outcome, r.Operations, r.Denial, r.Warnings = OutcomeAnswered, answer.Operations, answer.Deny, result.Warnings
+	if result.Denial != nil {
+		r.Outcome = OutcomeDenied
+	}
+	if r.Decisions, err = view.DecodeDecisions(view.EncodeDecisions(result.Decisions)); err != nil {
+		return fmt.Errorf("reading the decisions: %w", err)
+	}
+	return r.compare(q.object, result.Object)
+}
+
+// fail puts what the module or the operator must hear into the report.
+func (r *Report) fail(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("trying the policy: %w", ctx.Err())
+	}
+	r.Outcome, r.Error = OutcomeFailed, err.Error()
+	if failure, ok := errors.AsType[*chain.PolicyError](err); ok {
+		r.Class = string(failure.Class)
+	}
+	if call, ok := errors.AsType[*engine.CallError](err); ok {
+		r.Class, r.Stderr = string(call.Class), call.Stderr
+	}
+	return nil
+}
+
+// witness is a module that keeps the last question and answer.
+type witness struct {
+	*module.Module
+
+	called          bool
+	request, answer []byte
+	stats           engine.Stats
+}
+
+// Call implements chain.Policy.
+func (w *witness) Call(ctx context.Context, export string, request []byte) ([]byte, engine.Stats, error) {
+	answer, stats, err := w.Module.Call(ctx, export, request)
+	w.called, w.request, w.answer, w.stats = true, append([]byte(nil), request...), answer, stats
+	return answer, stats, err
+}
+
+// readBinding reads the settings, or the spec of an OffloadingPolicy.
+func readBinding(options RunOptions) (chain.Binding, engine.Limits, error) {
+	binding, limits := chain.Binding{}, engine.Limits{}
+	if options.Settings != nil {
+		settings, err := yaml.YAMLToJSONStrict(options.Settings)
+		if err != nil {
+			return binding, limits, fmt.Errorf("reading the settings: %w", err)
+		}
+		binding.Settings = settings
+	}
+	if options.Spec != nil {
+		var spec policyv1alpha1.OffloadingPolicySpec
+		if err := yaml.UnmarshalStrict(options.Spec, &spec); err != nil {
+			return binding, limits, fmt.Errorf("reading the spec: %w", err)
+		}
+		if spec.Settings != nil {
+			binding.Settings = spec.Settings.Raw
+		}
+		if err := readAllow(&binding, spec.Allow); err != nil {
+			return binding, limits, err
+		}
+		if spec.Limits != nil && spec.Limits.Fuel != nil && *spec.Limits.Fuel > 0 {
+			limits.Fuel = uint64(*spec.Limits.Fuel)
+		}
+		if spec.Limits != nil && spec.Limits.Memory != nil && spec.Limits.Memory.Value() > 0 {
+			limits.MemoryBytes = uint64(spec.Limits.Memory.Value()) //nolint:gosec // It is positive.
+		}
+	}
+	if options.Fuel != 0 {
+		limits.Fuel = min(options.Fuel, math.MaxInt64)
+	}
+	return binding, limits, nil
+}
+
+// readAllow takes the CRD's form of allow, which is the contract's on the wire.
+func readAllow(binding *chain.Binding, allow *policyv1alpha1.Allow) error {
+	if allow == nil {
+		return nil
+	}
+	encoded, err := json.Marshal(allow)
+	if err != nil {
+		return fmt.Errorf("reading spec.allow: %w", err)
+	}
+	if err := json.Unmarshal(encoded, &binding.Allow); err != nil {
+		return fmt.Errorf("reading spec.allow: %w", err)
+	}
+	return nil
+}
