@@ -47,13 +47,13 @@ func TestSchemasDescribeTheContract(t *testing.T) {
 	for file, schema := range made {
 		v := validator{schema}
 		for _, example := range schema["examples"].([]any) {
-			assert.NoError(t, v.check(schema, example, file))
+			require.NoError(t, v.check(schema, example, file))
 		}
 		definitions, _ := schema["$defs"].(map[string]any)
 		for name, definition := range definitions {
 			examples, _ := definition.(map[string]any)["examples"].([]any)
 			for _, example := range examples {
-				assert.NoError(t, v.check(definition, example, file+" "+name))
+				require.NoError(t, v.check(definition, example, file+" "+name))
 			}
 		}
 	}
