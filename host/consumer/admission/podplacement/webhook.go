@@ -62,8 +62,7 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("deciding about the pod: %w", err))
 	}
 	if result.Denial != nil {
-		return admission.Denied(fmt.Sprintf("%s: %s (policy %s)", result.Denial.Reason, result.Denial.Message, result.Denial.Policy)).
-			WithWarnings(result.Warnings...)
+		return admission.Denied(result.Denial.Error()).WithWarnings(result.Warnings...)
 	}
 	if err := guard(result); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)

@@ -172,19 +172,36 @@ func TestWhatAPolicySaysReachesTheUser(t *testing.T) {
 		"a refusal with its reason and policy": {
 			func(r contract.Request) (contract.Response, error) {
 				return contract.Response{Version: r.Version, Deny: &contract.Denial{Reason: "Frozen", Message: "no releases on Fridays"}}, nil
-			}, "Frozen: no releases on Fridays (policy default-podplacement)"},
+			}, "refused the object: Frozen: no releases on Fridays; its owner must change it, or an operator the policy"},
 		"an answer outside its writes": {
 			func(r contract.Request) (contract.Response, error) {
 				return contract.Response{Version: r.Version, Operations: []contract.Operation{contract.Set("/spec/hostNetwork", contract.Bool(true))}}, nil
-			}, `policy "default-podplacement"`},
+			}, `gave no valid answer at PodMutation/Admission (UndeclaredWrite): checking the answer: operation 0 is outside of what the module declares and the binding allows: set /spec/hostNetwork is not allowed`},
 		"a failure": {
-			func(contract.Request) (contract.Response, error) { return contract.Response{}, assert.AnError }, `policy "default-podplacement"`},
+			func(contract.Request) (contract.Response, error) { return contract.Response{}, assert.AnError },
+			`(Guest): ` + assert.AnError.Error() + `; the module's author must act, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "default-podplacement" meanwhile`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			response := ask(t, handler(t, tc.policy, offloaded(offloadingv1beta1.RemotePodOffloadingStrategyType)...), []byte(rawPod))
 			assert.False(t, response.Allowed)
+			assert.Contains(t, response.Result.Message, `policy "default-podplacement" (module `)
 			assert.Contains(t, response.Result.Message, tc.want)
 		})
 	}
+}
+
+func TestAPodThatPassesWithoutAPolicyIsToldSo(t *testing.T) {
+	h := handler(t, policytest.Decide(builtin.Decide), offloaded(offloadingv1beta1.RemotePodOffloadingStrategyType)...)
+	manifest := contract.Manifest{Points: []contract.PointManifest{{Point: contract.PodMutation}}}
+	fails := policytest.Native("buggy-module", manifest, map[contract.Point]decide{
+		contract.PodMutation: func(contract.Request) (contract.Response, error) { return contract.Response{}, assert.AnError },
+	})
+	chains := chain.New(chain.Options{})
+	require.NoError(t, chains.Swap([]chain.Binding{{Name: "buggy", Point: contract.PodMutation, Policy: fails, FailurePolicy: chain.Ignore}}))
+	h.Policies = chains
+	response := ask(t, h, []byte(rawPod))
+	assert.True(t, response.Allowed)
+	require.Len(t, response.Warnings, 1)
+	assert.Contains(t, response.Warnings[0], `policy "buggy" (module buggy-module, `+chain.ShortDigest(fails.Digest())+`) gave no valid answer at PodMutation/Admission (Guest): `)
 }

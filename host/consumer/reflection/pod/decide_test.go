@@ -2,6 +2,7 @@ package pod
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	policyengine "github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -218,6 +220,52 @@ func TestPoliciesThatDoNotAgree(t *testing.T) {
 	t.Run("a new pod about which no policy answers is tried again", func(t *testing.T) {
 		_, err := definition(&policies{answer: trap}).Decide(t.Context(), input(localPod(), nil, nil))
 		require.ErrorContains(t, err, "trapped")
+	})
+	t.Run("a new pod that a failing policy holds up is told which one, why, and who must act", func(t *testing.T) {
+		failure := &chain.PolicyError{
+			Point: contract.PodMutation, Moment: contract.MomentOffload, Binding: "buggy", Module: "buggy-module", Digest: "sha256:0123456789abcdef",
+			Class: policyengine.Trap, Err: errors.New("the module crashed: unreachable; it wrote: panic: boom"),
+		}
+		fails := &policies{answer: func(chain.Input) (*chain.Result, error) { return nil, fmt.Errorf("asking: %w", failure) }}
+		actions, err := definition(fails).Decide(t.Context(), input(localPod(), nil, nil))
+		require.NoError(t, err)
+		assert.Equal(t, "status Pending PolicyFailed, tell PolicyFailed, wait", summary(actions))
+		want := `Not offloaded: policy "buggy" (module buggy-module, 0123456789ab) gave no valid answer at PodMutation/Offload (Trap): the module crashed: unreachable; it wrote: panic: boom; the module's author must act, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "buggy" meanwhile`
+		assert.Equal(t, want, actions[1].(engine.Refuse).Message)
+		waiting := localPod()
+		waiting.Status = *actions[0].(engine.PatchLocalStatus).New.(*corev1.PodStatus)
+		assert.Equal(t, want, waiting.Status.Message)
+
+		actions, err = definition(fails).Decide(t.Context(), input(waiting, nil, nil))
+		require.NoError(t, err)
+		assert.Equal(t, "tell PolicyFailed, wait", summary(actions), "nothing more to write")
+		actions, err = definition(fails).Decide(t.Context(), input(localPod(running), nil, nil))
+		require.NoError(t, err)
+		assert.Equal(t, "tell PolicyFailed, wait", summary(actions), "a pod that has run keeps its status")
+		actions, err = definition(&policies{}).Decide(t.Context(), input(waiting, nil, nil))
+		require.NoError(t, err)
+		assert.Equal(t, "create, wait", summary(actions), "when the policy recovers")
+
+		failure.Class = chain.Host
+		_, err = definition(fails).Decide(t.Context(), input(localPod(), nil, nil))
+		require.ErrorIs(t, err, failure, "what is not the policy's fault is tried again soon")
+	})
+	t.Run("a new pod that goes without a policy is told", func(t *testing.T) {
+		skips := func(in chain.Input) (*chain.Result, error) {
+			result := &chain.Result{Object: in.Object}
+			if in.Point == contract.PodMutation {
+				result.Decisions = []chain.Decision{
+					{Point: in.Point, Binding: "buggy", Module: "m", Digest: "sha256:0123456789abcdef", Ignored: "it trapped"},
+					{Point: in.Point, Binding: "new", Module: "n", Digest: "sha256:fedcba9876543210", FellBack: "it trapped too"},
+				}
+			}
+			return result, nil
+		}
+		actions, err := definition(&policies{answer: skips}).Decide(t.Context(), input(localPod(), nil, nil))
+		require.NoError(t, err)
+		assert.Equal(t, "create, wait, tell PolicySkipped", summary(actions))
+		assert.Equal(t, `Offloaded, but policy "buggy" (module m, 0123456789ab) was skipped: it trapped; the previous version of policy "new" (fedcba987654) decided: it trapped too`,
+			actions[len(actions)-1].(engine.Refuse).Message)
 	})
 	t.Run("a pod that runs keeps its labels when it would be refused now", func(t *testing.T) {
 		in := input(localPod(label("new", "x")), shadowPod(), nil)

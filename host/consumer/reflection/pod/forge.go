@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +16,7 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/invariants"
 	"github.com/longshore-dev/longshore/host/forge/local"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
@@ -21,12 +24,29 @@ import (
 // the event that says so.
 const ReasonDenied = "OffloadingDenied"
 
+// Reasons of pods about which a policy gave no answer.
+const (
+	// ReasonPolicyFailed is the reason in the status of a local pod that waits because a
+	// policy gave no valid answer, and of the event that says so.
+	ReasonPolicyFailed = "PolicyFailed"
+	// ReasonPolicySkipped is the reason of the event that says that a policy had no part in
+	// a decision (failure policies Ignore and LastGood).
+	ReasonPolicySkipped = "PolicySkipped"
+)
+
+// policyRetry is how soon a pod is tried again about which a policy gave no valid
+// answer. When policies change or recover, it is tried at once.
+const policyRetry = 30 * time.Second
+
 // denial is a refusal that only a change of the policies or of the pod can lift.
 type denial struct{ message string }
 
 // offload is row 10. The label of row 8 follows when the ShadowPod exists.
 func (d *Definition) offload(ctx context.Context, s scene) ([]engine.Action, error) {
 	shadow, denied, err := d.forge(ctx, s)
+	if failure, ok := errors.AsType[*chain.PolicyError](err); ok && failure.Class != chain.Host {
+		return d.wait(s, failure), nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -37,16 +57,42 @@ func (d *Definition) offload(ctx context.Context, s scene) ([]engine.Action, err
 		}), nil
 	}
 	s.memory.source = d.source(s)
-	s.memory.wanted = fingerprint(shadow.Labels, shadow.Annotations)
-	return []engine.Action{
-		engine.Create{Object: shadow},
+	s.memory.wanted = fingerprint(shadow.object.Labels, shadow.object.Annotations)
+	actions := []engine.Action{
+		engine.Create{Object: shadow.object},
 		engine.Remember{Value: s.memory},
 		engine.Wait{For: labelDelay, Why: "for a status that takes the label along"},
-	}, nil
+	}
+	if shadow.notice != "" {
+		actions = append(actions, engine.Refuse{Type: engine.EventWarning, Reason: ReasonPolicySkipped, Message: shadow.notice})
+	}
+	return actions, nil
+}
+
+// wait tells the owner of a pod, in its status and in an event, which policy holds it up
+// and who must act.
+func (d *Definition) wait(s scene, failure *chain.PolicyError) []engine.Action {
+	message := "Not offloaded: " + failure.Error()
+	actions := []engine.Action{
+		engine.Refuse{Type: engine.EventWarning, Reason: ReasonPolicyFailed, Message: message},
+		engine.Wait{For: policyRetry, Why: "for the policy"},
+	}
+	if s.local.Status.Phase != "" && s.local.Status.Phase != corev1.PodPending {
+		return actions // it has run: its status says more than this
+	}
+	status := local.RejectedPodStatus(&s.local.Status, corev1.PodPending, ReasonPolicyFailed, message, s.in.Facts.Now)
+	return append(setStatus(s.local, status), actions...)
+}
+
+// forged is a ShadowPod that the policies have been asked about.
+type forged struct {
+	object *offloadingv1beta1.ShadowPod
+	// notice says which policies had no part in it, for the pod's owner.
+	notice string
 }
 
 // forge builds the ShadowPod: draft, policies, invariants, seal (ARCHITECTURE, stage 4).
-func (d *Definition) forge(ctx context.Context, s scene) (*offloadingv1beta1.ShadowPod, *denial, error) {
+func (d *Definition) forge(ctx context.Context, s scene) (*forged, *denial, error) {
 	patch, node := d.options.Situation()
 	draft := remote.PodDraft(s.local, s.in.Facts.RemoteNamespace, d.options.Origin)
 	result, err := view.OffloadPod(ctx, d.options.Evaluator, view.OffloadInput{
@@ -65,7 +111,26 @@ func (d *Definition) forge(ctx context.Context, s scene) (*offloadingv1beta1.Sha
 		return nil, &denial{message: weakened(err, result)}, nil
 	}
 	shadow := remote.SealPod(result.ShadowPod, s.local, d.options.Origin, view.EncodeDecisions(result.Decisions))
-	return shadow, nil, nil
+	return &forged{object: shadow, notice: skipped(result.Decisions)}, nil, nil
+}
+
+// skipped says which policies failed and had no part in the decisions.
+func skipped(decisions []chain.Decision) string {
+	var parts []string
+	for i := range decisions {
+		switch decision := &decisions[i]; {
+		case decision.Ignored != "":
+			parts = append(parts, fmt.Sprintf("policy %q (module %s, %s) was skipped: %s",
+				decision.Binding, decision.Module, chain.ShortDigest(decision.Digest), decision.Ignored))
+		case decision.FellBack != "":
+			parts = append(parts, fmt.Sprintf("the previous version of policy %q (%s) decided: %s",
+				decision.Binding, chain.ShortDigest(decision.Digest), decision.FellBack))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "Offloaded, but " + strings.Join(parts, "; ")
 }
 
 // weakened says which policies made the pod less isolated than it may be, and how.
@@ -106,10 +171,10 @@ func (d *Definition) converge(ctx context.Context, s scene, before []engine.Acti
 		return []engine.Action{engine.Remember{Value: s.memory}}
 	}
 	patch := engine.PatchRemote{
-		Labels:      difference(s.shadow.Labels, want.Labels),
-		Annotations: difference(s.shadow.Annotations, want.Annotations),
+		Labels:      difference(s.shadow.Labels, want.object.Labels),
+		Annotations: difference(s.shadow.Annotations, want.object.Annotations),
 	}
-	return s.putRight(source, fingerprint(want.Labels, want.Annotations), patch)
+	return s.putRight(source, fingerprint(want.object.Labels, want.object.Annotations), patch)
 }
 
 // putRight patches the ShadowPod's metadata, unless somebody in the provider has just
