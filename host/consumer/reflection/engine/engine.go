@@ -253,7 +253,7 @@ func (e *Engine) newRunner(definition Definition) (*runner, error) {
 	}
 	if resource.LocalFields != nil {
 		r.local = newStore(resource.Local.Trim, func(object client.Object) {
-			r.queue.Add(Key{Namespace: object.GetNamespace(), Name: object.GetName()})
+			r.queue.AddUrgent(Key{Namespace: object.GetNamespace(), Name: object.GetName()})
 		})
 	}
 	return r, nil

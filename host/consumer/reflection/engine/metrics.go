@@ -55,9 +55,9 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 }
 
 func (m *metrics) lagged(resource string, urgent bool, lag time.Duration) {
-	direction := directionOut
+	direction := directionIn
 	if urgent {
-		direction = directionIn
+		direction = directionOut
 	}
 	m.lag.WithLabelValues(resource, direction).Observe(lag.Seconds())
 }

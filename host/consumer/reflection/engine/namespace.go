@@ -128,7 +128,7 @@ func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, l
 	}
 	for _, r := range e.runners {
 		fromRemote := func(object client.Object) {
-			r.queue.AddUrgent(Key{Namespace: local, Name: r.toLocal(object.GetName())})
+			r.queue.Add(Key{Namespace: local, Name: r.toLocal(object.GetName())})
 		}
 		there := client.ListOptions{Namespace: remote, LabelSelector: e.remoteSelector(r.resource)}
 		end := &ends{local: r.local, remote: follow(e.options.Remote, r.resource.Remote, there, fromRemote)}
@@ -137,7 +137,7 @@ func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, l
 		}
 		if end.local == nil {
 			end.local = follow(e.options.Local, r.resource.Local, client.ListOptions{Namespace: local}, func(object client.Object) {
-				r.queue.Add(Key{Namespace: local, Name: object.GetName()})
+				r.queue.AddUrgent(Key{Namespace: local, Name: object.GetName()})
 			})
 		}
 		ns.ends[r] = end

@@ -18,9 +18,9 @@ const (
 	normalEvery = 8
 )
 
-// queue is a rate-limited work queue with two lanes. Status that comes back from the
-// provider overtakes the backlog of a burst of new pods, which it would otherwise wait
-// behind. A key is never handled by two workers at once.
+// queue is a rate-limited work queue with two lanes. What changed in the consumer is
+// urgent: in a burst, a new pod that is not sent yet runs nowhere, while one whose status
+// is late runs all the same. A key is never handled by two workers at once.
 type queue struct {
 	workqueue.TypedRateLimitingInterface[Key]
 	lanes *lanes
