@@ -1,6 +1,6 @@
 // Command generate writes what is generated from the code: deep copies beside the API
-// types, into the chart their CRDs and the components' rights, and beside the contract its
-// JSON schemas. Run it from the root of the repository:
+// types, into the chart their CRDs and the components' rights, beside the contract its
+// JSON schemas, and the reference of the metrics. Run it from the root of the repository:
 // go run ./hack/generate. The same sources give the same bytes.
 package main
 
@@ -61,6 +61,9 @@ func run() (err error) {
 		}
 	}
 	if err := generateRoles(); err != nil {
+		return err
+	}
+	if err := generateMetrics(); err != nil {
 		return err
 	}
 	return generateSchemas()
