@@ -35,22 +35,30 @@ func inherit[T any](own **T, pods *T) {
 // context compares two effective security contexts, field by field. What a container
 // can inherit may have been changed in the pod's own context.
 func (c *check) context(path string, was, is corev1.SecurityContext) {
-	own := func(bad bool, field, problem string) { c.forbid(bad, path+field, problem) }
+	own := func(bad bool, field, problem string) {
+		if bad {
+			c.add(path+field, problem)
+		}
+	}
 	inherited := func(bad bool, field, problem string) {
-		c.forbid(bad, path+field, problem, path+field, securityContext+field)
+		if bad {
+			c.add(path+field, problem, path+field, securityContext+field)
+		}
 	}
 	own(isTrue(is.Privileged) && !isTrue(was.Privileged), "/privileged", "set to true")
 	own(isFalse(was.AllowPrivilegeEscalation) && !isFalse(is.AllowPrivilegeEscalation), "/allowPrivilegeEscalation", "no longer false")
 	own(isTrue(was.ReadOnlyRootFilesystem) && !isTrue(is.ReadOnlyRootFilesystem), "/readOnlyRootFilesystem", "no longer true")
 	own(!masked(is.ProcMount) && masked(was.ProcMount), "/procMount", "no longer masked")
-	c.capabilities(path+"/capabilities", was.Capabilities, is.Capabilities)
+	c.capabilities(path, was.Capabilities, is.Capabilities)
 	inherited(isTrue(was.RunAsNonRoot) && !isTrue(is.RunAsNonRoot), "/runAsNonRoot", "no longer true")
 	inherited(towardsRoot(was.RunAsUser, is.RunAsUser), "/runAsUser", "may be root now")
 	inherited(towardsRoot(was.RunAsGroup, is.RunAsGroup), "/runAsGroup", "may be the root group now")
 	inherited(weakerSeccomp(was.SeccompProfile, is.SeccompProfile), "/seccompProfile", "weakened")
 	inherited(weakerAppArmor(was.AppArmorProfile, is.AppArmorProfile), "/appArmorProfile", "weakened")
 	inherited(!equality.Semantic.DeepEqual(was.SELinuxOptions, is.SELinuxOptions), "/seLinuxOptions", "changed")
-	c.windows(path+"/windowsOptions", windowsOptions(was), windowsOptions(is))
+	if is.WindowsOptions != was.WindowsOptions {
+		c.windows(path+"/windowsOptions", windowsOptions(was), windowsOptions(is))
+	}
 }
 
 // masked reports whether sensitive parts of /proc are hidden, which is the default.
@@ -96,7 +104,11 @@ func towardsRoot(was, is *int64) bool {
 	return *is == 0 && !equals(was, 0)
 }
 
+// capabilities takes the path of the security context.
 func (c *check) capabilities(path string, was, is *corev1.Capabilities) {
+	if was == is {
+		return
+	}
 	if was == nil {
 		was = &corev1.Capabilities{}
 	}
@@ -105,12 +117,12 @@ func (c *check) capabilities(path string, was, is *corev1.Capabilities) {
 	}
 	for _, capability := range is.Add {
 		if !covers(was.Add, capability) {
-			c.add(path+"/add", string(capability)+" added")
+			c.add(path+"/capabilities/add", string(capability)+" added")
 		}
 	}
 	for _, capability := range was.Drop {
 		if !covers(is.Drop, capability) {
-			c.add(path+"/drop", string(capability)+" no longer dropped")
+			c.add(path+"/capabilities/drop", string(capability)+" no longer dropped")
 		}
 	}
 }

@@ -13,7 +13,6 @@
 package invariants
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -233,7 +232,7 @@ func osOf(spec *corev1.PodSpec) corev1.OSName {
 }
 
 // named is the path of a list item of the pod.
-func named(list, name string) string { return fmt.Sprintf("/%s[name=%s]", list, name) }
+func named(list, name string) string { return "/" + list + "[name=" + name + "]" }
 
 // path is a map key below a path, escaped as in a JSON pointer.
 func path(parent, key string) string {

@@ -145,38 +145,58 @@ func (c *check) ports(path string, before, after *corev1.Container) {
 // handlers holds that probes and hooks reach no other host than the pod: the kubelet
 // sends them, from the network of the node.
 func (c *check) handlers(path string, before, after *corev1.Container) {
-	was := hosts(before)
-	for handler, host := range hosts(after) {
-		c.forbid(host != "" && was[handler] != host, path+handler, "sent to host "+host+": the kubelet would reach it from the node's network")
+	was := handlersOf(before)
+	for i, is := range handlersOf(after) {
+		c.reaches(path, is.name+"/httpGet/host", was[i].httpHost(), is.httpHost())
+		c.reaches(path, is.name+"/tcpSocket/host", was[i].socketHost(), is.socketHost())
 	}
 }
 
-// hosts returns where the kubelet sends the requests of a container's handlers.
-func hosts(container *corev1.Container) map[string]string {
-	found := map[string]string{}
-	note := func(name string, get *corev1.HTTPGetAction, socket *corev1.TCPSocketAction) {
-		if get != nil {
-			found[name+"/httpGet/host"] = get.Host
-		}
-		if socket != nil {
-			found[name+"/tcpSocket/host"] = socket.Host
-		}
+func (c *check) reaches(path, field, before, after string) {
+	if after != "" && after != before {
+		c.add(path+field, "sent to host "+after+": the kubelet would reach it from the node's network")
 	}
-	for name, probe := range map[string]*corev1.Probe{
-		"/livenessProbe": container.LivenessProbe, "/readinessProbe": container.ReadinessProbe, "/startupProbe": container.StartupProbe,
-	} {
+}
+
+// handler is a request that the kubelet sends.
+type handler struct {
+	name   string
+	get    *corev1.HTTPGetAction
+	socket *corev1.TCPSocketAction
+}
+
+func (h *handler) httpHost() string {
+	if h.get == nil {
+		return ""
+	}
+	return h.get.Host
+}
+
+func (h *handler) socketHost() string {
+	if h.socket == nil {
+		return ""
+	}
+	return h.socket.Host
+}
+
+// handlersOf returns the requests of a container's probes and hooks that are there.
+func handlersOf(container *corev1.Container) [5]handler {
+	all := [5]handler{
+		{name: "/livenessProbe"}, {name: "/readinessProbe"}, {name: "/startupProbe"}, {name: "/lifecycle/postStart"}, {name: "/lifecycle/preStop"},
+	}
+	for i, probe := range [...]*corev1.Probe{container.LivenessProbe, container.ReadinessProbe, container.StartupProbe} {
 		if probe != nil {
-			note(name, probe.HTTPGet, probe.TCPSocket)
+			all[i].get, all[i].socket = probe.HTTPGet, probe.TCPSocket
 		}
 	}
 	if hooks := container.Lifecycle; hooks != nil {
-		for name, hook := range map[string]*corev1.LifecycleHandler{"/lifecycle/postStart": hooks.PostStart, "/lifecycle/preStop": hooks.PreStop} {
+		for i, hook := range [...]*corev1.LifecycleHandler{hooks.PostStart, hooks.PreStop} {
 			if hook != nil {
-				note(name, hook.HTTPGet, hook.TCPSocket)
+				all[3+i].get, all[3+i].socket = hook.HTTPGet, hook.TCPSocket
 			}
 		}
 	}
-	return found
+	return all
 }
 
 func podContext(spec *corev1.PodSpec) corev1.PodSecurityContext {

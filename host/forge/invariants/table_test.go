@@ -3,6 +3,7 @@ package invariants_test
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -104,10 +105,17 @@ func env(s *offloadingv1beta1.ShadowPod, source corev1.EnvVarSource) {
 }
 
 // weaken breaks the rule of each guarded field, on a draft of the pod that guarded makes.
-func weaken() map[string]func(*offloadingv1beta1.ShadowPod) {
-	type shadow = *offloadingv1beta1.ShadowPod
-	unconfined := corev1.SeccompProfileTypeUnconfined
-	return map[string]func(*offloadingv1beta1.ShadowPod){
+func weaken() map[string]func(shadow) {
+	all := weakenPod()
+	maps.Copy(all, weakenContext())
+	maps.Copy(all, weakenContainer())
+	return all
+}
+
+type shadow = *offloadingv1beta1.ShadowPod
+
+func weakenPod() map[string]func(shadow) {
+	return map[string]func(shadow){
 		"PodSpec.HostNetwork":                  func(s shadow) { s.Spec.Pod.HostNetwork = true },
 		"PodSpec.HostPID":                      func(s shadow) { s.Spec.Pod.HostPID = true },
 		"PodSpec.HostIPC":                      func(s shadow) { s.Spec.Pod.HostIPC = true },
@@ -131,7 +139,12 @@ func weaken() map[string]func(*offloadingv1beta1.ShadowPod) {
 		"PodSecurityContext.SeccompProfile":           func(s shadow) { podContext(s).SeccompProfile = nil },
 		"PodSecurityContext.AppArmorProfile":          func(s shadow) { podContext(s).AppArmorProfile = nil },
 		"PodSecurityContext.SELinuxOptions":           func(s shadow) { podContext(s).SELinuxOptions = &corev1.SELinuxOptions{Level: "s0"} },
+	}
+}
 
+func weakenContext() map[string]func(shadow) {
+	unconfined := corev1.SeccompProfileTypeUnconfined
+	return map[string]func(shadow){
 		"SecurityContext.Privileged":               func(s shadow) { firstContext(s).Privileged = ptr.To(true) },
 		"SecurityContext.AllowPrivilegeEscalation": func(s shadow) { firstContext(s).AllowPrivilegeEscalation = nil },
 		"SecurityContext.ReadOnlyRootFilesystem":   func(s shadow) { firstContext(s).ReadOnlyRootFilesystem = ptr.To(false) },
@@ -153,7 +166,11 @@ func weaken() map[string]func(*offloadingv1beta1.ShadowPod) {
 		"WindowsSecurityContextOptions.RunAsUserName":          func(s shadow) { windows(s).RunAsUserName = ptr.To("containeradministrator") },
 		"WindowsSecurityContextOptions.GMSACredentialSpec":     func(s shadow) { windows(s).GMSACredentialSpec = ptr.To("{}") },
 		"WindowsSecurityContextOptions.GMSACredentialSpecName": func(s shadow) { windows(s).GMSACredentialSpecName = ptr.To("admin") },
+	}
+}
 
+func weakenContainer() map[string]func(shadow) {
+	return map[string]func(shadow){
 		"Container.Name": func(s shadow) { first(s).Name, first(s).SecurityContext = "web2", nil },
 		"Container.RestartPolicy": func(s shadow) {
 			s.Spec.Pod.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)

@@ -25,13 +25,15 @@ func freeSource(name string) bool {
 // volumes holds that no volume opens what was not open before.
 func (c *check) volumes(before, after *corev1.PodSpec) {
 	for i := range after.Volumes {
+		was := volume(before, after.Volumes[i].Name)
+		if was != nil && was.VolumeSource == after.Volumes[i].VolumeSource {
+			continue // the very same pointers: nobody has touched it
+		}
 		is := reflect.ValueOf(after.Volumes[i].VolumeSource)
 		for field := range is.NumField() {
-			name := is.Type().Field(field).Name
-			if is.Field(field).IsNil() || freeSource(name) {
+			if is.Field(field).IsNil() || freeSource(is.Type().Field(field).Name) {
 				continue
 			}
-			was := volume(before, after.Volumes[i].Name)
 			same := was != nil && equality.Semantic.DeepEqual(reflect.ValueOf(was.VolumeSource).Field(field).Interface(), is.Field(field).Interface())
 			c.forbid(!same, named("volumes", after.Volumes[i].Name)+"/"+jsonName(is.Type().Field(field)),
 				"added or changed: it opens the node, or something outside of the cluster")
@@ -68,42 +70,54 @@ func (c *check) credentials(before, after *corev1.PodSpec) {
 			c.forbid(!slices.ContainsFunc(had, same), named("volumes", is.Name)+"/projected", "a credential of the pod's account was added or changed")
 		}
 	}
-	known := secrets(before)
-	for secret, where := range secrets(after) {
-		if _, had := known[secret]; !had {
-			c.add(where, "names Secret "+secret+", which the pod does not use: it is not for a policy to open it")
+	var known []secret
+	for i, each := range secrets(after) {
+		if i == 0 {
+			known = secrets(before)
+		}
+		if !slices.ContainsFunc(known, func(other secret) bool { return other.name == each.name }) {
+			c.add(named(each.list, each.item)+"/"+each.field, "names Secret "+each.name+", which the pod does not use: it is not for a policy to open it")
 		}
 	}
 }
 
-// secrets returns the Secrets whose content the containers can see, and where in the pod
-// each is named.
-func secrets(spec *corev1.PodSpec) map[string]string {
-	found := map[string]string{}
+// secret is a Secret whose content a container can see, and where in the pod it is named.
+type secret struct{ name, list, item, field string }
+
+func secrets(spec *corev1.PodSpec) []secret {
+	var found []secret
 	for i := range spec.Volumes {
 		each := &spec.Volumes[i]
 		if each.Secret != nil {
-			found[each.Secret.SecretName] = named("volumes", each.Name) + "/secret"
+			found = append(found, secret{each.Secret.SecretName, "volumes", each.Name, "secret"})
 		}
 		if each.Projected == nil {
 			continue
 		}
 		for _, source := range each.Projected.Sources {
 			if source.Secret != nil {
-				found[source.Secret.Name] = named("volumes", each.Name) + "/projected"
+				found = append(found, secret{source.Secret.Name, "volumes", each.Name, "projected"})
 			}
 		}
 	}
-	for _, each := range containersOf(spec) {
-		for _, env := range each.Env {
-			if env.ValueFrom != nil && env.ValueFrom.SecretKeyRef != nil {
-				found[env.ValueFrom.SecretKeyRef.Name] = each.path + "/env"
-			}
+	for i := range spec.InitContainers {
+		found = environment(found, "initContainers", &spec.InitContainers[i])
+	}
+	for i := range spec.Containers {
+		found = environment(found, "containers", &spec.Containers[i])
+	}
+	return found
+}
+
+func environment(found []secret, list string, container *corev1.Container) []secret {
+	for i := range container.Env {
+		if from := container.Env[i].ValueFrom; from != nil && from.SecretKeyRef != nil {
+			found = append(found, secret{from.SecretKeyRef.Name, list, container.Name, "env"})
 		}
-		for _, from := range each.EnvFrom {
-			if from.SecretRef != nil {
-				found[from.SecretRef.Name] = each.path + "/envFrom"
-			}
+	}
+	for i := range container.EnvFrom {
+		if from := container.EnvFrom[i].SecretRef; from != nil {
+			found = append(found, secret{from.Name, list, container.Name, "envFrom"})
 		}
 	}
 	return found
@@ -126,20 +140,23 @@ func hostPaths(spec *corev1.PodSpec) map[string]bool {
 func (c *check) mounts(path string, before, after *corev1.Container, hostPaths map[string]bool) {
 	for i := range after.VolumeMounts {
 		is := &after.VolumeMounts[i]
-		where := path + "/volumeMounts[mountPath=" + is.MountPath + "]"
-		cause := path + "/volumeMounts"
+		problem := func(bad bool, field, text string, causes ...string) {
+			if bad {
+				c.add(path+"/volumeMounts[mountPath="+is.MountPath+"]"+field, text, append(causes, path+"/volumeMounts")...)
+			}
+		}
 		was := mount(before, is)
 		if was == nil {
-			c.forbid(hostPaths[is.Name], where, "added: it opens the node", cause, named("volumes", is.Name))
-			c.forbid(!is.ReadOnly && onlyRead(before, is.Name), where+"/readOnly", "a volume that could only be read can be written there", cause)
+			problem(hostPaths[is.Name], "", "added: it opens the node", named("volumes", is.Name))
+			problem(!is.ReadOnly && onlyRead(before, is.Name), "/readOnly", "a volume that could only be read can be written there")
 			was = &corev1.VolumeMount{BindMountOptions: is.BindMountOptions, SubPath: is.SubPath, SubPathExpr: is.SubPathExpr}
 		}
-		c.forbid(was.ReadOnly && !is.ReadOnly, where+"/readOnly", "no longer true", cause)
-		c.forbid(recursion(is.RecursiveReadOnly) < recursion(was.RecursiveReadOnly), where+"/recursiveReadOnly", "weakened", cause)
-		c.forbid(propagation(is.MountPropagation) > propagation(was.MountPropagation), where+"/mountPropagation", "opened wider: it connects the mounts of pod and node", cause)
-		c.forbid(hostPaths[is.Name] && (is.SubPath != was.SubPath || is.SubPathExpr != was.SubPathExpr), where+"/subPath", "changed: it opens another folder of the node", cause)
+		problem(was.ReadOnly && !is.ReadOnly, "/readOnly", "no longer true")
+		problem(recursion(is.RecursiveReadOnly) < recursion(was.RecursiveReadOnly), "/recursiveReadOnly", "weakened")
+		problem(propagation(is.MountPropagation) > propagation(was.MountPropagation), "/mountPropagation", "opened wider: it connects the mounts of pod and node")
+		problem(hostPaths[is.Name] && (is.SubPath != was.SubPath || is.SubPathExpr != was.SubPathExpr), "/subPath", "changed: it opens another folder of the node")
 		for _, option := range was.BindMountOptions {
-			c.forbid(!slices.Contains(is.BindMountOptions, option), where+"/bindMountOptions", option+" no longer set", cause)
+			problem(!slices.Contains(is.BindMountOptions, option), "/bindMountOptions", option+" no longer set")
 		}
 	}
 }

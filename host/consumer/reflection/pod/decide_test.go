@@ -196,59 +196,9 @@ func TestPoliciesThatDoNotAgree(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "tell OffloadingDenied", summary(actions))
 	})
-	t.Run("a new pod that a policy weakens stays pending, and the policy is named", func(t *testing.T) {
-		weaken := func(in chain.Input) (*chain.Result, error) {
-			if in.Point != contract.PodMutation {
-				return &chain.Result{Object: in.Object}, nil
-			}
-			operations, err := operation.Compile([]contract.Operation{contract.Set("/spec/hostNetwork", contract.Bool(true))})
-			require.NoError(t, err)
-			object, effects, err := operation.Apply(in.Object, operations)
-			require.NoError(t, err)
-			return &chain.Result{Object: object, Changed: true, Decisions: []chain.Decision{
-				{Point: in.Point, Binding: "innocent", Module: "other"},
-				{Point: in.Point, Binding: "evil", Module: "evil-module", Digest: "sha256:0123456789abcdef", Effects: effects},
-			}}, nil
-		}
-		actions, err := definition(&policies{answer: weaken}).Decide(t.Context(), input(localPod(), nil, nil))
-		require.NoError(t, err)
-		assert.Equal(t, "status Pending OffloadingDenied, tell OffloadingDenied", summary(actions))
-		message := actions[1].(engine.Refuse).Message
-		assert.Contains(t, message, `policy "evil" (module evil-module, 0123456789ab) broke what no policy may change: /spec/pod/hostNetwork: set to true`)
-		assert.NotContains(t, message, "innocent")
-	})
 	t.Run("a new pod about which no policy answers is tried again", func(t *testing.T) {
 		_, err := definition(&policies{answer: trap}).Decide(t.Context(), input(localPod(), nil, nil))
 		require.ErrorContains(t, err, "trapped")
-	})
-	t.Run("a new pod that a failing policy holds up is told which one, why, and who must act", func(t *testing.T) {
-		failure := &chain.PolicyError{
-			Point: contract.PodMutation, Moment: contract.MomentOffload, Binding: "buggy", Module: "buggy-module", Digest: "sha256:0123456789abcdef",
-			Class: policyengine.Trap, Err: errors.New("the module crashed: unreachable; it wrote: panic: boom"),
-		}
-		fails := &policies{answer: func(chain.Input) (*chain.Result, error) { return nil, fmt.Errorf("asking: %w", failure) }}
-		actions, err := definition(fails).Decide(t.Context(), input(localPod(), nil, nil))
-		require.NoError(t, err)
-		assert.Equal(t, "status Pending PolicyFailed, tell PolicyFailed, wait", summary(actions))
-		want := `Not offloaded: policy "buggy" (module buggy-module, 0123456789ab) gave no valid answer at PodMutation/Offload (Trap): the module crashed: unreachable; it wrote: panic: boom; the module's author must act, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "buggy" meanwhile`
-		assert.Equal(t, want, actions[1].(engine.Refuse).Message)
-		waiting := localPod()
-		waiting.Status = *actions[0].(engine.PatchLocalStatus).New.(*corev1.PodStatus)
-		assert.Equal(t, want, waiting.Status.Message)
-
-		actions, err = definition(fails).Decide(t.Context(), input(waiting, nil, nil))
-		require.NoError(t, err)
-		assert.Equal(t, "tell PolicyFailed, wait", summary(actions), "nothing more to write")
-		actions, err = definition(fails).Decide(t.Context(), input(localPod(running), nil, nil))
-		require.NoError(t, err)
-		assert.Equal(t, "tell PolicyFailed, wait", summary(actions), "a pod that has run keeps its status")
-		actions, err = definition(&policies{}).Decide(t.Context(), input(waiting, nil, nil))
-		require.NoError(t, err)
-		assert.Equal(t, "create, wait", summary(actions), "when the policy recovers")
-
-		failure.Class = chain.Host
-		_, err = definition(fails).Decide(t.Context(), input(localPod(), nil, nil))
-		require.ErrorIs(t, err, failure, "what is not the policy's fault is tried again soon")
 	})
 	t.Run("a new pod that goes without a policy is told", func(t *testing.T) {
 		skips := func(in chain.Input) (*chain.Result, error) {
@@ -464,4 +414,58 @@ func TestTheCacheHoldsNoSpec(t *testing.T) {
 	assert.Empty(t, shadow.Spec.Pod.Containers)
 	assert.Empty(t, pod.Spec.Containers)
 	assert.Nil(t, resource.Local.Trim, "the local pod is forged from and served to kubectl")
+}
+
+// A new pod that a policy weakens stays pending, and the policy is named.
+func TestAPolicyThatWeakensAPodIsNamed(t *testing.T) {
+	weaken := func(in chain.Input) (*chain.Result, error) {
+		if in.Point != contract.PodMutation {
+			return &chain.Result{Object: in.Object}, nil
+		}
+		operations, err := operation.Compile([]contract.Operation{contract.Set("/spec/hostNetwork", contract.Bool(true))})
+		require.NoError(t, err)
+		object, effects, err := operation.Apply(in.Object, operations)
+		require.NoError(t, err)
+		return &chain.Result{Object: object, Changed: true, Decisions: []chain.Decision{
+			{Point: in.Point, Binding: "innocent", Module: "other"},
+			{Point: in.Point, Binding: "evil", Module: "evil-module", Digest: "sha256:0123456789abcdef", Effects: effects},
+		}}, nil
+	}
+	actions, err := definition(&policies{answer: weaken}).Decide(t.Context(), input(localPod(), nil, nil))
+	require.NoError(t, err)
+	assert.Equal(t, "status Pending OffloadingDenied, tell OffloadingDenied", summary(actions))
+	message := actions[1].(engine.Refuse).Message
+	assert.Contains(t, message, `policy "evil" (module evil-module, 0123456789ab) broke what no policy may change: /spec/pod/hostNetwork: set to true`)
+	assert.NotContains(t, message, "innocent")
+}
+
+// A new pod that a failing policy holds up is told which one, why, and who must act.
+func TestAPolicyThatFailsIsNamed(t *testing.T) {
+	failure := &chain.PolicyError{
+		Point: contract.PodMutation, Moment: contract.MomentOffload, Binding: "buggy", Module: "buggy-module", Digest: "sha256:0123456789abcdef",
+		Class: policyengine.Trap, Err: errors.New("the module crashed: unreachable; it wrote: panic: boom"),
+	}
+	fails := &policies{answer: func(chain.Input) (*chain.Result, error) { return nil, fmt.Errorf("asking: %w", failure) }}
+	actions, err := definition(fails).Decide(t.Context(), input(localPod(), nil, nil))
+	require.NoError(t, err)
+	assert.Equal(t, "status Pending PolicyFailed, tell PolicyFailed, wait", summary(actions))
+	want := `Not offloaded: policy "buggy" (module buggy-module, 0123456789ab) gave no valid answer at PodMutation/Offload (Trap): the module crashed: unreachable; it wrote: panic: boom; the module's author must act, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "buggy" meanwhile`
+	assert.Equal(t, want, actions[1].(engine.Refuse).Message)
+	waiting := localPod()
+	waiting.Status = *actions[0].(engine.PatchLocalStatus).New.(*corev1.PodStatus)
+	assert.Equal(t, want, waiting.Status.Message)
+
+	actions, err = definition(fails).Decide(t.Context(), input(waiting, nil, nil))
+	require.NoError(t, err)
+	assert.Equal(t, "tell PolicyFailed, wait", summary(actions), "nothing more to write")
+	actions, err = definition(fails).Decide(t.Context(), input(localPod(running), nil, nil))
+	require.NoError(t, err)
+	assert.Equal(t, "tell PolicyFailed, wait", summary(actions), "a pod that has run keeps its status")
+	actions, err = definition(&policies{}).Decide(t.Context(), input(waiting, nil, nil))
+	require.NoError(t, err)
+	assert.Equal(t, "create, wait", summary(actions), "when the policy recovers")
+
+	failure.Class = chain.Host
+	_, err = definition(fails).Decide(t.Context(), input(localPod(), nil, nil))
+	require.ErrorIs(t, err, failure, "what is not the policy's fault is tried again soon")
 }
