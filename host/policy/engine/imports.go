@@ -12,6 +12,10 @@ func CheckImport(module, name string) error {
 	case wasiModule:
 		_, offered = wasiFunctions[name]
 		offered = offered || name == "proc_exit"
+	case "env":
+		if name == "abort" {
+			return fmt.Errorf("the module imports env.abort, which policies are not given: the policy's author must name a function of the policy instead (AssemblyScript: --use abort=policy/stop), which may call error_set")
+		}
 	case "extism:host/user":
 		return fmt.Errorf("the module imports %s.%s, but policies have no host functions of their own: everything a policy may know is in the request; the policy's author must remove the import", module, name)
 	}

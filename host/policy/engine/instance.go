@@ -184,8 +184,8 @@ func (i *instance) call(export string, input []byte) ([]byte, *failure) {
 	if failed != nil {
 		return nil, failed
 	}
-	if message := i.block(i.global.failure.Get()); len(message) > 0 || i.global.failure.Get() != 0 {
-		return nil, &failure{Guest, fmt.Errorf("the module reported: %s", printable(message[:min(len(message), maxLineBytes)]))}
+	if i.global.failure.Get() != 0 {
+		return nil, &failure{Guest, fmt.Errorf("the module reported: %s", printable(i.reported()))}
 	}
 	if status != 0 {
 		return nil, &failure{Guest, i.because(fmt.Sprintf("the module returned %d without saying why; its author should report the error", int32(status)))}
@@ -207,6 +207,12 @@ func (i *instance) output() ([]byte, *failure) {
 		return nil, &failure{BadOutput, fmt.Errorf("the answer is said to be %d bytes at address %d, outside the memory that the module was given; its author must set the output to an allocated block", length, offset)}
 	}
 	return i.kernelMemory.reserved[offset : offset+length], nil
+}
+
+// reported is the beginning of the error that the guest has set.
+func (i *instance) reported() []byte {
+	message := i.block(i.global.failure.Get())
+	return message[:min(len(message), maxLineBytes)]
 }
 
 // failure is why a call failed, before module and export are known.
@@ -241,8 +247,12 @@ func (i *instance) failed(err error, budget uint64) *failure {
 	}
 }
 
-// because adds the guest's own words to a message, when there are any.
+// because adds the guest's own words to a message, when there are any: the error that
+// it had set when it gave up, or what it wrote.
 func (i *instance) because(message string) error {
+	if text := panicText(printable(i.reported())); text != "" {
+		return fmt.Errorf("%s; it reported: %s", message, text)
+	}
 	if text := panicText(printable(i.stderr)); text != "" {
 		return fmt.Errorf("%s; it wrote: %s", message, text)
 	}

@@ -1,0 +1,3 @@
+;; Extism's configuration: empty, since settings travel in the request.
+(data (i32.const 1024) "setting")
+(func $probe (result i32) (call $answerNumber (call $config_get (call $text (i32.const 1024) (i32.const 7)))))

@@ -1,0 +1,2 @@
+;; A division by zero.
+(func $probe (result i32) (i32.div_s (i32.const 1) (i32.const 0)))

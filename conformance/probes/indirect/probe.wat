@@ -1,0 +1,4 @@
+;; A call through an empty entry of a table.
+(type $self (func (result i32)))
+(table 2 funcref)
+(func $probe (result i32) (call_indirect (type $self) (i32.const 1)))

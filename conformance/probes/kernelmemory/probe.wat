@@ -1,0 +1,4 @@
+;; Blocks for messages without end.
+(func $probe (result i32)
+  (loop $more (drop (call $alloc (i64.const 65536))) (br $more))
+  (i32.const 0))

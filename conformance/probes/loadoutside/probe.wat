@@ -1,0 +1,2 @@
+;; A load of the host's memory behind the last block.
+(func $probe (result i32) (call $load_u8 (i64.const 900000)))

@@ -1,0 +1,2 @@
+;; A loop without end.
+(func $probe (result i32) (loop $more (br $more)) (i32.const 0))

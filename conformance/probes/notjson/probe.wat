@@ -1,0 +1,3 @@
+;; An answer that is no JSON.
+(data (i32.const 1024) "yes, of course")
+(func $probe (result i32) (call $answer (i32.const 1024) (i32.const 14)))

@@ -1,0 +1,2 @@
+;; Recursion without end, and without a loop.
+(func $probe (result i32) (i32.add (call $probe) (i32.const 1)))

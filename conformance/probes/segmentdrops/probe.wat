@@ -1,0 +1,3 @@
+;; A module that drops a data segment, which cannot be set back.
+(data $once "x")
+(func $probe (result i32) (data.drop 2) (i32.const 0))

@@ -1,0 +1,4 @@
+;; A start function that never ends.
+(func $start (loop $more (br $more)))
+(start $start)
+(func $probe (result i32) (i32.const 0))
