@@ -190,14 +190,18 @@ type OffloadingPolicySpec struct {
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	Settings *runtime.RawExtension `json:"settings,omitempty"`
-	// FailurePolicy tells what happens when the policy gives no valid answer.
+	// FailurePolicy tells what happens when the policy gives no valid answer: Fail refuses
+	// the object, Ignore goes on without the policy, LastGood asks the version before it,
+	// if that had answered since the component started. A policy that keeps failing is
+	// quarantined: all of this happens without asking it, until a probe is answered.
 	// +kubebuilder:default="Fail"
 	FailurePolicy FailurePolicyType `json:"failurePolicy,omitempty"`
 	// Limits of a call.
 	Limits *Limits `json:"limits,omitempty"`
 	// Allow narrows what the module may read and write.
 	Allow *Allow `json:"allow,omitempty"`
-	// Mode tells what is done with the answers.
+	// Mode tells what is done with the answers: Enforce applies them, Shadow records what
+	// they would change, Disabled does not ask.
 	// +kubebuilder:default="Enforce"
 	Mode Mode `json:"mode,omitempty"`
 }
