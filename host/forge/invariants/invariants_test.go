@@ -273,6 +273,20 @@ func TestAPodThatIsPrivilegedMayStaySo(t *testing.T) {
 	assert.NoError(t, invariants.CheckPod(pod, draft, after))
 }
 
+// What no policy has touched is shared with the draft, and not compared again; a policy
+// that turns a mounted volume into a folder of the node is found all the same.
+func TestSharedContainersAreFine(t *testing.T) {
+	pod := plain()
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
+	draft := remote.PodDraft(pod, "ns", rome)
+	after := *draft
+	after.Spec.Pod.Affinity = &corev1.Affinity{}
+	require.NoError(t, invariants.CheckPod(pod, draft, &after))
+	after.Spec.Pod.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+	require.ErrorContains(t, invariants.CheckPod(pod, draft, &after), "/spec/pod/volumes[name=data]/hostPath")
+}
+
 func TestAnOutcomeWeakerThanTheLocalPodIsRefusedEvenIfTheDraftIsAsWeak(t *testing.T) {
 	pod := guarded()
 	draft := remote.PodDraft(pod, "ns", rome)
