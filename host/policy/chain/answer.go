@@ -34,7 +34,8 @@ type answer struct {
 func (l *link) ask(ctx context.Context, request []byte) (*answer, error) {
 	data, stats, err := l.Policy.Call(ctx, l.export, request)
 	if err != nil {
-		if classOf(err) == Host && ctx.Err() == nil && !errors.Is(err, engine.ErrClosed) {
+		_, called := errors.AsType[*engine.CallError](err)
+		if !called && ctx.Err() == nil && !errors.Is(err, engine.ErrClosed) {
 			err = &fault{class: engine.Guest, err: err} // of a policy that is no module
 		}
 		return nil, err

@@ -32,8 +32,10 @@ func (f *fault) Unwrap() []error { return []error{f.class, f.err} }
 // classOf says what kind of failure an error of a policy is. What nobody classified
 // is the host's.
 func classOf(err error) engine.Class {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, engine.ErrClosed) {
-		return Host
+	for _, ours := range []error{context.Canceled, context.DeadlineExceeded, engine.ErrClosed, engine.ErrNoInstance} {
+		if errors.Is(err, ours) {
+			return Host
+		}
 	}
 	if f, ok := errors.AsType[*fault](err); ok {
 		return f.class

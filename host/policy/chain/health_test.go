@@ -3,6 +3,7 @@ package chain_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -186,6 +187,12 @@ func TestWhatIsNoFaultOfThePolicyDoesNotQuarantineIt(t *testing.T) {
 			p := newPatient("p", "1")
 			p.ill.Store(true)
 			p.fault = &engine.CallError{Class: engine.Timeout, Err: context.DeadlineExceeded}
+			return bind(p)
+		}},
+		"no instance to be made": {binding: func() chain.Binding {
+			p := newPatient("p", "1")
+			p.ill.Store(true)
+			p.fault = &engine.CallError{Class: engine.Timeout, Err: fmt.Errorf("%w: no memory", engine.ErrNoInstance)}
 			return bind(p)
 		}},
 		"an unknown namespace": {binding: func() chain.Binding {

@@ -29,6 +29,10 @@ const (
 // Error implements error.
 func (c Class) Error() string { return "policy call failed: " + string(c) }
 
+// ErrNoInstance is in the error of a call that never began: no instance of the module
+// became free in time, or none could be made. It says nothing about the module.
+var ErrNoInstance = errors.New("no instance of the module to call")
+
 // ErrClosed is returned by calls of a module that was closed.
 var ErrClosed = errors.New("the module is closed")
 

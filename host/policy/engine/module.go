@@ -65,7 +65,7 @@ func (m *Module) Call(ctx context.Context, export string, input []byte) ([]byte,
 	i, err := m.acquire(ctx)
 	if err != nil {
 		m.leave()
-		return nil, Stats{}, m.callError(export, &failure{Timeout, err}, "")
+		return nil, Stats{}, m.callError(export, &failure{Timeout, fmt.Errorf("%w: %w", ErrNoInstance, err)}, "")
 	}
 	output, failed := i.call(export, input)
 	output = append([]byte(nil), output...)
