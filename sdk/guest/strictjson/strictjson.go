@@ -36,6 +36,9 @@ type Field struct {
 // Pair is a member of an object whose values are strings.
 type Pair struct{ Key, Value string }
 
+// few is how many items a list of settings has room for at first: most have no more.
+const few = 4
+
 // Decode reads settings, which must be an object of these fields. Without settings
 // all variables stay as they are. The error names the field.
 func Decode(settings guest.Settings, fields ...Field) error {
@@ -81,7 +84,7 @@ func Object(name string, fields ...Field) Field { return Field{name, fields} }
 // the item that it is read into.
 func List[T any](name string, into *[]T, fields func(*T) []Field) Field {
 	return Field{name, func(r *reader) {
-		list := []T{}
+		list := make([]T, 0, few)
 		if r.items(func() {
 			if r.scanner.Null() {
 				r.fail("want an object, not null")
@@ -110,7 +113,7 @@ func (r *reader) value(into any) {
 		*into = r.scanner.Int64()
 		r.check("an integer")
 	case *[]string:
-		items := []string{}
+		items := make([]string, 0, few)
 		if r.items(func() { items = append(items, r.text()) }) {
 			*into = items
 		}
@@ -127,7 +130,7 @@ func (r *reader) value(into any) {
 }
 
 func (r *reader) pairs(into *[]Pair) {
-	pairs := []Pair{}
+	pairs := make([]Pair, 0, few)
 	for key, ok := r.scanner.FirstKey(); ok; key, ok = r.scanner.NextKey() {
 		pair := Pair{Key: string(key)}
 		for i := range pairs {
