@@ -355,3 +355,33 @@ func TestSeriesOfPoliciesThatAreGoneGo(t *testing.T) {
 	r.mustPass()
 	assert.NotContains(t, series(), `"mine"`)
 }
+
+func TestTheStockOfModulesAndAnswersIsMeasured(t *testing.T) {
+	r := newRig(t, configMap("v1"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
+	r.mustPass()
+	for range 3 {
+		r.hostname()
+	}
+	require.NoError(t, testutil.GatherAndCompare(r.metrics, strings.NewReader(`
+# HELP longshore_policy_instances Instances of a policy's module, by state: idle, busy. Policies with the same module share them.
+# TYPE longshore_policy_instances gauge
+longshore_policy_instances{module="custom",policy="mine",state="busy"} 2
+longshore_policy_instances{module="custom",policy="mine",state="idle"} 1
+# HELP longshore_policy_memo_entries Remembered answers.
+# TYPE longshore_policy_memo_entries gauge
+longshore_policy_memo_entries 2
+# HELP longshore_policy_memo_hits_total Questions whose answer was remembered.
+# TYPE longshore_policy_memo_hits_total counter
+longshore_policy_memo_hits_total 4
+# HELP longshore_policy_memo_misses_total Questions whose answer was not remembered.
+# TYPE longshore_policy_memo_misses_total counter
+longshore_policy_memo_misses_total 2
+# HELP longshore_policy_module_info The module that a policy is bound to: 1.
+# TYPE longshore_policy_module_info gauge
+longshore_policy_module_info{contract="v1alpha1",digest="`+newCustom("v1").Digest()+`",module="custom",policy="mine"} 1
+longshore_policy_module_info{contract="v1alpha1",digest="`+r.builtIn.Digest()+`",module="defaults",policy="default-antiaffinity"} 1
+longshore_policy_module_info{contract="v1alpha1",digest="`+r.builtIn.Digest()+`",module="defaults",policy="default-metadatafilter"} 1
+longshore_policy_module_info{contract="v1alpha1",digest="`+r.builtIn.Digest()+`",module="defaults",policy="default-offloadingpatch"} 1
+longshore_policy_module_info{contract="v1alpha1",digest="`+r.builtIn.Digest()+`",module="defaults",policy="default-podplacement"} 1
+`), "longshore_policy_instances", "longshore_policy_memo_entries", "longshore_policy_memo_hits_total", "longshore_policy_memo_misses_total", "longshore_policy_module_info"))
+}

@@ -81,6 +81,9 @@ func newCustom(content string) *custom {
 	})}
 }
 
+// Instances makes it a module with a pool.
+func (*custom) Instances() (idle, all int) { return 1, 3 }
+
 func (c *custom) ValidateSettings(_ context.Context, settings json.RawMessage, _ ...contract.Point) error {
 	if string(settings) == `{"bad":true}` {
 		return errors.New("bad must be false")
