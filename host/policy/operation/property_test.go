@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longshore-dev/longshore/conformance/vectors"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -247,7 +248,20 @@ func passes(doc map[string]any, node int) bool {
 	return false
 }
 
+// Seeds are every operation of the golden vectors, on the vectors' objects, and some that
+// no policy of ours answers.
 func FuzzApply(f *testing.F) {
+	all, err := vectors.All()
+	require.NoError(f, err)
+	for i := range all {
+		var response contract.Response
+		if len(all[i].Object) == 0 || json.Unmarshal(all[i].Response, &response) != nil {
+			continue
+		}
+		for _, op := range response.Operations {
+			f.Add(string(all[i].Object), string(op.Op), op.Path, strings.Join(op.Keys, ""), string(op.Value))
+		}
+	}
 	f.Add(`{"spec":{"containers":[{"name":"web"}]}}`, "set", "/spec/containers[name=web]/image", "", `"x"`)
 	f.Add(`{"metadata":{"labels":{"a":"b"}}}`, "remove", "/metadata/labels", "a", "")
 	f.Add(`{"spec":{}}`, "merge", "/spec/nodeSelector", "", `{"pool":"gpu"}`)
