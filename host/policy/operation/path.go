@@ -139,6 +139,19 @@ func (p Path) entersItems(n int) bool {
 	return slices.ContainsFunc(p.steps[n:], func(s Step) bool { return s.Kind != StepKey })
 }
 
+// selecting writes the path with all items for one: what a rule would say.
+func (p Path) selecting() string {
+	var out strings.Builder
+	for _, step := range p.steps {
+		if step.Kind == StepKey {
+			out.WriteString("/" + EscapeToken(step.Key))
+		} else {
+			out.WriteString("[*]")
+		}
+	}
+	return out.String()
+}
+
 // below returns the path of a member.
 func (p Path) below(key string) Path {
 	return Path{text: p.text + "/" + EscapeToken(key), steps: append(slices.Clip(p.steps), Step{Kind: StepKey, Key: key})}

@@ -78,6 +78,11 @@ func (r Rules) Check(o *Operation) error {
 	if keys := o.keysTouched(); len(keys) > 0 {
 		what += " [" + strings.Join(keys, " ") + "]"
 	}
+	covered := func(each rule) bool { return slices.Contains(each.verbs, o.Verb) && each.path.Covers(o.Path) }
+	if additive(o.Verb) && slices.ContainsFunc(r, covered) {
+		return fmt.Errorf("%s is not allowed, only %s: %s reaches into list items only where a rule's path selects them, such as %s",
+			what, r, o.Verb, o.Path.selecting())
+	}
 	return fmt.Errorf("%s is not allowed, only %s", what, r)
 }
 

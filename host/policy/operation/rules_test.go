@@ -49,6 +49,7 @@ func TestRulesAllowOnlyWhatTheyList(t *testing.T) {
 		"a key in the path":           {op: contract.Remove("/metadata/labels/a"), wantErr: "not allowed"},
 		"another verb":                {op: contract.Set("/spec/tolerations", contract.Raw("[]")), wantErr: "set /spec/tolerations is not allowed, only"},
 		"a parent of what is allowed": {op: contract.Set("/spec", contract.Raw("{}")), wantErr: "not allowed"},
+		"items that no rule selects":  {op: contract.Ensure("/spec/tolerations[key=a]/x", contract.String("y")), wantErr: "ensure reaches into list items only where a rule's path selects them, such as /spec/tolerations[*]/x"},
 		"a sibling":                   {op: contract.Set("/spec/containers[name=web]/command", contract.Raw("[]")), wantErr: "not allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
