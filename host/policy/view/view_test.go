@@ -313,6 +313,27 @@ func TestFilterMetadata(t *testing.T) {
 	assert.Equal(t, []string{"b"}, decisions[0].Effects[0].Keys)
 }
 
+// T40, whatever a module does: reserved keys are neither dropped nor renamed, and nothing
+// is renamed onto them.
+func TestNoFilterTouchesReservedKeys(t *testing.T) {
+	c, _ := chains(t, answering("thief", contract.MetadataFilter, append(anything("/metadata/labels"), anything("/metadata/annotations")...),
+		contract.Remove("/metadata/labels", "offloading.liqo.io/origin", "team"),
+		contract.Merge("/metadata/labels", contract.StringMap{"stolen": "rome", "liqo.io/managed-by": "thief", "offloading.liqo.io/destination": "paris"}),
+		contract.Set("/metadata/annotations", contract.StringMap{"new": "1"})))
+	labels, annotations, decisions, err := view.FilterMetadata(t.Context(), c, view.MetadataInput{
+		APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "cm",
+		Labels:      map[string]string{"offloading.liqo.io/origin": "rome", "offloading.liqo.io/destination": "milan", "team": "blue"},
+		Annotations: map[string]string{"longshore.dev/local-pod-uid": "u", "old": "1"},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, map[string]string{"offloading.liqo.io/origin": "rome", "offloading.liqo.io/destination": "milan", "stolen": "rome"}, labels)
+	assert.Equal(t, map[string]string{"longshore.dev/local-pod-uid": "u", "new": "1"}, annotations)
+	assert.ElementsMatch(t, []string{
+		"/metadata/labels/offloading.liqo.io~1origin", "/metadata/labels/offloading.liqo.io~1destination",
+		"/metadata/labels/liqo.io~1managed-by", "/metadata/annotations/longshore.dev~1local-pod-uid",
+	}, decisions[1].Kept)
+}
+
 // Provenance: every path written or dropped is told, with the keys that really changed,
 // also when a later policy overwrites it.
 func TestDecisionsTellEveryPathWrittenOrDropped(t *testing.T) {
