@@ -98,7 +98,7 @@ func TestSwapUnderLoadLosesNothing(t *testing.T) {
 		reported.Store(int64(i + 1))
 		result, err := chains.Evaluate(t.Context(), podInput(`{}`))
 		require.NoError(t, err)
-		assert.Equal(t, fmt.Sprintf(`{"spec":{"hostname":"%d"}}`, i+1), encoded(t, result.Object), "decided by the new version")
+		assert.JSONEq(t, fmt.Sprintf(`{"spec":{"hostname":"%d"}}`, i+1), encoded(t, result.Object), "decided by the new version")
 	}
 	stop()
 	workers.Wait()
