@@ -42,7 +42,7 @@ func (s *Source) moduleOf(ctx context.Context, policy *policyv1alpha1.Offloading
 	if name := spec.Module.BuiltIn; name != "" {
 		return s.builtIn(name, limits)
 	}
-	raw, bad, err := s.read(ctx, spec.Module.ConfigMap)
+	raw, bad, err := s.read(ctx, spec.Module.ConfigMap, nil)
 	if bad != nil || err != nil {
 		return moduleKey{}, nil, bad, err
 	}
@@ -79,21 +79,25 @@ func (s *Source) builtIn(name string, limits ModuleLimits) (moduleKey, chain.Pol
 	}
 }
 
-// read returns the bytes of a module in a ConfigMap.
-func (s *Source) read(ctx context.Context, from *policyv1alpha1.ConfigMapSource) ([]byte, *problem, error) {
+// read returns the bytes of a module in a ConfigMap. One that is about to be stored
+// stands in for the one in the cluster.
+func (s *Source) read(ctx context.Context, from *policyv1alpha1.ConfigMapSource, stored *corev1.ConfigMap) ([]byte, *problem, error) {
 	if s.options.Load == nil {
 		return nil, &problem{reason: reasonNotSupported, err: fmt.Errorf("component %s runs built-in modules only", s.options.Component)}, nil
 	}
 	if !slices.Contains(s.options.ModuleNamespaces, from.Namespace) {
 		return nil, invalid("spec.module.configMap.namespace %q: modules are loaded from %v only; an operator can allow more", from.Namespace, s.options.ModuleNamespaces), nil
 	}
-	configMap := &corev1.ConfigMap{}
-	err := s.options.Client.Get(ctx, client.ObjectKey{Namespace: from.Namespace, Name: from.Name}, configMap)
-	if apierrors.IsNotFound(err) {
-		return nil, &problem{reason: reasonModuleMissing, err: fmt.Errorf("ConfigMap %s/%s does not exist: create it with the module in binaryData", from.Namespace, from.Name)}, nil
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading ConfigMap %s/%s: %w", from.Namespace, from.Name, err)
+	configMap := stored
+	if stored == nil || stored.Namespace != from.Namespace || stored.Name != from.Name {
+		configMap = &corev1.ConfigMap{}
+		err := s.options.Client.Get(ctx, client.ObjectKey{Namespace: from.Namespace, Name: from.Name}, configMap)
+		if apierrors.IsNotFound(err) {
+			return nil, &problem{reason: reasonModuleMissing, err: fmt.Errorf("ConfigMap %s/%s does not exist: create it with the module in binaryData", from.Namespace, from.Name)}, nil
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading ConfigMap %s/%s: %w", from.Namespace, from.Name, err)
+		}
 	}
 	key := from.Key
 	if key == "" {

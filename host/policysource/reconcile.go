@@ -282,6 +282,7 @@ func (s *Source) settle(candidates []*candidate) {
 	}
 	news := !maps.EqualFunc(s.bound, now, func(a, b bound) bool { return a.version == b.version })
 	s.bound = now
+	s.current.Store(&now)
 	s.account(candidates)
 	if first := !s.ready.Swap(true); (first || news) && s.options.Changed != nil {
 		s.options.Changed()

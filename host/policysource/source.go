@@ -97,6 +97,10 @@ type Source struct {
 	options Options
 	chains  *chain.Chains
 	ready   atomic.Bool
+	// current is what the chains have, for readers beside the worker.
+	current atomic.Pointer[map[string]bound]
+	// judging admits one policy at a time to Judge.
+	judging chan struct{}
 	tally   *tally
 	queue   atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
 	// inventory is for the metrics: what is bound.
@@ -125,7 +129,7 @@ func New(options Options) (*Source, error) {
 		options.ReportPeriod = time.Minute
 	}
 	s := &Source{
-		options: options, bound: map[string]bound{}, modules: map[moduleKey]*module{},
+		options: options, bound: map[string]bound{}, modules: map[moduleKey]*module{}, judging: make(chan struct{}, 1),
 		latest: map[string]*candidate{}, told: map[string]string{}, announced: map[string]string{},
 	}
 	s.tally = newTally(options.Clock, options.ReportPeriod, s.reportAfter)

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
@@ -67,57 +66,9 @@ func TestImplicitDefaultsAreReplacedAndRestored(t *testing.T) {
 }
 
 func TestABadObjectIsToldAndBindsNothing(t *testing.T) {
-	for name, tc := range map[string]struct {
-		name    string
-		spec    func(*policyv1alpha1.OffloadingPolicySpec)
-		content string
-		want    string
-	}{
-		"no module":           {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module = policyv1alpha1.ModuleSource{} }, want: "InvalidSpec: spec.module: set exactly one"},
-		"an unknown built-in": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module.BuiltIn = "x" }, want: `InvalidSpec: spec.module.builtIn "x" is unknown`},
-		"limits of a built-in": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
-			fuel := int64(1)
-			s.Limits = &policyv1alpha1.Limits{Fuel: &fuel}
-		}, want: "NotSupported: spec.limits"},
-		"a point it does not answer": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
-			fromConfigMap(s)
-			s.Points = []policyv1alpha1.ExtensionPoint{"MetadataFilter"}
-		}, want: `InvalidSpec: spec.points: module "custom" does not answer MetadataFilter, only PodMutation`},
-		"match conditions": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
-			s.Match = &policyv1alpha1.Match{MatchConditions: []policyv1alpha1.MatchCondition{{}}}
-		}, want: "NotSupported: spec.match.matchConditions"},
-		"a broken selector": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
-			s.Match = &policyv1alpha1.Match{ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Likes"}}}}
-		}, want: "InvalidSpec: spec.match.objectSelector"},
-		"settings refused": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
-			fromConfigMap(s)
-			s.Settings = &runtime.RawExtension{Raw: []byte(`{"bad":true}`)}
-		}, want: "InvalidSettings: spec.settings: bad must be false"},
-		"an allow list that is bad": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
-			fromConfigMap(s)
-			s.Allow = &policyv1alpha1.Allow{Reads: []string{"/nothing"}}
-		}, want: "BindingRefused: binding policy \"mine\" at PodMutation: allow: reads"},
-		"another namespace": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
-			fromConfigMap(s)
-			s.Module.ConfigMap.Namespace = "kube-system"
-		}, want: "InvalidSpec: spec.module.configMap.namespace"},
-		"no such ConfigMap": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Module.ConfigMap.Name = "gone" }, want: "ModuleNotFound: ConfigMap longshore/gone does not exist"},
-		"no such key":       {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Module.ConfigMap.Key = "gone" }, want: "ModuleNotFound: binaryData"},
-		"a broken module":   {spec: fromConfigMap, content: "broken", want: "ModuleNotLoaded: the module is cut in half"},
-		"a default at another point": {name: "default-podplacement", spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
-			s.Points = []policyv1alpha1.ExtensionPoint{"MetadataFilter"}
-		}, want: "InvalidSpec: spec.points: a policy named default-podplacement"},
-		"writes that need an order": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
-			s.Points = []policyv1alpha1.ExtensionPoint{"OffloadingPatch"}
-		}, want: `OrderNeeded: policies "default-offloadingpatch" and "mine" both write /spec/nodeSelector at OffloadingPatch`},
-	} {
+	for name, tc := range badObjects() {
 		t.Run(name, func(t *testing.T) {
-			if tc.name == "" {
-				tc.name = "mine"
-			}
-			if tc.content == "" {
-				tc.content = "v1"
-			}
+			tc = tc.withDefaults()
 			r := newRig(t, object(tc.name, tc.spec), configMap(tc.content))
 			r.mustPass()
 			assert.Contains(t, r.condition(tc.name, policyv1alpha1.ReadyCondition), "False "+tc.want)

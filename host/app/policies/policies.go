@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -103,6 +104,15 @@ func (p *Policies) Chains() *chain.Chains { return p.source.Chains() }
 
 // Report has the policies' status looked at again: a component may have gone.
 func (p *Policies) Report() { p.source.Report() }
+
+// Judge tells whether a policy could be bound, before it is stored.
+func (p *Policies) Judge(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, stored *corev1.ConfigMap) (policysource.Verdict, error) {
+	verdict, err := p.source.Judge(ctx, policy, stored)
+	if err != nil {
+		return verdict, fmt.Errorf("judging policy %q: %w", policy.Name, err)
+	}
+	return verdict, nil
+}
 
 // Ready returns an error until the operator's policies are known.
 func (p *Policies) Ready() error { return p.source.Ready() }

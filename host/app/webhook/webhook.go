@@ -1,5 +1,5 @@
 // Package webhook composes the admission webhooks of the consumer: pods, VirtualNodes,
-// NamespaceOffloadings. Every replica serves; nothing here needs a leader.
+// NamespaceOffloadings, policies and their modules. Every replica serves; nothing here needs a leader.
 package webhook
 
 import (
@@ -29,6 +29,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/consumer/admission/namespaceoffloading"
 	"github.com/longshore-dev/longshore/host/consumer/admission/podplacement"
+	"github.com/longshore-dev/longshore/host/consumer/admission/policymodule"
 	"github.com/longshore-dev/longshore/host/consumer/admission/virtualnode"
 	"github.com/longshore-dev/longshore/host/kit/servingcert"
 	"github.com/longshore-dev/longshore/host/policysource"
@@ -186,6 +187,9 @@ func register(mgr ctrl.Manager, decide *policies.Policies, options Options) {
 	}})
 	hooks.Register(namespaceoffloading.Path, &admission.Webhook{Handler: &namespaceoffloading.Handler{
 		Decoder: decoder, ClusterID: options.ClusterID,
+	}})
+	hooks.Register(policymodule.Path, &admission.Webhook{Handler: &policymodule.Handler{
+		Decoder: decoder, Reader: mgr.GetClient(), Judge: decide, Namespace: options.Namespace,
 	}})
 	hooks.Register(virtualnode.Path, &admission.Webhook{Handler: &virtualnode.Handler{
 		Reader: mgr.GetClient(), Decoder: decoder, DefaultOptions: options.DefaultOptions,

@@ -76,6 +76,12 @@ func (e *ConflictError) Error() string {
 		e.First, e.Second, e.Path, e.Point)
 }
 
+// Check tells whether [Chains.Swap] would take these bindings, with the same errors.
+func Check(bindings []Binding) error {
+	_, err := newSnapshot(bindings)
+	return err
+}
+
 // newSnapshot checks bindings and sorts them into chains. Disabled ones are left out.
 func newSnapshot(bindings []Binding) (*snapshot, error) {
 	s := &snapshot{chains: map[contract.Point][]*link{}, policies: map[Policy]struct{}{}}

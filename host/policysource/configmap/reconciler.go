@@ -36,6 +36,11 @@ func Selector() client.MatchingLabels {
 	return client.MatchingLabels{policyv1alpha1.PolicyLabel: labelValue}
 }
 
+// Selected tells whether a ConfigMap carries the label.
+func Selected(source *corev1.ConfigMap) bool {
+	return source.Labels[policyv1alpha1.PolicyLabel] == labelValue
+}
+
 // Reconciler keeps OffloadingPolicies of labeled ConfigMaps.
 type Reconciler struct {
 	// Client reads from a cache and writes OffloadingPolicies.
@@ -82,11 +87,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	exists := err == nil
 	switch {
-	case source == nil && exists && kept(policy):
+	case source == nil && exists && Kept(policy):
 		return ctrl.Result{}, r.remove(ctx, policy)
 	case source == nil:
 		return ctrl.Result{}, nil
-	case exists && !kept(policy):
+	case exists && !Kept(policy):
 		return ctrl.Result{}, r.refuse(source, &Problem{Reason: ReasonNameTaken, Err: fmt.Errorf(
 			"OffloadingPolicy %q exists and was not made from this ConfigMap, so it stays as it is: delete it, or give the ConfigMap another name", policy.Name)})
 	}
@@ -115,14 +120,14 @@ func (r *Reconciler) source(ctx context.Context, request ctrl.Request) (*corev1.
 	if err != nil {
 		return nil, fmt.Errorf("reading ConfigMap %s: %w", request.NamespacedName, err)
 	}
-	if source.Namespace != r.Namespace || source.Labels[policyv1alpha1.PolicyLabel] != labelValue || !source.DeletionTimestamp.IsZero() {
+	if source.Namespace != r.Namespace || !Selected(source) || !source.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
 	return source, nil
 }
 
-// kept tells whether a policy is kept from a ConfigMap.
-func kept(policy *policyv1alpha1.OffloadingPolicy) bool {
+// Kept tells whether a policy is kept from a ConfigMap.
+func Kept(policy *policyv1alpha1.OffloadingPolicy) bool {
 	return policy.Labels[policyv1alpha1.ManagedByLabel] == policyv1alpha1.ManagedByConfigMap
 }
 

@@ -1,0 +1,157 @@
+package policymodule_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/consumer/admission/policymodule"
+	"github.com/longshore-dev/longshore/host/policysource"
+)
+
+// judge remembers what it was asked and says what it is told to.
+type judge struct {
+	policies []string
+	stored   []string
+	verdict  policysource.Verdict
+	err      error
+}
+
+func (j *judge) Judge(_ context.Context, policy *policyv1alpha1.OffloadingPolicy, stored *corev1.ConfigMap) (policysource.Verdict, error) {
+	j.policies = append(j.policies, policy.Name)
+	if stored != nil {
+		j.stored = append(j.stored, stored.Name)
+	}
+	return j.verdict, j.err
+}
+
+func policy(name, configMap string, labels map[string]string) *policyv1alpha1.OffloadingPolicy {
+	return &policyv1alpha1.OffloadingPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: policyv1alpha1.GroupVersion.String(), Kind: "OffloadingPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec: policyv1alpha1.OffloadingPolicySpec{Module: policyv1alpha1.ModuleSource{
+			ConfigMap: &policyv1alpha1.ConfigMapSource{Namespace: "longshore", Name: configMap},
+		}},
+	}
+}
+
+func configMap(name string, change func(*corev1.ConfigMap)) *corev1.ConfigMap {
+	c := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: name},
+		BinaryData: map[string][]byte{"module.wasm": {0}},
+	}
+	if change != nil {
+		change(c)
+	}
+	return c
+}
+
+func labeled(c *corev1.ConfigMap) { c.Labels = map[string]string{policyv1alpha1.PolicyLabel: "true"} }
+
+func request(t *testing.T, operation admissionv1.Operation, before, after client.Object) admission.Request {
+	t.Helper()
+	r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: operation, Name: after.GetName(), Namespace: after.GetNamespace(),
+		Kind: metav1.GroupVersionKind{Kind: after.GetObjectKind().GroupVersionKind().Kind},
+	}}
+	raw, err := json.Marshal(after)
+	require.NoError(t, err)
+	r.Object = runtime.RawExtension{Raw: raw}
+	if before != nil {
+		raw, err = json.Marshal(before)
+		require.NoError(t, err)
+		r.OldObject = runtime.RawExtension{Raw: raw}
+	}
+	return r
+}
+
+func TestHandle(t *testing.T) {
+	kept := map[string]string{policyv1alpha1.ManagedByLabel: policyv1alpha1.ManagedByConfigMap}
+	bad := policysource.Verdict{Denial: "the module is cut in half: its author must build it again"}
+	deleting := func(c *corev1.ConfigMap) {
+		labeled(c)
+		c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: metav1.Now().Rfc3339Copy().Time}, []string{"example.com/f"}
+	}
+	for name, tc := range map[string]struct {
+		operation     admissionv1.Operation
+		before, after client.Object
+		existing      []client.Object
+		verdict       policysource.Verdict
+		err           error
+		unreachable   bool
+		wantAsked     []string
+		wantDenial    string
+		wantWarning   string
+	}{
+		"a good policy":              {after: policy("mine", "m", nil), wantAsked: []string{"mine"}},
+		"a bad policy":               {after: policy("mine", "m", nil), verdict: bad, wantAsked: []string{"mine"}, wantDenial: bad.Denial},
+		"a policy that has to wait":  {after: policy("mine", "m", nil), verdict: policysource.Verdict{Warnings: []string{"not asked yet"}}, wantAsked: []string{"mine"}, wantWarning: "not asked yet"},
+		"a failure of ours":          {after: policy("mine", "m", nil), err: errors.New("no connection"), wantAsked: []string{"mine"}, wantWarning: "not checked, the status of the policy will tell: no connection"},
+		"a change of the spec":       {before: policy("mine", "old", nil), after: policy("mine", "m", nil), verdict: bad, wantAsked: []string{"mine"}, wantDenial: bad.Denial},
+		"a change of labels only":    {before: policy("mine", "m", nil), after: policy("mine", "m", kept), verdict: bad},
+		"a deletion":                 {operation: admissionv1.Delete, after: policy("mine", "m", nil), verdict: bad},
+		"a ConfigMap nobody names":   {after: configMap("other", nil), existing: []client.Object{policy("mine", "m", nil)}, verdict: bad},
+		"a ConfigMap policies name":  {after: configMap("m", nil), existing: []client.Object{policy("a", "m", nil), policy("b", "m", nil), policy("c", "x", nil)}, wantAsked: []string{"a", "b"}},
+		"a bad one of these":         {after: configMap("m", nil), existing: []client.Object{policy("a", "m", nil)}, verdict: bad, wantAsked: []string{"a"}, wantDenial: bad.Denial},
+		"a labeled ConfigMap":        {after: configMap("m", labeled), wantAsked: []string{"m"}},
+		"one that is labeled now":    {before: configMap("m", nil), after: configMap("m", labeled), verdict: bad, wantAsked: []string{"m"}, wantDenial: bad.Denial},
+		"one whose policy is there":  {before: configMap("m", labeled), after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.BinaryData["module.wasm"] = []byte{1} }), existing: []client.Object{policy("m", "m", kept)}, wantAsked: []string{"m"}},
+		"one that does not change":   {before: configMap("m", labeled), after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Annotations = map[string]string{"a": "b"} }), verdict: bad},
+		"one that goes":              {before: configMap("m", nil), after: configMap("m", deleting), verdict: bad},
+		"a name that is taken":       {after: configMap("m", labeled), existing: []client.Object{policy("m", "elsewhere", nil)}, wantDenial: `ConfigMap m is no policy: OffloadingPolicy "m" exists and was not made from a ConfigMap`},
+		"policy.yaml that is broken": {after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Data = map[string]string{"policy.yaml": "pionts: []"} }), wantDenial: `ConfigMap m is no policy: policy.yaml: unknown field "spec.pionts"`},
+		"a labeled one elsewhere":    {after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Namespace = "shop" }), verdict: bad, wantWarning: `has no effect in namespace "shop"`},
+		"a cache that fails":         {after: configMap("m", labeled), unreachable: true, wantWarning: "not checked"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := scheme.New()
+			require.NoError(t, err)
+			reader := fake.NewClientBuilder().WithScheme(s).WithObjects(tc.existing...).WithInterceptorFuncs(interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					if tc.unreachable {
+						return errors.New("no connection")
+					}
+					return c.List(ctx, list, options...)
+				},
+			}).Build()
+			asked := &judge{verdict: tc.verdict, err: tc.err}
+			h := &policymodule.Handler{Decoder: admission.NewDecoder(s), Reader: reader, Judge: asked, Namespace: "longshore"}
+			operation := tc.operation
+			if operation == "" && tc.before != nil {
+				operation = admissionv1.Update
+			} else if operation == "" {
+				operation = admissionv1.Create
+			}
+			response := h.Handle(t.Context(), request(t, operation, tc.before, tc.after))
+			assert.Equal(t, tc.wantAsked, asked.policies)
+			if tc.after.GetObjectKind().GroupVersionKind().Kind == "ConfigMap" {
+				assert.Len(t, asked.stored, len(tc.wantAsked), "with the ConfigMap that is being stored")
+			}
+			assert.Equal(t, tc.wantDenial == "", response.Allowed)
+			if tc.wantDenial != "" {
+				assert.Contains(t, response.Result.Message, tc.wantDenial)
+			}
+			if tc.wantWarning == "" {
+				assert.Empty(t, response.Warnings)
+			} else {
+				require.Len(t, response.Warnings, 1)
+				assert.Contains(t, response.Warnings[0], tc.wantWarning)
+			}
+		})
+	}
+}

@@ -1,0 +1,137 @@
+package policysource_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// badObject is an OffloadingPolicy that cannot be bound, and what is said of it.
+type badObject struct {
+	name    string
+	spec    func(*policyv1alpha1.OffloadingPolicySpec)
+	content string
+	want    string
+}
+
+func (b badObject) withDefaults() badObject {
+	if b.name == "" {
+		b.name = "mine"
+	}
+	if b.content == "" {
+		b.content = "v1"
+	}
+	return b
+}
+
+func badObjects() map[string]badObject {
+	return map[string]badObject{
+		"no module":           {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module = policyv1alpha1.ModuleSource{} }, want: "InvalidSpec: spec.module: set exactly one"},
+		"an unknown built-in": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module.BuiltIn = "x" }, want: `InvalidSpec: spec.module.builtIn "x" is unknown`},
+		"limits of a built-in": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			fuel := int64(1)
+			s.Limits = &policyv1alpha1.Limits{Fuel: &fuel}
+		}, want: "NotSupported: spec.limits"},
+		"a point it does not answer": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			fromConfigMap(s)
+			s.Points = []policyv1alpha1.ExtensionPoint{"MetadataFilter"}
+		}, want: `InvalidSpec: spec.points: module "custom" does not answer MetadataFilter, only PodMutation`},
+		"match conditions": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			s.Match = &policyv1alpha1.Match{MatchConditions: []policyv1alpha1.MatchCondition{{}}}
+		}, want: "NotSupported: spec.match.matchConditions"},
+		"a broken selector": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			s.Match = &policyv1alpha1.Match{ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Likes"}}}}
+		}, want: "InvalidSpec: spec.match.objectSelector"},
+		"settings refused": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			fromConfigMap(s)
+			s.Settings = &runtime.RawExtension{Raw: []byte(`{"bad":true}`)}
+		}, want: "InvalidSettings: spec.settings: bad must be false"},
+		"an allow list that is bad": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			fromConfigMap(s)
+			s.Allow = &policyv1alpha1.Allow{Reads: []string{"/nothing"}}
+		}, want: "BindingRefused: binding policy \"mine\" at PodMutation: allow: reads"},
+		"another namespace": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			fromConfigMap(s)
+			s.Module.ConfigMap.Namespace = "kube-system"
+		}, want: "InvalidSpec: spec.module.configMap.namespace"},
+		"no such ConfigMap": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Module.ConfigMap.Name = "gone" }, want: "ModuleNotFound: ConfigMap longshore/gone does not exist"},
+		"no such key":       {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Module.ConfigMap.Key = "gone" }, want: "ModuleNotFound: binaryData"},
+		"a broken module":   {spec: fromConfigMap, content: "broken", want: "ModuleNotLoaded: the module is cut in half"},
+		"a default at another point": {name: "default-podplacement", spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			s.Points = []policyv1alpha1.ExtensionPoint{"MetadataFilter"}
+		}, want: "InvalidSpec: spec.points: a policy named default-podplacement"},
+		"writes that need an order": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			s.Points = []policyv1alpha1.ExtensionPoint{"OffloadingPatch"}
+		}, want: `OrderNeeded: policies "default-offloadingpatch" and "mine" both write /spec/nodeSelector at OffloadingPatch`},
+	}
+}
+
+func TestWhatCannotBeBoundIsRefusedBeforeItIsStored(t *testing.T) {
+	for name, tc := range badObjects() {
+		t.Run(name, func(t *testing.T) {
+			tc = tc.withDefaults()
+			r := newRig(t, configMap(tc.content))
+			r.mustPass()
+			verdict, err := r.source.Judge(t.Context(), object(tc.name, tc.spec), nil)
+			require.NoError(t, err)
+			reason, sentence, _ := strings.Cut(tc.want, ": ")
+			if reason == "ModuleNotFound" {
+				assert.Empty(t, verdict.Denial, "it may come later")
+				require.Len(t, verdict.Warnings, 1)
+				assert.Contains(t, verdict.Warnings[0], `policy "mine" is not asked yet: `+sentence)
+				return
+			}
+			assert.Contains(t, verdict.Denial, sentence)
+			assert.Empty(t, verdict.Warnings)
+			assert.Len(t, r.closed, len(r.loads)-strings.Count(strings.Join(r.loads, " "), "broken"), "what was loaded for the verdict is closed")
+			assert.Equal(t, []string{"default-podplacement"}, r.asked(contract.PodMutation))
+		})
+	}
+}
+
+func TestJudging(t *testing.T) {
+	r := newRig(t, configMap("v1"), object("elder", fromConfigMap))
+	r.mustPass()
+	one := int32(1)
+	for name, tc := range map[string]struct {
+		policy *policyv1alpha1.OffloadingPolicy
+		stored *corev1.ConfigMap
+		want   string
+	}{
+		"the same again":                       {policy: object("elder", fromConfigMap)},
+		"disabled, whatever the module is":     {policy: object("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Mode = policyv1alpha1.ModeDisabled }), stored: configMap("broken")},
+		"a module about to be stored":          {policy: object("elder", fromConfigMap), stored: configMap("broken"), want: "the module is cut in half"},
+		"a ConfigMap that is not the module's": {policy: object("elder", fromConfigMap), stored: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "other"}}},
+		"writes what another one writes":       {policy: object("mine", fromConfigMap), want: `policies "elder" and "mine" both write /spec/hostname`},
+		"the same with an order, on one side":  {policy: object("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Order = &one }), want: "both write /spec/hostname"},
+		"a shadow needs no order":              {policy: object("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Mode = policyv1alpha1.ModeShadow })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			verdict, err := r.source.Judge(t.Context(), tc.policy, tc.stored)
+			require.NoError(t, err)
+			if tc.want == "" {
+				assert.Empty(t, verdict)
+				return
+			}
+			assert.Contains(t, verdict.Denial, tc.want)
+		})
+	}
+	assert.Equal(t, []string{"default-podplacement", "elder"}, r.asked(contract.PodMutation), "judging binds nothing")
+}
+
+func TestAFailureOfOursIsNoVerdict(t *testing.T) {
+	r := newRig(t, configMap("v1"))
+	r.mustPass()
+	r.fail = func(string, any) error { return errors.New("no connection") }
+	_, err := r.source.Judge(t.Context(), object("mine", fromConfigMap), nil)
+	require.ErrorContains(t, err, "no connection")
+}
