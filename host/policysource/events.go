@@ -68,11 +68,14 @@ func (s *Source) tellHealth(c *candidate) {
 	default:
 		lifted := s.told[name] != chainVersion(c.choice)
 		delete(s.told, name)
-		note := fmt.Sprintf("In %s: version %s gives valid answers again", s.options.Component, chain.ShortDigest(c.digest()))
-		if lifted {
-			note = fmt.Sprintf("In %s: another version has been loaded, which lifts the quarantine", s.options.Component)
+		note := "version " + chain.ShortDigest(c.digest()) + " gives valid answers again"
+		switch {
+		case len(c.health) == 0:
+			note = "the policy is not asked any more, which lifts the quarantine"
+		case lifted:
+			note = "another version has been loaded, which lifts the quarantine"
 		}
-		s.event(c, corev1.EventTypeNormal, reasonRecovered, actionAsk, note)
+		s.event(c, corev1.EventTypeNormal, reasonRecovered, actionAsk, "In "+s.options.Component+": "+note)
 		// What waited for the policy may be decided now.
 		if !lifted && s.options.Changed != nil {
 			s.options.Changed()

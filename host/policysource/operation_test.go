@@ -203,6 +203,22 @@ func TestANewVersionLiftsAQuarantine(t *testing.T) {
 	}, r.told())
 }
 
+func TestDisablingLiftsAQuarantine(t *testing.T) {
+	r := newRig(t, configMap("ill"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
+	r.mustPass()
+	r.ill.Store(true)
+	for range 5 {
+		r.hostname()
+	}
+	r.report()
+	r.told()
+	r.edit("mine", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Mode = policyv1alpha1.ModeDisabled })
+	r.mustPass()
+	assert.Empty(t, r.hostname())
+	assert.Equal(t, []string{"Normal Recovered In webhook: the policy is not asked any more, which lifts the quarantine"}, r.told())
+	assert.Equal(t, "False AsExpected: Nothing is wrong.", r.condition("mine", policyv1alpha1.DegradedCondition))
+}
+
 func TestLastGoodFallsBackAndSaysSo(t *testing.T) {
 	r := newRig(t, configMap("v1"), policyWith(func(s *policyv1alpha1.OffloadingPolicySpec) { s.FailurePolicy = policyv1alpha1.FailurePolicyLastGood }))
 	r.mustPass()
