@@ -21,6 +21,8 @@ type Options struct {
 	Vectors []vectors.Vector
 	// CacheDir holds compiled modules between runs; empty for none.
 	CacheDir string
+	// Strict makes [Run] fail for what is advice.
+	Strict bool
 }
 
 // Result of one check of a module.
@@ -31,6 +33,9 @@ type Result struct {
 	Name string
 	// Err says how the module does not conform; nil when it does.
 	Err error
+	// Advice tells that the host bears it: a module in a small language need not check
+	// what the host never sends. Modules written with the SDK pass these too.
+	Advice bool
 }
 
 // Conform holds a module, compressed or not, against its vectors and the probes:
@@ -43,6 +48,7 @@ type Result struct {
 //     response of the contract, within what the manifest declares.
 //   - idempotent: asked about what it made of an object, it changes nothing more.
 //   - garbage is an error: what is no question is refused, and does no lasting harm.
+//     That JSON of another shape is refused is advice.
 //
 // Beside the module's own vectors it is asked the golden questions of the points that it
 // declares. The error is that of a module which cannot be loaded, or of the context.
@@ -236,33 +242,47 @@ func differ(first []byte, firstErr error, second []byte, secondErr error) error 
 // garbage asks what is no question.
 func (r *run) garbage(ctx context.Context, point contract.Point, questions []question) {
 	at := slices.IndexFunc(questions, func(q question) bool { return q.point == point && q.answer != nil })
-	for name, input := range garbage(point) {
-		output, err := r.hosts.ours.Call(ctx, point.Export(), input)
-		var problem error
-		if err == nil {
-			problem = fmt.Errorf("%s answered %s: it must refuse what it does not understand", point.Export(), output)
-		} else if at >= 0 {
-			after, afterErr := r.hosts.ours.Call(ctx, point.Export(), questions[at].input)
-			problem = differ(questions[at].answer, nil, after, afterErr)
-		}
-		r.add("garbage is an error", string(point)+", "+name, problem)
+	broken, misshapen := garbage(point)
+	for name, input := range broken {
+		r.refuses(ctx, point, name, input, questions, at)
+	}
+	for name, input := range misshapen {
+		r.refuses(ctx, point, name, input, questions, at)
+		r.results[len(r.results)-1].Advice = true
 	}
 }
 
-func garbage(point contract.Point) map[string][]byte {
+// refuses asks what is no question, and then one that is.
+func (r *run) refuses(ctx context.Context, point contract.Point, name string, input []byte, questions []question, at int) {
+	output, err := r.hosts.ours.Call(ctx, point.Export(), input)
+	var problem error
+	if err == nil {
+		problem = fmt.Errorf("%s answered %s: it must refuse what it does not understand", point.Export(), output)
+	} else if at >= 0 {
+		after, afterErr := r.hosts.ours.Call(ctx, point.Export(), questions[at].input)
+		problem = differ(questions[at].answer, nil, after, afterErr)
+	}
+	r.add("garbage is an error", string(point)+", "+name, problem)
+}
+
+// garbage is what is no JSON, and JSON of another shape than the contract's.
+func garbage(point contract.Point) (broken, misshapen map[string][]byte) {
 	head := `{"version":"` + contract.Version + `","point":"` + string(point) + `","facts":`
-	return map[string][]byte{
-		"nothing":                    nil,
+	broken = map[string][]byte{
+		"nothing":              nil,
+		"text":                 []byte("hello"),
+		"a question cut short": []byte(head + `{"object":{"meta`),
+		"a question and more":  []byte(head + `{}}{}`),
+		"nesting without end":  []byte(head + strings.Repeat(`{"object":`, 50_000)),
+	}
+	misshapen = map[string][]byte{
 		"null":                       []byte("null"),
 		"a list":                     []byte("[]"),
-		"text":                       []byte("hello"),
-		"a question cut short":       []byte(head + `{"object":{"meta`),
-		"a question and more":        []byte(head + `{}}{}`),
 		"a contract of the future":   []byte(strings.Replace(head, contract.Version, "v99", 1) + `{}}`),
 		"no version":                 []byte(`{"point":"` + string(point) + `","facts":{}}`),
 		"facts that are no object":   []byte(head + `[1,2]}`),
 		"an object that is a number": []byte(head + `{"object":7}}`),
 		"bytes that are no text":     []byte(head + "{\"object\":{\"kind\":\"\xff\xfe\"}}}"),
-		"nesting without end":        []byte(head + strings.Repeat(`{"object":`, 50_000)),
 	}
+	return broken, misshapen
 }

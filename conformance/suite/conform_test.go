@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longshore-dev/longshore/conformance/guests"
 	"github.com/longshore-dev/longshore/conformance/suite"
 	"github.com/longshore-dev/longshore/conformance/vectors"
 	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
@@ -16,7 +17,7 @@ import (
 func TestBuiltinsConform(t *testing.T) {
 	all, err := vectors.All()
 	require.NoError(t, err)
-	suite.Run(t, builtinModule(t), suite.Options{Vectors: all, CacheDir: t.TempDir()})
+	suite.Run(t, builtinModule(t), suite.Options{Vectors: all, CacheDir: t.TempDir(), Strict: true})
 }
 
 // Every example policy conforms, and answers its own vectors.
@@ -30,7 +31,19 @@ func TestPluginsConform(t *testing.T) {
 			own, err := vectors.Read(os.DirFS(filepath.Join(folder, "vectors")))
 			require.NoError(t, err)
 			require.NotEmpty(t, own, "a plugin shows by vectors what it does")
-			suite.Run(t, buildPlugin(t, filepath.Base(folder)), suite.Options{Vectors: own, CacheDir: t.TempDir()})
+			suite.Run(t, buildPlugin(t, filepath.Base(folder)), suite.Options{Vectors: own, CacheDir: t.TempDir(), Strict: true})
+		})
+	}
+}
+
+// A policy in each language that there is a compiler for conforms as well.
+func TestGuestsConform(t *testing.T) {
+	for _, guest := range guests.All() {
+		t.Run(guest.Name, func(t *testing.T) {
+			if testing.Short() && !guest.Small {
+				t.Skip("compiles a Go runtime")
+			}
+			suite.Run(t, guest.Wasm(t), suite.Options{CacheDir: t.TempDir()})
 		})
 	}
 }
