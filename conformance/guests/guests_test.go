@@ -211,5 +211,11 @@ func TestGuestsAreFrugal(t *testing.T) {
 		_, stats, err := m.Call(t.Context(), contract.PodMutation.Export(), []byte(questions["a large pod"].request))
 		require.NoError(t, err)
 		assert.Less(t, stats.Ticks, uint64(contract.DefaultFuel/10), "a pod of 7 KB takes a small part of the fuel")
+		for range 10 {
+			for _, tc := range questions {
+				_, _, _ = m.Call(t.Context(), contract.PodMutation.Export(), []byte(tc.request))
+			}
+		}
+		assert.Zero(t, m.Pool().Dropped, "an ordinary call, or an error that is reported, leaves an instance that can be used again")
 	})
 }

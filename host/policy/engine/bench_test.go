@@ -45,7 +45,7 @@ func latency(b *testing.B, m *engine.Module, export string, input []byte) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		for m.Idle() == 0 {
+		for m.Pool().Idle == 0 {
 			time.Sleep(5 * time.Microsecond)
 		}
 	}
@@ -139,7 +139,7 @@ func BenchmarkMetering(b *testing.B) {
 					_, _, err := m.Call(b.Context(), export, input)
 					times[n] = append(times[n], time.Since(began))
 					require.NoError(b, err)
-					for m.Idle() == 0 {
+					for m.Pool().Idle == 0 {
 						time.Sleep(5 * time.Microsecond)
 					}
 				}

@@ -83,6 +83,23 @@ func (e *Engine) forget(m *Module) {
 	delete(e.modules, m)
 }
 
+// Trim gives back memory that nobody needed since the last Trim: of each module it
+// drops idle instances beyond the number that were in use at once, though not the last
+// one, and lets those of a module that was not called at all give back what they only
+// keep to be fast. The owner calls it from time to time, say once a minute; the engine
+// has no clock.
+func (e *Engine) Trim() {
+	e.mu.Lock()
+	modules := make([]*Module, 0, len(e.modules))
+	for m := range e.modules {
+		modules = append(modules, m)
+	}
+	e.mu.Unlock()
+	for _, m := range modules {
+		m.trim()
+	}
+}
+
 // deliver hands a call's log lines to the sink.
 func (e *Engine) deliver(module, point string, lines []Line) {
 	if e.options.Log == nil {
@@ -138,7 +155,10 @@ func (m *Module) compile(ctx context.Context, wasm []byte) error {
 		i.close()
 		return err
 	}
-	m.pristine.Store(i.snapshot())
+	if err := m.begin(i); err != nil {
+		i.close()
+		return err
+	}
 	m.slots <- struct{}{}
 	m.idle <- i
 	return nil

@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"fmt"
+	"os"
 )
 
 // memory is the linear memory of an instance. Its whole limit is reserved at once, so
@@ -77,4 +78,35 @@ func untilZero(memory []byte) []byte {
 		memory = memory[:len(memory)-blockBytes]
 	}
 	return memory
+}
+
+// copyBlocks copies the blocks that are not zero. Both are multiples of a block, and
+// what is copied to is zero.
+func copyBlocks(to, from []byte) {
+	for at := 0; at < len(from); at += blockBytes {
+		if block := from[at : at+blockBytes]; !bytes.Equal(block, zeros[:]) {
+			copy(to[at:], block)
+		}
+	}
+}
+
+// discardZeros gives the pages back that are zero in the image, in a memory that is
+// equal to it. It does nothing where a page is not a block: what is given back is always
+// whole pages.
+func (m *memory) discardZeros(image []byte, size uint64) {
+	if os.Getpagesize() != blockBytes {
+		return
+	}
+	have := m.reserved[:size]
+	begin := -1 // of a run of zero blocks
+	for at := 0; at <= len(have); at += blockBytes {
+		zero := at < len(have) && (at >= len(image) || bytes.Equal(image[at:at+blockBytes], zeros[:]))
+		switch {
+		case zero && begin < 0:
+			begin = at
+		case !zero && begin >= 0:
+			_ = discard(have[begin:at]) // it may cost memory, nothing else
+			begin = -1
+		}
+	}
 }

@@ -38,6 +38,11 @@ type Module struct {
 	idle     chan *instance
 	// slots holds a token per instance there is.
 	slots chan struct{}
+	// dropped counts the instances that were thrown away after a call.
+	dropped atomic.Uint64
+	// busy are the instances in use, being set back or waited for; peak is the most of
+	// them since the last trim.
+	busy, peak atomic.Int64
 
 	closed atomic.Bool
 	// users counts the owner, calls, and resets under way; the last one frees.
@@ -77,7 +82,8 @@ func (m *Module) Call(ctx context.Context, export string, input []byte) ([]byte,
 	} else if len(i.stderr) > 0 {
 		lines = append(lines, Line{Level: LevelDebug, Message: printable(i.stderr)})
 	}
-	m.release(i, failed == nil)
+	// A module that reports an error has returned in good order.
+	m.release(i, failed == nil || failed.class == Guest)
 	m.engine.deliver(m.name, export, lines)
 	if callErr != nil {
 		return nil, stats, callErr
@@ -128,8 +134,32 @@ func (m *Module) Close(context.Context) error {
 	return nil
 }
 
+// begin takes the instance's state as the one in which every call begins.
+func (m *Module) begin(i *instance) error {
+	s, err := i.snapshot()
+	if err != nil {
+		return err
+	}
+	m.pristine.Store(s)
+	i.rest()
+	return nil
+}
+
 // acquire takes an idle instance or makes one, within the bound.
 func (m *Module) acquire(ctx context.Context) (*instance, error) {
+	for busy := m.busy.Add(1); ; {
+		if peak := m.peak.Load(); busy <= peak || m.peak.CompareAndSwap(peak, busy) {
+			break
+		}
+	}
+	i, err := m.take(ctx)
+	if err != nil {
+		m.busy.Add(-1)
+	}
+	return i, err
+}
+
+func (m *Module) take(ctx context.Context) (*instance, error) {
 	select {
 	case i := <-m.idle:
 		return m.current(i)
@@ -177,12 +207,14 @@ func (m *Module) release(i *instance, reusable bool) {
 // recycle makes an instance ready for the next call, or puts a new one in its place.
 func (m *Module) recycle(i *instance, reusable bool) {
 	defer m.leave()
+	defer m.busy.Add(-1)
 	pristine := m.pristine.Load()
 	if reusable && i.restore(pristine) {
 		m.idle <- i
 		return
 	}
 	i.close()
+	m.dropped.Add(1)
 	if fresh, err := m.fork(pristine); err == nil && !m.closed.Load() {
 		m.idle <- fresh
 		return
@@ -203,7 +235,8 @@ type Sample struct {
 // begins. What a language's runtime does at its first allocations then happens once
 // per load, not in every call. The samples are repeated until the module's memory has
 // grown by a step, within bounds: a runtime grows its heap in large steps, and right
-// after one there is room for calls, whose instance is thrown away if they grow it.
+// after one there is room for calls, whose instance is thrown away if they grow it: a
+// module whose state ends just in front of a step would lose one with every call.
 //
 // The samples must be the same for each load, or the module's answers could differ; a
 // module that fails at one of them stays as it was. It must be called before the first
@@ -217,7 +250,7 @@ func (m *Module) Warm(ctx context.Context, samples ...Sample) error {
 		m.leave()
 		return m.callError("warm-up", &failure{Timeout, err}, "")
 	}
-	size := i.size()
+	size, ticks := i.size(), uint64(0)
 	for range warmRounds {
 		for _, s := range samples {
 			if !m.exports[s.Export] || len(s.Input) > m.limits.RequestBytes {
@@ -228,21 +261,54 @@ func (m *Module) Warm(ctx context.Context, samples ...Sample) error {
 				m.recycle(i, false)
 				return err
 			}
+			ticks += i.stats(m.limits.Fuel).Ticks
 			i.forget()
 		}
-		if i.size() >= size+warmGrowth {
+		if i.size() >= size+warmGrowth || ticks > m.limits.StartFuel {
 			break
 		}
 	}
-	m.pristine.Store(i.snapshot())
+	if err := m.begin(i); err != nil {
+		m.recycle(i, false)
+		return fmt.Errorf("warming up policy module %s: %w", m.name, err)
+	}
+	m.busy.Add(-1)
 	m.idle <- i
 	m.leave()
 	return nil
 }
 
+// trim is [Engine.Trim] for one module.
+func (m *Module) trim() {
+	if m.enter() != nil {
+		return
+	}
+	defer m.leave()
+	peak := m.peak.Swap(m.busy.Load())
+	for int64(len(m.slots)) > max(1, peak) {
+		select {
+		case i := <-m.idle:
+			i.close()
+			<-m.slots
+			continue
+		default:
+		}
+		return // the others are in use
+	}
+	if peak > 0 {
+		return
+	}
+	select {
+	case i := <-m.idle:
+		i.rest()
+		m.idle <- i
+	default:
+	}
+}
+
 const (
 	// warmRounds bounds how often samples are repeated.
-	warmRounds = 64
+	warmRounds = 512
 	// warmGrowth is the step to wait for: Go's first large one is twelve pages.
 	warmGrowth = 8 * pageBytes
 )
@@ -253,8 +319,15 @@ func callable(f api.FunctionDefinition) bool {
 	return len(f.ParamTypes()) == 0 && (len(results) == 0 || len(results) == 1 && results[0] == api.ValueTypeI32)
 }
 
-// Idle is the number of instances that wait for a call.
-func (m *Module) Idle() int { return len(m.idle) }
+// Pool tells of a module's instances.
+type Pool struct {
+	// Idle ones wait for a call; Instances are all there are.
+	Idle, Instances int
+	// Dropped were thrown away after a call, because it failed or grew their memory.
+	Dropped uint64
+}
 
-// Instances is the number of instances there are, idle ones included.
-func (m *Module) Instances() int { return len(m.slots) }
+// Pool returns the module's instances at this moment.
+func (m *Module) Pool() Pool {
+	return Pool{Idle: len(m.idle), Instances: len(m.slots), Dropped: m.dropped.Load()}
+}

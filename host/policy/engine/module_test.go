@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	goruntime "runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,8 +41,8 @@ func TestManyCallersAtOnce(t *testing.T) {
 	}
 	wait.Wait()
 	assert.Equal(t, int64(10), failed.Load())
-	assert.LessOrEqual(t, m.Instances(), 8, "the pool is bounded")
-	assert.LessOrEqual(t, m.Idle(), m.Instances())
+	assert.LessOrEqual(t, m.Pool().Instances, 8, "the pool is bounded")
+	assert.LessOrEqual(t, m.Pool().Idle, m.Pool().Instances)
 }
 
 // Closing while calls run: each call has its answer or ErrClosed, and nothing crashes.
@@ -305,4 +306,111 @@ func TestCompileRefuses(t *testing.T) {
 		_, err := e.Compile(t.Context(), "guest", []byte("text"), engine.Limits{})
 		require.ErrorContains(t, err, "not valid")
 	})
+}
+
+// What went wrong costs the instance; what was only refused does not, and neither does
+// an answer.
+func TestInstancesAreDropped(t *testing.T) {
+	tests := map[string]struct {
+		input string
+		want  uint64
+	}{
+		"an answer":          {"hello", 0},
+		"a reported error":   {"fail the cause", 0},
+		"a trap":             {"panic x", 1},
+		"an exit":            {"exit3", 1},
+		"exit 0":             {"exit0", 1},
+		"no fuel":            {"spin", 1},
+		"memory growth":      {"grow", 1},
+		"no memory":          {"hog", 1},
+		"an answer too long": {"oversize", 1},
+	}
+	wasm := probe(t)
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			m := compile(t, wasm, engine.Limits{Instances: 1})
+			_, _, _ = m.Call(t.Context(), "probe", []byte(tc.input))
+			// With one instance, this call waits until that of the first is there again.
+			_, _, err := m.Call(t.Context(), "probe", []byte("x"))
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, m.Pool().Dropped)
+		})
+	}
+}
+
+// A slow call holds up nobody but itself, and a log sink may ask the module in turn: no
+// lock is held while a guest runs or is listened to.
+func TestNoLockIsHeldDuringCalls(t *testing.T) {
+	var m *engine.Module
+	var nested atomic.Int64
+	e := newEngine(t, engine.Options{Log: func(l engine.Line) {
+		if l.Message == "again" {
+			output, _, err := m.Call(context.Background(), "probe", []byte("nested"))
+			assert.NoError(t, err)
+			assert.Equal(t, "nested", string(output))
+			nested.Add(1)
+		}
+	}})
+	m, err := e.Compile(t.Context(), "guest", meter(t, probe(t)), engine.Limits{Instances: 2, Fuel: 50_000_000})
+	require.NoError(t, err)
+	_, _, err = m.Call(t.Context(), "probe", []byte("log again"))
+	require.NoError(t, err)
+	assert.Equal(t, int64(1), nested.Load())
+	if goruntime.GOMAXPROCS(0) < 2 {
+		t.Skip("one processor, one instance")
+	}
+	slow := make(chan error, 1)
+	go func() {
+		_, _, err := m.Call(context.Background(), "probe", []byte("spin"))
+		slow <- err
+	}()
+	answered := 0
+	for done := false; !done; {
+		select {
+		case err := <-slow:
+			require.ErrorIs(t, err, engine.Timeout)
+			done = true
+		default:
+			_, _, err := m.Call(t.Context(), "probe", []byte("quick"))
+			require.NoError(t, err)
+			answered++
+			e.Trim() // at any time
+		}
+	}
+	assert.Greater(t, answered, 1)
+}
+
+// Pools shrink to what was needed at once since the last Trim, and to one instance at
+// last; what is left still answers, and always the same.
+func TestTrim(t *testing.T) {
+	if goruntime.GOMAXPROCS(0) < 2 {
+		t.Skip("one processor, one instance")
+	}
+	e := newEngine(t, engine.Options{})
+	m, err := e.Compile(t.Context(), "guest", meter(t, probe(t)), engine.Limits{Instances: 2})
+	require.NoError(t, err)
+	want, _, err := m.Call(t.Context(), "probe", []byte("world"))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		var wait sync.WaitGroup
+		for range 8 {
+			wait.Add(1)
+			go func() {
+				defer wait.Done()
+				_, _, _ = m.Call(t.Context(), "probe", []byte("x"))
+			}()
+		}
+		wait.Wait()
+		return m.Pool().Instances == 2
+	}, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return m.Pool().Idle == 2 }, 10*time.Second, time.Millisecond)
+	e.Trim()
+	assert.Equal(t, 2, m.Pool().Instances, "two were in use since the last time")
+	require.Eventually(t, func() bool { e.Trim(); return m.Pool().Instances == 1 }, 10*time.Second, time.Millisecond)
+	for range 3 {
+		e.Trim()
+		got, _, err := m.Call(t.Context(), "probe", []byte("world"))
+		require.NoError(t, err)
+		assert.Equal(t, string(want), string(got))
+	}
 }

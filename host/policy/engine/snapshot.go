@@ -1,12 +1,18 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+	"runtime"
+)
 
 // snapshot is the state to which instances are set back after each call. It is
-// immutable.
+// immutable, and shared by all instances of the module.
 type snapshot struct {
 	// size of the guest's memory; what lies behind memory is zero.
-	size    uint64
+	size uint64
+	// memory lies outside the Go heap, where it would make the collector wait for twice
+	// its size, and takes no space for blocks of zeros. It is given back after the
+	// snapshot is collected, so whoever reads it keeps the snapshot alive.
 	memory  []byte
 	globals []uint64
 	world   world
@@ -25,15 +31,23 @@ func (i *instance) start() *failure {
 
 // snapshot takes the instance's state. The instance is set back to it, too, so that it
 // can serve calls.
-func (i *instance) snapshot() *snapshot {
+func (i *instance) snapshot() (*snapshot, error) {
 	s := &snapshot{world: i.world, size: i.size()}
-	s.memory = append(s.memory, untilZero(i.guestMemory.reserved[:s.size])...)
+	if image := untilZero(i.guestMemory.reserved[:s.size]); len(image) > 0 {
+		region, err := reserve(len(image))
+		if err != nil {
+			return nil, fmt.Errorf("keeping the state of an instance: %w", err)
+		}
+		runtime.AddCleanup(s, release, region)
+		s.memory = region
+		copyBlocks(region, image)
+	}
 	for _, g := range i.mutable {
 		s.globals = append(s.globals, g.Get())
 	}
 	i.forget()
 	i.state = s
-	return s
+	return s, nil
 }
 
 // fork returns a new instance in the state of the snapshot.
@@ -51,6 +65,7 @@ func (m *Module) fork(s *snapshot) (*instance, error) {
 	// The data segments are there already, so pages that never change need no copy.
 	i.guestMemory.restore(s.memory, s.size)
 	i.restoreGlobals(s)
+	runtime.KeepAlive(s)
 	return i, nil
 }
 
@@ -62,8 +77,19 @@ func (i *instance) restore(s *snapshot) bool {
 	}
 	i.guestMemory.restore(s.memory, s.size)
 	i.restoreGlobals(s)
+	runtime.KeepAlive(s)
 	i.forget()
 	return true
+}
+
+// rest gives back what an instance that waits long need not hold: pages that are zero
+// in its state, and the kernel's memory, all of which is zero between calls.
+func (i *instance) rest() {
+	if s := i.state; s != nil {
+		i.guestMemory.discardZeros(s.memory, s.size)
+		runtime.KeepAlive(s)
+	}
+	_ = discard(i.kernelMemory.reserved) // it may cost memory, nothing else
 }
 
 func (i *instance) restoreGlobals(s *snapshot) {

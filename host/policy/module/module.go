@@ -148,7 +148,13 @@ func (m *Module) Call(ctx context.Context, export string, request []byte) ([]byt
 }
 
 // Instances returns how many instances wait for a call, and how many there are.
-func (m *Module) Instances() (idle, all int) { return m.wasm.Idle(), m.wasm.Instances() }
+func (m *Module) Instances() (idle, all int) {
+	pool := m.wasm.Pool()
+	return pool.Idle, pool.Instances
+}
+
+// Pool tells more of the module's instances.
+func (m *Module) Pool() engine.Pool { return m.wasm.Pool() }
 
 // Close frees the module when the calls under way have ended.
 func (m *Module) Close(ctx context.Context) error {
