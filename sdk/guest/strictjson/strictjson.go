@@ -80,18 +80,22 @@ func Raw(name string, into *[]byte) Field { return Field{name, into} }
 // Object reads an object of these fields.
 func Object(name string, fields ...Field) Field { return Field{name, fields} }
 
-// List reads a list of objects, the fields of each being what the function returns for
-// the item that it is read into.
+// List reads a list of objects. The function is called once and returns the fields of the
+// item that each object is read into, before it is copied to the list.
 func List[T any](name string, into *[]T, fields func(*T) []Field) Field {
 	return Field{name, func(r *reader) {
 		list := make([]T, 0, few)
+		// One item for all, so that its fields are listed once.
+		item := new(T)
+		known := fields(item)
 		if r.items(func() {
 			if r.scanner.Null() {
 				r.fail("want an object, not null")
 				return
 			}
-			list = append(list, *new(T))
-			r.object(fields(&list[len(list)-1]))
+			*item = *new(T)
+			r.object(known)
+			list = append(list, *item)
 		}) {
 			*into = list
 		}
