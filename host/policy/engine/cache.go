@@ -1,16 +1,19 @@
 package engine
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
 	"sort"
+	"strings"
 
 	"github.com/tetratelabs/wazero"
 )
@@ -20,8 +23,12 @@ import (
 // are those that were recorded when it was complete. Entries are directories that
 // appear by a rename, so several processes may share a cache.
 //
-// The digests find damage, not malice: who may write to the cache may as well write
-// to the program.
+// Who may write to the cache may run code in the process. So it must be a directory of
+// the process's own that nobody else may write to: anything else in its place is
+// removed with all that it holds, or is an error. Against who can write there in spite
+// of that (the same user, root) nothing helps; the digests, which are bound to the
+// module that an entry is for, find damage, mixed-up entries, and those of other
+// versions.
 type cache struct {
 	root string
 }
@@ -31,17 +38,48 @@ const (
 	// version in test binaries. A test compares it with go.mod.
 	wazeroVersion = "v1.12.0"
 	// cacheFormat changes when this file does.
-	cacheFormat = "1"
-	// sumsFile records the digests of the other files of an entry.
-	sumsFile = "SHA256SUMS.json"
+	cacheFormat = "2"
+	// recordFile says what an entry is, with the digests of its other files.
+	recordFile = "entry.json"
 	// maxEntries bounds the entries of a cache; the oldest go first.
 	maxEntries = 64
+	// maxFiles bounds the files of an entry: usually there are two.
+	maxFiles = 8
 )
 
+// record is what an entry says of itself.
+type record struct {
+	// Module is the digest of the metered module that the entry is for.
+	Module string `json:"module"`
+	// Versions of what compiled it.
+	Versions string `json:"versions"`
+	// Files are the digests of the others, by name.
+	Files map[string]string `json:"files"`
+}
+
+// versions names all that compiled code depends on, but for the processor's features,
+// which wazero makes part of its file names. The compiled code knows how Go lays out
+// wazero's structures.
+func versions() string {
+	return fmt.Sprintf("engine%s-wazero-%s-%s-%s-%s", cacheFormat, wazeroVersion, goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
+}
+
 func openCache(dir string) (*cache, error) {
-	root := filepath.Join(dir, fmt.Sprintf("engine%s-wazero-%s-%s-%s", cacheFormat, wazeroVersion, goruntime.GOOS, goruntime.GOARCH))
+	root := filepath.Join(dir, strings.NewReplacer(" ", "_", string(filepath.Separator), "_").Replace(versions()))
+	if info, err := os.Lstat(root); err == nil && !private(info) {
+		if err := os.RemoveAll(root); err != nil {
+			return nil, fmt.Errorf("opening the cache of compiled policy modules: others may write to %s; the operator must remove it: %w", root, err)
+		}
+	}
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return nil, fmt.Errorf("opening the cache of compiled policy modules; the operator must make its directory writable: %w", err)
+	}
+	info, err := os.Lstat(root)
+	if err != nil {
+		return nil, fmt.Errorf("opening the cache of compiled policy modules: %w", err)
+	}
+	if !private(info) {
+		return nil, fmt.Errorf("opening the cache of compiled policy modules: others may write to %s; the operator must give the process a directory of its own", root)
 	}
 	return &cache{root: root}, nil
 }
@@ -59,7 +97,7 @@ func (c *cache) use(wasm []byte, build func(wazero.CompilationCache) error) erro
 		return build(nil)
 	}
 	defer func() { _ = os.RemoveAll(work) }() // leaves nothing but disk space behind when it fails
-	known := adopt(entry, work)
+	known := adopt(entry, work, hex.EncodeToString(digest[:]))
 	files, err := wazero.NewCompilationCacheWithDir(work)
 	if err != nil {
 		return build(nil)
@@ -70,47 +108,62 @@ func (c *cache) use(wasm []byte, build func(wazero.CompilationCache) error) erro
 		}
 		return nil
 	}
-	if c.store(work, entry, known) == nil {
+	if c.store(work, entry, hex.EncodeToString(digest[:]), known) == nil {
 		c.prune()
 	}
 	return nil
 }
 
 // adopt links the files of a complete and undamaged entry into the work directory and
-// answers with their number. Any other entry is removed.
-func adopt(entry, work string) int {
-	recorded, err := readSums(entry)
+// answers with them. Any other entry is removed.
+func adopt(entry, work, module string) map[string]string {
+	known, err := readRecord(entry)
+	if err == nil && (known.Module != module || known.Versions != versions()) {
+		err = errors.New("the entry is that of something else")
+	}
 	if err == nil {
 		var found map[string]string
-		if found, err = sums(entry); err == nil && !equalSums(recorded, found) {
+		if found, err = sums(entry); err == nil && !maps.Equal(known.Files, found) {
 			err = errors.New("the files are not those that were recorded")
 		}
 	}
-	for name := range recorded {
+	for name := range known.Files {
 		if err == nil {
 			err = link(filepath.Join(entry, name), filepath.Join(work, name))
 		}
 	}
-	if err != nil {
-		// Gone or bad, it is the same: the module is compiled again.
+	if err != nil || len(known.Files) == 0 {
+		// Gone or bad, it is the same: the module is compiled again. What cannot be
+		// removed is bad the next time, too.
 		_ = os.RemoveAll(entry)
-		return 0
+		return nil
 	}
-	return len(recorded)
+	return known.Files
 }
 
-// store makes the work directory the entry, if compiling added files to it.
-func (c *cache) store(work, entry string, known int) error {
+// store makes the work directory the entry, if compiling added files to it: for a
+// processor with other features, or a kernel for other limits. When they become too
+// many, those that it began with go.
+func (c *cache) store(work, entry, module string, known map[string]string) error {
 	found, err := sums(work)
-	if err != nil || len(found) == known {
+	if err != nil || len(found) == len(known) {
 		return err
 	}
-	data, err := json.Marshal(found)
-	if err != nil {
-		return fmt.Errorf("encoding digests: %w", err)
+	for name := range known {
+		if len(found) <= maxFiles {
+			break
+		}
+		delete(found, name)
+		if err := os.Remove(filepath.Join(work, name)); err != nil {
+			return fmt.Errorf("leaving out a file of a cache entry: %w", err)
+		}
 	}
-	if err := os.WriteFile(filepath.Join(work, sumsFile), data, 0o600); err != nil {
-		return fmt.Errorf("recording digests: %w", err)
+	data, err := json.Marshal(record{Module: module, Versions: versions(), Files: found})
+	if err != nil {
+		return fmt.Errorf("encoding a cache entry: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(work, recordFile), data, 0o600); err != nil {
+		return fmt.Errorf("recording a cache entry: %w", err)
 	}
 	if err := os.RemoveAll(entry); err != nil {
 		return fmt.Errorf("replacing a cache entry: %w", err)
@@ -140,23 +193,27 @@ func (c *cache) prune() {
 	}
 }
 
-func readSums(dir string) (map[string]string, error) {
-	data, err := os.ReadFile(filepath.Join(dir, sumsFile))
+func readRecord(dir string) (record, error) {
+	var r record
+	data, err := os.ReadFile(filepath.Join(dir, recordFile))
 	if err != nil {
-		return nil, fmt.Errorf("reading recorded digests: %w", err)
+		return r, fmt.Errorf("reading a cache entry: %w", err)
 	}
-	var recorded map[string]string
-	if err := json.Unmarshal(data, &recorded); err != nil {
-		return nil, fmt.Errorf("decoding recorded digests: %w", err)
+	if err := json.Unmarshal(data, &r); err != nil {
+		return record{}, fmt.Errorf("decoding a cache entry: %w", err)
 	}
-	return recorded, nil
+	// Only what we wrote ourselves, byte for byte: JSON has other ways to say the same.
+	if again, err := json.Marshal(r); err != nil || !bytes.Equal(again, data) {
+		return record{}, errors.New("a cache entry was altered")
+	}
+	return r, nil
 }
 
 // sums returns the digests of the regular files below a directory.
 func sums(dir string) (map[string]string, error) {
 	found := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		if err != nil || e.IsDir() || e.Name() == sumsFile {
+		if err != nil || e.IsDir() || path == filepath.Join(dir, recordFile) {
 			return err
 		}
 		name, err := filepath.Rel(dir, path)
@@ -179,18 +236,6 @@ func sums(dir string) (map[string]string, error) {
 		return nil, fmt.Errorf("computing digests: %w", err)
 	}
 	return found, nil
-}
-
-func equalSums(a, b map[string]string) bool {
-	if len(a) != len(b) || len(a) == 0 {
-		return false
-	}
-	for name, sum := range a {
-		if b[name] != sum {
-			return false
-		}
-	}
-	return true
 }
 
 // link makes a file appear in another directory.

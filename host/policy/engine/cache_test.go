@@ -1,10 +1,14 @@
 package engine_test
 
 import (
+	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	goruntime "runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -143,4 +147,142 @@ func TestCacheKnowsTheVersionOfWazero(t *testing.T) {
 	version := regexp.MustCompile(`tetratelabs/wazero (v\S+)`).FindSubmatch(mod)
 	require.NotNil(t, version)
 	assert.Contains(t, entries[0].Name(), "-wazero-"+string(version[1])+"-")
+}
+
+// entries lists the entries of a cache, but for the cache's own name.
+func entries(t *testing.T, dir string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	require.NoError(t, err)
+	return found
+}
+
+// No byte of an entry can change without the entry being thrown away.
+func TestAnyFlippedBitIsNoticed(t *testing.T) {
+	dir := t.TempDir()
+	echoes(t, dir)
+	step := 1 << 10
+	if testing.Short() {
+		step = 16 << 10
+	}
+	for path := range files(t, dir) {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for at := 0; at < len(data); at += 1 + len(data)/(1+len(data)*16/step) {
+			damaged := bytes.Clone(data)
+			damaged[at] ^= 1 << (at % 8)
+			// A new file: the old one may be linked into nothing else.
+			require.NoError(t, os.Remove(path))
+			require.NoError(t, os.WriteFile(path, damaged, 0o600))
+			echoes(t, dir)
+			healed, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, string(data), string(healed), "%s, byte %d: the entry was built anew", filepath.Base(path), at)
+		}
+	}
+}
+
+// An entry is for one module, and for what compiled it.
+func TestForeignEntriesAreDiscarded(t *testing.T) {
+	edit := func(t *testing.T, dir, old, replacement string) {
+		t.Helper()
+		file := filepath.Join(entries(t, dir)[0], "entry.json")
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Contains(t, string(data), old)
+		require.NoError(t, os.WriteFile(file, bytes.ReplaceAll(data, []byte(old), []byte(replacement)), 0o600))
+	}
+	tests := map[string]func(t *testing.T, dir string){
+		"of another Go":       func(t *testing.T, dir string) { t.Helper(); edit(t, dir, goruntime.Version(), "go1.20") },
+		"of another wazero":   func(t *testing.T, dir string) { t.Helper(); edit(t, dir, "wazero-v1.12.0", "wazero-v1.11.0") },
+		"of another format":   func(t *testing.T, dir string) { t.Helper(); edit(t, dir, "engine2-", "engine1-") },
+		"of another platform": func(t *testing.T, dir string) { t.Helper(); edit(t, dir, "-"+goruntime.GOARCH, "-wasm") },
+		"of another module": func(t *testing.T, dir string) {
+			t.Helper()
+			name := filepath.Base(entries(t, dir)[0])
+			edit(t, dir, name, strings.Repeat("0", len(name)))
+		},
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			echoes(t, dir)
+			change(t, dir)
+			record := filepath.Join(entries(t, dir)[0], "entry.json")
+			foreign, err := os.ReadFile(record)
+			require.NoError(t, err)
+			echoes(t, dir)
+			healed, err := os.ReadFile(record)
+			require.NoError(t, err)
+			assert.NotEqual(t, string(foreign), string(healed))
+		})
+	}
+}
+
+// What others could have written is not run: the cache is removed, with all in it.
+func TestCacheOfOthersIsRemoved(t *testing.T) {
+	tests := map[string]func(t *testing.T, root string){
+		"the group may write": func(t *testing.T, root string) { t.Helper(); require.NoError(t, os.Chmod(root, 0o770)) },
+		"all may read":        func(t *testing.T, root string) { t.Helper(); require.NoError(t, os.Chmod(root, 0o744)) },
+		"a link to somewhere": func(t *testing.T, root string) {
+			t.Helper()
+			require.NoError(t, os.Rename(root, root+"-moved"))
+			require.NoError(t, os.Symlink(root+"-moved", root))
+		},
+		"somebody else's": func(t *testing.T, root string) {
+			t.Helper()
+			if os.Geteuid() != 0 {
+				t.Skip("only root can give a directory away")
+			}
+			require.NoError(t, os.Chown(root, 65534, 65534))
+		},
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			echoes(t, dir)
+			root := filepath.Dir(entries(t, dir)[0])
+			change(t, root)
+			_, err := engine.New(t.Context(), engine.Options{CacheDir: dir})
+			require.NoError(t, err)
+			left, err := os.ReadDir(root)
+			require.NoError(t, err)
+			assert.Empty(t, left)
+			info, err := os.Lstat(root)
+			require.NoError(t, err)
+			assert.True(t, info.IsDir())
+			assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+			echoes(t, dir)
+		})
+	}
+}
+
+// Several processes share a cache and damage it on the way: all get what they asked.
+func TestManyProcessesAtOneCache(t *testing.T) {
+	const variable = "LONGSHORE_TEST_CACHE"
+	if dir := os.Getenv(variable); dir != "" {
+		for range 20 {
+			echoes(t, dir)
+			for _, entry := range entries(t, dir) {
+				_ = os.Truncate(filepath.Join(entry, "entry.json"), 10)
+			}
+		}
+		return
+	}
+	dir := t.TempDir()
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestManyProcessesAtOneCache$")
+			cmd.Env = append(os.Environ(), variable+"="+dir)
+			text, err := cmd.CombinedOutput()
+			assert.NoError(t, err, "%s", text)
+		}()
+	}
+	wait.Wait()
+	leftover, err := filepath.Glob(filepath.Join(dir, "*", "work-*"))
+	require.NoError(t, err)
+	assert.Empty(t, leftover)
 }
