@@ -138,5 +138,6 @@ func webhookCommand() *cobra.Command {
 	f.Var(objectKey{&o.DefaultOptions}, "vk-options-default-template", "VkOptionsTemplate of VirtualNodes that name none")
 	f.StringVar(&o.RuntimeClassName, "liqo-runtime-class", "liqo", "runtime class that asks for a virtual node")
 	f.StringVar(&o.PolicyCacheDir, "policy-cache-dir", "", "folder that keeps compiled policies between starts")
+	f.StringSliceVar(&o.PolicyNamespaces, "policy-namespace", nil, "namespaces beside Longshore's own whose ConfigMaps may hold modules of policies")
 	return cmd
 }

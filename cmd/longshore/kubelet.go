@@ -78,6 +78,7 @@ func identityFlags(f *pflag.FlagSet, o *kubelet.Options) {
 	f.StringVar(&o.ForeignClusterID, "foreign-cluster-id", "", "identity of the provider")
 	f.DurationVar(&o.ResyncPeriod, "resync-period", o.ResyncPeriod, "how often everything is compared again")
 	f.StringVar(&o.PolicyCacheDir, "policy-cache-dir", "", "folder that keeps compiled policies between starts")
+	f.StringSliceVar(&o.PolicyNamespaces, "policy-namespace", nil, "namespaces beside Longshore's own whose ConfigMaps may hold modules of policies")
 	f.BoolVar(&o.EnableAPIServerSupport, "enable-apiserver-support", o.EnableAPIServerSupport, "let offloaded pods reach this cluster's API server")
 	f.StringVar(&o.HomeAPIServerHost, "home-api-server-host", "", "host under which offloaded pods reach this cluster's API server")
 	f.StringVar(&o.HomeAPIServerPort, "home-api-server-port", "", "port of --home-api-server-host")

@@ -175,3 +175,20 @@ func TestValuesReachWhatTheyAreFor(t *testing.T) {
 		assert.Contains(t, args, "--health-probe-address=$(POD_IP):8081")
 	}
 }
+
+func TestNamespacesThatMayHoldModulesReachWhoReadsThem(t *testing.T) {
+	objects := render(t, map[string]any{"clusterID": "rome", "policies": map[string]any{"namespaces": []any{"team-a"}}})
+	containers, _, err := unstructured.NestedSlice(find(t, objects, "Deployment", "longshore-webhook").Object, "spec", "template", "spec", "containers")
+	require.NoError(t, err)
+	assert.Contains(t, containers[0].(map[string]any)["args"], "--policy-namespace=team-a")
+	extra, _, err := unstructured.NestedSlice(find(t, objects, "VkOptionsTemplate", "virtual-kubelet-default").Object, "spec", "extraArgs")
+	require.NoError(t, err)
+	assert.Contains(t, extra, "--policy-namespace=team-a")
+	assert.Equal(t, "team-a", find(t, objects, "Role", "longshore-webhook-modules").GetNamespace())
+	assert.Equal(t, "team-a", find(t, objects, "RoleBinding", "longshore-webhook-modules").GetNamespace())
+	hooks, _, err := unstructured.NestedSlice(find(t, objects, "ValidatingWebhookConfiguration", "longshore-webhook").Object, "webhooks")
+	require.NoError(t, err)
+	raw, err := yaml.Marshal(hooks)
+	require.NoError(t, err)
+	assert.Contains(t, string(raw), "- longshore\n      - team-a\n")
+}

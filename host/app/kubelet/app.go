@@ -134,7 +134,7 @@ func (a *App) addManager(ctx context.Context) error {
 	}
 	a.policies, err = policies.New(ctx, a.manager, policies.Options{
 		Component: Component + a.options.NodeName, CacheDir: a.options.PolicyCacheDir,
-		ModuleNamespaces: []string{a.options.Namespace}, Metrics: observer, Changed: a.sessions.policiesChanged,
+		ModuleNamespaces: policies.Namespaces(a.options.Namespace, a.options.PolicyNamespaces), Metrics: observer, Changed: a.sessions.policiesChanged,
 	})
 	if err != nil {
 		return fmt.Errorf("composing the policies: %w", err)
@@ -181,7 +181,7 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 			ByObject: map[client.Object]cache.ByObject{
 				&offloadingv1beta1.VirtualNode{}: named(o.NodeName),
 				&corev1.Secret{}:                 named(o.ForeignKubeconfigSecretName),
-				&corev1.ConfigMap{}:              {Namespaces: map[string]cache.Config{o.Namespace: {}}},
+				&corev1.ConfigMap{}:              policies.ConfigMapCache(policies.Namespaces(o.Namespace, o.PolicyNamespaces)),
 			},
 		},
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/policies"
 )
 
 // CertificateType says who signs the certificate of the kubelet API.
@@ -50,6 +51,9 @@ type Options struct {
 	Identity string
 	// PolicyCacheDir keeps compiled policies between starts; empty keeps none.
 	PolicyCacheDir string
+	// PolicyNamespaces are the namespaces beside Namespace whose ConfigMaps may hold
+	// modules of policies.
+	PolicyNamespaces []string
 	// KubeletClientCAFile verifies clients of the kubelet API; empty takes the
 	// consumer's own authority.
 	KubeletClientCAFile string
@@ -211,6 +215,9 @@ func (o *Options) validateReflection() error {
 		if value != offloadingv1beta1.AllowList && value != offloadingv1beta1.DenyList {
 			errs = append(errs, fmt.Errorf("--%s-reflection-type is %q: want %s or %s", resource, value, offloadingv1beta1.DenyList, offloadingv1beta1.AllowList))
 		}
+	}
+	if err := policies.ValidateNamespaces(o.PolicyNamespaces); err != nil {
+		errs = append(errs, err)
 	}
 	if o.ResyncPeriod < 0 {
 		errs = append(errs, fmt.Errorf("--resync-period is %s: it cannot be negative", o.ResyncPeriod))

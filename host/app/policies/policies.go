@@ -6,10 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
@@ -26,7 +30,7 @@ type Options struct {
 	Component string
 	// CacheDir keeps compiled modules between starts; empty keeps none.
 	CacheDir string
-	// ModuleNamespaces are the namespaces whose ConfigMaps may hold modules.
+	// ModuleNamespaces are the namespaces whose ConfigMaps may hold modules; see [Namespaces].
 	ModuleNamespaces []string
 	// Conditions makes this component write the policies' conditions.
 	Conditions bool
@@ -36,6 +40,37 @@ type Options struct {
 	Metrics *policysource.Metrics
 	// Changed is called after policies were bound anew; may be nil.
 	Changed func()
+}
+
+// Namespaces lists Longshore's own namespace and those that the operator allows modules of
+// policies to come from besides, each once.
+func Namespaces(own string, allowed []string) []string {
+	out := []string{own}
+	for _, namespace := range allowed {
+		if !slices.Contains(out, namespace) {
+			out = append(out, namespace)
+		}
+	}
+	return out
+}
+
+// ConfigMapCache bounds a cache of ConfigMaps to these namespaces.
+func ConfigMapCache(namespaces []string) cache.ByObject {
+	out := cache.ByObject{Namespaces: map[string]cache.Config{}}
+	for _, namespace := range namespaces {
+		out.Namespaces[namespace] = cache.Config{}
+	}
+	return out
+}
+
+// ValidateNamespaces says which of the allowed namespaces is no name of one.
+func ValidateNamespaces(allowed []string) error {
+	for _, namespace := range allowed {
+		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+			return fmt.Errorf("--policy-namespace: %q is no namespace name: %s", namespace, strings.Join(problems, "; "))
+		}
+	}
+	return nil
 }
 
 // Policies is the policy side of one component.

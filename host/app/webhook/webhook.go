@@ -64,6 +64,9 @@ type Options struct {
 	RuntimeClassName string
 	// PolicyCacheDir keeps compiled policies between starts; empty keeps none.
 	PolicyCacheDir string
+	// PolicyNamespaces are the namespaces beside Longshore's own whose ConfigMaps may
+	// hold modules of policies.
+	PolicyNamespaces []string
 }
 
 // Validate says what is wrong with the options, all of it.
@@ -86,6 +89,9 @@ func (o *Options) Validate() error {
 		if _, err := netip.ParsePrefix(cidr); err != nil {
 			errs = append(errs, fmt.Errorf("--podcidr: %q is no CIDR", cidr))
 		}
+	}
+	if err := policies.ValidateNamespaces(o.PolicyNamespaces); err != nil {
+		errs = append(errs, err)
 	}
 	if o.Port < 1 || o.Port > 65535 {
 		errs = append(errs, fmt.Errorf("--webhook-port is %d: a port is between 1 and 65535", o.Port))
@@ -122,6 +128,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 			ctrl.Log.WithName("servingcert").Error(err, "Keeping the serving certificate failed, retrying")
 		},
 	}
+	modules := policies.Namespaces(options.Namespace, options.PolicyNamespaces)
 	mgr, err := ctrl.NewManager(options.Config, ctrl.Options{
 		Scheme:                 s,
 		Metrics:                server.Options{BindAddress: options.MetricsAddress},
@@ -132,10 +139,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 		}),
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
-			// Modules of policies come from Longshore's own namespace only.
-			ByObject: map[client.Object]cache.ByObject{
-				&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{options.Namespace: {}}},
-			},
+			ByObject:         map[client.Object]cache.ByObject{&corev1.ConfigMap{}: policies.ConfigMapCache(modules)},
 		},
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Node{}}}},
 	})
@@ -150,7 +154,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 		return nil, fmt.Errorf("adding the metrics of policies: %w", err)
 	}
 	decide, err := policies.New(ctx, mgr, policies.Options{
-		Component: Component, CacheDir: options.PolicyCacheDir, ModuleNamespaces: []string{options.Namespace}, Metrics: observer,
+		Component: Component, CacheDir: options.PolicyCacheDir, ModuleNamespaces: modules, Metrics: observer,
 		// One component tells what is true of a policy everywhere.
 		Conditions: true, Components: components{reader: mgr.GetClient()}.list,
 	})
