@@ -50,18 +50,20 @@ func (s *Source) reportAll(ctx context.Context, candidates []*candidate) error {
 			health[h.Binding] = append(health[h.Binding], h)
 		}
 	}
-	due := s.tally.due()
+	due, counted := s.tally.due(), false
 	var errs []error
 	for _, c := range candidates {
 		c.health = health[c.object.Name]
 		s.tellHealth(c)
-		errs = append(errs, s.report(ctx, c, due), s.dismiss(ctx, c, components))
+		wrote, err := s.report(ctx, c, due)
+		counted = counted || wrote
+		errs = append(errs, err, s.dismiss(ctx, c, components))
 	}
-	if err := errors.Join(errs...); err != nil {
-		s.tally.again()
-		return err
+	err = errors.Join(errs...)
+	if counted && err == nil { // else counters may be written with the next attempt
+		s.tally.wrote()
 	}
-	return nil
+	return err
 }
 
 // components returns who may report, nil when that is anybody.
@@ -93,25 +95,31 @@ func (s *Source) dismiss(ctx context.Context, c *candidate, components map[strin
 }
 
 // report writes what has become of an object into its status, if that is news. Counters
-// alone are news when they are due.
-func (s *Source) report(ctx context.Context, c *candidate, due bool) error {
+// alone are news when they are due; counted tells that they were written so.
+func (s *Source) report(ctx context.Context, c *candidate, due bool) (counted bool, err error) {
 	entry, counters, news := s.observation(c, due)
 	if news {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(entry)
 		if err != nil {
-			return fmt.Errorf("encoding the status of policy %q: %w", c.object.Name, err)
+			return false, fmt.Errorf("encoding the status of policy %q: %w", c.object.Name, err)
 		}
 		status := map[string]any{"observedBy": []any{content}}
 		if err := s.apply(ctx, c, status, fieldManager(s.options.Component)); err != nil {
-			return err
+			return false, err
 		}
 		if counters != nil {
-			counters.wrote(*entry.Counters)
+			counted = counters.wrote(*entry.Counters) && due
 		}
 	}
 	if !s.options.Conditions {
-		return nil
+		return counted, nil
 	}
+	return counted, s.reportConditions(ctx, c, entry)
+}
+
+// reportConditions writes the part of the status that belongs to no component, if it is
+// news.
+func (s *Source) reportConditions(ctx context.Context, c *candidate, entry *policyv1alpha1.Observation) error {
 	status := s.status(c, entry)
 	current := c.object.Status.DeepCopy()
 	current.ObservedBy = nil

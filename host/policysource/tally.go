@@ -115,25 +115,26 @@ func (t *tally) delay() time.Duration {
 	return max(gather, t.reported.Add(t.period).Sub(t.clock.Now()))
 }
 
-// due tells whether counters may be written, and notes that they are.
+// due tells whether counters may be written. What is counted from now on wants a report
+// of its own; who came too early is asked for again.
 func (t *tally) due() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.clock.Now()
-	if !t.reported.IsZero() && now.Sub(t.reported) < t.period {
-		return false
+	t.mu.RLock()
+	due := t.reported.IsZero() || t.clock.Now().Sub(t.reported) >= t.period
+	t.mu.RUnlock()
+	switch {
+	case due:
+		t.armed.Store(false)
+	case t.armed.Load():
+		t.report(t.delay())
 	}
-	// What is counted from now on wants a report of its own.
-	t.armed.Store(false)
-	t.reported = now
-	return true
+	return due
 }
 
-// again makes the next report write counters: this one could not.
-func (t *tally) again() {
+// wrote notes that counters were written.
+func (t *tally) wrote() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.reported = time.Time{}
+	t.reported = t.clock.Now()
 }
 
 func (c *count) add(d policyv1alpha1.Difference) {
@@ -155,10 +156,13 @@ func (c *count) now() (policyv1alpha1.Counters, []policyv1alpha1.Difference, boo
 	return counters, c.differences, counters != c.written
 }
 
-func (c *count) wrote(counters policyv1alpha1.Counters) {
+// wrote notes what status has now, and tells whether that is other than before.
+func (c *count) wrote(counters policyv1alpha1.Counters) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	changed := c.written != counters
 	c.written = counters
+	return changed
 }
 
 // difference is an entry of the record: verbs and paths, no values.
