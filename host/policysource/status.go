@@ -103,6 +103,9 @@ func (s *Source) report(ctx context.Context, c *candidate, due bool) (counted bo
 		if err != nil {
 			return false, fmt.Errorf("encoding the status of policy %q: %w", c.object.Name, err)
 		}
+		if entry.Counters != nil {
+			content["counters"] = explicit(entry.Counters)
+		}
 		status := map[string]any{"observedBy": []any{content}}
 		if err := s.apply(ctx, c, status, fieldManager(s.options.Component)); err != nil {
 			return false, err
@@ -115,6 +118,14 @@ func (s *Source) report(ctx context.Context, c *candidate, due bool) (counted bo
 		return counted, nil
 	}
 	return counted, s.reportConditions(ctx, c, entry)
+}
+
+// explicit lists zeros too: an applied object that loses its last member becomes null,
+// which the API server then refuses.
+func explicit(counters *policyv1alpha1.Counters) map[string]any {
+	return map[string]any{
+		"calls": counters.Calls, "changes": counters.Changes, "denials": counters.Denials, "errors": counters.Errors,
+	}
 }
 
 // reportConditions writes the part of the status that belongs to no component, if it is
