@@ -26,6 +26,7 @@ const (
 	reasonRefused       = "BindingRefused"
 	reasonConflict      = "OrderNeeded"
 	reasonModuleMissing = "ModuleNotFound"
+	reasonIncomplete    = "ModuleIncomplete"
 	reasonShadow        = "Shadow"
 	reasonQuarantined   = "Quarantined"
 	reasonFellBack      = "FellBack"

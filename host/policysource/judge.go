@@ -27,8 +27,8 @@ type Verdict struct {
 // none. It is safe for concurrent use; policies are judged one at a time, since a module
 // takes memory to compile.
 //
-// What can only be known later (a ConfigMap that is not there yet) is a warning: the
-// status tells the rest. Errors are failures of ours and say nothing of the policy.
+// What can only be known later (a ConfigMap that is not there yet, parts of which some
+// are of another version) is a warning: the status tells the rest. Errors are failures of ours and say nothing of the policy.
 func (s *Source) Judge(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, stored *corev1.ConfigMap) (Verdict, error) {
 	if bad := s.check(policy); bad != nil {
 		return denied(bad), nil
@@ -46,8 +46,8 @@ func (s *Source) Judge(ctx context.Context, policy *policyv1alpha1.OffloadingPol
 	if err != nil {
 		return Verdict{}, err
 	}
-	if bad != nil && bad.reason == reasonModuleMissing {
-		return Verdict{Warnings: []string{fmt.Sprintf("policy %q is not asked yet: %s", policy.Name, bad)}}, nil
+	if bad != nil && (bad.reason == reasonModuleMissing || bad.reason == reasonIncomplete) {
+		return Verdict{Warnings: []string{fmt.Sprintf("policy %q is not asked in this version yet: %s", policy.Name, bad)}}, nil
 	}
 	if bad != nil {
 		return denied(bad), nil

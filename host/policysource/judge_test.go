@@ -87,7 +87,7 @@ func TestWhatCannotBeBoundIsRefusedBeforeItIsStored(t *testing.T) {
 			if reason == "ModuleNotFound" {
 				assert.Empty(t, verdict.Denial, "it may come later")
 				require.Len(t, verdict.Warnings, 1)
-				assert.Contains(t, verdict.Warnings[0], `policy "mine" is not asked yet: `+sentence)
+				assert.Contains(t, verdict.Warnings[0], `policy "mine" is not asked in this version yet: `+sentence)
 				return
 			}
 			assert.Contains(t, verdict.Denial, sentence)

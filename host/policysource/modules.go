@@ -79,8 +79,8 @@ func (s *Source) builtIn(name string, limits ModuleLimits) (moduleKey, chain.Pol
 	}
 }
 
-// read returns the bytes of a module in a ConfigMap. One that is about to be stored
-// stands in for the one in the cluster.
+// read returns the bytes of a module in a ConfigMap, or in several. One that is about to
+// be stored stands in for the one in the cluster.
 func (s *Source) read(ctx context.Context, from *policyv1alpha1.ConfigMapSource, stored *corev1.ConfigMap) ([]byte, *problem, error) {
 	if s.options.Load == nil {
 		return nil, &problem{reason: reasonNotSupported, err: fmt.Errorf("component %s runs built-in modules only", s.options.Component)}, nil
@@ -88,31 +88,62 @@ func (s *Source) read(ctx context.Context, from *policyv1alpha1.ConfigMapSource,
 	if !slices.Contains(s.options.ModuleNamespaces, from.Namespace) {
 		return nil, invalid("spec.module.configMap.namespace %q: modules are loaded from %v only; an operator can allow more", from.Namespace, s.options.ModuleNamespaces), nil
 	}
+	pieces := make([][]byte, 0, 1+len(from.Parts))
+	for _, name := range slices.Concat([]string{from.Name}, from.Parts) {
+		piece, bad, err := s.piece(ctx, client.ObjectKey{Namespace: from.Namespace, Name: name}, from.Key, stored)
+		if bad != nil || err != nil {
+			return nil, bad, err
+		}
+		pieces = append(pieces, piece)
+	}
+	raw := pieces[0]
+	if len(pieces) > 1 {
+		raw = slices.Concat(pieces...)
+	}
+	return raw, complete(from, raw), nil
+}
+
+// complete tells a whole module from one whose parts are, for now, not all of the version
+// that the spec names.
+func complete(from *policyv1alpha1.ConfigMapSource, raw []byte) *problem {
+	if from.Digest == "" && len(from.Parts) == 0 {
+		return nil
+	}
+	sum := sha256.Sum256(raw)
+	if digest := "sha256:" + hex.EncodeToString(sum[:]); digest != from.Digest {
+		return &problem{reason: reasonIncomplete, err: fmt.Errorf(
+			"the module in ConfigMap %s/%s and its %d parts has digest %s, not spec.module.configMap.digest %q: the operator must store all parts of one version, in their order, and its digest",
+			from.Namespace, from.Name, len(from.Parts), digest, from.Digest)}
+	}
+	return nil
+}
+
+// piece returns what one ConfigMap holds of a module.
+func (s *Source) piece(ctx context.Context, name client.ObjectKey, key string, stored *corev1.ConfigMap) ([]byte, *problem, error) {
 	configMap := stored
-	if stored == nil || stored.Namespace != from.Namespace || stored.Name != from.Name {
+	if stored == nil || client.ObjectKeyFromObject(stored) != name {
 		configMap = &corev1.ConfigMap{}
-		err := s.options.Client.Get(ctx, client.ObjectKey{Namespace: from.Namespace, Name: from.Name}, configMap)
+		err := s.options.Client.Get(ctx, name, configMap)
 		if apierrors.IsNotFound(err) {
-			return nil, &problem{reason: reasonModuleMissing, err: fmt.Errorf("ConfigMap %s/%s does not exist: create it with the module in binaryData", from.Namespace, from.Name)}, nil
+			return nil, &problem{reason: reasonModuleMissing, err: fmt.Errorf("ConfigMap %s does not exist: create it with the module in binaryData", name)}, nil
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("reading ConfigMap %s/%s: %w", from.Namespace, from.Name, err)
+			return nil, nil, fmt.Errorf("reading ConfigMap %s: %w", name, err)
 		}
 	}
-	key := from.Key
 	if key == "" {
 		if len(configMap.BinaryData) != 1 {
-			return nil, invalid("spec.module.configMap.key: binaryData of ConfigMap %s/%s has %d keys, name one", from.Namespace, from.Name, len(configMap.BinaryData)), nil
+			return nil, invalid("spec.module.configMap.key: binaryData of ConfigMap %s has %d keys, name one", name, len(configMap.BinaryData)), nil
 		}
 		for key = range configMap.BinaryData {
 		}
 	}
 	raw, ok := configMap.BinaryData[key]
 	if _, text := configMap.Data[key]; text && !ok {
-		return nil, &problem{reason: reasonModule, err: fmt.Errorf("key %q of ConfigMap %s/%s is text in data and so no WebAssembly module: its author must store a built module in binaryData", key, from.Namespace, from.Name)}, nil
+		return nil, &problem{reason: reasonModule, err: fmt.Errorf("key %q of ConfigMap %s is text in data and so no WebAssembly module: its author must store a built module in binaryData", key, name)}, nil
 	}
 	if !ok {
-		return nil, &problem{reason: reasonModuleMissing, err: fmt.Errorf("binaryData of ConfigMap %s/%s has no key %q", from.Namespace, from.Name, key)}, nil
+		return nil, &problem{reason: reasonModuleMissing, err: fmt.Errorf("binaryData of ConfigMap %s has no key %q", name, key)}, nil
 	}
 	return raw, nil, nil
 }

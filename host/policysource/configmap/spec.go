@@ -52,9 +52,11 @@ func Spec(source *corev1.ConfigMap) (*policyv1alpha1.OffloadingPolicySpec, *Prob
 	if _, binary := source.BinaryData[policyv1alpha1.PolicyConfigMapSpecKey]; binary {
 		return nil, &Problem{Reason: ReasonInvalidSpec, Err: fmt.Errorf("%s stands in binaryData and is no text: it belongs in data", policyv1alpha1.PolicyConfigMapSpecKey)}
 	}
-	spec.Module = policyv1alpha1.ModuleSource{ConfigMap: &policyv1alpha1.ConfigMapSource{
-		Namespace: source.Namespace, Name: source.Name, Key: key,
-	}}
+	module := &policyv1alpha1.ConfigMapSource{Namespace: source.Namespace, Name: source.Name, Key: key}
+	if rest := spec.Module.ConfigMap; rest != nil {
+		module.Parts, module.Digest = rest.Parts, rest.Digest
+	}
+	spec.Module = policyv1alpha1.ModuleSource{ConfigMap: module}
 	if spec.FailurePolicy == "" {
 		spec.FailurePolicy = policyv1alpha1.FailurePolicyFail
 	}
@@ -92,9 +94,6 @@ func decode(text string) (*policyv1alpha1.OffloadingPolicySpec, error) {
 	if err := yaml.UnmarshalStrict([]byte(text), &fields); err != nil {
 		return nil, fmt.Errorf("reading YAML: %w", err)
 	}
-	if _, set := fields["module"]; set {
-		return nil, errors.New(`"module" must not be set: the module is the one in this ConfigMap`)
-	}
 	// As part of a whole object, so that errors have the paths that kubectl shows.
 	whole, err := yaml.Marshal(map[string]any{
 		"apiVersion": policyv1alpha1.GroupVersion.String(), "kind": "OffloadingPolicy", "spec": fields,
@@ -118,6 +117,9 @@ func decode(text string) (*policyv1alpha1.OffloadingPolicySpec, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("decoding: %w", err)
+	}
+	if module := &policy.Spec.Module; module.BuiltIn != "" || module.ConfigMap != nil && (module.ConfigMap.Namespace != "" || module.ConfigMap.Name != "" || module.ConfigMap.Key != "") {
+		return nil, errors.New(`"module" must not be set, but for parts and digest of its configMap: the module is the one in this ConfigMap`)
 	}
 	return &policy.Spec, nil
 }

@@ -33,6 +33,13 @@ func TestSpecIsThatOfTheConfigMapWithItsModule(t *testing.T) {
 	assert.Equal(t, policyv1alpha1.FailurePolicyIgnore, spec.FailurePolicy)
 	assert.Equal(t, policyv1alpha1.ModeEnforce, spec.Mode)
 
+	cm.Data["policy.yaml"] = "module: {configMap: {parts: [mine-2, mine-3], digest: 'sha256:ab'}}"
+	spec, bad = configmap.Spec(cm)
+	require.Nil(t, bad)
+	assert.Equal(t, &policyv1alpha1.ConfigMapSource{
+		Namespace: "longshore", Name: "mine", Key: "module.wasm.gz", Parts: []string{"mine-2", "mine-3"}, Digest: "sha256:ab",
+	}, spec.Module.ConfigMap)
+
 	delete(cm.Data, "policy.yaml")
 	spec, bad = configmap.Spec(cm)
 	require.Nil(t, bad, "policy.yaml is optional")
@@ -57,6 +64,7 @@ func TestBadConfigMapsAreRefusedWithTheReason(t *testing.T) {
 		"a field twice":             {source("order: 1\norder: 2"), configmap.ReasonInvalidSpec, `"order" already set`},
 		"a value of another type":   {source("order: high"), configmap.ReasonInvalidSpec, "spec.order"},
 		"a module of its own":       {source("module: {builtIn: default}"), configmap.ReasonInvalidSpec, `"module" must not be set`},
+		"a module elsewhere":        {source("module: {configMap: {name: other}}"), configmap.ReasonInvalidSpec, "but for parts and digest of its configMap"},
 		"no YAML":                   {source("order: ["), configmap.ReasonInvalidSpec, "policy.yaml: reading YAML"},
 		"no mapping":                {source("- order"), configmap.ReasonInvalidSpec, "policy.yaml: reading YAML"},
 		"a spec that is not text": {with(func(cm *corev1.ConfigMap) {

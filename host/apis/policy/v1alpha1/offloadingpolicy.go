@@ -76,6 +76,9 @@ const (
 type Verb string
 
 // ConfigMapSource is a module in a ConfigMap's binaryData: .wasm, .wasm.gz or .wasm.zst.
+// One that is too large for a ConfigMap (1 MiB) may be cut into parts.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.parts) || has(self.digest)",message="set digest with parts: it tells a complete module from a mixture of two versions"
 type ConfigMapSource struct {
 	// Namespace of the ConfigMap. Longshore's own, unless the operator allows others.
 	// +kubebuilder:validation:MinLength=1
@@ -85,10 +88,25 @@ type ConfigMapSource struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Key of the module. May be left out when binaryData has one key only.
+	// Key of the module, in the ConfigMap and in each of the parts. May be left out when
+	// the binaryData of each has one key only.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key,omitempty"`
+	// Parts are the names of the ConfigMaps, of the same namespace, that hold the rest of
+	// the module: its bytes are those of the ConfigMap and then those of each part, in this
+	// order. Needs digest.
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=15
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Parts []string `json:"parts,omitempty"`
+	// Digest of the module's bytes as they were cut, before they are unpacked: "sha256:" and
+	// what sha256sum prints of the file. Other bytes are not loaded, and what was loaded
+	// before stays.
+	// +kubebuilder:validation:Pattern=`^sha256:[0-9a-f]{64}$`
+	Digest string `json:"digest,omitempty"`
 }
 
 // ModuleSource tells where the WebAssembly module comes from; exactly one is set.

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -122,7 +123,7 @@ func (h *Handler) policiesOf(ctx context.Context, source *corev1.ConfigMap, labe
 			same = policy
 		}
 		from := policy.Spec.Module.ConfigMap
-		if from != nil && from.Namespace == source.Namespace && from.Name == source.Name && !(labeled && policy.Name == source.Name) {
+		if from != nil && from.Namespace == source.Namespace && (from.Name == source.Name || slices.Contains(from.Parts, source.Name)) && !(labeled && policy.Name == source.Name) {
 			found = append(found, policy)
 		}
 	}

@@ -49,6 +49,11 @@ func policy(name, configMap string, labels map[string]string) *policyv1alpha1.Of
 	}
 }
 
+func inParts(p *policyv1alpha1.OffloadingPolicy, names ...string) *policyv1alpha1.OffloadingPolicy {
+	p.Spec.Module.ConfigMap.Parts = names
+	return p
+}
+
 func configMap(name string, change func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	c := &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -107,6 +112,7 @@ func TestHandle(t *testing.T) {
 		"a deletion":                 {operation: admissionv1.Delete, after: policy("mine", "m", nil), verdict: bad},
 		"a ConfigMap nobody names":   {after: configMap("other", nil), existing: []client.Object{policy("mine", "m", nil)}, verdict: bad},
 		"a ConfigMap policies name":  {after: configMap("m", nil), existing: []client.Object{policy("a", "m", nil), policy("b", "m", nil), policy("c", "x", nil)}, wantAsked: []string{"a", "b"}},
+		"a part of a module":         {after: configMap("m-2", nil), existing: []client.Object{inParts(policy("a", "m", nil), "m-2"), policy("b", "m", nil)}, wantAsked: []string{"a"}},
 		"a bad one of these":         {after: configMap("m", nil), existing: []client.Object{policy("a", "m", nil)}, verdict: bad, wantAsked: []string{"a"}, wantDenial: bad.Denial},
 		"a labeled ConfigMap":        {after: configMap("m", labeled), wantAsked: []string{"m"}},
 		"one that is labeled now":    {before: configMap("m", nil), after: configMap("m", labeled), verdict: bad, wantAsked: []string{"m"}, wantDenial: bad.Denial},
