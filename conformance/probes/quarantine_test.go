@@ -1,0 +1,68 @@
+package probes
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/host/policy/module"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// Every probe that fails is quarantined, whatever its way of failing, and the sentence
+// that users then get has its own words in it. What it answered before it still answers.
+func TestProbesThatFailAreQuarantined(t *testing.T) {
+	all, err := All()
+	require.NoError(t, err)
+	e := newEngine(t, "", nil)
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	classes := map[engine.Class]int{}
+	for _, p := range all {
+		m, err := module.Load(t.Context(), e, p.Wasm, module.Options{Name: p.Name})
+		if err != nil {
+			continue // refused at load
+		}
+		chains := chain.New(chain.Options{Clock: func() time.Time { return now }})
+		require.NoError(t, chains.Swap([]chain.Binding{{Name: p.Name, Policy: m, Point: contract.PodMutation}}))
+		ask := func(name string) error {
+			_, err := chains.Evaluate(t.Context(), chain.Input{
+				Point: contract.PodMutation, Moment: contract.MomentAdmission,
+				Object: map[string]any{"metadata": map[string]any{"name": name}, "spec": map[string]any{}},
+			})
+			return err
+		}
+		fails := func(i int) error { return ask(fmt.Sprintf("%d%s", i, strings.Repeat("n", 2*LongQuestion))) }
+		before := ask("short")
+		if fails(0) == nil {
+			require.NoError(t, m.Close(t.Context()))
+			continue // one that looks around, and answers
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			require.NoError(t, before)
+			var failure *chain.PolicyError
+			for i := range 4 {
+				require.ErrorAs(t, fails(i+1), &failure)
+				assert.NotContains(t, []engine.Class{chain.Host, chain.Quarantined, ""}, failure.Class)
+			}
+			classes[failure.Class]++
+			var quarantined *chain.PolicyError
+			require.ErrorAs(t, fails(5), &quarantined)
+			assert.Equal(t, chain.Quarantined, quarantined.Class)
+			assert.Contains(t, quarantined.Error(), fmt.Sprintf(`policy "%s" (module `, p.Name))
+			assert.Contains(t, quarantined.Error(), "it is not asked since 2026-01-02T03:04:05Z, because it gave no valid answer 5 times in a row ("+string(failure.Class)+": ")
+			assert.NotContains(t, quarantined.Error(), "\n")
+			assert.NoError(t, ask("short"), "what is remembered is as true as before")
+			assert.ErrorContains(t, ask("shrt"), "is quarantined")
+		})
+		require.NoError(t, m.Close(t.Context()))
+	}
+	for _, class := range []engine.Class{engine.Timeout, engine.Memory, engine.Trap, engine.BadOutput, engine.Denied, engine.Guest, chain.Undeclared} {
+		assert.Positive(t, classes[class], string(class))
+	}
+}
