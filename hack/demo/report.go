@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -27,12 +28,17 @@ func (u *upCommand) report(ctx context.Context, r *rig.Rig, took time.Duration) 
 		return err
 	}
 	dir := u.session.Dir()
-	u.out.Heading("Look further:")
+	kubectl, err := rig.LinkKubectl(ctx, filepath.Join(dir, "bin"))
+	if err != nil {
+		return err
+	}
+	u.out.Heading("Look further, with the kubectl that comes along:")
 	for _, line := range []string{
-		"kubectl --kubeconfig " + dir + "/rome.kubeconfig get nodes,pods -A -o wide",
-		"kubectl --kubeconfig " + dir + "/milan.kubeconfig get shadowpods,pods -n shop-rome -o wide",
-		"kubectl --kubeconfig " + dir + "/rome.kubeconfig get offloadingpolicies",
+		kubectl + " --kubeconfig " + dir + "/rome.kubeconfig get nodes,pods -A -o wide",
+		kubectl + " --kubeconfig " + dir + "/milan.kubeconfig get shadowpods,pods -n shop-rome -o wide",
+		kubectl + " --kubeconfig " + dir + "/rome.kubeconfig get offloadingpolicies",
 		"ls " + u.session.LogDir() + "        # one log per process",
+		"docs/tutorials/first-policy.md        # load a policy of your own",
 		"make demo-down           # stop everything",
 	} {
 		u.out.Line("  %s", line)

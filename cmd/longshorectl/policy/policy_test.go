@@ -290,7 +290,9 @@ func TestRunTakesVectors(t *testing.T) {
 	out, code, message := run(t, "", "run", file, "--point", "AntiAffinityPreset", "-o", "json",
 		"--input", filepath.Join(vectors, "antiaffinitypreset", "soft.json"))
 	require.Equal(t, output.CodeDone, code, message)
-	var vector struct{ Response struct{ Operations json.RawMessage } }
+	var vector struct {
+		Response struct{ Operations json.RawMessage }
+	}
 	content, err := os.ReadFile(filepath.Join(vectors, "antiaffinitypreset", "soft.json"))
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(content, &vector))

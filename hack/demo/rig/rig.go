@@ -91,6 +91,11 @@ func Open(connection *Connection) (*Rig, error) {
 	return &Rig{Rome: rome, Milan: milan, connection: connection}, nil
 }
 
+// WriteKubeconfigs copies the administrators' kubeconfigs to where people look for them.
+func (r *Rig) WriteKubeconfigs(dir string) (map[string]string, error) {
+	return r.connection.WriteKubeconfigs(dir)
+}
+
 // Values are the chart's values for a cluster whose pods are processes on loopback.
 func (e Endpoint) Values() map[string]any {
 	placed := func() map[string]any {

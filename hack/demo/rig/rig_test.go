@@ -40,7 +40,7 @@ func start(t *testing.T) *rig.Rig {
 	dir := t.TempDir()
 	logs := filepath.Join(dir, "logs")
 	world, err := rig.StartWorld(t.Context(), rig.WorldOptions{
-		Dir: filepath.Join(dir, "data"), LogDir: logs, Longshore: server, SimulatedNodes: 2, PodsPerNode: "100",
+		Dir: filepath.Join(dir, "data"), LogDir: logs, Longshore: server, SimulatedNodes: 2, PodsPerNode: "2500",
 		Step: func(step string) { t.Log(step) },
 	})
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 	require.NoError(t, r.Peer(ctx))
 	waiting, stopWaiting := context.WithTimeout(ctx, patience)
 	defer stopWaiting()
-	require.NoError(t, r.CreateVirtualNode(waiting, peering.Capacity("64", "256Gi", "200"), quiet))
+	require.NoError(t, r.CreateVirtualNode(waiting, peering.Capacity("640", "2560Gi", "5000"), quiet))
 	require.NoError(t, r.Rome.Offload(waiting, application.Namespace, offloadingv1beta1.RemotePodOffloadingStrategyType, quiet))
 	require.NoError(t, r.RunApplication(waiting, quiet))
 
@@ -95,12 +95,14 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 			require.NoError(t, r.Verify(t.Context(), application.Namespace))
 		}},
 		{"no kwok plays the virtual node", noKwokOnTheVirtualNode},
+		{"the tutorial of the first policy is true, command by command", firstPolicy},
 		{"bad input is refused where its author looks", badInput},
 		{"a pod that vanishes on the provider comes back", remotePodComesBack},
 		{"a change of a ConfigMap arrives", configMapFollows},
 		{"scaling down takes the remote pod away", scaleDown},
 		{"a policy that is switched off changes the outcome", policySwitchedOff},
 		{"a custom policy loaded from a ConfigMap decides, live", customPolicy},
+		{"replacing a module under load loses and delays nothing", swapUnderLoad},
 		{"a restarted virtual kubelet keeps the pods", kubeletRestarts},
 		{"un-offloading takes the remote namespace away", unOffload},
 		{"deleting the virtual node leaves nothing", deleteVirtualNode},

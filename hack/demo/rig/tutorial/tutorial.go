@@ -1,0 +1,127 @@
+// Package tutorial runs the command blocks of a document, as its reader would, and holds
+// the output against what the document shows.
+//
+// A block fenced as "sh" is run by one shell for the whole document; a block fenced as
+// "text" behind it is its output. Words after "sh" say more: "skip" is not run, "until"
+// is run again until the output is as shown, "refused" must fail.
+package tutorial
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Kind says how a block is run.
+type Kind string
+
+// The kinds.
+const (
+	// Once is run, and must succeed.
+	Once Kind = ""
+	// Skip is not run.
+	Skip Kind = "skip"
+	// Until is run again until its output is as shown.
+	Until Kind = "until"
+	// Refused is run, and must fail.
+	Refused Kind = "refused"
+)
+
+// Block is one command block.
+type Block struct {
+	// Line of the document at which the commands begin.
+	Line int
+	Kind Kind
+	// Commands for the shell.
+	Commands string
+	// Output that the document shows; empty when it shows none.
+	Output string
+}
+
+// Parse returns the command blocks of a document in Markdown.
+func Parse(document string) ([]Block, error) {
+	var blocks []Block
+	lines := strings.Split(document, "\n")
+	for i := 0; i < len(lines); i++ {
+		info, fence := strings.CutPrefix(lines[i], "```")
+		if !fence {
+			continue
+		}
+		end := i + 1 + slices.Index(lines[i+1:], "```")
+		if end == i {
+			return nil, fmt.Errorf("line %d: the block has no end", i+1)
+		}
+		content := strings.Join(lines[i+1:end], "\n")
+		words := strings.Fields(info)
+		switch {
+		case len(words) > 0 && words[0] == "sh":
+			block, err := newBlock(i+2, words[1:], content)
+			if err != nil {
+				return nil, err
+			}
+			blocks = append(blocks, block)
+		case info == "text" && len(blocks) > 0 && blocks[len(blocks)-1].Output == "":
+			blocks[len(blocks)-1].Output = content
+		default:
+			return nil, fmt.Errorf("line %d: a block %q is neither commands nor the output of some", i+1, info)
+		}
+		i = end
+	}
+	return blocks, nil
+}
+
+func newBlock(line int, words []string, commands string) (Block, error) {
+	block := Block{Line: line, Commands: commands}
+	if len(words) > 1 {
+		return block, fmt.Errorf("line %d: more than one word after sh: %v", line-1, words)
+	}
+	if len(words) == 1 {
+		block.Kind = Kind(words[0])
+	}
+	if !slices.Contains([]Kind{Once, Skip, Until, Refused}, block.Kind) {
+		return block, fmt.Errorf("line %d: unknown kind %q", line-1, block.Kind)
+	}
+	return block, nil
+}
+
+const ellipsis = "…"
+
+var (
+	blanks = regexp.MustCompile(`\s+`)
+	// wildcards turns ellipses into patterns: between words, one stands for no word, too.
+	wildcards = strings.NewReplacer(" … ", ` (?:[^\n]* )?`, " …\n", "(?: [^\n]*)?\n", "…", `[^\n]*`)
+)
+
+// Matches tells whether an output is what the document shows: "…" stands for anything
+// within a line, and alone on a line for any lines. Blanks do not count.
+func (b *Block) Matches(output string) bool {
+	if b.Output == "" {
+		return true
+	}
+	var pattern strings.Builder
+	pattern.WriteString(`^`)
+	for _, line := range strings.Split(strings.TrimSpace(b.Output), "\n") {
+		line = strings.TrimSpace(blanks.ReplaceAllString(line, " "))
+		switch line {
+		case "":
+		case ellipsis:
+			pattern.WriteString(`(?:[^\n]*\n)*?`)
+		default:
+			pattern.WriteString(wildcards.Replace(regexp.QuoteMeta(line) + "\n"))
+		}
+	}
+	pattern.WriteString(`$`)
+	return regexp.MustCompile(pattern.String()).MatchString(normal(output))
+}
+
+// normal writes an output without its layout: one blank between words, no empty lines.
+func normal(output string) string {
+	var text strings.Builder
+	for line := range strings.Lines(output) {
+		if line = strings.TrimSpace(blanks.ReplaceAllString(line, " ")); line != "" {
+			text.WriteString(line + "\n")
+		}
+	}
+	return text.String()
+}

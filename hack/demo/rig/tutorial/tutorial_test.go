@@ -1,0 +1,105 @@
+package tutorial_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longshore-dev/longshore/hack/demo/rig/tutorial"
+)
+
+func fenced(info, content string) string { return "```" + info + "\n" + content + "\n```\n" }
+
+func TestParse(t *testing.T) {
+	document := "# Title\n" + fenced("sh", "echo a") + "\nprose\n\n" + fenced("text", "a") + fenced("sh refused", "false")
+	blocks, err := tutorial.Parse(document)
+	require.NoError(t, err)
+	assert.Equal(t, []tutorial.Block{
+		{Line: 3, Commands: "echo a", Output: "a"}, {Line: 12, Kind: tutorial.Refused, Commands: "false"},
+	}, blocks)
+
+	for name, document := range map[string]string{
+		"a block without an end":     "```sh\necho",
+		"output of nothing":          fenced("text", "a"),
+		"two outputs of one block":   fenced("sh", "echo a") + fenced("text", "a") + fenced("text", "a"),
+		"an unknown kind":            fenced("sh sometimes", "echo a"),
+		"two kinds":                  fenced("sh skip until", "echo a"),
+		"a block that nobody checks": fenced("yaml", "a: b"),
+	} {
+		_, err := tutorial.Parse(document)
+		assert.Error(t, err, name)
+	}
+}
+
+func TestMatches(t *testing.T) {
+	cases := map[string]struct {
+		shown, output string
+		want          bool
+	}{
+		"the same":                      {"a b", "a b\n", true},
+		"another layout":                {"a b\nc", "  a    b  \n\nc", true},
+		"something else":                {"a b", "a c\n", false},
+		"more lines than shown":         {"a", "a\nb\n", false},
+		"fewer lines than shown":        {"a\nb", "a\n", false},
+		"anything in a line":            {"pod … ready", "pod web-1 is ready\n", true},
+		"an ellipsis is within a line":  {"pod … ready", "pod web-1\nready\n", false},
+		"no word between words":         {"pod … ready …", "pod ready\n", true},
+		"any lines":                     {"a\n…\nd", "a\nb\nc\nd\n", true},
+		"no lines are any lines":        {"a\n…", "a\n", true},
+		"what regular expressions mean": {"a.b[*]", "aXb*\n", false},
+		"nothing shown, anything goes":  {"", "whatever", true},
+	}
+	for name, tc := range cases {
+		block := tutorial.Block{Output: tc.shown}
+		assert.Equal(t, tc.want, block.Matches(tc.output), name)
+	}
+}
+
+func TestShell(t *testing.T) {
+	dir := t.TempDir()
+	shell, err := tutorial.Start(t.Context(), dir, t.TempDir(), "GREETING=hello")
+	require.NoError(t, err)
+	steps := []struct {
+		commands, output string
+		ok               bool
+	}{
+		{`echo "$GREETING"; name=web`, "hello\n", true},
+		{`echo "$name"; mkdir sub && cd sub`, "web\n", true},
+		{"pwd", filepath.Join(dir, "sub") + "\n", true},
+		{"false\necho on", "on\n", false},
+		{"f() { false; true; }", "", true},
+		{"f; true", "", false},
+		{"false | cat", "", false},
+		{"if false; then echo; fi", "", true},
+		{"cat", "", true},
+		{"cat <<'END'\n$HOME\nEND", "$HOME\n", true},
+		{"echo wrong >&2", "wrong\n", true},
+	}
+	for _, step := range steps {
+		output, ok, err := shell.Run(step.commands)
+		require.NoError(t, err)
+		assert.Equal(t, step.output, output, step.commands)
+		assert.Equal(t, step.ok, ok, step.commands)
+	}
+	require.NoError(t, shell.Close())
+}
+
+// Every tutorial can be read, so that no block escapes the test that runs it.
+func TestTutorialsParse(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "docs", "tutorials", "*.md"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		require.NoError(t, err)
+		blocks, err := tutorial.Parse(string(content))
+		require.NoError(t, err, file)
+		for _, block := range blocks {
+			assert.False(t, block.Kind == tutorial.Until && strings.TrimSpace(block.Output) == "", "%s:%d: until what?", file, block.Line)
+		}
+	}
+}
