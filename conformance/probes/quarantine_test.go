@@ -57,7 +57,7 @@ func TestProbesThatFailAreQuarantined(t *testing.T) {
 			assert.Contains(t, quarantined.Error(), fmt.Sprintf(`policy "%s" (module `, p.Name))
 			assert.Contains(t, quarantined.Error(), "it is not asked since 2026-01-02T03:04:05Z, because it gave no valid answer 5 times in a row ("+string(failure.Class)+": ")
 			assert.NotContains(t, quarantined.Error(), "\n")
-			assert.NoError(t, ask("short"), "what is remembered is as true as before")
+			require.NoError(t, ask("short"), "what is remembered is as true as before")
 			assert.ErrorContains(t, ask("shrt"), "is quarantined")
 		})
 		require.NoError(t, m.Close(t.Context()))
