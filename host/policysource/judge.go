@@ -77,13 +77,14 @@ func (s *Source) borrow(ctx context.Context, policy *policyv1alpha1.OffloadingPo
 	if bad != nil {
 		return nil, nil, bad, nil
 	}
+	var raw []byte
 	if name := policy.Spec.Module.BuiltIn; name != "" {
-		_, module, bad, err := s.builtIn(name, limits)
-		return module, func() {}, bad, err
+		_, module, raw, bad, err = s.builtIn(name, limits)
+	} else {
+		raw, bad, err = s.read(ctx, policy.Spec.Module.ConfigMap, stored)
 	}
-	raw, bad, err := s.read(ctx, policy.Spec.Module.ConfigMap, stored)
-	if bad != nil || err != nil {
-		return nil, nil, bad, err
+	if module != nil || bad != nil || err != nil {
+		return module, func() {}, bad, err
 	}
 	module, err = s.options.Load(ctx, policy.Name, raw, limits)
 	if err != nil && ctx.Err() != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -37,17 +38,16 @@ func badObjects() map[string]badObject {
 	return map[string]badObject{
 		"no module":           {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module = policyv1alpha1.ModuleSource{} }, want: "InvalidSpec: spec.module: set exactly one"},
 		"an unknown built-in": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module.BuiltIn = "x" }, want: `InvalidSpec: spec.module.builtIn "x" is unknown`},
-		"limits of a built-in": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
-			fuel := int64(1)
-			s.Limits = &policyv1alpha1.Limits{Fuel: &fuel}
-		}, want: "NotSupported: spec.limits"},
+		"limits that a built-in cannot keep": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			s.Limits = &policyv1alpha1.Limits{Memory: resource.NewQuantity(1, resource.BinarySI)}
+		}, content: "v1", want: "ModuleNotLoaded: the module needs more memory than 1 byte"},
 		"a point it does not answer": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			fromConfigMap(s)
 			s.Points = []policyv1alpha1.ExtensionPoint{"MetadataFilter"}
 		}, want: `InvalidSpec: spec.points: module "custom" does not answer MetadataFilter, only PodMutation`},
-		"match conditions": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
-			s.Match = &policyv1alpha1.Match{MatchConditions: []policyv1alpha1.MatchCondition{{}}}
-		}, want: "NotSupported: spec.match.matchConditions"},
+		"a match condition that does not compile": {spec: conditions("object.metadata.name ="), want: `InvalidSpec: spec.match.matchConditions["c"] does not compile, its author must correct it: `},
+		"a match condition that is no bool":       {spec: conditions("object"), want: `InvalidSpec: spec.match.matchConditions["c"] is of type map(string, dyn): an expression of type bool is wanted`},
+		"a match condition about the unknown":     {spec: conditions("request.user == 'me'"), want: `InvalidSpec: spec.match.matchConditions["c"] does not compile`},
 		"a broken selector": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			s.Match = &policyv1alpha1.Match{ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Likes"}}}}
 		}, want: "InvalidSpec: spec.match.objectSelector"},
@@ -92,7 +92,7 @@ func TestWhatCannotBeBoundIsRefusedBeforeItIsStored(t *testing.T) {
 			}
 			assert.Contains(t, verdict.Denial, sentence)
 			assert.Empty(t, verdict.Warnings)
-			assert.Len(t, r.closed, len(r.loads)-strings.Count(strings.Join(r.loads, " "), "broken"), "what was loaded for the verdict is closed")
+			assert.Len(t, r.closed, len(r.loads)-strings.Count(strings.Join(r.loads, " "), "broken")-strings.Count(strings.Join(r.loads, " "), "default"), "what was loaded for the verdict is closed")
 			assert.Equal(t, []string{"default-podplacement"}, r.asked(contract.PodMutation))
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -40,21 +39,29 @@ func (s *Source) moduleOf(ctx context.Context, policy *policyv1alpha1.Offloading
 		return moduleKey{}, nil, bad, nil
 	}
 	if name := spec.Module.BuiltIn; name != "" {
-		return s.builtIn(name, limits)
+		key, ready, raw, bad, err := s.builtIn(name, limits)
+		if bad != nil || err != nil || ready != nil {
+			return key, ready, bad, err
+		}
+		return s.keep(ctx, policy.Name, key, raw)
 	}
 	raw, bad, err := s.read(ctx, spec.Module.ConfigMap, nil)
 	if bad != nil || err != nil {
 		return moduleKey{}, nil, bad, err
 	}
 	sum := sha256.Sum256(raw)
-	key := moduleKey{content: hex.EncodeToString(sum[:]), limits: limits}
+	return s.keep(ctx, policy.Name, moduleKey{content: hex.EncodeToString(sum[:]), limits: limits}, raw)
+}
+
+// keep loads a module, unless that was done before.
+func (s *Source) keep(ctx context.Context, name string, key moduleKey, raw []byte) (moduleKey, chain.Policy, *problem, error) {
 	loaded, ok := s.modules[key]
 	if !ok {
-		fresh, err := s.options.Load(ctx, policy.Name, raw, limits)
+		fresh, err := s.options.Load(ctx, name, raw, key.limits)
 		if err != nil && ctx.Err() != nil {
-			return key, nil, nil, fmt.Errorf("loading the module of policy %q: %w", policy.Name, ctx.Err())
+			return key, nil, nil, fmt.Errorf("loading the module of policy %q: %w", name, ctx.Err())
 		}
-		s.options.Metrics.loaded(policy.Name, err)
+		s.options.Metrics.loaded(name, err)
 		if loaded = (&module{policy: fresh, err: err}); err != nil {
 			loaded.policy = nil // it may be a typed nil
 		}
@@ -66,17 +73,26 @@ func (s *Source) moduleOf(ctx context.Context, policy *policyv1alpha1.Offloading
 	return key, loaded.policy, nil, nil
 }
 
-func (s *Source) builtIn(name string, limits ModuleLimits) (moduleKey, chain.Policy, *problem, error) {
-	key := moduleKey{content: "built-in " + name}
-	policy := s.options.BuiltIns[name]
-	switch {
-	case policy == nil:
-		return key, nil, invalid("spec.module.builtIn %q is unknown, only %q is known", name, policyv1alpha1.BuiltInDefault), nil
-	case limits != ModuleLimits{}:
-		return key, nil, &problem{reason: reasonNotSupported, err: errors.New("spec.limits cannot be set for a built-in module: remove them")}, nil
-	default:
-		return key, policy, nil, nil
+// builtIn finds a built-in module. Limits of its own need instances of its own: then it
+// is the bytes that are returned, to be loaded.
+func (s *Source) builtIn(name string, limits ModuleLimits) (key moduleKey, ready chain.Policy, raw []byte, bad *problem, err error) {
+	key = moduleKey{content: "built-in " + name, limits: limits}
+	ready = s.options.BuiltIns[name]
+	if ready == nil {
+		return key, nil, nil, invalid("spec.module.builtIn %q is unknown, only %q is known", name, policyv1alpha1.BuiltInDefault), nil
 	}
+	if limits == (ModuleLimits{}) {
+		return key, ready, nil, nil, nil
+	}
+	open := s.options.BuiltInModules[name]
+	if open == nil || s.options.Load == nil {
+		bad = &problem{reason: reasonNotSupported, err: fmt.Errorf("component %s cannot limit built-in modules: the operator must remove spec.limits", s.options.Component)}
+		return key, nil, nil, bad, nil
+	}
+	if raw, err = open(); err != nil {
+		return key, nil, nil, nil, fmt.Errorf("reading built-in module %q: %w", name, err)
+	}
+	return key, nil, raw, nil, nil
 }
 
 // read returns the bytes of a module in a ConfigMap, or in several. One that is about to

@@ -169,10 +169,14 @@ func (r *rig) newSource() *policysource.Source {
 		Component: "webhook", Client: r.client, Conditions: true, Clock: r.clock, Events: r.events, Metrics: metrics,
 		Components:       func(context.Context) (map[string]bool, error) { return r.components, nil },
 		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: r.builtIn},
+		BuiltInModules:   map[string]func() ([]byte, error){policyv1alpha1.BuiltInDefault: func() ([]byte, error) { return []byte("default"), nil }},
 		ModuleNamespaces: []string{"longshore"},
 		Changed:          func() { r.changes++ },
-		Load: func(_ context.Context, _ string, raw []byte, _ policysource.ModuleLimits) (chain.Policy, error) {
+		Load: func(_ context.Context, _ string, raw []byte, limits policysource.ModuleLimits) (chain.Policy, error) {
 			r.loads = append(r.loads, string(raw))
+			if limits.MemoryBytes == 1 {
+				return (*custom)(nil), errors.New("the module needs more memory than 1 byte: the operator must raise spec.limits.memory")
+			}
 			if string(raw) == "broken" {
 				return (*custom)(nil), errors.New("the module is cut in half: its author must build it again")
 			}

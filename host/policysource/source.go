@@ -61,6 +61,9 @@ type Options struct {
 	// BuiltIns are the modules that the host carries, by the name in spec.module.builtIn;
 	// policyv1alpha1.BuiltInDefault is required. They are never closed.
 	BuiltIns map[string]chain.Policy
+	// BuiltInModules return the bytes of the modules in BuiltIns: they are loaded once more
+	// for policies with limits of their own. One that is missing cannot be limited.
+	BuiltInModules map[string]func() ([]byte, error)
 	// Load loads modules from ConfigMaps; nil refuses them.
 	Load LoadFunc
 	// Close is told of every policy that Load returned and that is not used any more;

@@ -98,7 +98,8 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 	}
 	p.source, err = policysource.New(policysource.Options{
 		Component: options.Component, Client: mgr.GetClient(), Clock: clock.RealClock{},
-		BuiltIns: map[string]chain.Policy{policyv1alpha1.BuiltInDefault: p.builtin},
+		BuiltIns:       map[string]chain.Policy{policyv1alpha1.BuiltInDefault: p.builtin},
+		BuiltInModules: map[string]func() ([]byte, error){policyv1alpha1.BuiltInDefault: builtinpolicies.Module},
 		Load: func(ctx context.Context, name string, raw []byte, limits policysource.ModuleLimits) (chain.Policy, error) {
 			return p.load(ctx, name, raw, limits)
 		},
