@@ -2,7 +2,6 @@ package policysource
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -20,6 +19,7 @@ type matcher struct {
 	namespaces   labels.Selector
 	objects      labels.Selector
 	virtualNodes []string
+	conditions   []condition
 	// reader reads namespaces whose labels the caller does not know.
 	reader client.Reader
 }
@@ -31,10 +31,11 @@ func newMatcher(match *policyv1alpha1.Match, reader client.Reader) (*matcher, *p
 	if match == nil {
 		return nil, nil
 	}
-	if len(match.MatchConditions) > 0 {
-		return nil, &problem{reason: reasonNotSupported, err: errors.New("spec.match.matchConditions are not supported by this version: use the selectors")}
+	conditions, bad := compileConditions(match.MatchConditions)
+	if bad != nil {
+		return nil, bad
 	}
-	m := &matcher{virtualNodes: match.VirtualNodes, reader: reader}
+	m := &matcher{virtualNodes: match.VirtualNodes, conditions: conditions, reader: reader}
 	for field, source := range map[string]struct {
 		from *metav1.LabelSelector
 		to   *labels.Selector
@@ -64,16 +65,23 @@ func (m *matcher) Matches(ctx context.Context, a chain.Attributes) (bool, error)
 	if m.objects != nil && !m.objects.Matches(labels.Set(a.Labels)) {
 		return false, nil
 	}
-	if m.namespaces == nil || m.namespaces.Empty() {
-		return true, nil
-	}
-	known := a.NamespaceLabels
-	if known == nil {
-		namespace := &corev1.Namespace{}
-		if err := m.reader.Get(ctx, client.ObjectKey{Name: a.Namespace}, namespace); err != nil {
-			return false, fmt.Errorf("reading the labels of namespace %q: %w", a.Namespace, err)
+	if m.namespaces != nil && !m.namespaces.Empty() {
+		known, err := m.namespaceLabels(ctx, a)
+		if err != nil || !m.namespaces.Matches(labels.Set(known)) {
+			return false, err
 		}
-		known = namespace.Labels
 	}
-	return m.namespaces.Matches(labels.Set(known)), nil
+	return m.meetsConditions(ctx, a)
+}
+
+// namespaceLabels returns what the caller knows of them, or reads them.
+func (m *matcher) namespaceLabels(ctx context.Context, a chain.Attributes) (map[string]string, error) {
+	if a.NamespaceLabels != nil {
+		return a.NamespaceLabels, nil
+	}
+	namespace := &corev1.Namespace{}
+	if err := m.reader.Get(ctx, client.ObjectKey{Name: a.Namespace}, namespace); err != nil {
+		return nil, fmt.Errorf("reading the labels of namespace %q: %w", a.Namespace, err)
+	}
+	return namespace.Labels, nil
 }

@@ -127,6 +127,8 @@ type Attributes struct {
 	Labels map[string]string
 	// VirtualNode is the name of the virtual node, "" while none is chosen.
 	VirtualNode string
+	// Object is [Input].Object, before all policies. The chains set it.
+	Object map[string]any
 }
 
 // Matcher says whether a binding concerns an object. It is safe for concurrent use.

@@ -169,7 +169,9 @@ func (c *Chains) judge(l *link, a *attempt, now time.Time) {
 // decide asks and applies the answer.
 func (c *Chains) decide(ctx context.Context, l *link, in Input, result *Result, a *attempt) error {
 	if l.Match != nil {
-		concerns, err := l.Match.Matches(ctx, in.Match)
+		attributes := in.Match
+		attributes.Object = in.Object
+		concerns, err := l.Match.Matches(ctx, attributes)
 		if err != nil {
 			return &fault{class: Host, err: fmt.Errorf("matching the object: %w", err)}
 		}

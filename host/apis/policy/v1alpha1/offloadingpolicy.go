@@ -126,7 +126,9 @@ type MatchCondition struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Expression over object, namespace and virtualNode, of type bool.
+	// Expression of CEL over object (the object being decided, before any policy),
+	// namespaceObject (metadata.name and metadata.labels of the local namespace) and
+	// virtualNode (its name, empty at admission), of type bool.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Expression string `json:"expression"`

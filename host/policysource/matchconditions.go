@@ -1,0 +1,125 @@
+package policysource
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/cel-go/cel"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/operation"
+)
+
+const (
+	// maxConditionCost bounds one evaluation of a match condition, in the cost units of
+	// CEL: about what the API server grants to an expression of admission.
+	maxConditionCost = 1_000_000
+	// conditionInterrupt is after how many steps of a comprehension the context is asked.
+	conditionInterrupt = 100
+)
+
+// The variables of a match condition. "namespace" alone is a reserved word of CEL.
+const (
+	conditionObject      = "object"
+	conditionNamespace   = "namespaceObject"
+	conditionVirtualNode = "virtualNode"
+)
+
+// condition is a compiled match condition. It is safe for concurrent use.
+type condition struct {
+	name    string
+	program cel.Program
+}
+
+// compileConditions compiles spec.match.matchConditions; without any, CEL is not even
+// set up.
+func compileConditions(declared []policyv1alpha1.MatchCondition) ([]condition, *problem) {
+	if len(declared) == 0 {
+		return nil, nil
+	}
+	env, err := cel.NewEnv(
+		cel.Variable(conditionObject, cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable(conditionNamespace, cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable(conditionVirtualNode, cel.StringType),
+		cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(),
+	)
+	if err != nil {
+		return nil, &problem{reason: reasonInvalidSpec, err: fmt.Errorf("preparing CEL: %w", err)}
+	}
+	var out []condition
+	for i := range declared {
+		where := fmt.Sprintf("spec.match.matchConditions[%q]", declared[i].Name)
+		ast, issues := env.Compile(declared[i].Expression)
+		if err := issues.Err(); err != nil {
+			return nil, invalid("%s does not compile, its author must correct it: %w", where, err)
+		}
+		if kind := ast.OutputType(); !kind.IsExactType(cel.BoolType) {
+			return nil, invalid("%s is of type %s: an expression of type bool is wanted", where, kind)
+		}
+		program, err := env.Program(ast, cel.CostLimit(maxConditionCost), cel.InterruptCheckFrequency(conditionInterrupt))
+		if err != nil {
+			return nil, invalid("%s: %w", where, err)
+		}
+		out = append(out, condition{name: declared[i].Name, program: program})
+	}
+	return out, nil
+}
+
+// meetsConditions tells whether all conditions are true. One that cannot be evaluated
+// counts as a failure of the policy, unless another one is false.
+func (m *matcher) meetsConditions(ctx context.Context, a chain.Attributes) (bool, error) {
+	if len(m.conditions) == 0 {
+		return true, nil
+	}
+	object, err := plain(a.Object)
+	if err != nil {
+		return false, err
+	}
+	var reading error
+	variables := map[string]any{
+		conditionObject:      object,
+		conditionVirtualNode: a.VirtualNode,
+		// Read only when an expression asks for it.
+		conditionNamespace: func() any {
+			var known map[string]string
+			known, reading = m.namespaceLabels(ctx, a)
+			return map[string]any{"metadata": map[string]any{"name": a.Namespace, "labels": known}}
+		},
+	}
+	var failed error
+	for i := range m.conditions {
+		value, _, err := m.conditions[i].program.ContextEval(ctx, variables)
+		switch {
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case reading != nil:
+			return false, reading
+		case err != nil:
+			failed = errors.Join(failed, fmt.Errorf("evaluating spec.match.matchConditions[%q]: %w", m.conditions[i].name, err))
+		case value.Value() == false:
+			return false, nil
+		}
+	}
+	return failed == nil, failed
+}
+
+// plain returns an object in the types that CEL takes for JSON's: what callers leave as Go
+// values is encoded first.
+func plain(object map[string]any) (map[string]any, error) {
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the object for match conditions: %w", err)
+	}
+	decoded, err := operation.Decode(raw)
+	if err != nil {
+		return nil, fmt.Errorf("decoding the object for match conditions: %w", err)
+	}
+	fields, _ := decoded.(map[string]any)
+	if fields == nil {
+		fields = map[string]any{}
+	}
+	return fields, nil
+}
