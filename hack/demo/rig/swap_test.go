@@ -3,9 +3,11 @@ package rig_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/wat"
@@ -145,6 +148,7 @@ func swapUnderLoad(t *testing.T, r *rig.Rig) {
 		require.NoError(t, err)
 	}
 	versions := []swapped{{digest: digest}}
+	sent := watchOffloads(t, r)
 	f := startFlow(t, r, rate)
 	t.Cleanup(f.stop)
 	f.more(t, swapPods)
@@ -168,8 +172,8 @@ func swapUnderLoad(t *testing.T, r *rig.Rig) {
 	created := f.begun.Load()
 	t.Logf("%d pods were created", created)
 	require.NoError(t, r.Rome.WaitForPods(t.Context(), swapNamespace, int(created), quiet))
-	local, remote := digests(t, r.Rome, swapNamespace), digests(t, r.Milan, swapRemote)
-	for place, found := range map[string]map[string]string{"admission": local, "offloading": remote} {
+	eventually(t, "every creation of a ShadowPod was seen", func() bool { return len(sent.all()) == int(created) })
+	for place, found := range map[string]map[string]string{"admission": admitted(t, r), "offloading": sent.all()} {
 		assert.Len(t, found, int(created), "no pod is lost at %s", place)
 		inOrder(t, place, found, versions, created)
 	}
@@ -204,22 +208,69 @@ func inOrder(t *testing.T, place string, found map[string]string, versions []swa
 	}
 }
 
-// digests returns the digest of the policy that decided each pod, by name.
-func digests(t *testing.T, c *rig.Cluster, namespace string) map[string]string {
-	t.Helper()
-	found := map[string]string{}
-	for _, p := range pods(t, c, namespace, nil) {
-		found[p.Name] = ""
-		entries, err := view.DecodeDecisions(p.Annotations[policyv1alpha1.DecisionsAnnotation])
-		require.NoError(t, err)
-		for _, e := range entries {
-			if e.Policy == swapPolicy {
-				assert.NotEmpty(t, e.Operations, p.Name)
-				found[p.Name] = e.Digest
-			}
+// digestOf returns the digest of the policy's version that decided an object.
+func digestOf(annotations map[string]string) (string, error) {
+	entries, err := view.DecodeDecisions(annotations[policyv1alpha1.DecisionsAnnotation])
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if e.Policy == swapPolicy {
+			return e.Digest, nil
 		}
 	}
+	return "", nil
+}
+
+// admitted returns the version that decided each pod at admission, by name.
+func admitted(t *testing.T, r *rig.Rig) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, p := range pods(t, r.Rome, swapNamespace, nil) {
+		digest, err := digestOf(p.Annotations)
+		require.NoError(t, err)
+		found[p.Name] = digest
+	}
 	return found
+}
+
+// offloads records the version that decided each ShadowPod when it was created: its
+// metadata may be decided again later.
+type offloads struct {
+	mu    sync.Mutex
+	found map[string]string
+}
+
+func watchOffloads(t *testing.T, r *rig.Rig) *offloads {
+	t.Helper()
+	milan, err := client.NewWithWatch(r.Milan.Config, client.Options{Scheme: r.Milan.Scheme()})
+	require.NoError(t, err)
+	watching, err := milan.Watch(t.Context(), &offloadingv1beta1.ShadowPodList{}, client.InNamespace(swapRemote))
+	require.NoError(t, err)
+	t.Cleanup(watching.Stop)
+	o := &offloads{found: map[string]string{}}
+	go func() {
+		for event := range watching.ResultChan() {
+			shadow, ok := event.Object.(*offloadingv1beta1.ShadowPod)
+			if !ok || event.Type != watch.Added {
+				continue
+			}
+			digest, err := digestOf(shadow.Annotations)
+			if err != nil {
+				digest = err.Error()
+			}
+			o.mu.Lock()
+			o.found[shadow.Name] = digest
+			o.mu.Unlock()
+		}
+	}()
+	return o
+}
+
+func (o *offloads) all() map[string]string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return maps.Clone(o.found)
 }
 
 // components are the processes of Longshore in rome and how often they have restarted.
