@@ -57,6 +57,12 @@ func figure(name, unit string, value float64, notes string) sample {
 	return sample{name: name, unit: unit, value: value, baseline: math.NaN(), notes: notes}
 }
 
+// bounded returns the sample with a goal.
+func (s sample) bounded(g goal) sample {
+	s.goal = g
+	return s
+}
+
 // against is a sample with a baseline and a goal.
 func against(name, unit string, value, baseline float64, g goal, notes string) sample {
 	return sample{name: name, unit: unit, value: value, baseline: baseline, goal: g, notes: notes}
@@ -120,7 +126,7 @@ func summarize(samples []sample, command string) Result {
 		reached = median(ratios)
 	}
 	if !math.IsNaN(reached) {
-		result.Goal = fmt.Sprintf("%s <= %g", last.goal.of, last.goal.max)
+		result.Goal = fmt.Sprintf("%s <= %.4g", last.goal.of, last.goal.max)
 		result.Met = pointer(reached <= last.goal.max)
 	}
 	return result
