@@ -112,6 +112,9 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 	if err == nil {
 		err = p.source.SetupWithManager(mgr)
 	}
+	if err == nil {
+		err = mgr.Add(trimmer{p.engine, clock.RealClock{}})
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("composing the policy source: %w", err), p.Close(ctx))
 	}
