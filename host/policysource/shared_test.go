@@ -1,0 +1,46 @@
+package policysource_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+)
+
+// Fifty policies with a ConfigMap each, all of the same bytes.
+func TestEqualBytesAreLoadedOnce(t *testing.T) {
+	const many = 50
+	var objects []client.Object
+	for i := range many {
+		name := fmt.Sprintf("many-%d", i)
+		objects = append(objects, part(name, "v1"), object(name, func(spec *policyv1alpha1.OffloadingPolicySpec) {
+			fromConfigMap(spec)
+			spec.Module.ConfigMap.Name, spec.Order = name, ptr.To(int32(i+10)) //nolint:gosec // At most 60.
+		}))
+	}
+	r := newRig(t, objects...)
+	r.mustPass()
+	assert.Equal(t, []string{"v1"}, r.loads)
+	for i := range many {
+		assert.Contains(t, r.condition(fmt.Sprintf("many-%d", i), policyv1alpha1.ReadyCondition), "True Bound")
+	}
+
+	// One that changes takes nothing from the others, and a broken one is tried once.
+	require.NoError(t, r.client.Update(t.Context(), part("many-7", "broken")))
+	r.mustPass()
+	r.mustPass()
+	assert.Equal(t, []string{"v1", "broken"}, r.loads)
+	assert.Contains(t, r.condition("many-7", policyv1alpha1.ReadyCondition), "True PreviousVersion")
+	assert.Contains(t, r.condition("many-8", policyv1alpha1.ReadyCondition), "True Bound")
+
+	for i := range many {
+		require.NoError(t, r.client.Delete(t.Context(), object(fmt.Sprintf("many-%d", i), nil)))
+	}
+	r.mustPass()
+	assert.Equal(t, []string{"v1"}, r.closed, "once, after the last")
+}
