@@ -94,7 +94,7 @@ func (m *matcher) meetsConditions(ctx context.Context, a chain.Attributes) (bool
 		value, _, err := m.conditions[i].program.ContextEval(ctx, variables)
 		switch {
 		case ctx.Err() != nil:
-			return false, ctx.Err()
+			return false, fmt.Errorf("evaluating spec.match.matchConditions[%q]: %w", m.conditions[i].name, ctx.Err())
 		case reading != nil:
 			return false, reading
 		case err != nil:

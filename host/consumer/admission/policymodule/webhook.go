@@ -122,8 +122,8 @@ func (h *Handler) policiesOf(ctx context.Context, source *corev1.ConfigMap, labe
 		if policy.Name == source.Name {
 			same = policy
 		}
-		from := policy.Spec.Module.ConfigMap
-		if from != nil && from.Namespace == source.Namespace && (from.Name == source.Name || slices.Contains(from.Parts, source.Name)) && !(labeled && policy.Name == source.Name) {
+		itself := labeled && policy.Name == source.Name
+		if holdsModuleOf(source, policy) && !itself {
 			found = append(found, policy)
 		}
 	}
@@ -139,6 +139,12 @@ func (h *Handler) policiesOf(ctx context.Context, source *corev1.ConfigMap, labe
 	}
 	policy := &policyv1alpha1.OffloadingPolicy{ObjectMeta: metav1.ObjectMeta{Name: source.Name}, Spec: *spec}
 	return append(found, policy), nil, nil
+}
+
+// holdsModuleOf tells whether a policy names the ConfigMap, as its module or a part of it.
+func holdsModuleOf(source *corev1.ConfigMap, policy *policyv1alpha1.OffloadingPolicy) bool {
+	from := policy.Spec.Module.ConfigMap
+	return from != nil && from.Namespace == source.Namespace && (from.Name == source.Name || slices.Contains(from.Parts, source.Name))
 }
 
 func (h *Handler) decode(request admission.Request, after, before client.Object) error {
