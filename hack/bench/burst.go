@@ -82,6 +82,10 @@ func (b *bench) longshoreBurst(ctx context.Context, run int) (burstTimes, error)
 	if err != nil {
 		return burstTimes{}, err
 	}
+	asking, err := w.policyTime(ctx)
+	if err != nil {
+		return burstTimes{}, err
+	}
 	b.tell("burst %d: %d pods through Longshore", run+1, pods)
 	profiled := make(chan error, 1)
 	go func() { profiled <- b.profile(ctx, "profile", "cpu-burst") }()
@@ -96,6 +100,9 @@ func (b *bench) longshoreBurst(ctx context.Context, run int) (burstTimes, error)
 	stopWatching()
 	b.tell("burst %d: bound %.1fs, ShadowPods %.1fs, running %.1fs", run+1, times.bound, times.shadows, times.running)
 	if err := b.reportWindow(ctx, window, "", pods, true); err != nil {
+		return burstTimes{}, err
+	}
+	if err := b.reportShare(ctx, window, asking); err != nil {
 		return burstTimes{}, err
 	}
 	if err := <-profiled; err != nil {
