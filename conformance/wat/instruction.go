@@ -288,22 +288,8 @@ func (b *body) one(immediate int, n *node) error {
 	var index uint32
 	var err error
 	switch immediate {
-	case immediateI32, immediateI64:
-		var v int64
-		v, err = number(n, map[int]int{immediateI32: 32, immediateI64: 64}[immediate])
-		b.code = append(b.code, sleb(v)...)
-		return err
-	case immediateF32, immediateF64:
-		v, parseErr := strconv.ParseFloat(n.text, 64)
-		if parseErr != nil {
-			return n.fail("%q is no number", n.text)
-		}
-		if immediate == immediateF32 {
-			b.code = binary.LittleEndian.AppendUint32(b.code, math.Float32bits(float32(v)))
-		} else {
-			b.code = binary.LittleEndian.AppendUint64(b.code, math.Float64bits(v))
-		}
-		return nil
+	case immediateI32, immediateI64, immediateF32, immediateF64:
+		return b.constant(immediate, n)
 	case immediateReference:
 		b.code = append(b.code, map[string]byte{"func": 0x70, "extern": 0x6f}[n.text])
 		return nil
@@ -333,6 +319,25 @@ func (b *body) one(immediate int, n *node) error {
 	}
 	b.code = uleb(b.code, index)
 	return err
+}
+
+// constant assembles the immediate of a constant.
+func (b *body) constant(immediate int, n *node) error {
+	if immediate == immediateI32 || immediate == immediateI64 {
+		v, err := number(n, map[int]int{immediateI32: 32, immediateI64: 64}[immediate])
+		b.code = append(b.code, sleb(v)...)
+		return err
+	}
+	v, err := strconv.ParseFloat(n.text, 64)
+	if err != nil {
+		return n.fail("%q is no number", n.text)
+	}
+	if immediate == immediateF32 {
+		b.code = binary.LittleEndian.AppendUint32(b.code, math.Float32bits(float32(v)))
+	} else {
+		b.code = binary.LittleEndian.AppendUint64(b.code, math.Float64bits(v))
+	}
+	return nil
 }
 
 func (b *body) label(n *node) (uint32, error) {

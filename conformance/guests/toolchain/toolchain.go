@@ -21,8 +21,8 @@ import (
 	"testing"
 )
 
-// Environment, when it is set to "required", turns a missing toolchain from a reason
-// to skip a test into its failure.
+// Environment names the variable that, when it is set to "required", turns a missing
+// toolchain from a reason to skip a test into its failure.
 const Environment = "LONGSHORE_TOOLCHAINS"
 
 // ErrMissing says that a compiler is not installed.

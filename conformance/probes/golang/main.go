@@ -30,7 +30,15 @@ func init() {
 var kept [][]byte
 
 //go:noinline
-func recurse(n int) int { return recurse(n+1) + 1 }
+func recurse(n int) int {
+	if n < 0 { // never, within the fuel
+		return 0
+	}
+	return recurse(n+1) + 1
+}
+
+// nowhere is a map that was not made.
+var nowhere map[string]int
 
 var ways = map[string]func(labels map[string]string) error{
 	"panic": func(map[string]string) error { panic("the team label is missing") },
@@ -40,7 +48,7 @@ var ways = map[string]func(labels map[string]string) error{
 		return errors.New(r.Facts.Object.Metadata.Name)
 	},
 	"index":    func(labels map[string]string) error { return errors.New([]string{"a"}[len(labels)+2]) },
-	"map":      func(map[string]string) error { var m map[string]int; m["a"] = 1; return nil },
+	"map":      func(map[string]string) error { nowhere["a"] = 1; return nil },
 	"deadlock": func(map[string]string) error { var m sync.Mutex; m.Lock(); m.Lock(); return nil },
 	"exit":     func(map[string]string) error { os.Exit(1); return nil },
 	"exit0":    func(map[string]string) error { os.Exit(0); return nil },
