@@ -29,7 +29,7 @@ func newEngine(b *testing.B) *engine.Engine {
 // snapshot and heap; machine code apart. One is loaded before, so that what all modules
 // share does not count.
 func BenchmarkIdle(b *testing.B) {
-	test := func(name string, raw []byte) {
+	test := func(name string, raw []byte, question string) {
 		b.Run(name, func(b *testing.B) {
 			const modules = 5
 			e := newEngine(b)
@@ -37,7 +37,7 @@ func BenchmarkIdle(b *testing.B) {
 				m, err := module.Load(b.Context(), e, raw, module.Options{Name: name})
 				require.NoError(b, err)
 				for range 20 {
-					_, _, err := m.Call(b.Context(), contract.PodMutation.Export(), []byte(questions["a large pod"].request))
+					_, _, err := m.Call(b.Context(), contract.PodMutation.Export(), []byte(question))
 					require.NoError(b, err)
 				}
 				return m
@@ -65,11 +65,11 @@ func BenchmarkIdle(b *testing.B) {
 		})
 	}
 	for _, g := range guests.All() {
-		test(g.Name, g.Wasm(b))
+		test(g.Name, g.Wasm(b), questions["a large pod"].request)
 	}
 	packed, err := builtinpolicies.Module()
 	require.NoError(b, err)
-	test("built-in policies", packed)
+	test("built-in policies", packed, `{"version": "v1alpha1", "point": "PodMutation", "moment": "Admission", "facts": {"object": {}, "offloading": {"podOffloadingStrategy": "Remote", "clusterSelector": {}}, "runtimeClassName": "liqo"}}`)
 }
 
 // BenchmarkGuests measures a decision of each guest about a pod of 7 KB, and about what

@@ -71,11 +71,11 @@ func (e *PolicyError) Error() string {
 	who := fmt.Sprintf("policy %q (module %s, %s)", e.Binding, e.Module, ShortDigest(e.Digest))
 	switch e.Class {
 	case Quarantined:
-		return fmt.Sprintf("%s is quarantined at %s: %v; the module's author must correct it, an operator can load a version that works, or set spec.failurePolicy or spec.mode of OffloadingPolicy %q meanwhile; it is tried again from time to time", who, at, e.Err, e.Binding)
+		return fmt.Sprintf("%s is quarantined at %s: %v; the module's author must correct it, an operator can load a version that works, or set spec.failurePolicy or spec.mode of OffloadingPolicy %q, or of the ConfigMap it is kept from, meanwhile; it is tried again from time to time", who, at, e.Err, e.Binding)
 	case Host:
 		return fmt.Sprintf("%s could not be asked at %s: %v", who, at, e.Err)
 	default:
-		return fmt.Sprintf("%s gave no valid answer at %s (%s): %v; the module's author must act, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy %q meanwhile", who, at, string(e.Class), e.Err, e.Binding)
+		return fmt.Sprintf("%s gave no valid answer at %s (%s): %v; the module's author must act, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy %q, or of the ConfigMap it is kept from, meanwhile", who, at, string(e.Class), e.Err, e.Binding)
 	}
 }
 

@@ -449,7 +449,7 @@ func TestAPolicyThatFailsIsNamed(t *testing.T) {
 	actions, err := definition(fails).Decide(t.Context(), input(localPod(), nil, nil))
 	require.NoError(t, err)
 	assert.Equal(t, "status Pending PolicyFailed, tell PolicyFailed, wait", summary(actions))
-	want := `Not offloaded: policy "buggy" (module buggy-module, 0123456789ab) gave no valid answer at PodMutation/Offload (Trap): the module crashed: unreachable; it wrote: panic: boom; the module's author must act, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "buggy" meanwhile`
+	want := `Not offloaded: policy "buggy" (module buggy-module, 0123456789ab) gave no valid answer at PodMutation/Offload (Trap): the module crashed: unreachable; it wrote: panic: boom; the module's author must act, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "buggy", or of the ConfigMap it is kept from, meanwhile`
 	assert.Equal(t, want, actions[1].(engine.Refuse).Message)
 	waiting := localPod()
 	waiting.Status = *actions[0].(engine.PatchLocalStatus).New.(*corev1.PodStatus)
