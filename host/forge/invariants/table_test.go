@@ -18,6 +18,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/invariants"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/internal/testkit"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 )
 
@@ -290,42 +291,10 @@ func TestEveryFreeFieldIsFree(t *testing.T) {
 			place, ok := places(after)[row.Type]
 			require.True(t, ok, "the test must know where there is a %s", row.Type)
 			field := reflect.ValueOf(place).Elem().FieldByName(row.Field)
-			fill(field, 6)
+			testkit.Fill(field, 6)
 			require.False(t, field.IsZero())
 			assert.NoError(t, invariants.CheckPod(pod, draft, after))
 		})
-	}
-}
-
-// fill sets everything below a value to something.
-func fill(v reflect.Value, depth int) {
-	if depth == 0 || !v.CanSet() {
-		return
-	}
-	switch v.Kind() {
-	case reflect.Bool:
-		v.SetBool(true)
-	case reflect.String:
-		v.SetString("x")
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		v.SetInt(1)
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem(), depth-1)
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		fill(v.Index(0), depth-1)
-	case reflect.Map:
-		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-		fill(key, depth-1)
-		fill(value, depth-1)
-		v.Set(reflect.MakeMap(v.Type()))
-		v.SetMapIndex(key, value)
-	case reflect.Struct:
-		for i := range v.NumField() {
-			fill(v.Field(i), depth-1)
-		}
-	default:
 	}
 }
 

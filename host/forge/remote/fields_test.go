@@ -12,44 +12,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/internal/testkit"
 )
 
 var rome = remote.Origin{HomeClusterID: "rome", ProviderClusterID: "milan", NodeName: "milan-1"}
-
-// fill sets every field below a value to something that is not zero, lists and maps to
-// one item, down to a depth that is enough to tell a field that was carried.
-func fill(v reflect.Value, depth int) {
-	if depth == 0 {
-		return
-	}
-	switch v.Kind() {
-	case reflect.Bool:
-		v.SetBool(true)
-	case reflect.String:
-		v.SetString("x")
-	case reflect.Int, reflect.Int32, reflect.Int64:
-		v.SetInt(1)
-	case reflect.Pointer:
-		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem(), depth-1)
-	case reflect.Slice:
-		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		fill(v.Index(0), depth-1)
-	case reflect.Map:
-		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
-		fill(key, depth-1)
-		fill(value, depth-1)
-		v.Set(reflect.MakeMap(v.Type()))
-		v.SetMapIndex(key, value)
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Field(i).CanSet() {
-				fill(v.Field(i), depth-1)
-			}
-		}
-	default:
-	}
-}
 
 // A Kubernetes upgrade that adds a field fails here until somebody decides what becomes
 // of it. Carried fields are found by forging, not listed, so the list cannot lie.
@@ -61,7 +27,7 @@ func TestEveryFieldOfAPodSpecIsCarriedOrDroppedWithAReason(t *testing.T) {
 		name := spec.Field(i).Name
 		seen[name] = true
 		pod := &corev1.Pod{}
-		fill(reflect.ValueOf(&pod.Spec).Elem().Field(i), 5)
+		testkit.Fill(reflect.ValueOf(&pod.Spec).Elem().Field(i), 5)
 		if name == "HostUsers" {
 			// Only the value that isolates travels.
 			pod.Spec.HostUsers = ptr.To(false)
@@ -96,7 +62,7 @@ func TestEveryFieldOfAServiceSpecIsCarriedOrDroppedWithAReason(t *testing.T) {
 		name := spec.Field(i).Name
 		seen[name] = true
 		service := &corev1.Service{}
-		fill(reflect.ValueOf(&service.Spec).Elem().Field(i), 5)
+		testkit.Fill(reflect.ValueOf(&service.Spec).Elem().Field(i), 5)
 		if value, special := values[name]; special {
 			reflect.ValueOf(&service.Spec).Elem().Field(i).Set(reflect.ValueOf(value))
 		}
