@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,10 @@ import (
 
 // labelValue is that of [policyv1alpha1.PolicyLabel] on ConfigMaps that are policies.
 const labelValue = "true"
+
+// catchUp is how long the cache is given to show what was written meanwhile. Components
+// write the status of a policy when its ConfigMap changes, so this is nothing unusual.
+const catchUp = 50 * time.Millisecond
 
 // Selector selects the ConfigMaps that are policies: all that the cache needs to hold.
 func Selector() client.MatchingLabels {
@@ -74,30 +79,40 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// Reconcile brings the OffloadingPolicy of one name in line with its ConfigMap.
+// Reconcile brings the OffloadingPolicy of one name in line with its ConfigMap. What was
+// decided about an object that has changed since is decided again.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	err := r.align(ctx, request)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		ctrl.LoggerFrom(ctx).V(1).Info("Looking again, since the policy has changed meanwhile", "policy", request.Name, "reason", err.Error())
+		return ctrl.Result{RequeueAfter: catchUp}, nil
+	}
+	return ctrl.Result{}, err
+}
+
+func (r *Reconciler) align(ctx context.Context, request ctrl.Request) error {
 	source, err := r.source(ctx, request)
 	if err != nil {
-		return ctrl.Result{}, err
+		return err
 	}
 	policy := &policyv1alpha1.OffloadingPolicy{}
 	err = r.Client.Get(ctx, client.ObjectKey{Name: request.Name}, policy)
 	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("reading OffloadingPolicy %q: %w", request.Name, err)
+		return fmt.Errorf("reading OffloadingPolicy %q: %w", request.Name, err)
 	}
 	exists := err == nil
 	switch {
 	case source == nil && exists && Kept(policy):
-		return ctrl.Result{}, r.remove(ctx, policy)
+		return r.remove(ctx, policy)
 	case source == nil:
-		return ctrl.Result{}, nil
+		return nil
 	case exists && !Kept(policy):
-		return ctrl.Result{}, r.refuse(source, &Problem{Reason: ReasonNameTaken, Err: fmt.Errorf(
+		return r.refuse(source, &Problem{Reason: ReasonNameTaken, Err: fmt.Errorf(
 			"OffloadingPolicy %q exists and was not made from this ConfigMap, so it stays as it is: delete it, or give the ConfigMap another name", policy.Name)})
 	}
 	spec, bad := Spec(source)
 	if bad != nil {
-		return ctrl.Result{}, r.refuse(source, bad)
+		return r.refuse(source, bad)
 	}
 	if exists {
 		err = r.update(ctx, policy, spec)
@@ -105,9 +120,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		err = r.create(ctx, source.Name, spec)
 	}
 	if refused(err) {
-		return ctrl.Result{}, r.refuse(source, &Problem{Reason: ReasonRefused, Err: err})
+		return r.refuse(source, &Problem{Reason: ReasonRefused, Err: err})
 	}
-	return ctrl.Result{}, err
+	return err
 }
 
 // source returns the ConfigMap if it is there and means to be a policy, else nil.
@@ -137,7 +152,7 @@ func (r *Reconciler) create(ctx context.Context, name string, spec *policyv1alph
 		Spec:       *spec,
 	}
 	ctrl.LoggerFrom(ctx).Info("Creating policy of ConfigMap", "policy", name)
-	// One that exists meanwhile is met by the next pass, with the question whose it is.
+	// One that exists meanwhile is looked at again, with the question whose it is.
 	if err := r.Client.Create(ctx, policy); err != nil {
 		return fmt.Errorf("creating OffloadingPolicy %q: %w", name, err)
 	}
@@ -152,13 +167,16 @@ func (r *Reconciler) update(ctx context.Context, policy *policyv1alpha1.Offloadi
 	changed := policy.DeepCopy()
 	changed.Spec = *spec
 	ctrl.LoggerFrom(ctx).Info("Changing policy to what its ConfigMap says", "policy", policy.Name)
-	if err := r.Client.Update(ctx, changed); err != nil {
+	// The deletion of one that is gone wakes us.
+	if err := r.Client.Update(ctx, changed); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("changing OffloadingPolicy %q: %w", policy.Name, err)
 	}
 	return nil
 }
 
-// remove deletes the policy that was read, and no later one of its name.
+// remove deletes the policy that was read, and no later one of its name. Nor in a later
+// state: somebody who takes the label off makes it theirs, under the same UID. So the
+// resource version counts too, although a mere report in the status changes it.
 func (r *Reconciler) remove(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy) error {
 	if !policy.DeletionTimestamp.IsZero() {
 		return nil

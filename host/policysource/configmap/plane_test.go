@@ -1,0 +1,214 @@
+package configmap_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policysource/configmap"
+)
+
+const (
+	soon = 20 * time.Second
+	tick = 20 * time.Millisecond
+)
+
+// site is a real API server with the CRD.
+type site struct {
+	t      *testing.T
+	config *rest.Config
+	admin  client.Client
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	cluster := planetest.ForTest(t, "rome")
+	scheme := runtime.NewScheme()
+	require.NoError(t, clientgoscheme.AddToScheme(scheme))
+	require.NoError(t, apiextensionsv1.AddToScheme(scheme))
+	require.NoError(t, policyv1alpha1.AddToScheme(scheme))
+	s := &site{t: t, config: rest.CopyConfig(cluster.RESTConfig())}
+	s.config.QPS = -1
+	var err error
+	s.admin, err = client.New(s.config, client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "longshore", "files", "crds", "offloadingpolicies.yaml"))
+	require.NoError(t, err)
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(t, yaml.Unmarshal(raw, crd))
+	require.NoError(t, s.admin.Create(t.Context(), crd))
+	require.NoError(t, s.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "longshore"}}))
+	require.Eventually(t, func() bool { return s.admin.List(t.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil }, soon, tick)
+	return s
+}
+
+// behind is a client whose cache shows an old state of the policy.
+type behind struct {
+	client.Client
+	policy *policyv1alpha1.OffloadingPolicy
+}
+
+func (b behind) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if policy, ok := o.(*policyv1alpha1.OffloadingPolicy); ok {
+		b.policy.DeepCopyInto(policy)
+		return nil
+	}
+	return b.Client.Get(ctx, key, o, opts...)
+}
+
+func (s *site) pass(c client.Client) ctrl.Result {
+	s.t.Helper()
+	reconciler := &configmap.Reconciler{Client: c, Events: events.NewFakeRecorder(10), Namespace: "longshore"}
+	result, err := reconciler.Reconcile(s.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "longshore", Name: "mine"}})
+	require.NoError(s.t, err)
+	return result
+}
+
+// policy returns the stored policy, nil when there is none.
+func (s *site) policy() *policyv1alpha1.OffloadingPolicy {
+	s.t.Helper()
+	policy := &policyv1alpha1.OffloadingPolicy{}
+	err := s.admin.Get(s.t.Context(), client.ObjectKey{Name: "mine"}, policy)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(s.t, err)
+	return policy
+}
+
+func (s *site) report(message string) {
+	s.t.Helper()
+	policy := s.policy()
+	policy.Status.ObservedBy = []policyv1alpha1.Observation{{Name: "webhook", Message: message}}
+	require.NoError(s.t, s.admin.Status().Update(s.t.Context(), policy))
+}
+
+// What happens to a policy between the look at it and the write.
+func TestAPolicyThatChangesMeanwhileAgainstARealAPIServer(t *testing.T) {
+	s := newSite(t)
+	gone := func() { require.NoError(t, s.admin.Delete(t.Context(), source(""))) }
+	changed := func() {
+		cm := source("order: 7")
+		require.NoError(t, s.admin.Update(t.Context(), cm))
+	}
+	recreated := func(labels map[string]string) {
+		theirs := s.policy()
+		require.NoError(t, s.admin.Delete(t.Context(), theirs))
+		theirs.UID, theirs.ResourceVersion, theirs.Labels = "", "", labels
+		require.NoError(t, s.admin.Create(t.Context(), theirs))
+	}
+	for name, tc := range map[string]struct {
+		// change of the ConfigMap, and what happens to the policy before that is acted upon.
+		change, meanwhile func()
+		// wantAgain tells that it is looked at again.
+		wantAgain bool
+		// wantStays tells that there is a policy afterwards, with wantOrder.
+		wantStays bool
+		wantOrder int32
+	}{
+		"it goes, and nothing happens":            {change: gone, meanwhile: func() {}},
+		"it goes, and its status is written":      {change: gone, meanwhile: func() { s.report("news") }, wantAgain: true},
+		"it goes, and somebody makes it theirs":   {change: gone, meanwhile: func() { p := s.policy(); p.Labels = nil; require.NoError(t, s.admin.Update(t.Context(), p)) }, wantAgain: true, wantStays: true},
+		"it goes, and another one takes its name": {change: gone, meanwhile: func() { recreated(nil) }, wantAgain: true, wantStays: true},
+		"it goes, and it is gone":                 {change: gone, meanwhile: func() { require.NoError(t, s.admin.Delete(t.Context(), s.policy())) }},
+		"it changes, and its status is written":   {change: changed, meanwhile: func() { s.report("news") }, wantAgain: true, wantStays: true, wantOrder: 7},
+		"it changes, and nothing happens":         {change: changed, meanwhile: func() {}, wantStays: true, wantOrder: 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, s.admin.Create(t.Context(), source("")))
+			s.pass(s.admin)
+			seen := s.policy()
+			require.NotNil(t, seen)
+			tc.change()
+			tc.meanwhile()
+			result := s.pass(behind{Client: s.admin, policy: seen})
+			assert.Equal(t, tc.wantAgain, result.RequeueAfter > 0)
+			if tc.wantAgain {
+				assert.NotNil(t, s.policy(), "not on the strength of an old look")
+				result = s.pass(s.admin)
+				assert.Zero(t, result)
+			}
+			policy := s.policy()
+			if assert.Equal(t, tc.wantStays, policy != nil) && tc.wantOrder != 0 {
+				assert.Equal(t, tc.wantOrder, *policy.Spec.Order)
+			}
+			require.NoError(t, client.IgnoreNotFound(s.admin.Delete(t.Context(), source(""))))
+			if policy != nil {
+				require.NoError(t, s.admin.Delete(t.Context(), policy))
+			}
+		})
+	}
+}
+
+// With a running controller, while the status is written all the time: the policy goes,
+// and nobody is told of an error.
+func TestADeletionIsQuietAgainstARealAPIServer(t *testing.T) {
+	s := newSite(t)
+	var mu sync.Mutex
+	var told []string
+	ctx := logr.NewContext(t.Context(), funcr.New(func(_, line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, line)
+	}, funcr.Options{}))
+	ctx, cancel := context.WithCancel(ctx)
+	skip := true
+	mgr, err := ctrl.NewManager(s.config, ctrl.Options{
+		Scheme: s.admin.Scheme(), Metrics: server.Options{BindAddress: "0"}, Logger: logr.FromContextOrDiscard(ctx),
+		Controller: config.Controller{SkipNameValidation: &skip},
+		Cache:      cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{"longshore": {}}}}},
+	})
+	require.NoError(t, err)
+	require.NoError(t, (&configmap.Reconciler{Client: mgr.GetClient(), Events: events.NewFakeRecorder(100), Namespace: "longshore"}).SetupWithManager(mgr))
+	var done sync.WaitGroup
+	done.Go(func() { assert.NoError(t, mgr.Start(ctx)) })
+	t.Cleanup(func() { cancel(); done.Wait() })
+
+	for range 5 {
+		require.NoError(t, s.admin.Create(t.Context(), source("")))
+		require.Eventually(t, func() bool { return s.policy() != nil }, soon, tick)
+		require.NoError(t, s.admin.Delete(t.Context(), source("")))
+		// Each write of the status makes what the controller has seen an old state.
+		writes := 0
+		require.Eventually(t, func() bool {
+			policy := s.policy()
+			if policy == nil {
+				return true
+			}
+			writes++
+			policy.Status.ObservedGeneration = int64(writes)
+			err := s.admin.Status().Update(t.Context(), policy)
+			return !assert.NoError(t, client.IgnoreNotFound(err))
+		}, soon, time.Millisecond, "the policy goes")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for _, line := range told {
+		assert.NotContains(t, line, `"error"=`, "the words of an error in the log")
+	}
+	assert.NotEmpty(t, told, "the log was listened to")
+}
