@@ -2,6 +2,7 @@ package fuel_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"strings"
@@ -400,7 +401,14 @@ func TestGoGuest(t *testing.T) {
 	wasm := wasmtest.BuildGo(t, "testdata/guest")
 	rewritten := meter(t, wasm)
 	assert.Empty(t, rewritten.Unrestorable)
-	assert.Less(t, float64(len(rewritten.Wasm)), 1.15*float64(len(wasm)), "metering must not blow a module up")
+	module, err := fuel.Parse(wasm)
+	require.NoError(t, err)
+	exposed, err := module.Expose(testNames)
+	require.NoError(t, err)
+	assert.Less(t, float64(len(rewritten.Wasm)), 1.15*float64(len(exposed.Wasm)), "metering must not blow a module up")
+	assert.Less(t, float64(len(exposed.Wasm)), 1.2*float64(len(wasm)), "nor the zeros between joined segments")
+	segments, _ := binary.Uvarint(dataSection(t, exposed.Wasm))
+	assert.Less(t, segments, uint64(1000), "Go's linker cuts its data into tens of thousands of segments, which are joined")
 	original := goGuest(t, wasm)
 	metered := goGuest(t, rewritten.Wasm)
 	setFuel(metered, math.MaxInt32)

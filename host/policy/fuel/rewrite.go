@@ -28,7 +28,8 @@ const initialFuel = 0
 
 // Rewritten is the result of rewriting a module.
 type Rewritten struct {
-	// Wasm is the module. Custom sections are dropped.
+	// Wasm is the module. Custom sections are dropped, data segments joined where nobody
+	// can tell.
 	Wasm []byte
 	// Unrestorable names what the module changes beside its memory and the exported
 	// globals, once each: "table.set in function 12", "global 3 of type v128". A host
@@ -56,6 +57,9 @@ func (m *Module) rewrite(names Names, charge bool) (*Rewritten, error) {
 		sectionType:   m.typeSection(w.signatures[len(m.signatures):]),
 		sectionGlobal: m.globalSection(),
 		sectionExport: m.exportSection(names),
+	}
+	if data := m.joined(); data != nil {
+		own[sectionData] = data
 	}
 	out := make([]byte, 0, len(code)+len(code)/4+m.size())
 	out = append(out, header...)
