@@ -11,6 +11,8 @@ import (
 // wazero's LinearMemory.
 type memory struct {
 	reserved []byte
+	// shares tells that the memory began as a private mapping of the image's file.
+	shares bool
 	// refused is set when a guest asked for more than the limit.
 	refused bool
 }
@@ -56,20 +58,58 @@ const blockBytes = 4 << 10
 
 var zeros [blockBytes]byte
 
+// adopt makes the first size bytes of a fresh memory equal to the image, and to zeros
+// behind it, so that they share the image's pages until the guest writes to them. On
+// error nothing may use the memory but Free.
+func (m *memory) adopt(im *image, size uint64) error {
+	if m.shares = im.file >= 0; !m.shares {
+		m.restore(im, size)
+		return nil
+	}
+	if err := mapPrivately(m.reserved[:len(im.bytes)], im.file); err != nil {
+		m.shares = false
+		return fmt.Errorf("mapping the state of an instance: %w", err)
+	}
+	if behind := m.reserved[len(im.bytes):size]; len(behind) > 0 && !discard(behind) {
+		clear(behind)
+	}
+	return nil
+}
+
 // restore makes the first size bytes of the memory equal to the image, and to zeros
 // behind it, writing only the blocks that differ. Most do not, and comparing is
-// several times cheaper than writing. Image and size are multiples of a block.
-func (m *memory) restore(image []byte, size uint64) {
+// several times cheaper than writing. Where the memory shares the image's pages, only
+// those are compared that the guest ever wrote to. Image and size are multiples of a
+// block.
+func (m *memory) restore(im *image, size uint64) {
 	have := m.reserved[:size]
-	for at := 0; at < len(have); at += blockBytes {
-		want := zeros[:]
-		if at < len(image) {
-			want = image[at : at+blockBytes]
-		}
-		if block := have[at : at+blockBytes]; !bytes.Equal(block, want) {
-			copy(block, want)
+	var pages [trackedPages]uint64
+	for at := 0; at < len(have); at += len(pages) * blockBytes {
+		part := have[at:min(at+len(pages)*blockBytes, len(have))]
+		tracked := m.shares && readPages(part, pages[:])
+		for n := range len(part) / blockBytes {
+			if block := at + n*blockBytes; !tracked || touched(pages[n], block < len(im.bytes)) {
+				restoreBlock(have[block:block+blockBytes], im.block(block))
+			}
 		}
 	}
+}
+
+func restoreBlock(have, want []byte) {
+	if !bytes.Equal(have, want) {
+		copy(have, want)
+	}
+}
+
+// trackedPages is for how many pages the operating system is asked at once.
+const trackedPages = 512
+
+// touched tells from what the operating system says of a page of a memory that shares
+// an image's pages whether it may differ from the image: a page that is neither present
+// nor swapped out is what it was at first, and so is one that still belongs to the file.
+func touched(page uint64, inImage bool) bool {
+	const presentOrSwapped, ofFile = 3 << 62, 1 << 61
+	return page&presentOrSwapped != 0 && (!inImage || page&ofFile == 0)
 }
 
 // untilZero returns the memory without the blocks of zeros at its end.
@@ -90,22 +130,26 @@ func copyBlocks(to, from []byte) {
 	}
 }
 
-// discardZeros gives the pages back that are zero in the image, in a memory that is
-// equal to it. It does nothing where a page is not a block: what is given back is always
-// whole pages.
-func (m *memory) discardZeros(image []byte, size uint64) {
+// rest gives pages back that can be made again, in a memory that is equal to the image:
+// all of those that it shares or could share, else those that are zero. It does nothing
+// where a page is not a block: what is given back is always whole pages.
+func (m *memory) rest(im *image, size uint64) {
 	if os.Getpagesize() != blockBytes {
 		return
 	}
 	have := m.reserved[:size]
+	if m.shares {
+		_ = discard(have) // it may cost memory, nothing else
+		return
+	}
 	begin := -1 // of a run of zero blocks
 	for at := 0; at <= len(have); at += blockBytes {
-		zero := at < len(have) && (at >= len(image) || bytes.Equal(image[at:at+blockBytes], zeros[:]))
+		zero := at < len(have) && bytes.Equal(im.block(at), zeros[:])
 		switch {
 		case zero && begin < 0:
 			begin = at
 		case !zero && begin >= 0:
-			_ = discard(have[begin:at]) // it may cost memory, nothing else
+			_ = discard(have[begin:at]) // as above
 			begin = -1
 		}
 	}

@@ -8,12 +8,9 @@ import (
 // snapshot is the state to which instances are set back after each call. It is
 // immutable, and shared by all instances of the module.
 type snapshot struct {
-	// size of the guest's memory; what lies behind memory is zero.
-	size uint64
-	// memory lies outside the Go heap, where it would make the collector wait for twice
-	// its size, and takes no space for blocks of zeros. It is given back after the
-	// snapshot is collected, so whoever reads it keeps the snapshot alive.
-	memory  []byte
+	// size of the guest's memory; what lies behind the image is zero.
+	size    uint64
+	image   *image
 	globals []uint64
 	world   world
 }
@@ -33,14 +30,12 @@ func (i *instance) start() *failure {
 // can serve calls.
 func (i *instance) snapshot() (*snapshot, error) {
 	s := &snapshot{world: i.world, size: i.size()}
-	if image := untilZero(i.guestMemory.reserved[:s.size]); len(image) > 0 {
-		region, err := reserve(len(image))
-		if err != nil {
-			return nil, fmt.Errorf("keeping the state of an instance: %w", err)
-		}
-		runtime.AddCleanup(s, release, region)
-		s.memory = region
-		copyBlocks(region, image)
+	var err error
+	if s.image, err = newImage(untilZero(i.guestMemory.reserved[:s.size]), s.size); err != nil {
+		return nil, fmt.Errorf("keeping the state of an instance: %w", err)
+	}
+	if err := i.guestMemory.adopt(s.image, s.size); err != nil {
+		return nil, err
 	}
 	for _, g := range i.mutable {
 		s.globals = append(s.globals, g.Get())
@@ -62,10 +57,12 @@ func (m *Module) fork(s *snapshot) (*instance, error) {
 			return nil, fmt.Errorf("growing the memory of an instance to %d bytes failed", s.size)
 		}
 	}
-	// The data segments are there already, so pages that never change need no copy.
-	i.guestMemory.restore(s.memory, s.size)
+	if err := i.guestMemory.adopt(s.image, s.size); err != nil {
+		i.close()
+		return nil, err
+	}
 	i.restoreGlobals(s)
-	runtime.KeepAlive(s)
+	runtime.KeepAlive(s.image)
 	return i, nil
 }
 
@@ -75,19 +72,19 @@ func (i *instance) restore(s *snapshot) bool {
 	if i.size() != s.size {
 		return false
 	}
-	i.guestMemory.restore(s.memory, s.size)
+	i.guestMemory.restore(s.image, s.size)
 	i.restoreGlobals(s)
-	runtime.KeepAlive(s)
+	runtime.KeepAlive(s.image)
 	i.forget()
 	return true
 }
 
-// rest gives back what an instance that waits long need not hold: pages that are zero
-// in its state, and the kernel's memory, all of which is zero between calls.
+// rest gives back what an instance that waits long need not hold: pages that its state
+// has, too, and the kernel's memory, all of which is zero between calls.
 func (i *instance) rest() {
 	if s := i.state; s != nil {
-		i.guestMemory.discardZeros(s.memory, s.size)
-		runtime.KeepAlive(s)
+		i.guestMemory.rest(s.image, s.size)
+		runtime.KeepAlive(s.image)
 	}
 	_ = discard(i.kernelMemory.reserved) // it may cost memory, nothing else
 }

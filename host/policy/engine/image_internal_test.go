@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestMemoriesAreSetBackToTheirImage writes at random, as a hostile guest might, to
+// memories that share their image's pages and to those that copied them.
+func TestMemoriesAreSetBackToTheirImage(t *testing.T) {
+	const size = 700 * blockBytes
+	random := rand.New(rand.NewPCG(1, 2))
+	content := make([]byte, size)
+	for at := 0; at < len(content)-100*blockBytes; at++ {
+		if at/blockBytes%5 != 3 { // with blocks of zeros in between, and a hundred behind
+			content[at] = byte(random.Uint32())
+		}
+	}
+	for name, without := range map[string]bool{"pages are shared": false, "pages are copied": true} {
+		t.Run(name, func(t *testing.T) {
+			im, err := newImage(untilZero(content), size)
+			require.NoError(t, err)
+			if !without && im.file < 0 {
+				t.Skip("the kernel does not tell which pages were written to")
+			}
+			if without {
+				im.file = -1
+			}
+			memories := make([]*memory, 2)
+			for n := range memories {
+				memories[n], err = newMemory(size + 50*blockBytes)
+				require.NoError(t, err)
+				t.Cleanup(memories[n].Free)
+				copy(memories[n].reserved, bytes.Repeat([]byte{7}, size)) // as data segments do
+				require.NoError(t, memories[n].adopt(im, size))
+				require.True(t, bytes.Equal(content, memories[n].reserved[:size]), "it begins as the image")
+			}
+			written, other := memories[0], memories[1]
+			for round := range 200 {
+				for range random.IntN(60) {
+					at := random.IntN(size)
+					written.reserved[at] ^= byte(random.Uint32())
+				}
+				if round%50 == 49 {
+					clear(written.reserved[:size])
+				}
+				require.True(t, bytes.Equal(content, other.reserved[:size]), "memories do not see each other's writes")
+				written.restore(im, size)
+				require.True(t, bytes.Equal(content, written.reserved[:size]), "round %d", round)
+				if round%20 == 19 {
+					written.rest(im, size)
+					require.True(t, bytes.Equal(content, written.reserved[:size]), "it is the same after a rest")
+				}
+			}
+			assert.True(t, bytes.Equal(untilZero(content), im.bytes), "nobody writes to the image")
+		})
+	}
+}
+
+// TestSmallMemoriesAreCopied since comparing them is cheaper than asking.
+func TestSmallMemoriesAreCopied(t *testing.T) {
+	im, err := newImage(bytes.Repeat([]byte{1}, blockBytes), pageBytes)
+	require.NoError(t, err)
+	assert.Negative(t, im.file)
+	none, err := newImage(nil, sharedBytes)
+	require.NoError(t, err)
+	assert.Empty(t, none.bytes)
+	assert.Equal(t, zeros[:], none.block(0))
+}
+
+func BenchmarkRestore(b *testing.B) {
+	const size = 3 << 20
+	for name, share := range map[string]bool{"shared": true, "copied": false} {
+		b.Run(name, func(b *testing.B) {
+			im, err := newImage(bytes.Repeat([]byte{1}, size), size)
+			require.NoError(b, err)
+			if !share {
+				im.file = -1
+			}
+			m, err := newMemory(size)
+			require.NoError(b, err)
+			defer m.Free()
+			require.NoError(b, m.adopt(im, size))
+			for b.Loop() {
+				for page := range 40 {
+					m.reserved[page*19*blockBytes]++
+				}
+				m.restore(im, size)
+			}
+		})
+	}
+}

@@ -1,0 +1,4 @@
+package engine
+
+// memfdCreate is the number of the system call.
+const memfdCreate = 319
