@@ -17,7 +17,6 @@ import (
 
 	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
-	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/module"
@@ -75,30 +74,25 @@ func ValidateNamespaces(allowed []string) error {
 
 // Policies is the policy side of one component.
 type Policies struct {
-	engine  *engine.Engine
-	builtin *module.Module
-	source  *policysource.Source
+	engine *engine.Engine
+	source *policysource.Source
 }
 
 // New compiles the built-in module and adds the source to the manager. It may take
 // seconds without a compilation cache.
 func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, error) {
-	raw, err := builtinpolicies.Module()
-	if err != nil {
-		return nil, fmt.Errorf("finding the built-in policies: %w", err)
-	}
 	runtime, err := engine.New(ctx, engine.Options{CacheDir: options.CacheDir})
 	if err != nil {
 		return nil, fmt.Errorf("composing the policy engine: %w", err)
 	}
 	p := &Policies{engine: runtime}
-	p.builtin, err = module.Load(ctx, runtime, raw, module.Options{Name: policyv1alpha1.BuiltInDefault})
+	builtin, err := loadBuiltIn(ctx, runtime)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("loading the built-in policies: %w", err), runtime.Close(ctx))
+		return nil, errors.Join(err, p.Close(ctx))
 	}
 	p.source, err = policysource.New(policysource.Options{
 		Component: options.Component, Client: mgr.GetClient(), Clock: clock.RealClock{},
-		BuiltIns:       map[string]chain.Policy{policyv1alpha1.BuiltInDefault: p.builtin},
+		BuiltIns:       map[string]chain.Policy{policyv1alpha1.BuiltInDefault: builtin},
 		BuiltInModules: map[string]func() ([]byte, error){policyv1alpha1.BuiltInDefault: builtinpolicies.Module},
 		Load: func(ctx context.Context, name string, raw []byte, limits policysource.ModuleLimits) (chain.Policy, error) {
 			return p.load(ctx, name, raw, limits)
@@ -107,7 +101,7 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 		Changed:          options.Changed,
 		ModuleNamespaces: options.ModuleNamespaces, Conditions: options.Conditions, Components: options.Components,
 		Metrics: options.Metrics, Events: mgr.GetEventRecorder("longshore-policies"),
-		Chain: chain.Options{ReservedKey: remote.ReservedKey},
+		Chain: chainOptions(),
 	})
 	if err == nil {
 		err = p.source.SetupWithManager(mgr)

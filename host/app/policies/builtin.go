@@ -1,0 +1,27 @@
+package policies
+
+import (
+	"context"
+	"fmt"
+
+	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/host/policy/module"
+)
+
+// loadBuiltIn compiles the module of the built-in policies. There is no other way to them:
+// the server that hack/bench compares with, in which they are native functions, is built
+// from another file in place of this one (ADR 37).
+func loadBuiltIn(ctx context.Context, runtime *engine.Engine) (chain.Policy, error) {
+	raw, err := builtinpolicies.Module()
+	if err != nil {
+		return nil, fmt.Errorf("finding the built-in policies: %w", err)
+	}
+	builtin, err := module.Load(ctx, runtime, raw, module.Options{Name: policyv1alpha1.BuiltInDefault})
+	if err != nil {
+		return nil, fmt.Errorf("loading the built-in policies: %w", err)
+	}
+	return builtin, nil
+}
