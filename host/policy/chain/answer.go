@@ -1,12 +1,9 @@
 package chain
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/operation"
@@ -61,14 +58,9 @@ func (l *link) decode(data []byte) (*answer, error) {
 	if len(data) > l.maximum.ResponseBytes {
 		return nil, fmt.Errorf("it has %d bytes, more than %d", len(data), l.maximum.ResponseBytes)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	var response contract.Response
-	if err := decoder.Decode(&response); err != nil {
-		return nil, fmt.Errorf("decoding it: %w", err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more than one JSON value")
+	response, err := operation.DecodeResponse(data)
+	if err != nil {
+		return nil, err
 	}
 	if response.Version != contract.Version {
 		return nil, fmt.Errorf("its contract version is %q, want %q", response.Version, contract.Version)
@@ -87,7 +79,6 @@ func (l *link) decode(data []byte) (*answer, error) {
 	if len(response.Operations) > l.maximum.Operations {
 		return nil, fmt.Errorf("it has %d operations, more than %d", len(response.Operations), l.maximum.Operations)
 	}
-	var err error
 	if a.operations, err = operation.Compile(response.Operations); err != nil {
 		return nil, err
 	}
@@ -99,7 +90,7 @@ func (l *link) decode(data []byte) (*answer, error) {
 	return a, nil
 }
 
-func (a *answer) checkTexts(response contract.Response) error {
+func (a *answer) checkTexts(response *contract.Response) error {
 	if len(response.Warnings) > contract.MaxWarnings {
 		return fmt.Errorf("it has %d warnings, more than %d", len(response.Warnings), contract.MaxWarnings)
 	}

@@ -18,6 +18,14 @@ import (
 
 // Decode parses JSON text into a value of a document.
 func Decode(data []byte) (any, error) {
+	if value, ok := parse(data); ok {
+		return value, nil
+	}
+	return decode(data)
+}
+
+// decode decodes what is unusual, which mostly is wrong, and says what is wrong.
+func decode(data []byte) (any, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
 	var value any
