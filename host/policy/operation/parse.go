@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// parser reads JSON text without reflection. It knows the usual only: where it gives up,
+// parser reads JSON text without reflection. After it gave up it may stand anywhere. It knows the usual only: where it gives up,
 // encoding/json has the last word, on values and on messages. What it accepts,
 // encoding/json accepts with the same value.
 type parser struct {
@@ -86,8 +86,10 @@ func (p *parser) value() (any, bool) {
 func (p *parser) raw() ([]byte, bool) {
 	p.next()
 	from := p.at
-	ok := p.skip()
-	return p.text[from:p.at:p.at], ok
+	if !p.skip() {
+		return nil, false
+	}
+	return p.text[from:p.at:p.at], true
 }
 
 func (p *parser) skip() bool {

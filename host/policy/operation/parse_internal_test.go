@@ -16,7 +16,7 @@ var usual = []string{
 
 var unusual = []string{
 	``, `01`, `{"a":1,}`, "\"\xff\"", `{"a" 1}`, `[1 2]`, `nul`, `-`, `1.`, `1e`, `.5`, `+1`, `"\x"`, "\"\x01\"", `{"a":1}{`, `[`, `"`, `"\`, `{"a":`,
-	`{1:2}`, `1e999`, `tru`, `[1,]`, strings.Repeat("[", 200) + strings.Repeat("]", 200), `{"a":1]`, "\x00", `truefalse`,
+	`[0,0`, `{1:2}`, `1e999`, `tru`, `[1,]`, strings.Repeat("[", 200) + strings.Repeat("]", 200), `{"a":1]`, "\x00", `truefalse`,
 }
 
 var responses = []string{
@@ -32,7 +32,7 @@ var responses = []string{
 var otherResponses = []string{
 	`{"Version":"v1alpha1"}`, `{"version":null,"operations":null,"deny":null,"warnings":null}`, `{"version":"a","version":"b"}`,
 	`{"operations":[{"op":"set","path":"/a","value":1},{"op":"set"}],"operations":[{"path":"/b"}]}`, `{"version":"v","more":1}`,
-	`{"operations":[{"op":"set","OP":"x"}]}`, `{"operations":{}}`, `{"warnings":[1]}`, `{"version":"v1alpha1"} {}`, `{"version":"v1alpha1"}x`, `[]`, `null`, `1`,
+	`{"operations":[{"value":[0,0`, `{"operations":[{"value":"a\`, `{"operations":[{"value":`, `{"operations":[{"op":"set","OP":"x"}]}`, `{"operations":{}}`, `{"warnings":[1]}`, `{"version":"v1alpha1"} {}`, `{"version":"v1alpha1"}x`, `[]`, `null`, `1`,
 	`{"operations":[{"op":"set","path":"/a","value":{"a":01}}]}`, "{\"version\":\"\xff\"}", `{"operations":[null]}`, `{"deny":{"reason":1}}`,
 	`{"operations":[{"op":"set","path":"/a","value":1,"value":2,"keys":["a"],"keys":[]}]}`, `{"deny":{"reason":"a"},"deny":{"message":"b"}}`,
 }

@@ -2,6 +2,7 @@ package operation_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -21,17 +22,24 @@ func TestSplit(t *testing.T) {
 		`eA"`:      json.RawMessage(`"\\"`),
 		"status":   json.RawMessage(`{}`),
 	}, doc)
+	deep := `{"a":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `,"spec":{"b":"` + "\xff" + `"}}`
+	doc, err = operation.Split([]byte(deep), "spec")
+	require.NoError(t, err, "what is unusual is read all the same")
+	assert.Equal(t, map[string]any{"a": json.RawMessage(deep[5:605]), "spec": map[string]any{"b": json.RawMessage("\"\xff\"")}}, doc)
 	empty, err := operation.Split([]byte(` { } `))
 	require.NoError(t, err)
 	assert.Empty(t, empty)
 	for name, tc := range map[string]struct{ text, wantErr string }{
 		"no object":             {text: `[]`, wantErr: "no object"},
-		"nothing":               {text: ``, wantErr: "no object"},
-		"cut in a string":       {text: `{"a":"b`, wantErr: "ends too early"},
-		"cut after a value":     {text: `{"a":"b"`, wantErr: "ends too early"},
-		"cut in a list":         {text: `{"a":[`, wantErr: "ends too early"},
-		"no name":               {text: `{1:2}`, wantErr: "a string is expected"},
-		"no value":              {text: `{"a"}`, wantErr: `member "a" has no value`},
+		"null":                  {text: `null`, wantErr: "no object"},
+		"nothing":               {text: ``, wantErr: "unexpected end of JSON input"},
+		"cut in a string":       {text: `{"a":"b`, wantErr: "unexpected end of JSON input"},
+		"cut after a value":     {text: `{"a":"b"`, wantErr: "unexpected end of JSON input"},
+		"cut in a list":         {text: `{"a":[`, wantErr: "unexpected end of JSON input"},
+		"more than one":         {text: `{"a":1}{}`, wantErr: "after top-level value"},
+		"no name":               {text: `{1:2}`, wantErr: "looking for beginning of object key string"},
+		"no value":              {text: `{"a"}`, wantErr: "after object key"},
+		"bad text further down": {text: `{"spec":{"a":[1,{"b":01}]}}`, wantErr: "invalid character '1'"},
 		"a member that is none": {text: `{"spec":[]}`, wantErr: "spec: the JSON text is no object"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,10 +55,12 @@ func FuzzSplit(f *testing.F) {
 	f.Add(`{"a":{"b":[1,2,{"c":"d\"}"}]},"e":null,"f":1}`)
 	f.Add(`{"a":"\\\\","a":2}`)
 	f.Add(`{"a":`)
+	f.Add(`{"":[0,0`)
 	f.Fuzz(func(t *testing.T, text string) {
 		doc, err := operation.Split([]byte(text), "a")
 		var want map[string]json.RawMessage
 		if json.Unmarshal([]byte(text), &want) != nil || want == nil {
+			require.Error(t, err)
 			return
 		}
 		if raw, ok := want["a"]; ok && raw[0] != '{' && string(raw) != "null" {
