@@ -28,7 +28,7 @@ import (
 const (
 	admissionGoal    = 0.4
 	admissionBinding = 4
-	admissionNote    = "one AdmissionReview of a 7 KB pod over the handler's HTTP interface; "
+	admissionNote    = "one AdmissionReview of a 7 KB pod over the webhook's HTTP interface; "
 )
 
 // admissions measures whole admission requests: ours with four policies, nothing
@@ -50,15 +50,14 @@ func (b *bench) admissions(ctx context.Context, h *policyHosts) error {
 		memo     int
 		typical  bool
 	}{{"typical", 0, -1, true}, {"four", admissionBinding, -1, false}, {"one", 1, -1, false}, {"remembered", admissionBinding, 0, false}} {
-		handler := admission.Handler(&typicalWebhook{decoder: admission.NewDecoder(s), facts: facts})
+		hook := http.Handler(&admission.Webhook{Handler: &typicalWebhook{decoder: admission.NewDecoder(s), facts: facts}})
 		if !way.typical {
 			chains, err := placementChains(h, way.bindings, way.memo)
 			if err != nil {
 				return err
 			}
-			handler = &podplacement.Handler{Reader: facts, Policies: chains, RuntimeClassName: "liqo"}
+			hook = podplacement.Serve(&podplacement.Handler{Reader: facts, Policies: chains, RuntimeClassName: "liqo"})
 		}
-		hook := &admission.Webhook{Handler: handler}
 		if times[way.name], err = measure(func() error { return admit(ctx, hook, review) }); err != nil {
 			return fmt.Errorf("admitting a pod, %s: %w", way.name, err)
 		}

@@ -50,15 +50,14 @@ func BenchmarkAdmission(b *testing.B) {
 	facts := admissionFacts()
 	review, err := admissionReview()
 	require.NoError(b, err)
-	run := func(name string, handler admission.Handler) {
-		var hook http.Handler = &admission.Webhook{Handler: handler}
+	run := func(name string, hook http.Handler) {
 		b.Run(name, func(b *testing.B) { inMicroseconds(b, func() error { return admit(b.Context(), hook, review) }) })
 	}
-	run("typical", &typicalWebhook{decoder: admission.NewDecoder(s), facts: facts})
+	run("typical", &admission.Webhook{Handler: &typicalWebhook{decoder: admission.NewDecoder(s), facts: facts}})
 	for name, way := range map[string][2]int{"four": {4, -1}, "one": {1, -1}, "remembered": {4, 0}} {
 		chains, err := placementChains(h, way[0], way[1])
 		require.NoError(b, err)
-		run(name, &podplacement.Handler{Reader: facts, Policies: chains, RuntimeClassName: "liqo"})
+		run(name, podplacement.Serve(&podplacement.Handler{Reader: facts, Policies: chains, RuntimeClassName: "liqo"}))
 	}
 }
 

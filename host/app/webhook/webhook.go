@@ -186,9 +186,9 @@ func dnsNames(service, namespace string) []string {
 func register(mgr ctrl.Manager, decide *policies.Policies, options Options) {
 	decoder := admission.NewDecoder(mgr.GetScheme())
 	hooks := mgr.GetWebhookServer()
-	hooks.Register(podplacement.Path, &admission.Webhook{Handler: &podplacement.Handler{
+	hooks.Register(podplacement.Path, podplacement.Serve(&podplacement.Handler{
 		Reader: mgr.GetClient(), Policies: decide.Chains(), RuntimeClassName: options.RuntimeClassName,
-	}})
+	}))
 	hooks.Register(namespaceoffloading.Path, &admission.Webhook{Handler: &namespaceoffloading.Handler{
 		Decoder: decoder, ClusterID: options.ClusterID,
 	}})
