@@ -17,6 +17,8 @@ LDFLAGS  := -s -w
 PKG      ?= ./...
 COUNT    ?= 10
 FUZZTIME ?= 20s
+# The bench-native target's pairs of bursts; each takes about four minutes.
+PAIRS    ?= 7
 
 ##@ General
 
@@ -89,6 +91,10 @@ test-race: builtins ## The race detector over the packages with locks (needs a C
 .PHONY: bench
 bench: build ## Measure, interleaved with the baselines; writes bench/results.json
 	@$(GO) run ./hack/bench
+
+.PHONY: bench-native
+bench-native: build ## Bursts with wasm policies beside bursts with native ones, PAIRS times; adds to bench/results.json
+	@$(GO) run ./hack/bench -native $(PAIRS)
 
 .PHONY: fuzz
 fuzz: builtins ## Fuzz every fuzz target for FUZZTIME

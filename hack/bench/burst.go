@@ -68,36 +68,21 @@ func (b *bench) burst(ctx context.Context, run int) error {
 // runs and while it is there.
 func (b *bench) longshoreBurst(ctx context.Context, run int) (burstTimes, error) {
 	w, pods := b.world, b.sizes.burst
-	watching, stopWatching := context.WithCancel(ctx)
-	defer stopWatching()
-	local, err := w.rome.watchPods(watching, offloaded)
-	if err != nil {
-		return burstTimes{}, err
-	}
-	shadows, err := w.milan.watchShadowPods(watching, w.remote)
-	if err != nil {
-		return burstTimes{}, err
-	}
 	window, err := b.open()
 	if err != nil {
 		return burstTimes{}, err
 	}
-	asking, err := w.policyTime(ctx)
+	asking, err := w.asked(ctx)
 	if err != nil {
 		return burstTimes{}, err
 	}
 	b.tell("burst %d: %d pods through Longshore", run+1, pods)
 	profiled := make(chan error, 1)
 	go func() { profiled <- b.profile(ctx, "profile", "cpu-burst") }()
-	begin := time.Now()
-	if err := w.createDeployments(ctx, pods); err != nil {
+	times, err := w.offloadBurst(ctx, pods)
+	if err != nil {
 		return burstTimes{}, err
 	}
-	times, err := waitBurst(ctx, begin, pods, local.bound, shadows, local.running)
-	if err != nil {
-		return burstTimes{}, fmt.Errorf("burst through Longshore: %w", err)
-	}
-	stopWatching()
 	b.tell("burst %d: bound %.1fs, ShadowPods %.1fs, running %.1fs", run+1, times.bound, times.shadows, times.running)
 	if err := b.reportWindow(ctx, window, "", pods, true); err != nil {
 		return burstTimes{}, err
@@ -116,6 +101,29 @@ func (b *bench) longshoreBurst(ctx context.Context, run int) (burstTimes, error)
 		return burstTimes{}, err
 	}
 	b.record.add(figure("burst/withdrawn", "s", time.Since(deleting).Seconds(), withdrawnNote))
+	return times, nil
+}
+
+// offloadBurst creates the Deployments and waits until all their pods run.
+func (w *world) offloadBurst(ctx context.Context, pods int) (burstTimes, error) {
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	local, err := w.rome.watchPods(watching, offloaded)
+	if err != nil {
+		return burstTimes{}, err
+	}
+	shadows, err := w.milan.watchShadowPods(watching, w.remote)
+	if err != nil {
+		return burstTimes{}, err
+	}
+	begin := time.Now()
+	if err := w.createDeployments(ctx, pods); err != nil {
+		return burstTimes{}, err
+	}
+	times, err := waitBurst(ctx, begin, pods, local.bound, shadows, local.running)
+	if err != nil {
+		return burstTimes{}, fmt.Errorf("burst through Longshore: %w", err)
+	}
 	return times, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -30,6 +31,9 @@ const (
 	defaultStream = 200
 	quickBurst    = 100
 	quickStream   = 25
+	// resultsFile is what documents cite. Figures of small sizes never get there by themselves.
+	resultsFile = "bench/results.json"
+	quickFile   = "bench/raw/quick.json"
 	// idleSettle is how long a fresh installation is left alone before its memory is read.
 	idleSettle = 15 * time.Second
 )
@@ -40,8 +44,10 @@ type bench struct {
 	world  *world
 	sizes  sizes
 	runs   int
-	quick  bool
-	only   *regexp.Regexp
+	// pairs of bursts with wasm and with native policies; 0: the other measures.
+	pairs int
+	quick bool
+	only  *regexp.Regexp
 	// profiles is the folder of the virtual kubelet's profiles; empty: none.
 	profiles string
 	tell     func(format string, arguments ...any)
@@ -49,7 +55,7 @@ type bench struct {
 
 type options struct {
 	only, out, longshore, dir, profiles string
-	runs, pods                          int
+	runs, pods, native                  int
 	quick, keep                         bool
 }
 
@@ -61,8 +67,9 @@ func main() {
 	flags.StringVar(&o.only, "only", "", "measure only names that match this `regexp`: stream/, burst/, requests/, cpu/, memory/, quiet/, policy/")
 	flags.IntVar(&o.runs, "runs", defaultRuns, "how often each measure is taken; the median counts")
 	flags.IntVar(&o.pods, "pods", defaultBurst, "pods of the burst")
+	flags.IntVar(&o.native, "native", 0, "measure only bursts with wasm beside bursts with native policies, `pairs` of them")
 	flags.BoolVar(&o.quick, "quick", false, "one run of small sizes, to try it out")
-	flags.StringVar(&o.out, "out", filepath.Join("bench", "results.json"), "where the results are written")
+	flags.StringVar(&o.out, "out", "", "where the results are written; those of earlier runs stay, but for those of the same name. Empty: "+resultsFile+", or, with -quick, "+quickFile)
 	flags.StringVar(&o.longshore, "longshore", filepath.Join("bin", "longshore"), "the server binary")
 	flags.StringVar(&o.dir, "dir", "", "folder of the clusters' data and logs; empty: a temporary one")
 	flags.StringVar(&o.profiles, "profiles", "", "folder for profiles of the virtual kubelet: memory idle and loaded, CPU in the burst")
@@ -84,7 +91,7 @@ func run(ctx context.Context, o options) error {
 	}
 	begin := time.Now()
 	b := &bench{
-		sizes: sizes{burst: o.pods, stream: defaultStream}, runs: max(o.runs, 1), quick: o.quick, only: only, profiles: o.profiles,
+		sizes: sizes{burst: o.pods, stream: defaultStream}, runs: max(o.runs, 1), pairs: o.native, quick: o.quick, only: only, profiles: o.profiles,
 		tell: func(format string, arguments ...any) {
 			fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, arguments...))
 		},
@@ -93,16 +100,41 @@ func run(ctx context.Context, o options) error {
 		b.runs, b.sizes = 1, sizes{burst: min(o.pods, quickBurst), stream: quickStream}
 	}
 	b.record = newRecorder(o.command(), only.MatchString)
-	err = errors.Join(b.policies(ctx), b.clusters(ctx, o))
+	if b.pairs == 0 {
+		err = errors.Join(b.policies(ctx), b.goBenchmarks(ctx))
+	}
+	err = errors.Join(err, b.clusters(ctx, o))
 	results := b.record.results()
 	if len(results) == 0 {
 		return errors.Join(err, fmt.Errorf("nothing was measured: -only %q matches no measure", o.only))
 	}
 	// What was measured before something failed is shown, but only a whole run is kept.
 	if err == nil {
-		err = write(o.out, results)
+		err = o.keepResults(results)
 	}
 	return errors.Join(table(os.Stdout, results), err)
+}
+
+// keepResults writes the results to where they belong.
+func (o *options) keepResults(results []Result) error {
+	out := o.out
+	if out == "" {
+		out = filepath.FromSlash(map[bool]string{false: resultsFile, true: quickFile}[o.quick])
+	}
+	known, err := read(out)
+	if err != nil {
+		return err
+	}
+	return write(out, merge(o.stillTrue(known), results))
+}
+
+// stillTrue leaves out of earlier results what this run would have measured if there were
+// still such a measure: all but those of -native when everything else was measured.
+func (o *options) stillTrue(known []Result) []Result {
+	if o.only != "" || o.native > 0 {
+		return known
+	}
+	return slices.DeleteFunc(known, func(r Result) bool { return !strings.Contains(r.Command, nativeFlag) })
 }
 
 // command makes the same figures again: with the options that they depend on.
@@ -111,8 +143,14 @@ func (o *options) command() string {
 	if o.only != "" {
 		command += fmt.Sprintf(" -only '%s'", o.only)
 	}
+	if o.native > 0 {
+		command += fmt.Sprintf("%s%d", nativeFlag, o.native)
+	}
 	if o.quick {
 		return command + " -quick"
+	}
+	if o.native > 0 {
+		return fmt.Sprintf("%s -pods %d", command, o.pods)
 	}
 	return fmt.Sprintf("%s -runs %d -pods %d", command, max(o.runs, 1), o.pods)
 }
@@ -143,7 +181,7 @@ func (b *bench) needs(prefixes ...string) bool {
 func (b *bench) clusters(ctx context.Context, o options) (err error) {
 	streams := b.needs("stream/")
 	bursts := b.needs("burst/", "requests/", "cpu/", "memory/", "quiet/")
-	if !streams && !bursts {
+	if !streams && !bursts && b.pairs == 0 {
 		return nil
 	}
 	dir := o.dir
@@ -159,10 +197,21 @@ func (b *bench) clusters(ctx context.Context, o options) (err error) {
 			err = os.RemoveAll(dir)
 		}()
 	}
+	var built *servers
+	if b.pairs > 0 {
+		b.tell("building %d servers", len(b.nativeServers()))
+		if built, err = newServers(ctx, filepath.Join(dir, "servers"), b.nativeServers()); err != nil {
+			return err
+		}
+		o.longshore = built.link
+	}
 	if b.world, err = startWorld(ctx, worldOptions{longshore: o.longshore, dir: dir, profiling: o.profiles != "", tell: b.tell}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.world.stop(context.WithoutCancel(ctx))) }()
+	if built != nil {
+		return b.native(ctx, built)
+	}
 	return b.load(ctx, streams, bursts)
 }
 

@@ -196,25 +196,6 @@ func (p *oraclePolicy) Call(ctx context.Context, export string, input []byte) ([
 	return output, engine.Stats{}, err
 }
 
-// measure runs one benchmark and returns microseconds a call.
-func measure(call func() error) (float64, error) {
-	var failed error
-	result := testing.Benchmark(func(b *testing.B) { //nolint:thelper // It is the benchmark itself.
-		for b.Loop() {
-			if failed = call(); failed != nil {
-				b.SkipNow()
-			}
-		}
-	})
-	if failed != nil {
-		return 0, failed
-	}
-	if result.N == 0 {
-		return 0, errors.New("the benchmark did not run")
-	}
-	return float64(result.T.Nanoseconds()) / float64(result.N) / 1000, nil
-}
-
 // single is the median of calls that come one at a time, as those of pods do: whatever a
 // host does after a call is done when the next one comes.
 func single(ctx context.Context, call func() error) (float64, error) {

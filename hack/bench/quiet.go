@@ -8,20 +8,28 @@ import (
 )
 
 const (
-	quietSettle = 20 * time.Second
 	quietMinute = time.Minute
+	// Components write the counters of the policies that they asked at most once a minute:
+	// what the load left to be written is written within quietSettle. Then nothing else
+	// may have been asked for quietSilence, or the wait goes on until quietPatience.
+	quietSettle   = 65 * time.Second
+	quietSilence  = 10 * time.Second
+	quietPatience = 3 * time.Minute
+	// quickShare of these is enough to try it out.
+	quickShare = 5
 )
 
 // quiet counts what is asked in a minute in which nothing happens, with all pods there.
 func (b *bench) quiet(ctx context.Context) error {
-	settle, minute := quietSettle, quietMinute
+	minute, settle, silence := quietMinute, quietSettle, quietSilence
 	if b.quick {
-		settle, minute = settle/4, minute/4
+		minute, settle, silence = minute/quickShare, settle/quickShare, silence/quickShare
 	}
-	b.tell("quiet: nothing happens for %s", settle+minute)
-	if err := pause(ctx, settle); err != nil {
+	b.tell("quiet: what the load left is being written, %s at least", settle)
+	if err := b.silence(ctx, settle, silence); err != nil {
 		return err
 	}
+	b.tell("quiet: nothing happens for %s", minute)
 	window, err := b.open()
 	if err != nil {
 		return err
@@ -38,11 +46,10 @@ func (b *bench) quiet(ctx context.Context) error {
 		return err
 	}
 	note := fmt.Sprintf("in %s with %d pods", minute, b.sizes.burst)
-	idle := func(r request) bool { return r.lease() || r.heartbeat() }
 	b.record.add(
-		against("quiet/longshore-requests", "requests", float64(asked.sum(func(r request) bool { return r.Ours && !idle(r) })), math.NaN(), valueGoal(0),
-			"neither leases nor heartbeats (a virtual kubelet's Node, and its question whether the provider lives), "+note),
-		figure("quiet/longshore-leases-and-heartbeats", "requests", float64(asked.sum(func(r request) bool { return r.Ours && idle(r) })), note),
+		against("quiet/longshore-requests", "requests", float64(asked.sum(func(r request) bool { return r.Ours && !r.idle() })), math.NaN(), valueGoal(0),
+			"neither leases nor heartbeats (a virtual kubelet's Node, and its question whether the provider lives), "+note+", after the policies' counters were written"),
+		figure("quiet/longshore-leases-and-heartbeats", "requests", float64(asked.sum(func(r request) bool { return r.Ours && r.idle() })), note),
 		figure("quiet/longshore-cpu", "CPU-s", cpuBetween(window.before, after, ours), note),
 	)
 	groups := asked.group(func(r request) string {
@@ -56,6 +63,31 @@ func (b *bench) quiet(ctx context.Context) error {
 	}
 	return nil
 }
+
+// silence returns when the load is that long ago and nothing but leases and heartbeats was
+// asked by Longshore for a while, or when that does not come: then the minute shows it.
+func (b *bench) silence(ctx context.Context, least, silence time.Duration) error {
+	for began := time.Now(); time.Since(began) < quietPatience; {
+		if err := b.world.audit.mark(); err != nil {
+			return err
+		}
+		if err := pause(ctx, silence); err != nil {
+			return err
+		}
+		asked, err := b.world.audit.since()
+		if err != nil {
+			return err
+		}
+		if time.Since(began) >= least && asked.sum(func(r request) bool { return r.Ours && !r.idle() }) == 0 {
+			return nil
+		}
+	}
+	b.tell("quiet: still not silent after %s", quietPatience)
+	return nil
+}
+
+// idle is what is asked when nothing happens.
+func (r request) idle() bool { return r.lease() || r.heartbeat() }
 
 // heartbeat is what a virtual kubelet asks on a period: the provider whether it lives,
 // and its own Node, to write that it is ready.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -24,7 +26,9 @@ type Result struct {
 	Ratio *float64 `json:"ratio,omitempty"`
 	// Spread is (largest - smallest) / median of the runs' values.
 	Spread *float64 `json:"spread,omitempty"`
-	Runs   int      `json:"runs"`
+	// RatioSpread is (largest - smallest) / median of the runs' ratios.
+	RatioSpread *float64 `json:"ratioSpread,omitempty"`
+	Runs        int      `json:"runs"`
 	// Goal is what the project wants, Met whether the median reaches it.
 	Goal  string `json:"goal,omitempty"`
 	Met   *bool  `json:"met,omitempty"`
@@ -118,6 +122,9 @@ func summarize(samples []sample, command string) Result {
 	reached := math.NaN()
 	if len(ratios) > 0 {
 		result.Baseline, result.Ratio = pointer(rounded(median(baselines))), pointer(rounded(median(ratios)))
+		if share, ok := spread(ratios); ok {
+			result.RatioSpread = pointer(rounded(share))
+		}
 	}
 	switch {
 	case last.goal.of == "value":
@@ -141,6 +148,45 @@ func rounded(value float64) float64 {
 	}
 	scale := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(value))))
 	return math.Round(value*scale) / scale
+}
+
+// merge puts results in the place of those of the same name, and the others at the end.
+func merge(known, results []Result) []Result {
+	fresh := map[string]*Result{}
+	for i := range results {
+		fresh[results[i].Name] = &results[i]
+	}
+	var merged []Result
+	for i := range known {
+		if newer := fresh[known[i].Name]; newer != nil {
+			merged = append(merged, *newer)
+			delete(fresh, known[i].Name)
+		} else {
+			merged = append(merged, known[i])
+		}
+	}
+	for i := range results {
+		if fresh[results[i].Name] != nil {
+			merged = append(merged, results[i])
+		}
+	}
+	return merged
+}
+
+// read returns the results of earlier runs, none when there is no file.
+func read(path string) ([]Result, error) {
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading earlier results: %w", err)
+	}
+	var results []Result
+	if err := json.Unmarshal(content, &results); err != nil {
+		return nil, fmt.Errorf("reading earlier results from %s (-out names another file): %w", path, err)
+	}
+	return results, nil
 }
 
 // write replaces the file, all or nothing.

@@ -28,7 +28,7 @@ func TestRunsBecomeOneResult(t *testing.T) {
 	)
 	require.Len(t, results, 2)
 	assert.Equal(t, Result{
-		Name: "burst/a", Value: 3, Unit: "s", Baseline: pointer(2.0), Ratio: pointer(1.5), Spread: pointer(0.6667), Runs: 3,
+		Name: "burst/a", Value: 3, Unit: "s", Baseline: pointer(2.0), Ratio: pointer(1.5), Spread: pointer(0.6667), RatioSpread: pointer(0.6667), Runs: 3,
 		Goal: "ratio <= 1.5", Met: pointer(true), Notes: "n", Command: "go run ./hack/bench",
 	}, results[0])
 	assert.Equal(t, Result{Name: "burst/b", Value: 1, Unit: "s", Runs: 1, Command: "go run ./hack/bench"}, results[1])
@@ -83,6 +83,57 @@ func TestResultsAreWrittenAsAList(t *testing.T) {
 	assert.NotContains(t, string(content), "null")
 }
 
+func TestResultsOfEarlierRunsStay(t *testing.T) {
+	earlier := recorded("", figure("a", "s", 1, "old"), figure("b", "s", 1, "old"))
+	merged := merge(earlier, recorded("", figure("c", "s", 2, "new"), figure("b", "s", 2, "new")))
+	var got []string
+	for i := range merged {
+		got = append(got, merged[i].Name+" "+merged[i].Notes)
+	}
+	assert.Equal(t, []string{"a old", "b new", "c new"}, got)
+}
+
+func TestARunOfEverythingLeavesOnlyWhatItDoesNotMeasure(t *testing.T) {
+	gone := Result{Name: "a measure that is no more", Command: "go run ./hack/bench -runs 3 -pods 1000"}
+	native := Result{Name: "cpu/wasm", Command: (&options{native: 7, pods: 1000}).command()}
+	tests := map[string]struct {
+		options options
+		want    []Result
+	}{
+		"everything else":      {options{}, []Result{native}},
+		"what is named":        {options{only: "cpu"}, []Result{gone, native}},
+		"wasm beside native":   {options{native: 7}, []Result{gone, native}},
+		"both, small, by name": {options{native: 1, only: "cpu", quick: true}, []Result{gone, native}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, tc.options.stillTrue([]Result{gone, native}))
+		})
+	}
+}
+
+func TestEarlierResultsAreRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "results.json")
+	results, err := read(path)
+	require.NoError(t, err)
+	assert.Empty(t, results, "there is no file")
+	require.NoError(t, write(path, recorded("", figure("a", "s", 1, ""))))
+	results, err = read(path)
+	require.NoError(t, err)
+	assert.Len(t, results, 1)
+	require.NoError(t, os.WriteFile(path, []byte("["), 0o600))
+	_, err = read(path)
+	assert.ErrorContains(t, err, "-out names another file")
+}
+
+func TestFiguresOfSmallSizesStayApart(t *testing.T) {
+	t.Chdir(t.TempDir())
+	o := options{quick: true}
+	require.NoError(t, o.keepResults(recorded("", figure("a", "s", 1, ""))))
+	assert.FileExists(t, quickFile)
+	assert.NoFileExists(t, resultsFile)
+}
+
 func TestTable(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, table(&out, recorded("", against("a/b", "ms", 1, 4, ratioGoal(0.5), ""), against("c", "MiB", 3, 2, valueGoal(1), ""))))
@@ -116,4 +167,6 @@ func TestCommandHoldsWhatTheFiguresDependOn(t *testing.T) {
 	assert.Equal(t, "go run ./hack/bench -only '^cpu/' -runs 3 -pods 1000", o.command())
 	o = options{quick: true, runs: 3, pods: 1000}
 	assert.Equal(t, "go run ./hack/bench -quick", o.command())
+	o = options{native: 7, runs: 3, pods: 1000}
+	assert.Equal(t, "go run ./hack/bench -native 7 -pods 1000", o.command())
 }

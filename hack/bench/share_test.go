@@ -15,11 +15,14 @@ calls_sum{a="2"} 1e-1
 calls_summit{a="2"} 7
 other 3
 `
-	sum, err := sumOf(strings.NewReader(text), "calls_sum")
+	for label, want := range map[string]float64{"": 0.6, `a="1"`: 0.5, `b="none"`: 0} {
+		sum, err := sumOf(strings.NewReader(text), "calls_sum", label)
+		require.NoError(t, err)
+		assert.InDelta(t, want, sum, 1e-9, label)
+	}
+	sum, err := sumOf(strings.NewReader(text), "missing", "")
 	require.NoError(t, err)
-	assert.InDelta(t, 0.6, sum, 1e-9)
-	_, err = sumOf(strings.NewReader(text), "missing")
-	assert.ErrorContains(t, err, "no metric missing")
-	_, err = sumOf(strings.NewReader("calls_sum{a=\"1\"} many\n"), "calls_sum")
+	assert.Zero(t, sum)
+	_, err = sumOf(strings.NewReader("calls_sum{a=\"1\"} many\n"), "calls_sum", "")
 	assert.ErrorContains(t, err, "reading metric calls_sum")
 }

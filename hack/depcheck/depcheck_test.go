@@ -128,6 +128,9 @@ func TestTransitiveImports(t *testing.T) {
 		"the server binary does not contain the conformance launcher": {"/cmd/longshore", func(p goPackage) bool {
 			return strings.HasPrefix(p.ImportPath, modulePath+"/conformance")
 		}},
+		"the server binary has no policies outside the sandbox": {"/cmd/longshore", func(p goPackage) bool {
+			return p.ImportPath == modulePath+"/host/policy/policytest" || p.ImportPath == modulePath+"/builtin-policies/native"
+		}},
 		"the server binary does not contain extism/go-sdk": {"/cmd/longshore", func(p goPackage) bool {
 			return strings.HasPrefix(p.ImportPath, "github.com/extism/")
 		}},
