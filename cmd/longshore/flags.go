@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -117,6 +118,7 @@ func webhookCommand() *cobra.Command {
 			if o.Config, err = ownCluster(); err != nil {
 				return err
 			}
+			o.PodName = os.Getenv("POD_NAME")
 			app, err := webhook.New(cmd.Context(), o)
 			if err != nil {
 				return err

@@ -33,6 +33,9 @@ const (
 	reasonRecovered     = "Recovered"
 	reasonFailing       = "Failing"
 	reasonElsewhere     = "ComponentFails"
+	reasonLoading       = "Loading"
+	reasonCurrent       = "AllCurrent"
+	reasonBehind        = "Behind"
 )
 
 // problem is why an object cannot be bound.

@@ -14,6 +14,21 @@ import (
 // Who must act when a policy fails.
 const remedy = "The module's author must correct it; an operator can load a version that works, or set spec.failurePolicy or spec.mode meanwhile."
 
+// withoutAny says what becomes of objects while no version of the policy is asked. It is
+// not the spec's failure policy, which is about a version that is asked; and a version from
+// before the component's start is not there any more (ADR 0036).
+func (c *candidate) withoutAny() string {
+	consequence := "objects pass without it"
+	if _, isDefault := defaultPoints[c.object.Name]; isDefault {
+		consequence = "Longshore's own default decides"
+	}
+	if shadow(c.object) {
+		consequence = "nothing is recorded"
+	}
+	return fmt.Sprintf(". No version of this policy is asked: %s until generation %d or a later one can be used, whatever spec.failurePolicy says, which is for a version that is asked. Earlier versions are kept in memory only, until a component restarts.",
+		consequence, c.object.Generation)
+}
+
 // fallenBack returns the point at which the previous version decides, nil when none.
 func (c *candidate) fallenBack() *chain.Health {
 	for i := range c.health {
@@ -88,11 +103,17 @@ func (c *candidate) conditions(own string) []metav1.Condition {
 		if !c.problem.loaded {
 			set(&loaded, metav1.ConditionFalse, c.problem.reason, message)
 		}
-		set(&ready, metav1.ConditionFalse, c.problem.reason, message)
+		set(&ready, metav1.ConditionFalse, c.problem.reason, message+c.withoutAny())
 		if c.choice != nil {
 			set(&ready, metav1.ConditionTrue, reasonPrevious, "The previous version is used, because of this one: "+message)
 		}
 		return []metav1.Condition{loaded, ready, degraded}
+	case c.pending():
+		set(&loaded, metav1.ConditionFalse, reasonLoading, "The module is being loaded.")
+		set(&ready, metav1.ConditionFalse, reasonLoading, "The policy is not asked until its module is loaded; objects pass without it.")
+		if c.choice != nil {
+			set(&ready, metav1.ConditionTrue, reasonPrevious, "The previous version is used until the module of this one is loaded.")
+		}
 	case disabled(c.object):
 		set(&loaded, metav1.ConditionFalse, reasonDisabled, "The policy is disabled, so its module is not loaded.")
 		set(&ready, metav1.ConditionTrue, reasonDisabled, "The policy is not asked: spec.mode is Disabled.")

@@ -24,81 +24,100 @@ type Verdict struct {
 // Judge finds out whether a policy could be bound, with the code that binds it, and
 // leaves nothing behind: admission asks it, so that a bad policy is refused at the door.
 // A ConfigMap that is about to be stored stands in for the one in the cluster; nil for
-// none. It is safe for concurrent use; policies are judged one at a time, since a module
-// takes memory to compile.
+// none. It is safe for concurrent use; modules are loaded one at a time, since that takes
+// memory, and what was found out is remembered for a while by content.
 //
 // What can only be known later (a ConfigMap that is not there yet, parts of which some
-// are of another version) is a warning: the status tells the rest. Errors are failures of ours and say nothing of the policy.
+// are of another version) is a warning: the status tells the rest. Errors are failures of
+// ours and say nothing of the policy.
 func (s *Source) Judge(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, stored *corev1.ConfigMap) (Verdict, error) {
 	if bad := s.check(policy); bad != nil {
-		return denied(bad), nil
+		return Verdict{Denial: bad.Error()}, nil
 	}
 	if disabled(policy) {
 		return Verdict{}, nil
 	}
-	select {
-	case s.judging <- struct{}{}:
-		defer func() { <-s.judging }()
-	case <-ctx.Done():
-		return Verdict{}, fmt.Errorf("judging policy %q: %w", policy.Name, ctx.Err())
-	}
-	module, done, bad, err := s.borrow(ctx, policy, stored)
+	key, module, raw, bad, err := s.find(ctx, policy, stored)
 	if err != nil {
 		return Verdict{}, err
 	}
 	if bad != nil && (bad.reason == reasonModuleMissing || bad.reason == reasonIncomplete) {
 		return Verdict{Warnings: []string{fmt.Sprintf("policy %q is not asked in this version yet: %s", policy.Name, bad)}}, nil
 	}
-	if bad != nil {
-		return denied(bad), nil
-	}
-	defer done()
-	bindings, bad := s.bindingsOf(policy, module)
 	if bad == nil {
-		bad = validate(ctx, policy, module, bindings)
+		bad, err = s.judge(ctx, policy, key, module, raw)
 	}
-	if bad == nil {
-		bad = s.compose(policy, bindings)
-	}
-	if ctx.Err() != nil {
-		return Verdict{}, fmt.Errorf("judging policy %q: %w", policy.Name, ctx.Err())
+	if err != nil {
+		return Verdict{}, fmt.Errorf("judging policy %q: %w", policy.Name, err)
 	}
 	if bad != nil {
-		return denied(bad), nil
+		return Verdict{Denial: bad.Error()}, nil
 	}
 	return Verdict{}, nil
 }
 
-func denied(bad *problem) Verdict { return Verdict{Denial: bad.Error()} }
-
-// borrow loads the module of a policy for a while; done gives it back.
-func (s *Source) borrow(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, stored *corev1.ConfigMap) (module chain.Policy, done func(), bad *problem, err error) {
-	limits, bad := limitsOf(policy.Spec.Limits)
-	if bad != nil {
-		return nil, nil, bad, nil
-	}
-	var raw []byte
-	if name := policy.Spec.Module.BuiltIn; name != "" {
-		_, module, raw, bad, err = s.builtIn(name, limits)
+// judge finds out what is wrong with a policy whose module is at hand, or its bytes.
+func (s *Source) judge(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, key moduleKey, module chain.Policy, raw []byte) (*problem, error) {
+	var found assessment
+	if module != nil {
+		found = assess(ctx, policy, module)
 	} else {
-		raw, bad, err = s.read(ctx, policy.Spec.Module.ConfigMap, stored)
-	}
-	if module != nil || bad != nil || err != nil {
-		return module, func() {}, bad, err
-	}
-	module, err = s.options.Load(ctx, policy.Name, raw, limits)
-	if err != nil && ctx.Err() != nil {
-		return nil, nil, nil, fmt.Errorf("loading the module of policy %q: %w", policy.Name, ctx.Err())
-	}
-	if err != nil {
-		return nil, nil, &problem{reason: reasonModule, err: err}, nil
-	}
-	done = func() {
-		if s.options.Close != nil {
-			s.options.Close(module)
+		var err error
+		if found, err = s.assessment(ctx, policy, key, raw); err != nil || found.module == nil {
+			return found.bad, err
 		}
 	}
-	return module, done, nil, nil
+	bindings, bad := s.bindingsOf(policy, found.module)
+	if bad == nil {
+		bad = found.bad
+	}
+	if bad == nil {
+		bad = s.compose(policy, bindings)
+	}
+	return bad, ctx.Err()
+}
+
+// assessment returns what is known of a policy's module, settings and points, else finds
+// it out; one at a time.
+func (s *Source) assessment(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, key moduleKey, raw []byte) (assessment, error) {
+	content, err := assessmentKey(policy, key)
+	if err != nil {
+		return assessment{}, err
+	}
+	if known, ok := s.verdicts.get(content); ok {
+		return known, nil
+	}
+	select {
+	case s.judging <- struct{}{}:
+		defer func() { <-s.judging }()
+	case <-ctx.Done():
+		return assessment{}, ctx.Err() //nolint:wrapcheck // The caller says of what.
+	}
+	// Who was waiting may have asked the same.
+	if known, ok := s.verdicts.get(content); ok {
+		return known, nil
+	}
+	module, err := s.options.Load(ctx, policy.Name, raw, key.limits)
+	found := assessment{bad: &problem{reason: reasonModule, err: err}}
+	if err == nil {
+		found = assess(ctx, policy, module)
+		found.module = &declared{name: module.Name(), digest: module.Digest(), manifest: module.Manifest()}
+		s.close(module)
+	}
+	if ctx.Err() != nil {
+		return assessment{}, ctx.Err() //nolint:wrapcheck // The caller says of what.
+	}
+	s.verdicts.put(content, found)
+	return found, nil
+}
+
+// assess asks a module about the points and settings of a policy.
+func assess(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, module chain.Policy) assessment {
+	points, bad := pointsOf(policy, module.Manifest())
+	if bad == nil {
+		bad = validate(ctx, policy, module, points)
+	}
+	return assessment{module: module, bad: bad}
 }
 
 // compose tells whether the chains would take the bindings beside those of the other

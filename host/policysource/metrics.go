@@ -292,6 +292,7 @@ func (s *Source) forgetSeries(items []inventoryItem) {
 		switch {
 		case !stays:
 			s.options.Metrics.forget(prometheus.Labels{labelPolicy: item.name})
+			delete(s.written, item.name)
 			delete(s.told, item.name)
 			delete(s.announced, item.name)
 		case item.module != nil && !now[item.module.Name()]:

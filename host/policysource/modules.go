@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,15 @@ import (
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policysource/loading"
+)
+
+const (
+	// maxLoads is how many modules are loaded at a time: compiling one takes a processor
+	// and, for a while, many times the memory that the module needs afterwards.
+	maxLoads = 2
+	// loadPatience is how long a load takes before status tells of it.
+	loadPatience = time.Second
 )
 
 // moduleKey tells loaded modules apart: by content and limits, or by built-in name.
@@ -21,56 +31,62 @@ type moduleKey struct {
 	limits  ModuleLimits
 }
 
-// module is a loaded module, or why it cannot be loaded: the same bytes are not
-// compiled again on every pass.
+// module is a loaded module, or why it cannot be loaded, or one on its way: the same bytes
+// are not compiled again on every pass, nor for every policy.
 type module struct {
 	policy chain.Policy
 	err    error
+	// load that is under way, nil when it is over.
+	load *loading.Load[chain.Policy]
+	// began is when it did.
+	began time.Time
 	// bound tells that the chains have had it: they say when it may be closed.
 	bound bool
 }
 
-// moduleOf returns the module of an object, loading it when its content is new.
-// A temporary failure is returned as error, a lasting one as problem.
-func (s *Source) moduleOf(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy) (moduleKey, chain.Policy, *problem, error) {
+// find finds out what an object names as its module: a built-in one that is ready, or
+// bytes that are to be loaded, and their key. A ConfigMap that is about to be stored stands
+// in for the one in the cluster. A temporary failure is returned as error, a lasting one as
+// problem.
+func (s *Source) find(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, stored *corev1.ConfigMap) (key moduleKey, ready chain.Policy, raw []byte, bad *problem, err error) {
 	spec := &policy.Spec
 	limits, bad := limitsOf(spec.Limits)
 	if bad != nil {
-		return moduleKey{}, nil, bad, nil
+		return moduleKey{}, nil, nil, bad, nil
 	}
 	if name := spec.Module.BuiltIn; name != "" {
-		key, ready, raw, bad, err := s.builtIn(name, limits)
-		if bad != nil || err != nil || ready != nil {
-			return key, ready, bad, err
-		}
-		return s.keep(ctx, policy.Name, key, raw)
+		return s.builtIn(name, limits)
 	}
-	raw, bad, err := s.read(ctx, spec.Module.ConfigMap, nil)
-	if bad != nil || err != nil {
-		return moduleKey{}, nil, bad, err
+	if raw, bad, err = s.read(ctx, spec.Module.ConfigMap, stored); bad != nil || err != nil {
+		return moduleKey{}, nil, nil, bad, err
 	}
 	sum := sha256.Sum256(raw)
-	return s.keep(ctx, policy.Name, moduleKey{content: hex.EncodeToString(sum[:]), limits: limits}, raw)
+	return moduleKey{content: hex.EncodeToString(sum[:]), limits: limits}, nil, raw, nil, nil
 }
 
-// keep loads a module, unless that was done before.
-func (s *Source) keep(ctx context.Context, name string, key moduleKey, raw []byte) (moduleKey, chain.Policy, *problem, error) {
-	loaded, ok := s.modules[key]
-	if !ok {
-		fresh, err := s.options.Load(ctx, name, raw, key.limits)
-		if err != nil && ctx.Err() != nil {
-			return key, nil, nil, fmt.Errorf("loading the module of policy %q: %w", name, ctx.Err())
+// keep returns the module of these bytes. One that is not loaded yet is loaded beside the
+// worker, and a pass is made when that is over: until then nothing is returned but when the
+// load began.
+func (s *Source) keep(ctx context.Context, name string, key moduleKey, raw []byte) (policy chain.Policy, began time.Time, bad *problem) {
+	m := s.modules[key]
+	if m == nil {
+		m = &module{began: s.options.Clock.Now()}
+		m.load = s.loads.Begin(ctx, func(ctx context.Context) (chain.Policy, error) { return s.options.Load(ctx, name, raw, key.limits) })
+		s.modules[key] = m
+		s.reportAfter(loadPatience)
+	}
+	if m.load != nil {
+		policy, ended, err := m.load.Take()
+		if !ended {
+			return nil, m.began, nil
 		}
 		s.options.Metrics.loaded(name, err)
-		if loaded = (&module{policy: fresh, err: err}); err != nil {
-			loaded.policy = nil // it may be a typed nil
-		}
-		s.modules[key] = loaded
+		m.policy, m.err, m.load = policy, err, nil
 	}
-	if loaded.err != nil {
-		return key, nil, &problem{reason: reasonModule, err: loaded.err}, nil
+	if m.err != nil {
+		return nil, time.Time{}, &problem{reason: reasonModule, err: m.err}
 	}
-	return key, loaded.policy, nil, nil
+	return m.policy, time.Time{}, nil
 }
 
 // builtIn finds a built-in module. Limits of its own need instances of its own: then it
@@ -202,8 +218,11 @@ func (s *Source) forget(wanted map[moduleKey]bool) {
 			continue
 		}
 		delete(s.modules, key)
-		if m.policy != nil && !m.bound && s.options.Close != nil {
-			s.options.Close(m.policy)
+		if m.load != nil {
+			s.loads.Drop(m.load)
+		}
+		if m.policy != nil && !m.bound {
+			s.close(m.policy)
 		}
 	}
 }

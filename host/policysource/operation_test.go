@@ -328,7 +328,7 @@ func TestWhatOtherComponentsSayIsTold(t *testing.T) {
 	policy := r.get("mine")
 	policy.Status.ObservedBy = append(policy.Status.ObservedBy,
 		policyv1alpha1.Observation{Name: "virtual-kubelet/turin", Digest: "sha256:00", Message: "out of order"},
-		policyv1alpha1.Observation{Name: "virtual-kubelet/milan", Digest: digest})
+		policyv1alpha1.Observation{Name: "virtual-kubelet/milan", Generation: 1, Digest: digest})
 	require.NoError(t, r.client.Status().Update(t.Context(), policy))
 	r.report()
 	status := r.get("mine").Status

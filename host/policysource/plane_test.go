@@ -102,11 +102,12 @@ func (s *site) start(name string, conditions bool) *component {
 	c.source, err = policysource.New(policysource.Options{
 		Component: name, Client: mgr.GetClient(), Conditions: conditions, Clock: clock.RealClock{},
 		ReportPeriod: time.Second, Events: mgr.GetEventRecorder("longshore-policies"),
-		Components: func(context.Context) (map[string]bool, error) {
+		Components: func(context.Context) (policysource.Components, error) {
+			components := policysource.Components{Speaker: "webhook"}
 			if names := s.mayReport.Load(); names != nil {
-				return *names, nil
+				components.Names = *names
 			}
-			return nil, nil
+			return components, nil
 		},
 		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: builtIn()},
 		ModuleNamespaces: []string{"longshore"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -19,15 +20,18 @@ import (
 
 // bound is what an object has in the chains.
 type bound struct {
-	version  string
-	digest   string
-	settings string
-	bindings []chain.Binding
+	version string
+	// generation of the object that it is.
+	generation int64
+	digest     string
+	settings   string
+	bindings   []chain.Binding
 	// shadow tells that the bindings have no effect.
 	shadow bool
 	// fallback are the bindings of the version before that had answered, for failure
-	// policy LastGood.
-	fallback []chain.Binding
+	// policy LastGood, and fallbackGeneration that of the object then.
+	fallback           []chain.Binding
+	fallbackGeneration int64
 }
 
 // candidate is an object on its way into the chains.
@@ -38,6 +42,8 @@ type candidate struct {
 	problem *problem
 	// module that the object asks for, when it is loaded.
 	module chain.Policy
+	// loading is since when that is being loaded, the zero time when it is not.
+	loading time.Time
 	// previous is what the chains have of it.
 	previous *bound
 	// choice is what is proposed to the chains: next, previous, or nothing.
@@ -53,7 +59,9 @@ func (c *candidate) changed() bool {
 
 // Reconcile makes one pass over all objects. The new bindings decide before their
 // digests are reported: whoever reads a digest in status is asked for by no older
-// version.
+// version. A policy whose module is still being loaded is decided by its previous version
+// meanwhile, if there is one; before the first decision there is none, so that waits for
+// all of them.
 func (s *Source) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	list := &policyv1alpha1.OffloadingPolicyList{}
 	if err := s.options.Client.List(ctx, list); err != nil {
@@ -65,6 +73,10 @@ func (s *Source) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	candidates, wanted, err := s.candidates(ctx, list.Items)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if !s.ready.Load() && slices.ContainsFunc(candidates, (*candidate).pending) {
+		s.forget(wanted)
+		return ctrl.Result{}, nil
 	}
 	if err := s.swap(candidates); err != nil {
 		return ctrl.Result{}, fmt.Errorf("binding policies: %w", err)
@@ -113,7 +125,7 @@ func (s *Source) candidates(ctx context.Context, objects []policyv1alpha1.Offloa
 		}
 		wanted[key] = true
 		c.choice = &c.next
-		if c.problem != nil {
+		if c.problem != nil || c.pending() {
 			c.choice = c.previous
 		}
 		candidates = append(candidates, c)
@@ -127,27 +139,35 @@ func (s *Source) prepare(ctx context.Context, c *candidate) (moduleKey, error) {
 		return moduleKey{}, nil
 	}
 	if disabled(c.object) {
-		c.next = bound{version: c.version(moduleKey{})}
+		c.next = bound{version: c.version(moduleKey{}), generation: c.object.Generation}
 		return moduleKey{}, nil
 	}
-	key, module, bad, err := s.moduleOf(ctx, c.object)
+	key, module, raw, bad, err := s.find(ctx, c.object, nil)
 	if err != nil {
 		return key, err
 	}
-	if c.problem = bad; bad != nil {
+	if bad == nil && module == nil {
+		module, c.loading, bad = s.keep(ctx, c.object.Name, key, raw)
+	}
+	if c.problem = bad; bad != nil || c.pending() {
 		return key, nil
 	}
 	c.module = module
+	version := c.version(key)
+	if c.previous != nil && c.previous.version == version {
+		c.next = *c.previous
+		return key, nil
+	}
 	bindings, bad := s.bindingsOf(c.object, module)
 	if bad == nil {
-		bad = validate(ctx, c.object, module, bindings)
+		bad = validate(ctx, c.object, module, pointsIn(bindings))
 	}
 	if bad != nil {
 		bad.loaded = true
 		c.problem = bad
 		return key, nil
 	}
-	c.next = bound{version: c.version(key), digest: module.Digest(), bindings: bindings, shadow: shadow(c.object)}
+	c.next = bound{version: version, generation: c.object.Generation, digest: module.Digest(), bindings: bindings, shadow: shadow(c.object)}
 	if c.object.Spec.Settings != nil {
 		c.next.settings = string(c.object.Spec.Settings.Raw)
 	}
@@ -155,16 +175,19 @@ func (s *Source) prepare(ctx context.Context, c *candidate) (moduleKey, error) {
 	return key, nil
 }
 
+// pending tells whether the module is being loaded.
+func (c *candidate) pending() bool { return !c.loading.IsZero() }
+
 // keepLastGood puts the version before behind the new one, if it had answered, else
 // what was behind that.
 func (s *Source) keepLastGood(c *candidate) {
 	if c.object.Spec.FailurePolicy != policyv1alpha1.FailurePolicyLastGood || c.previous == nil {
 		return
 	}
-	c.next.fallback = c.previous.fallback
+	c.next.fallback, c.next.fallbackGeneration = c.previous.fallback, c.previous.fallbackGeneration
 	same := c.previous.digest == c.next.digest && c.previous.settings == c.next.settings
 	if !same && !c.previous.shadow && s.answered(c.object.Name) {
-		c.next.fallback = c.previous.bindings
+		c.next.fallback, c.next.fallbackGeneration = c.previous.bindings, c.previous.generation
 	}
 	for i := range c.next.bindings {
 		for j := range c.next.fallback {
@@ -185,19 +208,23 @@ func (c *candidate) version(key moduleKey) string {
 }
 
 // validate lets a module check its settings, if it can, for the points that it is bound to.
-func validate(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, module chain.Policy, bindings []chain.Binding) *problem {
+func validate(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, module chain.Policy, points []contract.Point) *problem {
 	validator, ok := module.(settingsValidator)
 	if !ok || policy.Spec.Settings == nil {
 		return nil
-	}
-	points := make([]contract.Point, len(bindings))
-	for i := range bindings {
-		points[i] = bindings[i].Point
 	}
 	if err := validator.ValidateSettings(ctx, policy.Spec.Settings.Raw, points...); err != nil {
 		return &problem{reason: reasonSettings, err: fmt.Errorf("spec.settings: %w", err)}
 	}
 	return nil
+}
+
+func pointsIn(bindings []chain.Binding) []contract.Point {
+	points := make([]contract.Point, len(bindings))
+	for i := range bindings {
+		points[i] = bindings[i].Point
+	}
+	return points
 }
 
 // swap proposes bindings to the chains until they are taken. A binding that is refused

@@ -102,11 +102,13 @@ type rig struct {
 	metrics *prometheus.Registry
 	// ill makes the modules fail whose content begins with "ill".
 	ill atomic.Bool
-	// components may report; nil lets anybody.
-	components map[string]bool
+	// components may report; no names let anybody.
+	components policysource.Components
 
-	mu      sync.Mutex
-	loads   []string
+	mu    sync.Mutex
+	loads []string
+	// waits are what loads wait for, by content.
+	waits   map[string]<-chan struct{}
 	closed  []string
 	applies int
 	changes int
@@ -122,7 +124,7 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 	require.NoError(t, policyv1alpha1.AddToScheme(scheme))
 	require.NoError(t, corev1.AddToScheme(scheme))
 	r := &rig{
-		t: t, builtIn: builtIn(), clock: clocktesting.NewFakePassiveClock(epoch),
+		t: t, builtIn: builtIn(), components: policysource.Components{Speaker: "webhook"}, clock: clocktesting.NewFakePassiveClock(epoch),
 		events: events.NewFakeRecorder(100), metrics: prometheus.NewRegistry(),
 	}
 	r.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
@@ -167,13 +169,19 @@ func (r *rig) newSource() *policysource.Source {
 	require.NoError(r.t, err)
 	source, err := policysource.New(policysource.Options{
 		Component: "webhook", Client: r.client, Conditions: true, Clock: r.clock, Events: r.events, Metrics: metrics,
-		Components:       func(context.Context) (map[string]bool, error) { return r.components, nil },
+		Components:       func(context.Context) (policysource.Components, error) { return r.components, nil },
 		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: r.builtIn},
 		BuiltInModules:   map[string]func() ([]byte, error){policyv1alpha1.BuiltInDefault: func() ([]byte, error) { return []byte("default"), nil }},
 		ModuleNamespaces: []string{"longshore"},
 		Changed:          func() { r.changes++ },
-		Load: func(_ context.Context, _ string, raw []byte, limits policysource.ModuleLimits) (chain.Policy, error) {
+		Load: func(ctx context.Context, _ string, raw []byte, limits policysource.ModuleLimits) (chain.Policy, error) {
+			r.mu.Lock()
 			r.loads = append(r.loads, string(raw))
+			wait := r.waits[string(raw)]
+			r.mu.Unlock()
+			if wait != nil {
+				r.await(ctx, wait)
+			}
 			if limits.MemoryBytes == 1 {
 				return (*custom)(nil), errors.New("the module needs more memory than 1 byte: the operator must raise spec.limits.memory")
 			}
@@ -193,10 +201,30 @@ func (r *rig) newSource() *policysource.Source {
 		},
 	})
 	require.NoError(r.t, err)
+	r.t.Cleanup(source.StopLoads)
 	return source
 }
 
+// await waits for the test, or until the load is given up.
+func (*rig) await(ctx context.Context, wait <-chan struct{}) {
+	select {
+	case <-wait:
+	case <-ctx.Done():
+	}
+}
+
+// pass makes the pass that looks, and the one that follows when all is loaded.
 func (r *rig) pass() error {
+	r.t.Helper()
+	if err := r.look(); err != nil {
+		return err
+	}
+	r.source.AwaitLoads()
+	return r.look()
+}
+
+// look makes one pass.
+func (r *rig) look() error {
 	r.t.Helper()
 	_, err := r.source.Reconcile(r.t.Context(), ctrl.Request{})
 	return err

@@ -37,6 +37,7 @@ import (
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policysource/loading"
 )
 
 // ModuleLimits lower what a call of a module may use; zero means the host's bounds.
@@ -48,12 +49,21 @@ type ModuleLimits struct {
 }
 
 // LoadFunc turns the bytes of a module into a policy: module.Load, bound to an engine.
-// The name is for messages. Its errors say who must act.
+// The name is for messages. Its errors say who must act. It is called from several
+// goroutines; one that ignores its context ends when it has loaded the module.
 type LoadFunc func(ctx context.Context, name string, raw []byte, limits ModuleLimits) (chain.Policy, error)
+
+// Components are those that run policies.
+type Components struct {
+	// Names of those that may report; what others have reported is removed.
+	Names map[string]bool
+	// Speaker is the one that writes conditions.
+	Speaker string
+}
 
 // Options of [New].
 type Options struct {
-	// Component that runs the policies, as status.observedBy names it: "webhook",
+	// Component that runs the policies, as status.observedBy names it: "webhook/<pod>",
 	// "virtual-kubelet/<node>".
 	Component string
 	// Client reads from a cache and writes status.
@@ -76,11 +86,12 @@ type Options struct {
 	// set by the Source.
 	Chain chain.Options
 	// Conditions makes this component write the part of the status that belongs to
-	// nobody in particular: conditions, digest, manifest. One component does.
+	// nobody in particular: conditions, digest, manifest. One component does, and one of its
+	// replicas: see Components.
 	Conditions bool
-	// Components names those that may report; what others have reported is removed by the
-	// component with Conditions. Nil keeps it all.
-	Components func(ctx context.Context) (map[string]bool, error)
+	// Components tells who runs policies, of use with Conditions. Nil lets anybody report,
+	// and no other write conditions.
+	Components func(ctx context.Context) (Components, error)
 	// Events on OffloadingPolicies; nil records none.
 	Events events.EventRecorder
 	// Metrics of the policies; nil counts none.
@@ -100,12 +111,16 @@ type Source struct {
 	options Options
 	chains  *chain.Chains
 	ready   atomic.Bool
+	// standby is set while another replica reports for this component.
+	standby atomic.Bool
 	// current is what the chains have, for readers beside the worker.
 	current atomic.Pointer[map[string]bound]
 	// judging admits one policy at a time to Judge.
-	judging chan struct{}
-	tally   *tally
-	queue   atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
+	judging  chan struct{}
+	verdicts *assessments
+	loads    *loading.Loads[chain.Policy]
+	tally    *tally
+	queue    atomic.Pointer[workqueue.TypedRateLimitingInterface[reconcile.Request]]
 	// inventory is for the metrics: what is bound.
 	inventory atomic.Pointer[[]inventoryItem]
 
@@ -114,6 +129,9 @@ type Source struct {
 	modules map[moduleKey]*module
 	// latest are the candidates of the last pass, by name.
 	latest map[string]*candidate
+	// written is what this component has made of the status of policies, by name: the cache
+	// may show it late.
+	written map[string]written
 	// told are the versions of whose quarantine events have told, by policy.
 	told map[string]string
 	// announced is what events have told last of loading, by policy.
@@ -132,9 +150,11 @@ func New(options Options) (*Source, error) {
 		options.ReportPeriod = time.Minute
 	}
 	s := &Source{
-		options: options, bound: map[string]bound{}, modules: map[moduleKey]*module{}, judging: make(chan struct{}, 1),
-		latest: map[string]*candidate{}, told: map[string]string{}, announced: map[string]string{},
+		options: options, bound: map[string]bound{}, modules: map[moduleKey]*module{},
+		judging: make(chan struct{}, 1), verdicts: newAssessments(options.Clock),
+		latest: map[string]*candidate{}, written: map[string]written{}, told: map[string]string{}, announced: map[string]string{},
 	}
+	s.loads = loading.New(maxLoads, s.close, s.loaded)
 	s.tally = newTally(options.Clock, options.ReportPeriod, s.reportAfter)
 	options.Chain.Retired, options.Chain.Observer = s.retired, s
 	options.Chain.Clock, options.Chain.HealthChanged = options.Clock.Now, s.healthChanged
@@ -164,17 +184,21 @@ func (s *Source) Ready() error {
 	return nil
 }
 
+// close gives a loaded policy back.
+func (s *Source) close(policy chain.Policy) {
+	if s.options.Close != nil {
+		s.options.Close(policy)
+	}
+}
+
 // retired closes a loaded policy after its last call.
 func (s *Source) retired(policy chain.Policy) {
-	if s.options.Close == nil {
-		return
-	}
 	for builtIn := range maps.Values(s.options.BuiltIns) {
 		if builtIn == policy {
 			return
 		}
 	}
-	s.options.Close(policy)
+	s.close(policy)
 }
 
 // The requests: a pass over all objects, and one that only reports.
@@ -187,6 +211,13 @@ var (
 func (s *Source) reportAfter(delay time.Duration) {
 	if queue := s.queue.Load(); queue != nil {
 		(*queue).AddAfter(reporting, delay)
+	}
+}
+
+// loaded makes a pass, since a module has been loaded, or refused.
+func (s *Source) loaded() {
+	if queue := s.queue.Load(); queue != nil {
+		(*queue).Add(everything)
 	}
 }
 
@@ -220,12 +251,43 @@ func (s *Source) SetupWithManager(mgr ctrl.Manager) error {
 	if err := blueprint.Complete(s); err != nil {
 		return fmt.Errorf("adding the policy source: %w", err)
 	}
+	s.standby.Store(true)
+	if err := errors.Join(mgr.Add(loader{s}), mgr.Add(elected{s})); err != nil {
+		return fmt.Errorf("adding the policy source: %w", err)
+	}
 	return nil
 }
 
+// loader ends the loads of modules with the component, and it not before them.
+type loader struct{ source *Source }
+
+// Start implements manager.Runnable.
+func (l loader) Start(ctx context.Context) error {
+	<-ctx.Done()
+	l.source.loads.Stop()
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica loads.
+func (loader) NeedLeaderElection() bool { return false }
+
+// elected makes the replica report that leads, or any where none leads.
+type elected struct{ source *Source }
+
+// Start implements manager.Runnable.
+func (e elected) Start(ctx context.Context) error {
+	e.source.standby.Store(false)
+	e.source.Report()
+	<-ctx.Done()
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (elected) NeedLeaderElection() bool { return true }
+
 // policyHandler asks for a pass when a spec has changed, and for a report when another
-// component says something else than before. Counters, and what only we write, are no
-// news.
+// component says something else than before, or our own entry was taken away. Counters,
+// and what only we write, are no news.
 func (s *Source) policyHandler() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
@@ -238,11 +300,23 @@ func (s *Source) policyHandler() handler.EventHandler {
 			}
 			before, _ := e.ObjectOld.(*policyv1alpha1.OffloadingPolicy)
 			after, _ := e.ObjectNew.(*policyv1alpha1.OffloadingPolicy)
-			if s.options.Conditions && before != nil && after != nil && !s.sameSayings(before, after) {
+			if before == nil || after == nil {
+				return
+			}
+			if s.options.Conditions && !s.sameSayings(before, after) {
 				q.Add(reporting)
+			}
+			if s.reports(before) && !s.reports(after) {
+				// Not at once: who took it away may think that we are gone.
+				q.AddAfter(reporting, s.options.ReportPeriod)
 			}
 		},
 	}
+}
+
+// reports tells whether the status has an entry of this component.
+func (s *Source) reports(policy *policyv1alpha1.OffloadingPolicy) bool {
+	return slices.ContainsFunc(policy.Status.ObservedBy, func(o policyv1alpha1.Observation) bool { return o.Name == s.options.Component })
 }
 
 // holdsModules lets those ConfigMaps pass that hold modules, or held one: its author may

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
@@ -33,12 +34,23 @@ const (
 	conditionsManager = "longshore-policies"
 	// maxManager is the API server's bound.
 	maxManager = 128
-	// maxRunBy is how many components are named in one line.
-	maxRunBy = 3
 )
 
-// reportAll reports on the objects of a pass.
+// written is what this component has made of the status of an object.
+type written struct {
+	uid types.UID
+	// entry without counters and differences, which are compared elsewhere.
+	entry policyv1alpha1.Observation
+	// status without entries, when this component writes conditions.
+	status *policyv1alpha1.OffloadingPolicyStatus
+}
+
+// reportAll reports on the objects of a pass. Of the replicas of a component that share
+// its entry, as those of a virtual node do, the one that works reports.
 func (s *Source) reportAll(ctx context.Context, candidates []*candidate) error {
+	if s.standby.Load() {
+		return nil
+	}
 	components, err := s.components(ctx)
 	if err != nil {
 		return err
@@ -55,7 +67,7 @@ func (s *Source) reportAll(ctx context.Context, candidates []*candidate) error {
 	for _, c := range candidates {
 		c.health = health[c.object.Name]
 		s.tellHealth(c)
-		wrote, err := s.report(ctx, c, due)
+		wrote, err := s.report(ctx, c, due, components.Speaker == s.options.Component)
 		counted = counted || wrote
 		errs = append(errs, err, s.dismiss(ctx, c, components))
 	}
@@ -66,26 +78,30 @@ func (s *Source) reportAll(ctx context.Context, candidates []*candidate) error {
 	return err
 }
 
-// components returns who may report, nil when that is anybody.
-func (s *Source) components(ctx context.Context) (map[string]bool, error) {
-	if !s.options.Conditions || s.options.Components == nil {
-		return nil, nil
+// components returns who may report, no names when that is anybody, and who writes
+// conditions.
+func (s *Source) components(ctx context.Context) (Components, error) {
+	switch {
+	case !s.options.Conditions:
+		return Components{}, nil
+	case s.options.Components == nil:
+		return Components{Speaker: s.options.Component}, nil
 	}
 	components, err := s.options.Components(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("listing the components that run policies: %w", err)
+		return Components{}, fmt.Errorf("listing the components that run policies: %w", err)
 	}
 	return components, nil
 }
 
 // dismiss removes what components have reported that are no more.
-func (s *Source) dismiss(ctx context.Context, c *candidate, components map[string]bool) error {
-	if components == nil {
+func (s *Source) dismiss(ctx context.Context, c *candidate, components Components) error {
+	if components.Names == nil || components.Speaker != s.options.Component {
 		return nil
 	}
 	var errs []error
 	for _, entry := range c.object.Status.ObservedBy {
-		if entry.Name == s.options.Component || components[entry.Name] {
+		if entry.Name == s.options.Component || components.Names[entry.Name] {
 			continue
 		}
 		// Who applies nothing gives up what it owned.
@@ -95,9 +111,18 @@ func (s *Source) dismiss(ctx context.Context, c *candidate, components map[strin
 }
 
 // report writes what has become of an object into its status, if that is news. Counters
-// alone are news when they are due; counted tells that they were written so.
-func (s *Source) report(ctx context.Context, c *candidate, due bool) (counted bool, err error) {
-	entry, counters, news := s.observation(c, due)
+// alone are news when they are due; counted tells that they were written so. Of a module
+// that is being loaded there is nothing to say yet, unless it takes long.
+func (s *Source) report(ctx context.Context, c *candidate, due, speaks bool) (counted bool, err error) {
+	soon := c.pending() && s.options.Clock.Since(c.loading) < loadPatience
+	if soon && c.choice == nil {
+		return false, nil
+	}
+	before := s.written[c.object.Name]
+	if before.uid != c.object.UID {
+		before = written{uid: c.object.UID}
+	}
+	entry, counters, news := s.observation(c, due, before.entry)
 	if news {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(entry)
 		if err != nil {
@@ -114,10 +139,14 @@ func (s *Source) report(ctx context.Context, c *candidate, due bool) (counted bo
 			counted = counters.wrote(*entry.Counters) && due
 		}
 	}
-	if !s.options.Conditions {
-		return counted, nil
+	before.entry = policyv1alpha1.Observation{Name: entry.Name, Generation: entry.Generation, Digest: entry.Digest, Message: entry.Message}
+	if speaks && !soon {
+		before.status, err = s.reportConditions(ctx, c, entry, before.status)
 	}
-	return counted, s.reportConditions(ctx, c, entry)
+	if err == nil {
+		s.written[c.object.Name] = before
+	}
+	return counted, err
 }
 
 // explicit lists zeros too: an applied object that loses its last member becomes null,
@@ -129,23 +158,23 @@ func explicit(counters *policyv1alpha1.Counters) map[string]any {
 }
 
 // reportConditions writes the part of the status that belongs to no component, if it is
-// news.
-func (s *Source) reportConditions(ctx context.Context, c *candidate, entry *policyv1alpha1.Observation) error {
+// news, and returns it.
+func (s *Source) reportConditions(ctx context.Context, c *candidate, entry *policyv1alpha1.Observation, before *policyv1alpha1.OffloadingPolicyStatus) (*policyv1alpha1.OffloadingPolicyStatus, error) {
 	status := s.status(c, entry)
 	current := c.object.Status.DeepCopy()
 	current.ObservedBy = nil
-	if equality.Semantic.DeepEqual(status, current) {
-		return nil
+	if equality.Semantic.DeepEqual(status, current) && (before == nil || equality.Semantic.DeepEqual(status, before)) {
+		return status, nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
-		return fmt.Errorf("encoding the status of policy %q: %w", c.object.Name, err)
+		return before, fmt.Errorf("encoding the status of policy %q: %w", c.object.Name, err)
 	}
 	if err := s.apply(ctx, c, content, conditionsManager); err != nil {
-		return err
+		return before, err
 	}
 	s.tellLoading(c, current, status)
-	return nil
+	return status, nil
 }
 
 // apply is a server-side apply of the given part of the status. An object that is gone
@@ -169,14 +198,17 @@ func (s *Source) apply(ctx context.Context, c *candidate, status map[string]any,
 }
 
 // observation returns this component's entry, the counters that it holds, and whether it
-// differs from the one that stands there.
-func (s *Source) observation(c *candidate, due bool) (*policyv1alpha1.Observation, *count, bool) {
-	entry := &policyv1alpha1.Observation{Name: s.options.Component, Message: c.message(), Digest: c.digest()}
+// differs from the one that stands there, or from what was written before.
+func (s *Source) observation(c *candidate, due bool, before policyv1alpha1.Observation) (*policyv1alpha1.Observation, *count, bool) {
+	entry := &policyv1alpha1.Observation{Name: s.options.Component, Generation: c.generation(), Message: c.message(), Digest: c.digest()}
+	says := func(o *policyv1alpha1.Observation) bool {
+		return o.Generation == entry.Generation && o.Digest == entry.Digest && o.Message == entry.Message
+	}
 	news := true
 	at := slices.IndexFunc(c.object.Status.ObservedBy, func(o policyv1alpha1.Observation) bool { return o.Name == entry.Name })
 	if at >= 0 {
-		now := c.object.Status.ObservedBy[at]
-		news = now.Digest != entry.Digest || now.Message != entry.Message
+		now := &c.object.Status.ObservedBy[at]
+		news = !says(now) || before.Name != "" && !says(&before)
 		entry.Time = now.Time
 	}
 	if news {
@@ -189,6 +221,18 @@ func (s *Source) observation(c *candidate, due bool) (*policyv1alpha1.Observatio
 		news = news || (due && changed)
 	}
 	return entry, counts, news
+}
+
+// generation is that of the version that decides.
+func (c *candidate) generation() int64 {
+	switch {
+	case c.choice == nil:
+		return 0
+	case c.fallenBack() != nil:
+		return c.choice.fallbackGeneration
+	default:
+		return c.choice.generation
+	}
 }
 
 // digest is that of the version that decides.
@@ -215,51 +259,31 @@ func (c *candidate) message() string {
 }
 
 // status is the part of the status that belongs to no component. The entry is what this
-// component reports.
+// component reports. While a module is being loaded, the generation is not acted upon yet.
 func (s *Source) status(c *candidate, own *policyv1alpha1.Observation) *policyv1alpha1.OffloadingPolicyStatus {
 	status := &policyv1alpha1.OffloadingPolicyStatus{
 		ObservedGeneration: c.object.Generation,
 		Conditions:         slices.Clone(c.object.Status.Conditions),
 		Digest:             c.digest(),
 	}
+	if c.pending() {
+		status.ObservedGeneration = c.object.Status.ObservedGeneration
+	}
 	status.ShortDigest = chain.ShortDigest(status.Digest)
-	status.RunBy = runBy(status.Digest, own, c.object.Status.ObservedBy)
+	all := rollOut(c.object.Generation, own, c.object.Status.ObservedBy)
+	status.RunBy = all.runBy()
 	if module, asked := c.described(); module != nil {
 		status.Manifest = summary(module.Manifest(), asked)
 		for _, point := range status.Manifest.Points {
 			status.Points = append(status.Points, point.Point)
 		}
 	}
-	for _, condition := range c.conditions(own.Name) {
-		condition.ObservedGeneration = c.object.Generation
+	for _, condition := range append(c.conditions(own.Name), all.condition(c)) {
+		condition.ObservedGeneration = status.ObservedGeneration
 		condition.LastTransitionTime = metav1.NewTime(s.options.Clock.Now())
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
 	return status
-}
-
-// runBy says which of the components run the digest, in a word for a column: "2/3
-// webhook,virtual-kubelet/milan".
-func runBy(digest string, own *policyv1alpha1.Observation, others []policyv1alpha1.Observation) string {
-	if digest == "" {
-		return ""
-	}
-	names, all := []string{own.Name}, 1
-	for i := range others {
-		if others[i].Name == own.Name {
-			continue
-		}
-		all++
-		if others[i].Digest == digest {
-			names = append(names, others[i].Name)
-		}
-	}
-	text := fmt.Sprintf("%d/%d ", len(names), all)
-	slices.Sort(names[1:])
-	if len(names) > maxRunBy {
-		return text + strings.Join(names[:maxRunBy], ",") + ",…"
-	}
-	return text + strings.Join(names, ",")
 }
 
 // sameSayings tells whether all other components say the same of two states of an object.
@@ -268,7 +292,7 @@ func (s *Source) sameSayings(before, after *policyv1alpha1.OffloadingPolicy) boo
 		var out []string
 		for _, o := range policy.Status.ObservedBy {
 			if o.Name != s.options.Component {
-				out = append(out, o.Name+"\x00"+o.Digest+"\x00"+o.Message)
+				out = append(out, fmt.Sprintf("%s\x00%d\x00%s\x00%s", o.Name, o.Generation, o.Digest, o.Message))
 			}
 		}
 		return out

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 )
@@ -64,13 +63,6 @@ func TestADifferenceIsBounded(t *testing.T) {
 
 func TestTextsFitTheirFields(t *testing.T) {
 	assert.Equal(t, "é…", cut("éé", 3), "a text is cut between characters")
-	own := &policyv1alpha1.Observation{Name: "webhook"}
-	var others []policyv1alpha1.Observation
-	for _, name := range []string{"virtual-kubelet/d", "virtual-kubelet/c", "virtual-kubelet/b", "webhook"} {
-		others = append(others, policyv1alpha1.Observation{Name: name, Digest: "sha256:1"})
-	}
-	assert.Equal(t, "4/4 webhook,virtual-kubelet/b,virtual-kubelet/c,…", runBy("sha256:1", own, others))
-	assert.Empty(t, runBy("", own, others), "who is not asked is run by nobody")
 	for name, want := range map[string]string{
 		"virtual-kubelet/milan":  "longshore-policies-virtual-kubelet/milan",
 		strings.Repeat("x", 200): "longshore-policies-",

@@ -181,7 +181,7 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 			ByObject: map[client.Object]cache.ByObject{
 				&offloadingv1beta1.VirtualNode{}: named(o.NodeName),
 				&corev1.Secret{}:                 named(o.ForeignKubeconfigSecretName),
-				&corev1.ConfigMap{}:              policies.ConfigMapCache(policies.Namespaces(o.Namespace, o.PolicyNamespaces)),
+				&corev1.ConfigMap{}:              policies.CacheOf(policies.Namespaces(o.Namespace, o.PolicyNamespaces)),
 			},
 		},
 	}

@@ -33,8 +33,8 @@ type Options struct {
 	ModuleNamespaces []string
 	// Conditions makes this component write the policies' conditions.
 	Conditions bool
-	// Components names those that may report; nil lets anybody. Of use with Conditions.
-	Components func(ctx context.Context) (map[string]bool, error)
+	// Components tells who runs policies; nil lets anybody report. Of use with Conditions.
+	Components func(ctx context.Context) (policysource.Components, error)
 	// Metrics of the policies; may be nil.
 	Metrics *policysource.Metrics
 	// Changed is called after policies were bound anew; may be nil.
@@ -53,8 +53,8 @@ func Namespaces(own string, allowed []string) []string {
 	return out
 }
 
-// ConfigMapCache bounds a cache of ConfigMaps to these namespaces.
-func ConfigMapCache(namespaces []string) cache.ByObject {
+// CacheOf bounds a cache to these namespaces.
+func CacheOf(namespaces []string) cache.ByObject {
 	out := cache.ByObject{Namespaces: map[string]cache.Config{}}
 	for _, namespace := range namespaces {
 		out.Namespaces[namespace] = cache.Config{}

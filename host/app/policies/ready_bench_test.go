@@ -190,7 +190,7 @@ func newBed(b *testing.B) *bed {
 
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: s, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: policies.ConfigMapCache([]string{"longshore"})}},
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: policies.CacheOf([]string{"longshore"})}},
 	})
 	require.NoError(b, err)
 	bench.policies, err = policies.New(b.Context(), mgr, policies.Options{

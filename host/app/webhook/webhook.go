@@ -35,7 +35,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policysource"
 )
 
-// Component names this process in policy status and metrics.
+// Component names this process in policy status, with its pod when that is known.
 const Component = "webhook"
 
 // Options configures an App. The names are those of the command's flags.
@@ -46,6 +46,8 @@ type Options struct {
 	ClusterID string
 	// Namespace is Longshore's own namespace.
 	Namespace string
+	// PodName is this replica's in that namespace; empty when it is the only one and no pod.
+	PodName string
 	// BindAddress and Port are where the webhooks listen.
 	BindAddress string
 	Port        int
@@ -139,7 +141,10 @@ func New(ctx context.Context, options Options) (*App, error) {
 		}),
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject:         map[client.Object]cache.ByObject{&corev1.ConfigMap{}: policies.ConfigMapCache(modules)},
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.ConfigMap{}: policies.CacheOf(modules),
+				&corev1.Pod{}:       policies.CacheOf([]string{options.Namespace}),
+			},
 		},
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Node{}}}},
 	})
@@ -154,14 +159,15 @@ func New(ctx context.Context, options Options) (*App, error) {
 		return nil, fmt.Errorf("adding the metrics of policies: %w", err)
 	}
 	decide, err := policies.New(ctx, mgr, policies.Options{
-		Component: Component, CacheDir: options.PolicyCacheDir, ModuleNamespaces: modules, Metrics: observer,
+		Component: componentName(options.PodName), CacheDir: options.PolicyCacheDir, ModuleNamespaces: modules, Metrics: observer,
 		// One component tells what is true of a policy everywhere.
-		Conditions: true, Components: components{reader: mgr.GetClient()}.list,
+		Conditions: true,
+		Components: components{reader: mgr.GetClient(), pod: client.ObjectKey{Namespace: options.Namespace, Name: options.PodName}}.list,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := mgr.Add(departures{cache: mgr.GetCache(), tell: decide.Report}); err != nil {
+	if err := mgr.Add(departures{cache: mgr.GetCache(), replicas: options.PodName != "", tell: decide.Report}); err != nil {
 		return nil, fmt.Errorf("watching the components that run policies: %w", err)
 	}
 	register(mgr, decide, options)

@@ -234,6 +234,9 @@ const (
 	ReadyCondition = "Ready"
 	// DegradedCondition: something is wrong and who must act is said.
 	DegradedCondition = "Degraded"
+	// RolledOutCondition: every component that reports decides by the current generation,
+	// with the same module.
+	RolledOutCondition = "RolledOut"
 )
 
 // PointSummary is what the module declares for one extension point.
@@ -299,9 +302,14 @@ type Difference struct {
 
 // Observation is what one component runs.
 type Observation struct {
-	// Name of the component: "webhook", "virtual-kubelet/<node>" …
+	// Name of the component: "webhook/<pod>", "virtual-kubelet/<node>" … Each replica of the
+	// webhook has an entry, as long as its pod is there.
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
+	// Generation of the policy by whose settings, match and order it decides, and whose mode
+	// it obeys: an earlier one while the latest is being loaded, or is refused, none when it
+	// has none.
+	Generation int64 `json:"generation,omitempty"`
 	// Digest of the version that it runs, "sha256:…".
 	Digest string `json:"digest,omitempty"`
 	// Time at which it began to.
@@ -321,7 +329,7 @@ type Observation struct {
 type OffloadingPolicyStatus struct {
 	// ObservedGeneration is the last generation acted upon.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions Loaded, Ready and Degraded.
+	// Conditions Loaded, Ready, Degraded and RolledOut.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
@@ -329,7 +337,8 @@ type OffloadingPolicyStatus struct {
 	Digest string `json:"digest,omitempty"`
 	// ShortDigest is its beginning, as logs, errors and the decisions annotation have it.
 	ShortDigest string `json:"shortDigest,omitempty"`
-	// RunBy says how many of the components that report run the digest, and which.
+	// RunBy says how many of the components that report run the digest with the current
+	// generation, and which.
 	RunBy string `json:"runBy,omitempty"`
 	// Points that the policy answers.
 	// +listType=set
@@ -350,7 +359,8 @@ type OffloadingPolicyStatus struct {
 // +kubebuilder:resource:scope=Cluster,shortName=op;opol,categories=longshore
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].reason`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
 // +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.shortDigest`
 // +kubebuilder:printcolumn:name="Points",type=string,JSONPath=`.status.points`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`

@@ -1,0 +1,303 @@
+package policysource_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// slow makes modules of this content wait until the test lets them, or gives them up.
+func (r *rig) slow(content string) (let chan<- struct{}) {
+	wait := make(chan struct{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.waits == nil {
+		r.waits = map[string]<-chan struct{}{}
+	}
+	r.waits[content] = wait
+	return wait
+}
+
+func (r *rig) loaded() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.loads)
+}
+
+// begun waits until so many loads have begun.
+func (r *rig) begun(count int) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool { return len(r.loaded()) == count }, soon, tick)
+}
+
+func (r *rig) mustLook() {
+	r.t.Helper()
+	require.NoError(r.t, r.look())
+}
+
+func other(name, content string, order int32) (*policyv1alpha1.OffloadingPolicy, *corev1.ConfigMap) {
+	return object(name, func(spec *policyv1alpha1.OffloadingPolicySpec) {
+		fromConfigMap(spec)
+		spec.Module.ConfigMap.Name, spec.Order = name, ptr.To(order)
+	}), part(name, content)
+}
+
+func TestASlowLoadKeepsNobodyWaiting(t *testing.T) {
+	r := newRig(t, configMap("v1"), object("mine", fromConfigMap))
+	r.mustPass()
+	r.told()
+	let := r.slow("slow")
+	r.store("slow")
+	r.mustLook()
+	r.begun(2)
+	applies := r.applies
+
+	// Another policy comes, and one changes, while the module is being loaded.
+	policy, stored := other("other", "v2", 7)
+	require.NoError(t, r.client.Create(t.Context(), stored))
+	require.NoError(t, r.client.Create(t.Context(), policy))
+	require.NoError(t, r.client.Create(t.Context(), object("default-antiaffinity", func(s *policyv1alpha1.OffloadingPolicySpec) { s.Mode = policyv1alpha1.ModeDisabled })))
+	r.mustLook()
+	r.begun(3)
+	require.Eventually(t, func() bool { r.mustLook(); return len(r.get("other").Status.ObservedBy) == 1 }, soon, tick)
+	assert.Contains(t, r.condition("other", policyv1alpha1.DegradedCondition), "True OrderNeeded", "it meets the version that decides")
+	assert.Empty(t, r.asked(contract.AntiAffinityPreset))
+	assert.Equal(t, "v1", r.hostname(), "the previous version decides")
+	assert.Equal(t, applies+4, r.applies, "and of it there is nothing to say yet")
+	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "True Bound")
+
+	r.later(time.Second)
+	r.report()
+	assert.Equal(t, "False Loading: The module is being loaded.", r.condition("mine", policyv1alpha1.LoadedCondition))
+	assert.Equal(t, "True PreviousVersion: The previous version is used until the module of this one is loaded.", r.condition("mine", policyv1alpha1.ReadyCondition))
+	assert.Equal(t, "False AsExpected: Nothing is wrong.", r.condition("mine", policyv1alpha1.DegradedCondition))
+	assert.Equal(t, "False Loading: The module of the latest version is being loaded.", r.condition("mine", policyv1alpha1.RolledOutCondition))
+
+	close(let)
+	r.mustPass()
+	assert.Equal(t, "slow", r.hostname())
+	assert.Equal(t, "True Loaded: The module is loaded.", r.condition("mine", policyv1alpha1.LoadedCondition))
+	assert.Equal(t, "True AllCurrent: All components decide by generation 1: 1 of 1.", r.condition("mine", policyv1alpha1.RolledOutCondition))
+	assert.Equal(t, []string{"v1", "slow", "v2"}, r.loaded())
+	assert.Equal(t, []string{"v1"}, r.closed)
+}
+
+func TestANewPolicyIsToldToBeLoadingWhenThatTakesLong(t *testing.T) {
+	r := newRig(t, configMap("slow"))
+	r.mustPass()
+	let := r.slow("slow")
+	require.NoError(t, r.client.Create(t.Context(), object("mine", fromConfigMap)))
+	r.mustLook()
+	r.begun(1)
+	assert.Zero(t, r.applies)
+	r.later(time.Second)
+	r.report()
+	assert.Equal(t, "False Loading: The policy is not asked until its module is loaded; objects pass without it.", r.condition("mine", policyv1alpha1.ReadyCondition))
+	status := r.get("mine").Status
+	assert.Zero(t, status.ObservedGeneration, "nobody waiting for the generation is told that it is there")
+	assert.Empty(t, status.RunBy)
+	assert.Empty(t, r.hostname())
+	close(let)
+	r.mustPass()
+	assert.Equal(t, "slow", r.hostname())
+	assert.Equal(t, int64(1), r.get("mine").Status.ObservedGeneration)
+}
+
+// Before the first decision there is no previous version, so that waits: what the operator
+// has bound decides from the start.
+func TestTheFirstDecisionWaitsForAllModules(t *testing.T) {
+	policy, stored := other("other", "v2", 7)
+	r := newRig(t, configMap("slow"), object("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Order = ptr.To[int32](9) }), policy, stored)
+	let := r.slow("slow")
+	r.mustLook()
+	r.begun(2)
+	r.mustLook()
+	require.Error(t, r.source.Ready())
+	assert.Zero(t, r.applies)
+	close(let)
+	r.mustPass()
+	require.NoError(t, r.source.Ready())
+	assert.Equal(t, []string{"default-podplacement", "other", "mine"}, r.asked(contract.PodMutation))
+}
+
+func TestALoadThatNobodyWantsIsDropped(t *testing.T) {
+	for name, leave := range map[string]func(*rig){
+		"another version came": func(r *rig) { r.store("v2") },
+		"the policy has gone":  func(r *rig) { require.NoError(r.t, r.client.Delete(r.t.Context(), r.get("mine"))) },
+		"it is switched off": func(r *rig) {
+			r.edit("mine", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Mode = policyv1alpha1.ModeDisabled })
+		},
+		"it names another": func(r *rig) {
+			require.NoError(r.t, r.client.Create(r.t.Context(), part("other", "v2")))
+			r.edit("mine", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Module.ConfigMap.Name = "other" })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, configMap("v1"), object("mine", fromConfigMap))
+			r.mustPass()
+			let := r.slow("slow")
+			r.store("slow")
+			r.mustLook()
+			r.begun(2)
+			leave(r)
+			r.mustLook()
+			close(let)
+			r.mustPass()
+			assert.NotEqual(t, "slow", r.hostname())
+			assert.Contains(t, r.closed, "slow", "what came of it is closed")
+			assert.Equal(t, 1, count(r.loaded(), "slow"))
+			assert.NotContains(t, fmt.Sprint(r.texts("mine")), "slow")
+		})
+	}
+}
+
+func count(all []string, one string) int {
+	n := 0
+	for _, s := range all {
+		if s == one {
+			n++
+		}
+	}
+	return n
+}
+
+// texts returns what the policy's conditions say, nothing when it has gone.
+func (r *rig) texts(name string) (texts []string) {
+	list := &policyv1alpha1.OffloadingPolicyList{}
+	require.NoError(r.t, r.client.List(r.t.Context(), list))
+	for i := range list.Items {
+		if list.Items[i].Name != name {
+			continue
+		}
+		for _, c := range list.Items[i].Status.Conditions {
+			texts = append(texts, c.Message)
+		}
+	}
+	return texts
+}
+
+func TestEqualBytesOnTheirWayAreLoadedOnce(t *testing.T) {
+	r := newRig(t)
+	r.mustPass()
+	let := r.slow("slow")
+	for i := range 5 {
+		policy, stored := other(fmt.Sprintf("many-%d", i), "slow", int32(i+1)) //nolint:gosec // Few.
+		require.NoError(t, r.client.Create(t.Context(), stored))
+		require.NoError(t, r.client.Create(t.Context(), policy))
+		r.mustLook()
+	}
+	close(let)
+	r.mustPass()
+	assert.Equal(t, []string{"slow"}, r.loaded())
+	assert.Len(t, r.asked(contract.PodMutation), 6)
+}
+
+func TestLoadsEndWithTheComponent(t *testing.T) {
+	r := newRig(t, configMap("endless"))
+	r.mustPass()
+	r.slow("endless")
+	require.NoError(t, r.client.Create(t.Context(), object("mine", fromConfigMap)))
+	r.mustLook()
+	r.begun(1)
+	r.source.StopLoads() // It returns, since the load is cancelled.
+	r.mustLook()
+	r.source.AwaitLoads()
+	assert.Equal(t, []string{"endless"}, r.loaded(), "nothing is begun any more")
+	assert.Nil(t, meta.FindStatusCondition(r.get("mine").Status.Conditions, policyv1alpha1.ReadyCondition))
+}
+
+func TestVerdictsAreRemembered(t *testing.T) {
+	r := newRig(t, configMap("v1"))
+	r.mustPass()
+	judge := func(policy *policyv1alpha1.OffloadingPolicy, stored *corev1.ConfigMap) string {
+		t.Helper()
+		verdict, err := r.source.Judge(t.Context(), policy, stored)
+		require.NoError(t, err)
+		return verdict.Denial
+	}
+	set := func(settings string) *policyv1alpha1.OffloadingPolicy {
+		return policyWith(func(s *policyv1alpha1.OffloadingPolicySpec) {
+			s.Settings = &runtime.RawExtension{Raw: []byte(settings)}
+		})
+	}
+	for range 3 {
+		assert.Empty(t, judge(set(`{}`), nil))
+		assert.Contains(t, judge(set(`{}`), configMap("broken")), "cut in half")
+		assert.Contains(t, judge(set(`{"bad":true}`), nil), "bad must be false")
+	}
+	assert.Equal(t, []string{"v1", "broken", "v1"}, r.loaded(), "once for each content: a retry compiles nothing")
+	assert.Equal(t, []string{"v1", "v1"}, r.closed)
+
+	// What else stands in the policy is looked at each time.
+	selector := set(`{}`)
+	selector.Spec.FailurePolicy, selector.Spec.Match = policyv1alpha1.FailurePolicyIgnore, &policyv1alpha1.Match{MatchConditions: []policyv1alpha1.MatchCondition{{Name: "c", Expression: "no."}}}
+	assert.Contains(t, judge(selector, nil), "does not compile")
+	assert.Len(t, r.loaded(), 3)
+	require.NoError(t, r.client.Create(t.Context(), object("elder", fromConfigMap)))
+	r.mustPass()
+	assert.Contains(t, judge(set(`{}`), nil), `policies "elder" and "mine" both write`, "composition is that of the moment")
+	assert.Len(t, r.loaded(), 4, "the reconciler's")
+
+	// Another point, another name, other limits, other bytes: another verdict.
+	points := set(`{}`)
+	points.Spec.Points = []policyv1alpha1.ExtensionPoint{policyv1alpha1.MetadataFilterPoint}
+	assert.Contains(t, judge(points, nil), "does not answer MetadataFilter")
+	limited := set(`{}`)
+	limited.Spec.Limits = &policyv1alpha1.Limits{Fuel: ptr.To[int64](5)}
+	judge(limited, nil)
+	named := set(`{}`)
+	named.Name = "named"
+	judge(named, nil)
+	judge(set(`{}`), configMap("v2"))
+	assert.Len(t, r.loaded(), 8)
+
+	// It is not for ever, nor for however many.
+	r.later(11 * time.Minute)
+	judge(set(`{}`), nil)
+	assert.Len(t, r.loaded(), 9)
+	for i := range 100 {
+		judge(set(fmt.Sprintf(`{"n":%d}`, i)), nil)
+	}
+	before := len(r.loaded())
+	judge(set(`{"n":99}`), nil)
+	assert.Len(t, r.loaded(), before)
+	judge(set(`{}`), nil)
+	assert.Len(t, r.loaded(), before+1)
+}
+
+func TestAVerdictThatWasNotReachedIsNotRemembered(t *testing.T) {
+	r := newRig(t, configMap("slow"))
+	r.mustPass()
+	r.slow("slow")
+	ctx, cancel := context.WithCancel(t.Context())
+	judged := make(chan error, 1)
+	go func() {
+		_, err := r.source.Judge(ctx, object("mine", fromConfigMap), nil)
+		judged <- err
+	}()
+	r.begun(1)
+	waiting, giveUp := context.WithCancel(t.Context())
+	giveUp()
+	_, err := r.source.Judge(waiting, object("mine", fromConfigMap), nil)
+	require.ErrorIs(t, err, context.Canceled, "one at a time")
+	cancel()
+	require.ErrorIs(t, <-judged, context.Canceled)
+	r.mu.Lock()
+	r.waits = nil
+	r.mu.Unlock()
+	verdict, err := r.source.Judge(t.Context(), object("mine", fromConfigMap), nil)
+	require.NoError(t, err)
+	assert.Empty(t, verdict)
+}
