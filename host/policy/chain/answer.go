@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,9 @@ const (
 	maxMessageBytes = 1024
 	maxWarningBytes = 256
 )
+
+// maxSaidBytes bounds the answer that a link keeps, in bytes.
+const maxSaidBytes = 16 << 10
 
 // answer is a checked response. It is immutable.
 type answer struct {
@@ -37,7 +41,7 @@ func (l *link) ask(ctx context.Context, request []byte) (*answer, error) {
 		}
 		return nil, err
 	}
-	a, err := l.decode(data)
+	a, err := l.read(data)
 	if err != nil {
 		class := engine.BadOutput
 		if undeclared, ok := errors.AsType[*fault](err); ok {
@@ -45,8 +49,28 @@ func (l *link) ask(ctx context.Context, request []byte) (*answer, error) {
 		}
 		return nil, &fault{class: class, err: fmt.Errorf("checking the answer: %w", err)}
 	}
-	a.stats = stats
-	return a, nil
+	answered := *a
+	answered.stats = stats
+	return &answered, nil
+}
+
+// said is what a policy said last, and what it means.
+type said struct {
+	data   []byte
+	answer *answer
+}
+
+// read is decode, but what the policy says again, about another object, is not decoded
+// again: most policies have few answers.
+func (l *link) read(data []byte) (*answer, error) {
+	if last := l.said.Load(); last != nil && bytes.Equal(last.data, data) {
+		return last.answer, nil
+	}
+	a, err := l.decode(data)
+	if err == nil && len(data) <= maxSaidBytes {
+		l.said.Store(&said{data: data, answer: a})
+	}
+	return a, err
 }
 
 // decode reads a response strictly: what we do not understand is an error, never

@@ -36,7 +36,7 @@ type Policy interface {
 	Digest() string
 	// Manifest declares points, reads and writes. It does not change.
 	Manifest() *contract.Manifest
-	// Call asks the export with an encoded contract.Request.
+	// Call asks the export with an encoded contract.Request. The answer is the caller's.
 	Call(ctx context.Context, export string, request []byte) ([]byte, engine.Stats, error)
 }
 

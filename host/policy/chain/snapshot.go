@@ -42,6 +42,8 @@ type link struct {
 	health *health
 	// fallback is the previous version, nil when there is none at this point.
 	fallback *link
+	// said is the last answer of the policy, decoded.
+	said atomic.Pointer[said]
 	// shadowed stands in for this link, and is its twin.
 	shadowed *link
 	twin     bool
