@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
@@ -169,7 +171,7 @@ func layOut(in AdmissionInput) (map[string]any, chain.Attributes, error) {
 // checkPod reads back what changed, only to see that it can be. What this host did not
 // know before a policy wrote is the API server's business.
 func checkPod(before, after map[string]any) error {
-	if len(changed(before, after)) == 0 {
+	if len(changed(before, after)) == 0 || fits(before, after) {
 		return nil
 	}
 	_, err := readPod(&corev1.Pod{}, before, after)
@@ -180,6 +182,28 @@ func checkPod(before, after map[string]any) error {
 		return nil //nolint:nilerr // the same fields did not fit before: a newer API server's, not a policy's
 	}
 	return err
+}
+
+// fits tells, without reading it, that what changed can be read back.
+func fits(before, after map[string]any) bool {
+	for name, target := range map[string]reflect.Type{
+		fieldMetadata: reflect.TypeFor[metav1.ObjectMeta](), fieldSpec: reflect.TypeFor[corev1.PodSpec](),
+	} {
+		old, now, err := both(before, after, name)
+		if err != nil {
+			return false
+		}
+		members := map[string]any{}
+		for _, field := range changed(old, now) {
+			if value := now[field]; value != nil {
+				members[field] = value
+			}
+		}
+		if !operation.Fits(members, target) {
+			return false
+		}
+	}
+	return true
 }
 
 // restricted returns of before the members of metadata and spec that differ in after.
