@@ -155,6 +155,15 @@ func (c *component) hostname(ctx context.Context) string {
 	return name
 }
 
+// asked returns the names of the bindings that are asked at a point.
+func (c *component) asked(ctx context.Context, point contract.Point) []string {
+	result, err := c.source.Chains().Evaluate(ctx, chain.Input{Point: point})
+	if err != nil {
+		return []string{err.Error()}
+	}
+	return names(result)
+}
+
 // awaitHostname waits until all components decide by the version.
 func (s *site) awaitHostname(want string) {
 	s.t.Helper()

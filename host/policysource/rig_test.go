@@ -59,7 +59,8 @@ func builtIn() *policytest.Policy {
 	})
 }
 
-// custom is a loaded module: it sets the hostname to what it was loaded from.
+// custom is a loaded module: it sets the hostname to what it was loaded from, with the
+// suffix that its settings name.
 type custom struct {
 	*policytest.Policy
 	// ill makes calls trap while it is set; nil never.
@@ -77,7 +78,15 @@ func newCustom(content string) *custom {
 	return &custom{Policy: policytest.Native("custom", contract.Manifest{Version: content, Points: []contract.PointManifest{
 		{Point: contract.PodMutation, Writes: allVerbs("/spec/hostname")},
 	}}, map[contract.Point]func(contract.Request) (contract.Response, error){
-		contract.PodMutation: answers(contract.Set("/spec/hostname", contract.String(content))),
+		contract.PodMutation: func(request contract.Request) (contract.Response, error) {
+			var settings struct{ Suffix string }
+			if len(request.Settings) > 0 {
+				if err := json.Unmarshal(request.Settings, &settings); err != nil {
+					return contract.Response{}, err
+				}
+			}
+			return contract.Response{Operations: []contract.Operation{contract.Set("/spec/hostname", contract.String(content+settings.Suffix))}}, nil
+		},
 	})}
 }
 

@@ -1,0 +1,304 @@
+package policymodule_test
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/yaml"
+
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/consumer/admission/policymodule"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/policytest"
+	"github.com/longshore-dev/longshore/host/policysource"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+const (
+	soon = 20 * time.Second
+	tick = 20 * time.Millisecond
+	// refusal is how the API server begins what the webhook says.
+	refusal = "denied the request: "
+)
+
+var chartFiles = filepath.Join("..", "..", "..", "..", "charts", "longshore", "files")
+
+// warnings are what the API server passes on to the person who writes.
+type warnings struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.said = append(w.said, text)
+}
+
+func (w *warnings) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	said := w.said
+	w.said = nil
+	return said
+}
+
+// module is one that sets the hostname, or one that is cut in half.
+func module(_ context.Context, _ string, raw []byte, _ policysource.ModuleLimits) (chain.Policy, error) {
+	if string(raw) == "broken" {
+		return nil, errors.New("the module is cut in half: its author must build it again")
+	}
+	return &strict{policytest.Native("custom", contract.Manifest{Version: string(raw), Points: []contract.PointManifest{
+		{Point: contract.PodMutation, Writes: []contract.WriteRule{{Path: "/spec/hostname", Verbs: contract.Verbs()}}},
+	}}, nil)}, nil
+}
+
+// defaults is a module for the implicit bindings, that is never asked here.
+func defaults() chain.Policy {
+	manifest := contract.Manifest{Version: "1"}
+	for _, point := range contract.CorePoints() {
+		manifest.Points = append(manifest.Points, contract.PointManifest{Point: point})
+	}
+	return policytest.Native("defaults", manifest, nil)
+}
+
+type strict struct{ *policytest.Policy }
+
+func (*strict) ValidateSettings(_ context.Context, settings json.RawMessage, _ ...contract.Point) error {
+	if string(settings) == `{"bad":true}` {
+		return errors.New("bad must be false")
+	}
+	return nil
+}
+
+// site is a real API server with the CRD, a component, and the webhook as the chart
+// registers it.
+type site struct {
+	t        *testing.T
+	admin    client.Client
+	warnings warnings
+	source   *policysource.Source
+	webhook  *httptest.Server
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{t: t}
+	kinds, err := scheme.New()
+	require.NoError(t, err)
+	require.NoError(t, apiextensionsv1.AddToScheme(kinds))
+	require.NoError(t, admissionregistrationv1.AddToScheme(kinds))
+	api := rest.CopyConfig(planetest.ForTest(t, "rome").RESTConfig())
+	api.QPS, api.WarningHandler = -1, &s.warnings
+	s.admin, err = client.New(api, client.Options{Scheme: kinds})
+	require.NoError(t, err)
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	s.decode(filepath.Join(chartFiles, "crds", "offloadingpolicies.yaml"), crd)
+	require.NoError(t, s.admin.Create(t.Context(), crd))
+	require.NoError(t, s.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "longshore"}}))
+	require.Eventually(t, func() bool { return s.admin.List(t.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil }, soon, tick)
+	s.start(api, kinds)
+	s.register()
+	return s
+}
+
+func (s *site) decode(file string, into any) {
+	s.t.Helper()
+	raw, err := os.ReadFile(file)
+	require.NoError(s.t, err)
+	require.NoError(s.t, yaml.Unmarshal(raw, into))
+}
+
+// start runs the component and serves its webhook.
+func (s *site) start(api *rest.Config, kinds *runtime.Scheme) {
+	s.t.Helper()
+	mgr, err := ctrl.NewManager(api, ctrl.Options{
+		Scheme: kinds, Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{"longshore": {}}}}},
+	})
+	require.NoError(s.t, err)
+	s.source, err = policysource.New(policysource.Options{
+		Component: "webhook", Client: mgr.GetClient(), Conditions: true, Clock: clock.RealClock{},
+		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: defaults()},
+		ModuleNamespaces: []string{"longshore"}, Load: module,
+	})
+	require.NoError(s.t, err)
+	require.NoError(s.t, s.source.SetupWithManager(mgr))
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { assert.NoError(s.t, mgr.Start(ctx)) })
+	s.t.Cleanup(func() { cancel(); done.Wait() })
+	require.Eventually(s.t, func() bool { return s.source.Ready() == nil }, soon, tick)
+	s.webhook = httptest.NewTLSServer(&admission.Webhook{Handler: &policymodule.Handler{
+		Decoder: admission.NewDecoder(kinds), Reader: mgr.GetClient(), Judge: s.source, Namespace: "longshore",
+	}})
+	s.t.Cleanup(s.webhook.Close)
+}
+
+// register takes the registration from the rendered chart, and waits until it is in force.
+func (s *site) register() {
+	s.t.Helper()
+	rendered, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "hack", "demo", "chart", "testdata", "default.golden.yaml"))
+	require.NoError(s.t, err)
+	registration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	for document := range strings.SplitSeq(string(rendered), "\n---\n") {
+		if strings.Contains(document, "\nkind: ValidatingWebhookConfiguration\n") {
+			require.NoError(s.t, yaml.Unmarshal([]byte(document), registration))
+		}
+	}
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.webhook.Certificate().Raw})
+	var ours []admissionregistrationv1.ValidatingWebhook
+	for _, hook := range registration.Webhooks {
+		if *hook.ClientConfig.Service.Path != policymodule.Path {
+			continue
+		}
+		url := s.webhook.URL + policymodule.Path
+		hook.ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: authority}
+		ours = append(ours, hook)
+	}
+	require.Len(s.t, ours, 2, "policies and modules")
+	registration.Webhooks = ours
+	require.NoError(s.t, s.admin.Create(s.t.Context(), registration))
+	// What is refused as a dry run leaves nothing behind.
+	require.Eventually(s.t, func() bool {
+		bad := policy("probe", "m", nil)
+		bad.Spec.Module.ConfigMap.Namespace = "nowhere"
+		cm := configMap("probe", labeled)
+		cm.Data = map[string]string{"policy.yaml": "pionts: []"}
+		return s.admin.Create(s.t.Context(), bad, client.DryRunAll) != nil && s.admin.Create(s.t.Context(), cm, client.DryRunAll) != nil
+	}, soon, tick, "the registration is in force")
+}
+
+func holding(content string) func(*corev1.ConfigMap) {
+	return func(c *corev1.ConfigMap) { c.BinaryData["module.wasm"] = []byte(content) }
+}
+
+func labeledWith(spec string) func(*corev1.ConfigMap) {
+	return func(c *corev1.ConfigMap) {
+		labeled(c)
+		holding("v1")(c)
+		c.Data = map[string]string{"policy.yaml": spec}
+	}
+}
+
+func with(p *policyv1alpha1.OffloadingPolicy, change func(*policyv1alpha1.OffloadingPolicySpec)) *policyv1alpha1.OffloadingPolicy {
+	change(&p.Spec)
+	return p
+}
+
+func TestTheDoorAgainstARealAPIServer(t *testing.T) {
+	s := newSite(t)
+	require.NoError(t, s.admin.Create(t.Context(), configMap("good", holding("v1"))))
+	require.NoError(t, s.admin.Create(t.Context(), policy("elder", "good", nil)))
+	s.await("elder", "True Bound")
+	s.warnings.take()
+
+	for name, tc := range map[string]struct {
+		before, object client.Object
+		// wantDenial is all that the API server says after whose refusal it is.
+		wantHook, wantDenial string
+		wantWarning          string
+	}{
+		"a policy whose module is not there yet": {object: policy("early", "later", nil), wantWarning: `policy "early" is not asked in this version yet: ConfigMap longshore/later does not exist: create it with the module in binaryData`},
+		"a policy that needs an order": {
+			object: policy("younger", "good", nil), wantHook: "policy.validate.longshore.dev",
+			wantDenial: `policies "elder" and "younger" both write /spec/hostname at PodMutation`,
+		},
+		"a policy with settings that its module refuses": {
+			object: with(policy("set", "good", nil), func(s *policyv1alpha1.OffloadingPolicySpec) {
+				s.Settings = &runtime.RawExtension{Raw: []byte(`{"bad":true}`)}
+			}),
+			wantHook: "policy.validate.longshore.dev", wantDenial: "spec.settings: bad must be false",
+		},
+		"a policy from a namespace that is not allowed": {
+			object:   with(policy("far", "good", nil), func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module.ConfigMap.Namespace = "default" }),
+			wantHook: "policy.validate.longshore.dev", wantDenial: `spec.module.configMap.namespace "default": modules are loaded from [longshore] only; an operator can allow more`,
+		},
+		"half a module for a policy that there is": {
+			before: configMap("good", holding("v1")), object: configMap("good", holding("broken")),
+			wantHook: "module.validate.longshore.dev", wantDenial: "the module is cut in half: its author must build it again",
+		},
+		"a ConfigMap that wants to be a policy, misspelled": {
+			object: configMap("short", labeledWith("pionts: []")), wantHook: "module.validate.longshore.dev",
+			wantDenial: `ConfigMap short is no policy: policy.yaml: unknown field "spec.pionts"`,
+		},
+		"half a module that nobody names":   {object: configMap("unnamed", holding("broken"))},
+		"a ConfigMap of somebody else":      {object: configMap("theirs", func(c *corev1.ConfigMap) { labeledWith("pionts: []")(c); c.Namespace = "default" })},
+		"a policy that is right":            {object: with(policy("right", "good", nil), func(s *policyv1alpha1.OffloadingPolicySpec) { s.Mode = policyv1alpha1.ModeShadow })},
+		"another version that is right too": {before: configMap("good", holding("v1")), object: configMap("good", holding("v2"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			write := s.admin.Create
+			if tc.before != nil {
+				write = func(ctx context.Context, o client.Object, _ ...client.CreateOption) error {
+					return s.admin.Update(ctx, o)
+				}
+			}
+			err := write(t.Context(), tc.object)
+			said := s.warnings.take()
+			if tc.wantDenial != "" {
+				require.Error(t, err)
+				hook, sentence, _ := strings.Cut(err.Error(), refusal)
+				assert.Contains(t, hook, `admission webhook "`+tc.wantHook+`"`)
+				assert.True(t, strings.HasPrefix(sentence, tc.wantDenial), "%s", err)
+				return
+			}
+			require.NoError(t, err)
+			if tc.wantWarning == "" {
+				assert.Empty(t, said)
+			} else {
+				assert.Equal(t, []string{tc.wantWarning}, said)
+			}
+			if tc.before == nil {
+				require.NoError(t, s.admin.Delete(t.Context(), tc.object))
+			}
+		})
+	}
+	s.await("elder", "True Bound")
+
+	// When it is down, what it would have refused is stored, and the component tells.
+	s.webhook.Close()
+	require.NoError(t, s.admin.Update(t.Context(), configMap("good", holding("broken"))))
+	s.await("elder", "True PreviousVersion: The previous version is used, because of this one: the module is cut in half")
+	require.NoError(t, s.admin.Create(t.Context(), policy("younger", "good", nil)))
+	s.await("younger", "False ModuleNotLoaded")
+}
+
+// await waits until the condition Ready begins so.
+func (s *site) await(name, prefix string) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		stored := &policyv1alpha1.OffloadingPolicy{}
+		assert.NoError(s.t, s.admin.Get(s.t.Context(), client.ObjectKey{Name: name}, stored))
+		ready := meta.FindStatusCondition(stored.Status.Conditions, policyv1alpha1.ReadyCondition)
+		return ready != nil && strings.HasPrefix(string(ready.Status)+" "+ready.Reason+": "+ready.Message, prefix)
+	}, soon, tick, "policy %s: Ready %s", name, prefix)
+}

@@ -1,0 +1,238 @@
+package policysource_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// edit changes a policy, whatever its status became meanwhile.
+func (s *site) edit(name string, change func(*policyv1alpha1.OffloadingPolicySpec)) {
+	s.t.Helper()
+	policy := s.policy(name)
+	before := policy.DeepCopy()
+	change(&policy.Spec)
+	require.NoError(s.t, s.admin.Patch(s.t.Context(), policy, client.MergeFrom(before)))
+}
+
+// awaitRolledOut does what kubectl wait --for=condition=RolledOut does.
+func (s *site) awaitRolledOut(name string) *policyv1alpha1.OffloadingPolicy {
+	s.t.Helper()
+	var policy *policyv1alpha1.OffloadingPolicy
+	s.eventually(func() bool {
+		policy = s.policy(name)
+		condition := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.RolledOutCondition)
+		return condition != nil && condition.Status == "True" && condition.ObservedGeneration == policy.Generation && len(policy.Status.ObservedBy) == len(s.components)
+	}, "policy %s is rolled out", name)
+	for _, o := range policy.Status.ObservedBy {
+		assert.Equal(s.t, policy.Generation, o.Generation, "%s decides by the current generation", o.Name)
+	}
+	return policy
+}
+
+// decideBy tells that all components decide so, now and not at some time.
+func (s *site) decideBy(hostname string) {
+	s.t.Helper()
+	for _, c := range s.components {
+		assert.Equal(s.t, hostname, c.hostname(s.t.Context()))
+	}
+}
+
+func settings(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
+
+func named(name string, order *int32) *policyv1alpha1.OffloadingPolicy {
+	return object(name, func(spec *policyv1alpha1.OffloadingPolicySpec) {
+		fromConfigMap(spec)
+		spec.Module.ConfigMap.Name, spec.Order = name, order
+	})
+}
+
+// What operators do to policies and modules, each with two components that follow. No
+// webhook is registered, so the components themselves meet what is bad.
+func TestChangesAgainstARealAPIServer(t *testing.T) {
+	s := newSite(t)
+	for name, does := range map[string]func(*testing.T){
+		"a ConfigMap comes before its policy": func(t *testing.T) {
+			s.create(configMap("v1"))
+			s.create(object("mine", fromConfigMap))
+			assert.Equal(t, "2/2 webhook,virtual-kubelet/milan", s.awaitRolledOut("mine").Status.RunBy)
+			s.decideBy("v1")
+		},
+		"a ConfigMap goes and comes again": func(t *testing.T) {
+			s.create(object("mine", fromConfigMap), configMap("v1"))
+			s.awaitRolledOut("mine")
+			require.NoError(t, s.admin.Delete(t.Context(), configMap("")))
+			s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True PreviousVersion: The previous version is used, because of this one: ConfigMap longshore/module does not exist", newCustom("v1").Digest())
+			s.decideBy("v1")
+			s.create(configMap("v2"))
+			s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True Bound", newCustom("v2").Digest())
+			s.decideBy("v2")
+		},
+		"a module is renamed": func(t *testing.T) {
+			s.create(object("mine", fromConfigMap), configMap("v1"), part("renamed", "v2"))
+			s.awaitRolledOut("mine")
+			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Module.ConfigMap.Name = "renamed" })
+			s.awaitRolledOut("mine")
+			s.decideBy("v2")
+			// The old name means nothing any more.
+			s.store("broken")
+			require.NoError(t, s.admin.Update(t.Context(), part("renamed", "v3")))
+			s.awaitHostname("v3")
+			s.awaitStatus("mine", policyv1alpha1.DegradedCondition, "False AsExpected", newCustom("v3").Digest())
+		},
+		"settings change": func(*testing.T) {
+			s.create(object("mine", fromConfigMap), configMap("v1"))
+			s.awaitRolledOut("mine")
+			for _, suffix := range []string{"-a", "-b"} {
+				s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) {
+					spec.Settings = settings(`{"suffix":"` + suffix + `"}`)
+				})
+				s.awaitRolledOut("mine")
+				s.decideBy("v1" + suffix)
+			}
+			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Settings = nil })
+			s.awaitRolledOut("mine")
+			s.decideBy("v1")
+		},
+		"settings change for the worse, and better": func(t *testing.T) {
+			s.create(object("mine", fromConfigMap), configMap("v1"))
+			good := s.awaitRolledOut("mine").Generation
+			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Settings = settings(`{"bad":true}`) })
+			policy := s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True PreviousVersion: The previous version is used, because of this one: spec.settings: bad must be false", newCustom("v1").Digest())
+			s.eventually(func() bool { policy = s.policy("mine"); return policy.Status.RunBy == "0/2" }, "nobody runs what is refused")
+			for _, o := range policy.Status.ObservedBy {
+				assert.Equal(t, good, o.Generation, "%s decides by the generation before", o.Name)
+			}
+			assert.Equal(t, "InvalidSettings", meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.RolledOutCondition).Reason)
+			s.decideBy("v1")
+			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Settings = settings(`{"suffix":"-c"}`) })
+			s.awaitRolledOut("mine")
+			s.decideBy("v1-c")
+		},
+		"a broken first version is corrected": func(t *testing.T) {
+			s.create(object("mine", fromConfigMap), configMap("broken"))
+			policy := s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "False ModuleNotLoaded: the module is cut in half: its author must build it again. No version of this policy is asked: objects pass without it until generation 1 or a later one can be used", "")
+			assert.Empty(t, policy.Status.RunBy)
+			s.decideBy("")
+			s.store("v1")
+			s.awaitRolledOut("mine")
+			s.decideBy("v1")
+		},
+		"two policies write the same and swap their order": func(t *testing.T) {
+			s.create(named("a", ptr.To[int32](10)), part("a", "a"), named("b", ptr.To[int32](20)), part("b", "b"))
+			s.awaitRolledOut("a")
+			s.awaitRolledOut("b")
+			s.decideBy("b")
+			s.edit("a", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Order = ptr.To[int32](30) })
+			s.awaitRolledOut("a")
+			s.decideBy("a")
+			s.edit("a", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Order = ptr.To[int32](5) })
+			s.awaitRolledOut("a")
+			s.decideBy("b")
+			// Without an order it is refused, which names both, and the version before decides.
+			s.edit("a", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Order = nil })
+			policy := s.awaitStatus("a", policyv1alpha1.ReadyCondition, "True PreviousVersion", newCustom("a").Digest())
+			degraded := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.DegradedCondition)
+			assert.Equal(t, "OrderNeeded", degraded.Reason)
+			for _, want := range []string{`"a"`, `"b"`, "/spec/hostname", "PodMutation"} {
+				assert.Contains(t, degraded.Message, want)
+			}
+			s.decideBy("b")
+			require.NoError(t, s.admin.Delete(t.Context(), named("a", nil)))
+			require.NoError(t, s.admin.Delete(t.Context(), part("a", "")))
+			s.create(named("c", nil), part("c", "c"))
+			policy = s.awaitStatus("c", policyv1alpha1.ReadyCondition, "False OrderNeeded", "")
+			ready := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.ReadyCondition)
+			assert.Contains(t, ready.Message, `policies "b" and "c" both write /spec/hostname at PodMutation`)
+			s.decideBy("b")
+			s.edit("c", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Order = ptr.To[int32](30) })
+			s.awaitRolledOut("c")
+			s.decideBy("c")
+		},
+		"it is switched off and on, and goes": func(t *testing.T) {
+			s.create(object("mine", fromConfigMap), configMap("v1"))
+			s.awaitRolledOut("mine")
+			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeDisabled })
+			assert.Empty(t, s.awaitRolledOut("mine").Status.RunBy)
+			s.decideBy("")
+			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeShadow })
+			s.awaitRolledOut("mine")
+			s.decideBy("")
+			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeEnforce })
+			s.awaitRolledOut("mine")
+			s.decideBy("v1")
+			require.NoError(t, s.admin.Delete(t.Context(), object("mine", nil)))
+			s.awaitHostname("")
+		},
+		// Zeros are written as such: an applied object that loses its last member is null, which
+		// the API server refuses.
+		"counters begin anew with a version that was never asked": func(t *testing.T) {
+			s.create(object("mine", fromConfigMap), configMap("v0"))
+			s.awaitRolledOut("mine")
+			calls := func() (calls int64, counted bool) {
+				for _, o := range s.policy("mine").Status.ObservedBy {
+					if o.Name == "webhook" && o.Counters != nil {
+						return o.Counters.Calls, true
+					}
+				}
+				return 0, false
+			}
+			for _, version := range []string{"v1", "v2"} {
+				s.eventually(func() bool {
+					s.webhook.hostname(t.Context())
+					n, _ := calls()
+					return n > 0
+				}, "what was asked is counted")
+				s.store(version)
+				s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True Bound", newCustom(version).Digest())
+				n, counted := calls()
+				assert.True(t, counted)
+				assert.Zero(t, n)
+			}
+		},
+		"a default is replaced by a module, which breaks": func(t *testing.T) {
+			replacing := object("default-podplacement", fromConfigMap)
+			s.create(replacing, configMap("v1"))
+			s.awaitRolledOut("default-podplacement")
+			assert.Equal(t, []string{"default-podplacement"}, s.webhook.asked(t.Context(), contract.PodMutation))
+			s.decideBy("v1")
+			s.store("broken")
+			s.awaitStatus("default-podplacement", policyv1alpha1.ReadyCondition, "True PreviousVersion", newCustom("v1").Digest())
+			s.decideBy("v1")
+			s.edit("default-podplacement", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeDisabled })
+			s.awaitRolledOut("default-podplacement")
+			assert.Empty(t, s.webhook.asked(t.Context(), contract.PodMutation))
+			s.edit("default-podplacement", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeEnforce })
+			s.awaitStatus("default-podplacement", policyv1alpha1.ReadyCondition, "True PreviousVersion", "")
+			assert.Empty(t, s.webhook.asked(t.Context(), contract.PodMutation), "what it was before this: switched off")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := s.t
+			s.t = t
+			defer func() { s.t = whole }()
+			defer s.clean()
+			does(t)
+		})
+	}
+}
+
+// clean removes all policies and modules, and waits until nobody decides by them.
+func (s *site) clean() {
+	s.t.Helper()
+	require.NoError(s.t, s.admin.DeleteAllOf(s.t.Context(), &policyv1alpha1.OffloadingPolicy{}))
+	require.NoError(s.t, s.admin.DeleteAllOf(s.t.Context(), configMap(""), client.InNamespace("longshore")))
+	for _, c := range s.components {
+		s.eventually(func() bool {
+			return assert.ObjectsAreEqual([]string{"default-podplacement"}, c.asked(s.t.Context(), contract.PodMutation)) && c.hostname(s.t.Context()) == ""
+		}, "nobody decides by what has gone")
+	}
+}
