@@ -41,6 +41,7 @@ func TestGoalsOfGoBenchmarks(t *testing.T) {
 	}{
 		"a guest without a runtime": {guestFigures("c/pod", map[string]float64{"p50-us": 15}), map[string]string{"policy/guest/c/pod": "value <= 25"}},
 		"a guest with a runtime":    {guestFigures("golang/pod", map[string]float64{"p50-us": 50}), map[string]string{"policy/guest/golang/pod": ""}},
+		"a guest in text form":      {guestFigures("text/pod", map[string]float64{"p50-us": 40}), map[string]string{"policy/guest/text/pod": ""}},
 		"an idle module without a runtime": {idleFigures("text", map[string]float64{"MiB": 0.2, "code-MiB": 0.1}),
 			map[string]string{"memory/idle-module/text": "value <= 1", "memory/idle-module-code/text": ""}},
 		"the idle built-in policies": {idleFigures("built-in_policies", map[string]float64{"MiB": 5, "code-MiB": 9}),

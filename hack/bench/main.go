@@ -100,10 +100,7 @@ func run(ctx context.Context, o options) error {
 		b.runs, b.sizes = 1, sizes{burst: min(o.pods, quickBurst), stream: quickStream}
 	}
 	b.record = newRecorder(o.command(), only.MatchString)
-	if b.pairs == 0 {
-		err = errors.Join(b.policies(ctx), b.goBenchmarks(ctx))
-	}
-	err = errors.Join(err, b.clusters(ctx, o))
+	err = b.all(ctx, o)
 	results := b.record.results()
 	if len(results) == 0 {
 		return errors.Join(err, fmt.Errorf("nothing was measured: -only %q matches no measure", o.only))
@@ -113,6 +110,19 @@ func run(ctx context.Context, o options) error {
 		err = o.keepResults(results)
 	}
 	return errors.Join(table(os.Stdout, results), err)
+}
+
+// all takes the wanted measures: those first that need a quiet machine and no cluster.
+func (b *bench) all(ctx context.Context, o options) error {
+	if b.pairs == 0 {
+		if err := b.policies(ctx); err != nil {
+			return err
+		}
+		if err := b.goBenchmarks(ctx); err != nil {
+			return err
+		}
+	}
+	return b.clusters(ctx, o)
 }
 
 // keepResults writes the results to where they belong.
