@@ -1,7 +1,9 @@
 package operation
 
 import (
+	"encoding/binary"
 	"encoding/json"
+	"math/bits"
 	"strconv"
 	"unicode/utf8"
 )
@@ -92,19 +94,114 @@ func (p *parser) raw() ([]byte, bool) {
 	return p.text[from:p.at:p.at], true
 }
 
-func (p *parser) skip() bool {
-	switch p.next() {
-	case '{':
-		return p.members(func([]byte) bool { return p.skip() })
-	case '[':
-		return p.items(p.skip)
-	case '"':
-		_, _, ok := p.quoted()
-		return ok
-	default:
-		_, ok := p.value()
-		return ok
+// open are the lists and objects that the parser is in, and which of them are objects.
+type open struct {
+	objects [parserDepth/64 + 1]uint64
+	depth   int
+}
+
+func (o *open) enter(object bool) {
+	o.depth++
+	o.objects[o.depth/64] &^= 1 << (o.depth % 64)
+	if object {
+		o.objects[o.depth/64] |= 1 << (o.depth % 64)
 	}
+}
+
+func (o *open) inObject() bool { return o.objects[o.depth/64]&(1<<(o.depth%64)) != 0 }
+
+// skip passes over a value. Most of a document is only passed over, so this is a loop
+// where the others are recursive.
+func (p *parser) skip() bool {
+	var in open
+	for {
+		switch c := p.next(); c {
+		case '{', '[':
+			p.at++
+			if p.next() == c+2 { // in ASCII the closing one
+				p.at++
+				break
+			}
+			if in.depth+p.depth >= parserDepth {
+				return false
+			}
+			in.enter(c == '{')
+			if c == '{' && !p.skipKey() {
+				return false
+			}
+			continue
+		case '"':
+			if !p.skipString() {
+				return false
+			}
+		default:
+			if _, ok := p.value(); !ok {
+				return false
+			}
+		}
+		if more, ok := p.skipEnds(&in); !more {
+			return ok
+		}
+	}
+}
+
+// skipEnds passes over what follows a value, up to the next one if there are more.
+func (p *parser) skipEnds(in *open) (more, ok bool) {
+	for ; in.depth > 0; in.depth-- {
+		end := byte(']')
+		if in.inObject() {
+			end = '}'
+		}
+		c := p.next()
+		p.at++
+		if c == ',' {
+			ok := end == ']' || p.skipKey()
+			return ok, ok
+		}
+		if c != end {
+			return false, false
+		}
+	}
+	return false, true
+}
+
+// skipKey passes over a member's name and its colon.
+func (p *parser) skipKey() bool {
+	if p.next() != '"' || !p.skipString() || p.next() != ':' {
+		return false
+	}
+	p.at++
+	return true
+}
+
+// skipString passes over a string, eight bytes at once as long as they are usual.
+func (p *parser) skipString() bool {
+	at := p.at + 1
+	for ; at+8 <= len(p.text); at += 8 {
+		// Subtracting n from each byte sets the top bit of the lowest byte that is less than
+		// n; equality is "less than one" after xor. Borrows disturb higher bytes only.
+		const every, top = 0x0101010101010101, 0x8080808080808080
+		w := binary.LittleEndian.Uint64(p.text[at:])
+		hits := (w | (w - ' '*every) | ((w ^ '"'*every) - every) | ((w ^ '\\'*every) - every)) & top
+		if hits != 0 {
+			at += bits.TrailingZeros64(hits) / 8
+			break
+		}
+	}
+	for at < len(p.text) && p.text[at] != '"' {
+		if c := p.text[at]; c == '\\' || c < ' ' || c >= utf8.RuneSelf {
+			return p.skipUnusual()
+		}
+		at++
+	}
+	p.at = at + 1
+	return at < len(p.text)
+}
+
+// skipUnusual passes over a string with escapes, which must be good ones, or beyond ASCII.
+func (p *parser) skipUnusual() bool {
+	_, ok := p.string()
+	return ok
 }
 
 // members reads an object, which begins here, and calls read for each member's value.

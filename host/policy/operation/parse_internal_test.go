@@ -27,12 +27,13 @@ var responses = []string{
 	`{"version":"v1alpha1","operations":[{"op":"ensure","path":"/spec/tolerations","value":[ {"key":"k"} ]}]}`,
 	`{"version":"v1alpha1","operations":[{"op":"set","path":"/a","value":null}]}`,
 	`{"\u0076ersion":"v1alpha1"}`,
+	`{"operations":[{"op":"set","path":"/a","value":[{},[],[[]],{"a":{"b":[{"c":"\n"}]},"d":1}]}]}`,
 }
 
 var otherResponses = []string{
 	`{"Version":"v1alpha1"}`, `{"version":null,"operations":null,"deny":null,"warnings":null}`, `{"version":"a","version":"b"}`,
 	`{"operations":[{"op":"set","path":"/a","value":1},{"op":"set"}],"operations":[{"path":"/b"}]}`, `{"version":"v","more":1}`,
-	`{"operations":[{"value":[0,0`, `{"operations":[{"value":"a\`, `{"operations":[{"value":`, `{"operations":[{"op":"set","OP":"x"}]}`, `{"operations":{}}`, `{"warnings":[1]}`, `{"version":"v1alpha1"} {}`, `{"version":"v1alpha1"}x`, `[]`, `null`, `1`,
+	`{"operations":[{"value":[0,0`, `{"operations":[{"value":"\x"}]}`, `{"operations":[{"value":{"a":1,}}]}`, `{"operations":[{"value":[1}]}`, `{"operations":[{"value":"a\`, `{"operations":[{"value":`, `{"operations":[{"op":"set","OP":"x"}]}`, `{"operations":{}}`, `{"warnings":[1]}`, `{"version":"v1alpha1"} {}`, `{"version":"v1alpha1"}x`, `[]`, `null`, `1`,
 	`{"operations":[{"op":"set","path":"/a","value":{"a":01}}]}`, "{\"version\":\"\xff\"}", `{"operations":[null]}`, `{"deny":{"reason":1}}`,
 	`{"operations":[{"op":"set","path":"/a","value":1,"value":2,"keys":["a"],"keys":[]}]}`, `{"deny":{"reason":"a"},"deny":{"message":"b"}}`,
 }

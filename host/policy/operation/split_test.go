@@ -56,6 +56,7 @@ func FuzzSplit(f *testing.F) {
 	f.Add(`{"a":"\\\\","a":2}`)
 	f.Add(`{"a":`)
 	f.Add(`{"":[0,0`)
+	f.Add(`{"b":"\x","c":"\ud800","d":"\\é"}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		doc, err := operation.Split([]byte(text), "a")
 		var want map[string]json.RawMessage
