@@ -3,33 +3,20 @@ package policies_test
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/yaml"
 
-	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/policies"
-	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 	"github.com/longshore-dev/longshore/host/policy/module"
@@ -158,53 +145,14 @@ func moduleConfigMap(raw []byte) *corev1.ConfigMap {
 
 func newBed(b *testing.B) *bed {
 	b.Helper()
-	cluster := planetest.ForTest(b, "rome")
-	s, err := scheme.New()
-	require.NoError(b, err)
-	require.NoError(b, apiextensionsv1.AddToScheme(s))
-	config := rest.CopyConfig(cluster.RESTConfig())
-	config.QPS = -1
 	bench := &bed{b: b, wasm: wasmtest.BuildGo(b, "../../../plugins/registryrewrite")}
-	bench.client, err = client.New(config, client.Options{Scheme: s})
-	require.NoError(b, err)
-
-	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "longshore", "files", "crds", "offloadingpolicies.yaml"))
-	require.NoError(b, err)
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	require.NoError(b, yaml.Unmarshal(raw, crd))
 	packed, _ := bench.version(b, 0)
-	objects := []client.Object{crd, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "longshore"}}, moduleConfigMap(packed)}
-	for _, o := range objects {
-		require.NoError(b, bench.client.Create(b.Context(), o))
-	}
-	require.Eventually(b, func() bool {
-		return bench.client.List(b.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil
-	}, benchPatience, benchPoll)
-	require.NoError(b, bench.client.Create(b.Context(), &policyv1alpha1.OffloadingPolicy{
+	bench.client, bench.policies = start(b, moduleConfigMap(packed), &policyv1alpha1.OffloadingPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "bench"},
 		Spec: policyv1alpha1.OffloadingPolicySpec{
 			Module:   policyv1alpha1.ModuleSource{ConfigMap: &policyv1alpha1.ConfigMapSource{Namespace: "longshore", Name: "bench"}},
 			Settings: &runtime.RawExtension{Raw: []byte(`{"rewrites":[{"from":"v0.example","to":"mirror.example"}]}`)},
 		},
-	}))
-
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme: s, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: policies.CacheOf([]string{"longshore"})}},
 	})
-	require.NoError(b, err)
-	bench.policies, err = policies.New(b.Context(), mgr, policies.Options{
-		Component: "webhook", CacheDir: b.TempDir(), ModuleNamespaces: []string{"longshore"}, Conditions: true,
-	})
-	require.NoError(b, err)
-	ctx, cancel := context.WithCancel(b.Context())
-	var done sync.WaitGroup
-	done.Go(func() { assert.NoError(b, mgr.Start(ctx)) })
-	b.Cleanup(func() {
-		cancel()
-		done.Wait()
-		assert.NoError(b, bench.policies.Close(context.WithoutCancel(ctx)))
-	})
-	require.Eventually(b, func() bool { return bench.policies.Ready() == nil }, benchPatience, benchPoll)
 	return bench
 }

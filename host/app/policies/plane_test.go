@@ -1,0 +1,150 @@
+package policies_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/app/policies"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/policy/view"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+const (
+	patience = time.Minute
+	poll     = 20 * time.Millisecond
+)
+
+// start runs a component with the built-in policies at a real API server that holds the
+// objects.
+func start(tb testing.TB, objects ...client.Object) (client.Client, *policies.Policies) {
+	tb.Helper()
+	cluster := planetest.ForTest(tb, "rome")
+	s, err := scheme.New()
+	require.NoError(tb, err)
+	require.NoError(tb, apiextensionsv1.AddToScheme(s))
+	api := rest.CopyConfig(cluster.RESTConfig())
+	api.QPS = -1
+	admin, err := client.New(api, client.Options{Scheme: s})
+	require.NoError(tb, err)
+	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "longshore", "files", "crds", "offloadingpolicies.yaml"))
+	require.NoError(tb, err)
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(tb, yaml.Unmarshal(raw, crd))
+	for _, o := range []client.Object{crd, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "longshore"}}} {
+		require.NoError(tb, admin.Create(tb.Context(), o))
+	}
+	require.Eventually(tb, func() bool { return admin.List(tb.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil }, patience, poll)
+	for _, o := range objects {
+		require.NoError(tb, admin.Create(tb.Context(), o))
+	}
+
+	mgr, err := ctrl.NewManager(api, ctrl.Options{
+		Scheme: s, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		Cache:      cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: policies.CacheOf([]string{"longshore"})}},
+	})
+	require.NoError(tb, err)
+	loaded, err := policies.New(tb.Context(), mgr, policies.Options{
+		Component: "webhook", CacheDir: tb.TempDir(), ModuleNamespaces: []string{"longshore"}, Conditions: true,
+	})
+	require.NoError(tb, err)
+	ctx, cancel := context.WithCancel(tb.Context())
+	var done sync.WaitGroup
+	done.Go(func() { assert.NoError(tb, mgr.Start(ctx)) })
+	tb.Cleanup(func() {
+		cancel()
+		done.Wait()
+		assert.NoError(tb, loaded.Close(context.WithoutCancel(ctx)))
+	})
+	require.Eventually(tb, func() bool { return loaded.Ready() == nil }, patience, poll)
+	return admin, loaded
+}
+
+// The rules of the built-in metadata filter are settings: what is reflected follows them,
+// and rules that are wrong change nothing.
+func TestTheMetadataFilterFollowsItsSettingsAgainstARealAPIServer(t *testing.T) {
+	admin, loaded := start(t)
+	labels := func() map[string]string {
+		t.Helper()
+		kept, _, _, err := view.FilterMetadata(t.Context(), loaded.Chains(), view.MetadataInput{
+			APIVersion: "v1", Kind: "Service", Namespace: "shop", Name: "web",
+			Labels:       map[string]string{"app": "web", "example.com/team": "a", "ci.example.com/run": "7", "internal": "yes"},
+			NotReflected: contract.NotReflected{Labels: []string{"internal"}},
+			VirtualNode:  contract.VirtualNode{Name: "milan"},
+		})
+		require.NoError(t, err)
+		return kept
+	}
+	filter := &policyv1alpha1.OffloadingPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "default-metadatafilter"},
+		Spec: policyv1alpha1.OffloadingPolicySpec{
+			Module: policyv1alpha1.ModuleSource{BuiltIn: policyv1alpha1.BuiltInDefault},
+			Points: []policyv1alpha1.ExtensionPoint{policyv1alpha1.MetadataFilterPoint},
+		},
+	}
+	stored := func() *policyv1alpha1.OffloadingPolicy {
+		policy := &policyv1alpha1.OffloadingPolicy{}
+		assert.NoError(t, admin.Get(t.Context(), client.ObjectKeyFromObject(filter), policy))
+		return policy
+	}
+	await := func(conditionType, reason string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			policy := stored()
+			condition := meta.FindStatusCondition(policy.Status.Conditions, conditionType)
+			return condition != nil && condition.Reason == reason && condition.ObservedGeneration == policy.Generation
+		}, patience, poll, "%s becomes %s", conditionType, reason)
+	}
+	all := map[string]string{"app": "web", "example.com/team": "a", "ci.example.com/run": "7"}
+	assert.Equal(t, all, labels(), "what the VirtualNode lists")
+	require.NoError(t, admin.Create(t.Context(), filter))
+	await(policyv1alpha1.RolledOutCondition, "AllCurrent")
+	assert.Equal(t, all, labels())
+
+	for _, step := range []struct {
+		does, settings string
+		refused        string
+		want           map[string]string
+	}{
+		{does: "a deny list", settings: `{"rules":[{"drop":["ci.example.com/"]}]}`, want: map[string]string{"app": "web", "example.com/team": "a"}},
+		{does: "an allow list for the kind", settings: `{"rules":[{"kinds":["Service"],"in":["labels"],"keep":["app"]}]}`, want: map[string]string{"app": "web"}},
+		{does: "rules for another kind", settings: `{"rules":[{"kinds":["ConfigMap"],"drop":["app"]}]}`, want: all},
+		{does: "a rule with two verbs", settings: `{"rules":[{"drop":["app"],"keep":["app"]}]}`, refused: "InvalidSettings", want: all},
+		{does: "new names", settings: `{"rules":[{"rename":{"example.com/team":"provider.example/tenant"}}]}`, want: map[string]string{"app": "web", "provider.example/tenant": "a", "ci.example.com/run": "7"}},
+		{does: "nothing", settings: `{}`, want: all},
+	} {
+		settings := fmt.Appendf(nil, `[{"op":"add","path":"/spec/settings","value":%s}]`, step.settings)
+		require.NoError(t, admin.Patch(t.Context(), stored(), client.RawPatch(types.JSONPatchType, settings)), step.does)
+		if step.refused != "" {
+			await(policyv1alpha1.RolledOutCondition, step.refused)
+		} else {
+			await(policyv1alpha1.RolledOutCondition, "AllCurrent")
+		}
+		assert.Equal(t, step.want, labels(), step.does)
+	}
+	require.NoError(t, admin.Delete(t.Context(), filter))
+}
