@@ -12,9 +12,17 @@ const hexDigits = "0123456789abcdef"
 // U+FFFD, as encoding/json does it.
 func AppendString(b []byte, value string) []byte {
 	data := octets(value)
+	first := plain(data, 0)
+	if n := len(b); first == len(data) && cap(b)-n >= len(data)+2 {
+		// Most strings are plain, and most fit.
+		b = b[:n+len(data)+2]
+		b[n], b[len(b)-1] = '"', '"'
+		copy(b[n+1:], data)
+		return b
+	}
 	b = append(b, '"')
 	start := 0
-	for i := plain(data, 0); i < len(data); i = plain(data, i) {
+	for i := first; i < len(data); i = plain(data, i) {
 		if data[i] >= utf8.RuneSelf {
 			r, size := utf8.DecodeRune(data[i:])
 			if r == utf8.RuneError && size == 1 {
