@@ -180,7 +180,7 @@ func (r *Report) ask(ctx context.Context, binding chain.Binding, w *witness, lim
 	if result.Denial != nil {
 		r.Outcome = OutcomeDenied
 	}
-	if r.Decisions, err = view.DecodeDecisions(view.EncodeDecisions(result.Decisions)); err != nil {
+	if r.Decisions, err = view.DecodeDecisions(view.EncodeDecisions(result.Decisions, view.MaxDecisionsBytes)); err != nil {
 		return fmt.Errorf("reading the decisions: %w", err)
 	}
 	return r.compare(q.object, result.Object)

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/policy/view"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -46,7 +47,7 @@ func (a *App) facts() (*offloadingv1beta1.OffloadingPatch, contract.VirtualNode)
 }
 
 // filter asks the policies which labels and annotations of an object are reflected.
-func (a *App) filter(ctx context.Context, apiVersion, kind string, local client.Object) (labels, annotations map[string]string, err error) {
+func (a *App) filter(ctx context.Context, apiVersion, kind string, local, there client.Object) (labels, annotations map[string]string, err error) {
 	patch, vn := a.facts()
 	in := view.MetadataInput{
 		APIVersion: apiVersion, Kind: kind, Namespace: local.GetNamespace(), Name: local.GetName(),
@@ -55,6 +56,9 @@ func (a *App) filter(ctx context.Context, apiVersion, kind string, local client.
 	if patch != nil {
 		in.NotReflected = contract.NotReflected{Labels: patch.LabelsNotReflected, Annotations: patch.AnnotationsNotReflected}
 	}
-	labels, annotations, _, err = view.FilterMetadata(ctx, a.policies.Chains(), in)
-	return labels, annotations, err
+	have := ""
+	if there != nil {
+		have = there.GetAnnotations()[remote.DecisionsAnnotation]
+	}
+	return view.ReflectMetadata(ctx, a.policies.Chains(), in, have)
 }

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 )
@@ -14,13 +14,28 @@ import (
 // MaxDecisionsBytes bounds the decisions annotation.
 const MaxDecisionsBytes = 4 << 10
 
+// Part is what of an object an entry tells about.
+type Part string
+
+const (
+	// PartSpec are decisions about the spec, which were taken when the object was created
+	// and hold for as long as it lives (T8).
+	PartSpec Part = "spec"
+	// PartMetadata are the decisions about labels and annotations that are in force; they
+	// were taken after the object was created.
+	PartMetadata Part = "metadata"
+)
+
 // Entry is a decision as the annotation policy.longshore.dev/decisions tells it.
 type Entry struct {
+	// Part is empty while the same decisions made spec and metadata, which is the rule.
+	Part Part `json:"part,omitempty"`
 	// Point at which the policy was asked.
 	Point string `json:"point"`
 	// Policy is the name of the OffloadingPolicy.
 	Policy string `json:"policy"`
-	// Module that answered, and the first digits of its digest.
+	// Module that answered, and the first digits of its digest. A later version that
+	// decides the same is not written down: it changed nothing.
 	Module string `json:"module,omitempty"`
 	Digest string `json:"digest,omitempty"`
 	// Operations that changed the object, as "verb path" or "verb path[key key]". The last
@@ -39,26 +54,28 @@ type Entry struct {
 }
 
 // EncodeDecisions encodes decisions for the annotation: which policy, by name and
-// digest, changed which paths, and no values. Within [MaxDecisionsBytes] every policy is
-// named before any has all its operations listed; what is left out is counted, as "… and
-// 12 more" at the end of a list, and as Omitted when there are too many policies even to
-// name. No decisions are "".
-func EncodeDecisions(decisions []chain.Decision) string {
-	if len(decisions) == 0 {
-		return ""
-	}
+// digest, changed which paths, and no values. Within the limit in bytes, at most
+// [MaxDecisionsBytes], every policy is named before any has all its operations listed;
+// what is left out is counted, as "… and 12 more" at the end of a list, and as Omitted
+// when there are too many policies even to name. No decisions are "", and so are those
+// for which the limit leaves no room at all.
+func EncodeDecisions(decisions []chain.Decision, limit int) string {
+	return encode(shorten(entriesOf(decisions), limit))
+}
+
+func entriesOf(decisions []chain.Decision) []Entry {
 	entries := make([]Entry, len(decisions))
 	for i := range decisions {
 		entries[i] = entry(&decisions[i])
 	}
-	if text := encode(entries); len(text) <= MaxDecisionsBytes {
-		return text
-	}
-	return encode(shorten(entries))
+	return entries
 }
 
 // encode writes entries; their fields always marshal.
 func encode(entries []Entry) string {
+	if len(entries) == 0 {
+		return ""
+	}
 	data, err := json.Marshal(entries)
 	if err != nil {
 		return ""
@@ -66,18 +83,37 @@ func encode(entries []Entry) string {
 	return string(data)
 }
 
-// shorten leaves out what is too much: each entry gets an equal share of the room that
-// those before it have left.
-func shorten(entries []Entry) []Entry {
-	// Room for the brackets, and for the entry that says how many were omitted.
-	room := MaxDecisionsBytes - 64
+const (
+	// omissionBytes is room for the brackets, and for the entry that says how many were
+	// omitted.
+	omissionBytes = 64
+	// leastBytes is below what an annotation would say nothing.
+	leastBytes = 256
+)
+
+// shorten leaves out what is too much for the limit in bytes: each entry gets an equal
+// share of the room that those before it have left. What it returns it leaves alone when
+// given again.
+func shorten(entries []Entry, limit int) []Entry {
+	limit = min(limit, MaxDecisionsBytes)
+	if limit < leastBytes {
+		return nil
+	}
+	if len(encode(entries)) <= limit {
+		return entries
+	}
+	room := limit - omissionBytes
 	kept := make([]Entry, 0, len(entries))
+	omitted := 0
 	for i := range entries {
 		bare := entries[i]
 		bare.Operations, bare.Kept = counted(bare.Operations, 0), counted(bare.Kept, 0)
 		size := len(encode([]Entry{bare}))
-		if size > room {
-			return append(kept, Entry{Omitted: len(entries) - i})
+		if bare.Omitted > 0 || size > room {
+			for _, left := range entries[i:] {
+				omitted += max(left.Omitted, 1)
+			}
+			break
 		}
 		room -= size
 		kept = append(kept, bare)
@@ -87,6 +123,9 @@ func shorten(entries []Entry) []Entry {
 		before := len(encode(kept[i : i+1]))
 		fit(&kept[i], &entries[i], before+share)
 		room -= len(encode(kept[i:i+1])) - before
+	}
+	if omitted > 0 {
+		kept = append(kept, Entry{Part: entries[0].Part, Omitted: omitted})
 	}
 	return kept
 }
@@ -103,15 +142,31 @@ func fit(short, whole *Entry, size int) {
 	}
 }
 
-// counted returns the first items of a list, and how many there are beside.
+// counted returns the first items of a list, and how many there are beside; the last item
+// may be such a count itself.
 func counted(list []string, n int) []string {
 	if n >= len(list) {
 		return list
 	}
-	return append(slices.Clip(list[:n]), more(len(list)-n))
+	left := len(list) - n
+	if beside := uncounted(list[len(list)-1]); beside > 0 {
+		left += beside - 1
+	}
+	return append(slices.Clip(list[:n]), more(left))
 }
 
-func more(n int) string { return "… and " + strconv.Itoa(n) + " more" }
+const moreFormat = "… and %d more"
+
+func more(n int) string { return fmt.Sprintf(moreFormat, n) }
+
+// uncounted reads what [more] wrote; 0 for anything else.
+func uncounted(item string) int {
+	var n int
+	if _, err := fmt.Sscanf(item, moreFormat, &n); err != nil || n < 1 {
+		return 0
+	}
+	return n
+}
 
 // DecodeDecisions reads what [EncodeDecisions] wrote.
 func DecodeDecisions(text string) ([]Entry, error) {
@@ -120,7 +175,7 @@ func DecodeDecisions(text string) ([]Entry, error) {
 	}
 	var entries []Entry
 	if err := json.Unmarshal([]byte(text), &entries); err != nil {
-		return nil, fmt.Errorf("decoding decisions: %w", err)
+		return nil, fmt.Errorf("decoding the annotation %s: %w", policyv1alpha1.DecisionsAnnotation, err)
 	}
 	return entries, nil
 }

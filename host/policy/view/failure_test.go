@@ -44,7 +44,7 @@ func TestDecisionsTellWhoDecidedInsteadOfWhom(t *testing.T) {
 	}))
 	result, err := view.AdmitPod(t.Context(), chains, view.AdmissionInput{Raw: []byte(`{"metadata":{"name":"web"},"spec":{}}`)})
 	require.NoError(t, err)
-	entries, err := view.DecodeDecisions(view.EncodeDecisions(result.Decisions))
+	entries, err := view.DecodeDecisions(view.EncodeDecisions(result.Decisions, view.MaxDecisionsBytes))
 	require.NoError(t, err)
 	assert.Equal(t, []view.Entry{
 		{Point: "PodMutation", Policy: "falls-back", Module: "module", Digest: chain.ShortDigest(good.Digest()), Operations: []string{"set /spec/hostname"}, FellBack: true},

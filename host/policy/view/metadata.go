@@ -40,6 +40,20 @@ func FilterMetadata(ctx context.Context, ev Evaluator, in MetadataInput) (labels
 	return labels, annotations, o.decisions, err
 }
 
+// ReflectMetadata is [FilterMetadata] for an object that is sent as it is, without a seal:
+// the annotations that it returns also tell, as policy.longshore.dev/decisions, which
+// policies dropped or wrote which keys. They do so only when one did, and in the words of
+// have, that annotation of the remote object, when the same was done before. What the
+// local object tells under that key stays at home: it is about that object.
+func ReflectMetadata(ctx context.Context, ev Evaluator, in MetadataInput, have string) (labels, annotations map[string]string, err error) {
+	in.Annotations = annotated(in.Annotations, "")
+	labels, annotations, decisions, err := FilterMetadata(ctx, ev, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	return labels, annotated(annotations, encodeFilter(have, decisions, DecisionsRoom(annotations))), nil
+}
+
 // filter asks the MetadataFilter policies about an object.
 func (o *outcome) filter(ctx context.Context, ev Evaluator, object, facts map[string]any, attributes chain.Attributes) (labels, annotations map[string]string, err error) {
 	after, err := o.ask(ctx, ev, chain.Input{Point: contract.MetadataFilter, Object: object, Facts: facts, Match: attributes})

@@ -359,7 +359,7 @@ func TestDecisionsTellEveryPathWrittenOrDropped(t *testing.T) {
 	result, err := view.OffloadPod(t.Context(), c, offloadInput())
 	require.NoError(t, err)
 	told := map[string][]string{}
-	entries, err := view.DecodeDecisions(view.EncodeDecisions(result.Decisions))
+	entries, err := view.DecodeDecisions(view.EncodeDecisions(result.Decisions, view.MaxDecisionsBytes))
 	require.NoError(t, err)
 	var order []string
 	for _, entry := range entries {
@@ -390,9 +390,9 @@ func TestDecisionsAreEncodedWithoutValues(t *testing.T) {
 		Point: contract.PodMutation, Binding: "mirror", Module: "m", Digest: "sha256:0123456789abcdef",
 		Effects: []operation.Effect{{Verb: "set", Path: "/spec/x"}, {Verb: "merge", Path: "/metadata/labels", Keys: []string{"a", "b"}}},
 	}
-	encoded := view.EncodeDecisions([]chain.Decision{decision})
+	encoded := view.EncodeDecisions([]chain.Decision{decision}, view.MaxDecisionsBytes)
 	assert.JSONEq(t, `[{"point":"PodMutation","policy":"mirror","module":"m","digest":"0123456789ab","ops":["set /spec/x","merge /metadata/labels[a b]"]}]`, encoded)
-	assert.Empty(t, view.EncodeDecisions(nil))
+	assert.Empty(t, view.EncodeDecisions(nil, view.MaxDecisionsBytes))
 
 }
 
@@ -405,7 +405,7 @@ func TestDecisionsThatAreTooLongAreCutHonestly(t *testing.T) {
 		return d
 	}
 	t.Run("every policy is named before one lists everything", func(t *testing.T) {
-		encoded := view.EncodeDecisions([]chain.Decision{decision("wordy", 250), decision("short", 2), decision("wordy-too", 250)})
+		encoded := view.EncodeDecisions([]chain.Decision{decision("wordy", 250), decision("short", 2), decision("wordy-too", 250)}, view.MaxDecisionsBytes)
 		assert.LessOrEqual(t, len(encoded), view.MaxDecisionsBytes)
 		assert.Greater(t, len(encoded), view.MaxDecisionsBytes*9/10, "the room is used")
 		entries, err := view.DecodeDecisions(encoded)
@@ -425,7 +425,7 @@ func TestDecisionsThatAreTooLongAreCutHonestly(t *testing.T) {
 		}
 		d := decision("p", 0)
 		d.Effects = []operation.Effect{{Verb: "remove", Path: "/metadata/labels", Keys: keys}}
-		encoded := view.EncodeDecisions([]chain.Decision{d})
+		encoded := view.EncodeDecisions([]chain.Decision{d}, view.MaxDecisionsBytes)
 		assert.Contains(t, encoded, "k30 k31 … and 8 more]")
 		assert.NotContains(t, encoded, "k32")
 	})
@@ -434,7 +434,7 @@ func TestDecisionsThatAreTooLongAreCutHonestly(t *testing.T) {
 		for i := range 200 {
 			d.Kept = append(d.Kept, fmt.Sprintf("/metadata/labels/offloading.liqo.io~1%030d", i))
 		}
-		entries, err := view.DecodeDecisions(view.EncodeDecisions([]chain.Decision{d}))
+		entries, err := view.DecodeDecisions(view.EncodeDecisions([]chain.Decision{d}, view.MaxDecisionsBytes))
 		require.NoError(t, err)
 		kept := entries[0].Kept
 		assert.Equal(t, fmt.Sprintf("… and %d more", 200-(len(kept)-1)), kept[len(kept)-1])
@@ -444,7 +444,7 @@ func TestDecisionsThatAreTooLongAreCutHonestly(t *testing.T) {
 		for i := range many {
 			many[i] = decision("mirror", 3)
 		}
-		encoded := view.EncodeDecisions(many)
+		encoded := view.EncodeDecisions(many, view.MaxDecisionsBytes)
 		assert.LessOrEqual(t, len(encoded), view.MaxDecisionsBytes)
 		entries, err := view.DecodeDecisions(encoded)
 		require.NoError(t, err)

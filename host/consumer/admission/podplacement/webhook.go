@@ -95,13 +95,26 @@ func patched(result *view.AdmissionResult) admission.Response {
 	if !result.Changed {
 		return response
 	}
-	patch, err := result.JSONPatch(map[string]string{policyv1alpha1.DecisionsAnnotation: view.EncodeDecisions(result.Decisions)})
+	patch, err := sign(result)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the decisions about the pod: %w", err))
 	}
 	kind := admissionv1.PatchTypeJSONPatch
 	response.Patch, response.PatchType = patch, &kind
 	return response
+}
+
+// sign returns the patch, with the annotation that tells whose it is.
+func sign(result *view.AdmissionResult) ([]byte, error) {
+	room, err := result.DecisionsRoom()
+	if err != nil {
+		return nil, err
+	}
+	text := view.EncodeDecisions(result.Decisions, room)
+	if text == "" {
+		return result.JSONPatch(nil)
+	}
+	return result.JSONPatch(map[string]string{policyv1alpha1.DecisionsAnnotation: text})
 }
 
 type facts struct {

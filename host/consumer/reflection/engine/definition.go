@@ -119,8 +119,10 @@ type Input struct {
 }
 
 // MetadataFilter asks the policies which labels and annotations of an object are
-// reflected. Namespace and name are the local ones.
-type MetadataFilter func(ctx context.Context, apiVersion, kind string, local client.Object) (labels, annotations map[string]string, err error)
+// reflected; the annotations that it returns also tell who decided so. Namespace and name
+// are the local ones. remote is what was reflected before, nil when that is not there: what
+// it tells already need not be told in other words, at the price of a request.
+type MetadataFilter func(ctx context.Context, apiVersion, kind string, local, remote client.Object) (labels, annotations map[string]string, err error)
 
 // Recorder records an event on an object; client-go's record.EventRecorder is one.
 type Recorder interface {

@@ -84,7 +84,7 @@ func New(options Options) (*Engine, error) {
 		return nil, errors.New("reflection needs an event recorder and a clock")
 	}
 	if options.Filter == nil {
-		options.Filter = func(_ context.Context, _, _ string, local client.Object) (map[string]string, map[string]string, error) {
+		options.Filter = func(_ context.Context, _, _ string, local, _ client.Object) (map[string]string, map[string]string, error) {
 			return local.GetLabels(), local.GetAnnotations(), nil
 		}
 	}

@@ -146,7 +146,7 @@ func (r *runner) gather(ctx context.Context, key Key, ns *namespace, end *ends) 
 		return in, err
 	}
 	if r.resource.Filter && !in.Skipped {
-		in.Labels, in.Annotations, err = r.engine.options.Filter(ctx, r.apiVersion, r.kind, in.Local)
+		in.Labels, in.Annotations, err = r.engine.options.Filter(ctx, r.apiVersion, r.kind, in.Local, in.Remote)
 	}
 	return in, err
 }

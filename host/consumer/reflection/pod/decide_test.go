@@ -103,7 +103,7 @@ var decideTests = map[string]struct {
 		local: localPod(), shadow: shadowPod(shadowLabel(offloadingv1beta1.CreatorUserLabel, "rome"), shadowLabel(offloadingv1beta1.ManagedByLabel, "shadowpod")), want: "",
 	},
 	"row 12: the decisions of the creation stay": {
-		local: localPod(), shadow: shadowPod(shadowAnnotation(remote.DecisionsAnnotation, "MetadataFilter …")), want: "",
+		local: localPod(), shadow: shadowPod(shadowAnnotation(remote.DecisionsAnnotation, `[{"point":"PodMutation","policy":"p","ops":["set /spec/hostname"]}]`)), want: "",
 	},
 	"row 12: not while the ShadowPod is going": {
 		local: localPod(label("new", "label")), shadow: shadowPod(shadowDeleting), want: "",

@@ -87,6 +87,8 @@ func (d *Definition) wait(s scene, failure *chain.PolicyError) []engine.Action {
 // forged is a ShadowPod that the policies have been asked about.
 type forged struct {
 	object *offloadingv1beta1.ShadowPod
+	// decisions of the policies, as the object's annotation tells them.
+	decisions []chain.Decision
 	// notice says which policies had no part in it, for the pod's owner.
 	notice string
 }
@@ -110,8 +112,9 @@ func (d *Definition) forge(ctx context.Context, s scene) (*forged, *denial, erro
 	if err := invariants.CheckPod(s.local, draft, result.ShadowPod); err != nil {
 		return nil, &denial{message: weakened(err, result)}, nil
 	}
-	shadow := remote.SealPod(result.ShadowPod, s.local, d.options.Origin, view.EncodeDecisions(result.Decisions))
-	return &forged{object: shadow, notice: skipped(result.Decisions)}, nil, nil
+	text := view.EncodeOffload(result.Decisions, view.DecisionsRoom(result.ShadowPod.Annotations))
+	shadow := remote.SealPod(result.ShadowPod, s.local, d.options.Origin, text)
+	return &forged{object: shadow, decisions: result.Decisions, notice: skipped(result.Decisions)}, nil, nil
 }
 
 // skipped says which policies failed and had no part in the decisions.
@@ -174,7 +177,25 @@ func (d *Definition) converge(ctx context.Context, s scene, before []engine.Acti
 		Labels:      difference(s.shadow.Labels, want.object.Labels),
 		Annotations: difference(s.shadow.Annotations, want.object.Annotations),
 	}
+	tell(&patch, s.shadow.Annotations[remote.DecisionsAnnotation], want)
 	return s.putRight(source, fingerprint(want.object.Labels, want.object.Annotations), patch)
+}
+
+// tell has a patch write down who decides about labels and annotations now, beside who
+// decided about the spec. A patch that only names another version which does the same is
+// not made.
+func tell(patch *engine.PatchRemote, have string, want *forged) {
+	text := view.EncodeMetadata(have, want.decisions, view.DecisionsRoom(want.object.Annotations))
+	if text == have {
+		return
+	}
+	if patch.Annotations == nil {
+		patch.Annotations = map[string]*string{}
+	}
+	patch.Annotations[remote.DecisionsAnnotation] = nil
+	if text != "" {
+		patch.Annotations[remote.DecisionsAnnotation] = &text
+	}
 }
 
 // putRight patches the ShadowPod's metadata, unless somebody in the provider has just
@@ -215,7 +236,7 @@ func (d *Definition) source(s scene) uint64 {
 }
 
 // notConverged are keys that are not ours to compare on an existing ShadowPod: what the
-// provider adds (T21), and what describes its creation.
+// provider adds (T21), and who decided, of which [tell] knows more than whether it differs.
 func notConverged(key string) bool {
 	switch key {
 	case offloadingv1beta1.CreatorUserLabel, offloadingv1beta1.ManagedByLabel, remote.DecisionsAnnotation:
