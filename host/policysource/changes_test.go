@@ -126,6 +126,27 @@ func TestChangesAgainstARealAPIServer(t *testing.T) {
 			s.awaitRolledOut("mine")
 			s.decideBy("v1")
 		},
+		"a component starts while the version is broken": func(t *testing.T) {
+			s.create(object("mine", fromConfigMap), configMap("v1"))
+			s.awaitRolledOut("mine")
+			s.store("broken")
+			s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True PreviousVersion", newCustom("v1").Digest())
+			s.expect("webhook", "virtual-kubelet/milan", "virtual-kubelet/turin")
+			defer s.expect("webhook", "virtual-kubelet/milan")
+			late := s.start("virtual-kubelet/turin", false)
+			assert.Empty(t, late.hostname(t.Context()), "it has no version from before (ADR 0036)")
+			s.decideBy("v1")
+			s.eventually(func() bool { return s.policy("mine").Status.RunBy == "2/3 webhook,virtual-kubelet/milan" }, "who has it not is seen")
+			for _, o := range s.policy("mine").Status.ObservedBy {
+				assert.Equal(t, o.Name != "virtual-kubelet/turin", o.Generation == 1 && o.Digest != "", "%+v", o)
+			}
+			s.store("v2")
+			s.awaitHostname("v2")
+			s.eventually(func() bool {
+				return s.policy("mine").Status.RunBy == "3/3 webhook,virtual-kubelet/milan,virtual-kubelet/turin"
+			}, "all have it")
+			assert.Equal(t, "v2", late.hostname(t.Context()))
+		},
 		"two policies write the same and swap their order": func(t *testing.T) {
 			s.create(named("a", ptr.To[int32](10)), part("a", "a"), named("b", ptr.To[int32](20)), part("b", "b"))
 			s.awaitRolledOut("a")

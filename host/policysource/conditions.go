@@ -72,7 +72,7 @@ func (c *candidate) consequence(h *chain.Health) string {
 	case c.object.Spec.FailurePolicy == policyv1alpha1.FailurePolicyIgnore:
 		return "Objects pass without it, since spec.failurePolicy is Ignore."
 	case c.object.Spec.FailurePolicy == policyv1alpha1.FailurePolicyLastGood:
-		return "Objects that need it are refused, since no version before it has answered."
+		return "Objects that need it are refused, since no version before it has answered since the component started."
 	default:
 		return "Objects that need it are refused, since spec.failurePolicy is Fail."
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -271,7 +272,7 @@ func TestLastGoodWithoutAGoodVersionRefuses(t *testing.T) {
 	}
 	r.report()
 	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "False Quarantined")
-	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "Objects that need it are refused, since no version before it has answered.")
+	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "Objects that need it are refused, since no version before it has answered since the component started.")
 }
 
 func TestCountersAreWrittenOnceAMinute(t *testing.T) {
@@ -404,4 +405,63 @@ longshore_policy_module_info{contract="v1alpha1",digest="`+r.builtIn.Digest()+`"
 longshore_policy_module_info{contract="v1alpha1",digest="`+r.builtIn.Digest()+`",module="defaults",policy="default-offloadingpatch"} 1
 longshore_policy_module_info{contract="v1alpha1",digest="`+r.builtIn.Digest()+`",module="defaults",policy="default-podplacement"} 1
 `), "longshore_policy_instances", "longshore_policy_memo_entries", "longshore_policy_memo_hits_total", "longshore_policy_memo_misses_total", "longshore_policy_module_info"))
+}
+
+// restart begins a new process: what it knows is in the API server.
+func (r *rig) restart() {
+	r.t.Helper()
+	r.metrics = prometheus.NewRegistry()
+	r.source = r.newSource()
+}
+
+// ADR 0036: no version outlives the process, and the condition says what that means.
+func TestNoVersionOutlivesTheProcess(t *testing.T) {
+	const kept = " No version of this policy is asked: %s until generation 1 or a later one can be used, whatever spec.failurePolicy says, which is for a version that is asked. Earlier versions are kept in memory only, until a component restarts."
+	for name, tc := range map[string]struct {
+		policy string
+		mode   policyv1alpha1.Mode
+		want   string
+	}{
+		"a policy":          {policy: "mine", want: "objects pass without it"},
+		"that of a default": {policy: "default-podplacement", want: "Longshore's own default decides"},
+		"one that is tried": {policy: "mine", mode: policyv1alpha1.ModeShadow, want: "nothing is recorded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, configMap("v1"), object(tc.policy, func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Mode = tc.mode }))
+			r.mustPass()
+			r.store("broken")
+			r.mustPass()
+			assert.Contains(t, r.condition(tc.policy, policyv1alpha1.ReadyCondition), "True PreviousVersion")
+			assert.Equal(t, newCustom("v1").Digest(), r.get(tc.policy).Status.Digest)
+
+			r.restart()
+			r.mustPass()
+			assert.Equal(t, "False ModuleNotLoaded: the module is cut in half: its author must build it again."+fmt.Sprintf(kept, tc.want), r.condition(tc.policy, policyv1alpha1.ReadyCondition))
+			assert.Contains(t, r.condition(tc.policy, policyv1alpha1.DegradedCondition), "True ModuleNotLoaded")
+			assert.Empty(t, r.get(tc.policy).Status.Digest)
+			assert.Empty(t, r.get(tc.policy).Status.RunBy)
+			assert.Equal(t, []string{"default-podplacement"}, r.asked(contract.PodMutation))
+			assert.Empty(t, r.hostname())
+			r.store("v2")
+			r.mustPass()
+			assert.Equal(t, newCustom("v2").Digest(), r.get(tc.policy).Status.Digest)
+		})
+	}
+}
+
+func TestLastGoodIsFailAfterARestart(t *testing.T) {
+	r := newRig(t, configMap("v1"), policyWith(func(s *policyv1alpha1.OffloadingPolicySpec) { s.FailurePolicy = policyv1alpha1.FailurePolicyLastGood }))
+	r.mustPass()
+	assert.Equal(t, "v1", r.hostname())
+	r.ill.Store(true)
+	r.store("ill")
+	r.mustPass()
+	assert.Equal(t, "v1", r.hostname())
+	r.restart()
+	r.mustPass()
+	for range 5 {
+		assert.Contains(t, r.hostname(), `policy "mine"`)
+	}
+	r.report()
+	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "Objects that need it are refused, since no version before it has answered since the component started.")
 }

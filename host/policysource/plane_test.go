@@ -57,7 +57,7 @@ type site struct {
 	webhook    *component
 	kubelet    *component
 	components []*component
-	// may report; empty lets anybody.
+	// mayReport are the components that there are.
 	mayReport atomic.Pointer[map[string]bool]
 }
 
@@ -81,10 +81,20 @@ func newSite(t *testing.T, before ...client.Object) *site {
 	s.eventually(func() bool { return s.admin.List(t.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil }, "the CRD is served")
 	s.create(before...)
 
+	s.expect("webhook", "virtual-kubelet/milan")
 	s.webhook = s.start("webhook", true)
 	s.kubelet = s.start("virtual-kubelet/milan", false)
 	s.components = []*component{s.webhook, s.kubelet}
 	return s
+}
+
+// expect says which components there are.
+func (s *site) expect(names ...string) {
+	known := map[string]bool{}
+	for _, name := range names {
+		known[name] = true
+	}
+	s.mayReport.Store(&known)
 }
 
 func (s *site) start(name string, conditions bool) *component {
@@ -103,11 +113,7 @@ func (s *site) start(name string, conditions bool) *component {
 		Component: name, Client: mgr.GetClient(), Conditions: conditions, Clock: clock.RealClock{},
 		ReportPeriod: time.Second, Events: mgr.GetEventRecorder("longshore-policies"),
 		Components: func(context.Context) (policysource.Components, error) {
-			components := policysource.Components{Speaker: "webhook"}
-			if names := s.mayReport.Load(); names != nil {
-				components.Names = *names
-			}
-			return components, nil
+			return policysource.Components{Speaker: "webhook", Names: *s.mayReport.Load()}, nil
 		},
 		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: builtIn()},
 		ModuleNamespaces: []string{"longshore"},
@@ -329,11 +335,11 @@ func (s *site) countedAndTold() {
 func (s *site) departed() {
 	s.t.Helper()
 	s.eventually(func() bool { return s.policy("mine").Status.RunBy == "2/2 webhook,virtual-kubelet/milan" }, "both run it")
-	s.mayReport.Store(&map[string]bool{"webhook": true})
+	s.expect("webhook")
 	s.webhook.source.Report()
 	s.eventually(func() bool {
 		status := s.policy("mine").Status
 		return len(status.ObservedBy) == 1 && status.ObservedBy[0].Name == "webhook" && status.RunBy == "1/1 webhook"
 	}, "the entry is gone")
-	s.mayReport.Store(nil)
+	s.expect("webhook", "virtual-kubelet/milan")
 }

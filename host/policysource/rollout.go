@@ -14,7 +14,7 @@ import (
 // maxNamed is how many components are named in one line.
 const maxNamed = 3
 
-// rollout says which of the components that report decide by the current version.
+// rollout says which of the components decide by the current version.
 type rollout struct {
 	generation int64
 	// digest of the module that the component has that writes conditions.
@@ -24,13 +24,21 @@ type rollout struct {
 }
 
 // rollOut compares what all components report with what this one does. A component is
-// current that decides by the object's generation, and by the same module as this one.
-func rollOut(generation int64, own *policyv1alpha1.Observation, entries []policyv1alpha1.Observation) *rollout {
+// current that decides by the object's generation, and by the same module as this one. One
+// that is known and has not reported is not.
+func rollOut(generation int64, own *policyv1alpha1.Observation, entries []policyv1alpha1.Observation, known map[string]bool) *rollout {
 	r := &rollout{generation: generation, digest: own.Digest}
 	all := []policyv1alpha1.Observation{*own}
+	reported := map[string]bool{own.Name: true}
 	for i := range entries {
-		if entries[i].Name != own.Name {
+		if !reported[entries[i].Name] {
 			all = append(all, entries[i])
+			reported[entries[i].Name] = true
+		}
+	}
+	for name := range known {
+		if !reported[name] {
+			all = append(all, policyv1alpha1.Observation{Name: name})
 		}
 	}
 	slices.SortFunc(all[1:], func(a, b policyv1alpha1.Observation) int { return strings.Compare(a.Name, b.Name) })

@@ -19,6 +19,7 @@ func TestWhoRunsTheCurrentVersion(t *testing.T) {
 	for name, tc := range map[string]struct {
 		own       policyv1alpha1.Observation
 		others    []policyv1alpha1.Observation
+		known     map[string]bool
 		candidate candidate
 		wantRunBy string
 		want      string
@@ -40,6 +41,10 @@ func TestWhoRunsTheCurrentVersion(t *testing.T) {
 			own: own, others: []policyv1alpha1.Observation{says("virtual-kubelet/milan", 3, older), says("virtual-kubelet/turin", 0, "")},
 			wantRunBy: "1/3 webhook", want: "False Behind: 2 of 3 components do not decide by generation 3: virtual-kubelet/milan (by generation 3 with module ba9876543210), virtual-kubelet/turin (by none)",
 		},
+		"one that is known has not reported": {
+			own: own, others: []policyv1alpha1.Observation{says("webhook/a", 3, module)}, known: map[string]bool{"webhook/b": true, "webhook/a": true, "virtual-kubelet/milan": true},
+			wantRunBy: "2/3 webhook×2", want: "False Behind: 1 of 3 components do not decide by generation 3: virtual-kubelet/milan (by none)",
+		},
 		"switched off everywhere": {own: says("webhook", 3, ""), others: []policyv1alpha1.Observation{says("virtual-kubelet/milan", 3, "")}, want: "True AllCurrent: All components decide by generation 3: 2 of 2."},
 		"switched off, but not yet everywhere": {
 			own: says("webhook", 3, ""), others: []policyv1alpha1.Observation{says("virtual-kubelet/milan", 2, module), says("virtual-kubelet/turin", 2, "")},
@@ -52,7 +57,7 @@ func TestWhoRunsTheCurrentVersion(t *testing.T) {
 		"being loaded": {own: own, candidate: candidate{loading: time.Unix(1, 0)}, wantRunBy: "1/1 webhook", want: "False Loading: The module of the latest version is being loaded."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := rollOut(3, &tc.own, tc.others)
+			all := rollOut(3, &tc.own, tc.others, tc.known)
 			assert.Equal(t, tc.wantRunBy, all.runBy())
 			condition := all.condition(&tc.candidate)
 			assert.Equal(t, policyv1alpha1.RolledOutCondition, condition.Type)

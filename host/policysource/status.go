@@ -67,7 +67,7 @@ func (s *Source) reportAll(ctx context.Context, candidates []*candidate) error {
 	for _, c := range candidates {
 		c.health = health[c.object.Name]
 		s.tellHealth(c)
-		wrote, err := s.report(ctx, c, due, components.Speaker == s.options.Component)
+		wrote, err := s.report(ctx, c, due, components)
 		counted = counted || wrote
 		errs = append(errs, err, s.dismiss(ctx, c, components))
 	}
@@ -113,7 +113,7 @@ func (s *Source) dismiss(ctx context.Context, c *candidate, components Component
 // report writes what has become of an object into its status, if that is news. Counters
 // alone are news when they are due; counted tells that they were written so. Of a module
 // that is being loaded there is nothing to say yet, unless it takes long.
-func (s *Source) report(ctx context.Context, c *candidate, due, speaks bool) (counted bool, err error) {
+func (s *Source) report(ctx context.Context, c *candidate, due bool, components Components) (counted bool, err error) {
 	soon := c.pending() && s.options.Clock.Since(c.loading) < loadPatience
 	if soon && c.choice == nil {
 		return false, nil
@@ -140,8 +140,8 @@ func (s *Source) report(ctx context.Context, c *candidate, due, speaks bool) (co
 		}
 	}
 	before.entry = policyv1alpha1.Observation{Name: entry.Name, Generation: entry.Generation, Digest: entry.Digest, Message: entry.Message}
-	if speaks && !soon {
-		before.status, err = s.reportConditions(ctx, c, entry, before.status)
+	if components.Speaker == s.options.Component && !soon {
+		before.status, err = s.reportConditions(ctx, c, entry, before.status, components)
 	}
 	if err == nil {
 		s.written[c.object.Name] = before
@@ -159,8 +159,8 @@ func explicit(counters *policyv1alpha1.Counters) map[string]any {
 
 // reportConditions writes the part of the status that belongs to no component, if it is
 // news, and returns it.
-func (s *Source) reportConditions(ctx context.Context, c *candidate, entry *policyv1alpha1.Observation, before *policyv1alpha1.OffloadingPolicyStatus) (*policyv1alpha1.OffloadingPolicyStatus, error) {
-	status := s.status(c, entry)
+func (s *Source) reportConditions(ctx context.Context, c *candidate, entry *policyv1alpha1.Observation, before *policyv1alpha1.OffloadingPolicyStatus, components Components) (*policyv1alpha1.OffloadingPolicyStatus, error) {
+	status := s.status(c, entry, components)
 	current := c.object.Status.DeepCopy()
 	current.ObservedBy = nil
 	if equality.Semantic.DeepEqual(status, current) && (before == nil || equality.Semantic.DeepEqual(status, before)) {
@@ -260,7 +260,7 @@ func (c *candidate) message() string {
 
 // status is the part of the status that belongs to no component. The entry is what this
 // component reports. While a module is being loaded, the generation is not acted upon yet.
-func (s *Source) status(c *candidate, own *policyv1alpha1.Observation) *policyv1alpha1.OffloadingPolicyStatus {
+func (s *Source) status(c *candidate, own *policyv1alpha1.Observation, components Components) *policyv1alpha1.OffloadingPolicyStatus {
 	status := &policyv1alpha1.OffloadingPolicyStatus{
 		ObservedGeneration: c.object.Generation,
 		Conditions:         slices.Clone(c.object.Status.Conditions),
@@ -270,7 +270,7 @@ func (s *Source) status(c *candidate, own *policyv1alpha1.Observation) *policyv1
 		status.ObservedGeneration = c.object.Status.ObservedGeneration
 	}
 	status.ShortDigest = chain.ShortDigest(status.Digest)
-	all := rollOut(c.object.Generation, own, c.object.Status.ObservedBy)
+	all := rollOut(c.object.Generation, own, c.object.Status.ObservedBy, components.Names)
 	status.RunBy = all.runBy()
 	if module, asked := c.described(); module != nil {
 		status.Manifest = summary(module.Manifest(), asked)

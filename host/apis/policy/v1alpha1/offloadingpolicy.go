@@ -234,8 +234,8 @@ const (
 	ReadyCondition = "Ready"
 	// DegradedCondition: something is wrong and who must act is said.
 	DegradedCondition = "Degraded"
-	// RolledOutCondition: every component that reports decides by the current generation,
-	// with the same module.
+	// RolledOutCondition: every component decides by the current generation, with the same
+	// module.
 	RolledOutCondition = "RolledOut"
 )
 
@@ -337,8 +337,8 @@ type OffloadingPolicyStatus struct {
 	Digest string `json:"digest,omitempty"`
 	// ShortDigest is its beginning, as logs, errors and the decisions annotation have it.
 	ShortDigest string `json:"shortDigest,omitempty"`
-	// RunBy says how many of the components that report run the digest with the current
-	// generation, and which.
+	// RunBy says how many of the components run the digest with the current generation, and
+	// which.
 	RunBy string `json:"runBy,omitempty"`
 	// Points that the policy answers.
 	// +listType=set
