@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -244,6 +245,49 @@ func TestChangesAgainstARealAPIServer(t *testing.T) {
 			does(t)
 		})
 	}
+}
+
+// Two replicas of the webhook: one that lags is seen, does not speak for the other, and
+// speaks when it is the only one left.
+func TestReplicasAgainstARealAPIServer(t *testing.T) {
+	s := newSite(t)
+	s.expect("webhook", "webhook/b", "virtual-kubelet/milan")
+	replica := s.start("webhook/b", true)
+	s.components = append(s.components, replica)
+	s.create(object("mine", fromConfigMap), configMap("v1"))
+	assert.Equal(t, "3/3 webhook×2,virtual-kubelet/milan", s.awaitRolledOut("mine").Status.RunBy)
+
+	close(s.webhook.let)
+	close(s.kubelet.let)
+	s.store("slow")
+	var policy *policyv1alpha1.OffloadingPolicy
+	s.eventually(func() bool {
+		policy = s.policy("mine")
+		return policy.Status.RunBy == "2/3 webhook,virtual-kubelet/milan"
+	}, "the replica that lags is not counted")
+	rolledOut := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.RolledOutCondition)
+	assert.Equal(t, "Behind", rolledOut.Reason)
+	assert.Contains(t, rolledOut.Message, "1 of 3 components do not decide by generation 1: webhook/b (by generation 1 with module "+chain.ShortDigest(newCustom("v1").Digest())+")")
+	assert.Equal(t, newCustom("slow").Digest(), policy.Status.Digest)
+	assert.Equal(t, "v1", replica.hostname(t.Context()), "the version before decides there")
+
+	// Another policy changes there meanwhile.
+	s.create(object("default-antiaffinity", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeDisabled }))
+	s.awaitRolledOut("default-antiaffinity")
+
+	s.webhook.stop()
+	s.components = []*component{s.kubelet, replica}
+	s.speaker.Store("webhook/b")
+	s.expect("webhook/b", "virtual-kubelet/milan")
+	s.eventually(func() bool {
+		replica.source.Report()
+		policy = s.policy("mine")
+		loaded := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.LoadedCondition)
+		return len(policy.Status.ObservedBy) == 2 && loaded.Reason == "Loading"
+	}, "it speaks for itself now, and the other's entry is gone")
+	close(replica.let)
+	s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True Bound", newCustom("slow").Digest())
+	s.eventually(func() bool { return s.policy("mine").Status.RunBy == "2/2 webhook,virtual-kubelet/milan" }, "it has caught up")
 }
 
 // clean removes all policies and modules, and waits until nobody decides by them.

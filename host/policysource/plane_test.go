@@ -46,6 +46,9 @@ const (
 type component struct {
 	source *policysource.Source
 	closed atomic.Int64
+	// let is what loads of the content "slow" wait for.
+	let  chan struct{}
+	stop func()
 }
 
 // site is a real API server with the CRD and two components.
@@ -59,6 +62,8 @@ type site struct {
 	components []*component
 	// mayReport are the components that there are.
 	mayReport atomic.Pointer[map[string]bool]
+	// speaker writes conditions.
+	speaker atomic.Value
 }
 
 func newSite(t *testing.T, before ...client.Object) *site {
@@ -81,6 +86,7 @@ func newSite(t *testing.T, before ...client.Object) *site {
 	s.eventually(func() bool { return s.admin.List(t.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil }, "the CRD is served")
 	s.create(before...)
 
+	s.speaker.Store("webhook")
 	s.expect("webhook", "virtual-kubelet/milan")
 	s.webhook = s.start("webhook", true)
 	s.kubelet = s.start("virtual-kubelet/milan", false)
@@ -108,16 +114,22 @@ func (s *site) start(name string, conditions bool) *component {
 		}},
 	})
 	require.NoError(s.t, err)
-	c := &component{}
+	c := &component{let: make(chan struct{})}
 	c.source, err = policysource.New(policysource.Options{
 		Component: name, Client: mgr.GetClient(), Conditions: conditions, Clock: clock.RealClock{},
 		ReportPeriod: time.Second, Events: mgr.GetEventRecorder("longshore-policies"),
 		Components: func(context.Context) (policysource.Components, error) {
-			return policysource.Components{Speaker: "webhook", Names: *s.mayReport.Load()}, nil
+			return policysource.Components{Speaker: s.speaker.Load().(string), Names: *s.mayReport.Load()}, nil
 		},
 		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: builtIn()},
 		ModuleNamespaces: []string{"longshore"},
-		Load: func(_ context.Context, _ string, raw []byte, _ policysource.ModuleLimits) (chain.Policy, error) {
+		Load: func(ctx context.Context, _ string, raw []byte, _ policysource.ModuleLimits) (chain.Policy, error) {
+			if string(raw) == "slow" {
+				select {
+				case <-c.let:
+				case <-ctx.Done():
+				}
+			}
 			if string(raw) == "broken" {
 				return nil, errors.New("the module is cut in half: its author must build it again")
 			}
@@ -130,7 +142,8 @@ func (s *site) start(name string, conditions bool) *component {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var done sync.WaitGroup
 	done.Go(func() { assert.NoError(s.t, mgr.Start(ctx)) })
-	s.t.Cleanup(func() { cancel(); done.Wait() })
+	c.stop = func() { cancel(); done.Wait() }
+	s.t.Cleanup(c.stop)
 	s.eventually(func() bool { return c.source.Ready() == nil }, "component %s is ready", name)
 	return c
 }
