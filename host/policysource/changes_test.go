@@ -1,6 +1,10 @@
 package policysource_test
 
 import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -10,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/conformance/plane/binary"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -60,24 +65,39 @@ func named(name string, order *int32) *policyv1alpha1.OffloadingPolicy {
 // webhook is registered, so the components themselves meet what is bad.
 func TestChangesAgainstARealAPIServer(t *testing.T) {
 	s := newSite(t)
-	for name, does := range map[string]func(*testing.T){
-		"a ConfigMap comes before its policy": func(t *testing.T) {
+	cases := s.moduleChanges()
+	maps.Copy(cases, s.specChanges())
+	cases["two policies write the same and swap their order"] = s.orderChanges
+	cases["kubectl waits for it"] = s.kubectlWaits
+	for name, does := range cases {
+		t.Run(name, func(t *testing.T) {
+			s.t = t
+			defer func() { s.clean(); s.t = nil }()
+			does()
+		})
+	}
+}
+
+// moduleChanges are those of what stands in ConfigMaps, or of which.
+func (s *site) moduleChanges() map[string]func() {
+	return map[string]func(){
+		"a ConfigMap comes before its policy": func() {
 			s.create(configMap("v1"))
 			s.create(object("mine", fromConfigMap))
-			assert.Equal(t, "2/2 webhook,virtual-kubelet/milan", s.awaitRolledOut("mine").Status.RunBy)
+			assert.Equal(s.t, "2/2 webhook,virtual-kubelet/milan", s.awaitRolledOut("mine").Status.RunBy)
 			s.decideBy("v1")
 		},
-		"a ConfigMap goes and comes again": func(t *testing.T) {
+		"a ConfigMap goes and comes again": func() {
 			s.create(object("mine", fromConfigMap), configMap("v1"))
 			s.awaitRolledOut("mine")
-			require.NoError(t, s.admin.Delete(t.Context(), configMap("")))
+			require.NoError(s.t, s.admin.Delete(s.t.Context(), configMap("")))
 			s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True PreviousVersion: The previous version is used, because of this one: ConfigMap longshore/module does not exist", newCustom("v1").Digest())
 			s.decideBy("v1")
 			s.create(configMap("v2"))
 			s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True Bound", newCustom("v2").Digest())
 			s.decideBy("v2")
 		},
-		"a module is renamed": func(t *testing.T) {
+		"a module is renamed": func() {
 			s.create(object("mine", fromConfigMap), configMap("v1"), part("renamed", "v2"))
 			s.awaitRolledOut("mine")
 			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Module.ConfigMap.Name = "renamed" })
@@ -85,11 +105,63 @@ func TestChangesAgainstARealAPIServer(t *testing.T) {
 			s.decideBy("v2")
 			// The old name means nothing any more.
 			s.store("broken")
-			require.NoError(t, s.admin.Update(t.Context(), part("renamed", "v3")))
+			require.NoError(s.t, s.admin.Update(s.t.Context(), part("renamed", "v3")))
 			s.awaitHostname("v3")
 			s.awaitStatus("mine", policyv1alpha1.DegradedCondition, "False AsExpected", newCustom("v3").Digest())
 		},
-		"settings change": func(*testing.T) {
+		"a broken first version is corrected": func() {
+			s.create(object("mine", fromConfigMap), configMap("broken"))
+			policy := s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "False ModuleNotLoaded: the module is cut in half: its author must build it again. No version of this policy is asked: objects pass without it until generation 1 or a later one can be used", "")
+			assert.Empty(s.t, policy.Status.RunBy)
+			s.decideBy("")
+			s.store("v1")
+			s.awaitRolledOut("mine")
+			s.decideBy("v1")
+		},
+		"a component starts while the version is broken": func() {
+			s.create(object("mine", fromConfigMap), configMap("v1"))
+			s.awaitRolledOut("mine")
+			s.store("broken")
+			s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True PreviousVersion", newCustom("v1").Digest())
+			s.expect("webhook", "virtual-kubelet/milan", "virtual-kubelet/turin")
+			defer s.expect("webhook", "virtual-kubelet/milan")
+			late := s.start("virtual-kubelet/turin", false)
+			assert.Empty(s.t, late.hostname(s.t.Context()), "it has no version from before (ADR 0036)")
+			s.decideBy("v1")
+			s.eventually(func() bool { return s.policy("mine").Status.RunBy == "2/3 webhook,virtual-kubelet/milan" }, "who has it not is seen")
+			for _, o := range s.policy("mine").Status.ObservedBy {
+				assert.Equal(s.t, o.Name != "virtual-kubelet/turin", o.Generation == 1 && o.Digest != "", "%+v", o)
+			}
+			s.store("v2")
+			s.awaitHostname("v2")
+			s.eventually(func() bool {
+				return s.policy("mine").Status.RunBy == "3/3 webhook,virtual-kubelet/milan,virtual-kubelet/turin"
+			}, "all have it")
+			assert.Equal(s.t, "v2", late.hostname(s.t.Context()))
+		},
+		"a default is replaced by a module, which breaks": func() {
+			replacing := object("default-podplacement", fromConfigMap)
+			s.create(replacing, configMap("v1"))
+			s.awaitRolledOut("default-podplacement")
+			assert.Equal(s.t, []string{"default-podplacement"}, s.webhook.asked(s.t.Context(), contract.PodMutation))
+			s.decideBy("v1")
+			s.store("broken")
+			s.awaitStatus("default-podplacement", policyv1alpha1.ReadyCondition, "True PreviousVersion", newCustom("v1").Digest())
+			s.decideBy("v1")
+			s.edit("default-podplacement", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeDisabled })
+			s.awaitRolledOut("default-podplacement")
+			assert.Empty(s.t, s.webhook.asked(s.t.Context(), contract.PodMutation))
+			s.edit("default-podplacement", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeEnforce })
+			s.awaitStatus("default-podplacement", policyv1alpha1.ReadyCondition, "True PreviousVersion", "")
+			assert.Empty(s.t, s.webhook.asked(s.t.Context(), contract.PodMutation), "what it was before this: switched off")
+		},
+	}
+}
+
+// specChanges are those of policies.
+func (s *site) specChanges() map[string]func() {
+	return map[string]func(){
+		"settings change": func() {
 			s.create(object("mine", fromConfigMap), configMap("v1"))
 			s.awaitRolledOut("mine")
 			for _, suffix := range []string{"-a", "-b"} {
@@ -103,87 +175,26 @@ func TestChangesAgainstARealAPIServer(t *testing.T) {
 			s.awaitRolledOut("mine")
 			s.decideBy("v1")
 		},
-		"settings change for the worse, and better": func(t *testing.T) {
+		"settings change for the worse, and better": func() {
 			s.create(object("mine", fromConfigMap), configMap("v1"))
 			good := s.awaitRolledOut("mine").Generation
 			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Settings = settings(`{"bad":true}`) })
 			policy := s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True PreviousVersion: The previous version is used, because of this one: spec.settings: bad must be false", newCustom("v1").Digest())
 			s.eventually(func() bool { policy = s.policy("mine"); return policy.Status.RunBy == "0/2" }, "nobody runs what is refused")
 			for _, o := range policy.Status.ObservedBy {
-				assert.Equal(t, good, o.Generation, "%s decides by the generation before", o.Name)
+				assert.Equal(s.t, good, o.Generation, "%s decides by the generation before", o.Name)
 			}
-			assert.Equal(t, "InvalidSettings", meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.RolledOutCondition).Reason)
+			assert.Equal(s.t, "InvalidSettings", meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.RolledOutCondition).Reason)
 			s.decideBy("v1")
 			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Settings = settings(`{"suffix":"-c"}`) })
 			s.awaitRolledOut("mine")
 			s.decideBy("v1-c")
 		},
-		"a broken first version is corrected": func(t *testing.T) {
-			s.create(object("mine", fromConfigMap), configMap("broken"))
-			policy := s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "False ModuleNotLoaded: the module is cut in half: its author must build it again. No version of this policy is asked: objects pass without it until generation 1 or a later one can be used", "")
-			assert.Empty(t, policy.Status.RunBy)
-			s.decideBy("")
-			s.store("v1")
-			s.awaitRolledOut("mine")
-			s.decideBy("v1")
-		},
-		"a component starts while the version is broken": func(t *testing.T) {
-			s.create(object("mine", fromConfigMap), configMap("v1"))
-			s.awaitRolledOut("mine")
-			s.store("broken")
-			s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True PreviousVersion", newCustom("v1").Digest())
-			s.expect("webhook", "virtual-kubelet/milan", "virtual-kubelet/turin")
-			defer s.expect("webhook", "virtual-kubelet/milan")
-			late := s.start("virtual-kubelet/turin", false)
-			assert.Empty(t, late.hostname(t.Context()), "it has no version from before (ADR 0036)")
-			s.decideBy("v1")
-			s.eventually(func() bool { return s.policy("mine").Status.RunBy == "2/3 webhook,virtual-kubelet/milan" }, "who has it not is seen")
-			for _, o := range s.policy("mine").Status.ObservedBy {
-				assert.Equal(t, o.Name != "virtual-kubelet/turin", o.Generation == 1 && o.Digest != "", "%+v", o)
-			}
-			s.store("v2")
-			s.awaitHostname("v2")
-			s.eventually(func() bool {
-				return s.policy("mine").Status.RunBy == "3/3 webhook,virtual-kubelet/milan,virtual-kubelet/turin"
-			}, "all have it")
-			assert.Equal(t, "v2", late.hostname(t.Context()))
-		},
-		"two policies write the same and swap their order": func(t *testing.T) {
-			s.create(named("a", ptr.To[int32](10)), part("a", "a"), named("b", ptr.To[int32](20)), part("b", "b"))
-			s.awaitRolledOut("a")
-			s.awaitRolledOut("b")
-			s.decideBy("b")
-			s.edit("a", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Order = ptr.To[int32](30) })
-			s.awaitRolledOut("a")
-			s.decideBy("a")
-			s.edit("a", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Order = ptr.To[int32](5) })
-			s.awaitRolledOut("a")
-			s.decideBy("b")
-			// Without an order it is refused, which names both, and the version before decides.
-			s.edit("a", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Order = nil })
-			policy := s.awaitStatus("a", policyv1alpha1.ReadyCondition, "True PreviousVersion", newCustom("a").Digest())
-			degraded := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.DegradedCondition)
-			assert.Equal(t, "OrderNeeded", degraded.Reason)
-			for _, want := range []string{`"a"`, `"b"`, "/spec/hostname", "PodMutation"} {
-				assert.Contains(t, degraded.Message, want)
-			}
-			s.decideBy("b")
-			require.NoError(t, s.admin.Delete(t.Context(), named("a", nil)))
-			require.NoError(t, s.admin.Delete(t.Context(), part("a", "")))
-			s.create(named("c", nil), part("c", "c"))
-			policy = s.awaitStatus("c", policyv1alpha1.ReadyCondition, "False OrderNeeded", "")
-			ready := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.ReadyCondition)
-			assert.Contains(t, ready.Message, `policies "b" and "c" both write /spec/hostname at PodMutation`)
-			s.decideBy("b")
-			s.edit("c", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Order = ptr.To[int32](30) })
-			s.awaitRolledOut("c")
-			s.decideBy("c")
-		},
-		"it is switched off and on, and goes": func(t *testing.T) {
+		"it is switched off and on, and goes": func() {
 			s.create(object("mine", fromConfigMap), configMap("v1"))
 			s.awaitRolledOut("mine")
 			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeDisabled })
-			assert.Empty(t, s.awaitRolledOut("mine").Status.RunBy)
+			assert.Empty(s.t, s.awaitRolledOut("mine").Status.RunBy)
 			s.decideBy("")
 			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeShadow })
 			s.awaitRolledOut("mine")
@@ -191,12 +202,12 @@ func TestChangesAgainstARealAPIServer(t *testing.T) {
 			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeEnforce })
 			s.awaitRolledOut("mine")
 			s.decideBy("v1")
-			require.NoError(t, s.admin.Delete(t.Context(), object("mine", nil)))
+			require.NoError(s.t, s.admin.Delete(s.t.Context(), object("mine", nil)))
 			s.awaitHostname("")
 		},
 		// Zeros are written as such: an applied object that loses its last member is null, which
 		// the API server refuses.
-		"counters begin anew with a version that was never asked": func(t *testing.T) {
+		"counters begin anew with a version that was never asked": func() {
 			s.create(object("mine", fromConfigMap), configMap("v0"))
 			s.awaitRolledOut("mine")
 			calls := func() (calls int64, counted bool) {
@@ -209,42 +220,78 @@ func TestChangesAgainstARealAPIServer(t *testing.T) {
 			}
 			for _, version := range []string{"v1", "v2"} {
 				s.eventually(func() bool {
-					s.webhook.hostname(t.Context())
+					s.webhook.hostname(s.t.Context())
 					n, _ := calls()
 					return n > 0
 				}, "what was asked is counted")
 				s.store(version)
 				s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True Bound", newCustom(version).Digest())
 				n, counted := calls()
-				assert.True(t, counted)
-				assert.Zero(t, n)
+				assert.True(s.t, counted)
+				assert.Zero(s.t, n)
 			}
 		},
-		"a default is replaced by a module, which breaks": func(t *testing.T) {
-			replacing := object("default-podplacement", fromConfigMap)
-			s.create(replacing, configMap("v1"))
-			s.awaitRolledOut("default-podplacement")
-			assert.Equal(t, []string{"default-podplacement"}, s.webhook.asked(t.Context(), contract.PodMutation))
-			s.decideBy("v1")
-			s.store("broken")
-			s.awaitStatus("default-podplacement", policyv1alpha1.ReadyCondition, "True PreviousVersion", newCustom("v1").Digest())
-			s.decideBy("v1")
-			s.edit("default-podplacement", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeDisabled })
-			s.awaitRolledOut("default-podplacement")
-			assert.Empty(t, s.webhook.asked(t.Context(), contract.PodMutation))
-			s.edit("default-podplacement", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeEnforce })
-			s.awaitStatus("default-podplacement", policyv1alpha1.ReadyCondition, "True PreviousVersion", "")
-			assert.Empty(t, s.webhook.asked(t.Context(), contract.PodMutation), "what it was before this: switched off")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			whole := s.t
-			s.t = t
-			defer func() { s.t = whole }()
-			defer s.clean()
-			does(t)
-		})
 	}
+}
+
+// orderChanges are of two policies that write the same.
+func (s *site) orderChanges() {
+	s.create(named("a", ptr.To[int32](10)), part("a", "a"), named("b", ptr.To[int32](20)), part("b", "b"))
+	s.awaitRolledOut("a")
+	s.awaitRolledOut("b")
+	s.decideBy("b")
+	s.edit("a", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Order = ptr.To[int32](30) })
+	s.awaitRolledOut("a")
+	s.decideBy("a")
+	s.edit("a", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Order = ptr.To[int32](5) })
+	s.awaitRolledOut("a")
+	s.decideBy("b")
+	// Without an order it is refused, which names both, and the version before decides.
+	s.edit("a", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Order = nil })
+	policy := s.awaitStatus("a", policyv1alpha1.ReadyCondition, "True PreviousVersion", newCustom("a").Digest())
+	degraded := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.DegradedCondition)
+	assert.Equal(s.t, "OrderNeeded", degraded.Reason)
+	for _, want := range []string{`"a"`, `"b"`, "/spec/hostname", "PodMutation"} {
+		assert.Contains(s.t, degraded.Message, want)
+	}
+	s.decideBy("b")
+	require.NoError(s.t, s.admin.Delete(s.t.Context(), named("a", nil)))
+	require.NoError(s.t, s.admin.Delete(s.t.Context(), part("a", "")))
+	s.create(named("c", nil), part("c", "c"))
+	policy = s.awaitStatus("c", policyv1alpha1.ReadyCondition, "False OrderNeeded", "")
+	ready := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.ReadyCondition)
+	assert.Contains(s.t, ready.Message, `policies "b" and "c" both write /spec/hostname at PodMutation`)
+	s.decideBy("b")
+	s.edit("c", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Order = ptr.To[int32](30) })
+	s.awaitRolledOut("c")
+	s.decideBy("c")
+}
+
+// kubectlWaits runs what docs/howto/operate-policies.md tells to wait with.
+func (s *site) kubectlWaits() {
+	plane, err := binary.Locate(s.t.Context())
+	require.NoError(s.t, err)
+	kubectl := filepath.Join(s.t.TempDir(), "kubectl")
+	require.NoError(s.t, os.Symlink(plane, kubectl))
+	wait := func(what string) string {
+		command := exec.CommandContext(s.t.Context(), kubectl, "--kubeconfig", s.kubeconfig, "wait", "offloadingpolicy", "mine", "--for="+what, "--timeout=20s")
+		out, err := command.CombinedOutput()
+		require.NoError(s.t, err, "%s: %s", what, out)
+		return string(out)
+	}
+	s.create(object("mine", fromConfigMap), configMap("v1"))
+	assert.Contains(s.t, wait("condition=RolledOut"), "offloadingpolicy.policy.longshore.dev/mine condition met")
+	s.decideBy("v1")
+	s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Settings = settings(`{"suffix":"-a"}`) })
+	wait("condition=RolledOut")
+	s.decideBy("v1-a")
+	s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Settings = settings(`{"suffix":"-b"}`) })
+	wait(`jsonpath={.status.observedBy[?(@.name=="virtual-kubelet/milan")].generation}=3`)
+	assert.Equal(s.t, "v1-b", s.kubelet.hostname(s.t.Context()))
+	s.store("v2")
+	wait("jsonpath={.status.digest}=" + newCustom("v2").Digest())
+	wait("condition=RolledOut")
+	s.decideBy("v2-b")
 }
 
 // Two replicas of the webhook: one that lags is seen, does not speak for the other, and

@@ -56,6 +56,7 @@ type site struct {
 	t          *testing.T
 	admin      client.Client
 	config     *rest.Config
+	kubeconfig string
 	scheme     *runtime.Scheme
 	webhook    *component
 	kubelet    *component
@@ -69,7 +70,7 @@ type site struct {
 func newSite(t *testing.T, before ...client.Object) *site {
 	t.Helper()
 	cluster := planetest.ForTest(t, "rome")
-	s := &site{t: t, config: rest.CopyConfig(cluster.RESTConfig()), scheme: runtime.NewScheme()}
+	s := &site{t: t, config: rest.CopyConfig(cluster.RESTConfig()), kubeconfig: cluster.Kubeconfig(), scheme: runtime.NewScheme()}
 	s.config.QPS = -1
 	require.NoError(t, clientgoscheme.AddToScheme(s.scheme))
 	require.NoError(t, apiextensionsv1.AddToScheme(s.scheme))
