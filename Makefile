@@ -17,7 +17,7 @@ LDFLAGS  := -s -w
 PKG      ?= ./...
 COUNT    ?= 10
 FUZZTIME ?= 20s
-# The bench-native target's pairs of bursts; each takes about four minutes.
+# The bench-native target's pairs of bursts; each is twice two bursts, and takes about three and a half minutes.
 PAIRS    ?= 7
 
 ##@ General

@@ -215,7 +215,7 @@ func (b *bench) clusters(ctx context.Context, o options) (err error) {
 		}
 		o.longshore = built.link
 	}
-	if b.world, err = startWorld(ctx, worldOptions{longshore: o.longshore, dir: dir, profiling: o.profiles != "", tell: b.tell}); err != nil {
+	if b.world, err = startWorld(ctx, worldOptions{longshore: o.longshore, dir: dir, audit: built == nil, profiling: o.profiles != "", tell: b.tell}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.world.stop(context.WithoutCancel(ctx))) }()

@@ -60,8 +60,9 @@ type world struct {
 type worldOptions struct {
 	// longshore is the server binary, dir the folder of data and logs.
 	longshore, dir string
-	profiling      bool
-	tell           func(string, ...any)
+	// audit logs every request, for those who count them.
+	audit, profiling bool
+	tell             func(string, ...any)
 }
 
 // startWorld starts two clusters and installs, peers and offloads, as the demo does.
@@ -70,7 +71,7 @@ func startWorld(ctx context.Context, o worldOptions) (*world, error) {
 	defer cancel()
 	clusters, err := rig.StartWorld(ctx, rig.WorldOptions{
 		Dir: o.dir, LogDir: filepath.Join(o.dir, "logs"), Longshore: o.longshore,
-		SimulatedNodes: simulatedNodes, PodsPerNode: podsPerNode, Audit: true,
+		SimulatedNodes: simulatedNodes, PodsPerNode: podsPerNode, Audit: o.audit,
 		SchedulerArgs: []string{schedulerQPS, schedulerTop},
 		Step:          func(step string) { o.tell("%s", step) },
 	})
