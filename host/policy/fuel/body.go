@@ -11,7 +11,7 @@ const (
 	// Stride is the number of instructions that may run before another tick is due,
 	// beside the one at every function entry and every loop iteration. Divisions and
 	// square roots count for several.
-	Stride = 64
+	Stride = 48
 	// maxLocals bounds the local variables of a function, as JavaScript engines do:
 	// an engine allocates them from a count that takes three bytes.
 	maxLocals = 50_000

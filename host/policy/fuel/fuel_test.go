@@ -80,13 +80,13 @@ func TestTicks(t *testing.T) {
 		"as many instructions as the stride cost one more tick":  {repeat(nop, fuel.Stride), 0, 2},
 		"fewer instructions than the stride cost nothing":        {repeat(nop, fuel.Stride-2), 0, 1},
 		"ten strides cost ten ticks":                             {repeat(nop, 10*fuel.Stride), 0, 11},
-		"divisions count for several instructions":               {repeat(wasmtest.Code(wasmtest.Const32(1), wasmtest.Const32(1), 0x6d, 0x1a), 64), 0, 12},
+		"divisions count for several instructions":               {repeat(wasmtest.Code(wasmtest.Const32(1), wasmtest.Const32(1), 0x6d, 0x1a), fuel.Stride), 0, 12},
 		"filling memory costs a tick for 64 bytes":               {fill, 6400, 102},
 		"filling nothing costs the instruction":                  {fill, 0, 2},
 		"growing memory costs sixteen ticks a page":              {grow, 2, 34},
 		"what is not run is not paid":                            {wasmtest.Code(wasmtest.Get(0), 0x04, 0x40, repeat(nop, 1000), 0x0b), 0, 1},
 		"a skipped branch passes its pending instructions on":    {wasmtest.Code(0x02, 0x40, repeat(nop, 40), 0x0c, 0, 0x0b, repeat(nop, 40)), 0, 2},
-		"a branch from elsewhere is counted where the paths met": {wasmtest.Code(0x02, 0x40, wasmtest.Get(0), 0x0d, 0, repeat(nop, 50), 0x0b, repeat(nop, 20)), 1, 2},
+		"a branch from elsewhere is counted where the paths met": {wasmtest.Code(0x02, 0x40, wasmtest.Get(0), 0x0d, 0, repeat(nop, fuel.Stride-14), 0x0b, repeat(nop, 20)), 1, 2},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
