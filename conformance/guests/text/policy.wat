@@ -128,16 +128,22 @@
             (i32.or (i32.eq (local.get $c) (i32.const 0x72)) (i32.eq (local.get $c) (i32.const 0x74))))))
 
 (func $string (result i32)
-  (local $c i32)
+  (local $c i32) (local $p i32)
   (if (i32.eqz (call $take (i32.const 0x22))) (then (return (i32.const 0))))
+  (local.set $p (global.get $at))
+  ;; Most bytes of a request stand in strings, so this loop calls nobody.
   (loop $more
-    (local.set $c (call $peek))
-    ;; Control characters, and the end of the request.
+    (if (i32.ge_u (local.get $p) (global.get $end)) (then (return (i32.const 0))))
+    (local.set $c (i32.load8_u (local.get $p)))
     (if (i32.lt_u (local.get $c) (i32.const 0x20)) (then (return (i32.const 0))))
-    (call $advance)
+    (local.set $p (i32.add (local.get $p) (i32.const 1)))
+    (br_if $more (i32.and (i32.ne (local.get $c) (i32.const 0x22)) (i32.ne (local.get $c) (i32.const 0x5c))))
+    (global.set $at (local.get $p))
     (if (i32.eq (local.get $c) (i32.const 0x5c))
-      (then (if (i32.eqz (call $escape)) (then (return (i32.const 0)))) (br $more)))
-    (br_if $more (i32.ne (local.get $c) (i32.const 0x22))))
+      (then
+        (if (i32.eqz (call $escape)) (then (return (i32.const 0))))
+        (local.set $p (global.get $at))
+        (br $more))))
   (i32.const 1))
 
 ;; digits skips at least one.
