@@ -35,7 +35,6 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/secret"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/service"
 	"github.com/longshore-dev/longshore/host/forge/remote"
-	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -88,13 +87,6 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-// noPolicies lets everything pass.
-type noPolicies struct{}
-
-func (noPolicies) Evaluate(_ context.Context, in chain.Input) (*chain.Result, error) {
-	return &chain.Result{Object: in.Object}, nil
-}
-
 // events drops events; a test that wants them has a fake.
 type events struct {
 	mu  sync.Mutex
@@ -138,6 +130,7 @@ type rig struct {
 	out, back   *counter
 	engine      *engine.Engine
 	events      *events
+	policies    versions
 }
 
 func newRig(t *testing.T) *rig {
@@ -199,7 +192,7 @@ func (r *rig) reflect(t *testing.T, clusters []*plane.Cluster, scheme *runtime.S
 	origin := remote.Origin{HomeClusterID: home, ProviderClusterID: provider, NodeName: nodeName}
 	deny := offloadingv1beta1.DenyList
 	definitions := []engine.Definition{
-		pod.New(pod.Options{Origin: origin, Evaluator: noPolicies{}, Workers: 10,
+		pod.New(pod.Options{Origin: origin, Evaluator: &r.policies, Workers: 10,
 			Situation: func() (*offloadingv1beta1.OffloadingPatch, contract.VirtualNode) {
 				return nil, contract.VirtualNode{Name: nodeName, ProviderClusterID: provider, ConsumerClusterID: home}
 			}}),
@@ -217,7 +210,7 @@ func (r *rig) reflect(t *testing.T, clusters []*plane.Cluster, scheme *runtime.S
 	}
 	e, err := engine.New(engine.Options{
 		Local: connect(clusters[0], r.back), Remote: connect(clusters[1], r.out), Definitions: definitions,
-		HomeClusterID: home, ProviderClusterID: provider, NodeName: nodeName, NodeIP: "127.0.0.1", TenantNamespace: tenant,
+		HomeClusterID: home, ProviderClusterID: provider, NodeName: nodeName, NodeIP: "127.0.0.1", TenantNamespace: tenant, Filter: r.policies.filter,
 		Recorder: func(string) engine.Recorder { return r.events }, Now: time.Now,
 	})
 	require.NoError(t, err)
@@ -299,6 +292,7 @@ func TestReflectionOverRealControlPlanes(t *testing.T) {
 	}
 	r := newRig(t)
 	t.Run("a pod waits while its namespace is not offloaded", func(t *testing.T) { r.waits(t) })
+	t.Run("who decided about labels is told with what they decided", func(t *testing.T) { r.provenance(t) })
 	t.Run("what a pod needs goes along", func(t *testing.T) { r.needs(t) })
 	t.Run("pods run, at few requests each", func(t *testing.T) { r.run(t) })
 	t.Run("a pod made again is offloaded again", func(t *testing.T) { r.again(t) })
