@@ -335,6 +335,13 @@ func TestReplicasAgainstARealAPIServer(t *testing.T) {
 	close(replica.let)
 	s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True Bound", newCustom("slow").Digest())
 	s.eventually(func() bool { return s.policy("mine").Status.RunBy == "2/2 webhook,virtual-kubelet/milan" }, "it has caught up")
+
+	// One that ends in the middle of a load ends with it, and leaves nothing open.
+	ending := s.launch("virtual-kubelet/turin", false)
+	s.eventually(func() bool { return ending.waiting.Load() == 1 }, "it loads")
+	ending.stop()
+	assert.Zero(t, ending.waiting.Load())
+	assert.Equal(t, int64(1), ending.closed.Load())
 }
 
 // clean removes all policies and modules, and waits until nobody decides by them.

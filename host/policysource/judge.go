@@ -74,7 +74,7 @@ func (s *Source) judge(ctx context.Context, policy *policyv1alpha1.OffloadingPol
 	if bad == nil {
 		bad = s.compose(policy, bindings)
 	}
-	return bad, ctx.Err()
+	return bad, ctx.Err() //nolint:wrapcheck // The caller says of what.
 }
 
 // assessment returns what is known of a policy's module, settings and points, else finds

@@ -211,7 +211,7 @@ func TestLoadsEndWithTheComponent(t *testing.T) {
 	require.NoError(t, r.client.Create(t.Context(), object("mine", fromConfigMap)))
 	r.mustLook()
 	r.begun(1)
-	r.source.StopLoads() // It returns, since the load is cancelled.
+	r.source.StopLoads() // It returns, since the load is canceled.
 	r.mustLook()
 	r.source.AwaitLoads()
 	assert.Equal(t, []string{"endless"}, r.loaded(), "nothing is begun any more")

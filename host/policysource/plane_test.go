@@ -47,8 +47,10 @@ type component struct {
 	source *policysource.Source
 	closed atomic.Int64
 	// let is what loads of the content "slow" wait for.
-	let  chan struct{}
-	stop func()
+	let chan struct{}
+	// waiting are the loads that do.
+	waiting atomic.Int64
+	stop    func()
 }
 
 // site is a real API server with the CRD and two components.
@@ -104,7 +106,15 @@ func (s *site) expect(names ...string) {
 	s.mayReport.Store(&known)
 }
 
+// start runs a component until the test ends, and waits until it decides.
 func (s *site) start(name string, conditions bool) *component {
+	s.t.Helper()
+	c := s.launch(name, conditions)
+	s.eventually(func() bool { return c.source.Ready() == nil }, "component %s is ready", name)
+	return c
+}
+
+func (s *site) launch(name string, conditions bool) *component {
 	s.t.Helper()
 	skip := true
 	mgr, err := ctrl.NewManager(s.config, ctrl.Options{
@@ -126,10 +136,12 @@ func (s *site) start(name string, conditions bool) *component {
 		ModuleNamespaces: []string{"longshore"},
 		Load: func(ctx context.Context, _ string, raw []byte, _ policysource.ModuleLimits) (chain.Policy, error) {
 			if string(raw) == "slow" {
+				c.waiting.Add(1)
 				select {
 				case <-c.let:
 				case <-ctx.Done():
 				}
+				c.waiting.Add(-1)
 			}
 			if string(raw) == "broken" {
 				return nil, errors.New("the module is cut in half: its author must build it again")
@@ -145,7 +157,6 @@ func (s *site) start(name string, conditions bool) *component {
 	done.Go(func() { assert.NoError(s.t, mgr.Start(ctx)) })
 	c.stop = func() { cancel(); done.Wait() }
 	s.t.Cleanup(c.stop)
-	s.eventually(func() bool { return c.source.Ready() == nil }, "component %s is ready", name)
 	return c
 }
 

@@ -114,9 +114,9 @@ func TestOnlySoManyRunAtATime(t *testing.T) {
 func TestWhatIsDroppedIsClosedOrNeverBegun(t *testing.T) {
 	w := newWorks(1)
 	let := make(chan error)
-	running, waiting := w.begin(t.Context(), 1, let), (*loading.Load[int])(nil)
+	running := w.begin(t.Context(), 1, let)
 	require.Eventually(t, func() bool { return w.started.Load() == 1 }, soon, tick)
-	waiting = w.begin(t.Context(), 2, let)
+	waiting := w.begin(t.Context(), 2, let)
 	w.Drop(waiting)
 	w.Drop(running)
 	let <- nil
