@@ -104,7 +104,9 @@ func (s *Source) assessment(ctx context.Context, policy *policyv1alpha1.Offloadi
 		found.module = &declared{name: module.Name(), digest: module.Digest(), manifest: module.Manifest()}
 		s.close(module)
 	}
-	if ctx.Err() != nil {
+	// Nobody waits for the answer any more, and it may be due to that. A good one is not, and
+	// the next attempt has it.
+	if ctx.Err() != nil && found.bad != nil {
 		return assessment{}, ctx.Err() //nolint:wrapcheck // The caller says of what.
 	}
 	s.verdicts.put(content, found)
