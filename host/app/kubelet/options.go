@@ -29,10 +29,10 @@ const (
 )
 
 // Resources lists the kinds that flags --<resource>-reflection-workers exist for, with
-// their defaults (offloading.md 7.1).
+// their defaults (offloading.md 7.1, but for pods: deviations).
 func Resources() map[string]int {
 	return map[string]int{
-		"pod": 10, "endpointslice": 10, "service": 3, "ingress": 3, "configmap": 3, "secret": 3,
+		"pod": 20, "endpointslice": 10, "service": 3, "ingress": 3, "configmap": 3, "secret": 3,
 		"serviceaccount": 3, "persistentvolumeclaim": 3, "event": 3,
 	}
 }
