@@ -277,6 +277,7 @@ func (s *Source) status(c *candidate, own *policyv1alpha1.Observation, component
 		for _, point := range status.Manifest.Points {
 			status.Points = append(status.Points, point.Point)
 		}
+		status.Reads, status.Writes = readsColumn(status.Manifest), writesColumn(status.Manifest)
 	}
 	for _, condition := range append(c.conditions(own.Name), all.condition(c)) {
 		condition.ObservedGeneration = status.ObservedGeneration

@@ -343,6 +343,10 @@ type OffloadingPolicyStatus struct {
 	// Points that the policy answers.
 	// +listType=set
 	Points []ExtensionPoint `json:"points,omitempty"`
+	// Reads begins what the policy is given, for a column; Manifest has all of it.
+	Reads string `json:"reads,omitempty"`
+	// Writes begins what it may write, for a column; Manifest has all of it.
+	Writes string `json:"writes,omitempty"`
 	// Manifest of the module that is loaded.
 	Manifest *ManifestSummary `json:"manifest,omitempty"`
 	// ObservedBy tells for each component what it runs. Each component applies its
@@ -363,6 +367,8 @@ type OffloadingPolicyStatus struct {
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
 // +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.shortDigest`
 // +kubebuilder:printcolumn:name="Points",type=string,JSONPath=`.status.points`
+// +kubebuilder:printcolumn:name="Reads",type=string,JSONPath=`.status.reads`
+// +kubebuilder:printcolumn:name="Writes",type=string,JSONPath=`.status.writes`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Run by",type=string,JSONPath=`.status.runBy`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`

@@ -1,0 +1,55 @@
+package policysource
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+)
+
+// columnWidth bounds what a column of `kubectl get` says, in bytes.
+const columnWidth = 60
+
+// readsColumn begins what a module reads, points together: "/object/spec/tolerations".
+func readsColumn(manifest *policyv1alpha1.ManifestSummary) string {
+	var paths []string
+	for i := range manifest.Points {
+		paths = append(paths, manifest.Points[i].Reads...)
+	}
+	return column(paths)
+}
+
+// writesColumn begins what a module may write, points together: "set
+// /spec/containers[*]/image".
+func writesColumn(manifest *policyv1alpha1.ManifestSummary) string {
+	var rules []string
+	for i := range manifest.Points {
+		for _, rule := range manifest.Points[i].Writes {
+			verbs := make([]string, len(rule.Verbs))
+			for v := range rule.Verbs {
+				verbs[v] = string(rule.Verbs[v])
+			}
+			rules = append(rules, strings.Join(verbs, "|")+" "+rule.Path)
+		}
+	}
+	return column(rules)
+}
+
+// column joins as many items as fit, the first in any case, and says how many are left out.
+func column(items []string) string {
+	slices.Sort(items)
+	items = slices.Compact(items)
+	var text strings.Builder
+	for i, item := range items {
+		if i > 0 && text.Len()+len(", ")+len(item) > columnWidth {
+			fmt.Fprintf(&text, ", %d more", len(items)-i)
+			break
+		}
+		if i > 0 {
+			text.WriteString(", ")
+		}
+		text.WriteString(item)
+	}
+	return text.String()
+}
