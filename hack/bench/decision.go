@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +25,8 @@ const (
 	memoHitGoal = 20
 	stopGoal    = 15
 	stopCalls   = 20
+	// straightLength is how often straight code repeats itself between two loop headers.
+	straightLength = 5000
 )
 
 // decisions measures what one policy costs on a pod of 7 KB, from the raw bytes of the
@@ -85,11 +90,14 @@ func nativePatch(raw []byte) error {
 var runaways = map[string]string{
 	"loop":      `(func (export "run") (result i32) (loop $more (br $more)) (i32.const 0))`,
 	"recursion": `(func $again (export "run") (result i32) (call $again))`,
+	// Straight code has the fewest places at which fuel is taken.
+	"straight": `(global $n (mut i64) (i64.const 1)) (func (export "run") (result i32) (loop $more ` +
+		strings.Repeat(`(global.set $n (i64.mul (global.get $n) (i64.const 3)))`, straightLength) + ` (br $more)) (i32.const 0))`,
 }
 
 // stops measures how long a runaway runs until it is stopped.
 func (b *bench) stops(ctx context.Context, h *policyHosts) error {
-	for _, name := range []string{"loop", "recursion"} {
+	for _, name := range slices.Sorted(maps.Keys(runaways)) {
 		wasm, err := wat.Assemble(runaways[name])
 		if err != nil {
 			return fmt.Errorf("assembling the runaway %s: %w", name, err)

@@ -144,7 +144,7 @@ func (m *Module) compile(ctx context.Context, wasm []byte) error {
 	if err := m.inspect(); err != nil {
 		return err
 	}
-	m.idle = make(chan *instance, m.limits.Instances)
+	m.idle, m.used = make(chan *instance, m.limits.Instances), make(chan *instance, m.limits.Instances)
 	m.slots = make(chan struct{}, m.limits.Instances)
 	i, err := m.newInstance()
 	if err != nil {

@@ -157,6 +157,47 @@ func TestWrongCalls(t *testing.T) {
 	require.ErrorIs(t, err, engine.ErrClosed)
 }
 
+// Calls that follow each other without pause take the instance before it was set back
+// behind their backs, and set it back themselves.
+func TestCallsWithoutPauseArePure(t *testing.T) {
+	m := compile(t, probe(t), engine.Limits{Instances: 1})
+	for range 500 {
+		output, _, err := m.Call(t.Context(), "probe", []byte("world"))
+		require.NoError(t, err)
+		require.Contains(t, string(output), "calls=1 ")
+	}
+	_, _, err := m.Call(t.Context(), "probe", []byte("grow"))
+	require.NoError(t, err)
+	output, _, err := m.Call(t.Context(), "probe", []byte("world"))
+	require.NoError(t, err)
+	require.Contains(t, string(output), "calls=1 ", "an instance that grew is replaced")
+	require.Equal(t, uint64(1), m.Pool().Dropped)
+}
+
+// A module may be called before it is warmed up; what that call used is of the old state
+// and serves nobody any more.
+func TestWarmUpBesideACall(t *testing.T) {
+	for range 20 {
+		m := compile(t, probe(t), engine.Limits{Instances: 2})
+		_, _, err := m.Call(t.Context(), "probe", []byte("world"))
+		require.NoError(t, err)
+		require.NoError(t, m.Warm(t.Context(), engine.Sample{Export: "probe", Input: []byte("world")}))
+		answers := make(chan string, 8)
+		for range cap(answers) {
+			go func() {
+				output, _, err := m.Call(t.Context(), "probe", []byte("world"))
+				assert.NoError(t, err)
+				answers <- string(output)
+			}()
+		}
+		want := <-answers
+		require.NotContains(t, want, "calls=1 ")
+		for range cap(answers) - 1 {
+			require.Equal(t, want, <-answers)
+		}
+	}
+}
+
 // The same request gives the same bytes and costs the same fuel, on whatever instance
 // and after whatever calls.
 func TestPurity(t *testing.T) {

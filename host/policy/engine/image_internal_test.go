@@ -57,6 +57,24 @@ func TestMemoriesAreSetBackToTheirImage(t *testing.T) {
 				}
 			}
 			assert.True(t, bytes.Equal(untilZero(content), im.bytes), "nobody writes to the image")
+
+			// The state of the module changes once, when it was warmed up.
+			next := make([]byte, size)
+			copy(next, bytes.Repeat([]byte{9}, 300*blockBytes))
+			second, err := newImage(untilZero(next), size)
+			require.NoError(t, err)
+			if without {
+				second.file = -1
+			}
+			require.NoError(t, written.adopt(second, size))
+			for range 2 {
+				require.True(t, bytes.Equal(next, written.reserved[:size]), "it is the new state, and no page of the old one comes back")
+				written.rest(second, size)
+			}
+			written.restore(im, size)
+			require.True(t, bytes.Equal(content, written.reserved[:size]), "a state whose pages it does not share is copied")
+			written.rest(im, size)
+			require.True(t, bytes.Equal(content, written.reserved[:size]))
 		})
 	}
 }

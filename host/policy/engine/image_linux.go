@@ -101,12 +101,17 @@ func closeFile(file int) {
 
 // mapPrivately puts a private mapping of a file in the place of whole pages of memory of
 // reserve. On error there may be no memory there at all.
-func mapPrivately(memory []byte, file int) error {
+func mapPrivately(memory []byte, file int) error { return replace(memory, file, 0) }
+
+// mapZeros puts zeros in the place of whole pages, as mapPrivately does.
+func mapZeros(memory []byte) error { return replace(memory, -1, syscall.MAP_ANON) }
+
+func replace(memory []byte, file int, flags uintptr) error {
 	if len(memory) == 0 {
 		return nil
 	}
 	_, _, errno := syscall.Syscall6(syscall.SYS_MMAP, address(memory), uintptr(len(memory)),
-		syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_FIXED|syscall.MAP_NORESERVE, uintptr(file), 0)
+		syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_FIXED|syscall.MAP_NORESERVE|flags, uintptr(file), 0)
 	if errno != 0 {
 		return fmt.Errorf("mapping %d bytes: %w", len(memory), errno)
 	}

@@ -10,4 +10,6 @@ func closeFile(int) {}
 
 func mapPrivately([]byte, int) error { return errors.New("memory is not shared here") }
 
+func mapZeros([]byte) error { return errors.New("memory is not shared here") }
+
 func readPages([]byte, []uint64) bool { return false }

@@ -11,8 +11,9 @@ import (
 // wazero's LinearMemory.
 type memory struct {
 	reserved []byte
-	// shares tells that the memory began as a private mapping of the image's file.
-	shares bool
+	// shared is the image of whose file the memory's beginning is a private mapping; nil
+	// when it is not.
+	shared *image
 	// refused is set when a guest asked for more than the limit.
 	refused bool
 }
@@ -58,18 +59,24 @@ const blockBytes = 4 << 10
 
 var zeros [blockBytes]byte
 
-// adopt makes the first size bytes of a fresh memory equal to the image, and to zeros
-// behind it, so that they share the image's pages until the guest writes to them. On
-// error nothing may use the memory but Free.
+// adopt makes the first size bytes of a memory equal to the image, and to zeros behind
+// it, so that they share the image's pages until the guest writes to them. What lies
+// behind size must never have been used. On error nothing may use the memory but Free.
 func (m *memory) adopt(im *image, size uint64) error {
-	if m.shares = im.file >= 0; !m.shares {
+	if old := m.shared; old != nil {
+		m.shared = nil
+		if err := mapZeros(m.reserved[:len(old.bytes)]); err != nil {
+			return fmt.Errorf("leaving the state of an instance: %w", err)
+		}
+	}
+	if im.file < 0 {
 		m.restore(im, size)
 		return nil
 	}
 	if err := mapPrivately(m.reserved[:len(im.bytes)], im.file); err != nil {
-		m.shares = false
 		return fmt.Errorf("mapping the state of an instance: %w", err)
 	}
+	m.shared = im
 	if behind := m.reserved[len(im.bytes):size]; len(behind) > 0 && !discard(behind) {
 		clear(behind)
 	}
@@ -86,7 +93,7 @@ func (m *memory) restore(im *image, size uint64) {
 	var pages [trackedPages]uint64
 	for at := 0; at < len(have); at += len(pages) * blockBytes {
 		part := have[at:min(at+len(pages)*blockBytes, len(have))]
-		tracked := m.shares && readPages(part, pages[:])
+		tracked := m.shared == im && readPages(part, pages[:])
 		for n := range len(part) / blockBytes {
 			if block := at + n*blockBytes; !tracked || touched(pages[n], block < len(im.bytes)) {
 				restoreBlock(have[block:block+blockBytes], im.block(block))
@@ -134,11 +141,11 @@ func copyBlocks(to, from []byte) {
 // all of those that it shares or could share, else those that are zero. It does nothing
 // where a page is not a block: what is given back is always whole pages.
 func (m *memory) rest(im *image, size uint64) {
-	if os.Getpagesize() != blockBytes {
+	if os.Getpagesize() != blockBytes || m.shared != nil && m.shared != im {
 		return
 	}
 	have := m.reserved[:size]
-	if m.shares {
+	if m.shared == im {
 		_ = discard(have) // it may cost memory, nothing else
 		return
 	}

@@ -36,6 +36,8 @@ type Module struct {
 
 	pristine atomic.Pointer[snapshot]
 	idle     chan *instance
+	// used are instances that nobody has begun to set back yet.
+	used chan *instance
 	// slots holds a token per instance there is.
 	slots chan struct{}
 	// dropped counts the instances that were thrown away after a call.
@@ -165,9 +167,17 @@ func (m *Module) take(ctx context.Context) (*instance, error) {
 		return m.current(i)
 	default:
 	}
+	// Sooner than a new one, and than waiting until the system runs who would do it.
+	select {
+	case i := <-m.used:
+		return m.reuse(i)
+	default:
+	}
 	select {
 	case i := <-m.idle:
 		return m.current(i)
+	case i := <-m.used:
+		return m.reuse(i)
 	case m.slots <- struct{}{}:
 		return m.current(nil)
 	case <-ctx.Done():
@@ -195,27 +205,52 @@ func (m *Module) current(i *instance) (*instance, error) {
 }
 
 // release gives an instance back. Setting it back takes longer than many calls do, so
-// it happens behind the caller's back, and the caller's count goes over to it.
+// it happens behind the caller's back, unless another caller needs the instance before;
+// the caller's count goes over to who does it.
 func (m *Module) release(i *instance, reusable bool) {
-	if reusable && !m.hasMemory {
+	switch {
+	case !reusable:
+		go m.recycle(i, false)
+	case !m.hasMemory:
 		m.recycle(i, true)
-		return
+	default:
+		m.used <- i
+		go m.clean()
 	}
-	go m.recycle(i, reusable)
+}
+
+// clean sets a used instance back, if there still is one.
+func (m *Module) clean() {
+	select {
+	case i := <-m.used:
+		m.recycle(i, true)
+	default:
+	}
+}
+
+// reuse makes a used instance ready for the caller. It keeps the slot, unless it fails.
+func (m *Module) reuse(i *instance) (*instance, error) {
+	defer m.leave()
+	defer m.busy.Add(-1)
+	if i.restore() {
+		return m.current(i)
+	}
+	i.close()
+	m.dropped.Add(1)
+	return m.current(nil)
 }
 
 // recycle makes an instance ready for the next call, or puts a new one in its place.
 func (m *Module) recycle(i *instance, reusable bool) {
 	defer m.leave()
 	defer m.busy.Add(-1)
-	pristine := m.pristine.Load()
-	if reusable && i.restore(pristine) {
-		m.idle <- i
+	if reusable && i.restore() {
+		m.idle <- i // who takes it looks whether its state still is the module's
 		return
 	}
 	i.close()
 	m.dropped.Add(1)
-	if fresh, err := m.fork(pristine); err == nil && !m.closed.Load() {
+	if fresh, err := m.fork(m.pristine.Load()); err == nil && !m.closed.Load() {
 		m.idle <- fresh
 		return
 	} else if err == nil {

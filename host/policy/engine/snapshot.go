@@ -66,9 +66,10 @@ func (m *Module) fork(s *snapshot) (*instance, error) {
 	return i, nil
 }
 
-// restore sets the instance back to the snapshot. It answers false when that is
-// impossible: memory cannot shrink.
-func (i *instance) restore(s *snapshot) bool {
+// restore sets the instance back to the snapshot that it came from, which may no longer
+// be the module's. It answers false when that is impossible: memory cannot shrink.
+func (i *instance) restore() bool {
+	s := i.state
 	if i.size() != s.size {
 		return false
 	}
