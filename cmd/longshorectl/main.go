@@ -1,7 +1,8 @@
 // Command longshorectl is the user's command. Its exit codes are part of its interface:
 //
 //	0  done; the module loads, or its answer was applied
-//	1  the command could not do its work: a file is missing, an input is not readable
+//	1  the command could not do its work: a file is missing, an input is not readable, an
+//	   object does not exist, a cluster does not answer
 //	2  the command line is wrong
 //	3  the module is refused, or gave no valid answer: its author must act
 //	4  the policy refused the object
@@ -16,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/longshore-dev/longshore/cmd/longshorectl/explain"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
 	"github.com/longshore-dev/longshore/host/kit/version"
@@ -35,12 +37,12 @@ func main() {
 func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "longshorectl",
-		Short:         "Work with Longshore: look into policies and try them",
+		Short:         "Work with Longshore: look into policies, try them, and see what they did",
 		Version:       version.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return output.Usage(err) })
-	root.AddCommand(policy.Command(policy.Streams{In: os.Stdin, Out: os.Stdout, Getenv: os.Getenv}))
+	root.AddCommand(explain.Command(os.Stdout, os.Getenv), policy.Command(policy.Streams{In: os.Stdin, Out: os.Stdout, Getenv: os.Getenv}))
 	return root
 }

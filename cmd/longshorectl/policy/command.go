@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/longshore-dev/longshore/cmd/longshorectl/cluster"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 )
 
@@ -44,20 +45,43 @@ func oneModule(_ *cobra.Command, args []string) error {
 const inspectExample = `  # What would this module see and change, and would a cluster take it?
   longshorectl policy inspect module.wasm.gz
 
+  # What does the cluster run, does it work, and is it what stands in its ConfigMap?
+  longshorectl policy inspect --policy registry-rewrite
+
   # The module of a ConfigMap
   kubectl -n longshore get configmap registry-rewrite -o jsonpath='{.binaryData.module\.wasm\.gz}' | base64 -d | longshorectl policy inspect -`
 
 func inspectCommand(streams Streams) *cobra.Command {
 	var format output.Format
+	var from cluster.Flags
+	var name string
 	command := &cobra.Command{
-		Use:   "inspect MODULE",
-		Short: "Show what a module is, what it reads and writes, and whether a cluster would take it",
+		Use:   "inspect MODULE | --policy NAME",
+		Short: "Show what a module is, what it reads and writes, and whether a cluster would take it; or what a cluster runs",
 		Long: "Show what a module is, what it reads and writes, and whether a cluster would take it.\n" +
 			"MODULE is a .wasm, .wasm.gz or .wasm.zst file, or - for the standard input.\n" +
-			"Exit codes: 0 the module loads, 1 it cannot be read, 2 wrong command line, 3 the module is refused.",
+			"With --policy, show what a cluster runs: the OffloadingPolicy's digest, points, reads and writes, who runs it, failures and\n" +
+			"shadow differences; its module is read and loaded here too, and what does not fit together is listed.\n" +
+			"Exit codes: 0 the module loads, or the policy is ready and nothing disagrees; 1 it cannot be read; 2 wrong command line;\n" +
+			"3 the module is refused, or the policy is not as it should be.",
 		Example: inspectExample,
-		Args:    oneModule,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if name == "" {
+				return oneModule(cmd, args)
+			}
+			if len(args) > 0 {
+				return output.Usagef("want a MODULE or --policy, not both")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			style := output.StyleOf(streams.Out, streams.Getenv)
+			if name != "" {
+				return inspectLive(cmd, streams, from, name, format, style)
+			}
+			if from != (cluster.Flags{}) {
+				return output.Usagef("--kubeconfig and --context go with --policy: a file needs no cluster")
+			}
 			raw, err := streams.read(args[0])
 			if err != nil {
 				return err
@@ -66,7 +90,6 @@ func inspectCommand(streams Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			style := output.StyleOf(streams.Out, streams.Getenv)
 			if err := output.Print(streams.Out, format, report, func(w io.Writer) error { return report.text(w, style) }); err != nil {
 				return err
 			}
@@ -76,8 +99,29 @@ func inspectCommand(streams Streams) *cobra.Command {
 			return nil
 		},
 	}
-	format.AddTo(command.Flags())
+	flags := command.Flags()
+	format.AddTo(flags)
+	from.AddTo(flags)
+	flags.StringVar(&name, "policy", "", "name of an OffloadingPolicy in the cluster")
 	return command
+}
+
+func inspectLive(cmd *cobra.Command, streams Streams, from cluster.Flags, name string, format output.Format, style output.Style) error {
+	connected, err := from.Connect()
+	if err != nil {
+		return err
+	}
+	live, err := InspectLive(cmd.Context(), connected, name)
+	if err != nil {
+		return err
+	}
+	if err := output.Print(streams.Out, format, live, func(w io.Writer) error { return live.text(w, style) }); err != nil {
+		return err
+	}
+	if !live.healthy() {
+		return &output.Exit{Code: output.CodeModule}
+	}
+	return nil
 }
 
 const runExample = `  # What would this policy do to this pod, on its way to the provider?

@@ -15,29 +15,8 @@ import (
 	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
-	"github.com/longshore-dev/longshore/conformance/wat"
+	"github.com/longshore-dev/longshore/conformance/wat/wattest"
 )
-
-// The module of these tests answers PodMutation: %ANSWER is what it says, the code before
-// it what it does first.
-const source = `(module
-  (import "extism:host/env" "alloc" (func $alloc (param i64) (result i64)))
-  (import "extism:host/env" "store_u8" (func $store_u8 (param i64 i32)))
-  (import "extism:host/env" "output_set" (func $output_set (param i64 i64)))
-  %IMPORTS
-  (memory 1)
-  (data (i32.const 0) "%MANIFEST")
-  (data (i32.const 4096) "%ANSWER")
-  (func $say (param $at i32) (param $length i32) (local $block i64) (local $i i32)
-    (local.set $block (call $alloc (i64.extend_i32_u (local.get $length))))
-    (loop $more
-      (call $store_u8 (i64.add (local.get $block) (i64.extend_i32_u (local.get $i)))
-        (i32.load8_u (i32.add (local.get $at) (local.get $i))))
-      (local.set $i (i32.add (local.get $i) (i32.const 1)))
-      (br_if $more (i32.lt_u (local.get $i) (local.get $length))))
-    (call $output_set (local.get $block) (i64.extend_i32_u (local.get $length))))
-  (func (export "describe") (result i32) (call $say (i32.const 0) (i32.const %MANIFESTLENGTH)) (i32.const 0))
-  (func (export "pod_mutation") (result i32) %FIRST (call $say (i32.const 4096) (i32.const %ANSWERLENGTH)) (i32.const 0)))`
 
 const manifest = `{"name":"labeller","version":"1.2.3","contracts":["v1alpha1"],"points":[{"point":"PodMutation","reads":["/object/metadata/name"],"writes":[{"path":"/metadata/labels","verbs":["merge"]}]}]}`
 
@@ -49,18 +28,9 @@ func (g guest) build(t *testing.T) string {
 	if g.manifest == "" {
 		g.manifest = manifest
 	}
-	quote := func(s string) string { return strings.ReplaceAll(s, `"`, `\22`) }
-	text := strings.NewReplacer("%IMPORTS", g.imports, "%FIRST", g.first,
-		"%MANIFESTLENGTH", itoa(len(g.manifest)), "%MANIFEST", quote(g.manifest),
-		"%ANSWERLENGTH", itoa(len(g.answer)), "%ANSWER", quote(g.answer)).Replace(source)
-	wasm, err := wat.Assemble(text)
+	wasm, err := wattest.Guest{Manifest: g.manifest, Answer: g.answer, Imports: g.imports, First: g.first}.Assemble()
 	require.NoError(t, err)
 	return write(t, "module.wasm", wasm)
-}
-
-func itoa(n int) string {
-	data, _ := json.Marshal(n)
-	return string(data)
 }
 
 func write(t *testing.T, name string, content []byte) string {

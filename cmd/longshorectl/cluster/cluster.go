@@ -1,0 +1,153 @@
+// Package cluster is how longshorectl reaches a cluster: with the flags and the files that
+// kubectl users know. It only ever reads.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+)
+
+// Flags say which cluster is meant, as kubectl's do.
+type Flags struct {
+	// Kubeconfig file; kubectl's, from KUBECONFIG or the home folder, when empty.
+	Kubeconfig string
+	// Context in it; the current one when empty.
+	Context string
+	// Namespace; the context's when empty.
+	Namespace string
+}
+
+// AddTo adds --kubeconfig and --context.
+func (f *Flags) AddTo(flags *pflag.FlagSet) {
+	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file of the cluster; kubectl's when absent")
+	flags.StringVar(&f.Context, "context", "", "context in the kubeconfig; the current one when absent")
+}
+
+// AddNamespaceTo adds --namespace.
+func (f *Flags) AddNamespaceTo(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace; that of the context when absent")
+}
+
+// Cluster reads objects of a cluster.
+type Cluster struct {
+	// Namespace that is meant when none is named.
+	Namespace string
+
+	config  *rest.Config
+	objects dynamic.Interface
+}
+
+// Connect reads the kubeconfig; nothing is sent yet. What is wrong with the kubeconfig is an
+// error of the command line.
+func (f *Flags) Connect() (*Cluster, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.Kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.Context}
+	overrides.Context.Namespace = f.Namespace
+	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	config, err := loaded.ClientConfig()
+	if err != nil {
+		return nil, output.Usagef("reading the kubeconfig (set --kubeconfig or KUBECONFIG): %w", err)
+	}
+	namespace, _, err := loaded.Namespace()
+	if err != nil {
+		return nil, output.Usagef("reading the kubeconfig: %w", err)
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, output.Usagef("reading the kubeconfig: %w", err)
+	}
+	return &Cluster{Namespace: namespace, config: config, objects: objects}, nil
+}
+
+// Get reads an object into a typed one; the namespace is empty for kinds that have none.
+func (c *Cluster) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, into any) error {
+	object, err := c.of(resource, namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return c.explain(err, resource, namespace, name)
+	}
+	return decode(object, into)
+}
+
+// List reads the objects of all namespaces and gives them to a function, one by one.
+func List[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionResource, each func(*T)) error {
+	list, err := c.objects.Resource(resource).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return c.explain(err, resource, "", "")
+	}
+	for i := range list.Items {
+		var typed T
+		if err := decode(&list.Items[i], &typed); err != nil {
+			return err
+		}
+		each(&typed)
+	}
+	return nil
+}
+
+// Metadata reads the metadata of an object and nothing else: what a Secret holds never
+// comes here.
+func (c *Cluster) Metadata(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
+	client, err := metadata.NewForConfig(c.config)
+	if err != nil {
+		return nil, output.Usagef("reading the kubeconfig: %w", err)
+	}
+	object, err := client.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, c.explain(err, resource, namespace, name)
+	}
+	return object, nil
+}
+
+func (c *Cluster) of(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
+	if namespace == "" {
+		return c.objects.Resource(resource)
+	}
+	return c.objects.Resource(resource).Namespace(namespace)
+}
+
+func decode(object *unstructured.Unstructured, into any) error {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
+		return fmt.Errorf("reading %s %q: %w", object.GetKind(), object.GetName(), err)
+	}
+	return nil
+}
+
+// explain says what an error of the API server means for whoever typed the command.
+func (c *Cluster) explain(err error, resource schema.GroupVersionResource, namespace, name string) error {
+	what := resource.Resource
+	if name != "" {
+		what += "/" + name
+	}
+	if namespace != "" {
+		what += " in namespace " + namespace
+	}
+	var status apierrors.APIStatus
+	fromServer := errors.As(err, &status)
+	switch {
+	case apierrors.IsNotFound(err) && (status.Status().Details == nil || status.Status().Details.Name == ""):
+		return fmt.Errorf("reading %s: %s does not know this kind: is Longshore installed there, and is this the right cluster: %w", what, c.config.Host, err)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("%s does not exist at %s", what, c.config.Host)
+	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+		return fmt.Errorf("reading %s: an administrator of %s must allow it: %w", what, c.config.Host, err)
+	case !fromServer:
+		return fmt.Errorf("reading %s: %s did not answer: %w", what, c.config.Host, err)
+	default:
+		return fmt.Errorf("reading %s from %s: %w", what, c.config.Host, err)
+	}
+}

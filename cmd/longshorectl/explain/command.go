@@ -1,0 +1,70 @@
+package explain
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/longshore-dev/longshore/cmd/longshorectl/cluster"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+)
+
+const example = `  # Which policies decided about this pod when it was created?
+  longshorectl explain pod/web -n shop
+
+  # And on its way to the provider?
+  longshorectl explain pod/web -n shop --remote-kubeconfig milan.kubeconfig
+
+  # Who dropped labels of this ConfigMap, seen from the provider, for a program
+  longshorectl explain configmap/settings -n shop-rome --context milan -o json`
+
+// Command returns `explain`.
+func Command(out io.Writer, getenv func(string) string) *cobra.Command {
+	var format output.Format
+	var here, there cluster.Flags
+	command := &cobra.Command{
+		Use:   "explain KIND/NAME",
+		Short: "Tell which policies decided about an object, and what they wrote and dropped",
+		Long: "Tell which policies decided about an object, and what they wrote and dropped: by point, policy, module and digest, no values.\n" +
+			"KIND is pod, shadowpod, configmap, secret or service. Of a pod in the consumer this is its admission; what was decided on its way to the\n" +
+			"provider stands on the other end there, which is read as well with --remote-kubeconfig or --remote-context. Only metadata is read.\n" +
+			"DECIDES is \"all\", or, when labels and annotations were decided again later, \"spec\" for who decided at creation and \"metadata\" for now.\n" +
+			"Exit codes: 0 explained, 1 the object cannot be read, 2 wrong command line.",
+		Example: example,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			target, err := ParseTarget(args)
+			if err != nil {
+				return err
+			}
+			consumer, err := here.Connect()
+			if err != nil {
+				return err
+			}
+			var provider *cluster.Cluster
+			if there.Kubeconfig != "" || there.Context != "" {
+				if there.Kubeconfig == "" {
+					there.Kubeconfig = here.Kubeconfig
+				}
+				if provider, err = there.Connect(); err != nil {
+					return err
+				}
+			} else if there.Namespace != "" {
+				return output.Usagef("--remote-namespace needs --remote-kubeconfig or --remote-context")
+			}
+			explanation, err := Explain(cmd.Context(), consumer, target, provider, there.Namespace)
+			if err != nil {
+				return err
+			}
+			style := output.StyleOf(out, getenv)
+			return output.Print(out, format, explanation, func(w io.Writer) error { return explanation.text(w, style) })
+		},
+	}
+	flags := command.Flags()
+	format.AddTo(flags)
+	here.AddTo(flags)
+	here.AddNamespaceTo(flags)
+	flags.StringVar(&there.Kubeconfig, "remote-kubeconfig", "", "kubeconfig file of the provider: the other end is explained as well")
+	flags.StringVar(&there.Context, "remote-context", "", "context of the provider, in --remote-kubeconfig or else --kubeconfig")
+	flags.StringVar(&there.Namespace, "remote-namespace", "", "namespace in the provider; looked up in the NamespaceMaps when absent")
+	return command
+}

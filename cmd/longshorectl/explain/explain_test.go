@@ -1,0 +1,65 @@
+package explain
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/host/policy/view"
+)
+
+func TestTargetsAreNamedAsForKubectl(t *testing.T) {
+	for name, tc := range map[string]struct {
+		arguments []string
+		want      Target
+		message   string
+	}{
+		"kind and name in one":    {[]string{"pod/web"}, Target{"pod", "web"}, ""},
+		"kind and name apart":     {[]string{"shadowpods", "web"}, Target{"shadowpod", "web"}, ""},
+		"a short name":            {[]string{"cm/settings"}, Target{"configmap", "settings"}, ""},
+		"in capitals":             {[]string{"Service/web"}, Target{"service", "web"}, ""},
+		"nothing":                 {nil, Target{}, "want one object, as pod/NAME"},
+		"no name":                 {[]string{"pod/"}, Target{}, "want one object, as pod/NAME"},
+		"two objects":             {[]string{"pod", "web", "db"}, Target{}, "want one object, as pod/NAME"},
+		"two names in one":        {[]string{"pod/web/db"}, Target{}, "want one object, as pod/NAME"},
+		"a kind nobody filters":   {[]string{"node/milan"}, Target{}, `kind "node": policies decide about configmap, pod, secret, service, shadowpod`},
+		"a kind and a typed name": {[]string{"pod", "pod/web"}, Target{}, "want one object, as pod/NAME"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := ParseTarget(tc.arguments)
+			if tc.message != "" {
+				code, message := output.ExitCode(err)
+				assert.Equal(t, output.CodeUsage, code)
+				assert.Equal(t, tc.message, message)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, got)
+		})
+	}
+}
+
+func TestTheTableSaysWhatTheAnnotationSays(t *testing.T) {
+	explanation := &Explanation{Objects: []Object{{Kind: "pod", Namespace: "shop", Name: "web", Decisions: []view.Entry{
+		{Point: "MetadataFilter", Policy: "filter", Module: "f", Digest: "d", Operations: []string{"remove /metadata/labels[team]"}, Kept: []string{"/metadata/labels/x"}},
+		{Part: view.PartSpec, Point: "PodMutation", Policy: "p", FellBack: true},
+		{Part: view.PartMetadata, Point: "MetadataFilter", Policy: "quiet"},
+		{Part: view.PartMetadata, Omitted: 3},
+	}}}}
+	var plain, colored bytes.Buffer
+	require.NoError(t, explanation.text(&plain, output.Colored(false)))
+	assert.Equal(t, `pod shop/web
+POINT            DECIDES    POLICY   MODULE   DIGEST   WHAT
+MetadataFilter   all        filter   f        d        remove /metadata/labels[team]
+                                                       tried to change /metadata/labels/x, which is reserved
+PodMutation      spec       p                          failed, and its previous version decided
+MetadataFilter   metadata   quiet                      nothing
+…                metadata                              3 more policies, which the annotation has no room to name
+`, plain.String())
+	require.NoError(t, explanation.text(&colored, output.Colored(true)))
+	assert.Contains(t, colored.String(), "\033[31mremove /metadata/labels[team]\033[0m", "what is gone is seen at once")
+	assert.Contains(t, colored.String(), "\033[1mPOINT\033[22m            \033[1mDECIDES", "colors do not shift columns")
+}

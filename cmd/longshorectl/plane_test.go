@@ -1,0 +1,253 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/longshore-dev/longshore/cmd/longshorectl/explain"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	"github.com/longshore-dev/longshore/conformance/wat/wattest"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policy/module"
+)
+
+const (
+	soon = time.Minute
+	tick = 25 * time.Millisecond
+)
+
+// run is a command in a pipe.
+func run(ctx context.Context, args ...string) (out string, code int, message string) {
+	var buffer bytes.Buffer
+	getenv := func(string) string { return "" }
+	command := explain.Command(&buffer, getenv)
+	if args[0] == "policy" {
+		command = policy.Command(policy.Streams{In: strings.NewReader(""), Out: &buffer, Getenv: getenv})
+	}
+	command.SilenceErrors, command.SilenceUsage = true, true
+	command.SetArgs(args[1:])
+	code, message = output.ExitCode(command.ExecuteContext(ctx))
+	return buffer.String(), code, message
+}
+
+// connect installs the kinds that the commands read.
+func connect(t *testing.T) (client.Client, string) {
+	t.Helper()
+	cluster := planetest.ForTest(t, "rome")
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, offloadingv1beta1.AddToScheme, policyv1alpha1.AddToScheme,
+	} {
+		require.NoError(t, add(scheme))
+	}
+	c, err := client.New(cluster.RESTConfig(), client.Options{Scheme: scheme})
+	require.NoError(t, err)
+	_, code, message := run(t.Context(), "policy", "inspect", "--policy", "mirror", "--kubeconfig", cluster.Kubeconfig())
+	assert.Equal(t, output.CodeFailed, code)
+	assert.Contains(t, message, "does not know this kind: is Longshore installed there")
+	for _, name := range []string{"shadowpods", "namespacemaps", "offloadingpolicies"} {
+		raw, err := os.ReadFile(filepath.Join("..", "..", "charts", "longshore", "files", "crds", name+".yaml"))
+		require.NoError(t, err)
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		require.NoError(t, yaml.Unmarshal(raw, crd))
+		require.NoError(t, c.Create(t.Context(), crd))
+	}
+	for _, list := range []client.ObjectList{&offloadingv1beta1.ShadowPodList{}, &offloadingv1beta1.NamespaceMapList{}, &policyv1alpha1.OffloadingPolicyList{}} {
+		require.Eventually(t, func() bool { return c.List(t.Context(), list) == nil }, soon, tick)
+	}
+	return c, cluster.Kubeconfig()
+}
+
+func create(t *testing.T, c client.Client, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		require.NoError(t, c.Create(t.Context(), object))
+	}
+}
+
+func namespace(name string) client.Object {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func TestCommandsThatReadAClusterAgainstARealAPIServer(t *testing.T) {
+	c, kubeconfig := connect(t)
+	create(t, c, namespace("shop"), namespace("shop-rome"), namespace("longshore"))
+	t.Run("explain", func(t *testing.T) { explains(t, c, kubeconfig) })
+	t.Run("policy inspect --policy", func(t *testing.T) { inspects(t, c, kubeconfig) })
+}
+
+func explains(t *testing.T, c client.Client, kubeconfig string) {
+	t.Helper()
+	told := func(namespace, text string) metav1.ObjectMeta {
+		meta := metav1.ObjectMeta{Namespace: namespace, Name: "web", Annotations: map[string]string{}}
+		if text != "" {
+			meta.Annotations[policyv1alpha1.DecisionsAnnotation] = text
+		}
+		return meta
+	}
+	nm := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "milan"}}
+	pod := &corev1.Pod{ObjectMeta: told("shop", `[{"point":"PodMutation","policy":"default-podplacement","module":"builtin","digest":"0123456789ab","ops":["ensure /spec/tolerations"]}]`),
+		Spec: corev1.PodSpec{AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}}
+	require.Eventually(t, func() bool { return c.Create(t.Context(), pod) == nil }, soon, tick, "the namespace gets its service account")
+	create(t, c,
+		&offloadingv1beta1.ShadowPod{ObjectMeta: told("shop-rome", `[{"part":"spec","point":"PodMutation","policy":"mirror","module":"m","digest":"111111111111","ops":["set /spec/containers[*]/image"]},`+
+			`{"part":"metadata","point":"MetadataFilter","policy":"filter","module":"f","digest":"222222222222","ops":["remove /metadata/labels[team]","merge /metadata/labels[tenant]"],"ignored":true}]`),
+			Spec: offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}}},
+		&corev1.Secret{ObjectMeta: told("shop", ""), StringData: map[string]string{"password": "hunter2"}},
+		&corev1.Service{ObjectMeta: told("shop-rome", "spoilt"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
+		nm,
+	)
+	at := func(args ...string) (string, int, string) {
+		return run(t.Context(), append(append([]string{"explain"}, args...), "--kubeconfig", kubeconfig)...)
+	}
+	out, code, message := at("pod/web", "-n", "shop")
+	require.Equal(t, output.CodeDone, code, message)
+	assert.Equal(t, "pod shop/web\n"+
+		"POINT         DECIDES   POLICY                 MODULE    DIGEST         WHAT\n"+
+		"PodMutation   all       default-podplacement   builtin   0123456789ab   ensure /spec/tolerations\n", out)
+
+	_, code, message = at("pod", "web", "-n", "shop", "--remote-kubeconfig", kubeconfig)
+	assert.Equal(t, output.CodeFailed, code)
+	assert.Contains(t, message, "namespace shop is not offloaded")
+	nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}}
+	require.NoError(t, c.Status().Update(t.Context(), nm))
+	out, code, message = at("pods", "web", "-n", "shop", "--remote-kubeconfig", kubeconfig)
+	require.Equal(t, output.CodeDone, code, message)
+	assert.Contains(t, out, "\nshadowpod shop-rome/web (in the provider)\n"+
+		"POINT            DECIDES    POLICY   MODULE   DIGEST         WHAT\n"+
+		"PodMutation      spec       mirror   m        111111111111   set /spec/containers[*]/image\n"+
+		"MetadataFilter   metadata   filter   f        222222222222   remove /metadata/labels[team]\n"+
+		"                                                             merge /metadata/labels[tenant]\n"+
+		"                                                             failed, and was skipped\n")
+
+	out, code, _ = at("pod/web", "-n", "shop", "--remote-kubeconfig", kubeconfig, "--remote-namespace", "shop-rome", "-o", "json")
+	assert.Equal(t, output.CodeDone, code)
+	var explanation explain.Explanation
+	require.NoError(t, json.Unmarshal([]byte(out), &explanation))
+	require.Len(t, explanation.Objects, 2)
+	assert.True(t, explanation.Objects[1].Remote)
+	assert.Equal(t, "filter", explanation.Objects[1].Decisions[1].Policy)
+
+	out, code, _ = at("secret/web", "-n", "shop", "-o", "yaml")
+	assert.Equal(t, output.CodeDone, code)
+	assert.NotContains(t, out, "password")
+	out, _, _ = at("secret/web", "-n", "shop")
+	assert.Equal(t, "secret shop/web\nNo policy wrote or dropped anything.\n", out)
+
+	for _, tc := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"svc/web", "-n", "shop-rome"}, output.CodeFailed, "somebody else than Longshore wrote it"},
+		{[]string{"pod/none", "-n", "shop"}, output.CodeFailed, "pods/none in namespace shop does not exist"},
+		{[]string{"shadowpod/web", "-n", "shop-rome", "--remote-kubeconfig", kubeconfig}, output.CodeUsage, "in the provider already"},
+		{[]string{"pod/web", "--context", "none"}, output.CodeUsage, `context "none" does not exist`},
+	} {
+		out, code, message := at(tc.args...)
+		assert.Equal(t, tc.code, code, tc.args)
+		assert.Contains(t, message, tc.want)
+		assert.Empty(t, out)
+	}
+}
+
+func inspects(t *testing.T, c client.Client, kubeconfig string) {
+	t.Helper()
+	manifest := func(name string) string {
+		return `{"name":"` + name + `","version":"1","contracts":["v1alpha1"],"points":[{"point":"PodMutation","reads":["/object/metadata/name"],"writes":[{"path":"/metadata/labels","verbs":["merge"]}]}]}`
+	}
+	wasm, err := wattest.Guest{Manifest: manifest("mirror"), Answer: `{"version":"v1alpha1"}`}.Assemble()
+	require.NoError(t, err)
+	other, err := wattest.Guest{Manifest: manifest("another"), Answer: `{"version":"v1alpha1"}`}.Assemble()
+	require.NoError(t, err)
+	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "mirror"}, BinaryData: map[string][]byte{"module.wasm": wasm}}
+	object := &policyv1alpha1.OffloadingPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "mirror"},
+		Spec:       policyv1alpha1.OffloadingPolicySpec{Module: policyv1alpha1.ModuleSource{ConfigMap: &policyv1alpha1.ConfigMapSource{Namespace: "longshore", Name: "mirror"}}},
+	}
+	create(t, c, stored, object)
+	at := func(args ...string) (string, int, string) {
+		return run(t.Context(), append([]string{"policy", "inspect", "--policy", "mirror", "--kubeconfig", kubeconfig}, args...)...)
+	}
+	out, code, _ := at()
+	assert.Equal(t, output.CodeModule, code)
+	assert.Contains(t, out, "Components: none reports this policy")
+	assert.Contains(t, out, "it is not loaded yet, or no component runs")
+
+	digest, generation := module.Digest(wasm), object.Generation
+	condition := func(kind string, status metav1.ConditionStatus) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: "Test", Message: "said the test", LastTransitionTime: metav1.Now()}
+	}
+	object.Status = policyv1alpha1.OffloadingPolicyStatus{
+		ObservedGeneration: generation, Digest: digest,
+		Conditions: []metav1.Condition{condition(policyv1alpha1.ReadyCondition, metav1.ConditionTrue), condition(policyv1alpha1.DegradedCondition, metav1.ConditionFalse)},
+		Manifest: &policyv1alpha1.ManifestSummary{Name: "mirror", Version: "1", Points: []policyv1alpha1.PointSummary{{
+			Point: policyv1alpha1.PodMutationPoint, Reads: []string{"/object/metadata/name"},
+			Writes: []policyv1alpha1.WriteRule{{Path: "/metadata/labels", Verbs: []policyv1alpha1.Verb{"merge"}}},
+		}}},
+		ObservedBy: []policyv1alpha1.Observation{{
+			Name: "webhook/a", Generation: generation, Digest: digest, Counters: &policyv1alpha1.Counters{Calls: 7, Errors: 2},
+			Differences: []policyv1alpha1.Difference{{Point: policyv1alpha1.PodMutationPoint, Kind: "Pod", Namespace: "shop", Name: "web", Operations: []string{"merge /metadata/labels[team]"}}},
+		}},
+	}
+	require.NoError(t, c.Status().Update(t.Context(), object))
+	out, code, message := at()
+	assert.Equal(t, output.CodeDone, code, message)
+	for _, want := range []string{
+		"Digest:     " + digest, "reads   /object/metadata/name", "writes  /metadata/labels (merge)", "Ready      True    Test: said the test",
+		"webhook/a runs " + digest[7:19] + " of generation 1", "7 calls, 0 changes, 0 denials, 2 failures",
+		"would, at PodMutation, for Pod shop/web: merge /metadata/labels[team]", "Ready: the cluster runs the policy as it stands",
+	} {
+		assert.Contains(t, out, want)
+	}
+	assert.NotContains(t, out, "\033[", "plain text in a pipe")
+
+	// The ConfigMap was changed, and a component has not followed.
+	stored.BinaryData["module.wasm"] = other
+	require.NoError(t, c.Update(t.Context(), stored))
+	object.Status.ObservedBy[0].Digest, object.Status.ObservedBy[0].Message = "sha256:0123456789abcdef", "it trapped; its author must act"
+	object.Status.Manifest.Points[0].Reads = []string{"/object/spec"}
+	require.NoError(t, c.Status().Update(t.Context(), object))
+	out, code, _ = at("-o", "json")
+	assert.Equal(t, output.CodeModule, code)
+	var live policy.Live
+	require.NoError(t, json.Unmarshal([]byte(out), &live))
+	assert.Equal(t, []string{
+		"webhook/a runs 0123456789ab, status tells " + digest[7:19],
+		"the module at ConfigMap longshore/mirror has digest " + module.Digest(other)[7:19] + ", the cluster has loaded " + digest[7:19],
+		"the module at ConfigMap longshore/mirror says it is another 1, status tells mirror 1",
+		"status tells that it reads /object/spec at PodMutation, the module at ConfigMap longshore/mirror does not declare it",
+	}, live.Disagreements)
+	assert.Equal(t, "it trapped; its author must act", live.Components[0].Message)
+
+	require.NoError(t, c.Delete(t.Context(), stored))
+	out, code, _ = at()
+	assert.Equal(t, output.CodeModule, code)
+	assert.Contains(t, out, "the module was not compared: configmaps/mirror in namespace longshore does not exist")
+	for _, tc := range [][]string{{"module.wasm"}, {"--context", "none"}} {
+		_, code, _ = at(tc...)
+		assert.Equal(t, output.CodeUsage, code, tc)
+	}
+	_, code, message = run(t.Context(), "policy", "inspect", "--policy", "none", "--kubeconfig", kubeconfig)
+	assert.Equal(t, output.CodeFailed, code)
+	assert.Contains(t, message, "offloadingpolicies/none does not exist")
+}
