@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/longshore-dev/longshore/conformance/wat"
+	"github.com/longshore-dev/longshore/conformance/wat/wattest"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
@@ -43,36 +43,14 @@ const (
 	swapPods = 50
 )
 
-// stamp is a policy that stamps its version on every pod, at both moments.
-const stamp = `(module
-  (import "extism:host/env" "alloc" (func $alloc (param i64) (result i64)))
-  (import "extism:host/env" "store_u8" (func $store_u8 (param i64 i32)))
-  (import "extism:host/env" "output_set" (func $output_set (param i64 i64)))
-  (memory 1)
-  (data (i32.const 0) "%MANIFEST")
-  (data (i32.const 1024) "%ANSWER")
-  (func $say (param $at i32) (param $length i32) (local $block i64) (local $i i32)
-    (local.set $block (call $alloc (i64.extend_i32_u (local.get $length))))
-    (loop $more
-      (call $store_u8 (i64.add (local.get $block) (i64.extend_i32_u (local.get $i)))
-        (i32.load8_u (i32.add (local.get $at) (local.get $i))))
-      (local.set $i (i32.add (local.get $i) (i32.const 1)))
-      (br_if $more (i32.lt_u (local.get $i) (local.get $length))))
-    (call $output_set (local.get $block) (i64.extend_i32_u (local.get $length))))
-  (func (export "describe") (result i32) (call $say (i32.const 0) (i32.const %MANIFESTLENGTH)) (i32.const 0))
-  (func (export "pod_mutation") (result i32) %FIRST (call $say (i32.const 1024) (i32.const %ANSWERLENGTH)) (i32.const 0)))`
-
-// stampModule returns the module of a version, and its short digest. It reads the pod's
+// stampModule returns the module of a version of a policy that stamps its version on every
+// pod, at both moments, and its short digest. It reads the pod's
 // name, so that no answer is remembered and every pod is a call.
 func stampModule(t *testing.T, version, first string) ([]byte, string) {
 	t.Helper()
 	manifest := fmt.Sprintf(`{"name":"stamp","version":%q,"contracts":["v1alpha1"],"points":[{"point":"PodMutation","reads":["/object/metadata/name"],"writes":[{"path":"/metadata/annotations","verbs":["merge"]}]}]}`, version)
 	answer := fmt.Sprintf(`{"version":"v1alpha1","operations":[{"op":"merge","path":"/metadata/annotations","value":{"stamp.example/version":%q}}]}`, version)
-	quote := func(s string) string { return strings.ReplaceAll(s, `"`, `\22`) }
-	wasm, err := wat.Assemble(strings.NewReplacer(
-		"%MANIFESTLENGTH", strconv.Itoa(len(manifest)), "%MANIFEST", quote(manifest),
-		"%ANSWERLENGTH", strconv.Itoa(len(answer)), "%ANSWER", quote(answer), "%FIRST", first,
-	).Replace(stamp))
+	wasm, err := wattest.Guest{Manifest: manifest, Answer: answer, First: first}.Assemble()
 	require.NoError(t, err)
 	return wasm, chain.ShortDigest(module.Digest(wasm))
 }
