@@ -8,8 +8,9 @@ import (
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 )
 
-// columnWidth bounds what a column of `kubectl get` says, in bytes.
-const columnWidth = 60
+// columnWidth bounds what a column of `kubectl get` says, in bytes, but for the number of those
+// left out.
+const columnWidth = 40
 
 // readsColumn begins what a module reads, points together: "/object/spec/tolerations".
 func readsColumn(manifest *policyv1alpha1.ManifestSummary) string {
@@ -36,20 +37,23 @@ func writesColumn(manifest *policyv1alpha1.ManifestSummary) string {
 	return column(rules)
 }
 
-// column joins as many items as fit, the first in any case, and says how many are left out.
+// column joins as many items as fit, the first at least, cut if need be, and says how many
+// are left out.
 func column(items []string) string {
 	slices.Sort(items)
 	items = slices.Compact(items)
-	var text strings.Builder
-	for i, item := range items {
-		if i > 0 && text.Len()+len(", ")+len(item) > columnWidth {
-			fmt.Fprintf(&text, ", %d more", len(items)-i)
-			break
-		}
-		if i > 0 {
-			text.WriteString(", ")
-		}
-		text.WriteString(item)
+	if len(items) == 0 {
+		return ""
 	}
-	return text.String()
+	shown := items[0]
+	if len(shown) > columnWidth {
+		shown = strings.ToValidUTF8(shown[:columnWidth-len("…")], "") + "…"
+	}
+	for i, item := range items[1:] {
+		if len(shown)+len(", ")+len(item) > columnWidth {
+			return fmt.Sprintf("%s, %d more", shown, len(items)-1-i)
+		}
+		shown += ", " + item
+	}
+	return shown
 }

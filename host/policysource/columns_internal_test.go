@@ -30,7 +30,7 @@ func TestColumnsSayWhatAModuleReadsAndWrites(t *testing.T) {
 		},
 		"one that is too long by itself": {
 			points: []policyv1alpha1.PointSummary{{Reads: []string{long, long + "y"}}},
-			reads:  long + ", 1 more",
+			reads:  long[:columnWidth-3] + "…, 1 more",
 		},
 	}
 	for name, tc := range cases {
