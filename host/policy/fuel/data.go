@@ -19,7 +19,7 @@ type segment struct {
 
 func (s *segment) end() uint64 { return uint64(s.offset) + uint64(len(s.data)) }
 
-// joined returns the data section with neighbouring segments joined, or nil when that
+// joined returns the data section with neighboring segments joined, or nil when that
 // changes nothing or could be noticed. Go's linker cuts its data at every few zero bytes,
 // into tens of thousands of segments, which cost an engine more than the data itself.
 //

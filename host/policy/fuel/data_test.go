@@ -50,7 +50,7 @@ func TestSegmentsAreJoinedWhereNobodyCanTell(t *testing.T) {
 		data  []datum
 		want  []byte
 	}{
-		"neighbours":                   {own, []datum{{8, "a"}, {9, "b"}}, active(datum{8, "ab"})},
+		"neighbors":                    {own, []datum{{8, "a"}, {9, "b"}}, active(datum{8, "ab"})},
 		"with zeros between them":      {own, []datum{{0, "a"}, {3, "b"}, {5, "c"}}, active(datum{0, "a\x00\x00b\x00c"})},
 		"as far apart as may be":       {own, []datum{{0, "a"}, {25, "b"}}, active(datum{0, "a" + far + "b"})},
 		"too far apart":                {own, []datum{{0, "a"}, {26, "b"}, {27, "c"}}, active(datum{0, "a"}, datum{26, "bc"})},

@@ -9,7 +9,7 @@
 //
 // Beside that the rewritten module exports what a host needs to bring an instance
 // back to an earlier state: the mutable globals, and the start function, which no
-// longer runs by itself. And data segments that are neighbours become one, since an
+// longer runs by itself. And data segments that are neighbors become one, since an
 // engine pays for each.
 //
 // The package is pure. It must not know who runs the module or what the module may

@@ -1,18 +1,12 @@
 package operation
 
-import (
-	"math"
-	"reflect"
-)
+import "reflect"
 
 // Fits reports that a value of a document can be read strictly as a Go type: every member
 // is a field, and every value has its field's type. False means that it may not: values
 // and types that are unusual are not judged.
 func Fits(value any, t reflect.Type) bool {
-	for t.Kind() == reflect.Pointer {
-		if Marshals(t) {
-			return false
-		}
+	for t.Kind() == reflect.Pointer && !Marshals(t) {
 		t = t.Elem()
 	}
 	if Marshals(t) || Marshals(reflect.PointerTo(t)) {
@@ -24,9 +18,9 @@ func Fits(value any, t reflect.Type) bool {
 	case bool:
 		return t.Kind() == reflect.Bool
 	case int64:
-		return t.Kind() == reflect.Int64 || t.Kind() == reflect.Int32 && v >= math.MinInt32 && v <= math.MaxInt32
+		return t.Kind() == reflect.Int64 || t.Kind() == reflect.Int32 && int64(int32(v)) == v
 	case []any:
-		return v != nil && t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8 && fitsAll(v, t.Elem())
+		return v != nil && t.Kind() == reflect.Slice && fitsAll(v, t.Elem())
 	case map[string]any:
 		return v != nil && fitsMembers(v, t)
 	default:
@@ -34,7 +28,11 @@ func Fits(value any, t reflect.Type) bool {
 	}
 }
 
+// fitsAll takes the type of the items; bytes are no list in JSON.
 func fitsAll(items []any, t reflect.Type) bool {
+	if t.Kind() == reflect.Uint8 {
+		return false
+	}
 	for _, item := range items {
 		if !Fits(item, t) {
 			return false

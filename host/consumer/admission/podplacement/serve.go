@@ -66,7 +66,7 @@ func readAll(r *http.Request) ([]byte, error) {
 	// One more byte, so that the end is seen without growing.
 	body := make([]byte, size+1)
 	n, err := io.ReadFull(r.Body, body)
-	if err != io.ErrUnexpectedEOF && err != io.EOF { //nolint:errorlint // as io.ReadFull documents it
+	if err != io.ErrUnexpectedEOF && err != io.EOF {
 		return body[:n], fmt.Errorf("the body does not end: %w", err)
 	}
 	return body[:n], nil
@@ -102,17 +102,24 @@ func text(value any) string {
 }
 
 func readMember(name string, raw json.RawMessage, request *admissionv1.AdmissionRequest) bool {
-	var target any
 	switch name {
 	case "object":
 		request.Object.Raw = raw
-		return true
 	case "oldObject":
 		request.OldObject.Raw = raw
-		return true
 	case "options":
 		request.Options.Raw = raw
-		return true
+	default:
+		target := field(name, request)
+		return target != nil && utiljson.Unmarshal(raw, target) == nil
+	}
+	return true
+}
+
+// field is the field of that JSON name, nil for objects and for what we do not know.
+func field(name string, request *admissionv1.AdmissionRequest) any {
+	var target any
+	switch name {
 	case "uid":
 		target = &request.UID
 	case "kind":
@@ -137,8 +144,6 @@ func readMember(name string, raw json.RawMessage, request *admissionv1.Admission
 		target = &request.UserInfo
 	case "dryRun":
 		target = &request.DryRun
-	default:
-		return false
 	}
-	return utiljson.Unmarshal(raw, target) == nil
+	return target
 }
