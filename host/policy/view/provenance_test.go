@@ -254,3 +254,21 @@ func TestReflectedObjectsTellWhoFilteredThem(t *testing.T) {
 		})
 	}
 }
+
+func TestAnAdmittedPodHasRoomForDecisionsBesideItsAnnotations(t *testing.T) {
+	for name, tc := range map[string]struct{ bytes, want int }{
+		"few":                       {100, view.MaxDecisionsBytes},
+		"more than half of all":     {200 << 10, view.MaxDecisionsBytes},
+		"nearly all":                {258000, 256<<10 - 2<<10 - len(decisionsKey) - 258000},
+		"all that Kubernetes takes": {256 << 10, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw := fmt.Sprintf(`{"metadata":{"name":"web","annotations":{"note":%q}},"spec":{}}`, strings.Repeat("x", tc.bytes-4))
+			result, err := view.AdmitPod(t.Context(), evaluator{}, view.AdmissionInput{Raw: []byte(raw)})
+			require.NoError(t, err)
+			room, err := result.DecisionsRoom()
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, room)
+		})
+	}
+}

@@ -65,7 +65,7 @@ func TestAShadowPodTellsWhoDecidedTheSpecAndWhoDecidesTheMetadata(t *testing.T) 
 	require.NoError(t, err)
 	shadow := actions[0].(engine.Create).Object.(*offloadingv1beta1.ShadowPod)
 	shadow.UID = "shadow-1"
-	assert.Equal(t, `[{"point":"MetadataFilter","policy":"p","module":"m","digest":"v1","ops":["remove /metadata/labels[team]"]},`+
+	assert.JSONEq(t, `[{"point":"MetadataFilter","policy":"p","module":"m","digest":"v1","ops":["remove /metadata/labels[team]"]},`+
 		`{"point":"PodMutation","policy":"p","module":"m","digest":"v1","ops":["set /spec/schedulerName"]}]`,
 		shadow.Annotations[remote.DecisionsAnnotation])
 	in = recall(in, actions)
