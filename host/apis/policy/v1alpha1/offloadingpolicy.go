@@ -8,8 +8,8 @@ import (
 
 // Keys of policies (ARCHITECTURE 4.2, 4.4).
 const (
-	// DecisionsAnnotation on an admitted pod and on a ShadowPod tells which policies
-	// wrote or dropped which paths; no values.
+	// DecisionsAnnotation on an admitted pod, on a ShadowPod, and on a copy in the provider
+	// that a policy filtered, tells which policies wrote or dropped which paths; no values.
 	DecisionsAnnotation = "policy.longshore.dev/decisions"
 	// PolicyLabel is "true" on a ConfigMap from which an OffloadingPolicy of the same
 	// name is kept.
