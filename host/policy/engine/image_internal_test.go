@@ -3,7 +3,13 @@ package engine
 import (
 	"bytes"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -88,6 +94,32 @@ func TestSmallMemoriesAreCopied(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, none.bytes)
 	assert.Equal(t, zeros[:], none.block(0))
+}
+
+// TestImagesAreGivenBack once nobody needs them: a host lives through many modules.
+func TestImagesAreGivenBack(t *testing.T) {
+	files := func() int {
+		links, err := filepath.Glob("/proc/self/fd/*")
+		require.NoError(t, err)
+		return len(slices.DeleteFunc(links, func(link string) bool {
+			target, err := os.Readlink(link)
+			return err != nil || !strings.HasPrefix(target, "/memfd:longshore-policy")
+		}))
+	}
+	before := files()
+	images := make([]*image, 20)
+	for n := range images {
+		var err error
+		images[n], err = newImage(bytes.Repeat([]byte{1}, blockBytes), sharedBytes)
+		require.NoError(t, err)
+	}
+	if images[0].file < 0 {
+		t.Skip("the kernel does not tell which pages were written to")
+	}
+	require.GreaterOrEqual(t, files(), len(images))
+	runtime.KeepAlive(images)
+	clear(images)
+	require.Eventually(t, func() bool { runtime.GC(); return files() <= before }, 10*time.Second, time.Millisecond)
 }
 
 func BenchmarkRestore(b *testing.B) {
