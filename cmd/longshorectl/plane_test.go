@@ -170,15 +170,20 @@ func explains(t *testing.T, c client.Client, kubeconfig string) {
 	}
 }
 
+// labeller is a module that reads a name and may write labels.
+func labeller(t *testing.T, name string) []byte {
+	t.Helper()
+	wasm, err := wattest.Guest{
+		Manifest: `{"name":"` + name + `","version":"1","contracts":["v1alpha1"],"points":[{"point":"PodMutation","reads":["/object/metadata/name"],"writes":[{"path":"/metadata/labels","verbs":["merge"]}]}]}`,
+		Answer:   `{"version":"v1alpha1"}`,
+	}.Assemble()
+	require.NoError(t, err)
+	return wasm
+}
+
 func inspects(t *testing.T, c client.Client, kubeconfig string) {
 	t.Helper()
-	manifest := func(name string) string {
-		return `{"name":"` + name + `","version":"1","contracts":["v1alpha1"],"points":[{"point":"PodMutation","reads":["/object/metadata/name"],"writes":[{"path":"/metadata/labels","verbs":["merge"]}]}]}`
-	}
-	wasm, err := wattest.Guest{Manifest: manifest("mirror"), Answer: `{"version":"v1alpha1"}`}.Assemble()
-	require.NoError(t, err)
-	other, err := wattest.Guest{Manifest: manifest("another"), Answer: `{"version":"v1alpha1"}`}.Assemble()
-	require.NoError(t, err)
+	wasm, other := labeller(t, "mirror"), labeller(t, "another")
 	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "mirror"}, BinaryData: map[string][]byte{"module.wasm": wasm}}
 	object := &policyv1alpha1.OffloadingPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "mirror"},
