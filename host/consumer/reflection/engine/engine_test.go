@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -380,32 +379,6 @@ func TestThePeersOwnMapIsIgnored(t *testing.T) {
 	w.remoteData(t, "settings", "1")
 	_, ok := w.engine.RemoteNamespace("shop-milan")
 	assert.False(t, ok, "T55")
-}
-
-func TestPodIsCreatedOnceThoughItsEventsAreLate(t *testing.T) {
-	local, remote := mapped(t)
-	w := start(t, local, remote, pods{})
-	require.Eventually(t, w.engine.Settled, soon, tick)
-	remote.mute("ShadowPod", true)
-	require.NoError(t, local.Create(t.Context(), localPod("shop", "web")))
-	require.Eventually(t, func() bool {
-		pod := w.engine.LocalObject("pod", "shop", "web")
-		return pod != nil && pod.GetLabels()["offloaded"] == "true"
-	}, soon, tick)
-
-	// Further events find the creation and the label, though no watch brought them.
-	source, _ := get(t.Context(), local.WithWatch, "shop", "web", &corev1.Pod{})
-	for i := range 5 {
-		source.Annotations = map[string]string{"touched": fmt.Sprint(i)}
-		require.NoError(t, local.Update(t.Context(), source))
-	}
-	require.Eventually(t, func() bool {
-		return w.engine.LocalObject("pod", "shop", "web").GetAnnotations()["touched"] == "4"
-	}, soon, tick)
-	require.NoError(t, local.Delete(t.Context(), source))
-	require.Eventually(t, func() bool { return remote.count("delete ShadowPod") == 1 }, soon, tick)
-	assert.Equal(t, 1, remote.count("create ShadowPod"))
-	assert.Equal(t, 1, local.count("patch Pod"))
 }
 
 func TestStatusComesBackInOneRequest(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 // misses its own write, so nothing is created or patched twice (row 9 of reference
 // 3.6 needs no row). An assumption ends by itself, without a timer: with the event of
 // the write, with a deletion, with a list, or with the first bookmark that is newer
-// and has not brought it (T24).
+// and has not brought it (T24). A write whose answer is read after the watch has passed
+// it is not assumed: the watch has shown what became of it, its deletion for one.
 //
 // Resource versions of one resource are comparable (KEP-5504); one that does not parse
 // counts as newer than everything.
@@ -25,9 +26,12 @@ type store struct {
 	// removed by somebody else.
 	changed func(client.Object)
 
-	mu       sync.RWMutex
-	objects  map[types.NamespacedName]client.Object
-	assumed  map[types.NamespacedName]struct{}
+	mu      sync.RWMutex
+	objects map[types.NamespacedName]client.Object
+	assumed map[types.NamespacedName]struct{}
+	// seen is the resource version up to which the reflector has shown everything; ""
+	// before its first list.
+	seen     string
 	synced   chan struct{}
 	isSynced bool
 }
@@ -84,6 +88,9 @@ func (s *store) Assume(obj client.Object) {
 	name := client.ObjectKeyFromObject(obj)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.seen != "" && !newerVersion(obj.GetResourceVersion(), s.seen) {
+		return
+	}
 	if have := s.objects[name]; have != nil && !newer(obj, have) {
 		return
 	}
@@ -118,10 +125,21 @@ func (s *store) Update(obj any) error {
 		return nil
 	}
 	s.transform(object)
-	if s.put(object) {
+	news := s.put(object)
+	s.pass(object.GetResourceVersion())
+	if news {
 		s.changed(object)
 	}
 	return nil
+}
+
+// pass records that the watch has reached a resource version; it never goes back.
+func (s *store) pass(version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen == "" || newerVersion(version, s.seen) {
+		s.seen = version
+	}
 }
 
 // put stores what the reflector saw and reports whether that is news.
@@ -157,6 +175,7 @@ func (s *store) Delete(obj any) error {
 		delete(s.assumed, name)
 	}
 	s.mu.Unlock()
+	s.pass(object.GetResourceVersion())
 	if gone {
 		s.changed(have)
 	}
@@ -191,6 +210,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	}
 	first := !s.isSynced
 	s.isSynced = true
+	s.seen = resourceVersion // of this list, also where another server is behind the last
 	s.mu.Unlock()
 	for _, object := range altered {
 		s.changed(object)
@@ -215,6 +235,7 @@ func (s *store) Bookmark(resourceVersion string) error {
 		refuted = append(refuted, have)
 	}
 	s.mu.Unlock()
+	s.pass(resourceVersion)
 	for _, object := range refuted {
 		s.changed(object)
 	}

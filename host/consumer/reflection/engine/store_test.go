@@ -74,6 +74,43 @@ var storeTests = map[string]struct {
 		},
 		want: "", wantChanges: 1,
 	},
+	"a write whose object is seen to come and go before our answer is read stays gone": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Add(configMap("a", "u1", "10")))
+			require.NoError(t, s.Delete(configMap("a", "u1", "11")))
+			s.Assume(configMap("a", "u1", "10"))
+		},
+		want: "", wantChanges: 2,
+	},
+	"so does one that a later event of another object overtakes": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Add(configMap("b", "u2", "12")))
+			s.Assume(configMap("a", "u1", "10"))
+		},
+		want: "", wantChanges: 1,
+	},
+	"so does one that a bookmark or a list overtakes": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Replace(nil, "9"))
+			require.NoError(t, s.Bookmark("12"))
+			s.Assume(configMap("a", "u1", "10"))
+			require.NoError(t, s.Replace(nil, "20"))
+			s.Assume(configMap("a", "u1", "15"))
+		},
+		want: "", wantChanges: 0,
+	},
+	"a list that goes back in time takes our writes for news again": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Bookmark("30"))
+			require.NoError(t, s.Replace(nil, "20"))
+			s.Assume(configMap("a", "u1", "25"))
+		},
+		want: "25", wantChanges: 0,
+	},
 	"a write that never comes back is refuted by a newer bookmark": {
 		steps: func(t *testing.T, s *store) {
 			t.Helper()

@@ -44,6 +44,8 @@ type cluster struct {
 	counts map[string]int
 	faults map[string][]error
 	muted  map[string]bool
+	// beforeAnswer is called with what a patch has written, before the caller gets it.
+	beforeAnswer func(client.Object)
 	// watches counts the open watches.
 	watches int
 }
@@ -77,7 +79,11 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 			if err := c.request("patch", o); err != nil {
 				return err
 			}
-			return w.Patch(ctx, o, p, opts...)
+			err := w.Patch(ctx, o, p, opts...)
+			if c.beforeAnswer != nil {
+				c.beforeAnswer(o)
+			}
+			return err
 		},
 		SubResourcePatch: func(ctx context.Context, w client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			if err := c.request("patch/"+sub, o); err != nil {
@@ -182,7 +188,7 @@ func (c *cluster) watch(ctx context.Context, inner client.WithWatch, list client
 		}
 		mark := newItem(list)
 		mark.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-		mark.SetResourceVersion("2")
+		mark.SetResourceVersion(newest(items))
 		kind = fmt.Sprintf("%T", mark)
 		if !send(watch.Event{Type: watch.Bookmark, Object: mark}) {
 			return
@@ -208,6 +214,17 @@ func (c *cluster) watch(ctx context.Context, inner client.WithWatch, list client
 		}
 	}()
 	return watch.NewProxyWatcher(out), nil
+}
+
+// newest is the resource version of a list: that of its youngest object, or "absent".
+func newest(items []runtime.Object) string {
+	version := absent
+	for _, item := range items {
+		if v := item.(client.Object).GetResourceVersion(); newerVersion(v, version) {
+			version = v
+		}
+	}
+	return version
 }
 
 func selects(options client.ListOptions, object client.Object) bool {

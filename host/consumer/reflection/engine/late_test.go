@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Answers and events come on different connections: either may be late.
+
+func TestPodIsCreatedOnceThoughItsEventsAreLate(t *testing.T) {
+	local, remote := mapped(t)
+	w := start(t, local, remote, pods{})
+	require.Eventually(t, w.engine.Settled, soon, tick)
+	remote.mute("ShadowPod", true)
+	require.NoError(t, local.Create(t.Context(), localPod("shop", "web")))
+	require.Eventually(t, func() bool {
+		pod := w.engine.LocalObject("pod", "shop", "web")
+		return pod != nil && pod.GetLabels()["offloaded"] == "true"
+	}, soon, tick)
+
+	// Further events find the creation and the label, though no watch brought them.
+	source, _ := get(t.Context(), local.WithWatch, "shop", "web", &corev1.Pod{})
+	for i := range 5 {
+		source.Annotations = map[string]string{"touched": fmt.Sprint(i)}
+		require.NoError(t, local.Update(t.Context(), source))
+	}
+	require.Eventually(t, func() bool {
+		return w.engine.LocalObject("pod", "shop", "web").GetAnnotations()["touched"] == "4"
+	}, soon, tick)
+	require.NoError(t, local.Delete(t.Context(), source))
+	require.Eventually(t, func() bool { return remote.count("delete ShadowPod") == 1 }, soon, tick)
+	assert.Equal(t, 1, remote.count("create ShadowPod"))
+	assert.Equal(t, 1, local.count("patch Pod"))
+}
+
+func TestADeletionThatOvertakesTheAnswerOfAWriteIsSeen(t *testing.T) {
+	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
+	var w *world
+	started := make(chan struct{})
+	var once sync.Once
+	remote.beforeAnswer = func(written client.Object) {
+		once.Do(func() {
+			<-started
+			there := w.engine.namespace("shop").ends[w.engine.runners[0]].remote
+			known := func() bool { return there.Get("shop-rome", "settings") != nil }
+			assert.Eventually(t, known, soon, tick)
+			if err := remote.WithWatch.Delete(t.Context(), written.DeepCopyObject().(client.Object)); err != nil {
+				t.Errorf("deleting what was written: %v", err)
+			}
+			assert.Eventually(t, func() bool { return !known() }, soon, tick)
+		})
+	}
+	w = start(t, local, remote, maps{})
+	close(started)
+	require.Eventually(t, func() bool { return remote.count("patch ConfigMap") == 2 }, soon, tick)
+	w.remoteData(t, "settings", "1")
+}
