@@ -115,6 +115,12 @@ type Binding struct {
 	// LastGood; nil when there is none. Of it, Policy, Moments, Settings, Allow and Limits
 	// count.
 	Fallback *Binding
+	// Unavailable says why the policy cannot be asked at present, although it counts: each
+	// question that concerns it fails with this cause and class [Unavailable], and the
+	// failure policy says what comes of that; LastGood is Fail then. Policy is not called:
+	// it says who would have answered, and at which moments. Nil when it can be asked. Of no
+	// use in mode Shadow.
+	Unavailable error
 }
 
 // Attributes of the object in question, for matching. They are the local object's.

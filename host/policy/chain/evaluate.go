@@ -179,6 +179,9 @@ func (c *Chains) decide(ctx context.Context, l *link, in Input, result *Result, 
 			return nil
 		}
 	}
+	if l.Unavailable != nil {
+		return &fault{class: Unavailable, err: l.Unavailable}
+	}
 	got, err := c.request(ctx, l, in, result.Object, a)
 	if err != nil {
 		return err

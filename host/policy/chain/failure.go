@@ -16,6 +16,9 @@ const (
 	Undeclared engine.Class = "UndeclaredWrite"
 	// Quarantined: the policy was not asked, since it keeps failing.
 	Quarantined engine.Class = "Quarantined"
+	// Unavailable: the policy was not asked, since no version of it can be used, although
+	// one was in force (ADR 40).
+	Unavailable engine.Class = "Unavailable"
 	// Host: not the policy's fault: the question could not be asked.
 	Host engine.Class = "Host"
 )
@@ -47,7 +50,9 @@ func classOf(err error) engine.Class {
 }
 
 // blamed tells whether a failure of the class speaks against the policy.
-func blamed(class engine.Class) bool { return class != Host && class != Quarantined }
+func blamed(class engine.Class) bool {
+	return class != Host && class != Quarantined && class != Unavailable
+}
 
 // PolicyError says that a policy gave no valid answer, and so decided nothing.
 type PolicyError struct {
@@ -72,6 +77,8 @@ func (e *PolicyError) Error() string {
 	switch e.Class {
 	case Quarantined:
 		return fmt.Sprintf("%s is quarantined at %s: %v; the module's author must correct it, an operator can load a version that works, or set spec.failurePolicy or spec.mode of OffloadingPolicy %q, or of the ConfigMap it is kept from, meanwhile; it is tried again from time to time", who, at, e.Err, e.Binding)
+	case Unavailable:
+		return fmt.Sprintf("%s was in force and cannot be used now, so nobody answers at %s: %v; an operator must put that right, or set spec.failurePolicy or spec.mode of OffloadingPolicy %q, or of the ConfigMap it is kept from, meanwhile", who, at, e.Err, e.Binding)
 	case Host:
 		return fmt.Sprintf("%s could not be asked at %s: %v", who, at, e.Err)
 	default:

@@ -113,8 +113,9 @@ func newSnapshot(bindings []Binding) (*snapshot, error) {
 }
 
 // fits checks a link against those there are: names are unique per mode, and the order
-// of writes that do not commute is fixed. A Shadow link writes nothing. Nor is the
-// order of a fallback's writes looked at: it stands where its binding stands.
+// of writes that do not commute is fixed. A Shadow link writes nothing, nor does
+// one that cannot be asked. Nor is the order of a fallback's writes looked at: it stands
+// where its binding stands.
 func (s *snapshot) fits(l *link) error {
 	for _, other := range s.chains[l.Point] {
 		if (other.Mode == Shadow) != (l.Mode == Shadow) {
@@ -123,7 +124,7 @@ func (s *snapshot) fits(l *link) error {
 		if other.Name == l.Name {
 			return &BindingError{Binding: l.Name, Point: l.Point, Err: errors.New("the name is bound twice")}
 		}
-		if l.Mode == Shadow {
+		if l.Mode == Shadow || l.Unavailable != nil || other.Unavailable != nil {
 			continue
 		}
 		if path, conflict := l.conflict(other); conflict {
@@ -238,7 +239,7 @@ func newLink(b Binding) (*link, error) {
 // binding's own matcher says which objects are concerned.
 func (l *link) addFallback() error {
 	previous := l.Fallback
-	if previous == nil || l.FailurePolicy != LastGood || l.Mode == Shadow || previous.Policy == nil ||
+	if previous == nil || l.FailurePolicy != LastGood || l.Unavailable != nil || l.Mode == Shadow || previous.Policy == nil ||
 		previous.Policy.Manifest().For(l.Point) == nil {
 		return nil
 	}
