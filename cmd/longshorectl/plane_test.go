@@ -16,6 +16,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -153,6 +154,7 @@ func explains(t *testing.T, c client.Client, kubeconfig string) {
 	out, _, _ = at("secret/web", "-n", "shop")
 	assert.Equal(t, "secret shop/web\nNo policy wrote or dropped anything.\n", out)
 
+	otherEnds(t, c, at)
 	for _, tc := range []struct {
 		args []string
 		code int
@@ -168,6 +170,28 @@ func explains(t *testing.T, c client.Client, kubeconfig string) {
 		assert.Contains(t, message, tc.want)
 		assert.Empty(t, out)
 	}
+}
+
+// otherEnds asks for ends in the provider that have another name, or are not there.
+func otherEnds(t *testing.T, c client.Client, at func(...string) (string, int, string)) {
+	t.Helper()
+	out, code, message := at("secret/web", "-n", "shop", "--remote-context", "rome")
+	require.Equal(t, output.CodeDone, code, message)
+	assert.Contains(t, out, "\nsecret shop-rome/web (in the provider)\nIt is not there: not sent yet, or gone already.\n")
+
+	authority := []string{"cm/kube-root-ca.crt", "-n", "shop", "--remote-context", "rome"}
+	require.Eventually(t, func() bool {
+		out, code, message = at(authority...)
+		return !strings.Contains(message, "kube-root-ca.crt in namespace shop does not exist")
+	}, soon, tick)
+	assert.Equal(t, output.CodeFailed, code)
+	assert.Contains(t, message, "in the provider: namespace shop-rome has no label liqo.io/remote-cluster-id, which tells whose it is")
+	labelled := namespace("shop-rome")
+	require.NoError(t, c.Patch(t.Context(), labelled, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/remote-cluster-id":"rome"}}}`))))
+	create(t, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "kube-root-ca.crt.rome"}})
+	out, code, message = at(authority...)
+	require.Equal(t, output.CodeDone, code, message)
+	assert.Contains(t, out, "\nconfigmap shop-rome/kube-root-ca.crt.rome (in the provider)\nNo policy wrote or dropped anything.\n")
 }
 
 // labeller is a module that reads a name and may write labels.
@@ -231,6 +255,7 @@ func inspects(t *testing.T, c client.Client, kubeconfig string) {
 	require.NoError(t, c.Update(t.Context(), stored))
 	object.Status.ObservedBy[0].Digest, object.Status.ObservedBy[0].Message = "sha256:0123456789abcdef", "it trapped; its author must act"
 	object.Status.Manifest.Points[0].Reads = []string{"/object/spec"}
+	object.Status.Manifest.Points[0].Writes[0].Verbs = []policyv1alpha1.Verb{"merge", "remove"}
 	require.NoError(t, c.Status().Update(t.Context(), object))
 	out, code, _ = at("-o", "json")
 	assert.Equal(t, output.CodeModule, code)
@@ -241,6 +266,7 @@ func inspects(t *testing.T, c client.Client, kubeconfig string) {
 		"the module at ConfigMap longshore/mirror has digest " + module.Digest(other)[7:19] + ", the cluster has loaded " + digest[7:19],
 		"the module at ConfigMap longshore/mirror says it is another 1, status tells mirror 1",
 		"status tells that it reads /object/spec at PodMutation, the module at ConfigMap longshore/mirror does not declare it",
+		"status tells that it writes /metadata/labels (merge, remove) at PodMutation, the module at ConfigMap longshore/mirror does not declare it",
 	}, live.Disagreements)
 	assert.Equal(t, "it trapped; its author must act", live.Components[0].Message)
 

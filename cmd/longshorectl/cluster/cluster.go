@@ -127,6 +127,12 @@ func decode(object *unstructured.Unstructured, into any) error {
 	return nil
 }
 
+// AbsentError says that an object does not exist, of a kind that the server knows.
+type AbsentError struct{ what, host string }
+
+// Error implements error.
+func (e *AbsentError) Error() string { return e.what + " does not exist at " + e.host }
+
 // explain says what an error of the API server means for whoever typed the command.
 func (c *Cluster) explain(err error, resource schema.GroupVersionResource, namespace, name string) error {
 	what := resource.Resource
@@ -142,7 +148,7 @@ func (c *Cluster) explain(err error, resource schema.GroupVersionResource, names
 	case apierrors.IsNotFound(err) && (status.Status().Details == nil || status.Status().Details.Name == ""):
 		return fmt.Errorf("reading %s: %s does not know this kind: is Longshore installed there, and is this the right cluster: %w", what, c.config.Host, err)
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%s does not exist at %s", what, c.config.Host)
+		return &AbsentError{what: what, host: c.config.Host}
 	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
 		return fmt.Errorf("reading %s: an administrator of %s must allow it: %w", what, c.config.Host, err)
 	case !fromServer:

@@ -4,6 +4,7 @@ package explain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,8 +14,10 @@ import (
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/cluster"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	remoteforge "github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
@@ -90,6 +93,8 @@ type Object struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
+	// Absent is true for another end that is not there: not sent yet, or gone already.
+	Absent bool `json:"absent,omitempty"`
 	// Decisions are those of its annotation policy.longshore.dev/decisions.
 	Decisions []view.Entry `json:"decisions"`
 }
@@ -114,12 +119,38 @@ func Explain(ctx context.Context, here *cluster.Cluster, target Target, there *c
 			return nil, err
 		}
 	}
-	if object, err = read(ctx, there, other, remoteNamespace, target.Name); err != nil {
+	name, err := remoteName(ctx, there, target, remoteNamespace)
+	if err != nil {
+		return nil, fmt.Errorf("in the provider: %w", err)
+	}
+	var absent *cluster.AbsentError
+	switch object, err = read(ctx, there, other, remoteNamespace, name); {
+	case errors.As(err, &absent):
+		object = &Object{Kind: other, Namespace: remoteNamespace, Name: name, Absent: true, Decisions: []view.Entry{}}
+	case err != nil:
 		return nil, fmt.Errorf("in the provider: %w", err)
 	}
 	object.Remote = true
 	explanation.Objects = append(explanation.Objects, *object)
 	return explanation, nil
+}
+
+// remoteName is the name of the other end: the same, but for the ConfigMap with the root
+// CA, whose name tells the consumer, as the label of the namespace there does.
+func remoteName(ctx context.Context, there *cluster.Cluster, target Target, namespace string) (string, error) {
+	if target != (Target{configMaps, remoteforge.RootCAConfigMapName}) {
+		return target.Name, nil
+	}
+	found, err := there.Metadata(ctx, core("namespaces"), "", namespace)
+	if err != nil {
+		return "", err
+	}
+	home := found.Labels[liqocorev1beta1.RemoteClusterIDLabel]
+	if home == "" {
+		return "", fmt.Errorf("namespace %s has no label %s, which tells whose it is: is it the remote namespace of an offloaded one?",
+			namespace, liqocorev1beta1.RemoteClusterIDLabel)
+	}
+	return remoteforge.ConfigMapName(target.Name, remoteforge.Origin{HomeClusterID: home}), nil
 }
 
 func read(ctx context.Context, c *cluster.Cluster, kind, namespace, name string) (*Object, error) {

@@ -40,6 +40,10 @@ func (e *Explanation) text(w io.Writer, style output.Style) error {
 }
 
 func (o *Object) table(w io.Writer, style output.Style) error {
+	if o.Absent {
+		_, err := fmt.Fprintln(w, "It is not there: not sent yet, or gone already.")
+		return err //nolint:wrapcheck // the caller wraps it
+	}
 	if len(o.Decisions) == 0 {
 		_, err := fmt.Fprintln(w, "No policy wrote or dropped anything.")
 		return err //nolint:wrapcheck // the caller wraps it

@@ -208,18 +208,22 @@ func (p *printer) point(point *contract.PointManifest) {
 		p.line("  reads   %s (only with settings)", path)
 	}
 	for i := range point.Writes {
-		rule := &point.Writes[i]
-		verbs := make([]string, len(rule.Verbs))
-		for j, verb := range rule.Verbs {
-			verbs[j] = string(verb)
-		}
-		keys := ""
-		if len(rule.Keys) > 0 {
-			keys = " keys " + strings.Join(rule.Keys, ", ")
-		}
-		p.line("  writes  %s (%s)%s", rule.Path, strings.Join(verbs, ", "), keys)
+		p.line("  writes  %s", writeText(&point.Writes[i]))
 	}
 	if len(point.Writes) == 0 {
 		p.line("  writes  nothing")
 	}
+}
+
+// writeText is a rule for people: path, verbs and the only keys, if there are such.
+func writeText(rule *contract.WriteRule) string {
+	verbs := make([]string, len(rule.Verbs))
+	for i, verb := range rule.Verbs {
+		verbs[i] = string(verb)
+	}
+	text := fmt.Sprintf("%s (%s)", rule.Path, strings.Join(verbs, ", "))
+	if len(rule.Keys) > 0 {
+		text += " keys " + strings.Join(rule.Keys, ", ")
+	}
+	return text
 }

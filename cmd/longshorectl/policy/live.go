@@ -192,13 +192,13 @@ func (l *Live) comparePoints(policy *policyv1alpha1.OffloadingPolicy) {
 				l.disagree("status tells that it reads %s at %s, the module at %s does not declare it", path, told.Point, l.Source)
 			}
 		}
-		writes := map[string]bool{}
+		declares := map[string]bool{}
 		for j := range point.Writes {
-			writes[point.Writes[j].Path] = true
+			declares[writeText(&point.Writes[j])] = true
 		}
-		for j := range told.Writes {
-			if path := told.Writes[j].Path; !writes[path] {
-				l.disagree("status tells that it writes %s at %s, the module at %s does not declare it", path, told.Point, l.Source)
+		for _, rule := range manifestOf(told).Writes {
+			if text := writeText(&rule); !declares[text] {
+				l.disagree("status tells that it writes %s at %s, the module at %s does not declare it", text, told.Point, l.Source)
 			}
 		}
 	}
