@@ -70,6 +70,10 @@ type Resource struct {
 	// An object that carries the ownership labels but not these belongs to another
 	// virtual node of the same provider.
 	RemoteLabels labels.Set
+	// LeaderOnly says that the objects are not one virtual node's but the provider's: of
+	// its virtual kubelets, only the leader handles them (reference 4.1). Without it, every
+	// one handles what is its own.
+	LeaderOnly bool
 	// Policy says how the skip and allow annotations are read.
 	Policy offloadingv1beta1.ReflectionType
 	// Filter asks for Input.Labels and Input.Annotations before every decision.

@@ -32,7 +32,8 @@ import (
 // FieldManager owns the fields that reflection writes, on both sides (reference 7.4).
 const FieldManager = offloadingv1beta1.ReflectionFieldManager
 
-// Options are what an [Engine] needs. All but Filter, NodeIP and Registerer are required.
+// Options are what an [Engine] needs. All but Filter, NodeIP,
+// Registerer and ResyncPeriod are required.
 type Options struct {
 	// Local and Remote are uncached typed clients of both clusters. Their rate limits
 	// and content types are the caller's business.
@@ -49,7 +50,9 @@ type Options struct {
 	// "liqo-pod-reflection" (reference 4.1).
 	Recorder   func(component string) Recorder
 	Registerer prometheus.Registerer
-	Now        func() time.Time
+	// ResyncPeriod is how often every object is decided again; 0 is never.
+	ResyncPeriod time.Duration
+	Now          func() time.Time
 }
 
 // Engine runs definitions. Its methods are safe for concurrent use.
@@ -69,6 +72,8 @@ type Engine struct {
 	// settled is true once every namespace that was mapped at start is followed; until
 	// then no pod is told that its namespace is not offloaded.
 	settled bool
+	// leading says that this engine handles what is for the leader only.
+	leading bool
 }
 
 // New checks the options. Nothing is sent before Run.
@@ -140,6 +145,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	for _, r := range e.runners {
 		r.start(ctx, &group)
 	}
+	if e.options.ResyncPeriod > 0 {
+		group.Go(func() { e.resync(ctx, e.options.ResyncPeriod) })
+	}
 	e.followNamespaces(ctx, &group)
 	return nil
 }
@@ -150,8 +158,10 @@ func (e *Engine) PoliciesChanged() {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	for _, ns := range e.namespaces {
-		if ns.active.Load() {
-			e.enqueueAll(ns)
+		for r, end := range ns.ends {
+			if end.active.Load() {
+				r.keys(ns, end, enqueue)
+			}
 		}
 	}
 }
@@ -181,7 +191,9 @@ func (e *Engine) Local(resource string) []client.Object {
 		e.mu.RLock()
 		defer e.mu.RUnlock()
 		for _, ns := range e.namespaces {
-			out = append(out, ns.ends[r].local.List()...)
+			if end := ns.ends[r]; end != nil {
+				out = append(out, end.local.List()...)
+			}
 		}
 	}
 	return out
@@ -196,8 +208,8 @@ func (e *Engine) LocalObject(resource, namespace, name string) client.Object {
 		if r.local != nil {
 			return r.local.Get(namespace, name)
 		}
-		if ns := e.namespace(namespace); ns != nil {
-			return ns.ends[r].local.Get(namespace, name)
+		if _, end := e.place(namespace, r); end != nil {
+			return end.local.Get(namespace, name)
 		}
 	}
 	return nil
@@ -211,10 +223,16 @@ func (e *Engine) Settled() bool {
 	return e.settled
 }
 
-func (e *Engine) namespace(local string) *namespace {
+// place returns a namespace that is followed and what this engine handles of a resource
+// there; both may be nil.
+func (e *Engine) place(local string, r *runner) (*namespace, *ends) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	return e.namespaces[local]
+	ns := e.namespaces[local]
+	if ns == nil {
+		return nil, nil
+	}
+	return ns, ns.ends[r]
 }
 
 func (e *Engine) facts(remoteNamespace string) Facts {
@@ -240,6 +258,9 @@ func (e *Engine) newRunner(definition Definition) (*runner, error) {
 	gvk, err := e.options.Local.GroupVersionKindFor(resource.Local.New())
 	if err != nil {
 		return nil, fmt.Errorf("definition %s: %w", resource.Name, err)
+	}
+	if resource.LeaderOnly && resource.LocalFields != nil {
+		return nil, fmt.Errorf("definition %s: what is selected for one virtual node cannot be left to the leader of all", resource.Name)
 	}
 	r := &runner{
 		engine:     e,

@@ -47,7 +47,8 @@ func TestADeletionThatOvertakesTheAnswerOfAWriteIsSeen(t *testing.T) {
 	remote.beforeAnswer = func(written client.Object) {
 		once.Do(func() {
 			<-started
-			there := w.engine.namespace("shop").ends[w.engine.runners[0]].remote
+			_, end := w.engine.place("shop", w.engine.runners[0])
+			there := end.remote
 			known := func() bool { return there.Get("shop-rome", "settings") != nil }
 			assert.Eventually(t, known, soon, tick)
 			if err := remote.WithWatch.Delete(t.Context(), written.DeepCopyObject().(client.Object)); err != nil {

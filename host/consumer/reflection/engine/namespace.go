@@ -18,14 +18,20 @@ type namespace struct {
 	local, remote string
 	ctx           context.Context //nolint:containedctx // it is the namespace's lifetime, which ends requests in flight
 	cancel        context.CancelFunc
-	// active is true once all caches are filled: no decision is taken on half a picture.
-	active atomic.Bool
-	ends   map[*runner]*ends
+	// ends are those of the resources that are handled here; the engine's mutex guards
+	// the map.
+	ends map[*runner]*ends
 }
 
 // ends are the caches of one resource in one namespace. third is nil for most; local is
 // the runner's own where one informer covers all namespaces.
-type ends struct{ local, remote, third *store }
+type ends struct {
+	ctx    context.Context //nolint:containedctx // its lifetime: that of the namespace, or of the leadership
+	cancel context.CancelFunc
+	// active is true once all caches are filled: no decision is taken on half a picture.
+	active               atomic.Bool
+	local, remote, third *store
+}
 
 // wake makes followNamespaces look at the NamespaceMap again.
 func (e *Engine) wake() {
@@ -44,6 +50,7 @@ func (e *Engine) followNamespaces(ctx context.Context, group *sync.WaitGroup) {
 			return
 		case <-e.kick:
 			e.reconcileNamespaces(ctx, group)
+			e.takeUp(group)
 		}
 	}
 }
@@ -110,15 +117,28 @@ func mapping(ctx context.Context, objects []client.Object) (map[string]string, b
 	return wanted, true
 }
 
-// startNamespace starts the informers of a namespace and activates it when all are
-// filled.
+// startNamespace starts what every virtual kubelet handles in a namespace, and what the
+// leader handles while this is one.
 func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, local, remote string) *namespace {
 	ctx, cancel := context.WithCancel(parent)
 	ns := &namespace{local: local, remote: remote, ctx: ctx, cancel: cancel, ends: map[*runner]*ends{}}
+	for _, r := range e.runners {
+		if e.leading || !r.resource.LeaderOnly {
+			ns.ends[r] = e.startEnds(group, ns, r)
+		}
+	}
+	return ns
+}
+
+// startEnds starts the informers of one resource in a namespace and activates it when all
+// are filled.
+func (e *Engine) startEnds(group *sync.WaitGroup, ns *namespace, r *runner) *ends {
+	ctx, cancel := context.WithCancel(ns.ctx)
+	end := &ends{ctx: ctx, cancel: cancel, local: r.local}
 	var synced []<-chan struct{}
 	follow := func(c client.WithWatch, kind Kind, options client.ListOptions, changed func(client.Object)) *store {
 		into := newStore(kind.Trim, func(object client.Object) {
-			if ns.active.Load() {
+			if end.active.Load() {
 				changed(object)
 			}
 		})
@@ -126,33 +146,31 @@ func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, l
 		group.Go(func() { watchKind(ctx, c, kind, options, into) })
 		return into
 	}
-	for _, r := range e.runners {
-		fromRemote := func(object client.Object) {
-			r.queue.Add(Key{Namespace: local, Name: r.toLocal(object.GetName())})
-		}
-		there := client.ListOptions{Namespace: remote, LabelSelector: e.remoteSelector(r.resource)}
-		end := &ends{local: r.local, remote: follow(e.options.Remote, r.resource.Remote, there, fromRemote)}
-		if r.resource.Third != nil {
-			end.third = follow(e.options.Remote, *r.resource.Third, there, fromRemote)
-		}
-		if end.local == nil {
-			end.local = follow(e.options.Local, r.resource.Local, client.ListOptions{Namespace: local}, func(object client.Object) {
-				r.queue.AddUrgent(Key{Namespace: local, Name: object.GetName()})
-			})
-		}
-		ns.ends[r] = end
+	fromRemote := func(object client.Object) {
+		r.queue.Add(Key{Namespace: ns.local, Name: r.toLocal(object.GetName())})
+	}
+	there := client.ListOptions{Namespace: ns.remote, LabelSelector: e.remoteSelector(r.resource)}
+	end.remote = follow(e.options.Remote, r.resource.Remote, there, fromRemote)
+	if r.resource.Third != nil {
+		end.third = follow(e.options.Remote, *r.resource.Third, there, fromRemote)
+	}
+	if end.local == nil {
+		end.local = follow(e.options.Local, r.resource.Local, client.ListOptions{Namespace: ns.local}, func(object client.Object) {
+			r.queue.AddUrgent(Key{Namespace: ns.local, Name: object.GetName()})
+		})
 	}
 	group.Go(func() {
 		if !waitFor(ctx, synced...) {
 			return
 		}
-		ns.active.Store(true)
-		e.enqueueAll(ns)
+		end.active.Store(true)
+		// Pods that were bound before their namespace was offloaded have no other event (T54).
+		r.keys(ns, end, enqueue)
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.settleLocked()
 	})
-	return ns
+	return end
 }
 
 // remoteSelector selects what is ours in the provider, at the server.
@@ -164,20 +182,19 @@ func (e *Engine) remoteSelector(resource Resource) labels.Selector {
 	return labels.SelectorFromSet(labels.Merge(set, resource.RemoteLabels))
 }
 
-// enqueueAll enqueues every object of a namespace, of both ends: pods that were bound
-// before their namespace was offloaded have no other event (T54), and what was deleted
+// keys visits every object of a resource in a namespace, of both ends: what was deleted
 // while nobody looked is found by its remote end.
-func (e *Engine) enqueueAll(ns *namespace) {
-	for _, r := range e.runners {
-		end := ns.ends[r]
-		for _, name := range end.local.Names(ns.local) {
-			r.queue.Add(Key{Namespace: ns.local, Name: name.Name})
-		}
-		for _, name := range end.remote.Names("") {
-			r.queue.Add(Key{Namespace: ns.local, Name: r.toLocal(name.Name)})
-		}
+func (r *runner) keys(ns *namespace, end *ends, visit func(*runner, Key)) {
+	for _, name := range end.local.Names(ns.local) {
+		visit(r, Key{Namespace: ns.local, Name: name.Name})
+	}
+	for _, name := range end.remote.Names("") {
+		visit(r, Key{Namespace: ns.local, Name: r.toLocal(name.Name)})
 	}
 }
+
+// enqueue is a visitor that enqueues.
+func enqueue(r *runner, key Key) { r.queue.Add(key) }
 
 // forgetNamespace makes the objects of a namespace that is no longer followed fall back.
 func (e *Engine) forgetNamespace(local string) {
@@ -198,8 +215,10 @@ func (e *Engine) settleLocked() {
 		return
 	}
 	for _, ns := range e.namespaces {
-		if !ns.active.Load() {
-			return
+		for r, end := range ns.ends {
+			if !r.resource.LeaderOnly && !end.active.Load() {
+				return
+			}
 		}
 	}
 	e.settled = true

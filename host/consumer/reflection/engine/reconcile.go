@@ -68,18 +68,17 @@ func (r *runner) work(ctx context.Context) bool {
 
 // reconcile gathers, asks for a decision and executes it.
 func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, err error) {
-	ns := r.engine.namespace(key.Namespace)
+	ns, end := r.engine.place(key.Namespace, r)
 	switch {
 	case ns == nil:
 		return r.fallback(ctx, key)
-	case !ns.active.Load():
-		return 0, nil // its activation enqueues everything
+	case end == nil || !end.active.Load():
+		return 0, nil // not handled here; its activation enqueues everything
 	}
-	// The namespace's context, so that its end stops what is under way; values (the
-	// logger) come from the caller's.
-	nsCtx := logr.NewContext(ns.ctx, logr.FromContextOrDiscard(ctx))
-	end := ns.ends[r]
-	in, err := r.gather(nsCtx, key, ns, end)
+	// The context of the namespace or of the leadership, so that its end stops what is
+	// under way; values (the logger) come from the caller's.
+	ctx = logr.NewContext(end.ctx, logr.FromContextOrDiscard(ctx))
+	in, err := r.gather(ctx, key, ns, end)
 	if err != nil {
 		return 0, r.tell(in, &undecidedError{err})
 	}
@@ -87,14 +86,14 @@ func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, e
 		r.states.forget(key)
 		return 0, nil
 	}
-	actions, err := r.definition.Decide(nsCtx, in)
+	actions, err := r.definition.Decide(ctx, in)
 	if err != nil {
 		return 0, r.tell(in, &undecidedError{err})
 	}
 	x := &execution{runner: r, in: in, local: end.local, remote: end.remote}
-	again, err = x.run(nsCtx, actions)
-	if ns.ctx.Err() != nil {
-		return 0, nil // the namespace stopped: whatever failed, failed because of that
+	again, err = x.run(ctx, actions)
+	if end.ctx.Err() != nil {
+		return 0, nil // it stopped: whatever failed, failed because of that
 	}
 	if err != nil {
 		return 0, r.tell(in, err)

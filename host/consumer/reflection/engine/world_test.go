@@ -32,7 +32,7 @@ const (
 	tenant   = "liqo-tenant-milan"
 
 	// soon bounds the wait for what must happen.
-	soon = 10 * time.Second
+	soon = time.Minute
 	tick = 5 * time.Millisecond
 )
 
@@ -293,13 +293,21 @@ func namespaceMap(mapping map[string]string) *offloadingv1beta1.NamespaceMap {
 // start runs an engine until the test ends.
 func start(t *testing.T, local, remote *cluster, definitions ...Definition) *world {
 	t.Helper()
+	return startWith(t, local, remote, func(*Options) {}, definitions...)
+}
+
+// startWith is start with other options.
+func startWith(t *testing.T, local, remote *cluster, alter func(*Options), definitions ...Definition) *world {
+	t.Helper()
 	w := &world{local: local, remote: remote, journal: &journal{}, done: make(chan error, 1)}
-	engine, err := New(Options{
+	options := Options{
 		Local: local, Remote: remote, Definitions: definitions,
 		HomeClusterID: home, ProviderClusterID: provider, NodeName: nodeName, TenantNamespace: tenant,
 		Recorder: func(string) Recorder { return w.journal },
 		Now:      time.Now,
-	})
+	}
+	alter(&options)
+	engine, err := New(options)
 	require.NoError(t, err)
 	engine.revertBase = tick
 	w.engine = engine
