@@ -38,7 +38,7 @@ import (
 )
 
 const (
-	soon = 20 * time.Second
+	soon = time.Minute
 	tick = 20 * time.Millisecond
 )
 

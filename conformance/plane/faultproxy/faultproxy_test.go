@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	patience = 5 * time.Second
+	patience = 30 * time.Second
 	silence  = 100 * time.Millisecond
 )
 

@@ -46,7 +46,7 @@ const (
 	nodeName   = "milan-1"
 	secretName = "kubeconfig-resourceslice-milan-1"
 
-	soon = 30 * time.Second
+	soon = time.Minute
 	tick = 50 * time.Millisecond
 )
 

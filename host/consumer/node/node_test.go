@@ -22,7 +22,7 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/local"
 )
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 var errDown = errors.New("connection refused")
 

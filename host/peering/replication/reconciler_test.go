@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	every    = 10 * time.Millisecond
 
 	consumerTenant, providerTenant = "liqo-tenant-milan", "liqo-tenant-rome"

@@ -403,11 +403,11 @@ func TestTrim(t *testing.T) {
 		}
 		wait.Wait()
 		return m.Pool().Instances == 2
-	}, 10*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return m.Pool().Idle == 2 }, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return m.Pool().Idle == 2 }, time.Minute, time.Millisecond)
 	e.Trim()
 	assert.Equal(t, 2, m.Pool().Instances, "two were in use since the last time")
-	require.Eventually(t, func() bool { e.Trim(); return m.Pool().Instances == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { e.Trim(); return m.Pool().Instances == 1 }, time.Minute, time.Millisecond)
 	for range 3 {
 		e.Trim()
 		got, _, err := m.Call(t.Context(), "probe", []byte("world"))

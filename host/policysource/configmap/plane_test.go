@@ -33,7 +33,7 @@ import (
 )
 
 const (
-	soon = 20 * time.Second
+	soon = time.Minute
 	tick = 20 * time.Millisecond
 )
 

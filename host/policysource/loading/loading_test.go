@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	soon = 20 * time.Second
+	soon = time.Minute
 	tick = time.Millisecond
 )
 

@@ -43,7 +43,7 @@ import (
 )
 
 const (
-	soon = 20 * time.Second
+	soon = time.Minute
 	tick = 20 * time.Millisecond
 	// refusal is how the API server begins what the webhook says.
 	refusal = "denied the request: "
