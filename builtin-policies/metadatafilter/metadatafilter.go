@@ -35,7 +35,9 @@ var reservedKeys = []string{
 	"liqo.io/creator-user",
 	"liqo.io/managed-by",
 	"liqo.io/shadowPod",
+	"longshore.dev/deletion-grace-period-seconds",
 	"longshore.dev/local-pod-uid",
+	"longshore.dev/supports",
 	"policy.longshore.dev/decisions",
 }
 

@@ -104,7 +104,10 @@ func managerOptions(options Options, s *runtime.Scheme) ctrl.Options {
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				// The manager cares for the pods that it made itself, and no others.
-				&corev1.Pod{}: {Label: labels.SelectorFromSet(labels.Set{offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowPod})},
+				&corev1.Pod{}: {
+					Label:     labels.SelectorFromSet(labels.Set{offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowPod}),
+					Transform: shadowpod.TrimPod,
+				},
 				// It may read the own namespace's ConfigMaps, and needs those that are policies.
 				&corev1.ConfigMap{}: {
 					Namespaces: map[string]cache.Config{options.Namespace: {}},

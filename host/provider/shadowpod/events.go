@@ -5,6 +5,8 @@ package shadowpod
 const (
 	reasonFailedCreatePod = "FailedCreatePod"
 	reasonFailedUpdatePod = "FailedUpdatePod"
+	reasonFailedDeletePod = "FailedDeletePod"
 	actionCreatePod       = "CreatePod"
 	actionUpdatePod       = "UpdatePod"
+	actionDeletePod       = "DeletePod"
 )

@@ -5,24 +5,30 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
 // ForgePod builds the pod that a ShadowPod asks for (reference 3.7): its labels and
-// annotations, its spec as it is, the ShadowPod as controller.
+// annotations, its spec as it is, the ShadowPod as controller. An annotation tells the
+// consumer what this controller can do.
 func ForgePod(shadow *offloadingv1beta1.ShadowPod) *corev1.Pod {
-	labels := maps.Clone(shadow.Labels)
+	labels, annotations := maps.Clone(shadow.Labels), maps.Clone(shadow.Annotations)
 	if labels == nil {
 		labels = map[string]string{}
 	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
 	labels[offloadingv1beta1.ManagedByLabel] = offloadingv1beta1.ManagedByShadowPod
+	annotations[offloadingv1beta1.SupportsAnnotation] = offloadingv1beta1.SupportsDeletionGracePeriod
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            shadow.Name,
 			Namespace:       shadow.Namespace,
 			Labels:          labels,
-			Annotations:     maps.Clone(shadow.Annotations),
+			Annotations:     annotations,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(shadow, offloadingv1beta1.ShadowPodGVK)},
 		},
 		Spec: *shadow.Spec.Pod.DeepCopy(),
@@ -36,23 +42,23 @@ func Owns(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) bool {
 	return owner != nil && owner.UID == shadow.UID
 }
 
+// ownerOf returns the reference to the ShadowPod for which a pod was made, whether or
+// not that still exists; nil for a stranger's pod. Beside the reference, it takes the
+// label that this controller puts on its pods.
+func ownerOf(pod *corev1.Pod) *metav1.OwnerReference {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != offloadingv1beta1.ShadowPodGVK.Kind || owner.Name != pod.Name ||
+		pod.Labels[offloadingv1beta1.ManagedByLabel] != offloadingv1beta1.ManagedByShadowPod {
+		return nil
+	}
+	if group, err := schema.ParseGroupVersion(owner.APIVersion); err != nil || group.Group != offloadingv1beta1.GroupVersion.Group {
+		return nil
+	}
+	return owner
+}
+
 // Terminal reports whether the ShadowPod has reached a phase after which its pod is
 // never created again (reference 3.7).
 func Terminal(shadow *offloadingv1beta1.ShadowPod) bool {
 	return shadow.Status.Phase == corev1.PodSucceeded || shadow.Status.Phase == corev1.PodFailed
-}
-
-// missing returns the entries of want that have lacks or holds with another value.
-func missing(have, want map[string]string) map[string]string {
-	var diff map[string]string
-	for key, value := range want {
-		if current, ok := have[key]; ok && current == value {
-			continue
-		}
-		if diff == nil {
-			diff = map[string]string{}
-		}
-		diff[key] = value
-	}
-	return diff
 }

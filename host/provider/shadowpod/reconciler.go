@@ -3,8 +3,9 @@
 //
 // The pod's spec is never updated after its creation; labels and annotations are.
 // A pod that vanishes while its ShadowPod is not terminal is created again, so an
-// eviction or a drained node is survived without the consumer. Deleting a ShadowPod
-// leaves the pod to the garbage collector.
+// eviction or a drained node is survived without the consumer. The pod of a ShadowPod
+// that is deleted is deleted from here, with the grace period that the consumer asks
+// for; the garbage collector is the second line, for when this controller is not there.
 package shadowpod
 
 import (
@@ -39,7 +40,14 @@ const FieldManager = "shadow-pod"
 // no strangers, so their end makes no event.
 const strangerRetry = 30 * time.Second
 
-var errStranger = errors.New("the pod of this name does not belong to the ShadowPod")
+// conflictRetry is how soon a write is tried again that was made for an older state.
+const conflictRetry = time.Second
+
+var (
+	errStranger = errors.New("the pod of this name does not belong to the ShadowPod")
+	// errPredecessor: the pod of this name was made for a ShadowPod that is gone.
+	errPredecessor = errors.New("the pod of an earlier ShadowPod of this name is still there")
+)
 
 // DefaultPendingDelay is how long a pod may be Pending before the phase is written to
 // its ShadowPod. Most pods run earlier, and a write that is overtaken at once is a
@@ -49,9 +57,10 @@ const DefaultPendingDelay = 2 * time.Second
 // Reconciler turns ShadowPods into pods.
 type Reconciler struct {
 	// Client reads from the manager's cache, which holds pods with the managed-by
-	// label only.
+	// label only, as [TrimPod] leaves them.
 	Client client.Client
-	// APIReader reads pods that the cache does not hold: strangers of the same name.
+	// APIReader reads what the cache does not hold, strangers of the same name, and what
+	// must not be out of date: that a ShadowPod is gone.
 	APIReader client.Reader
 	// Events records on the ShadowPod.
 	Events events.EventRecorder
@@ -63,16 +72,16 @@ type Reconciler struct {
 
 // SetupWithManager registers watches: ShadowPods, and the pods they own.
 //
-// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/status,verbs=patch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("shadowpod").
 		For(&offloadingv1beta1.ShadowPod{}, builder.WithPredicates(ignoreOwnStatus())).
 		Owns(&corev1.Pod{}, builder.WithPredicates(podChanged())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+		Complete(r)
 }
 
 // ignoreOwnStatus drops updates that change nothing but the status, which only this
@@ -95,14 +104,31 @@ func podChanged() predicate.Predicate {
 	}
 }
 
-// Reconcile brings pod and phase in line with one ShadowPod.
-func (r *Reconciler) Reconcile(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (ctrl.Result, error) {
-	if !shadow.DeletionTimestamp.IsZero() || Terminal(shadow) {
+// Reconcile brings pod and phase in line with one ShadowPod, or with its absence.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
+	shadow := &offloadingv1beta1.ShadowPod{}
+	err := r.Client.Get(ctx, request.NamespacedName, shadow)
+	switch {
+	case apierrors.IsNotFound(err):
+		return ctrl.Result{}, r.collect(ctx, request.NamespacedName)
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("reading ShadowPod %s: %w", request, err)
+	case Ends(shadow):
+		return r.end(ctx, shadow)
+	case Terminal(shadow):
 		return ctrl.Result{}, nil
 	}
+	if _, err := GracePeriod(shadow); err != nil {
+		r.Events.Eventf(shadow, nil, corev1.EventTypeWarning, reasonFailedDeletePod, actionDeletePod, "Pod not deleted: %v", err)
+	}
+	return r.run(ctx, shadow)
+}
+
+// run keeps the pod of a ShadowPod that lives.
+func (r *Reconciler) run(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (ctrl.Result, error) {
 	pod, err := r.pod(ctx, shadow)
 	switch {
-	case errors.Is(err, errStranger):
+	case errors.Is(err, errStranger), errors.Is(err, errPredecessor):
 		return ctrl.Result{RequeueAfter: strangerRetry}, nil
 	case err != nil || pod == nil:
 		return ctrl.Result{}, err
@@ -113,7 +139,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, shadow *offloadingv1beta1.Sh
 	case !pod.DeletionTimestamp.IsZero():
 		return ctrl.Result{}, r.reportPhase(ctx, shadow, pod.Status.Phase)
 	}
-	if err := r.syncMetadata(ctx, shadow, pod); err != nil {
+	err = r.syncMetadata(ctx, shadow, pod)
+	switch {
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	case err != nil:
 		return ctrl.Result{}, err
 	}
 	if wait := r.pendingFor(shadow, pod); wait > 0 {
@@ -123,15 +153,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, shadow *offloadingv1beta1.Sh
 }
 
 // pod returns the ShadowPod's pod, creating it when it is absent. The error is errStranger
-// when a stranger's pod holds the name, which an event says; and there is neither when
-// the namespace is going away.
+// when a stranger's pod holds the name, which an event says, and errPredecessor when that
+// of an earlier ShadowPod does; there is neither when the namespace is going away.
 func (r *Reconciler) pod(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (*corev1.Pod, error) {
 	key := client.ObjectKeyFromObject(shadow)
 	pod := &corev1.Pod{}
 	err := r.Client.Get(ctx, key, pod)
 	switch {
 	case err == nil:
-		return r.owned(shadow, pod)
+		return r.owned(ctx, shadow, pod)
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading pod %s: %w", key, err)
 	}
@@ -145,7 +175,7 @@ func (r *Reconciler) pod(ctx context.Context, shadow *offloadingv1beta1.ShadowPo
 		if err := r.APIReader.Get(ctx, key, existing); err != nil {
 			return nil, fmt.Errorf("reading the pod that holds the name %s: %w", key, err)
 		}
-		return r.owned(shadow, existing)
+		return r.owned(ctx, shadow, existing)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		log.FromContext(ctx).V(1).Info("Namespace is terminating, not creating the pod")
 		return nil, nil
@@ -155,33 +185,63 @@ func (r *Reconciler) pod(ctx context.Context, shadow *offloadingv1beta1.ShadowPo
 	}
 }
 
-func (r *Reconciler) owned(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (*corev1.Pod, error) {
-	if Owns(shadow, pod) {
+func (r *Reconciler) owned(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (*corev1.Pod, error) {
+	switch {
+	case Owns(shadow, pod):
 		return pod, nil
+	case ownerOf(pod) != nil:
+		if err := r.deleteOrphan(ctx, pod); err != nil {
+			return nil, err
+		}
+		return nil, errPredecessor
 	}
 	r.Events.Eventf(shadow, pod, corev1.EventTypeWarning, reasonFailedCreatePod, actionCreatePod,
 		"Pod not created: another pod of this name exists and does not belong to this ShadowPod")
 	return nil, errStranger
 }
 
-// syncMetadata writes labels and annotations that the ShadowPod has and the pod lacks.
+// syncMetadata brings labels and annotations of the pod in line with the ShadowPod's.
 func (r *Reconciler) syncMetadata(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {
-	want := ForgePod(shadow)
-	labels, annotations := missing(pod.Labels, want.Labels), missing(pod.Annotations, want.Annotations)
-	if labels == nil && annotations == nil {
+	changes, err := compare(pod, ForgePod(shadow))
+	if err != nil {
+		return fmt.Errorf("comparing the metadata of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	if changes.empty() {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "labels": labels, "annotations": annotations,
-	}})
-	if err != nil {
-		return fmt.Errorf("encoding the metadata patch of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	meta := map[string]any{"uid": pod.UID, "labels": changes.labels, "annotations": changes.annotations}
+	if changes.removes {
+		// Somebody else may have taken the key over since.
+		meta["resourceVersion"] = pod.ResourceVersion
 	}
-	if err := r.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldManager)); err != nil {
+	err = r.patch(ctx, pod, map[string]any{"metadata": meta})
+	if err != nil && !apierrors.IsConflict(err) {
 		r.Events.Eventf(shadow, pod, corev1.EventTypeWarning, reasonFailedUpdatePod, actionUpdatePod, "Pod metadata not updated: %v", err)
+	}
+	if err != nil {
 		return fmt.Errorf("updating the metadata of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
+}
+
+// patch sends a merge patch of the object's own fields.
+func (r *Reconciler) patch(ctx context.Context, object client.Object, body map[string]any) error {
+	patch, err := mergePatch(body)
+	if err != nil {
+		return err
+	}
+	if err := r.Client.Patch(ctx, object, patch, client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("sending a patch: %w", err)
+	}
+	return nil
+}
+
+func mergePatch(body map[string]any) (client.Patch, error) {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a patch: %w", err)
+	}
+	return client.RawPatch(types.MergePatchType, data), nil
 }
 
 // pendingFor returns how long the phase of a young Pending pod need not be written yet.
@@ -200,14 +260,14 @@ func (r *Reconciler) reportPhase(ctx context.Context, shadow *offloadingv1beta1.
 	if phase == "" || shadow.Status.Phase == phase {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{
+	patch, err := mergePatch(map[string]any{
 		"metadata": map[string]any{"uid": shadow.UID},
 		"status":   map[string]any{"phase": phase},
 	})
 	if err != nil {
-		return fmt.Errorf("encoding the phase of ShadowPod %s/%s: %w", shadow.Namespace, shadow.Name, err)
+		return err
 	}
-	err = r.Client.Status().Patch(ctx, shadow, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldManager))
+	err = r.Client.Status().Patch(ctx, shadow, patch, client.FieldOwner(FieldManager))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing phase %s of ShadowPod %s/%s: %w", phase, shadow.Namespace, shadow.Name, err)
 	}

@@ -2,6 +2,7 @@ package shadowpod
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -55,43 +56,100 @@ type outcome struct {
 	writes []string
 }
 
-// run makes one pass over real semantics of the fake API server, recording writes.
-func run(t *testing.T, s *offloadingv1beta1.ShadowPod, pod *corev1.Pod, createErr error) outcome {
+// world is what one pass finds; faults are what the API server answers to a write, by
+// its description up to the first space after the kind.
+type world struct {
+	shadow *offloadingv1beta1.ShadowPod
+	pod    *corev1.Pod
+	faults map[string]error
+	// live is the ShadowPod as the API server has it, when the cache is out of date.
+	live *offloadingv1beta1.ShadowPod
+}
+
+func (w world) fail(out *outcome, write, details string) error {
+	out.writes = append(out.writes, write+details)
+	return w.faults[write]
+}
+
+func (w world) interceptor(out *outcome) interceptor.Funcs {
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if err := w.fail(out, "create "+kind(obj), ""); err != nil {
+				return err
+			}
+			return c.Create(ctx, obj, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			if err := w.fail(out, "delete "+kind(obj), described(opts)); err != nil {
+				return err
+			}
+			return c.Delete(ctx, obj, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if err := w.fail(out, "patch "+kind(obj), ""); err != nil {
+				return err
+			}
+			return c.Patch(ctx, obj, p, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if err := w.fail(out, "patch "+kind(obj)+" "+sub, ""); err != nil {
+				return err
+			}
+			return c.SubResource(sub).Patch(ctx, obj, p, opts...)
+		},
+	}
+}
+
+func kind(obj client.Object) string {
+	if _, ok := obj.(*corev1.Pod); ok {
+		return "pod"
+	}
+	return "shadowpod"
+}
+
+// described prints what a deletion asks for.
+func described(opts []client.DeleteOption) string {
+	var all client.DeleteOptions
+	all.ApplyOptions(opts)
+	text := ""
+	if all.Preconditions != nil && all.Preconditions.UID != nil {
+		text += " uid=" + string(*all.Preconditions.UID)
+	}
+	if all.GracePeriodSeconds != nil {
+		text += " grace=" + strconv.FormatInt(*all.GracePeriodSeconds, 10)
+	}
+	return text
+}
+
+// pass makes one pass over real semantics of the fake API server, recording writes.
+func (w world) pass(t *testing.T) outcome {
 	t.Helper()
 	built, err := scheme.New()
 	require.NoError(t, err)
 	var out outcome
-	b := fake.NewClientBuilder().WithScheme(built).WithObjects(s).WithStatusSubresource(s).WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			out.writes = append(out.writes, "create pod")
-			if createErr != nil {
-				return createErr
-			}
-			return c.Create(ctx, obj, opts...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			out.writes = append(out.writes, "patch pod")
-			return c.Patch(ctx, obj, p, opts...)
-		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			out.writes = append(out.writes, "patch shadowpod "+sub)
-			return c.SubResource(sub).Patch(ctx, obj, p, opts...)
-		},
-	})
-	if pod != nil {
-		b = b.WithObjects(pod)
+	b := fake.NewClientBuilder().WithScheme(built).WithStatusSubresource(&offloadingv1beta1.ShadowPod{}).WithInterceptorFuncs(w.interceptor(&out))
+	if w.shadow != nil {
+		b = b.WithObjects(w.shadow)
 	}
-	c := b.Build()
+	if w.pod != nil {
+		b = b.WithObjects(w.pod)
+	}
+	c := b.WithReturnManagedFields().Build()
+	var reader client.Reader = c
+	if w.live != nil {
+		reader = fake.NewClientBuilder().WithScheme(built).WithObjects(w.live).Build()
+	}
 	recorder := events.NewFakeRecorder(10)
-	r := &Reconciler{Client: c, APIReader: c, Events: recorder, Clock: testclock.NewFakePassiveClock(noon)}
-	current := &offloadingv1beta1.ShadowPod{}
-	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(s), current))
-	out.result, out.err = r.Reconcile(t.Context(), current)
+	r := &Reconciler{Client: c, APIReader: reader, Events: recorder, Clock: testclock.NewFakePassiveClock(noon)}
+	key := client.ObjectKey{Namespace: "shop-rome", Name: "web"}
+	out.result, out.err = r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 	out.pod, out.shadow = &corev1.Pod{}, &offloadingv1beta1.ShadowPod{}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(s), out.pod); apierrors.IsNotFound(err) {
+	if err := c.Get(t.Context(), key, out.pod); apierrors.IsNotFound(err) {
 		out.pod = nil
 	}
-	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(s), out.shadow))
+	if err := c.Get(t.Context(), key, out.shadow); apierrors.IsNotFound(err) {
+		out.shadow = nil
+	}
 	close(recorder.Events)
 	for e := range recorder.Events {
 		out.events = append(out.events, e)
@@ -100,12 +158,12 @@ func run(t *testing.T, s *offloadingv1beta1.ShadowPod, pod *corev1.Pod, createEr
 }
 
 func TestAMissingPodIsCreatedAsTheShadowPodSays(t *testing.T) {
-	out := run(t, shadow(nil), nil, nil)
+	out := world{shadow: shadow(nil)}.pass(t)
 	require.NoError(t, out.err)
 	require.NotNil(t, out.pod)
 	assert.Equal(t, "web:1", out.pod.Spec.Containers[0].Image)
 	assert.Equal(t, map[string]string{"app": "web", "offloading.liqo.io/origin": "rome", "liqo.io/managed-by": "shadowpod"}, out.pod.Labels)
-	assert.Equal(t, map[string]string{"note": "kept"}, out.pod.Annotations)
+	assert.Equal(t, map[string]string{"note": "kept", "longshore.dev/supports": "deletion-grace-period"}, out.pod.Annotations)
 	assert.True(t, Owns(out.shadow, out.pod))
 	assert.Equal(t, []string{"create pod"}, out.writes, "one request, no event")
 	assert.Empty(t, out.events)
@@ -164,19 +222,36 @@ var existingPods = map[string]struct {
 		},
 		writes: []string{"patch pod", "patch shadowpod status"}, phase: corev1.PodRunning,
 	},
+	"a label that is no longer on the ShadowPod leaves the pod (T22)": {
+		pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
+			pod := ownPod(s, corev1.PodRunning, 0)
+			pod.Labels["old"], pod.Labels["theirs"] = "x", "y"
+			pod.ManagedFields = managed(FieldManager, `{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:old":{}}}}`)
+			return pod
+		},
+		writes: []string{"patch pod", "patch shadowpod status"}, phase: corev1.PodRunning,
+	},
 	"a stranger's pod is never touched (T23)": {
 		pod: func(*offloadingv1beta1.ShadowPod) *corev1.Pod {
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop-rome"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 		},
 		phase: corev1.PodUnknown, event: "another pod of this name exists", later: strangerRetry,
 	},
-	"the pod of an earlier ShadowPod of the same name is not adopted": {
+	"the pod of an earlier ShadowPod of the same name is not adopted, and goes": {
 		pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
 			earlier := s.DeepCopy()
 			earlier.UID = "shadow-0"
 			return ownPod(earlier, corev1.PodRunning, 0)
 		},
-		phase: corev1.PodUnknown, event: "another pod of this name exists", later: strangerRetry,
+		writes: []string{"delete pod uid=pod-1"}, phase: corev1.PodUnknown, later: strangerRetry,
+	},
+	"one that goes already is waited for": {
+		pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
+			earlier := s.DeepCopy()
+			earlier.UID = "shadow-0"
+			return leaving(earlier, corev1.PodRunning, noon)
+		},
+		phase: corev1.PodUnknown, later: strangerRetry,
 	},
 	"a pod that is evicted has failed for its node, not for the consumer": {
 		shadow: running(),
@@ -208,7 +283,7 @@ func TestReconcileOfAnExistingPod(t *testing.T) {
 			if s == nil {
 				s = shadow(nil)
 			}
-			out := run(t, s, tc.pod(s), nil)
+			out := world{shadow: s, pod: tc.pod(s)}.pass(t)
 			require.NoError(t, out.err)
 			assert.Equal(t, tc.writes, out.writes)
 			assert.Equal(t, tc.phase, out.shadow.Status.Phase)
@@ -225,7 +300,7 @@ func TestReconcileOfAnExistingPod(t *testing.T) {
 
 func TestATerminalShadowPodNeverActsAgain(t *testing.T) {
 	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
-		out := run(t, shadow(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = phase }), nil, nil)
+		out := world{shadow: shadow(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = phase })}.pass(t)
 		require.NoError(t, out.err)
 		assert.Nil(t, out.pod, "a %s pod is not run again", phase)
 		assert.Empty(t, out.writes)
@@ -234,7 +309,7 @@ func TestATerminalShadowPodNeverActsAgain(t *testing.T) {
 
 func TestARefusedPodIsRetriedAndTold(t *testing.T) {
 	refused := apierrors.NewForbidden(corev1.Resource("pods"), "web", assert.AnError)
-	out := run(t, shadow(nil), nil, refused)
+	out := world{shadow: shadow(nil), faults: map[string]error{"create pod": refused}}.pass(t)
 	require.ErrorIs(t, out.err, refused)
 	require.Len(t, out.events, 1)
 	assert.Contains(t, out.events[0], "FailedCreatePod")

@@ -45,6 +45,23 @@ const (
 	RemoteRuntimeClassNameAnnotation = "liqo.io/remote-runtime-class-name"
 )
 
+// How a consumer of ours and a provider of ours agree on the end of a pod (ADR 42). The
+// reference system knows neither key, and leaves both alone.
+const (
+	// DeletionGracePeriodAnnotation on a ShadowPod says that its pod is to end, and how
+	// many seconds it is given, a decimal number. 0 asks for the shortest period that
+	// lets the kubelet confirm the end: one second, or none if the pod's own is none. A
+	// smaller number shortens the end of a pod that is ending already.
+	DeletionGracePeriodAnnotation = "longshore.dev/deletion-grace-period-seconds"
+	// SupportsAnnotation on a remote pod lists, separated by commas, what the controller
+	// that made it can do beyond the reference system.
+	SupportsAnnotation = "longshore.dev/supports"
+	// SupportsDeletionGracePeriod in that list: the controller follows
+	// [DeletionGracePeriodAnnotation], and lets go of a ShadowPod that is deleted in the
+	// foreground as soon as its pod is gone.
+	SupportsDeletionGracePeriod = "deletion-grace-period"
+)
+
 // Reasons in the status of a local pod (offloading.md 7.4).
 const (
 	// OffloadingBackOffReason: the pod cannot be offloaded for now.
