@@ -14,6 +14,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -65,7 +66,9 @@ type App struct {
 	clientset    kubernetes.Interface
 	certificates *certificates
 
+	election          *election
 	situation         situation
+	peers             peers
 	sessions          sessions
 	reflectionMetrics sessionCollector
 }
@@ -85,6 +88,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 	}
 	a := &App{options: options, scheme: s, home: options.limited(options.Config), registry: metrics.Registry}
 	a.sessions.changed = make(chan struct{}, 1)
+	a.peers.home, a.peers.provider = options.HomeClusterID, options.ForeignClusterID
 	if !options.MetricsEnabled {
 		a.registry = prometheus.NewRegistry()
 	}
@@ -95,6 +99,13 @@ func New(ctx context.Context, options Options) (*App, error) {
 		return nil, fmt.Errorf("connecting to the consumer: %w", err)
 	}
 	if a.certificates, err = a.newCertificates(a.clientset); err != nil {
+		return nil, err
+	}
+	lock, err := options.providerLock(a.home)
+	if err != nil {
+		return nil, err
+	}
+	if a.election, err = newElection(&a.options, lock, a.sessions.lead, time.Now); err != nil {
 		return nil, err
 	}
 	if err := a.addManager(ctx); err != nil {
@@ -177,9 +188,11 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
-			// Of the kinds with many objects, only what concerns this virtual node.
+			// Of the kinds with many objects, only what concerns this virtual node; of the
+			// VirtualNodes, those that share the provider.
 			ByObject: map[client.Object]cache.ByObject{
-				&offloadingv1beta1.VirtualNode{}: named(o.NodeName),
+				// Their Deployments are not read here.
+				&offloadingv1beta1.VirtualNode{}: {Namespaces: map[string]cache.Config{o.TenantNamespace: {}}, Transform: withoutTemplate},
 				&corev1.Secret{}:                 named(o.ForeignKubeconfigSecretName),
 				&corev1.ConfigMap{}:              policies.CacheOf(policies.Namespaces(o.Namespace, o.PolicyNamespaces)),
 			},
@@ -209,6 +222,14 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 	options.LeaderElectionReleaseOnCancel = true
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &o.VKLeaseDuration, &o.VKLeaseRenewInterval, &o.VKLeaseRetryPeriod
 	return options, nil
+}
+
+// withoutTemplate drops what a virtual kubelet does not read of a VirtualNode.
+func withoutTemplate(object any) (any, error) {
+	if vn, ok := object.(*offloadingv1beta1.VirtualNode); ok {
+		vn.ManagedFields, vn.Spec.Template = nil, nil
+	}
+	return object, nil
 }
 
 // replica names this process among those of the node.

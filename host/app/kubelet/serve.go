@@ -24,8 +24,8 @@ import (
 // cannot be reached for want of a usable kubeconfig.
 const reasonBrokenKubeconfig = "BrokenKubeconfig"
 
-// policyPoll is how often it is asked whether the policies are known.
-const policyPoll = 20 * time.Millisecond
+// startPoll is how often it is asked whether what the start waits for is there.
+const startPoll = 20 * time.Millisecond
 
 // settleTime is how long after its start a virtual kubelet gives back what only starting
 // needed.
@@ -37,12 +37,29 @@ type sessions struct {
 
 	mu      sync.Mutex
 	current *session
+	// leading is what the election last said.
+	leading bool
 }
 
 func (s *sessions) set(current *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current = current
+	s.tell()
+}
+
+// lead passes on what the election says, also to sessions to come.
+func (s *sessions) lead(leading bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leading = leading
+	s.tell()
+}
+
+func (s *sessions) tell() {
+	if s.current != nil {
+		s.current.engine.Lead(s.leading)
+	}
 }
 
 func (s *sessions) get() *session {
@@ -73,7 +90,8 @@ func (a *App) serve(ctx context.Context) error {
 		return err
 	}
 	a.situation.set(vn)
-	if err := a.followVirtualNode(ctx); err != nil {
+	a.peers.set(vn)
+	if err := a.followVirtualNodes(ctx); err != nil {
 		return err
 	}
 	config, err := a.readKubeconfig(ctx)
@@ -81,7 +99,7 @@ func (a *App) serve(ctx context.Context) error {
 		a.warn(ctx, vn, err.Error())
 		return err
 	}
-	if err := a.follow(ctx, &corev1.Secret{}, func(any) { a.sessions.lookAgain() }); err != nil {
+	if err := a.follow(ctx, &corev1.Secret{}, func(any) { a.sessions.lookAgain() }, func(string) {}); err != nil {
 		return err
 	}
 	if !a.awaitPolicies(ctx) {
@@ -96,6 +114,7 @@ func (a *App) serve(ctx context.Context) error {
 		}
 	})
 	defer shrink.Stop()
+	defer a.standForElection(ctx)()
 	for ctx.Err() == nil {
 		if config, err = a.runSession(ctx, config); err != nil {
 			return err
@@ -108,7 +127,7 @@ func (a *App) serve(ctx context.Context) error {
 // context ends first: nothing must be decided without them.
 func (a *App) awaitPolicies(ctx context.Context) bool {
 	ready := func(context.Context) (bool, error) { return a.policies.Ready() == nil, nil }
-	return wait.PollUntilContextCancel(ctx, policyPoll, true, ready) == nil
+	return wait.PollUntilContextCancel(ctx, startPoll, true, ready) == nil
 }
 
 // runSession runs a session until the context ends, something fails for good, or the
@@ -142,6 +161,21 @@ func (a *App) runSession(ctx context.Context, config *rest.Config) (*rest.Config
 	}
 }
 
+// standForElection stands for election until the returned function is called, which gives
+// the lease back. The session has ended by then: nobody takes over while this one sends.
+func (a *App) standForElection(ctx context.Context) (resign func()) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.election.run(ctx)
+	}()
+	return func() {
+		stop()
+		<-done
+	}
+}
+
 func (a *App) findVirtualNode(ctx context.Context) (*offloadingv1beta1.VirtualNode, error) {
 	vn := &offloadingv1beta1.VirtualNode{}
 	key := client.ObjectKey{Namespace: a.options.TenantNamespace, Name: a.options.NodeName}
@@ -157,29 +191,49 @@ func (a *App) findVirtualNode(ctx context.Context) (*offloadingv1beta1.VirtualNo
 	return vn, nil
 }
 
-// followVirtualNode passes changes on to the Node and to the policies.
-func (a *App) followVirtualNode(ctx context.Context) error {
+// followVirtualNodes passes changes of the own VirtualNode on to the Node, and those of all
+// to the policies. It returns when all are known.
+func (a *App) followVirtualNodes(ctx context.Context) error {
 	return a.follow(ctx, &offloadingv1beta1.VirtualNode{}, func(object any) {
 		vn, ok := object.(*offloadingv1beta1.VirtualNode)
 		if !ok {
 			return
 		}
-		decides := a.situation.set(vn)
-		if current := a.sessions.get(); current != nil {
-			current.virtualNodeChanged(vn)
+		decides := a.peers.set(vn)
+		if vn.Name == a.options.NodeName {
+			decides = a.situation.set(vn) || decides
+			if current := a.sessions.get(); current != nil {
+				current.virtualNodeChanged(vn)
+			}
 		}
 		if decides {
+			a.sessions.policiesChanged()
+		}
+	}, func(name string) {
+		if a.peers.remove(name) {
 			a.sessions.policiesChanged()
 		}
 	})
 }
 
-func (a *App) follow(ctx context.Context, object client.Object, changed func(any)) error {
+// follow calls changed with every object of a kind, those that are there first, and gone
+// with the names of those that are deleted. It returns once changed has seen the former.
+func (a *App) follow(ctx context.Context, object client.Object, changed func(any), gone func(string)) error {
 	informer, err := a.manager.GetCache().GetInformer(ctx, object)
+	if err != nil {
+		return fmt.Errorf("watching %T of the tenant namespace: %w", object, err)
+	}
+	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: changed, UpdateFunc: func(_, now any) { changed(now) },
+		DeleteFunc: func(object any) {
+			if key, err := toolscache.DeletionHandlingObjectToName(object); err == nil {
+				gone(key.Name)
+			}
+		},
+	})
 	if err == nil {
-		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: changed, UpdateFunc: func(_, now any) { changed(now) },
-		})
+		seen := func(context.Context) (bool, error) { return handler.HasSynced(), nil }
+		err = wait.PollUntilContextCancel(ctx, startPoll, true, seen)
 	}
 	if err != nil {
 		return fmt.Errorf("watching %T of the tenant namespace: %w", object, err)

@@ -1,16 +1,12 @@
 package kubelet
 
 import (
-	"context"
 	"maps"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/forge/remote"
-	"github.com/longshore-dev/longshore/host/policy/view"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -21,7 +17,7 @@ type situation struct {
 	virtualNode *offloadingv1beta1.VirtualNode
 }
 
-// set takes over a VirtualNode and reports whether policies could answer otherwise now.
+// set takes over the VirtualNode of this node and reports whether policies could answer otherwise now.
 func (s *situation) set(vn *offloadingv1beta1.VirtualNode) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,21 +40,4 @@ func (a *App) facts() (*offloadingv1beta1.OffloadingPatch, contract.VirtualNode)
 		Name: a.options.NodeName, ConsumerClusterID: a.options.HomeClusterID,
 		ProviderClusterID: a.options.ForeignClusterID, Labels: vn.Spec.Labels,
 	}
-}
-
-// filter asks the policies which labels and annotations of an object are reflected.
-func (a *App) filter(ctx context.Context, apiVersion, kind string, local, there client.Object) (labels, annotations map[string]string, err error) {
-	patch, vn := a.facts()
-	in := view.MetadataInput{
-		APIVersion: apiVersion, Kind: kind, Namespace: local.GetNamespace(), Name: local.GetName(),
-		Labels: local.GetLabels(), Annotations: local.GetAnnotations(), VirtualNode: vn,
-	}
-	if patch != nil {
-		in.NotReflected = contract.NotReflected{Labels: patch.LabelsNotReflected, Annotations: patch.AnnotationsNotReflected}
-	}
-	have := ""
-	if there != nil {
-		have = there.GetAnnotations()[remote.DecisionsAnnotation]
-	}
-	return view.ReflectMetadata(ctx, a.policies.Chains(), in, have)
 }

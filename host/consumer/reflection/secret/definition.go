@@ -50,7 +50,7 @@ func (d *Definition) Resource() engine.Resource {
 	}
 	return engine.Resource{
 		Name: "secret", Local: kind, Remote: kind,
-		Policy: d.options.Policy, Filter: true, Workers: max(d.options.Workers, 1),
+		Policy: d.options.Policy, Filter: true, LeaderOnly: true, Workers: max(d.options.Workers, 1),
 	}
 }
 
