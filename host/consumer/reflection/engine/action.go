@@ -23,7 +23,10 @@ type Apply struct{ Config runtime.ApplyConfiguration }
 type PatchRemote struct{ Labels, Annotations map[string]*string }
 
 // DeleteRemote deletes the remote object that was observed, and no other of its name.
-type DeleteRemote struct{}
+type DeleteRemote struct {
+	// Foreground has the API server keep the object until what it owns is gone.
+	Foreground bool
+}
 
 // PatchLocal sets labels of the local object; nil removes a key.
 type PatchLocal struct{ Labels map[string]*string }

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -78,7 +79,7 @@ func (x *execution) doRemote(ctx context.Context, action Action) error {
 	case PatchRemote:
 		return x.patchRemote(ctx, a)
 	case DeleteRemote:
-		return x.deleteRemote(ctx)
+		return x.deleteRemote(ctx, a)
 	default:
 		return fmt.Errorf("action %T is not known to the engine", action)
 	}
@@ -154,15 +155,18 @@ func (x *execution) patchRemote(ctx context.Context, a PatchRemote) error {
 		return err
 	}
 	err = x.engine.options.Remote.Patch(ctx, object, patch, client.FieldOwner(FieldManager))
-	x.observe(directionOut, "patch", err)
-	if err != nil {
+	x.observe(directionOut, "patch", client.IgnoreNotFound(err))
+	switch {
+	case apierrors.IsNotFound(err):
+		return errAgain // it is gone, and the event on its way says so
+	case err != nil:
 		return stale(fmt.Errorf("patching remote %s: %w", x.resource.Name, err))
 	}
 	x.remote.Assume(object)
 	return nil
 }
 
-func (x *execution) deleteRemote(ctx context.Context) error {
+func (x *execution) deleteRemote(ctx context.Context, a DeleteRemote) error {
 	if x.in.Remote == nil {
 		return nil
 	}
@@ -170,7 +174,11 @@ func (x *execution) deleteRemote(ctx context.Context) error {
 	object.SetName(x.in.Remote.GetName())
 	object.SetNamespace(x.in.Remote.GetNamespace())
 	uid := x.in.Remote.GetUID()
-	err := x.engine.options.Remote.Delete(ctx, object, client.Preconditions{UID: &uid})
+	options := []client.DeleteOption{client.Preconditions{UID: &uid}}
+	if a.Foreground {
+		options = append(options, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	}
+	err := x.engine.options.Remote.Delete(ctx, object, options...)
 	x.observe(directionOut, "delete", client.IgnoreNotFound(err))
 	if client.IgnoreNotFound(err) != nil {
 		return stale(fmt.Errorf("deleting remote %s: %w", x.resource.Name, err))

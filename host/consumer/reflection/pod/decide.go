@@ -30,7 +30,9 @@ type scene struct {
 	local            *corev1.Pod
 	shadow           *offloadingv1beta1.ShadowPod
 	pod, predecessor *corev1.Pod
-	memory           memory
+	// memory is what is remembered of this very local pod, or of the one that is gone;
+	// before is what was remembered last, which may be of an earlier pod of this name.
+	memory, before memory
 }
 
 func newScene(in engine.Input) scene {
@@ -38,7 +40,8 @@ func newScene(in engine.Input) scene {
 	s.local, _ = in.Local.(*corev1.Pod)
 	s.shadow, _ = in.Remote.(*offloadingv1beta1.ShadowPod)
 	s.pod, _ = in.Third.(*corev1.Pod)
-	s.memory, _ = in.Memory.(memory)
+	s.before, _ = in.Memory.(memory)
+	s.memory = s.before.of(s.local)
 	if s.local != nil && s.pod != nil && !belongs(s.pod, s.local) {
 		s.pod, s.predecessor = nil, s.pod
 	}
@@ -56,9 +59,9 @@ func (d *Definition) Decide(ctx context.Context, in engine.Input) ([]engine.Acti
 		}
 		return []engine.Action{engine.Stranger(in.Facts, "pod or ShadowPod", in.Key.Name)}, nil
 	case s.local == nil: // row 2
-		return s.withdraw("the local pod is gone"), nil
+		return s.withdrawForced("the local pod is gone"), nil
 	case s.shadow != nil && !belongs(s.shadow, s.local): // T25
-		return s.withdraw("the ShadowPod is that of an earlier pod of this name"), nil
+		return s.withdrawForced("the ShadowPod is that of an earlier pod of this name"), nil
 	case s.local.DeletionTimestamp != nil:
 		return d.terminate(s), nil
 	case s.local.Status.Phase == corev1.PodFailed && s.local.Status.Reason == offloadingv1beta1.OffloadingAbortedReason: // row 6
@@ -79,32 +82,11 @@ func (d *Definition) Decide(ctx context.Context, in engine.Input) ([]engine.Acti
 	return append(actions, d.converge(ctx, s, actions)...), nil
 }
 
-// terminate decides about a local pod that is being deleted: rows 3 to 5. It vanishes
-// only after both remote objects have (T17).
-func (d *Definition) terminate(s scene) []engine.Action {
-	switch {
-	case s.shadow == nil && s.pod == nil:
-		return []engine.Action{engine.DeleteLocal{}}
-	case s.shadow != nil && s.shadow.DeletionTimestamp == nil:
-		return []engine.Action{engine.DeleteRemote{}}
-	default:
-		return d.mirror(s)
-	}
-}
-
 // isStrangers is row 1. The engine watches only what carries our labels, and meets
 // strangers when it creates; this is for labels that changed under our eyes.
 func (s scene) isStrangers() bool {
 	return s.shadow != nil && !engine.Owned(s.shadow, s.in.Facts) ||
 		s.in.Third != nil && !engine.Owned(s.in.Third, s.in.Facts)
-}
-
-// withdraw deletes the ShadowPod unless that is under way.
-func (s scene) withdraw(why string) []engine.Action {
-	if s.shadow != nil && s.shadow.DeletionTimestamp == nil {
-		return []engine.Action{engine.DeleteRemote{}}
-	}
-	return keep(why)
 }
 
 // label marks the local pod as offloaded, once the ShadowPod exists. The mark travels

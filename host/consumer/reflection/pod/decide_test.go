@@ -327,7 +327,7 @@ func TestCountRestarts(t *testing.T) {
 
 func TestRestartsAreAddedToTheStatus(t *testing.T) {
 	in := input(localPod(), shadowPod(), remotePod(phase(corev1.PodRunning), container("web", 2)))
-	in.Memory = memory{remoteUID: "remote-0", restarts: 1}
+	in.Memory = memory{local: "local-1", remoteUID: "remote-0", restarts: 1}
 	actions, err := definition(&policies{}).Decide(t.Context(), in)
 	require.NoError(t, err)
 	for _, action := range actions {

@@ -185,8 +185,16 @@ func summary(actions []engine.Action) string {
 		case engine.PatchLocal:
 			out = append(out, "label")
 		case engine.PatchRemote:
+			if period := a.Annotations[offloadingv1beta1.DeletionGracePeriodAnnotation]; period != nil && len(a.Labels)+len(a.Annotations) == 1 {
+				out = append(out, "give "+*period)
+				continue
+			}
 			out = append(out, "patch"+changes(a.Labels)+changes(a.Annotations))
 		case engine.DeleteRemote:
+			if a.Foreground {
+				out = append(out, "delete remote in the foreground")
+				continue
+			}
 			out = append(out, "delete remote")
 		case engine.DeleteLocal:
 			out = append(out, "delete local")

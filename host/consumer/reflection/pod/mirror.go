@@ -18,6 +18,10 @@ const remotePodReplacedReason = "RemotePodReplaced"
 // memory is what the definition remembers of a pod. Losing it costs one evaluation of
 // the policies and an estimate of the restarts.
 type memory struct {
+	// local is the local pod of which all this is remembered, and own its grace period in
+	// seconds: what is known of a pod that is gone.
+	local types.UID
+	own   int64
 	// remoteUID is the remote pod that was mirrored last.
 	remoteUID types.UID
 	// restarts is what the restart counts of earlier remote pods add up to (3.8, R).
@@ -27,6 +31,19 @@ type memory struct {
 	source, wanted uint64
 	// reverted is the hash of the last difference that was put right in the provider.
 	reverted uint64
+}
+
+// of returns what is remembered of a local pod, which is little when the pod is another
+// than the last one; without a local pod it is what is remembered of the one that is gone.
+func (m memory) of(local *corev1.Pod) memory {
+	switch {
+	case local == nil:
+		return m
+	case m.local != local.UID:
+		return memory{local: local.UID, own: ownPeriod(local)}
+	default:
+		return m
+	}
 }
 
 // mirror is row 13: the status of the remote pod becomes the local pod's.
