@@ -107,7 +107,7 @@ func (h *history) said() []bool {
 func stand(t *testing.T, l resourcelock.Interface, h *history) (end func()) {
 	t.Helper()
 	e, err := newElection(&Options{
-		VKLeaseDuration: 100 * time.Millisecond, VKLeaseRenewInterval: 50 * time.Millisecond, VKLeaseRetryPeriod: 10 * time.Millisecond,
+		VKLeaseDuration: 2 * time.Second, VKLeaseRenewInterval: time.Second, VKLeaseRetryPeriod: 10 * time.Millisecond,
 	}, l, h.lead, time.Now)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), logr.Discard()))

@@ -1,0 +1,180 @@
+package kubelet_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/conformance/plane/faultproxy"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/kubelet"
+)
+
+const secondNode = "milan-2"
+
+// journal keeps what a virtual kubelet logs.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (j *journal) count(part string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n := 0
+	for _, line := range j.lines {
+		if strings.Contains(line, part) {
+			n++
+		}
+	}
+	return n
+}
+
+// runPeer runs one of several virtual kubelets, with a lease that ends soon.
+func (r *rig) runPeer(node string, port int, config *rest.Config) (<-chan error, *journal) {
+	r.t.Helper()
+	o := r.options()
+	o.NodeName, o.Identity, o.ListenPort, o.CertificateType = node, "vk-"+node, port, string(kubelet.CertificateSelfSigned)
+	o.Config.Host = config.Host
+	o.VKLeaseDuration, o.VKLeaseRenewInterval, o.VKLeaseRetryPeriod = 8*time.Second, 6*time.Second, 500*time.Millisecond
+	j := &journal{}
+	log := funcr.New(func(prefix, args string) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.lines = append(j.lines, prefix+" "+args)
+	}, funcr.Options{})
+	app, err := kubelet.New(ctrl.LoggerInto(r.t.Context(), log), o)
+	require.NoError(r.t, err)
+	return r.background(app.Run), j
+}
+
+func (r *rig) leader() string {
+	lease := &coordinationv1.Lease{}
+	if r.rome.Get(r.t.Context(), client.ObjectKey{Namespace: tenant, Name: kubelet.ProviderLease}, lease) != nil {
+		return ""
+	}
+	return ptr.Deref(lease.Spec.HolderIdentity, "")
+}
+
+func (r *rig) settings(name, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", Labels: map[string]string{"app": "web", "private": "x", "secret": "y"}},
+		Data:       map[string]string{"k": value},
+	}
+}
+
+// remote returns a ConfigMap of the provider, or nil.
+func (r *rig) remote(name string) *corev1.ConfigMap {
+	found := &corev1.ConfigMap{}
+	if r.milan.Get(r.t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: name}, found) != nil {
+		return nil
+	}
+	return found
+}
+
+func (r *rig) awaitRemote(name, value string) {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		found := r.remote(name)
+		return found != nil && found.Data["k"] == value
+	}, soon, tick, "ConfigMap %s with %q reaches the provider", name, value)
+}
+
+func (r *rig) awaitShadow(name string) *offloadingv1beta1.ShadowPod {
+	r.t.Helper()
+	shadow := &offloadingv1beta1.ShadowPod{}
+	require.Eventually(r.t, func() bool {
+		return r.milan.Get(r.t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: name}, shadow) == nil
+	}, soon, tick, "ShadowPod %s exists", name)
+	return shadow
+}
+
+func podOn(node, name string) *corev1.Pod {
+	pod := webPod()
+	pod.Name, pod.Spec.NodeName = name, node
+	return pod
+}
+
+// TestTwoVirtualKubeletsOfOneProvider takes the leader's API server away, and then the
+// lease from the next leader.
+func TestTwoVirtualKubeletsOfOneProvider(t *testing.T) {
+	r := newRig(t)
+	proxy, err := faultproxy.Start(r.consumer.Endpoint())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
+	second := virtualNode()
+	second.Name, second.Spec.OffloadingPatch.LabelsNotReflected = secondNode, []string{"secret"}
+	r.create(r.rome, virtualNode(), second, r.secret(r.kubeconfig))
+	r.mapNamespace()
+	for _, name := range []string{"stays", "changes", "goes"} {
+		r.create(r.rome, r.settings(name, "1"))
+	}
+
+	_, first := r.runPeer(nodeName, 10250, &rest.Config{Host: proxy.URL()})
+	require.Eventually(t, func() bool { return r.leader() == "vk-"+nodeName }, soon, tick)
+	ended, next := r.runPeer(secondNode, 10251, r.consumer.RESTConfig())
+	r.create(r.rome, podOn(nodeName, "one"), podOn(secondNode, "two"))
+	one, two := r.awaitShadow("one"), r.awaitShadow("two")
+	for _, name := range []string{"stays", "changes", "goes"} {
+		r.awaitRemote(name, "1")
+	}
+	assert.Zero(t, next.count("Leading the virtual kubelets"), "who follows sends pods, and nothing else")
+	stays := r.remote("stays")
+	assert.Equal(t, map[string]string{
+		"app": "web", "offloading.liqo.io/origin": "rome", "offloading.liqo.io/destination": "milan",
+	}, stays.Labels, "what one of the virtual nodes keeps at home stays there, whoever leads")
+
+	proxy.Cut(faultproxy.Blackhole)
+	r.update(r.settings("changes", "2"))
+	require.NoError(t, r.rome.Delete(t.Context(), r.settings("goes", "")))
+	r.awaitRemote("changes", "2")
+	require.Eventually(t, func() bool { return r.remote("goes") == nil }, soon, tick, "what was deleted while nobody led")
+	assert.Equal(t, "vk-"+secondNode, r.leader())
+	assert.Equal(t, 1, next.count("Leading the virtual kubelets"))
+	assert.Equal(t, 1, first.count("Leading the virtual kubelets"))
+	assert.Equal(t, stays.ResourceVersion, r.remote("stays").ResourceVersion, "the same facts, the same object: nothing is sent")
+	assert.Equal(t, one.UID, r.awaitShadow("one").UID, "no pod is touched")
+	assert.Equal(t, two.UID, r.awaitShadow("two").UID, "no pod is touched")
+
+	t.Run("who loses the lease goes on with its pods", func(t *testing.T) { r.loses(t, next, ended) })
+}
+
+// loses gives the lease to somebody else, for an hour, and then to nobody.
+func (r *rig) loses(t *testing.T, j *journal, ended <-chan error) {
+	require.Eventually(t, func() bool {
+		lease := &coordinationv1.Lease{}
+		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: kubelet.ProviderLease}, lease))
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("somebody"), ptr.To[int32](3600)
+		return r.rome.Update(t.Context(), lease) == nil
+	}, soon, tick)
+	require.Eventually(t, func() bool { return j.count("Not leading") == 1 }, soon, tick)
+
+	r.create(r.rome, r.settings("late", "1"), podOn(secondNode, "late"))
+	r.awaitShadow("late")
+	assert.Nil(t, r.remote("late"), "somebody else's now")
+	select {
+	case err := <-ended:
+		t.Fatalf("the virtual kubelet ended: %v", err)
+	default:
+	}
+
+	require.NoError(t, r.rome.Delete(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: kubelet.ProviderLease}}))
+	r.awaitRemote("late", "1")
+}
+
+func (r *rig) update(object client.Object) {
+	r.t.Helper()
+	require.NoError(r.t, r.rome.Update(r.t.Context(), object))
+}
