@@ -131,6 +131,7 @@ func webhookCommand() *cobra.Command {
 	f.StringVar(&o.Namespace, "liqo-namespace", "longshore", "Longshore's own namespace")
 	f.StringVar(&o.BindAddress, "webhook-address", "", "address to listen on; empty means all")
 	f.IntVar(&o.Port, "webhook-port", 9443, "port to listen on")
+	f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second, "how long to serve on when told to stop, while the Service's endpoints change")
 	f.StringVar(&o.MetricsAddress, "metrics-address", ":8082", "where metrics are served; 0 switches off")
 	f.StringVar(&o.HealthProbeAddress, "health-probe-address", ":8081", "where health probes are answered; 0 switches off")
 	f.StringVar(&o.SecretName, "secret-name", "longshore-webhook-certs", "Secret with the serving certificate")

@@ -46,11 +46,53 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 {{- end }}
 {{- end }}
 
+{{/* Where several replicas go when nothing else is said: as far apart as there is room. A
+replica that finds none still runs. */}}
+{{- define "longshore.spread" -}}
+{{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+- maxSkew: 1
+  topologyKey: {{ $key }}
+  whenUnsatisfiable: ScheduleAnyway
+  labelSelector:
+    matchLabels:
+      {{- include "longshore.selector" $ | nindent 6 }}
+  # An update counts the new pods only.
+  matchLabelKeys: [pod-template-hash]
+{{- end }}
+{{- end }}
+
+{{/* The PodDisruptionBudget of a component with several replicas: a drain takes one at a
+time. With one replica it would forbid every drain or mean nothing, so there is none.
+Call with (dict "root" $ "component" <subcommand> "values" <its values>). */}}
+{{- define "longshore.disruptionBudget" -}}
+{{- if and .values.podDisruptionBudget (gt (int .values.replicas) 1) }}
+{{- $labels := dict "root" .root "name" (printf "longshore-%s" .component) -}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: longshore-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "longshore.labels" $labels | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  # What is broken anyway does not keep a node from being drained.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "longshore.selector" $labels | nindent 6 }}
+{{- end }}
+{{- end }}
+
 {{/* The Deployment of a component. Call with (dict "root" $ "component" <subcommand>
-"values" <its values> "args" <list> "ports" <list> "cache" <bool>). */}}
+"values" <its values> "args" <list> "ports" <list> "cache" <bool> "gracePeriod" <seconds>). */}}
 {{- define "longshore.deployment" -}}
 {{- $name := printf "longshore-%s" .component -}}
 {{- $labels := dict "root" .root "name" $name -}}
+{{- if and (hasKey .values "leaderElection") (not .values.leaderElection) (gt (int .values.replicas) 1) -}}
+{{- fail (printf "%s.replicas is %d: several replicas need %s.leaderElection, or all of them would act at once" .component (int .values.replicas) .component) -}}
+{{- end -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -89,6 +131,9 @@ spec:
       {{- end }}
       {{- with .root.Values.priorityClassName }}
       priorityClassName: {{ . }}
+      {{- end }}
+      {{- with .gracePeriod }}
+      terminationGracePeriodSeconds: {{ . }}
       {{- end }}
       containers:
       - name: {{ .component }}
@@ -158,6 +203,13 @@ spec:
       {{- with .values.affinity }}
       affinity:
         {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- if .values.topologySpreadConstraints }}
+      topologySpreadConstraints:
+        {{- toYaml .values.topologySpreadConstraints | nindent 8 }}
+      {{- else if gt (int .values.replicas) 1 }}
+      topologySpreadConstraints:
+        {{- include "longshore.spread" $labels | nindent 8 }}
       {{- end }}
 {{- end }}
 

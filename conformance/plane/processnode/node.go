@@ -30,6 +30,7 @@ type Node struct {
 	options  Options
 	client   kubernetes.Interface
 	provider *provider
+	services *serviceProxy
 	ready    chan struct{}
 }
 
@@ -90,6 +91,8 @@ func (n *Node) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("composing the node controller: %w", err)
 	}
+	// Services are there as long as the pods' processes are.
+	defer n.serveServices(context.WithoutCancel(ctx))()
 	var running sync.WaitGroup
 	errs := make(chan error, 2)
 	running.Go(func() { errs <- nodes.Run(ctx) })
@@ -115,6 +118,17 @@ func (n *Node) run(ctx context.Context) error {
 	return err
 }
 
+// serveServices plays the Services until stop is called.
+func (n *Node) serveServices(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var serving sync.WaitGroup
+	serving.Go(func() { n.services.run(ctx) })
+	return func() {
+		cancel()
+		serving.Wait()
+	}
+}
+
 // podController composes virtual-kubelet's controller over informers that are started,
 // and returns when the pods of this node are known.
 func (n *Node) podController(ctx context.Context) (cache.InformerSynced, *node.PodController, error) {
@@ -122,19 +136,29 @@ func (n *Node) podController(ctx context.Context) (cache.InformerSynced, *node.P
 	ours := informers.NewSharedInformerFactoryWithOptions(n.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", n.options.Name).String()
 	}))
-	pods, configMaps, secrets := ours.Core().V1().Pods(), factory.Core().V1().ConfigMaps(), factory.Core().V1().Secrets()
+	pods, services := ours.Core().V1().Pods(), factory.Core().V1().Services()
+	configMaps, secrets := factory.Core().V1().ConfigMaps(), factory.Core().V1().Secrets()
 	n.provider.lister = pods.Lister()
+	n.services = newServiceProxy(services.Lister(), pods.Lister(), n.provider.events, n.options.Clock)
 	controller, err := node.NewPodController(node.PodControllerConfig{
 		PodClient: n.client.CoreV1(), PodInformer: pods, Provider: n.provider, EventRecorder: n.provider.events,
-		ConfigMapInformer: configMaps, SecretInformer: secrets, ServiceInformer: factory.Core().V1().Services(),
+		ConfigMapInformer: configMaps, SecretInformer: secrets, ServiceInformer: services,
 		// The provider knows the pod's address, the library does not.
 		SkipDownwardAPIResolution: true,
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("composing the pod controller: %w", err)
 	}
-	for kind, informer := range map[string]cache.SharedIndexInformer{kindConfigMap: configMaps.Informer(), kindSecret: secrets.Informer()} {
-		if _, err := informer.AddEventHandler(n.provider.sourceChanged(kind)); err != nil {
+	for kind, watched := range map[string]struct {
+		informer cache.SharedIndexInformer
+		handler  cache.ResourceEventHandler
+	}{
+		kindConfigMap: {configMaps.Informer(), n.provider.sourceChanged(kindConfigMap)},
+		kindSecret:    {secrets.Informer(), n.provider.sourceChanged(kindSecret)},
+		"Service":     {services.Informer(), n.services.handler()},
+		"Pod":         {pods.Informer(), n.services.handler()},
+	} {
+		if _, err := watched.informer.AddEventHandler(watched.handler); err != nil {
 			return nil, nil, fmt.Errorf("watching every %s: %w", kind, err)
 		}
 	}

@@ -114,7 +114,7 @@ func decode(content string) ([]*unstructured.Unstructured, error) {
 // since it is of a kind that the chart itself defines.
 var installOrder = []string{
 	"CustomResourceDefinition", "RuntimeClass", "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
-	"Service", "Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
+	"Service", "PodDisruptionBudget", "Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
 }
 
 func compare(a, b *unstructured.Unstructured) int {

@@ -3,12 +3,15 @@ package chart
 import (
 	"bytes"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,7 +25,7 @@ func demoValues() map[string]any {
 	return map[string]any{
 		"clusterID": "rome",
 		"bindPodIP": true,
-		"webhook":   map[string]any{"service": map[string]any{"type": "ExternalName", "externalName": "127.20.0.9"}, "address": "127.20.0.9"},
+		"webhook":   map[string]any{"service": map[string]any{"type": "ExternalName", "externalName": "127.20.0.9"}},
 		"policies":  map[string]any{"cacheDir": "cache", "metadataFilter": map[string]any{"mode": "Disabled"}},
 	}
 }
@@ -96,6 +99,8 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"unknown mode":                     {map[string]any{"clusterID": "rome", "policies": map[string]any{"podPlacement": map[string]any{"mode": "Off"}}}, "mode"},
 		"unknown failure policy":           {map[string]any{"clusterID": "rome", "webhook": map[string]any{"failurePolicy": "Maybe"}}, "failurePolicy"},
 		"external name without a name":     {map[string]any{"clusterID": "rome", "webhook": map[string]any{"service": map[string]any{"type": "ExternalName"}}}, "webhook.service.externalName"},
+		"replicas that elect nobody":       {map[string]any{"clusterID": "rome", "manager": map[string]any{"replicas": 2, "leaderElection": false}}, "several replicas need manager.leaderElection"},
+		"negative shutdown delay":          {map[string]any{"clusterID": "rome", "webhook": map[string]any{"shutdownDelaySeconds": -1}}, "shutdownDelaySeconds"},
 		"reflector with an unknown type":   {map[string]any{"clusterID": "rome", "reflection": map[string]any{"reflectors": map[string]any{"secret": map[string]any{"workers": 1, "type": "Some"}}}}, "reflectors"},
 		"reflector of an unknown resource": {map[string]any{"clusterID": "rome", "reflection": map[string]any{"reflectors": map[string]any{"pods": map[string]any{"workers": 1}}}}, "pods"},
 	} {
@@ -191,4 +196,64 @@ func TestNamespacesThatMayHoldModulesReachWhoReadsThem(t *testing.T) {
 	raw, err := yaml.Marshal(hooks)
 	require.NoError(t, err)
 	assert.Contains(t, string(raw), "- longshore\n      - team-a\n")
+}
+
+// severalValues ask for two replicas of everything, with changes.
+func severalValues(changes map[string]any) map[string]any {
+	values := map[string]any{"clusterID": "rome"}
+	for _, component := range []string{"manager", "webhook", "replicator"} {
+		v := map[string]any{"replicas": 2}
+		maps.Copy(v, changes)
+		values[component] = v
+	}
+	return values
+}
+
+func TestSeveralReplicasAreKeptApartAndDrainedOneAtATime(t *testing.T) {
+	spread := func(objects []*unstructured.Unstructured, name string) (keys []string) {
+		var deployment appsv1.Deployment
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, objects, "Deployment", name).Object, &deployment))
+		for _, constraint := range deployment.Spec.Template.Spec.TopologySpreadConstraints {
+			keys = append(keys, constraint.TopologyKey)
+			if constraint.LabelSelector != nil {
+				assert.Equal(t, deployment.Spec.Selector, constraint.LabelSelector)
+			}
+		}
+		return keys
+	}
+	budgets := func(objects []*unstructured.Unstructured) (names []string) {
+		for _, object := range objects {
+			if object.GetKind() == "PodDisruptionBudget" {
+				names = append(names, object.GetName())
+			}
+		}
+		return names
+	}
+	names := []string{"longshore-manager", "longshore-replicator", "longshore-webhook"}
+	one := render(t, map[string]any{"clusterID": "rome"})
+	assert.Empty(t, budgets(one))
+	two := render(t, severalValues(nil))
+	assert.Equal(t, names, budgets(two))
+	own := render(t, severalValues(map[string]any{"podDisruptionBudget": false, "topologySpreadConstraints": []any{map[string]any{"topologyKey": "rack"}}}))
+	assert.Empty(t, budgets(own))
+	for _, name := range names {
+		assert.Empty(t, spread(one, name))
+		assert.Equal(t, []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone"}, spread(two, name))
+		assert.Equal(t, []string{"rack"}, spread(own, name))
+		var budget policyv1.PodDisruptionBudget
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, two, "PodDisruptionBudget", name).Object, &budget))
+		assert.Equal(t, 1, budget.Spec.MaxUnavailable.IntValue())
+		var deployment appsv1.Deployment
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, two, "Deployment", name).Object, &deployment))
+		assert.Equal(t, deployment.Spec.Selector, budget.Spec.Selector)
+	}
+}
+
+func TestTheGracePeriodHoldsTheShutdownDelay(t *testing.T) {
+	objects := render(t, map[string]any{"clusterID": "rome", "webhook": map[string]any{"shutdownDelaySeconds": 12}})
+	var deployment appsv1.Deployment
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, objects, "Deployment", "longshore-webhook").Object, &deployment))
+	pod := deployment.Spec.Template.Spec
+	assert.Contains(t, pod.Containers[0].Args, "--shutdown-delay=12s")
+	assert.Equal(t, int64(12+30), *pod.TerminationGracePeriodSeconds)
 }

@@ -101,6 +101,13 @@ func TestChartOnARealControlPlane(t *testing.T) {
 			// Applying is always strict.
 			assert.NoError(t, apply(t, admin, object, client.DryRunAll), "%s %s", object.GetKind(), object.GetName())
 		}
+		several, err := chart.Render(map[string]any{"clusterID": "rome", "webhook": map[string]any{"replicas": 2}}, chart.Options{})
+		require.NoError(t, err)
+		for _, object := range several {
+			if kind := object.GetKind(); kind == "PodDisruptionBudget" || kind == "Deployment" {
+				assert.NoError(t, apply(t, admin, object, client.DryRunAll), "%s %s", kind, object.GetName())
+			}
+		}
 	})
 	t.Run("components may do their work and nothing else", func(t *testing.T) { testRights(t, admin, config, objects) })
 	t.Run("defaults are the reference's", func(t *testing.T) { testDefaults(t, admin) })

@@ -26,7 +26,7 @@ type Connection struct {
 type Endpoint struct {
 	Name       string
 	Kubeconfig string
-	// WebhookIP is where the cluster's webhook listens.
+	// WebhookIP is the address of the webhook's Service, which the process node serves.
 	WebhookIP string
 }
 
@@ -105,7 +105,6 @@ func (e Endpoint) Values() map[string]any {
 		}
 	}
 	webhook := placed()
-	webhook["address"] = e.WebhookIP
 	webhook["service"] = map[string]any{"type": "ExternalName", "externalName": e.WebhookIP}
 	return map[string]any{
 		"clusterID": e.Name, "bindPodIP": true,

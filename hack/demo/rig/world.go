@@ -56,7 +56,7 @@ type World struct {
 type Side struct {
 	*Cluster
 	Plane *plane.Cluster
-	// WebhookAddress is where the cluster's webhook listens.
+	// WebhookAddress is that of the webhook's Service.
 	WebhookAddress *plane.Address
 
 	workers *workers

@@ -35,7 +35,8 @@ type components struct {
 }
 
 // list names them as they name themselves in policy status. A replica is there as long as
-// its pod is; the first of those that serve speaks for all.
+// its pod is, and one that leaves as long as it serves; the first of those that serve and
+// stay speaks for all.
 //
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
 func (c components) list(ctx context.Context) (policysource.Components, error) {
@@ -59,7 +60,8 @@ func (c components) list(ctx context.Context) (policysource.Components, error) {
 	for i := range replicas {
 		name := componentName(replicas[i].Name)
 		out.Names[name] = true
-		if serves(&replicas[i]) && (out.Speaker == "" || name < out.Speaker) {
+		stays := replicas[i].DeletionTimestamp.IsZero()
+		if stays && serves(&replicas[i]) && (out.Speaker == "" || name < out.Speaker) {
 			out.Speaker = name
 		}
 	}
@@ -69,7 +71,9 @@ func (c components) list(ctx context.Context) (policysource.Components, error) {
 	return out, nil
 }
 
-// replicas returns the pods of the webhook that are not going away.
+// replicas returns the pods of the webhook that answer, or will: one that leaves answers
+// until it is no longer ready (ShutdownDelay), and a version has not reached everybody
+// before it has.
 func (c components) replicas(ctx context.Context) ([]corev1.Pod, error) {
 	if c.pod.Name == "" {
 		return nil, nil
@@ -93,7 +97,7 @@ func (c components) replicas(ctx context.Context) ([]corev1.Pod, error) {
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if pod.DeletionTimestamp.IsZero() && !ended {
+		if !ended && (pod.DeletionTimestamp.IsZero() || serves(pod)) {
 			there = append(there, *pod)
 		}
 	}

@@ -44,12 +44,13 @@ func TestComponentsAreTheWebhookAndTheVirtualKubelets(t *testing.T) {
 		want        []string
 		wantSpeaker string
 	}{
-		"no pod of a cluster":      {want: []string{"webhook"}, wantSpeaker: "webhook"},
-		"the only replica":         {pod: "b", pods: []client.Object{replica("b", starting, nil)}, want: []string{"webhook/b"}, wantSpeaker: "webhook/b"},
-		"the first speaks":         {pod: "b", pods: []client.Object{replica("a", serving, nil), replica("b", serving, nil)}, want: []string{"webhook/a", "webhook/b"}, wantSpeaker: "webhook/a"},
-		"the first of those ready": {pod: "b", pods: []client.Object{replica("a", starting, nil), replica("b", serving, nil), replica("c", serving, nil)}, want: []string{"webhook/a", "webhook/b", "webhook/c"}, wantSpeaker: "webhook/b"},
-		"who leaves is no more":    {pod: "b", pods: []client.Object{replica("a", serving, going), replica("b", serving, nil)}, want: []string{"webhook/b"}, wantSpeaker: "webhook/b"},
-		"who has ended is no more": {pod: "b", pods: []client.Object{replica("a", starting, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), replica("b", serving, nil)}, want: []string{"webhook/b"}, wantSpeaker: "webhook/b"},
+		"no pod of a cluster":                        {want: []string{"webhook"}, wantSpeaker: "webhook"},
+		"the only replica":                           {pod: "b", pods: []client.Object{replica("b", starting, nil)}, want: []string{"webhook/b"}, wantSpeaker: "webhook/b"},
+		"the first speaks":                           {pod: "b", pods: []client.Object{replica("a", serving, nil), replica("b", serving, nil)}, want: []string{"webhook/a", "webhook/b"}, wantSpeaker: "webhook/a"},
+		"the first of those ready":                   {pod: "b", pods: []client.Object{replica("a", starting, nil), replica("b", serving, nil), replica("c", serving, nil)}, want: []string{"webhook/a", "webhook/b", "webhook/c"}, wantSpeaker: "webhook/b"},
+		"who leaves answers, and does not speak":     {pod: "b", pods: []client.Object{replica("a", serving, going), replica("b", serving, nil)}, want: []string{"webhook/a", "webhook/b"}, wantSpeaker: "webhook/b"},
+		"who leaves and serves no longer is no more": {pod: "b", pods: []client.Object{replica("a", starting, going), replica("b", serving, nil)}, want: []string{"webhook/b"}, wantSpeaker: "webhook/b"},
+		"who has ended is no more":                   {pod: "b", pods: []client.Object{replica("a", starting, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), replica("b", serving, nil)}, want: []string{"webhook/b"}, wantSpeaker: "webhook/b"},
 		"other pods beside them": {pod: "b", pods: []client.Object{
 			replica("a", serving, func(p *corev1.Pod) { p.Labels["app.kubernetes.io/name"] = "longshore-manager" }),
 			replica("a2", serving, func(p *corev1.Pod) { p.Labels["app.kubernetes.io/instance"] = "other" }),

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -51,6 +52,9 @@ type Options struct {
 	// BindAddress and Port are where the webhooks listen.
 	BindAddress string
 	Port        int
+	// ShutdownDelay is how long a replica that is told to stop serves on, so that whoever
+	// routes to the Service's endpoints learns meanwhile that it goes. Zero stops at once.
+	ShutdownDelay time.Duration
 	// MetricsAddress and HealthProbeAddress are host:port; "0" switches off.
 	MetricsAddress     string
 	HealthProbeAddress string
@@ -95,6 +99,9 @@ func (o *Options) Validate() error {
 	if err := policies.ValidateNamespaces(o.PolicyNamespaces); err != nil {
 		errs = append(errs, err)
 	}
+	if o.ShutdownDelay < 0 {
+		errs = append(errs, fmt.Errorf("--shutdown-delay is %s: it cannot be negative", o.ShutdownDelay))
+	}
 	if o.Port < 1 || o.Port > 65535 {
 		errs = append(errs, fmt.Errorf("--webhook-port is %d: a port is between 1 and 65535", o.Port))
 	}
@@ -105,6 +112,7 @@ func (o *Options) Validate() error {
 type App struct {
 	manager  ctrl.Manager
 	policies *policies.Policies
+	drain    *drain
 }
 
 // New composes the server; nothing runs yet.
@@ -170,7 +178,8 @@ func New(ctx context.Context, options Options) (*App, error) {
 	if err := mgr.Add(departures{cache: mgr.GetCache(), replicas: options.PodName != "", tell: decide.Report}); err != nil {
 		return nil, fmt.Errorf("watching the components that run policies: %w", err)
 	}
-	register(mgr, decide, options)
+	leave := &drain{delay: options.ShutdownDelay, clock: clock.RealClock{}}
+	register(mgr, leave.finish, decide, options)
 	ready := func(*http.Request) error {
 		if !keeper.Ready() {
 			return errors.New("the serving certificate is not ready yet")
@@ -180,7 +189,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("serving", ready)); err != nil {
 		return nil, fmt.Errorf("adding health checks: %w", err)
 	}
-	return &App{manager: mgr, policies: decide}, nil
+	return &App{manager: mgr, policies: decide, drain: leave}, nil
 }
 
 func dnsNames(service, namespace string) []string {
@@ -189,27 +198,31 @@ func dnsNames(service, namespace string) []string {
 	}
 }
 
-func register(mgr ctrl.Manager, decide *policies.Policies, options Options) {
+// register puts every handler behind the wrapper.
+func register(mgr ctrl.Manager, wrap func(http.Handler) http.Handler, decide *policies.Policies, options Options) {
 	decoder := admission.NewDecoder(mgr.GetScheme())
-	hooks := mgr.GetWebhookServer()
-	hooks.Register(podplacement.Path, podplacement.Serve(&podplacement.Handler{
+	serve := func(path string, handler http.Handler) { mgr.GetWebhookServer().Register(path, wrap(handler)) }
+	serve(podplacement.Path, podplacement.Serve(&podplacement.Handler{
 		Reader: mgr.GetClient(), Policies: decide.Chains(), RuntimeClassName: options.RuntimeClassName,
 	}))
-	hooks.Register(namespaceoffloading.Path, &admission.Webhook{Handler: &namespaceoffloading.Handler{
+	serve(namespaceoffloading.Path, &admission.Webhook{Handler: &namespaceoffloading.Handler{
 		Decoder: decoder, ClusterID: options.ClusterID,
 	}})
-	hooks.Register(policymodule.Path, &admission.Webhook{Handler: &policymodule.Handler{
+	serve(policymodule.Path, &admission.Webhook{Handler: &policymodule.Handler{
 		Decoder: decoder, Reader: mgr.GetClient(), Judge: decide, Namespace: options.Namespace,
 	}})
-	hooks.Register(virtualnode.Path, &admission.Webhook{Handler: &virtualnode.Handler{
+	serve(virtualnode.Path, &admission.Webhook{Handler: &virtualnode.Handler{
 		Reader: mgr.GetClient(), Decoder: decoder, DefaultOptions: options.DefaultOptions,
 		Cluster: virtualnode.Cluster{ID: options.ClusterID, Namespace: options.Namespace, LocalPodCIDRs: options.PodCIDRs},
 	}})
 }
 
-// Run serves until the context ends.
+// Run serves until the context ends and the delay after it.
 func (a *App) Run(ctx context.Context) error {
-	err := a.manager.Start(ctx)
+	serving, end := a.drain.outlive(ctx)
+	defer end()
+	// All of the manager outlives: who still serves still follows changes of policies.
+	err := a.manager.Start(serving)
 	if closeErr := a.policies.Close(context.WithoutCancel(ctx)); closeErr != nil {
 		err = errors.Join(err, closeErr)
 	}

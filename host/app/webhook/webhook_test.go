@@ -14,11 +14,11 @@ func TestOptionsSayAllThatIsWrongAtOnce(t *testing.T) {
 		DefaultOptions: client.ObjectKey{Namespace: "longshore", Name: "d"}, RuntimeClassName: "liqo", PodCIDRs: []string{"10.0.0.0/16"},
 	}
 	require.NoError(t, good.Validate())
-	err := (&Options{ClusterID: "Rome", PodCIDRs: []string{"10.0.0.0"}, Port: 70000, PolicyNamespaces: []string{"Team"}}).Validate()
+	err := (&Options{ClusterID: "Rome", PodCIDRs: []string{"10.0.0.0"}, Port: 70000, ShutdownDelay: -1, PolicyNamespaces: []string{"Team"}}).Validate()
 	for _, want := range []string{
 		`--cluster-id: cluster ID "Rome"`, "--liqo-namespace is required", "--secret-name is required", "--service-name is required",
 		"--configuration-name is required", "--vk-options-default-template is required", "--liqo-runtime-class is required",
-		`--podcidr: "10.0.0.0" is no CIDR`, "--webhook-port is 70000", `--policy-namespace: "Team" is no namespace name`,
+		`--podcidr: "10.0.0.0" is no CIDR`, "--webhook-port is 70000", "--shutdown-delay is -1ns", `--policy-namespace: "Team" is no namespace name`,
 	} {
 		assert.ErrorContains(t, err, want)
 	}
