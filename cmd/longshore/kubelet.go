@@ -27,6 +27,7 @@ func kubeletCommand() *cobra.Command {
 				return err
 			}
 			o.Identity = os.Getenv("POD_NAME")
+			o.WithoutEffect = withoutEffect(cmd.Flags())
 			for resource, n := range workers {
 				o.ReflectionWorkers[resource] = int(*n) //nolint:gosec // A number of workers.
 			}
@@ -54,7 +55,23 @@ func kubeletCommand() *cobra.Command {
 	for _, resource := range kubelet.TypedResources() {
 		types[resource] = f.String(resource+"-reflection-type", o.ReflectionTypes[resource], "DenyList (all but the skipped) or AllowList (only the allowed)")
 	}
+	f.VisitAll(func(flag *pflag.Flag) {
+		if reason := kubelet.WithoutEffect(flag.Name); reason != "" {
+			flag.Usage += " (no effect: " + reason + ")"
+		}
+	})
 	return cmd
+}
+
+// withoutEffect lists the flags that were given and change nothing.
+func withoutEffect(f *pflag.FlagSet) []string {
+	var given []string
+	f.Visit(func(flag *pflag.Flag) {
+		if kubelet.WithoutEffect(flag.Name) != "" {
+			given = append(given, "--"+flag.Name)
+		}
+	})
+	return given
 }
 
 func home(kubeconfig string) (*rest.Config, error) {
@@ -76,7 +93,7 @@ func identityFlags(f *pflag.FlagSet, o *kubelet.Options) {
 	f.StringVar(&o.Namespace, "liqo-namespace", o.Namespace, "Longshore's own namespace")
 	f.StringVar(&o.HomeClusterID, "home-cluster-id", "", "identity of this cluster")
 	f.StringVar(&o.ForeignClusterID, "foreign-cluster-id", "", "identity of the provider")
-	f.DurationVar(&o.ResyncPeriod, "resync-period", o.ResyncPeriod, "how often everything is compared again")
+	f.DurationVar(&o.ResyncPeriod, "resync-period", o.ResyncPeriod, "how often every object is decided again, spread over the period; what is as it should be costs no request; 0 is never")
 	f.StringVar(&o.PolicyCacheDir, "policy-cache-dir", "", "folder that keeps compiled policies between starts")
 	f.StringSliceVar(&o.PolicyNamespaces, "policy-namespace", nil, "namespaces beside Longshore's own whose ConfigMaps may hold modules of policies")
 	f.BoolVar(&o.EnableAPIServerSupport, "enable-apiserver-support", o.EnableAPIServerSupport, "let offloaded pods reach this cluster's API server")
@@ -98,10 +115,10 @@ func nodeFlags(f *pflag.FlagSet, o *kubelet.Options) {
 	f.StringToStringVar(&o.NodeExtraLabels, "node-extra-labels", nil, "further labels of the Node")
 	f.BoolVar(&o.MetricsEnabled, "metrics-enabled", false, "serve metrics")
 	f.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "where metrics are served")
-	f.BoolVar(&o.VKLeaseEnabled, "vk-lease-enabled", o.VKLeaseEnabled, "elect one of several replicas")
-	f.DurationVar(&o.VKLeaseDuration, "vk-lease-duration", o.VKLeaseDuration, "how long an election lasts unrenewed")
-	f.DurationVar(&o.VKLeaseRenewInterval, "vk-lease-renew-interval", o.VKLeaseRenewInterval, "by when the elected must have renewed")
-	f.DurationVar(&o.VKLeaseRetryPeriod, "vk-lease-retry-period", o.VKLeaseRetryPeriod, "how often the others try")
+	f.BoolVar(&o.VKLeaseEnabled, "vk-lease-enabled", o.VKLeaseEnabled, "elect one of this node's replicas to work, and one of the provider's virtual kubelets to reflect what they share; without, each does all")
+	f.DurationVar(&o.VKLeaseDuration, "vk-lease-duration", o.VKLeaseDuration, "how long the others wait for one that does not renew its lease")
+	f.DurationVar(&o.VKLeaseRenewInterval, "vk-lease-renew-interval", o.VKLeaseRenewInterval, "how long the elected tries to renew a lease before giving up")
+	f.DurationVar(&o.VKLeaseRetryPeriod, "vk-lease-retry-period", o.VKLeaseRetryPeriod, "how often a lease is renewed, or asked for by the others")
 }
 
 func networkFlags(f *pflag.FlagSet, o *kubelet.Options) {
@@ -129,13 +146,18 @@ func clientFlags(f *pflag.FlagSet, o *kubelet.Options) {
 	f.IntVar(&o.ClientMaxBurst, "client-max-burst", o.ClientMaxBurst, "requests at once to each cluster")
 }
 
-// klogFlags accepts the flags of the Kubernetes libraries under their prefix.
+// klogFlags accepts the flags of the Kubernetes libraries under their prefix. Where their
+// lines go is decided for the process as a whole, so of these flags only the verbosity
+// has an effect.
 func klogFlags(f *pflag.FlagSet) {
 	plain := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(plain)
 	plain.VisitAll(func(fl *flag.Flag) {
 		prefixed := *fl
 		prefixed.Name = "klog." + fl.Name
+		if fl.Name != "v" && fl.Name != "vmodule" {
+			prefixed.Usage += " (no effect: lines go where those of the process go)"
+		}
 		f.AddGoFlag(&prefixed)
 	})
 }

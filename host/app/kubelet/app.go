@@ -260,8 +260,8 @@ func (o *Options) limited(config *rest.Config) *rest.Config {
 // says what.
 func (a *App) Run(ctx context.Context) error {
 	log := ctrl.LoggerFrom(ctx)
-	if flags := a.options.withoutEffect(); len(flags) > 0 {
-		log.Info("These flags have no effect yet", "flags", flags)
+	if given := a.options.WithoutEffect; len(given) > 0 {
+		log.Info("These arguments have no effect yet", "arguments", given)
 	}
 	err := a.manager.Start(ctx)
 	if closeErr := a.policies.Close(context.WithoutCancel(ctx)); closeErr != nil {

@@ -16,6 +16,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/policies"
+	"github.com/longshore-dev/longshore/host/kit/vkflag"
 )
 
 // CertificateType says who signs the certificate of the kubelet API.
@@ -54,6 +55,9 @@ type Options struct {
 	// PolicyNamespaces are the namespaces beside Namespace whose ConfigMaps may hold
 	// modules of policies.
 	PolicyNamespaces []string
+	// WithoutEffect are the arguments that were given and change nothing yet: they are told
+	// in the log, so that nobody looks for their effect in vain.
+	WithoutEffect []string
 	// KubeletClientCAFile verifies clients of the kubelet API; empty takes the
 	// consumer's own authority.
 	KubeletClientCAFile string
@@ -269,19 +273,6 @@ func (o *Options) validateNetworks() error {
 	return errors.Join(errs...)
 }
 
-// withoutEffect lists the flags that are set and change nothing yet, so that nobody
-// looks for their effect in vain.
-func (o *Options) withoutEffect() []string {
-	var flags []string
-	for flag, set := range map[string]bool{
-		"--enable-apiserver-support": o.EnableAPIServerSupport, "--enable-storage": o.EnableStorage,
-		"--enable-ingress": o.EnableIngress, "--home-api-server-host": o.HomeAPIServerHost != "",
-		"--remote-pod-cidr": len(o.RemotePodCIDRs) > 0, "--remote-external-cidr": len(o.RemoteExternalCIDRs) > 0,
-	} {
-		if set {
-			flags = append(flags, flag)
-		}
-	}
-	slices.Sort(flags)
-	return flags
-}
+// WithoutEffect returns why a flag, named without dashes, has no effect; "" when it has
+// one.
+func WithoutEffect(flag string) string { return vkflag.WithoutEffect(flag) }

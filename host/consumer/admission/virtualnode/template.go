@@ -14,6 +14,7 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/vkflag"
 )
 
 // The virtual kubelet's container as it stands on the wire (reference 5.2).
@@ -121,6 +122,17 @@ func notTaken(given, forged []string) []string {
 		}
 		if !slices.Contains(forged, arg) {
 			warnings = append(warnings, fmt.Sprintf("argument %q is not taken: arguments come from the VkOptionsTemplate, whose extraArgs may be overridden here", arg))
+		}
+	}
+	return warnings
+}
+
+// withoutEffect warns, once each, of arguments that ask for what this version does not do.
+func withoutEffect(arguments []string) []string {
+	var warnings []string
+	for _, argument := range arguments {
+		if remark := vkflag.Remark(argument); remark != "" && !slices.Contains(warnings, remark) {
+			warnings = append(warnings, remark)
 		}
 	}
 	return warnings

@@ -55,7 +55,10 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if err != nil {
 		return refusal(err)
 	}
-	given := arguments(vn)
+	given, err := h.given(request, vn)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
 	if request.Operation == admissionv1.Create {
 		if err := h.nameIsFree(ctx, vn.Name); err != nil {
 			return refusal(err)
@@ -71,11 +74,27 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the VirtualNode: %w", err))
 	}
-	response := admission.PatchResponseFromRaw(request.Object.Raw, after)
+	var warnings []string
 	if request.Operation == admissionv1.Create {
-		response = response.WithWarnings(notTaken(given, arguments(vn))...)
+		warnings = notTaken(given, arguments(vn))
+		given = slices.Concat(given, options.Spec.ExtraArgs, classArguments(vn))
 	}
-	return response
+	return admission.PatchResponseFromRaw(request.Object.Raw, after).WithWarnings(append(warnings, withoutEffect(given)...)...)
+}
+
+// given are the arguments that the author of this request wrote: those of the template,
+// without what stood there before.
+func (h *Handler) given(request admission.Request, vn *offloadingv1beta1.VirtualNode) ([]string, error) {
+	given := arguments(vn)
+	if request.Operation == admissionv1.Create || len(request.OldObject.Raw) == 0 {
+		return given, nil
+	}
+	before := &offloadingv1beta1.VirtualNode{}
+	if err := h.Decoder.DecodeRaw(request.OldObject, before); err != nil {
+		return nil, fmt.Errorf("decoding the VirtualNode as it was: %w", err)
+	}
+	had := arguments(before)
+	return slices.DeleteFunc(given, func(argument string) bool { return slices.Contains(had, argument) }), nil
 }
 
 // refusal tells a mistake of the author, which is denied, from a failure of ours.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -192,6 +194,64 @@ func TestArgumentsThatAreNotTakenAreTold(t *testing.T) {
 	require.Len(t, response.Warnings, 2)
 	assert.Contains(t, response.Warnings[0], `"--unknown=1" is not taken`)
 	assert.Contains(t, response.Warnings[1], `"--home-cluster-id=paris" is not taken`)
+}
+
+func TestArgumentsWithoutEffectAreTold(t *testing.T) {
+	template := func(args ...string) func(*offloadingv1beta1.VirtualNode) {
+		return func(vn *offloadingv1beta1.VirtualNode) {
+			vn.Spec.Template = &offloadingv1beta1.DeploymentTemplate{}
+			vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Args: args}}
+		}
+	}
+	for name, tc := range map[string]struct {
+		operation   admissionv1.Operation
+		before, now func(*offloadingv1beta1.VirtualNode)
+		extraArgs   []string
+		want        []string
+	}{
+		"what the installation sets by itself is nobody's question": {operation: admissionv1.Create},
+		"an argument of the author": {
+			operation: admissionv1.Create, now: template("--local-podcidr=10.10.0.0/16"),
+			want: []string{`"--local-podcidr=10.10.0.0/16" has no effect in this version: EndpointSlices`}},
+		"one of the options template, once": {
+			operation: admissionv1.Create, now: template("--enable-apiserver-support=true"), extraArgs: []string{"--enable-apiserver-support=true", "--event-reflection-workers=0"},
+			want: []string{`"--enable-apiserver-support=true" has no effect`}},
+		"a class that asks for what is not there": {
+			operation: admissionv1.Create,
+			now: func(vn *offloadingv1beta1.VirtualNode) {
+				vn.Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "fast"}}
+			},
+			want: []string{`"--enable-storage" has no effect`, `"--remote-real-storage-class-name=fast" has no effect`}},
+		"an argument that an update brings, not those that were there": {
+			operation: admissionv1.Update, before: template("--local-podcidr=10.10.0.0/16"),
+			now:  template("--local-podcidr=10.10.0.0/16", "--resync-period=1h", "--remote-pod-cidr=10.20.0.0/16"),
+			want: []string{`"--remote-pod-cidr=10.20.0.0/16" has no effect in this version: addresses`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := options()
+			opts.Spec.ExtraArgs = append(opts.Spec.ExtraArgs, tc.extraArgs...)
+			request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Operation: tc.operation, Namespace: "liqo-tenant-milan", Name: "mynode", Object: encoded(t, virtualNode(tc.now)),
+			}}
+			if tc.before != nil {
+				request.OldObject = encoded(t, virtualNode(tc.before))
+			}
+			response := handler(t, opts).Handle(t.Context(), request)
+			require.True(t, response.Allowed, response.Result)
+			told := slices.DeleteFunc(response.Warnings, func(warning string) bool { return strings.Contains(warning, "is not taken") })
+			require.Len(t, told, len(tc.want), told)
+			for i, want := range tc.want {
+				assert.Contains(t, told[i], want)
+			}
+		})
+	}
+}
+
+func encoded(t *testing.T, vn *offloadingv1beta1.VirtualNode) runtime.RawExtension {
+	t.Helper()
+	raw, err := json.Marshal(vn)
+	require.NoError(t, err)
+	return runtime.RawExtension{Raw: raw}
 }
 
 func TestCreateIsAllowedWithAPatch(t *testing.T) {
