@@ -103,6 +103,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"a policy that is switched off changes the outcome", policySwitchedOff},
 		{"a custom policy loaded from a ConfigMap decides, live", customPolicy},
 		{"replacing a module under load loses and delays nothing", swapUnderLoad},
+		{"replicas are replaced and killed while pods are admitted", severalReplicas},
 		{"a restarted virtual kubelet keeps the pods", kubeletRestarts},
 		{"un-offloading takes the remote namespace away", unOffload},
 		{"deleting the virtual node leaves nothing", deleteVirtualNode},
