@@ -87,7 +87,8 @@ func (a *assessments) put(key [sha256.Size]byte, found assessment) {
 	}
 }
 
-// declared is a module that was loaded and closed: what it says of itself.
+// declared is a module that is not there (any more): what it says of itself, or what is
+// known of it.
 type declared struct {
 	name, digest string
 	manifest     *contract.Manifest
@@ -101,5 +102,5 @@ func (d *declared) Manifest() *contract.Manifest { return d.manifest }
 
 // Call implements chain.Policy; nobody is to ask.
 func (*declared) Call(context.Context, string, []byte) ([]byte, engine.Stats, error) {
-	return nil, engine.Stats{}, errors.New("the module was loaded to be judged, and is closed: this is a bug of Longshore")
+	return nil, engine.Stats{}, errors.New("there is no module to ask: this is a bug of Longshore")
 }

@@ -32,6 +32,7 @@ const (
 	reasonFellBack      = "FellBack"
 	reasonRecovered     = "Recovered"
 	reasonFailing       = "Failing"
+	reasonUnavailable   = "Unavailable"
 	reasonElsewhere     = "ComponentFails"
 	reasonLoading       = "Loading"
 	reasonCurrent       = "AllCurrent"
@@ -89,7 +90,7 @@ func (s *Source) bindingsOf(policy *policyv1alpha1.OffloadingPolicy, module chai
 	shared := chain.Binding{
 		Name: policy.Name, Policy: module, Mode: modeOf(policy),
 		FailurePolicy: chain.FailurePolicy(spec.FailurePolicy),
-		Allow:         allowOf(spec.Allow),
+		Allow:         allowOf(spec.Allow), Order: orderOf(policy),
 	}
 	if match != nil {
 		shared.Match = match
@@ -97,19 +98,25 @@ func (s *Source) bindingsOf(policy *policyv1alpha1.OffloadingPolicy, module chai
 	if spec.Settings != nil {
 		shared.Settings = spec.Settings.Raw
 	}
-	if _, isDefault := defaultPoints[policy.Name]; isDefault || spec.Order != nil {
-		order := defaultOrder
-		if spec.Order != nil {
-			order = int(*spec.Order)
-		}
-		shared.Order = &order
-	}
 	bindings := make([]chain.Binding, len(points))
 	for i, point := range points {
 		bindings[i] = shared
 		bindings[i].Point = point
 	}
 	return bindings, nil
+}
+
+// orderOf returns the order of an object; one named like a default has that default's.
+func orderOf(policy *policyv1alpha1.OffloadingPolicy) *int {
+	order := defaultOrder
+	_, isDefault := defaultPoints[policy.Name]
+	switch {
+	case policy.Spec.Order != nil:
+		order = int(*policy.Spec.Order)
+	case !isDefault:
+		return nil
+	}
+	return &order
 }
 
 // check refuses what can be seen in the spec alone.

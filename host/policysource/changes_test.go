@@ -111,7 +111,7 @@ func (s *site) moduleChanges() map[string]func() {
 		},
 		"a broken first version is corrected": func() {
 			s.create(object("mine", fromConfigMap), configMap("broken"))
-			policy := s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "False ModuleNotLoaded: the module is cut in half: its author must build it again. No version of this policy is asked: objects pass without it until generation 1 or a later one can be used", "")
+			policy := s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "False ModuleNotLoaded: the module is cut in half: its author must build it again. No version of this policy is in force: objects pass without it until generation 1 or a later one has been loaded once", "")
 			assert.Empty(s.t, policy.Status.RunBy)
 			s.decideBy("")
 			s.store("v1")
@@ -126,7 +126,7 @@ func (s *site) moduleChanges() map[string]func() {
 			s.expect("webhook", "virtual-kubelet/milan", "virtual-kubelet/turin")
 			defer s.expect("webhook", "virtual-kubelet/milan")
 			late := s.start("virtual-kubelet/turin", false)
-			assert.Empty(s.t, late.hostname(s.t.Context()), "it has no version from before (ADR 0036)")
+			assert.Contains(s.t, late.hostname(s.t.Context()), `policy "mine" (module custom, `+chain.ShortDigest(newCustom("v1").Digest())+") was in force and cannot be used now", "it has no version from before (ADR 0040)")
 			s.decideBy("v1")
 			s.eventually(func() bool { return s.policy("mine").Status.RunBy == "2/3 webhook,virtual-kubelet/milan" }, "who has it not is seen")
 			for _, o := range s.policy("mine").Status.ObservedBy {

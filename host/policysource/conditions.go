@@ -14,9 +14,12 @@ import (
 // Who must act when a policy fails.
 const remedy = "The module's author must correct it; an operator can load a version that works, or set spec.failurePolicy or spec.mode meanwhile."
 
-// withoutAny says what becomes of objects while no version of the policy is asked. It is
-// not the spec's failure policy, which is about a version that is asked; and a version from
-// before the component's start is not there any more (ADR 0036).
+// maxCause bounds what a sentence of ours quotes of a cause, in bytes.
+const maxCause = 600
+
+// withoutAny says what becomes of objects while no version of a policy is asked that is
+// not in force. That is not the spec's failure policy: it would stop a cluster for a typing
+// error.
 func (c *candidate) withoutAny() string {
 	consequence := "objects pass without it"
 	if _, isDefault := defaultPoints[c.object.Name]; isDefault {
@@ -25,7 +28,7 @@ func (c *candidate) withoutAny() string {
 	if shadow(c.object) {
 		consequence = "nothing is recorded"
 	}
-	return fmt.Sprintf(". No version of this policy is asked: %s until generation %d or a later one can be used, whatever spec.failurePolicy says, which is for a version that is asked. Earlier versions are kept in memory only, until a component restarts.",
+	return fmt.Sprintf(". No version of this policy is in force: %s until generation %d or a later one has been loaded once.",
 		consequence, c.object.Generation)
 }
 
@@ -39,9 +42,12 @@ func (c *candidate) fallenBack() *chain.Health {
 	return nil
 }
 
-// ailment says how the bound version fails, if it does: a reason and a sentence that
-// stays the same while the matter does.
+// ailment says how the bound version fails, if it does, or that none can be bound: a
+// reason and a sentence that stays the same while the matter does.
 func (c *candidate) ailment() (reason, text string) {
+	if c.isHeld() {
+		return reasonUnavailable, cut(c.choice.held.cause.Error(), maxCause) + ". " + c.holds()
+	}
 	for i := range c.health {
 		h := &c.health[i]
 		if h.Quarantined() {
@@ -104,14 +110,16 @@ func (c *candidate) conditions(own string) []metav1.Condition {
 			set(&loaded, metav1.ConditionFalse, c.problem.reason, message)
 		}
 		set(&ready, metav1.ConditionFalse, c.problem.reason, message+c.withoutAny())
-		if c.choice != nil {
+		if reason, text := c.ailment(); c.isHeld() {
+			set(&ready, metav1.ConditionFalse, reason, text)
+		} else if c.choice != nil {
 			set(&ready, metav1.ConditionTrue, reasonPrevious, "The previous version is used, because of this one: "+message)
 		}
 		return []metav1.Condition{loaded, ready, degraded}
 	case c.pending():
 		set(&loaded, metav1.ConditionFalse, reasonLoading, "The module is being loaded.")
 		set(&ready, metav1.ConditionFalse, reasonLoading, "The policy is not asked until its module is loaded; objects pass without it.")
-		if c.choice != nil {
+		if c.choice != nil && !c.isHeld() {
 			set(&ready, metav1.ConditionTrue, reasonPrevious, "The previous version is used until the module of this one is loaded.")
 		}
 	case disabled(c.object):
@@ -126,7 +134,7 @@ func (c *candidate) conditions(own string) []metav1.Condition {
 		if said := c.elsewhere(own); said != "" {
 			set(&degraded, metav1.ConditionTrue, reasonElsewhere, said)
 		}
-	case reasonQuarantined:
+	case reasonQuarantined, reasonUnavailable:
 		set(&ready, metav1.ConditionFalse, reason, text)
 		set(&degraded, metav1.ConditionTrue, reason, text)
 	case reasonFellBack:

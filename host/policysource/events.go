@@ -53,33 +53,45 @@ func (s *Source) tellLoading(c *candidate, before, after *policyv1alpha1.Offload
 	}
 }
 
-// tellHealth records the beginning and the end of a quarantine. Each component tells of
-// its own: not all ask the same policies.
+// ailing is what events have told last of how a policy ails.
+type ailing struct{ reason, version string }
+
+// tellHealth records the beginning and the end of a quarantine, or of a time in which
+// nobody can be asked. Each component tells of its own: not all ask the same policies.
 func (s *Source) tellHealth(c *candidate) {
 	name := c.object.Name
 	reason, text := c.ailment()
-	ill := reason == reasonQuarantined || reason == reasonFellBack
-	_, told := s.told[name]
+	ill := reason == reasonQuarantined || reason == reasonFellBack || reason == reasonUnavailable
+	before, told := s.told[name]
 	switch {
 	case ill && !told:
-		s.told[name] = chainVersion(c.choice)
+		s.told[name] = ailing{reason: reason, version: chainVersion(c.choice)}
 		s.event(c, corev1.EventTypeWarning, reason, actionAsk, "In "+s.options.Component+": "+text)
 	case ill || !told:
 	default:
-		lifted := s.told[name] != chainVersion(c.choice)
+		lifted := before.version != chainVersion(c.choice)
 		delete(s.told, name)
-		note := "version " + chain.ShortDigest(c.digest()) + " gives valid answers again"
-		switch {
-		case len(c.health) == 0:
-			note = "the policy is not asked any more, which lifts the quarantine"
-		case lifted:
-			note = "another version has been loaded, which lifts the quarantine"
-		}
-		s.event(c, corev1.EventTypeNormal, reasonRecovered, actionAsk, "In "+s.options.Component+": "+note)
+		s.event(c, corev1.EventTypeNormal, reasonRecovered, actionAsk, "In "+s.options.Component+": "+c.recovery(before, lifted))
 		// What waited for the policy may be decided now.
 		if !lifted && s.options.Changed != nil {
 			s.options.Changed()
 		}
+	}
+}
+
+// recovery says how what ailed a policy has ended.
+func (c *candidate) recovery(before ailing, lifted bool) string {
+	ends := "which lifts the quarantine"
+	if before.reason == reasonUnavailable {
+		ends = "and what waited for it is decided anew"
+	}
+	switch {
+	case c.choice == nil || len(c.choice.bindings) == 0:
+		return "the policy is not asked any more, " + ends
+	case lifted:
+		return "another version has been loaded, " + ends
+	default:
+		return "version " + chain.ShortDigest(c.digest()) + " gives valid answers again"
 	}
 }
 

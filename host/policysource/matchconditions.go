@@ -1,6 +1,7 @@
 package policysource
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,7 +36,7 @@ type condition struct {
 }
 
 // compileConditions compiles spec.match.matchConditions; without any, CEL is not even
-// set up.
+// set up. It returns those that compile, and what is wrong with the first that does not.
 func compileConditions(declared []policyv1alpha1.MatchCondition) ([]condition, *problem) {
 	if len(declared) == 0 {
 		return nil, nil
@@ -50,22 +51,30 @@ func compileConditions(declared []policyv1alpha1.MatchCondition) ([]condition, *
 		return nil, &problem{reason: reasonInvalidSpec, err: fmt.Errorf("preparing CEL: %w", err)}
 	}
 	var out []condition
+	var bad *problem
 	for i := range declared {
-		where := fmt.Sprintf("spec.match.matchConditions[%q]", declared[i].Name)
-		ast, issues := env.Compile(declared[i].Expression)
-		if err := issues.Err(); err != nil {
-			return nil, invalid("%s does not compile, its author must correct it: %w", where, err)
+		program, wrong := compileCondition(env, &declared[i])
+		if bad = cmp.Or(bad, wrong); wrong == nil {
+			out = append(out, condition{name: declared[i].Name, program: program})
 		}
-		if kind := ast.OutputType(); !kind.IsExactType(cel.BoolType) {
-			return nil, invalid("%s is of type %s: an expression of type bool is wanted", where, kind)
-		}
-		program, err := env.Program(ast, cel.CostLimit(maxConditionCost), cel.InterruptCheckFrequency(conditionInterrupt))
-		if err != nil {
-			return nil, invalid("%s: %w", where, err)
-		}
-		out = append(out, condition{name: declared[i].Name, program: program})
 	}
-	return out, nil
+	return out, bad
+}
+
+func compileCondition(env *cel.Env, declared *policyv1alpha1.MatchCondition) (cel.Program, *problem) {
+	where := fmt.Sprintf("spec.match.matchConditions[%q]", declared.Name)
+	ast, issues := env.Compile(declared.Expression)
+	if err := issues.Err(); err != nil {
+		return nil, invalid("%s does not compile, its author must correct it: %w", where, err)
+	}
+	if kind := ast.OutputType(); !kind.IsExactType(cel.BoolType) {
+		return nil, invalid("%s is of type %s: an expression of type bool is wanted", where, kind)
+	}
+	program, err := env.Program(ast, cel.CostLimit(maxConditionCost), cel.InterruptCheckFrequency(conditionInterrupt))
+	if err != nil {
+		return nil, invalid("%s: %w", where, err)
+	}
+	return program, nil
 }
 
 // meetsConditions tells whether all conditions are true. One that cannot be evaluated

@@ -1,6 +1,7 @@
 package policysource
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -26,33 +27,33 @@ type matcher struct {
 
 var _ chain.Matcher = (*matcher)(nil)
 
-// newMatcher compiles spec.match; nil when it matches everything.
+// newMatcher compiles spec.match; nil when it matches everything. What does not compile
+// is told, and left out: the matcher matches what the rest selects.
 func newMatcher(match *policyv1alpha1.Match, reader client.Reader) (*matcher, *problem) {
 	if match == nil {
 		return nil, nil
 	}
 	conditions, bad := compileConditions(match.MatchConditions)
-	if bad != nil {
-		return nil, bad
-	}
 	m := &matcher{virtualNodes: match.VirtualNodes, conditions: conditions, reader: reader}
-	for field, source := range map[string]struct {
-		from *metav1.LabelSelector
-		to   *labels.Selector
+	for _, source := range []struct {
+		field string
+		from  *metav1.LabelSelector
+		to    *labels.Selector
 	}{
-		"namespaceSelector": {from: match.NamespaceSelector, to: &m.namespaces},
-		"objectSelector":    {from: match.ObjectSelector, to: &m.objects},
+		{field: "namespaceSelector", from: match.NamespaceSelector, to: &m.namespaces},
+		{field: "objectSelector", from: match.ObjectSelector, to: &m.objects},
 	} {
 		if source.from == nil {
 			continue
 		}
 		selector, err := metav1.LabelSelectorAsSelector(source.from)
 		if err != nil {
-			return nil, invalid("spec.match.%s: %w", field, err)
+			bad = cmp.Or(bad, invalid("spec.match.%s: %w", source.field, err))
+			continue
 		}
 		*source.to = selector
 	}
-	return m, nil
+	return m, bad
 }
 
 // Matches implements chain.Matcher.

@@ -15,15 +15,16 @@ import (
 // Digests stand in longshore_policy_module_info alone, one per policy. No label holds
 // the name of a user's object.
 const (
-	labelPolicy = "policy"
-	labelModule = "module"
-	labelPoint  = "extension_point"
-	labelResult = "result"
-	labelClass  = "class"
-	labelState  = "state"
-	labelDigest = "digest"
-	labelSpeaks = "contract"
-	labelReason = "reason"
+	labelPolicy  = "policy"
+	labelModule  = "module"
+	labelPoint   = "extension_point"
+	labelResult  = "result"
+	labelClass   = "class"
+	labelState   = "state"
+	labelDigest  = "digest"
+	labelSpeaks  = "contract"
+	labelReason  = "reason"
+	labelInstead = "instead"
 )
 
 // Results beside the outcomes of package chain.
@@ -35,6 +36,11 @@ const (
 	resultRefused   = "refused"
 	stateIdle       = "idle"
 	stateBusy       = "busy"
+	// What decides in place of a version that is not used.
+	insteadPrevious = "previous"
+	insteadHeld     = "held"
+	insteadSkipped  = "skipped"
+	insteadAbsent   = "absent"
 )
 
 // Metrics count what the chains ask. It is a chain.Observer.
@@ -70,7 +76,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		}, []string{labelPolicy, labelModule, labelPoint}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "longshore_policy_errors_total",
-			Help: "Questions without a valid answer, by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, Quarantined, Host.",
+			Help: "Questions without a valid answer, by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, Quarantined, Unavailable, Host.",
 		}, []string{labelPolicy, labelPoint, labelClass}),
 		shadows: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "longshore_policy_shadow_total",
@@ -161,8 +167,9 @@ func (m *Metrics) attach(s *Source) error {
 type inventoryItem struct {
 	name   string
 	module chain.Policy
-	// reason for which an object's present version is not bound, if it is not.
-	reason string
+	// reason for which an object's present version is not bound, if it is not, and what is
+	// instead.
+	reason, instead string
 }
 
 // pooled is a policy with instances: idle ones, and all.
@@ -180,7 +187,7 @@ var (
 	memoBytes       = prometheus.NewDesc("longshore_policy_memo_bytes", "Size of the remembered answers and their questions, in bytes.", nil, nil)
 	instances       = prometheus.NewDesc("longshore_policy_instances", "Instances of a policy's module, by state: idle, busy. Policies with the same module share them.", []string{labelPolicy, labelModule, labelState}, nil)
 	moduleInfo      = prometheus.NewDesc("longshore_policy_module_info", "The module that a policy is bound to: 1.", []string{labelPolicy, labelModule, labelDigest, labelSpeaks}, nil)
-	policyRefused   = prometheus.NewDesc("longshore_policy_refused", "Policies whose present version is not used, by reason: 1.", []string{labelPolicy, labelReason}, nil)
+	policyRefused   = prometheus.NewDesc("longshore_policy_refused", "Policies whose present version is not used, by reason, and what is instead: previous (the version before decides), held (what it concerns is refused or waits), skipped (it passes, by failurePolicy Ignore), absent (it passes, since the policy is not in force): 1.", []string{labelPolicy, labelReason, labelInstead}, nil)
 	policyIll       = prometheus.NewDesc("longshore_policy_quarantined", "Whether a policy is not asked because it keeps failing: 0 or 1.", []string{labelPolicy, labelPoint}, nil)
 	policyFellBack  = prometheus.NewDesc("longshore_policy_fallen_back", "Whether the previous version of a policy is asked in its place: 0 or 1.", []string{labelPolicy, labelPoint}, nil)
 	allDescriptions = []*prometheus.Desc{memoHits, memoMisses, memoEntries, memoBytes, instances, moduleInfo, policyRefused, policyIll, policyFellBack}
@@ -219,9 +226,9 @@ func (c stock) Collect(metrics chan<- prometheus.Metric) {
 
 func (i *inventoryItem) collect(gauge func(description *prometheus.Desc, value float64, labels ...string)) {
 	if i.reason != "" {
-		gauge(policyRefused, 1, i.name, i.reason)
+		gauge(policyRefused, 1, i.name, i.reason, i.instead)
 	}
-	if i.module == nil {
+	if _, gone := i.module.(*declared); gone || i.module == nil {
 		return
 	}
 	manifest := i.module.Manifest()
@@ -241,6 +248,20 @@ func truth(value bool) float64 {
 	return 0
 }
 
+// instead says what is while the present version is not used.
+func (c *candidate) instead() string {
+	switch {
+	case c.choice == nil:
+		return insteadAbsent
+	case !c.isHeld():
+		return insteadPrevious
+	case passes(c.object):
+		return insteadSkipped
+	default:
+		return insteadHeld
+	}
+}
+
 // account takes stock of what the chains have now, and forgets what is gone.
 func (s *Source) account(candidates []*candidate) {
 	versions := map[string]string{}
@@ -250,7 +271,7 @@ func (s *Source) account(candidates []*candidate) {
 	for _, c := range candidates {
 		item := inventoryItem{name: c.object.Name}
 		if c.problem != nil {
-			item.reason = c.problem.reason
+			item.reason, item.instead = c.problem.reason, c.instead()
 		}
 		if c.choice != nil {
 			replaced[item.name] = !c.choice.shadow

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -157,7 +156,7 @@ func TestAQuarantineIsToldAndEnds(t *testing.T) {
 	assert.Equal(t, want, r.own("mine").Message)
 	assert.Equal(t, []string{"Warning Quarantined In webhook: " + want}, r.told())
 	require.NoError(t, testutil.GatherAndCompare(r.metrics, strings.NewReader(`
-# HELP longshore_policy_errors_total Questions without a valid answer, by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, Quarantined, Host.
+# HELP longshore_policy_errors_total Questions without a valid answer, by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, Quarantined, Unavailable, Host.
 # TYPE longshore_policy_errors_total counter
 longshore_policy_errors_total{class="Quarantined",extension_point="PodMutation",policy="mine"} 2
 longshore_policy_errors_total{class="Trap",extension_point="PodMutation",policy="mine"} 5
@@ -351,9 +350,9 @@ func TestARefusalIsToldOnce(t *testing.T) {
 # HELP longshore_policy_loads_total Attempts to load a module, by how they ended: loaded, refused.
 # TYPE longshore_policy_loads_total counter
 longshore_policy_loads_total{policy="mine",result="refused"} 1
-# HELP longshore_policy_refused Policies whose present version is not used, by reason: 1.
+# HELP longshore_policy_refused Policies whose present version is not used, by reason, and what is instead: previous (the version before decides), held (what it concerns is refused or waits), skipped (it passes, by failurePolicy Ignore), absent (it passes, since the policy is not in force): 1.
 # TYPE longshore_policy_refused gauge
-longshore_policy_refused{policy="mine",reason="ModuleNotLoaded"} 1
+longshore_policy_refused{instead="absent",policy="mine",reason="ModuleNotLoaded"} 1
 `), "longshore_policy_loads_total", "longshore_policy_refused"))
 }
 
@@ -405,48 +404,6 @@ longshore_policy_module_info{contract="v1alpha1",digest="`+r.builtIn.Digest()+`"
 longshore_policy_module_info{contract="v1alpha1",digest="`+r.builtIn.Digest()+`",module="defaults",policy="default-offloadingpatch"} 1
 longshore_policy_module_info{contract="v1alpha1",digest="`+r.builtIn.Digest()+`",module="defaults",policy="default-podplacement"} 1
 `), "longshore_policy_instances", "longshore_policy_memo_entries", "longshore_policy_memo_hits_total", "longshore_policy_memo_misses_total", "longshore_policy_module_info"))
-}
-
-// restart begins a new process: what it knows is in the API server.
-func (r *rig) restart() {
-	r.t.Helper()
-	r.metrics = prometheus.NewRegistry()
-	r.source = r.newSource()
-}
-
-// ADR 0036: no version outlives the process, and the condition says what that means.
-func TestNoVersionOutlivesTheProcess(t *testing.T) {
-	const kept = " No version of this policy is asked: %s until generation 1 or a later one can be used, whatever spec.failurePolicy says, which is for a version that is asked. Earlier versions are kept in memory only, until a component restarts."
-	for name, tc := range map[string]struct {
-		policy string
-		mode   policyv1alpha1.Mode
-		want   string
-	}{
-		"a policy":          {policy: "mine", want: "objects pass without it"},
-		"that of a default": {policy: "default-podplacement", want: "Longshore's own default decides"},
-		"one that is tried": {policy: "mine", mode: policyv1alpha1.ModeShadow, want: "nothing is recorded"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t, configMap("v1"), object(tc.policy, func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Mode = tc.mode }))
-			r.mustPass()
-			r.store("broken")
-			r.mustPass()
-			assert.Contains(t, r.condition(tc.policy, policyv1alpha1.ReadyCondition), "True PreviousVersion")
-			assert.Equal(t, newCustom("v1").Digest(), r.get(tc.policy).Status.Digest)
-
-			r.restart()
-			r.mustPass()
-			assert.Equal(t, "False ModuleNotLoaded: the module is cut in half: its author must build it again."+fmt.Sprintf(kept, tc.want), r.condition(tc.policy, policyv1alpha1.ReadyCondition))
-			assert.Contains(t, r.condition(tc.policy, policyv1alpha1.DegradedCondition), "True ModuleNotLoaded")
-			assert.Empty(t, r.get(tc.policy).Status.Digest)
-			assert.Empty(t, r.get(tc.policy).Status.RunBy)
-			assert.Equal(t, []string{"default-podplacement"}, r.asked(contract.PodMutation))
-			assert.Empty(t, r.hostname())
-			r.store("v2")
-			r.mustPass()
-			assert.Equal(t, newCustom("v2").Digest(), r.get(tc.policy).Status.Digest)
-		})
-	}
 }
 
 func TestLastGoodIsFailAfterARestart(t *testing.T) {

@@ -143,7 +143,7 @@ func (s *site) launch(name string, conditions bool) *component {
 				}
 				c.waiting.Add(-1)
 			}
-			if string(raw) == "broken" {
+			if string(raw) == "broken" || string(raw) == "webhook only" && name != "webhook" {
 				return nil, errors.New("the module is cut in half: its author must build it again")
 			}
 			return newCustom(string(raw)), nil

@@ -32,6 +32,8 @@ type bound struct {
 	// policy LastGood, and fallbackGeneration that of the object then.
 	fallback           []chain.Binding
 	fallbackGeneration int64
+	// held is set when the bindings stand in for a policy that nobody can ask.
+	held *held
 }
 
 // candidate is an object on its way into the chains.
@@ -46,7 +48,8 @@ type candidate struct {
 	loading time.Time
 	// previous is what the chains have of it.
 	previous *bound
-	// choice is what is proposed to the chains: next, previous, or nothing.
+	// choice is what is proposed to the chains: next, previous, that nobody can be asked, or
+	// nothing.
 	choice *bound
 	// health of what is bound, at each of its points.
 	health []chain.Health
@@ -124,10 +127,7 @@ func (s *Source) candidates(ctx context.Context, objects []policyv1alpha1.Offloa
 			return nil, nil, err
 		}
 		wanted[key] = true
-		c.choice = &c.next
-		if c.problem != nil || c.pending() {
-			c.choice = c.previous
-		}
+		c.choice = s.choose(c)
 		candidates = append(candidates, c)
 	}
 	return candidates, wanted, nil
@@ -186,7 +186,7 @@ func (s *Source) keepLastGood(c *candidate) {
 	}
 	c.next.fallback, c.next.fallbackGeneration = c.previous.fallback, c.previous.fallbackGeneration
 	same := c.previous.digest == c.next.digest && c.previous.settings == c.next.settings
-	if !same && !c.previous.shadow && s.answered(c.object.Name) {
+	if !same && c.previous.enforces() && s.answered(c.object.Name) {
 		c.next.fallback, c.next.fallbackGeneration = c.previous.bindings, c.previous.generation
 	}
 	for i := range c.next.bindings {
@@ -228,11 +228,11 @@ func pointsIn(bindings []chain.Binding) []contract.Point {
 }
 
 // swap proposes bindings to the chains until they are taken. A binding that is refused
-// makes room for its previous version, else for none; what the chains have already is
-// favored over what is new.
+// makes room for its previous version, else for that nobody can be asked, else for none;
+// what the chains have already is favored over what is new.
 func (s *Source) swap(candidates []*candidate) error {
-	// Each attempt that fails takes something back; there are two steps per object.
-	for range 2*len(candidates) + 1 {
+	// Each attempt that fails takes something back; there are three steps per object.
+	for range 3*len(candidates) + 1 {
 		err := s.chains.Swap(s.proposal(candidates))
 		if err == nil {
 			s.settle(candidates)
@@ -245,11 +245,7 @@ func (s *Source) swap(candidates []*candidate) error {
 		if blamed.problem == nil {
 			blamed.problem = bad
 		}
-		if blamed.changed() {
-			blamed.choice = blamed.previous
-		} else {
-			blamed.choice = nil
-		}
+		s.retreat(blamed)
 	}
 	return errors.New("the chains refuse every choice of bindings: this is a bug of Longshore")
 }

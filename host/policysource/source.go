@@ -5,8 +5,9 @@
 // Each pass looks at all objects and replaces all bindings at once. A core point
 // without an object of its default's name has the built-in default bound; such an
 // object replaces it and deleting the object restores it. A bad object never replaces
-// a good binding: the previous one stays, or none, and the object's status says what is
-// wrong and who must act. Nothing is decided before the first pass, so that what an
+// a good binding: the previous one stays, and the object's status says what is wrong and
+// who must act. Without a previous one, after a start, a policy that was in force holds
+// what it concerns back, if its failure policy says so; one that never was is not asked. Nothing is decided before the first pass, so that what an
 // operator has switched off is off from the start.
 package policysource
 
@@ -132,8 +133,8 @@ type Source struct {
 	// written is what this component has made of the status of policies, by name: the cache
 	// may show it late.
 	written map[string]written
-	// told are the versions of whose quarantine events have told, by policy.
-	told map[string]string
+	// told is what events have told of ailing versions, by policy.
+	told map[string]ailing
 	// announced is what events have told last of loading, by policy.
 	announced map[string]string
 }
@@ -152,7 +153,7 @@ func New(options Options) (*Source, error) {
 	s := &Source{
 		options: options, bound: map[string]bound{}, modules: map[moduleKey]*module{},
 		judging: make(chan struct{}, 1), verdicts: newAssessments(options.Clock),
-		latest: map[string]*candidate{}, written: map[string]written{}, told: map[string]string{}, announced: map[string]string{},
+		latest: map[string]*candidate{}, written: map[string]written{}, told: map[string]ailing{}, announced: map[string]string{},
 	}
 	s.loads = loading.New(maxLoads, s.close, s.loaded)
 	s.tally = newTally(options.Clock, options.ReportPeriod, s.reportAfter)
@@ -193,6 +194,9 @@ func (s *Source) close(policy chain.Policy) {
 
 // retired closes a loaded policy after its last call.
 func (s *Source) retired(policy chain.Policy) {
+	if _, absent := policy.(*declared); absent {
+		return
+	}
 	for builtIn := range maps.Values(s.options.BuiltIns) {
 		if builtIn == policy {
 			return
@@ -285,7 +289,8 @@ func (e elected) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
 func (elected) NeedLeaderElection() bool { return true }
 
-// policyHandler asks for a pass when a spec has changed, and for a report when another
+// policyHandler asks for a pass when a spec has changed, or whether the policy is in force
+// anywhere, and for a report when another
 // component says something else than before, or our own entry was taken away. Counters,
 // and what only we write, are no news.
 func (s *Source) policyHandler() handler.EventHandler {
@@ -302,6 +307,9 @@ func (s *Source) policyHandler() handler.EventHandler {
 			after, _ := e.ObjectNew.(*policyv1alpha1.OffloadingPolicy)
 			if before == nil || after == nil {
 				return
+			}
+			if (enforcedBySomebody(before) == nil) != (enforcedBySomebody(after) == nil) {
+				q.Add(everything) // who cannot use it is to hold what it concerns back
 			}
 			if s.options.Conditions && !s.sameSayings(before, after) {
 				q.Add(reporting)

@@ -249,7 +249,7 @@ func (c *candidate) digest() string {
 // message says what is wrong, to a component's readers.
 func (c *candidate) message() string {
 	var parts []string
-	if c.problem != nil {
+	if c.problem != nil && !c.isHeld() {
 		parts = append(parts, c.problem.Error())
 	}
 	if _, text := c.ailment(); text != "" {
@@ -265,6 +265,7 @@ func (s *Source) status(c *candidate, own *policyv1alpha1.Observation, component
 		ObservedGeneration: c.object.Generation,
 		Conditions:         slices.Clone(c.object.Status.Conditions),
 		Digest:             c.digest(),
+		Enforced:           c.enforced(),
 	}
 	if c.pending() {
 		status.ObservedGeneration = c.object.Status.ObservedGeneration
@@ -278,6 +279,12 @@ func (s *Source) status(c *candidate, own *policyv1alpha1.Observation, component
 			status.Points = append(status.Points, point.Point)
 		}
 		status.Reads, status.Writes = readsColumn(status.Manifest), writesColumn(status.Manifest)
+	}
+	if c.isHeld() {
+		status.Points = nil
+		for i := range c.choice.bindings {
+			status.Points = append(status.Points, policyv1alpha1.ExtensionPoint(c.choice.bindings[i].Point))
+		}
 	}
 	for _, condition := range append(c.conditions(own.Name), all.condition(c)) {
 		condition.ObservedGeneration = status.ObservedGeneration
@@ -304,7 +311,7 @@ func (s *Source) sameSayings(before, after *policyv1alpha1.OffloadingPolicy) boo
 // described returns the module that the status tells of, and the bindings that say for
 // which points: what is in use, else what was loaded and refused, for all its points.
 func (c *candidate) described() (chain.Policy, []chain.Binding) {
-	if c.choice != nil && len(c.choice.bindings) > 0 {
+	if c.choice != nil && c.choice.held == nil && len(c.choice.bindings) > 0 {
 		return c.choice.bindings[0].Policy, c.choice.bindings
 	}
 	return c.module, nil

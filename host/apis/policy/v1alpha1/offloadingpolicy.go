@@ -213,7 +213,9 @@ type OffloadingPolicySpec struct {
 	// FailurePolicy tells what happens when the policy gives no valid answer: Fail refuses
 	// the object, Ignore goes on without the policy, LastGood asks the version before it,
 	// if that had answered since the component started. A policy that keeps failing is
-	// quarantined: all of this happens without asking it, until a probe is answered.
+	// quarantined: all of this happens without asking it, until a probe is answered. The
+	// same happens, with LastGood as Fail, when the policy was in force and no version of it
+	// can be used any more.
 	// +kubebuilder:default="Fail"
 	FailurePolicy FailurePolicyType `json:"failurePolicy,omitempty"`
 	// Limits of a call.
@@ -261,6 +263,30 @@ type ManifestSummary struct {
 	// +listType=map
 	// +listMapKey=point
 	Points []PointSummary `json:"points,omitempty"`
+}
+
+// EnforcedPoint is an extension point at which a version was in force.
+type EnforcedPoint struct {
+	// Point at which it was asked.
+	Point ExtensionPoint `json:"point"`
+	// Moments at which it was; empty means all.
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	Moments []string `json:"moments,omitempty"`
+}
+
+// EnforcedVersion is a version of a policy that was in force: bound in mode Enforce.
+type EnforcedVersion struct {
+	// Generation of the policy.
+	Generation int64 `json:"generation,omitempty"`
+	// Module by its name.
+	Module string `json:"module,omitempty"`
+	// Digest of the module, "sha256:…".
+	Digest string `json:"digest,omitempty"`
+	// Points at which it was asked.
+	// +listType=map
+	// +listMapKey=point
+	Points []EnforcedPoint `json:"points,omitempty"`
 }
 
 // Counters of a component since it loaded the version that it reports.
@@ -349,6 +375,11 @@ type OffloadingPolicyStatus struct {
 	Writes string `json:"writes,omitempty"`
 	// Manifest of the module that is loaded.
 	Manifest *ManifestSummary `json:"manifest,omitempty"`
+	// Enforced is the version that was last in force. It stays while no version can be used,
+	// and goes when the policy is given another mode than Enforce: a component that starts
+	// while there is one, and cannot use the present version, does with the objects that it
+	// concerns what failurePolicy says, instead of letting them pass.
+	Enforced *EnforcedVersion `json:"enforced,omitempty"`
 	// ObservedBy tells for each component what it runs. Each component applies its
 	// own entry.
 	// +listType=map
