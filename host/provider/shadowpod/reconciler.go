@@ -209,7 +209,13 @@ func (r *Reconciler) syncMetadata(ctx context.Context, shadow *offloadingv1beta1
 	if changes.empty() {
 		return nil
 	}
-	meta := map[string]any{"uid": pod.UID, "labels": changes.labels, "annotations": changes.annotations}
+	meta := map[string]any{"uid": pod.UID}
+	if len(changes.labels) > 0 {
+		meta["labels"] = changes.labels
+	}
+	if len(changes.annotations) > 0 {
+		meta["annotations"] = changes.annotations
+	}
 	if changes.removes {
 		// Somebody else may have taken the key over since.
 		meta["resourceVersion"] = pod.ResourceVersion

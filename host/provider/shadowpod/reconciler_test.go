@@ -62,8 +62,8 @@ type world struct {
 	shadow *offloadingv1beta1.ShadowPod
 	pod    *corev1.Pod
 	faults map[string]error
-	// live is the ShadowPod as the API server has it, when the cache is out of date.
-	live *offloadingv1beta1.ShadowPod
+	// live is the one object that the API server has, when the cache is out of date.
+	live client.Object
 }
 
 func (w world) fail(out *outcome, write, details string) error {
@@ -296,6 +296,25 @@ func TestReconcileOfAnExistingPod(t *testing.T) {
 			assert.Contains(t, out.events[0], tc.event)
 		})
 	}
+}
+
+// In a merge patch, a map that is null takes everything away.
+func TestAChangeOfLabelsLeavesTheAnnotationsAloneAndViceVersa(t *testing.T) {
+	s := running()
+	pod := ownPod(s, corev1.PodRunning, 0)
+	s.Labels["new"] = "x"
+	out := world{shadow: s, pod: pod}.pass(t)
+	require.NoError(t, out.err)
+	assert.Equal(t, ForgePod(s).Labels, out.pod.Labels)
+	assert.Equal(t, ForgePod(s).Annotations, out.pod.Annotations)
+
+	s = running()
+	pod = ownPod(s, corev1.PodRunning, 0)
+	s.Annotations["new"] = "x"
+	out = world{shadow: s, pod: pod}.pass(t)
+	require.NoError(t, out.err)
+	assert.Equal(t, ForgePod(s).Labels, out.pod.Labels)
+	assert.Equal(t, ForgePod(s).Annotations, out.pod.Annotations)
 }
 
 func TestATerminalShadowPodNeverActsAgain(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,33 +17,58 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
+// unseenRetry is how soon a pod is looked for again of which the cache knows nothing: it
+// has no events here, because it is too new or has lost its label.
+const unseenRetry = 2 * time.Second
+
 // end deletes the pod of a ShadowPod that ends, and lets the ShadowPod go once there is
 // none. The pod's deletion event brings us back.
 func (r *Reconciler) end(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (ctrl.Result, error) {
-	key := client.ObjectKeyFromObject(shadow)
-	pod := &corev1.Pod{}
-	err := r.Client.Get(ctx, key, pod)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return ctrl.Result{}, fmt.Errorf("reading pod %s: %w", key, err)
-	case err != nil || !Owns(shadow, pod):
-		pod = nil
+	pod, err := r.remains(ctx, r.Client, shadow)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
-	todo := decideEnd(shadow, pod)
-	if todo.deletePod {
-		if err := r.deletePod(ctx, pod, todo.period); err != nil {
-			r.Events.Eventf(shadow, pod, corev1.EventTypeWarning, reasonFailedDeletePod, actionDeletePod, "Pod not deleted: %v", err)
+	todo, result := decideEnd(shadow, pod), ctrl.Result{}
+	if todo.release {
+		// Of the cache that is no proof: we may have made the pod a moment ago.
+		if pod, err = r.remains(ctx, r.APIReader, shadow); err != nil {
 			return ctrl.Result{}, err
 		}
+		if pod != nil {
+			todo, result.RequeueAfter = decideEnd(shadow, pod), unseenRetry
+		}
 	}
-	if !todo.release {
-		return ctrl.Result{}, nil
+	switch {
+	case todo.deletePod:
+		err = r.deletePod(ctx, pod, todo.period)
+		if err != nil {
+			r.Events.Eventf(shadow, pod, corev1.EventTypeWarning, reasonFailedDeletePod, actionDeletePod, "Pod not deleted: %v", err)
+		}
+	case todo.release:
+		err = r.release(ctx, shadow)
 	}
-	err = r.release(ctx, shadow)
-	if apierrors.IsConflict(err) {
+	switch {
+	case apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	case err != nil:
+		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, client.IgnoreNotFound(err)
+	return result, nil
+}
+
+// remains returns the ShadowPod's own pod, nil when it has none.
+func (r *Reconciler) remains(ctx context.Context, reader client.Reader, shadow *offloadingv1beta1.ShadowPod) (*corev1.Pod, error) {
+	key, pod := client.ObjectKeyFromObject(shadow), &corev1.Pod{}
+	err := reader.Get(ctx, key, pod)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading pod %s: %w", key, err)
+	case !Owns(shadow, pod):
+		return nil, nil
+	}
+	return pod, nil
 }
 
 // release takes the garbage collector's finalizer off a ShadowPod whose pod is gone. The
@@ -53,7 +79,7 @@ func (r *Reconciler) release(ctx context.Context, shadow *offloadingv1beta1.Shad
 	err := r.patch(ctx, shadow, map[string]any{"metadata": map[string]any{
 		"uid": shadow.UID, "resourceVersion": shadow.ResourceVersion, "finalizers": left,
 	}})
-	if err != nil {
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("letting go of ShadowPod %s/%s: %w", shadow.Namespace, shadow.Name, err)
 	}
 	return nil

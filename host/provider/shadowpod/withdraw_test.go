@@ -75,6 +75,10 @@ var endTests = map[string]struct {
 		world:  world{shadow: shadowWith(deleted(foreground)), pod: podOf(60, -1), faults: map[string]error{"delete pod": forbidden}},
 		writes: []string{"delete pod uid=pod-1"}, err: forbidden, event: "FailedDeletePod",
 	},
+	"a pod that the cache does not know holds the ShadowPod, too": {
+		world:  world{shadow: shadowWith(deleted(foreground)), live: podOf(60, -1)},
+		writes: []string{"delete pod uid=pod-1"}, podGone: true, again: true,
+	},
 	"a stranger's pod does not hold the ShadowPod": {
 		world:  world{shadow: shadowWith(deleted(foreground)), pod: stranger(func(p *corev1.Pod) { p.OwnerReferences = nil })},
 		writes: []string{"patch shadowpod"}, shadowGone: true,
