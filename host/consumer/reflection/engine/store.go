@@ -125,28 +125,28 @@ func (s *store) Update(obj any) error {
 		return nil
 	}
 	s.transform(object)
+	s.mu.Lock()
 	news := s.put(object)
 	s.pass(object.GetResourceVersion())
+	s.mu.Unlock()
 	if news {
 		s.changed(object)
 	}
 	return nil
 }
 
-// pass records that the watch has reached a resource version; it never goes back.
+// pass records that the watch has reached a resource version; it never goes back. It is
+// called under the same lock as what the watch showed is stored: an answer that came in
+// between would be assumed although it is refuted already.
 func (s *store) pass(version string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.seen == "" || newerVersion(version, s.seen) {
 		s.seen = version
 	}
 }
 
-// put stores what the reflector saw and reports whether that is news.
+// put stores, under the lock, what the reflector saw, and reports whether that is news.
 func (s *store) put(object client.Object) bool {
 	name := client.ObjectKeyFromObject(object)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	have := s.objects[name]
 	if have == nil || newer(object, have) {
 		s.objects[name] = object
@@ -174,8 +174,8 @@ func (s *store) Delete(obj any) error {
 		delete(s.objects, name)
 		delete(s.assumed, name)
 	}
-	s.mu.Unlock()
 	s.pass(object.GetResourceVersion())
+	s.mu.Unlock()
 	if gone {
 		s.changed(have)
 	}
@@ -187,17 +187,21 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	seen := make(map[types.NamespacedName]struct{}, len(list))
 	var altered []client.Object
 	for _, item := range list {
+		if object, ok := item.(client.Object); ok {
+			s.transform(object)
+		}
+	}
+	s.mu.Lock()
+	for _, item := range list {
 		object, ok := item.(client.Object)
 		if !ok {
 			continue
 		}
-		s.transform(object)
 		seen[client.ObjectKeyFromObject(object)] = struct{}{}
 		if s.put(object) {
 			altered = append(altered, object)
 		}
 	}
-	s.mu.Lock()
 	for name, have := range s.objects {
 		_, listed := seen[name]
 		_, assumed := s.assumed[name]
@@ -234,8 +238,8 @@ func (s *store) Bookmark(resourceVersion string) error {
 		delete(s.assumed, name)
 		refuted = append(refuted, have)
 	}
-	s.mu.Unlock()
 	s.pass(resourceVersion)
+	s.mu.Unlock()
 	for _, object := range refuted {
 		s.changed(object)
 	}
