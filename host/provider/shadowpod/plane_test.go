@@ -149,16 +149,18 @@ func key(name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: remoteNamespace, Name: name}
 }
 
-// newShadow is a ShadowPod whose pod has a minute of grace of its own.
+// newShadow is a ShadowPod whose pod has ten minutes of grace of its own. What a test
+// asks for instead is long as well: of a period that is over, the API server makes one
+// second, and machines can be slow.
 func newShadow(name string) *offloadingv1beta1.ShadowPod {
-	minute := int64(60)
+	period := int64(600)
 	return &offloadingv1beta1.ShadowPod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: remoteNamespace, Name: name, Annotations: map[string]string{"note": "x", "gone": "x"},
 			Labels: map[string]string{"app": "web", "old": "x", "shared": "x", offloadingv1beta1.OriginLabel: "rome"},
 		},
 		Spec: offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{
-			NodeName: nodeName, TerminationGracePeriodSeconds: &minute, Containers: []corev1.Container{{Name: "web", Image: "web:1"}},
+			NodeName: nodeName, TerminationGracePeriodSeconds: &period, Containers: []corev1.Container{{Name: "web", Image: "web:1"}},
 		}},
 	}
 }
@@ -242,17 +244,17 @@ func TestTheControllerEndsItsPods(t *testing.T) {
 func (r *rig) background(t *testing.T) {
 	shadow, _ := r.offload(t, "background")
 	r.delete(t, shadow, metav1.DeletePropagationBackground)
-	r.confirm(t, r.ends(t, "background", 60))
+	r.confirm(t, r.ends(t, "background", 600))
 	r.gone(t, &corev1.Pod{ObjectMeta: shadow.ObjectMeta}, shadow)
 }
 
 func (r *rig) foreground(t *testing.T) {
 	shadow, _ := r.offload(t, "foreground")
 	r.delete(t, shadow, metav1.DeletePropagationForeground)
-	r.ends(t, "foreground", 60)
-	r.give(t, shadow, "5")
-	pod := r.ends(t, "foreground", 5)
-	r.give(t, shadow, "30") // no pod gets more time than it had
+	r.ends(t, "foreground", 600)
+	r.give(t, shadow, "300")
+	pod := r.ends(t, "foreground", 300)
+	r.give(t, shadow, "400") // no pod gets more time than it had
 	r.give(t, shadow, "0")
 	pod = r.ends(t, "foreground", 1)
 	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKeyFromObject(shadow), shadow), "it stays for the pod")
@@ -262,8 +264,8 @@ func (r *rig) foreground(t *testing.T) {
 
 func (r *rig) longer(t *testing.T) {
 	shadow, _ := r.offload(t, "longer")
-	r.give(t, shadow, "120")
-	pod := r.ends(t, "longer", 120)
+	r.give(t, shadow, "1200")
+	pod := r.ends(t, "longer", 1200)
 	r.delete(t, shadow, metav1.DeletePropagationForeground)
 	r.confirm(t, pod)
 	r.gone(t, pod, shadow)
@@ -295,25 +297,25 @@ func (r *rig) replaced(t *testing.T) {
 
 	// A pod that has not started is evicted like any other.
 	require.NoError(t, r.milan.SubResource("eviction").Create(t.Context(), second, &policyv1.Eviction{}))
-	r.confirm(t, r.ends(t, "replaced", 60))
+	r.confirm(t, r.ends(t, "replaced", 600))
 	third := r.await(t, "replaced", "is a third", func(pod *corev1.Pod) bool { return pod.UID != second.UID })
 	assert.True(t, shadowpod.Owns(shadow, third))
 	assert.Equal(t, "deletion-grace-period", third.Annotations["longshore.dev/supports"])
 
 	// While it is on its way out, its ShadowPod ends as well: it is not made again.
-	require.NoError(t, r.milan.Delete(t.Context(), third, client.GracePeriodSeconds(40)))
-	r.ends(t, "replaced", 40)
-	r.give(t, shadow, "3")
+	require.NoError(t, r.milan.Delete(t.Context(), third, client.GracePeriodSeconds(400)))
+	r.ends(t, "replaced", 400)
+	r.give(t, shadow, "300")
 	r.delete(t, shadow, metav1.DeletePropagationForeground)
-	r.confirm(t, r.ends(t, "replaced", 3))
+	r.confirm(t, r.ends(t, "replaced", 300))
 	r.gone(t, shadow, third)
 }
 
 func (r *rig) namespace(t *testing.T) {
 	const doomed = "doomed-rome"
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: doomed}}
-	shadow := newShadow("web")
-	shadow.Namespace = doomed
+	shadow, period := newShadow("web"), int64(20)
+	shadow.Namespace, shadow.Spec.Pod.TerminationGracePeriodSeconds = doomed, &period
 	r.create(t, ns, shadow)
 	pod := &corev1.Pod{}
 	require.Eventually(t, func() bool {
@@ -323,7 +325,7 @@ func (r *rig) namespace(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return r.milan.Get(t.Context(), client.ObjectKeyFromObject(shadow), pod) == nil && pod.DeletionTimestamp != nil
 	}, soon, tick)
-	assert.EqualValues(t, 60, *pod.DeletionGracePeriodSeconds)
+	assert.Equal(t, period, *pod.DeletionGracePeriodSeconds)
 	r.confirm(t, pod)
 	r.gone(t, ns)
 }
@@ -401,7 +403,7 @@ func (r *rig) restart(t *testing.T, stop func()) {
 	r.delete(t, held, metav1.DeletePropagationForeground)
 
 	r.runAgain(t)
-	r.confirm(t, r.ends(t, "lost", 60))
+	r.confirm(t, r.ends(t, "lost", 600))
 	pod := r.ends(t, "held", 4)
 	r.confirm(t, pod)
 	r.gone(t, held, lost, pod)
@@ -434,7 +436,7 @@ func TestTheGarbageCollectorIsTheSecondLine(t *testing.T) {
 			pod = &corev1.Pod{}
 			return r.milan.Get(t.Context(), client.ObjectKeyFromObject(shadow), pod) == nil && pod.DeletionTimestamp != nil
 		}, 3*soon, tick, "the collector ends the pod of %s", shadow.Name)
-		assert.EqualValues(t, 60, *pod.DeletionGracePeriodSeconds)
+		assert.EqualValues(t, 600, *pod.DeletionGracePeriodSeconds)
 		r.confirm(t, pod)
 		r.gone(t, shadow, pod)
 	}
