@@ -45,6 +45,10 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if len(os.Args) > 1 && os.Args[1] == "play-server" {
+		fmt.Fprintln(os.Stderr, playServer())
+		os.Exit(1)
+	}
 	if len(os.Args) > 2 && os.Args[1] == "play-node" {
 		if err := processnode.PlayNode(os.Args[2]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -107,7 +111,9 @@ func start(t *testing.T) *rig {
 	r := &rig{client: client, logs: t.TempDir()}
 	node, err := processnode.New(processnode.Options{
 		Name: "here", Config: cluster.RESTConfig(), Dir: t.TempDir(), LogDir: r.logs,
-		Images: map[string]processnode.Program{"test/self": {Path: self, Args: []string{"play-container"}}},
+		Images: map[string]processnode.Program{
+			"test/self": {Path: self, Args: []string{"play-container"}}, "test/server": {Path: self, Args: []string{"play-server"}},
+		},
 		Address: func() (string, func(), error) {
 			address, err := plane.ReserveAddress()
 			if err != nil {
