@@ -18,7 +18,7 @@
 //   - clientConfig.url "https://127.81.2.3:9443/path"; the certificate must be for the IP.
 //
 // EndpointSlices with loopback addresses are refused by the API server, so routing to
-// endpoints is no third way.
+// endpoints is no third way. Several replicas behind one Service: package processnode.
 package plane
 
 import (

@@ -16,6 +16,14 @@
 //   - the pod's address is a loopback address of its own, set before the process starts.
 //     Processes must listen on it ($(POD_IP)), or pods get in each other's way.
 //
+// Nothing routes a ClusterIP on loopback, and the API server refuses loopback addresses in
+// EndpointSlices. So the node plays kube-proxy for Services of type ExternalName whose
+// name is a loopback address and that select pods: it listens there and passes each
+// connection on to one of the node's pods that are ready, in turn (or to those that are
+// leaving and still ready, when no other is). Connections stay when endpoints change.
+// Without endpoints they are refused. One thing is kinder than kube-proxy: a pod that
+// refuses a connection is passed over at once, before its status says that it is gone.
+//
 // What cannot be had this way (other volumes, exec probes, sidecars, lifecycle hooks, …)
 // fails the pod with a message that names it: see unsupported. Limits on resources and
 // security contexts have no effect.
