@@ -3,9 +3,9 @@ package kubelet
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -29,6 +29,10 @@ const releaseTries = 3
 // election stands for the leadership among the virtual kubelets of the provider, and
 // stands again whenever it was lost: what is lost is a right to send, not a reason to
 // end.
+//
+// It leads from the moment at which its name is written to the lease until it reads
+// another's there, or could not renew it in time. client-go's elector tells only of the
+// latter, and of the former late and on another goroutine; so the lock itself tells.
 type election struct {
 	// elector and lock are nil when the lease is switched off: then this one leads (T14).
 	elector *leaderelection.LeaderElector
@@ -36,21 +40,56 @@ type election struct {
 	lead    func(bool)
 	now     func() time.Time
 
-	mu sync.Mutex
+	// log and leading belong to run, and to what the elector calls from there.
+	log     logr.Logger
+	leading bool
+}
+
+// toldLock tells whether this one holds the lease, as soon as that is known.
+type toldLock struct {
+	resourcelock.Interface
+	tell func(held bool)
+}
+
+// Get implements resourcelock.Interface.
+func (l *toldLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	if err == nil && record.HolderIdentity != l.Identity() {
+		l.tell(false)
+	}
+	return record, raw, err //nolint:wrapcheck // The elector looks into it.
+}
+
+// Create implements resourcelock.Interface.
+func (l *toldLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.told(record, l.Interface.Create(ctx, record))
+}
+
+// Update implements resourcelock.Interface.
+func (l *toldLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.told(record, l.Interface.Update(ctx, record))
+}
+
+func (l *toldLock) told(record resourcelock.LeaderElectionRecord, err error) error {
+	if err == nil {
+		l.tell(record.HolderIdentity == l.Identity())
+	}
+	return err
 }
 
 // newElection composes the election among those who know the lock. Without lease, the
 // lock is nil.
 func newElection(o *Options, lock resourcelock.Interface, lead func(bool), now func() time.Time) (*election, error) {
-	e := &election{lock: lock, lead: lead, now: now}
+	e := &election{lead: lead, now: now}
 	if lock == nil {
 		return e, nil
 	}
+	e.lock = &toldLock{Interface: lock, tell: e.tell}
 	var err error
 	e.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: lock, Name: ProviderLease,
+		Lock: e.lock, Name: ProviderLease,
 		LeaseDuration: o.VKLeaseDuration, RenewDeadline: o.VKLeaseRenewInterval, RetryPeriod: o.VKLeaseRetryPeriod,
-		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: e.won, OnStoppedLeading: e.lost},
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() { e.tell(false) }},
 		// The elector would also try to release what it could not renew, and say only
 		// afterwards that it is lost. Here it is lost first.
 		ReleaseOnCancel: false,
@@ -85,38 +124,33 @@ func (o *Options) providerLock(home *rest.Config) (resourcelock.Interface, error
 
 // run stands for election until the context ends, and then gives the lease back.
 func (e *election) run(ctx context.Context) {
+	e.log = ctrl.LoggerFrom(ctx)
 	if e.elector == nil {
-		e.lead(true)
+		e.tell(true)
 		<-ctx.Done()
-		e.lead(false)
+		e.tell(false)
 		return
 	}
-	log := ctrl.LoggerFrom(ctx)
 	for ctx.Err() == nil {
 		e.elector.Run(ctx)
-		log.Info("Not leading the virtual kubelets of the provider any more", "lease", e.lock.Describe())
 	}
 	if err := e.release(context.WithoutCancel(ctx)); err != nil {
-		log.Error(err, "Giving the lease back failed, the next leader waits until it ends", "lease", e.lock.Describe())
+		e.log.Error(err, "Giving the lease back failed, the next leader waits until it ends", "lease", e.lock.Describe())
 	}
 }
 
-// won is called beside run, and maybe after the leadership that it tells of was lost;
-// then its context has ended.
-func (e *election) won(ctx context.Context) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if ctx.Err() != nil {
+// tell passes on what is known of the leadership.
+func (e *election) tell(leading bool) {
+	if e.leading == leading {
 		return
 	}
-	ctrl.LoggerFrom(ctx).Info("Leading the virtual kubelets of the provider", "lease", e.lock.Describe())
-	e.lead(true)
-}
-
-func (e *election) lost() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.lead(false)
+	e.leading = leading
+	if leading {
+		e.log.Info("Leading the virtual kubelets of the provider")
+	} else {
+		e.log.Info("Not leading the virtual kubelets of the provider any more")
+	}
+	e.lead(leading)
 }
 
 // release gives the lease back, if it is ours: the next one need not wait for its end.

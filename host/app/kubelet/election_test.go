@@ -68,6 +68,14 @@ func (l *lock) RecordEvent(string) {}
 func (l *lock) Identity() string   { return "vk-milan-1" }
 func (l *lock) Describe() string   { return "liqo-tenant-milan/" + ProviderLease }
 
+// take makes somebody else the holder; updates that do not know of it conflict.
+func (l *lock) take(holder string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.record = &resourcelock.LeaderElectionRecord{HolderIdentity: holder, LeaseDurationSeconds: 3600}
+	l.faults = append(l.faults, apierrors.NewConflict(leases, ProviderLease, errors.New("it was taken")))
+}
+
 func (l *lock) set(down bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,6 +118,11 @@ func stand(t *testing.T, l resourcelock.Interface, h *history) (end func()) {
 		VKLeaseDuration: 2 * time.Second, VKLeaseRenewInterval: time.Second, VKLeaseRetryPeriod: 10 * time.Millisecond,
 	}, l, h.lead, time.Now)
 	require.NoError(t, err)
+	return standFor(t, e)
+}
+
+func standFor(t *testing.T, e *election) (end func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(logr.NewContext(context.WithoutCancel(t.Context()), logr.Discard()))
 	done := make(chan struct{})
 	go func() {
@@ -147,16 +160,20 @@ func TestAnElectionWithoutLeaseIsWon(t *testing.T) {
 	assert.Equal(t, []bool{true, false}, h.said())
 }
 
-func TestWhoHearsOfALeadershipThatIsOverDoesNotLead(t *testing.T) {
-	h := &history{}
-	e, err := newElection(&Options{}, nil, h.lead, time.Now)
+func TestWhoReadsAnotherNameOnTheLeaseDoesNotLead(t *testing.T) {
+	l, h := &lock{}, &history{}
+	e, err := newElection(&Options{VKLeaseDuration: 3 * time.Hour, VKLeaseRenewInterval: 2 * time.Hour, VKLeaseRetryPeriod: 10 * time.Millisecond}, l, h.lead, time.Now)
 	require.NoError(t, err)
-	e.lock = &lock{}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	e.lost()
-	e.won(ctx)
-	assert.Equal(t, []bool{false}, h.said())
+	standFor(t, e)
+	require.Eventually(t, func() bool { return len(h.said()) == 1 }, soon, tick)
+	// Somebody took it, as when this process stood still for longer than the lease.
+	l.take("vk-milan-2")
+	require.Eventually(t, func() bool { return len(h.said()) == 2 }, soon, tick, "at once, though it might try for two hours")
+	// The lease ends, and the elector takes it back while it believes to lead all along.
+	l.take("")
+	require.Eventually(t, func() bool { return len(h.said()) == 3 }, soon, tick)
+	assert.Equal(t, []bool{true, false, true}, h.said())
+	assert.Equal(t, "vk-milan-1", l.holder())
 }
 
 func TestRelease(t *testing.T) {

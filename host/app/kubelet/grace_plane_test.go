@@ -23,11 +23,13 @@ import (
 func (r *rig) gives(t *testing.T) {
 	still := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-still", Labels: map[string]string{"pool": "still"}}}
 	r.create(r.milan, still)
+	before := still.DeepCopy()
 	still.Status.Allocatable = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("4Gi"), corev1.ResourcePods: resource.MustParse("10"),
 	}
 	still.Status.Capacity = still.Status.Allocatable
-	require.NoError(t, r.milan.Status().Update(t.Context(), still))
+	// A patch, since the controllers of the provider write to the node as well.
+	require.NoError(t, r.milan.Status().Patch(t.Context(), still, client.MergeFrom(before)))
 	defer r.steer(t, offloadingv1beta1.OffloadingPatch{
 		NodeSelector: map[string]string{"pool": "still"}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 	})()
