@@ -125,8 +125,8 @@ var decideTests = map[string]struct {
 	"row 13: a remote pod that is evicted takes only the readiness away": {
 		local: localPod(running, ready), shadow: shadowPod(), pod: remotePod(phase(corev1.PodFailed), deleting), want: "status Running",
 	},
-	"row 13: a remote pod that is evicted while its ShadowPod goes has failed": {
-		local: localPod(running, ready), shadow: shadowPod(shadowDeleting), pod: remotePod(phase(corev1.PodFailed), deleting), want: "status Failed",
+	"row 13: nor does one more whose ShadowPod is deleted in the provider: the local pod gets another": {
+		local: localPod(running, ready), shadow: shadowPod(shadowDeleting), pod: remotePod(phase(corev1.PodFailed), deleting), want: "status Running",
 	},
 	"row 13: no remote pod yet": {
 		local: localPod(running), shadow: shadowPod(), want: "",

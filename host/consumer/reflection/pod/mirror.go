@@ -69,7 +69,8 @@ func (d *Definition) mirrorPod(s scene) []engine.Action {
 		s.memory.remoteUID, s.memory.restarts = s.pod.UID, restarts
 		actions = append(actions, engine.Remember{Value: s.memory})
 	}
-	if s.local.DeletionTimestamp == nil && s.shadow != nil && s.shadow.DeletionTimestamp == nil && podend.ByDeletion(s.pod) {
+	// Also where the provider deletes the ShadowPod as well: the local pod gets another.
+	if s.local.DeletionTimestamp == nil && podend.ByDeletion(s.pod) {
 		return append(actions, setStatus(s.local, replaced(&s.local.Status, &s.pod.Status))...)
 	}
 	status := local.PodStatus(local.PodStatusInput{
