@@ -52,7 +52,7 @@ func TestAReplicaThatFailsDoesNotWait(t *testing.T) {
 
 // slow serves as controller-runtime does, every request a child of ctx, and holds each
 // until it is released or its context ends.
-func slow(t *testing.T, ctx context.Context, d *drain) (url string, begun chan struct{}, release chan struct{}, ended chan error) { //nolint:revive // The server's context, not the test's.
+func slow(t *testing.T, ctx context.Context, d *drain) (url string, begun chan struct{}, release chan struct{}, ended chan error) {
 	t.Helper()
 	begun, release, ended = make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	server := httptest.NewUnstartedServer(d.finish(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
