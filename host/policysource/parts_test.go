@@ -95,8 +95,9 @@ func TestAnUpdateInPartsIsOneChangeAgainstARealAPIServer(t *testing.T) {
 	s.awaitStatus("mine", policyv1alpha1.DegradedCondition, "True ModuleIncomplete: the module in ConfigMap longshore/module and its 2 parts", newCustom("one two three").Digest())
 	s.awaitHostname("one two three")
 	policy := s.policy("mine")
+	before := policy.DeepCopy()
 	policy.Spec.Module.ConfigMap.Digest = digest("eins zwei three")
-	require.NoError(t, s.admin.Update(t.Context(), policy))
+	require.NoError(t, s.admin.Patch(t.Context(), policy, client.MergeFrom(before)))
 	s.eventually(func() bool {
 		p := s.policy("mine")
 		return p.Status.ObservedGeneration == p.Generation
