@@ -25,6 +25,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 )
 
 const (
@@ -101,6 +102,8 @@ func TestChartOnARealControlPlane(t *testing.T) {
 			// Applying is always strict.
 			assert.NoError(t, apply(t, admin, object, client.DryRunAll), "%s %s", object.GetKind(), object.GetName())
 		}
+	})
+	t.Run("so is what several replicas add", func(t *testing.T) {
 		several, err := chart.Render(map[string]any{"clusterID": "rome", "webhook": map[string]any{"replicas": 2}}, chart.Options{})
 		require.NoError(t, err)
 		for _, object := range several {
@@ -134,6 +137,11 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 			require.NoError(t, apply(t, admin, object), object.GetName())
 		}
 	}
+	node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: "longshore"}}
+	require.NoError(t, admin.Create(t.Context(), virtualnode.ForgeClusterRoleBinding(node)))
+	for _, binding := range virtualnode.ForgeLeaseBindings(node) {
+		require.NoError(t, admin.Create(t.Context(), binding))
+	}
 	bind := func(role string) *rbacv1.ClusterRoleBinding {
 		return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}}
 	}
@@ -157,6 +165,10 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 		allowed bool
 	}{
 		"the manager binds the virtual kubelet's local role":    {"longshore-manager", create(bind("liqo-virtual-kubelet-local")), true},
+		"the manager lets a virtual kubelet hold leases":        {"longshore-manager", create(bindIn("longshore-virtual-kubelet-lease")), true},
+		"a virtual kubelet holds leases of its tenant":          {"milan", create(&coordinationv1.Lease{ObjectMeta: in("virtual-kubelet-leader-election")}), true},
+		"a virtual kubelet holds its Node's lease":              {"milan", create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: "kube-node-lease"}}), true},
+		"a virtual kubelet takes no lease of another namespace": {"milan", create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: "kube-system"}}), false},
 		"the manager binds the remote role in a namespace":      {"longshore-manager", create(bindIn("liqo-virtual-kubelet-remote")), true},
 		"the manager does not bind administrators":              {"longshore-manager", create(bind("cluster-admin")), false},
 		"the manager does not bind its peers' control plane":    {"longshore-manager", create(bind("liqo-remote-controlplane")), false},

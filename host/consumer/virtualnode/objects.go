@@ -19,6 +19,9 @@ import (
 const (
 	// LocalRole is the ClusterRole of virtual kubelets in the consumer (reference 7.4).
 	LocalRole = "liqo-virtual-kubelet-local"
+	// LeaseRole is the ClusterRole that lets virtual kubelets hold leases, bound only where
+	// theirs are.
+	LeaseRole = "longshore-virtual-kubelet-lease"
 	// TemplateHashAnnotation on the Deployment is the hash of the spec that was asked for,
 	// so that what leaves a VirtualNode's template leaves the Deployment.
 	TemplateHashAnnotation = "longshore.dev/template-hash"
@@ -31,7 +34,8 @@ func ForgeServiceAccount(vn *offloadingv1beta1.VirtualNode) *corev1.ServiceAccou
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Namespace: vn.Namespace, Labels: managed(vn)}}
 }
 
-// BindingName is the name of the virtual kubelet's ClusterRoleBinding (reference 5.1, step 4).
+// BindingName is the name of the virtual kubelet's ClusterRoleBinding (reference 5.1,
+// step 4), and of its RoleBindings.
 func BindingName(vn *offloadingv1beta1.VirtualNode) string {
 	name := "liqo-node-" + vn.Name
 	return name[:min(len(name), maxBindingName)]
@@ -44,6 +48,21 @@ func ForgeClusterRoleBinding(vn *offloadingv1beta1.VirtualNode) *rbacv1.ClusterR
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: LocalRole},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: vn.Name, Namespace: vn.Namespace}},
 	}
+}
+
+// ForgeLeaseBindings let the virtual kubelet hold its leases: those of its replicas and of
+// the provider's virtual kubelets in the tenant namespace, and its Node's. In any other
+// namespace it could take the lease of somebody else, a control plane's for one.
+func ForgeLeaseBindings(vn *offloadingv1beta1.VirtualNode) []*rbacv1.RoleBinding {
+	var bindings []*rbacv1.RoleBinding
+	for _, namespace := range []string{vn.Namespace, corev1.NamespaceNodeLease} {
+		bindings = append(bindings, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: BindingName(vn), Namespace: namespace, Labels: managed(vn)},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: LeaseRole},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: vn.Name, Namespace: vn.Namespace}},
+		})
+	}
+	return bindings
 }
 
 // ForgeDeployment builds the virtual kubelet's Deployment from the snapshot that the

@@ -62,7 +62,8 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings,verbs=get;list;watch;create;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-local,verbs=bind
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-local;longshore-virtual-kubelet-lease,verbs=bind
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
@@ -220,13 +221,18 @@ func clusterOf(obj client.Object) string {
 	return obj.GetLabels()[liqocorev1beta1.RemoteClusterIDLabel]
 }
 
-// apply makes identity, binding and Deployment, and returns the Deployment as it is.
+// apply makes identity, bindings and Deployment, and returns the Deployment as it is.
 func (r *Reconciler) apply(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (*appsv1.Deployment, error) {
 	if err := r.createIfMissing(ctx, ForgeServiceAccount(vn), &corev1.ServiceAccount{}); err != nil {
 		return nil, err
 	}
 	if err := r.createIfMissing(ctx, ForgeClusterRoleBinding(vn), &rbacv1.ClusterRoleBinding{}); err != nil {
 		return nil, err
+	}
+	for _, binding := range ForgeLeaseBindings(vn) {
+		if err := r.createIfMissing(ctx, binding, &rbacv1.RoleBinding{}); err != nil {
+			return nil, err
+		}
 	}
 	wanted, err := ForgeDeployment(vn)
 	if err != nil {

@@ -182,7 +182,7 @@ func (r *Reconciler) evict(ctx context.Context, pod *corev1.Pod, force bool) err
 	return nil
 }
 
-// stopKubelet deletes Deployment, binding and identity; it reports whether the virtual
+// stopKubelet deletes Deployment, bindings and identity; it reports whether the virtual
 // kubelet's pods are gone.
 func (r *Reconciler) stopKubelet(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
 	deployments := &appsv1.DeploymentList{}
@@ -211,9 +211,11 @@ func (r *Reconciler) stopKubelet(ctx context.Context, vn *offloadingv1beta1.Virt
 	if len(pods.Items) > 0 {
 		return false, nil
 	}
-	for _, obj := range []client.Object{
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: BindingName(vn)}}, ForgeServiceAccount(vn),
-	} {
+	objects := []client.Object{&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: BindingName(vn)}}}
+	for _, binding := range ForgeLeaseBindings(vn) {
+		objects = append(objects, binding)
+	}
+	for _, obj := range append(objects, ForgeServiceAccount(vn)) {
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, obj)); err != nil {
 			return false, fmt.Errorf("deleting %T %q: %w", obj, obj.GetName(), err)
 		}
