@@ -9,9 +9,9 @@ package contract
 type MetadataFilterFacts struct {
 	// Object is the object being reflected: kind and metadata only.
 	Object ObjectMetadata `json:"object"`
-	// NotReflected are the key lists of the VirtualNode's offloadingPatch.
+	// NotReflected are the key lists of the VirtualNode's offloadingPatch, or of all when they share the object.
 	NotReflected NotReflected `json:"notReflected"`
-	// VirtualNode that reflects the object.
+	// VirtualNode of the pod, or the provider's oldest for what its virtual nodes share.
 	VirtualNode *VirtualNode `json:"virtualNode,omitempty"`
 }
 

@@ -128,7 +128,8 @@ type MatchCondition struct {
 	Name string `json:"name"`
 	// Expression of CEL over object (the object being decided, before any policy),
 	// namespaceObject (metadata.name and metadata.labels of the local namespace) and
-	// virtualNode (its name, empty at admission), of type bool.
+	// virtualNode (its name, empty at admission, the provider's oldest for what its
+	// virtual nodes share), of type bool.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Expression string `json:"expression"`
@@ -141,7 +142,8 @@ type Match struct {
 	// ObjectSelector over the labels of the local object.
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 	// VirtualNodes by name; at admission, where no node is chosen yet, a policy
-	// with this list is not asked.
+	// with this list is not asked. What all virtual nodes of a provider share
+	// (ConfigMaps, Secrets, Services) counts as the oldest one's.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	VirtualNodes []string `json:"virtualNodes,omitempty"`
