@@ -88,7 +88,7 @@ func (b *bench) policies(ctx context.Context) (err error) {
 			return err
 		}
 		for _, q := range questions {
-			if err := b.ask(ctx, hosts, q); err != nil {
+			if err := errors.Join(b.ask(ctx, hosts, q), b.projected(ctx, hosts, q)); err != nil {
 				return err
 			}
 		}
