@@ -94,11 +94,37 @@ func (c *candidate) elsewhere(own string) string {
 	return ""
 }
 
-// conditions are sentences: what is, by whom, and who must act.
+// withoutElsewhere returns another component that can use no version of a policy that is in
+// force, nil when there is none: it holds back what the policy concerns.
+func (c *candidate) withoutElsewhere(own string) *policyv1alpha1.Observation {
+	if c.enforced() == nil {
+		return nil
+	}
+	for i := range c.object.Status.ObservedBy {
+		if o := &c.object.Status.ObservedBy[i]; o.Name != own && o.Generation == 0 && o.Digest == "" && o.Message != "" {
+			return o
+		}
+	}
+	return nil
+}
+
+// conditions are sentences: what is, by whom, and who must act. A policy is not ready that
+// has pods wait anywhere because it cannot be used there.
 func (c *candidate) conditions(own string) []metav1.Condition {
-	loaded := metav1.Condition{Type: policyv1alpha1.LoadedCondition, Status: metav1.ConditionTrue, Reason: reasonLoaded, Message: "The module is loaded."}
-	ready := metav1.Condition{Type: policyv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: reasonBound, Message: "The policy is asked."}
-	degraded := metav1.Condition{Type: policyv1alpha1.DegradedCondition, Status: metav1.ConditionFalse, Reason: reasonFine, Message: "Nothing is wrong."}
+	loaded, ready, degraded := c.ownConditions(own)
+	if o := c.withoutElsewhere(own); o != nil && ready.Status == metav1.ConditionTrue {
+		ready.Status, ready.Reason = metav1.ConditionFalse, reasonUnavailable
+		ready.Message = "Component " + o.Name + " says: " + o.Message
+	}
+	return []metav1.Condition{loaded, ready, degraded}
+}
+
+// ownConditions are what this component says, and of others what they have against the
+// version.
+func (c *candidate) ownConditions(own string) (loaded, ready, degraded metav1.Condition) {
+	loaded = metav1.Condition{Type: policyv1alpha1.LoadedCondition, Status: metav1.ConditionTrue, Reason: reasonLoaded, Message: "The module is loaded."}
+	ready = metav1.Condition{Type: policyv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: reasonBound, Message: "The policy is asked."}
+	degraded = metav1.Condition{Type: policyv1alpha1.DegradedCondition, Status: metav1.ConditionFalse, Reason: reasonFine, Message: "Nothing is wrong."}
 	set := func(condition *metav1.Condition, status metav1.ConditionStatus, reason, message string) {
 		condition.Status, condition.Reason, condition.Message = status, reason, message
 	}
@@ -115,7 +141,7 @@ func (c *candidate) conditions(own string) []metav1.Condition {
 		} else if c.choice != nil {
 			set(&ready, metav1.ConditionTrue, reasonPrevious, "The previous version is used, because of this one: "+message)
 		}
-		return []metav1.Condition{loaded, ready, degraded}
+		return loaded, ready, degraded
 	case c.pending():
 		set(&loaded, metav1.ConditionFalse, reasonLoading, "The module is being loaded.")
 		set(&ready, metav1.ConditionFalse, reasonLoading, "The policy is not asked until its module is loaded; objects pass without it.")
@@ -143,7 +169,7 @@ func (c *candidate) conditions(own string) []metav1.Condition {
 	default:
 		set(&degraded, metav1.ConditionTrue, reason, text)
 	}
-	return []metav1.Condition{loaded, ready, degraded}
+	return loaded, ready, degraded
 }
 
 // cut shortens a text, at the border of a character.

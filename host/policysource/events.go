@@ -1,8 +1,6 @@
 package policysource
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,19 +14,14 @@ import (
 const (
 	actionLoad = "Load"
 	actionAsk  = "Ask"
-	// maxNote is the API server's bound of an event's text.
-	maxNote = 1024
 )
 
-// event records an event on the OffloadingPolicy. Events of the same action and reason
-// become one, whatever they say, and it keeps saying the first thing; so the action is
-// told apart by the text.
+// event records an event on the OffloadingPolicy.
 //
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
 func (s *Source) event(c *candidate, kind, reason, action, note string) {
 	if s.options.Events != nil {
-		sum := sha256.Sum256([]byte(note))
-		s.options.Events.Eventf(c.object, nil, kind, reason, action+"-"+hex.EncodeToString(sum[:4]), "%s", cut(note, maxNote-len("…")))
+		s.options.Events.Eventf(c.object, nil, kind, reason, action, "%s", note)
 	}
 }
 

@@ -108,9 +108,11 @@ func TestRestartsAgainstARealAPIServer(t *testing.T) {
 			s.components = []*component{s.kubelet}
 			s.eventually(func() bool { return s.kubelet.hostname(s.t.Context()) != "" }, "it is held")
 			s.held(half)
+			s.awaitCondition("mine", policyv1alpha1.ReadyCondition, "Unavailable")
 			s.components = append(s.components, s.webhook)
 			s.store("v1")
 			s.awaitHostname("v1")
+			s.awaitCondition("mine", policyv1alpha1.ReadyCondition, "Bound")
 		},
 		"what was switched off and on passes": func() {
 			s.create(configMap("v1"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))

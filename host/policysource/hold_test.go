@@ -286,6 +286,34 @@ longshore_policy_refused{instead="held",policy="mine",reason="ModuleNotLoaded"} 
 	assert.Nil(t, r.get("mine").Status.Enforced, "the operator has taken it out of force")
 }
 
+// Whoever looks at the policy sees that pods wait, although who speaks for all is content.
+func TestAHoldElsewhereIsTold(t *testing.T) {
+	says := func(o policyv1alpha1.Observation) func(*policyv1alpha1.OffloadingPolicyStatus) {
+		return func(s *policyv1alpha1.OffloadingPolicyStatus) { s.ObservedBy = append(s.ObservedBy[:1], o) }
+	}
+	r := newRig(t, configMap("v1"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
+	r.mustPass()
+	r.forget("mine", says(policyv1alpha1.Observation{Name: "virtual-kubelet/milan", Message: "It is gone."}))
+	r.report()
+	assert.Equal(t, "False Unavailable: Component virtual-kubelet/milan says: It is gone.", r.condition("mine", policyv1alpha1.ReadyCondition))
+	assert.Contains(t, r.condition("mine", policyv1alpha1.DegradedCondition), "True ComponentFails")
+	r.store("broken")
+	r.mustPass()
+	assert.Equal(t, "False Unavailable: Component virtual-kubelet/milan says: It is gone.", r.condition("mine", policyv1alpha1.ReadyCondition), "here the previous version decides")
+	for name, o := range map[string]policyv1alpha1.Observation{
+		"it has the version before": {Name: "virtual-kubelet/milan", Generation: 1, Digest: "sha256:00", Message: "It is gone."},
+		"it has said nothing yet":   {Name: "virtual-kubelet/milan"},
+	} {
+		r.forget("mine", says(o))
+		r.report()
+		assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "True PreviousVersion", name)
+	}
+	r.change("mine", mode(policyv1alpha1.ModeDisabled))
+	r.forget("mine", says(policyv1alpha1.Observation{Name: "virtual-kubelet/milan", Message: "It is gone."}))
+	r.report()
+	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "True Disabled")
+}
+
 func TestWhatIsHeldWaitsForTheModuleThatIsLoaded(t *testing.T) {
 	r := heldRig(t, func(*policyv1alpha1.OffloadingPolicySpec) {})
 	changes := r.changes

@@ -32,6 +32,7 @@ import (
 
 	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policysource"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -128,7 +129,7 @@ func (s *site) launch(name string, conditions bool) *component {
 	c := &component{let: make(chan struct{})}
 	c.source, err = policysource.New(policysource.Options{
 		Component: name, Client: mgr.GetClient(), Conditions: conditions, Clock: clock.RealClock{},
-		ReportPeriod: time.Second, Events: mgr.GetEventRecorder("longshore-policies"),
+		ReportPeriod: time.Second, Events: events.New(mgr, "longshore-policies"),
 		Components: func(context.Context) (policysource.Components, error) {
 			return policysource.Components{Speaker: s.speaker.Load().(string), Names: *s.mayReport.Load()}, nil
 		},

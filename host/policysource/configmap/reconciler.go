@@ -194,18 +194,10 @@ func refused(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// maxNote is the API server's bound of an event's note, in bytes.
-const maxNote = 1024
-
 // refuse says on the ConfigMap what is wrong; nothing but a change of it, or of the
 // policy in its way, helps.
 func (r *Reconciler) refuse(source *corev1.ConfigMap, problem *Problem) error {
-	note := problem.Err.Error()
-	if len(note) >= maxNote {
-		const more = " …"
-		note = note[:maxNote-len(more)-1] + more
-	}
-	r.Events.Eventf(source, nil, corev1.EventTypeWarning, problem.Reason, actionLoad, "%s", note)
+	r.Events.Eventf(source, nil, corev1.EventTypeWarning, problem.Reason, actionLoad, "%s", problem.Err.Error())
 	return reconcile.TerminalError(fmt.Errorf("refusing ConfigMap %s/%s as a policy: %w", source.Namespace, source.Name, problem.Err))
 }
 
