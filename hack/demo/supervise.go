@@ -16,6 +16,8 @@ const (
 	simulatedNodes = 3
 	podsPerNode    = "500"
 	connectionFile = "connection.json"
+	// inheritedLock is the file descriptor behind the three standard ones.
+	inheritedLock = 3
 )
 
 func connectionPath(s *session.Session) string { return filepath.Join(s.DataDir(), connectionFile) }
@@ -23,7 +25,7 @@ func connectionPath(s *session.Session) string { return filepath.Join(s.DataDir(
 // supervise owns both clusters until it is told to end. Its standard error is the
 // supervisor's log.
 func supervise(ctx context.Context, s *session.Session, longshore string) error {
-	lock, err := s.LockSupervisor()
+	lock, err := s.InheritSupervisor(os.NewFile(inheritedLock, "supervisor.lock"))
 	if err != nil {
 		return fmt.Errorf("becoming the supervisor: %w", err)
 	}

@@ -58,6 +58,10 @@ func (u *upCommand) explain(ctx context.Context, err error) {
 		u.out.Line("Logs are in %s; `make demo` tries again, `make demo-down` stops everything.", u.session.LogDir())
 		return
 	}
+	if alive, _, aliveErr := u.session.Alive(); !u.started && aliveErr == nil && !alive {
+		u.out.Line("\nInterrupted; nothing was started.")
+		return
+	}
 	if !u.started {
 		u.out.Line("\nInterrupted; the clusters were running before and go on. `make demo-down` stops them.")
 		return
@@ -168,8 +172,14 @@ func (u *upCommand) healthy(ctx context.Context) error {
 }
 
 // startSupervisor starts the supervisor in a session of its own, so that a Ctrl-C in
-// this terminal does not reach it.
-func (u *upCommand) startSupervisor() error {
+// this terminal does not reach it. It is born with its lock: from the first moment on,
+// whoever asks finds it alive and can stop it.
+func (u *upCommand) startSupervisor() (err error) {
+	lock, err := u.session.LockSupervisor()
+	if err != nil {
+		return fmt.Errorf("starting the supervisor: %w", err)
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
@@ -183,7 +193,7 @@ func (u *upCommand) startSupervisor() error {
 		return err
 	}
 	cmd := exec.Command(self, "supervise", "--dir", u.session.Dir(), "--longshore", u.longshore) //nolint:noctx // It outlives this command.
-	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{lock.File()}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the supervisor: %w", err)
@@ -195,23 +205,22 @@ func (u *upCommand) startSupervisor() error {
 func (u *upCommand) waitReady(ctx context.Context, progress func(string)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, stepPatience, fmt.Errorf("not done after %s", stepPatience))
 	defer cancel()
-	seen := false
 	for {
-		alive, state, err := u.session.Alive()
+		alive, _, err := u.session.Alive()
 		if err != nil {
 			return err
 		}
-		current, err := u.session.Read()
+		// Read after asking: who is gone by now has written its last word.
+		state, err := u.session.Read()
 		if err != nil {
 			return err
 		}
-		seen = seen || alive
 		switch {
-		case current.Error != "":
-			return errors.New(current.Error)
+		case state.Error != "":
+			return errors.New(state.Error)
 		case alive && state.Ready:
 			return nil
-		case seen && !alive:
+		case !alive:
 			return fmt.Errorf("the supervisor ended: see %s", filepath.Join(u.session.LogDir(), "supervisor.log"))
 		}
 		progress(state.Step)

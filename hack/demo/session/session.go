@@ -2,7 +2,10 @@
 //
 // The supervisor holds a file lock for as long as it lives; the kernel lets go of it
 // whatever kills the supervisor. So "is it alive" is never a guess from a process ID
-// that somebody else may have by now.
+// that somebody else may have by now. Who starts the supervisor takes the lock and hands
+// it down, so that there is no moment in which it runs and nobody can tell. The locks
+// belong to open file descriptions (fcntl, F_OFD_SETLK): they are inherited, and they can
+// be asked about without being taken.
 package session
 
 import (
@@ -10,11 +13,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -53,19 +59,56 @@ func (l *Lock) Release() error {
 	return nil
 }
 
+// File is to be handed to the child that shall hold the lock, too.
+func (l *Lock) File() *os.File { return l.file }
+
 func acquire(path string) (*Lock, error) {
+	file, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return &Lock{file: file}, nil
+}
+
+func open(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening lock %s: %w", path, err)
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = file.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, ErrBusy
-		}
-		return nil, fmt.Errorf("locking %s: %w", path, err)
+	return file, nil
+}
+
+// exclusive is a lock of a whole file.
+func exclusive() *unix.Flock_t { return &unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart} }
+
+// lock takes the lock of a file; whose description has it already keeps it.
+func lock(file *os.File) error {
+	err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, exclusive())
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return ErrBusy
 	}
-	return &Lock{file: file}, nil
+	if err != nil {
+		return fmt.Errorf("locking %s: %w", file.Name(), err)
+	}
+	return nil
+}
+
+// held tells whether somebody holds the lock, and takes nothing: who asked by taking it
+// would make it busy for the one who needs it at that moment.
+func held(path string) (bool, error) {
+	file, err := open(path)
+	if err != nil {
+		return false, err
+	}
+	question := exclusive()
+	err = errors.Join(unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, question), file.Close())
+	if err != nil {
+		return false, fmt.Errorf("asking who holds %s: %w", path, err)
+	}
+	return question.Type != unix.F_UNLCK, nil
 }
 
 // Session is the demo of one clone.
@@ -91,16 +134,35 @@ func (s *Session) DataDir() string { return filepath.Join(s.dir, "data") }
 // LockUp makes sure that only one `make demo` works on a clone at a time.
 func (s *Session) LockUp() (*Lock, error) { return acquire(filepath.Join(s.dir, upFile)) }
 
-// LockSupervisor is taken by the supervisor, for its life.
+// LockSupervisor is taken by who starts the supervisor, and handed down.
 func (s *Session) LockSupervisor() (*Lock, error) { return acquire(filepath.Join(s.dir, lockFile)) }
+
+// InheritSupervisor is the supervisor's side: the file that it was given is the lock,
+// which it holds for its life. Its own children do not get it.
+func (s *Session) InheritSupervisor(file *os.File) (*Lock, error) {
+	const help = "inheriting the supervisor's lock (`make demo` starts supervisors): %w"
+	given, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf(help, err)
+	}
+	want, err := os.Stat(filepath.Join(s.dir, lockFile))
+	if err != nil {
+		return nil, fmt.Errorf(help, err)
+	}
+	if !os.SameFile(given, want) {
+		return nil, fmt.Errorf(help, errors.New("the file given is another one"))
+	}
+	syscall.CloseOnExec(int(file.Fd()))
+	if err := lock(file); err != nil {
+		return nil, fmt.Errorf(help, err)
+	}
+	return &Lock{file: file}, nil
+}
 
 // Alive reports whether a supervisor lives, and what it says.
 func (s *Session) Alive() (bool, State, error) {
-	lock, err := s.LockSupervisor()
-	if err == nil {
-		return false, State{}, lock.Release()
-	}
-	if !errors.Is(err, ErrBusy) {
+	alive, err := held(filepath.Join(s.dir, lockFile))
+	if err != nil || !alive {
 		return false, State{}, err
 	}
 	state, err := s.Read()
@@ -142,19 +204,42 @@ func (s *Session) Write(state State) error {
 // Stop ends a living supervisor, politely first, and removes what the clusters stored.
 // It reports whether there was anything to stop.
 func (s *Session) Stop(ctx context.Context) (bool, error) {
-	alive, state, err := s.Alive()
+	alive, pid, err := s.identify(ctx)
 	if err != nil {
-		return false, err
+		return alive, err
 	}
 	if alive {
-		if state.PID <= 1 {
-			return false, errors.New("a supervisor runs but has not said who it is yet: try again in a moment")
-		}
-		if err := s.terminate(ctx, state.PID); err != nil {
+		if err := s.terminate(ctx, pid); err != nil {
 			return true, err
 		}
 	}
 	return alive, s.clean()
+}
+
+// identify waits until a living supervisor has said who it is: one that was started a
+// moment ago has not.
+func (s *Session) identify(ctx context.Context) (alive bool, pid int, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, stopPatience, errors.New("a supervisor runs and does not say who it is"))
+	defer cancel()
+	for {
+		alive, state, err := s.Alive()
+		if err != nil || !alive || state.PID > 1 {
+			return alive, state.PID, err
+		}
+		if err := pause(ctx); err != nil {
+			return true, 0, err
+		}
+	}
+}
+
+// pause is between two looks at the lock.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(pollEvery):
+		return nil
+	}
 }
 
 func (s *Session) terminate(ctx context.Context, pid int) error {
@@ -169,10 +254,8 @@ func (s *Session) terminate(ctx context.Context, pid int) error {
 			if err != nil || !alive {
 				return err
 			}
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(pollEvery):
+			if err := pause(ctx); err != nil {
+				return err
 			}
 		}
 		if signal == syscall.SIGKILL {

@@ -2,8 +2,16 @@ package session
 
 import (
 	"bufio"
+	"context"
+	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -21,33 +29,81 @@ func TestMain(m *testing.M) {
 func supervise(dir string) {
 	s, err := Open(dir)
 	if err == nil {
-		if _, err = s.LockSupervisor(); err == nil {
-			err = s.Write(State{PID: os.Getpid(), Ready: true})
-		}
+		_, err = s.InheritSupervisor(os.NewFile(3, "lock"))
+	}
+	// As a busy machine would, it says who it is only when it is told to.
+	if err == nil {
+		_, _ = os.Stdout.WriteString("inherited\n")
+		_, err = bufio.NewReader(os.Stdin).ReadString('\n')
+	}
+	child := exec.Command("sleep", "600")
+	if err == nil {
+		err = child.Start()
+	}
+	if err == nil {
+		err = s.Write(State{PID: os.Getpid(), Ready: true})
 	}
 	if err != nil {
+		_, _ = os.Stdout.WriteString(err.Error() + "\n")
 		os.Exit(1)
 	}
-	_, _ = os.Stdout.WriteString("ready\n")
+	_, _ = fmt.Fprintln(os.Stdout, child.Process.Pid)
 	select {}
 }
 
-func start(t *testing.T, dir string) *exec.Cmd {
+// supervisor is one in a process of its own.
+type supervisor struct {
+	*exec.Cmd
+	t     *testing.T
+	input io.Writer
+	out   *bufio.Reader
+}
+
+// start starts a supervisor with its lock, as `make demo` does.
+func start(t *testing.T, s *Session) *supervisor {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), "SESSION_TEST_SUPERVISOR="+dir)
-	out, err := cmd.StdoutPipe()
+	lock, err := s.LockSupervisor()
 	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	_, err = bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, s.Write(State{}))
+	c := &supervisor{Cmd: exec.CommandContext(t.Context(), os.Args[0]), t: t}
+	c.Env, c.ExtraFiles = append(os.Environ(), "SESSION_TEST_SUPERVISOR="+s.Dir()), []*os.File{lock.File()}
+	out, err := c.StdoutPipe()
 	require.NoError(t, err)
-	return cmd
+	c.out = bufio.NewReader(out)
+	c.input, err = c.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	require.NoError(t, lock.Release())
+	return c
+}
+
+// introduce lets it say who it is.
+func (c *supervisor) introduce() {
+	c.t.Helper()
+	line, err := c.out.ReadString('\n')
+	require.NoError(c.t, err)
+	require.Equal(c.t, "inherited\n", line)
+	_, err = io.WriteString(c.input, "\n")
+	require.NoError(c.t, err)
+	line, err = c.out.ReadString('\n')
+	require.NoError(c.t, err)
+	child, err := strconv.Atoi(strings.TrimSpace(line))
+	require.NoError(c.t, err, line)
+	c.t.Cleanup(func() { _ = syscall.Kill(child, syscall.SIGKILL) })
+}
+
+func alive(t *testing.T, s *Session) bool {
+	t.Helper()
+	alive, _, err := s.Alive()
+	require.NoError(t, err)
+	return alive
 }
 
 func TestStopEndsALivingSupervisorAndNothingElse(t *testing.T) {
 	s, err := Open(t.TempDir())
 	require.NoError(t, err)
-	cmd := start(t, s.Dir())
+	cmd := start(t, s)
+	cmd.introduce()
 	require.NoError(t, os.MkdirAll(s.DataDir(), 0o755))
 	alive, state, err := s.Alive()
 	require.NoError(t, err)
@@ -67,18 +123,87 @@ func TestStopEndsALivingSupervisorAndNothingElse(t *testing.T) {
 func TestAKilledSupervisorIsNotAliveAndLeavesNoWayBack(t *testing.T) {
 	s, err := Open(t.TempDir())
 	require.NoError(t, err)
-	cmd := start(t, s.Dir())
+	cmd := start(t, s)
+	cmd.introduce()
 	require.NoError(t, cmd.Process.Kill())
 	require.Error(t, cmd.Wait())
-	alive, _, err := s.Alive()
-	require.NoError(t, err)
-	assert.False(t, alive)
+	assert.False(t, alive(t, s), "and its own children, which live on for a moment, do not count")
 
 	// Its process ID is in the file still; it may be somebody else's by now and is never signaled.
 	require.NoError(t, s.Write(State{PID: os.Getpid(), Ready: true}))
 	stopped, err := s.Stop(t.Context())
 	require.NoError(t, err)
 	assert.False(t, stopped)
+}
+
+func TestASupervisorIsAliveFromItsBirthOnAndStopWaitsForItsName(t *testing.T) {
+	s, err := Open(t.TempDir())
+	require.NoError(t, err)
+	assert.False(t, alive(t, s))
+	cmd := start(t, s)
+	assert.True(t, alive(t, s), "it has not run a line of its own, maybe")
+
+	done := make(chan error, 1)
+	stopping := make(chan error, 1)
+	go func() {
+		_, err := s.Stop(t.Context())
+		stopping <- err
+	}()
+	cmd.introduce()
+	go func() { done <- cmd.Wait() }()
+	require.NoError(t, <-stopping)
+	assert.Error(t, <-done, "ended by a signal")
+	assert.False(t, alive(t, s))
+}
+
+func TestAskingTakesNoLock(t *testing.T) {
+	s, err := Open(t.TempDir())
+	require.NoError(t, err)
+	asking, stop := context.WithCancel(t.Context())
+	var asked sync.WaitGroup
+	for range 4 {
+		asked.Go(func() {
+			for asking.Err() == nil {
+				if _, _, err := s.Alive(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 2000 {
+		lock, err := s.LockSupervisor()
+		if !assert.NoError(t, err) {
+			break
+		}
+		assert.NoError(t, lock.Release())
+	}
+	stop()
+	asked.Wait()
+}
+
+func TestOnlyTheLockIsInherited(t *testing.T) {
+	s, err := Open(t.TempDir())
+	require.NoError(t, err)
+	lock, err := s.LockSupervisor()
+	require.NoError(t, err)
+	require.NoError(t, lock.Release())
+	other, err := os.Create(filepath.Join(s.Dir(), "other"))
+	require.NoError(t, err)
+	_, err = s.InheritSupervisor(other)
+	require.ErrorContains(t, err, "another one")
+	require.NoError(t, other.Close())
+	_, err = s.InheritSupervisor(other)
+	require.Error(t, err, "a file that is not open")
+
+	first, err := s.LockSupervisor()
+	require.NoError(t, err)
+	second, err := os.Open(filepath.Join(s.Dir(), lockFile))
+	require.NoError(t, err)
+	_, err = s.InheritSupervisor(second)
+	require.Error(t, err, "opened anew, not inherited")
+	require.NoError(t, second.Close())
+	require.NoError(t, first.Release())
 }
 
 func TestOnlyOneDemoAtATime(t *testing.T) {
