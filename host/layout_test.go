@@ -110,3 +110,21 @@ func TestFilesAndFunctionsStayReadable(t *testing.T) {
 		}
 	})
 }
+
+// client-go's recorders drop what an event says if another says something else about the
+// same; host/kit/events keeps both, so nobody takes a recorder past it.
+func TestEventsAreRecordedThroughTheKit(t *testing.T) {
+	goFiles(t, func(path string, file *ast.File, fset *token.FileSet, _ []byte) {
+		if strings.HasPrefix(path, "host/kit/events/") {
+			return
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			if selector, ok := node.(*ast.SelectorExpr); ok {
+				name := selector.Sel.Name
+				assert.NotContains(t, []string{"GetEventRecorder", "GetEventRecorderFor"}, name,
+					"%s: host/kit/events.New gives out recorders", fset.Position(node.Pos()))
+			}
+			return true
+		})
+	})
+}

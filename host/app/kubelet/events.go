@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/events"
+	clientevents "k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,13 +18,10 @@ import (
 )
 
 // recorder records the events of the reflection through the manager.
-type recorder struct{ events events.EventRecorder }
+type recorder struct{ events clientevents.EventRecorder }
 
 // Event implements engine.Recorder.
 func (r recorder) Event(object runtime.Object, eventType, reason, message string) {
-	if len(message) > noteLimit {
-		message = message[:noteLimit]
-	}
 	r.events.Eventf(object, nil, eventType, reason, reason, "%s", message)
 }
 

@@ -25,14 +25,13 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/secret"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/service"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/kit/events"
 )
 
 const (
 	statusInterval = time.Minute
 	// fallbackVersion is announced when the API server does not tell its own (5.4).
 	fallbackVersion = "v1.25.0"
-	// noteLimit bounds the note of an event, in bytes (events.k8s.io/v1).
-	noteLimit = 1024
 )
 
 // session is everything that needs the provider.
@@ -58,7 +57,7 @@ func (a *App) newSession(ctx context.Context, config *rest.Config) (*session, er
 		HomeClusterID: a.options.HomeClusterID, ProviderClusterID: a.options.ForeignClusterID,
 		NodeName: a.options.NodeName, NodeIP: a.options.NodeIP, TenantNamespace: a.options.TenantNamespace,
 		Filter: a.filter, Registerer: a.sessionRegistry(), Now: time.Now, ResyncPeriod: a.options.ResyncPeriod,
-		Recorder: func(component string) engine.Recorder { return recorder{a.manager.GetEventRecorder(component)} },
+		Recorder: func(component string) engine.Recorder { return recorder{events.New(a.manager, component)} },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the reflection: %w", err)

@@ -26,6 +26,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/certificate"
 	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	"github.com/longshore-dev/longshore/host/kit/events"
 	policyconfigmap "github.com/longshore-dev/longshore/host/policysource/configmap"
 	"github.com/longshore-dev/longshore/host/provider/namespacemap"
 	"github.com/longshore-dev/longshore/host/provider/shadowpod"
@@ -124,7 +125,7 @@ func managerOptions(options Options, s *runtime.Scheme) ctrl.Options {
 }
 
 func addControllers(mgr ctrl.Manager, options Options) error {
-	recorder := mgr.GetEventRecorder("longshore-manager")
+	recorder := events.New(mgr, "longshore-manager")
 	passive := clock.RealClock{}
 	return errors.Join(
 		named("shadowpod", (&shadowpod.Reconciler{

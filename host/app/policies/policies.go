@@ -17,6 +17,7 @@ import (
 
 	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/module"
@@ -100,7 +101,7 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 		Close:            p.retire(ctx),
 		Changed:          options.Changed,
 		ModuleNamespaces: options.ModuleNamespaces, Conditions: options.Conditions, Components: options.Components,
-		Metrics: options.Metrics, Events: mgr.GetEventRecorder("longshore-policies"),
+		Metrics: options.Metrics, Events: events.New(mgr, "longshore-policies"),
 		Chain: chainOptions(),
 	})
 	if err == nil {

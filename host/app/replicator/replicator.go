@@ -23,6 +23,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/peering/replication"
 )
 
@@ -99,7 +100,7 @@ func New(options Options) (*App, error) {
 		return nil, fmt.Errorf("connecting to the own cluster: %w", err)
 	}
 	reconciler := &replication.Reconciler{
-		Client: mgr.GetClient(), Events: mgr.GetEventRecorder("longshore-replicator"),
+		Client: mgr.GetClient(), Events: events.New(mgr, "longshore-replicator"),
 		Options: replication.Options{
 			ClusterID: options.ClusterID,
 			Resources: []schema.GroupVersionResource{offloadingv1beta1.GroupVersion.WithResource("namespacemaps")},

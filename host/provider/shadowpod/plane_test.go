@@ -32,6 +32,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/provider/shadowpod"
 )
 
@@ -119,7 +120,7 @@ func (r *rig) runAgain(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.NoError(t, (&shadowpod.Reconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: mgr.GetEventRecorder("test"), Clock: clock.RealClock{},
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events.New(mgr, "test"), Clock: clock.RealClock{},
 	}).SetupWithManager(mgr, 2))
 	background(t, mgr.Start)
 }

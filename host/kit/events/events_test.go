@@ -1,0 +1,134 @@
+package events_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	clientevents "k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/longshore-dev/longshore/host/kit/events"
+)
+
+const soon = 30 * time.Second
+
+// server is an API server's end of events, and the manager that records to it.
+type server struct {
+	broadcaster clientevents.EventBroadcaster
+	mu          sync.Mutex
+	created     []*eventsv1.Event
+	counted     int
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s := &server{}
+	s.broadcaster = clientevents.NewBroadcaster(s)
+	stop := make(chan struct{})
+	s.broadcaster.StartRecordingToSink(stop)
+	t.Cleanup(func() {
+		close(stop)
+		s.broadcaster.Shutdown()
+	})
+	return s
+}
+
+func (s *server) GetEventRecorder(component string) recorder.EventRecorder {
+	return s.broadcaster.NewRecorder(scheme.Scheme, component).(recorder.EventRecorder)
+}
+
+func (s *server) Create(_ context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.created = append(s.created, event)
+	return event, nil
+}
+
+func (s *server) Update(_ context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
+	return event, nil
+}
+
+func (s *server) Patch(_ context.Context, event *eventsv1.Event, _ []byte) (*eventsv1.Event, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counted++
+	return event, nil
+}
+
+// notes returns what the events say, and how many of them were counted up.
+func (s *server) notes() (notes []string, counted int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, event := range s.created {
+		notes = append(notes, event.Note)
+	}
+	return notes, s.counted
+}
+
+func aPod() *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "1"}}
+}
+
+func TestEveryCauseIsToldInItsOwnWords(t *testing.T) {
+	s := newServer(t)
+	tell := events.New(s, "test")
+	for _, namespace := range []string{"a1", "a2"} {
+		tell.Eventf(aPod(), nil, corev1.EventTypeWarning, "MappingFailed", "MapNamespace", "namespace %q not made", namespace)
+	}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		notes, _ := s.notes()
+		assert.ElementsMatch(c, []string{`namespace "a1" not made`, `namespace "a2" not made`}, notes)
+	}, soon, time.Millisecond)
+}
+
+func TestWhatSaysTheSameIsCountedUp(t *testing.T) {
+	s := newServer(t)
+	tell := events.New(s, "test")
+	for range 2 {
+		tell.Eventf(aPod(), nil, corev1.EventTypeWarning, "MappingFailed", "MapNamespace", "100%% %s", "full")
+	}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		notes, counted := s.notes()
+		assert.Equal(c, []string{"100% full"}, notes)
+		assert.Equal(c, 1, counted)
+	}, soon, time.Millisecond)
+}
+
+func TestTextsAndActionsFitIntoAnEvent(t *testing.T) {
+	s := newServer(t)
+	tell := events.New(s, "test")
+	tell.Eventf(aPod(), nil, corev1.EventTypeWarning, "Failed", strings.Repeat("é", 100), "%s", "a"+strings.Repeat("é", 1000))
+	require.Eventually(t, func() bool {
+		notes, _ := s.notes()
+		return len(notes) == 1
+	}, soon, time.Millisecond)
+	event := s.created[0]
+	assert.Equal(t, "a"+strings.Repeat("é", 510)+"…", event.Note, "not cut inside a character")
+	assert.Len(t, event.Note, 1024)
+	assert.Regexp(t, `^é{59}-[0-9a-f]{8}$`, event.Action)
+}
+
+func TestCut(t *testing.T) {
+	cases := map[string]struct {
+		text  string
+		limit int
+		want  string
+	}{
+		"a text that fits stays":                 {text: "éé", limit: 4, want: "éé"},
+		"it is cut between characters":           {text: "ééé", limit: 5, want: "é…"},
+		"a limit inside of a character is less":  {text: "aéé", limit: 4, want: "a…"},
+		"nothing is left but that there is more": {text: "éé", limit: 3, want: "…"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, events.Cut(tc.text, tc.limit)) })
+	}
+}
