@@ -2,6 +2,7 @@ package namespaceoffloading
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -89,14 +90,14 @@ const extraLabelsFlag = "--node-extra-labels="
 // Status computes conditions and phase (reference 6.2) from what the NamespaceMaps say.
 // Missing are selected providers without NamespaceMap, which will bear their ID as name
 // (T74). Times of unchanged conditions are kept from the previous status.
-func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, maps map[string]*offloadingv1beta1.NamespaceMap, missing []string, now metav1.Time) offloadingv1beta1.NamespaceOffloadingStatus {
+func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, byCluster map[string]*offloadingv1beta1.NamespaceMap, missing []string, now metav1.Time) offloadingv1beta1.NamespaceOffloadingStatus {
 	status := offloadingv1beta1.NamespaceOffloadingStatus{
 		RemoteNamespaceName:        remoteName,
 		ObservedGeneration:         nso.Generation,
 		RemoteNamespacesConditions: map[string]offloadingv1beta1.RemoteNamespaceConditions{},
 	}
 	var required, ready, failed int
-	for _, nm := range maps {
+	for _, nm := range byCluster {
 		_, desired := nm.Spec.DesiredMapping[nso.Namespace]
 		current, known := nm.Status.CurrentMapping[nso.Namespace]
 		if !nso.DeletionTimestamp.IsZero() && !desired && !known {
@@ -105,7 +106,7 @@ func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, maps 
 		previous := nso.Status.RemoteNamespacesConditions[nm.Name]
 		conditions := offloadingv1beta1.RemoteNamespaceConditions{requiredCondition(desired, previous, now)}
 		if desired || known {
-			conditions = append(conditions, readyCondition(current, known, previous, now))
+			conditions = append(conditions, readyCondition(nm, nso.Namespace, previous, now))
 		}
 		status.RemoteNamespacesConditions[nm.Name] = conditions
 		if !desired {
@@ -121,7 +122,7 @@ func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, maps 
 	}
 	for _, id := range missing {
 		previous := nso.Status.RemoteNamespacesConditions[id]
-		waiting := readyCondition(offloadingv1beta1.RemoteNamespaceStatus{}, false, previous, now)
+		waiting := readyCondition(&offloadingv1beta1.NamespaceMap{}, nso.Namespace, previous, now)
 		waiting.Message = "The cluster has no NamespaceMap yet: a condition of its VirtualNode says why"
 		status.RemoteNamespacesConditions[id] = offloadingv1beta1.RemoteNamespaceConditions{requiredCondition(true, previous, now), waiting}
 		required++
@@ -158,23 +159,39 @@ func requiredCondition(desired bool, previous offloadingv1beta1.RemoteNamespaceC
 	return keepTime(c, previous, now)
 }
 
-func readyCondition(current offloadingv1beta1.RemoteNamespaceStatus, known bool, previous offloadingv1beta1.RemoteNamespaceConditions, now metav1.Time) offloadingv1beta1.RemoteNamespaceCondition {
+func readyCondition(nm *offloadingv1beta1.NamespaceMap, namespace string, previous offloadingv1beta1.RemoteNamespaceConditions, now metav1.Time) offloadingv1beta1.RemoteNamespaceCondition {
 	c := offloadingv1beta1.RemoteNamespaceCondition{
 		Type: offloadingv1beta1.NamespaceReady, Status: corev1.ConditionFalse, Reason: "Creating",
 		Message: "The provider has not answered yet",
 	}
-	if known {
+	if current, known := nm.Status.CurrentMapping[namespace]; known {
 		c.Reason = string(current.Phase)
 		switch current.Phase {
 		case offloadingv1beta1.MappingAccepted:
 			c.Status, c.Reason, c.Message = corev1.ConditionTrue, "NamespaceCreated", "The remote namespace exists"
 		case offloadingv1beta1.MappingCreationLoopBackOff:
-			c.Message = "The provider cannot make the remote namespace; its NamespaceMap carries an event with the cause"
+			c.Message = failure(nm, namespace)
 		case offloadingv1beta1.MappingTerminating:
 			c.Message = "The remote namespace is being deleted"
 		}
 	}
 	return keepTime(c, previous, now)
+}
+
+// failure says why there is no remote namespace, as far as this cluster knows; the rest is
+// known to the provider alone, and the owner of the namespace must know whom to ask.
+func failure(nm *offloadingv1beta1.NamespaceMap, namespace string) string {
+	remote := nm.Status.CurrentMapping[namespace].RemoteNamespace
+	for _, other := range slices.Sorted(maps.Keys(nm.Spec.DesiredMapping)) {
+		// Two never share one: who has it keeps it, else the first by name gets it (T75).
+		has := nm.Status.CurrentMapping[other] == offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
+		if other != namespace && nm.Spec.DesiredMapping[other] == remote && (has || other < namespace) {
+			return fmt.Sprintf("Namespace %q of this cluster has the remote name %q: delete this NamespaceOffloading, and create it again with another name",
+				other, remote)
+		}
+	}
+	return fmt.Sprintf("The provider cannot make namespace %q; often it has one of that name that was not made for this cluster. "+
+		"Ask its administrator: an event of NamespaceMap %q in the provider names the cause", remote, nm.Name)
 }
 
 func keepTime(c offloadingv1beta1.RemoteNamespaceCondition, previous offloadingv1beta1.RemoteNamespaceConditions, now metav1.Time) offloadingv1beta1.RemoteNamespaceCondition {

@@ -159,3 +159,46 @@ func TestStatus(t *testing.T) {
 		})
 	}
 }
+
+func TestTheOwnerReadsWhyANamespaceCannotBeMade(t *testing.T) {
+	type entry = offloadingv1beta1.RemoteNamespaceStatus
+	const accepted, failed = offloadingv1beta1.MappingAccepted, offloadingv1beta1.MappingCreationLoopBackOff
+	const elsewhere = `an event of NamespaceMap "milan" in the provider names the cause`
+	for name, tc := range map[string]struct {
+		desired map[string]string
+		current map[string]entry
+		want    string
+	}{
+		"it is the provider's own": {
+			map[string]string{"shop": "taken"}, map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}}, elsewhere},
+		"another namespace has the name": {
+			map[string]string{"shop": "taken", "store": "taken"},
+			map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}, "store": {RemoteNamespace: "taken", Phase: accepted}},
+			`Namespace "store" of this cluster has the remote name "taken"`},
+		"another namespace asks for it first": {
+			map[string]string{"shop": "taken", "bar": "taken"},
+			map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}, "bar": {RemoteNamespace: "taken", Phase: failed}},
+			`Namespace "bar" of this cluster has the remote name "taken"`},
+		"another namespace asks for it later": {
+			map[string]string{"shop": "taken", "store": "taken"},
+			map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}, "store": {RemoteNamespace: "taken", Phase: failed}}, elsewhere},
+		"another namespace has another name": {
+			map[string]string{"shop": "taken", "store": "other"},
+			map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}, "store": {RemoteNamespace: "other", Phase: accepted}}, elsewhere},
+		"another namespace had the name, and asks for another one": {
+			map[string]string{"shop": "taken", "store": "other"},
+			map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}, "store": {RemoteNamespace: "taken", Phase: accepted}},
+			elsewhere},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nm := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
+			nm.Spec.DesiredMapping, nm.Status.CurrentMapping = tc.desired, tc.current
+			nso := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}
+			status := Status(nso, "taken", map[string]*offloadingv1beta1.NamespaceMap{"milan": nm}, nil, metav1.Now())
+			conditions := status.RemoteNamespacesConditions["milan"]
+			require.Len(t, conditions, 2)
+			assert.Equal(t, "CreationLoopBackOff", conditions[1].Reason)
+			assert.Contains(t, conditions[1].Message, tc.want)
+		})
+	}
+}
