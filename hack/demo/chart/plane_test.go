@@ -1,6 +1,7 @@
 package chart_test
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -113,6 +115,7 @@ func TestChartOnARealControlPlane(t *testing.T) {
 		}
 	})
 	t.Run("components may do their work and nothing else", func(t *testing.T) { testRights(t, admin, config, objects) })
+	t.Run("what offloading stands on does not wait for the webhook", func(t *testing.T) { testPodWebhook(t, admin, objects) })
 	t.Run("defaults are the reference's", func(t *testing.T) { testDefaults(t, admin) })
 	t.Run("bad objects are refused with a reason", func(t *testing.T) { testRefusals(t, strict) })
 	t.Run("what may not change does not", func(t *testing.T) { testImmutable(t, strict) })
@@ -200,6 +203,47 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 				return
 			}
 			assert.True(t, apierrors.IsForbidden(err), "want Forbidden, got %v", err)
+		})
+	}
+}
+
+// testPodWebhook registers the webhook of pods while nobody serves it. Whoever labels
+// which namespace, what it needs itself must come up without it.
+func testPodWebhook(t *testing.T, c client.Client, objects []*unstructured.Unstructured) {
+	t.Helper()
+	for _, object := range objects {
+		if object.GetKind() == "MutatingWebhookConfiguration" {
+			require.NoError(t, apply(t, c, object))
+			defer func() { assert.NoError(t, c.Delete(t.Context(), object)) }()
+		}
+	}
+	const offloaded = "labeled-shop"
+	for name, labels := range map[string]map[string]string{
+		"longshore": nil, "kube-system": nil, "kube-public": nil, "kube-node-lease": nil, offloaded: nil,
+		"a-tenant": {liqocorev1beta1.TenantNamespaceLabel: "true"},
+	} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		require.NoError(t, client.IgnoreAlreadyExists(c.Create(t.Context(), namespace)))
+		before := namespace.DeepCopy()
+		namespace.Labels = map[string]string{offloadingv1beta1.SchedulingEnabledLabel: "true"}
+		maps.Copy(namespace.Labels, labels)
+		require.NoError(t, c.Patch(t.Context(), namespace, client.MergeFrom(before)))
+		defer func() { assert.NoError(t, c.Patch(t.Context(), namespace, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+offloadingv1beta1.SchedulingEnabledLabel+`":null}}}`)))) }()
+	}
+	for _, name := range []string{offloaded, "longshore", "kube-system", "kube-public", "kube-node-lease", "a-tenant"} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+			// The webhook is in force a moment after its registration, and so is a label; the
+			// service account of a new namespace takes one as well.
+			if name == offloaded {
+				require.EventuallyWithT(t, func(ct *assert.CollectT) {
+					assert.ErrorContains(ct, c.Create(t.Context(), pod.DeepCopy(), client.DryRunAll), `failed calling webhook "pod.mutate.liqo.io"`)
+				}, established, poll)
+				return
+			}
+			require.EventuallyWithT(t, func(ct *assert.CollectT) {
+				assert.NoError(ct, c.Create(t.Context(), pod.DeepCopy(), client.DryRunAll))
+			}, established, poll)
 		})
 	}
 }

@@ -206,7 +206,7 @@ func register(mgr ctrl.Manager, wrap func(http.Handler) http.Handler, decide *po
 		Reader: mgr.GetClient(), Policies: decide.Chains(), RuntimeClassName: options.RuntimeClassName,
 	}))
 	serve(namespaceoffloading.Path, &admission.Webhook{Handler: &namespaceoffloading.Handler{
-		Decoder: decoder, ClusterID: options.ClusterID,
+		Decoder: decoder, Reader: mgr.GetAPIReader(), ClusterID: options.ClusterID, Namespace: options.Namespace,
 	}})
 	serve(policymodule.Path, &admission.Webhook{Handler: &policymodule.Handler{
 		Decoder: decoder, Reader: mgr.GetClient(), Judge: decide, Namespace: options.Namespace,

@@ -1,12 +1,18 @@
 package namespaceoffloading
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
@@ -52,6 +58,16 @@ func TestValidateCreate(t *testing.T) {
 			change: func(n *offloadingv1beta1.NamespaceOffloading) {
 				n.Namespace, n.Spec.NamespaceMappingStrategy = strings.Repeat("x", 60), "EnforceSameName"
 			}},
+		"a selected name that every provider has itself is refused": {
+			func(n *offloadingv1beta1.NamespaceOffloading) {
+				n.Spec.NamespaceMappingStrategy, n.Spec.RemoteNamespaceName = "SelectedName", "kube-system"
+			}, `spec.remoteNamespaceName asks for a remote namespace "kube-system"`},
+		"so is the own name, where it is one": {
+			func(n *offloadingv1beta1.NamespaceOffloading) {
+				n.Namespace, n.Spec.NamespaceMappingStrategy = "default", "EnforceSameName"
+			}, `EnforceSameName asks for a remote namespace "default"`},
+		"the default namespace has another name there": {
+			change: func(n *offloadingv1beta1.NamespaceOffloading) { n.Namespace = "default" }},
 		"a selector that parses is allowed": {
 			change: func(n *offloadingv1beta1.NamespaceOffloading) {
 				n.Spec.ClusterSelector = selector(corev1.NodeSelectorOpIn, "eu")
@@ -66,12 +82,52 @@ func TestValidateCreate(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := validateCreate(offloading(tc.change), "rome")
+			got := validateCreate(offloading(tc.change), facts{home: "rome", own: "longshore"})
 			if tc.denial == "" {
 				assert.Empty(t, got.denial)
 				return
 			}
 			assert.Contains(t, got.denial, tc.denial)
+		})
+	}
+}
+
+func TestWhatOffloadingStandsOnStaysAtHome(t *testing.T) {
+	for name, tc := range map[string]struct {
+		namespace string
+		labels    map[string]string
+		denial    string
+	}{
+		"an application's":                      {namespace: "shop"},
+		"the default one":                       {namespace: "default"},
+		"Longshore's own":                       {"longshore", nil, `namespace "longshore" cannot be offloaded: it holds Longshore itself`},
+		"the cluster's components":              {"kube-system", nil, `namespace "kube-system" cannot be offloaded: it holds the cluster's own components`},
+		"what everybody may read":               {"kube-public", nil, `namespace "kube-public" cannot be offloaded`},
+		"the leases of nodes":                   {"kube-node-lease", nil, `namespace "kube-node-lease" cannot be offloaded`},
+		"a tenant's, whatever its name":         {"peer", map[string]string{"liqo.io/tenant-namespace": "true"}, "the virtual kubelets of a peer and the credentials for it"},
+		"one that is labeled to be no tenant's": {namespace: "peer", labels: map[string]string{"liqo.io/tenant-namespace": "false"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := runtime.NewScheme()
+			require.NoError(t, corev1.AddToScheme(s))
+			require.NoError(t, offloadingv1beta1.AddToScheme(s))
+			nso := offloading(func(n *offloadingv1beta1.NamespaceOffloading) { n.Namespace = tc.namespace })
+			raw, err := json.Marshal(nso)
+			require.NoError(t, err)
+			handler := &Handler{
+				Decoder: admission.NewDecoder(s), ClusterID: "rome", Namespace: "longshore",
+				Reader: fake.NewClientBuilder().WithScheme(s).WithObjects(
+					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tc.namespace, Labels: tc.labels}}).Build(),
+			}
+			request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Operation: admissionv1.Create, Namespace: tc.namespace, Object: runtime.RawExtension{Raw: raw},
+			}}
+			response := handler.Handle(t.Context(), request)
+			assert.Equal(t, tc.denial == "", response.Allowed)
+			assert.Contains(t, response.Result.Message, tc.denial)
+
+			request.Operation, request.OldObject = admissionv1.Update, request.Object
+			assert.True(t, handler.Handle(t.Context(), request).Allowed, "what is there can still be written, to be taken away")
 		})
 	}
 }

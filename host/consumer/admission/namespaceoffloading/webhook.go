@@ -8,6 +8,8 @@ import (
 	"net/http"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -20,14 +22,21 @@ const Path = "/validate/namespace-offloading"
 type Handler struct {
 	// Decoder decodes the wire objects.
 	Decoder admission.Decoder
+	// Reader reads the namespaces of new NamespaceOffloadings, past any cache: they may
+	// be as new.
+	Reader client.Reader
 	// ClusterID is the own cluster's identity.
 	ClusterID string
+	// Namespace is the one that Longshore runs in.
+	Namespace string
 }
 
 var _ admission.Handler = (*Handler)(nil)
 
 // Handle implements admission.Handler.
-func (h *Handler) Handle(_ context.Context, request admission.Request) admission.Response {
+//
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+func (h *Handler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	after := &offloadingv1beta1.NamespaceOffloading{}
 	if err := h.Decoder.DecodeRaw(request.Object, after); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the NamespaceOffloading: %w", err))
@@ -36,7 +45,11 @@ func (h *Handler) Handle(_ context.Context, request admission.Request) admission
 	var v verdict
 	switch request.Operation {
 	case admissionv1.Create:
-		v = validateCreate(after, h.ClusterID)
+		namespace := &corev1.Namespace{}
+		if err := h.Reader.Get(ctx, client.ObjectKey{Name: request.Namespace}, namespace); err != nil {
+			return admission.Errored(http.StatusInternalServerError, fmt.Errorf("reading namespace %q: %w", request.Namespace, err))
+		}
+		v = validateCreate(after, facts{home: h.ClusterID, own: h.Namespace, namespace: namespace.Labels})
 	case admissionv1.Update:
 		if !after.DeletionTimestamp.IsZero() {
 			// A finalizer must be removable whatever the object holds.
