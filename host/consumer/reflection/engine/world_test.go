@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -12,9 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,7 +82,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 			if err := c.request("patch", o); err != nil {
 				return err
 			}
-			err := w.Patch(ctx, o, p, opts...)
+			err := w.Patch(ctx, o, creating{p}, opts...)
 			if c.beforeAnswer != nil {
 				c.beforeAnswer(o)
 			}
@@ -100,6 +103,24 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		Watch: c.watch,
 	})
 	return c
+}
+
+// creating is an apply of which the fake cluster makes what a real server makes: what is
+// created gets a version of its own, not the one of the precondition. The fake cluster
+// writes it into the object before it asks for the patch.
+type creating struct{ client.Patch }
+
+func (p creating) Data(object client.Object) ([]byte, error) {
+	body, err := p.Patch.Data(object)
+	if err != nil || p.Type() != types.ApplyPatchType || object.GetResourceVersion() == "" {
+		return body, err
+	}
+	content := &unstructured.Unstructured{}
+	if err := json.Unmarshal(body, &content.Object); err != nil {
+		return nil, err
+	}
+	content.SetResourceVersion(object.GetResourceVersion())
+	return json.Marshal(content.Object)
 }
 
 // request counts a request and answers the next fault of its verb and kind, if any.
