@@ -77,7 +77,7 @@ func TestAlertsAreRules(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, 7, rules)
+	assert.Equal(t, 8, rules)
 }
 
 // policyMetrics returns the reference of the metrics, which is generated from the code.
