@@ -68,7 +68,7 @@ func TestCompare(t *testing.T) {
 			labels: metadata{"example.com/team": "x"}, fields: managed(FieldManager, `{"f:metadata":{"f:labels":{"f:example.com/team":{}}}}`),
 			want: []string{"-example.com/team"}, removes: true,
 		},
-		"a pod that the reference system's controller has labelled by apply": {
+		"a pod that the reference system's controller has labeled by apply": {
 			labels: metadata{"old": "x"},
 			fields: []metav1.ManagedFieldsEntry{{Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: managed("", `{"f:metadata":{"f:labels":{"f:old":{}}}}`)[0].FieldsV1}},
 			want:   []string{"-old"}, removes: true,

@@ -254,10 +254,10 @@ func (r *rig) foreground(t *testing.T) {
 	r.delete(t, shadow, metav1.DeletePropagationForeground)
 	r.ends(t, "foreground", 600)
 	r.give(t, shadow, "300")
-	pod := r.ends(t, "foreground", 300)
+	r.ends(t, "foreground", 300)
 	r.give(t, shadow, "400") // no pod gets more time than it had
 	r.give(t, shadow, "0")
-	pod = r.ends(t, "foreground", 1)
+	pod := r.ends(t, "foreground", 1)
 	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKeyFromObject(shadow), shadow), "it stays for the pod")
 	r.confirm(t, pod)
 	r.gone(t, pod, shadow)

@@ -119,7 +119,7 @@ var endTests = map[string]struct {
 	"a stranger's pod: an owner that is not its controller": {
 		world: world{pod: stranger(func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil })}, shadowGone: true,
 	},
-	"a stranger's pod: not labelled as ours": {
+	"a stranger's pod: not labeled as ours": {
 		world: world{pod: stranger(func(p *corev1.Pod) { delete(p.Labels, offloadingv1beta1.ManagedByLabel) })}, shadowGone: true,
 	},
 }
