@@ -63,6 +63,7 @@ plugins: ## Compile the example policies to wasm
 
 .PHONY: build
 build: builtins ## Build the server, the user's command, the demo and the test plane
+	@echo "building bin/longshore, bin/longshorectl and bin/demo; with an empty build cache this takes minutes" >&2
 	@mkdir -p bin
 	@$(GO) build -ldflags '$(LDFLAGS)' -o bin/longshore ./cmd/longshore
 	@$(GO) build -ldflags '$(LDFLAGS)' -o bin/longshorectl ./cmd/longshorectl
