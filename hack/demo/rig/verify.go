@@ -11,13 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/forge/remote"
-	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/view"
-	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 // Verify checks that the pods of an offloaded namespace really run where they seem to,
@@ -25,9 +22,10 @@ import (
 //
 //   - each local status is the status of the remote pod of this very local pod;
 //   - every ConfigMap and Secret that a remote pod names exists on the provider;
-//   - every decision names the module that was built from this tree, by digest.
+//   - every decision of a default policy names the module that was built from this tree,
+//     by digest, and every other one a module that its policy reports.
 func (r *Rig) Verify(ctx context.Context, namespace string) error {
-	digest, err := builtinDigest()
+	provenance, err := r.Rome.provenance(ctx)
 	if err != nil {
 		return err
 	}
@@ -37,7 +35,7 @@ func (r *Rig) Verify(ctx context.Context, namespace string) error {
 	}
 	var errs []error
 	for _, p := range pairs {
-		for _, check := range []error{p.checkStatus(), r.checkSources(ctx, p), p.checkDecisions(digest)} {
+		for _, check := range []error{p.checkStatus(), r.checkSources(ctx, p), p.checkDecisions(provenance)} {
 			if check != nil {
 				errs = append(errs, fmt.Errorf("pod %s/%s: %w", namespace, p.local.Name, check))
 			}
@@ -47,14 +45,6 @@ func (r *Rig) Verify(ctx context.Context, namespace string) error {
 		errs = append(errs, fmt.Errorf("namespace %q has no pods", namespace))
 	}
 	return errors.Join(errs...)
-}
-
-func builtinDigest() (string, error) {
-	lock, err := builtinpolicies.Locked()
-	if err != nil {
-		return "", fmt.Errorf("reading the lock of the built-in policies: %w", err)
-	}
-	return chain.ShortDigest(lock.SHA256), nil
 }
 
 func (r *Rig) remoteNamespace(ctx context.Context, namespace string) (string, error) {
@@ -175,28 +165,18 @@ func (p pair) decisions() ([]view.Entry, error) {
 	return append(decisions, there...), err
 }
 
-func (p pair) checkDecisions(digest string) error {
+func (p pair) checkDecisions(provenance *provenance) error {
 	decisions, err := p.decisions()
 	if err != nil {
 		return err
 	}
-	admitted := false
-	for _, d := range decisions {
-		if d.Digest != digest {
-			return fmt.Errorf("the decision at %s is of module %s with digest %s, not of the built-in module %s", d.Point, d.Module, d.Digest, digest)
-		}
-		admitted = admitted || d.Point == string(contract.PodMutation)
-	}
-	if !admitted {
-		return errors.New("no policy decided about its admission")
-	}
-	return nil
+	return provenance.check(p.local.CreationTimestamp.Time, decisions)
 }
 
 func policyNames(decisions []view.Entry) []string {
 	var names []string
 	for _, d := range decisions {
-		name := strings.TrimPrefix(d.Policy, "default-")
+		name := strings.TrimPrefix(d.Policy, defaultPrefix)
 		if d.Policy != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
