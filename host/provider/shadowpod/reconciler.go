@@ -80,7 +80,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Named("shadowpod").
 		For(&offloadingv1beta1.ShadowPod{}, builder.WithPredicates(ignoreOwnStatus())).
 		Owns(&corev1.Pod{}, builder.WithPredicates(podChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: limiter()}).
 		Complete(r)
 }
 
@@ -179,10 +179,11 @@ func (r *Reconciler) pod(ctx context.Context, shadow *offloadingv1beta1.ShadowPo
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		log.FromContext(ctx).V(1).Info("Namespace is terminating, not creating the pod")
 		return nil, nil
-	default:
-		r.Events.Eventf(shadow, nil, corev1.EventTypeWarning, reasonFailedCreatePod, actionCreatePod, "Pod not created: %v", err)
-		return nil, fmt.Errorf("creating pod %s: %w", key, err)
 	}
+	if message := refusal(err); message != "" {
+		err = errors.Join(err, r.refuse(ctx, shadow, nil, message))
+	}
+	return nil, fmt.Errorf("creating pod %s: %w", key, err)
 }
 
 func (r *Reconciler) owned(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (*corev1.Pod, error) {
@@ -195,8 +196,9 @@ func (r *Reconciler) owned(ctx context.Context, shadow *offloadingv1beta1.Shadow
 		}
 		return nil, errPredecessor
 	}
-	r.Events.Eventf(shadow, pod, corev1.EventTypeWarning, reasonFailedCreatePod, actionCreatePod,
-		"Pod not created: another pod of this name exists and does not belong to this ShadowPod")
+	if err := r.refuse(ctx, shadow, pod, "another pod of this name exists and does not belong to this ShadowPod"); err != nil {
+		return nil, err
+	}
 	return nil, errStranger
 }
 
@@ -262,18 +264,17 @@ func (r *Reconciler) pendingFor(shadow *offloadingv1beta1.ShadowPod, pod *corev1
 	return pod.CreationTimestamp.Add(delay).Sub(r.Clock.Now())
 }
 
+// reportPhase writes the phase of the pod, whose existence ends what was said of a refusal.
 func (r *Reconciler) reportPhase(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, phase corev1.PodPhase) error {
-	if phase == "" || shadow.Status.Phase == phase {
+	refused := shadow.Status.Reason != ""
+	if phase == "" || shadow.Status.Phase == phase && !refused {
 		return nil
 	}
-	patch, err := mergePatch(map[string]any{
-		"metadata": map[string]any{"uid": shadow.UID},
-		"status":   map[string]any{"phase": phase},
-	})
-	if err != nil {
-		return err
+	status := map[string]any{"phase": phase}
+	if refused {
+		status["reason"], status["message"] = nil, nil
 	}
-	err = r.Client.Status().Patch(ctx, shadow, patch, client.FieldOwner(FieldManager))
+	err := r.patchStatus(ctx, shadow, status)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing phase %s of ShadowPod %s/%s: %w", phase, shadow.Namespace, shadow.Name, err)
 	}

@@ -235,7 +235,7 @@ var existingPods = map[string]struct {
 		pod: func(*offloadingv1beta1.ShadowPod) *corev1.Pod {
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop-rome"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 		},
-		phase: corev1.PodUnknown, event: "another pod of this name exists", later: strangerRetry,
+		writes: []string{"patch shadowpod status"}, phase: corev1.PodUnknown, event: "another pod of this name exists", later: strangerRetry,
 	},
 	"the pod of an earlier ShadowPod of the same name is not adopted, and goes": {
 		pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
@@ -326,10 +326,3 @@ func TestATerminalShadowPodNeverActsAgain(t *testing.T) {
 	}
 }
 
-func TestARefusedPodIsRetriedAndTold(t *testing.T) {
-	refused := apierrors.NewForbidden(corev1.Resource("pods"), "web", assert.AnError)
-	out := world{shadow: shadow(nil), faults: map[string]error{"create pod": refused}}.pass(t)
-	require.ErrorIs(t, out.err, refused)
-	require.Len(t, out.events, 1)
-	assert.Contains(t, out.events[0], "FailedCreatePod")
-}

@@ -72,6 +72,10 @@ const (
 	RemotePodTerminatedReason = "RemotePodTerminated"
 )
 
+// FailedCreatePodReason in the status of a ShadowPod, and of events on it: the remote pod
+// cannot be made (offloading.md 3.7 knows the event).
+const FailedCreatePodReason = "FailedCreatePod"
+
 // Names with which fields are managed (offloading.md 7.4).
 const (
 	// ReflectionFieldManager is that of the virtual kubelet.
@@ -97,6 +101,16 @@ type ShadowPodStatus struct {
 	// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Failed;Unknown
 	// +kubebuilder:default="Unknown"
 	Phase corev1.PodPhase `json:"phase"`
+
+	// Reason is one CamelCase word why the remote pod cannot be made; empty while nothing
+	// stands against it. The reference system has neither Reason nor Message: it does not
+	// write them, and does not read them (ADR 45).
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// Message says the same in the words of whoever refuses the pod.
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // ShadowPod asks a provider to keep a pod of this spec.

@@ -1,0 +1,80 @@
+package shadowpod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/events"
+)
+
+const (
+	// retryBase and retryMax bound the pause before a ShadowPod is tried again; it doubles
+	// each time. What refuses a pod, a quota for example, ends without an event for us,
+	// and controller-runtime's own bound of 16 minutes is long for a pod that could run.
+	retryBase = 100 * time.Millisecond
+	retryMax  = 30 * time.Second
+	// maxMessage bounds what a ShadowPod's status quotes, in bytes.
+	maxMessage = 1024
+)
+
+func limiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax)
+}
+
+// refuse tells that a pod cannot be made: the provider in an event on the ShadowPod, and
+// the pod's owner in the consumer through the ShadowPod's status, once for each cause.
+// related is the pod in the way, or nil.
+func (r *Reconciler) refuse(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, related runtime.Object, message string) error {
+	r.Events.Eventf(shadow, related, corev1.EventTypeWarning, offloadingv1beta1.FailedCreatePodReason, actionCreatePod, "Pod not created: %s", message)
+	message = events.Cut(message, maxMessage)
+	if shadow.Status.Reason == offloadingv1beta1.FailedCreatePodReason && shadow.Status.Message == message {
+		return nil
+	}
+	err := r.patchStatus(ctx, shadow, map[string]any{"reason": offloadingv1beta1.FailedCreatePodReason, "message": message})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing why ShadowPod %s/%s has no pod: %w", shadow.Namespace, shadow.Name, err)
+	}
+	return nil
+}
+
+// refusal returns what the API server, or one of its webhooks, has against the pod; it is
+// empty when a mere repetition may help.
+func refusal(err error) string {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return ""
+	}
+	status := answer.Status()
+	switch status.Code {
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
+		return ""
+	}
+	// A webhook that cannot be asked is an internal error.
+	if status.Code/100 == 4 || apierrors.IsInternalError(err) {
+		return status.Message
+	}
+	return ""
+}
+
+// patchStatus sends a merge patch of the ShadowPod's status.
+func (r *Reconciler) patchStatus(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, status map[string]any) error {
+	patch, err := mergePatch(map[string]any{"metadata": map[string]any{"uid": shadow.UID}, "status": status})
+	if err != nil {
+		return err
+	}
+	if err := r.Client.Status().Patch(ctx, shadow, patch, client.FieldOwner(FieldManager)); err != nil {
+		return fmt.Errorf("patching the status: %w", err)
+	}
+	return nil
+}
