@@ -1,9 +1,13 @@
 package pod
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
@@ -14,6 +18,10 @@ import (
 // remotePodReplacedReason is the reason why a pod is not ready whose remote pod was
 // deleted in the provider, which makes another.
 const remotePodReplacedReason = "RemotePodReplaced"
+
+// ReasonRefused is the reason in the status of a local pod for which the provider can make
+// no remote pod, and of the event that says why.
+const ReasonRefused = "RemotePodRefused"
 
 // memory is what the definition remembers of a pod. Losing it costs one evaluation of
 // the policies and an estimate of the restarts.
@@ -57,6 +65,8 @@ func (d *Definition) mirror(s scene) []engine.Action {
 		status := local.RejectedPodStatus(&s.local.Status, s.shadow.Status.Phase,
 			offloadingv1beta1.RemotePodTerminatedReason, "", s.in.Facts.Now)
 		return setStatus(s.local, status)
+	case s.shadow.Status.Reason != "" && s.shadow.DeletionTimestamp == nil && s.local.DeletionTimestamp == nil:
+		return s.refused()
 	default:
 		return keep("the remote pod does not exist yet; the last status persists")
 	}
@@ -84,21 +94,43 @@ func (d *Definition) mirrorPod(s scene) []engine.Action {
 	return append(actions, setStatus(s.local, status)...)
 }
 
+// refused tells the pod's owner what stands against the remote pod in the provider, which
+// goes on trying. A pod that has run keeps its phase, but is not ready.
+func (s scene) refused() []engine.Action {
+	message := "Cluster " + s.in.Facts.ProviderClusterID + " cannot make the pod (" + s.shadow.Status.Reason + "): " + s.shadow.Status.Message
+	status := notReady(&s.local.Status, ReasonRefused, func(corev1.PodConditionType) *metav1.Time {
+		return ptr.To(metav1.NewTime(s.in.Facts.Now.Truncate(time.Second)))
+	})
+	status.Reason, status.Message = ReasonRefused, message
+	return append(setStatus(s.local, status), engine.Refuse{Type: engine.EventWarning, Reason: ReasonRefused, Message: message})
+}
+
 // replaced is the local status while the provider evicts the remote pod and makes another:
 // the pod is not ready, and that is all. The terminal phase of the one that goes would
 // end the local pod for good.
 func replaced(have, there *corev1.PodStatus) *corev1.PodStatus {
+	return notReady(have, remotePodReplacedReason, func(conditionType corev1.PodConditionType) *metav1.Time {
+		for i := range there.Conditions {
+			if there.Conditions[i].Type == conditionType && there.Conditions[i].Status == corev1.ConditionFalse {
+				return &there.Conditions[i].LastTransitionTime
+			}
+		}
+		return nil
+	})
+}
+
+// notReady returns the status of a pod that is ready no more, since when since tells, and
+// else as it is.
+func notReady(have *corev1.PodStatus, reason string, since func(corev1.PodConditionType) *metav1.Time) *corev1.PodStatus {
 	status := have.DeepCopy()
 	for i := range status.Conditions {
 		condition := &status.Conditions[i]
 		if condition.Type != corev1.PodReady && condition.Type != corev1.ContainersReady || condition.Status != corev1.ConditionTrue {
 			continue
 		}
-		condition.Status, condition.Reason = corev1.ConditionFalse, remotePodReplacedReason
-		for j := range there.Conditions {
-			if there.Conditions[j].Type == condition.Type && there.Conditions[j].Status == corev1.ConditionFalse {
-				condition.LastTransitionTime = there.Conditions[j].LastTransitionTime
-			}
+		condition.Status, condition.Reason = corev1.ConditionFalse, reason
+		if at := since(condition.Type); at != nil {
+			condition.LastTransitionTime = *at
 		}
 	}
 	return status
