@@ -192,8 +192,9 @@ func TestSomebodyWhoInsistsIsNotFought(t *testing.T) {
 		cm, ok := get(t.Context(), remote.WithWatch, "shop-rome", "settings", &corev1.ConfigMap{})
 		if ok && cm.Data["k"] == "1" {
 			cm.Data["k"] = "theirs"
-			require.NoError(t, client.IgnoreNotFound(remote.Update(t.Context(), cm)))
-			rounds++
+			if remote.Update(t.Context(), cm) == nil { // else the engine was quicker
+				rounds++
+			}
 		}
 		return len(w.journal.all()) > 0
 	}, soon, tick)

@@ -29,6 +29,8 @@ type metrics struct {
 	// lag is longshore_reflection_lag_seconds: from an event to the end of the decision
 	// that it led to, requests included, by resource and direction.
 	lag *prometheus.HistogramVec
+	// panics is longshore_reflection_panics_total: decisions that met a bug, by resource.
+	panics *prometheus.CounterVec
 }
 
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
@@ -42,11 +44,15 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 			Help:    "Time from an event to the end of the decision that it led to, by resource and direction.",
 			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 5, 30},
 		}, []string{"resource", "direction"}),
+		panics: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "longshore_reflection_panics_total",
+			Help: "Decisions that ended in a panic, which is a bug of Longshore, by resource.",
+		}, []string{"resource"}),
 	}
 	if registerer == nil {
 		return m, nil
 	}
-	for _, collector := range []prometheus.Collector{m.operations, m.lag} {
+	for _, collector := range []prometheus.Collector{m.operations, m.lag, m.panics} {
 		if err := registerer.Register(collector); err != nil {
 			return nil, fmt.Errorf("registering reflection metrics: %w", err)
 		}

@@ -90,7 +90,9 @@ func (l *lanes) takeHint(key Key) bool {
 
 // Touch implements workqueue.Queue: a queued key that is added again may become urgent.
 func (l *lanes) Touch(key Key) {
-	if p, queued := l.queued[key]; queued && !p.urgent && l.takeHint(key) {
+	p, queued := l.queued[key]
+	// The hint of a key that is being handled waits for its Push; any other is used up here.
+	if queued && l.takeHint(key) && !p.urgent {
 		p.urgent = true
 		l.queued[key] = p
 		l.urgent = append(l.urgent, key)

@@ -36,6 +36,16 @@ func TestQueueLanes(t *testing.T) {
 			fill: func(q *queue) { q.Add(key("a")); q.Add(key("b")); q.AddUrgent(key("b")) },
 			want: []string{"b", "a"},
 		},
+		"an urgent key is urgent only once": {
+			fill: func(q *queue) {
+				q.AddUrgent(key("a"))
+				q.AddUrgent(key("a"))
+				drain(q)
+				q.Add(key("b"))
+				q.Add(key("a"))
+			},
+			want: []string{"b", "a"},
+		},
 		"an urgent key stays urgent": {
 			fill: func(q *queue) { q.Add(key("a")); q.AddUrgent(key("b")); q.Add(key("b")) },
 			want: []string{"b", "a"},
@@ -47,6 +57,8 @@ func TestQueueLanes(t *testing.T) {
 			t.Cleanup(q.ShutDown)
 			tc.fill(q)
 			assert.Equal(t, tc.want, drain(q))
+			assert.Empty(t, q.lanes.hints, "nothing is left of keys that are done")
+			assert.Empty(t, q.lanes.queued)
 		})
 	}
 }

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -48,7 +50,7 @@ func (r *runner) work(ctx context.Context) bool {
 	defer r.queue.Done(key)
 	log := logr.FromContextOrDiscard(ctx).WithValues("resource", r.resource.Name, "namespace", key.Namespace, "name", key.Name)
 	urgent, since := r.queue.Taken(key)
-	again, err := r.reconcile(logr.NewContext(ctx, log), key)
+	again, err := r.guarded(logr.NewContext(ctx, log), key)
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, errAgain):
@@ -64,6 +66,25 @@ func (r *runner) work(ctx context.Context) bool {
 		}
 	}
 	return true
+}
+
+// guarded is reconcile, of which a panic is an error: one object that meets a bug of ours
+// must not end the reflection of all others, again and again.
+func (r *runner) guarded(ctx context.Context, key Key) (again time.Duration, err error) {
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		r.engine.metrics.panics.WithLabelValues(r.resource.Name).Inc()
+		err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+		r.announce(Input{Key: key, Local: r.engine.LocalObject(r.resource.Name, key.Namespace, key.Name)}, Refuse{
+			Type: EventWarning, Reason: ReasonFailedReflection,
+			Message: fmt.Sprintf("Reflection to cluster %s met a bug of Longshore, whose log has more of it; please report it: %v",
+				r.engine.options.ProviderClusterID, cause),
+		})
+	}()
+	return r.reconcile(ctx, key)
 }
 
 // reconcile gathers, asks for a decision and executes it.
