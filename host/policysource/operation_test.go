@@ -141,7 +141,7 @@ func TestAQuarantineIsToldAndEnds(t *testing.T) {
 	r.ill.Store(true)
 	assert.Contains(t, r.hostname(), "gave no valid answer at PodMutation (Trap): ")
 	r.report()
-	assert.Contains(t, r.condition("mine", policyv1alpha1.DegradedCondition), "True Failing: The latest question at PodMutation got no valid answer (Trap: policy module custom: pod_mutation: the module crashed: unreachable; it wrote: panic: boom). Objects that need it are refused, since spec.failurePolicy is Fail. The module's author must correct it; an operator can load a version that works, or set spec.failurePolicy or spec.mode meanwhile.")
+	assert.Contains(t, r.condition("mine", policyv1alpha1.DegradedCondition), "True Failing: The latest question at PodMutation got no valid answer (Trap: pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom). Objects that need it are refused, since spec.failurePolicy is Fail. The module's author must correct it; an operator can load a version that works, or set spec.failurePolicy or spec.mode meanwhile.")
 	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "True Bound")
 	assert.Empty(t, r.told(), "one failure is no event")
 
@@ -150,7 +150,7 @@ func TestAQuarantineIsToldAndEnds(t *testing.T) {
 	}
 	assert.Contains(t, r.hostname(), `policy "mine" (module custom, `+chain.ShortDigest(module.Digest())+`) is quarantined at PodMutation: it is not asked since 2026-01-02T03:04:05Z`)
 	r.report()
-	want := "Quarantined at PodMutation since 2026-01-02T03:04:05Z, because it gave no valid answer several times in a row (Trap: policy module custom: pod_mutation: the module crashed: unreachable; it wrote: panic: boom). Objects that need it are refused, since spec.failurePolicy is Fail. The module's author must correct it; an operator can load a version that works, or set spec.failurePolicy or spec.mode meanwhile. It is tried again from time to time."
+	want := "Quarantined at PodMutation since 2026-01-02T03:04:05Z, because it gave no valid answer several times in a row (Trap: pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom). Objects that need it are refused, since spec.failurePolicy is Fail. The module's author must correct it; an operator can load a version that works, or set spec.failurePolicy or spec.mode meanwhile. It is tried again from time to time."
 	assert.Equal(t, "False Quarantined: "+want, r.condition("mine", policyv1alpha1.ReadyCondition))
 	assert.Equal(t, "True Quarantined: "+want, r.condition("mine", policyv1alpha1.DegradedCondition))
 	assert.Equal(t, want, r.own("mine").Message)

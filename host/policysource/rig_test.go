@@ -69,7 +69,7 @@ type custom struct {
 
 func (c *custom) Call(ctx context.Context, export string, request []byte) ([]byte, engine.Stats, error) {
 	if c.ill != nil && c.ill.Load() {
-		return nil, engine.Stats{}, &engine.CallError{Module: "custom", Point: export, Class: engine.Trap, Err: errors.New("the module crashed: unreachable; it wrote: panic: boom")}
+		return nil, engine.Stats{}, &engine.CallError{Module: "custom", Point: export, Class: engine.Trap, Err: errors.New("the module crashed: unreachable; its author must correct it; it wrote: panic: boom")}
 	}
 	return c.Policy.Call(ctx, export, request)
 }

@@ -82,8 +82,17 @@ func (e *PolicyError) Error() string {
 	case Host:
 		return fmt.Sprintf("%s could not be asked at %s: %v", who, at, e.Err)
 	default:
-		return fmt.Sprintf("%s gave no valid answer at %s (%s): %v; the module's author must act, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy %q, or of the ConfigMap it is kept from, meanwhile", who, at, string(e.Class), e.Err, e.Binding)
+		return fmt.Sprintf("%s gave no valid answer at %s (%s): %s; an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy %q, or of the ConfigMap it is kept from, meanwhile", who, at, string(e.Class), e.Reason(), e.Binding)
 	}
+}
+
+// Reason says what was wrong with the answer, and that the module's author must act.
+func (e *PolicyError) Reason() string {
+	// The engine says it itself, but for what the module reports.
+	if call, ok := errors.AsType[*engine.CallError](e.Err); ok && call.Class != engine.Guest {
+		return e.Err.Error()
+	}
+	return e.Err.Error() + "; the module's author must act"
 }
 
 // Unwrap returns the cause.

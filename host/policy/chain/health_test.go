@@ -27,7 +27,7 @@ type patient struct {
 
 func newPatient(name, version string) *patient {
 	p := &patient{fault: &engine.CallError{
-		Module: name, Point: "pod_mutation", Class: engine.Trap, Err: errors.New("the module crashed: unreachable; it wrote: panic: boom"),
+		Module: name, Point: "pod_mutation", Class: engine.Trap, Err: errors.New("the module crashed: unreachable; its author must correct it; it wrote: panic: boom"),
 	}}
 	p.Policy = policytest.Native(name, contract.Manifest{Version: version, Points: []contract.PointManifest{{
 		Point: contract.PodMutation, Reads: []string{"/object/metadata/name"}, Writes: writes("/spec/hostname", "set"),
@@ -100,13 +100,13 @@ func TestAPolicyThatKeepsFailingIsQuarantinedAndRecovers(t *testing.T) {
 	p.ill.Store(true)
 	for range 3 {
 		_, err = w.ask()
-		require.ErrorContains(t, err, `policy "p" (module p, `+chain.ShortDigest(p.Digest())+`) gave no valid answer at PodMutation/Offload (Trap): policy module p: pod_mutation: the module crashed: unreachable; it wrote: panic: boom; the module's author must act, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "p", or of the ConfigMap it is kept from, meanwhile`)
+		require.ErrorContains(t, err, `policy "p" (module p, `+chain.ShortDigest(p.Digest())+`) gave no valid answer at PodMutation/Offload (Trap): pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom; an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "p", or of the ConfigMap it is kept from, meanwhile`)
 		require.ErrorIs(t, err, engine.Trap)
 	}
 	assert.Equal(t, 1, w.news)
 	calls := p.Calls()
 	_, err = w.ask()
-	require.EqualError(t, err, `policy "p" (module p, `+chain.ShortDigest(p.Digest())+`) is quarantined at PodMutation/Offload: it is not asked since 2026-01-02T03:04:05Z, because it gave no valid answer 3 times in a row (Trap: policy module p: pod_mutation: the module crashed: unreachable; it wrote: panic: boom); the module's author must correct it, an operator can load a version that works, or set spec.failurePolicy or spec.mode of OffloadingPolicy "p", or of the ConfigMap it is kept from, meanwhile; it is tried again from time to time`)
+	require.EqualError(t, err, `policy "p" (module p, `+chain.ShortDigest(p.Digest())+`) is quarantined at PodMutation/Offload: it is not asked since 2026-01-02T03:04:05Z, because it gave no valid answer 3 times in a row (Trap: pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom); the module's author must correct it, an operator can load a version that works, or set spec.failurePolicy or spec.mode of OffloadingPolicy "p", or of the ConfigMap it is kept from, meanwhile; it is tried again from time to time`)
 	assert.Equal(t, calls, p.Calls(), "it is not asked")
 	health := w.health()
 	assert.True(t, health.Quarantined())

@@ -121,7 +121,7 @@ func (e *Engine) Compile(ctx context.Context, name string, wasm []byte, limits L
 		if m.runtime != nil {
 			m.leave()
 		}
-		return nil, fmt.Errorf("compiling policy module %s: %w", name, err)
+		return nil, fmt.Errorf("compiling the module: %w", err)
 	}
 	e.mu.Lock()
 	closed := e.closed
@@ -142,7 +142,7 @@ func (m *Module) compile(ctx context.Context, wasm []byte) error {
 		return err
 	}
 	if err := m.inspect(); err != nil {
-		return err
+		return refusal{err}
 	}
 	m.idle, m.used = make(chan *instance, m.limits.Instances), make(chan *instance, m.limits.Instances)
 	m.slots = make(chan struct{}, m.limits.Instances)
@@ -186,7 +186,7 @@ func (m *Module) build(ctx context.Context, kernel, wasm []byte, c wazero.Compil
 		return fmt.Errorf("compiling the kernel: %w", err)
 	}
 	if m.guest, err = m.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, m.engine.options.Workers), wasm); err != nil {
-		return fmt.Errorf("the module is not valid; its author must rebuild it: %w", err)
+		return refusal{fmt.Errorf("the module is not valid; its author must rebuild it: %w", err)}
 	}
 	return nil
 }

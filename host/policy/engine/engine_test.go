@@ -3,8 +3,10 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -99,7 +101,7 @@ func TestFailures(t *testing.T) {
 		"an endless loop":                   {"spin", engine.Timeout, []string{"fuel of 2000000 ticks", "endless loop or recursion"}},
 		"endless recursion":                 {"recurse", engine.Timeout, []string{"fuel of 2000000 ticks", "endless loop or recursion"}},
 		"memory without end":                {"hog", engine.Memory, []string{"more than its 32 MiB of memory", "out of memory"}},
-		"a panic":                           {"panic the reason", engine.Trap, []string{"the module crashed", "panic: the reason"}},
+		"a panic":                           {"panic the reason", engine.Trap, []string{"the module crashed: unreachable; its author must correct it; it wrote: panic: the reason"}},
 		"a nil pointer":                     {"nil", engine.Trap, []string{"invalid memory address or nil pointer dereference"}},
 		"a deadlock":                        {"deadlock", engine.Trap, []string{"all goroutines are asleep - deadlock!"}},
 		"exit 0 in spite of an output":      {"exit0", engine.BadOutput, []string{"exited with status 0 instead of returning"}},
@@ -127,7 +129,7 @@ func TestFailures(t *testing.T) {
 			require.ErrorAs(t, err, &callErr)
 			assert.Equal(t, "guest", callErr.Module)
 			assert.Equal(t, "probe", callErr.Point)
-			for _, want := range append(tc.want, "policy module guest: probe: ") {
+			for _, want := range append(tc.want, "probe: ") {
 				assert.ErrorContains(t, err, want)
 			}
 			assert.NotContains(t, err.Error(), "\n", "an error is one sentence")
@@ -305,6 +307,10 @@ func TestErrorsAreErrors(t *testing.T) {
 	assert.ErrorIs(t, err, engine.Denied)
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.NotErrorIs(t, err, engine.Timeout)
-	assert.Equal(t, "policy module m: p: context canceled", err.Error())
+	assert.Equal(t, "p: context canceled", err.Error())
+	assert.False(t, engine.AtFault(err), "nobody waits any more")
+	assert.False(t, engine.AtFault(&engine.CallError{Class: engine.Timeout, Err: engine.ErrNoInstance}))
+	assert.False(t, engine.AtFault(fmt.Errorf("reserving memory: %w", syscall.ENOMEM)))
+	assert.True(t, engine.AtFault(fmt.Errorf("asking: %w", &engine.CallError{Class: engine.Trap, Err: errors.New("the module crashed")})))
 	assert.NotErrorIs(t, errors.New("x"), engine.Denied)
 }

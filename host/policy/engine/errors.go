@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -49,13 +50,33 @@ type CallError struct {
 	Stderr string
 }
 
-// Error implements error. It does not contain the whole of Stderr.
+// Error implements error. It contains neither the whole of Stderr nor the module's name:
+// who calls knows more of it, the policy or the file, and says that.
 func (e *CallError) Error() string {
-	return fmt.Sprintf("policy module %s: %s: %v", e.Module, e.Point, e.Err)
+	return fmt.Sprintf("%s: %v", e.Point, e.Err)
 }
 
 // Unwrap makes errors.Is hold for the class and for the cause.
 func (e *CallError) Unwrap() []error { return []error{e.Class, e.Err} }
+
+// refusal is an error of [Engine.Compile] that is the module's own doing.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
+
+// AtFault tells whether an error of [Engine.Compile], [Module.Warm] or [Module.Call] is
+// due to the module's bytes, its limits and the request: asked again, it would be the
+// same. All others are ours or the machine's, and say nothing of the module.
+func AtFault(err error) bool {
+	for _, ours := range []error{context.Canceled, context.DeadlineExceeded, ErrClosed, ErrNoInstance} {
+		if errors.Is(err, ours) {
+			return false
+		}
+	}
+	_, refused := errors.AsType[refusal](err)
+	_, called := errors.AsType[*CallError](err)
+	return refused || called
+}
 
 // panicText returns the part of a guest's standard error that says why it gave up:
 // the paragraph of the panic, without the stack behind it.

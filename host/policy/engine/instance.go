@@ -85,7 +85,7 @@ func (i *instance) instantiate() error {
 		return nil
 	})
 	if i.guest, err = m.runtime.InstantiateModule(ctx, m.guest, anonymous()); err != nil {
-		return fmt.Errorf("instantiating the module: %w", err)
+		return refusal{fmt.Errorf("instantiating the module; its author must rebuild it: %w", err)}
 	}
 	return i.bind()
 }
@@ -239,11 +239,11 @@ func (i *instance) failed(err error, budget uint64) *failure {
 	case errors.As(err, &exit) && exit.ExitCode() == 0:
 		return &failure{BadOutput, i.because("the module exited with status 0 instead of returning an answer; its author must return from the export")}
 	case errors.As(err, &exit):
-		return &failure{Trap, i.because(fmt.Sprintf("the module exited with status %d", exit.ExitCode()))}
+		return &failure{Trap, i.because(fmt.Sprintf("the module exited with status %d instead of returning an answer; its author must return from the export", exit.ExitCode()))}
 	case strings.HasPrefix(line, "stack overflow"):
 		return &failure{Trap, i.because("the module crashed: its call stack is exhausted; its author should look for an endless recursion")}
 	default:
-		return &failure{Trap, i.because("the module crashed: " + line)}
+		return &failure{Trap, i.because("the module crashed: " + line + "; its author must correct it")}
 	}
 }
 

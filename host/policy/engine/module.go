@@ -283,7 +283,7 @@ func (m *Module) Warm(ctx context.Context, samples ...Sample) error {
 	i, err := m.acquire(ctx)
 	if err != nil {
 		m.leave()
-		return m.callError("warm-up", &failure{Timeout, err}, "")
+		return m.callError("warm-up", &failure{Timeout, fmt.Errorf("%w: %w", ErrNoInstance, err)}, "")
 	}
 	size, ticks := i.size(), uint64(0)
 	for range warmRounds {
@@ -305,7 +305,7 @@ func (m *Module) Warm(ctx context.Context, samples ...Sample) error {
 	}
 	if err := m.begin(i); err != nil {
 		m.recycle(i, false)
-		return fmt.Errorf("warming up policy module %s: %w", m.name, err)
+		return fmt.Errorf("taking the state to begin with: %w", err)
 	}
 	m.busy.Add(-1)
 	m.idle <- i

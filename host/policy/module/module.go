@@ -40,6 +40,28 @@ type Module struct {
 	wasm     *engine.Module
 }
 
+// Refusal is an error of [Load] that is due to the module's bytes. So are the errors of
+// which [engine.AtFault] is true.
+type Refusal struct {
+	// Err says what is wrong with the module, and who must act.
+	Err error
+}
+
+// Error implements error.
+func (r *Refusal) Error() string { return r.Err.Error() }
+
+// Unwrap returns the cause.
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// AtFault tells whether an error of [Load] or [Module.ValidateSettings] is due to what
+// was given to it, the module's bytes, limits and settings: tried again, it would be the
+// same. All others are ours or the machine's.
+func AtFault(err error) bool {
+	_, refused := errors.AsType[*Refusal](err)
+	_, settings := errors.AsType[*SettingsError](err)
+	return refused || settings || engine.AtFault(err)
+}
+
 // Load checks, compiles and starts a module: raw wasm, or compressed with gzip or
 // zstd. The caller closes it.
 func Load(ctx context.Context, e *engine.Engine, raw []byte, options Options) (*Module, error) {
@@ -53,11 +75,11 @@ func Load(ctx context.Context, e *engine.Engine, raw []byte, options Options) (*
 func load(ctx context.Context, e *engine.Engine, raw []byte, options Options) (*Module, error) {
 	wasm, err := Unpack(raw)
 	if err != nil {
-		return nil, err
+		return nil, &Refusal{err}
 	}
 	metered, err := meter(wasm)
 	if err != nil {
-		return nil, err
+		return nil, &Refusal{err}
 	}
 	compiled, err := e.Compile(ctx, options.Name, metered, options.Limits)
 	if err != nil {
@@ -111,12 +133,29 @@ func meter(wasm []byte) ([]byte, error) {
 // describe asks the module for its manifest.
 func (m *Module) describe(ctx context.Context) error {
 	if !m.wasm.Exports(contract.ExportDescribe) {
-		return fmt.Errorf("the module does not export %s; its author must build it as a library that does (standard Go: -buildmode=c-shared, and the SDK's package describe)", contract.ExportDescribe)
+		return &Refusal{fmt.Errorf("the module does not export %s; its author must build it as a library that does (standard Go: -buildmode=c-shared, and the SDK's package describe)", contract.ExportDescribe)}
 	}
 	data, _, err := m.wasm.Call(ctx, contract.ExportDescribe, nil)
 	if err != nil {
-		return err
+		return withActor(err)
 	}
+	if err := m.declare(data); err != nil {
+		return &Refusal{err}
+	}
+	return nil
+}
+
+// withActor says who must act on what a module reports by itself, as the other failures
+// of a call do: no object was asked about that could be the reason.
+func withActor(err error) error {
+	if errors.Is(err, engine.Guest) {
+		return fmt.Errorf("%w; its author must correct it", err)
+	}
+	return err
+}
+
+// declare reads and checks the manifest.
+func (m *Module) declare(data []byte) (err error) {
 	if m.manifest, err = parseManifest(data); err != nil {
 		return fmt.Errorf("the manifest that describe returns is not valid; the module's author must correct it: %w", err)
 	}
@@ -195,15 +234,15 @@ func (m *Module) ValidateSettings(ctx context.Context, settings json.RawMessage,
 	}
 	data, _, err := m.wasm.Call(ctx, contract.ExportValidateSettings, request)
 	if err != nil {
-		return fmt.Errorf("validating settings: %w", err)
+		return fmt.Errorf("validating settings: %w", withActor(err))
 	}
 	var response contract.SettingsResponse
 	if err := decodeStrictly(data, &response); err != nil {
-		return fmt.Errorf("validating settings: the answer of policy module %s is not valid, its author must correct it: %w", m.Name(), err)
+		return &Refusal{fmt.Errorf("validating settings: the answer of policy module %s is not valid, its author must correct it: %w", m.Name(), err)}
 	}
 	switch {
 	case response.Version != m.version:
-		return fmt.Errorf("validating settings: policy module %s answers in contract %q, not %q; its author must correct it", m.Name(), response.Version, m.version)
+		return &Refusal{fmt.Errorf("validating settings: policy module %s answers in contract %q, not %q; its author must correct it", m.Name(), response.Version, m.version)}
 	case response.Valid:
 		return nil
 	case response.Message == "":

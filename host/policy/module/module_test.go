@@ -197,7 +197,7 @@ func TestLoadRefusesModules(t *testing.T) {
 			g.answers("describe", good)
 			g.Export("pod_mutation", wasmtest.Function, g.Func(nil, nil, nil, 0x00))
 			return g.Bytes()
-		}(), []string{"warming up", "pod_mutation: the module crashed: unreachable"}},
+		}(), []string{"loading policy module mine: warming up: pod_mutation: the module crashed: unreachable; its author must correct it"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -205,6 +205,9 @@ func TestLoadRefusesModules(t *testing.T) {
 			for _, want := range append(tc.want, "policy module mine") {
 				require.ErrorContains(t, err, want)
 			}
+			assert.Regexp(t, "author must|author should", err.Error(), "it says who must act")
+			assert.Equal(t, 1, strings.Count(err.Error(), "mine"), "the culprit is named once: %s", err)
+			assert.True(t, module.AtFault(err), "it would be the same again")
 		})
 	}
 }

@@ -2,8 +2,6 @@ package configmap_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -12,23 +10,13 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/yaml"
 
-	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/internal/testkit/policycluster"
 	"github.com/longshore-dev/longshore/host/policysource/configmap"
 )
 
@@ -37,33 +25,16 @@ const (
 	tick = 20 * time.Millisecond
 )
 
-// site is a real API server with the CRD.
+// site is a cluster in which policies are kept from ConfigMaps.
 type site struct {
-	t      *testing.T
-	config *rest.Config
-	admin  client.Client
+	*policycluster.Cluster
+
+	t *testing.T
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	cluster := planetest.ForTest(t, "rome")
-	scheme := runtime.NewScheme()
-	require.NoError(t, clientgoscheme.AddToScheme(scheme))
-	require.NoError(t, apiextensionsv1.AddToScheme(scheme))
-	require.NoError(t, policyv1alpha1.AddToScheme(scheme))
-	s := &site{t: t, config: rest.CopyConfig(cluster.RESTConfig())}
-	s.config.QPS = -1
-	var err error
-	s.admin, err = client.New(s.config, client.Options{Scheme: scheme})
-	require.NoError(t, err)
-	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "longshore", "files", "crds", "offloadingpolicies.yaml"))
-	require.NoError(t, err)
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	require.NoError(t, yaml.Unmarshal(raw, crd))
-	require.NoError(t, s.admin.Create(t.Context(), crd))
-	require.NoError(t, s.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "longshore"}}))
-	require.Eventually(t, func() bool { return s.admin.List(t.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil }, soon, tick)
-	return s
+	return &site{t: t, Cluster: policycluster.Start(t)}
 }
 
 // behind is a client whose cache shows an old state of the policy.
@@ -92,7 +63,7 @@ func (s *site) pass(c client.Client) ctrl.Result {
 func (s *site) policy() *policyv1alpha1.OffloadingPolicy {
 	s.t.Helper()
 	policy := &policyv1alpha1.OffloadingPolicy{}
-	err := s.admin.Get(s.t.Context(), client.ObjectKey{Name: "mine"}, policy)
+	err := s.Admin.Get(s.t.Context(), client.ObjectKey{Name: "mine"}, policy)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -104,22 +75,22 @@ func (s *site) report(message string) {
 	s.t.Helper()
 	policy := s.policy()
 	policy.Status.ObservedBy = []policyv1alpha1.Observation{{Name: "webhook", Message: message}}
-	require.NoError(s.t, s.admin.Status().Update(s.t.Context(), policy))
+	require.NoError(s.t, s.Admin.Status().Update(s.t.Context(), policy))
 }
 
 // What happens to a policy between the look at it and the write.
 func TestAPolicyThatChangesMeanwhileAgainstARealAPIServer(t *testing.T) {
 	s := newSite(t)
-	gone := func() { require.NoError(t, s.admin.Delete(t.Context(), source(""))) }
+	gone := func() { require.NoError(t, s.Admin.Delete(t.Context(), source(""))) }
 	changed := func() {
 		cm := source("order: 7")
-		require.NoError(t, s.admin.Update(t.Context(), cm))
+		require.NoError(t, s.Admin.Update(t.Context(), cm))
 	}
 	recreated := func(labels map[string]string) {
 		theirs := s.policy()
-		require.NoError(t, s.admin.Delete(t.Context(), theirs))
+		require.NoError(t, s.Admin.Delete(t.Context(), theirs))
 		theirs.UID, theirs.ResourceVersion, theirs.Labels = "", "", labels
-		require.NoError(t, s.admin.Create(t.Context(), theirs))
+		require.NoError(t, s.Admin.Create(t.Context(), theirs))
 	}
 	for name, tc := range map[string]struct {
 		// change of the ConfigMap, and what happens to the policy before that is acted upon.
@@ -132,33 +103,33 @@ func TestAPolicyThatChangesMeanwhileAgainstARealAPIServer(t *testing.T) {
 	}{
 		"it goes, and nothing happens":            {change: gone, meanwhile: func() {}},
 		"it goes, and its status is written":      {change: gone, meanwhile: func() { s.report("news") }, wantAgain: true},
-		"it goes, and somebody makes it theirs":   {change: gone, meanwhile: func() { p := s.policy(); p.Labels = nil; require.NoError(t, s.admin.Update(t.Context(), p)) }, wantAgain: true, wantStays: true},
+		"it goes, and somebody makes it theirs":   {change: gone, meanwhile: func() { p := s.policy(); p.Labels = nil; require.NoError(t, s.Admin.Update(t.Context(), p)) }, wantAgain: true, wantStays: true},
 		"it goes, and another one takes its name": {change: gone, meanwhile: func() { recreated(nil) }, wantAgain: true, wantStays: true},
-		"it goes, and it is gone":                 {change: gone, meanwhile: func() { require.NoError(t, s.admin.Delete(t.Context(), s.policy())) }},
+		"it goes, and it is gone":                 {change: gone, meanwhile: func() { require.NoError(t, s.Admin.Delete(t.Context(), s.policy())) }},
 		"it changes, and its status is written":   {change: changed, meanwhile: func() { s.report("news") }, wantAgain: true, wantStays: true, wantOrder: 7},
 		"it changes, and nothing happens":         {change: changed, meanwhile: func() {}, wantStays: true, wantOrder: 7},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.NoError(t, s.admin.Create(t.Context(), source("")))
-			s.pass(s.admin)
+			require.NoError(t, s.Admin.Create(t.Context(), source("")))
+			s.pass(s.Admin)
 			seen := s.policy()
 			require.NotNil(t, seen)
 			tc.change()
 			tc.meanwhile()
-			result := s.pass(behind{Client: s.admin, policy: seen})
+			result := s.pass(behind{Client: s.Admin, policy: seen})
 			assert.Equal(t, tc.wantAgain, result.RequeueAfter > 0)
 			if tc.wantAgain {
 				assert.NotNil(t, s.policy(), "not on the strength of an old look")
-				result = s.pass(s.admin)
+				result = s.pass(s.Admin)
 				assert.Zero(t, result)
 			}
 			policy := s.policy()
 			if assert.Equal(t, tc.wantStays, policy != nil) && tc.wantOrder != 0 {
 				assert.Equal(t, tc.wantOrder, *policy.Spec.Order)
 			}
-			require.NoError(t, client.IgnoreNotFound(s.admin.Delete(t.Context(), source(""))))
+			require.NoError(t, client.IgnoreNotFound(s.Admin.Delete(t.Context(), source(""))))
 			if policy != nil {
-				require.NoError(t, s.admin.Delete(t.Context(), policy))
+				require.NoError(t, s.Admin.Delete(t.Context(), policy))
 			}
 		})
 	}
@@ -176,12 +147,9 @@ func TestADeletionIsQuietAgainstARealAPIServer(t *testing.T) {
 		told = append(told, line)
 	}, funcr.Options{}))
 	ctx, cancel := context.WithCancel(ctx)
-	skip := true
-	mgr, err := ctrl.NewManager(s.config, ctrl.Options{
-		Scheme: s.admin.Scheme(), Metrics: server.Options{BindAddress: "0"}, Logger: logr.FromContextOrDiscard(ctx),
-		Controller: config.Controller{SkipNameValidation: &skip},
-		Cache:      cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{"longshore": {}}}}},
-	})
+	options := s.Options()
+	options.Logger = logr.FromContextOrDiscard(ctx)
+	mgr, err := ctrl.NewManager(s.API, options)
 	require.NoError(t, err)
 	require.NoError(t, (&configmap.Reconciler{Client: mgr.GetClient(), Events: events.NewFakeRecorder(100), Namespace: "longshore"}).SetupWithManager(mgr))
 	var done sync.WaitGroup
@@ -189,9 +157,9 @@ func TestADeletionIsQuietAgainstARealAPIServer(t *testing.T) {
 	t.Cleanup(func() { cancel(); done.Wait() })
 
 	for range 5 {
-		require.NoError(t, s.admin.Create(t.Context(), source("")))
+		require.NoError(t, s.Admin.Create(t.Context(), source("")))
 		require.Eventually(t, func() bool { return s.policy() != nil }, soon, tick)
-		require.NoError(t, s.admin.Delete(t.Context(), source("")))
+		require.NoError(t, s.Admin.Delete(t.Context(), source("")))
 		// Each write of the status makes what the controller has seen an old state.
 		writes := 0
 		require.Eventually(t, func() bool {
@@ -201,7 +169,7 @@ func TestADeletionIsQuietAgainstARealAPIServer(t *testing.T) {
 			}
 			writes++
 			policy.Status.ObservedGeneration = int64(writes)
-			err := s.admin.Status().Update(t.Context(), policy)
+			err := s.Admin.Status().Update(t.Context(), policy)
 			return !assert.NoError(t, client.IgnoreNotFound(err))
 		}, soon, time.Millisecond, "the policy goes")
 	}

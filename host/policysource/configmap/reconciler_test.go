@@ -120,7 +120,7 @@ func TestAPolicyIsKeptFromItsConfigMap(t *testing.T) {
 	assert.Equal(t, policyv1alpha1.ModeEnforce, r.policy().Spec.Mode, "the ConfigMap is what counts")
 
 	r.store(func(cm *corev1.ConfigMap) { cm.Data["policy.yaml"] = "ordr: 30" })
-	assert.Contains(t, r.refused(r.pass()), `Warning InvalidPolicySpec policy.yaml: unknown field "spec.ordr"`)
+	assert.Contains(t, r.refused(r.pass()), `Warning InvalidPolicySpec policy.yaml: unknown field "ordr"; its author must correct it`)
 	assert.Equal(t, int32(20), *r.policy().Spec.Order, "a bad version changes nothing")
 	assert.Zero(t, r.writes)
 	assert.Empty(t, r.events.Events)

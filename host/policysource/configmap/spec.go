@@ -47,10 +47,10 @@ func Spec(source *corev1.ConfigMap) (*policyv1alpha1.OffloadingPolicySpec, *Prob
 	}
 	spec, err := decode(source.Data[policyv1alpha1.PolicyConfigMapSpecKey])
 	if err != nil {
-		return nil, &Problem{Reason: ReasonInvalidSpec, Err: fmt.Errorf("%s: %w", policyv1alpha1.PolicyConfigMapSpecKey, err)}
+		return nil, &Problem{Reason: ReasonInvalidSpec, Err: fmt.Errorf("%s: %w; its author must correct it", policyv1alpha1.PolicyConfigMapSpecKey, err)}
 	}
 	if _, binary := source.BinaryData[policyv1alpha1.PolicyConfigMapSpecKey]; binary {
-		return nil, &Problem{Reason: ReasonInvalidSpec, Err: fmt.Errorf("%s stands in binaryData and is no text: it belongs in data", policyv1alpha1.PolicyConfigMapSpecKey)}
+		return nil, &Problem{Reason: ReasonInvalidSpec, Err: fmt.Errorf("%s stands in binaryData and is no text: its author must store it in data", policyv1alpha1.PolicyConfigMapSpecKey)}
 	}
 	module := &policyv1alpha1.ConfigMapSource{Namespace: source.Namespace, Name: source.Name, Key: key}
 	if rest := spec.Module.ConfigMap; rest != nil {
@@ -81,9 +81,9 @@ func moduleKey(source *corev1.ConfigMap) (string, *Problem) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", &Problem{Reason: ReasonNoModule, Err: fmt.Errorf("binaryData has none of %s: add the module under one of these keys", strings.Join(moduleKeys, ", "))}
+		return "", &Problem{Reason: ReasonNoModule, Err: fmt.Errorf("binaryData has none of %s: the author of the ConfigMap must add the module under one of these keys", strings.Join(moduleKeys, ", "))}
 	default:
-		return "", &Problem{Reason: ReasonNoModule, Err: fmt.Errorf("there is more than one module, %s: leave one", strings.Join(found, ", "))}
+		return "", &Problem{Reason: ReasonNoModule, Err: fmt.Errorf("there is more than one module, %s: the author of the ConfigMap must leave one", strings.Join(found, ", "))}
 	}
 }
 
@@ -94,7 +94,7 @@ func decode(text string) (*policyv1alpha1.OffloadingPolicySpec, error) {
 	if err := yaml.UnmarshalStrict([]byte(text), &fields); err != nil {
 		return nil, fmt.Errorf("reading YAML: %w", err)
 	}
-	// As part of a whole object, so that errors have the paths that kubectl shows.
+	// As part of a whole object, as the API server decodes it.
 	whole, err := yaml.Marshal(map[string]any{
 		"apiVersion": policyv1alpha1.GroupVersion.String(), "kind": "OffloadingPolicy", "spec": fields,
 	})
@@ -111,9 +111,10 @@ func decode(text string) (*policyv1alpha1.OffloadingPolicySpec, error) {
 	if strict, ok := runtime.AsStrictDecodingError(err); ok {
 		problems := make([]string, len(strict.Errors()))
 		for i, problem := range strict.Errors() {
-			problems[i] = problem.Error()
+			// The file is the spec: its author knows no field of that name.
+			problems[i] = strings.Replace(problem.Error(), `"spec.`, `"`, 1)
 		}
-		return nil, errors.New(strings.Join(problems, "; "))
+		return nil, errors.New(strings.Join(problems, ", "))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("decoding: %w", err)

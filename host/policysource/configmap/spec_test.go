@@ -57,10 +57,10 @@ func TestBadConfigMapsAreRefusedWithTheReason(t *testing.T) {
 		source       *corev1.ConfigMap
 		reason, want string
 	}{
-		"a misspelled field":        {source("ordr: 10"), configmap.ReasonInvalidSpec, `policy.yaml: unknown field "spec.ordr"`},
-		"a field in the wrong case": {source("Order: 10"), configmap.ReasonInvalidSpec, `unknown field "spec.Order"`},
-		"a misspelled field below":  {source("match: {namespaceSelectr: {}}"), configmap.ReasonInvalidSpec, `unknown field "spec.match.namespaceSelectr"`},
-		"two misspelled fields":     {source("ordr: 10\nmod: x"), configmap.ReasonInvalidSpec, `unknown field "spec.mod"; unknown field "spec.ordr"`},
+		"a misspelled field":        {source("ordr: 10"), configmap.ReasonInvalidSpec, `policy.yaml: unknown field "ordr"; its author must correct it`},
+		"a field in the wrong case": {source("Order: 10"), configmap.ReasonInvalidSpec, `unknown field "Order"`},
+		"a misspelled field below":  {source("match: {namespaceSelectr: {}}"), configmap.ReasonInvalidSpec, `unknown field "match.namespaceSelectr"`},
+		"two misspelled fields":     {source("ordr: 10\nmod: x"), configmap.ReasonInvalidSpec, `unknown field "mod", unknown field "ordr"; its author must correct it`},
 		"a field twice":             {source("order: 1\norder: 2"), configmap.ReasonInvalidSpec, `"order" already set`},
 		"a value of another type":   {source("order: high"), configmap.ReasonInvalidSpec, "spec.order"},
 		"a module of its own":       {source("module: {builtIn: default}"), configmap.ReasonInvalidSpec, `"module" must not be set`},
@@ -69,7 +69,7 @@ func TestBadConfigMapsAreRefusedWithTheReason(t *testing.T) {
 		"no mapping":                {source("- order"), configmap.ReasonInvalidSpec, "policy.yaml: reading YAML"},
 		"a spec that is not text": {with(func(cm *corev1.ConfigMap) {
 			cm.BinaryData["policy.yaml"] = []byte{0xff}
-		}), configmap.ReasonInvalidSpec, "it belongs in data"},
+		}), configmap.ReasonInvalidSpec, "its author must store it in data"},
 		"no module": {with(func(cm *corev1.ConfigMap) { cm.BinaryData = nil }), configmap.ReasonNoModule, "binaryData has none of module.wasm, module.wasm.gz, module.wasm.zst"},
 		"two modules": {with(func(cm *corev1.ConfigMap) { cm.BinaryData["module.wasm"] = nil }), configmap.ReasonNoModule,
 			"more than one module, module.wasm, module.wasm.gz"},
@@ -79,6 +79,7 @@ func TestBadConfigMapsAreRefusedWithTheReason(t *testing.T) {
 			require.NotNil(t, bad)
 			assert.Equal(t, tc.reason, bad.Reason)
 			assert.Contains(t, bad.Err.Error(), tc.want)
+			assert.Contains(t, bad.Err.Error(), "author", "it says who must act")
 		})
 	}
 }

@@ -179,7 +179,7 @@ func TestWhatAPolicySaysReachesTheUser(t *testing.T) {
 			}, `gave no valid answer at PodMutation/Admission (UndeclaredWrite): checking the answer: operation 0 is outside of what the module declares and the binding allows: set /spec/hostNetwork is not allowed`},
 		"a failure": {
 			func(contract.Request) (contract.Response, error) { return contract.Response{}, assert.AnError },
-			`(Guest): ` + assert.AnError.Error() + `; the module's author must act, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "default-podplacement", or of the ConfigMap it is kept from, meanwhile`},
+			`(Guest): ` + assert.AnError.Error() + `; the module's author must act; an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "default-podplacement", or of the ConfigMap it is kept from, meanwhile`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -120,7 +120,7 @@ func TestHandle(t *testing.T) {
 		"one that does not change":   {before: configMap("m", labeled), after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Annotations = map[string]string{"a": "b"} }), verdict: bad},
 		"one that goes":              {before: configMap("m", nil), after: configMap("m", deleting), verdict: bad},
 		"a name that is taken":       {after: configMap("m", labeled), existing: []client.Object{policy("m", "elsewhere", nil)}, wantDenial: `ConfigMap m is no policy: OffloadingPolicy "m" exists and was not made from a ConfigMap`},
-		"policy.yaml that is broken": {after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Data = map[string]string{"policy.yaml": "pionts: []"} }), wantDenial: `ConfigMap m is no policy: policy.yaml: unknown field "spec.pionts"`},
+		"policy.yaml that is broken": {after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Data = map[string]string{"policy.yaml": "pionts: []"} }), wantDenial: `ConfigMap m is no policy: policy.yaml: unknown field "pionts"; its author must correct it`},
 		"a labeled one elsewhere":    {after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Namespace = "shop" }), verdict: bad, wantWarning: `has no effect in namespace "shop"`},
 		"a cache that fails":         {after: configMap("m", labeled), unreachable: true, wantWarning: "not checked"},
 	} {

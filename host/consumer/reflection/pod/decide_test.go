@@ -443,13 +443,16 @@ func TestAPolicyThatWeakensAPodIsNamed(t *testing.T) {
 func TestAPolicyThatFailsIsNamed(t *testing.T) {
 	failure := &chain.PolicyError{
 		Point: contract.PodMutation, Moment: contract.MomentOffload, Binding: "buggy", Module: "buggy-module", Digest: "sha256:0123456789abcdef",
-		Class: policyengine.Trap, Err: errors.New("the module crashed: unreachable; it wrote: panic: boom"),
+		Class: policyengine.Trap, Err: &policyengine.CallError{
+			Module: "buggy-module", Point: "pod_mutation", Class: policyengine.Trap,
+			Err: errors.New("the module crashed: unreachable; its author must correct it; it wrote: panic: boom"),
+		},
 	}
 	fails := &policies{answer: func(chain.Input) (*chain.Result, error) { return nil, fmt.Errorf("asking: %w", failure) }}
 	actions, err := definition(fails).Decide(t.Context(), input(localPod(), nil, nil))
 	require.NoError(t, err)
 	assert.Equal(t, "status Pending PolicyFailed, tell PolicyFailed, wait", summary(actions))
-	want := `Not offloaded: policy "buggy" (module buggy-module, 0123456789ab) gave no valid answer at PodMutation/Offload (Trap): the module crashed: unreachable; it wrote: panic: boom; the module's author must act, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "buggy", or of the ConfigMap it is kept from, meanwhile`
+	want := `Not offloaded: policy "buggy" (module buggy-module, 0123456789ab) gave no valid answer at PodMutation/Offload (Trap): pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom; an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "buggy", or of the ConfigMap it is kept from, meanwhile`
 	assert.Equal(t, want, actions[1].(engine.Refuse).Message)
 	waiting := localPod()
 	waiting.Status = *actions[0].(engine.PatchLocalStatus).New.(*corev1.PodStatus)
