@@ -80,7 +80,9 @@ func (r *rig) steer(t *testing.T, patch offloadingv1beta1.OffloadingPatch) (rest
 	set(&patch)
 	require.Eventually(t, func() bool {
 		shadow := &offloadingv1beta1.ShadowPod{}
-		require.NoError(t, r.milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: "web"}, shadow))
+		if err := r.milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: "web"}, shadow); err != nil {
+			return false
+		}
 		return shadow.Labels["app"] == ""
 	}, soon, tick, "the offloadingPatch takes effect")
 	return func() { set(was) }

@@ -155,7 +155,9 @@ func TestTwoVirtualKubeletsOfOneProvider(t *testing.T) {
 func (r *rig) loses(t *testing.T, j *journal, ended <-chan error) {
 	require.Eventually(t, func() bool {
 		lease := &coordinationv1.Lease{}
-		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: kubelet.ProviderLease}, lease))
+		if err := r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: kubelet.ProviderLease}, lease); err != nil {
+			return false
+		}
 		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("somebody"), ptr.To[int32](3600)
 		return r.rome.Update(t.Context(), lease) == nil
 	}, soon, tick)

@@ -307,7 +307,9 @@ func (r *rig) waits(t *testing.T) {
 	r.createPods(t, "early-", 1)
 	require.Eventually(t, func() bool {
 		p := &corev1.Pod{}
-		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "early-0"}, p))
+		if err := r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "early-0"}, p); err != nil {
+			return false
+		}
 		return p.Status.Reason == offloadingv1beta1.OffloadingBackOffReason
 	}, soon, tick)
 	r.remap(t, remoteNamespace)
@@ -345,7 +347,9 @@ func (r *rig) needs(t *testing.T) {
 	require.NoError(t, r.rome.Patch(t.Context(), objects[0], client.RawPatch("application/merge-patch+json", []byte(`{"data":{"k":"2","old":null}}`))))
 	require.Eventually(t, func() bool {
 		cm := &corev1.ConfigMap{}
-		require.NoError(t, r.milan.Get(t.Context(), there, cm))
+		if err := r.milan.Get(t.Context(), there, cm); err != nil {
+			return false
+		}
 		return cm.Data["k"] == "2" && len(cm.Data) == 1
 	}, soon, tick)
 	// An immutable secret made anew (T47).
@@ -458,7 +462,9 @@ func (r *rig) unmap(t *testing.T) {
 	r.remap(t, remoteNamespace)
 	require.Eventually(t, func() bool {
 		shadows := &offloadingv1beta1.ShadowPodList{}
-		require.NoError(t, r.milan.List(t.Context(), shadows, client.InNamespace(remoteNamespace)))
+		if err := r.milan.List(t.Context(), shadows, client.InNamespace(remoteNamespace)); err != nil {
+			return false
+		}
 		return len(shadows.Items) == 0
 	}, soon, tick)
 	assert.Equal(t, 1+19+3, r.countPods(t, corev1.PodFailed))
@@ -471,8 +477,12 @@ func (r *rig) vanish(t *testing.T) {
 	require.NoError(t, r.rome.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(local)))
 	require.Eventually(t, func() bool {
 		here, there := &corev1.PodList{}, &corev1.PodList{}
-		require.NoError(t, r.rome.List(t.Context(), here, client.InNamespace(local)))
-		require.NoError(t, r.milan.List(t.Context(), there, client.InNamespace(remoteNamespace)))
+		if err := r.rome.List(t.Context(), here, client.InNamespace(local)); err != nil {
+			return false
+		}
+		if err := r.milan.List(t.Context(), there, client.InNamespace(remoteNamespace)); err != nil {
+			return false
+		}
 		return len(here.Items) == 0 && len(there.Items) == 0
 	}, soon, tick)
 	assert.Empty(t, r.events.failures(), "nobody was told of a failure")

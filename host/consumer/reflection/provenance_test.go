@@ -99,8 +99,12 @@ func (r *rig) provenance(t *testing.T) {
 	key := client.ObjectKey{Namespace: remoteNamespace, Name: "told"}
 	require.Eventually(t, func() bool {
 		cm, shadow := &corev1.ConfigMap{}, &offloadingv1beta1.ShadowPod{}
-		require.NoError(t, r.milan.Get(t.Context(), key, cm))
-		require.NoError(t, r.milan.Get(t.Context(), key, shadow))
+		if err := r.milan.Get(t.Context(), key, cm); err != nil {
+			return false
+		}
+		if err := r.milan.Get(t.Context(), key, shadow); err != nil {
+			return false
+		}
 		return cm.Data["k"] == "2" && shadow.Labels["note"] == "x"
 	}, soon, tick)
 	now := r.out.snapshot()
