@@ -55,10 +55,11 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if err != nil {
 		return refusal(err)
 	}
-	given, err := h.given(request, vn)
+	before, err := h.before(request)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
+	given := given(before, vn)
 	if request.Operation == admissionv1.Create {
 		if err := h.nameIsFree(ctx, vn.Name); err != nil {
 			return refusal(err)
@@ -69,6 +70,9 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	}
 	if err := follow(vn, options); err != nil {
 		return admission.Denied(err.Error())
+	}
+	if errs := news(before, vn); len(errs) > 0 {
+		return admission.Denied(errs.ToAggregate().Error())
 	}
 	after, err := json.Marshal(vn)
 	if err != nil {
@@ -82,19 +86,27 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	return admission.PatchResponseFromRaw(request.Object.Raw, after).WithWarnings(append(warnings, withoutEffect(given)...)...)
 }
 
-// given are the arguments that the author of this request wrote: those of the template,
-// without what stood there before.
-func (h *Handler) given(request admission.Request, vn *offloadingv1beta1.VirtualNode) ([]string, error) {
-	given := arguments(vn)
+// before is the VirtualNode as it was, or nil.
+func (h *Handler) before(request admission.Request) (*offloadingv1beta1.VirtualNode, error) {
 	if request.Operation == admissionv1.Create || len(request.OldObject.Raw) == 0 {
-		return given, nil
+		return nil, nil
 	}
 	before := &offloadingv1beta1.VirtualNode{}
 	if err := h.Decoder.DecodeRaw(request.OldObject, before); err != nil {
 		return nil, fmt.Errorf("decoding the VirtualNode as it was: %w", err)
 	}
+	return before, nil
+}
+
+// given are the arguments that the author of this request wrote: those of the template,
+// without what stood there before.
+func given(before, after *offloadingv1beta1.VirtualNode) []string {
+	given := arguments(after)
+	if before == nil {
+		return given
+	}
 	had := arguments(before)
-	return slices.DeleteFunc(given, func(argument string) bool { return slices.Contains(had, argument) }), nil
+	return slices.DeleteFunc(given, func(argument string) bool { return slices.Contains(had, argument) })
 }
 
 // refusal tells a mistake of the author, which is denied, from a failure of ours.

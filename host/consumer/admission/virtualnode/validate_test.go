@@ -1,0 +1,190 @@
+package virtualnode
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/forge/local"
+)
+
+type nodeCase struct {
+	change func(*offloadingv1beta1.VirtualNode)
+	// want is what the author reads; "" is accepted.
+	want string
+}
+
+// nodes are VirtualNodes that make a Node, and such that do not.
+func nodes() map[string]nodeCase {
+	labels := func(labels map[string]string) func(*offloadingv1beta1.VirtualNode) {
+		return func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.Labels = labels }
+	}
+	annotations := func(annotations map[string]string) func(*offloadingv1beta1.VirtualNode) {
+		return func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.Annotations = annotations }
+	}
+	taints := func(taints ...corev1.Taint) func(*offloadingv1beta1.VirtualNode) {
+		return func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.Taints = taints }
+	}
+	hard := func(name corev1.ResourceName, quantity string) func(*offloadingv1beta1.VirtualNode) {
+		return func(vn *offloadingv1beta1.VirtualNode) {
+			vn.Spec.ResourceQuota.Hard = corev1.ResourceList{name: resource.MustParse(quantity)}
+		}
+	}
+	args := func(args ...string) func(*offloadingv1beta1.VirtualNode) {
+		return func(vn *offloadingv1beta1.VirtualNode) {
+			vn.Spec.Template = &offloadingv1beta1.DeploymentTemplate{}
+			vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Args: args}}
+		}
+	}
+	const effect = corev1.TaintEffectNoSchedule
+	return map[string]nodeCase{
+		"nothing but the provider":  {},
+		"labels":                    {labels(map[string]string{"region": "eu", "example.com/zone": ""}), ""},
+		"a key with a space":        {labels(map[string]string{"a b": "c"}), `spec.labels: Invalid value: "a b"`},
+		"a label's value that long": {labels(map[string]string{"a": strings.Repeat("x", 64)}), "spec.labels: Invalid value"},
+		"annotations of any value":  {annotations(map[string]string{"example.com/note": "any thing"}), ""},
+		"an annotation's bad key":   {annotations(map[string]string{"a b": "c"}), `spec.annotations: Invalid value: "a b"`},
+		"a taint":                   {taints(corev1.Taint{Key: "example.com/gpu", Value: "yes", Effect: effect}), ""},
+		"one taint twice":           {taints(corev1.Taint{Key: "gpu", Effect: effect}, corev1.Taint{Key: "gpu", Effect: effect}), ""},
+		"an unknown effect":         {taints(corev1.Taint{Key: "gpu", Effect: effect}, corev1.Taint{Key: "gpu", Effect: "Foo"}), `spec.taints[1].effect: Unsupported value: "Foo"`},
+		"a taint without effect":    {taints(corev1.Taint{Key: "gpu"}), `spec.taints[0].effect: Unsupported value: ""`},
+		"a taint without key":       {taints(corev1.Taint{Effect: effect}), "spec.taints[0].key: Invalid value"},
+		"a taint's bad value":       {taints(corev1.Taint{Key: "gpu", Value: "a b", Effect: effect}), `spec.taints[0].value: Invalid value: "a b"`},
+		"a negative quantity":       {hard(corev1.ResourceCPU, "-1"), `spec.resourceQuota.hard[cpu]: Invalid value: "-1": must not be negative`},
+		"nothing of a resource":     {hard(corev1.ResourceCPU, "0"), ""},
+		"a part of a processor":     {hard(corev1.ResourceCPU, "500m"), ""},
+		"a part of a byte":          {hard(corev1.ResourceMemory, "500m"), ""},
+		"a part of a pod":           {hard(corev1.ResourcePods, "500m"), `spec.resourceQuota.hard[pods]: Invalid value: "500m": must be a whole number`},
+		"a device":                  {hard("example.com/gpu", "1"), ""},
+		"a part of a device":        {hard("example.com/gpu", "500m"), "spec.resourceQuota.hard[example.com/gpu]"},
+		"a part of Kubernetes' own": {hard("kubernetes.io/thing", "500m"), ""},
+		"a resource of a quota":     {hard("requests.example.com/gpu", "500m"), ""},
+		"a resource of any name":    {hard("any thing/at all", "500m"), ""},
+		"a name as long as a label": {func(vn *offloadingv1beta1.VirtualNode) { vn.Name = strings.Repeat("x", 63) }, ""},
+		"a longer name":             {func(vn *offloadingv1beta1.VirtualNode) { vn.Name = strings.Repeat("x", 64) }, "metadata.name: Invalid value"},
+		"a long cluster ID": {func(vn *offloadingv1beta1.VirtualNode) {
+			vn.Spec.ClusterID = liqocorev1beta1.ClusterID(strings.Repeat("x", 64))
+		}, "spec.clusterID: Invalid value"},
+		"labels in an argument":    {args("--node-extra-labels=zone=a,rack=7"), ""},
+		"a bad one in an argument": {args("--node-extra-labels=zone=a b"), `--node-extra-labels: Invalid value: "a b"`},
+		"annotations the same way": {args("--node-extra-annotations=a b=c"), `--node-extra-annotations: Invalid value: "a b"`},
+	}
+}
+
+func TestAVirtualNodeThatMakesNoNodeIsRefused(t *testing.T) {
+	h := handler(t, options())
+	for name, tc := range nodes() {
+		t.Run(name, func(t *testing.T) {
+			response := ask(t, h, admissionv1.Create, virtualNode(tc.change))
+			if tc.want == "" {
+				assert.True(t, response.Allowed, response.Result)
+				return
+			}
+			assert.False(t, response.Allowed)
+			assert.Contains(t, response.Result.Message, tc.want)
+		})
+	}
+	t.Run("all at once", func(t *testing.T) {
+		response := ask(t, h, admissionv1.Create, virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
+			vn.Spec.Labels, vn.Spec.Taints = map[string]string{"a b": "c"}, []corev1.Taint{{Key: "gpu", Effect: "Foo"}}
+		}))
+		assert.Contains(t, response.Result.Message, "spec.labels")
+		assert.Contains(t, response.Result.Message, "spec.taints[0].effect")
+	})
+	t.Run("a name that is generated", func(t *testing.T) {
+		response := ask(t, h, admissionv1.Create, virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Name, vn.GenerateName = "", "milan-" }))
+		assert.False(t, response.Allowed)
+		assert.Contains(t, response.Result.Message, "metadata.name: Required value")
+	})
+}
+
+func TestAnUpdateIsRefusedForWhatItBrings(t *testing.T) {
+	made := func(change func(*offloadingv1beta1.VirtualNode)) *offloadingv1beta1.VirtualNode {
+		vn, opts := virtualNode(nil), options()
+		require.NoError(t, complete(vn, opts, Cluster{ID: "rome"}))
+		require.NoError(t, follow(vn, opts))
+		change(vn)
+		return vn
+	}
+	bad := func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.Labels = map[string]string{"a b": "c"} }
+	worse := func(vn *offloadingv1beta1.VirtualNode) {
+		bad(vn)
+		vn.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: "Foo"}}
+	}
+	good := func(*offloadingv1beta1.VirtualNode) {}
+	finalized := func(vn *offloadingv1beta1.VirtualNode) {
+		bad(vn)
+		vn.Finalizers = []string{offloadingv1beta1.VirtualNodeFinalizer}
+	}
+	for name, tc := range map[string]struct {
+		before, after func(*offloadingv1beta1.VirtualNode)
+		want, not     string
+	}{
+		"what is bad is new":          {before: good, after: bad, want: "spec.labels"},
+		"what is bad was there":       {before: bad, after: finalized},
+		"only one part of it was":     {before: bad, after: worse, want: "spec.taints[0].effect", not: "spec.labels"},
+		"what was bad is put right":   {before: worse, after: good},
+		"what is good stays as it is": {before: good, after: good},
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := handler(t, options()).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Operation: admissionv1.Update, Namespace: "liqo-tenant-milan", Name: "mynode",
+				OldObject: encoded(t, made(tc.before)), Object: encoded(t, made(tc.after)),
+			}})
+			if tc.want == "" {
+				assert.True(t, response.Allowed, response.Result)
+				return
+			}
+			require.False(t, response.Allowed)
+			assert.Contains(t, response.Result.Message, tc.want)
+			if tc.not != "" {
+				assert.NotContains(t, response.Result.Message, tc.not)
+			}
+		})
+	}
+}
+
+// TestWhatIsRefusedIsWhatNoNodeCanBe holds the webhook against a real API server, which is
+// asked for the Node that the virtual kubelet would make.
+func TestWhatIsRefusedIsWhatNoNodeCanBe(t *testing.T) {
+	cluster := planetest.ForTest(t, "rome")
+	s, err := scheme.New()
+	require.NoError(t, err)
+	api, err := client.New(cluster.RESTConfig(), client.Options{Scheme: s})
+	require.NoError(t, err)
+	for name, tc := range nodes() {
+		t.Run(name, func(t *testing.T) {
+			vn := virtualNode(tc.change)
+			input := local.NodeInput{VirtualNode: vn, NodeIP: "127.0.0.9", KubeletPort: 10250, Now: time.Unix(0, 0)}
+			for _, argument := range arguments(vn) {
+				flag, value, _ := strings.Cut(argument, "=")
+				parsed, err := parseMap(flag, value)
+				require.NoError(t, err)
+				if flag == flagNodeLabels {
+					input.ExtraLabels = parsed
+				} else {
+					input.ExtraAnnotations = parsed
+				}
+			}
+			err := api.Create(t.Context(), local.Node(input), client.DryRunAll)
+			if tc.want == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assert.True(t, apierrors.IsInvalid(err), "%v", err)
+		})
+	}
+}
