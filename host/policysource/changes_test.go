@@ -26,7 +26,7 @@ func (s *site) edit(name string, change func(*policyv1alpha1.OffloadingPolicySpe
 	policy := s.policy(name)
 	before := policy.DeepCopy()
 	change(&policy.Spec)
-	require.NoError(s.t, s.admin.Patch(s.t.Context(), policy, client.MergeFrom(before)))
+	require.NoError(s.t, s.Admin.Patch(s.t.Context(), policy, client.MergeFrom(before)))
 }
 
 // awaitRolledOut does what kubectl wait --for=condition=RolledOut does.
@@ -90,7 +90,7 @@ func (s *site) moduleChanges() map[string]func() {
 		"a ConfigMap goes and comes again": func() {
 			s.create(object("mine", fromConfigMap), configMap("v1"))
 			s.awaitRolledOut("mine")
-			require.NoError(s.t, s.admin.Delete(s.t.Context(), configMap("")))
+			require.NoError(s.t, s.Admin.Delete(s.t.Context(), configMap("")))
 			s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True PreviousVersion: The previous version is used, because of this one: ConfigMap longshore/module does not exist", newCustom("v1").Digest())
 			s.decideBy("v1")
 			s.create(configMap("v2"))
@@ -105,7 +105,7 @@ func (s *site) moduleChanges() map[string]func() {
 			s.decideBy("v2")
 			// The old name means nothing any more.
 			s.store("broken")
-			require.NoError(s.t, s.admin.Update(s.t.Context(), part("renamed", "v3")))
+			require.NoError(s.t, s.Admin.Update(s.t.Context(), part("renamed", "v3")))
 			s.awaitHostname("v3")
 			s.awaitStatus("mine", policyv1alpha1.DegradedCondition, "False AsExpected", newCustom("v3").Digest())
 		},
@@ -202,7 +202,7 @@ func (s *site) specChanges() map[string]func() {
 			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeEnforce })
 			s.awaitRolledOut("mine")
 			s.decideBy("v1")
-			require.NoError(s.t, s.admin.Delete(s.t.Context(), object("mine", nil)))
+			require.NoError(s.t, s.Admin.Delete(s.t.Context(), object("mine", nil)))
 			s.awaitHostname("")
 		},
 		// Zeros are written as such: an applied object that loses its last member is null, which
@@ -255,8 +255,8 @@ func (s *site) orderChanges() {
 		assert.Contains(s.t, degraded.Message, want)
 	}
 	s.decideBy("b")
-	require.NoError(s.t, s.admin.Delete(s.t.Context(), named("a", nil)))
-	require.NoError(s.t, s.admin.Delete(s.t.Context(), part("a", "")))
+	require.NoError(s.t, s.Admin.Delete(s.t.Context(), named("a", nil)))
+	require.NoError(s.t, s.Admin.Delete(s.t.Context(), part("a", "")))
 	s.create(named("c", nil), part("c", "c"))
 	policy = s.awaitStatus("c", policyv1alpha1.ReadyCondition, "False OrderNeeded", "")
 	ready := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.ReadyCondition)
@@ -274,7 +274,7 @@ func (s *site) kubectlWaits() {
 	kubectl := filepath.Join(s.t.TempDir(), "kubectl")
 	require.NoError(s.t, os.Symlink(plane, kubectl))
 	wait := func(what string) string {
-		command := exec.CommandContext(s.t.Context(), kubectl, "--kubeconfig", s.kubeconfig, "wait", "offloadingpolicy", "mine", "--for="+what, "--timeout=20s")
+		command := exec.CommandContext(s.t.Context(), kubectl, "--kubeconfig", s.Kubeconfig, "wait", "offloadingpolicy", "mine", "--for="+what, "--timeout=20s")
 		out, err := command.CombinedOutput()
 		require.NoError(s.t, err, "%s: %s", what, out)
 		return string(out)
@@ -347,8 +347,8 @@ func TestReplicasAgainstARealAPIServer(t *testing.T) {
 // clean removes all policies and modules, and waits until nobody decides by them.
 func (s *site) clean() {
 	s.t.Helper()
-	require.NoError(s.t, s.admin.DeleteAllOf(s.t.Context(), &policyv1alpha1.OffloadingPolicy{}))
-	require.NoError(s.t, s.admin.DeleteAllOf(s.t.Context(), configMap(""), client.InNamespace("longshore")))
+	require.NoError(s.t, s.Admin.DeleteAllOf(s.t.Context(), &policyv1alpha1.OffloadingPolicy{}))
+	require.NoError(s.t, s.Admin.DeleteAllOf(s.t.Context(), configMap(""), client.InNamespace("longshore")))
 	for _, c := range s.components {
 		s.eventually(func() bool {
 			return assert.ObjectsAreEqual([]string{"default-podplacement"}, c.asked(s.t.Context(), contract.PodMutation)) && c.hostname(s.t.Context()) == ""

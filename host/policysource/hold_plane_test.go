@@ -69,7 +69,7 @@ func TestRestartsAgainstARealAPIServer(t *testing.T) {
 		"a ConfigMap that went holds, and Ignore releases": func() {
 			s.create(configMap("v1"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
 			s.awaitRolledOut("mine")
-			require.NoError(s.t, s.admin.Delete(s.t.Context(), configMap("")))
+			require.NoError(s.t, s.Admin.Delete(s.t.Context(), configMap("")))
 			s.awaitCondition("mine", policyv1alpha1.DegradedCondition, "ModuleNotFound")
 			s.decideBy("v1")
 			s.restart()
@@ -133,7 +133,7 @@ func TestRestartsAgainstARealAPIServer(t *testing.T) {
 			s.awaitCondition("default-podplacement", policyv1alpha1.DegradedCondition, "ModuleNotLoaded")
 			s.restart()
 			s.held(half)
-			require.NoError(s.t, s.admin.Delete(s.t.Context(), object("default-podplacement", nil)))
+			require.NoError(s.t, s.Admin.Delete(s.t.Context(), object("default-podplacement", nil)))
 			s.awaitHostname("")
 			assert.Equal(s.t, []string{"default-podplacement"}, s.webhook.asked(s.t.Context(), contract.PodMutation))
 		},

@@ -91,29 +91,29 @@ func TestAnUpdateInPartsIsOneChangeAgainstARealAPIServer(t *testing.T) {
 	s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True Bound", newCustom("one two three").Digest())
 
 	// Whatever of the new version comes first, the old one decides until the last has come.
-	require.NoError(t, s.admin.Update(t.Context(), part("module-2", "zwei ")))
+	require.NoError(t, s.Admin.Update(t.Context(), part("module-2", "zwei ")))
 	s.awaitStatus("mine", policyv1alpha1.DegradedCondition, "True ModuleIncomplete: the module in ConfigMap longshore/module and its 2 parts", newCustom("one two three").Digest())
 	s.awaitHostname("one two three")
 	policy := s.policy("mine")
 	before := policy.DeepCopy()
 	policy.Spec.Module.ConfigMap.Digest = digest("eins zwei three")
-	require.NoError(t, s.admin.Patch(t.Context(), policy, client.MergeFrom(before)))
+	require.NoError(t, s.Admin.Patch(t.Context(), policy, client.MergeFrom(before)))
 	s.eventually(func() bool {
 		p := s.policy("mine")
 		return p.Status.ObservedGeneration == p.Generation
 	}, "the digest is seen")
 	s.awaitHostname("one two three")
-	require.NoError(t, s.admin.Update(t.Context(), part("module", "eins ")))
+	require.NoError(t, s.Admin.Update(t.Context(), part("module", "eins ")))
 	s.awaitHostname("eins zwei three")
 	s.awaitStatus("mine", policyv1alpha1.DegradedCondition, "False AsExpected", newCustom("eins zwei three").Digest())
 
 	// A part that goes takes nothing with it.
-	require.NoError(t, s.admin.Delete(t.Context(), part("module-3", "")))
+	require.NoError(t, s.Admin.Delete(t.Context(), part("module-3", "")))
 	s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True PreviousVersion: ", newCustom("eins zwei three").Digest())
 	s.awaitHostname("eins zwei three")
 
 	policy = object("bad", inParts("x"))
 	policy.UID, policy.Generation, policy.CreationTimestamp = "", 0, metav1.Time{}
 	policy.Spec.Module.ConfigMap.Digest = ""
-	require.ErrorContains(t, s.admin.Create(t.Context(), policy), "set digest with parts")
+	require.ErrorContains(t, s.Admin.Create(t.Context(), policy), "set digest with parts")
 }

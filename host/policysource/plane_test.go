@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,24 +12,15 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/yaml"
 
-	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/internal/testkit/policycluster"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policysource"
@@ -54,13 +43,11 @@ type component struct {
 	stop    func()
 }
 
-// site is a real API server with the CRD and two components.
+// site is a cluster with two components.
 type site struct {
+	*policycluster.Cluster
+
 	t          *testing.T
-	admin      client.Client
-	config     *rest.Config
-	kubeconfig string
-	scheme     *runtime.Scheme
 	webhook    *component
 	kubelet    *component
 	components []*component
@@ -72,22 +59,7 @@ type site struct {
 
 func newSite(t *testing.T, before ...client.Object) *site {
 	t.Helper()
-	cluster := planetest.ForTest(t, "rome")
-	s := &site{t: t, config: rest.CopyConfig(cluster.RESTConfig()), kubeconfig: cluster.Kubeconfig(), scheme: runtime.NewScheme()}
-	s.config.QPS = -1
-	require.NoError(t, clientgoscheme.AddToScheme(s.scheme))
-	require.NoError(t, apiextensionsv1.AddToScheme(s.scheme))
-	require.NoError(t, policyv1alpha1.AddToScheme(s.scheme))
-	var err error
-	s.admin, err = client.New(s.config, client.Options{Scheme: s.scheme})
-	require.NoError(t, err)
-
-	raw, err := os.ReadFile(filepath.Join("..", "..", "charts", "longshore", "files", "crds", "offloadingpolicies.yaml"))
-	require.NoError(t, err)
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	require.NoError(t, yaml.Unmarshal(raw, crd))
-	s.create(crd, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "longshore"}})
-	s.eventually(func() bool { return s.admin.List(t.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil }, "the CRD is served")
+	s := &site{t: t, Cluster: policycluster.Start(t)}
 	s.create(before...)
 
 	s.speaker.Store("webhook")
@@ -117,14 +89,7 @@ func (s *site) start(name string, conditions bool) *component {
 
 func (s *site) launch(name string, conditions bool) *component {
 	s.t.Helper()
-	skip := true
-	mgr, err := ctrl.NewManager(s.config, ctrl.Options{
-		Scheme: s.scheme, Metrics: server.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: &skip},
-		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{"longshore": {}}},
-		}},
-	})
+	mgr, err := ctrl.NewManager(s.API, s.Options())
 	require.NoError(s.t, err)
 	c := &component{let: make(chan struct{})}
 	c.source, err = policysource.New(policysource.Options{
@@ -167,7 +132,7 @@ func (s *site) create(objects ...client.Object) {
 		o.SetUID("")
 		o.SetGeneration(0)
 		o.SetCreationTimestamp(metav1.Time{})
-		require.NoError(s.t, s.admin.Create(s.t.Context(), o))
+		require.NoError(s.t, s.Admin.Create(s.t.Context(), o))
 	}
 }
 
@@ -206,7 +171,7 @@ func (s *site) awaitHostname(want string) {
 
 func (s *site) policy(name string) *policyv1alpha1.OffloadingPolicy {
 	policy := &policyv1alpha1.OffloadingPolicy{}
-	assert.NoError(s.t, s.admin.Get(s.t.Context(), client.ObjectKey{Name: name}, policy))
+	assert.NoError(s.t, s.Admin.Get(s.t.Context(), client.ObjectKey{Name: name}, policy))
 	return policy
 }
 
@@ -234,7 +199,7 @@ func (s *site) awaitStatus(name, conditionType, prefix, digest string) *policyv1
 func (s *site) store(content string) {
 	s.t.Helper()
 	stored := configMap(content)
-	require.NoError(s.t, s.admin.Update(s.t.Context(), stored))
+	require.NoError(s.t, s.Admin.Update(s.t.Context(), stored))
 }
 
 func TestPoliciesAgainstARealAPIServer(t *testing.T) {
@@ -288,7 +253,7 @@ func TestPoliciesAgainstARealAPIServer(t *testing.T) {
 	s.departed()
 
 	// Rename: delete and create under another name.
-	require.NoError(t, s.admin.Delete(t.Context(), object("mine", nil)))
+	require.NoError(t, s.Admin.Delete(t.Context(), object("mine", nil)))
 	s.awaitHostname("")
 	s.create(object("renamed", fromConfigMap))
 	s.awaitHostname("v2")
@@ -297,7 +262,7 @@ func TestPoliciesAgainstARealAPIServer(t *testing.T) {
 	}
 
 	// The default comes back with the deletion of what replaced it.
-	require.NoError(t, s.admin.Delete(t.Context(), object("default-offloadingpatch", nil)))
+	require.NoError(t, s.Admin.Delete(t.Context(), object("default-offloadingpatch", nil)))
 	for _, c := range s.components {
 		s.eventually(func() bool {
 			result, err := c.source.Chains().Evaluate(t.Context(), chain.Input{Point: contract.OffloadingPatch})
@@ -311,7 +276,7 @@ func TestPoliciesAgainstARealAPIServer(t *testing.T) {
 func (s *site) manyAtOnce() {
 	s.t.Helper()
 	const many = 50
-	require.NoError(s.t, s.admin.Delete(s.t.Context(), object("renamed", nil)))
+	require.NoError(s.t, s.Admin.Delete(s.t.Context(), object("renamed", nil)))
 	s.awaitHostname("")
 	for i := range many {
 		order := int32(i + 10)
@@ -345,7 +310,7 @@ func (s *site) countedAndTold() {
 	}, "the webhook's counters are written")
 	s.eventually(func() bool {
 		list := &eventsv1.EventList{}
-		assert.NoError(s.t, s.admin.List(s.t.Context(), list))
+		assert.NoError(s.t, s.Admin.List(s.t.Context(), list))
 		reasons := map[string]int{}
 		for _, e := range list.Items {
 			if e.Regarding.Name == "mine" && e.Regarding.Kind == "OffloadingPolicy" {

@@ -3,32 +3,21 @@ package policies_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/yaml"
 
-	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/policies"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/internal/testkit/policycluster"
 	"github.com/longshore-dev/longshore/host/policy/view"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -42,31 +31,13 @@ const (
 // objects.
 func start(tb testing.TB, objects ...client.Object) (client.Client, *policies.Policies) {
 	tb.Helper()
-	cluster := planetest.ForTest(tb, "rome")
-	s, err := scheme.New()
-	require.NoError(tb, err)
-	require.NoError(tb, apiextensionsv1.AddToScheme(s))
-	api := rest.CopyConfig(cluster.RESTConfig())
-	api.QPS = -1
-	admin, err := client.New(api, client.Options{Scheme: s})
-	require.NoError(tb, err)
-	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "longshore", "files", "crds", "offloadingpolicies.yaml"))
-	require.NoError(tb, err)
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	require.NoError(tb, yaml.Unmarshal(raw, crd))
-	for _, o := range []client.Object{crd, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "longshore"}}} {
-		require.NoError(tb, admin.Create(tb.Context(), o))
-	}
-	require.Eventually(tb, func() bool { return admin.List(tb.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil }, patience, poll)
+	cluster := policycluster.Start(tb)
+	admin := cluster.Admin
 	for _, o := range objects {
 		require.NoError(tb, admin.Create(tb.Context(), o))
 	}
 
-	mgr, err := ctrl.NewManager(api, ctrl.Options{
-		Scheme: s, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-		Cache:      cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: policies.CacheOf([]string{"longshore"})}},
-	})
+	mgr, err := ctrl.NewManager(cluster.API, cluster.Options())
 	require.NoError(tb, err)
 	loaded, err := policies.New(tb.Context(), mgr, policies.Options{
 		Component: "webhook", CacheDir: tb.TempDir(), ModuleNamespaces: []string{"longshore"}, Conditions: true,

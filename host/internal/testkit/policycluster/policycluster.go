@@ -1,0 +1,82 @@
+// Package policycluster is a real API server that serves OffloadingPolicies, for the tests
+// of what runs them.
+package policycluster
+
+import (
+	"path"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"github.com/longshore-dev/longshore/charts"
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+)
+
+// Namespace is Longshore's own, where modules are.
+const Namespace = "longshore"
+
+const (
+	patience = time.Minute
+	poll     = 20 * time.Millisecond
+)
+
+// Cluster is such an API server.
+type Cluster struct {
+	// API reaches it without a limit of requests.
+	API *rest.Config
+	// Kubeconfig is the path of a file that reaches it.
+	Kubeconfig string
+	// Admin may do everything. Its scheme knows policies, CRDs and what client-go knows.
+	Admin client.Client
+}
+
+// Start starts one that has the CRD and the namespace, until the test ends.
+func Start(tb testing.TB) *Cluster {
+	tb.Helper()
+	plane := planetest.ForTest(tb, "rome")
+	c := &Cluster{API: rest.CopyConfig(plane.RESTConfig()), Kubeconfig: plane.Kubeconfig()}
+	c.API.QPS = -1
+	kinds := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, policyv1alpha1.AddToScheme} {
+		require.NoError(tb, add(kinds))
+	}
+	var err error
+	c.Admin, err = client.New(c.API, client.Options{Scheme: kinds})
+	require.NoError(tb, err)
+	raw, err := charts.Longshore.ReadFile(path.Join("longshore", "files", "crds", "offloadingpolicies.yaml"))
+	require.NoError(tb, err)
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(tb, yaml.Unmarshal(raw, crd))
+	for _, o := range []client.Object{crd, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}} {
+		require.NoError(tb, c.Admin.Create(tb.Context(), o))
+	}
+	require.Eventually(tb, func() bool { return c.Admin.List(tb.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil },
+		patience, poll, "the CRD is served")
+	return c
+}
+
+// Options of the manager of a component that runs policies: several may run in one process.
+func (c *Cluster) Options() ctrl.Options {
+	skip := true
+	return ctrl.Options{
+		Scheme: c.Admin.Scheme(), Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Controller: config.Controller{SkipNameValidation: &skip},
+		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
+			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{Namespace: {}}},
+		}},
+	}
+}
