@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	podTimeout  = 30 * time.Second
-	goneTimeout = 20 * time.Second
+	podTimeout  = 2 * time.Minute
+	goneTimeout = time.Minute
 	poll        = 25 * time.Millisecond
 )
 
@@ -162,6 +162,31 @@ func TestKwokLeavesOtherNodesAlone(t *testing.T) {
 	for _, condition := range node.Status.Conditions {
 		assert.NotEqual(t, corev1.ConditionTrue, condition.Status, "nobody reports for the virtual node")
 	}
+}
+
+func TestAKwokThatEndsIsNoticedAndCanBeStartedAgain(t *testing.T) {
+	t.Parallel()
+	c := planetest.ForTest(t, "kwok")
+	assert.Nil(t, c.KwokDone(), "none was started yet")
+	planetest.SimulateNodes(t, c, "simulated")
+	first := c.KwokDone()
+	for _, pid := range recorded(t, c.Dir) {
+		if pid != c.PID() {
+			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		}
+	}
+	<-first
+	require.NoError(t, c.StartKwok(t.Context(), plane.KwokOptions{}))
+	select {
+	case <-c.KwokDone():
+		require.Fail(t, "the second kwok has ended")
+	case <-c.Done():
+		require.Fail(t, "the control plane has ended")
+	default:
+	}
+	client := planetest.Client(t, c)
+	createPod(t, client, pod("web", "simulated"))
+	running(t, client, "web")
 }
 
 func TestACrashedPlaneComesBackWithItsData(t *testing.T) {
@@ -315,14 +340,13 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 			t.Parallel()
 			options := tc.options(t)
 			options.Name, options.Dir = "wrong", t.TempDir()
-			began := time.Now()
 			_, err := plane.Start(t.Context(), options)
 			require.Error(t, err)
 			for _, want := range tc.want {
 				require.ErrorContains(t, err, want)
 			}
 			assert.Empty(t, recorded(t, options.Dir), "nothing is left running")
-			assert.Less(t, time.Since(began), 30*time.Second, "no timeout was waited for")
+			assert.NotErrorIs(t, err, context.DeadlineExceeded, "no timeout was waited for")
 		})
 	}
 }

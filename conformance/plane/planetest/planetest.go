@@ -16,7 +16,7 @@ import (
 
 const (
 	// NodeTimeout is how long SimulateNodes waits for its nodes to be ready.
-	NodeTimeout = 30 * time.Second
+	NodeTimeout = 2 * time.Minute
 
 	poll      = 25 * time.Millisecond
 	tailLines = 40

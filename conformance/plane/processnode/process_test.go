@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	patient = 20 * time.Second
+	patient = time.Minute
 	soon    = 10 * time.Millisecond
 )
 
