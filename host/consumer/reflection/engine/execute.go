@@ -20,6 +20,15 @@ import (
 // Strangers are not watched, so their end makes no event.
 const strangerRetry = 5 * time.Minute
 
+const (
+	// releaseTries is how often a name is tried that another virtual node holds before
+	// somebody is told: with the pauses of the queue, after 13 seconds.
+	releaseTries = 7
+	// releaseRetry is how soon it is tried after that. What belongs to another virtual
+	// node is not watched, so its end makes no event.
+	releaseRetry = 30 * time.Second
+)
+
 // errAgain asks for another decision soon, without a word to anybody: the picture was
 // out of date.
 var errAgain = errors.New("out of date")
@@ -128,12 +137,27 @@ func (x *execution) meet(ctx context.Context, name string) error {
 	}
 	for key, value := range x.resource.RemoteLabels {
 		if object.GetLabels()[key] != value {
-			return fmt.Errorf("remote %s %s still belongs to %s %q: waiting for it to be released: %w",
-				x.resource.Name, name, key, object.GetLabels()[key], errAgain)
+			return x.yield(name, key+"="+object.GetLabels()[key])
 		}
 	}
 	x.remote.Assume(object)
 	return errAgain
+}
+
+// yield waits for a name that another virtual node still holds. It mostly goes a moment
+// later, of which nobody needs to know; if it does not, the owner is told what the pod
+// waits for.
+func (x *execution) yield(name, holder string) error {
+	if x.queue.NumRequeues(x.in.Key) < releaseTries && x.states.get(x.in.Key).told == 0 {
+		return errAgain
+	}
+	x.refuse(Refuse{
+		Type: EventWarning, Reason: ReasonFailedReflection,
+		Message: "A " + x.resource.Name + " named " + name + " in namespace " + x.in.Facts.RemoteNamespace + " of cluster " +
+			x.in.Facts.ProviderClusterID + " still belongs to another virtual node (" + holder + "): waiting for its end",
+	})
+	x.wait(releaseRetry)
+	return nil
 }
 
 func (x *execution) patchRemote(ctx context.Context, a PatchRemote) error {
