@@ -24,15 +24,10 @@ import (
 )
 
 const (
+	// What `make plugins` puts beside each other is what the README says to load.
 	plugin     = "../../../bin/plugins/registryrewrite/module.wasm.gz"
+	pluginSpec = "../../../bin/plugins/registryrewrite/policy.yaml"
 	customName = "registry-rewrite"
-	rewriting  = `points: [PodMutation]
-order: 10
-settings:
-  rewrites:
-    - from: shop.example
-      to: mirror.example/shop
-`
 )
 
 // customPolicy is docs/tutorials/first-policy.md: a ConfigMap with a module that its
@@ -40,7 +35,9 @@ settings:
 func customPolicy(t *testing.T, r *rig.Rig) {
 	module, err := os.ReadFile(filepath.FromSlash(plugin))
 	require.NoError(t, err, "the example policy is missing: run make plugins")
-	storePolicy(t, r, customName, map[string][]byte{"module.wasm.gz": module}, map[string]string{"policy.yaml": rewriting})
+	spec, err := os.ReadFile(filepath.FromSlash(pluginSpec))
+	require.NoError(t, err, "the example policy's spec is missing: run make plugins")
+	storePolicy(t, r, customName, map[string][]byte{"module.wasm.gz": module}, map[string]string{"policy.yaml": string(spec)})
 	policy := awaitReady(t, r, customName)
 	require.NotEmpty(t, policy.Status.Digest)
 	eventually(t, "webhook and virtual kubelet run it", func() bool {
@@ -86,7 +83,7 @@ func badPolicies(t *testing.T, r *rig.Rig) {
 	}{
 		"not-wasm":             {map[string][]byte{"module.wasm": []byte("\xff\xfe no module")}, nil, "this is not a WebAssembly module"},
 		"not-binary":           {nil, map[string]string{"module.wasm": "package main"}, "its author must store a built module in binaryData"},
-		"misspelled":           {map[string][]byte{"module.wasm": []byte("\xff")}, map[string]string{"policy.yaml": "ordr: 10"}, `unknown field "spec.ordr"`},
+		"misspelled":           {map[string][]byte{"module.wasm": []byte("\xff")}, map[string]string{"policy.yaml": "ordr: 10"}, `unknown field "ordr"`},
 		"default-antiaffinity": {map[string][]byte{"module.wasm": []byte("\xff")}, nil, "was not made from a ConfigMap"},
 	} {
 		err := labelPolicy(t, r, name, tc.binary, tc.text)

@@ -140,7 +140,7 @@ func swapUnderLoad(t *testing.T, r *rig.Rig) {
 		f.more(t, swapPods)
 		if version == "2" {
 			broken, _ := stampModule(t, "broken", "(unreachable)")
-			require.ErrorContains(t, replaceModule(t, r, broken), "the module crashed: unreachable")
+			require.ErrorContains(t, replaceModule(t, r, broken), "the module crashed: unreachable; its author must correct it")
 			f.more(t, swapPods)
 		}
 	}
