@@ -1,9 +1,9 @@
 // Command longshorectl is the user's command. Its exit codes are part of its interface:
 //
 //	0  done; the module loads, or its answer was applied
-//	1  the command could not do its work: a file is missing, an input is not readable, an
-//	   object does not exist, a cluster does not answer
-//	2  the command line is wrong
+//	1  the command could not do its work: a file is missing, an input or a kubeconfig is
+//	   not readable, an object does not exist, a cluster does not answer
+//	2  the command line is wrong: a command, flag, point or context that there is not
 //	3  the module is refused, or gave no valid answer: its author must act
 //	4  the policy refused the object
 package main
@@ -42,6 +42,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	output.Group(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return output.Usage(err) })
 	root.AddCommand(explain.Command(os.Stdout, os.Getenv), policy.Command(policy.Streams{In: os.Stdin, Out: os.Stdout, Getenv: os.Getenv}))
 	return root

@@ -51,25 +51,29 @@ type Cluster struct {
 	objects dynamic.Interface
 }
 
-// Connect reads the kubeconfig; nothing is sent yet. What is wrong with the kubeconfig is an
-// error of the command line.
+// Connect reads the kubeconfig; nothing is sent yet. A context that the kubeconfig has not
+// is an error of the command line; a kubeconfig that is missing or wrong is not.
 func (f *Flags) Connect() (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.Context}
 	overrides.Context.Namespace = f.Namespace
 	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	// Read beforehand: the loader reports a context that there is not like a file that is wrong.
+	if raw, err := loaded.RawConfig(); err == nil && f.Context != "" && raw.Contexts[f.Context] == nil {
+		return nil, output.Usagef("context %q does not exist in the kubeconfig", f.Context)
+	}
 	config, err := loaded.ClientConfig()
 	if err != nil {
-		return nil, output.Usagef("reading the kubeconfig (set --kubeconfig or KUBECONFIG): %w", err)
+		return nil, fmt.Errorf("reading the kubeconfig (set --kubeconfig or KUBECONFIG): %w", err)
 	}
 	namespace, _, err := loaded.Namespace()
 	if err != nil {
-		return nil, output.Usagef("reading the kubeconfig: %w", err)
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, output.Usagef("reading the kubeconfig: %w", err)
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	return &Cluster{Namespace: namespace, config: config, objects: objects}, nil
 }
@@ -104,7 +108,7 @@ func List[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionRe
 func (c *Cluster) Metadata(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 	client, err := metadata.NewForConfig(c.config)
 	if err != nil {
-		return nil, output.Usagef("reading the kubeconfig: %w", err)
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	object, err := client.Resource(resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {

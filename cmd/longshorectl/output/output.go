@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/fatih/color"
 	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 )
@@ -53,6 +55,22 @@ func Usage(err error) error { return &Exit{Code: CodeUsage, Err: err} }
 
 // Usagef is Usage of a message.
 func Usagef(format string, arguments ...any) error { return Usage(fmt.Errorf(format, arguments...)) }
+
+// Group makes a command one that has only subcommands: it prints its help, and a
+// subcommand that it has not is an error of the command line.
+func Group(command *cobra.Command) {
+	command.SuggestionsMinimumDistance = 2
+	command.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+			return Usagef("%s has no command %q; did you mean %s?", c.CommandPath(), args[0], strings.Join(near, " or "))
+		}
+		return Usagef("%s has no command %q; %[1]s --help lists them", c.CommandPath(), args[0])
+	}
+	command.RunE = func(c *cobra.Command, _ []string) error { return c.Help() } //nolint:wrapcheck // Help prints.
+}
 
 // ExitCode returns the exit code for the outcome of a command, and what to print on the
 // standard error, if anything.

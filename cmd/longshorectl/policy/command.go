@@ -27,9 +27,8 @@ func Command(streams Streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "policy",
 		Short: "Look into policy modules and try them",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	output.Group(command)
 	command.AddCommand(inspectCommand(streams), runCommand(streams))
 	return command
 }
@@ -167,13 +166,15 @@ func runCommand(streams Streams) *cobra.Command {
 	flags.StringVar(&settings, "settings", "", "file with the settings of the policy")
 	flags.StringVar(&spec, "spec", "", "file with the spec of an OffloadingPolicy, as policy.yaml in a ConfigMap: its settings, limits and allow are used")
 	flags.Uint64Var(&options.Fuel, "fuel", 0, "fuel of the call in ticks; the host's default when zero")
-	command.MarkFlagsMutuallyExclusive("settings", "spec")
 	return command
 }
 
 func (s Streams) readInputs(options *RunOptions, module, input, settings, spec string) error {
 	if input == "" {
 		return output.Usagef("--input is missing: name a file with a pod, or with the facts of the point")
+	}
+	if settings != "" && spec != "" {
+		return output.Usagef("--settings and --spec exclude each other: the spec has settings of its own")
 	}
 	if module == "-" && input == "-" {
 		return output.Usagef("only one of MODULE and --input can be the standard input")

@@ -151,7 +151,7 @@ func TestRun(t *testing.T) {
 			[]string{
 				"Module:     labeller ", "Point:      PodMutation/Offload", "Assumed:    /local, /virtualNode", "of 2000000 ticks",
 				`merge   /metadata/labels {"team":"red"}`, "+  labels:", "+    team: red", "merge /metadata/labels[team]",
-				`policy "tried": look out`, "Answered: the object changes",
+				`policy "labeller": look out`, "Answered: the object changes",
 			},
 		},
 		"nothing to do": {
@@ -182,7 +182,13 @@ func TestRun(t *testing.T) {
 			guest{first: trap, answer: labels("red")},
 			[]string{"--moment", "Offload"},
 			output.CodeModule,
-			[]string{"Failed (Trap):", "unreachable"},
+			[]string{"Failed (Trap): loading policy module ", "module.wasm: warming up: pod_mutation: the module crashed: unreachable; its author must correct it\n"},
+		},
+		"a lie about what it writes": {
+			guest{answer: `{"version":"v1alpha1","operations":[{"op":"set","path":"/spec/nodeName","value":"n"}]}`},
+			[]string{"--moment", "Offload"},
+			output.CodeModule,
+			[]string{"Failed (UndeclaredWrite): module labeller gave no valid answer: ", "set /spec/nodeName is not allowed, only merge /metadata/labels; the module's author must act\n"},
 		},
 		"a reserved key stays as it was": {
 			guest{answer: `{"version":"v1alpha1","operations":[{"op":"merge","path":"/metadata/labels","value":{"offloading.liqo.io/origin":"me"}}]}`},
@@ -206,6 +212,7 @@ func TestRun(t *testing.T) {
 				assert.Contains(t, out, want)
 			}
 			assert.Equal(t, tc.code == output.CodeUsage, message != "", message)
+			assert.NotContains(t, out, "OffloadingPolicy", "there is none to change")
 		})
 	}
 }
@@ -278,15 +285,18 @@ func TestWrongCommandLines(t *testing.T) {
 		code int
 		want string
 	}{
-		"no module":            {[]string{"inspect"}, output.CodeUsage, "want one module"},
-		"two modules":          {[]string{"inspect", "a", "b"}, output.CodeUsage, "got 2 arguments"},
-		"a missing file":       {[]string{"inspect", "missing.wasm"}, output.CodeFailed, "no such file"},
-		"no input":             {[]string{"run", file}, output.CodeUsage, "--input is missing"},
-		"two standard inputs":  {[]string{"run", "-", "-i", "-"}, output.CodeUsage, "only one of"},
-		"an empty input":       {[]string{"run", file, "-i", write(t, "empty", nil)}, output.CodeFailed, "it is empty"},
-		"an input that is not": {[]string{"run", file, "--moment", "Offload", "-i", write(t, "x", []byte("a: b"))}, output.CodeFailed, "must be an object with a kind"},
-		"no YAML":              {[]string{"run", file, "--moment", "Offload", "-i", write(t, "x", []byte("{"))}, output.CodeFailed, "neither YAML nor JSON"},
-		"an unknown format":    {[]string{"inspect", file, "-o", "xml"}, output.CodeFailed, `"xml" is none of json, yaml`},
+		"no module":               {[]string{"inspect"}, output.CodeUsage, "want one module"},
+		"two modules":             {[]string{"inspect", "a", "b"}, output.CodeUsage, "got 2 arguments"},
+		"a missing file":          {[]string{"inspect", "missing.wasm"}, output.CodeFailed, "no such file"},
+		"no input":                {[]string{"run", file}, output.CodeUsage, "--input is missing"},
+		"two standard inputs":     {[]string{"run", "-", "-i", "-"}, output.CodeUsage, "only one of"},
+		"two sources of settings": {[]string{"run", file, "-i", "a", "--settings", "b", "--spec", "c"}, output.CodeUsage, "exclude each other"},
+		"an unknown command":      {[]string{"frobnicate"}, output.CodeUsage, `policy has no command "frobnicate"; policy --help lists them`},
+		"a misspelled command":    {[]string{"inspct"}, output.CodeUsage, "did you mean inspect?"},
+		"an empty input":          {[]string{"run", file, "-i", write(t, "empty", nil)}, output.CodeFailed, "it is empty"},
+		"an input that is not":    {[]string{"run", file, "--moment", "Offload", "-i", write(t, "x", []byte("a: b"))}, output.CodeFailed, "must be an object with a kind"},
+		"no YAML":                 {[]string{"run", file, "--moment", "Offload", "-i", write(t, "x", []byte("{"))}, output.CodeFailed, "neither YAML nor JSON"},
+		"an unknown format":       {[]string{"inspect", file, "-o", "xml"}, output.CodeFailed, `"xml" is none of json, yaml`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -25,9 +25,6 @@ var levels = map[engine.Level]string{
 	engine.LevelWarn: "warning", engine.LevelError: "error",
 }
 
-// bindingName stands for the name of the OffloadingPolicy.
-const bindingName = "tried"
-
 // RunOptions are a module and a question to it, as bytes of files.
 type RunOptions struct {
 	// Name of the module's file, InputName of the input's, for messages.
@@ -146,7 +143,8 @@ func (r *Report) run(ctx context.Context, runtime *engine.Engine, options RunOpt
 		return r.fail(ctx, err)
 	}
 	witness := &witness{Module: loaded}
-	binding.Name, binding.Policy, binding.Point = bindingName, witness, point
+	// There is no OffloadingPolicy: the module's name stands for it where one is named.
+	binding.Name, binding.Policy, binding.Point = loaded.Name(), witness, point
 	return r.ask(ctx, binding, witness, limits, q)
 }
 
@@ -194,6 +192,8 @@ func (r *Report) fail(ctx context.Context, err error) error {
 	r.Outcome, r.Error = OutcomeFailed, err.Error()
 	if failure, ok := errors.AsType[*chain.PolicyError](err); ok {
 		r.Class = string(failure.Class)
+		// What an operator could do to an OffloadingPolicy does not help who tries a file.
+		r.Error = fmt.Sprintf("module %s gave no valid answer: %s", failure.Module, failure.Reason())
 	}
 	if call, ok := errors.AsType[*engine.CallError](err); ok {
 		r.Class, r.Stderr = string(call.Class), call.Stderr

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+)
+
+func TestExitCodes(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "kubeconfig")
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"an unknown command":                {[]string{"frobnicate"}, output.CodeUsage, `longshorectl has no command "frobnicate"; longshorectl --help lists them`},
+		"a misspelled command":              {[]string{"polcy"}, output.CodeUsage, "did you mean policy?"},
+		"an unknown command of policy":      {[]string{"policy", "frob"}, output.CodeUsage, `longshorectl policy has no command "frob"`},
+		"an unknown flag":                   {[]string{"explain", "--frob"}, output.CodeUsage, "--frob"},
+		"an unknown format":                 {[]string{"policy", "inspect", "x.wasm", "-o", "xml"}, output.CodeUsage, `"xml" is none of json, yaml`},
+		"an object that is not named":       {[]string{"explain"}, output.CodeUsage, ""},
+		"a kubeconfig that is missing":      {[]string{"explain", "pod/web", "--kubeconfig", missing}, output.CodeFailed, "no such file"},
+		"the same, for a policy":            {[]string{"policy", "inspect", "--policy", "p", "--kubeconfig", missing}, output.CodeFailed, "no such file"},
+		"the same, and a context of it":     {[]string{"explain", "pod/web", "--kubeconfig", missing, "--context", "rome"}, output.CodeFailed, "no such file"},
+		"a module that is missing":          {[]string{"policy", "inspect", missing}, output.CodeFailed, "no such file"},
+		"--settings and --spec at one time": {[]string{"policy", "run", "m", "-i", "i", "--settings", "a", "--spec", "b"}, output.CodeUsage, "exclude each other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := command()
+			root.SetArgs(tc.args)
+			code, message := output.ExitCode(root.ExecuteContext(t.Context()))
+			assert.Equal(t, tc.code, code, message)
+			assert.NotEmpty(t, message)
+			assert.Contains(t, message, tc.want)
+		})
+	}
+}
