@@ -347,6 +347,7 @@ func TestAPodBoundToTheVirtualNodeRunsInTheProvider(t *testing.T) {
 	t.Run("the kubelet API lets nobody in who is not known", func(t *testing.T) { r.guards(t) })
 	t.Run("the consumer's API server reaches the remote pod through it", func(t *testing.T) { r.passesLogs(t) })
 	t.Run("a grace period given to a deletion reaches the provider", func(t *testing.T) { r.gives(t) })
+	t.Run("what stands against a pod in the provider is told to its owner", func(t *testing.T) { r.refuses(t) })
 	t.Run("a new kubeconfig is taken over, a broken one is told", func(t *testing.T) { r.changesKubeconfig(t) })
 	select {
 	case err := <-ended:

@@ -1,0 +1,86 @@
+package kubelet_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	reflectionpod "github.com/longshore-dev/longshore/host/consumer/reflection/pod"
+)
+
+// refuses lets quotas of the provider stand against a pod, one after the other, and takes
+// them away: its owner reads which one, in the pod and in an event for each.
+func (r *rig) refuses(t *testing.T) {
+	first := r.allowsNone(t, "first")
+	pod := podOn(nodeName, "refused")
+	r.create(r.rome, pod)
+	r.awaitReason(t, pod, "exceeded quota: first")
+	assert.Equal(t, corev1.PodPending, pod.Status.Phase)
+	assert.Equal(t, "true", pod.Labels[offloadingv1beta1.LocalPodLabel], "the ShadowPod exists")
+	assert.Contains(t, pod.Status.Message, "Cluster milan cannot make the pod (FailedCreatePod): ")
+
+	second := r.allowsNone(t, "second")
+	require.NoError(t, r.milan.Delete(t.Context(), first))
+	r.awaitReason(t, pod, "exceeded quota: second")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		events := &corev1.EventList{}
+		require.NoError(c, r.rome.List(t.Context(), events, client.InNamespace(pod.Namespace)))
+		said := ""
+		for i := range events.Items {
+			if event := &events.Items[i]; event.InvolvedObject.UID == pod.UID && event.Reason == reflectionpod.ReasonRefused {
+				said += event.Message + "\n"
+			}
+		}
+		assert.Contains(c, said, "exceeded quota: first", "one cause does not hide another")
+		assert.Contains(c, said, "exceeded quota: second")
+	}, soon, tick)
+
+	require.NoError(t, r.milan.Delete(t.Context(), second))
+	require.Eventually(t, func() bool {
+		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+		return pod.Status.Phase == corev1.PodRunning
+	}, soon, tick, "it is tried again, though the quota's end is no event for anybody")
+	assert.Empty(t, pod.Status.Reason)
+	assert.Empty(t, pod.Status.Message)
+	shadow := &offloadingv1beta1.ShadowPod{}
+	require.Eventually(t, func() bool {
+		require.NoError(t, r.milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: pod.Name}, shadow))
+		return shadow.Status == offloadingv1beta1.ShadowPodStatus{Phase: corev1.PodRunning}
+	}, soon, tick, "nothing stands against it any more")
+}
+
+// allowsNone makes a quota that lets no further pod into the provider's namespace, and
+// returns when the API server enforces it.
+func (r *rig) allowsNone(t *testing.T, name string) *corev1.ResourceQuota {
+	t.Helper()
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+	}
+	r.create(r.milan, quota)
+	require.Eventually(t, func() bool {
+		err := r.milan.Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", GenerateName: "probe-"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "probe", Image: "example.com/probe:1"}}},
+		}, client.DryRunAll)
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: "+name)
+	}, soon, tick, "the quota holds")
+	return quota
+}
+
+// awaitReason waits until the local pod says what stands against it.
+func (r *rig) awaitReason(t *testing.T, pod *corev1.Pod, cause string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+		return pod.Status.Reason == reflectionpod.ReasonRefused && strings.Contains(pod.Status.Message, cause)
+	}, soon, tick, "the pod says: %s", cause)
+}
