@@ -77,6 +77,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&offloadingv1beta1.VirtualNode{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(virtualNodeOf), kubelets).
 		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(deletions())).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(nodeChanges())).
 		Watches(&liqocorev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
@@ -154,7 +155,9 @@ func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.report(vn, deployment)
+	if err := r.report(ctx, vn, deployment); err != nil {
+		return ctrl.Result{}, err
+	}
 	if problem != "" {
 		r.set(vn, offloadingv1beta1.VirtualKubeletConditionType, offloadingv1beta1.CreatingConditionStatusType, problem)
 		return ctrl.Result{RequeueAfter: kubeconfigPoll}, nil
@@ -322,23 +325,6 @@ func (r *Reconciler) namespaceMaps(ctx context.Context, vn *offloadingv1beta1.Vi
 		return nil, fmt.Errorf("listing NamespaceMaps of %q: %w", vn.Spec.ClusterID, err)
 	}
 	return list.Items, nil
-}
-
-// report tells how far virtual kubelet and Node are. Running means that the virtual
-// kubelet's pod is available, not that its Deployment was written (T59).
-func (r *Reconciler) report(vn *offloadingv1beta1.VirtualNode, deployment *appsv1.Deployment) {
-	status, message := offloadingv1beta1.RunningConditionStatusType, ""
-	if deployment.Status.AvailableReplicas == 0 {
-		status, message = offloadingv1beta1.CreatingConditionStatusType, "no replica of the virtual kubelet is available yet"
-	}
-	r.set(vn, offloadingv1beta1.VirtualKubeletConditionType, status, message)
-	if vn.Spec.CreateNode == nil || *vn.Spec.CreateNode {
-		r.set(vn, offloadingv1beta1.NodeConditionType, status, message)
-	}
-}
-
-func (r *Reconciler) set(vn *offloadingv1beta1.VirtualNode, kind offloadingv1beta1.VirtualNodeConditionType, status offloadingv1beta1.VirtualNodeConditionStatusType, message string) {
-	SetCondition(vn, kind, status, message, metav1.NewTime(r.Clock.Now()))
 }
 
 // uidPrecondition guards a deletion against an object that was made again meanwhile.

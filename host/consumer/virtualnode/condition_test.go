@@ -1,0 +1,90 @@
+package virtualnode
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+func ownNode(status corev1.ConditionStatus, message string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode", Labels: map[string]string{
+		offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual, liqocorev1beta1.RemoteClusterIDLabel: "milan",
+	}}}
+	if status != "" {
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Message: message}}
+	}
+	return node
+}
+
+func TestTheConditionNodeIsAboutTheNode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		replicas int32
+		node     *corev1.Node
+		want     string
+	}{
+		"no virtual kubelet, no Node":                  {want: "Creating: no replica of the virtual kubelet is available yet"},
+		"a virtual kubelet that has not made the Node": {replicas: 1, want: "Creating: the virtual kubelet has not made the Node: it does once the provider answers, and events of this VirtualNode"},
+		"a Node that is ready":                         {1, ownNode(corev1.ConditionTrue, "Pods are offloaded"), "Running: "},
+		"a Node that was given up":                     {1, ownNode(corev1.ConditionUnknown, "Kubelet stopped posting node status."), "Running: the Node is not ready: Kubelet stopped posting node status."},
+		"a Node of which nothing is known":             {1, ownNode("", ""), "Running: the Node is not ready: nothing has been published of it yet"},
+		"the virtual kubelet is away, the Node is not": {0, ownNode(corev1.ConditionTrue, ""), "Running: no replica of the virtual kubelet is available"},
+		"a Node of somebody else": {1, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode"}},
+			`Creating: a Node "mynode" exists that is no virtual node of cluster "milan": delete this VirtualNode, and create it with another name`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vn := virtualNode(nil)
+			deployment, err := ForgeDeployment(vn)
+			require.NoError(t, err)
+			deployment.Status.AvailableReplicas = tc.replicas
+			existing := append(peered(kubeconfig), deployment)
+			if tc.node != nil {
+				existing = append(existing, tc.node)
+			}
+			w := pass(t, vn, existing...)
+			if tc.want == "Running: " {
+				assert.Equal(t, tc.want, conditions(w.vn)["Node"])
+			}
+			assert.Contains(t, conditions(w.vn)["Node"], tc.want)
+			assert.Equal(t, tc.replicas > 0, conditions(w.vn)["VirtualKubelet"] == "Running: ")
+		})
+	}
+	t.Run("a VirtualNode that shall have none", func(t *testing.T) {
+		vn := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.CreateNode = ptr.To(false) })
+		assert.Equal(t, "None: ", conditions(pass(t, vn, peered(kubeconfig)...).vn)["Node"])
+	})
+}
+
+func TestChangesOfANodeThatTheConditionTellsWakeItsVirtualNode(t *testing.T) {
+	ready := ownNode(corev1.ConditionTrue, "")
+	for name, tc := range map[string]struct {
+		now  *corev1.Node
+		want bool
+	}{
+		"a heartbeat":                      {ownNode(corev1.ConditionTrue, ""), false},
+		"not ready":                        {ownNode(corev1.ConditionFalse, ""), true},
+		"another message, ready as before": {ownNode(corev1.ConditionTrue, "changed"), false},
+		"another owner":                    {&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode"}, Status: ready.Status}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.now.ResourceVersion = "2"
+			assert.Equal(t, tc.want, nodeChanges().Update(event.UpdateEvent{ObjectOld: ready, ObjectNew: tc.now}))
+		})
+	}
+	assert.True(t, nodeChanges().Create(event.CreateEvent{Object: ready}))
+	assert.True(t, nodeChanges().Delete(event.DeleteEvent{Object: ready}))
+
+	other := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Name, vn.UID = "other", "vn-2" })
+	w := pass(t, virtualNode(nil), append(peered(kubeconfig), other)...)
+	requests := (&Reconciler{Client: w.Client}).ofNode(t.Context(), ready)
+	require.Len(t, requests, 1)
+	assert.Equal(t, client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "mynode"}, requests[0].NamespacedName)
+}
