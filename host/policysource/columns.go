@@ -12,6 +12,15 @@ import (
 // left out.
 const columnWidth = 40
 
+// pointsColumn begins the points: "PodMutation".
+func pointsColumn(points []policyv1alpha1.ExtensionPoint) string {
+	names := make([]string, len(points))
+	for i := range points {
+		names[i] = string(points[i])
+	}
+	return column(names)
+}
+
 // readsColumn begins what a module reads, points together: "/object/spec/tolerations".
 func readsColumn(manifest *policyv1alpha1.ManifestSummary) string {
 	var paths []string

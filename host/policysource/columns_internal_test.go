@@ -39,3 +39,11 @@ func TestColumnsSayWhatAModuleReadsAndWrites(t *testing.T) {
 		assert.Equal(t, tc.writes, writesColumn(manifest), name)
 	}
 }
+
+func TestColumnOfPoints(t *testing.T) {
+	assert.Empty(t, pointsColumn(nil))
+	assert.Equal(t, "PodMutation", pointsColumn([]policyv1alpha1.ExtensionPoint{policyv1alpha1.PodMutationPoint}))
+	assert.Equal(t, "AntiAffinityPreset, MetadataFilter, 2 more", pointsColumn([]policyv1alpha1.ExtensionPoint{
+		policyv1alpha1.PodMutationPoint, policyv1alpha1.OffloadingPatchPoint, policyv1alpha1.MetadataFilterPoint, policyv1alpha1.AntiAffinityPresetPoint,
+	}))
+}

@@ -243,6 +243,7 @@ func TestAHoldIsToldAndCounted(t *testing.T) {
 	status := r.get("mine").Status
 	assert.Equal(t, want, status.Enforced)
 	assert.Equal(t, []policyv1alpha1.ExtensionPoint{policyv1alpha1.PodMutationPoint}, status.Points)
+	assert.Equal(t, "PodMutation", status.PointList, "for the column")
 	assert.Nil(t, status.Manifest)
 
 	r.hostname()

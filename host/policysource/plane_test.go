@@ -219,6 +219,7 @@ func TestPoliciesAgainstARealAPIServer(t *testing.T) {
 	policy := s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True Bound", newCustom("v1").Digest())
 	assert.Equal(t, newCustom("v1").Digest(), policy.Status.Digest)
 	assert.Equal(t, []policyv1alpha1.ExtensionPoint{policyv1alpha1.PodMutationPoint}, policy.Status.Points)
+	assert.Equal(t, "PodMutation", policy.Status.PointList, "for the column")
 
 	// Both components own their entry and nothing else; the API server defaulted the spec.
 	owners := map[string]bool{}

@@ -286,6 +286,7 @@ func (s *Source) status(c *candidate, own *policyv1alpha1.Observation, component
 			status.Points = append(status.Points, policyv1alpha1.ExtensionPoint(c.choice.bindings[i].Point))
 		}
 	}
+	status.PointList = pointsColumn(status.Points)
 	for _, condition := range append(c.conditions(own.Name), all.condition(c)) {
 		condition.ObservedGeneration = status.ObservedGeneration
 		condition.LastTransitionTime = metav1.NewTime(s.options.Clock.Now())

@@ -371,6 +371,8 @@ type OffloadingPolicyStatus struct {
 	// Points that the policy answers.
 	// +listType=set
 	Points []ExtensionPoint `json:"points,omitempty"`
+	// PointList begins these, for a column.
+	PointList string `json:"pointList,omitempty"`
 	// Reads begins what the policy is given, for a column; Manifest has all of it.
 	Reads string `json:"reads,omitempty"`
 	// Writes begins what it may write, for a column; Manifest has all of it.
@@ -399,7 +401,7 @@ type OffloadingPolicyStatus struct {
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
 // +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.shortDigest`
-// +kubebuilder:printcolumn:name="Points",type=string,JSONPath=`.status.points`
+// +kubebuilder:printcolumn:name="Points",type=string,JSONPath=`.status.pointList`
 // +kubebuilder:printcolumn:name="Reads",type=string,JSONPath=`.status.reads`
 // +kubebuilder:printcolumn:name="Writes",type=string,JSONPath=`.status.writes`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
