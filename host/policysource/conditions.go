@@ -2,12 +2,12 @@ package policysource
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 )
 
@@ -46,7 +46,7 @@ func (c *candidate) fallenBack() *chain.Health {
 // reason and a sentence that stays the same while the matter does.
 func (c *candidate) ailment() (reason, text string) {
 	if c.isHeld() {
-		return reasonUnavailable, cut(c.choice.held.cause.Error(), maxCause) + ". " + c.holds()
+		return reasonUnavailable, events.Cut(c.choice.held.cause.Error(), maxCause) + ". " + c.holds()
 	}
 	for i := range c.health {
 		h := &c.health[i]
@@ -170,12 +170,4 @@ func (c *candidate) ownConditions(own string) (loaded, ready, degraded metav1.Co
 		set(&degraded, metav1.ConditionTrue, reason, text)
 	}
 	return loaded, ready, degraded
-}
-
-// cut shortens a text, at the border of a character.
-func cut(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit], "") + "…"
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
@@ -176,7 +177,7 @@ func difference(o chain.Observation, now time.Time) policyv1alpha1.Difference {
 			d.Omitted = int32(len(o.Difference.Effects) - i) //nolint:gosec // The contract bounds the operations of an answer.
 			break
 		}
-		d.Operations = append(d.Operations, cut(view.EffectText(&o.Difference.Effects[i]), maxOperationBytes))
+		d.Operations = append(d.Operations, events.Cut(view.EffectText(&o.Difference.Effects[i]), maxOperationBytes))
 	}
 	return d
 }
