@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -35,7 +36,8 @@ type KwokOptions struct {
 }
 
 // StartKwok starts kwok beside the control plane, with its fast stages: selected nodes
-// become ready, their pods run at once. It returns when kwok serves its health check.
+// become ready, their pods run at once. It returns when kwok serves its health check. A
+// kwok that has ended (KwokDone) is started again in the same way.
 func (c *Cluster) StartKwok(ctx context.Context, options KwokOptions) error {
 	setDefault(&options.NodeSelector, SimulatedLabel+"=true")
 	health := net.JoinHostPort(c.options.Address, strconv.Itoa(kwokPort))
@@ -51,7 +53,7 @@ func (c *Cluster) StartKwok(ctx context.Context, options KwokOptions) error {
 		"--node-ip=" + simulatedNodeIP,
 		"--server-address=" + health,
 	}, options.Args...)
-	p, err := start(spawn{name: "kwok " + c.Name, binary: c.options.Binary, args: args, log: c.logFile("kwok"),
+	p, err := start(spawn{name: "kwok " + c.Name, binary: c.options.Binary, args: args, log: c.KwokLogFile(),
 		detach: c.options.Detach,
 		// Else a configuration in the user's home folder would be read as well.
 		env: []string{"KWOK_WORKDIR=" + c.path("kwok")}})
@@ -66,9 +68,23 @@ func (c *Cluster) StartKwok(ctx context.Context, options KwokOptions) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.others = append(c.others, p)
+	c.others = append(slices.DeleteFunc(c.others, (*process).ended), p)
 	return nil
 }
+
+// KwokDone is closed when the kwok that was started last has ended, asked to or not. It
+// is nil while there is none.
+func (c *Cluster) KwokDone() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.others) == 0 {
+		return nil
+	}
+	return c.others[len(c.others)-1].done
+}
+
+// KwokLogFile is the log of kwok.
+func (c *Cluster) KwokLogFile() string { return c.logFile("kwok") }
 
 // healthy asks a health check over plain HTTP.
 func healthy(ctx context.Context, url string) error {

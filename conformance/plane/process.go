@@ -93,11 +93,19 @@ func (p *process) closeStdin() {
 	}
 }
 
-// state says whether the child runs, or how it ended.
-func (p *process) state() string {
+// ended tells that the child has.
+func (p *process) ended() bool {
 	select {
 	case <-p.done:
+		return true
 	default:
+		return false
+	}
+}
+
+// state says whether the child runs, or how it ended.
+func (p *process) state() string {
+	if !p.ended() {
 		return "running"
 	}
 	if p.err != nil {

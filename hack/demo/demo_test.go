@@ -6,7 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,24 +66,33 @@ func (d *demo) must(verb string) string {
 	return out
 }
 
-// processes are those whose command line names the demo's folder: all that it started.
-func (d *demo) processes() []string {
+// processes are those whose command line names the demo's folder, all that it started, by
+// process ID.
+func (d *demo) processes() map[int]string {
 	d.t.Helper()
 	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(d.t, err)
-	var found []string
+	found := map[int]string{}
 	for _, entry := range entries {
 		content, err := os.ReadFile(entry)
 		if err == nil && bytes.Contains(content, []byte(d.dir)) {
-			found = append(found, strings.ReplaceAll(string(content), "\x00", " "))
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(entry)))
+			require.NoError(d.t, err)
+			found[pid] = strings.ReplaceAll(string(content), "\x00", " ")
 		}
 	}
 	return found
 }
 
-// runs tells whether a process of the demo has the words in its command line.
-func (d *demo) runs(words string) bool {
-	return slices.ContainsFunc(d.processes(), func(line string) bool { return strings.Contains(line, words) })
+// with are the processes of the demo that have the words in their command lines.
+func (d *demo) with(words string) []int {
+	var pids []int
+	for pid, line := range d.processes() {
+		if strings.Contains(line, words) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 func (d *demo) nothingIsLeft(why string) {
@@ -107,6 +116,15 @@ func TestTheDemoStartsShowsAndStops(t *testing.T) {
 	assert.Contains(t, second, "are running already")
 	assert.Equal(t, 5, strings.Count(second, "  shop-rome  "), "the same pods, no new ones")
 
+	kwok := d.with(" kwok ")
+	require.Len(t, kwok, 1)
+	require.NoError(t, syscall.Kill(kwok[0], syscall.SIGKILL))
+	require.Eventually(t, func() bool {
+		now := d.with(" kwok ")
+		return len(now) == 1 && now[0] != kwok[0]
+	}, patience, 50*time.Millisecond, "the supervisor starts kwok again")
+	assert.Contains(t, d.must("up"), "Checking what happened")
+
 	s, err := session.Open(d.dir)
 	require.NoError(t, err)
 	_, state, err := s.Alive()
@@ -123,7 +141,7 @@ func TestTheDemoStartsShowsAndStops(t *testing.T) {
 // The supervisor may not have run a line of its own when Ctrl-C comes, or be anywhere in
 // the start of two clusters. Whatever the moment is on this machine: nothing stays.
 func TestAnInterruptedDemoLeavesNothing(t *testing.T) {
-	supervisor := func(d *demo) bool { return d.runs(" supervise ") }
+	supervisor := func(d *demo) bool { return len(d.with(" supervise ")) > 0 }
 	cases := map[string]struct {
 		begun func(*demo) bool
 		later time.Duration

@@ -7,6 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	"github.com/longshore-dev/longshore/conformance/plane"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	"github.com/longshore-dev/longshore/hack/demo/session"
@@ -56,7 +59,7 @@ func superviseLocked(ctx context.Context, s *session.Session, longshore string) 
 	}
 	err = announce(s, world)
 	if err == nil {
-		err = watch(ctx, world)
+		err = world.Watch(logr.NewContext(ctx, ctrl.Log))
 	}
 	return errors.Join(err, world.Stop(context.WithoutCancel(ctx)))
 }
@@ -91,16 +94,4 @@ func announce(s *session.Session, world *rig.World) error {
 		return err
 	}
 	return s.Write(session.State{PID: os.Getpid(), Ready: true, Clusters: kubeconfigs})
-}
-
-// watch returns when the supervisor is told to end or a control plane ends by itself.
-func watch(ctx context.Context, world *rig.World) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-world.Rome.Plane.Done():
-		return fmt.Errorf("the control plane of %q ended: see %s", rig.Consumer, world.Rome.Plane.LogFile())
-	case <-world.Milan.Plane.Done():
-		return fmt.Errorf("the control plane of %q ended: see %s", rig.Provider, world.Milan.Plane.LogFile())
-	}
 }

@@ -23,6 +23,9 @@ const (
 	statePoll = 100 * time.Millisecond
 	// stepPatience bounds each step: on a slow machine, a step that has not ended by then never will.
 	stepPatience = 3 * time.Minute
+	// recovery is how long clusters of an earlier run may take to be well again: kwok, if the
+	// supervisor has just started it again, says so within seconds.
+	recovery = time.Minute
 )
 
 // upCommand is `make demo`.
@@ -130,15 +133,15 @@ func (u *upCommand) steps(r *rig.Rig) []step {
 	}
 }
 
-// clusters makes sure that both clusters run: those of an earlier run if they are
-// healthy, new ones otherwise.
+// clusters makes sure that both clusters run: those of an earlier run if there are, which
+// must be healthy then, new ones otherwise.
 func (u *upCommand) clusters(ctx context.Context) error {
 	alive, state, err := u.session.Alive()
 	if err != nil {
 		return err
 	}
 	if alive && state.Ready {
-		return u.out.Step("Clusters rome and milan are running already", func(func(string)) error { return u.healthy(ctx) })
+		return u.out.Step("Clusters rome and milan are running already", func(progress func(string)) error { return u.healthy(ctx, progress) })
 	}
 	if alive {
 		if err := u.out.Step("Stopping a half-started earlier run", func(func(string)) error {
@@ -159,7 +162,7 @@ func (u *upCommand) clusters(ctx context.Context) error {
 	})
 }
 
-func (u *upCommand) healthy(ctx context.Context) error {
+func (u *upCommand) healthy(ctx context.Context, progress func(string)) error {
 	connection, err := rig.LoadConnection(connectionPath(u.session))
 	if err != nil {
 		return err
@@ -168,7 +171,9 @@ func (u *upCommand) healthy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.Healthy(ctx)
+	ctx, cancel := context.WithTimeoutCause(ctx, recovery, fmt.Errorf("not better after %s: `make demo-down` ends them, `make demo` starts new ones", recovery))
+	defer cancel()
+	return r.Healthy(ctx, progress)
 }
 
 // startSupervisor starts the supervisor in a session of its own, so that a Ctrl-C in

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,17 +44,6 @@ func replicasOf(obj client.Object) (int, bool) {
 	default:
 		return 1, true
 	}
-}
-
-// Healthy asks both API servers and all of Longshore's workloads whether they are well.
-func (r *Rig) Healthy(ctx context.Context) error {
-	for _, c := range []*Cluster{r.Rome, r.Milan} {
-		deployments := &appsv1.DeploymentList{}
-		if err := c.List(ctx, deployments); err != nil {
-			return fmt.Errorf("cluster %q does not answer: %w", c.Name, err)
-		}
-	}
-	return nil
 }
 
 // Row is one offloaded pod, as the demo's table shows it.

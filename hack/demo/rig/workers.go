@@ -16,7 +16,9 @@ import (
 // workers is the process node of one cluster, running.
 type workers struct {
 	cancel context.CancelFunc
-	ended  chan error
+	// done is closed when the node has ended; then err says how.
+	done chan struct{}
+	err  error
 }
 
 // startWorkers starts the node on which the cluster's own Deployments run as processes.
@@ -49,21 +51,23 @@ func startWorkers(ctx context.Context, side *Side, options WorldOptions) (*worke
 	}
 	// The node outlives the start of the world: its own stop ends it.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	w := &workers{cancel: cancel, ended: make(chan error, 1)}
-	go func() { w.ended <- node.Run(life) }()
+	w := &workers{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		w.err = node.Run(life)
+		close(w.done)
+	}()
 	select {
 	case <-node.Ready():
 		return w, nil
-	case err := <-w.ended:
-		cancel()
-		return nil, errors.Join(fmt.Errorf("process node of %q ended before it was ready", side.Name), err)
+	case <-w.done:
+		return nil, errors.Join(fmt.Errorf("process node of %q ended before it was ready", side.Name), w.stop())
 	case <-ctx.Done():
-		cancel()
-		return nil, errors.Join(context.Cause(ctx), <-w.ended)
+		return nil, errors.Join(context.Cause(ctx), w.stop())
 	}
 }
 
 func (w *workers) stop() error {
 	w.cancel()
-	return <-w.ended
+	<-w.done
+	return w.err
 }
