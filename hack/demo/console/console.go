@@ -1,6 +1,6 @@
 // Package console prints what a person watches: steps with progress and durations, and
-// tables. On a terminal it uses color and redraws the running step; in a pipe it prints
-// plain lines.
+// tables. On a terminal it uses color and redraws the running step within its line; in a
+// pipe it prints plain lines, and now and then one about a step that takes long.
 package console
 
 import (
@@ -11,18 +11,27 @@ import (
 	"sync"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fatih/color"
 	"github.com/mattn/go-isatty"
+	"golang.org/x/sys/unix"
 )
 
-const redrawEvery = 200 * time.Millisecond
+const (
+	redrawEvery = 200 * time.Millisecond
+	remindEvery = 15 * time.Second
+)
 
 // Console prints to one writer.
 type Console struct {
 	out      io.Writer
 	terminal bool
-	now      func() time.Time
+	// width of the terminal in columns, asked for each time since it changes; 0 is unknown.
+	width func() int
+	// every is the time between two lines about a running step.
+	every time.Duration
+	now   func() time.Time
 
 	mu     sync.Mutex
 	detail string
@@ -32,11 +41,25 @@ type Console struct {
 func New(out *os.File) *Console {
 	terminal := isatty.IsTerminal(out.Fd()) && os.Getenv("NO_COLOR") == ""
 	color.NoColor = !terminal
-	return &Console{out: out, terminal: terminal, now: time.Now}
+	c := NewPlain(out)
+	if terminal {
+		c.terminal, c.every, c.width = true, redrawEvery, func() int { return columns(out) }
+	}
+	return c
+}
+
+func columns(terminal *os.File) int {
+	size, err := unix.IoctlGetWinsize(int(terminal.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0 // as those that do not know their size answer
+	}
+	return int(size.Col)
 }
 
 // NewPlain prints plain lines to any writer.
-func NewPlain(out io.Writer) *Console { return &Console{out: out, now: time.Now} }
+func NewPlain(out io.Writer) *Console {
+	return &Console{out: out, every: remindEvery, width: func() int { return 0 }, now: time.Now}
+}
 
 // Step runs one step, showing that it runs, how long it takes and how it ends.
 func (c *Console) Step(title string, run func(progress func(string)) error) error {
@@ -44,9 +67,7 @@ func (c *Console) Step(title string, run func(progress func(string)) error) erro
 	stop := make(chan struct{})
 	var drawing sync.WaitGroup
 	c.setDetail("")
-	if c.terminal {
-		drawing.Go(func() { c.redraw(title, start, stop) })
-	}
+	drawing.Go(func() { c.follow(title, start, stop) })
 	err := run(c.setDetail)
 	close(stop)
 	drawing.Wait()
@@ -67,21 +88,46 @@ func (c *Console) setDetail(detail string) {
 	c.detail = detail
 }
 
-func (c *Console) redraw(title string, start time.Time, stop <-chan struct{}) {
-	ticker := time.NewTicker(redrawEvery)
+// follow shows a running step: on a terminal at once and again and again in the same
+// line, in a pipe when it has taken long.
+func (c *Console) follow(title string, start time.Time, stop <-chan struct{}) {
+	ticker := time.NewTicker(c.every)
 	defer ticker.Stop()
 	for i := 0; ; i++ {
-		c.mu.Lock()
-		detail := c.detail
-		c.mu.Unlock()
-		spinner := string([]rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")[i%10])
-		fmt.Fprintf(c.out, "%s%s %-58s %6.1fs %s", c.clear(), color.CyanString(spinner), title, c.now().Sub(start).Seconds(), color.HiBlackString(detail))
+		if c.terminal || i > 0 {
+			fmt.Fprint(c.out, c.running(i, title, c.now().Sub(start)))
+		}
 		select {
 		case <-stop:
 			return
 		case <-ticker.C:
 		}
 	}
+}
+
+// running is what is printed about a step that runs. On a terminal it stays within the
+// line: only the last row of a longer one could be overwritten.
+func (c *Console) running(i int, title string, took time.Duration) string {
+	c.mu.Lock()
+	detail := strings.Join(strings.Fields(c.detail), " ")
+	c.mu.Unlock()
+	text := fmt.Sprintf(" %-58s %6.1fs ", title, took.Seconds())
+	if !c.terminal {
+		return "... " + strings.TrimRight(text+detail, " ") + "\n"
+	}
+	spinner := string([]rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")[i%10])
+	if width := c.width(); width > 0 {
+		// The last column stays free: some terminals go to the next row when it is written.
+		text = cut(text, width-2)
+		detail = cut(detail, width-2-utf8.RuneCountInString(text))
+	}
+	return c.clear() + color.CyanString(spinner) + text + color.HiBlackString("%s", detail)
+}
+
+// cut returns the first runes of a text, at most n.
+func cut(text string, n int) string {
+	runes := []rune(text)
+	return string(runes[:min(len(runes), max(n, 0))])
 }
 
 func (c *Console) clear() string {
