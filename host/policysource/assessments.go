@@ -19,8 +19,8 @@ import (
 
 const (
 	// maxAssessments bounds what is remembered for admission, and assessmentAge how long: a
-	// retry, or the same file applied by several hands, comes within minutes. What was our
-	// own failure in disguise is looked at again after that.
+	// retry, or the same file applied by several hands, comes within minutes. Only what the
+	// bytes, limits and settings themselves lead to is remembered.
 	maxAssessments = 64
 	assessmentAge  = 10 * time.Minute
 )

@@ -10,6 +10,7 @@ import (
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	policymodule "github.com/longshore-dev/longshore/host/policy/module"
 )
 
 // Verdict is what can be said of an OffloadingPolicy before it is stored.
@@ -97,20 +98,29 @@ func (s *Source) assessment(ctx context.Context, policy *policyv1alpha1.Offloadi
 	if known, ok := s.verdicts.get(content); ok {
 		return known, nil
 	}
-	module, err := s.options.Load(ctx, policy.Name, raw, key.limits)
+	loaded, err := s.options.Load(ctx, policy.Name, raw, key.limits)
 	found := assessment{bad: &problem{reason: reasonModule, err: err}}
 	if err == nil {
-		found = assess(ctx, policy, module)
-		found.module = &declared{name: module.Name(), digest: module.Digest(), manifest: module.Manifest()}
-		s.close(module)
+		found = assess(ctx, policy, loaded)
+		found.module = &declared{name: loaded.Name(), digest: loaded.Digest(), manifest: loaded.Manifest()}
+		s.close(loaded)
 	}
 	// Nobody waits for the answer any more, and it may be due to that. A good one is not, and
 	// the next attempt has it.
 	if ctx.Err() != nil && found.bad != nil {
 		return assessment{}, ctx.Err() //nolint:wrapcheck // The caller says of what.
 	}
+	if !found.bad.lasting() {
+		return assessment{}, fmt.Errorf("this says nothing of the policy, try again: %w", found.bad.err)
+	}
 	s.verdicts.put(content, found)
 	return found, nil
+}
+
+// lasting tells whether a problem with a module or its settings is due to these, so that
+// it would be the same at the next attempt. A load may also fail for want of memory.
+func (p *problem) lasting() bool {
+	return p == nil || p.reason != reasonModule && p.reason != reasonSettings || policymodule.AtFault(p.err)
 }
 
 // assess asks a module about the points and settings of a policy.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -307,4 +308,26 @@ func TestAVerdictThatCameTooLateIsRememberedIfItIsGood(t *testing.T) {
 			assert.Len(t, r.loaded(), wantLoads)
 		})
 	}
+}
+
+func TestWantOfMemoryIsNoVerdictAndPasses(t *testing.T) {
+	r := newRig(t, configMap("v1"), object("mine", fromConfigMap))
+	r.unlucky.Store(true)
+	_, err := r.source.Judge(t.Context(), object("other", fromConfigMap), nil)
+	require.ErrorIs(t, err, syscall.ENOMEM, "it is no verdict")
+	require.ErrorContains(t, err, "try again")
+	r.mustPass()
+	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "not the module's fault, and it is tried again every minute")
+
+	r.unlucky.Store(false)
+	verdict, err := r.source.Judge(t.Context(), object("mine", fromConfigMap), nil)
+	require.NoError(t, err)
+	assert.Empty(t, verdict, "and it was not remembered")
+	loads := len(r.loaded())
+	r.mustPass()
+	assert.Len(t, r.loaded(), loads, "not at every pass")
+	r.later(time.Minute)
+	r.mustPass()
+	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "True Bound")
+	assert.Equal(t, "v1", r.hostname())
 }

@@ -14,6 +14,7 @@ import (
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	policymodule "github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policysource/loading"
 )
 
@@ -23,6 +24,9 @@ const (
 	maxLoads = 2
 	// loadPatience is how long a load takes before status tells of it.
 	loadPatience = time.Second
+	// loadRetry is when a module is loaded again that could not be for a reason that is not
+	// its own, memory for instance.
+	loadRetry = time.Minute
 )
 
 // moduleKey tells loaded modules apart: by content and limits, or by built-in name.
@@ -38,8 +42,8 @@ type module struct {
 	err    error
 	// load that is under way, nil when it is over.
 	load *loading.Load[chain.Policy]
-	// began is when it did.
-	began time.Time
+	// began is when it did, again when it is to be tried once more: zero when it is not.
+	began, again time.Time
 	// bound tells that the chains have had it: they say when it may be closed.
 	bound bool
 }
@@ -69,6 +73,9 @@ func (s *Source) find(ctx context.Context, policy *policyv1alpha1.OffloadingPoli
 // load began.
 func (s *Source) keep(ctx context.Context, name string, key moduleKey, raw []byte) (policy chain.Policy, began time.Time, bad *problem) {
 	m := s.modules[key]
+	if m != nil && m.load == nil && !m.again.IsZero() && !s.options.Clock.Now().Before(m.again) {
+		m = nil
+	}
 	if m == nil {
 		m = &module{began: s.options.Clock.Now()}
 		m.load = s.loads.Begin(ctx, func(ctx context.Context) (chain.Policy, error) { return s.options.Load(ctx, name, raw, key.limits) })
@@ -82,6 +89,13 @@ func (s *Source) keep(ctx context.Context, name string, key moduleKey, raw []byt
 		}
 		s.options.Metrics.loaded(name, err)
 		m.policy, m.err, m.load = policy, err, nil
+		if err != nil && !policymodule.AtFault(err) {
+			m.again = s.options.Clock.Now().Add(loadRetry)
+			s.passAfter(loadRetry)
+		}
+	}
+	if m.err != nil && !m.again.IsZero() {
+		return nil, time.Time{}, &problem{reason: reasonModule, err: fmt.Errorf("%w; this is not the module's fault, and it is tried again every minute: an operator should look at the component", m.err)}
 	}
 	if m.err != nil {
 		return nil, time.Time{}, &problem{reason: reasonModule, err: m.err}

@@ -23,6 +23,7 @@ import (
 	"github.com/longshore-dev/longshore/host/internal/testkit/policycluster"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	policymodule "github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policysource"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -110,7 +111,7 @@ func (s *site) launch(name string, conditions bool) *component {
 				c.waiting.Add(-1)
 			}
 			if string(raw) == "broken" || string(raw) == "webhook only" && name != "webhook" {
-				return nil, errors.New("the module is cut in half: its author must build it again")
+				return nil, &policymodule.Refusal{Err: errors.New("the module is cut in half: its author must build it again")}
 			}
 			return newCustom(string(raw)), nil
 		},

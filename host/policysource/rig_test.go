@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +29,7 @@ import (
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
+	policymodule "github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/host/policysource"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -95,7 +98,7 @@ func (*custom) Instances() (idle, all int) { return 1, 3 }
 
 func (c *custom) ValidateSettings(_ context.Context, settings json.RawMessage, _ ...contract.Point) error {
 	if string(settings) == `{"bad":true}` {
-		return errors.New("bad must be false")
+		return &policymodule.Refusal{Err: errors.New("bad must be false")}
 	}
 	return nil
 }
@@ -111,6 +114,8 @@ type rig struct {
 	metrics *prometheus.Registry
 	// ill makes the modules fail whose content begins with "ill".
 	ill atomic.Bool
+	// unlucky makes loads fail for want of memory.
+	unlucky atomic.Bool
 	// components may report; no names let anybody.
 	components policysource.Components
 
@@ -192,10 +197,13 @@ func (r *rig) newSource() *policysource.Source {
 				r.await(ctx, wait)
 			}
 			if limits.MemoryBytes == 1 {
-				return (*custom)(nil), errors.New("the module needs more memory than 1 byte: the operator must raise spec.limits.memory")
+				return (*custom)(nil), &policymodule.Refusal{Err: errors.New("the module needs more memory than 1 byte: the operator must raise spec.limits.memory")}
 			}
 			if string(raw) == "broken" {
-				return (*custom)(nil), errors.New("the module is cut in half: its author must build it again")
+				return (*custom)(nil), &policymodule.Refusal{Err: errors.New("the module is cut in half: its author must build it again")}
+			}
+			if r.unlucky.Load() {
+				return (*custom)(nil), fmt.Errorf("reserving 32 MiB of memory: %w", syscall.ENOMEM)
 			}
 			loaded := newCustom(string(raw))
 			if strings.HasPrefix(string(raw), "ill") {

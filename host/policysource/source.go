@@ -218,6 +218,13 @@ func (s *Source) reportAfter(delay time.Duration) {
 	}
 }
 
+// passAfter makes a pass, after a while.
+func (s *Source) passAfter(delay time.Duration) {
+	if queue := s.queue.Load(); queue != nil {
+		(*queue).AddAfter(everything, delay)
+	}
+}
+
 // loaded makes a pass, since a module has been loaded, or refused.
 func (s *Source) loaded() {
 	if queue := s.queue.Load(); queue != nil {

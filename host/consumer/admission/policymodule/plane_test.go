@@ -37,6 +37,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/consumer/admission/policymodule"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	loadedmodule "github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/host/policysource"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -74,7 +75,7 @@ func (w *warnings) take() []string {
 // module is one that sets the hostname, or one that is cut in half.
 func module(_ context.Context, _ string, raw []byte, _ policysource.ModuleLimits) (chain.Policy, error) {
 	if string(raw) == "broken" {
-		return nil, errors.New("the module is cut in half: its author must build it again")
+		return nil, &loadedmodule.Refusal{Err: errors.New("the module is cut in half: its author must build it again")}
 	}
 	return &strict{policytest.Native("custom", contract.Manifest{Version: string(raw), Points: []contract.PointManifest{
 		{Point: contract.PodMutation, Writes: []contract.WriteRule{{Path: "/spec/hostname", Verbs: contract.Verbs()}}},
@@ -94,7 +95,7 @@ type strict struct{ *policytest.Policy }
 
 func (*strict) ValidateSettings(_ context.Context, settings json.RawMessage, _ ...contract.Point) error {
 	if string(settings) == `{"bad":true}` {
-		return errors.New("bad must be false")
+		return &loadedmodule.Refusal{Err: errors.New("bad must be false")}
 	}
 	return nil
 }
