@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -279,9 +278,4 @@ func (a *App) nextKubeconfig(ctx context.Context, config *rest.Config) *rest.Con
 		return nil
 	}
 	return next
-}
-
-func sameConnection(a, b *rest.Config) bool {
-	return a.Host == b.Host && a.ServerName == b.ServerName && a.BearerToken == b.BearerToken &&
-		bytes.Equal(a.CAData, b.CAData) && bytes.Equal(a.CertData, b.CertData) && bytes.Equal(a.KeyData, b.KeyData)
 }
