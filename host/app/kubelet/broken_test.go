@@ -2,11 +2,13 @@ package kubelet_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/host/app/kubelet"
@@ -56,4 +58,35 @@ func TestABrokenStartIsToldInOneSentence(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWhatIsInTheWayOfTheNodeIsToldOnItsVirtualNode(t *testing.T) {
+	r := newRig(t)
+	r.runApprover()
+	vn := virtualNode()
+	vn.Spec.Labels = map[string]string{"a b": "c"} // past a webhook that is off
+	dead := strings.ReplaceAll(string(r.kubeconfig), r.provider.Endpoint(), r.provider.Address()+":1")
+	require.NotEqual(t, dead, string(r.kubeconfig))
+	secret := r.secret([]byte(dead))
+	r.create(r.rome, vn, secret)
+	ended := r.runKubelet(r.options())
+
+	r.awaitEvent("The provider cannot be reached, so the Node is not made")
+	_, err := r.node()
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
+
+	secret.Data["kubeconfig"] = r.kubeconfig
+	require.NoError(t, r.rome.Update(t.Context(), secret))
+	r.awaitEvent("The API server refuses the Node, correct the VirtualNode")
+	_, err = r.node()
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
+
+	before := vn.DeepCopy()
+	vn.Spec.Labels = map[string]string{"ab": "c"}
+	require.NoError(t, r.rome.Patch(t.Context(), vn, client.MergeFrom(before)))
+	require.Eventually(t, func() bool {
+		node, err := r.node()
+		return err == nil && isReady(node) && node.Labels["ab"] == "c"
+	}, soon, tick, "the node becomes ready")
+	assert.Empty(t, ended, "it ran all the time")
 }

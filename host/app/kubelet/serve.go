@@ -95,7 +95,7 @@ func (a *App) serve(ctx context.Context) error {
 	}
 	config, err := a.readKubeconfig(ctx)
 	if err != nil {
-		a.warn(ctx, vn, err.Error())
+		a.warn(ctx, vn, reasonBrokenKubeconfig, err.Error())
 		return err
 	}
 	if err := a.follow(ctx, &corev1.Secret{}, func(any) { a.sessions.lookAgain() }, func(string) {}); err != nil {
@@ -272,7 +272,7 @@ func (a *App) nextKubeconfig(ctx context.Context, config *rest.Config) *rest.Con
 		return nil
 	case err != nil:
 		ctrl.LoggerFrom(ctx).Error(err, "The provider's kubeconfig cannot be used any more, the previous one stays in use")
-		a.warn(ctx, a.situation.get(), err.Error())
+		a.warn(ctx, a.situation.get(), reasonBrokenKubeconfig, err.Error())
 		return nil
 	case sameConnection(next, config):
 		return nil

@@ -157,7 +157,7 @@ func (a *App) newNode(ctx context.Context, config *rest.Config) (*node.Node, err
 		ExtraLabels:    a.options.NodeExtraLabels, ExtraAnnotations: a.options.NodeExtraAnnotations,
 		CheckNetwork: a.options.NodeCheckNetwork, LeaseDuration: a.options.NodeLeaseDuration,
 		PingInterval: a.options.NodePingInterval, PingTimeout: a.options.NodePingTimeout, StatusInterval: statusInterval,
-		Reachable: a.setUp,
+		Reachable: a.setUp, Tell: a.tell,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the node: %w", err)

@@ -67,6 +67,9 @@ type Options struct {
 	StatusInterval time.Duration
 	// Reachable is told each time the provider was looked at. Optional.
 	Reachable func(bool)
+	// Tell is told what the owner of the VirtualNode must know, each cause once a while.
+	// The context may have ended. Optional.
+	Tell func(ctx context.Context, vn *offloadingv1beta1.VirtualNode, reason Reason, message string)
 }
 
 // Node keeps one Node. Its methods are safe for concurrent use.
@@ -82,6 +85,7 @@ type Node struct {
 	unrecorded     *corev1.Node
 	pingError      error
 	pinged         bool
+	told           map[Reason]telling
 }
 
 // New checks the options. Nothing is sent before Run.
@@ -94,7 +98,9 @@ func New(options Options) (*Node, error) {
 	case options.LeaseDuration < 4*time.Second:
 		return nil, fmt.Errorf("a node's lease of %s is too short: at least 4s, since it is renewed in whole seconds, four times as often", options.LeaseDuration)
 	}
-	return &Node{options: options, virtualNode: options.VirtualNode, changed: make(chan struct{}, 1)}, nil
+	return &Node{
+		options: options, virtualNode: options.VirtualNode, changed: make(chan struct{}, 1), told: map[Reason]telling{},
+	}, nil
 }
 
 // VirtualNodeChanged takes over a new VirtualNode; the Node follows.
@@ -129,9 +135,14 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	n.followNode(ctx, &group)
 	for ctx.Err() == nil {
-		err := n.register(ctx)
+		tried, err := n.register(ctx)
 		if ctx.Err() != nil {
 			return nil
+		}
+		if apierrors.IsInvalid(err) {
+			n.refused(ctx, err)
+			n.untilAnother(ctx, tried)
+			continue
 		}
 		logr.FromContextOrDiscard(ctx).Error(err, "Registering the node failed, trying again", "node", n.name())
 		pause(ctx, retryPause)
@@ -165,11 +176,12 @@ func (n *Node) claim(ctx context.Context) error {
 }
 
 // register runs virtual-kubelet's node controller once the provider has answered: its
-// first look at the provider must succeed, or it gives up.
-func (n *Node) register(ctx context.Context) error {
+// first look at the provider must succeed, or it gives up. It returns the Node that it
+// tried to register.
+func (n *Node) register(ctx context.Context) (*corev1.Node, error) {
 	for n.options.PingInterval > 0 && n.Ping(ctx) != nil {
 		if !pause(ctx, n.options.PingInterval) {
-			return nil
+			return nil, nil
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -178,16 +190,17 @@ func (n *Node) register(ctx context.Context) error {
 	defer group.Wait()
 	defer cancel()
 	desired := n.desired()
+	tried := desired.DeepCopy()
 	controller, err := vknode.NewNodeController(&notifier{node: n, group: &group}, desired, n.options.Nodes, n.controllerOptions()...)
 	if err != nil {
-		return fmt.Errorf("building the node controller: %w", err)
+		return nil, fmt.Errorf("building the node controller: %w", err)
 	}
 	n.registering(desired)
 	logr.FromContextOrDiscard(ctx).Info("Keeping the node", "node", n.name())
 	if err := controller.Run(withLogger(ctx)); err != nil {
-		return fmt.Errorf("running the node controller: %w", err)
+		return tried, fmt.Errorf("running the node controller: %w", err)
 	}
-	return nil
+	return tried, nil
 }
 
 func (n *Node) controllerOptions() []vknode.NodeControllerOpt {
@@ -209,7 +222,10 @@ func (n *Node) controllerOptions() []vknode.NodeControllerOpt {
 func (n *Node) recreate(ctx context.Context, cause error) error {
 	log := logr.FromContextOrDiscard(ctx)
 	if !apierrors.IsNotFound(cause) {
-		if ctx.Err() == nil {
+		switch {
+		case apierrors.IsInvalid(cause):
+			n.refused(ctx, cause)
+		case ctx.Err() == nil:
 			log.Error(cause, "Publishing the node's status failed, the next heartbeat tries again", "node", n.name())
 		}
 		return cause

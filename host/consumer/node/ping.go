@@ -57,17 +57,24 @@ func (n *Node) reach(ctx context.Context) error {
 func (n *Node) notePing(ctx context.Context, err error) {
 	n.mu.Lock()
 	had, first := n.pingError, !n.pinged
+	// A Node that is there lasts through one look that fails.
+	overdue := had != nil || n.published == nil && n.server == nil
 	n.pingError, n.pinged = err, true
 	n.mu.Unlock()
 	if n.options.Reachable != nil {
 		n.options.Reachable(err == nil)
 	}
 	log := logr.FromContextOrDiscard(ctx).WithValues("node", n.name(), "remoteCluster", n.options.VirtualNode.Spec.ClusterID)
+	if err != nil && overdue {
+		n.tell(ctx, ReasonUnreachable, "The provider cannot be reached, so the Node is not made, or not kept: "+err.Error()+
+			"; make sure that the provider runs, and that the kubeconfig of spec.kubeconfigSecretRef leads to it")
+	}
 	switch {
 	case err != nil && had == nil:
 		log.Info("The provider cannot be reached, the node's lease is not renewed", "reason", err.Error())
 	case err == nil && (had != nil || first):
 		log.Info("The provider can be reached")
+		n.forget(ReasonUnreachable)
 		n.wake()
 	}
 }

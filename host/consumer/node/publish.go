@@ -181,6 +181,10 @@ func (n *Node) healTaints(ctx context.Context, desired *corev1.Node) {
 		log.Info("Setting the node's taints", "node", n.name())
 		_, err = n.options.Nodes.Patch(ctx, n.name(), types.MergePatchType, patch, metav1.PatchOptions{})
 	}
+	if apierrors.IsInvalid(err) {
+		n.refused(ctx, err)
+		return
+	}
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 		log.Error(fmt.Errorf("setting the taints of node %q: %w", n.name(), err), "The node's taints are not as wanted, the next change of the node tries again")
 	}
