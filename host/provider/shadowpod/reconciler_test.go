@@ -325,4 +325,3 @@ func TestATerminalShadowPodNeverActsAgain(t *testing.T) {
 		assert.Empty(t, out.writes)
 	}
 }
-
