@@ -100,29 +100,37 @@ func (c *Cluster) Offload(ctx context.Context, namespace string, strategy offloa
 }
 
 // WaitForPods waits until the namespace has at least want pods and all of them are
-// ready, terminating ones excepted.
+// ready, terminating ones excepted. What does not become ready is named, with what its
+// status and its last event say.
 func (c *Cluster) WaitForPods(ctx context.Context, namespace string, want int, progress Progress) error {
-	ready, total := 0, 0
+	total := 0
+	var unready []*corev1.Pod
+	summary := func() string { return fmt.Sprintf("%d of %d pods ready", total-len(unready), max(total, want)) }
 	err := c.eventually(ctx, func(ctx context.Context) (bool, error) {
 		list := &corev1.PodList{}
 		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return false, err
 		}
-		ready, total = 0, 0
+		total, unready = 0, nil
 		for i := range list.Items {
 			if !list.Items[i].DeletionTimestamp.IsZero() {
 				continue
 			}
 			total++
-			if podReady(&list.Items[i]) {
-				ready++
+			if !podReady(&list.Items[i]) {
+				unready = append(unready, &list.Items[i])
 			}
 		}
-		progress(fmt.Sprintf("%d of %d pods ready", ready, max(total, want)))
-		return total >= want && ready == total, nil
+		detail := summary()
+		for _, pod := range unready {
+			detail += "; " + trouble(pod)
+		}
+		progress(detail)
+		return total >= want && len(unready) == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for the pods of namespace %q (%d of %d ready): %w", namespace, ready, max(total, want), err)
+		return fmt.Errorf("waiting for the pods of namespace %q in cluster %q: %s:%s\n%w",
+			namespace, c.Name, summary(), c.explain(ctx, namespace, unready, want-total), err)
 	}
 	return nil
 }
