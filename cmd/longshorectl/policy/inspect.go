@@ -72,6 +72,8 @@ func Inspect(ctx context.Context, source string, raw []byte) (*Inspection, error
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, errors.Join(fmt.Errorf("inspecting %s: %w", source, ctx.Err()), runtime.Close(ctx))
+	case err != nil && !module.AtFault(err):
+		return nil, errors.Join(err, runtime.Close(ctx))
 	case err != nil:
 		report.refuse(err)
 	default:

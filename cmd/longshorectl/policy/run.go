@@ -122,6 +122,9 @@ func (r *Report) run(ctx context.Context, runtime *engine.Engine, options RunOpt
 		return err
 	}
 	loaded, err := module.Load(ctx, runtime, options.Module, module.Options{Name: options.Name, Limits: limits})
+	if err != nil && !module.AtFault(err) {
+		return err //nolint:wrapcheck // It names the module.
+	}
 	if err != nil {
 		return r.fail(ctx, err)
 	}

@@ -80,7 +80,7 @@ func (e *PolicyError) Error() string {
 	case Unavailable:
 		return fmt.Sprintf("%s was in force and cannot be used now, so nobody answers at %s: %v; an operator must put that right, or set spec.failurePolicy or spec.mode of OffloadingPolicy %q, or of the ConfigMap it is kept from, meanwhile", who, at, e.Err, e.Binding)
 	case Host:
-		return fmt.Sprintf("%s could not be asked at %s: %v", who, at, e.Err)
+		return fmt.Sprintf("%s could not be asked at %s: %v; if it lasts, an operator should read the log of the component", who, at, e.Err)
 	default:
 		return fmt.Sprintf("%s gave no valid answer at %s (%s): %s; an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy %q, or of the ConfigMap it is kept from, meanwhile", who, at, string(e.Class), e.Reason(), e.Binding)
 	}

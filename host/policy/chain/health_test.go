@@ -365,7 +365,7 @@ func TestLastGoodDoesNotHideWhatIsNotThePolicysFault(t *testing.T) {
 	b := lastGood(newPatient("p", "2"), newPatient("p", "1"))
 	b.Match = matchNamespace("here")
 	_, err := newWard(t, b).ask()
-	require.ErrorContains(t, err, "could not be asked at PodMutation/Offload: matching the object: no namespace")
+	require.ErrorContains(t, err, "could not be asked at PodMutation/Offload: matching the object: no namespace; if it lasts, an operator should read the log of the component")
 }
 
 func TestAPreviousVersionIsKeptOpenWhileItIsBehindANewOne(t *testing.T) {
