@@ -1,6 +1,7 @@
 package policysource_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -42,20 +43,38 @@ func (s *site) held(cause string) {
 	}
 }
 
+const half = "the module is cut in half: its author must build it again"
+
+// breaks has a policy in force whose next version is cut in half, and restarts.
+func (s *site) breaks(change func(*policyv1alpha1.OffloadingPolicySpec)) {
+	s.t.Helper()
+	s.create(configMap("v1"), policyWith(change))
+	s.awaitRolledOut("mine")
+	s.store("broken")
+	s.awaitCondition("mine", policyv1alpha1.DegradedCondition, "ModuleNotLoaded")
+	s.restart()
+}
+
 // ADR 40, each with two components that start anew.
 func TestRestartsAgainstARealAPIServer(t *testing.T) {
 	s := newSite(t)
-	const half = "the module is cut in half: its author must build it again"
-	broken := func(change func(*policyv1alpha1.OffloadingPolicySpec)) {
-		s.create(configMap("v1"), policyWith(change))
-		s.awaitRolledOut("mine")
-		s.store("broken")
-		s.awaitCondition("mine", policyv1alpha1.DegradedCondition, "ModuleNotLoaded")
-		s.restart()
+	tests := s.holding()
+	maps.Copy(tests, s.passing())
+	for name, does := range tests {
+		t.Run(name, func(t *testing.T) {
+			s.t = t
+			s.restart() // what starts in a test ends with it
+			defer func() { s.clean(); s.t = nil }()
+			does()
+		})
 	}
-	for name, does := range map[string]func(){
+}
+
+// holding are the cases in which nothing passes without the policy.
+func (s *site) holding() map[string]func() {
+	return map[string]func(){
 		"half a module holds, and a whole one releases": func() {
-			broken(func(*policyv1alpha1.OffloadingPolicySpec) {})
+			s.breaks(func(*policyv1alpha1.OffloadingPolicySpec) {})
 			s.held(half)
 			policy := s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "False Unavailable: "+half+". The policy was in force (generation 1, module custom, "+chain.ShortDigest(newCustom("v1").Digest())+")", "")
 			assert.Equal(s.t, newCustom("v1").Digest(), policy.Status.Enforced.Digest)
@@ -80,8 +99,37 @@ func TestRestartsAgainstARealAPIServer(t *testing.T) {
 			s.awaitHostname("")
 			assert.Equal(s.t, []string{"default-podplacement", "mine"}, s.webhook.asked(s.t.Context(), contract.PodMutation))
 		},
+		"what one component cannot use holds there, while another decides by it": func() {
+			s.create(configMap("webhook only"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
+			s.eventually(func() bool { return s.webhook.hostname(s.t.Context()) == "webhook only" }, "the webhook has it")
+			s.components = []*component{s.kubelet}
+			s.eventually(func() bool { return s.kubelet.hostname(s.t.Context()) != "" }, "it is held")
+			s.held(half)
+			s.awaitCondition("mine", policyv1alpha1.ReadyCondition, "Unavailable")
+			s.components = append(s.components, s.webhook)
+			s.store("v1")
+			s.awaitHostname("v1")
+			s.awaitCondition("mine", policyv1alpha1.ReadyCondition, "Bound")
+		},
+		"what replaced a default holds, and its deletion brings the default back": func() {
+			s.create(configMap("v1"), object("default-podplacement", fromConfigMap))
+			s.awaitRolledOut("default-podplacement")
+			s.store("broken")
+			s.awaitCondition("default-podplacement", policyv1alpha1.DegradedCondition, "ModuleNotLoaded")
+			s.restart()
+			s.held(half)
+			require.NoError(s.t, s.Admin.Delete(s.t.Context(), object("default-podplacement", nil)))
+			s.awaitHostname("")
+			assert.Equal(s.t, []string{"default-podplacement"}, s.webhook.asked(s.t.Context(), contract.PodMutation))
+		},
+	}
+}
+
+// passing are those in which something passes.
+func (s *site) passing() map[string]func() {
+	return map[string]func(){
 		"Ignore passes, and Fail holds": func() {
-			broken(func(spec *policyv1alpha1.OffloadingPolicySpec) {
+			s.breaks(func(spec *policyv1alpha1.OffloadingPolicySpec) {
 				spec.FailurePolicy = policyv1alpha1.FailurePolicyIgnore
 			})
 			s.decideBy("")
@@ -102,18 +150,6 @@ func TestRestartsAgainstARealAPIServer(t *testing.T) {
 			s.store("v1")
 			s.awaitHostname("v1")
 		},
-		"what one component cannot use holds there, while another decides by it": func() {
-			s.create(configMap("webhook only"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
-			s.eventually(func() bool { return s.webhook.hostname(s.t.Context()) == "webhook only" }, "the webhook has it")
-			s.components = []*component{s.kubelet}
-			s.eventually(func() bool { return s.kubelet.hostname(s.t.Context()) != "" }, "it is held")
-			s.held(half)
-			s.awaitCondition("mine", policyv1alpha1.ReadyCondition, "Unavailable")
-			s.components = append(s.components, s.webhook)
-			s.store("v1")
-			s.awaitHostname("v1")
-			s.awaitCondition("mine", policyv1alpha1.ReadyCondition, "Bound")
-		},
 		"what was switched off and on passes": func() {
 			s.create(configMap("v1"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
 			s.awaitRolledOut("mine")
@@ -126,23 +162,5 @@ func TestRestartsAgainstARealAPIServer(t *testing.T) {
 			s.restart()
 			s.decideBy("")
 		},
-		"what replaced a default holds, and its deletion brings the default back": func() {
-			s.create(configMap("v1"), object("default-podplacement", fromConfigMap))
-			s.awaitRolledOut("default-podplacement")
-			s.store("broken")
-			s.awaitCondition("default-podplacement", policyv1alpha1.DegradedCondition, "ModuleNotLoaded")
-			s.restart()
-			s.held(half)
-			require.NoError(s.t, s.Admin.Delete(s.t.Context(), object("default-podplacement", nil)))
-			s.awaitHostname("")
-			assert.Equal(s.t, []string{"default-podplacement"}, s.webhook.asked(s.t.Context(), contract.PodMutation))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s.t = t
-			s.restart() // what starts in a test ends with it
-			defer func() { s.clean(); s.t = nil }()
-			does()
-		})
 	}
 }
