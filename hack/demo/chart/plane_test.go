@@ -32,7 +32,7 @@ import (
 
 const (
 	owner       = client.FieldOwner("chart-test")
-	established = 20 * time.Second
+	established = time.Minute
 	poll        = 50 * time.Millisecond
 )
 
@@ -228,7 +228,9 @@ func testPodWebhook(t *testing.T, c client.Client, objects []*unstructured.Unstr
 		namespace.Labels = map[string]string{offloadingv1beta1.SchedulingEnabledLabel: "true"}
 		maps.Copy(namespace.Labels, labels)
 		require.NoError(t, c.Patch(t.Context(), namespace, client.MergeFrom(before)))
-		defer func() { assert.NoError(t, c.Patch(t.Context(), namespace, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+offloadingv1beta1.SchedulingEnabledLabel+`":null}}}`)))) }()
+		defer func() {
+			assert.NoError(t, c.Patch(t.Context(), namespace, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+offloadingv1beta1.SchedulingEnabledLabel+`":null}}}`))))
+		}()
 	}
 	for _, name := range []string{offloaded, "longshore", "kube-system", "kube-public", "kube-node-lease", "a-tenant"} {
 		t.Run(name, func(t *testing.T) {

@@ -62,10 +62,10 @@ func isNodeOf(node *corev1.Node, vn *offloadingv1beta1.VirtualNode) bool {
 // notReady says why a Node is not ready, or "".
 func notReady(node *corev1.Node) string {
 	ready := readiness(node)
-	switch {
-	case ready.Status == corev1.ConditionTrue:
+	switch ready.Status {
+	case corev1.ConditionTrue:
 		return ""
-	case ready.Status == "":
+	case "":
 		return "the Node is not ready: nothing has been published of it yet"
 	default:
 		return "the Node is not ready: " + ready.Message
