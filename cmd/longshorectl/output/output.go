@@ -69,7 +69,7 @@ func Group(command *cobra.Command) {
 		}
 		return Usagef("%s has no command %q; %[1]s --help lists them", c.CommandPath(), args[0])
 	}
-	command.RunE = func(c *cobra.Command, _ []string) error { return c.Help() } //nolint:wrapcheck // Help prints.
+	command.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 }
 
 // ExitCode returns the exit code for the outcome of a command, and what to print on the

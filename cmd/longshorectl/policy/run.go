@@ -123,7 +123,7 @@ func (r *Report) run(ctx context.Context, runtime *engine.Engine, options RunOpt
 	}
 	loaded, err := module.Load(ctx, runtime, options.Module, module.Options{Name: options.Name, Limits: limits})
 	if err != nil && !module.AtFault(err) {
-		return err //nolint:wrapcheck // It names the module.
+		return err
 	}
 	if err != nil {
 		return r.fail(ctx, err)
