@@ -1,11 +1,14 @@
 package rig_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +42,24 @@ apiVersion: offloading.liqo.io/v1beta1
 kind: NamespaceOffloading
 metadata: {name: offloading, namespace: default}
 spec: {namespaceMappingStrategy: SelectedName}`, "spec.remoteNamespaceName is required"},
+		"an offloading of Longshore's own namespace": {`
+apiVersion: offloading.liqo.io/v1beta1
+kind: NamespaceOffloading
+metadata: {name: offloading, namespace: longshore}
+spec: {}`, `namespace "longshore" cannot be offloaded: it holds Longshore itself`},
+		"an offloading of a tenant's namespace": {`
+apiVersion: offloading.liqo.io/v1beta1
+kind: NamespaceOffloading
+metadata: {name: offloading, namespace: liqo-tenant-milan}
+spec: {}`, `namespace "liqo-tenant-milan" cannot be offloaded: it holds the virtual kubelets of a peer`},
+		"a VirtualNode with a label and a taint that no Node can have": {`
+apiVersion: offloading.liqo.io/v1beta1
+kind: VirtualNode
+metadata: {name: other, namespace: liqo-tenant-milan}
+spec:
+  clusterID: milan
+  labels: {"a b": c}
+  taints: [{key: gpu, effect: Foo}]`, `spec.taints[0].effect: Unsupported value: "Foo"`},
 		"a VirtualNode of an unknown options template": {`
 apiVersion: offloading.liqo.io/v1beta1
 kind: VirtualNode
@@ -103,6 +124,49 @@ func badInput(t *testing.T, r *rig.Rig) {
 	for name, tc := range conditions {
 		t.Run("a VirtualNode with "+name, func(t *testing.T) { brokenKubeconfig(t, r, tc.secret, tc.content, tc.want) })
 	}
+	t.Run("a VirtualNode whose provider does not answer", func(t *testing.T) { deadProvider(t, r) })
+}
+
+// deadProvider is a kubeconfig that leads nowhere: nobody but the virtual kubelet notices.
+func deadProvider(t *testing.T, r *rig.Rig) {
+	tenant := rig.Pair.ConsumerTenant()
+	require.NoError(t, r.Rome.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "dead", Namespace: tenant}, Data: map[string][]byte{"kubeconfig": []byte(`
+apiVersion: v1
+kind: Config
+clusters: [{name: milan, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: rome, user: {token: none}}]
+contexts: [{name: milan, context: {cluster: milan, user: rome}}]
+current-context: milan`)},
+	}))
+	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "dead", Namespace: tenant}}
+	vn.Spec.ClusterID, vn.Spec.KubeconfigSecretRef = rig.Provider, &corev1.LocalObjectReference{Name: "dead"}
+	require.NoError(t, r.Rome.Create(t.Context(), vn))
+	eventually(t, "the condition says that the Node is not there", func() bool {
+		now := &offloadingv1beta1.VirtualNode{}
+		if r.Rome.Get(t.Context(), client.ObjectKeyFromObject(vn), now) != nil {
+			return false
+		}
+		for _, c := range now.Status.Conditions {
+			if c.Type == offloadingv1beta1.NodeConditionType && c.Status == offloadingv1beta1.CreatingConditionStatusType {
+				return strings.Contains(c.Message, "the virtual kubelet has not made the Node")
+			}
+		}
+		return false
+	})
+	eventually(t, "an event on the VirtualNode says why", func() bool {
+		list := &corev1.EventList{}
+		if r.Rome.List(t.Context(), list, client.InNamespace(tenant)) != nil {
+			return false
+		}
+		return slices.ContainsFunc(list.Items, func(event corev1.Event) bool {
+			return event.InvolvedObject.UID == vn.UID && event.Reason == "ProviderUnreachable" && strings.Contains(event.Message, "connection refused")
+		})
+	})
+	require.NoError(t, r.Rome.Delete(t.Context(), vn))
+	eventually(t, "it goes as if nothing had been", func() bool {
+		return apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKeyFromObject(vn), vn))
+	})
 }
 
 func brokenKubeconfig(t *testing.T, r *rig.Rig, secret, content, want string) {
