@@ -11,23 +11,56 @@ import (
 
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	"github.com/longshore-dev/longshore/hack/demo/rig/tutorial"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 )
 
 // firstPolicy is docs/tutorials/first-policy.md, command by command.
 func firstPolicy(t *testing.T, r *rig.Rig) {
+	top, demo := topOf(t), t.TempDir()
+	runDocument(t, r, document(t, filepath.Join(top, "docs", "tutorials", "first-policy.md")), top, demo)
+}
+
+// readmePolicy is what README.md says about switching a policy off.
+func readmePolicy(t *testing.T, r *rig.Rig) {
+	const title = "\n### Switch a policy off\n"
+	content := document(t, filepath.Join(topOf(t), "README.md"))
+	from := strings.Index(content, title)
+	require.NotEqual(t, -1, from, "the README has a section %q", title)
+	end := strings.Index(content[from+len(title):], "\n## ")
+	require.NotEqual(t, -1, end, "another section follows")
+	section := content[from : from+len(title)+end]
+	// As many lines before it as there are in the README, for messages.
+	dir := t.TempDir()
+	runDocument(t, r, strings.Repeat("\n", strings.Count(content[:from], "\n"))+section, dir, filepath.Join(dir, ".demo"))
+	setMode(t, r, "default-antiaffinity", policyv1alpha1.ModeEnforce)
+}
+
+func topOf(t *testing.T) string {
+	t.Helper()
 	top, err := filepath.Abs(filepath.Join("..", "..", ".."))
 	require.NoError(t, err)
-	demo := t.TempDir()
+	return top
+}
+
+func document(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(content)
+}
+
+// runDocument runs the commands of a document in a folder, with the files of the demo in
+// another, which it makes.
+func runDocument(t *testing.T, r *rig.Rig, document, dir, demo string) {
+	t.Helper()
+	_, err := rig.LinkKubectl(t.Context(), filepath.Join(demo, "bin"))
+	require.NoError(t, err)
 	_, err = r.WriteKubeconfigs(demo)
 	require.NoError(t, err)
-	_, err = rig.LinkKubectl(t.Context(), filepath.Join(demo, "bin"))
+	blocks, err := tutorial.Parse(document)
 	require.NoError(t, err)
-
-	content, err := os.ReadFile(filepath.Join(top, "docs", "tutorials", "first-policy.md"))
-	require.NoError(t, err)
-	blocks, err := tutorial.Parse(string(content))
-	require.NoError(t, err)
-	shell, err := tutorial.Start(t.Context(), top, t.TempDir(), "DEMO="+demo)
+	require.NotEmpty(t, blocks)
+	shell, err := tutorial.Start(t.Context(), dir, t.TempDir(), "DEMO="+demo)
 	require.NoError(t, err)
 	for _, block := range blocks {
 		if block.Kind != tutorial.Skip && !runBlock(t, shell, block) {

@@ -99,6 +99,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"bad input is refused where its author looks", badInput},
 		{"a pod that vanishes on the provider comes back", remotePodComesBack},
 		{"a change of a ConfigMap arrives", configMapFollows},
+		{"what the README says about switching a policy off is true, command by command", readmePolicy},
 		{"scaling down takes the remote pod away", scaleDown},
 		{"a policy that is switched off changes the outcome", policySwitchedOff},
 		{"a custom policy loaded from a ConfigMap decides, live", customPolicy},
