@@ -60,7 +60,7 @@ func TestHealthyAsksTheNodes(t *testing.T) {
 		r := &Rig{Rome: cluster("rome", tc.rome), Milan: cluster("milan", tc.milan)}
 		err := r.Healthy(ctx, func(string) {})
 		if len(tc.want) == 0 {
-			assert.NoError(t, err, name)
+			require.NoError(t, err, name)
 			continue
 		}
 		require.Error(t, err, name)

@@ -59,7 +59,7 @@ func TestDecisionsAreHeldAgainstWhatTheClusterReports(t *testing.T) {
 		}
 		err := p.check(created, tc.decisions)
 		if tc.want == "" {
-			assert.NoError(t, err, name)
+			require.NoError(t, err, name)
 			continue
 		}
 		assert.ErrorContains(t, err, tc.want, name)
