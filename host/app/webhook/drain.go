@@ -45,11 +45,15 @@ func (d *drain) outlive(ctx context.Context) (longer context.Context, end func()
 }
 
 // finish answers requests to their end, also when the server stops meanwhile. A request
-// whose client goes ends before.
+// whose client goes ends before. A replica that leaves gives up each connection with its
+// answer: one that is kept would end with the server, under the client's next request.
 func (d *drain) finish(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 		defer cancel()
+		if d.leaving.Load() {
+			w.Header().Set("Connection", "close")
+		}
 		defer context.AfterFunc(r.Context(), func() {
 			if !d.leaving.Load() {
 				cancel()

@@ -113,3 +113,20 @@ func TestARequestEndsWithItsClient(t *testing.T) {
 	leave()
 	assert.ErrorIs(t, <-ended, context.Canceled)
 }
+
+func TestAReplicaThatLeavesKeepsNoConnection(t *testing.T) {
+	d := &drain{}
+	server := httptest.NewServer(d.finish(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "answered")
+	})))
+	t.Cleanup(server.Close)
+	for _, leaving := range []bool{false, true} {
+		d.leaving.Store(leaving)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+		require.NoError(t, err)
+		response, err := server.Client().Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		assert.Equal(t, leaving, response.Close, "a kept one would end under the next request")
+	}
+}
