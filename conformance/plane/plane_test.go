@@ -66,7 +66,7 @@ func createPod(t *testing.T, client kubernetes.Interface, pod *corev1.Pod) {
 	require.NoError(t, err)
 }
 
-func phase(t *testing.T, client kubernetes.Interface, name string) *corev1.Pod {
+func phase(t planetest.T, client kubernetes.Interface, name string) *corev1.Pod {
 	t.Helper()
 	p, err := client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), name, metav1.GetOptions{})
 	require.NoError(t, err)
@@ -75,12 +75,12 @@ func phase(t *testing.T, client kubernetes.Interface, name string) *corev1.Pod {
 
 func running(t *testing.T, client kubernetes.Interface, name string) *corev1.Pod {
 	t.Helper()
-	require.Eventually(t, func() bool { return phase(t, client, name).Status.Phase == corev1.PodRunning }, podTimeout, poll)
+	planetest.Until(t, func(t planetest.T) bool { return phase(t, client, name).Status.Phase == corev1.PodRunning }, podTimeout, poll)
 	return phase(t, client, name)
 }
 
 // recorded are the processes that the cluster in dir has noted.
-func recorded(t *testing.T, dir string) []int {
+func recorded(t planetest.T, dir string) []int {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "processes", "*.json"))
 	require.NoError(t, err)
@@ -265,7 +265,7 @@ func TestAnInterruptedStartLeavesNothing(t *testing.T) {
 		started <- err
 	}()
 	var pids []int
-	require.Eventually(t, func() bool {
+	planetest.Until(t, func(t planetest.T) bool {
 		pids = recorded(t, dir)
 		return len(pids) > 0
 	}, podTimeout, time.Millisecond)

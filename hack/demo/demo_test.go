@@ -69,15 +69,12 @@ func (d *demo) must(verb string) string {
 // processes are those whose command line names the demo's folder, all that it started, by
 // process ID.
 func (d *demo) processes() map[int]string {
-	d.t.Helper()
-	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	require.NoError(d.t, err)
+	entries, _ := filepath.Glob("/proc/[0-9]*/cmdline") // Only a malformed pattern is an error.
 	found := map[int]string{}
 	for _, entry := range entries {
-		content, err := os.ReadFile(entry)
-		if err == nil && bytes.Contains(content, []byte(d.dir)) {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(entry)))
-			require.NoError(d.t, err)
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(entry)))
+		content, unreadable := os.ReadFile(entry)
+		if err == nil && unreadable == nil && bytes.Contains(content, []byte(d.dir)) {
 			found[pid] = strings.ReplaceAll(string(content), "\x00", " ")
 		}
 	}

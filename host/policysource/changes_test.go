@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/plane/binary"
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -23,7 +24,7 @@ import (
 // edit changes a policy, whatever its status became meanwhile.
 func (s *site) edit(name string, change func(*policyv1alpha1.OffloadingPolicySpec)) {
 	s.t.Helper()
-	policy := s.policy(name)
+	policy := s.policy(s.t, name)
 	before := policy.DeepCopy()
 	change(&policy.Spec)
 	require.NoError(s.t, s.Admin.Patch(s.t.Context(), policy, client.MergeFrom(before)))
@@ -33,8 +34,8 @@ func (s *site) edit(name string, change func(*policyv1alpha1.OffloadingPolicySpe
 func (s *site) awaitRolledOut(name string) *policyv1alpha1.OffloadingPolicy {
 	s.t.Helper()
 	var policy *policyv1alpha1.OffloadingPolicy
-	s.eventually(func() bool {
-		policy = s.policy(name)
+	s.eventually(func(t planetest.T) bool {
+		policy = s.policy(t, name)
 		condition := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.RolledOutCondition)
 		return condition != nil && condition.Status == "True" && condition.ObservedGeneration == policy.Generation && len(policy.Status.ObservedBy) == len(s.components)
 	}, "policy %s is rolled out", name)
@@ -128,14 +129,16 @@ func (s *site) moduleChanges() map[string]func() {
 			late := s.start("virtual-kubelet/turin", false)
 			assert.Contains(s.t, late.hostname(s.t.Context()), `policy "mine" (module custom, `+chain.ShortDigest(newCustom("v1").Digest())+") was in force and cannot be used now", "it has no version from before (ADR 0040)")
 			s.decideBy("v1")
-			s.eventually(func() bool { return s.policy("mine").Status.RunBy == "2/3 webhook,virtual-kubelet/milan" }, "who has it not is seen")
-			for _, o := range s.policy("mine").Status.ObservedBy {
+			s.eventually(func(t planetest.T) bool {
+				return s.policy(t, "mine").Status.RunBy == "2/3 webhook,virtual-kubelet/milan"
+			}, "who has it not is seen")
+			for _, o := range s.policy(s.t, "mine").Status.ObservedBy {
 				assert.Equal(s.t, o.Name != "virtual-kubelet/turin", o.Generation == 1 && o.Digest != "", "%+v", o)
 			}
 			s.store("v2")
 			s.awaitHostname("v2")
-			s.eventually(func() bool {
-				return s.policy("mine").Status.RunBy == "3/3 webhook,virtual-kubelet/milan,virtual-kubelet/turin"
+			s.eventually(func(t planetest.T) bool {
+				return s.policy(t, "mine").Status.RunBy == "3/3 webhook,virtual-kubelet/milan,virtual-kubelet/turin"
 			}, "all have it")
 			assert.Equal(s.t, "v2", late.hostname(s.t.Context()))
 		},
@@ -143,17 +146,17 @@ func (s *site) moduleChanges() map[string]func() {
 			replacing := object("default-podplacement", fromConfigMap)
 			s.create(replacing, configMap("v1"))
 			s.awaitRolledOut("default-podplacement")
-			assert.Equal(s.t, []string{"default-podplacement"}, s.webhook.asked(s.t.Context(), contract.PodMutation))
+			assert.Equal(s.t, []string{"default-podplacement"}, s.webhook.asks(s.t.Context(), contract.PodMutation))
 			s.decideBy("v1")
 			s.store("broken")
 			s.awaitStatus("default-podplacement", policyv1alpha1.ReadyCondition, "True PreviousVersion", newCustom("v1").Digest())
 			s.decideBy("v1")
 			s.edit("default-podplacement", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeDisabled })
 			s.awaitRolledOut("default-podplacement")
-			assert.Empty(s.t, s.webhook.asked(s.t.Context(), contract.PodMutation))
+			assert.Empty(s.t, s.webhook.asks(s.t.Context(), contract.PodMutation))
 			s.edit("default-podplacement", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeEnforce })
 			s.awaitStatus("default-podplacement", policyv1alpha1.ReadyCondition, "True PreviousVersion", "")
-			assert.Empty(s.t, s.webhook.asked(s.t.Context(), contract.PodMutation), "what it was before this: switched off")
+			assert.Empty(s.t, s.webhook.asks(s.t.Context(), contract.PodMutation), "what it was before this: switched off")
 		},
 	}
 }
@@ -180,7 +183,7 @@ func (s *site) specChanges() map[string]func() {
 			good := s.awaitRolledOut("mine").Generation
 			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Settings = settings(`{"bad":true}`) })
 			policy := s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True PreviousVersion: The previous version is used, because of this one: spec.settings: bad must be false", newCustom("v1").Digest())
-			s.eventually(func() bool { policy = s.policy("mine"); return policy.Status.RunBy == "0/2" }, "nobody runs what is refused")
+			s.eventually(func(t planetest.T) bool { policy = s.policy(t, "mine"); return policy.Status.RunBy == "0/2" }, "nobody runs what is refused")
 			for _, o := range policy.Status.ObservedBy {
 				assert.Equal(s.t, good, o.Generation, "%s decides by the generation before", o.Name)
 			}
@@ -210,8 +213,8 @@ func (s *site) specChanges() map[string]func() {
 		"counters begin anew with a version that was never asked": func() {
 			s.create(object("mine", fromConfigMap), configMap("v0"))
 			s.awaitRolledOut("mine")
-			calls := func() (calls int64, counted bool) {
-				for _, o := range s.policy("mine").Status.ObservedBy {
+			calls := func(t planetest.T) (calls int64, counted bool) {
+				for _, o := range s.policy(t, "mine").Status.ObservedBy {
 					if o.Name == "webhook" && o.Counters != nil {
 						return o.Counters.Calls, true
 					}
@@ -219,14 +222,14 @@ func (s *site) specChanges() map[string]func() {
 				return 0, false
 			}
 			for _, version := range []string{"v1", "v2"} {
-				s.eventually(func() bool {
+				s.eventually(func(t planetest.T) bool {
 					s.webhook.hostname(s.t.Context())
-					n, _ := calls()
+					n, _ := calls(t)
 					return n > 0
 				}, "what was asked is counted")
 				s.store(version)
 				s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True Bound", newCustom(version).Digest())
-				n, counted := calls()
+				n, counted := calls(s.t)
 				assert.True(s.t, counted)
 				assert.Zero(s.t, n)
 			}
@@ -308,8 +311,8 @@ func TestReplicasAgainstARealAPIServer(t *testing.T) {
 	close(s.kubelet.let)
 	s.store("slow")
 	var policy *policyv1alpha1.OffloadingPolicy
-	s.eventually(func() bool {
-		policy = s.policy("mine")
+	s.eventually(func(t planetest.T) bool {
+		policy = s.policy(t, "mine")
 		return policy.Status.RunBy == "2/3 webhook,virtual-kubelet/milan"
 	}, "the replica that lags is not counted")
 	rolledOut := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.RolledOutCondition)
@@ -326,19 +329,21 @@ func TestReplicasAgainstARealAPIServer(t *testing.T) {
 	s.components = []*component{s.kubelet, replica}
 	s.speaker.Store("webhook/b")
 	s.expect("webhook/b", "virtual-kubelet/milan")
-	s.eventually(func() bool {
+	s.eventually(func(t planetest.T) bool {
 		replica.source.Report()
-		policy = s.policy("mine")
+		policy = s.policy(t, "mine")
 		loaded := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.LoadedCondition)
-		return len(policy.Status.ObservedBy) == 2 && loaded.Reason == "Loading"
+		return len(policy.Status.ObservedBy) == 2 && loaded != nil && loaded.Reason == "Loading"
 	}, "it speaks for itself now, and the other's entry is gone")
 	close(replica.let)
 	s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True Bound", newCustom("slow").Digest())
-	s.eventually(func() bool { return s.policy("mine").Status.RunBy == "2/2 webhook,virtual-kubelet/milan" }, "it has caught up")
+	s.eventually(func(t planetest.T) bool {
+		return s.policy(t, "mine").Status.RunBy == "2/2 webhook,virtual-kubelet/milan"
+	}, "it has caught up")
 
 	// One that ends in the middle of a load ends with it, and leaves nothing open.
 	ending := s.launch("virtual-kubelet/turin", false)
-	s.eventually(func() bool { return ending.waiting.Load() == 1 }, "it loads")
+	s.eventually(func(t planetest.T) bool { return ending.waiting.Load() == 1 }, "it loads")
 	ending.stop()
 	assert.Zero(t, ending.waiting.Load())
 	assert.Equal(t, int64(1), ending.closed.Load())
@@ -350,8 +355,8 @@ func (s *site) clean() {
 	require.NoError(s.t, s.Admin.DeleteAllOf(s.t.Context(), &policyv1alpha1.OffloadingPolicy{}))
 	require.NoError(s.t, s.Admin.DeleteAllOf(s.t.Context(), configMap(""), client.InNamespace("longshore")))
 	for _, c := range s.components {
-		s.eventually(func() bool {
-			return assert.ObjectsAreEqual([]string{"default-podplacement"}, c.asked(s.t.Context(), contract.PodMutation)) && c.hostname(s.t.Context()) == ""
+		s.eventually(func(t planetest.T) bool {
+			return assert.ObjectsAreEqual([]string{"default-podplacement"}, c.asks(s.t.Context(), contract.PodMutation)) && c.hostname(s.t.Context()) == ""
 		}, "nobody decides by what has gone")
 	}
 }

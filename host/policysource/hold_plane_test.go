@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -26,8 +27,8 @@ func (s *site) restart() {
 // awaitCondition waits until the condition has the reason, for the latest generation.
 func (s *site) awaitCondition(name, conditionType, reason string) {
 	s.t.Helper()
-	s.eventually(func() bool {
-		policy := s.policy(name)
+	s.eventually(func(t planetest.T) bool {
+		policy := s.policy(t, name)
 		condition := meta.FindStatusCondition(policy.Status.Conditions, conditionType)
 		return condition != nil && condition.Reason == reason && condition.ObservedGeneration == policy.Generation
 	}, "policy %s: %s is %s", name, conditionType, reason)
@@ -83,7 +84,7 @@ func (s *site) holding() map[string]func() {
 			s.store("v2")
 			s.awaitHostname("v2")
 			s.awaitRolledOut("mine")
-			assert.Equal(s.t, newCustom("v2").Digest(), s.policy("mine").Status.Enforced.Digest)
+			assert.Equal(s.t, newCustom("v2").Digest(), s.policy(s.t, "mine").Status.Enforced.Digest)
 		},
 		"a ConfigMap that went holds, and Ignore releases": func() {
 			s.create(configMap("v1"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
@@ -97,13 +98,13 @@ func (s *site) holding() map[string]func() {
 				spec.FailurePolicy = policyv1alpha1.FailurePolicyIgnore
 			})
 			s.awaitHostname("")
-			assert.Equal(s.t, []string{"default-podplacement", "mine"}, s.webhook.asked(s.t.Context(), contract.PodMutation))
+			assert.Equal(s.t, []string{"default-podplacement", "mine"}, s.webhook.asks(s.t.Context(), contract.PodMutation))
 		},
 		"what one component cannot use holds there, while another decides by it": func() {
 			s.create(configMap("webhook only"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
-			s.eventually(func() bool { return s.webhook.hostname(s.t.Context()) == "webhook only" }, "the webhook has it")
+			s.eventually(func(t planetest.T) bool { return s.webhook.hostname(s.t.Context()) == "webhook only" }, "the webhook has it")
 			s.components = []*component{s.kubelet}
-			s.eventually(func() bool { return s.kubelet.hostname(s.t.Context()) != "" }, "it is held")
+			s.eventually(func(t planetest.T) bool { return s.kubelet.hostname(s.t.Context()) != "" }, "it is held")
 			s.held(half)
 			s.awaitCondition("mine", policyv1alpha1.ReadyCondition, "Unavailable")
 			s.components = append(s.components, s.webhook)
@@ -120,7 +121,7 @@ func (s *site) holding() map[string]func() {
 			s.held(half)
 			require.NoError(s.t, s.Admin.Delete(s.t.Context(), object("default-podplacement", nil)))
 			s.awaitHostname("")
-			assert.Equal(s.t, []string{"default-podplacement"}, s.webhook.asked(s.t.Context(), contract.PodMutation))
+			assert.Equal(s.t, []string{"default-podplacement"}, s.webhook.asks(s.t.Context(), contract.PodMutation))
 		},
 	}
 }
@@ -137,7 +138,7 @@ func (s *site) passing() map[string]func() {
 				spec.FailurePolicy = policyv1alpha1.FailurePolicyFail
 			})
 			for _, c := range s.components {
-				s.eventually(func() bool { return c.hostname(s.t.Context()) != "" }, "it is held")
+				s.eventually(func(t planetest.T) bool { return c.hostname(s.t.Context()) != "" }, "it is held")
 			}
 			s.held(half)
 		},
@@ -146,7 +147,7 @@ func (s *site) passing() map[string]func() {
 			s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "False ModuleNotLoaded", "")
 			s.restart()
 			s.decideBy("")
-			assert.Nil(s.t, s.policy("mine").Status.Enforced)
+			assert.Nil(s.t, s.policy(s.t, "mine").Status.Enforced)
 			s.store("v1")
 			s.awaitHostname("v1")
 		},
@@ -155,7 +156,7 @@ func (s *site) passing() map[string]func() {
 			s.awaitRolledOut("mine")
 			s.edit("mine", mode(policyv1alpha1.ModeDisabled))
 			s.awaitRolledOut("mine")
-			assert.Nil(s.t, s.policy("mine").Status.Enforced, "the record goes")
+			assert.Nil(s.t, s.policy(s.t, "mine").Status.Enforced, "the record goes")
 			s.store("broken")
 			s.edit("mine", mode(policyv1alpha1.ModeEnforce))
 			s.awaitCondition("mine", policyv1alpha1.DegradedCondition, "ModuleNotLoaded")

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -72,7 +73,10 @@ func TestASlowLoadKeepsNobodyWaiting(t *testing.T) {
 	require.NoError(t, r.client.Create(t.Context(), object("default-antiaffinity", func(s *policyv1alpha1.OffloadingPolicySpec) { s.Mode = policyv1alpha1.ModeDisabled })))
 	r.mustLook()
 	r.begun(3)
-	require.Eventually(t, func() bool { r.mustLook(); return len(r.get("other").Status.ObservedBy) == 1 }, soon, tick)
+	require.Eventually(t, func() bool {
+		policy := &policyv1alpha1.OffloadingPolicy{}
+		return r.look() == nil && r.client.Get(t.Context(), client.ObjectKey{Name: "other"}, policy) == nil && len(policy.Status.ObservedBy) == 1
+	}, soon, tick)
 	assert.Contains(t, r.condition("other", policyv1alpha1.DegradedCondition), "True OrderNeeded", "it meets the version that decides")
 	assert.Empty(t, r.asked(contract.AntiAffinityPreset))
 	assert.Equal(t, "v1", r.hostname(), "the previous version decides")

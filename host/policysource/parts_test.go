@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 )
 
@@ -94,12 +95,12 @@ func TestAnUpdateInPartsIsOneChangeAgainstARealAPIServer(t *testing.T) {
 	require.NoError(t, s.Admin.Update(t.Context(), part("module-2", "zwei ")))
 	s.awaitStatus("mine", policyv1alpha1.DegradedCondition, "True ModuleIncomplete: the module in ConfigMap longshore/module and its 2 parts", newCustom("one two three").Digest())
 	s.awaitHostname("one two three")
-	policy := s.policy("mine")
+	policy := s.policy(s.t, "mine")
 	before := policy.DeepCopy()
 	policy.Spec.Module.ConfigMap.Digest = digest("eins zwei three")
 	require.NoError(t, s.Admin.Patch(t.Context(), policy, client.MergeFrom(before)))
-	s.eventually(func() bool {
-		p := s.policy("mine")
+	s.eventually(func(t planetest.T) bool {
+		p := s.policy(t, "mine")
 		return p.Status.ObservedGeneration == p.Generation
 	}, "the digest is seen")
 	s.awaitHostname("one two three")

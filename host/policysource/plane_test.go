@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/internal/testkit/policycluster"
 	"github.com/longshore-dev/longshore/host/kit/events"
@@ -84,7 +85,7 @@ func (s *site) expect(names ...string) {
 func (s *site) start(name string, conditions bool) *component {
 	s.t.Helper()
 	c := s.launch(name, conditions)
-	s.eventually(func() bool { return c.source.Ready() == nil }, "component %s is ready", name)
+	s.eventually(func(t planetest.T) bool { return c.source.Ready() == nil }, "component %s is ready", name)
 	return c
 }
 
@@ -137,9 +138,9 @@ func (s *site) create(objects ...client.Object) {
 	}
 }
 
-func (s *site) eventually(condition func() bool, message string, arguments ...any) {
+func (s *site) eventually(ok func(t planetest.T) bool, message string, arguments ...any) {
 	s.t.Helper()
-	require.Eventually(s.t, condition, soon, tick, append([]any{message}, arguments...)...)
+	planetest.Until(s.t, ok, soon, tick, append([]any{message}, arguments...)...)
 }
 
 // hostname is what the policies of a component make of a pod's.
@@ -153,8 +154,8 @@ func (c *component) hostname(ctx context.Context) string {
 	return name
 }
 
-// asked returns the names of the bindings that are asked at a point.
-func (c *component) asked(ctx context.Context, point contract.Point) []string {
+// asks returns the names of the bindings that a component asks at a point.
+func (c *component) asks(ctx context.Context, point contract.Point) []string {
 	result, err := c.source.Chains().Evaluate(ctx, chain.Input{Point: point})
 	if err != nil {
 		return []string{err.Error()}
@@ -166,13 +167,14 @@ func (c *component) asked(ctx context.Context, point contract.Point) []string {
 func (s *site) awaitHostname(want string) {
 	s.t.Helper()
 	for _, c := range s.components {
-		s.eventually(func() bool { return c.hostname(s.t.Context()) == want }, "hostname becomes %q", want)
+		s.eventually(func(t planetest.T) bool { return c.hostname(s.t.Context()) == want }, "hostname becomes %q", want)
 	}
 }
 
-func (s *site) policy(name string) *policyv1alpha1.OffloadingPolicy {
+func (s *site) policy(t planetest.T, name string) *policyv1alpha1.OffloadingPolicy {
+	t.Helper()
 	policy := &policyv1alpha1.OffloadingPolicy{}
-	assert.NoError(s.t, s.Admin.Get(s.t.Context(), client.ObjectKey{Name: name}, policy))
+	require.NoError(t, s.Admin.Get(t.Context(), client.ObjectKey{Name: name}, policy))
 	return policy
 }
 
@@ -181,8 +183,8 @@ func (s *site) policy(name string) *policyv1alpha1.OffloadingPolicy {
 func (s *site) awaitStatus(name, conditionType, prefix, digest string) *policyv1alpha1.OffloadingPolicy {
 	s.t.Helper()
 	var policy *policyv1alpha1.OffloadingPolicy
-	s.eventually(func() bool {
-		policy = s.policy(name)
+	s.eventually(func(t planetest.T) bool {
+		policy = s.policy(t, name)
 		condition := meta.FindStatusCondition(policy.Status.Conditions, conditionType)
 		if condition == nil || !strings.HasPrefix(string(condition.Status)+" "+condition.Reason+": "+condition.Message, prefix) {
 			return false
@@ -242,15 +244,14 @@ func TestPoliciesAgainstARealAPIServer(t *testing.T) {
 	// No news, no writes: the version stands still while nothing happens. Both components
 	// see every write, so one more pass of each is over when both have seen the next policy.
 	// The questions from above are counted first.
-	others := 0
-	s.eventually(func() bool {
-		version := s.policy("mine").ResourceVersion
-		others++
+	for others, quiet := 1, false; !quiet; others++ {
+		require.Less(s.t, others, 100, "status is not quiet")
+		version := s.policy(s.t, "mine").ResourceVersion
 		other := fmt.Sprintf("other-%d", others)
 		s.create(object(other, func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeDisabled }))
 		s.awaitStatus(other, policyv1alpha1.ReadyCondition, "True Disabled", "")
-		return version == s.policy("mine").ResourceVersion
-	}, "status is quiet")
+		quiet = version == s.policy(s.t, "mine").ResourceVersion
+	}
 	s.countedAndTold()
 	s.departed()
 
@@ -260,13 +261,13 @@ func TestPoliciesAgainstARealAPIServer(t *testing.T) {
 	s.create(object("renamed", fromConfigMap))
 	s.awaitHostname("v2")
 	for _, c := range s.components {
-		s.eventually(func() bool { return c.closed.Load() == 2 }, "v1 and the first v2 are closed")
+		s.eventually(func(t planetest.T) bool { return c.closed.Load() == 2 }, "v1 and the first v2 are closed")
 	}
 
 	// The default comes back with the deletion of what replaced it.
 	require.NoError(t, s.Admin.Delete(t.Context(), object("default-offloadingpatch", nil)))
 	for _, c := range s.components {
-		s.eventually(func() bool {
+		s.eventually(func(t planetest.T) bool {
 			result, err := c.source.Chains().Evaluate(t.Context(), chain.Input{Point: contract.OffloadingPatch})
 			return err == nil && len(result.Decisions) == 1
 		}, "the default is restored")
@@ -288,7 +289,7 @@ func (s *site) manyAtOnce() {
 		}))
 	}
 	for _, c := range s.components {
-		s.eventually(func() bool {
+		s.eventually(func(t planetest.T) bool {
 			result, err := c.source.Chains().Evaluate(s.t.Context(), chain.Input{Point: contract.PodMutation})
 			return err == nil && len(result.Decisions) == many+1
 		}, "all are asked")
@@ -300,19 +301,19 @@ func (s *site) manyAtOnce() {
 func (s *site) countedAndTold() {
 	s.t.Helper()
 	asked := int64(0)
-	s.eventually(func() bool {
+	s.eventually(func(t planetest.T) bool {
 		s.webhook.hostname(s.t.Context())
 		asked++
-		for _, o := range s.policy("mine").Status.ObservedBy {
+		for _, o := range s.policy(t, "mine").Status.ObservedBy {
 			if o.Name == "webhook" && o.Counters != nil && o.Counters.Calls >= 3 {
 				return o.Counters.Calls == o.Counters.Changes && o.Counters.Errors == 0
 			}
 		}
 		return false
 	}, "the webhook's counters are written")
-	s.eventually(func() bool {
+	s.eventually(func(t planetest.T) bool {
 		list := &eventsv1.EventList{}
-		assert.NoError(s.t, s.Admin.List(s.t.Context(), list))
+		require.NoError(t, s.Admin.List(t.Context(), list))
 		reasons := map[string]int{}
 		for _, e := range list.Items {
 			if e.Regarding.Name == "mine" && e.Regarding.Kind == "OffloadingPolicy" {
@@ -327,11 +328,13 @@ func (s *site) countedAndTold() {
 // conditions.
 func (s *site) departed() {
 	s.t.Helper()
-	s.eventually(func() bool { return s.policy("mine").Status.RunBy == "2/2 webhook,virtual-kubelet/milan" }, "both run it")
+	s.eventually(func(t planetest.T) bool {
+		return s.policy(t, "mine").Status.RunBy == "2/2 webhook,virtual-kubelet/milan"
+	}, "both run it")
 	s.expect("webhook")
 	s.webhook.source.Report()
-	s.eventually(func() bool {
-		status := s.policy("mine").Status
+	s.eventually(func(t planetest.T) bool {
+		status := s.policy(t, "mine").Status
 		return len(status.ObservedBy) == 1 && status.ObservedBy[0].Name == "webhook" && status.RunBy == "1/1 webhook"
 	}, "the entry is gone")
 	s.expect("webhook", "virtual-kubelet/milan")

@@ -183,7 +183,7 @@ func (r *rig) create(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func (r *rig) pod(t *testing.T) *corev1.Pod {
+func (r *rig) pod(t planetest.T) *corev1.Pod {
 	t.Helper()
 	list, err := r.client.CoreV1().Pods("apps").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
@@ -196,9 +196,10 @@ func (r *rig) pod(t *testing.T) *corev1.Pod {
 func (r *rig) waitFor(t *testing.T, what string, ok func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
 	var pod *corev1.Pod
-	if !assert.Eventually(t, func() bool { pod = r.pod(t); return ok(pod) }, patience, every, what) {
-		require.Failf(t, what, "the pod is %+v", pod)
-	}
+	planetest.Until(t, func(t planetest.T) bool {
+		pod = r.pod(t)
+		return ok(pod) || assert.Fail(t, what, "the pod is %+v", pod)
+	}, patience, every, what)
 	return pod
 }
 

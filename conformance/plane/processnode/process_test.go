@@ -32,8 +32,7 @@ func run(t *testing.T, script string) (*process, string) {
 	return p, log
 }
 
-func content(t *testing.T, path string) string {
-	t.Helper()
+func content(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return ""
@@ -70,7 +69,7 @@ func TestTheEnvironmentIsClean(t *testing.T) {
 	t.Setenv("LEAKED", "yes")
 	p, log := run(t, "echo leaked=$LEAKED secret=$SECRET; echo err >&2")
 	<-p.done
-	assert.Equal(t, "leaked= secret=s\nerr\n", content(t, log))
+	assert.Equal(t, "leaked= secret=s\nerr\n", content(log))
 }
 
 func TestTheLogOfTheRunBeforeStays(t *testing.T) {
@@ -83,8 +82,8 @@ func TestTheLogOfTheRunBeforeStays(t *testing.T) {
 		require.NoError(t, err)
 		<-p.done
 	}
-	assert.Equal(t, "three\n", content(t, log))
-	assert.Equal(t, "two\n", content(t, log+".1"))
+	assert.Equal(t, "three\n", content(log))
+	assert.Equal(t, "two\n", content(log+".1"))
 }
 
 func TestAProgramThatIsNotThere(t *testing.T) {
@@ -97,14 +96,14 @@ func TestAProgramThatIsNotThere(t *testing.T) {
 func TestWhatAProcessLeavesBehindEndsWithIt(t *testing.T) {
 	p, log := run(t, "sleep 600 & echo $!; exit 0")
 	<-p.done
-	child, err := strconv.Atoi(strings.TrimSpace(content(t, log)))
+	child, err := strconv.Atoi(strings.TrimSpace(content(log)))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return gone(child) }, patient, soon, "the background child ends")
 }
 
 func TestASignalReachesTheGroupAndNobodyAfterwards(t *testing.T) {
 	p, log := run(t, "sleep 600 & echo $!; wait")
-	require.Eventually(t, func() bool { return strings.HasSuffix(content(t, log), "\n") }, patient, soon)
+	require.Eventually(t, func() bool { return strings.HasSuffix(content(log), "\n") }, patient, soon)
 	p.signal(syscall.SIGTERM)
 	<-p.done
 	assert.True(t, p.reaped)
@@ -123,7 +122,7 @@ func TestProcessesEndWithAKilledNode(t *testing.T) {
 	var child int
 	require.Eventually(t, func() bool {
 		var err error
-		child, err = strconv.Atoi(strings.TrimSpace(content(t, log)))
+		child, err = strconv.Atoi(strings.TrimSpace(content(log)))
 		return err == nil
 	}, patient, soon, "the process of the node runs")
 	require.False(t, gone(child))

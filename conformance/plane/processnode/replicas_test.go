@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/longshore-dev/longshore/conformance/plane"
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 )
 
 // playServer answers with its address, and is not ready from the first PUT on.
@@ -84,7 +85,7 @@ func reserve(t *testing.T) string {
 // client opens a connection for each request.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-func ask(t *testing.T, method, url string) (string, error) {
+func ask(t planetest.T, method, url string) (string, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
 	require.NoError(t, err)
@@ -111,7 +112,7 @@ func answering(t *testing.T, url string) (addresses []string) {
 	return addresses
 }
 
-func (r *rig) servers(t *testing.T, ok func(*corev1.Pod) bool) (addresses []string, pods []corev1.Pod) {
+func (r *rig) servers(t planetest.T, ok func(*corev1.Pod) bool) (addresses []string, pods []corev1.Pod) {
 	t.Helper()
 	list, err := r.client.CoreV1().Pods("apps").List(t.Context(), metav1.ListOptions{})
 	require.NoError(t, err)
@@ -134,13 +135,13 @@ func TestConnectionsToAServiceReachThePodsThatAreReady(t *testing.T) {
 	url := r.serve(t, reserve(t))
 	var pods []corev1.Pod
 	var addresses []string
-	require.Eventually(t, func() bool { addresses, pods = r.servers(t, serverReady); return len(pods) == 2 }, patience, every)
+	planetest.Until(t, func(t planetest.T) bool { addresses, pods = r.servers(t, serverReady); return len(pods) == 2 }, patience, every)
 	require.NotEqual(t, addresses[0], addresses[1])
 	reached := func(want ...string) func() bool {
 		slices.Sort(want)
 		return func() bool { return slices.Equal(answering(t, url), want) }
 	}
-	require.Eventually(t, func() bool { _, err := ask(t, http.MethodGet, url); return err == nil }, patience, every)
+	planetest.Until(t, func(t planetest.T) bool { _, err := ask(t, http.MethodGet, url); return err == nil }, patience, every)
 	require.Eventually(t, reached(addresses...), patience, every, "both are reached")
 
 	first, second := &pods[0], &pods[1]
@@ -150,7 +151,7 @@ func TestConnectionsToAServiceReachThePodsThatAreReady(t *testing.T) {
 
 	// Its successor gets an address of its own beside it.
 	require.NoError(t, r.client.CoreV1().Pods("apps").Delete(t.Context(), first.Name, metav1.DeleteOptions{}))
-	require.Eventually(t, func() bool { addresses, pods = r.servers(t, serverReady); return len(pods) == 2 }, patience, every)
+	planetest.Until(t, func(t planetest.T) bool { addresses, pods = r.servers(t, serverReady); return len(pods) == 2 }, patience, every)
 	assert.NotContains(t, addresses, first.Status.PodIP)
 	require.Eventually(t, reached(addresses...), patience, every, "a new one is reached")
 
@@ -163,7 +164,10 @@ func TestConnectionsToAServiceReachThePodsThatAreReady(t *testing.T) {
 	require.Eventually(t, reached(addresses...), patience, every, "it starts again and is reached again")
 
 	require.NoError(t, r.client.AppsV1().Deployments("apps").Delete(t.Context(), "server", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}))
-	require.Eventually(t, func() bool { _, err := ask(t, http.MethodGet, url); return errors.Is(err, syscall.ECONNREFUSED) }, patience, every)
+	planetest.Until(t, func(t planetest.T) bool {
+		_, err := ask(t, http.MethodGet, url)
+		return errors.Is(err, syscall.ECONNREFUSED)
+	}, patience, every)
 }
 
 func TestAnAddressThatIsTakenIsToldAndServedLater(t *testing.T) {
@@ -174,10 +178,10 @@ func TestAnAddressThatIsTakenIsToldAndServedLater(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { taken.Close() })
 	url := r.serve(t, address)
-	require.Eventually(t, func() bool {
+	planetest.Until(t, func(t planetest.T) bool {
 		events, err := r.client.CoreV1().Events("apps").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=ServiceNotServed,involvedObject.name=server"})
 		return assert.NoError(t, err) && len(events.Items) > 0
 	}, patience, every)
 	require.NoError(t, taken.Close())
-	require.Eventually(t, func() bool { _, err := ask(t, http.MethodGet, url); return err == nil }, patience, every)
+	planetest.Until(t, func(t planetest.T) bool { _, err := ask(t, http.MethodGet, url); return err == nil }, patience, every)
 }

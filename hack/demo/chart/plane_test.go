@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +45,7 @@ func cluster(t *testing.T) (config *rest.Config, admin client.Client, objects []
 	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, offloadingv1beta1.AddToScheme, authv1beta1.AddToScheme, liqocorev1beta1.AddToScheme, policyv1alpha1.AddToScheme,
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, offloadingv1beta1.AddToScheme, authv1beta1.AddToScheme, liqocorev1beta1.AddToScheme, policyv1alpha1.AddToScheme,
 	} {
 		require.NoError(t, add(scheme))
 	}
@@ -61,7 +62,7 @@ func cluster(t *testing.T) (config *rest.Config, admin client.Client, objects []
 	}
 	for _, object := range objects {
 		if object.GetKind() == "CustomResourceDefinition" {
-			require.Eventually(t, func() bool { return isEstablished(t, admin, object.GetName()) }, established, poll, object.GetName())
+			planetest.Until(t, func(t planetest.T) bool { return isEstablished(t, admin, object.GetName()) }, established, poll, object.GetName())
 		}
 	}
 	return plane.RESTConfig(), admin, objects
@@ -72,25 +73,16 @@ func apply(t *testing.T, c client.Client, object *unstructured.Unstructured, opt
 	return c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object.DeepCopy()), append(options, owner)...)
 }
 
-func isEstablished(t *testing.T, c client.Client, name string) bool {
+func isEstablished(t planetest.T, c client.Client, name string) bool {
 	t.Helper()
-	crd := &unstructured.Unstructured{}
-	crd.SetAPIVersion("apiextensions.k8s.io/v1")
-	crd.SetKind("CustomResourceDefinition")
+	crd := &apiextensionsv1.CustomResourceDefinition{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: name}, crd))
-	conditions, _, err := unstructured.NestedSlice(crd.Object, "status", "conditions")
-	require.NoError(t, err)
-	for _, condition := range conditions {
-		c, ok := condition.(map[string]any)
-		require.True(t, ok)
-		if c["type"] == "NonStructuralSchema" {
-			assert.Failf(t, "schema", "%s: %v", name, c["message"])
-		}
-		if c["type"] == "Established" && c["status"] == "True" {
-			return true
-		}
+	established := false
+	for _, condition := range crd.Status.Conditions {
+		require.NotEqual(t, apiextensionsv1.NonStructuralSchema, condition.Type, "%s: %s", name, condition.Message)
+		established = established || condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue
 	}
-	return false
+	return established
 }
 
 // TestChartOnARealControlPlane starts one cluster for all that needs one.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
@@ -109,7 +110,7 @@ func badInput(t *testing.T, r *rig.Rig) {
 	t.Run("a pod in a labeled namespace without NamespaceOffloading", func(t *testing.T) {
 		labels := map[string]string{offloadingv1beta1.SchedulingEnabledLabel: "true"}
 		require.NoError(t, r.Rome.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "labeled", Labels: labels}}))
-		eventually(t, "the default service account exists", func() bool {
+		eventually(t, "the default service account exists", func(t planetest.T) bool {
 			return r.Rome.Get(t.Context(), client.ObjectKey{Namespace: "labeled", Name: "default"}, &corev1.ServiceAccount{}) == nil
 		})
 		held := pod("held")
@@ -142,7 +143,7 @@ current-context: milan`)},
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "dead", Namespace: tenant}}
 	vn.Spec.ClusterID, vn.Spec.KubeconfigSecretRef = rig.Provider, &corev1.LocalObjectReference{Name: "dead"}
 	require.NoError(t, r.Rome.Create(t.Context(), vn))
-	eventually(t, "the condition says that the Node is not there", func() bool {
+	eventually(t, "the condition says that the Node is not there", func(t planetest.T) bool {
 		now := &offloadingv1beta1.VirtualNode{}
 		if r.Rome.Get(t.Context(), client.ObjectKeyFromObject(vn), now) != nil {
 			return false
@@ -154,7 +155,7 @@ current-context: milan`)},
 		}
 		return false
 	})
-	eventually(t, "an event on the VirtualNode says why", func() bool {
+	eventually(t, "an event on the VirtualNode says why", func(t planetest.T) bool {
 		list := &corev1.EventList{}
 		if r.Rome.List(t.Context(), list, client.InNamespace(tenant)) != nil {
 			return false
@@ -164,7 +165,7 @@ current-context: milan`)},
 		})
 	})
 	require.NoError(t, r.Rome.Delete(t.Context(), vn))
-	eventually(t, "it goes as if nothing had been", func() bool {
+	eventually(t, "it goes as if nothing had been", func(t planetest.T) bool {
 		return apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKeyFromObject(vn), vn))
 	})
 }
@@ -181,7 +182,7 @@ func brokenKubeconfig(t *testing.T, r *rig.Rig, secret, content, want string) {
 	vn.Spec.ClusterID, vn.Spec.KubeconfigSecretRef = rig.Provider, &corev1.LocalObjectReference{Name: secret}
 	require.NoError(t, r.Rome.Create(t.Context(), vn))
 	var message string
-	eventually(t, "the condition says what is wrong", func() bool {
+	eventually(t, "the condition says what is wrong", func(t planetest.T) bool {
 		require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKeyFromObject(vn), vn))
 		for _, c := range vn.Status.Conditions {
 			if c.Type == offloadingv1beta1.VirtualKubeletConditionType {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/application"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
@@ -40,7 +41,7 @@ func customPolicy(t *testing.T, r *rig.Rig) {
 	storePolicy(t, r, customName, map[string][]byte{"module.wasm.gz": module}, map[string]string{"policy.yaml": string(spec)})
 	policy := awaitReady(t, r, customName)
 	require.NotEmpty(t, policy.Status.Digest)
-	eventually(t, "webhook and virtual kubelet run it", func() bool {
+	eventually(t, "webhook and virtual kubelet run it", func(t planetest.T) bool {
 		observed := getPolicy(t, r, customName).Status.ObservedBy
 		for _, o := range observed {
 			if o.Digest != policy.Status.Digest {
@@ -65,7 +66,7 @@ func customPolicy(t *testing.T, r *rig.Rig) {
 	restarted(t, r, "catalog", "mirror.example/shop/catalog:2.0.1")
 
 	require.NoError(t, r.Rome.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: customName, Namespace: rig.Namespace}}))
-	eventually(t, "the policy goes with its ConfigMap", func() bool {
+	eventually(t, "the policy goes with its ConfigMap", func(t planetest.T) bool {
 		return apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKey{Name: customName}, &policyv1alpha1.OffloadingPolicy{}))
 	})
 	restarted(t, r, "storefront", "shop.example/storefront:1.4.0")
@@ -108,7 +109,7 @@ func labelPolicy(t *testing.T, r *rig.Rig, name string, binary map[string][]byte
 	return r.Rome.Patch(t.Context(), cm, client.RawPatch(types.MergePatchType, []byte(label)))
 }
 
-func getPolicy(t *testing.T, r *rig.Rig, name string) *policyv1alpha1.OffloadingPolicy {
+func getPolicy(t planetest.T, r *rig.Rig, name string) *policyv1alpha1.OffloadingPolicy {
 	t.Helper()
 	policy := &policyv1alpha1.OffloadingPolicy{}
 	require.NoError(t, client.IgnoreNotFound(r.Rome.Get(t.Context(), client.ObjectKey{Name: name}, policy)))
@@ -120,7 +121,7 @@ func getPolicy(t *testing.T, r *rig.Rig, name string) *policyv1alpha1.Offloading
 func awaitReady(t *testing.T, r *rig.Rig, name string) *policyv1alpha1.OffloadingPolicy {
 	t.Helper()
 	var policy *policyv1alpha1.OffloadingPolicy
-	eventually(t, "policy "+name+" is ready", func() bool {
+	eventually(t, "policy "+name+" is ready", func(t planetest.T) bool {
 		policy = getPolicy(t, r, name)
 		return meta.IsStatusConditionTrue(policy.Status.Conditions, policyv1alpha1.ReadyCondition)
 	})
@@ -140,7 +141,7 @@ func restarted(t *testing.T, r *rig.Rig, name, image string) {
 	}
 	restart := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"revision after %d"}}}}}`, deployment.Generation)
 	require.NoError(t, r.Rome.Patch(t.Context(), deployment, client.RawPatch(types.MergePatchType, []byte(restart))))
-	eventually(t, "the pods of "+name+" are new and run "+image, func() bool {
+	eventually(t, "the pods of "+name+" are new and run "+image, func(t planetest.T) bool {
 		remote := pods(t, r.Milan, "shop-rome", map[string]string{"app": name})
 		for i := range remote {
 			if before[remote[i].UID] || !ready(&remote[i]) || remote[i].Spec.Containers[0].Image != image {

@@ -73,15 +73,16 @@ func runDocument(t *testing.T, r *rig.Rig, document, dir, demo string) {
 func runBlock(t *testing.T, shell *tutorial.Shell, block tutorial.Block) bool {
 	t.Helper()
 	var output string
+	var broken error // the shell's own end, after which there is nothing to try again
 	run := func() bool {
 		var ok bool
-		var err error
-		output, ok, err = shell.Run(block.Commands)
-		return assert.NoError(t, err) && ok == (block.Kind != tutorial.Refused) && block.Matches(output)
+		output, ok, broken = shell.Run(block.Commands)
+		return broken != nil || ok == (block.Kind != tutorial.Refused) && block.Matches(output)
 	}
 	good := run()
 	if !good && block.Kind == tutorial.Until {
 		good = assert.Eventually(t, run, patience, 10*every, "line %d", block.Line)
 	}
+	require.NoError(t, broken, "line %d", block.Line)
 	return assert.True(t, good, "line %d: %s\n--- wrote\n%s\n--- instead of\n%s", block.Line, strings.TrimSpace(block.Commands), output, block.Output)
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
@@ -48,7 +49,7 @@ func severalReplicas(t *testing.T, r *rig.Rig) {
 		patchOwn(t, r, name, `{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"now"}}}}}`)
 	}
 	awaitOwn(t, r)
-	eventually(t, "the pods of before are gone", func() bool {
+	eventually(t, "the pods of before are gone", func(t planetest.T) bool {
 		for _, p := range pods(t, r.Rome, rig.Namespace, nil) {
 			if _, old := before[p.UID]; old {
 				return false
@@ -78,7 +79,7 @@ func severalReplicas(t *testing.T, r *rig.Rig) {
 	}
 	awaitRolledOut(t, r, digest, 2)
 	require.NoError(t, r.Rome.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: swapPolicy, Namespace: rig.Namespace}}))
-	eventually(t, "the policy is gone", func() bool { return getPolicy(t, r, swapPolicy).Name == "" })
+	eventually(t, "the policy is gone", func(t planetest.T) bool { return getPolicy(t, r, swapPolicy).Name == "" })
 }
 
 func patchOwn(t *testing.T, r *rig.Rig, name, patch string) {
@@ -107,16 +108,17 @@ func replicas(t *testing.T, r *rig.Rig) []corev1.Pod {
 // that those are all.
 func awaitRolledOut(t *testing.T, r *rig.Rig, digest string, everybody int) {
 	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	planetest.Until(t, func(t planetest.T) bool {
 		policy := getPolicy(t, r, swapPolicy)
 		rolledOut := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.RolledOutCondition)
-		require.NotNil(c, rolledOut)
-		assert.Equal(c, metav1.ConditionTrue, rolledOut.Status, rolledOut.Message)
-		assert.Equal(c, digest, chain.ShortDigest(policy.Status.Digest))
-		assert.Len(c, policy.Status.ObservedBy, everybody)
+		require.NotNil(t, rolledOut)
+		require.Equal(t, metav1.ConditionTrue, rolledOut.Status, rolledOut.Message)
+		require.Equal(t, digest, chain.ShortDigest(policy.Status.Digest))
+		require.Len(t, policy.Status.ObservedBy, everybody)
 		for _, o := range policy.Status.ObservedBy {
-			assert.Equal(c, digest, chain.ShortDigest(o.Digest), o.Name)
+			require.Equal(t, digest, chain.ShortDigest(o.Digest), o.Name)
 		}
+		return true
 	}, patience, every)
 }
 
@@ -130,14 +132,20 @@ func kill(t *testing.T, r *rig.Rig, f *admissions, replica *corev1.Pod) {
 	require.NoError(t, err)
 	begun := f.more(t)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	current := func() (*corev1.Pod, corev1.ContainerStatus) {
+	current := func(t planetest.T) (*corev1.Pod, corev1.ContainerStatus) {
 		now := &corev1.Pod{}
 		require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKeyFromObject(replica), now))
 		return now, now.Status.ContainerStatuses[0]
 	}
-	eventually(t, "its end is seen", func() bool { _, now := current(); return now.ContainerID != status.ContainerID || !now.Ready })
+	eventually(t, "its end is seen", func(t planetest.T) bool {
+		_, now := current(t)
+		return now.ContainerID != status.ContainerID || !now.Ready
+	})
 	known := f.more(t)
-	eventually(t, "it runs again", func() bool { now, c := current(); return c.RestartCount > status.RestartCount && ready(now) })
+	eventually(t, "it runs again", func(t planetest.T) bool {
+		now, c := current(t)
+		return c.RestartCount > status.RestartCount && ready(now)
+	})
 	f.more(t)
 	failed := 0
 	for _, a := range f.all() {
@@ -214,7 +222,7 @@ func (f *admissions) more(t *testing.T) int {
 	f.mu.Lock()
 	begun := f.begun
 	f.mu.Unlock()
-	eventually(t, "pods are admitted", func() bool { return len(f.all()) >= begun+admissionsMore })
+	eventually(t, "pods are admitted", func(t planetest.T) bool { return len(f.all()) >= begun+admissionsMore })
 	return begun
 }
 

@@ -126,12 +126,12 @@ func noKwokOnTheVirtualNode(t *testing.T, r *rig.Rig) {
 	}
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t planetest.T, what string, ok func(t planetest.T) bool) {
 	t.Helper()
-	require.Eventually(t, ok, patience, every, what)
+	planetest.Until(t, ok, patience, every, what)
 }
 
-func pods(t *testing.T, c *rig.Cluster, namespace string, labels map[string]string) []corev1.Pod {
+func pods(t planetest.T, c *rig.Cluster, namespace string, labels map[string]string) []corev1.Pod {
 	t.Helper()
 	list := &corev1.PodList{}
 	require.NoError(t, c.List(t.Context(), list, client.InNamespace(namespace), client.MatchingLabels(labels)))
@@ -142,24 +142,23 @@ func remotePodComesBack(t *testing.T, r *rig.Rig) {
 	before := pods(t, r.Milan, "shop-rome", map[string]string{"app": "catalog"})
 	require.Len(t, before, 1)
 	require.NoError(t, r.Milan.Delete(t.Context(), &before[0], client.GracePeriodSeconds(0)))
-	eventually(t, "another remote pod runs under the same name", func() bool {
+	eventually(t, "another remote pod runs under the same name", func(t planetest.T) bool {
 		now := pods(t, r.Milan, "shop-rome", map[string]string{"app": "catalog"})
 		return len(now) == 1 && now[0].Name == before[0].Name && now[0].UID != before[0].UID && now[0].Status.Phase == corev1.PodRunning
 	})
 	// The local pod counts each replacement of the remote pod as a restart (3.8). kwok
 	// ends pods by name, so it may take the second remote pod for the first and end it too.
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
+	planetest.Until(t, func(t planetest.T) bool {
 		local := pods(t, r.Rome, application.Namespace, map[string]string{"app": "catalog"})
 		remote := pods(t, r.Milan, "shop-rome", map[string]string{"app": "catalog"})
-		require.Len(c, local, 1)
-		require.Len(c, remote, 1)
-		require.Len(c, local[0].Status.ContainerStatuses, 1)
+		require.Len(t, local, 1)
+		require.Len(t, remote, 1)
+		require.Len(t, local[0].Status.ContainerStatuses, 1)
 		have, want := local[0].Status, remote[0].Status
-		require.GreaterOrEqual(c, have.ContainerStatuses[0].RestartCount, int32(1))
+		require.GreaterOrEqual(t, have.ContainerStatuses[0].RestartCount, int32(1))
 		want.ContainerStatuses[0].RestartCount = have.ContainerStatuses[0].RestartCount
-		assert.Equal(c, want.PodIP, have.PodIP)
-		assert.Equal(c, want.StartTime, have.StartTime)
-		assert.Equal(c, want.ContainerStatuses, have.ContainerStatuses)
+		return assert.Equal(t, want.PodIP, have.PodIP) && assert.Equal(t, want.StartTime, have.StartTime) &&
+			assert.Equal(t, want.ContainerStatuses, have.ContainerStatuses)
 	}, patience, every, "the local status is that of the new remote pod")
 }
 
@@ -168,14 +167,14 @@ func configMapFollows(t *testing.T, r *rig.Rig) {
 	require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKey{Namespace: application.Namespace, Name: "storefront"}, cm))
 	cm.Data["banner.txt"] = "changed"
 	require.NoError(t, r.Rome.Update(t.Context(), cm))
-	eventually(t, "the remote ConfigMap is the same", func() bool {
+	eventually(t, "the remote ConfigMap is the same", func(t planetest.T) bool {
 		remote := &corev1.ConfigMap{}
 		return r.Milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: "storefront"}, remote) == nil &&
 			remote.Data["banner.txt"] == "changed"
 	})
 }
 
-func scale(t *testing.T, r *rig.Rig, name string, replicas int32) {
+func scale(t planetest.T, r *rig.Rig, name string, replicas int32) {
 	t.Helper()
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: application.Namespace}}
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":`+string('0'+replicas)+`}}`))
@@ -184,7 +183,7 @@ func scale(t *testing.T, r *rig.Rig, name string, replicas int32) {
 
 func scaleDown(t *testing.T, r *rig.Rig) {
 	scale(t, r, "storefront", 1)
-	eventually(t, "one pod is left on each side", func() bool {
+	eventually(t, "one pod is left on each side", func(t planetest.T) bool {
 		labels := map[string]string{"app": "storefront"}
 		return len(pods(t, r.Rome, application.Namespace, labels)) == 1 && len(pods(t, r.Milan, "shop-rome", labels)) == 1
 	})
@@ -199,14 +198,14 @@ func setMode(t *testing.T, r *rig.Rig, name string, mode policyv1alpha1.Mode) {
 	require.NoError(t, r.Rome.Patch(t.Context(), policy, patch))
 }
 
-func antiAffinity(t *testing.T, r *rig.Rig, replicas int32) *corev1.PodAntiAffinity {
+func antiAffinity(t planetest.T, r *rig.Rig, replicas int32) *corev1.PodAntiAffinity {
 	t.Helper()
 	scale(t, r, "storefront", 0)
 	labels := map[string]string{"app": "storefront"}
-	eventually(t, "no pod is left", func() bool { return len(pods(t, r.Milan, "shop-rome", labels)) == 0 })
+	eventually(t, "no pod is left", func(t planetest.T) bool { return len(pods(t, r.Milan, "shop-rome", labels)) == 0 })
 	scale(t, r, "storefront", replicas)
 	var remote []corev1.Pod
-	eventually(t, "the remote pods exist", func() bool {
+	eventually(t, "the remote pods exist", func(t planetest.T) bool {
 		remote = pods(t, r.Milan, "shop-rome", labels)
 		return len(remote) == int(replicas)
 	})
@@ -219,20 +218,20 @@ func antiAffinity(t *testing.T, r *rig.Rig, replicas int32) *corev1.PodAntiAffin
 func policySwitchedOff(t *testing.T, r *rig.Rig) {
 	require.NotNil(t, antiAffinity(t, r, 1), "the soft preset gives the remote pod an anti-affinity")
 	setMode(t, r, "default-antiaffinity", policyv1alpha1.ModeDisabled)
-	eventually(t, "without the policy there is none", func() bool { return antiAffinity(t, r, 1) == nil })
+	eventually(t, "without the policy there is none", func(t planetest.T) bool { return antiAffinity(t, r, 1) == nil })
 	setMode(t, r, "default-antiaffinity", policyv1alpha1.ModeEnforce)
-	eventually(t, "and with it there is one again", func() bool { return antiAffinity(t, r, 1) != nil })
+	eventually(t, "and with it there is one again", func(t planetest.T) bool { return antiAffinity(t, r, 1) != nil })
 
-	tolerations := func() int {
+	tolerations := func(t planetest.T) int {
 		asked := pod("asked")
 		require.NoError(t, r.Rome.Create(t.Context(), asked, client.DryRunAll))
 		return len(tolerationsOf(asked))
 	}
-	require.Equal(t, 1, tolerations(), "the placement policy lets the pod onto virtual nodes")
+	require.Equal(t, 1, tolerations(t), "the placement policy lets the pod onto virtual nodes")
 	setMode(t, r, "default-podplacement", policyv1alpha1.ModeDisabled)
-	eventually(t, "without the policy nobody does", func() bool { return tolerations() == 0 })
+	eventually(t, "without the policy nobody does", func(t planetest.T) bool { return tolerations(t) == 0 })
 	setMode(t, r, "default-podplacement", policyv1alpha1.ModeEnforce)
-	eventually(t, "and with it somebody does again", func() bool { return tolerations() == 1 })
+	eventually(t, "and with it somebody does again", func(t planetest.T) bool { return tolerations(t) == 1 })
 }
 
 func pod(name string) *corev1.Pod {
@@ -262,7 +261,7 @@ func kubeletRestarts(t *testing.T, r *rig.Rig) {
 	kubelets := pods(t, r.Rome, tenant, labels)
 	require.Len(t, kubelets, 1)
 	require.NoError(t, r.Rome.Delete(t.Context(), &kubelets[0]))
-	eventually(t, "a new virtual kubelet is ready", func() bool {
+	eventually(t, "a new virtual kubelet is ready", func(t planetest.T) bool {
 		now := pods(t, r.Rome, tenant, labels)
 		return len(now) == 1 && now[0].UID != kubelets[0].UID && ready(&now[0])
 	})
@@ -295,16 +294,16 @@ func unOffload(t *testing.T, r *rig.Rig) {
 		require.NoError(t, r.Rome.Delete(t.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: application.Namespace}}))
 	}
 	require.NoError(t, r.Rome.Delete(t.Context(), nso))
-	eventually(t, "the remote namespace is gone", func() bool {
+	eventually(t, "the remote namespace is gone", func(t planetest.T) bool {
 		return apierrors.IsNotFound(r.Milan.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{}))
 	})
-	eventually(t, "the NamespaceOffloading is gone", func() bool {
+	eventually(t, "the NamespaceOffloading is gone", func(t planetest.T) bool {
 		return apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKeyFromObject(nso), nso))
 	})
 	namespace := &corev1.Namespace{}
 	require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKey{Name: application.Namespace}, namespace))
 	assert.NotContains(t, namespace.Labels, offloadingv1beta1.SchedulingEnabledLabel)
-	eventually(t, "pods that ran there are aborted", func() bool {
+	eventually(t, "pods that ran there are aborted", func(t planetest.T) bool {
 		for _, p := range pods(t, r.Rome, application.Namespace, map[string]string{"app": "database"}) {
 			if p.Spec.NodeName == rig.Node && p.DeletionTimestamp.IsZero() &&
 				p.Status.Reason != offloadingv1beta1.OffloadingAbortedReason && p.Status.Reason != offloadingv1beta1.OffloadingBackOffReason {
@@ -319,14 +318,14 @@ func deleteVirtualNode(t *testing.T, r *rig.Rig) {
 	tenant := rig.Pair.ConsumerTenant()
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: rig.Node, Namespace: tenant}}
 	require.NoError(t, r.Rome.Delete(t.Context(), vn))
-	eventually(t, "the VirtualNode is gone", func() bool {
+	eventually(t, "the VirtualNode is gone", func(t planetest.T) bool {
 		return apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKeyFromObject(vn), vn))
 	})
 	assert.True(t, apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKey{Name: rig.Node}, &corev1.Node{})))
 	deployments := &appsv1.DeploymentList{}
 	require.NoError(t, r.Rome.List(t.Context(), deployments, client.InNamespace(tenant)))
 	assert.Empty(t, deployments.Items)
-	eventually(t, "its NamespaceMap is gone in both clusters", func() bool {
+	eventually(t, "its NamespaceMap is gone in both clusters", func(t planetest.T) bool {
 		for cluster, namespace := range map[*rig.Cluster]string{r.Rome: tenant, r.Milan: rig.Pair.ProviderTenant()} {
 			list := &offloadingv1beta1.NamespaceMapList{}
 			require.NoError(t, cluster.List(t.Context(), list, client.InNamespace(namespace)))

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	"github.com/longshore-dev/longshore/conformance/wat/wattest"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -95,7 +96,7 @@ func startFlow(t *testing.T, r *rig.Rig, rate int) *flow {
 func (f *flow) more(t *testing.T, n int64) {
 	t.Helper()
 	want := f.begun.Load() + n
-	eventually(t, "pods keep flowing", func() bool {
+	eventually(t, "pods keep flowing", func(t planetest.T) bool {
 		select {
 		case err := <-f.ended:
 			f.ended <- err
@@ -150,7 +151,7 @@ func swapUnderLoad(t *testing.T, r *rig.Rig) {
 	created := f.begun.Load()
 	t.Logf("%d pods were created", created)
 	require.NoError(t, r.Rome.WaitForPods(t.Context(), swapNamespace, int(created), quiet))
-	eventually(t, "every creation of a ShadowPod was seen", func() bool { return len(sent.all()) == int(created) })
+	eventually(t, "every creation of a ShadowPod was seen", func(t planetest.T) bool { return len(sent.all()) == int(created) })
 	for place, found := range map[string]map[string]string{"admission": admitted(t, r), "offloading": sent.all()} {
 		assert.Len(t, found, int(created), "no pod is lost at %s", place)
 		inOrder(t, place, found, versions, created)
@@ -277,7 +278,7 @@ func replaceModule(t *testing.T, r *rig.Rig, wasm []byte) error {
 // awaitDigest waits until status says that every component runs the version.
 func awaitDigest(t *testing.T, r *rig.Rig, digest string) {
 	t.Helper()
-	eventually(t, "webhook and virtual kubelet run "+digest, func() bool {
+	eventually(t, "webhook and virtual kubelet run "+digest, func(t planetest.T) bool {
 		status := getPolicy(t, r, swapPolicy).Status
 		for _, o := range status.ObservedBy {
 			if chain.ShortDigest(o.Digest) != digest {
@@ -293,7 +294,7 @@ func offloadSwapNamespace(t *testing.T, r *rig.Rig) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	require.NoError(t, r.Rome.Offload(ctx, swapNamespace, offloadingv1beta1.RemotePodOffloadingStrategyType, quiet))
-	eventually(t, "the default service account exists", func() bool {
+	eventually(t, "the default service account exists", func(t planetest.T) bool {
 		return r.Rome.Get(t.Context(), client.ObjectKey{Namespace: swapNamespace, Name: "default"}, &corev1.ServiceAccount{}) == nil
 	})
 }
@@ -302,15 +303,15 @@ func withdrawSwapNamespace(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	require.NoError(t, r.Rome.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: swapPolicy, Namespace: rig.Namespace}}))
 	require.NoError(t, r.Rome.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(swapNamespace)))
-	eventually(t, "all pods are gone on both sides", func() bool {
+	eventually(t, "all pods are gone on both sides", func(t planetest.T) bool {
 		return len(pods(t, r.Rome, swapNamespace, nil)) == 0 && len(pods(t, r.Milan, swapRemote, nil)) == 0
 	})
 	nso := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Name: offloadingv1beta1.NamespaceOffloadingName, Namespace: swapNamespace}}
 	require.NoError(t, r.Rome.Delete(t.Context(), nso))
-	eventually(t, "the NamespaceOffloading is gone", func() bool {
+	eventually(t, "the NamespaceOffloading is gone", func(t planetest.T) bool {
 		return apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKeyFromObject(nso), nso))
 	})
-	eventually(t, "the policy is gone", func() bool { return getPolicy(t, r, swapPolicy).Name == "" })
+	eventually(t, "the policy is gone", func(t planetest.T) bool { return getPolicy(t, r, swapPolicy).Name == "" })
 }
 
 // noPolicyEvents checks that no owner of a pod was told of a failing policy.

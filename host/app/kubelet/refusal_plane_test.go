@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	reflectionpod "github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 )
@@ -44,14 +45,14 @@ func (r *rig) refuses(t *testing.T) {
 	}, soon, tick)
 
 	require.NoError(t, r.milan.Delete(t.Context(), second))
-	require.Eventually(t, func() bool {
+	planetest.Until(t, func(t planetest.T) bool {
 		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 		return pod.Status.Phase == corev1.PodRunning
 	}, soon, tick, "it is tried again, though the quota's end is no event for anybody")
 	assert.Empty(t, pod.Status.Reason)
 	assert.Empty(t, pod.Status.Message)
 	shadow := &offloadingv1beta1.ShadowPod{}
-	require.Eventually(t, func() bool {
+	planetest.Until(t, func(t planetest.T) bool {
 		require.NoError(t, r.milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: pod.Name}, shadow))
 		return shadow.Status == offloadingv1beta1.ShadowPodStatus{Phase: corev1.PodRunning}
 	}, soon, tick, "nothing stands against it any more")
@@ -79,7 +80,7 @@ func (r *rig) allowsNone(t *testing.T, name string) *corev1.ResourceQuota {
 // awaitReason waits until the local pod says what stands against it.
 func (r *rig) awaitReason(t *testing.T, pod *corev1.Pod, cause string) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	planetest.Until(t, func(t planetest.T) bool {
 		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 		return pod.Status.Reason == reflectionpod.ReasonRefused && strings.Contains(pod.Status.Message, cause)
 	}, soon, tick, "the pod says: %s", cause)

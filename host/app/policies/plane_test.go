@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/policies"
 	"github.com/longshore-dev/longshore/host/internal/testkit/policycluster"
@@ -77,15 +78,15 @@ func TestTheMetadataFilterFollowsItsSettingsAgainstARealAPIServer(t *testing.T) 
 			Points: []policyv1alpha1.ExtensionPoint{policyv1alpha1.MetadataFilterPoint},
 		},
 	}
-	stored := func() *policyv1alpha1.OffloadingPolicy {
+	stored := func(t planetest.T) *policyv1alpha1.OffloadingPolicy {
 		policy := &policyv1alpha1.OffloadingPolicy{}
-		assert.NoError(t, admin.Get(t.Context(), client.ObjectKeyFromObject(filter), policy))
+		require.NoError(t, admin.Get(t.Context(), client.ObjectKeyFromObject(filter), policy))
 		return policy
 	}
 	await := func(conditionType, reason string) {
 		t.Helper()
-		require.Eventually(t, func() bool {
-			policy := stored()
+		planetest.Until(t, func(t planetest.T) bool {
+			policy := stored(t)
 			condition := meta.FindStatusCondition(policy.Status.Conditions, conditionType)
 			return condition != nil && condition.Reason == reason && condition.ObservedGeneration == policy.Generation
 		}, patience, poll, "%s becomes %s", conditionType, reason)
@@ -109,7 +110,7 @@ func TestTheMetadataFilterFollowsItsSettingsAgainstARealAPIServer(t *testing.T) 
 		{does: "nothing", settings: `{}`, want: all},
 	} {
 		settings := fmt.Appendf(nil, `[{"op":"add","path":"/spec/settings","value":%s}]`, step.settings)
-		require.NoError(t, admin.Patch(t.Context(), stored(), client.RawPatch(types.JSONPatchType, settings)), step.does)
+		require.NoError(t, admin.Patch(t.Context(), stored(t), client.RawPatch(types.JSONPatchType, settings)), step.does)
 		if step.refused != "" {
 			await(policyv1alpha1.RolledOutCondition, step.refused)
 		} else {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/policies"
 	"github.com/longshore-dev/longshore/host/policy/chain"
@@ -70,9 +71,9 @@ func (s *bed) run(b *testing.B, write func() (digest string, generation int64)) 
 		began := time.Now()
 		digest, generation := write()
 		settings := s.policy(b).Spec.Settings.Raw
-		require.Eventually(b, func() bool { return s.decides(b, digest, settings) }, benchPatience, benchPoll)
+		planetest.Until(b, func(b planetest.T) bool { return s.decides(b, digest, settings) }, benchPatience, benchPoll)
 		use += time.Since(began)
-		require.Eventually(b, func() bool {
+		planetest.Until(b, func(b planetest.T) bool {
 			status := s.policy(b).Status
 			return status.Digest == digest && status.ObservedGeneration == generation && meta.IsStatusConditionTrue(status.Conditions, policyv1alpha1.ReadyCondition)
 		}, benchPatience, benchPoll)
@@ -84,7 +85,7 @@ func (s *bed) run(b *testing.B, write func() (digest string, generation int64)) 
 
 // decides tells whether a pod is decided by these bytes with these settings: its image
 // names the version that the settings rewrite.
-func (s *bed) decides(b *testing.B, digest string, settings []byte) bool {
+func (s *bed) decides(b planetest.T, digest string, settings []byte) bool {
 	b.Helper()
 	var rules struct {
 		Rewrites []struct{ From, To string } `json:"rewrites"`
@@ -129,7 +130,7 @@ func (s *bed) store(b *testing.B, raw []byte) int64 {
 	return generation
 }
 
-func (s *bed) policy(b *testing.B) *policyv1alpha1.OffloadingPolicy {
+func (s *bed) policy(b planetest.T) *policyv1alpha1.OffloadingPolicy {
 	b.Helper()
 	policy := &policyv1alpha1.OffloadingPolicy{}
 	require.NoError(b, s.client.Get(b.Context(), client.ObjectKey{Name: "bench"}, policy))

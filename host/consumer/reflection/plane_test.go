@@ -233,7 +233,7 @@ func (r *rig) createPods(t *testing.T, prefix string, n int) {
 	}
 }
 
-func (r *rig) countPods(t *testing.T, phase corev1.PodPhase) int {
+func (r *rig) countPods(t planetest.T, phase corev1.PodPhase) int {
 	t.Helper()
 	pods := &corev1.PodList{}
 	require.NoError(t, r.rome.List(t.Context(), pods, client.InNamespace(local)))
@@ -272,7 +272,7 @@ func (r *rig) waits(t *testing.T) {
 		return p.Status.Reason == offloadingv1beta1.OffloadingBackOffReason
 	}, soon, tick)
 	r.remap(t, remoteNamespace)
-	require.Eventually(t, func() bool { return r.countPods(t, corev1.PodRunning) == 1 }, soon, tick)
+	planetest.Until(t, func(t planetest.T) bool { return r.countPods(t, corev1.PodRunning) == 1 }, soon, tick)
 	p := &corev1.Pod{}
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "early-0"}, p))
 	assert.Empty(t, p.Status.Reason, "what it was told is gone")
@@ -338,7 +338,7 @@ func (r *rig) run(t *testing.T) {
 	out, back := r.out.snapshot(), r.back.snapshot()
 	begin := time.Now()
 	r.createPods(t, "web-", pods)
-	require.Eventually(t, func() bool { return r.countPods(t, corev1.PodRunning) == pods+1 }, soon, tick)
+	planetest.Until(t, func(t planetest.T) bool { return r.countPods(t, corev1.PodRunning) == pods+1 }, soon, tick)
 	t.Logf("%d pods run after %s", pods, time.Since(begin).Round(time.Millisecond))
 	spent := func(now, before map[string]int) map[string]int {
 		for key, n := range before {
@@ -399,7 +399,7 @@ func (r *rig) outage(t *testing.T) {
 
 	require.NoError(t, r.provider.Restart(t.Context()))
 	r.play(t)
-	require.Eventually(t, func() bool { return r.countPods(t, corev1.PodRunning) == 1+19+3 }, soon, tick)
+	planetest.Until(t, func(t planetest.T) bool { return r.countPods(t, corev1.PodRunning) == 1+19+3 }, soon, tick)
 	require.Eventually(t, func() bool {
 		return client.IgnoreNotFound(r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "web-1"}, gone)) == nil &&
 			r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "web-1"}, gone) != nil
@@ -411,7 +411,7 @@ func (r *rig) unmap(t *testing.T) {
 	t.Helper()
 	r.play(t)
 	r.remap(t, "")
-	require.Eventually(t, func() bool { return r.countPods(t, corev1.PodFailed) == 1+19+3 }, soon, tick)
+	planetest.Until(t, func(t planetest.T) bool { return r.countPods(t, corev1.PodFailed) == 1+19+3 }, soon, tick)
 	p := &corev1.Pod{}
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "web-2"}, p))
 	assert.Equal(t, offloadingv1beta1.OffloadingAbortedReason, p.Status.Reason)
@@ -428,7 +428,7 @@ func (r *rig) unmap(t *testing.T) {
 	}, soon, tick)
 	assert.Equal(t, 1+19+3, r.countPods(t, corev1.PodFailed))
 	r.createPods(t, "new-", 2)
-	require.Eventually(t, func() bool { return r.countPods(t, corev1.PodRunning) == 2 }, soon, tick)
+	planetest.Until(t, func(t planetest.T) bool { return r.countPods(t, corev1.PodRunning) == 2 }, soon, tick)
 }
 
 func (r *rig) vanish(t *testing.T) {

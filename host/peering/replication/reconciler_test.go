@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -118,7 +119,7 @@ func (w world) pass(t *testing.T) (ctrl.Result, error) {
 	return w.reconcileKey(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret())})
 }
 
-func get(t *testing.T, c dynamic.Interface, namespace string) *unstructured.Unstructured {
+func get(t planetest.T, c dynamic.Interface, namespace string) *unstructured.Unstructured {
 	t.Helper()
 	u, err := c.Resource(nsMaps).Namespace(namespace).Get(t.Context(), "milan", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -132,13 +133,13 @@ func TestAnObjectIsCopiedAndItsStatusComesBack(t *testing.T) {
 	w := newWorld(t, dynamicClient(ours()), dynamicClient(), secret())
 	_, err := w.pass(t)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return get(t, w.remote, providerTenant) != nil }, patience, every)
+	planetest.Until(t, func(t planetest.T) bool { return get(t, w.remote, providerTenant) != nil }, patience, every)
 	assert.Equal(t, []string{liqocorev1beta1.ReplicatorFinalizer}, get(t, w.local, consumerTenant).GetFinalizers())
 	there := get(t, w.remote, providerTenant)
 	withStatus(there)
 	_, err = w.remote.Resource(nsMaps).Namespace(providerTenant).UpdateStatus(t.Context(), there, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return get(t, w.local, consumerTenant).Object["status"] != nil }, patience, every)
+	planetest.Until(t, func(t planetest.T) bool { return get(t, w.local, consumerTenant).Object["status"] != nil }, patience, every)
 }
 
 func TestAWithdrawalThatWasUnderWayGoesOnAfterARestart(t *testing.T) {
@@ -148,8 +149,8 @@ func TestAWithdrawalThatWasUnderWayGoesOnAfterARestart(t *testing.T) {
 	result, err := w.pass(t)
 	require.NoError(t, err)
 	assert.Positive(t, result.RequeueAfter, "the credential stays while it is needed")
-	require.Eventually(t, func() bool { return get(t, w.remote, providerTenant) == nil }, patience, every, "the copy goes")
-	require.Eventually(t, func() bool { return len(get(t, w.local, consumerTenant).GetFinalizers()) == 0 }, patience, every, "and lets its original go")
+	planetest.Until(t, func(t planetest.T) bool { return get(t, w.remote, providerTenant) == nil }, patience, every, "the copy goes")
+	planetest.Until(t, func(t planetest.T) bool { return len(get(t, w.local, consumerTenant).GetFinalizers()) == 0 }, patience, every, "and lets its original go")
 
 	require.NoError(t, w.local.Resource(nsMaps).Namespace(consumerTenant).Delete(t.Context(), "milan", metav1.DeleteOptions{}))
 	_, err = w.pass(t)
@@ -171,7 +172,7 @@ func TestAnObjectOfADeadPeerIsLetGoAlthoughThePeerNeverAnswers(t *testing.T) {
 	w := newWorld(t, dynamicClient(ours(finalized, deleting)), remote, secret(), dead)
 	_, err := w.pass(t)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(get(t, w.local, consumerTenant).GetFinalizers()) == 0 }, patience, every)
+	planetest.Until(t, func(t planetest.T) bool { return len(get(t, w.local, consumerTenant).GetFinalizers()) == 0 }, patience, every)
 }
 
 func TestABrokenKubeconfigDoesNotStopWhatRuns(t *testing.T) {

@@ -98,15 +98,14 @@ func TestSmallMemoriesAreCopied(t *testing.T) {
 
 // TestImagesAreGivenBack once nobody needs them: a host lives through many modules.
 func TestImagesAreGivenBack(t *testing.T) {
-	files := func() int {
-		links, err := filepath.Glob("/proc/self/fd/*")
-		require.NoError(t, err)
+	shared := func() int {
+		links, _ := filepath.Glob("/proc/self/fd/*") // Only a malformed pattern is an error.
 		return len(slices.DeleteFunc(links, func(link string) bool {
 			target, err := os.Readlink(link)
 			return err != nil || !strings.HasPrefix(target, "/memfd:longshore-policy")
 		}))
 	}
-	before := files()
+	before := shared()
 	images := make([]*image, 20)
 	for n := range images {
 		var err error
@@ -116,10 +115,10 @@ func TestImagesAreGivenBack(t *testing.T) {
 	if images[0].file < 0 {
 		t.Skip("the kernel does not tell which pages were written to")
 	}
-	require.GreaterOrEqual(t, files(), len(images))
+	require.GreaterOrEqual(t, shared(), len(images))
 	runtime.KeepAlive(images)
 	clear(images)
-	require.Eventually(t, func() bool { runtime.GC(); return files() <= before }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { runtime.GC(); return shared() <= before }, time.Minute, time.Millisecond)
 }
 
 func BenchmarkRestore(b *testing.B) {

@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/internal/testkit/policycluster"
 	"github.com/longshore-dev/longshore/host/policysource/configmap"
@@ -60,20 +61,20 @@ func (s *site) pass(c client.Client) ctrl.Result {
 }
 
 // policy returns the stored policy, nil when there is none.
-func (s *site) policy() *policyv1alpha1.OffloadingPolicy {
-	s.t.Helper()
+func (s *site) policy(t planetest.T) *policyv1alpha1.OffloadingPolicy {
+	t.Helper()
 	policy := &policyv1alpha1.OffloadingPolicy{}
-	err := s.Admin.Get(s.t.Context(), client.ObjectKey{Name: "mine"}, policy)
+	err := s.Admin.Get(t.Context(), client.ObjectKey{Name: "mine"}, policy)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	require.NoError(s.t, err)
+	require.NoError(t, err)
 	return policy
 }
 
 func (s *site) report(message string) {
 	s.t.Helper()
-	policy := s.policy()
+	policy := s.policy(s.t)
 	policy.Status.ObservedBy = []policyv1alpha1.Observation{{Name: "webhook", Message: message}}
 	require.NoError(s.t, s.Admin.Status().Update(s.t.Context(), policy))
 }
@@ -87,7 +88,7 @@ func TestAPolicyThatChangesMeanwhileAgainstARealAPIServer(t *testing.T) {
 		require.NoError(t, s.Admin.Update(t.Context(), cm))
 	}
 	recreated := func(labels map[string]string) {
-		theirs := s.policy()
+		theirs := s.policy(s.t)
 		require.NoError(t, s.Admin.Delete(t.Context(), theirs))
 		theirs.UID, theirs.ResourceVersion, theirs.Labels = "", "", labels
 		require.NoError(t, s.Admin.Create(t.Context(), theirs))
@@ -103,27 +104,27 @@ func TestAPolicyThatChangesMeanwhileAgainstARealAPIServer(t *testing.T) {
 	}{
 		"it goes, and nothing happens":            {change: gone, meanwhile: func() {}},
 		"it goes, and its status is written":      {change: gone, meanwhile: func() { s.report("news") }, wantAgain: true},
-		"it goes, and somebody makes it theirs":   {change: gone, meanwhile: func() { p := s.policy(); p.Labels = nil; require.NoError(t, s.Admin.Update(t.Context(), p)) }, wantAgain: true, wantStays: true},
+		"it goes, and somebody makes it theirs":   {change: gone, meanwhile: func() { p := s.policy(s.t); p.Labels = nil; require.NoError(t, s.Admin.Update(t.Context(), p)) }, wantAgain: true, wantStays: true},
 		"it goes, and another one takes its name": {change: gone, meanwhile: func() { recreated(nil) }, wantAgain: true, wantStays: true},
-		"it goes, and it is gone":                 {change: gone, meanwhile: func() { require.NoError(t, s.Admin.Delete(t.Context(), s.policy())) }},
+		"it goes, and it is gone":                 {change: gone, meanwhile: func() { require.NoError(t, s.Admin.Delete(t.Context(), s.policy(s.t))) }},
 		"it changes, and its status is written":   {change: changed, meanwhile: func() { s.report("news") }, wantAgain: true, wantStays: true, wantOrder: 7},
 		"it changes, and nothing happens":         {change: changed, meanwhile: func() {}, wantStays: true, wantOrder: 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, s.Admin.Create(t.Context(), source("")))
 			s.pass(s.Admin)
-			seen := s.policy()
+			seen := s.policy(s.t)
 			require.NotNil(t, seen)
 			tc.change()
 			tc.meanwhile()
 			result := s.pass(behind{Client: s.Admin, policy: seen})
 			assert.Equal(t, tc.wantAgain, result.RequeueAfter > 0)
 			if tc.wantAgain {
-				assert.NotNil(t, s.policy(), "not on the strength of an old look")
+				assert.NotNil(t, s.policy(s.t), "not on the strength of an old look")
 				result = s.pass(s.Admin)
 				assert.Zero(t, result)
 			}
-			policy := s.policy()
+			policy := s.policy(s.t)
 			if assert.Equal(t, tc.wantStays, policy != nil) && tc.wantOrder != 0 {
 				assert.Equal(t, tc.wantOrder, *policy.Spec.Order)
 			}
@@ -158,19 +159,19 @@ func TestADeletionIsQuietAgainstARealAPIServer(t *testing.T) {
 
 	for range 5 {
 		require.NoError(t, s.Admin.Create(t.Context(), source("")))
-		require.Eventually(t, func() bool { return s.policy() != nil }, soon, tick)
+		planetest.Until(t, func(t planetest.T) bool { return s.policy(t) != nil }, soon, tick)
 		require.NoError(t, s.Admin.Delete(t.Context(), source("")))
 		// Each write of the status makes what the controller has seen an old state.
 		writes := 0
-		require.Eventually(t, func() bool {
-			policy := s.policy()
+		planetest.Until(t, func(t planetest.T) bool {
+			policy := s.policy(t)
 			if policy == nil {
 				return true
 			}
 			writes++
 			policy.Status.ObservedGeneration = int64(writes)
-			err := s.Admin.Status().Update(t.Context(), policy)
-			return !assert.NoError(t, client.IgnoreNotFound(err))
+			require.NoError(t, client.IgnoreNotFound(s.Admin.Status().Update(t.Context(), policy)))
+			return false
 		}, soon, time.Millisecond, "the policy goes")
 	}
 	mu.Lock()

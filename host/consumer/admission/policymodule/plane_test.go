@@ -296,9 +296,9 @@ func TestTheDoorAgainstARealAPIServer(t *testing.T) {
 // await waits until the condition Ready begins so.
 func (s *site) await(name, prefix string) {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool {
+	planetest.Until(s.t, func(t planetest.T) bool {
 		stored := &policyv1alpha1.OffloadingPolicy{}
-		assert.NoError(s.t, s.admin.Get(s.t.Context(), client.ObjectKey{Name: name}, stored))
+		require.NoError(t, s.admin.Get(t.Context(), client.ObjectKey{Name: name}, stored))
 		ready := meta.FindStatusCondition(stored.Status.Conditions, policyv1alpha1.ReadyCondition)
 		return ready != nil && strings.HasPrefix(string(ready.Status)+" "+ready.Reason+": "+ready.Message, prefix)
 	}, soon, tick, "policy %s: Ready %s", name, prefix)

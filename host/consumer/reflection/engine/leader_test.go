@@ -43,9 +43,8 @@ func stamp(key, value string) func(*Options) {
 	}
 }
 
-func (w *world) remoteLabels(t *testing.T, name string) map[string]string {
-	t.Helper()
-	cm, _ := get(t.Context(), w.remote.WithWatch, "shop-rome", name, &corev1.ConfigMap{})
+func (w *world) remoteLabels(ctx context.Context, name string) map[string]string {
+	cm, _ := get(ctx, w.remote.WithWatch, "shop-rome", name, &corev1.ConfigMap{})
 	return cm.Labels
 }
 
@@ -159,14 +158,14 @@ func TestTwoLeadersDoEachOtherNoHarm(t *testing.T) {
 
 	// Who goes on leading has the last word, also about what the other deletes.
 	first.engine.Lead(false)
-	require.Eventually(t, func() bool { return second.remoteLabels(t, "settings")["decided-by"] == "second" }, soon, tick)
+	require.Eventually(t, func() bool { return second.remoteLabels(t.Context(), "settings")["decided-by"] == "second" }, soon, tick)
 	first.engine.Lead(true)
 	require.NoError(t, local.Delete(t.Context(), source))
 	first.remoteGone(t, "settings")
 	require.NoError(t, local.Create(t.Context(), localMap("settings", map[string]string{"k": "3"})))
 	first.engine.Lead(false)
 	second.remoteData(t, "settings", "3")
-	require.Eventually(t, func() bool { return second.remoteLabels(t, "settings")["decided-by"] == "second" }, soon, tick)
+	require.Eventually(t, func() bool { return second.remoteLabels(t.Context(), "settings")["decided-by"] == "second" }, soon, tick)
 }
 
 func TestWhoLeadsAgainDoesNotTrustWhatItAppliedBefore(t *testing.T) {
@@ -179,13 +178,13 @@ func TestWhoLeadsAgainDoesNotTrustWhatItAppliedBefore(t *testing.T) {
 	first.engine.Lead(false)
 
 	second.engine.Lead(true)
-	require.Eventually(t, func() bool { return second.remoteLabels(t, "settings")["added-by"] == "second" }, soon, tick)
+	require.Eventually(t, func() bool { return second.remoteLabels(t.Context(), "settings")["added-by"] == "second" }, soon, tick)
 	second.engine.Lead(false)
 
 	// Everything that the first wants is there; that there is more, only an apply takes away.
 	first.engine.Lead(true)
 	require.Eventually(t, func() bool {
-		_, added := first.remoteLabels(t, "settings")["added-by"]
+		_, added := first.remoteLabels(t.Context(), "settings")["added-by"]
 		return !added
 	}, soon, tick)
 }

@@ -63,7 +63,7 @@ func TestAResyncDecidesEverythingAgainAndSendsNothing(t *testing.T) {
 
 	// What nobody told of is found: here, a policy that answers otherwise now.
 	answer.Store(true)
-	require.Eventually(t, func() bool { return w.remoteLabels(t, "settings")["answer"] == "other" }, soon, tick)
+	require.Eventually(t, func() bool { return w.remoteLabels(t.Context(), "settings")["answer"] == "other" }, soon, tick)
 }
 
 // counted counts the decisions of maps.

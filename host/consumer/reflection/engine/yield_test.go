@@ -46,26 +46,24 @@ func TestANameThatAnotherVirtualNodeKeepsIsToldOnce(t *testing.T) {
 	startWith(t, local, remote, func(o *Options) { o.Recorder = func(string) Recorder { return told } }, pods{})
 	touches := 0
 	// A change of the pod is a reason to try at once, so nobody waits for the queue.
-	touch := func() {
+	touch := func() error {
 		touches++
 		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":"%d"}}}`, touches))
-		require.NoError(t, local.Patch(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}, patch))
+		return local.Patch(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}, patch)
 	}
 	require.Eventually(t, func() bool {
-		touch()
-		return len(told.all()) > 0
+		return touch() == nil && len(told.all()) > 0
 	}, soon, tick)
 	tries := remote.count("get ShadowPod")
 	assert.Greater(t, tries, releaseTries, "not at once: most names are free a moment later")
 	require.Eventually(t, func() bool {
-		touch()
-		return remote.count("get ShadowPod") > tries+releaseTries
+		return touch() == nil && remote.count("get ShadowPod") > tries+releaseTries
 	}, soon, tick)
 	assert.Equal(t, []string{"Warning FailedReflection A pod named web in namespace shop-rome of cluster milan " +
 		"still belongs to another virtual node (offloading.liqo.io/nodename=another-node): waiting for its end"}, told.all())
 
 	require.NoError(t, remote.Delete(t.Context(), other))
-	touch()
+	require.NoError(t, touch())
 	require.Eventually(t, func() bool {
 		shadow, ok := get(t.Context(), remote.WithWatch, "shop-rome", "web", &offloadingv1beta1.ShadowPod{})
 		return ok && shadow.Labels[offloadingv1beta1.NodeNameLabel] == nodeName
