@@ -69,8 +69,8 @@ type Engine struct {
 
 	mu         sync.RWMutex
 	namespaces map[string]*namespace
-	// settled is true once every namespace that was mapped at start is followed; until
-	// then no pod is told that its namespace is not offloaded.
+	// settled is true once it is known which namespaces are mapped; until then no pod is
+	// told that its namespace is not offloaded.
 	settled bool
 	// leading says that this engine handles what is for the leader only.
 	leading bool
@@ -127,7 +127,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	group.Go(func() {
 		watchKind(ctx, e.options.Local, namespaceMapKind, client.ListOptions{
 			Namespace: e.options.TenantNamespace, LabelSelector: selector,
-		}, e.maps)
+		}, e.maps, nil)
 	})
 	for _, r := range e.runners {
 		if r.local == nil {
@@ -135,7 +135,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		synced = append(synced, r.local.synced)
 		group.Go(func() {
-			watchKind(ctx, e.options.Local, r.resource.Local, client.ListOptions{FieldSelector: r.resource.LocalFields}, r.local)
+			watchKind(ctx, e.options.Local, r.resource.Local, client.ListOptions{FieldSelector: r.resource.LocalFields}, r.local, nil)
 		})
 	}
 	if !waitFor(ctx, synced...) {
@@ -215,8 +215,8 @@ func (e *Engine) LocalObject(resource, namespace, name string) client.Object {
 	return nil
 }
 
-// Settled reports whether every namespace that was mapped when reflection started is
-// being reflected.
+// Settled reports whether it is known which namespaces are mapped. It does not tell
+// whether they can be read: one that cannot holds nobody but its own objects.
 func (e *Engine) Settled() bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()

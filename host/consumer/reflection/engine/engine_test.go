@@ -349,15 +349,21 @@ func TestNamespacesComeAndGo(t *testing.T) {
 	assert.False(t, ok)
 }
 
-func TestNobodyIsToldBeforeTheMappingIsFollowed(t *testing.T) {
+func TestNobodyIsToldBeforeTheMappingIsKnown(t *testing.T) {
 	local := newCluster(t, namespaceMap(map[string]string{"shop": "shop-rome"}), localPod("shop", "web"), localPod("other", "db"))
+	local.deny(tenant, errors.New("connection refused"))
 	remote := newCluster(t)
 	for range 3 {
 		remote.fail("watch ShadowPodList", errors.New("connection refused"))
 	}
 	w := start(t, local, remote, pods{})
+	require.Eventually(t, func() bool { return len(w.engine.Local("pod")) == 2 && local.count("list NamespaceMapList") > 0 }, soon, tick)
+	assert.False(t, w.engine.Settled())
+	assert.Empty(t, w.journal.all())
+	local.deny(tenant, nil)
 	require.Eventually(t, func() bool { return len(w.journal.all()) > 0 }, soon, tick)
 	assert.True(t, w.engine.Settled())
+	w.awaitShadow(t, "shop-rome", "web")
 	assert.Equal(t, []string{"other/db ReflectionDisabled"}, w.journal.all())
 }
 

@@ -31,6 +31,8 @@ type ends struct {
 	// active is true once all caches are filled: no decision is taken on half a picture.
 	active               atomic.Bool
 	local, remote, third *store
+	// held says why they cannot be filled until somebody acts.
+	held held
 }
 
 // wake makes followNamespaces look at the NamespaceMap again.
@@ -135,15 +137,20 @@ func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, l
 func (e *Engine) startEnds(group *sync.WaitGroup, ns *namespace, r *runner) *ends {
 	ctx, cancel := context.WithCancel(ns.ctx)
 	end := &ends{ctx: ctx, cancel: cancel, local: r.local}
+	var fill []func()
 	var synced []<-chan struct{}
 	follow := func(c client.WithWatch, kind Kind, options client.ListOptions, changed func(client.Object)) *store {
 		into := newStore(kind.Trim, func(object client.Object) {
-			if end.active.Load() {
+			if end.active.Load() || end.held.cause() != "" {
 				changed(object)
 			}
 		})
 		synced = append(synced, into.synced)
-		group.Go(func() { watchKind(ctx, c, kind, options, into) })
+		number := len(fill)
+		there := c == e.options.Remote
+		fill = append(fill, func() {
+			watchKind(ctx, c, kind, options, into, func(err error) { r.read(ctx, ns, end, number, there, err) })
+		})
 		return into
 	}
 	fromRemote := func(object client.Object) {
@@ -159,6 +166,9 @@ func (e *Engine) startEnds(group *sync.WaitGroup, ns *namespace, r *runner) *end
 			r.queue.AddUrgent(Key{Namespace: ns.local, Name: object.GetName()})
 		})
 	}
+	for _, f := range fill {
+		group.Go(f)
+	}
 	group.Go(func() {
 		if !waitFor(ctx, synced...) {
 			return
@@ -166,9 +176,6 @@ func (e *Engine) startEnds(group *sync.WaitGroup, ns *namespace, r *runner) *end
 		end.active.Store(true)
 		// Pods that were bound before their namespace was offloaded have no other event (T54).
 		r.keys(ns, end, enqueue)
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.settleLocked()
 	})
 	return end
 }
@@ -213,13 +220,6 @@ func (e *Engine) forgetNamespace(local string) {
 func (e *Engine) settleLocked() {
 	if e.settled {
 		return
-	}
-	for _, ns := range e.namespaces {
-		for r, end := range ns.ends {
-			if !r.resource.LeaderOnly && !end.active.Load() {
-				return
-			}
-		}
 	}
 	e.settled = true
 	for _, r := range e.runners {

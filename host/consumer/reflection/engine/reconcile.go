@@ -93,8 +93,11 @@ func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, e
 	switch {
 	case ns == nil:
 		return r.fallback(ctx, key)
-	case end == nil || !end.active.Load():
-		return 0, nil // not handled here; its activation enqueues everything
+	case end == nil:
+		return 0, nil // not handled here
+	case !end.active.Load():
+		r.tellHeld(key, end)
+		return 0, nil // its activation enqueues everything
 	}
 	// The context of the namespace or of the leadership, so that its end stops what is
 	// under way; values (the logger) come from the caller's.

@@ -24,20 +24,30 @@ var namespaceMapKind = Kind{
 // it: the store is the cache, and decisions are triggered as events come in.
 //
 // After a failure it tries again within seconds, not within the minute of client-go's
-// default: a link that is back should not leave pods waiting.
-func watchKind(ctx context.Context, c client.WithWatch, kind Kind, options client.ListOptions, into *store) {
+// default: a link that is back should not leave pods waiting. read, which may be nil, is
+// told how each try went; a streaming list that is refused is followed by a plain one, and
+// only that counts.
+func watchKind(ctx context.Context, c client.WithWatch, kind Kind, options client.ListOptions, into *store, read func(error)) {
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
 			list := kind.NewList()
 			o := options
 			o.Raw = &raw
 			o.Limit, o.Continue = raw.Limit, raw.Continue
-			return list, c.List(ctx, list, &o)
+			err := c.List(ctx, list, &o)
+			if read != nil {
+				read(err)
+			}
+			return list, err //nolint:wrapcheck // The reflector looks into it.
 		},
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
 			o := options
 			o.Raw = &raw
-			return c.Watch(ctx, kind.NewList(), &o)
+			w, err := c.Watch(ctx, kind.NewList(), &o)
+			if read != nil && err == nil {
+				read(nil)
+			}
+			return w, err //nolint:wrapcheck // The reflector looks into it.
 		},
 	}, c)
 	cache.NewReflectorWithOptions(lw, kind.New(), into, cache.ReflectorOptions{

@@ -46,6 +46,8 @@ type cluster struct {
 	mu     sync.Mutex
 	counts map[string]int
 	faults map[string][]error
+	// denied are namespaces of which nothing can be read, and why.
+	denied map[string]error
 	muted  map[string]bool
 	// beforeAnswer is called with what a patch has written, before the caller gets it.
 	beforeAnswer func(client.Object)
@@ -58,7 +60,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
-	c := &cluster{counts: map[string]int{}, faults: map[string][]error{}, muted: map[string]bool{}}
+	c := &cluster{counts: map[string]int{}, faults: map[string][]error{}, denied: map[string]error{}, muted: map[string]bool{}}
 	nodeOf := func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }
 	inner := fake.NewClientBuilder().WithScheme(scheme).WithGlobalResourceVersionCounter().
 		WithStatusSubresource(&corev1.Pod{}, &offloadingv1beta1.ShadowPod{}, &offloadingv1beta1.NamespaceMap{}).
@@ -100,6 +102,12 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 			}
 			return w.Delete(ctx, o, opts...)
 		},
+		List: func(ctx context.Context, w client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if err := c.read("list", list, opts...); err != nil {
+				return err
+			}
+			return w.List(ctx, list, opts...)
+		},
 		Watch: c.watch,
 	})
 	return c
@@ -137,6 +145,25 @@ func (c *cluster) request(verb string, object any) error {
 	return nil
 }
 
+// read is request for what reads a whole namespace.
+func (c *cluster) read(verb string, list client.ObjectList, opts ...client.ListOption) error {
+	if err := c.request(verb, list); err != nil {
+		return err
+	}
+	options := client.ListOptions{}
+	options.ApplyOptions(opts)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.denied[options.Namespace]
+}
+
+// deny answers everything that reads a whole namespace with an error, or again without.
+func (c *cluster) deny(namespace string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.denied[namespace] = err
+}
+
 func (c *cluster) fail(key string, errs ...error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +191,7 @@ func (c *cluster) openWatches() int {
 
 // watch implements the streaming list: present objects, a bookmark, then what happens.
 func (c *cluster) watch(ctx context.Context, inner client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
-	if err := c.request("watch", list); err != nil {
+	if err := c.read("watch", list, opts...); err != nil {
 		return nil, err
 	}
 	options := client.ListOptions{}

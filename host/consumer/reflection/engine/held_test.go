@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// forbidden is what an API server says that does not let a kind be read.
+func forbidden(resource string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf("User %q cannot list resource %q", home, resource))
+}
+
+func (w *world) awaitShadow(t *testing.T, namespace, name string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, ok := get(t.Context(), w.remote.WithWatch, namespace, name, &offloadingv1beta1.ShadowPod{})
+		return ok
+	}, soon, tick, "ShadowPod %s/%s exists", namespace, name)
+}
+
+func TestANamespaceThatCannotBeReadHoldsOnlyItself(t *testing.T) {
+	local := newCluster(t, namespaceMap(map[string]string{"shop": "shop-rome", "bank": "bank-rome"}),
+		localPod("shop", "web"), localPod("bank", "db"), localPod("elsewhere", "job"))
+	remote := newCluster(t)
+	remote.deny("bank-rome", forbidden("shadowpods"))
+	told := &messages{}
+	w := startWith(t, local, remote, func(o *Options) { o.Recorder = func(string) Recorder { return told } }, pods{})
+
+	w.awaitShadow(t, "shop-rome", "web")
+	waits := "Warning FailedReflection Reflection to cluster milan waits: the operator of that cluster must let cluster rome read namespace bank-rome there: " +
+		`shadowpods is forbidden: User "rome" cannot list resource "shadowpods"`
+	notOffloaded := "Warning ReflectionDisabled not offloaded"
+	require.Eventually(t, func() bool { return len(told.all()) == 2 }, soon, tick, "whom it concerns, and who is not offloaded at all")
+	assert.ElementsMatch(t, []string{notOffloaded, waits}, told.all())
+
+	// Who comes later is told as well, and all goes on once it can be read.
+	require.NoError(t, local.Create(t.Context(), localPod("bank", "late")))
+	require.Eventually(t, func() bool { return len(told.all()) == 3 }, soon, tick)
+	assert.Zero(t, local.count("patch/status Pod"), "no pod is touched")
+	remote.deny("bank-rome", nil)
+	w.awaitShadow(t, "bank-rome", "db")
+	w.awaitShadow(t, "bank-rome", "late")
+	assert.ElementsMatch(t, []string{notOffloaded, waits, waits}, told.all(), "told once")
+}
+
+func TestWhoIsToldThatANamespaceCannotBeRead(t *testing.T) {
+	shop := []string{"shop/settings FailedReflection"}
+	for name, tc := range map[string]struct {
+		fault error
+		want  []string
+	}{
+		"the provider refuses":          {forbidden("configmaps"), shop},
+		"the provider does not know it": {apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, ""), shop},
+		"the provider is away":          {errors.New("connection refused"), nil},
+		"the provider is busy":          {apierrors.NewTooManyRequests("busy", 0), nil},
+		"the provider has a bad moment": {apierrors.NewInternalError(errors.New("etcd")), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			skipped := localMap("skipped", map[string]string{"k": "1"})
+			skipped.Annotations = map[string]string{offloadingv1beta1.SkipReflectionAnnotation: "true"}
+			local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}), skipped)
+			remote.deny("shop-rome", tc.fault)
+			w := start(t, local, remote, maps{})
+			reads := func() int { return remote.count("list ConfigMapList") + remote.count("watch ConfigMapList") }
+			require.Eventually(t, func() bool { return reads() > 1 && len(w.journal.all()) == len(tc.want) }, soon, tick)
+			remote.deny("shop-rome", nil)
+			w.remoteData(t, "settings", "1")
+			w.fence(t, "fence")
+			assert.ElementsMatch(t, append([]string{"shop/skipped ReflectionDisabled"}, tc.want...), w.journal.all())
+		})
+	}
+}
+
+func TestAnOwnNamespaceThatCannotBeReadIsItsOperatorsBusiness(t *testing.T) {
+	local, remote := mapped(t, localPod("shop", "web"))
+	local.deny("shop", forbidden("configmaps"))
+	w := start(t, local, remote, maps{}, pods{})
+	require.NoError(t, local.Create(t.Context(), localMap("settings", map[string]string{"k": "1"})))
+	w.awaitShadow(t, "shop-rome", "web")
+	require.Eventually(t, func() bool { return local.count("list ConfigMapList") > 0 }, soon, tick)
+	local.deny("shop", nil)
+	w.remoteData(t, "settings", "1")
+	assert.Empty(t, w.journal.all(), "what is not known is not told")
+}
+
+func TestOneCauseIsToldAfterTheOther(t *testing.T) {
+	h := &held{}
+	assert.True(t, h.set(1, "pods"))
+	assert.False(t, h.set(1, "pods"), "the same again")
+	assert.True(t, h.set(0, "shadowpods"))
+	assert.False(t, h.set(1, "pods"), "the first is told already")
+	assert.Equal(t, "shadowpods", h.cause())
+	assert.True(t, h.set(0, ""), "what is left")
+	assert.False(t, h.set(1, ""))
+	assert.Empty(t, h.cause())
+}
