@@ -67,6 +67,7 @@ type App struct {
 	certificates *certificates
 
 	election          *election
+	link              *link
 	situation         situation
 	peers             peers
 	sessions          sessions
@@ -101,17 +102,27 @@ func New(ctx context.Context, options Options) (*App, error) {
 	if a.certificates, err = a.newCertificates(a.clientset); err != nil {
 		return nil, err
 	}
-	lock, err := options.providerLock(a.home)
-	if err != nil {
-		return nil, err
-	}
-	if a.election, err = newElection(&a.options, lock, a.sessions.lead, time.Now); err != nil {
+	if err := a.addElection(); err != nil {
 		return nil, err
 	}
 	if err := a.addManager(ctx); err != nil {
 		return nil, err
 	}
 	return a, nil
+}
+
+func (a *App) addElection() error {
+	lock, err := a.options.providerLock(a.home)
+	if err != nil {
+		return err
+	}
+	aside, err := a.options.providerLock(a.home)
+	if err != nil {
+		return err
+	}
+	a.link = newLink(&a.options, time.Now)
+	a.election, err = newElection(&a.options, lock, aside, a.link, a.sessions.lead, time.Now)
+	return err
 }
 
 // newScheme lists the kinds that a virtual kubelet handles, and none of the hundreds

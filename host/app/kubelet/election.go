@@ -3,6 +3,8 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -33,16 +35,27 @@ const releaseTries = 3
 // It leads from the moment at which its name is written to the lease until it reads
 // another's there, or could not renew it in time. client-go's elector tells only of the
 // latter, and of the former late and on another goroutine; so the lock itself tells.
+//
+// Who cannot reach the provider does not stand. One that leads and cannot reach it any more
+// gives the lease back, for whoever can; until somebody takes it, it goes on as the leader,
+// who sends nothing because nothing arrives: an outage that all see moves nothing, and its
+// end finds every cache filled (ADR 48).
 type election struct {
-	// elector and lock are nil when the lease is switched off: then this one leads (T14).
 	elector *leaderelection.LeaderElector
-	lock    resourcelock.Interface
-	lead    func(bool)
-	now     func() time.Time
+	// retry is the pause between two tries, deadline how long a leader may not know whether it
+	// still is one.
+	retry, deadline time.Duration
+	// aside reads the lease, and gives it back, beside the elector. It is a lock of its own,
+	// and nil when the lease is switched off: then this one leads (T14). What the elector's
+	// lock has read, the elector takes for its own picture and may overwrite.
+	aside resourcelock.Interface
+	link  *link
+	lead  func(bool)
+	now   func() time.Time
 
-	// log and leading belong to run, and to what the elector calls from there.
+	// log belongs to run, and leading is altered from there only.
 	log     logr.Logger
-	leading bool
+	leading atomic.Bool
 }
 
 // toldLock tells whether this one holds the lease, as soon as that is known.
@@ -54,7 +67,7 @@ type toldLock struct {
 // Get implements resourcelock.Interface.
 func (l *toldLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
-	if err == nil && record.HolderIdentity != l.Identity() {
+	if err == nil && record.HolderIdentity != "" && record.HolderIdentity != l.Identity() {
 		l.tell(false)
 	}
 	return record, raw, err //nolint:wrapcheck // The elector looks into it.
@@ -77,19 +90,19 @@ func (l *toldLock) told(record resourcelock.LeaderElectionRecord, err error) err
 	return err
 }
 
-// newElection composes the election among those who know the lock. Without lease, the
-// lock is nil.
-func newElection(o *Options, lock resourcelock.Interface, lead func(bool), now func() time.Time) (*election, error) {
-	e := &election{lead: lead, now: now}
+// newElection composes the election among those who know the lock. Without lease, both
+// locks are nil.
+func newElection(o *Options, lock, aside resourcelock.Interface, provider *link, lead func(bool), now func() time.Time) (*election, error) {
+	e := &election{aside: aside, link: provider, lead: lead, now: now}
 	if lock == nil {
 		return e, nil
 	}
-	e.lock = &toldLock{Interface: lock, tell: e.tell}
+	e.retry, e.deadline = o.VKLeaseRetryPeriod, o.VKLeaseRenewInterval
 	var err error
 	e.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: e.lock, Name: ProviderLease,
-		LeaseDuration: o.VKLeaseDuration, RenewDeadline: o.VKLeaseRenewInterval, RetryPeriod: o.VKLeaseRetryPeriod,
-		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() { e.tell(false) }},
+		Lock: &toldLock{Interface: lock, tell: e.tell}, Name: ProviderLease,
+		LeaseDuration: o.VKLeaseDuration, RenewDeadline: e.deadline, RetryPeriod: e.retry,
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
 		// The elector would also try to release what it could not renew, and say only
 		// afterwards that it is lost. Here it is lost first.
 		ReleaseOnCancel: false,
@@ -125,26 +138,104 @@ func (o *Options) providerLock(home *rest.Config) (resourcelock.Interface, error
 // run stands for election until the context ends, and then gives the lease back.
 func (e *election) run(ctx context.Context) {
 	e.log = ctrl.LoggerFrom(ctx)
-	if e.elector == nil {
+	if e.aside == nil {
 		e.tell(true)
 		<-ctx.Done()
 		e.tell(false)
 		return
 	}
-	for ctx.Err() == nil {
-		e.elector.Run(ctx)
+	for stood := false; e.await(ctx, stood); stood = true {
+		e.stand(ctx)
 	}
+	e.tell(false)
 	if err := e.release(context.WithoutCancel(ctx)); err != nil {
-		e.log.Error(err, "Giving the lease back failed, the next leader waits until it ends", "lease", e.lock.Describe())
+		e.log.Error(err, "Giving the lease back failed, the next leader waits until it ends", "lease", e.aside.Describe())
+	}
+}
+
+// await waits until the provider can be reached from here, or reports false when the context
+// ends first. One that leads offers the lease meanwhile, and does not go on before it knows
+// that nobody has taken it. stood says that this one has stood before.
+func (e *election) await(ctx context.Context, stood bool) bool {
+	seen, failed := e.now(), false
+	for ctx.Err() == nil {
+		reached, known := e.link.look(ctx) == 0, true
+		if e.leading.Load() {
+			if known = e.offer(ctx, !reached); known {
+				seen = e.now()
+			} else if e.now().Sub(seen) >= e.deadline {
+				e.tell(false)
+			}
+		}
+		wait := e.retry
+		switch {
+		case !reached:
+			failed = true
+		case !known:
+		case failed && stood && !e.leading.Load():
+			// The outage may have been everybody's. Who led before sees its end within an
+			// interval, and has its caches still.
+			failed, wait = false, wait+e.link.interval
+		default:
+			return true
+		}
+		if !pause(ctx, wait) {
+			return false
+		}
+	}
+	return false
+}
+
+// offer gives the lease back while the provider is away, and reports whether it is known who
+// has it: another, who then leads, or nobody else.
+func (e *election) offer(ctx context.Context, away bool) (known bool) {
+	record, _, err := e.aside.Get(ctx)
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return false
+	case record.HolderIdentity == e.aside.Identity():
+		if away {
+			e.log.Info("The provider cannot be reached from here, offering the leadership to another virtual kubelet", "lease", e.aside.Describe())
+			// What fails, a conflict for one, is tried again in the next round.
+			return e.giveBack(ctx, record) == nil
+		}
+	case record.HolderIdentity != "":
+		e.tell(false)
+	}
+	return true
+}
+
+// stand stands for election, and leads when elected, until the context ends, the lease is
+// lost, or the provider cannot be reached from here any more: for one that does not lead,
+// that is after the first look that fails.
+func (e *election) stand(ctx context.Context) {
+	ctx, withdraw := context.WithCancel(ctx)
+	defer withdraw()
+	var away atomic.Bool
+	var group sync.WaitGroup
+	group.Go(func() {
+		for pause(ctx, e.retry) {
+			failed := e.link.look(ctx)
+			if ctx.Err() == nil && (failed >= patience || failed > 0 && !e.leading.Load()) {
+				away.Store(true)
+				withdraw()
+			}
+		}
+	})
+	e.elector.Run(ctx)
+	withdraw()
+	group.Wait()
+	if !away.Load() {
+		e.tell(false)
 	}
 }
 
 // tell passes on what is known of the leadership.
 func (e *election) tell(leading bool) {
-	if e.leading == leading {
+	if e.leading.Swap(leading) == leading {
 		return
 	}
-	e.leading = leading
 	if leading {
 		e.log.Info("Leading the virtual kubelets of the provider")
 	} else {
@@ -158,22 +249,38 @@ func (e *election) release(ctx context.Context) error {
 	var err error
 	for range releaseTries {
 		var record *resourcelock.LeaderElectionRecord
-		if record, _, err = e.lock.Get(ctx); err != nil {
+		if record, _, err = e.aside.Get(ctx); err != nil {
 			break
 		}
-		if record.HolderIdentity != e.lock.Identity() {
+		if record.HolderIdentity != e.aside.Identity() {
 			return nil
 		}
-		now := metav1.NewTime(e.now())
-		err = e.lock.Update(ctx, resourcelock.LeaderElectionRecord{
-			LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, AcquireTime: now, RenewTime: now,
-		})
-		if !apierrors.IsConflict(err) {
+		if err = e.giveBack(ctx, record); !apierrors.IsConflict(err) {
 			break
 		}
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("releasing the lease %s: %w", e.lock.Describe(), err)
+		return fmt.Errorf("releasing the lease %s: %w", e.aside.Describe(), err)
 	}
 	return nil
+}
+
+// giveBack writes to the lease, as it was read just now, that nobody has it.
+func (e *election) giveBack(ctx context.Context, record *resourcelock.LeaderElectionRecord) error {
+	now := metav1.NewTime(e.now())
+	return e.aside.Update(ctx, resourcelock.LeaderElectionRecord{ //nolint:wrapcheck // Told by the caller, or tried again.
+		LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, AcquireTime: now, RenewTime: now,
+	})
+}
+
+// pause waits, or reports false when the context ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -25,10 +25,44 @@ var leases = schema.GroupResource{Group: "coordination.k8s.io", Resource: "lease
 
 // lock is a lease in memory. faults are answered, one by one, instead of the next updates.
 type lock struct {
-	mu     sync.Mutex
-	record *resourcelock.LeaderElectionRecord
-	faults []error
-	down   bool
+	mu      sync.Mutex
+	record  *resourcelock.LeaderElectionRecord
+	version int
+	faults  []error
+	down    bool
+}
+
+// seenLock is a lock as one client sees it: what it writes conflicts when it has not seen what
+// another has written.
+type seenLock struct {
+	*lock
+	identity string
+	seen     int
+}
+
+func (v *seenLock) Identity() string { return v.identity }
+
+func (v *seenLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	v.mu.Lock()
+	version := v.version
+	v.mu.Unlock()
+	record, raw, err := v.lock.Get(ctx)
+	if err == nil {
+		v.seen = version
+	}
+	return record, raw, err
+}
+
+func (v *seenLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return v.Update(ctx, record)
+}
+
+func (v *seenLock) Update(_ context.Context, record resourcelock.LeaderElectionRecord) error {
+	version, err := v.write(v.seen, record)
+	if err == nil {
+		v.seen = version
+	}
+	return err
 }
 
 func (l *lock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
@@ -50,18 +84,28 @@ func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 }
 
 func (l *lock) Update(_ context.Context, record resourcelock.LeaderElectionRecord) error {
+	_, err := l.write(-1, record)
+	return err
+}
+
+// write replaces the record if it is of a version, or of any for -1.
+func (l *lock) write(version int, record resourcelock.LeaderElectionRecord) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down {
-		return errors.New("connection refused")
+		return 0, errors.New("connection refused")
 	}
 	if len(l.faults) > 0 {
 		fault := l.faults[0]
 		l.faults = l.faults[1:]
-		return fault
+		return 0, fault
+	}
+	if version >= 0 && version != l.version {
+		return 0, apierrors.NewConflict(leases, ProviderLease, errors.New("it was taken"))
 	}
 	l.record = &record
-	return nil
+	l.version++
+	return l.version, nil
 }
 
 func (l *lock) RecordEvent(string) {}
@@ -73,7 +117,7 @@ func (l *lock) take(holder string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.record = &resourcelock.LeaderElectionRecord{HolderIdentity: holder, LeaseDurationSeconds: 3600}
-	l.faults = append(l.faults, apierrors.NewConflict(leases, ProviderLease, errors.New("it was taken")))
+	l.version++
 }
 
 func (l *lock) set(down bool) {
@@ -112,13 +156,55 @@ func (h *history) said() []bool {
 }
 
 // stand runs an election; what it returns ends it.
-func stand(t *testing.T, l resourcelock.Interface, h *history) (end func()) {
+func stand(t *testing.T, l *lock, h *history) (end func()) {
+	t.Helper()
+	return standFor(t, candidate(t, "vk-milan-1", time.Second, l, h, newRoad(nil).link))
+}
+
+// candidate returns an election in which much happens within a second; deadline is how long
+// it tries to renew the lease.
+func candidate(t *testing.T, identity string, deadline time.Duration, l *lock, h *history, provider *link) *election {
 	t.Helper()
 	e, err := newElection(&Options{
-		VKLeaseDuration: 2 * time.Second, VKLeaseRenewInterval: time.Second, VKLeaseRetryPeriod: 10 * time.Millisecond,
-	}, l, h.lead, time.Now)
+		VKLeaseDuration: 2 * deadline, VKLeaseRenewInterval: deadline, VKLeaseRetryPeriod: 10 * time.Millisecond,
+	}, &seenLock{lock: l, identity: identity}, &seenLock{lock: l, identity: identity}, provider, h.lead, time.Now)
 	require.NoError(t, err)
-	return standFor(t, e)
+	return e
+}
+
+// road is the way to a provider that is cut, and repaired.
+type road struct {
+	link *link
+	mu   sync.Mutex
+	err  error
+	asks int
+}
+
+func newRoad(err error) *road {
+	r := &road{link: newLink(&Options{NodePingInterval: time.Nanosecond, NodePingTimeout: time.Second}, time.Now), err: err}
+	r.link.connect(func(context.Context) error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.asks++
+		return r.err
+	})
+	return r
+}
+
+func (r *road) set(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err, r.asks = err, 0
+}
+
+// awaitAsks waits until the provider was asked so often since the last change.
+func (r *road) awaitAsks(t *testing.T, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.asks >= n
+	}, soon, tick)
 }
 
 func standFor(t *testing.T, e *election) (end func()) {
@@ -154,7 +240,9 @@ func TestALostLeaseIsStoodForAgain(t *testing.T) {
 
 func TestAnElectionWithoutLeaseIsWon(t *testing.T) {
 	h := &history{}
-	end := stand(t, nil, h)
+	e, err := newElection(&Options{}, nil, nil, newRoad(errors.New("no route")).link, h.lead, time.Now)
+	require.NoError(t, err)
+	end := standFor(t, e)
 	require.Eventually(t, func() bool { return len(h.said()) == 1 }, soon, tick, "T14")
 	end()
 	assert.Equal(t, []bool{true, false}, h.said())
@@ -162,7 +250,8 @@ func TestAnElectionWithoutLeaseIsWon(t *testing.T) {
 
 func TestWhoReadsAnotherNameOnTheLeaseDoesNotLead(t *testing.T) {
 	l, h := &lock{}, &history{}
-	e, err := newElection(&Options{VKLeaseDuration: 3 * time.Hour, VKLeaseRenewInterval: 2 * time.Hour, VKLeaseRetryPeriod: 10 * time.Millisecond}, l, h.lead, time.Now)
+	e, err := newElection(&Options{VKLeaseDuration: 3 * time.Hour, VKLeaseRenewInterval: 2 * time.Hour, VKLeaseRetryPeriod: 10 * time.Millisecond},
+		&seenLock{lock: l, identity: "vk-milan-1"}, &seenLock{lock: l, identity: "vk-milan-1"}, newRoad(nil).link, h.lead, time.Now)
 	require.NoError(t, err)
 	standFor(t, e)
 	require.Eventually(t, func() bool { return len(h.said()) == 1 }, soon, tick)
@@ -195,9 +284,9 @@ func TestRelease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)
-			e, err := newElection(&Options{}, nil, func(bool) {}, func() time.Time { return now })
+			e, err := newElection(&Options{}, nil, nil, nil, func(bool) {}, func() time.Time { return now })
 			require.NoError(t, err)
-			e.lock = tc.lock
+			e.aside = tc.lock
 			err = e.release(t.Context())
 			if tc.wantErr == "" {
 				require.NoError(t, err)
@@ -214,4 +303,103 @@ func TestRelease(t *testing.T) {
 			}
 		})
 	}
+}
+
+var cut = errors.New("no route to host")
+
+func TestALeaderThatCannotReachTheProviderOffersItsLease(t *testing.T) {
+	l, h, way := &lock{}, &history{}, newRoad(nil)
+	standFor(t, candidate(t, "vk-milan-1", time.Minute, l, h, way.link))
+	require.Eventually(t, func() bool { return l.holder() == "vk-milan-1" }, soon, tick)
+
+	way.set(cut)
+	require.Eventually(t, func() bool { return l.holder() == "" }, soon, tick, "another may have it")
+	way.awaitAsks(t, 10)
+	assert.Empty(t, l.holder(), "it is not taken back")
+	assert.Equal(t, []bool{true}, h.said(), "nobody wants it: what is held here stays")
+
+	way.set(nil)
+	require.Eventually(t, func() bool { return l.holder() == "vk-milan-1" }, soon, tick)
+	assert.Equal(t, []bool{true}, h.said(), "an outage that all see changes nothing")
+
+	way.set(cut)
+	require.Eventually(t, func() bool { return l.holder() == "" }, soon, tick)
+	l.take("vk-milan-2")
+	require.Eventually(t, func() bool { return len(h.said()) == 2 }, soon, tick, "who reaches the provider leads")
+	way.set(nil)
+	way.awaitAsks(t, 10)
+	assert.Equal(t, "vk-milan-2", l.holder(), "and goes on")
+	assert.Equal(t, []bool{true, false}, h.said())
+}
+
+func TestWhoCannotReachTheProviderDoesNotStand(t *testing.T) {
+	l, h, way := &lock{}, &history{}, newRoad(cut)
+	standFor(t, candidate(t, "vk-milan-1", time.Minute, l, h, way.link))
+	way.awaitAsks(t, 10)
+	assert.Equal(t, "no lease", l.holder())
+	way.set(nil)
+	require.Eventually(t, func() bool { return len(h.said()) == 1 }, soon, tick)
+
+	// One that follows withdraws at the first look that fails: an outage that all see moves
+	// nothing.
+	follower, said := newRoad(nil), &history{}
+	standFor(t, candidate(t, "vk-milan-2", time.Minute, l, said, follower.link))
+	follower.awaitAsks(t, 3)
+	follower.set(cut)
+	follower.awaitAsks(t, 3)
+	way.set(cut)
+	require.Eventually(t, func() bool { return l.holder() == "" }, soon, tick)
+	follower.set(cut)
+	follower.awaitAsks(t, 20)
+	assert.Empty(t, l.holder())
+	assert.Equal(t, []bool{true}, h.said())
+	assert.Empty(t, said.said())
+
+	follower.set(nil)
+	require.Eventually(t, func() bool { return len(h.said()) == 2 && len(said.said()) == 1 }, soon, tick)
+	assert.Equal(t, "vk-milan-2", l.holder())
+}
+
+func TestOneLookThatFailsCostsNoLeadership(t *testing.T) {
+	l, h, way := &lock{}, &history{}, newRoad(nil)
+	standFor(t, candidate(t, "vk-milan-1", time.Minute, l, h, way.link))
+	require.Eventually(t, func() bool { return l.holder() == "vk-milan-1" }, soon, tick)
+	transitions := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.record.LeaderTransitions
+	}
+	before := transitions()
+	var mu sync.Mutex
+	asks := 0
+	way.link.connect(func(context.Context) error {
+		mu.Lock()
+		defer mu.Unlock()
+		asks++
+		if asks%patience != 0 {
+			return cut
+		}
+		return nil
+	})
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return asks > 10*patience
+	}, soon, tick)
+	assert.Equal(t, before, transitions())
+	assert.Equal(t, "vk-milan-1", l.holder())
+	assert.Equal(t, []bool{true}, h.said())
+}
+
+func TestALeaderThatReachesNeitherClusterStops(t *testing.T) {
+	l, h, way := &lock{}, &history{}, newRoad(nil)
+	standFor(t, candidate(t, "vk-milan-1", time.Second, l, h, way.link))
+	require.Eventually(t, func() bool { return len(h.said()) == 1 }, soon, tick)
+	way.set(cut)
+	require.Eventually(t, func() bool { return l.holder() == "" }, soon, tick)
+	l.set(true)
+	require.Eventually(t, func() bool { return len(h.said()) == 2 }, soon, tick, "another may lead, and it would not know")
+	l.set(false)
+	way.set(nil)
+	require.Eventually(t, func() bool { return len(h.said()) == 3 }, soon, tick)
 }

@@ -45,9 +45,15 @@ func (j *journal) count(part string) int {
 // runPeer runs one of several virtual kubelets, with a lease that ends soon.
 func (r *rig) runPeer(node string, port int, config *rest.Config) (<-chan error, *journal) {
 	r.t.Helper()
+	return r.runPeerThrough(node, port, config, secretName)
+}
+
+// runPeerThrough is runPeer for one that reaches the provider through a Secret of its own.
+func (r *rig) runPeerThrough(node string, port int, config *rest.Config, secret string) (<-chan error, *journal) {
+	r.t.Helper()
 	o := r.options()
 	o.NodeName, o.Identity, o.ListenPort, o.CertificateType = node, "vk-"+node, port, string(kubelet.CertificateSelfSigned)
-	o.Config.Host = config.Host
+	o.Config.Host, o.ForeignKubeconfigSecretName = config.Host, secret
 	o.VKLeaseDuration, o.VKLeaseRenewInterval, o.VKLeaseRetryPeriod = 8*time.Second, 6*time.Second, 500*time.Millisecond
 	j := &journal{}
 	log := funcr.New(func(prefix, args string) {
@@ -149,6 +155,53 @@ func TestTwoVirtualKubeletsOfOneProvider(t *testing.T) {
 	assert.Equal(t, two.UID, r.awaitShadow("two").UID, "no pod is touched")
 
 	t.Run("who loses the lease goes on with its pods", func(t *testing.T) { r.loses(t, next, ended) })
+}
+
+// TestALeaderThatAloneCannotReachTheProvider takes the way to the provider away from one of
+// two, and gives it back.
+func TestALeaderThatAloneCannotReachTheProvider(t *testing.T) {
+	r := newRig(t)
+	proxy, err := faultproxy.Start(r.provider.Endpoint())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
+	certificate, key, err := r.provider.IssueClientCert("milan-1-through-a-proxy", []string{"rome"})
+	require.NoError(t, err)
+	kubeconfig, err := r.provider.KubeconfigFor(proxy.URL(), certificate, key)
+	require.NoError(t, err)
+	through, second := r.secret(kubeconfig), virtualNode()
+	through.Name, second.Name = "through-a-proxy", secondNode
+	r.create(r.rome, virtualNode(), second, r.secret(r.kubeconfig), through, r.settings("settings", "1"))
+	r.mapNamespace()
+
+	firstEnded, first := r.runPeerThrough(nodeName, 10250, r.consumer.RESTConfig(), through.Name)
+	require.Eventually(t, func() bool { return r.leader() == "vk-"+nodeName }, soon, tick)
+	secondEnded, _ := r.runPeer(secondNode, 10251, r.consumer.RESTConfig())
+	r.create(r.rome, podOn(nodeName, "one"))
+	shadow := r.awaitShadow("one")
+	r.awaitRemote("settings", "1")
+	pod := podOn(nodeName, "one")
+	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+
+	proxy.Cut(faultproxy.Blackhole)
+	require.Eventually(t, func() bool { return r.leader() == "vk-"+secondNode }, soon, tick, "who reaches the provider leads")
+	r.update(r.settings("settings", "2"))
+	r.awaitRemote("settings", "2")
+	require.Eventually(t, func() bool { return first.count("Not leading") == 1 }, soon, tick)
+	uid, phase := pod.UID, pod.Status.Phase
+	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	assert.Equal(t, uid, pod.UID)
+	assert.Equal(t, phase, pod.Status.Phase, "no pod is touched")
+	assert.Nil(t, pod.DeletionTimestamp)
+
+	reached := first.count("The provider can be reached")
+	proxy.Heal()
+	require.Eventually(t, func() bool { return first.count("The provider can be reached") > reached }, soon, tick)
+	r.create(r.rome, podOn(nodeName, "later"))
+	r.awaitShadow("later")
+	assert.Equal(t, "vk-"+secondNode, r.leader(), "it goes on")
+	assert.Equal(t, shadow.UID, r.awaitShadow("one").UID)
+	assert.Empty(t, firstEnded)
+	assert.Empty(t, secondEnded)
 }
 
 // loses gives the lease to somebody else, for an hour, and then to nobody.

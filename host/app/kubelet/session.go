@@ -62,11 +62,16 @@ func (a *App) newSession(ctx context.Context, config *rest.Config) (*session, er
 	if err != nil {
 		return nil, fmt.Errorf("composing the reflection: %w", err)
 	}
+	asked, err := rest.UnversionedRESTClientFor(unversioned(config))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the provider: %w", err)
+	}
+	a.link.connect(func(ctx context.Context) error { return asked.Get().AbsPath("/livez").Do(ctx).Error() })
 	s := &session{engine: reflector}
 	if !a.options.CreateNode {
 		return s, nil
 	}
-	if s.node, err = a.newNode(ctx, config); err != nil {
+	if s.node, err = a.newNode(ctx); err != nil {
 		return nil, err
 	}
 	s.server, err = a.newServer(a.clientset, reflector, config)
@@ -139,18 +144,14 @@ func (a *App) definitions() []engine.Definition {
 	return definitions
 }
 
-func (a *App) newNode(ctx context.Context, config *rest.Config) (*node.Node, error) {
+func (a *App) newNode(ctx context.Context) (*node.Node, error) {
 	watcher, err := a.clusterWatcher()
 	if err != nil {
 		return nil, err
 	}
-	there, err := rest.UnversionedRESTClientFor(unversioned(config))
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the provider: %w", err)
-	}
 	n, err := node.New(node.Options{
 		Nodes: a.clientset.CoreV1().Nodes(), Leases: a.clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease), Local: watcher,
-		RemoteHealth: func(ctx context.Context) error { return there.Get().AbsPath("/livez").Do(ctx).Error() },
+		RemoteHealth: a.link.health,
 		VirtualNode:  a.situation.get(), Now: time.Now,
 		NodeIP: a.options.NodeIP, KubeletPort: int32(a.options.ListenPort), //nolint:gosec // Validated: a port.
 		KubeletVersion: a.serverVersion(ctx),
