@@ -37,6 +37,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/kit/retry"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policysource/loading"
 )
@@ -248,7 +249,7 @@ func (s *Source) SetupWithManager(mgr ctrl.Manager) error {
 	})
 	blueprint := ctrl.NewControllerManagedBy(mgr).
 		Named("policysource").
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NeedLeaderElection: ptr.To(false)}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1, NeedLeaderElection: ptr.To(false), RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Watches(&policyv1alpha1.OffloadingPolicy{}, s.policyHandler()).
 		// The first pass comes when the caches are filled, even if there is no object.
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {

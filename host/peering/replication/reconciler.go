@@ -24,6 +24,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -33,6 +34,7 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
+	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
 const (
@@ -90,6 +92,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("replication").
 		For(&corev1.Secret{}, builder.WithPredicates(concerned())).
+		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.Func(r.reconcileKey))
 }
 

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
 // key names one replicated object; both ends share the name.
@@ -53,10 +54,6 @@ type reflector struct {
 }
 
 const (
-	// retryBase and retryMax bound the pause before a failed object is tried again: after
-	// an outage, however long, a namespace is seconds away from being mapped.
-	retryBase = 100 * time.Millisecond
-	retryMax  = 30 * time.Second
 	// waitPoll is how soon an object that waits for its provider is looked at again: that
 	// the provider was given up for good makes no event here.
 	waitPoll = 5 * time.Second
@@ -64,7 +61,7 @@ const (
 
 // run replicates until the context ends.
 func (r *reflector) run(ctx context.Context) error {
-	r.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[key](retryBase, retryMax))
+	r.queue = workqueue.NewTypedRateLimitingQueue(retry.Limiter[key]())
 	var locals, remotes []cache.InformerSynced
 	for _, resource := range r.resources {
 		local, err := r.informer(r.local, resource, r.peer.localNamespace, map[string]string{

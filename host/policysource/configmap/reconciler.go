@@ -22,11 +22,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
 // labelValue is that of [policyv1alpha1.PolicyLabel] on ConfigMaps that are policies.
@@ -72,6 +74,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&corev1.ConfigMap{}, builder.WithPredicates(own)).
 		Watches(&policyv1alpha1.OffloadingPolicy{}, sameName, builder.WithPredicates(predicate.Or[client.Object](
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding the controller of policy ConfigMaps: %w", err)

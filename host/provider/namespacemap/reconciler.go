@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -25,6 +26,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
 // Event reasons and actions on the NamespaceMap.
@@ -68,6 +70,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&offloadingv1beta1.NamespaceMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(isReplicated))).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(owner), made).
 		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(owner), made).
+		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
 

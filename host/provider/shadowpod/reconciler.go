@@ -31,6 +31,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/podend"
+	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
 // FieldManager owns what this controller writes to pods (reference 7.4).
@@ -80,7 +81,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 		Named("shadowpod").
 		For(&offloadingv1beta1.ShadowPod{}, builder.WithPredicates(ignoreOwnStatus())).
 		Owns(&corev1.Pod{}, builder.WithPredicates(podChanged())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: limiter()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(r)
 }
 

@@ -5,32 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/events"
 )
 
-const (
-	// retryBase and retryMax bound the pause before a ShadowPod is tried again; it doubles
-	// each time. What refuses a pod, a quota for example, ends without an event for us,
-	// and controller-runtime's own bound of 16 minutes is long for a pod that could run.
-	retryBase = 100 * time.Millisecond
-	retryMax  = 30 * time.Second
-	// maxMessage bounds what a ShadowPod's status quotes, in bytes.
-	maxMessage = 1024
-)
-
-func limiter() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryBase, retryMax)
-}
+// maxMessage bounds what a ShadowPod's status quotes, in bytes.
+const maxMessage = 1024
 
 // refuse tells that a pod cannot be made: the provider in an event on the ShadowPod, and
 // the pod's owner in the consumer through the ShadowPod's status, once for each cause.

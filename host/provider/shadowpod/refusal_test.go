@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
@@ -98,13 +97,4 @@ func TestWhatIsTold(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, refusal(tc.err)) })
 	}
-}
-
-func TestThePauseBetweenTriesIsBounded(t *testing.T) {
-	l, request := limiter(), reconcile.Request{}
-	var last time.Duration
-	for range 30 {
-		last = l.When(request)
-	}
-	assert.Equal(t, 30*time.Second, last)
 }

@@ -5,18 +5,13 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
-const (
-	// retryBase and retryMax bound the pause before a failed key is tried again; it
-	// doubles each time. There is no bucket over all keys: after an outage every pod
-	// is a few seconds away from its next try, not queued behind the others.
-	retryBase = 100 * time.Millisecond
-	retryMax  = 30 * time.Second
-	// normalEvery is how often, at least, a key of the normal lane is taken while the
-	// urgent one is not empty.
-	normalEvery = 8
-)
+// normalEvery is how often, at least, a key of the normal lane is taken while the urgent one
+// is not empty.
+const normalEvery = 8
 
 // queue is a rate-limited work queue with two lanes. What changed in the consumer is
 // urgent: in a burst, a new pod that is not sent yet runs nowhere, while one whose status
@@ -28,11 +23,10 @@ type queue struct {
 
 func newQueue(name string, now func() time.Time) *queue {
 	l := &lanes{now: now, queued: map[Key]place{}, hints: map[Key]struct{}{}, taken: map[Key]place{}}
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[Key](retryBase, retryMax)
 	inner := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[Key]{Name: name, Queue: l})
 	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[Key]{Name: name, Queue: inner})
 	return &queue{
-		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
+		TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(retry.Limiter[Key](),
 			workqueue.TypedRateLimitingQueueConfig[Key]{Name: name, DelayingQueue: delaying}),
 		lanes: l,
 	}
