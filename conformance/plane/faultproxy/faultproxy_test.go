@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	patience = 30 * time.Second
+	patience = time.Minute
 	silence  = 100 * time.Millisecond
 )
 

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// dialTimeout bounds what a backend's silence costs; on loopback a process either
-// listens or does not.
-const dialTimeout = time.Second
+// dialTimeout bounds what a backend's silence costs. On loopback a process either listens or
+// does not, which the kernel tells at once; the rest is for a machine that stands still.
+const dialTimeout = 10 * time.Second
 
 // connections are those that forwarders have open. They outlive the forwarder that made
 // them, as connections through kube-proxy outlive its rules.

@@ -90,7 +90,7 @@ func playContainer(args []string) error {
 		}
 		os.Exit(3)
 	}
-	server := &http.Server{Addr: net.JoinHostPort(os.Getenv("POD_IP"), "8080"), ReadHeaderTimeout: time.Second,
+	server := &http.Server{Addr: net.JoinHostPort(os.Getenv("POD_IP"), "8080"), ReadHeaderTimeout: patience,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })}
 	return server.ListenAndServe()
 }

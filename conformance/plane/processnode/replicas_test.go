@@ -36,7 +36,7 @@ func playServer() error {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})
-	server := &http.Server{Addr: net.JoinHostPort(os.Getenv("POD_IP"), "8080"), ReadHeaderTimeout: time.Second, Handler: handler}
+	server := &http.Server{Addr: net.JoinHostPort(os.Getenv("POD_IP"), "8080"), ReadHeaderTimeout: patience, Handler: handler}
 	return server.ListenAndServe()
 }
 

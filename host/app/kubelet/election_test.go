@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	soon = 20 * time.Second
+	soon = time.Minute
 	tick = 2 * time.Millisecond
 )
 

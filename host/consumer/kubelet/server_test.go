@@ -148,7 +148,7 @@ func serve(t *testing.T) *rest.Config {
 			connection.Close()
 		}
 		return err == nil
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	return &rest.Config{
 		Host: "https://" + address, BearerToken: "good", TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(t, serving)},
 	}

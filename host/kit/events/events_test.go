@@ -19,7 +19,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/events"
 )
 
-const soon = 30 * time.Second
+const soon = time.Minute
 
 // server is an API server's end of events, and the manager that records to it.
 type server struct {
