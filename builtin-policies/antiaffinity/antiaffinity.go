@@ -83,7 +83,7 @@ func propagate(affinity *contract.Affinity) []contract.Operation {
 	if affinity == nil || affinity.PodAntiAffinity == nil {
 		return nil
 	}
-	var operations []contract.Operation
+	operations := make([]contract.Operation, 0, 2)
 	if terms := affinity.PodAntiAffinity.Required; len(terms) > 0 {
 		operations = append(operations, contract.Ensure(requiredPath, contract.Raws(terms)...))
 	}

@@ -24,26 +24,26 @@ const (
 	maxKeys = 512
 )
 
-// reservedPrefix and reservedKeys are what marks an object as reflected: without them
+// reservedPrefix and the keys of [Reserved] are what marks an object as reflected: without them
 // the object would be nobody's, and never be updated or deleted again (T40). The host
 // protects them too. An operator who lists one in a VirtualNode gets the rest of the
 // list; a rule of the settings that names one is refused.
 const reservedPrefix = "offloading.liqo.io/"
 
-var reservedKeys = []string{
-	"endpointslice.kubernetes.io/managed-by",
-	"liqo.io/creator-user",
-	"liqo.io/managed-by",
-	"liqo.io/shadowPod",
-	"longshore.dev/deletion-grace-period-seconds",
-	"longshore.dev/local-pod-uid",
-	"longshore.dev/supports",
-	"policy.longshore.dev/decisions",
-}
-
 // Reserved reports whether a key is reflection's own.
 func Reserved(key string) bool {
-	return strings.HasPrefix(key, reservedPrefix) || slices.Contains(reservedKeys, key)
+	switch key {
+	case "endpointslice.kubernetes.io/managed-by",
+		"liqo.io/creator-user",
+		"liqo.io/managed-by",
+		"liqo.io/shadowPod",
+		"longshore.dev/deletion-grace-period-seconds",
+		"longshore.dev/local-pod-uid",
+		"longshore.dev/supports",
+		"policy.longshore.dev/decisions":
+		return true
+	}
+	return strings.HasPrefix(key, reservedPrefix)
 }
 
 // Manifest declares what the policy reads and writes.
@@ -75,16 +75,18 @@ func Decide(facts contract.MetadataFilterFacts, settings []byte) ([]contract.Ope
 		return nil, errors.New("the rules of spec.settings cannot be applied without the object's kind, labels and annotations: " +
 			"spec.allow.reads of this binding must not leave them out")
 	}
-	var operations []contract.Operation
-	kind := facts.Object.APIVersion + "/" + facts.Object.Kind
+	kind := ""
+	if len(rules) > 0 {
+		kind = facts.Object.APIVersion + "/" + facts.Object.Kind
+	}
 	metadata := &facts.Object.Metadata
-	operations = append(operations, filter(annotationsPath, metadata.Annotations, facts.NotReflected.Annotations, matching(rules, kind, inAnnotations))...)
-	return append(operations, filter(labelsPath, metadata.Labels, facts.NotReflected.Labels, matching(rules, kind, inLabels))...), nil
+	operations := filter(nil, annotationsPath, metadata.Annotations, facts.NotReflected.Annotations, matching(rules, kind, inAnnotations))
+	return filter(operations, labelsPath, metadata.Labels, facts.NotReflected.Labels, matching(rules, kind, inLabels)), nil
 }
 
-// filter answers what becomes of one map: the keys of the list go, then the rules are
+// filter appends what becomes of one map: the keys of the list go, then the rules are
 // applied in order, each to the outcome of the one before.
-func filter(path string, have map[string]string, list []string, rules []*Rule) []contract.Operation {
+func filter(operations []contract.Operation, path string, have map[string]string, list []string, rules []*Rule) []contract.Operation {
 	dropped := droppable(list)
 	var renamed contract.StringMap
 	if len(rules) > 0 {
@@ -94,7 +96,6 @@ func filter(path string, have map[string]string, list []string, rules []*Rule) [
 		}
 		dropped, renamed = all.changes(dropped)
 	}
-	var operations []contract.Operation
 	for len(dropped) > 0 {
 		n := min(len(dropped), maxKeys)
 		operations = append(operations, contract.Remove(path, dropped[:n]...))
@@ -109,6 +110,9 @@ func filter(path string, have map[string]string, list []string, rules []*Rule) [
 // droppable returns the keys of a list that may be dropped, sorted, each once. No key
 // at all must not become a removal without keys, which drops the whole map.
 func droppable(keys []string) []string {
+	if len(keys) == 0 {
+		return nil
+	}
 	kept := make([]string, 0, len(keys))
 	for _, key := range keys {
 		if key != "" && !Reserved(key) {

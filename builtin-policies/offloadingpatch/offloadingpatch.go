@@ -49,13 +49,16 @@ func Manifest() contract.PointManifest {
 	}
 }
 
+// most is how many operations there are at most.
+const most = 5
+
 // Decide answers what the patch changes in the draft.
 func Decide(facts contract.OffloadingPatchFacts) ([]contract.Operation, error) {
-	patch := contract.Patch{}
-	if facts.Patch != nil {
-		patch = *facts.Patch
+	patch := facts.Patch
+	if patch == nil {
+		patch = &contract.Patch{}
 	}
-	var operations []contract.Operation
+	operations := make([]contract.Operation, 0, most)
 	if len(patch.NodeSelector) > 0 {
 		operations = append(operations, contract.Merge(nodeSelectorPath, contract.StringMap(patch.NodeSelector)))
 	}
@@ -63,20 +66,18 @@ func Decide(facts contract.OffloadingPatchFacts) ([]contract.Operation, error) {
 		operations = append(operations, contract.Ensure(tolerationsPath, contract.Raws(patch.Tolerations)...))
 	}
 	if patch.Affinity != nil && patch.Affinity.NodeAffinity != nil {
-		affinity, err := nodeAffinity(patch.Affinity.NodeAffinity)
-		if err != nil {
+		var err error
+		if operations, err = nodeAffinity(operations, patch.Affinity.NodeAffinity); err != nil {
 			return nil, err
 		}
-		operations = append(operations, affinity...)
 	}
-	if class := runtimeClass(facts.Local, patch.RuntimeClassName); class != "" {
+	if class := runtimeClass(&facts.Local, patch.RuntimeClassName); class != "" {
 		operations = append(operations, contract.Set(runtimeClassPath, contract.String(class)))
 	}
 	return operations, nil
 }
 
-func nodeAffinity(affinity *contract.NodeAffinity) ([]contract.Operation, error) {
-	var operations []contract.Operation
+func nodeAffinity(operations []contract.Operation, affinity *contract.NodeAffinity) ([]contract.Operation, error) {
 	if affinity.Required != nil {
 		terms := affinity.Required.NodeSelectorTerms
 		if len(terms) == 0 {
@@ -94,14 +95,15 @@ func nodeAffinity(affinity *contract.NodeAffinity) ([]contract.Operation, error)
 // runtimeClass picks the remote class: the annotation of the local pod, whatever it
 // says; else the local pod's class; else the patch's. The latter two do not count
 // when they are the Liqo class. No class is "".
-func runtimeClass(local contract.Pod, patch string) string {
+func runtimeClass(local *contract.Pod, patch string) string {
 	if class := local.Metadata.Annotations[runtimeClassAnnotation]; class != "" {
 		return class
 	}
-	for _, class := range []string{local.Spec.RuntimeClassName, patch} {
-		if class != "" && class != liqoRuntimeClass {
-			return class
-		}
+	if class := local.Spec.RuntimeClassName; class != "" && class != liqoRuntimeClass {
+		return class
+	}
+	if patch != liqoRuntimeClass {
+		return patch
 	}
 	return ""
 }

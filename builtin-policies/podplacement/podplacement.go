@@ -25,6 +25,16 @@ const (
 	nodeTypeVirtual = "virtual-node"
 )
 
+// What does not depend on the pod is made once. None of it is ever written to.
+var (
+	tolerate = contract.Ensure("/spec/tolerations",
+		contract.Toleration{Key: tolerationKey, Operator: "Exists", Effect: "NoExecute"})
+	isVirtual  = contract.NodeSelectorRequirement{Key: nodeTypeKey, Operator: "In", Values: []string{nodeTypeVirtual}}
+	notVirtual = contract.NodeSelectorTerm{
+		MatchExpressions: []contract.NodeSelectorRequirement{{Key: nodeTypeKey, Operator: "NotIn", Values: []string{nodeTypeVirtual}}},
+	}
+)
+
 // Manifest declares what the policy reads and writes.
 func Manifest() contract.PointManifest {
 	return contract.PointManifest{
@@ -58,12 +68,10 @@ func Decide(facts contract.PodMutationFacts) ([]contract.Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	operations := []contract.Operation{contract.Ensure("/spec/tolerations",
-		contract.Toleration{Key: tolerationKey, Operator: "Exists", Effect: "NoExecute"})}
-	if len(terms) > 0 {
-		operations = append(operations, contract.Require("/spec/affinity/nodeAffinity", terms...))
+	if len(terms) == 0 {
+		return []contract.Operation{tolerate}, nil
 	}
-	return operations, nil
+	return []contract.Operation{tolerate, contract.Require("/spec/affinity/nodeAffinity", terms...)}, nil
 }
 
 func isLiqoClass(facts contract.PodMutationFacts) bool {
@@ -79,31 +87,33 @@ func requiredTerms(strategy string, selector []contract.NodeSelectorTerm) ([]con
 		if len(selector) == 0 {
 			selector = []contract.NodeSelectorTerm{{}}
 		}
-		terms := make([]contract.NodeSelectorTerm, len(selector))
-		for i, term := range selector {
-			expressions := make([]contract.NodeSelectorRequirement, 0, len(term.MatchExpressions)+1)
-			expressions = append(expressions, term.MatchExpressions...)
-			terms[i] = contract.NodeSelectorTerm{
-				MatchExpressions: append(expressions, nodeType("In")),
-				MatchFields:      term.MatchFields,
-			}
-		}
-		return terms, nil
+		return narrowed(selector), nil
 	case strategyLocalAndRemote:
 		if len(selector) == 0 {
 			return nil, nil
 		}
 		terms := make([]contract.NodeSelectorTerm, 0, len(selector)+1)
 		terms = append(terms, selector...)
-		return append(terms, contract.NodeSelectorTerm{
-			MatchExpressions: []contract.NodeSelectorRequirement{nodeType("NotIn")},
-		}), nil
+		return append(terms, notVirtual), nil
 	default:
 		return nil, errors.New("unknown podOffloadingStrategy " + strconv.Quote(strategy) +
 			": the NamespaceOffloading must say Local, Remote or LocalAndRemote")
 	}
 }
 
-func nodeType(operator string) contract.NodeSelectorRequirement {
-	return contract.NodeSelectorRequirement{Key: nodeTypeKey, Operator: operator, Values: []string{nodeTypeVirtual}}
+// narrowed returns the terms, each for virtual nodes only.
+func narrowed(selector []contract.NodeSelectorTerm) []contract.NodeSelectorTerm {
+	count := len(selector)
+	for i := range selector {
+		count += len(selector[i].MatchExpressions)
+	}
+	terms := make([]contract.NodeSelectorTerm, len(selector))
+	// One list for all: an allocation takes a guest longer than a term.
+	all := make([]contract.NodeSelectorRequirement, 0, count)
+	for i := range selector {
+		first := len(all)
+		all = append(append(all, selector[i].MatchExpressions...), isVirtual)
+		terms[i] = contract.NodeSelectorTerm{MatchExpressions: all[first:], MatchFields: selector[i].MatchFields}
+	}
+	return terms
 }

@@ -1,6 +1,9 @@
 package contract
 
-import "github.com/longshore-dev/longshore/sdk/internal/json"
+import (
+	"github.com/longshore-dev/longshore/sdk/internal/json"
+	"github.com/longshore-dev/longshore/sdk/internal/room"
+)
 
 // Verb is what an [Operation] does. All five are idempotent: applying one twice
 // gives what applying it once gives.
@@ -55,14 +58,14 @@ type Operation struct {
 	Value RawMessage `json:"value,omitempty"`
 }
 
-// room is where a value is written: most fit, so it does not grow.
-func room() []byte { return make([]byte, 0, 256) }
+// valueBytes is the room that a value is written to: most fit, so it does not grow.
+const valueBytes = 512
 
 // Set answers "the field at path becomes value".
 //
 //	contract.Set("/spec/containers[name=web]/image", contract.String("mirror.example/web:1"))
 func Set(path string, value Value) Operation {
-	return Operation{Op: VerbSet, Path: path, Value: value.AppendJSON(room())}
+	return Operation{Op: VerbSet, Path: path, Value: value.AppendJSON(room.Bytes(valueBytes))}
 }
 
 // Remove answers "drop these keys of the map at path", or, without keys, "drop the
@@ -77,7 +80,7 @@ func Remove(path string, keys ...string) Operation {
 //
 //	contract.Merge("/spec/nodeSelector", contract.StringMap{"pool": "gpu"})
 func Merge(path string, value Value) Operation {
-	return Operation{Op: VerbMerge, Path: path, Value: value.AppendJSON(room())}
+	return Operation{Op: VerbMerge, Path: path, Value: value.AppendJSON(room.Bytes(valueBytes))}
 }
 
 // Ensure answers "the list at path contains these items", appending those that are
@@ -85,7 +88,7 @@ func Merge(path string, value Value) Operation {
 //
 //	contract.Ensure("/spec/tolerations", contract.Toleration{Key: "gpu", Operator: "Exists"})
 func Ensure(path string, items ...Value) Operation {
-	return Operation{Op: VerbEnsure, Path: path, Value: appendList(room(), items)}
+	return Operation{Op: VerbEnsure, Path: path, Value: appendList(room.Bytes(valueBytes), items)}
 }
 
 // Require answers "the required node affinity at path must also match one of these
@@ -95,19 +98,18 @@ func Ensure(path string, items ...Value) Operation {
 //		MatchExpressions: []contract.NodeSelectorRequirement{{Key: "pool", Operator: "Exists"}},
 //	})
 func Require(path string, terms ...NodeSelectorTerm) Operation {
-	return Operation{Op: VerbRequire, Path: path, Value: appendList(room(), terms)}
+	return Operation{Op: VerbRequire, Path: path, Value: appendList(room.Bytes(valueBytes), terms)}
 }
 
 // AppendJSON implements [Value], so that answers are encoded without reflection.
 func (o Operation) AppendJSON(b []byte) []byte {
-	b = append(b, '{')
-	b = json.AppendString(json.AppendMember(b, "op"), string(o.Op))
-	b = json.AppendString(json.AppendMember(b, "path"), o.Path)
+	b = json.AppendString(append(b, `{"op":`...), string(o.Op))
+	b = json.AppendString(append(b, `,"path":`...), o.Path)
 	if len(o.Keys) > 0 {
-		b = json.AppendStrings(json.AppendMember(b, "keys"), o.Keys)
+		b = json.AppendStrings(append(b, `,"keys":`...), o.Keys)
 	}
 	if len(o.Value) > 0 {
-		b = append(json.AppendMember(b, "value"), o.Value...)
+		b = append(append(b, `,"value":`...), o.Value...)
 	}
 	return append(b, '}')
 }

@@ -84,11 +84,10 @@ func (t Toleration) AppendJSON(b []byte) []byte {
 
 // AppendJSON implements [Value].
 func (r NodeSelectorRequirement) AppendJSON(b []byte) []byte {
-	b = append(b, '{')
-	b = json.AppendString(json.AppendMember(b, "key"), r.Key)
-	b = json.AppendString(json.AppendMember(b, "operator"), r.Operator)
+	b = json.AppendString(append(b, `{"key":`...), r.Key)
+	b = json.AppendString(append(b, `,"operator":`...), r.Operator)
 	if len(r.Values) > 0 {
-		b = json.AppendStrings(json.AppendMember(b, "values"), r.Values)
+		b = json.AppendStrings(append(b, `,"values":`...), r.Values)
 	}
 	return append(b, '}')
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 	"github.com/longshore-dev/longshore/sdk/internal/codec"
 	"github.com/longshore-dev/longshore/sdk/internal/dispatch"
+	"github.com/longshore-dev/longshore/sdk/internal/room"
 )
 
 // Handle registers the manifest of the module. Call it in an init function, once.
@@ -28,6 +29,9 @@ func Handle(manifest func() contract.Manifest) {
 		if len(m.Contracts) == 0 {
 			m.Contracts = contract.Versions()
 		}
-		return codec.AppendManifest(nil, &m), nil
+		answer := codec.AppendManifest(nil, &m)
+		// The host asks this while it loads the module, before any question.
+		room.Fill()
+		return answer, nil
 	})
 }

@@ -19,21 +19,46 @@ func appendList[T any](b []byte, items []T, item func([]byte, T) []byte) []byte 
 	return append(b, ']')
 }
 
-// AppendResponse appends a response.
-func AppendResponse(b []byte, r *contract.Response) []byte {
-	b = append(b, '{')
-	b = json.AppendString(json.AppendMember(b, "version"), r.Version)
-	if len(r.Operations) > 0 {
-		b = appendList(json.AppendMember(b, "operations"), r.Operations, func(b []byte, o contract.Operation) []byte { return o.AppendJSON(b) })
+// ResponseBytes is about the size of a response, and rather too much than too little.
+func ResponseBytes(r *contract.Response) int {
+	const around = 64
+	n := around
+	for i := range r.Operations {
+		o := &r.Operations[i]
+		n += around + len(o.Path) + len(o.Value)
+		for _, key := range o.Keys {
+			n += len(key) + len(`"",`)
+		}
 	}
 	if r.Deny != nil {
-		b = append(json.AppendMember(b, "deny"), '{')
-		b = json.AppendString(json.AppendMember(b, "reason"), r.Deny.Reason)
-		b = json.AppendString(json.AppendMember(b, "message"), r.Deny.Message)
+		n += around + len(r.Deny.Reason) + len(r.Deny.Message)
+	}
+	for _, warning := range r.Warnings {
+		n += len(warning) + len(`"",`)
+	}
+	return n
+}
+
+// AppendResponse appends a response.
+func AppendResponse(b []byte, r *contract.Response) []byte {
+	b = json.AppendString(append(b, `{"version":`...), r.Version)
+	if len(r.Operations) > 0 {
+		b = append(b, `,"operations":[`...)
+		for i := range r.Operations {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = r.Operations[i].AppendJSON(b)
+		}
+		b = append(b, ']')
+	}
+	if r.Deny != nil {
+		b = json.AppendString(append(b, `,"deny":{"reason":`...), r.Deny.Reason)
+		b = json.AppendString(append(b, `,"message":`...), r.Deny.Message)
 		b = append(b, '}')
 	}
 	if len(r.Warnings) > 0 {
-		b = json.AppendStrings(json.AppendMember(b, "warnings"), r.Warnings)
+		b = json.AppendStrings(append(b, `,"warnings":`...), r.Warnings)
 	}
 	return append(b, '}')
 }
@@ -85,7 +110,9 @@ func DecodeSettingsRequest(data []byte) (contract.SettingsRequest, error) {
 		case "version":
 			r.Version = s.String()
 		case "points":
-			r.Points = list(s, pointItem)
+			for _, point := range texts(s) {
+				r.Points = append(r.Points, contract.Point(point))
+			}
 		case "settings":
 			r.Settings = s.Raw()
 		default:
@@ -97,8 +124,6 @@ func DecodeSettingsRequest(data []byte) (contract.SettingsRequest, error) {
 	}
 	return r, nil
 }
-
-func pointItem(s *json.Scanner) contract.Point { return contract.Point(s.String()) }
 
 // AppendSettingsResponse appends the output of validate_settings.
 func AppendSettingsResponse(b []byte, r *contract.SettingsResponse) []byte {

@@ -6,119 +6,106 @@ import (
 )
 
 // PodMutationFacts reads the facts of PodMutation.
-func PodMutationFacts(s *json.Scanner) contract.PodMutationFacts {
-	var f contract.PodMutationFacts
+func PodMutationFacts(s *json.Scanner, f *contract.PodMutationFacts) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "object":
-			f.Object = pod(s)
+			pod(s, &f.Object)
 		case "local":
-			f.Local = optional(s, pod)
+			f.Local = optional(s, pods, pod)
 		case "offloading":
-			f.Offloading = optional(s, offloading)
+			f.Offloading = optional(s, offloadings, offloading)
 		case "namespace":
-			f.Namespace = optional(s, metadata)
+			f.Namespace = optional(s, metadatas, metadata)
 		case "request":
-			f.Request = optional(s, admissionRequest)
+			f.Request = optional(s, requests, admissionRequest)
 		case "virtualNode":
-			f.VirtualNode = optional(s, virtualNode)
+			f.VirtualNode = optional(s, virtualNodes, virtualNode)
 		case "runtimeClassName":
 			f.RuntimeClassName = s.String()
 		default:
 			s.Skip()
 		}
 	}
-	return f
 }
 
 // OffloadingPatchFacts reads the facts of OffloadingPatch.
-func OffloadingPatchFacts(s *json.Scanner) contract.OffloadingPatchFacts {
-	var f contract.OffloadingPatchFacts
+func OffloadingPatchFacts(s *json.Scanner, f *contract.OffloadingPatchFacts) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "object":
-			f.Object = pod(s)
+			pod(s, &f.Object)
 		case "local":
-			f.Local = pod(s)
+			pod(s, &f.Local)
 		case "patch":
-			f.Patch = optional(s, patch)
+			f.Patch = optional(s, patches, patch)
 		case "virtualNode":
-			f.VirtualNode = virtualNode(s)
+			virtualNode(s, &f.VirtualNode)
 		default:
 			s.Skip()
 		}
 	}
-	return f
 }
 
 // AntiAffinityPresetFacts reads the facts of AntiAffinityPreset.
-func AntiAffinityPresetFacts(s *json.Scanner) contract.AntiAffinityPresetFacts {
-	var f contract.AntiAffinityPresetFacts
+func AntiAffinityPresetFacts(s *json.Scanner, f *contract.AntiAffinityPresetFacts) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "object":
-			f.Object = pod(s)
+			pod(s, &f.Object)
 		case "local":
-			f.Local = pod(s)
+			pod(s, &f.Local)
 		default:
 			s.Skip()
 		}
 	}
-	return f
 }
 
 // MetadataFilterFacts reads the facts of MetadataFilter.
-func MetadataFilterFacts(s *json.Scanner) contract.MetadataFilterFacts {
-	var f contract.MetadataFilterFacts
+func MetadataFilterFacts(s *json.Scanner, f *contract.MetadataFilterFacts) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "object":
-			f.Object = objectMetadata(s)
+			objectMetadata(s, &f.Object)
 		case "notReflected":
-			f.NotReflected = notReflected(s)
+			notReflected(s, &f.NotReflected)
 		case "virtualNode":
-			f.VirtualNode = optional(s, virtualNode)
+			f.VirtualNode = optional(s, virtualNodes, virtualNode)
 		default:
 			s.Skip()
 		}
 	}
-	return f
 }
 
-func offloading(s *json.Scanner) contract.NamespaceOffloading {
-	var o contract.NamespaceOffloading
+func offloading(s *json.Scanner, o *contract.NamespaceOffloading) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "podOffloadingStrategy":
 			o.PodOffloadingStrategy = s.String()
 		case "clusterSelector":
-			o.ClusterSelector = nodeSelector(s)
+			nodeSelector(s, &o.ClusterSelector)
 		default:
 			s.Skip()
 		}
 	}
-	return o
 }
 
-func admissionRequest(s *json.Scanner) contract.AdmissionRequest {
-	var r contract.AdmissionRequest
+func admissionRequest(s *json.Scanner, r *contract.AdmissionRequest) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "user":
 			r.User = s.String()
 		case "groups":
-			r.Groups = list(s, stringItem)
+			r.Groups = texts(s)
 		case "dryRun":
 			r.DryRun = s.Bool()
 		default:
 			s.Skip()
 		}
 	}
-	return r
 }
 
-func virtualNode(s *json.Scanner) contract.VirtualNode {
-	var n contract.VirtualNode
+func virtualNode(s *json.Scanner, n *contract.VirtualNode) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "name":
@@ -128,48 +115,42 @@ func virtualNode(s *json.Scanner) contract.VirtualNode {
 		case "consumerClusterID":
 			n.ConsumerClusterID = s.String()
 		case "labels":
-			n.Labels = stringMap(s)
+			n.Labels = textMap(s)
 		default:
 			s.Skip()
 		}
 	}
-	return n
 }
 
-func patch(s *json.Scanner) contract.Patch {
-	var p contract.Patch
+func patch(s *json.Scanner, p *contract.Patch) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "nodeSelector":
-			p.NodeSelector = stringMap(s)
+			p.NodeSelector = textMap(s)
 		case "tolerations":
-			p.Tolerations = list(s, rawItem)
+			p.Tolerations = raws(s)
 		case "affinity":
-			p.Affinity = optional(s, patchAffinity)
+			p.Affinity = optional(s, patchAffinities, patchAffinity)
 		case "runtimeClassName":
 			p.RuntimeClassName = s.String()
 		default:
 			s.Skip()
 		}
 	}
-	return p
 }
 
-func patchAffinity(s *json.Scanner) contract.PatchAffinity {
-	var a contract.PatchAffinity
+func patchAffinity(s *json.Scanner, a *contract.PatchAffinity) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "nodeAffinity":
-			a.NodeAffinity = optional(s, nodeAffinity)
+			a.NodeAffinity = optional(s, nodeAffinities, nodeAffinity)
 		default:
 			s.Skip()
 		}
 	}
-	return a
 }
 
-func objectMetadata(s *json.Scanner) contract.ObjectMetadata {
-	var o contract.ObjectMetadata
+func objectMetadata(s *json.Scanner, o *contract.ObjectMetadata) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "apiVersion":
@@ -177,25 +158,22 @@ func objectMetadata(s *json.Scanner) contract.ObjectMetadata {
 		case "kind":
 			o.Kind = s.String()
 		case "metadata":
-			o.Metadata = metadata(s)
+			metadata(s, &o.Metadata)
 		default:
 			s.Skip()
 		}
 	}
-	return o
 }
 
-func notReflected(s *json.Scanner) contract.NotReflected {
-	var n contract.NotReflected
+func notReflected(s *json.Scanner, n *contract.NotReflected) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "labels":
-			n.Labels = list(s, stringItem)
+			n.Labels = texts(s)
 		case "annotations":
-			n.Annotations = list(s, stringItem)
+			n.Annotations = texts(s)
 		default:
 			s.Skip()
 		}
 	}
-	return n
 }

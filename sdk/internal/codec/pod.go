@@ -5,10 +5,7 @@ import (
 	"github.com/longshore-dev/longshore/sdk/internal/json"
 )
 
-func rawItem(s *json.Scanner) contract.RawMessage { return s.Raw() }
-
-func metadata(s *json.Scanner) contract.Metadata {
-	var m contract.Metadata
+func metadata(s *json.Scanner, m *contract.Metadata) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "name":
@@ -16,33 +13,29 @@ func metadata(s *json.Scanner) contract.Metadata {
 		case "namespace":
 			m.Namespace = s.String()
 		case "labels":
-			m.Labels = stringMap(s)
+			m.Labels = textMap(s)
 		case "annotations":
-			m.Annotations = stringMap(s)
+			m.Annotations = textMap(s)
 		default:
 			s.Skip()
 		}
 	}
-	return m
 }
 
-func pod(s *json.Scanner) contract.Pod {
-	var p contract.Pod
+func pod(s *json.Scanner, p *contract.Pod) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "metadata":
-			p.Metadata = metadata(s)
+			metadata(s, &p.Metadata)
 		case "spec":
-			p.Spec = podSpec(s)
+			podSpec(s, &p.Spec)
 		default:
 			s.Skip()
 		}
 	}
-	return p
 }
 
-func podSpec(s *json.Scanner) contract.PodSpec {
-	var p contract.PodSpec
+func podSpec(s *json.Scanner, p *contract.PodSpec) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "runtimeClassName":
@@ -50,24 +43,22 @@ func podSpec(s *json.Scanner) contract.PodSpec {
 		case "nodeName":
 			p.NodeName = s.String()
 		case "nodeSelector":
-			p.NodeSelector = stringMap(s)
+			p.NodeSelector = textMap(s)
 		case "tolerations":
-			p.Tolerations = list(s, toleration)
+			p.Tolerations = list(s, tolerationLists, toleration)
 		case "affinity":
-			p.Affinity = optional(s, affinity)
+			p.Affinity = optional(s, affinities, affinity)
 		case "containers":
-			p.Containers = list(s, container)
+			p.Containers = list(s, containerLists, container)
 		case "initContainers":
-			p.InitContainers = list(s, container)
+			p.InitContainers = list(s, containerLists, container)
 		default:
 			s.Skip()
 		}
 	}
-	return p
 }
 
-func container(s *json.Scanner) contract.Container {
-	var c contract.Container
+func container(s *json.Scanner, c *contract.Container) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "name":
@@ -80,11 +71,9 @@ func container(s *json.Scanner) contract.Container {
 			s.Skip()
 		}
 	}
-	return c
 }
 
-func toleration(s *json.Scanner) contract.Toleration {
-	var t contract.Toleration
+func toleration(s *json.Scanner, t *contract.Toleration) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "key":
@@ -96,91 +85,79 @@ func toleration(s *json.Scanner) contract.Toleration {
 		case "effect":
 			t.Effect = s.String()
 		case "tolerationSeconds":
-			t.TolerationSeconds = optional(s, (*json.Scanner).Int64)
+			t.TolerationSeconds = optional(s, integers, integer)
 		default:
 			s.Skip()
 		}
 	}
-	return t
 }
 
-func affinity(s *json.Scanner) contract.Affinity {
-	var a contract.Affinity
+func affinity(s *json.Scanner, a *contract.Affinity) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "nodeAffinity":
-			a.NodeAffinity = optional(s, nodeAffinity)
+			a.NodeAffinity = optional(s, nodeAffinities, nodeAffinity)
 		case "podAffinity":
 			a.PodAffinity = s.Raw()
 		case "podAntiAffinity":
-			a.PodAntiAffinity = optional(s, podAntiAffinity)
+			a.PodAntiAffinity = optional(s, podAntiAffinities, podAntiAffinity)
 		default:
 			s.Skip()
 		}
 	}
-	return a
 }
 
-func nodeAffinity(s *json.Scanner) contract.NodeAffinity {
-	var a contract.NodeAffinity
+func nodeAffinity(s *json.Scanner, a *contract.NodeAffinity) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "requiredDuringSchedulingIgnoredDuringExecution":
-			a.Required = optional(s, nodeSelector)
+			a.Required = optional(s, nodeSelectors, nodeSelector)
 		case "preferredDuringSchedulingIgnoredDuringExecution":
-			a.Preferred = list(s, rawItem)
+			a.Preferred = raws(s)
 		default:
 			s.Skip()
 		}
 	}
-	return a
 }
 
-func podAntiAffinity(s *json.Scanner) contract.PodAntiAffinity {
-	var a contract.PodAntiAffinity
+func podAntiAffinity(s *json.Scanner, a *contract.PodAntiAffinity) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "requiredDuringSchedulingIgnoredDuringExecution":
-			a.Required = list(s, rawItem)
+			a.Required = raws(s)
 		case "preferredDuringSchedulingIgnoredDuringExecution":
-			a.Preferred = list(s, rawItem)
+			a.Preferred = raws(s)
 		default:
 			s.Skip()
 		}
 	}
-	return a
 }
 
-func nodeSelector(s *json.Scanner) contract.NodeSelector {
-	var n contract.NodeSelector
+func nodeSelector(s *json.Scanner, n *contract.NodeSelector) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "nodeSelectorTerms":
-			n.NodeSelectorTerms = list(s, nodeSelectorTerm)
+			n.NodeSelectorTerms = list(s, termLists, nodeSelectorTerm)
 		default:
 			s.Skip()
 		}
 	}
-	return n
 }
 
-func nodeSelectorTerm(s *json.Scanner) contract.NodeSelectorTerm {
-	var t contract.NodeSelectorTerm
+func nodeSelectorTerm(s *json.Scanner, t *contract.NodeSelectorTerm) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "matchExpressions":
-			t.MatchExpressions = list(s, nodeSelectorRequirement)
+			t.MatchExpressions = list(s, requirementLists, nodeSelectorRequirement)
 		case "matchFields":
-			t.MatchFields = list(s, nodeSelectorRequirement)
+			t.MatchFields = list(s, requirementLists, nodeSelectorRequirement)
 		default:
 			s.Skip()
 		}
 	}
-	return t
 }
 
-func nodeSelectorRequirement(s *json.Scanner) contract.NodeSelectorRequirement {
-	var r contract.NodeSelectorRequirement
+func nodeSelectorRequirement(s *json.Scanner, r *contract.NodeSelectorRequirement) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "key":
@@ -188,10 +165,9 @@ func nodeSelectorRequirement(s *json.Scanner) contract.NodeSelectorRequirement {
 		case "operator":
 			r.Operator = s.String()
 		case "values":
-			r.Values = list(s, stringItem)
+			r.Values = texts(s)
 		default:
 			s.Skip()
 		}
 	}
-	return r
 }

@@ -21,13 +21,16 @@ type Envelope struct {
 	Settings []byte
 }
 
-// DecodeRequest reads a request and leaves its facts to the given function, which
-// must consume one value. It refuses a version that this SDK does not speak, and a
-// question that another point was meant to answer.
-func DecodeRequest(data []byte, point contract.Point, facts func(*json.Scanner)) (Envelope, error) {
+// FactsReader reads the facts of a request: one value.
+type FactsReader interface{ ReadFacts(s *json.Scanner) }
+
+// DecodeRequest reads a request and leaves its facts to the reader. It refuses a version
+// that this SDK does not speak, and a question that another point was meant to answer.
+func DecodeRequest(data []byte, point contract.Point, facts FactsReader) (Envelope, error) {
 	var e Envelope
 	hasFacts := false
-	s := json.NewScanner(data)
+	s := scanners.One()
+	s.Reset(data)
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "version":
@@ -40,7 +43,7 @@ func DecodeRequest(data []byte, point contract.Point, facts func(*json.Scanner))
 			e.Settings = s.Raw()
 		case "facts":
 			hasFacts = true
-			facts(s)
+			facts.ReadFacts(s)
 		default:
 			s.Skip()
 		}
@@ -48,50 +51,20 @@ func DecodeRequest(data []byte, point contract.Point, facts func(*json.Scanner))
 	if err := s.End(); err != nil {
 		return Envelope{}, errors.New("reading the request: " + err.Error())
 	}
-	if _, ok := contract.Negotiate([]string{e.Version}, contract.Versions()); !ok {
-		return Envelope{}, errors.New("this module does not speak the contract version " + strconv.Quote(e.Version) + " of the request")
+	return e, e.check(point, hasFacts)
+}
+
+func (e *Envelope) check(point contract.Point, hasFacts bool) error {
+	if e.Version != contract.Version {
+		if _, ok := contract.Negotiate([]string{e.Version}, contract.Versions()); !ok {
+			return errors.New("this module does not speak the contract version " + strconv.Quote(e.Version) + " of the request")
+		}
 	}
 	if e.Point != point {
-		return Envelope{}, errors.New("asked for point " + strconv.Quote(string(e.Point)) + ", but this export answers " + string(point))
+		return errors.New("asked for point " + strconv.Quote(string(e.Point)) + ", but this export answers " + string(point))
 	}
 	if !hasFacts {
-		return Envelope{}, errors.New("the request has no facts")
+		return errors.New("the request has no facts")
 	}
-	return e, nil
-}
-
-// list reads a list, or nil for null.
-func list[T any](s *json.Scanner, item func(*json.Scanner) T) []T {
-	if s.Null() {
-		return nil
-	}
-	// Most lists of a pod are short: one allocation does.
-	items := make([]T, 0, 4)
-	for ok := s.FirstItem(); ok; ok = s.NextItem() {
-		items = append(items, item(s))
-	}
-	return items
-}
-
-func stringItem(s *json.Scanner) string { return s.String() }
-
-// stringMap reads a map of strings, or nil for null.
-func stringMap(s *json.Scanner) map[string]string {
-	if s.Null() {
-		return nil
-	}
-	m := map[string]string{}
-	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
-		m[json.Text(key)] = s.String()
-	}
-	return m
-}
-
-// optional reads a value, or nil for null.
-func optional[T any](s *json.Scanner, read func(*json.Scanner) T) *T {
-	if s.Null() {
-		return nil
-	}
-	v := read(s)
-	return &v
+	return nil
 }

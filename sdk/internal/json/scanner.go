@@ -21,6 +21,7 @@ const MaxDepth = 512
 //	}
 //	return s.End()
 type Scanner struct {
+	// data is empty after an error, so that what looks for a token finds none.
 	data  []byte
 	pos   int
 	depth int
@@ -29,7 +30,12 @@ type Scanner struct {
 
 // NewScanner returns a scanner over data, which must not change as long as anything
 // that the scanner returned is in use: keys, strings and raw values share its memory.
+// It is fastest if data has room for a word behind its end; what stands there does not
+// matter.
 func NewScanner(data []byte) *Scanner { return &Scanner{data: data} }
+
+// Reset makes the scanner one over data, as [NewScanner] does.
+func (s *Scanner) Reset(data []byte) { *s = Scanner{data: data} }
 
 // Err returns the first error.
 func (s *Scanner) Err() error { return s.err }
@@ -48,6 +54,7 @@ func (s *Scanner) End() error {
 func (s *Scanner) fail(reason error) {
 	if s.err == nil {
 		s.err = &SyntaxError{Offset: s.pos, Err: reason}
+		s.data = nil
 	}
 }
 
@@ -66,17 +73,14 @@ func (s *Scanner) space() {
 // peek returns the first byte of the next token, 0 at the end of the document or
 // after an error.
 func (s *Scanner) peek() byte {
-	if s.err != nil {
-		return 0
-	}
 	if s.pos < len(s.data) && s.data[s.pos] > ' ' {
 		return s.data[s.pos]
 	}
 	s.space()
-	if s.pos >= len(s.data) {
-		return 0
+	if s.pos < len(s.data) {
+		return s.data[s.pos]
 	}
-	return s.data[s.pos]
+	return 0
 }
 
 // literal consumes text, which must stand here.
@@ -91,8 +95,13 @@ func (s *Scanner) literal(text string) bool {
 
 // Null consumes a null and reports whether one was there.
 func (s *Scanner) Null() bool {
-	return s.peek() == 'n' && s.literal("null")
+	if at := s.pos; at < len(s.data) && s.data[at] != 'n' && s.data[at] > ' ' {
+		return false
+	}
+	return s.unusualNull()
 }
+
+func (s *Scanner) unusualNull() bool { return s.peek() == 'n' && s.literal("null") }
 
 // wrong fails for a token that is not the type asked for: as a type error if it
 // begins some other JSON value, as a syntax error otherwise.
@@ -105,49 +114,78 @@ func (s *Scanner) wrong(c byte) {
 	}
 }
 
-func (s *Scanner) enter() bool {
-	s.pos++
-	s.depth++
-	if s.depth > MaxDepth {
-		s.fail(ErrDepth)
-		return false
-	}
-	return true
-}
-
 // FirstKey enters an object and returns its first key. It reports false for an
 // empty object, for null and on an error; then there is nothing to leave.
 func (s *Scanner) FirstKey() ([]byte, bool) {
-	if s.Null() {
-		return nil, false
-	}
-	if c := s.peek(); c != '{' {
-		s.wrong(c)
-		return nil, false
-	}
-	if !s.enter() {
-		return nil, false
-	}
-	if s.peek() == '}' {
-		s.leave()
+	if !s.first('{') {
 		return nil, false
 	}
 	return s.key()
 }
 
+// first enters an object or a list, which begins with the given bracket, and reports
+// whether anything but its end follows. It reports false for null and on an error.
+//
+// In a guest each branch that is taken costs as much as a call, so what is usual is looked
+// for first, here and below: no space, no escape.
+func (s *Scanner) first(bracket byte) bool {
+	if at := s.pos; at+1 < len(s.data) && s.data[at] == bracket && s.data[at+1] == '"' && s.depth < MaxDepth {
+		s.pos = at + 1
+		s.depth++
+		return true
+	}
+	return s.unusualFirst(bracket)
+}
+
+func (s *Scanner) unusualFirst(bracket byte) bool {
+	if c := s.peek(); c != bracket {
+		if !s.Null() {
+			s.wrong(c)
+		}
+		return false
+	}
+	s.pos++
+	if s.depth++; s.depth > MaxDepth {
+		s.fail(ErrDepth)
+	}
+	if s.peek() != bracket+2 { // in ASCII the closing one
+		return s.err == nil
+	}
+	s.leave()
+	return false
+}
+
 // NextKey returns the next key of the object, or false at its end or on an error.
 // The value of the key before must have been consumed.
 func (s *Scanner) NextKey() ([]byte, bool) {
+	if at := s.pos; at < len(s.data) && s.data[at] == ',' {
+		s.pos = at + 1
+		return s.key()
+	}
+	if !s.next('}') {
+		return nil, false
+	}
+	return s.key()
+}
+
+// next passes over a comma and reports whether there was one; else it leaves the object
+// or list, whose closing bracket must stand here.
+func (s *Scanner) next(bracket byte) bool {
+	if at := s.pos; at < len(s.data) && s.data[at] == bracket {
+		s.leave()
+		return false
+	}
 	switch s.peek() {
+	case bracket:
+		s.leave()
+		return false
 	case ',':
 		s.pos++
-		return s.key()
-	case '}':
-		s.leave()
+		return true
 	default:
 		s.fail(ErrSyntax)
+		return false
 	}
-	return nil, false
 }
 
 func (s *Scanner) leave() {
@@ -155,17 +193,19 @@ func (s *Scanner) leave() {
 	s.depth--
 }
 
-// key reads a key and its colon. In a guest each branch that is taken costs as much as a
-// call, so what is usual is looked for first, here and in String: no space and no escape.
+// key reads a key and its colon.
 func (s *Scanner) key() ([]byte, bool) {
-	if s.at('"') {
-		start := s.pos + 1
+	if start := s.pos + 1; start <= len(s.data) && s.data[start-1] == '"' {
 		end := plain(s.data, start)
 		if end+1 < len(s.data) && s.data[end] == '"' && s.data[end+1] == ':' {
 			s.pos = end + 2
 			return s.data[start:end:end], true
 		}
 	}
+	return s.unusualKey()
+}
+
+func (s *Scanner) unusualKey() ([]byte, bool) {
 	if s.peek() != '"' {
 		s.fail(ErrSyntax)
 		return nil, false
@@ -181,47 +221,23 @@ func (s *Scanner) key() ([]byte, bool) {
 
 // FirstItem enters a list and reports whether it has an item. It reports false for
 // an empty list, for null and on an error.
-func (s *Scanner) FirstItem() bool {
-	if s.Null() {
-		return false
-	}
-	if c := s.peek(); c != '[' {
-		s.wrong(c)
-		return false
-	}
-	if !s.enter() {
-		return false
-	}
-	if s.peek() == ']' {
-		s.leave()
-		return false
-	}
-	return s.err == nil
-}
+func (s *Scanner) FirstItem() bool { return s.first('[') }
 
 // NextItem reports whether the list goes on. The item before must have been consumed.
-func (s *Scanner) NextItem() bool {
-	switch s.peek() {
-	case ',':
-		s.pos++
-		return true
-	case ']':
-		s.leave()
-	default:
-		s.fail(ErrSyntax)
-	}
-	return false
-}
+func (s *Scanner) NextItem() bool { return s.next(']') }
 
 // String returns a string value, or "" for null. It shares data's memory.
 func (s *Scanner) String() string {
-	if s.err == nil && s.at('"') {
-		start := s.pos + 1
+	if start := s.pos + 1; s.at('"') {
 		if end := plain(s.data, start); end < len(s.data) && s.data[end] == '"' {
 			s.pos = end + 1
 			return Text(s.data[start:end:end])
 		}
 	}
+	return s.unusualString()
+}
+
+func (s *Scanner) unusualString() string {
 	if s.Null() {
 		return ""
 	}
@@ -286,30 +302,70 @@ func (s *Scanner) Raw() []byte {
 	return s.data[start:s.pos:s.pos]
 }
 
-// Skip validates and passes over the next value.
+// nest says of the objects and lists that Skip is in which are objects.
+type nest [MaxDepth/64 + 1]uint64
+
+func (n *nest) enter(depth int, object bool) {
+	n[depth/64] &^= 1 << (depth % 64)
+	if object {
+		n[depth/64] |= 1 << (depth % 64)
+	}
+}
+
+func (n *nest) object(depth int) bool { return n[depth/64]>>(depth%64)&1 != 0 }
+
+// Skip validates and passes over the next value. It is a loop, since calls are dear.
 func (s *Scanner) Skip() {
-	switch c := s.peek(); c {
-	case '{':
-		for _, ok := s.FirstKey(); ok; _, ok = s.NextKey() {
-			s.Skip()
+	outside := s.depth
+	var in nest
+	for {
+		switch c := s.peek(); c {
+		case '"':
+			s.stringBytes()
+		case '{', '[':
+			if s.first(c) {
+				in.enter(s.depth, c == '{')
+				if c == '{' {
+					s.key()
+				}
+				continue
+			}
+		default:
+			s.scalar(c)
 		}
-	case '[':
-		for ok := s.FirstItem(); ok; ok = s.NextItem() {
-			s.Skip()
-		}
-	case '"':
-		s.stringBytes()
-	case 't':
-		s.literal("true")
-	case 'f':
-		s.literal("false")
-	case 'n':
-		s.literal("null")
-	default:
-		if c == '-' || (c >= '0' && c <= '9') {
-			s.number()
+		if !s.goesOn(&in, outside) {
 			return
 		}
+	}
+}
+
+// goesOn passes over what stands behind a value, and reports whether it is another value
+// of what Skip is in.
+func (s *Scanner) goesOn(in *nest, outside int) bool {
+	for s.depth > outside && s.err == nil {
+		if in.object(s.depth) {
+			if _, more := s.NextKey(); more {
+				return true
+			}
+		} else if s.NextItem() {
+			return true
+		}
+	}
+	return false
+}
+
+// scalar consumes the value that begins with c and is no string, object or list.
+func (s *Scanner) scalar(c byte) {
+	switch {
+	case c == 't':
+		s.literal("true")
+	case c == 'f':
+		s.literal("false")
+	case c == 'n':
+		s.literal("null")
+	case c == '-', c >= '0' && c <= '9':
+		s.number()
+	default:
 		s.fail(ErrSyntax)
 	}
 }

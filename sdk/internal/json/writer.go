@@ -11,18 +11,20 @@ const hexDigits = "0123456789abcdef"
 // AppendString appends value as a JSON string. Bytes that are not UTF-8 become
 // U+FFFD, as encoding/json does it.
 func AppendString(b []byte, value string) []byte {
-	data := octets(value)
-	first := plain(data, 0)
-	if n := len(b); first == len(data) && cap(b)-n >= len(data)+2 {
+	data, n := octets(value), len(b)
+	if end := n + 1 + len(data); end < cap(b) && putPlain(b[n+1:end], data) {
 		// Most strings are plain, and most fit.
-		b = b[:n+len(data)+2]
-		b[n], b[len(b)-1] = '"', '"'
-		copy(b[n+1:], data)
+		b = b[:end+1]
+		b[n], b[end] = '"', '"'
 		return b
 	}
+	return appendQuoted(b, data)
+}
+
+func appendQuoted(b, data []byte) []byte {
 	b = append(b, '"')
 	start := 0
-	for i := first; i < len(data); i = plain(data, i) {
+	for i := plain(data, 0); i < len(data); i = plain(data, i) {
 		if data[i] >= utf8.RuneSelf {
 			r, size := utf8.DecodeRune(data[i:])
 			if r == utf8.RuneError && size == 1 {

@@ -9,34 +9,72 @@ import (
 	"github.com/longshore-dev/longshore/sdk/internal/codec"
 	"github.com/longshore-dev/longshore/sdk/internal/dispatch"
 	"github.com/longshore-dev/longshore/sdk/internal/json"
+	"github.com/longshore-dev/longshore/sdk/internal/room"
 )
 
-// Point registers the policy that answers a point.
-func Point[F any](point contract.Point, facts func(*json.Scanner) F, policy func(*guest.Request[F]) (*guest.Answer, error)) {
-	dispatch.Register(point.Export(), func(input []byte) ([]byte, error) {
-		var request guest.Request[F]
-		envelope, err := codec.DecodeRequest(input, point, func(s *json.Scanner) { request.Facts = facts(s) })
-		if err != nil {
-			return nil, err
+// supply is how many requests a module is ready for at once.
+const supply = 8
+
+// Point registers the policy that answers a point. A nil answer changes nothing.
+func Point[F any](point contract.Point, facts func(*json.Scanner, *F), policy func(*guest.Request[F]) (*guest.Answer, error)) {
+	register(point, facts, func(request *guest.Request[F]) (contract.Response, error) {
+		answer, err := policy(request)
+		if answer == nil {
+			return contract.Response{}, err
 		}
-		request.Moment = envelope.Moment
-		request.Settings = envelope.Settings
-		answer, err := policy(&request)
-		if err != nil {
-			return nil, err
-		}
-		response := contract.Response{Version: envelope.Version}
-		if answer != nil {
-			response.Operations, response.Deny, response.Warnings = answer.Operations, answer.Deny, answer.Warnings
-		}
-		return codec.AppendResponse(make([]byte, 0, 1024), &response), nil
+		return contract.Response{Operations: answer.Operations, Deny: answer.Deny, Warnings: answer.Warnings}, err
 	})
 }
 
 // Operations registers the policy that answers a point at which nothing can be denied.
-func Operations[F any](point contract.Point, facts func(*json.Scanner) F, policy func(*guest.Request[F]) ([]contract.Operation, error)) {
-	Point(point, facts, func(request *guest.Request[F]) (*guest.Answer, error) {
+func Operations[F any](point contract.Point, facts func(*json.Scanner, *F), policy func(*guest.Request[F]) ([]contract.Operation, error)) {
+	register(point, facts, func(request *guest.Request[F]) (contract.Response, error) {
 		operations, err := policy(request)
-		return &guest.Answer{Operations: operations}, err
+		return contract.Response{Operations: operations}, err
+	})
+}
+
+func register[F any](point contract.Point, facts func(*json.Scanner, *F), policy func(*guest.Request[F]) (contract.Response, error)) {
+	questions := room.NewWith(supply, func() question[F] { return question[F]{facts: facts, policy: policy} })
+	answerAt(point, func() (codec.FactsReader, asked) {
+		q := questions.One()
+		return q, q
+	})
+}
+
+// question is a request on its way to its policy.
+type question[F any] struct {
+	request guest.Request[F]
+	facts   func(*json.Scanner, *F)
+	policy  func(*guest.Request[F]) (contract.Response, error)
+}
+
+func (q *question[F]) ReadFacts(s *json.Scanner) { q.facts(s, &q.request.Facts) }
+
+func (q *question[F]) ask(e codec.Envelope) (contract.Response, error) {
+	q.request.Moment, q.request.Settings = e.Moment, e.Settings
+	return q.policy(&q.request)
+}
+
+// asked is a question of any point: what does not differ between points is compiled once.
+type asked interface {
+	ask(codec.Envelope) (contract.Response, error)
+}
+
+// answerAt takes questions by both of their sides: in a guest it takes long to find the
+// one that belongs to the other.
+func answerAt(point contract.Point, next func() (codec.FactsReader, asked)) {
+	dispatch.Register(point.Export(), func(input []byte) ([]byte, error) {
+		facts, question := next()
+		envelope, err := codec.DecodeRequest(input, point, facts)
+		if err != nil {
+			return nil, err
+		}
+		response, err := question.ask(envelope)
+		if err != nil {
+			return nil, err
+		}
+		response.Version = envelope.Version
+		return codec.AppendResponse(room.Bytes(codec.ResponseBytes(&response)), &response), nil
 	})
 }

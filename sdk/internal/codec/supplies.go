@@ -1,0 +1,107 @@
+package codec
+
+import (
+	"github.com/longshore-dev/longshore/sdk/contract"
+	"github.com/longshore-dev/longshore/sdk/internal/json"
+	"github.com/longshore-dev/longshore/sdk/internal/room"
+)
+
+// What a request of the usual size is read into, many times over: at the end of its
+// loading a module has answered questions since it was asked to describe itself.
+const (
+	few  = 16
+	many = 256
+	// labels is how many labels or annotations of an object are usual.
+	labels = 8
+)
+
+var (
+	scanners = room.New[json.Scanner](few)
+
+	pods              = room.New[contract.Pod](few)
+	offloadings       = room.New[contract.NamespaceOffloading](few)
+	metadatas         = room.New[contract.Metadata](few)
+	requests          = room.New[contract.AdmissionRequest](few)
+	virtualNodes      = room.New[contract.VirtualNode](few)
+	patches           = room.New[contract.Patch](few)
+	patchAffinities   = room.New[contract.PatchAffinity](few)
+	affinities        = room.New[contract.Affinity](few)
+	nodeAffinities    = room.New[contract.NodeAffinity](few)
+	podAntiAffinities = room.New[contract.PodAntiAffinity](few)
+	nodeSelectors     = room.New[contract.NodeSelector](few)
+
+	tolerationLists  = room.New[contract.Toleration](many)
+	containerLists   = room.New[contract.Container](many)
+	termLists        = room.New[contract.NodeSelectorTerm](many)
+	requirementLists = room.New[contract.NodeSelectorRequirement](many)
+	rawLists         = room.New[contract.RawMessage](many)
+	textLists        = room.New[string](many)
+	integers         = room.New[int64](many)
+
+	textMaps = room.NewWith(4*few, func() map[string]string { return make(map[string]string, labels) })
+)
+
+// list reads a list, or nil for null.
+func list[T any](s *json.Scanner, supply *room.Of[T], item func(*json.Scanner, *T)) []T {
+	if s.Null() {
+		return nil
+	}
+	items := supply.Open()
+	for more := s.FirstItem(); more; more = s.NextItem() {
+		n := len(items)
+		if n == cap(items) {
+			items = append(items, make([]T, n)...)
+		}
+		items = items[:n+1]
+		item(s, &items[n])
+	}
+	return supply.Keep(items)
+}
+
+// texts reads a list of strings, or nil for null.
+func texts(s *json.Scanner) []string {
+	if s.Null() {
+		return nil
+	}
+	items := textLists.Open()
+	for more := s.FirstItem(); more; more = s.NextItem() {
+		items = append(items, s.String())
+	}
+	return textLists.Keep(items)
+}
+
+// raws reads a list of values as they are, or nil for null.
+func raws(s *json.Scanner) []contract.RawMessage {
+	if s.Null() {
+		return nil
+	}
+	items := rawLists.Open()
+	for more := s.FirstItem(); more; more = s.NextItem() {
+		items = append(items, s.Raw())
+	}
+	return rawLists.Keep(items)
+}
+
+// textMap reads a map of strings, or nil for null.
+func textMap(s *json.Scanner) map[string]string {
+	if s.Null() {
+		return nil
+	}
+	m := *textMaps.One()
+	for key, more := s.FirstKey(); more; key, more = s.NextKey() {
+		m[json.Text(key)] = s.String()
+	}
+	return m
+}
+
+// optional reads a value, or nil for null.
+func optional[T any](s *json.Scanner, supply *room.Of[T], read func(*json.Scanner, *T)) *T {
+	if s.Null() {
+		return nil
+	}
+	v := supply.One()
+	read(s, v)
+	return v
+}
+
+func integer(s *json.Scanner, n *int64) { *n = s.Int64() }
