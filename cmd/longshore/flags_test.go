@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -42,28 +43,81 @@ func sources(t *testing.T, folder string) []*ast.File {
 	return files
 }
 
-// bound returns which option each flag sets, by reading how it is declared:
-// f.StringVar(&o.NodeIP, "node-ip", …).
-func bound(t *testing.T) map[string]map[string]option {
+// shared are the functions that declare flags of several apps, by name: of each flag, the
+// field that it sets of what is passed, or the parameter that it sets.
+func shared(t *testing.T) map[string]map[string]target {
 	t.Helper()
-	flags := map[string]map[string]option{}
+	functions := map[string]map[string]target{}
 	for _, file := range sources(t, ".") {
 		for _, declaration := range file.Decls {
 			function, ok := declaration.(*ast.FuncDecl)
-			if !ok {
+			if !ok || appOf(function) != "" {
 				continue
 			}
-			app := appOf(function)
+			flags := map[string]target{}
+			ast.Inspect(function, func(node ast.Node) bool {
+				if call, ok := node.(*ast.CallExpr); ok {
+					if set, flag := binding(call); flag != "" {
+						set.parameter = slices.Index(parameters(function), set.parameterName)
+						flags[flag] = set
+					}
+				}
+				return true
+			})
+			if len(flags) > 0 {
+				functions[function.Name.Name] = flags
+			}
+		}
+	}
+	return functions
+}
+
+// target is what a flag sets: a field, or else a parameter of the function that declares it.
+type target struct {
+	field, parameterName string
+	parameter            int
+}
+
+func parameters(function *ast.FuncDecl) []string {
+	var names []string
+	for _, list := range function.Type.Params.List {
+		for _, name := range list.Names {
+			names = append(names, name.Name)
+		}
+	}
+	return names
+}
+
+// bound returns which option each flag sets, by reading how it is declared:
+// f.StringVar(&o.NodeIP, "node-ip", …), maybe in a function for several apps.
+func bound(t *testing.T) map[string]map[string]option {
+	t.Helper()
+	functions, flags := shared(t), map[string]map[string]option{}
+	for _, name := range apps {
+		flags[name] = map[string]option{}
+	}
+	for _, file := range sources(t, ".") {
+		for _, declaration := range file.Decls {
+			function, ok := declaration.(*ast.FuncDecl)
+			if !ok || appOf(function) == "" {
+				continue
+			}
+			name := appOf(function)
 			ast.Inspect(function, func(node ast.Node) bool {
 				call, ok := node.(*ast.CallExpr)
-				if !ok || app == "" {
+				if !ok {
 					return true
 				}
-				if field, flag := binding(call); field != "" {
-					if flags[app] == nil {
-						flags[app] = map[string]option{}
+				if set, flag := binding(call); set.field != "" {
+					flags[name][flag] = option{name, set.field}
+				}
+				if called, ok := call.Fun.(*ast.Ident); ok {
+					for flag, set := range functions[called.Name] {
+						if set.field == "" && set.parameter >= 0 {
+							set.field = lastField(call.Args[set.parameter])
+						}
+						flags[name][flag] = option{name, set.field}
 					}
-					flags[app][flag] = option{app, field}
 				}
 				return true
 			})
@@ -87,26 +141,36 @@ func appOf(function *ast.FuncDecl) string {
 }
 
 // binding reads a call that declares a flag: what it sets, and its name.
-func binding(call *ast.CallExpr) (field, flag string) {
+func binding(call *ast.CallExpr) (set target, flag string) {
 	function, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || !strings.HasSuffix(function.Sel.Name, "Var") || len(call.Args) < 2 {
-		return "", ""
+		return target{}, ""
 	}
 	literal, ok := call.Args[1].(*ast.BasicLit)
 	if !ok {
-		return "", ""
+		return target{}, ""
 	}
-	ast.Inspect(call.Args[0], func(node ast.Node) bool {
+	if variable, ok := call.Args[0].(*ast.Ident); ok {
+		set.parameterName = variable.Name
+	}
+	set.field = lastField(call.Args[0])
+	flag, err := strconv.Unquote(literal.Value)
+	if err != nil {
+		return target{}, ""
+	}
+	return set, flag
+}
+
+// lastField is the last field that an expression names: X of &o.X.
+func lastField(expression ast.Expr) string {
+	field := ""
+	ast.Inspect(expression, func(node ast.Node) bool {
 		if selector, ok := node.(*ast.SelectorExpr); ok {
 			field = selector.Sel.Name
 		}
 		return true
 	})
-	flag, err := strconv.Unquote(literal.Value)
-	if err != nil {
-		return "", ""
-	}
-	return field, flag
+	return field
 }
 
 // readers are the fields of options that the code of an app reads. Checking a value, or
@@ -173,6 +237,9 @@ func TestEveryFlagHasAnEffectOrSaysThatItHasNone(t *testing.T) {
 			continue
 		}
 		read := readers(t, cmd.Name())
+		if cmd.Name() != "kubelet" {
+			maps.Copy(read, readers(t, "process"))
+		}
 		cmd.LocalNonPersistentFlags().VisitAll(func(flag *pflag.Flag) {
 			t.Run(cmd.Name()+" --"+flag.Name, func(t *testing.T) {
 				effective := false

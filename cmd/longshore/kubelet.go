@@ -20,27 +20,18 @@ func kubeletCommand() *cobra.Command {
 	o := kubelet.DefaultOptions()
 	var kubeconfig string
 	workers, types := map[string]*uint{}, map[string]*string{}
-	cmd := &cobra.Command{
-		Use: "kubelet", Short: "Run one virtual node", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.Config, err = home(kubeconfig); err != nil {
-				return err
-			}
-			o.Identity = os.Getenv("POD_NAME")
-			o.WithoutEffect = withoutEffect(cmd.Flags())
-			for resource, n := range workers {
-				o.ReflectionWorkers[resource] = int(*n) //nolint:gosec // A number of workers.
-			}
-			for resource, name := range types {
-				o.ReflectionTypes[resource] = *name
-			}
-			app, err := kubelet.New(cmd.Context(), o)
-			if err != nil {
-				return err
-			}
-			return app.Run(cmd.Context())
-		},
-	}
+	find := func() (*rest.Config, error) { return home(kubeconfig) }
+	cmd := subcommand("kubelet", "Run one virtual node", find, func(cmd *cobra.Command, config *rest.Config) (app, error) {
+		o.Config, o.Identity = config, os.Getenv("POD_NAME")
+		o.WithoutEffect = withoutEffect(cmd.Flags())
+		for resource, n := range workers {
+			o.ReflectionWorkers[resource] = int(*n) //nolint:gosec // A number of workers.
+		}
+		for resource, name := range types {
+			o.ReflectionTypes[resource] = *name
+		}
+		return kubelet.New(cmd.Context(), o)
+	})
 	f := cmd.Flags()
 	f.StringVar(&kubeconfig, "home-kubeconfig", "", "kubeconfig of this cluster; empty takes KUBECONFIG, or the service account")
 	identityFlags(f, &o)
@@ -94,8 +85,7 @@ func identityFlags(f *pflag.FlagSet, o *kubelet.Options) {
 	f.StringVar(&o.HomeClusterID, "home-cluster-id", "", "identity of this cluster")
 	f.StringVar(&o.ForeignClusterID, "foreign-cluster-id", "", "identity of the provider")
 	f.DurationVar(&o.ResyncPeriod, "resync-period", o.ResyncPeriod, "how often every object is decided again, spread over the period; what is as it should be costs no request; 0 is never")
-	f.StringVar(&o.PolicyCacheDir, "policy-cache-dir", "", "folder that keeps compiled policies between starts")
-	f.StringSliceVar(&o.PolicyNamespaces, "policy-namespace", nil, "namespaces beside Longshore's own whose ConfigMaps may hold modules of policies")
+	policyFlags(f, &o.PolicyCacheDir, &o.PolicyNamespaces)
 	f.BoolVar(&o.EnableAPIServerSupport, "enable-apiserver-support", o.EnableAPIServerSupport, "let offloaded pods reach this cluster's API server")
 	f.StringVar(&o.HomeAPIServerHost, "home-api-server-host", "", "host under which offloaded pods reach this cluster's API server")
 	f.StringVar(&o.HomeAPIServerPort, "home-api-server-port", "", "port of --home-api-server-host")

@@ -11,9 +11,13 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	uberzap "go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/longshore-dev/longshore/host/kit/version"
 )
@@ -48,4 +52,8 @@ func command(args []string) *cobra.Command {
 		root.SetArgs(append([]string{"kubelet"}, args[1:]...))
 	}
 	return root
+}
+
+func newLogger(text bool, verbosity int) logr.Logger {
+	return zap.New(zap.UseDevMode(text), zap.Level(uberzap.NewAtomicLevelAt(zapcore.Level(-verbosity))))
 }

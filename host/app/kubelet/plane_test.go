@@ -36,6 +36,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/kubelet"
 	"github.com/longshore-dev/longshore/host/app/manager"
+	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/consumer/certificate"
 	"github.com/longshore-dev/longshore/host/forge/remote"
@@ -172,10 +173,9 @@ func binding(group string) *rbacv1.RoleBinding {
 // runManager runs the provider's controllers, which turn ShadowPods into pods.
 func (r *rig) runManager() {
 	r.t.Helper()
-	app, err := manager.New(manager.Options{
-		Config: r.provider.RESTConfig(), ClusterID: "milan", Namespace: "default",
-		MetricsAddress: "0", HealthProbeAddress: "0", ShadowPodWorkers: 2,
-	})
+	app, err := manager.New(manager.Options{ShadowPodWorkers: 2, Options: process.Options{
+		Config: r.provider.RESTConfig(), ClusterID: "milan", Namespace: "default", MetricsAddress: "0", HealthProbeAddress: "0",
+	}})
 	require.NoError(r.t, err)
 	r.background(app.Run)
 }

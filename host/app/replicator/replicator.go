@@ -3,7 +3,6 @@
 package replicator
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -16,13 +15,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
-	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/peering/replication"
 )
@@ -32,72 +28,45 @@ const LeaderElectionID = "longshore-replicator"
 
 // Options configures an App. The names are those of the command's flags.
 type Options struct {
-	// Config reaches the own cluster.
-	Config *rest.Config
-	// ClusterID is the own cluster's identity.
-	ClusterID string
-	// Namespace is Longshore's own namespace, where the lease lives.
-	Namespace string
+	process.Options
 	// ResyncPeriod of the informers.
 	ResyncPeriod time.Duration
-	// MetricsAddress and HealthProbeAddress are host:port; "0" switches off.
-	MetricsAddress     string
-	HealthProbeAddress string
 	// LeaderElection elects one of several replicas.
 	LeaderElection bool
 }
 
 // Validate says what is wrong with the options, all of it.
 func (o *Options) Validate() error {
-	var errs []error
-	if err := liqocorev1beta1.ClusterID(o.ClusterID).Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("--cluster-id: %w", err))
-	}
-	if o.Namespace == "" {
-		errs = append(errs, errors.New("--liqo-namespace is required: it names Longshore's own namespace"))
-	}
+	err := o.Options.Validate()
 	if o.ResyncPeriod < 0 {
-		errs = append(errs, fmt.Errorf("--resync-period is %s: it cannot be negative", o.ResyncPeriod))
+		err = errors.Join(err, fmt.Errorf("--resync-period is %s: it cannot be negative", o.ResyncPeriod))
 	}
-	return errors.Join(errs...)
-}
-
-// App is the composed replicator.
-type App struct {
-	manager ctrl.Manager
+	return err
 }
 
 // New composes the replicator; nothing runs yet.
-func New(options Options) (*App, error) {
+func New(options Options) (*process.App, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
-	s, err := scheme.New()
-	if err != nil {
-		return nil, err
+	definition := process.Definition{
+		Name: "the replicator",
+		// Only control-plane kubeconfigs: no other Secret is the replicator's business.
+		Cache: map[client.Object]cache.ByObject{&corev1.Secret{}: {
+			Label: labels.SelectorFromSet(labels.Set{authv1beta1.IdentityTypeLabel: string(authv1beta1.ControlPlaneIdentityType)}),
+		}},
+		Add: func(mgr ctrl.Manager) error { return addController(mgr, options) },
 	}
-	mgr, err := ctrl.NewManager(options.Config, ctrl.Options{
-		Scheme:                        s,
-		Metrics:                       server.Options{BindAddress: options.MetricsAddress},
-		HealthProbeBindAddress:        options.HealthProbeAddress,
-		LeaderElection:                options.LeaderElection,
-		LeaderElectionID:              LeaderElectionID,
-		LeaderElectionNamespace:       options.Namespace,
-		LeaderElectionReleaseOnCancel: true,
-		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(),
-			// Only control-plane kubeconfigs: no other Secret is the replicator's business.
-			ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {
-				Label: labels.SelectorFromSet(labels.Set{authv1beta1.IdentityTypeLabel: string(authv1beta1.ControlPlaneIdentityType)}),
-			}},
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("composing the manager: %w", err)
+	if options.LeaderElection {
+		definition.Lease = LeaderElectionID
 	}
+	return process.New(&options.Options, definition)
+}
+
+func addController(mgr ctrl.Manager, options Options) error {
 	local, err := dynamic.NewForConfig(options.Config)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the own cluster: %w", err)
+		return fmt.Errorf("connecting to the own cluster: %w", err)
 	}
 	reconciler := &replication.Reconciler{
 		Client: mgr.GetClient(), Events: events.New(mgr, "longshore-replicator"),
@@ -110,18 +79,7 @@ func New(options Options) (*App, error) {
 		},
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {
-		return nil, fmt.Errorf("adding controller replication: %w", err)
-	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
-		return nil, fmt.Errorf("adding health checks: %w", err)
-	}
-	return &App{manager: mgr}, nil
-}
-
-// Run replicates until the context ends.
-func (a *App) Run(ctx context.Context) error {
-	if err := a.manager.Start(ctx); err != nil {
-		return fmt.Errorf("running the replicator: %w", err)
+		return fmt.Errorf("adding controller replication: %w", err)
 	}
 	return nil
 }

@@ -14,20 +14,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/policies"
-	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/consumer/admission/namespaceoffloading"
 	"github.com/longshore-dev/longshore/host/consumer/admission/podplacement"
 	"github.com/longshore-dev/longshore/host/consumer/admission/policymodule"
@@ -41,12 +37,7 @@ const Component = "webhook"
 
 // Options configures an App. The names are those of the command's flags.
 type Options struct {
-	// Config reaches the own cluster.
-	Config *rest.Config
-	// ClusterID is the own cluster's identity.
-	ClusterID string
-	// Namespace is Longshore's own namespace.
-	Namespace string
+	process.Options
 	// PodName is this replica's in that namespace; empty when it is the only one and no pod.
 	PodName string
 	// BindAddress and Port are where the webhooks listen.
@@ -55,9 +46,6 @@ type Options struct {
 	// ShutdownDelay is how long a replica that is told to stop serves on, so that whoever
 	// routes to the Service's endpoints learns meanwhile that it goes. Zero stops at once.
 	ShutdownDelay time.Duration
-	// MetricsAddress and HealthProbeAddress are host:port; "0" switches off.
-	MetricsAddress     string
-	HealthProbeAddress string
 	// SecretName holds the serving certificate, ServiceName is what it is for.
 	SecretName, ServiceName string
 	// ConfigurationName names the mutating and validating webhook configurations.
@@ -78,14 +66,11 @@ type Options struct {
 // Validate says what is wrong with the options, all of it.
 func (o *Options) Validate() error {
 	required := map[string]string{
-		"--liqo-namespace": o.Namespace, "--secret-name": o.SecretName,
+		"--secret-name":                 o.SecretName,
 		"--vk-options-default-template": o.DefaultOptions.Name, "--liqo-runtime-class": o.RuntimeClassName,
 		"--service-name": o.ServiceName, "--configuration-name": o.ConfigurationName,
 	}
-	var errs []error
-	if err := liqocorev1beta1.ClusterID(o.ClusterID).Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("--cluster-id: %w", err))
-	}
+	errs := []error{o.Options.Validate()}
 	for _, flag := range slices.Sorted(maps.Keys(required)) {
 		if required[flag] == "" {
 			errs = append(errs, fmt.Errorf("%s is required", flag))
@@ -110,7 +95,7 @@ func (o *Options) Validate() error {
 
 // App is the composed webhook server.
 type App struct {
-	manager  ctrl.Manager
+	process  *process.App
 	policies *policies.Policies
 	drain    *drain
 }
@@ -120,16 +105,8 @@ func New(ctx context.Context, options Options) (*App, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
-	s, err := scheme.New()
-	if err != nil {
-		return nil, err
-	}
-	direct, err := client.New(options.Config, client.Options{Scheme: s})
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the own cluster: %w", err)
-	}
 	keeper := &servingcert.Keeper{
-		Client: direct, Clock: clock.RealClock{},
+		Clock:      clock.RealClock{},
 		Secret:     client.ObjectKey{Namespace: options.Namespace, Name: options.SecretName},
 		DNSNames:   dnsNames(options.ServiceName, options.Namespace),
 		Mutating:   []string{options.ConfigurationName},
@@ -138,59 +115,68 @@ func New(ctx context.Context, options Options) (*App, error) {
 			ctrl.Log.WithName("servingcert").Error(err, "Keeping the serving certificate failed, retrying")
 		},
 	}
-	modules := policies.Namespaces(options.Namespace, options.PolicyNamespaces)
-	mgr, err := ctrl.NewManager(options.Config, ctrl.Options{
-		Scheme:                 s,
-		Metrics:                server.Options{BindAddress: options.MetricsAddress},
-		HealthProbeBindAddress: options.HealthProbeAddress,
-		WebhookServer: webhook.NewServer(webhook.Options{
-			Host: options.BindAddress, Port: options.Port,
-			TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = keeper.GetCertificate }},
-		}),
-		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject: map[client.Object]cache.ByObject{
-				&corev1.ConfigMap{}: policies.CacheOf(modules),
-				&corev1.Pod{}:       policies.CacheOf([]string{options.Namespace}),
-			},
+	a := &App{drain: &drain{delay: options.ShutdownDelay, clock: clock.RealClock{}}}
+	var err error
+	a.process, err = process.New(&options.Options, process.Definition{
+		Name: "the webhook server",
+		Cache: map[client.Object]cache.ByObject{
+			&corev1.ConfigMap{}: policies.CacheOf(options.modules()),
+			&corev1.Pod{}:       policies.CacheOf([]string{options.Namespace}),
 		},
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Node{}}}},
+		Alter: func(o *ctrl.Options) (err error) {
+			o.WebhookServer = webhook.NewServer(webhook.Options{
+				Host: options.BindAddress, Port: options.Port,
+				TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = keeper.GetCertificate }},
+			})
+			o.Client = client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Node{}}}}
+			if keeper.Client, err = client.New(options.Config, client.Options{Scheme: o.Scheme}); err != nil {
+				return fmt.Errorf("connecting to the own cluster: %w", err)
+			}
+			return nil
+		},
+		Add: func(mgr ctrl.Manager) error {
+			if err := mgr.Add(keeper); err != nil {
+				return fmt.Errorf("adding the certificate keeper: %w", err)
+			}
+			return a.add(ctx, mgr, options)
+		},
+		Ready: func(*http.Request) error {
+			if !keeper.Ready() {
+				return errors.New("the serving certificate is not ready yet")
+			}
+			return a.policies.Ready()
+		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("composing the webhook server: %w", err)
+		return nil, err
 	}
-	if err := mgr.Add(keeper); err != nil {
-		return nil, fmt.Errorf("adding the certificate keeper: %w", err)
-	}
+	return a, nil
+}
+
+// add adds the policies, and the handlers that ask them.
+func (a *App) add(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	observer, err := policysource.NewMetrics(metrics.Registry)
 	if err != nil {
-		return nil, fmt.Errorf("adding the metrics of policies: %w", err)
+		return fmt.Errorf("adding the metrics of policies: %w", err)
 	}
-	decide, err := policies.New(ctx, mgr, policies.Options{
-		Component: componentName(options.PodName), CacheDir: options.PolicyCacheDir, ModuleNamespaces: modules, Metrics: observer,
+	a.policies, err = policies.New(ctx, mgr, policies.Options{
+		Component: componentName(options.PodName), CacheDir: options.PolicyCacheDir, ModuleNamespaces: options.modules(), Metrics: observer,
 		// One component tells what is true of a policy everywhere.
 		Conditions: true,
 		Components: components{reader: mgr.GetClient(), pod: client.ObjectKey{Namespace: options.Namespace, Name: options.PodName}}.list,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := mgr.Add(departures{cache: mgr.GetCache(), replicas: options.PodName != "", tell: decide.Report}); err != nil {
-		return nil, fmt.Errorf("watching the components that run policies: %w", err)
+	if err := mgr.Add(departures{cache: mgr.GetCache(), replicas: options.PodName != "", tell: a.policies.Report}); err != nil {
+		return fmt.Errorf("watching the components that run policies: %w", err)
 	}
-	leave := &drain{delay: options.ShutdownDelay, clock: clock.RealClock{}}
-	register(mgr, leave.finish, decide, options)
-	ready := func(*http.Request) error {
-		if !keeper.Ready() {
-			return errors.New("the serving certificate is not ready yet")
-		}
-		return decide.Ready()
-	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("serving", ready)); err != nil {
-		return nil, fmt.Errorf("adding health checks: %w", err)
-	}
-	return &App{manager: mgr, policies: decide, drain: leave}, nil
+	register(mgr, a.drain.finish, a.policies, options)
+	return nil
 }
+
+// modules are the namespaces whose ConfigMaps may hold modules of policies.
+func (o *Options) modules() []string { return policies.Namespaces(o.Namespace, o.PolicyNamespaces) }
 
 func dnsNames(service, namespace string) []string {
 	return []string{
@@ -222,12 +208,9 @@ func (a *App) Run(ctx context.Context) error {
 	serving, end := a.drain.outlive(ctx)
 	defer end()
 	// All of the manager outlives: who still serves still follows changes of policies.
-	err := a.manager.Start(serving)
+	err := a.process.Run(serving)
 	if closeErr := a.policies.Close(context.WithoutCancel(ctx)); closeErr != nil {
 		err = errors.Join(err, closeErr)
 	}
-	if err != nil {
-		return fmt.Errorf("running the webhook server: %w", err)
-	}
-	return nil
+	return err
 }

@@ -6,15 +6,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/host/app/process"
 )
 
 func TestOptionsSayAllThatIsWrongAtOnce(t *testing.T) {
 	good := Options{
-		ClusterID: "rome", Namespace: "longshore", SecretName: "s", ServiceName: "w", ConfigurationName: "c", Port: 9443,
+		Options:    process.Options{ClusterID: "rome", Namespace: "longshore"},
+		SecretName: "s", ServiceName: "w", ConfigurationName: "c", Port: 9443,
 		DefaultOptions: client.ObjectKey{Namespace: "longshore", Name: "d"}, RuntimeClassName: "liqo", PodCIDRs: []string{"10.0.0.0/16"},
 	}
 	require.NoError(t, good.Validate())
-	err := (&Options{ClusterID: "Rome", PodCIDRs: []string{"10.0.0.0"}, Port: 70000, ShutdownDelay: -1, PolicyNamespaces: []string{"Team"}}).Validate()
+	err := (&Options{Options: process.Options{ClusterID: "Rome"}, PodCIDRs: []string{"10.0.0.0"}, Port: 70000, ShutdownDelay: -1, PolicyNamespaces: []string{"Team"}}).Validate()
 	for _, want := range []string{
 		`--cluster-id: cluster ID "Rome"`, "--liqo-namespace is required", "--secret-name is required", "--service-name is required",
 		"--configuration-name is required", "--vk-options-default-template is required", "--liqo-runtime-class is required",

@@ -31,6 +31,7 @@ import (
 	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/manager"
+	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/provider/shadowpod"
@@ -104,10 +105,9 @@ func (r *rig) installCRDs(t *testing.T) {
 // run runs the manager, as it is composed, until it is stopped or the test ends.
 func (r *rig) run(t *testing.T) (stop func()) {
 	t.Helper()
-	app, err := manager.New(manager.Options{
-		Config: r.cluster.RESTConfig(), ClusterID: "milan", Namespace: "default",
-		MetricsAddress: "0", HealthProbeAddress: "0", ShadowPodWorkers: 2,
-	})
+	app, err := manager.New(manager.Options{ShadowPodWorkers: 2, Options: process.Options{
+		Config: r.cluster.RESTConfig(), ClusterID: "milan", Namespace: "default", MetricsAddress: "0", HealthProbeAddress: "0",
+	}})
 	require.NoError(t, err)
 	return background(t, app.Run)
 }

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/longshore-dev/longshore/host/app/manager"
+	"github.com/longshore-dev/longshore/host/app/replicator"
+	"github.com/longshore-dev/longshore/host/app/webhook"
+)
+
+// app is a composed process.
+type app interface {
+	Run(ctx context.Context) error
+}
+
+// subcommand returns a command that finds its cluster, composes a process and runs it until
+// a signal.
+func subcommand(use, short string, find func() (*rest.Config, error), compose func(*cobra.Command, *rest.Config) (app, error)) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := find()
+			if err != nil {
+				return err
+			}
+			composed, err := compose(cmd, config)
+			if err != nil {
+				return err
+			}
+			return composed.Run(cmd.Context())
+		},
+	}
+}
+
+// ownCluster reads KUBECONFIG or the in-cluster configuration. Client-side throttling is
+// off: the API server's own priority and fairness decides.
+func ownCluster() (*rest.Config, error) {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("finding the own cluster (KUBECONFIG, or a service account): %w", err)
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+func managerCommand() *cobra.Command {
+	o := manager.Options{}
+	cmd := subcommand("manager", "Run the controllers of both roles", ownCluster, func(_ *cobra.Command, config *rest.Config) (app, error) {
+		o.Config = config
+		return manager.New(o)
+	})
+	f := cmd.Flags()
+	processFlags(f, &o.Options)
+	electionFlag(f, &o.LeaderElection)
+	f.IntVar(&o.ShadowPodWorkers, "shadow-pod-ctrl-workers", 10, "ShadowPods worked on at once")
+	return cmd
+}
+
+func replicatorCommand() *cobra.Command {
+	o := replicator.Options{}
+	cmd := subcommand("replicator", "Copy custom resources to the providers and their status back", ownCluster, func(_ *cobra.Command, config *rest.Config) (app, error) {
+		o.Config = config
+		return replicator.New(o)
+	})
+	f := cmd.Flags()
+	processFlags(f, &o.Options)
+	electionFlag(f, &o.LeaderElection)
+	f.DurationVar(&o.ResyncPeriod, "resync-period", 10*time.Hour, "how often everything is compared again")
+	return cmd
+}
+
+func webhookCommand() *cobra.Command {
+	o := webhook.Options{DefaultOptions: types.NamespacedName{Namespace: "longshore", Name: "virtual-kubelet-default"}}
+	cmd := subcommand("webhook", "Serve the admission webhooks", ownCluster, func(cmd *cobra.Command, config *rest.Config) (app, error) {
+		o.Config, o.PodName = config, os.Getenv("POD_NAME")
+		return webhook.New(cmd.Context(), o)
+	})
+	f := cmd.Flags()
+	processFlags(f, &o.Options)
+	f.StringVar(&o.BindAddress, "webhook-address", "", "address to listen on; empty means all")
+	f.IntVar(&o.Port, "webhook-port", 9443, "port to listen on")
+	f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second, "how long to serve on when told to stop, while the Service's endpoints change")
+	f.StringVar(&o.SecretName, "secret-name", "longshore-webhook-certs", "Secret with the serving certificate")
+	f.StringVar(&o.ServiceName, "service-name", "longshore-webhook", "Service that the certificate is for")
+	f.StringVar(&o.ConfigurationName, "configuration-name", "longshore-webhook", "webhook configurations whose caBundle is kept")
+	f.StringSliceVar(&o.PodCIDRs, "podcidr", nil, "pod CIDRs of this cluster, handed to virtual kubelets as --local-podcidr (no effect: EndpointSlices are not reflected yet)")
+	f.Var(objectKey{&o.DefaultOptions}, "vk-options-default-template", "VkOptionsTemplate of VirtualNodes that name none")
+	f.StringVar(&o.RuntimeClassName, "liqo-runtime-class", "liqo", "runtime class that asks for a virtual node")
+	policyFlags(f, &o.PolicyCacheDir, &o.PolicyNamespaces)
+	return cmd
+}

@@ -1,0 +1,121 @@
+// Package process is what the processes with controllers or webhooks have in common: the
+// options that each has, and a manager with scheme, caches, metrics, health and election. A
+// process is a small definition on top. (A virtual kubelet is none of them: there are many,
+// so it knows few kinds, and its leases are others.)
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+)
+
+// Options are those of every process. The names are those of the command's flags.
+type Options struct {
+	// Config reaches the own cluster.
+	Config *rest.Config
+	// ClusterID is the own cluster's identity.
+	ClusterID string
+	// Namespace is Longshore's own namespace, where the lease lives.
+	Namespace string
+	// MetricsAddress and HealthProbeAddress are host:port; "0" switches off.
+	MetricsAddress     string
+	HealthProbeAddress string
+}
+
+// Validate says what is wrong with the options, all of it.
+func (o *Options) Validate() error {
+	var errs []error
+	if err := liqocorev1beta1.ClusterID(o.ClusterID).Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("--cluster-id: %w", err))
+	}
+	if o.Namespace == "" {
+		errs = append(errs, errors.New("--liqo-namespace is required: it names Longshore's own namespace"))
+	}
+	return errors.Join(errs...)
+}
+
+// Definition says what one process is, beyond what all are.
+type Definition struct {
+	// Name is that of the process in errors, with its article: "the manager".
+	Name string
+	// Lease names the lease by which one of several replicas is elected; with an empty one,
+	// every replica works.
+	Lease string
+	// Cache says of which objects of a kind only some are held in memory, and what of them.
+	Cache map[client.Object]cache.ByObject
+	// Alter adds to the manager's options what only this process has. Optional.
+	Alter func(*ctrl.Options) error
+	// Add adds what the process does to the manager.
+	Add func(ctrl.Manager) error
+	// Ready says whether requests can be served; without it, a running process is ready.
+	Ready func(*http.Request) error
+}
+
+// App is a composed process.
+type App struct {
+	name    string
+	manager ctrl.Manager
+}
+
+// New composes a process; nothing runs yet.
+func New(o *Options, d Definition) (*App, error) {
+	s, err := scheme.New()
+	if err != nil {
+		return nil, err
+	}
+	options := ctrl.Options{
+		Scheme:                        s,
+		Metrics:                       server.Options{BindAddress: o.MetricsAddress},
+		HealthProbeBindAddress:        o.HealthProbeAddress,
+		LeaderElection:                d.Lease != "",
+		LeaderElectionID:              d.Lease,
+		LeaderElectionNamespace:       o.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		// Names of controllers are checked per process, and those of both clusters may
+		// share one in tests.
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		Cache:      cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: d.Cache},
+	}
+	if d.Alter != nil {
+		if err := d.Alter(&options); err != nil {
+			return nil, err
+		}
+	}
+	mgr, err := ctrl.NewManager(o.Config, options)
+	if err != nil {
+		return nil, fmt.Errorf("composing %s: %w", d.Name, err)
+	}
+	if err := d.Add(mgr); err != nil {
+		return nil, err
+	}
+	name, ready := "serving", healthz.Checker(d.Ready)
+	if d.Ready == nil {
+		name, ready = "ping", healthz.Ping
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck(name, ready)); err != nil {
+		return nil, fmt.Errorf("adding health checks: %w", err)
+	}
+	return &App{name: d.Name, manager: mgr}, nil
+}
+
+// Run runs the process until the context ends.
+func (a *App) Run(ctx context.Context) error {
+	if err := a.manager.Start(ctx); err != nil {
+		return fmt.Errorf("running %s: %w", a.name, err)
+	}
+	return nil
+}
