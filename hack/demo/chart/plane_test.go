@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -137,22 +138,24 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 	for _, binding := range virtualnode.ForgeLeaseBindings(node) {
 		require.NoError(t, admin.Create(t.Context(), binding))
 	}
+	to := func(role string) rbacv1.RoleRef { return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role} }
 	bind := func(role string) *rbacv1.ClusterRoleBinding {
-		return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}}
+		return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test"}, RoleRef: to(role)}
 	}
 	bindIn := func(role string) *rbacv1.RoleBinding {
-		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test", Namespace: "longshore"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}}
+		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test", Namespace: "longshore"}, RoleRef: to(role)}
 	}
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "longshore"} }
 	create := func(o client.Object) func(client.Client) error {
-		return func(c client.Client) error {
-			return c.Create(t.Context(), o.DeepCopyObject().(client.Object))
-		}
+		return func(c client.Client) error { return c.Create(t.Context(), o.DeepCopyObject().(client.Object)) }
 	}
 	get := func(o client.Object, namespace, name string) func(client.Client) error {
 		return func(c client.Client) error {
 			return c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o)
 		}
+	}
+	mint := func(c client.Client) error {
+		return c.SubResource("token").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: in("longshore-manager")}, &authenticationv1.TokenRequest{})
 	}
 	for name, tc := range map[string]struct {
 		who     string
@@ -164,6 +167,10 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 		"a virtual kubelet holds leases of its tenant":          {"milan", create(&coordinationv1.Lease{ObjectMeta: in("virtual-kubelet-leader-election")}), true},
 		"a virtual kubelet holds its Node's lease":              {"milan", create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: "kube-node-lease"}}), true},
 		"a virtual kubelet takes no lease of another namespace": {"milan", create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: "kube-system"}}), false},
+		"a virtual kubelet reads what it reflects":              {"milan", get(&corev1.Secret{}, "default", "any"), true},
+		"a virtual kubelet writes no Secret":                    {"milan", create(&corev1.Secret{ObjectMeta: in("test")}), false},
+		"a virtual kubelet makes no pod":                        {"milan", create(&corev1.Pod{ObjectMeta: in("test"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}), false},
+		"a virtual kubelet mints no token":                      {"milan", mint, false},
 		"the manager binds the remote role in a namespace":      {"longshore-manager", create(bindIn("liqo-virtual-kubelet-remote")), true},
 		"the manager does not bind administrators":              {"longshore-manager", create(bind("cluster-admin")), false},
 		"the manager does not bind its peers' control plane":    {"longshore-manager", create(bind("liqo-remote-controlplane")), false},
