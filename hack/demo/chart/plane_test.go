@@ -138,7 +138,9 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 	for _, binding := range virtualnode.ForgeLeaseBindings(node) {
 		require.NoError(t, admin.Create(t.Context(), binding))
 	}
-	to := func(role string) rbacv1.RoleRef { return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role} }
+	to := func(role string) rbacv1.RoleRef {
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
+	}
 	bind := func(role string) *rbacv1.ClusterRoleBinding {
 		return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test"}, RoleRef: to(role)}
 	}
