@@ -198,7 +198,7 @@ func register(mgr ctrl.Manager, wrap func(http.Handler) http.Handler, decide *po
 		Decoder: decoder, Reader: mgr.GetClient(), Judge: decide, Namespace: options.Namespace,
 	}})
 	serve(virtualnode.Path, &admission.Webhook{Handler: &virtualnode.Handler{
-		Reader: mgr.GetClient(), Decoder: decoder, DefaultOptions: options.DefaultOptions,
+		Reader: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Decoder: decoder, DefaultOptions: options.DefaultOptions,
 		Cluster: virtualnode.Cluster{ID: options.ClusterID, Namespace: options.Namespace, LocalPodCIDRs: options.PodCIDRs},
 	}})
 }

@@ -5,6 +5,7 @@ const (
 	reasonVkCreated = "VkCreated"
 	reasonVkDeleted = "VkDeleted"
 	reasonNotReady  = "VirtualKubeletNotReady"
+	reasonNameTaken = "NameTaken"
 	actionRun       = "RunVirtualKubelet"
 	actionStop      = "StopVirtualKubelet"
 )

@@ -12,7 +12,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,7 +46,8 @@ type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
 	// APIReader reads what is not cached, or must be as it is now: kubeconfig Secrets by
-	// name, pods of a draining node, VirtualNodes that share a NamespaceMap.
+	// name, pods of a draining node, VirtualNodes that share a NamespaceMap, bindings that
+	// may be of another VirtualNode.
 	APIReader client.Reader
 	// Events records on the VirtualNode.
 	Events events.EventRecorder
@@ -143,9 +143,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, vn *offloadingv1beta1.Virtua
 
 // ensure makes what a living VirtualNode needs.
 func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (ctrl.Result, error) {
-	if problem, err := r.problem(ctx, vn); err != nil {
+	problem, err := r.problem(ctx, vn)
+	if err == nil && problem == "" {
+		problem, err = r.bind(ctx, vn)
+	}
+	if err != nil {
 		return ctrl.Result{}, err
-	} else if problem != "" {
+	}
+	if problem != "" {
 		r.set(vn, offloadingv1beta1.VirtualKubeletConditionType, offloadingv1beta1.CreatingConditionStatusType, problem)
 		r.Events.Eventf(vn, nil, corev1.EventTypeWarning, reasonNotReady, actionRun, "Virtual kubelet not started: %s", problem)
 		return ctrl.Result{RequeueAfter: kubeconfigPoll}, nil
@@ -154,8 +159,7 @@ func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	problem, err := r.ensureNamespaceMap(ctx, vn)
-	if err != nil {
+	if problem, err = r.ensureNamespaceMap(ctx, vn); err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := r.report(ctx, vn, deployment); err != nil {
@@ -227,18 +231,10 @@ func clusterOf(obj client.Object) string {
 	return obj.GetLabels()[liqocorev1beta1.RemoteClusterIDLabel]
 }
 
-// apply makes identity, bindings and Deployment, and returns the Deployment as it is.
+// apply makes identity and Deployment, and returns the Deployment as it is.
 func (r *Reconciler) apply(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (*appsv1.Deployment, error) {
-	if err := r.createIfMissing(ctx, ForgeServiceAccount(vn), &corev1.ServiceAccount{}); err != nil {
+	if err := r.ensureServiceAccount(ctx, vn); err != nil {
 		return nil, err
-	}
-	if err := r.createIfMissing(ctx, ForgeClusterRoleBinding(vn), &rbacv1.ClusterRoleBinding{}); err != nil {
-		return nil, err
-	}
-	for _, binding := range ForgeLeaseBindings(vn) {
-		if err := r.createIfMissing(ctx, binding, &rbacv1.RoleBinding{}); err != nil {
-			return nil, err
-		}
 	}
 	wanted, err := ForgeDeployment(vn)
 	if err != nil {
@@ -280,13 +276,14 @@ func merged(base, over map[string]string) map[string]string {
 	return out
 }
 
-func (r *Reconciler) createIfMissing(ctx context.Context, wanted, current client.Object) error {
-	err := r.Client.Get(ctx, client.ObjectKeyFromObject(wanted), current)
+func (r *Reconciler) ensureServiceAccount(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
+	wanted := ForgeServiceAccount(vn)
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(wanted), &corev1.ServiceAccount{})
 	if apierrors.IsNotFound(err) {
 		err = client.IgnoreAlreadyExists(r.Client.Create(ctx, wanted, client.FieldOwner(FieldManager)))
 	}
 	if err != nil {
-		return fmt.Errorf("ensuring %T %s: %w", wanted, client.ObjectKeyFromObject(wanted), err)
+		return fmt.Errorf("ensuring ServiceAccount %s: %w", client.ObjectKeyFromObject(wanted), err)
 	}
 	return nil
 }

@@ -152,7 +152,7 @@ func TestWhatKeepsAKubeletFromStartingIsSaidInTheCondition(t *testing.T) {
 }
 
 func TestADeletedVirtualNodeIsTakenAwayInOrder(t *testing.T) {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode", UID: "n", Labels: map[string]string{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode", UID: "n", Labels: ownNode("", "").Labels}}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "p", Labels: map[string]string{offloadingv1beta1.LocalPodLabel: "true"}},
 		Spec:       corev1.PodSpec{NodeName: "mynode"},
@@ -178,7 +178,7 @@ func TestADeletedVirtualNodeIsTakenAwayInOrder(t *testing.T) {
 }
 
 func TestAPodWhoseLabelHasNotArrivedYetIsDrainedToo(t *testing.T) {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode", UID: "n", Labels: map[string]string{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode", UID: "n", Labels: ownNode("", "").Labels}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "young", Namespace: "shop", UID: "p"}, Spec: corev1.PodSpec{NodeName: "mynode"}}
 	elsewhere := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Namespace: "shop", UID: "q"}, Spec: corev1.PodSpec{NodeName: "other"}}
 	now := metav1.Now()
@@ -259,7 +259,7 @@ func TestADrainThatIsCalledOffLiftsItsOwnCordon(t *testing.T) {
 	node := func(annotations map[string]string) *corev1.Node {
 		return &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "mynode", UID: "n", Annotations: annotations,
-				Labels: map[string]string{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}},
+				Labels: ownNode("", "").Labels},
 			Spec: corev1.NodeSpec{Unschedulable: annotations != nil},
 		}
 	}

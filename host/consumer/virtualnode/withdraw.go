@@ -9,7 +9,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -81,7 +80,7 @@ func (r *Reconciler) removeNode(ctx context.Context, vn *offloadingv1beta1.Virtu
 }
 
 // node returns the VirtualNode's Node, or nil. A Node of that name that is no virtual
-// node of this provider is somebody else's.
+// node of this provider is somebody else's, and so may be one that is.
 func (r *Reconciler) node(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: vn.Name}, node)
@@ -91,8 +90,11 @@ func (r *Reconciler) node(ctx context.Context, vn *offloadingv1beta1.VirtualNode
 	if err != nil {
 		return nil, fmt.Errorf("reading Node %q: %w", vn.Name, err)
 	}
-	if node.Labels[offloadingv1beta1.NodeTypeLabel] != offloadingv1beta1.NodeTypeVirtual {
+	if !isNodeOf(node, vn) {
 		return nil, nil
+	}
+	if own, err := r.ownsNode(ctx, vn); err != nil || !own {
+		return nil, err
 	}
 	return node, nil
 }
@@ -211,14 +213,8 @@ func (r *Reconciler) stopKubelet(ctx context.Context, vn *offloadingv1beta1.Virt
 	if len(pods.Items) > 0 {
 		return false, nil
 	}
-	objects := []client.Object{&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: BindingName(vn)}}}
-	for _, binding := range ForgeLeaseBindings(vn) {
-		objects = append(objects, binding)
-	}
-	for _, obj := range append(objects, ForgeServiceAccount(vn)) {
-		if err := client.IgnoreNotFound(r.Client.Delete(ctx, obj)); err != nil {
-			return false, fmt.Errorf("deleting %T %q: %w", obj, obj.GetName(), err)
-		}
+	if err := r.unbind(ctx, vn); err != nil {
+		return false, err
 	}
 	return true, nil
 }

@@ -13,6 +13,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -27,6 +28,8 @@ const Path = "/mutate/virtualnodes"
 type Handler struct {
 	// Reader reads options templates and Nodes.
 	Reader client.Reader
+	// APIReader reads VirtualNodes as they are now: one may be a moment old.
+	APIReader client.Reader
 	// Decoder decodes the wire objects.
 	Decoder admission.Decoder
 	// DefaultOptions names the VkOptionsTemplate of VirtualNodes that name none.
@@ -40,6 +43,7 @@ var _ admission.Handler = (*Handler)(nil)
 // Handle implements admission.Handler.
 //
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=vkoptionstemplates,verbs=get;list;watch
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=list
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 func (h *Handler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	vn := &offloadingv1beta1.VirtualNode{}
@@ -61,7 +65,7 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	}
 	given := given(before, vn)
 	if request.Operation == admissionv1.Create {
-		if err := h.nameIsFree(ctx, vn.Name); err != nil {
+		if err := h.nameIsFree(ctx, vn); err != nil {
 			return refusal(err)
 		}
 		if err := complete(vn, options, h.Cluster); err != nil {
@@ -129,17 +133,29 @@ func (h *Handler) options(ctx context.Context, vn *offloadingv1beta1.VirtualNode
 	return options.DeepCopy(), nil
 }
 
-// nameIsFree refuses a VirtualNode whose name a Node has already: the name becomes the
-// Node's.
-func (h *Handler) nameIsFree(ctx context.Context, name string) error {
-	err := h.Reader.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})
+// nameIsFree refuses a VirtualNode whose name another one has, in whichever namespace, or
+// a Node: the name becomes that of the Node, and of what is bound for it in the cluster.
+// Two that are created at once both pass; the controller tells the second one.
+func (h *Handler) nameIsFree(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
+	others := &offloadingv1beta1.VirtualNodeList{}
+	if err := h.APIReader.List(ctx, others, client.MatchingFields{metav1.ObjectNameField: vn.Name}); err != nil {
+		return fmt.Errorf("checking whether another VirtualNode is named %q: %w", vn.Name, err)
+	}
+	for i := range others.Items {
+		if other := &others.Items[i]; other.Namespace != vn.Namespace {
+			return fmt.Errorf("VirtualNode %s/%s has this name, and it becomes that of a Node, of which the cluster has one: "+
+				"create this VirtualNode with another name, or delete that one first: %w",
+				other.Namespace, other.Name, apierrors.NewAlreadyExists(offloadingv1beta1.GroupVersion.WithResource("virtualnodes").GroupResource(), vn.Name))
+		}
+	}
+	err := h.Reader.Get(ctx, client.ObjectKey{Name: vn.Name}, &corev1.Node{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("checking whether Node %q exists: %w", name, err)
+		return fmt.Errorf("checking whether Node %q exists: %w", vn.Name, err)
 	}
-	return apierrors.NewAlreadyExists(corev1.Resource("nodes"), name)
+	return apierrors.NewAlreadyExists(corev1.Resource("nodes"), vn.Name)
 }
 
 // complete fills in what a new VirtualNode leaves open. The options are altered.

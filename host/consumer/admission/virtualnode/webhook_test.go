@@ -59,8 +59,10 @@ func handler(t *testing.T, existing ...client.Object) *Handler {
 	t.Helper()
 	s, err := scheme.New()
 	require.NoError(t, err)
+	api := fake.NewClientBuilder().WithScheme(s).WithObjects(existing...).
+		WithIndex(&offloadingv1beta1.VirtualNode{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).Build()
 	return &Handler{
-		Reader:  fake.NewClientBuilder().WithScheme(s).WithObjects(existing...).Build(),
+		Reader: api, APIReader: api,
 		Decoder: admission.NewDecoder(s), DefaultOptions: client.ObjectKey{Namespace: "longshore", Name: "virtual-kubelet-default"},
 		Cluster: Cluster{ID: "rome", Namespace: "longshore", LocalPodCIDRs: []string{"10.10.0.0/16"}},
 	}
@@ -142,6 +144,9 @@ func TestBadVirtualNodesAreRefusedWithASentence(t *testing.T) {
 		"a Node has the name": {
 			operation: admissionv1.Create, want: `nodes "mynode" already exists`,
 			existing: []client.Object{options(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode"}}}},
+		"a VirtualNode of another namespace has the name": {
+			operation: admissionv1.Create, existing: []client.Object{options(), ofParis()},
+			want: "VirtualNode liqo-tenant-paris/mynode has this name, and it becomes that of a Node, of which the cluster has one: create this VirtualNode with another name, or delete that one first"},
 		"an argument without value (T66)": {
 			operation: admissionv1.Create, change: withArgs("--client-qps"), existing: []client.Object{options()}, want: `argument "--client-qps" has no value`},
 		"an argument that is no flag": {
@@ -164,6 +169,29 @@ func TestBadVirtualNodesAreRefusedWithASentence(t *testing.T) {
 			assert.Contains(t, response.Result.Message, tc.want)
 		})
 	}
+}
+
+// ofParis has the name of virtualNode in another tenant namespace.
+func ofParis() *offloadingv1beta1.VirtualNode {
+	return virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
+		vn.Namespace, vn.Spec.ClusterID = "liqo-tenant-paris", "paris"
+	})
+}
+
+func TestANameThatIsNotTakenIsFree(t *testing.T) {
+	other := ofParis()
+	other.Name = "theirs"
+	// The API server itself refuses the second one of a namespace.
+	response := ask(t, handler(t, options(), other, virtualNode(nil)), admissionv1.Create, virtualNode(nil))
+	assert.True(t, response.Allowed, response.Result)
+}
+
+func TestTwoThatHaveOneNameAlreadyCanStillBeWritten(t *testing.T) {
+	made, opts := virtualNode(nil), options()
+	require.NoError(t, complete(made, opts, Cluster{ID: "rome"}))
+	require.NoError(t, follow(made, opts))
+	response := ask(t, handler(t, options(), ofParis(), made), admissionv1.Update, made)
+	assert.True(t, response.Allowed, response.Result)
 }
 
 func TestAFailureOfOursIsNoMistakeOfTheAuthor(t *testing.T) {
