@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -66,7 +65,8 @@ func ForgeLeaseBindings(vn *offloadingv1beta1.VirtualNode) []*rbacv1.RoleBinding
 }
 
 // ForgeDeployment builds the virtual kubelet's Deployment from the snapshot that the
-// VirtualNode carries (reference 5.1, step 6).
+// VirtualNode carries (reference 5.1, step 6). The hash of the offloadingPatch stands
+// beside the pod template and not in it: a virtual kubelet takes a new patch as it runs.
 func ForgeDeployment(vn *offloadingv1beta1.VirtualNode) (*appsv1.Deployment, error) {
 	template := vn.Spec.Template
 	if template == nil {
@@ -79,20 +79,17 @@ func ForgeDeployment(vn *offloadingv1beta1.VirtualNode) (*appsv1.Deployment, err
 	if deployment.Namespace != vn.Namespace {
 		return nil, fmt.Errorf("spec.template.metadata.namespace is %q: a virtual kubelet runs in the namespace of its VirtualNode, %q", deployment.Namespace, vn.Namespace)
 	}
-	hash, err := patchHash(vn.Spec.OffloadingPatch)
+	spec, err := jsonHash(deployment.Spec)
+	if err != nil {
+		return nil, fmt.Errorf("hashing spec.template: %w", err)
+	}
+	patch, err := patchHash(vn.Spec.OffloadingPatch)
 	if err != nil {
 		return nil, err
 	}
-	annotations := maps.Clone(deployment.Spec.Template.Annotations)
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[offloadingv1beta1.OffloadingPatchHashAnnotation] = hash
-	deployment.Spec.Template.Annotations = annotations
-	if hash, err = jsonHash(deployment.Spec); err != nil {
-		return nil, fmt.Errorf("hashing spec.template: %w", err)
-	}
-	deployment.Annotations = merged(deployment.Annotations, map[string]string{TemplateHashAnnotation: hash})
+	deployment.Annotations = merged(deployment.Annotations, map[string]string{
+		TemplateHashAnnotation: spec, offloadingv1beta1.OffloadingPatchHashAnnotation: patch,
+	})
 	return deployment, nil
 }
 

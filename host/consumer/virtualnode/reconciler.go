@@ -255,9 +255,9 @@ func (r *Reconciler) apply(ctx context.Context, vn *offloadingv1beta1.VirtualNod
 	updated := current.DeepCopy()
 	updated.Labels = merged(current.Labels, wanted.Labels)
 	updated.Annotations = merged(current.Annotations, wanted.Annotations)
-	updated.Spec = wanted.Spec
-	if covers(wanted.Spec, current.Spec) &&
-		equality.Semantic.DeepEqual(updated.Labels, current.Labels) && equality.Semantic.DeepEqual(updated.Annotations, current.Annotations) {
+	if !covers(wanted.Spec, current.Spec) || wanted.Annotations[TemplateHashAnnotation] != current.Annotations[TemplateHashAnnotation] {
+		updated.Spec = wanted.Spec
+	} else if equality.Semantic.DeepEqual(updated.Labels, current.Labels) && equality.Semantic.DeepEqual(updated.Annotations, current.Annotations) {
 		return current, nil
 	}
 	if err := r.Client.Patch(ctx, updated, client.MergeFrom(current), client.FieldOwner(FieldManager)); err != nil {

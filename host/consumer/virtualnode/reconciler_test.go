@@ -105,7 +105,8 @@ func TestAVirtualNodeGetsItsKubeletAndNamespaceMap(t *testing.T) {
 	w := pass(t, virtualNode(nil), peered(kubeconfig)...)
 	deployment := &appsv1.Deployment{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "vk-mynode"}, deployment))
-	assert.Contains(t, deployment.Spec.Template.Annotations, "liqo.io/offloading-patch-hash")
+	assert.Equal(t, "", deployment.Annotations["liqo.io/offloading-patch-hash"], "the hash of no patch")
+	assert.Contains(t, deployment.Annotations, "liqo.io/offloading-patch-hash")
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "mynode"}, &corev1.ServiceAccount{}))
 	binding := &rbacv1.ClusterRoleBinding{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "liqo-node-mynode"}, binding))
@@ -228,7 +229,7 @@ func TestTheDeploymentIsWhatTheVirtualNodeSays(t *testing.T) {
 			d.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 		}},
 		"a restart by hand is reverted (T61)": {updated: true, existing: func(d *appsv1.Deployment) {
-			d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = "now"
+			d.Spec.Template.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "now"}
 		}},
 		"a scalar that was taken out of the template goes": {updated: true, existing: func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.PriorityClassName = "high"
@@ -249,6 +250,25 @@ func TestTheDeploymentIsWhatTheVirtualNodeSays(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAChangedOffloadingPatchRestartsNoVirtualKubelet(t *testing.T) {
+	patched := func(label string) func(*offloadingv1beta1.VirtualNode) {
+		return func(vn *offloadingv1beta1.VirtualNode) {
+			withContainer(vn)
+			vn.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{LabelsNotReflected: []string{label}}
+		}
+	}
+	before, err := ForgeDeployment(virtualNode(patched("team")))
+	require.NoError(t, err)
+	// What the API server fills in is not written again either.
+	before.Spec.Template.Spec.DNSPolicy = corev1.DNSClusterFirst
+	w := pass(t, virtualNode(patched("secret")), append(peered(kubeconfig), before)...)
+	after := &appsv1.Deployment{}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(before), after))
+	assert.Equal(t, before.Spec, after.Spec, "the virtual kubelet takes the new patch as it runs: a rollout would stop the reflection for nothing")
+	assert.Len(t, after.Annotations["liqo.io/offloading-patch-hash"], 64)
+	assert.NotEqual(t, before.Annotations["liqo.io/offloading-patch-hash"], after.Annotations["liqo.io/offloading-patch-hash"], "it says which patch was seen")
 }
 
 func withContainer(vn *offloadingv1beta1.VirtualNode) {

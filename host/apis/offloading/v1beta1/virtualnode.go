@@ -25,8 +25,9 @@ const (
 	// ComponentLabel and ComponentVirtualKubelet mark them.
 	ComponentLabel          = "offloading.liqo.io/component"
 	ComponentVirtualKubelet = "virtual-kubelet"
-	// OffloadingPatchHashAnnotation on the pod template is the hex SHA-256 of the
-	// patch's JSON, so that a changed patch restarts the virtual kubelet (5.1).
+	// OffloadingPatchHashAnnotation on a virtual kubelet's Deployment is the hex SHA-256 of
+	// the patch's JSON (5.1). The reference puts it on the pod template, so that a changed
+	// patch restarts the virtual kubelet; here that takes the patch as it runs.
 	OffloadingPatchHashAnnotation = "liqo.io/offloading-patch-hash"
 	// VirtualNodeFinalizer is held until Node and Deployment are gone.
 	VirtualNodeFinalizer = "virtualnode-controller.liqo.io/finalizer"
