@@ -6,6 +6,9 @@ const (
 	reasonVkDeleted = "VkDeleted"
 	reasonNotReady  = "VirtualKubeletNotReady"
 	reasonNameTaken = "NameTaken"
-	actionRun       = "RunVirtualKubelet"
-	actionStop      = "StopVirtualKubelet"
+	// reasonDrainForbidden: a PodDisruptionBudget keeps a pod on a Node that leaves.
+	reasonDrainForbidden = "DrainForbidden"
+	actionRun            = "RunVirtualKubelet"
+	actionStop           = "StopVirtualKubelet"
+	actionDrain          = "DrainVirtualNode"
 )

@@ -8,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -103,6 +102,7 @@ func (r *Reconciler) node(ctx context.Context, vn *offloadingv1beta1.VirtualNode
 // of a provider that was given up for good are deleted at once: nobody will ever
 // confirm that they ended.
 func (r *Reconciler) drain(ctx context.Context, vn *offloadingv1beta1.VirtualNode, node *corev1.Node) (bool, error) {
+	told := said(vn, offloadingv1beta1.NodeConditionType)
 	r.set(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DrainingConditionStatusType, "")
 	if !node.Spec.Unschedulable {
 		before := node.DeepCopy()
@@ -123,18 +123,8 @@ func (r *Reconciler) drain(ctx context.Context, vn *offloadingv1beta1.VirtualNod
 		return false, fmt.Errorf("listing the pods of Node %q: %w", node.Name, err)
 	}
 	left := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !drainable(&pod) })
-	var errs []error
-	for i := range left {
-		errs = append(errs, r.evict(ctx, &left[i], fc == nil || fc.PermanentlyUnreachable()))
-	}
-	if err := errors.Join(errs...); err != nil {
-		r.set(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DrainingConditionStatusType, err.Error())
-		return false, err
-	}
-	if len(left) > 0 {
-		r.set(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DrainingConditionStatusType, fmt.Sprintf("%d pods left", len(left)))
-	}
-	return len(left) == 0, nil
+	err = r.evictAll(ctx, vn, left, fc == nil || fc.PermanentlyUnreachable(), told)
+	return err == nil && len(left) == 0, err
 }
 
 // uncordon lifts the cordon of a drain that was called off. One that an administrator set
@@ -159,29 +149,6 @@ func drainable(pod *corev1.Pod) bool {
 	}
 	owner := metav1.GetControllerOf(pod)
 	return owner == nil || owner.Kind != "DaemonSet"
-}
-
-func (r *Reconciler) evict(ctx context.Context, pod *corev1.Pod, force bool) error {
-	if force {
-		grace := client.GracePeriodSeconds(0)
-		if err := client.IgnoreNotFound(r.Client.Delete(ctx, pod, grace, uidPrecondition(pod))); err != nil {
-			return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
-		}
-		return nil
-	}
-	if !pod.DeletionTimestamp.IsZero() {
-		return nil
-	}
-	eviction := &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
-	}
-	err := r.Client.SubResource("eviction").Create(ctx, pod, eviction)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsTooManyRequests(err) {
-		return fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	// A disruption budget that says no now (429) is asked again at the next pass.
-	return nil
 }
 
 // stopKubelet deletes Deployment, bindings and identity; it reports whether the virtual
