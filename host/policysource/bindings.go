@@ -49,6 +49,8 @@ type problem struct {
 
 func (p *problem) Error() string { return p.err.Error() }
 
+// invalid is a spec that is none. Whoever wrote it must act: the format says that the
+// operator must, and what.
 func invalid(format string, arguments ...any) *problem {
 	return &problem{reason: reasonInvalidSpec, err: fmt.Errorf(format, arguments...)}
 }
@@ -125,15 +127,15 @@ func (s *Source) check(policy *policyv1alpha1.OffloadingPolicy) *problem {
 	switch spec.Mode {
 	case "", policyv1alpha1.ModeEnforce, policyv1alpha1.ModeShadow, policyv1alpha1.ModeDisabled:
 	default:
-		return invalid("spec.mode %q is unknown: set Enforce, Shadow or Disabled", spec.Mode)
+		return invalid("spec.mode %q is unknown: the operator must set Enforce, Shadow or Disabled", spec.Mode)
 	}
 	if (spec.Module.BuiltIn == "") == (spec.Module.ConfigMap == nil) {
-		return invalid("spec.module: set exactly one of builtIn and configMap")
+		return invalid("spec.module: the operator must set exactly one of builtIn and configMap")
 	}
 	if point, isDefault := defaultPoints[policy.Name]; isDefault {
 		for _, other := range spec.Points {
 			if contract.Point(other) != point {
-				return invalid("spec.points: a policy named %s replaces the default of %s and cannot answer %s: give it another name for that", policy.Name, point, other)
+				return invalid("spec.points: a policy named %s replaces the default of %s and cannot answer %s: the operator must give it another name for that", policy.Name, point, other)
 			}
 		}
 	}
@@ -160,7 +162,7 @@ func pointsOf(policy *policyv1alpha1.OffloadingPolicy, manifest *contract.Manife
 			for i := range manifest.Points {
 				answers[i] = string(manifest.Points[i].Point)
 			}
-			return nil, invalid("spec.points: module %q does not answer %s, only %s", manifest.Name, point, strings.Join(answers, ", "))
+			return nil, invalid("spec.points: module %q does not answer %s, only %s: the operator must name points that it answers", manifest.Name, point, strings.Join(answers, ", "))
 		}
 		if !slices.Contains(points, point) {
 			points = append(points, point)

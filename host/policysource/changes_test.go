@@ -182,7 +182,7 @@ func (s *site) specChanges() map[string]func() {
 			s.create(object("mine", fromConfigMap), configMap("v1"))
 			good := s.awaitRolledOut("mine").Generation
 			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Settings = settings(`{"bad":true}`) })
-			policy := s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True PreviousVersion: The previous version is used, because of this one: spec.settings: bad must be false", newCustom("v1").Digest())
+			policy := s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True PreviousVersion: The previous version is used, because of this one: spec.settings: policy module custom refuses its settings, the operator must correct them: bad must be false", newCustom("v1").Digest())
 			s.eventually(func(t planetest.T) bool { policy = s.policy(t, "mine"); return policy.Status.RunBy == "0/2" }, "nobody runs what is refused")
 			for _, o := range policy.Status.ObservedBy {
 				assert.Equal(s.t, good, o.Generation, "%s decides by the generation before", o.Name)

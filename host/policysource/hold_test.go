@@ -82,15 +82,15 @@ func restarts() map[string]afterRestart {
 		"a ConfigMap that is gone":            {before: func(r *rig) { require.NoError(r.t, r.client.Delete(r.t.Context(), configMap(""))); r.mustPass() }, want: "ConfigMap longshore/module does not exist", wantReady: "False Unavailable: ConfigMap longshore/module does not exist"},
 		"settings that are refused": {before: func(r *rig) {
 			r.change("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { s.Settings = settings(`{"bad":true}`) })
-		}, want: "spec.settings: bad must be false", wantReady: "False Unavailable: spec.settings: bad must be false. The policy was in force (generation 1,"},
+		}, want: "spec.settings: policy module custom refuses its settings, the operator must correct them: bad must be false", wantReady: "False Unavailable: spec.settings: policy module custom refuses its settings, the operator must correct them: bad must be false. The policy was in force (generation 1,"},
 		"a spec that is not one": {before: func(r *rig) {
 			r.change("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module = policyv1alpha1.ModuleSource{} })
-		}, want: "spec.module: set exactly one", wantReady: "False Unavailable"},
+		}, want: "spec.module: the operator must set exactly one", wantReady: "False Unavailable"},
 		"a module that is too large for limits": {before: func(r *rig) {
 			r.change("mine", func(s *policyv1alpha1.OffloadingPolicySpec) {
 				s.Limits = &policyv1alpha1.Limits{Fuel: ptr.To[int64](0)}
 			})
-		}, want: "spec.limits.fuel must be positive", wantReady: "False Unavailable"},
+		}, want: "spec.limits.fuel is 0: the operator must set a positive number", wantReady: "False Unavailable"},
 		"an order that is missing": {before: func(r *rig) {
 			elder := object("elder", func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Order = ptr.To[int32](5) })
 			elder.CreationTimestamp = metav1.NewTime(epoch.Add(-1e9))

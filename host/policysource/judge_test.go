@@ -2,6 +2,7 @@ package policysource_test
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -34,9 +35,13 @@ func (b badObject) withDefaults() badObject {
 	return b
 }
 
+// addressee is who must act on a refusal: the person who wrote the policy, or ConfigMap, and
+// runs it, or who made its module. Each sentence names one.
+var addressee = regexp.MustCompile(`(the|an) operator (must|can) |[^ ]+ author must `)
+
 func badObjects() map[string]badObject {
 	return map[string]badObject{
-		"no module":           {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module = policyv1alpha1.ModuleSource{} }, want: "InvalidSpec: spec.module: set exactly one"},
+		"no module":           {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module = policyv1alpha1.ModuleSource{} }, want: "InvalidSpec: spec.module: the operator must set exactly one"},
 		"an unknown built-in": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module.BuiltIn = "x" }, want: `InvalidSpec: spec.module.builtIn "x" is unknown`},
 		"limits that a built-in cannot keep": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			s.Limits = &policyv1alpha1.Limits{Memory: resource.NewQuantity(1, resource.BinarySI)}
@@ -45,16 +50,33 @@ func badObjects() map[string]badObject {
 			fromConfigMap(s)
 			s.Points = []policyv1alpha1.ExtensionPoint{"MetadataFilter"}
 		}, want: `InvalidSpec: spec.points: module "custom" does not answer MetadataFilter, only PodMutation`},
-		"a match condition that does not compile": {spec: conditions("object.metadata.name ="), want: `InvalidSpec: spec.match.matchConditions["c"] does not compile, its author must correct it: `},
-		"a match condition that is no bool":       {spec: conditions("object"), want: `InvalidSpec: spec.match.matchConditions["c"] is of type map(string, dyn): an expression of type bool is wanted`},
+		"a match condition that does not compile": {spec: conditions("object.metadata.name ="), want: `InvalidSpec: spec.match.matchConditions["c"] does not compile, the operator must correct it: `},
+		"a match condition that is no bool":       {spec: conditions("object"), want: `InvalidSpec: spec.match.matchConditions["c"] is of type map(string, dyn): the operator must make it an expression of type bool`},
 		"a match condition about the unknown":     {spec: conditions("request.user == 'me'"), want: `InvalidSpec: spec.match.matchConditions["c"] does not compile`},
+		"an unknown mode":                         {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Mode = "Later" }, want: `InvalidSpec: spec.mode "Later" is unknown: the operator must set`},
+		"no fuel": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Limits = &policyv1alpha1.Limits{Fuel: new(int64)} },
+			want: "InvalidSpec: spec.limits.fuel is 0: the operator must set a positive number"},
+		"no memory": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			s.Limits = &policyv1alpha1.Limits{Memory: &resource.Quantity{}}
+		},
+			want: "InvalidSpec: spec.limits.memory is 0: the operator must set a positive number of bytes"},
+		"a key that is not named": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			fromConfigMap(s)
+			s.Module.ConfigMap.Name, s.Module.ConfigMap.Key = "two-keys", ""
+		}, want: "InvalidSpec: spec.module.configMap.key: binaryData of ConfigMap longshore/two-keys has 2 keys: the operator must name one"},
+		"a module in text": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			fromConfigMap(s)
+			s.Module.ConfigMap.Name, s.Module.ConfigMap.Key = "two-keys", "text"
+		}, want: `ModuleNotLoaded: key "text" of ConfigMap longshore/two-keys is text in data and so no WebAssembly module: its author must store`},
+		"settings that are a list": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Settings = &runtime.RawExtension{Raw: []byte(`[]`)} },
+			want: `BindingRefused: binding policy "mine" at`},
 		"a broken selector": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			s.Match = &policyv1alpha1.Match{ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Likes"}}}}
 		}, want: "InvalidSpec: spec.match.objectSelector"},
 		"settings refused": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			fromConfigMap(s)
 			s.Settings = &runtime.RawExtension{Raw: []byte(`{"bad":true}`)}
-		}, want: "InvalidSettings: spec.settings: bad must be false"},
+		}, want: "InvalidSettings: spec.settings: policy module custom refuses its settings, the operator must correct them: bad must be false"},
 		"an allow list that is bad": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			fromConfigMap(s)
 			s.Allow = &policyv1alpha1.Allow{Reads: []string{"/nothing"}}
@@ -79,7 +101,7 @@ func TestWhatCannotBeBoundIsRefusedBeforeItIsStored(t *testing.T) {
 	for name, tc := range badObjects() {
 		t.Run(name, func(t *testing.T) {
 			tc = tc.withDefaults()
-			r := newRig(t, configMap(tc.content))
+			r := newRig(t, configMap(tc.content), twoKeys())
 			r.mustPass()
 			verdict, err := r.source.Judge(t.Context(), object(tc.name, tc.spec), nil)
 			require.NoError(t, err)
@@ -88,9 +110,11 @@ func TestWhatCannotBeBoundIsRefusedBeforeItIsStored(t *testing.T) {
 				assert.Empty(t, verdict.Denial, "it may come later")
 				require.Len(t, verdict.Warnings, 1)
 				assert.Contains(t, verdict.Warnings[0], `policy "mine" is not asked in this version yet: `+sentence)
+				assert.Len(t, addressee.FindAllString(verdict.Warnings[0], -1), 1, verdict.Warnings[0])
 				return
 			}
 			assert.Contains(t, verdict.Denial, sentence)
+			assert.Len(t, addressee.FindAllString(verdict.Denial, -1), 1, verdict.Denial)
 			assert.Empty(t, verdict.Warnings)
 			assert.Len(t, r.closed, len(r.loads)-strings.Count(strings.Join(r.loads, " "), "broken")-strings.Count(strings.Join(r.loads, " "), "default"), "what was loaded for the verdict is closed")
 			assert.Equal(t, []string{"default-podplacement"}, r.asked(contract.PodMutation))

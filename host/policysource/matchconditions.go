@@ -48,7 +48,7 @@ func compileConditions(declared []policyv1alpha1.MatchCondition) ([]condition, *
 		cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(),
 	)
 	if err != nil {
-		return nil, &problem{reason: reasonInvalidSpec, err: fmt.Errorf("preparing CEL: %w", err)}
+		return nil, &problem{reason: reasonInvalidSpec, err: fmt.Errorf("preparing CEL: %w; this is a bug of Longshore", err)}
 	}
 	var out []condition
 	var bad *problem
@@ -65,14 +65,14 @@ func compileCondition(env *cel.Env, declared *policyv1alpha1.MatchCondition) (ce
 	where := fmt.Sprintf("spec.match.matchConditions[%q]", declared.Name)
 	ast, issues := env.Compile(declared.Expression)
 	if err := issues.Err(); err != nil {
-		return nil, invalid("%s does not compile, its author must correct it: %w", where, err)
+		return nil, invalid("%s does not compile, the operator must correct it: %w", where, err)
 	}
 	if kind := ast.OutputType(); !kind.IsExactType(cel.BoolType) {
-		return nil, invalid("%s is of type %s: an expression of type bool is wanted", where, kind)
+		return nil, invalid("%s is of type %s: the operator must make it an expression of type bool", where, kind)
 	}
 	program, err := env.Program(ast, cel.CostLimit(maxConditionCost), cel.InterruptCheckFrequency(conditionInterrupt))
 	if err != nil {
-		return nil, invalid("%s: %w", where, err)
+		return nil, invalid("%s cannot be evaluated, the operator must correct it: %w", where, err)
 	}
 	return program, nil
 }

@@ -48,7 +48,7 @@ func newMatcher(match *policyv1alpha1.Match, reader client.Reader) (*matcher, *p
 		}
 		selector, err := metav1.LabelSelectorAsSelector(source.from)
 		if err != nil {
-			bad = cmp.Or(bad, invalid("spec.match.%s: %w", source.field, err))
+			bad = cmp.Or(bad, invalid("spec.match.%s is no selector, the operator must correct it: %w", source.field, err))
 			continue
 		}
 		*source.to = selector

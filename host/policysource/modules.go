@@ -109,7 +109,7 @@ func (s *Source) builtIn(name string, limits ModuleLimits) (key moduleKey, ready
 	key = moduleKey{content: "built-in " + name, limits: limits}
 	ready = s.options.BuiltIns[name]
 	if ready == nil {
-		return key, nil, nil, invalid("spec.module.builtIn %q is unknown, only %q is known", name, policyv1alpha1.BuiltInDefault), nil
+		return key, nil, nil, invalid("spec.module.builtIn %q is unknown: the operator must name %q", name, policyv1alpha1.BuiltInDefault), nil
 	}
 	if limits == (ModuleLimits{}) {
 		return key, ready, nil, nil, nil
@@ -129,7 +129,7 @@ func (s *Source) builtIn(name string, limits ModuleLimits) (key moduleKey, ready
 // be stored stands in for the one in the cluster.
 func (s *Source) read(ctx context.Context, from *policyv1alpha1.ConfigMapSource, stored *corev1.ConfigMap) ([]byte, *problem, error) {
 	if s.options.Load == nil {
-		return nil, &problem{reason: reasonNotSupported, err: fmt.Errorf("component %s runs built-in modules only", s.options.Component)}, nil
+		return nil, &problem{reason: reasonNotSupported, err: fmt.Errorf("component %s runs built-in modules only: the operator must set spec.module.builtIn", s.options.Component)}, nil
 	}
 	if !slices.Contains(s.options.ModuleNamespaces, from.Namespace) {
 		return nil, invalid("spec.module.configMap.namespace %q: modules are loaded from %v only; an operator can allow more", from.Namespace, s.options.ModuleNamespaces), nil
@@ -171,7 +171,7 @@ func (s *Source) piece(ctx context.Context, name client.ObjectKey, key string, s
 		configMap = &corev1.ConfigMap{}
 		err := s.options.Client.Get(ctx, name, configMap)
 		if apierrors.IsNotFound(err) {
-			return nil, &problem{reason: reasonModuleMissing, err: fmt.Errorf("ConfigMap %s does not exist: create it with the module in binaryData", name)}, nil
+			return nil, &problem{reason: reasonModuleMissing, err: fmt.Errorf("ConfigMap %s does not exist: the operator must create it with the module in binaryData", name)}, nil
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading ConfigMap %s: %w", name, err)
@@ -179,7 +179,7 @@ func (s *Source) piece(ctx context.Context, name client.ObjectKey, key string, s
 	}
 	if key == "" {
 		if len(configMap.BinaryData) != 1 {
-			return nil, invalid("spec.module.configMap.key: binaryData of ConfigMap %s has %d keys, name one", name, len(configMap.BinaryData)), nil
+			return nil, invalid("spec.module.configMap.key: binaryData of ConfigMap %s has %d keys: the operator must name one", name, len(configMap.BinaryData)), nil
 		}
 		for key = range configMap.BinaryData {
 		}
@@ -189,7 +189,7 @@ func (s *Source) piece(ctx context.Context, name client.ObjectKey, key string, s
 		return nil, &problem{reason: reasonModule, err: fmt.Errorf("key %q of ConfigMap %s is text in data and so no WebAssembly module: its author must store a built module in binaryData", key, name)}, nil
 	}
 	if !ok {
-		return nil, &problem{reason: reasonModuleMissing, err: fmt.Errorf("binaryData of ConfigMap %s has no key %q", name, key)}, nil
+		return nil, &problem{reason: reasonModuleMissing, err: fmt.Errorf("binaryData of ConfigMap %s has no key %q: the operator must store the module there, or set spec.module.configMap.key to where it is", name, key)}, nil
 	}
 	return raw, nil, nil
 }
@@ -201,12 +201,12 @@ func limitsOf(limits *policyv1alpha1.Limits) (ModuleLimits, *problem) {
 	}
 	if limits.Fuel != nil {
 		if out.Fuel = *limits.Fuel; out.Fuel < 1 {
-			return out, invalid("spec.limits.fuel must be positive")
+			return out, invalid("spec.limits.fuel is %d: the operator must set a positive number", out.Fuel)
 		}
 	}
 	if limits.Memory != nil {
 		if out.MemoryBytes = limits.Memory.Value(); out.MemoryBytes < 1 {
-			return out, invalid("spec.limits.memory must be positive")
+			return out, invalid("spec.limits.memory is %s: the operator must set a positive number of bytes", limits.Memory)
 		}
 	}
 	return out, nil

@@ -98,7 +98,7 @@ func (*custom) Instances() (idle, all int) { return 1, 3 }
 
 func (c *custom) ValidateSettings(_ context.Context, settings json.RawMessage, _ ...contract.Point) error {
 	if string(settings) == `{"bad":true}` {
-		return &policymodule.Refusal{Err: errors.New("bad must be false")}
+		return &policymodule.SettingsError{Module: "custom", Message: "bad must be false"}
 	}
 	return nil
 }
@@ -317,6 +317,13 @@ func configMap(content string) *corev1.ConfigMap {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "module"},
 		BinaryData: map[string][]byte{"module.wasm": []byte(content)},
 	}
+}
+
+// twoKeys is a ConfigMap that does not say which of its keys is the module.
+func twoKeys() *corev1.ConfigMap {
+	two := configMap("v1")
+	two.Name, two.BinaryData["other.wasm"], two.Data = "two-keys", []byte("v2"), map[string]string{"text": "package main"}
+	return two
 }
 
 func (r *rig) store(content string) {

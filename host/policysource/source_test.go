@@ -69,7 +69,7 @@ func TestABadObjectIsToldAndBindsNothing(t *testing.T) {
 	for name, tc := range badObjects() {
 		t.Run(name, func(t *testing.T) {
 			tc = tc.withDefaults()
-			r := newRig(t, object(tc.name, tc.spec), configMap(tc.content))
+			r := newRig(t, object(tc.name, tc.spec), configMap(tc.content), twoKeys())
 			r.mustPass()
 			assert.Contains(t, r.condition(tc.name, policyv1alpha1.ReadyCondition), "False "+tc.want)
 			assert.Contains(t, r.condition(tc.name, policyv1alpha1.DegradedCondition), "True "+tc.want)

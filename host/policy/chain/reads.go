@@ -33,12 +33,12 @@ type items struct {
 func newReads(declared, allowed []string, limit bound) (*reads, error) {
 	paths, err := parseReads(declared, limit)
 	if err != nil {
-		return nil, fmt.Errorf("manifest: reads: %w", err)
+		return nil, fmt.Errorf("manifest: reads: %w; the module's author must correct it", err)
 	}
 	if len(allowed) > 0 {
 		narrow, err := parseReads(allowed, limit)
 		if err != nil {
-			return nil, fmt.Errorf("allow: reads: %w", err)
+			return nil, fmt.Errorf("allow: reads: %w; the operator must correct it", err)
 		}
 		paths = narrowed(paths, narrow)
 	}

@@ -212,11 +212,11 @@ func newLink(b Binding) (*link, error) {
 	}
 	manifest := b.Policy.Manifest()
 	if _, ok := contract.Negotiate(contract.Versions(), manifest.Contracts); !ok {
-		return nil, fmt.Errorf("module %q speaks the contract versions %v, the host %v", b.Policy.Name(), manifest.Contracts, contract.Versions())
+		return nil, fmt.Errorf("module %q speaks the contract versions %v, the host %v: its author must build it for one of the latter", b.Policy.Name(), manifest.Contracts, contract.Versions())
 	}
 	declared := manifest.For(b.Point)
 	if declared == nil {
-		return nil, fmt.Errorf("module %q does not answer this point", b.Policy.Name())
+		return nil, fmt.Errorf("module %q does not answer this point: the operator must choose another module, or other points", b.Policy.Name())
 	}
 	l := &link{Binding: b, bound: limit, export: b.Point.Export(), maximum: b.Limits.withDefaults()}
 	var err error
@@ -269,17 +269,17 @@ func momentsOf(b Binding, declared *contract.PointManifest) ([]contract.Moment, 
 func writesOf(b Binding, declared *contract.PointManifest, limit bound) (operation.Rules, error) {
 	writes, err := operation.CompileRules(declared.Writes)
 	if err != nil {
-		return nil, fmt.Errorf("manifest of module %q: %w", b.Policy.Name(), err)
+		return nil, fmt.Errorf("manifest of module %q: %w; its author must correct it", b.Policy.Name(), err)
 	}
 	if err := writes.Within(limit.writes); err != nil {
-		return nil, fmt.Errorf("manifest of module %q declares more than the point allows: %w", b.Policy.Name(), err)
+		return nil, fmt.Errorf("manifest of module %q declares more than the point allows: %w; its author must correct it", b.Policy.Name(), err)
 	}
 	if len(b.Allow.Writes) == 0 {
 		return writes, nil
 	}
 	allowed, err := operation.CompileRules(b.Allow.Writes)
 	if err != nil {
-		return nil, fmt.Errorf("allow: %w", err)
+		return nil, fmt.Errorf("allow: %w; the operator must correct it", err)
 	}
 	return writes.Intersect(allowed), nil
 }
@@ -290,13 +290,13 @@ func (l *link) prepare() error {
 	if len(l.Settings) > 0 {
 		value, err := operation.Decode(l.Settings)
 		if err != nil {
-			return fmt.Errorf("settings: %w", err)
+			return fmt.Errorf("settings: %w; the operator must correct them", err)
 		}
 		if _, ok := value.(map[string]any); !ok {
-			return errors.New("settings must be a JSON object")
+			return errors.New("settings must be a JSON object: the operator must correct them")
 		}
 		if settings, err = appendJSON(nil, value); err != nil {
-			return fmt.Errorf("settings: %w", err)
+			return fmt.Errorf("settings: %w; the operator must correct them", err)
 		}
 	}
 	l.prefixes = map[contract.Moment][]byte{}

@@ -78,7 +78,7 @@ type Verb string
 // ConfigMapSource is a module in a ConfigMap's binaryData: .wasm, .wasm.gz or .wasm.zst.
 // One that is too large for a ConfigMap (1 MiB) may be cut into parts.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.parts) || has(self.digest)",message="set digest with parts: it tells a complete module from a mixture of two versions"
+// +kubebuilder:validation:XValidation:rule="!has(self.parts) || has(self.digest)",message="the operator must set digest with parts: it tells a complete module from a mixture of two versions"
 type ConfigMapSource struct {
 	// Namespace of the ConfigMap. Longshore's own, unless the operator allows others.
 	// +kubebuilder:validation:MinLength=1
@@ -111,7 +111,7 @@ type ConfigMapSource struct {
 
 // ModuleSource tells where the WebAssembly module comes from; exactly one is set.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.builtIn) != has(self.configMap)",message="set exactly one of builtIn and configMap"
+// +kubebuilder:validation:XValidation:rule="has(self.builtIn) != has(self.configMap)",message="the operator must set exactly one of builtIn and configMap"
 type ModuleSource struct {
 	// BuiltIn names a module that Longshore carries: "default".
 	// +kubebuilder:validation:Enum=default

@@ -228,7 +228,7 @@ func TestTheDoorAgainstARealAPIServer(t *testing.T) {
 		wantHook, wantDenial string
 		wantWarning          string
 	}{
-		"a policy whose module is not there yet": {object: policy("early", "later", nil), wantWarning: `policy "early" is not asked in this version yet: ConfigMap longshore/later does not exist: create it with the module in binaryData`},
+		"a policy whose module is not there yet": {object: policy("early", "later", nil), wantWarning: `policy "early" is not asked in this version yet: ConfigMap longshore/later does not exist: the operator must create it with the module in binaryData`},
 		"a policy that needs an order": {
 			object: policy("younger", "good", nil), wantHook: "policy.validate.longshore.dev",
 			wantDenial: `policies "elder" and "younger" both write /spec/hostname at PodMutation`,
