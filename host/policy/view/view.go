@@ -182,6 +182,7 @@ func (o *outcome) ask(ctx context.Context, ev Evaluator, in chain.Input) (map[st
 	if err != nil {
 		return nil, fmt.Errorf("asking the %s policies: %w", in.Point, err)
 	}
+	trace(ctx, result.Decisions)
 	o.decisions = append(o.decisions, result.Decisions...)
 	o.warnings = append(o.warnings, result.Warnings...)
 	o.denial = result.Denial
