@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -19,15 +18,17 @@ const (
 	burstCreatedGoal         = 1.5
 	burstRunningGoal         = 2.0
 	settleAfterLoad          = 3 * time.Second
-	withdrawnNote            = "Deployments deleted until nothing is left on either side; for information"
 	plainNote                = "the plain client: ShadowPods created with 10 requests under way, then their pods run"
 	burstNote                = "from the first Deployment's creation; baseline: the plain client in the same run"
 	boundNote                = "all local pods bound to the virtual node: what Longshore cannot be faster than"
 	burstShadows, burstReady = "burst/shadowpods-exist", "burst/local-pods-running"
 )
 
-// burstTimes are seconds since the load began.
-type burstTimes struct{ bound, shadows, running float64 }
+// burstTimes are seconds since the load began, and what its end took.
+type burstTimes struct {
+	bound, shadows, running float64
+	removal                 removal
+}
 
 // burst runs Longshore and the plain client in turns; which is first alternates.
 func (b *bench) burst(ctx context.Context, run int) error {
@@ -45,9 +46,6 @@ func (b *bench) burst(ctx context.Context, run int) error {
 		if err := step(); err != nil {
 			return err
 		}
-		if err := pause(ctx, settleAfterLoad); err != nil {
-			return err
-		}
 	}
 	note := fmt.Sprintf("%d pods %s", b.sizes.burst, burstNote)
 	if b.sizes.burst == referenceBurst {
@@ -61,6 +59,7 @@ func (b *bench) burst(ctx context.Context, run int) error {
 		figure("burst/plain-shadowpods-exist", "s", theirs.shadows, plainNote),
 		figure("burst/plain-pods-running", "s", theirs.running, plainNote),
 	)
+	b.reportRemoval(ours.removal, theirs.removal)
 	return nil
 }
 
@@ -96,12 +95,8 @@ func (b *bench) longshoreBurst(ctx context.Context, run int) (burstTimes, error)
 	if err := b.loaded(ctx, run); err != nil {
 		return burstTimes{}, err
 	}
-	deleting := time.Now()
-	if err := w.removeLoad(ctx); err != nil {
-		return burstTimes{}, err
-	}
-	b.record.add(figure("burst/withdrawn", "s", time.Since(deleting).Seconds(), withdrawnNote))
-	return times, nil
+	times.removal, err = b.remove(ctx, w.removeLoad)
+	return times, err
 }
 
 // offloadBurst creates the Deployments and waits until all their pods run.
@@ -162,7 +157,8 @@ func (b *bench) plainBurst(ctx context.Context) (burstTimes, error) {
 	}
 	stopWatching()
 	b.tell("burst: plain client: ShadowPods %.1fs, running %.1fs", times.shadows, times.running)
-	return times, w.removePlain(ctx)
+	times.removal, err = b.remove(ctx, func(ctx context.Context) error { return w.removePlain(ctx, pods) })
+	return times, err
 }
 
 func waitBurst(ctx context.Context, begin time.Time, pods int, bound, shadows, running *sightings) (burstTimes, error) {
@@ -173,7 +169,7 @@ func waitBurst(ctx context.Context, begin time.Time, pods int, bound, shadows, r
 	}{{"ShadowPods exist", shadows}, {"pods bound", bound}, {"pods running", running}} {
 		at, err := wait.seen.wait(ctx, pods)
 		if err != nil {
-			return burstTimes{math.NaN(), math.NaN(), math.NaN()}, fmt.Errorf("waiting for %s: %w", wait.what, err)
+			return burstTimes{}, fmt.Errorf("waiting for %s: %w", wait.what, err)
 		}
 		seconds[wait.what] = at.Sub(begin).Seconds()
 	}

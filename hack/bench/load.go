@@ -173,9 +173,15 @@ func (w *world) createPlain(ctx context.Context, pods int) error {
 	return nil
 }
 
-func (w *world) removePlain(ctx context.Context) error {
-	if err := w.milan.DeleteAllOf(ctx, &offloadingv1beta1.ShadowPod{}, client.InNamespace(plain)); err != nil {
-		return fmt.Errorf("deleting the plain client's ShadowPods: %w", err)
+// removePlain is the plain client that takes away what it made, one by one.
+func (w *world) removePlain(ctx context.Context, pods int) error {
+	group, working := errgroup.WithContext(ctx)
+	group.SetLimit(plainWorkers)
+	for i := range pods {
+		group.Go(func() error { return w.milan.Delete(working, plainShadowPod(w.template, i)) })
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("deleting ShadowPods as a plain client: %w", err)
 	}
 	return w.milan.waitEmpty(ctx, plain)
 }

@@ -44,7 +44,8 @@ func (r *rig) gives(t *testing.T) {
 	t.Run("its own, and less while it goes, and none", func(t *testing.T) {
 		pod := r.runs(t, "own")
 		r.deletes(t, pod, nil)
-		r.goes(t, "own", 600)
+		r.vanishes(t, r.milan, &offloadingv1beta1.ShadowPod{ObjectMeta: r.goes(t, "own", 600).ObjectMeta})
+		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod), "T17")
 		r.deletes(t, pod, ptr.To[int64](300))
 		r.goes(t, "own", 300)
 		r.deletes(t, pod, ptr.To[int64](0))
@@ -116,15 +117,13 @@ func (r *rig) deletes(t *testing.T, pod *corev1.Pod, seconds *int64) {
 	require.NoError(t, r.rome.Delete(t.Context(), pod, &client.DeleteOptions{GracePeriodSeconds: seconds}))
 }
 
-// goes waits until the remote pod ends with some seconds of grace; its ShadowPod stays
-// for as long.
+// goes waits until the remote pod ends with some seconds of grace.
 func (r *rig) goes(t *testing.T, name string, seconds int64) *corev1.Pod {
 	t.Helper()
 	key, there := client.ObjectKey{Namespace: "shop-rome", Name: name}, &corev1.Pod{}
 	require.Eventually(t, func() bool {
 		return r.milan.Get(t.Context(), key, there) == nil && there.DeletionTimestamp != nil && *there.DeletionGracePeriodSeconds == seconds
 	}, soon, tick, "the remote pod is given %d s", seconds)
-	require.NoError(t, r.milan.Get(t.Context(), key, &offloadingv1beta1.ShadowPod{}))
 	return there
 }
 

@@ -33,6 +33,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/provider/shadowpod"
 )
@@ -236,6 +237,7 @@ func TestTheControllerEndsItsPods(t *testing.T) {
 	t.Run("the pod of a ShadowPod that is gone", r.background)
 	t.Run("a ShadowPod that stays for its pod", r.foreground)
 	t.Run("a longer period, and none at all", r.longer)
+	t.Run("less time for a pod whose ShadowPod is gone", r.reminded)
 	t.Run("a pod that somebody wants to keep", r.orphan)
 	t.Run("a pod that is deleted or evicted in the provider is made again", r.replaced)
 	t.Run("a namespace that is deleted", r.namespace)
@@ -277,6 +279,24 @@ func (r *rig) longer(t *testing.T) {
 	r.delete(t, shadow, metav1.DeletePropagationForeground)
 	r.confirm(t, pod)
 	r.gone(t, pod, shadow)
+}
+
+func (r *rig) reminded(t *testing.T) {
+	first := newShadow("reminded")
+	first.Annotations[remote.LocalPodUIDAnnotation] = "local-1"
+	r.create(t, first)
+	r.await(t, "reminded", "exists", func(*corev1.Pod) bool { return true })
+	r.delete(t, first, metav1.DeletePropagationBackground)
+	pod := r.ends(t, "reminded", 600)
+
+	reminder := remote.EndingShadowPod(pod, 300)
+	r.create(t, reminder)
+	r.ends(t, "reminded", 300)
+	r.give(t, reminder, "0")
+	r.confirm(t, r.ends(t, "reminded", 1))
+	r.gone(t, pod)
+	r.delete(t, reminder, metav1.DeletePropagationForeground)
+	r.gone(t, reminder, pod) // and no pod was made for it
 }
 
 func (r *rig) orphan(t *testing.T) {

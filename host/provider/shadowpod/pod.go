@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
 // ForgePod builds the pod that a ShadowPod asks for (reference 3.7): its labels and
@@ -40,6 +41,15 @@ func ForgePod(shadow *offloadingv1beta1.ShadowPod) *corev1.Pod {
 func Owns(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.UID == shadow.UID
+}
+
+// speaksOf reports whether a ShadowPod was made to say how a pod ends that an earlier
+// ShadowPod of this name had asked for, for the same pod of the consumer (ADR 47). That
+// one is gone, or this one could not be there.
+func speaksOf(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) bool {
+	period, err := GracePeriod(shadow)
+	of := shadow.Annotations[remote.LocalPodUIDAnnotation]
+	return err == nil && period != nil && ownerOf(pod) != nil && of != "" && of == pod.Annotations[remote.LocalPodUIDAnnotation]
 }
 
 // ownerOf returns the reference to the ShadowPod for which a pod was made, whether or

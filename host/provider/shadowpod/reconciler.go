@@ -4,8 +4,9 @@
 // The pod's spec is never updated after its creation; labels and annotations are.
 // A pod that vanishes while its ShadowPod is not terminal is created again, so an
 // eviction or a drained node is survived without the consumer. The pod of a ShadowPod
-// that is deleted is deleted from here, with the grace period that the consumer asks
-// for; the garbage collector is the second line, for when this controller is not there.
+// whose consumer asks for a grace period is deleted from here, with that period. The pod
+// of a ShadowPod that is plainly deleted is the garbage collector's, and ours when that
+// does not begin at once.
 package shadowpod
 
 import (
@@ -13,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,6 +71,9 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 	// PendingDelay overrides DefaultPendingDelay when positive.
 	PendingDelay time.Duration
+
+	// orphans are pods left to the garbage collector for a moment, by name.
+	orphans sync.Map
 }
 
 // SetupWithManager registers watches: ShadowPods, and the pods they own.
@@ -111,7 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	err := r.Client.Get(ctx, request.NamespacedName, shadow)
 	switch {
 	case apierrors.IsNotFound(err):
-		return ctrl.Result{}, r.collect(ctx, request.NamespacedName)
+		return r.collect(ctx, request.NamespacedName)
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("reading ShadowPod %s: %w", request, err)
 	case Ends(shadow):

@@ -64,6 +64,8 @@ type world struct {
 	faults map[string]error
 	// live is the one object that the API server has, when the cache is out of date.
 	live client.Object
+	// later is when a second pass is made, if any.
+	later time.Duration
 }
 
 func (w world) fail(out *outcome, write, details string) error {
@@ -140,9 +142,15 @@ func (w world) pass(t *testing.T) outcome {
 		reader = fake.NewClientBuilder().WithScheme(built).WithObjects(w.live).Build()
 	}
 	recorder := events.NewFakeRecorder(10)
-	r := &Reconciler{Client: c, APIReader: reader, Events: recorder, Clock: testclock.NewFakePassiveClock(noon)}
+	clock := testclock.NewFakePassiveClock(noon)
+	r := &Reconciler{Client: c, APIReader: reader, Events: recorder, Clock: clock}
 	key := client.ObjectKey{Namespace: "shop-rome", Name: "web"}
 	out.result, out.err = r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+	if w.later > 0 {
+		require.NoError(t, out.err)
+		clock.SetTime(noon.Add(w.later))
+		out.result, out.err = r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+	}
 	out.pod, out.shadow = &corev1.Pod{}, &offloadingv1beta1.ShadowPod{}
 	if err := c.Get(t.Context(), key, out.pod); apierrors.IsNotFound(err) {
 		out.pod = nil

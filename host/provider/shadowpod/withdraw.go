@@ -21,6 +21,11 @@ import (
 // has no events here, because it is too new or has lost its label.
 const unseenRetry = 2 * time.Second
 
+// collectorLead is how long the garbage collector has to end the pod of a ShadowPod that
+// is gone. It mostly begins within milliseconds, and who is second asks twice for nothing;
+// but it hears of new kinds every half minute only, and may be slow when many pods go.
+const collectorLead = time.Second
+
 // end deletes the pod of a ShadowPod that ends, and lets the ShadowPod go once there is
 // none. The pod's deletion event brings us back.
 func (r *Reconciler) end(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (ctrl.Result, error) {
@@ -56,7 +61,8 @@ func (r *Reconciler) end(ctx context.Context, shadow *offloadingv1beta1.ShadowPo
 	return result, nil
 }
 
-// remains returns the ShadowPod's own pod, nil when it has none.
+// remains returns the pod that a ShadowPod ends, nil when there is none: its own, or that
+// of an earlier ShadowPod, of which this one speaks.
 func (r *Reconciler) remains(ctx context.Context, reader client.Reader, shadow *offloadingv1beta1.ShadowPod) (*corev1.Pod, error) {
 	key, pod := client.ObjectKeyFromObject(shadow), &corev1.Pod{}
 	err := reader.Get(ctx, key, pod)
@@ -65,7 +71,7 @@ func (r *Reconciler) remains(ctx context.Context, reader client.Reader, shadow *
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading pod %s: %w", key, err)
-	case !Owns(shadow, pod):
+	case !Owns(shadow, pod) && !speaksOf(shadow, pod):
 		return nil, nil
 	}
 	return pod, nil
@@ -85,19 +91,44 @@ func (r *Reconciler) release(ctx context.Context, shadow *offloadingv1beta1.Shad
 	return nil
 }
 
-// collect deletes the pod of a ShadowPod that is gone.
-func (r *Reconciler) collect(ctx context.Context, key types.NamespacedName) error {
+// collect deletes the pod of a ShadowPod that is gone, if the garbage collector does not.
+func (r *Reconciler) collect(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
 	pod := &corev1.Pod{}
 	err := r.Client.Get(ctx, key, pod)
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("reading pod %s: %w", key, err)
-	case ownerOf(pod) == nil:
-		return nil // a stranger's
+	case client.IgnoreNotFound(err) != nil:
+		return ctrl.Result{}, fmt.Errorf("reading pod %s: %w", key, err)
+	case err != nil || ownerOf(pod) == nil || !pod.DeletionTimestamp.IsZero():
+		// There is none, it is a stranger's, or it goes already.
+		r.orphans.Delete(key)
+		return ctrl.Result{}, nil
 	}
-	return r.deleteOrphan(ctx, pod)
+	if left := r.leadOf(key, pod); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	if err := r.deleteOrphan(ctx, pod); err != nil {
+		return ctrl.Result{}, err
+	}
+	r.orphans.Delete(key)
+	return ctrl.Result{}, nil
+}
+
+// leftOver is a pod whose ShadowPod is not there, and when that was seen first.
+type leftOver struct {
+	pod   types.UID
+	since time.Time
+}
+
+// leadOf returns how much longer a pod is the garbage collector's to end.
+func (r *Reconciler) leadOf(key types.NamespacedName, pod *corev1.Pod) time.Duration {
+	now := r.Clock.Now()
+	found, known := r.orphans.LoadOrStore(key, leftOver{pod: pod.UID, since: now})
+	seen, _ := found.(leftOver)
+	if known && seen.pod != pod.UID {
+		seen = leftOver{pod: pod.UID, since: now}
+		r.orphans.Store(key, seen)
+	}
+	return seen.since.Add(collectorLead).Sub(now)
 }
 
 // deleteOrphan deletes a pod with an [ownerOf] whose ShadowPod is gone. That is asked of

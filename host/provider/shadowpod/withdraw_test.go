@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
 var (
@@ -22,6 +23,19 @@ func stranger(change func(*corev1.Pod)) *corev1.Pod {
 	pod := ownPod(shadow(nil), corev1.PodRunning, 0)
 	change(pod)
 	return pod
+}
+
+// localUID says for which pod of the consumer a pod was made.
+func localUID(pod *corev1.Pod, uid string) *corev1.Pod {
+	pod.Annotations[remote.LocalPodUIDAnnotation] = uid
+	return pod
+}
+
+// reminder is the ShadowPod that says how the pod of an earlier one ends.
+func reminder(seconds string) *offloadingv1beta1.ShadowPod {
+	return shadowWith(asked(seconds), func(s *offloadingv1beta1.ShadowPod) {
+		s.UID, s.Annotations[remote.LocalPodUIDAnnotation] = "shadow-2", "local-1"
+	})
 }
 
 // endTests are what one pass does for ShadowPods that end, or are gone.
@@ -87,23 +101,55 @@ var endTests = map[string]struct {
 		world:  world{shadow: shadowWith(asked("soon"), func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodRunning }), pod: podOf(60, -1)},
 		writes: []string{"patch pod"}, event: "FailedDeletePod",
 	},
-	"the pod of a ShadowPod that is gone is deleted": {
-		world: world{pod: podOf(60, -1)}, writes: []string{"delete pod uid=pod-1"}, podGone: true, shadowGone: true,
+	"the pod of a ShadowPod that is gone is the garbage collector's": {
+		world: world{pod: podOf(60, -1)}, shadowGone: true, again: true,
 	},
-	"that of one whose successor is not in the cache yet, too": {
-		world: world{pod: podOf(60, -1), live: shadow(func(s *offloadingv1beta1.ShadowPod) { s.UID = "shadow-2" })}, writes: []string{"delete pod uid=pod-1"}, podGone: true, shadowGone: true,
+	"and still is a moment later": {
+		world: world{pod: podOf(60, -1), later: collectorLead - 1}, shadowGone: true, again: true,
+	},
+	"but no longer than that": {
+		world: world{pod: podOf(60, -1), later: collectorLead}, writes: []string{"delete pod uid=pod-1"}, podGone: true, shadowGone: true,
+	},
+	"that of one whose successor is not in the cache yet is deleted, too": {
+		world:  world{pod: podOf(60, -1), live: shadow(func(s *offloadingv1beta1.ShadowPod) { s.UID = "shadow-2" }), later: collectorLead},
+		writes: []string{"delete pod uid=pod-1"}, podGone: true, shadowGone: true,
 	},
 	"but not that of a ShadowPod which only the cache does not know": {
-		world: world{pod: podOf(60, -1), live: shadow(nil)}, shadowGone: true,
+		world: world{pod: podOf(60, -1), live: shadow(nil), later: collectorLead}, shadowGone: true,
+	},
+	"the pod of an earlier ShadowPod gets the period that another gives it": {
+		world: world{shadow: reminder("5"), pod: localUID(podOf(60, 60), "local-1")}, writes: []string{"delete pod uid=pod-1 grace=5"},
+	},
+	"it is deleted if it does not go yet": {
+		world: world{shadow: reminder("5"), pod: localUID(podOf(60, -1), "local-1")}, writes: []string{"delete pod uid=pod-1 grace=5"}, podGone: true,
+	},
+	"a pod that was made for another pod of the consumer does not": {
+		world: world{shadow: reminder("5"), pod: localUID(podOf(60, 60), "local-2")},
+	},
+	"nor does one that does not say for which": {
+		world: world{shadow: reminder("5"), pod: podOf(60, 60)},
+	},
+	"nor does a stranger's": {
+		world: world{shadow: reminder("5"), pod: stranger(func(p *corev1.Pod) {
+			localUID(p, "local-1")
+			p.OwnerReferences = nil
+		})},
+	},
+	"nor does one that is not labeled as ours": {
+		world: world{shadow: reminder("5"), pod: stranger(func(p *corev1.Pod) {
+			localUID(p, "local-1")
+			delete(p.Labels, offloadingv1beta1.ManagedByLabel)
+		})},
 	},
 	"one that goes already is left to go": {
 		world: world{pod: podOf(60, 60)}, shadowGone: true,
 	},
 	"a refusal is tried again": {
-		world:  world{pod: podOf(60, -1), faults: map[string]error{"delete pod": forbidden}},
+		world:  world{pod: podOf(60, -1), faults: map[string]error{"delete pod": forbidden}, later: collectorLead},
 		writes: []string{"delete pod uid=pod-1"}, err: forbidden, shadowGone: true,
 	},
-	"nothing is left": {shadowGone: true, podGone: true},
+	"nothing is left":                {shadowGone: true, podGone: true},
+	"nothing is left a moment later": {world: world{later: collectorLead}, shadowGone: true, podGone: true},
 	"without a ShadowPod, a stranger's pod is a stranger's: no owner": {
 		world: world{pod: stranger(func(p *corev1.Pod) { p.OwnerReferences = nil })}, shadowGone: true,
 	},

@@ -69,10 +69,8 @@ func (d *Definition) Decide(ctx context.Context, in engine.Input) ([]engine.Acti
 	case finished(s.local) && (s.pod == nil || s.pod.Status.Phase == s.local.Status.Phase): // row 7
 		return keep("the pod has finished"), nil
 	case s.shadow == nil && s.predecessor != nil:
-		return []engine.Action{
-			engine.Keep{Why: "the remote pod of an earlier pod of this name is still there"},
-			engine.Wait{For: predecessorRetry, Why: "for the provider to collect it"},
-		}, nil
+		return append(s.withdrawForced("the remote pod of an earlier pod of this name is still there"),
+			engine.Wait{For: predecessorRetry, Why: "for the provider to collect it"}), nil
 	case s.shadow == nil: // rows 8 and 10
 		return d.offload(ctx, s)
 	}

@@ -52,7 +52,7 @@ var decideTests = map[string]struct {
 		local: localPod(deleting), want: "delete local",
 	},
 	"row 4: terminating": {
-		local: localPod(deleting, running), shadow: shadowPod(), pod: remotePod(running), want: "delete remote",
+		local: localPod(deleting, running), shadow: shadowPod(), pod: remotePod(running), want: "delete remote, status Running",
 	},
 	"row 5: terminating, and the ShadowPod too": {
 		local: localPod(deleting, running), shadow: shadowPod(shadowDeleting), pod: remotePod(phase(corev1.PodFailed)), want: "status Failed",
@@ -61,7 +61,7 @@ var decideTests = map[string]struct {
 		local: localPod(deleting, running), pod: remotePod(phase(corev1.PodSucceeded)), want: "status Succeeded",
 	},
 	"row 6: aborted": {
-		local: localPod(phase(corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason)), shadow: shadowPod(), want: "delete remote",
+		local: localPod(phase(corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason)), shadow: shadowPod(), pod: remotePod(), want: "delete remote",
 	},
 	"row 6: aborted, nothing left": {
 		local: localPod(phase(corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason)), want: "",

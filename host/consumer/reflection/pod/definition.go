@@ -84,9 +84,10 @@ func trimShadowPod(object client.Object) {
 	}
 }
 
-// trimRemotePod drops the spec: only metadata and status are read.
+// trimRemotePod drops the spec, but for how long the pod's end takes: only metadata and
+// status are read.
 func trimRemotePod(object client.Object) {
 	if pod, ok := object.(*corev1.Pod); ok {
-		pod.Spec = corev1.PodSpec{}
+		pod.Spec = corev1.PodSpec{TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds}
 	}
 }

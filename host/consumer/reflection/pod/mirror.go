@@ -30,6 +30,10 @@ type memory struct {
 	// seconds: what is known of a pod that is gone.
 	local types.UID
 	own   int64
+	// ending is the end of the remote pod, once it is asked for.
+	ending ending
+	// letGo is when the local pod was deleted, after all that was remote had gone.
+	letGo time.Time
 	// remoteUID is the remote pod that was mirrored last.
 	remoteUID types.UID
 	// restarts is what the restart counts of earlier remote pods add up to (3.8, R).
@@ -48,7 +52,7 @@ func (m memory) of(local *corev1.Pod) memory {
 	case local == nil:
 		return m
 	case m.local != local.UID:
-		return memory{local: local.UID, own: ownPeriod(local)}
+		return memory{local: local.UID, own: ownPeriod(&local.Spec)}
 	default:
 		return m
 	}

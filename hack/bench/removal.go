@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/longshore-dev/longshore/hack/demo/rig"
+)
+
+const (
+	removedTime      = "burst/removed"
+	removedRequests  = "requests/per-removed-pod"
+	removedNote      = "from the Deployments' deletion until nothing is left on either side, for %d pods; baseline: the plain client in the same run, which deletes its ShadowPods with 10 requests under way"
+	removedPlainNote = "the plain client: ShadowPods deleted until neither they nor their pods are left"
+	removedOursNote  = "all requests of Longshore in both clusters while %d pods were taken away, events included, leases not; baseline: Longshore's while the plain client's ShadowPods were"
+	removedCPUNote   = "user and system time of Longshore's processes while %d pods were taken away; baseline: while the plain client's ShadowPods were"
+	removedAllNote   = "requests of anybody for pods and ShadowPods in the provider, the garbage collector's and the kubelets' included; baseline: the same for the plain client's"
+)
+
+// removal is what it took to take a burst away.
+type removal struct {
+	seconds       float64
+	asked         counts
+	before, after usages
+}
+
+// remove takes a burst away, and counts what was asked until a moment after.
+func (b *bench) remove(ctx context.Context, remove func(context.Context) error) (removal, error) {
+	window, err := b.open()
+	if err != nil {
+		return removal{}, err
+	}
+	began := time.Now()
+	if err := remove(ctx); err != nil {
+		return removal{}, err
+	}
+	seconds := time.Since(began).Seconds()
+	b.tell("burst: taken away in %.1fs", seconds)
+	if err := pause(ctx, settleAfterLoad); err != nil {
+		return removal{}, err
+	}
+	after, err := b.world.usage()
+	if err != nil {
+		return removal{}, err
+	}
+	asked, err := b.world.audit.since()
+	return removal{seconds: seconds, asked: asked, before: window.before, after: after}, err
+}
+
+// reportRemoval records what Longshore needed to take its pods away, beside the plain
+// client.
+func (b *bench) reportRemoval(through, plainly removal) {
+	pods := b.sizes.burst
+	per := func(n int) float64 { return float64(n) / float64(pods) }
+	b.record.add(
+		against(removedTime, "s", through.seconds, plainly.seconds, goal{}, fmt.Sprintf(removedNote, pods)),
+		figure("burst/plain-removed", "s", plainly.seconds, removedPlainNote),
+		against(removedRequests, requestUnit, per(through.asked.sum(request.longshores)), per(plainly.asked.sum(request.longshores)), goal{}, fmt.Sprintf(removedOursNote, pods)),
+		against(removedRequests+"-in-the-provider", requestUnit, per(through.asked.sum(request.ofRemotePods)), per(plainly.asked.sum(request.ofRemotePods)), goal{}, removedAllNote),
+	)
+	cpu := func(r removal, keep func(string) bool) float64 {
+		return cpuBetween(r.before, r.after, keep) / float64(pods)
+	}
+	all := func(string) bool { return true }
+	b.record.add(
+		against("cpu/longshore-per-removed-pod", cpuUnit, cpu(through, ours), cpu(plainly, ours), goal{}, fmt.Sprintf(removedCPUNote, pods)),
+		against("cpu/rig-per-removed-pod", cpuUnit, cpu(through, all), cpu(plainly, all), goal{}, "the same of all processes; control planes, kwok and this client included"),
+	)
+	for _, process := range slices.Sorted(maps.Keys(through.after)) {
+		b.record.add(figure("cpu/per-removed-pod/"+process, cpuUnit, cpu(through, func(name string) bool { return name == process }), ""))
+	}
+	name := func(r request) string {
+		if !r.longshores() && !r.ofRemotePods() {
+			return ""
+		}
+		return r.String()
+	}
+	groups, beside := through.asked.group(name), plainly.asked.group(name)
+	for _, name := range byCount(groups) {
+		baseline := math.NaN()
+		if n := beside[name]; n > 0 {
+			baseline = per(n)
+		}
+		b.record.add(against(removedRequests+"/"+name, requestUnit, per(groups[name]), baseline, goal{}, ""))
+	}
+}
+
+// longshores tells whether Longshore asked for something, and not only said that it lives.
+func (r request) longshores() bool { return r.Ours && !r.lease() }
+
+// ofRemotePods tells whether the provider was asked for pods or ShadowPods.
+func (r request) ofRemotePods() bool {
+	if r.Cluster != rig.Provider {
+		return false
+	}
+	switch r.Resource {
+	case podResource.Resource, podResource.Resource + "/status", shadowPods.Resource, shadowPods.Resource + "/status":
+		return true
+	default:
+		return false
+	}
+}
