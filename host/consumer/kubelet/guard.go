@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -102,7 +103,7 @@ func (g *Guard) identify(r *http.Request) (*authenticationv1.UserInfo, error) {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		subject := r.TLS.VerifiedChains[0][0].Subject
 		return &authenticationv1.UserInfo{
-			Username: subject.CommonName, Groups: append(subject.Organization, "system:authenticated"),
+			Username: subject.CommonName, Groups: slices.Concat(subject.Organization, []string{"system:authenticated"}),
 		}, nil
 	}
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")

@@ -184,12 +184,12 @@ func (p *remotePods) portForward(ctx context.Context, namespace, name string, po
 	if err != nil {
 		return fmt.Errorf("opening port %d of the remote pod: %w", port, err)
 	}
-	return exchange(client, data, failures)
+	return exchange(client, data, failures, func() { _ = connection.Close() })
 }
 
 // exchange copies both ways until the remote end is done, and returns what it says of
-// its failures.
-func exchange(client io.ReadWriteCloser, data io.ReadWriteCloser, failures io.Reader) error {
+// its failures. Where the client has gone the remote end may never be done: then it is cut.
+func exchange(client io.ReadWriteCloser, data io.ReadWriteCloser, failures io.Reader, cut func()) error {
 	var group sync.WaitGroup
 	var message []byte
 	group.Go(func() { message, _ = io.ReadAll(failures) })
@@ -198,7 +198,11 @@ func exchange(client io.ReadWriteCloser, data io.ReadWriteCloser, failures io.Re
 		_, _ = io.Copy(data, client)
 		_ = data.Close()
 	}()
-	_, err := io.Copy(client, data)
+	to := &gone{Writer: client}
+	_, err := io.Copy(to, data)
+	if to.gone {
+		cut()
+	}
 	group.Wait()
 	switch {
 	case len(message) > 0:
@@ -207,6 +211,19 @@ func exchange(client io.ReadWriteCloser, data io.ReadWriteCloser, failures io.Re
 		return fmt.Errorf("copying from the remote pod: %w", err)
 	}
 	return nil
+}
+
+// gone notes that nobody takes what is written any more.
+type gone struct {
+	io.Writer
+	gone bool
+}
+
+// Write implements io.Writer.
+func (g *gone) Write(p []byte) (int, error) {
+	n, err := g.Writer.Write(p)
+	g.gone = err != nil
+	return n, err //nolint:wrapcheck // The error of what it stands for.
 }
 
 // translate tells the library what kind of error it is, in its own terms.
