@@ -51,7 +51,9 @@ const (
 	// DeletionGracePeriodAnnotation on a ShadowPod says that its pod is to end, and how
 	// many seconds it is given, a decimal number. 0 asks for the shortest period that
 	// lets the kubelet confirm the end: one second, or none if the pod's own is none. A
-	// smaller number shortens the end of a pod that is ending already.
+	// smaller number shortens the end of a pod that is ending already. It counts for the
+	// pod of an earlier ShadowPod of this name as well, if both were made for the same pod
+	// of the consumer (ADR 47).
 	DeletionGracePeriodAnnotation = "longshore.dev/deletion-grace-period-seconds"
 	// SupportsAnnotation on a remote pod lists, separated by commas, what the controller
 	// that made it can do beyond the reference system.

@@ -90,7 +90,8 @@ func (s *scene) forced() *int64 {
 	case pod != nil:
 		of = pod.Annotations[remote.LocalPodUIDAnnotation]
 	}
-	if s.before.own == 0 || string(s.before.local) != of || pod != nil && finished(pod) {
+	ours := !s.before.letGo.IsZero() // it was us who deleted the local pod
+	if ours || s.before.own == 0 || string(s.before.local) != of || pod != nil && finished(pod) {
 		return nil
 	}
 	return ptr.To[int64](0)
@@ -153,25 +154,33 @@ func evicted(pod *corev1.Pod) bool { return pod != nil && pod.DeletionTimestamp 
 // remind gives less time to a remote pod that goes and whose ShadowPod is gone.
 func (s *scene) remind(period *int64) []engine.Action {
 	pod := s.remains()
-	if pod == nil || period == nil || !s.supportsPeriods() || !notices(pod, *period) {
+	if pod == nil || period == nil || !s.supportsPeriods() || !notices(pod, *period, ownPeriod(&pod.Spec)) {
 		return nil
 	}
 	return []engine.Action{engine.Create{Object: remote.EndingShadowPod(pod, *period)}}
 }
 
-// notices reports whether a pod whose ShadowPod was deleted ends sooner with some seconds
-// of grace.
-func notices(pod *corev1.Pod, period int64) bool {
-	if pod.DeletionTimestamp == nil {
-		return !finished(pod) && period < ownPeriod(&pod.Spec)
+// notices reports whether a pod ends sooner with some seconds of grace than with those that
+// it was promised.
+func notices(pod *corev1.Pod, period, promised int64) bool {
+	switch {
+	case finished(pod):
+		return false
+	case pod.DeletionTimestamp == nil:
+		return period < promised
 	}
-	return !finished(pod) && max(period, shortestPeriod) < ptr.Deref(pod.DeletionGracePeriodSeconds, 0)
+	return max(period, shortestPeriod) < ptr.Deref(pod.DeletionGracePeriodSeconds, 0)
 }
 
-// isTold reports whether the ShadowPod says already that its pod ends.
+// told is the period that the ShadowPod says, if it says one: its pod ends.
+func (s *scene) told() (seconds int64, is bool) {
+	said, err := strconv.ParseUint(s.shadow.Annotations[offloadingv1beta1.DeletionGracePeriodAnnotation], 10, 31)
+	return int64(said), err == nil
+}
+
 func (s *scene) isTold() bool {
-	_, err := strconv.ParseUint(s.shadow.Annotations[offloadingv1beta1.DeletionGracePeriodAnnotation], 10, 31)
-	return err == nil
+	_, is := s.told()
+	return is
 }
 
 // await waits for the provider to do what it was told, and deletes the ShadowPod when
@@ -196,13 +205,19 @@ func (s *scene) tell(pod *corev1.Pod, period *int64) []engine.Action {
 	if period == nil {
 		return nil
 	}
-	text := strconv.FormatInt(*period, 10)
-	if s.isTold() || s.shadow.DeletionTimestamp != nil {
-		said, err := strconv.ParseInt(s.shadow.Annotations[offloadingv1beta1.DeletionGracePeriodAnnotation], 10, 64)
-		if err == nil && *period >= said || pod == nil || !s.supportsPeriods() || !notices(pod, *period) {
+	said, is := s.told()
+	if is || s.shadow.DeletionTimestamp != nil {
+		if pod == nil || !s.supportsPeriods() || is && *period >= said {
+			return nil
+		}
+		if !is {
+			said = ownPeriod(&pod.Spec)
+		}
+		if !notices(pod, *period, said) {
 			return nil
 		}
 	}
+	text := strconv.FormatInt(*period, 10)
 	return []engine.Action{engine.PatchRemote{
 		Annotations: map[string]*string{offloadingv1beta1.DeletionGracePeriodAnnotation: &text},
 	}}

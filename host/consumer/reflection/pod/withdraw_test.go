@@ -83,6 +83,9 @@ var endTests = map[string]struct {
 	"a second deletion before the provider has begun": {
 		local: goes(5), shadow: shadowPod(told("60")), pod: remotePod(supporting), want: "give 5, wait",
 	},
+	"a second deletion that gives less than a longer one": {
+		local: goes(90), shadow: shadowPod(told("120")), pod: remotePod(own(60), supporting), want: "give 90, wait",
+	},
 	"a second deletion that was told": {
 		local: goes(5), shadow: shadowPod(told("5")), pod: remotePod(supporting, gives(60)), want: "",
 	},
@@ -199,6 +202,9 @@ var endTests = map[string]struct {
 	},
 	"gone before we looked, nobody knows why": {
 		shadow: shadowPod(), pod: remotePod(supporting), want: "delete remote",
+	},
+	"deleted by us, and its remote pod appears too late": {
+		pod: remotePod(supporting, gives(60)), memory: memory{local: "local-1", own: 60, letGo: now}, want: "",
 	},
 	"so it is when the ShadowPod is gone": {
 		pod: remotePod(supporting, gives(60)), want: "",
