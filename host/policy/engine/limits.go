@@ -22,7 +22,8 @@ type Limits struct {
 	StderrBytes int
 	// LogLines bounds the log lines of a call.
 	LogLines int
-	// Instances bounds the instances of the module: the calls that run at once.
+	// Instances bounds the instances of the module, and so the calls that run at once; it is
+	// at most two for each processor, one in use and one being set back.
 	Instances int
 }
 
@@ -32,6 +33,7 @@ const (
 	defaultStartFuel = 20 * contract.DefaultFuel
 	// defaultInstances bounds what a module costs on machines with many processors.
 	defaultInstances = 4
+	perProcessor     = 2
 	// maxLineBytes bounds a log line.
 	maxLineBytes = 1 << 10
 	// maxVariableBytes bounds the names and values of the variables of one call.
@@ -62,8 +64,8 @@ func (l Limits) withDefaults(procs int) Limits {
 	setInt(&l.ResponseBytes, contract.MaxResponseBytes)
 	setInt(&l.StderrBytes, contract.MaxStderrBytes)
 	setInt(&l.LogLines, contract.MaxLogLines)
-	setInt(&l.Instances, min(procs, defaultInstances))
-	l.Instances = min(l.Instances, procs)
+	setInt(&l.Instances, defaultInstances)
+	l.Instances = min(l.Instances, perProcessor*procs)
 	return l
 }
 

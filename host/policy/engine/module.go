@@ -36,8 +36,11 @@ type Module struct {
 
 	pristine atomic.Pointer[snapshot]
 	idle     chan *instance
-	// used are instances that nobody has begun to set back yet.
+	// used are instances that nobody has begun to set back yet. They may stay so as long as
+	// others are idle.
 	used chan *instance
+	// warm tells that Warm is over: until then, more instances would be of no use.
+	warm atomic.Bool
 	// slots holds a token per instance there is.
 	slots chan struct{}
 	// dropped counts the instances that were thrown away after a call.
@@ -131,6 +134,7 @@ func (m *Module) leave() {
 func (m *Module) Close(context.Context) error {
 	if m.closed.CompareAndSwap(false, true) {
 		m.engine.forget(m)
+		m.setBack()
 		m.leave()
 	}
 	return nil
@@ -207,6 +211,9 @@ func (m *Module) current(i *instance) (*instance, error) {
 // release gives an instance back. Setting it back takes longer than many calls do, so
 // it happens behind the caller's back, unless another caller needs the instance before;
 // the caller's count goes over to who does it.
+//
+// To wake who does it takes as long as a call, too, on the caller's time. So it is done when
+// few instances are idle, for all that were used until then.
 func (m *Module) release(i *instance, reusable bool) {
 	switch {
 	case !reusable:
@@ -215,16 +222,43 @@ func (m *Module) release(i *instance, reusable bool) {
 		m.recycle(i, true)
 	default:
 		m.used <- i
-		go m.clean()
+		// Whoever closes the module sets back what he finds, so it must be looked at last.
+		if len(m.idle) <= cap(m.idle)/4 || m.closed.Load() {
+			go m.clean()
+		}
 	}
 }
 
-// clean sets a used instance back, if there still is one.
+// clean sets the used instances back, and makes one more for the next time unless there
+// are enough.
 func (m *Module) clean() {
+	m.setBack()
+	if !m.warm.Load() || m.enter() != nil {
+		return
+	}
+	defer m.leave()
 	select {
-	case i := <-m.used:
-		m.recycle(i, true)
+	case m.slots <- struct{}{}:
 	default:
+		return
+	}
+	if fresh, err := m.fork(m.pristine.Load()); err == nil {
+		m.idle <- fresh
+		return
+	}
+	// A call that needs one tries again and reports the error.
+	<-m.slots
+}
+
+// setBack sets used instances back as long as there are some.
+func (m *Module) setBack() {
+	for {
+		select {
+		case i := <-m.used:
+			m.recycle(i, true)
+		default:
+			return
+		}
 	}
 }
 
@@ -309,6 +343,7 @@ func (m *Module) Warm(ctx context.Context, samples ...Sample) error {
 	}
 	m.busy.Add(-1)
 	m.idle <- i
+	m.warm.Store(true)
 	m.leave()
 	return nil
 }
@@ -319,6 +354,7 @@ func (m *Module) trim() {
 		return
 	}
 	defer m.leave()
+	m.setBack()
 	peak := m.peak.Swap(m.busy.Load())
 	for int64(len(m.slots)) > max(1, peak) {
 		select {
@@ -356,7 +392,7 @@ func callable(f api.FunctionDefinition) bool {
 
 // Pool tells of a module's instances.
 type Pool struct {
-	// Idle ones wait for a call; Instances are all there are.
+	// Idle ones wait for a call, or to be set back for one; Instances are all there are.
 	Idle, Instances int
 	// Dropped were thrown away after a call, because it failed or grew their memory.
 	Dropped uint64
@@ -364,5 +400,5 @@ type Pool struct {
 
 // Pool returns the module's instances at this moment.
 func (m *Module) Pool() Pool {
-	return Pool{Idle: len(m.idle), Instances: len(m.slots), Dropped: m.dropped.Load()}
+	return Pool{Idle: len(m.idle) + len(m.used), Instances: len(m.slots), Dropped: m.dropped.Load()}
 }
