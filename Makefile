@@ -65,9 +65,9 @@ plugins: ## Compile the example policies to wasm
 build: builtins ## Build the server, the user's command, the demo and the test plane
 	@echo "building bin/longshore, bin/longshorectl and bin/demo; with an empty build cache this takes minutes" >&2
 	@mkdir -p bin
-	@$(GO) build -ldflags '$(LDFLAGS)' -o bin/longshore ./cmd/longshore
-	@$(GO) build -ldflags '$(LDFLAGS)' -o bin/longshorectl ./cmd/longshorectl
-	@$(GO) build -ldflags '$(LDFLAGS)' -o bin/demo ./hack/demo
+	@hack/told.sh bin/longshore $(GO) build -ldflags '$(LDFLAGS)' -o bin/longshore ./cmd/longshore
+	@hack/told.sh bin/longshorectl $(GO) build -ldflags '$(LDFLAGS)' -o bin/longshorectl ./cmd/longshorectl
+	@hack/told.sh bin/demo $(GO) build -ldflags '$(LDFLAGS)' -o bin/demo ./hack/demo
 	@$(GO) run ./hack/testplane build > /dev/null
 
 .PHONY: build-testplane

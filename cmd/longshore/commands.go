@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -9,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/replicator"
@@ -40,10 +41,17 @@ func subcommand(use, short string, find func() (*rest.Config, error), compose fu
 	}
 }
 
-// ownCluster reads KUBECONFIG or the in-cluster configuration. Client-side throttling is
-// off: the API server's own priority and fairness decides.
+// ownCluster reads KUBECONFIG, the in-cluster configuration, or the user's own file, in this
+// order. Client-side throttling is off: the API server's own priority and fairness decides.
 func ownCluster() (*rest.Config, error) {
-	config, err := ctrl.GetConfig()
+	config, err := rest.InClusterConfig()
+	if os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "" || errors.Is(err, rest.ErrNotInCluster) {
+		rules := clientcmd.NewDefaultClientConfigLoadingRules()
+		config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	}
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("this is no pod with a service account, and no kubeconfig names a cluster: set KUBECONFIG to a file")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("finding the own cluster (KUBECONFIG, or a service account): %w", err)
 	}

@@ -96,6 +96,7 @@ func nodeFlags(f *pflag.FlagSet, o *kubelet.Options) {
 	f.StringVar(&o.CertificateType, "certificate-type", o.CertificateType, "who signs the serving certificate: kubelet, aws or self-signed")
 	f.StringVar(&o.KubeletClientCAFile, "kubelet-client-ca-file", "", "authority of the kubelet API's clients; empty takes this cluster's own")
 	f.IntVar(&o.ListenPort, "listen-port", o.ListenPort, "port of the kubelet API")
+	f.IntVar(&o.HealthPort, "health-port", o.HealthPort, "port of --node-ip where /healthz and /readyz are served, over HTTP; 0 serves neither")
 	f.BoolVar(&o.EnableProfiling, "enable-profiling", false, "serve pprof beside the metrics")
 	f.DurationVar(&o.NodeLeaseDuration, "node-lease-duration", o.NodeLeaseDuration, "duration of the Node's lease")
 	f.DurationVar(&o.NodePingInterval, "node-ping-interval", o.NodePingInterval, "how often the provider is asked whether it lives; 0 switches off")

@@ -55,5 +55,7 @@ func command(args []string) *cobra.Command {
 }
 
 func newLogger(text bool, verbosity int) logr.Logger {
-	return zap.New(zap.UseDevMode(text), zap.Level(uberzap.NewAtomicLevelAt(zapcore.Level(-verbosity))))
+	return zap.New(zap.UseDevMode(text), zap.Level(uberzap.NewAtomicLevelAt(zapcore.Level(-verbosity))),
+		// Errors are wrapped with what was being done; where in the code is for bugs.
+		zap.StacktraceLevel(zapcore.DPanicLevel))
 }

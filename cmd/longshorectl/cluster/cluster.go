@@ -64,6 +64,9 @@ func (f *Flags) Connect() (*Cluster, error) {
 		return nil, output.Usagef("context %q does not exist in the kubeconfig", f.Context)
 	}
 	config, err := loaded.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("no kubeconfig names a cluster: set --kubeconfig or KUBECONFIG")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig (set --kubeconfig or KUBECONFIG): %w", err)
 	}

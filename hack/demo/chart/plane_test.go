@@ -125,6 +125,18 @@ func asComponent(t *testing.T, config *rest.Config, scheme *runtime.Scheme, name
 	return client.NewDryRunClient(c)
 }
 
+func roleRef(role string) rbacv1.RoleRef {
+	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
+}
+
+func bind(role string) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test"}, RoleRef: roleRef(role)}
+}
+
+func bindIn(role string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test", Namespace: "longshore"}, RoleRef: roleRef(role)}
+}
+
 func testRights(t *testing.T, admin client.Client, config *rest.Config, objects []*unstructured.Unstructured) {
 	t.Helper()
 	for _, object := range objects {
@@ -137,15 +149,6 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 	require.NoError(t, admin.Create(t.Context(), virtualnode.ForgeClusterRoleBinding(node)))
 	for _, binding := range virtualnode.ForgeLeaseBindings(node) {
 		require.NoError(t, admin.Create(t.Context(), binding))
-	}
-	to := func(role string) rbacv1.RoleRef {
-		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}
-	}
-	bind := func(role string) *rbacv1.ClusterRoleBinding {
-		return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test"}, RoleRef: to(role)}
-	}
-	bindIn := func(role string) *rbacv1.RoleBinding {
-		return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test", Namespace: "longshore"}, RoleRef: to(role)}
 	}
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "longshore"} }
 	create := func(o client.Object) func(client.Client) error {
