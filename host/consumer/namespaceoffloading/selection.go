@@ -162,7 +162,7 @@ func requiredCondition(desired bool, previous offloadingv1beta1.RemoteNamespaceC
 func readyCondition(nm *offloadingv1beta1.NamespaceMap, namespace string, previous offloadingv1beta1.RemoteNamespaceConditions, now metav1.Time) offloadingv1beta1.RemoteNamespaceCondition {
 	c := offloadingv1beta1.RemoteNamespaceCondition{
 		Type: offloadingv1beta1.NamespaceReady, Status: corev1.ConditionFalse, Reason: "Creating",
-		Message: "The provider has not answered yet",
+		Message: fmt.Sprintf("The provider has not answered yet; if something keeps the replicator from asking it, events of NamespaceMap %s/%s say what", nm.Namespace, nm.Name),
 	}
 	if current, known := nm.Status.CurrentMapping[namespace]; known {
 		c.Reason = string(current.Phase)

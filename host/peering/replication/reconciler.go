@@ -42,6 +42,7 @@ const (
 	stopPoll = 2 * time.Second
 
 	reasonInvalidKubeconfig = "InvalidKubeconfig"
+	reasonNotReplicated     = "NotReplicated"
 	actionReplicate         = "Replicate"
 )
 
@@ -205,7 +206,7 @@ func (r *Reconciler) start(ctx context.Context, secret *corev1.Secret, remote dy
 	life, cancel := context.WithCancel(log.IntoContext(r.base, logger))
 	s := &session{content: content, cancel: cancel, done: make(chan struct{}), reflector: &reflector{
 		own: r.Options.ClusterID, peer: p, resources: r.Options.Resources, resync: r.Options.Resync,
-		local: r.Options.Local, remote: remote,
+		local: r.Options.Local, remote: remote, obstacles: newObstacles(r.Events, p),
 		peerDead: func(ctx context.Context) (bool, error) { return r.peerDead(ctx, p.id) },
 		locals:   map[schema.GroupVersionResource]cache.SharedIndexInformer{}, remotes: map[schema.GroupVersionResource]cache.SharedIndexInformer{},
 	}}

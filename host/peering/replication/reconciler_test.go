@@ -175,6 +175,36 @@ func TestAnObjectOfADeadPeerIsLetGoAlthoughThePeerNeverAnswers(t *testing.T) {
 	planetest.Until(t, func(t planetest.T) bool { return len(get(t, w.local, consumerTenant).GetFinalizers()) == 0 }, patience, every)
 }
 
+func TestWhatKeepsAnObjectFromBeingReplicatedIsToldOnIt(t *testing.T) {
+	forbidden := func(verb string) clienttesting.ReactionFunc {
+		return func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(nsMaps.GroupResource(), "milan", errors.New("rome may not "+verb))
+		}
+	}
+	for name, tc := range map[string]struct {
+		verb  string
+		there []runtime.Object
+		want  string
+	}{
+		"it may not be created":            {verb: "create", want: "rome may not create"},
+		"nothing may be read there":        {verb: "list", want: "rome may not list"},
+		"a stranger's object has the name": {there: []runtime.Object{object(func(u *unstructured.Unstructured) { u.SetNamespace(providerTenant) })}, want: "somebody must remove it there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			remote := dynamicClient(tc.there...)
+			if tc.verb != "" {
+				remote.PrependReactor(tc.verb, "*", forbidden(tc.verb))
+			}
+			w := newWorld(t, dynamicClient(ours()), remote, secret())
+			_, err := w.pass(t)
+			require.NoError(t, err)
+			event := <-w.events.Events
+			assert.Contains(t, event, "Warning NotReplicated Not replicated to cluster milan, trying again: ")
+			assert.Contains(t, event, tc.want)
+		})
+	}
+}
+
 func TestABrokenKubeconfigDoesNotStopWhatRuns(t *testing.T) {
 	w := newWorld(t, dynamicClient(), dynamicClient(), secret())
 	_, err := w.pass(t)

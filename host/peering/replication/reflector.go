@@ -48,6 +48,8 @@ type reflector struct {
 	resync    time.Duration
 	// peerDead tells whether an administrator gave the peer up for good.
 	peerDead func(ctx context.Context) (bool, error)
+	// obstacles tells what keeps objects from being replicated.
+	obstacles *obstacles
 
 	queue           workqueue.TypedRateLimitingInterface[key]
 	locals, remotes map[schema.GroupVersionResource]cache.SharedIndexInformer
@@ -75,6 +77,9 @@ func (r *reflector) run(ctx context.Context) error {
 		})
 		if err != nil {
 			return err
+		}
+		if err := remote.SetWatchErrorHandlerWithContext(r.obstacles.watching(resource)); err != nil {
+			return fmt.Errorf("watching %s in namespace %q: %w", resource.GroupResource(), r.peer.remoteNamespace, err)
 		}
 		r.locals[resource], r.remotes[resource] = local, remote
 		locals, remotes = append(locals, local.HasSynced), append(remotes, remote.HasSynced)
@@ -140,7 +145,7 @@ func (r *reflector) work(ctx context.Context) {
 			log.FromContext(ctx).V(1).Info("The picture was out of date, looking again", "resource", item.resource.Resource, "name", item.name)
 			r.queue.AddRateLimited(item)
 		default:
-			log.FromContext(ctx).Error(err, "Replicating failed, retrying", "resource", item.resource.Resource, "name", item.name)
+			r.obstacles.tell(ctx, item, r.locals[item.resource].GetStore(), err)
 			r.queue.AddRateLimited(item)
 		}
 		r.queue.Done(item)
@@ -158,6 +163,9 @@ func (r *reflector) replicate(ctx context.Context, item key) error {
 		return fmt.Errorf("asking whether cluster %q was given up: %w", r.peer.id, err)
 	}
 	if !r.remotes[item.resource].HasSynced() && !dead {
+		if err := r.obstacles.unreadable(item.resource); err != nil {
+			r.obstacles.tell(ctx, item, r.locals[item.resource].GetStore(), err)
+		}
 		r.queue.AddAfter(item, waitPoll)
 		return nil
 	}
@@ -171,6 +179,7 @@ func (r *reflector) replicate(ctx context.Context, item key) error {
 			return fmt.Errorf("%s of %s %q: %w", next, item.resource.Resource, item.name, err)
 		}
 	}
+	r.obstacles.clear(item)
 	if local != nil && local.GetDeletionTimestamp() != nil && !slices.Contains(steps, removeFinalizer) &&
 		slices.Contains(local.GetFinalizers(), liqocorev1beta1.ReplicatorFinalizer) {
 		r.queue.AddAfter(item, waitPoll)
