@@ -29,7 +29,7 @@ type FactsReader interface{ ReadFacts(s *json.Scanner) }
 func DecodeRequest(data []byte, point contract.Point, facts FactsReader) (Envelope, error) {
 	var e Envelope
 	hasFacts := false
-	s := scanners.One()
+	s := *scanners.One()
 	s.Reset(data)
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {

@@ -16,19 +16,19 @@ const (
 )
 
 var (
-	scanners = room.New[json.Scanner](few)
+	scanners = ready[json.Scanner](few)
 
-	pods              = room.New[contract.Pod](few)
-	offloadings       = room.New[contract.NamespaceOffloading](few)
-	metadatas         = room.New[contract.Metadata](few)
-	requests          = room.New[contract.AdmissionRequest](few)
-	virtualNodes      = room.New[contract.VirtualNode](few)
-	patches           = room.New[contract.Patch](few)
-	patchAffinities   = room.New[contract.PatchAffinity](few)
-	affinities        = room.New[contract.Affinity](few)
-	nodeAffinities    = room.New[contract.NodeAffinity](few)
-	podAntiAffinities = room.New[contract.PodAntiAffinity](few)
-	nodeSelectors     = room.New[contract.NodeSelector](few)
+	pods              = ready[contract.Pod](few)
+	offloadings       = ready[contract.NamespaceOffloading](few)
+	metadatas         = ready[contract.Metadata](few)
+	requests          = ready[contract.AdmissionRequest](few)
+	virtualNodes      = ready[contract.VirtualNode](few)
+	patches           = ready[contract.Patch](few)
+	patchAffinities   = ready[contract.PatchAffinity](few)
+	affinities        = ready[contract.Affinity](few)
+	nodeAffinities    = ready[contract.NodeAffinity](few)
+	podAntiAffinities = ready[contract.PodAntiAffinity](few)
+	nodeSelectors     = ready[contract.NodeSelector](few)
 
 	tolerationLists  = room.New[contract.Toleration](many)
 	containerLists   = room.New[contract.Container](many)
@@ -36,10 +36,16 @@ var (
 	requirementLists = room.New[contract.NodeSelectorRequirement](many)
 	rawLists         = room.New[contract.RawMessage](many)
 	textLists        = room.New[string](many)
-	integers         = room.New[int64](many)
+	integers         = ready[int64](few)
 
 	textMaps = room.NewWith(4*few, func() map[string]string { return make(map[string]string, labels) })
 )
+
+// ready returns a supply of pointers to zero values. The code for pointers is shared by all
+// types, that for values is not.
+func ready[T any](portion int) *room.Of[*T] {
+	return room.NewWith(portion, func() *T { return new(T) })
+}
 
 // list reads a list, or nil for null.
 func list[T any](s *json.Scanner, supply *room.Of[T], item func(*json.Scanner, *T)) []T {
@@ -95,11 +101,11 @@ func textMap(s *json.Scanner) map[string]string {
 }
 
 // optional reads a value, or nil for null.
-func optional[T any](s *json.Scanner, supply *room.Of[T], read func(*json.Scanner, *T)) *T {
+func optional[T any](s *json.Scanner, supply *room.Of[*T], read func(*json.Scanner, *T)) *T {
 	if s.Null() {
 		return nil
 	}
-	v := supply.One()
+	v := *supply.One()
 	read(s, v)
 	return v
 }

@@ -35,9 +35,9 @@ func Operations[F any](point contract.Point, facts func(*json.Scanner, *F), poli
 }
 
 func register[F any](point contract.Point, facts func(*json.Scanner, *F), policy func(*guest.Request[F]) (contract.Response, error)) {
-	questions := room.NewWith(supply, func() question[F] { return question[F]{facts: facts, policy: policy} })
+	questions := room.NewWith(supply, func() *question[F] { return &question[F]{facts: facts, policy: policy} })
 	answerAt(point, func() (codec.FactsReader, asked) {
-		q := questions.One()
+		q := *questions.One()
 		return q, q
 	})
 }
