@@ -11,6 +11,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -166,6 +168,9 @@ func (a *App) addManager(ctx context.Context) error {
 	return errors.Join(
 		a.manager.Add(manager.RunnableFunc(a.serve)),
 		a.manager.AddHealthzCheck("ping", healthz.Ping),
+		// Whatever the provider does: a replica that waits for its turn, or for the provider, is
+		// ready, and who were to replace it would find the same.
+		a.manager.AddReadyzCheck("policies", func(*http.Request) error { return a.policies.Ready() }),
 	)
 }
 
@@ -211,6 +216,9 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 	}
 	if o.MetricsEnabled {
 		options.Metrics.BindAddress = o.MetricsAddress
+	}
+	if o.HealthPort > 0 {
+		options.HealthProbeBindAddress = net.JoinHostPort(o.NodeIP, strconv.Itoa(o.HealthPort))
 	}
 	if o.EnableProfiling {
 		options.PprofBindAddress = ":6060"

@@ -2,6 +2,9 @@ package kubelet_test
 
 import (
 	"context"
+	"net"
+	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -69,9 +72,15 @@ func TestWhatIsInTheWayOfTheNodeIsToldOnItsVirtualNode(t *testing.T) {
 	require.NotEqual(t, dead, string(r.kubeconfig))
 	secret := r.secret([]byte(dead))
 	r.create(r.rome, vn, secret)
-	ended := r.runKubelet(r.options())
+	o := r.options()
+	o.HealthPort = 10248
+	ended := r.runKubelet(o)
 
 	r.awaitEvent("The provider cannot be reached, so the Node is not made")
+	for _, path := range []string{"/healthz", "/readyz"} {
+		url := "http://" + net.JoinHostPort(o.NodeIP, strconv.Itoa(o.HealthPort)) + path
+		require.Eventually(t, func() bool { return answers(t.Context(), url) }, soon, tick, "%s does not depend on the provider", path)
+	}
 	_, err := r.node()
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
 
@@ -89,4 +98,17 @@ func TestWhatIsInTheWayOfTheNodeIsToldOnItsVirtualNode(t *testing.T) {
 		return err == nil && isReady(node) && node.Labels["ab"] == "c"
 	}, soon, tick, "the node becomes ready")
 	assert.Empty(t, ended, "it ran all the time")
+}
+
+// answers reports whether a probe would find its answer good.
+func answers(ctx context.Context, url string) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
 }

@@ -74,7 +74,9 @@ type Options struct {
 	LocalPodCIDRs               []string
 	CertificateType             string
 	ListenPort                  int
-	EnableProfiling             bool
+	// HealthPort is where NodeIP serves /healthz and /readyz, over HTTP; 0 serves neither.
+	HealthPort      int
+	EnableProfiling bool
 
 	// ReflectionWorkers and ReflectionTypes are by resource.
 	ReflectionWorkers map[string]int
@@ -184,6 +186,9 @@ func (o *Options) validateNode() error {
 	}
 	if o.ListenPort < 1 || o.ListenPort > 65535 {
 		errs = append(errs, fmt.Errorf("--listen-port is %d: a port is between 1 and 65535", o.ListenPort))
+	}
+	if o.HealthPort < 0 || o.HealthPort > 65535 || o.HealthPort == o.ListenPort {
+		errs = append(errs, fmt.Errorf("--health-port is %d: a port is between 1 and 65535, and another one than --listen-port; 0 serves none", o.HealthPort))
 	}
 	if !slices.Contains([]CertificateType{CertificateKubelet, CertificateAWS, CertificateSelfSigned}, CertificateType(o.CertificateType)) {
 		errs = append(errs, fmt.Errorf("--certificate-type is %q: want %s, %s or %s", o.CertificateType, CertificateKubelet, CertificateAWS, CertificateSelfSigned))

@@ -36,6 +36,7 @@ func TestOptionsSayWhatIsWrongWithEachFlag(t *testing.T) {
 		"an address that is none":         {func(o *kubelet.Options) { o.NodeIP = "localhost" }, `--node-ip is "localhost"`},
 		"no address":                      {func(o *kubelet.Options) { o.NodeIP = "" }, "--node-ip"},
 		"a port that is none":             {func(o *kubelet.Options) { o.ListenPort = 70000 }, "--listen-port is 70000"},
+		"one port for two servers":        {func(o *kubelet.Options) { o.HealthPort = o.ListenPort }, "--health-port is 10250"},
 		"an unknown certificate":          {func(o *kubelet.Options) { o.CertificateType = "x" }, `--certificate-type is "x": want kubelet, aws or self-signed`},
 		"a short lease":                   {func(o *kubelet.Options) { o.NodeLeaseDuration = time.Second }, "--node-lease-duration is 1s"},
 		"a negative ping":                 {func(o *kubelet.Options) { o.NodePingInterval = -1 }, "--node-ping-interval"},

@@ -1,6 +1,7 @@
 package virtualnode
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
@@ -30,6 +33,20 @@ const (
 	flagNodeLabels       = "--node-extra-labels"
 	flagMetricsEnabled   = "--metrics-enabled"
 	flagMetricsAddress   = "--metrics-address"
+	flagHealthPort       = "--health-port"
+)
+
+// What the chart gives every workload (charts/longshore/templates/_helpers.tpl), so that a
+// namespace with the Pod Security standard "restricted" takes virtual kubelets too.
+const (
+	healthPortName = "health"
+	// defaultHealthPort is where a kubelet tells how it is.
+	defaultHealthPort = "10248"
+	// runAs is user and group, by numbers: an image's user may be root, or have a name only.
+	runAs = 1000
+	// livenessDelay and readinessPeriod are in seconds.
+	livenessDelay   = 10
+	readinessPeriod = 2
 )
 
 // Cluster is what the forged Deployment needs to know of the consumer cluster.
@@ -93,6 +110,8 @@ func foldArgument(spec *offloadingv1beta1.VkOptionsTemplateSpec, arg string) err
 		} else {
 			spec.NodeExtraAnnotations = merged(spec.NodeExtraAnnotations, parsed)
 		}
+	case flagHealthPort:
+		spec.ExtraArgs = setArgument(spec.ExtraArgs, flagHealthPort, value)
 	default:
 		for i, extra := range spec.ExtraArgs {
 			if name, _, _ := strings.Cut(extra, "="); name == key {
@@ -101,6 +120,25 @@ func foldArgument(spec *offloadingv1beta1.VkOptionsTemplateSpec, arg string) err
 		}
 	}
 	return nil
+}
+
+// keepSecurity takes over what a user wrote into spec.template about how the pod runs and is
+// probed, each as a whole: an empty securityContext asks for none.
+func keepSecurity(forged, given *offloadingv1beta1.DeploymentTemplate) {
+	if given == nil {
+		return
+	}
+	pod := &forged.Spec.Template.Spec
+	pod.SecurityContext = cmp.Or(given.Spec.Template.Spec.SecurityContext, pod.SecurityContext)
+	containers := given.Spec.Template.Spec.Containers
+	if len(containers) == 0 {
+		return
+	}
+	c, wanted := &pod.Containers[0], &containers[0]
+	c.SecurityContext = cmp.Or(wanted.SecurityContext, c.SecurityContext)
+	c.LivenessProbe = cmp.Or(wanted.LivenessProbe, c.LivenessProbe)
+	c.ReadinessProbe = cmp.Or(wanted.ReadinessProbe, c.ReadinessProbe)
+	c.StartupProbe = cmp.Or(wanted.StartupProbe, c.StartupProbe)
 }
 
 // arguments are those of the virtual kubelet's container.
@@ -175,7 +213,11 @@ func forgeTemplate(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1
 					Containers:         []corev1.Container{forgeContainer(vn, spec, cluster)},
 					ServiceAccountName: vn.Name,
 					ImagePullSecrets:   spec.ImagePullSecrets,
-					Tolerations:        spec.Tolerations,
+					SecurityContext: &corev1.PodSecurityContext{
+						RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](runAs), RunAsGroup: ptr.To[int64](runAs), FSGroup: ptr.To[int64](runAs),
+						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+					},
+					Tolerations: spec.Tolerations,
 				},
 			},
 		},
@@ -194,6 +236,10 @@ func forgeContainer(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.V
 			fieldEnv("POD_IP", "status.podIP"), fieldEnv("POD_NAME", "metadata.name"), fieldEnv("POD_NAMESPACE", "metadata.namespace"),
 			{Name: "VIRTUALNODE_NAME", Value: vn.Name},
 		},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
 	}
 	if spec.PullPolicy != "" {
 		container.ImagePullPolicy = spec.PullPolicy
@@ -201,7 +247,16 @@ func forgeContainer(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.V
 	if port := portOf(spec.MetricsAddress); spec.MetricsEnabled && port > 0 {
 		container.Ports = []corev1.ContainerPort{{Name: metricsPortName, ContainerPort: port, Protocol: corev1.ProtocolTCP}}
 	}
+	if port := portOf(":" + argument(container.Args, flagHealthPort)); port > 0 {
+		container.Ports = append(container.Ports, corev1.ContainerPort{Name: healthPortName, ContainerPort: port, Protocol: corev1.ProtocolTCP})
+		container.LivenessProbe = &corev1.Probe{ProbeHandler: httpGet("/healthz"), InitialDelaySeconds: livenessDelay}
+		container.ReadinessProbe = &corev1.Probe{ProbeHandler: httpGet("/readyz"), PeriodSeconds: readinessPeriod}
+	}
 	return container
+}
+
+func httpGet(path string) corev1.ProbeHandler {
+	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(healthPortName)}}
 }
 
 func fieldEnv(name, path string) corev1.EnvVar {
@@ -253,6 +308,9 @@ func forgeArguments(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.V
 	if spec.MetricsEnabled && spec.MetricsAddress != "" {
 		args = append(args, flagMetricsAddress+"="+spec.MetricsAddress)
 	}
+	if argument(args, flagHealthPort) == "" {
+		args = append(args, flagHealthPort+"="+defaultHealthPort)
+	}
 	return args
 }
 
@@ -289,6 +347,16 @@ func setArguments(vn *offloadingv1beta1.VirtualNode) error {
 	c.Args = setArgument(c.Args, flagCreateNode, strconv.FormatBool(*vn.Spec.CreateNode))
 	c.Args = setArgument(c.Args, flagCheckNetwork, strconv.FormatBool(!*vn.Spec.DisableNetworkCheck))
 	return nil
+}
+
+// argument is the value of a flag; the last one counts, as it does for the process.
+func argument(args []string, flag string) (value string) {
+	for _, arg := range args {
+		if name, v, _ := strings.Cut(arg, "="); name == flag {
+			value = v
+		}
+	}
+	return value
 }
 
 func setArgument(args []string, flag, value string) []string {

@@ -157,14 +157,20 @@ func TestAnUpdateIsRefusedForWhatItBrings(t *testing.T) {
 	}
 }
 
-// TestWhatIsRefusedIsWhatNoNodeCanBe holds the webhook against a real API server, which is
-// asked for the Node that the virtual kubelet would make.
-func TestWhatIsRefusedIsWhatNoNodeCanBe(t *testing.T) {
+// TestBeforeAnAPIServer holds the webhook against a real one.
+func TestBeforeAnAPIServer(t *testing.T) {
 	cluster := planetest.ForTest(t, "rome")
 	s, err := scheme.New()
 	require.NoError(t, err)
 	api, err := client.New(cluster.RESTConfig(), client.Options{Scheme: s})
 	require.NoError(t, err)
+	t.Run("what is refused is what no Node can be", func(t *testing.T) { testNodes(t, api) })
+	t.Run("a restricted namespace takes virtual kubelets", func(t *testing.T) { testRestricted(t, api) })
+}
+
+// testNodes asks for the Node that the virtual kubelet would make.
+func testNodes(t *testing.T, api client.Client) {
+	t.Helper()
 	for name, tc := range nodes() {
 		t.Run(name, func(t *testing.T) {
 			vn := virtualNode(tc.change)

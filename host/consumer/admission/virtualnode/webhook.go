@@ -166,7 +166,9 @@ func complete(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOp
 	if err := foldTemplate(options, vn.Spec.Template); err != nil {
 		return fmt.Errorf("spec.template: %w", err)
 	}
+	given := vn.Spec.Template
 	vn.Spec.Template = forgeTemplate(vn, options, cluster)
+	keepSecurity(vn.Spec.Template, given)
 	if vn.Spec.OffloadingPatch == nil {
 		vn.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{}
 	}

@@ -99,7 +99,7 @@ func TestCreateForgesTheReferenceDeployment(t *testing.T) {
 		"--liqo-namespace=longshore", "--home-cluster-id=rome", "--local-podcidr=10.10.0.0/16",
 		"--enable-storage", "--remote-real-storage-class-name=fast",
 		"--configmap-reflection-workers=3", "--pod-reflection-workers=10", "--configmap-reflection-type=DenyList",
-		"--client-qps=50", "--metrics-enabled=true", "--metrics-address=:5872",
+		"--client-qps=50", "--metrics-enabled=true", "--metrics-address=:5872", "--health-port=10248",
 		"--foreign-kubeconfig-secret-name=kubeconfig-resourceslice-mynode", "--create-node=true", "--node-check-network=true",
 	}, container.Args)
 	assert.Equal(t, int32(5872), container.Ports[0].ContainerPort)
