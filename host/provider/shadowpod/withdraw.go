@@ -24,7 +24,7 @@ const unseenRetry = 2 * time.Second
 // collectorLead is how long the garbage collector has to end the pod of a ShadowPod that
 // is gone. It mostly begins within milliseconds, and who is second asks twice for nothing;
 // but it hears of new kinds every half minute only, and may be slow when many pods go.
-const collectorLead = time.Second
+const collectorLead = 2 * time.Second
 
 // end deletes the pod of a ShadowPod that ends, and lets the ShadowPod go once there is
 // none. The pod's deletion event brings us back.
