@@ -46,12 +46,13 @@ func command() *cobra.Command {
 	}
 	// What the libraries have to say belongs in the supervisor's log, not between the steps.
 	klog.SetLogger(logr.Discard())
+	quiet := func(*cobra.Command, []string) { ctrl.SetLogger(logr.Discard()) }
 	root.PersistentFlags().StringVar(&dir, "dir", ".demo", "folder of the demo's files")
 	root.PersistentFlags().StringVar(&longshore, "longshore", "bin/longshore", "the server binary")
 	open := func() (*session.Session, error) { return session.Open(dir) }
 	root.AddCommand(
 		&cobra.Command{
-			Use: "up", Short: "Start what is not running, and show the demo", Args: cobra.NoArgs,
+			Use: "up", Short: "Start what is not running, and show the demo", Args: cobra.NoArgs, PreRun: quiet,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				s, err := open()
 				if err != nil {
@@ -61,7 +62,7 @@ func command() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "down", Short: "Stop what the demo started, and nothing else", Args: cobra.NoArgs,
+			Use: "down", Short: "Stop what the demo started, and nothing else", Args: cobra.NoArgs, PreRun: quiet,
 			RunE: func(cmd *cobra.Command, _ []string) error {
 				s, err := open()
 				if err != nil {

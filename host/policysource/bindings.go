@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -45,6 +47,8 @@ type problem struct {
 	err    error
 	// loaded tells that the module itself is fine.
 	loaded bool
+	// missing is the ConfigMap that does not exist, if that is the problem.
+	missing client.ObjectKey
 }
 
 func (p *problem) Error() string { return p.err.Error() }

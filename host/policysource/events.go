@@ -33,6 +33,9 @@ func (s *Source) tellLoading(c *candidate, before, after *policyv1alpha1.Offload
 	switch {
 	case c.problem != nil:
 		was := meta.FindStatusCondition(before.Conditions, policyv1alpha1.DegradedCondition)
+		if c.leaving() {
+			return
+		}
 		if was == nil || was.Reason != c.problem.reason || was.Message != c.problem.Error() {
 			kind, reason, note = corev1.EventTypeWarning, c.problem.reason, "Refused: "+c.problem.Error()
 		}
@@ -44,6 +47,13 @@ func (s *Source) tellLoading(c *candidate, before, after *policyv1alpha1.Offload
 		s.announced[c.object.Name] = text
 		s.event(c, kind, reason, actionLoad, note)
 	}
+}
+
+// leaving tells whether the policy is about to go: it is kept from a ConfigMap, which is
+// gone. That is how such a policy is deleted, and nothing to warn of; should nobody take it
+// away, its conditions say what is missing.
+func (c *candidate) leaving() bool {
+	return c.problem.missing.Name == c.object.Name && c.object.Labels[policyv1alpha1.ManagedByLabel] == policyv1alpha1.ManagedByConfigMap
 }
 
 // ailing is what events have told last of how a policy ails.

@@ -171,7 +171,7 @@ func (s *Source) piece(ctx context.Context, name client.ObjectKey, key string, s
 		configMap = &corev1.ConfigMap{}
 		err := s.options.Client.Get(ctx, name, configMap)
 		if apierrors.IsNotFound(err) {
-			return nil, &problem{reason: reasonModuleMissing, err: fmt.Errorf("ConfigMap %s does not exist: the operator must create it with the module in binaryData", name)}, nil
+			return nil, &problem{reason: reasonModuleMissing, missing: name, err: fmt.Errorf("ConfigMap %s does not exist: the operator must create it with the module in binaryData", name)}, nil
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("reading ConfigMap %s: %w", name, err)

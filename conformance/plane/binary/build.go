@@ -63,7 +63,7 @@ func (t *target) build(ctx context.Context, messages io.Writer) error {
 		}
 	}()
 	began := time.Now()
-	fmt.Fprintln(messages, "test plane: building the Kubernetes control plane, once per revision; with an empty build cache this takes 7 to 9 minutes on 2 cores")
+	fmt.Fprintln(messages, "test plane: building the Kubernetes control plane, once per revision; with an empty build cache this takes 7 to 9 minutes on 2 idle cores")
 	command := exec.CommandContext(ctx, "go", append(t.buildArgs(), "-v", "-o", filepath.Join(temporary, fileName), ".")...)
 	command.Dir, command.Env = t.source, buildEnv()
 	// An interrupt ends the go command in order, and with it the compilers it started.

@@ -98,6 +98,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"the tutorial of the first policy is true, command by command", firstPolicy},
 		{"bad input is refused where its author looks", badInput},
 		{"a pod that vanishes on the provider comes back", remotePodComesBack},
+		{"a scheduling label that somebody takes away comes back", labelComesBack},
 		{"a change of a ConfigMap arrives", configMapFollows},
 		{"what the README says about switching a policy off is true, command by command", readmePolicy},
 		{"scaling down takes the remote pod away", scaleDown},
@@ -114,6 +115,16 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 			return
 		}
 	}
+}
+
+func labelComesBack(t *testing.T, r *rig.Rig) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: application.Namespace}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+offloadingv1beta1.SchedulingEnabledLabel+`":null}}}`))
+	require.NoError(t, r.Rome.Patch(t.Context(), namespace, patch))
+	eventually(t, "the label is there", func(t planetest.T) bool {
+		require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace))
+		return namespace.Labels[offloadingv1beta1.SchedulingEnabledLabel] == "true"
+	})
 }
 
 func noKwokOnTheVirtualNode(t *testing.T, r *rig.Rig) {
@@ -160,6 +171,7 @@ func remotePodComesBack(t *testing.T, r *rig.Rig) {
 		return assert.Equal(t, want.PodIP, have.PodIP) && assert.Equal(t, want.StartTime, have.StartTime) &&
 			assert.Equal(t, want.ContainerStatuses, have.ContainerStatuses)
 	}, patience, every, "the local status is that of the new remote pod")
+	require.NoError(t, r.Verify(t.Context(), application.Namespace), "what make demo checks on a running demo")
 }
 
 func configMapFollows(t *testing.T, r *rig.Rig) {

@@ -71,11 +71,26 @@ func (p pair) checkStatus() error {
 	if !p.local.Status.StartTime.Equal(p.remote.Status.StartTime) {
 		return fmt.Errorf("its start time is not that of remote pod %s", p.remote.UID)
 	}
-	if len(p.remote.Status.ContainerStatuses) == 0 ||
-		!equality.Semantic.DeepEqual(p.local.Status.ContainerStatuses, p.remote.Status.ContainerStatuses) {
+	if len(p.remote.Status.ContainerStatuses) == 0 || !sameContainers(p.local.Status.ContainerStatuses, p.remote.Status.ContainerStatuses) {
 		return fmt.Errorf("its container statuses are not those of remote pod %s", p.remote.UID)
 	}
 	return nil
+}
+
+// sameContainers compares container statuses but for the restarts: the local pod counts the
+// replacements of its remote pod among them, and so may have had more (3.8).
+func sameContainers(local, remote []corev1.ContainerStatus) bool {
+	if len(local) != len(remote) {
+		return false
+	}
+	for i := range local {
+		counted := remote[i]
+		counted.RestartCount = max(counted.RestartCount, local[i].RestartCount)
+		if !equality.Semantic.DeepEqual(local[i], counted) {
+			return false
+		}
+	}
+	return true
 }
 
 // checkSources looks up every object that the remote pod takes data from.

@@ -151,7 +151,7 @@ func phase(nso *offloadingv1beta1.NamespaceOffloading, required, ready, failed i
 func requiredCondition(desired bool, previous offloadingv1beta1.RemoteNamespaceConditions, now metav1.Time) offloadingv1beta1.RemoteNamespaceCondition {
 	c := offloadingv1beta1.RemoteNamespaceCondition{
 		Type: offloadingv1beta1.NamespaceOffloadingRequired, Status: corev1.ConditionFalse, Reason: "ClusterNotSelected",
-		Message: "The cluster selector does not match this cluster",
+		Message: "No virtual node of this cluster matches the cluster selector",
 	}
 	if desired {
 		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "ClusterSelected", "The cluster selector matches this cluster"

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	managed "sigs.k8s.io/controller-runtime/pkg/recorder"
@@ -46,7 +48,22 @@ func (r recorder) Eventf(regarding, related runtime.Object, eventType, reason, a
 	sum := sha256.Sum256([]byte(text))
 	mark := "-" + hex.EncodeToString(sum[:4])
 	action = strings.ToValidUTF8(action[:min(len(action), maxAction-len(mark))], "") + mark
-	r.EventRecorder.Eventf(regarding, related, eventType, reason, action, "%s", Cut(text, maxNote))
+	r.EventRecorder.Eventf(unversioned(regarding), unversioned(related), eventType, reason, action, "%s", Cut(text, maxNote))
+}
+
+// unversioned returns the object without its resourceVersion, which an event's reference
+// would carry: one about the next version of an object would not be counted up.
+func unversioned(object runtime.Object) runtime.Object {
+	if object == nil {
+		return nil
+	}
+	object = object.DeepCopyObject()
+	if reference, ok := object.(*corev1.ObjectReference); ok {
+		reference.ResourceVersion = ""
+	} else if accessor, err := meta.Accessor(object); err == nil {
+		accessor.SetResourceVersion("")
+	}
+	return object
 }
 
 // Cut shortens a text to at most limit bytes, at the border of a character; an ellipsis,

@@ -93,8 +93,11 @@ func TestEveryCauseIsToldInItsOwnWords(t *testing.T) {
 func TestWhatSaysTheSameIsCountedUp(t *testing.T) {
 	s := newServer(t)
 	tell := events.New(s, "test")
-	for range 2 {
-		tell.Eventf(aPod(), nil, corev1.EventTypeWarning, "MappingFailed", "MapNamespace", "100%% %s", "full")
+	for _, version := range []string{"7", "8"} {
+		pod := aPod()
+		pod.ResourceVersion = version
+		tell.Eventf(pod, pod, corev1.EventTypeWarning, "MappingFailed", "MapNamespace", "100%% %s", "full")
+		assert.Equal(t, version, pod.ResourceVersion, "the caller's object stays as it is")
 	}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		notes, counted := s.notes()
