@@ -305,14 +305,14 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-var cut = errors.New("no route to host")
+var errCut = errors.New("no route to host")
 
 func TestALeaderThatCannotReachTheProviderOffersItsLease(t *testing.T) {
 	l, h, way := &lock{}, &history{}, newRoad(nil)
 	standFor(t, candidate(t, "vk-milan-1", time.Minute, l, h, way.link))
 	require.Eventually(t, func() bool { return l.holder() == "vk-milan-1" }, soon, tick)
 
-	way.set(cut)
+	way.set(errCut)
 	require.Eventually(t, func() bool { return l.holder() == "" }, soon, tick, "another may have it")
 	way.awaitAsks(t, 10)
 	assert.Empty(t, l.holder(), "it is not taken back")
@@ -322,7 +322,7 @@ func TestALeaderThatCannotReachTheProviderOffersItsLease(t *testing.T) {
 	require.Eventually(t, func() bool { return l.holder() == "vk-milan-1" }, soon, tick)
 	assert.Equal(t, []bool{true}, h.said(), "an outage that all see changes nothing")
 
-	way.set(cut)
+	way.set(errCut)
 	require.Eventually(t, func() bool { return l.holder() == "" }, soon, tick)
 	l.take("vk-milan-2")
 	require.Eventually(t, func() bool { return len(h.said()) == 2 }, soon, tick, "who reaches the provider leads")
@@ -333,7 +333,7 @@ func TestALeaderThatCannotReachTheProviderOffersItsLease(t *testing.T) {
 }
 
 func TestWhoCannotReachTheProviderDoesNotStand(t *testing.T) {
-	l, h, way := &lock{}, &history{}, newRoad(cut)
+	l, h, way := &lock{}, &history{}, newRoad(errCut)
 	standFor(t, candidate(t, "vk-milan-1", time.Minute, l, h, way.link))
 	way.awaitAsks(t, 10)
 	assert.Equal(t, "no lease", l.holder())
@@ -345,11 +345,11 @@ func TestWhoCannotReachTheProviderDoesNotStand(t *testing.T) {
 	follower, said := newRoad(nil), &history{}
 	standFor(t, candidate(t, "vk-milan-2", time.Minute, l, said, follower.link))
 	follower.awaitAsks(t, 3)
-	follower.set(cut)
+	follower.set(errCut)
 	follower.awaitAsks(t, 3)
-	way.set(cut)
+	way.set(errCut)
 	require.Eventually(t, func() bool { return l.holder() == "" }, soon, tick)
-	follower.set(cut)
+	follower.set(errCut)
 	follower.awaitAsks(t, 20)
 	assert.Empty(t, l.holder())
 	assert.Equal(t, []bool{true}, h.said())
@@ -377,7 +377,7 @@ func TestOneLookThatFailsCostsNoLeadership(t *testing.T) {
 		defer mu.Unlock()
 		asks++
 		if asks%patience != 0 {
-			return cut
+			return errCut
 		}
 		return nil
 	})
@@ -395,7 +395,7 @@ func TestALeaderThatReachesNeitherClusterStops(t *testing.T) {
 	l, h, way := &lock{}, &history{}, newRoad(nil)
 	standFor(t, candidate(t, "vk-milan-1", time.Second, l, h, way.link))
 	require.Eventually(t, func() bool { return len(h.said()) == 1 }, soon, tick)
-	way.set(cut)
+	way.set(errCut)
 	require.Eventually(t, func() bool { return l.holder() == "" }, soon, tick)
 	l.set(true)
 	require.Eventually(t, func() bool { return len(h.said()) == 2 }, soon, tick, "another may lead, and it would not know")

@@ -81,7 +81,7 @@ func (l *link) look(ctx context.Context) (failed int) {
 	if !recent {
 		limited, cancel := context.WithTimeout(ctx, l.timeout)
 		defer cancel()
-		_ = l.health(limited) //nolint:errcheck // It is noted.
+		_ = l.health(limited)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -49,21 +50,21 @@ func TestWhatTheNodeAsksIsNotAskedAgain(t *testing.T) {
 		asks++
 		return answer
 	})
-	assert.NoError(t, l.health(t.Context()))
+	require.NoError(t, l.health(t.Context()))
 	assert.Zero(t, l.look(t.Context()))
 	clock.now = clock.now.Add(9 * time.Second)
 	assert.Zero(t, l.look(t.Context()))
 	assert.Equal(t, 1, asks)
 
-	clock.now, answer = clock.now.Add(time.Second), cut
+	clock.now, answer = clock.now.Add(time.Second), errCut
 	assert.Equal(t, 1, l.look(t.Context()))
 	assert.Equal(t, 1, l.look(t.Context()))
-	assert.ErrorIs(t, l.health(t.Context()), cut)
+	assert.ErrorIs(t, l.health(t.Context()), errCut)
 	assert.Equal(t, 2, l.look(t.Context()))
 
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	assert.ErrorIs(t, l.health(stopped), cut)
+	assert.ErrorIs(t, l.health(stopped), errCut)
 	assert.Equal(t, 2, l.look(t.Context()), "who stops says nothing about the provider")
 
 	answer = nil
@@ -73,7 +74,7 @@ func TestWhatTheNodeAsksIsNotAskedAgain(t *testing.T) {
 
 func TestAPingThatIsSwitchedOffKeepsTheLeader(t *testing.T) {
 	l := newLink(&Options{}, time.Now)
-	l.connect(func(context.Context) error { return cut })
+	l.connect(func(context.Context) error { return errCut })
 	assert.Zero(t, l.look(t.Context()))
 }
 
