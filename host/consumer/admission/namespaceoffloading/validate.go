@@ -70,6 +70,10 @@ func validateCreate(nso *offloadingv1beta1.NamespaceOffloading, known facts) ver
 				name, validation.DNS1123LabelMaxLength)
 		}
 	}
+	if spec.RemoteNamespaceName != "" && spec.NamespaceMappingStrategy != offloadingv1beta1.SelectedNameMappingStrategyType {
+		return verdict{warnings: []string{fmt.Sprintf("spec.remoteNamespaceName %q has no effect: only namespaceMappingStrategy SelectedName reads it",
+			spec.RemoteNamespaceName)}}
+	}
 	return verdict{}
 }
 

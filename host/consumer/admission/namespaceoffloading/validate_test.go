@@ -132,6 +132,18 @@ func TestWhatOffloadingStandsOnStaysAtHome(t *testing.T) {
 	}
 }
 
+func TestANameThatNobodyReadsIsWarnedOf(t *testing.T) {
+	for strategy, want := range map[offloadingv1beta1.NamespaceMappingStrategyType][]string{
+		offloadingv1beta1.SelectedNameMappingStrategyType: nil,
+		offloadingv1beta1.DefaultNameMappingStrategyType:  {`spec.remoteNamespaceName "foo" has no effect: only namespaceMappingStrategy SelectedName reads it`},
+	} {
+		got := validateCreate(offloading(func(n *offloadingv1beta1.NamespaceOffloading) {
+			n.Spec.NamespaceMappingStrategy, n.Spec.RemoteNamespaceName = strategy, "foo"
+		}), facts{home: "rome"})
+		assert.Equal(t, verdict{warnings: want}, got, strategy)
+	}
+}
+
 func TestWhatWasThereBeforeTheWebhookCanStillBeWritten(t *testing.T) {
 	broken := offloading(func(n *offloadingv1beta1.NamespaceOffloading) { n.Spec.ClusterSelector = selector("Is", "eu") })
 	labeled := broken.DeepCopy()

@@ -22,7 +22,8 @@ func (d *Definition) Fallback(in engine.Input) ([]engine.Action, error) {
 	case finished(pod):
 		return keep("the pod has finished"), nil
 	case pod.Status.Phase == corev1.PodPending && len(pod.Status.ContainerStatuses) == 0:
-		message := "Namespace " + in.Key.Namespace + " is not offloaded to cluster " + in.Facts.ProviderClusterID
+		message := "Namespace " + in.Key.Namespace + " is not offloaded to cluster " + in.Facts.ProviderClusterID +
+			": the status of its NamespaceOffloading says why, if it has one"
 		status := local.RejectedPodStatus(&pod.Status, corev1.PodPending,
 			offloadingv1beta1.OffloadingBackOffReason, message, in.Facts.Now)
 		return append(setStatus(pod, status), engine.Refuse{
