@@ -46,8 +46,8 @@ func Fill() {
 	for n := smallest; n <= largest; n += max(smallest, n/8) {
 		bytes, pointers = make([]byte, n), make([]*byte, n/smallest*2)
 	}
+	deepen(len(bytes) + len(pointers))
 	bytes, pointers = nil, nil
-	deepen(len(supplies))
 }
 
 // Sizes of values, in bytes: a runtime keeps memory for each of some thirty.

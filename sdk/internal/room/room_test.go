@@ -33,7 +33,7 @@ func TestNothingIsHandedOutTwice(t *testing.T) {
 		if *one != (value{}) {
 			t.Fatalf("got %v, want a zero value", *one)
 		}
-		one.text = "one"
+		one.text, one.next = "one", one
 		ones = append(ones, one)
 
 		list := supply.Open()
