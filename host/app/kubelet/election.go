@@ -159,7 +159,7 @@ func (e *election) run(ctx context.Context) {
 func (e *election) await(ctx context.Context, stood bool) bool {
 	seen, failed := e.now(), false
 	for ctx.Err() == nil {
-		reached, known := e.link.look(ctx) == 0, true
+		reached, known := e.link.look(ctx, true) == 0, true
 		if e.leading.Load() {
 			if known = e.offer(ctx, !reached); known {
 				seen = e.now()
@@ -216,7 +216,7 @@ func (e *election) stand(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		for pause(ctx, e.retry) {
-			failed := e.link.look(ctx)
+			failed := e.link.look(ctx, false)
 			if ctx.Err() == nil && (failed >= patience || failed > 0 && !e.leading.Load()) {
 				away.Store(true)
 				withdraw()

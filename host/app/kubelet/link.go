@@ -65,8 +65,9 @@ func (l *link) health(ctx context.Context) error {
 }
 
 // look returns how many looks in a row have failed: zero means that the provider can be
-// reached. It asks if nobody has lately; before the first session, it waits.
-func (l *link) look(ctx context.Context) (failed int) {
+// reached. It asks if nobody has lately, and one that is eager also if nobody got an answer;
+// before the first session, it waits.
+func (l *link) look(ctx context.Context, eager bool) (failed int) {
 	select {
 	case <-l.connected:
 	case <-ctx.Done():
@@ -76,7 +77,7 @@ func (l *link) look(ctx context.Context) (failed int) {
 		return 0
 	}
 	l.mu.Lock()
-	recent := l.now().Sub(l.asked) < l.interval
+	recent := l.now().Sub(l.asked) < l.interval && (l.failed == 0 || !eager)
 	l.mu.Unlock()
 	if !recent {
 		limited, cancel := context.WithTimeout(ctx, l.timeout)

@@ -37,7 +37,7 @@ func TestALookIsAnAnswerOfTheProvider(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLink(&Options{NodePingInterval: time.Second, NodePingTimeout: time.Second}, time.Now)
 			l.connect(func(context.Context) error { return tc.answer })
-			assert.Equal(t, tc.want, l.look(t.Context()) == 0)
+			assert.Equal(t, tc.want, l.look(t.Context(), false) == 0)
 		})
 	}
 }
@@ -51,36 +51,39 @@ func TestWhatTheNodeAsksIsNotAskedAgain(t *testing.T) {
 		return answer
 	})
 	require.NoError(t, l.health(t.Context()))
-	assert.Zero(t, l.look(t.Context()))
+	assert.Zero(t, l.look(t.Context(), false))
 	clock.now = clock.now.Add(9 * time.Second)
-	assert.Zero(t, l.look(t.Context()))
+	assert.Zero(t, l.look(t.Context(), false))
 	assert.Equal(t, 1, asks)
 
 	clock.now, answer = clock.now.Add(time.Second), errCut
-	assert.Equal(t, 1, l.look(t.Context()))
-	assert.Equal(t, 1, l.look(t.Context()))
+	assert.Equal(t, 1, l.look(t.Context(), false))
+	assert.Equal(t, 1, l.look(t.Context(), false))
 	assert.ErrorIs(t, l.health(t.Context()), errCut)
-	assert.Equal(t, 2, l.look(t.Context()))
+	assert.Equal(t, 2, l.look(t.Context(), false))
 
+	assert.Equal(t, 3, l.look(t.Context(), true), "who waits for it asks again")
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	assert.ErrorIs(t, l.health(stopped), errCut)
-	assert.Equal(t, 2, l.look(t.Context()), "who stops says nothing about the provider")
+	assert.Equal(t, 3, l.look(t.Context(), false), "who stops says nothing about the provider")
 
 	answer = nil
 	l.connect(func(context.Context) error { return answer })
-	assert.Zero(t, l.look(t.Context()), "another kubeconfig is asked at once")
+	assert.Zero(t, l.look(t.Context(), false), "another kubeconfig is asked at once")
+	answer = errCut
+	assert.Zero(t, l.look(t.Context(), true), "an answer is believed for a while")
 }
 
 func TestAPingThatIsSwitchedOffKeepsTheLeader(t *testing.T) {
 	l := newLink(&Options{}, time.Now)
 	l.connect(func(context.Context) error { return errCut })
-	assert.Zero(t, l.look(t.Context()))
+	assert.Zero(t, l.look(t.Context(), false))
 }
 
 func TestBeforeTheFirstSessionNothingIsKnown(t *testing.T) {
 	l := newLink(&Options{NodePingInterval: time.Second, NodePingTimeout: time.Second}, time.Now)
 	ended, end := context.WithCancel(t.Context())
 	end()
-	assert.Equal(t, 1, l.look(ended), "it waits for the session, or the end")
+	assert.Equal(t, 1, l.look(ended, false), "it waits for the session, or the end")
 }
