@@ -105,7 +105,7 @@ func TestAVirtualNodeGetsItsKubeletAndNamespaceMap(t *testing.T) {
 	w := pass(t, virtualNode(nil), peered(kubeconfig)...)
 	deployment := &appsv1.Deployment{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "vk-mynode"}, deployment))
-	assert.Equal(t, "", deployment.Annotations["liqo.io/offloading-patch-hash"], "the hash of no patch")
+	assert.Empty(t, deployment.Annotations["liqo.io/offloading-patch-hash"], "the hash of no patch")
 	assert.Contains(t, deployment.Annotations, "liqo.io/offloading-patch-hash")
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "mynode"}, &corev1.ServiceAccount{}))
 	binding := &rbacv1.ClusterRoleBinding{}

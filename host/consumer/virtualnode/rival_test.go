@@ -67,9 +67,9 @@ func TestAVirtualNodeThatGoesTakesNothingOfItsNamesake(t *testing.T) {
 			node := &corev1.Node{}
 			require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "mynode"}, node))
 			assert.False(t, node.Spec.Unschedulable)
-			assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(podOf), &corev1.Pod{}))
+			require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(podOf), &corev1.Pod{}))
 			for _, obj := range tc.existing {
-				assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object)), "%T", obj)
+				require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object)), "%T", obj)
 			}
 			if tc.goes.DeletionTimestamp != nil {
 				assert.Nil(t, w.vn, "it holds nothing of its own back")
