@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
 // ProviderLease is the lease, in the tenant namespace, whose holder is the leader of all
@@ -179,7 +181,7 @@ func (e *election) await(ctx context.Context, stood bool) bool {
 		default:
 			return true
 		}
-		if !pause(ctx, wait) {
+		if !retry.Pause(ctx, wait) {
 			return false
 		}
 	}
@@ -215,7 +217,7 @@ func (e *election) stand(ctx context.Context) {
 	var away atomic.Bool
 	var group sync.WaitGroup
 	group.Go(func() {
-		for pause(ctx, e.retry) {
+		for retry.Pause(ctx, e.retry) {
 			failed := e.link.look(ctx, false)
 			if ctx.Err() == nil && (failed >= patience || failed > 0 && !e.leading.Load()) {
 				away.Store(true)
@@ -271,16 +273,4 @@ func (e *election) giveBack(ctx context.Context, record *resourcelock.LeaderElec
 	return e.aside.Update(ctx, resourcelock.LeaderElectionRecord{ //nolint:wrapcheck // Told by the caller, or tried again.
 		LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, AcquireTime: now, RenewTime: now,
 	})
-}
-
-// pause waits, or reports false when the context ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

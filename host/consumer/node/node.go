@@ -27,6 +27,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
 const (
@@ -145,7 +146,7 @@ func (n *Node) Run(ctx context.Context) error {
 			continue
 		}
 		logr.FromContextOrDiscard(ctx).Error(err, "Registering the node failed, trying again", "node", n.name())
-		pause(ctx, retryPause)
+		retry.Pause(ctx, retryPause)
 	}
 	return nil
 }
@@ -160,7 +161,7 @@ func (n *Node) claim(ctx context.Context) error {
 			return nil
 		case err != nil:
 			logr.FromContextOrDiscard(ctx).Error(err, "Looking for the node failed, trying again", "node", n.name())
-			pause(ctx, retryPause)
+			retry.Pause(ctx, retryPause)
 			continue
 		}
 		provider := string(n.options.VirtualNode.Spec.ClusterID)
@@ -180,7 +181,7 @@ func (n *Node) claim(ctx context.Context) error {
 // tried to register.
 func (n *Node) register(ctx context.Context) (*corev1.Node, error) {
 	for n.options.PingInterval > 0 && n.Ping(ctx) != nil {
-		if !pause(ctx, n.options.PingInterval) {
+		if !retry.Pause(ctx, n.options.PingInterval) {
 			return nil, nil
 		}
 	}
@@ -286,16 +287,4 @@ func (n *Node) registering(node *corev1.Node) {
 	n.published, n.unrecorded = node, node
 	n.mu.Unlock()
 	n.wake()
-}
-
-// pause waits, or reports false when the context ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -18,6 +18,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
 // taintsAnnotation on the Node lists the taints that come from the VirtualNode, as
@@ -57,7 +58,7 @@ func (p *notifier) NotifyNodeStatus(ctx context.Context, publish func(*corev1.No
 				return
 			case <-n.changed:
 			}
-			if !pause(ctx, recoveryPause) {
+			if !retry.Pause(ctx, recoveryPause) {
 				return
 			}
 			if created := n.takeUnrecorded(); created != nil {

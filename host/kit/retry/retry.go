@@ -3,6 +3,7 @@
 package retry
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -20,4 +21,16 @@ const (
 // of them, since after an outage each would queue behind all others.
 func Limiter[K comparable]() workqueue.TypedRateLimiter[K] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[K](Base, Max)
+}
+
+// Pause waits for a loop's next round, or reports false when the context ends first.
+func Pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -1,6 +1,7 @@
 package retry_test
 
 import (
+	"context"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -27,6 +28,13 @@ func TestThePausesGrowAndAreBounded(t *testing.T) {
 	assert.Equal(t, retry.Base, l.When("db"), "nobody waits for another")
 	l.Forget("web")
 	assert.Equal(t, retry.Base, l.When("web"))
+}
+
+func TestAPauseEndsWithTheContext(t *testing.T) {
+	assert.True(t, retry.Pause(t.Context(), time.Millisecond))
+	ended, end := context.WithCancel(t.Context())
+	end()
+	assert.False(t, retry.Pause(ended, time.Hour))
 }
 
 // TestEveryQueueOfTheHostHasThesePauses finds a controller that would keep the bound of
