@@ -38,6 +38,7 @@ var roots = map[string]string{
 	"facts-offloading-patch":     "OffloadingPatchFacts",
 	"facts-anti-affinity-preset": "AntiAffinityPresetFacts",
 	"facts-metadata-filter":      "MetadataFilterFacts",
+	"facts-resource-mutation":    "ResourceMutationFacts",
 }
 
 // answers are the documents that a module writes: the host refuses unknown members of

@@ -157,7 +157,7 @@ func (s *Source) hold(c *candidate) *bound {
 }
 
 // heldPoints are those of the policy: what its name stands for; else what its spec says;
-// else where it was in force; and if nobody knows that, all. The moments are those at which
+// else where it was in force; and if nobody knows that, all core ones. The moments are those at which
 // it was asked.
 func heldPoints(policy *policyv1alpha1.OffloadingPolicy, record *policyv1alpha1.EnforcedVersion) []contract.PointManifest {
 	moments := map[contract.Point][]contract.Moment{}
@@ -178,7 +178,7 @@ func heldPoints(policy *policyv1alpha1.OffloadingPolicy, record *policyv1alpha1.
 	for _, points := range [][]contract.Point{wanted, recorded, contract.CorePoints()} {
 		var out []contract.PointManifest
 		for _, point := range points {
-			if slices.Contains(contract.CorePoints(), point) {
+			if slices.Contains(contract.Points(), point) {
 				out = append(out, contract.PointManifest{Point: point, Moments: moments[point]})
 			}
 		}

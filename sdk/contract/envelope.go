@@ -5,8 +5,8 @@ package contract
 // Facts is a JSON object that holds only what the module's manifest declares in
 // reads: a field that was not declared is absent, whatever the object holds. Lists
 // keep their length under projection. The typed form of Facts for each point is
-// [PodMutationFacts], [OffloadingPatchFacts], [AntiAffinityPresetFacts] and
-// [MetadataFilterFacts].
+// [PodMutationFacts], [OffloadingPatchFacts], [AntiAffinityPresetFacts],
+// [MetadataFilterFacts] and [ResourceMutationFacts].
 //
 // Example:
 //
@@ -40,6 +40,9 @@ type Response struct {
 	// Deny refuses the object. Operations are then ignored. Only PodMutation and the
 	// admission points may deny.
 	Deny *Denial `json:"deny,omitempty"`
+	// Skip leaves the object at home. Operations are then ignored. Only ResourceMutation
+	// may skip.
+	Skip *Skip `json:"skip,omitempty"`
 	// Warnings are shown to the user who made the request, at most [MaxWarnings].
 	Warnings []string `json:"warnings,omitempty"`
 }

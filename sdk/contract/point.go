@@ -17,6 +17,9 @@ const (
 	AntiAffinityPreset Point = "AntiAffinityPreset"
 	// MetadataFilter decides which labels and annotations of an object are reflected.
 	MetadataFilter Point = "MetadataFilter"
+	// ResourceMutation has the last word about every reflected object: keep it, skip it
+	// or change it. Nothing is bound to it by default.
+	ResourceMutation Point = "ResourceMutation"
 )
 
 // CorePoints lists the extension points that have an implicit default binding, in
@@ -24,6 +27,9 @@ const (
 func CorePoints() []Point {
 	return []Point{MetadataFilter, OffloadingPatch, AntiAffinityPreset, PodMutation}
 }
+
+// Points lists all extension points of this contract version, the core ones first.
+func Points() []Point { return append(CorePoints(), ResourceMutation) }
 
 // Export returns the name of the wasm export that answers the point, or "" for a
 // point that this contract version does not know.
@@ -39,6 +45,8 @@ func (p Point) Export() string {
 		return "anti_affinity_preset"
 	case MetadataFilter:
 		return "metadata_filter"
+	case ResourceMutation:
+		return "resource_mutation"
 	default:
 		return ""
 	}

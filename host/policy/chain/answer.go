@@ -25,6 +25,7 @@ const maxSaidBytes = 16 << 10
 type answer struct {
 	operations []operation.Operation
 	deny       *contract.Denial
+	skip       *contract.Skip
 	warnings   []string
 	stats      engine.Stats
 	// bytes is the size of the encoded response.
@@ -98,6 +99,14 @@ func (l *link) decode(data []byte) (*answer, error) {
 			return nil, fmt.Errorf("a policy cannot deny at %s", l.Point)
 		}
 		a.deny = response.Deny
+	}
+	if response.Skip != nil {
+		if !l.bound.skips {
+			return nil, fmt.Errorf("a policy cannot skip at %s", l.Point)
+		}
+		a.skip = response.Skip
+	}
+	if a.deny != nil || a.skip != nil {
 		return a, nil
 	}
 	if len(response.Operations) > l.maximum.Operations {
@@ -124,12 +133,22 @@ func (a *answer) checkTexts(response *contract.Response) error {
 		}
 	}
 	if deny := response.Deny; deny != nil {
-		if deny.Reason == "" || deny.Message == "" {
-			return errors.New("a denial needs a reason and a message")
+		if err := checkReason("denial", deny.Reason, deny.Message); err != nil {
+			return err
 		}
-		if len(deny.Reason) > maxReasonBytes || len(deny.Message) > maxMessageBytes {
-			return fmt.Errorf("a denial is longer than %d and %d bytes", maxReasonBytes, maxMessageBytes)
-		}
+	}
+	if skip := response.Skip; skip != nil {
+		return checkReason("skip", skip.Reason, skip.Message)
+	}
+	return nil
+}
+
+func checkReason(what, reason, message string) error {
+	if reason == "" || message == "" {
+		return fmt.Errorf("a %s needs a reason and a message", what)
+	}
+	if len(reason) > maxReasonBytes || len(message) > maxMessageBytes {
+		return fmt.Errorf("a %s is longer than %d and %d bytes", what, maxReasonBytes, maxMessageBytes)
 	}
 	return nil
 }

@@ -17,8 +17,9 @@ type bound struct {
 	writes operation.Rules
 	// facts are the members of the facts object that exist at the point.
 	facts []string
-	// denies tells whether the point's policies may refuse the object.
-	denies bool
+	// denies tells whether the point's policies may refuse the object, skips whether they
+	// may leave it at home.
+	denies, skips bool
 }
 
 // bounds of the extension points (ARCHITECTURE 4.2).
@@ -39,6 +40,13 @@ var bounds = map[contract.Point]bound{
 	contract.MetadataFilter: {
 		writes: anyVerb(labelsPath, annotationsPath),
 		facts:  []string{"object", "notReflected", "virtualNode"},
+	},
+	// What of it a kind has is for [Input].Writes to say. Never identity or ownership, and
+	// never status (ADR 50).
+	contract.ResourceMutation: {
+		writes: anyVerb(labelsPath, annotationsPath, "/spec", "/data", "/binaryData"),
+		facts:  []string{"object", "local", "virtualNode"},
+		skips:  true,
 	},
 }
 

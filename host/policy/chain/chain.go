@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -155,6 +156,9 @@ type Input struct {
 	// Facts are the other members of the facts object: "local", "patch" … Any Go value
 	// that marshals to JSON will do; only what is read is looked at.
 	Facts map[string]any
+	// Writes narrows the bound of the point for this very object, whose kind may have
+	// less; nil narrows nothing. An operation beyond it is a failure of the policy.
+	Writes operation.Rules
 	// Match are the attributes that bindings are matched with.
 	Match Attributes
 }
@@ -168,7 +172,8 @@ type Result struct {
 	Changed bool
 	// Decisions of the policies that were asked, in order.
 	Decisions []Decision
-	// Denial is set when a policy refused the object; those after it were not asked.
+	// Denial is set when a policy refused the object or had it skipped; those after it were
+	// not asked.
 	Denial *Denied
 	// Warnings for the person who made the request.
 	Warnings []string
@@ -250,6 +255,14 @@ func (c *Chains) Swap(bindings []Binding) error {
 		c.retireIfIdle(previous)
 	}
 	return nil
+}
+
+// Asks reports whether any policy is bound to the point, be it in mode Shadow. Without one
+// a question need not even be laid out. Before the first [Chains.Swap] it is true: nobody
+// knows.
+func (c *Chains) Asks(point contract.Point) bool {
+	current := c.current.Load()
+	return current == nil || len(current.chains[point]) > 0
 }
 
 // acquire returns the current snapshot and keeps its policies open until release.

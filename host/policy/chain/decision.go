@@ -23,7 +23,7 @@ type Decision struct {
 	Effects []operation.Effect
 	// Kept are reserved keys, as paths, that the policy tried to change (T40).
 	Kept []string
-	// Denied tells that the policy refused the object.
+	// Denied tells that the policy refused the object, or had it skipped.
 	Denied bool
 	// Ignored says why the policy was skipped (failure policy Ignore), else empty.
 	Ignored string
@@ -32,7 +32,7 @@ type Decision struct {
 	FellBack string
 }
 
-// Denied is a policy's refusal of an object.
+// Denied is a policy's refusal of an object, or its wish that it stays at home.
 type Denied struct {
 	// Policy is the name of the OffloadingPolicy that refused, Module and Digest its code.
 	Policy string
@@ -41,10 +41,15 @@ type Denied struct {
 	// Reason is a CamelCase word, Message a sentence for the object's owner.
 	Reason  string
 	Message string
+	// Skip tells that the object is fine, and stays at home (contract.ResourceMutation).
+	Skip bool
 }
 
 // Error implements error, so that a refusal can be returned as one.
 func (d *Denied) Error() string {
+	if d.Skip {
+		return fmt.Sprintf("policy %q (module %s, %s) skips the object: %s: %s", d.Policy, d.Module, ShortDigest(d.Digest), d.Reason, d.Message)
+	}
 	return fmt.Sprintf("policy %q (module %s, %s) refused the object: %s: %s; its owner must change it, or an operator the policy",
 		d.Policy, d.Module, ShortDigest(d.Digest), d.Reason, d.Message)
 }
@@ -66,7 +71,7 @@ const (
 	Answered Outcome = "answered"
 	// Remembered: answered from the memo, or by a call that another question made.
 	Remembered Outcome = "remembered"
-	// Refused the object.
+	// Refused the object, or had it skipped.
 	Refused Outcome = "denied"
 	// Failed without a valid answer.
 	Failed Outcome = "failed"

@@ -192,12 +192,15 @@ func (c *Chains) decide(ctx context.Context, l *link, in Input, result *Result, 
 		a.seen.Outcome = Remembered
 		a.seen.Stats = zeroStats
 	}
-	if got.deny != nil {
+	if denied := l.denied(got); denied != nil {
 		decision.Denied = true
 		a.seen.Outcome = Refused
-		result.Denial = &Denied{Policy: l.Name, Module: decision.Module, Digest: decision.Digest, Reason: got.deny.Reason, Message: got.deny.Message}
+		result.Denial = denied
 		c.warn(l, got, result)
 		return nil
+	}
+	if err := within(in.Writes, got.operations); err != nil {
+		return err
 	}
 	changed, effects, err := operation.Apply(result.Object, got.operations)
 	if err != nil {
@@ -217,6 +220,33 @@ func (c *Chains) decide(ctx context.Context, l *link, in Input, result *Result, 
 		result.Changed, a.seen.Changed = true, true
 	}
 	c.warn(l, got, result)
+	return nil
+}
+
+// denied returns the refusal or the skip of an answer, nil when it is neither.
+func (l *link) denied(got *answer) *Denied {
+	if got.deny == nil && got.skip == nil {
+		return nil
+	}
+	denied := &Denied{Policy: l.Name, Module: l.Policy.Name(), Digest: l.Policy.Digest()}
+	if got.deny != nil {
+		denied.Reason, denied.Message = got.deny.Reason, got.deny.Message
+	} else {
+		denied.Reason, denied.Message, denied.Skip = got.skip.Reason, got.skip.Message, true
+	}
+	return denied
+}
+
+// within checks operations against what the object lets policies write, if it says so.
+func within(writes operation.Rules, operations []operation.Operation) error {
+	if writes == nil {
+		return nil
+	}
+	for i := range operations {
+		if err := writes.Check(&operations[i]); err != nil {
+			return &fault{class: Undeclared, err: fmt.Errorf("operation %d is outside of what policies may write of an object of this kind: %w", i, err)}
+		}
+	}
 	return nil
 }
 

@@ -13,12 +13,14 @@ type Stage struct {
 //
 // Metadata is filtered first because the anti-affinity preset selects by the labels
 // that the remote pods will carry. The VirtualNode's patch comes before the preset,
-// which adds to its affinity (T1). The operator's own policies see the finished pod.
+// which adds to its affinity (T1). The operator's own policies see the finished pod, and
+// those about objects of any kind see it last, as they see all others.
 func OffloadOrder() []Stage {
 	return []Stage{
 		{Point: contract.MetadataFilter},
 		{Point: contract.OffloadingPatch},
 		{Point: contract.AntiAffinityPreset},
 		{Point: contract.PodMutation, Moment: contract.MomentOffload},
+		{Point: contract.ResourceMutation},
 	}
 }

@@ -58,7 +58,7 @@ func parseManifest(data []byte) (*contract.Manifest, error) {
 	for i := range m.Points {
 		p := &m.Points[i]
 		if p.Point.Export() == "" {
-			return nil, fmt.Errorf("point %q is unknown to this host, which knows %v", p.Point, contract.CorePoints())
+			return nil, fmt.Errorf("point %q is unknown to this host, which knows %v", p.Point, contract.Points())
 		}
 		if seen[p.Point] {
 			return nil, fmt.Errorf("point %s is declared twice", p.Point)

@@ -44,7 +44,7 @@ func once(seen *uint, member uint) bool {
 }
 
 func (p *parser) response(r *contract.Response) bool {
-	const version, operations, deny, warnings = 1, 2, 4, 8
+	const version, operations, deny, warnings, skip = 1, 2, 4, 8, 16
 	seen := uint(0)
 	return p.object(func(key []byte) bool {
 		switch string(key) {
@@ -54,7 +54,10 @@ func (p *parser) response(r *contract.Response) bool {
 			return once(&seen, operations) && p.operations(&r.Operations)
 		case "deny":
 			r.Deny = &contract.Denial{}
-			return once(&seen, deny) && p.denial(r.Deny)
+			return once(&seen, deny) && p.denial(&r.Deny.Reason, &r.Deny.Message)
+		case "skip":
+			r.Skip = &contract.Skip{}
+			return once(&seen, skip) && p.denial(&r.Skip.Reason, &r.Skip.Message)
 		case "warnings":
 			return once(&seen, warnings) && p.texts(&r.Warnings)
 		default:
@@ -95,15 +98,16 @@ func (p *parser) operation(o *contract.Operation) bool {
 	})
 }
 
-func (p *parser) denial(d *contract.Denial) bool {
+// denial reads the reason and the message of a denial or of a skip.
+func (p *parser) denial(why, text *string) bool {
 	const reason, message = 1, 2
 	seen := uint(0)
 	return p.object(func(key []byte) bool {
 		switch string(key) {
 		case "reason":
-			return once(&seen, reason) && p.textTo(&d.Reason)
+			return once(&seen, reason) && p.textTo(why)
 		case "message":
-			return once(&seen, message) && p.textTo(&d.Message)
+			return once(&seen, message) && p.textTo(text)
 		default:
 			return false
 		}

@@ -34,7 +34,7 @@ type OffloadResult struct {
 	Changed bool
 	// Decisions of the policies asked, in order.
 	Decisions []chain.Decision
-	// Denial is set when a policy refused the pod.
+	// Denial is set when a policy refused the pod, or wants it to stay at home.
 	Denial *chain.Denied
 	// Warnings for the pod's owner.
 	Warnings []string
@@ -71,9 +71,14 @@ func OffloadPod(ctx context.Context, ev Evaluator, in OffloadInput) (*OffloadRes
 	var o outcome
 	object := before
 	for _, stage := range chain.OffloadOrder() {
-		if stage.Point == contract.MetadataFilter {
+		switch {
+		case stage.Point == contract.MetadataFilter:
 			object, err = o.filterDraft(ctx, ev, in, object, metadataFilterFacts(notReflected, &in.VirtualNode), attributes)
-		} else {
+		case stage.Point == contract.ResourceMutation && !AsksResources(ev):
+			continue
+		case stage.Point == contract.ResourceMutation:
+			object, err = o.mutate(ctx, ev, object, localPod(in.Local), &in.VirtualNode, attributes)
+		default:
 			object, err = o.ask(ctx, ev, chain.Input{
 				Point: stage.Point, Moment: stage.Moment, Object: object, Facts: facts, Match: attributes,
 			})
@@ -93,6 +98,13 @@ func OffloadPod(ctx context.Context, ev Evaluator, in OffloadInput) (*OffloadRes
 		ShadowPod: shadow, Changed: o.changed,
 		Decisions: o.decisions, Denial: o.denial, Warnings: o.warnings,
 	}, nil
+}
+
+// localPod is what the ResourceMutation policies are told of the local pod.
+func localPod(pod *corev1.Pod) *contract.ObjectMetadata {
+	return &contract.ObjectMetadata{APIVersion: "v1", Kind: "Pod", Metadata: contract.Metadata{
+		Name: pod.Name, Namespace: pod.Namespace, Labels: pod.Labels, Annotations: annotated(pod.Annotations, ""),
+	}}
 }
 
 // filterDraft filters the draft's metadata; the object that these policies see is the

@@ -84,7 +84,11 @@ func EncodeMetadata(have string, decisions []chain.Decision, limit int) string {
 func encodeFilter(have string, decisions []chain.Decision, limit int) string {
 	entries := slices.DeleteFunc(entriesOf(decisions), func(e Entry) bool { return !e.telling() })
 	entries = shorten(entries, limit)
-	if had, err := DecodeDecisions(have); err == nil && len(have) <= limit && len(entries) > 0 && alike(had, entries) {
+	had, err := DecodeDecisions(have)
+	if filtered := ofFilter(had); err == nil && len(have) <= limit && len(entries) > 0 && alike(filtered, entries) {
+		if len(filtered) < len(had) {
+			return encode(filtered) // the others are told of when they have been asked
+		}
 		return have
 	}
 	return encode(entries)

@@ -33,6 +33,7 @@ func ResponseBytes(r *contract.Response) int {
 	if r.Deny != nil {
 		n += around + len(r.Deny.Reason) + len(r.Deny.Message)
 	}
+	n += skipBytes(r.Skip)
 	for _, warning := range r.Warnings {
 		n += len(warning) + len(`"",`)
 	}
@@ -57,6 +58,7 @@ func AppendResponse(b []byte, r *contract.Response) []byte {
 		b = json.AppendString(append(b, `,"message":`...), r.Deny.Message)
 		b = append(b, '}')
 	}
+	b = appendSkip(b, r.Skip)
 	if len(r.Warnings) > 0 {
 		b = json.AppendStrings(append(b, `,"warnings":`...), r.Warnings)
 	}

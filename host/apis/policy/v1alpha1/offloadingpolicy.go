@@ -27,7 +27,7 @@ const (
 
 // ExtensionPoint is a question that the host asks its policies.
 //
-// +kubebuilder:validation:Enum=PodMutation;OffloadingPatch;AntiAffinityPreset;MetadataFilter
+// +kubebuilder:validation:Enum=PodMutation;OffloadingPatch;AntiAffinityPreset;MetadataFilter;ResourceMutation
 type ExtensionPoint string
 
 // The extension points (ARCHITECTURE 4.1); the names are the contract's.
@@ -36,6 +36,7 @@ const (
 	OffloadingPatchPoint    ExtensionPoint = "OffloadingPatch"
 	AntiAffinityPresetPoint ExtensionPoint = "AntiAffinityPreset"
 	MetadataFilterPoint     ExtensionPoint = "MetadataFilter"
+	ResourceMutationPoint   ExtensionPoint = "ResourceMutation"
 )
 
 // FailurePolicyType tells what happens when a policy gives no valid answer.
