@@ -8,9 +8,11 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/policy/view"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -121,4 +123,39 @@ func (a *App) filter(ctx context.Context, apiVersion, kind string, local, there 
 		Labels: local.GetLabels(), Annotations: local.GetAnnotations(),
 		NotReflected: facts.notReflected, VirtualNode: facts.virtualNode,
 	}, have)
+}
+
+// mutate asks the policies what becomes of a shared object before it is sent. Without a
+// policy that may have a say, that is nothing, and costs nothing.
+func (a *App) mutate(ctx context.Context, local, there client.Object, content map[string]any, target client.Object) (*engine.Mutation, error) {
+	chains := a.policies.Chains()
+	if !view.AsksResources(chains) {
+		return nil, nil
+	}
+	in := view.ResourceInput{
+		Object: content, Target: target, Namespace: local.GetNamespace(), Name: local.GetName(),
+		Labels: local.GetLabels(), Annotations: local.GetAnnotations(), VirtualNode: a.peers.get().virtualNode,
+	}
+	if there != nil {
+		in.Have = there.GetAnnotations()[remote.DecisionsAnnotation]
+	}
+	result, err := view.MutateResource(ctx, chains, in)
+	if err != nil {
+		return nil, err
+	}
+	for _, warning := range result.Warnings {
+		logr.FromContextOrDiscard(ctx).V(1).Info("A policy warns about an object", "warning", warning)
+	}
+	mutation := &engine.Mutation{By: result.By}
+	if result.Skip != nil {
+		mutation.Skip = result.Skip.Error()
+		return mutation, nil
+	}
+	if result.Changed {
+		mutation.Content = result.Object
+	}
+	if result.By != "" {
+		mutation.Object = target
+	}
+	return mutation, nil
 }

@@ -56,7 +56,7 @@ func (a *App) newSession(ctx context.Context, config *rest.Config) (*session, er
 		Local: local, Remote: there, Definitions: definitions,
 		HomeClusterID: a.options.HomeClusterID, ProviderClusterID: a.options.ForeignClusterID,
 		NodeName: a.options.NodeName, NodeIP: a.options.NodeIP, TenantNamespace: a.options.TenantNamespace,
-		Filter: a.filter, Registerer: a.sessionRegistry(), Now: time.Now, ResyncPeriod: a.options.ResyncPeriod,
+		Filter: a.filter, Mutate: a.mutate, Registerer: a.sessionRegistry(), Now: time.Now, ResyncPeriod: a.options.ResyncPeriod,
 		Recorder: func(component string) engine.Recorder { return recorder{events.New(a.manager, component)} },
 	})
 	if err != nil {

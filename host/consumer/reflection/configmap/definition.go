@@ -33,6 +33,7 @@ var (
 	_ engine.Definition    = (*Definition)(nil)
 	_ engine.Remapper      = (*Definition)(nil)
 	_ engine.PolicyChooser = (*Definition)(nil)
+	_ engine.Replacer      = (*Definition)(nil)
 )
 
 // New returns the definition.
@@ -73,22 +74,19 @@ func (d *Definition) ToLocal(name string) string {
 // Decide implements engine.Definition.
 func (d *Definition) Decide(_ context.Context, in engine.Input) ([]engine.Action, error) {
 	local, _ := in.Local.(*corev1.ConfigMap)
-	there, _ := in.Remote.(*corev1.ConfigMap)
-	if replaces(local, there) && engine.Owned(there, in.Facts) && !in.Skipped && there.DeletionTimestamp == nil {
-		// Its end is an event, which makes it anew (T47).
-		return []engine.Action{engine.DeleteRemote{}}, nil
-	}
 	return engine.Mirror(in, func() (runtime.ApplyConfiguration, error) {
 		return remote.ConfigMap(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, d.options.Origin), nil
 	})
 }
 
-// replaces reports whether the content differs from that of an immutable remote map,
-// which no update can change (T47).
-func replaces(local, there *corev1.ConfigMap) bool {
-	if local == nil || there == nil || there.Immutable == nil || !*there.Immutable {
+// Replaces implements engine.Replacer: no update changes the content of an immutable
+// remote map (T47).
+func (*Definition) Replaces(wanted, remote client.Object) bool {
+	want, isMap := wanted.(*corev1.ConfigMap)
+	there, isMapToo := remote.(*corev1.ConfigMap)
+	if !isMap || !isMapToo || there.Immutable == nil || !*there.Immutable {
 		return false
 	}
-	return local.Immutable == nil || !*local.Immutable || !maps.Equal(local.Data, there.Data) ||
-		!equality.Semantic.DeepEqual(local.BinaryData, there.BinaryData)
+	return want.Immutable == nil || !*want.Immutable || !maps.Equal(want.Data, there.Data) ||
+		!equality.Semantic.DeepEqual(want.BinaryData, there.BinaryData)
 }

@@ -49,6 +49,7 @@ func TestDecide(t *testing.T) {
 		local, remote *corev1.ConfigMap
 		skipped       bool
 		want          engine.Action
+		replaced      bool
 	}{
 		"a new map is applied":                     {local: object("a", data("1")), want: engine.Apply{}},
 		"a map is applied again":                   {local: object("a", data("2")), remote: object("a", ours, data("1")), want: engine.Apply{}},
@@ -58,10 +59,10 @@ func TestDecide(t *testing.T) {
 		"a stranger's map is left alone":           {local: object("a"), remote: object("a"), want: engine.Refuse{}},
 		"a stranger's immutable map too":           {local: object("a", data("1")), remote: object("a", immutable), want: engine.Refuse{}},
 		"an immutable map with other content is made anew (T47)": {
-			local: object("a", immutable, data("2")), remote: object("a", ours, immutable, data("1")), want: engine.DeleteRemote{},
+			local: object("a", immutable, data("2")), remote: object("a", ours, immutable, data("1")), want: engine.Apply{}, replaced: true,
 		},
 		"an immutable map that is mutable now is made anew": {
-			local: object("a", data("1")), remote: object("a", ours, immutable, data("1")), want: engine.DeleteRemote{},
+			local: object("a", data("1")), remote: object("a", ours, immutable, data("1")), want: engine.Apply{}, replaced: true,
 		},
 		"an immutable map with the same content is applied": {
 			local: object("a", immutable, data("1")), remote: object("a", ours, immutable, data("1")), want: engine.Apply{},
@@ -84,6 +85,9 @@ func TestDecide(t *testing.T) {
 			require.NoError(t, err)
 			require.NotEmpty(t, actions)
 			assert.IsType(t, tc.want, actions[0])
+			if tc.local != nil && tc.remote != nil && tc.want == (engine.Apply{}) {
+				assert.Equal(t, tc.replaced, definition().Replaces(tc.local, tc.remote))
+			}
 		})
 	}
 }

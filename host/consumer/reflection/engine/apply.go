@@ -25,9 +25,12 @@ const (
 )
 
 // configuration is what an [Apply] asks for, as JSON. meta is its metadata, sum its hash.
+// want and by are set when policies changed it: the same, typed, and who did.
 type configuration struct {
 	content, meta map[string]any
 	sum           uint64
+	want          client.Object
+	by            string
 }
 
 func (x *execution) configuration(a Apply) (configuration, error) {
@@ -35,6 +38,10 @@ func (x *execution) configuration(a Apply) (configuration, error) {
 	if err != nil {
 		return configuration{}, fmt.Errorf("encoding remote %s: %w", x.resource.Name, err)
 	}
+	return x.parse(body)
+}
+
+func (x *execution) parse(body []byte) (configuration, error) {
 	c := configuration{sum: x.states.hash(string(body))}
 	if err := json.Unmarshal(body, &c.content); err != nil {
 		return configuration{}, fmt.Errorf("encoding remote %s: %w", x.resource.Name, err)
@@ -53,6 +60,12 @@ func (x *execution) configuration(a Apply) (configuration, error) {
 func (x *execution) apply(ctx context.Context, a Apply) error {
 	config, err := x.configuration(a)
 	if err != nil {
+		return err
+	}
+	if skipped, err := x.mutate(ctx, &config); err != nil || skipped {
+		return err
+	}
+	if replaced, err := x.replaced(ctx, &config); err != nil || replaced {
 		return err
 	}
 	state := x.states.get(x.in.Key)
@@ -100,6 +113,8 @@ func (x *execution) sendApply(ctx context.Context, config configuration) error {
 		return x.meet(ctx, name)
 	case apierrors.IsConflict(err):
 		return stale(err)
+	case config.by != "":
+		return fmt.Errorf("applying remote %s as %s left it: %w", x.resource.Name, config.by, err)
 	default:
 		return fmt.Errorf("applying remote %s: %w", x.resource.Name, err)
 	}

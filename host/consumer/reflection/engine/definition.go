@@ -48,6 +48,13 @@ type Remapper interface {
 	ToLocal(remoteName string) string
 }
 
+// Replacer is implemented by definitions of whose objects not everything can be changed.
+// Replaces reports whether no update brings the remote object to what is wanted: the local
+// object, or what policies made of it. The remote object is then deleted and made anew.
+type Replacer interface {
+	Replaces(want, there client.Object) bool
+}
+
 // PolicyChooser is implemented by definitions for some of whose objects another
 // reflection policy than the resource's holds (reference 4.6: root CA).
 type PolicyChooser interface {

@@ -32,7 +32,7 @@ import (
 // FieldManager owns the fields that reflection writes, on both sides (reference 7.4).
 const FieldManager = offloadingv1beta1.ReflectionFieldManager
 
-// Options are what an [Engine] needs. All but Filter, NodeIP,
+// Options are what an [Engine] needs. All but Filter, Mutate, NodeIP,
 // Registerer and ResyncPeriod are required.
 type Options struct {
 	// Local and Remote are uncached typed clients of both clusters. Their rate limits
@@ -46,6 +46,9 @@ type Options struct {
 	TenantNamespace string
 	// Filter is asked for the resources that want it; without it, everything passes.
 	Filter MetadataFilter
+	// Mutate is asked about every object that is applied; without it, all are sent as they
+	// were forged. Pods are created, not applied, and their definition asks on its own.
+	Mutate ResourceMutation
 	// Recorder returns the recorder of events of a component, for example
 	// "liqo-pod-reflection" (reference 4.1).
 	Recorder   func(component string) Recorder

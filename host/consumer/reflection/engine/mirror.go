@@ -26,6 +26,11 @@ func Stranger(facts Facts, kind, remoteName string) Refuse {
 	}
 }
 
+// NotReflected is what the owner of a local object is told that stays at home, and why.
+func NotReflected(facts Facts, why string) string {
+	return "Not reflected to cluster " + facts.ProviderClusterID + ": " + why
+}
+
 // Mirror decides about a resource whose objects are copied to the provider and nothing
 // comes back: ConfigMaps, Secrets, Services. forge builds the remote configuration; it
 // is called only when there is something to reflect.
@@ -58,7 +63,7 @@ func withdraw(in Input) []Action {
 		actions = append(actions, Refuse{
 			Type:    EventNormal,
 			Reason:  ReasonReflectionDisabled,
-			Message: "Not reflected to cluster " + in.Facts.ProviderClusterID + ": annotation " + offloadingv1beta1.SkipReflectionAnnotation,
+			Message: NotReflected(in.Facts, "annotation "+offloadingv1beta1.SkipReflectionAnnotation),
 		})
 	}
 	if len(actions) == 0 {

@@ -38,8 +38,26 @@ const (
 // answer. When policies change or recover, it is tried at once.
 const policyRetry = 30 * time.Second
 
-// denial is a refusal that only a change of the policies or of the pod can lift.
-type denial struct{ message string }
+// denial is a refusal that only a change of the policies or of the pod can lift: what the
+// pod's status and an event say of it, and, unless empty, what an event says when the pod
+// was offloaded before.
+type denial struct{ eventType, reason, message, stays string }
+
+func refused(message string) *denial {
+	return &denial{eventType: engine.EventWarning, reason: ReasonDenied, message: message}
+}
+
+// denialOf is the denial of a policy, which may also want a pod to stay at home that is
+// fine otherwise: that is told as the skip annotation of other objects is.
+func denialOf(denied *chain.Denied, facts engine.Facts) *denial {
+	if denied.Skip {
+		return &denial{
+			eventType: engine.EventNormal, reason: engine.ReasonReflectionDisabled, message: engine.NotReflected(facts, denied.Error()),
+			stays: "Stays in cluster " + facts.ProviderClusterID + ", since no policy ends a pod that was offloaded: " + denied.Error(),
+		}
+	}
+	return refused("Not offloaded: " + denied.Error())
+}
 
 // offload is row 10. The label of row 8 follows when the ShadowPod exists.
 func (d *Definition) offload(ctx context.Context, s scene) ([]engine.Action, error) {
@@ -51,9 +69,9 @@ func (d *Definition) offload(ctx context.Context, s scene) ([]engine.Action, err
 		return nil, err
 	}
 	if denied != nil {
-		status := local.RejectedPodStatus(&s.local.Status, corev1.PodPending, ReasonDenied, denied.message, s.in.Facts.Now)
+		status := local.RejectedPodStatus(&s.local.Status, corev1.PodPending, denied.reason, denied.message, s.in.Facts.Now)
 		return append(setStatus(s.local, status), engine.Refuse{
-			Type: engine.EventWarning, Reason: ReasonDenied, Message: denied.message,
+			Type: denied.eventType, Reason: denied.reason, Message: denied.message,
 		}), nil
 	}
 	s.memory.source = d.source(s)
@@ -104,13 +122,13 @@ func (d *Definition) forge(ctx context.Context, s scene) (*forged, *denial, erro
 	case err != nil:
 		return nil, nil, fmt.Errorf("asking the policies about the pod: %w", err)
 	case result.Denial != nil:
-		return nil, &denial{message: "Not offloaded: " + result.Denial.Error()}, nil
+		return nil, denialOf(result.Denial, s.in.Facts), nil
 	}
 	for _, warning := range result.Warnings {
 		logr.FromContextOrDiscard(ctx).Info("A policy warns about the pod", "warning", warning)
 	}
 	if err := invariants.CheckPod(s.local, draft, result.ShadowPod); err != nil {
-		return nil, &denial{message: weakened(err, result)}, nil
+		return nil, refused(weakened(err, result)), nil
 	}
 	text := view.EncodeOffload(result.Decisions, view.DecisionsRoom(result.ShadowPod.Annotations))
 	shadow := remote.SealPod(result.ShadowPod, s.local, d.options.Origin, text)
@@ -171,7 +189,11 @@ func (d *Definition) converge(ctx context.Context, s scene, before []engine.Acti
 	case denied != nil:
 		// The pod runs: what a policy thinks of it since does not take its labels away.
 		s.memory.source, s.memory.wanted = source, fingerprint(s.shadow.Labels, s.shadow.Annotations)
-		return []engine.Action{engine.Remember{Value: s.memory}}
+		actions := []engine.Action{engine.Remember{Value: s.memory}}
+		if denied.stays != "" {
+			actions = append(actions, engine.Refuse{Type: denied.eventType, Reason: denied.reason, Message: denied.stays})
+		}
+		return actions
 	}
 	patch := engine.PatchRemote{
 		Labels:      difference(s.shadow.Labels, want.object.Labels),

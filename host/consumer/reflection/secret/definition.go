@@ -37,7 +37,10 @@ type Options struct {
 // Definition copies Secrets.
 type Definition struct{ options Options }
 
-var _ engine.Definition = (*Definition)(nil)
+var (
+	_ engine.Definition = (*Definition)(nil)
+	_ engine.Replacer   = (*Definition)(nil)
+)
 
 // New returns the definition.
 func New(options Options) *Definition { return &Definition{options: options} }
@@ -63,9 +66,6 @@ func (d *Definition) Decide(_ context.Context, in engine.Input) ([]engine.Action
 		return []engine.Action{engine.Keep{Why: "it holds the tokens of a pod and is not a copy"}}, nil
 	case local != nil && local.Type == corev1.SecretTypeServiceAccountToken && !d.options.ReflectTokens && !in.Skipped:
 		return d.withhold(in, there), nil
-	case replaces(local, there) && engine.Owned(there, in.Facts) && !in.Skipped && there.DeletionTimestamp == nil:
-		// Its end is an event, which makes it anew (T47).
-		return []engine.Action{engine.DeleteRemote{}}, nil
 	}
 	return engine.Mirror(in, func() (runtime.ApplyConfiguration, error) {
 		return remote.Secret(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, d.options.Origin), nil
@@ -96,17 +96,19 @@ func isPodToken(secret *corev1.Secret) bool {
 	return has(podTokenPodKey) && has(podTokenAccountKey)
 }
 
-// replaces reports whether the content differs from that of an immutable remote Secret,
-// or the type does, neither of which an update can change (T47).
-func replaces(local, there *corev1.Secret) bool {
-	if local == nil || there == nil {
+// Replaces implements engine.Replacer: no update changes the type of a remote Secret, or
+// the content of an immutable one (T47).
+func (*Definition) Replaces(wanted, copied client.Object) bool {
+	want, isSecret := wanted.(*corev1.Secret)
+	there, isSecretToo := copied.(*corev1.Secret)
+	if !isSecret || !isSecretToo {
 		return false
 	}
-	if remote.SecretType(local) != there.Type {
+	if remote.SecretType(want) != there.Type {
 		return true
 	}
 	if there.Immutable == nil || !*there.Immutable {
 		return false
 	}
-	return local.Immutable == nil || !*local.Immutable || !equality.Semantic.DeepEqual(local.Data, there.Data)
+	return want.Immutable == nil || !*want.Immutable || !equality.Semantic.DeepEqual(want.Data, there.Data)
 }

@@ -71,6 +71,7 @@ func TestDecide(t *testing.T) {
 		local, remote *corev1.Secret
 		tokens        bool
 		want          []engine.Action
+		replaced      bool
 	}{
 		"a new secret is applied":            {local: object(data("1")), want: []engine.Action{engine.Apply{}}},
 		"a secret is applied again":          {local: object(data("2")), remote: object(ours, data("1")), want: []engine.Action{engine.Apply{}}},
@@ -90,10 +91,10 @@ func TestDecide(t *testing.T) {
 			local: object(token, data("1")), remote: object(ours, data("1")), tokens: true, want: []engine.Action{engine.Apply{}},
 		},
 		"an immutable secret with other content is made anew (T47)": {
-			local: object(immutable, data("2")), remote: object(ours, immutable, data("1")), want: []engine.Action{engine.DeleteRemote{}},
+			local: object(immutable, data("2")), remote: object(ours, immutable, data("1")), want: []engine.Action{engine.Apply{}}, replaced: true,
 		},
 		"a secret of another type is made anew": {
-			local: object(typed(corev1.SecretTypeTLS)), remote: object(ours), want: []engine.Action{engine.DeleteRemote{}},
+			local: object(typed(corev1.SecretTypeTLS)), remote: object(ours), want: []engine.Action{engine.Apply{}}, replaced: true,
 		},
 		"an immutable secret with the same content is applied": {
 			local: object(immutable, data("1")), remote: object(ours, immutable, data("1")), want: []engine.Action{engine.Apply{}},
@@ -106,6 +107,9 @@ func TestDecide(t *testing.T) {
 			require.Len(t, actions, len(tc.want))
 			for i := range tc.want {
 				assert.IsType(t, tc.want[i], actions[i])
+			}
+			if tc.local != nil && tc.remote != nil && tc.want[0] == (engine.Apply{}) {
+				assert.Equal(t, tc.replaced, definition(tc.tokens).Replaces(tc.local, tc.remote))
 			}
 		})
 	}

@@ -30,7 +30,10 @@ type Options struct {
 // Definition copies Services.
 type Definition struct{ options Options }
 
-var _ engine.Definition = (*Definition)(nil)
+var (
+	_ engine.Definition = (*Definition)(nil)
+	_ engine.Replacer   = (*Definition)(nil)
+)
 
 // New returns the definition.
 func New(options Options) *Definition { return &Definition{options: options} }
@@ -53,22 +56,19 @@ func (d *Definition) Decide(_ context.Context, in engine.Input) ([]engine.Action
 		return []engine.Action{engine.Keep{Why: "it is the API server's own"}}, nil
 	}
 	local, _ := in.Local.(*corev1.Service)
-	there, _ := in.Remote.(*corev1.Service)
-	if replaces(local, there) && engine.Owned(there, in.Facts) && !in.Skipped && there.DeletionTimestamp == nil {
-		// Its end is an event, which makes it anew.
-		return []engine.Action{engine.DeleteRemote{}}, nil
-	}
 	return engine.Mirror(in, func() (runtime.ApplyConfiguration, error) {
 		return remote.Service(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, d.options.Origin, d.options.LoadBalancerClass), nil
 	})
 }
 
-// replaces reports whether one Service is headless and the other is not: a cluster IP
-// cannot be given or taken by an update.
-func replaces(local, there *corev1.Service) bool {
-	if local == nil || there == nil ||
-		local.Spec.Type == corev1.ServiceTypeExternalName || there.Spec.Type == corev1.ServiceTypeExternalName {
+// Replaces implements engine.Replacer: no update makes a Service headless that is not, or
+// the reverse, since a cluster IP cannot be given or taken.
+func (*Definition) Replaces(wanted, copied client.Object) bool {
+	want, isService := wanted.(*corev1.Service)
+	there, isServiceToo := copied.(*corev1.Service)
+	if !isService || !isServiceToo ||
+		want.Spec.Type == corev1.ServiceTypeExternalName || there.Spec.Type == corev1.ServiceTypeExternalName {
 		return false
 	}
-	return (local.Spec.ClusterIP == corev1.ClusterIPNone) != (there.Spec.ClusterIP == corev1.ClusterIPNone)
+	return (want.Spec.ClusterIP == corev1.ClusterIPNone) != (there.Spec.ClusterIP == corev1.ClusterIPNone)
 }

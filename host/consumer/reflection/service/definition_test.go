@@ -62,13 +62,14 @@ func TestDecide(t *testing.T) {
 	tests := map[string]struct {
 		local, remote *corev1.Service
 		want          engine.Action
+		replaced      bool
 	}{
 		"a new service is applied":                    {local: object(), want: engine.Apply{}},
 		"a service is applied again":                  {local: object(), remote: object(ours, clusterIP("10.5.0.1")), want: engine.Apply{}},
 		"a service that is gone is deleted":           {remote: object(ours), want: engine.DeleteRemote{}},
 		"a stranger's service is left alone":          {local: object(), remote: object(), want: engine.Refuse{}},
-		"a service that became headless is made anew": {local: object(headless), remote: object(ours), want: engine.DeleteRemote{}},
-		"a headless service that got an IP too":       {local: object(), remote: object(ours, headless), want: engine.DeleteRemote{}},
+		"a service that became headless is made anew": {local: object(headless), remote: object(ours), want: engine.Apply{}, replaced: true},
+		"a headless service that got an IP too":       {local: object(), remote: object(ours, headless), want: engine.Apply{}, replaced: true},
 		"a headless service is applied again":         {local: object(headless), remote: object(ours, headless), want: engine.Apply{}},
 		"a service may become an external name": {
 			local: object(typed(corev1.ServiceTypeExternalName), clusterIP("")), remote: object(ours, headless), want: engine.Apply{},
@@ -80,6 +81,9 @@ func TestDecide(t *testing.T) {
 			require.NoError(t, err)
 			require.NotEmpty(t, actions)
 			assert.IsType(t, tc.want, actions[0])
+			if tc.local != nil && tc.remote != nil && tc.want == (engine.Apply{}) {
+				assert.Equal(t, tc.replaced, definition().Replaces(tc.local, tc.remote))
+			}
 		})
 	}
 }
