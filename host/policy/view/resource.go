@@ -48,7 +48,9 @@ type ResourceResult struct {
 }
 
 // asker is an [Evaluator] that can tell whether there is anybody to ask.
-type asker interface{ Asks(point contract.Point) bool }
+type asker interface {
+	Asks(point contract.Point) bool
+}
 
 // AsksResources reports whether any policy may be bound to contract.ResourceMutation. If
 // none is, [MutateResource] need not be called, and nothing be laid out for it.
