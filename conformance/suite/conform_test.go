@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longshore-dev/longshore/conformance/guests"
+	"github.com/longshore-dev/longshore/conformance/guests/toolchain"
 	"github.com/longshore-dev/longshore/conformance/suite"
 	"github.com/longshore-dev/longshore/conformance/vectors"
 	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
@@ -46,6 +47,20 @@ func TestGuestsConform(t *testing.T) {
 			suite.Run(t, guest.Wasm(t), suite.Options{CacheDir: t.TempDir()})
 		})
 	}
+}
+
+// Natively it answers the same vectors in its own folder.
+func TestTheGuestOfResourceMutationConforms(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles for wasip1")
+	}
+	const folder = "../guests/resource"
+	own, err := vectors.Read(os.DirFS(filepath.Join(folder, "vectors")))
+	require.NoError(t, err)
+	require.NotEmpty(t, own)
+	wasm, err := toolchain.Go(t.Context(), folder)
+	require.NoError(t, err)
+	suite.Run(t, wasm, suite.Options{Vectors: own, CacheDir: t.TempDir(), Strict: true})
 }
 
 func TestConformFindsWhatALiarDoes(t *testing.T) {

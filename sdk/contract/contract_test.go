@@ -45,9 +45,9 @@ func TestManifestForAndAt(t *testing.T) {
 	}
 }
 
-func TestEveryCorePointHasItsOwnExport(t *testing.T) {
+func TestEveryPointHasItsOwnExport(t *testing.T) {
 	seen := map[string]bool{"": true, contract.ExportDescribe: true, contract.ExportValidateSettings: true}
-	for _, point := range contract.CorePoints() {
+	for _, point := range contract.Points() {
 		if seen[point.Export()] {
 			t.Errorf("%s has export %q", point, point.Export())
 		}

@@ -83,7 +83,7 @@ func fromObject(object map[string]any, point contract.Point, moment contract.Mom
 	pod := object
 	if spec, ok := object[memberSpec].(map[string]any); ok && object["kind"] == "ShadowPod" {
 		if inner, ok := spec["pod"].(map[string]any); ok {
-			pod = map[string]any{memberMetadata: object[memberMetadata], memberSpec: inner}
+			pod = map[string]any{"apiVersion": "v1", "kind": "Pod", memberMetadata: object[memberMetadata], memberSpec: inner}
 		}
 	}
 	q := &question{object: pod, facts: map[string]any{}}
@@ -101,6 +101,9 @@ func fromObject(object map[string]any, point contract.Point, moment contract.Mom
 		q.assume("runtimeClassName", "liqo")
 	case point == contract.MetadataFilter:
 		q.assume("notReflected", &contract.NotReflected{})
+		q.assume("virtualNode", node)
+	case point == contract.ResourceMutation:
+		q.assume("local", map[string]any{"apiVersion": pod["apiVersion"], "kind": pod["kind"], memberMetadata: pod[memberMetadata]})
 		q.assume("virtualNode", node)
 	default:
 		q.assume("local", pod)

@@ -111,6 +111,9 @@ func differenceText(d *policyv1alpha1.Difference) string {
 	}
 	if d.Denied != "" {
 		what = "refuse it: " + d.Denied
+		if d.Point == policyv1alpha1.ResourceMutationPoint {
+			what = "skip it: " + d.Denied
+		}
 	}
 	return fmt.Sprintf("would, at %s, for %s %s/%s: %s", d.Point, d.Kind, d.Namespace, d.Name, what)
 }

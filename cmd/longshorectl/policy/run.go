@@ -44,6 +44,8 @@ const (
 	OutcomeAnswered = "Answered"
 	// OutcomeDenied: the policy refused the object.
 	OutcomeDenied = "Denied"
+	// OutcomeSkipped: the policy leaves the object at home.
+	OutcomeSkipped = "Skipped"
 	// OutcomeFailed: the module is refused, or gave no valid answer.
 	OutcomeFailed = "Failed"
 )
@@ -54,7 +56,7 @@ type Report struct {
 	Digest string `json:"digest,omitempty"`
 	Point  string `json:"point,omitempty"`
 	Moment string `json:"moment,omitempty"`
-	// Outcome is Answered, Denied or Failed.
+	// Outcome is Answered, Denied, Skipped or Failed.
 	Outcome string `json:"outcome"`
 	// Error says why it failed and who must act; Class is the kind of failure.
 	Error string `json:"error,omitempty"`
@@ -68,6 +70,8 @@ type Report struct {
 	Operations []contract.Operation `json:"operations,omitempty"`
 	// Denial is why the policy refused the object.
 	Denial *contract.Denial `json:"denial,omitempty"`
+	// Skip is why the policy leaves the object at home.
+	Skip *contract.Skip `json:"skip,omitempty"`
 	// Warnings are what the person who made the request would read.
 	Warnings []string `json:"warnings,omitempty"`
 	// Decisions is what the annotation policy.longshore.dev/decisions would say.
@@ -87,7 +91,7 @@ type Report struct {
 // exit turns the outcome into the command's exit code.
 func (r *Report) exit() error {
 	switch r.Outcome {
-	case OutcomeAnswered:
+	case OutcomeAnswered, OutcomeSkipped:
 		return nil
 	case OutcomeDenied:
 		return &output.Exit{Code: output.CodeDenied}
@@ -156,7 +160,11 @@ func (r *Report) ask(ctx context.Context, binding chain.Binding, w *witness, lim
 	if err := chains.Swap([]chain.Binding{binding}); err != nil {
 		return r.fail(ctx, err)
 	}
-	result, err := chains.Evaluate(ctx, chain.Input{Point: contract.Point(r.Point), Moment: contract.Moment(r.Moment), Object: q.object, Facts: q.facts})
+	in := chain.Input{Point: contract.Point(r.Point), Moment: contract.Moment(r.Moment), Object: q.object, Facts: q.facts}
+	if in.Point == contract.ResourceMutation {
+		in.Writes = view.Writes(q.object)
+	}
+	result, err := chains.Evaluate(ctx, in)
 	r.Request = w.request
 	if json.Valid(w.answer) {
 		r.Answer = w.answer
@@ -178,7 +186,10 @@ func (r *Report) ask(ctx context.Context, binding chain.Binding, w *witness, lim
 		return fmt.Errorf("reading an answer that the chain has taken: %w", err)
 	}
 	r.Outcome, r.Operations, r.Denial, r.Warnings = OutcomeAnswered, answer.Operations, answer.Deny, result.Warnings
-	if result.Denial != nil {
+	switch {
+	case result.Denial != nil && result.Denial.Skip:
+		r.Outcome, r.Skip = OutcomeSkipped, answer.Skip
+	case result.Denial != nil:
 		r.Outcome = OutcomeDenied
 	}
 	if r.Decisions, err = view.DecodeDecisions(view.EncodeDecisions(result.Decisions, view.MaxDecisionsBytes)); err != nil {

@@ -118,6 +118,8 @@ func (p *printer) outcome(r *Report) {
 		p.line("%s %s", p.style.Good("Answered:"), what)
 	case OutcomeDenied:
 		p.line("%s %s: %s", p.style.Bad("Denied:"), r.Denial.Reason, r.Denial.Message)
+	case OutcomeSkipped:
+		p.line("%s %s: %s", p.style.Good("Skipped:"), r.Skip.Reason, r.Skip.Message)
 	default:
 		title := "Failed"
 		if r.Class != "" {

@@ -7,6 +7,6 @@ import (
 	"github.com/longshore-dev/longshore/sdk/guesttest"
 )
 
-// The policy natively; the compiled module is asked the same, in our host, in stock Extism
-// and through longshorectl, by conformance/suite.
+// The policy natively; conformance/suite asks the compiled module the same, in our host and
+// in stock Extism.
 func TestVectors(t *testing.T) { guesttest.Vectors(t, os.DirFS("vectors")) }

@@ -65,6 +65,13 @@ func TestAResourceMutationPolicyDecidesWhatIsReflected(t *testing.T) {
 		&corev1.Secret{ObjectMeta: named("home", map[string]string{"example.com/site": "home"}), StringData: map[string]string{"password": "x"}},
 		&corev1.Secret{ObjectMeta: named("free", nil), StringData: map[string]string{"password": "y"}},
 		&corev1.Service{ObjectMeta: named("web", nil), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
+	// Points that no component asks yet are refused by name.
+	for _, point := range []policyv1alpha1.ExtensionPoint{"ShadowPodAdmission", "ResourceSliceAdmission"} {
+		err := r.rome.Create(t.Context(), sitePolicy(policyv1alpha1.ResourceMutationPoint, point))
+		require.True(t, apierrors.IsInvalid(err), "%v", err)
+		require.ErrorContains(t, err, `spec.points[1]: Unsupported value: "`+string(point)+`"`)
+		require.ErrorContains(t, err, `"ResourceMutation"`, "it says which there are")
+	}
 	r.runKubelet(r.options())
 
 	there := func(t planetest.T, object client.Object, name string) bool {

@@ -142,7 +142,14 @@ var kinds = map[string]operation.Rules{
 
 var otherKinds = writable()
 
-// writesOf returns what policies may write of an object.
+// Writes returns what the ResourceMutation policies may write of an object, at most.
+func Writes(object map[string]any) operation.Rules {
+	apiVersion, _ := object["apiVersion"].(string)
+	kind, _ := object["kind"].(string)
+	return writesOf(apiVersion, kind)
+}
+
+// writesOf is [Writes] by kind.
 func writesOf(apiVersion, kind string) operation.Rules {
 	if rules, known := kinds[apiVersion+" "+kind]; known {
 		return rules

@@ -83,6 +83,7 @@ func TestFactsAreReadAsEncodingJSONReadsThem(t *testing.T) {
 	t.Run("OffloadingPatch", func(t *testing.T) { checkFacts(t, codec.OffloadingPatchFacts) })
 	t.Run("AntiAffinityPreset", func(t *testing.T) { checkFacts(t, codec.AntiAffinityPresetFacts) })
 	t.Run("MetadataFilter", func(t *testing.T) { checkFacts(t, codec.MetadataFilterFacts) })
+	t.Run("ResourceMutation", func(t *testing.T) { checkFacts(t, codec.ResourceMutationFacts) })
 }
 
 func checkAppend[T any](t *testing.T, write func([]byte, *T) []byte) {
