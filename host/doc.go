@@ -18,9 +18,10 @@
 //	4 Forge     the ShadowPod is built from the pod, patched by the policy chain, checked against
 //	            the invariants               host/forge/remote, host/policy/chain   MetadataFilter →
 //	                                         OffloadingPatch → AntiAffinityPreset → PodMutation (Offload)
+//	                                                                                → ResourceMutation
 //	5 Send      the ShadowPod is created in the provider cluster, and what the pod needs with it
 //	                                         host/consumer/reflection/{pod,configmap,secret,service}
-//	                                                                                MetadataFilter
+//	                                                                                MetadataFilter, ResourceMutation
 //	6 Run       the provider turns the ShadowPod into a pod
 //	                                         host/provider/shadowpod
 //	7 Report    the remote pod's status becomes the local pod's status
