@@ -94,20 +94,8 @@ func (l *link) decode(data []byte) (*answer, error) {
 	if err := a.checkTexts(response); err != nil {
 		return nil, err
 	}
-	if response.Deny != nil {
-		if !l.bound.denies {
-			return nil, fmt.Errorf("a policy cannot deny at %s", l.Point)
-		}
-		a.deny = response.Deny
-	}
-	if response.Skip != nil {
-		if !l.bound.skips {
-			return nil, fmt.Errorf("a policy cannot skip at %s", l.Point)
-		}
-		a.skip = response.Skip
-	}
-	if a.deny != nil || a.skip != nil {
-		return a, nil
+	if response.Deny != nil || response.Skip != nil {
+		return a, l.refuse(a, response)
 	}
 	if len(response.Operations) > l.maximum.Operations {
 		return nil, fmt.Errorf("it has %d operations, more than %d", len(response.Operations), l.maximum.Operations)
@@ -121,6 +109,18 @@ func (l *link) decode(data []byte) (*answer, error) {
 		}
 	}
 	return a, nil
+}
+
+// refuse takes the refusal or the skip of an answer, where the point allows one.
+func (l *link) refuse(a *answer, response *contract.Response) error {
+	if response.Deny != nil && !l.bound.denies {
+		return fmt.Errorf("a policy cannot deny at %s", l.Point)
+	}
+	if response.Skip != nil && !l.bound.skips {
+		return fmt.Errorf("a policy cannot skip at %s", l.Point)
+	}
+	a.deny, a.skip = response.Deny, response.Skip
+	return nil
 }
 
 func (a *answer) checkTexts(response *contract.Response) error {
