@@ -88,6 +88,7 @@ func TestWhereAPolicyIsHeld(t *testing.T) {
 		"the spec's, at the moments of before":      {spec: []policyv1alpha1.ExtensionPoint{policyv1alpha1.PodMutationPoint}, record: []policyv1alpha1.EnforcedPoint{offload, filter}, want: []contract.PointManifest{at(contract.PodMutation, contract.MomentOffload)}},
 		"the spec's, where it was not in force yet": {spec: []policyv1alpha1.ExtensionPoint{policyv1alpha1.OffloadingPatchPoint}, record: []policyv1alpha1.EnforcedPoint{offload}, want: []contract.PointManifest{at(contract.OffloadingPatch)}},
 		"the one that its name stands for":          {policy: "default-metadatafilter", spec: []policyv1alpha1.ExtensionPoint{policyv1alpha1.PodMutationPoint}, record: []policyv1alpha1.EnforcedPoint{offload}, want: []contract.PointManifest{at(contract.MetadataFilter)}},
+		"one that has no default":                   {spec: []policyv1alpha1.ExtensionPoint{policyv1alpha1.ResourceMutationPoint}, want: []contract.PointManifest{at(contract.ResourceMutation)}},
 		"all, when nobody knows":                    {want: all},
 		"all, when nobody knows the point":          {spec: []policyv1alpha1.ExtensionPoint{"Unheard"}, want: all},
 	} {

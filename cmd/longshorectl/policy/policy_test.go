@@ -20,7 +20,7 @@ import (
 
 const manifest = `{"name":"labeller","version":"1.2.3","contracts":["v1alpha1"],"points":[{"point":"PodMutation","reads":["/object/metadata/name"],"writes":[{"path":"/metadata/labels","verbs":["merge"]}]}]}`
 
-type guest struct{ imports, manifest, answer, first string }
+type guest struct{ imports, manifest, answer, first, export string }
 
 // build writes a module to a file.
 func (g guest) build(t *testing.T) string {
@@ -28,7 +28,7 @@ func (g guest) build(t *testing.T) string {
 	if g.manifest == "" {
 		g.manifest = manifest
 	}
-	wasm, err := wattest.Guest{Manifest: g.manifest, Answer: g.answer, Imports: g.imports, First: g.first}.Assemble()
+	wasm, err := wattest.Guest{Export: g.export, Manifest: g.manifest, Answer: g.answer, Imports: g.imports, First: g.first}.Assemble()
 	require.NoError(t, err)
 	return write(t, "module.wasm", wasm)
 }
@@ -311,4 +311,32 @@ func TestColorOnATerminalOnly(t *testing.T) {
 	assert.Equal(t, "\033[31mno\033[0m", output.Colored(true).Bad("no"))
 	assert.Equal(t, "no", output.Colored(false).Bad("no"))
 	assert.Equal(t, "no", output.StyleOf(&bytes.Buffer{}, os.Getenv).Bad("no"))
+}
+
+func TestRunAtResourceMutation(t *testing.T) {
+	const manifest = `{"name":"site","version":"1","contracts":["v1alpha1"],"points":[{"point":"ResourceMutation","reads":["/local/metadata/name"],"writes":[{"path":"/data","verbs":["merge"]}]}]}`
+	const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: shop}\ndata: {k: v}\n"
+	merges := `{"version":"v1alpha1","operations":[{"op":"merge","path":"/data","value":{"cluster":"milan"}}]}`
+	cases := map[string]struct {
+		answer, input string
+		code          int
+		want          []string
+	}{
+		"a change": {merges, configMap, output.CodeDone, []string{"Point:      ResourceMutation", "Assumed:    /local, /virtualNode", "+  cluster: milan", "Answered: the object changes"}},
+		"a skip": {
+			`{"version":"v1alpha1","skip":{"reason":"HomeOnly","message":"it is of use at home only"}}`, configMap, output.CodeDone,
+			[]string{"Skipped: HomeOnly: it is of use at home only"},
+		},
+		"a pod has no data": {merges, pod, output.CodeModule, []string{"Failed (UndeclaredWrite):", "outside of what policies may write of an object of this kind: merge /data [cluster]"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			file := guest{export: "resource_mutation", manifest: manifest, answer: tc.answer}.build(t)
+			out, code, message := run(t, tc.input, "run", file, "--input", "-")
+			assert.Equal(t, tc.code, code, "%s\n%s", message, out)
+			for _, want := range tc.want {
+				assert.Contains(t, out, want)
+			}
+		})
+	}
 }

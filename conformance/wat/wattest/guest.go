@@ -30,10 +30,12 @@ const source = `(module
       (br_if $more (i32.lt_u (local.get $i) (local.get $length))))
     (call $output_set (local.get $block) (i64.extend_i32_u (local.get $length))))
   (func (export "describe") (result i32) (call $say (i32.const 0) (i32.const %MANIFESTLENGTH)) (i32.const 0))
-  (func (export "pod_mutation") (result i32) %FIRST (call $say (i32.const 4096) (i32.const %ANSWERLENGTH)) (i32.const 0)))`
+  (func (export "%EXPORT") (result i32) %FIRST (call $say (i32.const 4096) (i32.const %ANSWERLENGTH)) (i32.const 0)))`
 
-// Guest is a module that answers PodMutation.
+// Guest is a module that answers one point.
 type Guest struct {
+	// Export is that of the point, PodMutation's when empty.
+	Export string
 	// Manifest and Answer are JSON.
 	Manifest, Answer string
 	// Imports are further import fields, First the instructions before the answer; both in
@@ -46,8 +48,11 @@ func (g Guest) Assemble() ([]byte, error) {
 	if len(g.Manifest) > answerAt {
 		return nil, fmt.Errorf("the manifest has %d bytes, want at most %d", len(g.Manifest), answerAt)
 	}
+	if g.Export == "" {
+		g.Export = "pod_mutation"
+	}
 	quote := func(s string) string { return strings.NewReplacer(`\`, `\5c`, `"`, `\22`).Replace(s) }
-	wasm, err := wat.Assemble(strings.NewReplacer("%IMPORTS", g.Imports, "%FIRST", g.First,
+	wasm, err := wat.Assemble(strings.NewReplacer("%EXPORT", g.Export, "%IMPORTS", g.Imports, "%FIRST", g.First,
 		"%MANIFESTLENGTH", strconv.Itoa(len(g.Manifest)), "%MANIFEST", quote(g.Manifest),
 		"%ANSWERLENGTH", strconv.Itoa(len(g.Answer)), "%ANSWER", quote(g.Answer)).Replace(source))
 	if err != nil {

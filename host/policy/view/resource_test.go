@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/longshore-dev/longshore/conformance/wat"
+	"github.com/longshore-dev/longshore/conformance/wat/wattest"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
@@ -280,32 +280,13 @@ func TestWithoutAPolicyNobodyIsAsked(t *testing.T) {
 	assert.Equal(t, map[contract.Point]int{contract.MetadataFilter: 1, contract.OffloadingPatch: 1, contract.AntiAffinityPreset: 1, contract.PodMutation: 1}, c.asked)
 }
 
-// outside is a module that makes every object another's: what it answers is beyond what
-// its point, or the kind of the object, lets anybody write.
-const outside = `
-(import "extism:host/env" "alloc" (func $alloc (param i64) (result i64)))
-(import "extism:host/env" "store_u8" (func $store_u8 (param i64 i32)))
-(import "extism:host/env" "output_set" (func $output_set (param i64 i64)))
-(memory (export "memory") 1)
-(data (i32.const 0) "{\"name\":\"probe\",\"version\":\"1\",\"contracts\":[\"v1alpha1\"],\"points\":[{\"point\":\"ResourceMutation\",\"reads\":[],\"writes\":[{\"path\":\"/spec\",\"verbs\":[\"set\"]}]}]}")
-(data (i32.const 1024) "{\"version\":\"v1alpha1\",\"operations\":[{\"op\":\"set\",\"path\":\"/spec/clusterIP\",\"value\":\"10.0.0.1\"}]}")
-(func $answer (param $from i32) (param $n i32) (result i32)
-  (local $block i64) (local $i i32)
-  (local.set $block (call $alloc (i64.extend_i32_u (local.get $n))))
-  (loop $more
-    (if (i32.lt_u (local.get $i) (local.get $n))
-      (then
-        (call $store_u8 (i64.add (local.get $block) (i64.extend_i32_u (local.get $i))) (i32.load8_u (i32.add (local.get $from) (local.get $i))))
-        (local.set $i (i32.add (local.get $i) (i32.const 1)))
-        (br $more))))
-  (call $output_set (local.get $block) (i64.extend_i32_u (local.get $n)))
-  (i32.const 0))
-(func (export "describe") (result i32) (call $answer (i32.const 0) (i32.const 150)))
-(func (export "resource_mutation") (result i32) (call $answer (i32.const 1024) (i32.const 94)))
-`
-
+// The probe declares what its point allows, and writes what no policy may of a Service.
 func TestAModuleThatWritesBeyondTheKindIsRefused(t *testing.T) {
-	wasm, err := wat.Assemble(outside)
+	wasm, err := wattest.Guest{
+		Export:   contract.ResourceMutation.Export(),
+		Manifest: `{"name":"probe","version":"1","contracts":["v1alpha1"],"points":[{"point":"ResourceMutation","reads":[],"writes":[{"path":"/spec","verbs":["set"]}]}]}`,
+		Answer:   `{"version":"v1alpha1","operations":[{"op":"set","path":"/spec/clusterIP","value":"10.0.0.1"}]}`,
+	}.Assemble()
 	require.NoError(t, err)
 	e, err := engine.New(t.Context(), engine.Options{})
 	require.NoError(t, err)
