@@ -24,6 +24,7 @@ var responses = []string{
 	`{"version":"v1alpha1","operations":[]}`,
 	`{"version":"v1alpha1","operations":[{"op":"set","path":"/spec/a","value":{"a":[1,{"b":null}]}},{"op":"remove","path":"/metadata/labels","keys":["a","b\n"]}],"warnings":["w"]}`,
 	` { "version" : "v1alpha1" , "deny" : { "reason" : "R" , "message" : "é" } } `,
+	`{"version":"v1alpha1","skip":{"reason":"R","message":"m"}}`,
 	`{"version":"v1alpha1","operations":[{"op":"ensure","path":"/spec/tolerations","value":[ {"key":"k"} ]}]}`,
 	`{"version":"v1alpha1","operations":[{"op":"set","path":"/a","value":null}]}`,
 	`{"\u0076ersion":"v1alpha1"}`,
@@ -36,6 +37,7 @@ var otherResponses = []string{
 	`{"operations":[{"value":[0,0`, `{"operations":[{"value":"\x"}]}`, `{"operations":[{"value":{"a":1,}}]}`, `{"operations":[{"value":[1}]}`, `{"operations":[{"value":"a\`, `{"operations":[{"value":`, `{"operations":[{"op":"set","OP":"x"}]}`, `{"operations":{}}`, `{"warnings":[1]}`, `{"version":"v1alpha1"} {}`, `{"version":"v1alpha1"}x`, `[]`, `null`, `1`,
 	`{"operations":[{"op":"set","path":"/a","value":{"a":01}}]}`, "{\"version\":\"\xff\"}", `{"operations":[null]}`, `{"deny":{"reason":1}}`,
 	`{"operations":[{"op":"set","path":"/a","value":1,"value":2,"keys":["a"],"keys":[]}]}`, `{"deny":{"reason":"a"},"deny":{"message":"b"}}`,
+	`{"skip":{"reason":1}}`, `{"skip":{"reason":"a"},"skip":{"message":"b"}}`, `{"skip":null,"skip":{"why":""}}`,
 }
 
 func checkValue(t *testing.T, text string) bool {
