@@ -127,11 +127,12 @@ func (a *App) filter(ctx context.Context, apiVersion, kind string, local, there 
 
 // mutate asks the policies what becomes of a shared object before it is sent. Without a
 // policy that may have a say, that is nothing, and costs nothing.
-func (a *App) mutate(ctx context.Context, local, there client.Object, content map[string]any, target client.Object) (*engine.Mutation, error) {
+func (a *App) mutate(ctx context.Context, local, there client.Object, content map[string]any, empty func() client.Object) (*engine.Mutation, error) {
 	chains := a.policies.Chains()
 	if !view.AsksResources(chains) {
 		return nil, nil
 	}
+	target := empty()
 	in := view.ResourceInput{
 		Object: content, Target: target, Namespace: local.GetNamespace(), Name: local.GetName(),
 		Labels: local.GetLabels(), Annotations: local.GetAnnotations(), VirtualNode: a.peers.get().virtualNode,

@@ -275,6 +275,7 @@ func TestWithoutAPolicyNobodyIsAsked(t *testing.T) {
 	none, _ := chains(t)
 	c := &counted{none, map[contract.Point]int{}}
 	assert.False(t, view.AsksResources(c))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { view.AsksResources(none) }))
 	_, err := view.OffloadPod(t.Context(), c, offloadInput())
 	require.NoError(t, err)
 	assert.Equal(t, map[contract.Point]int{contract.MetadataFilter: 1, contract.OffloadingPatch: 1, contract.AntiAffinityPreset: 1, contract.PodMutation: 1}, c.asked)

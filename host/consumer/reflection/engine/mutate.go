@@ -12,12 +12,12 @@ import (
 // ResourceMutation has the last word about an object that is about to be applied, whatever
 // its kind: after its definition has forged it, before anything is compared or sent.
 // content is the object as JSON, local what is reflected, remote what was reflected before,
-// nil when that is not there, and target an empty object of the remote type. Nothing that
-// is passed is altered, but target may be filled in.
+// nil when that is not there, and empty makes an object of the remote type. Nothing that is
+// passed is altered.
 //
 // A nil answer leaves the object as it is; so should the answer be, at no cost, when there
 // is nobody to ask. An error holds the object back, and its owner is told.
-type ResourceMutation func(ctx context.Context, local, remote client.Object, content map[string]any, target client.Object) (*Mutation, error)
+type ResourceMutation func(ctx context.Context, local, remote client.Object, content map[string]any, empty func() client.Object) (*Mutation, error)
 
 // Mutation is what became of an object.
 type Mutation struct {
@@ -36,7 +36,7 @@ func (x *execution) mutate(ctx context.Context, c *configuration) (skipped bool,
 	if x.engine.options.Mutate == nil {
 		return false, nil
 	}
-	mutation, err := x.engine.options.Mutate(ctx, x.in.Local, x.in.Remote, c.content, x.resource.Remote.New())
+	mutation, err := x.engine.options.Mutate(ctx, x.in.Local, x.in.Remote, c.content, x.resource.Remote.New)
 	switch {
 	case err != nil:
 		return false, &undecidedError{err}

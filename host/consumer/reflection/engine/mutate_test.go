@@ -28,7 +28,7 @@ type answer struct {
 // mutator answers; nil keeps objects as they are.
 type mutator struct{ now atomic.Pointer[answer] }
 
-func (m *mutator) mutate(_ context.Context, local, _ client.Object, content map[string]any, target client.Object) (*Mutation, error) {
+func (m *mutator) mutate(_ context.Context, local, _ client.Object, content map[string]any, empty func() client.Object) (*Mutation, error) {
 	now := m.now.Load()
 	switch {
 	case now == nil || local.GetName() != "settings":
@@ -43,6 +43,7 @@ func (m *mutator) mutate(_ context.Context, local, _ client.Object, content map[
 	data = stdmaps.Clone(data)
 	stdmaps.Copy(data, now.data)
 	next["data"] = data
+	target := empty()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(next, target); err != nil {
 		return nil, err
 	}
