@@ -42,7 +42,7 @@ var bounds = map[contract.Point]bound{
 		facts:  []string{"object", "notReflected", "virtualNode"},
 	},
 	// What of it a kind has is for [Input].Writes to say. Never identity or ownership, and
-	// never status (ADR 50).
+	// never status (ADR 49).
 	contract.ResourceMutation: {
 		writes: anyVerb(labelsPath, annotationsPath, "/spec", "/data", "/binaryData"),
 		facts:  []string{"object", "local", "virtualNode"},
