@@ -108,6 +108,7 @@ func (a *App) serve(ctx context.Context) error {
 		go a.certificates.run(ctx)
 	}
 	shrink := time.AfterFunc(settleTime, func() {
+		a.policies.Trim()
 		if err := footprint.Shrink(); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Giving memory back failed, more stays resident than is needed")
 		}

@@ -136,6 +136,10 @@ func (p *Policies) retire(ctx context.Context) func(chain.Policy) {
 // Chains decide.
 func (p *Policies) Chains() *chain.Chains { return p.source.Chains() }
 
+// Trim gives back memory that no policy needed since the last time, which is otherwise done
+// once a minute.
+func (p *Policies) Trim() { p.engine.Trim() }
+
 // Report has the policies' status looked at again: a component may have gone.
 func (p *Policies) Report() { p.source.Report() }
 

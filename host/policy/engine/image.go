@@ -34,8 +34,17 @@ func newImage(content []byte, size uint64) (*image, error) {
 		}
 	}
 	copyBlocks(im.bytes, content)
+	im.rest()
 	runtime.AddCleanup(im, image.free, *im)
 	return im, nil
+}
+
+// rest gives back the pages by which bytes are mapped, where they are a file's: memories map
+// the same ones, and a process would count them twice. What is read again comes back.
+func (im *image) rest() {
+	if im.file >= 0 {
+		_ = discard(im.bytes) // it may cost memory, nothing else
+	}
 }
 
 // block returns the block at an address, a multiple of a block: zeros behind the end.

@@ -147,6 +147,7 @@ func (m *memory) rest(im *image, size uint64) {
 	have := m.reserved[:size]
 	if m.shared == im {
 		_ = discard(have) // it may cost memory, nothing else
+		im.rest()
 		return
 	}
 	begin := -1 // of a run of zero blocks
