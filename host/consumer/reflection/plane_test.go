@@ -17,8 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -191,7 +193,8 @@ func (r *rig) play(t *testing.T) {
 	w, err := r.milan.Watch(ctx, &offloadingv1beta1.ShadowPodList{})
 	require.NoError(t, err)
 	done := make(chan struct{})
-	t.Cleanup(func() { cancel(); w.Stop(); <-done })
+	var making sync.WaitGroup
+	t.Cleanup(func() { cancel(); w.Stop(); <-done; making.Wait() })
 	go func() {
 		defer close(done)
 		for event := range w.ResultChan() {
@@ -204,18 +207,33 @@ func (r *rig) play(t *testing.T) {
 				_ = r.milan.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: shadow.Namespace, Name: shadow.Name}})
 				continue
 			}
-			yes := true
-			_ = r.milan.Create(ctx, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{
-					Namespace: shadow.Namespace, Name: shadow.Name, Labels: shadow.Labels, Annotations: shadow.Annotations,
-					OwnerReferences: []metav1.OwnerReference{{
-						APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "ShadowPod", Name: shadow.Name, UID: shadow.UID, Controller: &yes,
-					}},
-				},
-				Spec: shadow.Spec.Pod,
-			})
+			making.Go(func() { r.make(ctx, shadow) })
 		}
 	}()
+}
+
+// make makes a ShadowPod's pod, as soon as an earlier one of its name has gone and as long
+// as the ShadowPod is there.
+func (r *rig) make(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) {
+	yes := true
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: shadow.Namespace, Name: shadow.Name, Labels: shadow.Labels, Annotations: shadow.Annotations,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "ShadowPod", Name: shadow.Name, UID: shadow.UID, Controller: &yes,
+			}},
+		},
+		Spec: shadow.Spec.Pod,
+	}
+	// Its only error is the context's end, which is the test's.
+	_ = wait.PollUntilContextCancel(ctx, tick, true, func(ctx context.Context) (bool, error) {
+		if r.milan.Create(ctx, p.DeepCopy()) == nil {
+			return true, nil
+		}
+		now := &offloadingv1beta1.ShadowPod{}
+		err := r.milan.Get(ctx, client.ObjectKeyFromObject(shadow), now)
+		return apierrors.IsNotFound(err) || err == nil && now.UID != shadow.UID, nil
+	})
 }
 
 func (r *rig) createPods(t *testing.T, prefix string, n int) {
