@@ -9,7 +9,7 @@ import (
 )
 
 // defaultPoints are the core points by the name of their implicit default binding
-// (ARCHITECTURE 4.1).
+// (docs/explanation/architecture.md, 2.1).
 var defaultPoints = map[string]contract.Point{
 	"default-podplacement":    contract.PodMutation,
 	"default-offloadingpatch": contract.OffloadingPatch,

@@ -14,7 +14,7 @@ import (
 
 // held is what stands in for a policy that was in force and of which no version can be
 // used: at its points nobody is asked, and its failure policy says what comes of that
-// (ADR 40).
+// (ADR 24).
 type held struct {
 	uid    types.UID
 	cause  error
@@ -39,7 +39,7 @@ func (b *bound) record() *policyv1alpha1.EnforcedVersion {
 
 // enforcedBySomebody reads from a policy's status which version was in force somewhere,
 // nil when none was. Status is no input of ours elsewhere. Here it can only make us
-// stricter, and nothing else outlives a process (ADR 40).
+// stricter, and nothing else outlives a process (ADR 24).
 func enforcedBySomebody(policy *policyv1alpha1.OffloadingPolicy) *policyv1alpha1.EnforcedVersion {
 	if policy.Status.Enforced != nil {
 		return policy.Status.Enforced

@@ -56,7 +56,7 @@ func (s *site) breaks(change func(*policyv1alpha1.OffloadingPolicySpec)) {
 	s.restart()
 }
 
-// ADR 40, each with two components that start anew.
+// ADR 24, each with two components that start anew.
 func TestRestartsAgainstARealAPIServer(t *testing.T) {
 	s := newSite(t)
 	tests := s.holding()

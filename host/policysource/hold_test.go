@@ -140,7 +140,7 @@ func restarts() map[string]afterRestart {
 	}
 }
 
-// ADR 40: no version outlives the process, and what was in force does not end with it.
+// ADR 24: no version outlives the process, and what was in force does not end with it.
 func TestWhatDecidesAfterARestart(t *testing.T) {
 	for name, tc := range restarts() {
 		t.Run(name, func(t *testing.T) {

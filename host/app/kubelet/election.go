@@ -41,7 +41,7 @@ const releaseTries = 3
 // Who cannot reach the provider does not stand. One that leads and cannot reach it any more
 // gives the lease back, for whoever can; until somebody takes it, it goes on as the leader,
 // who sends nothing because nothing arrives: an outage that all see moves nothing, and its
-// end finds every cache filled (ADR 48).
+// end finds every cache filled (ADR 43).
 type election struct {
 	elector *leaderelection.LeaderElector
 	// retry is the pause between two tries, deadline how long a leader may not know whether it

@@ -10,7 +10,7 @@ import (
 )
 
 // EndingShadowPod builds the ShadowPod that says of a remote pod, whose own ShadowPod is
-// gone, how many seconds of grace it is given (ADR 47). It carries whose the pod is, and
+// gone, how many seconds of grace it is given (ADR 42). It carries whose the pod is, and
 // no containers: no pod is ever made for it.
 func EndingShadowPod(pod *corev1.Pod, seconds int64) *offloadingv1beta1.ShadowPod {
 	shadow := &offloadingv1beta1.ShadowPod{

@@ -22,7 +22,7 @@ type bound struct {
 	denies, skips bool
 }
 
-// bounds of the extension points (ARCHITECTURE 4.2).
+// bounds of the extension points (docs/explanation/architecture.md, 2.2).
 var bounds = map[contract.Point]bound{
 	contract.PodMutation: {
 		writes: anyVerb(labelsPath, annotationsPath, "/spec"),

@@ -17,7 +17,7 @@ const (
 	// Quarantined: the policy was not asked, since it keeps failing.
 	Quarantined engine.Class = "Quarantined"
 	// Unavailable: the policy was not asked, since no version of it can be used, although
-	// one was in force (ADR 40).
+	// one was in force (ADR 24).
 	Unavailable engine.Class = "Unavailable"
 	// Host: not the policy's fault: the question could not be asked.
 	Host engine.Class = "Host"

@@ -1,7 +1,7 @@
 // Package configmap is the short way to load a policy: for every ConfigMap of
 // Longshore's own namespace that is labeled longshore.dev/policy=true it keeps an
-// OffloadingPolicy of the same name, whose module is the ConfigMap's (ARCHITECTURE
-// 4.4). What runs is the object; this package only writes it.
+// OffloadingPolicy of the same name, whose module is the ConfigMap's. Components load
+// the OffloadingPolicy; this package only writes it (ADR 8).
 //
 // An OffloadingPolicy that is kept so carries a label: a namespaced object cannot own a
 // cluster-scoped one. One without the label belongs to somebody else and is not touched.

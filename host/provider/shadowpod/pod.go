@@ -44,7 +44,7 @@ func Owns(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) bool {
 }
 
 // speaksOf reports whether a ShadowPod was made to say how a pod ends that an earlier
-// ShadowPod of this name had asked for, for the same pod of the consumer (ADR 47). That
+// ShadowPod of this name had asked for, for the same pod of the consumer (ADR 42). That
 // one is gone, or this one could not be there.
 func speaksOf(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) bool {
 	period, err := GracePeriod(shadow)

@@ -53,7 +53,7 @@ const (
 	// lets the kubelet confirm the end: one second, or none if the pod's own is none. A
 	// smaller number shortens the end of a pod that is ending already. It counts for the
 	// pod of an earlier ShadowPod of this name as well, if both were made for the same pod
-	// of the consumer (ADR 47).
+	// of the consumer (ADR 42).
 	DeletionGracePeriodAnnotation = "longshore.dev/deletion-grace-period-seconds"
 	// SupportsAnnotation on a remote pod lists, separated by commas, what the controller
 	// that made it can do beyond the reference system.

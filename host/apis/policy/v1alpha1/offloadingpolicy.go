@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Keys of policies (ARCHITECTURE 4.2, 4.4).
+// Keys of policies (docs/explanation/architecture.md, 2).
 const (
 	// DecisionsAnnotation on an admitted pod, on a ShadowPod, and on a copy in the provider
 	// that a policy filtered, tells which policies wrote or dropped which paths; no values.
@@ -30,7 +30,7 @@ const (
 // +kubebuilder:validation:Enum=PodMutation;OffloadingPatch;AntiAffinityPreset;MetadataFilter;ResourceMutation
 type ExtensionPoint string
 
-// The extension points (ARCHITECTURE 4.1); the names are the contract's.
+// The extension points (docs/explanation/architecture.md, 2.1); the names are the contract's.
 const (
 	PodMutationPoint        ExtensionPoint = "PodMutation"
 	OffloadingPatchPoint    ExtensionPoint = "OffloadingPatch"

@@ -111,7 +111,7 @@ type forged struct {
 	notice string
 }
 
-// forge builds the ShadowPod: draft, policies, invariants, seal (ARCHITECTURE, stage 4).
+// forge builds the ShadowPod: draft, policies, invariants, seal (pod flow, stage 4).
 func (d *Definition) forge(ctx context.Context, s scene) (*forged, *denial, error) {
 	patch, node := d.options.Situation()
 	draft := remote.PodDraft(s.local, s.in.Facts.RemoteNamespace, d.options.Origin)

@@ -1,0 +1,80 @@
+package docscheck
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	link        = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)\s]*)?\)`)
+	adrCitation = regexp.MustCompile(`\bADR 0*(\d{1,4})\b`)
+	adrFile     = regexp.MustCompile(`^0*(\d+)-.*\.md$`)
+)
+
+// files returns the tracked kinds of text files of the tree, relative to its root.
+func files(t *testing.T, extensions ...string) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".git" || d.Name() == ".demo" || d.Name() == "node_modules" || d.Name() == "bin" || d.Name() == "dist") {
+			return filepath.SkipDir
+		}
+		for _, extension := range extensions {
+			if filepath.Ext(path) == extension {
+				found = append(found, path)
+			}
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, found)
+	return found
+}
+
+func TestEveryRelativeLinkLeadsToAFile(t *testing.T) {
+	for _, path := range files(t, ".md") {
+		raw, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, match := range link.FindAllStringSubmatch(string(raw), -1) {
+			target := match[1]
+			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+				continue
+			}
+			_, err := os.Stat(filepath.Join(filepath.Dir(path), target))
+			assert.NoError(t, err, "%s links to %s", path, target)
+		}
+	}
+}
+
+func TestEveryCitedDecisionExistsAndIsInTheIndex(t *testing.T) {
+	entries, err := os.ReadDir(filepath.Join(root, "docs/adr"))
+	require.NoError(t, err)
+	index, err := os.ReadFile(filepath.Join(root, "docs/adr/README.md"))
+	require.NoError(t, err)
+	known := map[string]string{}
+	for _, entry := range entries {
+		if match := adrFile.FindStringSubmatch(entry.Name()); match != nil {
+			require.NotContains(t, known, match[1], "a number is used once")
+			known[match[1]] = entry.Name()
+			assert.Contains(t, string(index), "]("+entry.Name()+")", "docs/adr/README.md lists every decision")
+		}
+	}
+	require.NotEmpty(t, known)
+	for _, path := range files(t, ".md", ".go", ".yaml") {
+		raw, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, match := range adrCitation.FindAllStringSubmatch(string(raw), -1) {
+			assert.Contains(t, known, match[1], "%s cites ADR %s", path, match[1])
+		}
+	}
+}
