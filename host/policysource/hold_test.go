@@ -91,6 +91,11 @@ func restarts() map[string]afterRestart {
 				s.Limits = &policyv1alpha1.Limits{Fuel: ptr.To[int64](0)}
 			})
 		}, want: "spec.limits.fuel is 0: the operator must set a positive number", wantReady: "False Unavailable"},
+		"limits that were stored before the host had bounds": {before: func(r *rig) {
+			r.change("mine", func(s *policyv1alpha1.OffloadingPolicySpec) {
+				s.Limits = &policyv1alpha1.Limits{Fuel: ptr.To[int64](9e18)}
+			})
+		}, want: "spec.limits.fuel is 9000000000000000000, more than the host's bound of 2000000: the operator must lower it", wantReady: "False Unavailable: spec.limits.fuel is 9000000000000000000"},
 		"an order that is missing": {before: func(r *rig) {
 			elder := object("elder", func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Order = ptr.To[int32](5) })
 			elder.CreationTimestamp = metav1.NewTime(epoch.Add(-1e9))

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -60,6 +61,15 @@ func badObjects() map[string]badObject {
 			s.Limits = &policyv1alpha1.Limits{Memory: &resource.Quantity{}}
 		},
 			want: "InvalidSpec: spec.limits.memory is 0: the operator must set a positive number of bytes"},
+		"more fuel than the host grants": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			s.Limits = &policyv1alpha1.Limits{Fuel: ptr.To[int64](contract.MaxFuel + 1)}
+		}, want: "InvalidSpec: spec.limits.fuel is 2000001, more than the host's bound of 2000000: the operator must lower it, or remove it"},
+		"fuel beyond every clock": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			s.Limits = &policyv1alpha1.Limits{Fuel: ptr.To[int64](9e18)}
+		}, want: "InvalidSpec: spec.limits.fuel is 9000000000000000000, more than the host's bound of 2000000: the operator must lower it, or remove it"},
+		"more memory than the host grants": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+			s.Limits = &policyv1alpha1.Limits{Memory: ptr.To(resource.MustParse("2Gi"))}
+		}, want: "InvalidSpec: spec.limits.memory is 2Gi, more than the host's bound of 32Mi: the operator must lower it, or remove it"},
 		"a key that is not named": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			fromConfigMap(s)
 			s.Module.ConfigMap.Name, s.Module.ConfigMap.Key = "two-keys", ""

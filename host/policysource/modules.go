@@ -10,12 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	policymodule "github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policysource/loading"
+	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 const (
@@ -194,19 +196,29 @@ func (s *Source) piece(ctx context.Context, name client.ObjectKey, key string, s
 	return raw, nil, nil
 }
 
+// limitsOf reads spec.limits, which lower what a call may use and cannot raise it above the
+// host's bounds. The API server and the webhook refuse larger ones; a policy that was stored
+// before they did is refused here.
 func limitsOf(limits *policyv1alpha1.Limits) (ModuleLimits, *problem) {
 	var out ModuleLimits
 	if limits == nil {
 		return out, nil
 	}
 	if limits.Fuel != nil {
-		if out.Fuel = *limits.Fuel; out.Fuel < 1 {
+		switch out.Fuel = *limits.Fuel; {
+		case out.Fuel < 1:
 			return out, invalid("spec.limits.fuel is %d: the operator must set a positive number", out.Fuel)
+		case out.Fuel > contract.MaxFuel:
+			return out, invalid("spec.limits.fuel is %d, more than the host's bound of %d: the operator must lower it, or remove it", out.Fuel, contract.MaxFuel)
 		}
 	}
 	if limits.Memory != nil {
-		if out.MemoryBytes = limits.Memory.Value(); out.MemoryBytes < 1 {
+		switch out.MemoryBytes = limits.Memory.Value(); {
+		case out.MemoryBytes < 1:
 			return out, invalid("spec.limits.memory is %s: the operator must set a positive number of bytes", limits.Memory)
+		case out.MemoryBytes > contract.MaxMemoryBytes:
+			return out, invalid("spec.limits.memory is %s, more than the host's bound of %s: the operator must lower it, or remove it",
+				limits.Memory, resource.NewQuantity(contract.MaxMemoryBytes, resource.BinarySI))
 		}
 	}
 	return out, nil

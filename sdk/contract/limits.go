@@ -1,13 +1,18 @@
 package contract
 
 // Defaults of the limits that the host puts on a module. A binding can lower
-// them; the operator's chart bounds them.
+// them.
 const (
 	// DefaultFuel is the number of ticks a call may use: one per function entry and
 	// loop iteration, more for bulk memory instructions in proportion to their length.
 	DefaultFuel = 2_000_000
 	// DefaultMemoryBytes bounds the linear memory of an instance.
 	DefaultMemoryBytes = 32 << 20
+	// MaxFuel is the most fuel that spec.limits of a policy can grant to a call: the host's
+	// promise of how long a call takes at most rests on it.
+	MaxFuel = DefaultFuel
+	// MaxMemoryBytes is the most memory that spec.limits of a policy can grant to an instance.
+	MaxMemoryBytes = DefaultMemoryBytes
 	// MaxRequestBytes bounds an encoded [Request].
 	MaxRequestBytes = 1 << 20
 	// MaxResponseBytes bounds an encoded [Response].

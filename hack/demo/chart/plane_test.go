@@ -30,6 +30,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 const (
@@ -111,6 +112,7 @@ func TestChartOnARealControlPlane(t *testing.T) {
 	t.Run("what offloading stands on does not wait for the webhook", func(t *testing.T) { testPodWebhook(t, admin, objects) })
 	t.Run("defaults are the reference's", func(t *testing.T) { testDefaults(t, admin) })
 	t.Run("bad objects are refused with a reason", func(t *testing.T) { testRefusals(t, strict) })
+	t.Run("limits of a call may be as large as the host's bounds", func(t *testing.T) { testBounds(t, strict) })
 	t.Run("what may not change does not", func(t *testing.T) { testImmutable(t, strict) })
 	t.Run("statuses go their own way", func(t *testing.T) { testStatus(t, admin) })
 }
@@ -302,21 +304,24 @@ func testRefusals(t *testing.T, c client.Client) {
 		object *unstructured.Unstructured
 		want   string
 	}{
-		"policy without a module":             {policy(map[string]any{"module": map[string]any{}}), "set exactly one of builtIn and configMap"},
-		"policy with two modules":             {policy(map[string]any{"module": map[string]any{"builtIn": "default", "configMap": map[string]any{"namespace": "longshore", "name": "m"}}}), "set exactly one of builtIn and configMap"},
-		"policy with an unknown built-in":     {policy(map[string]any{"module": map[string]any{"builtIn": "other"}}), `supported values: "default"`},
-		"policy at an unknown point":          {policy(map[string]any{"points": []any{"PodDeletion"}}), "spec.points"},
-		"policy with an unknown mode":         {policy(map[string]any{"mode": "Off"}), "spec.mode"},
-		"policy with no fuel":                 {policy(map[string]any{"limits": map[string]any{"fuel": int64(0)}}), "spec.limits.fuel"},
-		"policy with a write without verbs":   {policy(map[string]any{"allow": map[string]any{"writes": []any{map[string]any{"path": "/spec", "verbs": []any{}}}}}), "verbs"},
-		"policy with an unknown field":        {policy(map[string]any{"matches": map[string]any{}}), `unknown field "spec.matches"`},
-		"offloading with an unknown strategy": {offloading("NamespaceOffloading", map[string]any{"podOffloadingStrategy": "Everywhere"}), "podOffloadingStrategy"},
-		"offloading with an unknown mapping":  {offloading("NamespaceOffloading", map[string]any{"namespaceMappingStrategy": "Any"}), "namespaceMappingStrategy"},
-		"virtual node of no cluster's name":   {offloading("VirtualNode", map[string]any{"clusterID": "Milan!"}), "spec.clusterID"},
-		"quota of nobody":                     {offloading("Quota", map[string]any{"user": "", "resources": map[string]any{}}), "spec.user"},
-		"quota with an unknown enforcement":   {offloading("Quota", map[string]any{"user": "u", "resources": map[string]any{}, "limitsEnforcement": "none"}), "limitsEnforcement"},
-		"template without an image":           {offloading("VkOptionsTemplate", map[string]any{"createNode": true, "disableNetworkCheck": false, "metricsEnabled": false}), "spec.containerImage"},
-		"shadow pod without containers":       {offloading("ShadowPod", map[string]any{"pod": map[string]any{}}), "spec.pod.containers"},
+		"policy without a module":                      {policy(map[string]any{"module": map[string]any{}}), "set exactly one of builtIn and configMap"},
+		"policy with two modules":                      {policy(map[string]any{"module": map[string]any{"builtIn": "default", "configMap": map[string]any{"namespace": "longshore", "name": "m"}}}), "set exactly one of builtIn and configMap"},
+		"policy with an unknown built-in":              {policy(map[string]any{"module": map[string]any{"builtIn": "other"}}), `supported values: "default"`},
+		"policy at an unknown point":                   {policy(map[string]any{"points": []any{"PodDeletion"}}), "spec.points"},
+		"policy with an unknown mode":                  {policy(map[string]any{"mode": "Off"}), "spec.mode"},
+		"policy with no fuel":                          {policy(map[string]any{"limits": map[string]any{"fuel": int64(0)}}), "spec.limits.fuel"},
+		"policy with more fuel than the host grants":   {policy(map[string]any{"limits": map[string]any{"fuel": int64(contract.MaxFuel + 1)}}), "spec.limits.fuel in body should be less than or equal to 2000000"},
+		"policy with more memory than the host grants": {policy(map[string]any{"limits": map[string]any{"memory": "2Gi"}}), "spec.limits.memory is more than the host's bound of 32Mi: the operator must lower it"},
+		"the same in bytes":                            {policy(map[string]any{"limits": map[string]any{"memory": int64(contract.MaxMemoryBytes + 1)}}), "spec.limits.memory is more than the host's bound of 32Mi"},
+		"policy with a write without verbs":            {policy(map[string]any{"allow": map[string]any{"writes": []any{map[string]any{"path": "/spec", "verbs": []any{}}}}}), "verbs"},
+		"policy with an unknown field":                 {policy(map[string]any{"matches": map[string]any{}}), `unknown field "spec.matches"`},
+		"offloading with an unknown strategy":          {offloading("NamespaceOffloading", map[string]any{"podOffloadingStrategy": "Everywhere"}), "podOffloadingStrategy"},
+		"offloading with an unknown mapping":           {offloading("NamespaceOffloading", map[string]any{"namespaceMappingStrategy": "Any"}), "namespaceMappingStrategy"},
+		"virtual node of no cluster's name":            {offloading("VirtualNode", map[string]any{"clusterID": "Milan!"}), "spec.clusterID"},
+		"quota of nobody":                              {offloading("Quota", map[string]any{"user": "", "resources": map[string]any{}}), "spec.user"},
+		"quota with an unknown enforcement":            {offloading("Quota", map[string]any{"user": "u", "resources": map[string]any{}, "limitsEnforcement": "none"}), "limitsEnforcement"},
+		"template without an image":                    {offloading("VkOptionsTemplate", map[string]any{"createNode": true, "disableNetworkCheck": false, "metricsEnabled": false}), "spec.containerImage"},
+		"shadow pod without containers":                {offloading("ShadowPod", map[string]any{"pod": map[string]any{}}), "spec.pod.containers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := c.Create(t.Context(), tc.object)
@@ -324,6 +329,21 @@ func testRefusals(t *testing.T, c client.Client) {
 			assert.True(t, apierrors.IsInvalid(err) || apierrors.IsBadRequest(err), "%v", err)
 			assert.ErrorContains(t, err, tc.want)
 		})
+	}
+}
+
+// The bounds of the CRD are the contract's: a policy may ask for all of them.
+func testBounds(t *testing.T, c client.Client) {
+	t.Helper()
+	for _, memory := range []any{"32Mi", int64(contract.MaxMemoryBytes), "0.001Gi"} {
+		policy := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "policy.longshore.dev/v1alpha1", "kind": "OffloadingPolicy", "metadata": map[string]any{"name": "at-the-bounds"},
+			"spec": map[string]any{
+				"module": map[string]any{"builtIn": "default"},
+				"limits": map[string]any{"fuel": int64(contract.MaxFuel), "memory": memory},
+			},
+		}}
+		assert.NoError(t, c.Create(t.Context(), policy, client.DryRunAll), "%v", memory)
 	}
 }
 

@@ -155,12 +155,16 @@ type Match struct {
 	MatchConditions []MatchCondition `json:"matchConditions,omitempty"`
 }
 
-// Limits lower what a call may use; they cannot raise it above the host's bounds.
+// Limits lower what a call may use; they cannot raise it above the host's bounds, which
+// are MaxFuel and MaxMemoryBytes of the contract.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.memory) || quantity(string(self.memory)).compareTo(quantity('32Mi')) <= 0",message="spec.limits.memory is more than the host's bound of 32Mi: the operator must lower it, or remove it"
 type Limits struct {
 	// Fuel in ticks: one per function entry and loop iteration.
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2000000
 	Fuel *int64 `json:"fuel,omitempty"`
-	// Memory of an instance, in bytes.
+	// Memory of an instance, in bytes, at most 32Mi.
 	Memory *resource.Quantity `json:"memory,omitempty"`
 }
 
