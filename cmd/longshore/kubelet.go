@@ -25,7 +25,7 @@ func kubeletCommand() *cobra.Command {
 		o.Config, o.Identity = config, os.Getenv("POD_NAME")
 		o.WithoutEffect = withoutEffect(cmd.Flags())
 		for resource, n := range workers {
-			o.ReflectionWorkers[resource] = int(*n) //nolint:gosec // A number of workers.
+			o.ReflectionWorkers[resource] = int(*n)
 		}
 		for resource, name := range types {
 			o.ReflectionTypes[resource] = *name

@@ -346,7 +346,7 @@ func (b *body) label(n *node) (uint32, error) {
 	}
 	for i := len(b.labels) - 1; i >= 0; i-- {
 		if b.labels[i] == n.text {
-			return uint32(len(b.labels) - 1 - i), nil //nolint:gosec // Far fewer.
+			return uint32(len(b.labels) - 1 - i), nil
 		}
 	}
 	return 0, n.fail("label %s is unknown", n.text)
@@ -366,7 +366,7 @@ func (b *body) labelList(nodes []node) (int, error) {
 	if used == 1 {
 		return 2, nil
 	}
-	b.code = append(uleb(b.code, uint32(used-2)), labels...) //nolint:gosec // As many as there are atoms.
+	b.code = append(uleb(b.code, uint32(used-2)), labels...)
 	return used, nil
 }
 
@@ -383,7 +383,7 @@ func (b *body) memoryArgument(o operation, nodes []node) (int, error) {
 		}
 		used++
 	}
-	b.code = uleb(append(b.code, align), uint32(offset)) //nolint:gosec // The same 32 bits.
+	b.code = uleb(append(b.code, align), uint32(offset))
 	return used, nil
 }
 

@@ -160,7 +160,7 @@ func (m *module) function(n *node) error {
 			return err
 		}
 		if name != "" {
-			locals[name] = uint32(len(params)) + count //nolint:gosec // Few.
+			locals[name] = uint32(len(params)) + count
 		}
 		for _, t := range encoded {
 			p.declarations = append(p.declarations, 1, t)
@@ -291,11 +291,11 @@ func (m *module) signature(params, results []byte) uint32 {
 	encoded := concat([]byte{0x60}, sized(params), sized(results))
 	for i, have := range m.types {
 		if string(have) == string(encoded) {
-			return uint32(i) //nolint:gosec // Few.
+			return uint32(i)
 		}
 	}
 	m.types = append(m.types, encoded)
-	return uint32(len(m.types) - 1) //nolint:gosec // Few.
+	return uint32(len(m.types) - 1)
 }
 
 // bytes puts the sections together.
@@ -319,7 +319,7 @@ func (m *module) bytes() []byte {
 	}
 	items(9, m.elements)
 	if m.passive {
-		section(12, uleb(nil, uint32(len(m.data)))) //nolint:gosec // Few.
+		section(12, uleb(nil, uint32(len(m.data))))
 	}
 	items(10, m.codes)
 	items(11, m.data)
@@ -349,7 +349,7 @@ func signature(nodes []node) (params, results []byte, names map[string]uint32, r
 		}
 		if head == "param" {
 			if name != "" {
-				names[name] = uint32(len(params)) //nolint:gosec // Few.
+				names[name] = uint32(len(params))
 			}
 			params = append(params, encoded...)
 		} else {
@@ -385,7 +385,7 @@ func limits(nodes []node) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		sizes = uleb(sizes, uint32(v)) //nolint:gosec // The same 32 bits.
+		sizes = uleb(sizes, uint32(v))
 		count++
 	}
 	if count == 0 {
@@ -398,7 +398,7 @@ func limits(nodes []node) ([]byte, error) {
 func find(n *node, names map[string]uint32, what string) (uint32, error) {
 	if !strings.HasPrefix(n.text, "$") {
 		v, err := number(n, 32)
-		return uint32(v), err //nolint:gosec // The same 32 bits.
+		return uint32(v), err
 	}
 	index, ok := names[n.text]
 	if !ok {
@@ -424,10 +424,10 @@ func sleb(n int64) []byte {
 
 func text(s string) []byte { return sized([]byte(s)) }
 
-func sized(b []byte) []byte { return append(uleb(nil, uint32(len(b))), b...) } //nolint:gosec // Text in memory.
+func sized(b []byte) []byte { return append(uleb(nil, uint32(len(b))), b...) }
 
 func list(items [][]byte) []byte {
-	b := uleb(nil, uint32(len(items))) //nolint:gosec // Few.
+	b := uleb(nil, uint32(len(items)))
 	for _, i := range items {
 		b = append(b, i...)
 	}

@@ -176,7 +176,7 @@ func number(n *node, bits int) (int64, error) {
 		return 0, n.fail("%q is no number of %d bits", n.text, bits)
 	}
 	if bits == 32 {
-		return int64(int32(v)), nil //nolint:gosec // The same bits, as the format has it.
+		return int64(int32(v)), nil // The same bits, as the format has it.
 	}
-	return int64(v), nil //nolint:gosec // The same bits, as the format has it.
+	return int64(v), nil // The same bits, as the format has it.
 }

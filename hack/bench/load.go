@@ -53,7 +53,7 @@ func deployments(pods int) []*appsv1.Deployment {
 		all = append(all, &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: offloaded},
 			Spec: appsv1.DeploymentSpec{
-				Replicas: ptr.To(int32(replicas)), //nolint:gosec // At most podsPerDeployment.
+				Replicas: ptr.To(int32(replicas)),
 				Selector: &metav1.LabelSelector{MatchLabels: labels},
 				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
 			},

@@ -197,7 +197,7 @@ func (u *upCommand) startSupervisor() (err error) {
 	if err := u.session.Write(session.State{}); err != nil {
 		return err
 	}
-	cmd := exec.Command(self, "supervise", "--dir", u.session.Dir(), "--longshore", u.longshore) //nolint:noctx // It outlives this command.
+	cmd := exec.Command(self, "supervise", "--dir", u.session.Dir(), "--longshore", u.longshore) // It outlives this command.
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{lock.File()}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

@@ -198,7 +198,7 @@ func TestEqualBytesOnTheirWayAreLoadedOnce(t *testing.T) {
 	r.mustPass()
 	let := r.slow("slow")
 	for i := range 5 {
-		policy, stored := other(fmt.Sprintf("many-%d", i), "slow", int32(i+1)) //nolint:gosec // Few.
+		policy, stored := other(fmt.Sprintf("many-%d", i), "slow", int32(i+1))
 		require.NoError(t, r.client.Create(t.Context(), stored))
 		require.NoError(t, r.client.Create(t.Context(), policy))
 		r.mustLook()

@@ -20,7 +20,7 @@ func TestEqualBytesAreLoadedOnce(t *testing.T) {
 		name := fmt.Sprintf("many-%d", i)
 		objects = append(objects, part(name, "v1"), object(name, func(spec *policyv1alpha1.OffloadingPolicySpec) {
 			fromConfigMap(spec)
-			spec.Module.ConfigMap.Name, spec.Order = name, ptr.To(int32(i+10)) //nolint:gosec // At most 60.
+			spec.Module.ConfigMap.Name, spec.Order = name, ptr.To(int32(i+10))
 		}))
 	}
 	r := newRig(t, objects...)

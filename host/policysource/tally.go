@@ -174,7 +174,7 @@ func difference(o chain.Observation, now time.Time) policyv1alpha1.Difference {
 	}
 	for i := range o.Difference.Effects {
 		if i == maxDifferenceOperations {
-			d.Omitted = int32(len(o.Difference.Effects) - i) //nolint:gosec // The contract bounds the operations of an answer.
+			d.Omitted = int32(len(o.Difference.Effects) - i)
 			break
 		}
 		d.Operations = append(d.Operations, events.Cut(view.EffectText(&o.Difference.Effects[i]), maxOperationBytes))

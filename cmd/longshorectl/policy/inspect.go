@@ -137,7 +137,7 @@ func usage(stats engine.Stats, fuelLimit uint64) *Usage {
 
 func (u *Usage) String() string {
 	return fmt.Sprintf("%d of %d ticks of fuel, %s of %s of memory",
-		u.Fuel, u.FuelLimit, size(int(u.MemoryBytes)), size(int(u.MemoryLimitBytes))) //nolint:gosec // Both are at most 4 GiB.
+		u.Fuel, u.FuelLimit, size(int(u.MemoryBytes)), size(int(u.MemoryLimitBytes)))
 }
 
 func (r *Inspection) text(w io.Writer, style output.Style) error {

@@ -256,7 +256,7 @@ func readBinding(options RunOptions) (chain.Binding, engine.Limits, error) {
 			limits.Fuel = uint64(*spec.Limits.Fuel)
 		}
 		if spec.Limits != nil && spec.Limits.Memory != nil && spec.Limits.Memory.Value() > 0 {
-			limits.MemoryBytes = uint64(spec.Limits.Memory.Value()) //nolint:gosec // It is positive.
+			limits.MemoryBytes = uint64(spec.Limits.Memory.Value())
 		}
 	}
 	if options.Fuel != 0 {

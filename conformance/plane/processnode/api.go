@@ -65,7 +65,7 @@ func (p *provider) serveAPI() (port int32, stop func(), err error) {
 		_ = server.ServeTLS(listener, "", "")
 	}()
 	address, _ := listener.Addr().(*net.TCPAddr)
-	return int32(address.Port), func() { //nolint:gosec // A port.
+	return int32(address.Port), func() {
 		_ = server.Close()
 		<-served
 	}, nil
@@ -170,7 +170,7 @@ func tailStart(content []byte, lines int) int {
 
 // follower reads a log as it grows, until the process has ended and all is read.
 type follower struct {
-	ctx   context.Context //nolint:containedctx // It is the request's, as the reader is.
+	ctx   context.Context // It is the request's, as the reader is.
 	file  *os.File
 	clock clock.WithTicker
 	live  func() bool

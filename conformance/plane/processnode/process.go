@@ -61,7 +61,7 @@ func (s *spawner) start(program Program, env []string, dir, logFile string) (*pr
 		return nil, fmt.Errorf("opening the log: %w", err)
 	}
 	p := &process{log: log, done: make(chan struct{})}
-	p.cmd = exec.Command(program.Path, program.Args...) //nolint:noctx // Its life is the pod's.
+	p.cmd = exec.Command(program.Path, program.Args...) // Its life is the pod's.
 	p.cmd.Env, p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = env, dir, log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error)
@@ -87,9 +87,9 @@ func (p *process) wait() {
 	// The error is the exit status, which the process state says too.
 	_ = p.cmd.Wait()
 	status, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	p.exit = int32(status.ExitStatus()) //nolint:gosec // At most 255.
+	p.exit = int32(status.ExitStatus())
 	if status.Signaled() {
-		p.endedBy = int32(status.Signal()) //nolint:gosec // At most 64.
+		p.endedBy = int32(status.Signal())
 		p.exit = exitSignaled + p.endedBy
 	}
 	_ = p.log.Close()

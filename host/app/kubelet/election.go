@@ -118,7 +118,7 @@ func newElection(o *Options, lock, aside resourcelock.Interface, provider *link,
 // providerLock is the lock of the provider's virtual kubelets, nil without lease.
 func (o *Options) providerLock(home *rest.Config) (resourcelock.Interface, error) {
 	if !o.VKLeaseEnabled {
-		return nil, nil //nolint:nilnil // There is none.
+		return nil, nil
 	}
 	identity, err := o.replica()
 	if err != nil {

@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/kit/footprint"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
 
@@ -107,13 +107,12 @@ func (a *App) serve(ctx context.Context) error {
 	if a.certificates.run != nil && a.options.CreateNode {
 		go a.certificates.run(ctx)
 	}
-	shrink := time.AfterFunc(settleTime, func() {
+	// Starting leaves free heap behind, which the runtime would give back within minutes.
+	trim := time.AfterFunc(settleTime, func() {
 		a.policies.Trim()
-		if err := footprint.Shrink(); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Giving memory back failed, more stays resident than is needed")
-		}
+		debug.FreeOSMemory()
 	})
-	defer shrink.Stop()
+	defer trim.Stop()
 	defer a.standForElection(ctx)()
 	for ctx.Err() == nil {
 		if config, err = a.runSession(ctx, config); err != nil {

@@ -153,7 +153,7 @@ func (a *App) newNode(ctx context.Context) (*node.Node, error) {
 		Nodes: a.clientset.CoreV1().Nodes(), Leases: a.clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease), Local: watcher,
 		RemoteHealth: a.link.health,
 		VirtualNode:  a.situation.get(), Now: time.Now,
-		NodeIP: a.options.NodeIP, KubeletPort: int32(a.options.ListenPort), //nolint:gosec // Validated: a port.
+		NodeIP: a.options.NodeIP, KubeletPort: int32(a.options.ListenPort),
 		KubeletVersion: a.serverVersion(ctx),
 		ExtraLabels:    a.options.NodeExtraLabels, ExtraAnnotations: a.options.NodeExtraAnnotations,
 		CheckNetwork: a.options.NodeCheckNetwork, LeaseDuration: a.options.NodeLeaseDuration,

@@ -118,7 +118,7 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 
 func (p *Policies) load(ctx context.Context, name string, raw []byte, limits policysource.ModuleLimits) (chain.Policy, error) {
 	return module.Load(ctx, p.engine, raw, module.Options{Name: name, Limits: engine.Limits{
-		Fuel: uint64(limits.Fuel), MemoryBytes: uint64(limits.MemoryBytes), //nolint:gosec // The CRD's minimum is zero.
+		Fuel: uint64(limits.Fuel), MemoryBytes: uint64(limits.MemoryBytes),
 	}})
 }
 

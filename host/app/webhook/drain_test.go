@@ -78,7 +78,7 @@ func TestARequestInFlightOutlivesTheServersContext(t *testing.T) {
 	url, begun, release, ended := slow(t, serving, d)
 	answer := make(chan string, 1)
 	go func() {
-		response, err := http.Get(url) //nolint:noctx // The server decides about its end.
+		response, err := http.Get(url)
 		if err != nil {
 			answer <- err.Error()
 			return

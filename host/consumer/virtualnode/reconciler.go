@@ -201,10 +201,10 @@ func (r *Reconciler) problem(ctx context.Context, vn *offloadingv1beta1.VirtualN
 		return "", fmt.Errorf("reading kubeconfig Secret %s: %w", key, err)
 	}
 	if _, err := remotecluster.Config(secret); err != nil {
-		return err.Error(), nil //nolint:nilerr // The error is the answer, told to the person who can mend it.
+		return err.Error(), nil // The error is the answer, told to the person who can mend it.
 	}
 	if _, err := ForgeDeployment(vn); err != nil {
-		return err.Error(), nil //nolint:nilerr // The error is the answer, told to the person who can mend it.
+		return err.Error(), nil // The error is the answer, told to the person who can mend it.
 	}
 	return "", nil
 }

@@ -67,7 +67,7 @@ type Reconciler struct {
 	Options Options
 
 	mu      sync.Mutex
-	base    context.Context //nolint:containedctx // The manager's life, which outlives each reconcile.
+	base    context.Context // The manager's life, which outlives each reconcile.
 	running map[client.ObjectKey]*session
 }
 

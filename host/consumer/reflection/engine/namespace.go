@@ -16,7 +16,7 @@ import (
 // namespace is one mapped namespace that is being followed.
 type namespace struct {
 	local, remote string
-	ctx           context.Context //nolint:containedctx // it is the namespace's lifetime, which ends requests in flight
+	ctx           context.Context // it is the namespace's lifetime, which ends requests in flight
 	cancel        context.CancelFunc
 	// ends are those of the resources that are handled here; the engine's mutex guards
 	// the map.
@@ -26,7 +26,7 @@ type namespace struct {
 // ends are the caches of one resource in one namespace. third is nil for most; local is
 // the runner's own where one informer covers all namespaces.
 type ends struct {
-	ctx    context.Context //nolint:containedctx // its lifetime: that of the namespace, or of the leadership
+	ctx    context.Context // its lifetime: that of the namespace, or of the leadership
 	cancel context.CancelFunc
 	// active is true once all caches are filled: no decision is taken on half a picture.
 	active               atomic.Bool
