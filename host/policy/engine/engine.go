@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 )
 
@@ -170,7 +169,7 @@ func (m *Module) build(ctx context.Context, kernel, wasm []byte, c wazero.Compil
 	if m.runtime != nil {
 		_ = m.runtime.Close(ctx) // of an attempt with a bad cache
 	}
-	config := wazero.NewRuntimeConfig().WithCoreFeatures(api.CoreFeaturesV2).WithDebugInfoEnabled(false)
+	config := runtimeConfig()
 	if c != nil {
 		config = config.WithCompilationCache(c)
 	}

@@ -114,7 +114,8 @@ var unrestorable = map[uint32]string{
 func (w *metering) function(out []byte, index int) ([]byte, error) {
 	b := w.module.bodies[index]
 	signature := w.module.signatures[w.module.functions[w.module.importedFunctions+index]]
-	r := &reader{data: b.data, base: b.base}
+	s := w.module.space
+	r := &reader{data: b.data, base: b.base, space: &s}
 	groups := r.count(2, maxLocals)
 	first := r.pos
 	locals := uint64(len(signature.Params))
@@ -128,6 +129,7 @@ func (w *metering) function(out []byte, index int) ([]byte, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
+	s.locals = uint32(locals)
 	declarations := b.data[first:r.pos]
 	w.code, w.controls = w.code[:0], w.controls[:0]
 	w.temporary, w.bulk, w.calls, w.pending = uint32(locals), false, false, 0

@@ -122,6 +122,7 @@ type Module struct {
 	importedTables    int
 	importedMemories  int
 	start             uint32
+	space             space
 	bodies            []body
 	sections          []section
 }
@@ -182,7 +183,7 @@ func Parse(wasm []byte) (*Module, error) {
 		return nil, fmt.Errorf("%w of version 1", ErrNotWasm)
 	}
 	m := &Module{}
-	r := &reader{data: wasm, pos: len(header)}
+	r := &reader{data: wasm, pos: len(header), space: &m.space}
 	last := 0
 	for !r.done() {
 		id := r.byte()
@@ -192,6 +193,9 @@ func Parse(wasm []byte) (*Module, error) {
 			return nil, fmt.Errorf("reading section %d: %w", id, r.err)
 		}
 		if id == sectionCustom {
+			if content.name(); content.err != nil {
+				return nil, fmt.Errorf("reading a custom section: %w", content.err)
+			}
 			continue
 		}
 		if id == sectionTag {
@@ -206,6 +210,7 @@ func Parse(wasm []byte) (*Module, error) {
 		last = rank[id]
 		m.sections = append(m.sections, section{id: id, data: content.data, base: content.base})
 		m.section(id, content)
+		m.count()
 		if content.err == nil && content.rest() > 0 {
 			content.fail(errors.New("there are bytes left over"))
 		}
@@ -275,7 +280,18 @@ func (m *Module) section(id byte, r *reader) {
 	case sectionData:
 		data(r)
 	case sectionDataCount:
-		r.u32()
+		m.space.data = r.u32()
+	}
+}
+
+// count brings the numbers of items up to date.
+func (m *Module) count() {
+	s := &m.space
+	s.types, s.functions = uint32(len(m.signatures)), uint32(len(m.functions))
+	s.tables, s.globals = uint32(m.importedTables+len(m.Tables)), uint32(m.importedGlobals+len(m.Globals))
+	s.memories = uint32(m.importedMemories)
+	if m.Memory != nil {
+		s.memories++
 	}
 }
 
@@ -295,13 +311,12 @@ func (m *Module) resolve() error {
 	}
 	for i := range m.Exports {
 		e := &m.Exports[i]
-		if e.Kind != KindFunction {
-			continue
+		if err := m.space.exported(e); err != nil {
+			return err
 		}
-		if int64(e.index) >= int64(len(m.functions)) {
-			return fmt.Errorf("export %q is the unknown function %d", e.Name, e.index)
+		if e.Kind == KindFunction {
+			e.Signature = m.signatures[m.functions[e.index]]
 		}
-		e.Signature = m.signatures[m.functions[e.index]]
 	}
 	if m.HasStart {
 		if int64(m.start) >= int64(len(m.functions)) {

@@ -21,6 +21,7 @@ const (
 	opLocalTee     = 0x22
 	opGlobalGet    = 0x23
 	opGlobalSet    = 0x24
+	opTableGet     = 0x25
 	opTableSet     = 0x26
 	opMemorySize   = 0x3f
 	opMemoryGrow   = 0x40
@@ -84,17 +85,24 @@ func (r *reader) next(labels []uint32) instruction {
 		}
 		i.labels = append(i.labels, r.u32())
 	case op == opCall:
-		i.index = r.u32()
-	case op >= opLocalGet && op <= opTableSet, op == opMemorySize, op == opMemoryGrow, op == opRefFunc:
-		r.u32()
+		i.index = r.functionIndex()
+	case op >= opLocalGet && op <= opLocalTee:
+		r.localIndex()
+	case op == opGlobalGet || op == opGlobalSet:
+		r.globalIndex()
+	case op == opTableGet || op == opTableSet:
+		r.tableIndex()
+	case op == opMemorySize || op == opMemoryGrow:
+		r.memoryIndex()
+	case op == opRefFunc:
+		r.reference()
 	case op == opCallIndirect:
-		r.u32()
-		r.u32()
+		r.typeIndex()
+		r.tableIndex()
 	case op == opSelectTyped:
 		r.valueTypes()
-	case op >= 0x28 && op <= 0x3e: // loads and stores: alignment, offset
-		r.u32()
-		r.u32()
+	case op >= 0x28 && op <= 0x3e: // loads and stores
+		r.address()
 	case op == opI32Const:
 		r.s64(5)
 	case op == opI64Const:
@@ -104,7 +112,7 @@ func (r *reader) next(labels []uint32) instruction {
 	case op == opF64Const:
 		r.take(8)
 	case op == opRefNull:
-		r.valueType()
+		r.nullType()
 	case op == opMisc:
 		r.misc(&i)
 	case op == opVector:
@@ -166,6 +174,9 @@ func (r *reader) blockType() {
 	t := r.s64(5)
 	switch {
 	case t >= 0:
+		if t >= int64(r.space.types) {
+			r.fail(fmt.Errorf("type %d does not exist", t))
+		}
 	case t == -0x1d || t == -0x1c: // 0x63, 0x64
 		r.fail(unsupported("typed function references", "a block type"))
 	case t < -0x40:
@@ -177,11 +188,26 @@ func (r *reader) misc(i *instruction) {
 	i.sub = r.u32()
 	switch i.sub {
 	case 0, 1, 2, 3, 4, 5, 6, 7: // saturating truncations
-	case miscMemoryInit, miscMemoryCopy, miscTableInit, miscTableCopy:
-		r.u32()
-		r.u32()
-	case miscDataDrop, miscMemoryFill, miscElemDrop, miscTableGrow, miscTableSize, miscTableFill:
-		r.u32()
+	case miscMemoryInit:
+		r.dataIndex()
+		r.memoryIndex()
+	case miscMemoryCopy:
+		r.memoryIndex()
+		r.memoryIndex()
+	case miscTableInit:
+		r.elementIndex()
+		r.tableIndex()
+	case miscTableCopy:
+		r.tableIndex()
+		r.tableIndex()
+	case miscDataDrop:
+		r.dataIndex()
+	case miscMemoryFill:
+		r.memoryIndex()
+	case miscElemDrop:
+		r.elementIndex()
+	case miscTableGrow, miscTableSize, miscTableFill:
+		r.tableIndex()
 	default:
 		r.fail(fmt.Errorf("instruction 0xfc %d is unknown", i.sub))
 	}
@@ -204,15 +230,13 @@ func (r *reader) vector() {
 	}
 	switch {
 	case sub <= 11 || sub == 92 || sub == 93: // loads and stores
-		r.u32()
-		r.u32()
+		r.address()
 	case sub == vectorConst || sub == 13: // constant, shuffle
 		r.take(16)
 	case sub >= 21 && sub <= 34: // lanes
 		r.byte()
 	case sub >= 84 && sub <= 91: // loads and stores of a lane
-		r.u32()
-		r.u32()
+		r.address()
 		r.byte()
 	case vectorReserved(sub):
 		r.fail(fmt.Errorf("instruction 0xfd %#x is unknown", sub))

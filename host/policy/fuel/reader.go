@@ -14,7 +14,9 @@ type reader struct {
 	pos  int
 	// base is the offset of data in the module, for messages.
 	base int
-	err  error
+	// space is what indices in the data may name.
+	space *space
+	err   error
 }
 
 var errShort = errors.New("the data ends too early")
@@ -123,5 +125,5 @@ func (r *reader) name() string {
 // sub returns a reader of the next n bytes and skips them.
 func (r *reader) sub(n uint32) *reader {
 	base := r.base + r.pos
-	return &reader{data: r.take(n), base: base, err: r.err}
+	return &reader{data: r.take(n), base: base, space: r.space, err: r.err}
 }

@@ -159,10 +159,12 @@ func (r *reader) constant() {
 			r.take(4)
 		case opF64Const:
 			r.take(8)
-		case opGlobalGet, opRefFunc:
-			r.u32()
+		case opGlobalGet:
+			r.globalIndex()
+		case opRefFunc:
+			r.space.declare(r.functionIndex())
 		case opRefNull:
-			r.valueType()
+			r.nullType()
 		case opVector:
 			if sub := r.byte(); sub != vectorConst {
 				r.fail(fmt.Errorf("vector instruction %#x stands in a constant expression", sub))
@@ -179,7 +181,9 @@ func (r *reader) constant() {
 // elements skips the element section.
 func elements(r *reader) {
 	left := maxTableItems
-	for range r.count(2, maxItems) {
+	n := r.count(2, maxItems)
+	r.space.elements = uint32(n)
+	for range n {
 		flags := r.u32()
 		if flags > 7 {
 			r.fail(fmt.Errorf("element segment has the unknown flags %#x", flags))
@@ -187,7 +191,7 @@ func elements(r *reader) {
 		}
 		passive, explicit, expressions := flags&1 != 0, flags&2 != 0, flags&4 != 0
 		if !passive && explicit {
-			r.u32()
+			r.tableIndex()
 		}
 		if !passive {
 			r.constant()
@@ -203,7 +207,7 @@ func elements(r *reader) {
 			if expressions {
 				r.constant()
 			} else {
-				r.u32()
+				r.space.declare(r.functionIndex())
 			}
 			if r.err != nil {
 				return
@@ -220,7 +224,7 @@ func data(r *reader) {
 			r.constant()
 		case 1:
 		case 2:
-			r.u32()
+			r.memoryIndex()
 			r.constant()
 		default:
 			r.fail(fmt.Errorf("data segment has the unknown flags %#x", flags))

@@ -77,7 +77,7 @@ func load(ctx context.Context, e *engine.Engine, raw []byte, options Options) (*
 	if err != nil {
 		return nil, &Refusal{err}
 	}
-	metered, err := meter(wasm)
+	metered, err := meter(ctx, wasm)
 	if err != nil {
 		return nil, &Refusal{err}
 	}
@@ -107,7 +107,7 @@ var names = fuel.Names{
 }
 
 // meter checks what a module asks for and rewrites it.
-func meter(wasm []byte) ([]byte, error) {
+func meter(ctx context.Context, wasm []byte) ([]byte, error) {
 	parsed, err := fuel.Parse(wasm)
 	if err != nil {
 		return nil, fmt.Errorf("reading the module; its author must rebuild it: %w", err)
@@ -126,6 +126,11 @@ func meter(wasm []byte) ([]byte, error) {
 	}
 	if len(rewritten.Unrestorable) > 0 {
 		return nil, fmt.Errorf("the module changes what cannot be set back between calls (%s); its author must build it without", rewritten.Unrestorable[0])
+	}
+	// Metering has the better words for what the engine does not run, so it comes first. Its
+	// result counts only if the module was valid before.
+	if err := engine.Validate(ctx, wasm); err != nil {
+		return nil, err
 	}
 	return rewritten.Wasm, nil
 }

@@ -135,6 +135,7 @@ func TestLoadRefusesBytes(t *testing.T) {
 		"zstd cut in half":           {zs[:len(zs)/2], "the zstd data is damaged or cut off"},
 		"gzip of nothing":            {packGzip(t, nil), "the gzip data is empty"},
 		"gzip of text":               {packGzip(t, []byte("text")), "not a WebAssembly module"},
+		"a write to the fuel":        {writesFuel(), "global 0 does not exist"},
 		"a module that is too large": {append([]byte("\x00asm"), bomb...), "larger than 16 MiB"},
 		"a gzip bomb":                {packGzip(t, bomb), "larger than 16 MiB"},
 		"a zstd bomb":                {packZstd(t, bomb), "larger than 16 MiB"},
@@ -315,4 +316,11 @@ func TestBuiltins(t *testing.T) {
 	for _, point := range contract.CorePoints() {
 		assert.NotNil(t, m.Manifest().For(point), point)
 	}
+}
+
+// writesFuel is a module that sets a global which only metering adds.
+func writesFuel() []byte {
+	g := newGuest()
+	g.Func(nil, nil, nil, wasmtest.Const64(1<<60), wasmtest.GlobalSet(0))
+	return g.answers("describe", good).Bytes()
 }

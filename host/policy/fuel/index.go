@@ -1,0 +1,95 @@
+package fuel
+
+import "fmt"
+
+// space holds how many items of each kind a module has before it is rewritten. Rewriting
+// adds a global, types, exports, blocks and local variables behind the module's own, so an
+// index that names nothing in the module would name one of these afterwards: such a module
+// is refused here, since an engine sees only the rewritten module.
+type space struct {
+	types, functions, tables, memories, globals, elements, data uint32
+	// locals are those of the function at hand.
+	locals uint32
+	// declared are the functions that ref.func may name in code: those that stand in
+	// element segments, exports and initial values.
+	declared map[uint32]bool
+}
+
+// index decodes an index of one of n items and refuses one that names none of them.
+func (r *reader) index(what string, n uint32) uint32 {
+	i := r.u32()
+	if r.err == nil && i >= n {
+		r.fail(fmt.Errorf("%s %d does not exist", what, i))
+	}
+	return i
+}
+
+func (r *reader) typeIndex() uint32     { return r.index("type", r.space.types) }
+func (r *reader) functionIndex() uint32 { return r.index("function", r.space.functions) }
+func (r *reader) tableIndex() uint32    { return r.index("table", r.space.tables) }
+func (r *reader) globalIndex() uint32   { return r.index("global", r.space.globals) }
+func (r *reader) localIndex() uint32    { return r.index("local variable", r.space.locals) }
+func (r *reader) elementIndex() uint32  { return r.index("element segment", r.space.elements) }
+func (r *reader) dataIndex() uint32     { return r.index("data segment", r.space.data) }
+
+// memoryIndex decodes the index of a memory, for which engines read a single byte.
+func (r *reader) memoryIndex() {
+	b := r.byte()
+	if r.err == nil && uint32(b) >= r.space.memories {
+		r.fail(fmt.Errorf("memory %d does not exist", b))
+	}
+}
+
+// address decodes the alignment and the offset of a load or store.
+func (r *reader) address() {
+	r.u32()
+	r.u32()
+	if r.err == nil && r.space.memories == 0 {
+		r.fail(fmt.Errorf("memory 0 does not exist"))
+	}
+}
+
+// declare notes that ref.func may name a function.
+func (s *space) declare(function uint32) {
+	if s.declared == nil {
+		s.declared = map[uint32]bool{}
+	}
+	s.declared[function] = true
+}
+
+// reference decodes the function of a ref.func in code.
+func (r *reader) reference() {
+	if f := r.functionIndex(); r.err == nil && !r.space.declared[f] {
+		r.fail(fmt.Errorf("function %d is not declared for references", f))
+	}
+}
+
+// nullType decodes the type of a ref.null. Engines take other types for an index.
+func (r *reader) nullType() {
+	switch t := ValueType(r.byte()); t {
+	case FuncRef, ExternRef:
+	default:
+		if r.err == nil {
+			r.fail(fmt.Errorf("ref.null of type %#x is unknown", byte(t)))
+		}
+	}
+}
+
+// exported checks what an export names.
+func (s *space) exported(e *Export) error {
+	n := [...]uint32{KindFunction: s.functions, KindTable: s.tables, KindMemory: s.memories, KindGlobal: s.globals}[e.Kind]
+	if e.index >= n {
+		return fmt.Errorf("export %q is the unknown %s %d", e.Name, kindWord(e.Kind), e.index)
+	}
+	if e.Kind == KindFunction {
+		s.declare(e.index)
+	}
+	return nil
+}
+
+func kindWord(k Kind) string {
+	if k == KindFunction {
+		return "function"
+	}
+	return k.String()
+}
