@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/kit/events"
@@ -49,12 +50,17 @@ func New(options Options) (*process.App, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
+	tenantNamespaces, err := labels.Parse(liqocorev1beta1.TenantNamespaceLabel)
+	if err != nil {
+		return nil, fmt.Errorf("selecting tenant namespaces: %w", err)
+	}
 	definition := process.Definition{
 		Name: "the replicator",
-		// Only control-plane kubeconfigs: no other Secret is the replicator's business.
-		Cache: map[client.Object]cache.ByObject{&corev1.Secret{}: {
-			Label: labels.SelectorFromSet(labels.Set{authv1beta1.IdentityTypeLabel: string(authv1beta1.ControlPlaneIdentityType)}),
-		}},
+		// The replicator reads no other Secrets and namespaces.
+		Cache: map[client.Object]cache.ByObject{
+			&corev1.Secret{}:    {Label: labels.SelectorFromSet(labels.Set{authv1beta1.IdentityTypeLabel: string(authv1beta1.ControlPlaneIdentityType)})},
+			&corev1.Namespace{}: {Label: tenantNamespaces},
+		},
 		Add: func(mgr ctrl.Manager) error { return addController(mgr, options) },
 	}
 	if options.LeaderElection {
@@ -69,7 +75,7 @@ func addController(mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("connecting to the own cluster: %w", err)
 	}
 	reconciler := &replication.Reconciler{
-		Client: mgr.GetClient(), Events: events.New(mgr, "longshore-replicator"),
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events.New(mgr, "longshore-replicator"),
 		Options: replication.Options{
 			ClusterID: options.ClusterID,
 			Resources: []schema.GroupVersionResource{offloadingv1beta1.GroupVersion.WithResource("namespacemaps")},

@@ -33,32 +33,48 @@ func withStatus(u *unstructured.Unstructured) {
 	u.Object["status"] = map[string]any{"currentMapping": map[string]any{}}
 }
 
+func from(origin string) change {
+	return func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{OriginAnnotation: origin}) }
+}
+
 func TestPlan(t *testing.T) {
-	cases := map[string]struct {
+	const own = "liqo-tenant-milan"
+	ownCopy := func(changes ...change) *unstructured.Unstructured { return object(append(changes, from(own))...) }
+	otherCopy := func(changes ...change) *unstructured.Unstructured { return object(append(changes, from("backup"))...) }
+	for name, tc := range map[string]struct {
 		local, remote *unstructured.Unstructured
 		dead          bool
 		want          []step
 	}{
-		"nothing anywhere":                         {},
-		"a new object is finalized and copied":     {local: object(), want: []step{addFinalizer, createRemote}},
-		"a copy that vanished is made again":       {local: object(finalized), want: []step{createRemote}},
-		"equal ends need nothing":                  {local: object(finalized), remote: object()},
-		"another spec is pushed":                   {local: object(finalized), remote: object(otherSpec), want: []step{updateRemote}},
-		"another status is pulled":                 {local: object(finalized), remote: object(withStatus), want: []step{copyStatus}},
-		"a status that is known is left alone":     {local: object(finalized, withStatus), remote: object(withStatus)},
-		"a copy without status takes none away":    {local: object(finalized, withStatus), remote: object()},
-		"a copy that is going is waited for":       {local: object(finalized), remote: object(deleting)},
-		"a deleted object takes its copy first":    {local: object(finalized, deleting), remote: object(), want: []step{deleteRemote}},
-		"and waits while the copy is going":        {local: object(finalized, deleting), remote: object(deleting)},
-		"and is let go when the copy is gone":      {local: object(finalized, deleting), want: []step{removeFinalizer}},
-		"an object of a dead peer is let go":       {local: object(finalized, deleting), remote: object(), dead: true, want: []step{removeFinalizer}},
-		"nothing is copied to a dead peer":         {local: object(), dead: true},
-		"a copy whose original is gone is deleted": {remote: object(), want: []step{deleteRemote}},
-		"but not twice":                            {remote: object(deleting)},
-	}
-	for name, tc := range cases {
+		"nothing anywhere":                                 {},
+		"a new object is finalized and copied":             {local: object(), want: []step{addFinalizer, createRemote}},
+		"a copy that vanished is made again":               {local: object(finalized), want: []step{createRemote}},
+		"equal ends need nothing":                          {local: object(finalized), remote: ownCopy()},
+		"another spec is pushed":                           {local: object(finalized), remote: ownCopy(otherSpec), want: []step{updateRemote}},
+		"another status is pulled":                         {local: object(finalized), remote: ownCopy(withStatus), want: []step{copyStatus}},
+		"an equal status is left alone":                    {local: object(finalized, withStatus), remote: ownCopy(withStatus)},
+		"a copy without status takes none away":            {local: object(finalized, withStatus), remote: ownCopy()},
+		"a copy that is being deleted is waited for":       {local: object(finalized), remote: ownCopy(deleting)},
+		"and its status is pulled meanwhile":               {local: object(finalized), remote: ownCopy(deleting, withStatus), want: []step{copyStatus}},
+		"a deleted object takes its copy first":            {local: object(finalized, deleting), remote: ownCopy(), want: []step{deleteRemote}},
+		"and waits while the copy is being deleted":        {local: object(finalized, deleting), remote: ownCopy(deleting)},
+		"and pulls the status of its end":                  {local: object(finalized, deleting), remote: ownCopy(deleting, withStatus), want: []step{copyStatus}},
+		"and is released when the copy is gone":            {local: object(finalized, deleting), want: []step{removeFinalizer}},
+		"an object of a dead peer is released":             {local: object(finalized, deleting), remote: ownCopy(), dead: true, want: []step{removeFinalizer}},
+		"nothing is copied to a dead peer":                 {local: object(), dead: true},
+		"a copy whose original is gone is deleted":         {remote: ownCopy(), want: []step{deleteRemote}},
+		"but not twice":                                    {remote: ownCopy(deleting)},
+		"nor in a dead peer":                               {remote: ownCopy(), dead: true},
+		"another namespace's copy stays":                   {remote: otherCopy()},
+		"a copy of unknown origin stays":                   {remote: object()},
+		"a copy of unknown origin is adopted":              {local: object(finalized), remote: object(), want: []step{updateRemote}},
+		"and goes with the object that was replicated":     {local: object(finalized, deleting), remote: object(), want: []step{deleteRemote}},
+		"but not with one that never was":                  {local: object(deleting), remote: object()},
+		"another namespace's copy is taken over if free":   {local: object(finalized), remote: otherCopy(), want: []step{checkOrigin, updateRemote}},
+		"and outlives an object that it was not made from": {local: object(finalized, deleting), remote: otherCopy(), want: []step{removeFinalizer}},
+	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, plan(tc.local, tc.remote, tc.dead))
+			assert.Equal(t, tc.want, plan(tc.local, tc.remote, own, tc.dead))
 		})
 	}
 }
@@ -80,6 +96,7 @@ func TestForgeCopyRewritesLabelsAndLeavesTheStatusToTheProvider(t *testing.T) {
 		liqocorev1beta1.RemoteIDLabel: "milan", "mine": "kept",
 	}, got.GetLabels())
 	assert.Equal(t, "liqo-tenant-rome", got.GetNamespace())
+	assert.Equal(t, map[string]string{OriginAnnotation: "liqo-tenant-milan"}, got.GetAnnotations())
 	assert.Equal(t, local.Object["spec"], got.Object["spec"])
 	assert.NotContains(t, got.Object, "status")
 	assert.Empty(t, got.GetUID())

@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -27,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -38,7 +40,7 @@ import (
 )
 
 const (
-	// stopPoll is how often a peer that is being removed is looked at again.
+	// stopPoll is the requeue interval of a Secret that is being deleted.
 	stopPoll = 2 * time.Second
 
 	reasonInvalidKubeconfig = "InvalidKubeconfig"
@@ -62,12 +64,18 @@ type Options struct {
 
 // Reconciler keeps one reflector per control-plane kubeconfig Secret.
 type Reconciler struct {
-	Client  client.Client
-	Events  events.EventRecorder
+	// Client reads from the manager's cache, which has control-plane kubeconfig Secrets and
+	// tenant namespaces only.
+	Client client.Client
+	// APIReader reads Secrets that have lost the label by which the cache selects.
+	APIReader client.Reader
+	// Events records on Secrets and on replicated objects.
+	Events events.EventRecorder
+	// Options configures the reflectors.
 	Options Options
 
 	mu      sync.Mutex
-	base    context.Context // The manager's life, which outlives each reconcile.
+	base    context.Context // The context of Start, which outlives each reconcile.
 	running map[client.ObjectKey]*session
 }
 
@@ -79,8 +87,10 @@ type session struct {
 	done      chan struct{}
 }
 
-// SetupWithManager registers the watch on control-plane kubeconfig Secrets.
+// SetupWithManager registers watches on control-plane kubeconfig Secrets and on tenant
+// namespaces.
 //
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch
@@ -93,6 +103,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("replication").
 		For(&corev1.Secret{}, builder.WithPredicates(concerned())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.related), builder.WithPredicates(concerned())).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.related), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.Func(r.reconcileKey))
 }
@@ -106,14 +118,13 @@ func concerned() predicate.Predicate {
 	return p
 }
 
-// reconcileKey reads the Secret. One that vanished stops its reflector, although no
-// finalizer told us: whoever removed that by hand has revoked the credential.
+// reconcileKey reads the Secret. One that is gone stops its reflector although its finalizer
+// was not removed by this controller: removing it by hand revokes the credential.
 func (r *Reconciler) reconcileKey(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	secret := &corev1.Secret{}
 	err := r.Client.Get(ctx, request.NamespacedName, secret)
 	if apierrors.IsNotFound(err) {
-		r.stop(request.NamespacedName)
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, r.reconcileAbsent(ctx, request.NamespacedName)
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading Secret %s: %w", request, err)
@@ -121,12 +132,15 @@ func (r *Reconciler) reconcileKey(ctx context.Context, request ctrl.Request) (ct
 	return r.Reconcile(ctx, secret)
 }
 
-// Start implements manager.Runnable: it lends the reflectors the manager's life and
-// waits for them at its end.
+// Start implements manager.Runnable: reflectors run until its context ends, and it waits for
+// them.
 func (r *Reconciler) Start(ctx context.Context) error {
 	r.mu.Lock()
 	r.base = ctx
 	r.mu.Unlock()
+	if err := r.releaseOrphans(ctx); err != nil && ctx.Err() == nil {
+		log.FromContext(ctx).Error(err, "Releasing Secrets that are no kubeconfig any more failed; the next start tries again")
+	}
 	<-ctx.Done()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,13 +150,6 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	return nil
 }
 
-func isControlPlaneKubeconfig(obj client.Object) bool {
-	labels := obj.GetLabels()
-	return labels[liqocorev1beta1.RemoteClusterIDLabel] != "" &&
-		labels[authv1beta1.IdentityTypeLabel] == string(authv1beta1.ControlPlaneIdentityType) &&
-		obj.GetAnnotations()[authv1beta1.RemoteTenantNamespaceAnnotation] != ""
-}
-
 // Reconcile starts, restarts or stops the reflector of one kubeconfig Secret.
 func (r *Reconciler) Reconcile(ctx context.Context, secret *corev1.Secret) (ctrl.Result, error) {
 	name := client.ObjectKeyFromObject(secret)
@@ -150,8 +157,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, secret *corev1.Secret) (ctrl
 		r.stop(name)
 		return ctrl.Result{}, r.release(ctx, secret)
 	}
+	refusal, err := r.refuse(ctx, secret)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if refusal != "" {
+		r.stop(name)
+		r.Events.Eventf(secret, nil, corev1.EventTypeWarning, reasonNotReplicated, actionReplicate, "%s", refusal)
+	}
 	if !secret.DeletionTimestamp.IsZero() {
-		return r.withdraw(ctx, name, secret)
+		return r.withdraw(ctx, name, secret, refusal == "")
+	}
+	if refusal != "" {
+		return ctrl.Result{}, r.releaseUnused(ctx, secret)
 	}
 	if controllerutil.AddFinalizer(secret, liqocorev1beta1.ReplicatorSecretFinalizer) {
 		before := secret.DeepCopy()
@@ -179,7 +197,7 @@ func (r *Reconciler) ensureRunning(ctx context.Context, name client.ObjectKey, s
 	if runs && current.content == content {
 		return ctrl.Result{}, nil
 	}
-	// A Secret that cannot be used stops nothing: what runs goes on with what it has.
+	// A Secret that cannot be used stops no reflector: the previous content may still work.
 	config, err := remotecluster.Config(secret)
 	if err != nil {
 		r.Events.Eventf(secret, nil, corev1.EventTypeWarning, reasonInvalidKubeconfig, actionReplicate, "Not replicating: %v", err)
@@ -221,24 +239,37 @@ func (r *Reconciler) start(ctx context.Context, secret *corev1.Secret, remote dy
 }
 
 // withdraw stops the reflector of a Secret that is being deleted, but not before every
-// object that was replicated with it is gone: without the credential nobody could
-// take the copies away.
-func (r *Reconciler) withdraw(ctx context.Context, name client.ObjectKey, secret *corev1.Secret) (ctrl.Result, error) {
+// object that was replicated with it is gone: the copies can be deleted only with this
+// credential.
+func (r *Reconciler) withdraw(ctx context.Context, name client.ObjectKey, secret *corev1.Secret, selected bool) (ctrl.Result, error) {
 	left, err := r.left(ctx, secret)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if left > 0 {
-		log.FromContext(ctx).V(1).Info("Waiting for replicated objects to go", "left", left)
-		// After a restart nobody takes them away yet.
-		result, err := r.ensureRunning(ctx, name, secret)
-		if err == nil && result.RequeueAfter == 0 {
-			result.RequeueAfter = stopPoll
-		}
-		return result, err
+	if left == 0 {
+		r.stop(name)
+		return ctrl.Result{}, r.release(ctx, secret)
 	}
-	r.stop(name)
-	return ctrl.Result{}, r.release(ctx, secret)
+	log.FromContext(ctx).V(1).Info("Waiting for replicated objects to go", "left", left)
+	if !selected {
+		return ctrl.Result{RequeueAfter: stopPoll}, nil
+	}
+	// After a restart no reflector runs yet.
+	result, err := r.ensureRunning(ctx, name, secret)
+	if err == nil && result.RequeueAfter == 0 {
+		result.RequeueAfter = stopPoll
+	}
+	return result, err
+}
+
+// releaseUnused removes the finalizer of a Secret that does not replicate, unless objects of
+// its namespace were replicated with it: the credential is needed to delete their copies.
+func (r *Reconciler) releaseUnused(ctx context.Context, secret *corev1.Secret) error {
+	left, err := r.left(ctx, secret)
+	if err != nil || left > 0 {
+		return err
+	}
+	return r.release(ctx, secret)
 }
 
 // stop ends the reflector of a Secret, if one runs.
@@ -264,17 +295,21 @@ func (r *Reconciler) release(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// left counts the local objects that still wait for their copy to be taken away.
+// left counts the objects of the Secret's namespace that hold the replicator's finalizer.
 func (r *Reconciler) left(ctx context.Context, secret *corev1.Secret) (int, error) {
 	total := 0
 	var errs []error
 	for _, resource := range r.Options.Resources {
-		list, err := r.Options.Local.Resource(resource).Namespace(secret.Namespace).List(ctx, replicatedTo(secret.Labels[liqocorev1beta1.RemoteClusterIDLabel]))
+		list, err := r.Options.Local.Resource(resource).Namespace(secret.Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("listing %s: %w", resource.GroupResource(), err))
 			continue
 		}
-		total += len(list.Items)
+		for i := range list.Items {
+			if isFinalized(&list.Items[i]) {
+				total++
+			}
+		}
 	}
 	return total, errors.Join(errs...)
 }

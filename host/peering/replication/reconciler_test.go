@@ -62,7 +62,7 @@ func ours(changes ...change) *unstructured.Unstructured {
 }
 
 func copied() *unstructured.Unstructured {
-	u := forgeCopy(ours(), "rome", providerTenant)
+	u := forgeCopy(ours(), "rome", providerTenant) // From the consumer's tenant namespace.
 	u.SetUID("copy")
 	return u
 }
@@ -96,8 +96,9 @@ func newWorld(t *testing.T, local, remote *dynamicfake.FakeDynamicClient, object
 	require.NoError(t, err)
 	recorder := events.NewFakeRecorder(10)
 	ctx, cancel := context.WithCancel(t.Context())
+	c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(objects, namespace(consumerTenant, "milan"))...).Build()
 	w := world{local: local, remote: remote, events: recorder, Reconciler: &Reconciler{
-		Client: fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).Build(), Events: recorder,
+		Client: c, APIReader: c, Events: recorder,
 		Options: Options{
 			ClusterID: "rome", Resources: []schema.GroupVersionResource{nsMaps}, Local: local,
 			Connect: func(*rest.Config) (dynamic.Interface, error) { return remote, nil },
@@ -188,7 +189,7 @@ func TestWhatKeepsAnObjectFromBeingReplicatedIsToldOnIt(t *testing.T) {
 	}{
 		"it may not be created":            {verb: "create", want: "rome may not create"},
 		"nothing may be read there":        {verb: "list", want: "rome may not list"},
-		"a stranger's object has the name": {there: []runtime.Object{object(func(u *unstructured.Unstructured) { u.SetNamespace(providerTenant) })}, want: "somebody must remove it there"},
+		"an unmanaged object has the name": {there: []runtime.Object{object(func(u *unstructured.Unstructured) { u.SetNamespace(providerTenant) })}, want: "that was not replicated from this cluster: remove it there"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			remote := dynamicClient(tc.there...)
@@ -283,8 +284,8 @@ func TestACopyThatIsInTheWay(t *testing.T) {
 		want  string
 	}{
 		"is ours, and the watch will bring it": {there: copied()},
-		"is somebody else's": {there: object(func(u *unstructured.Unstructured) { u.SetNamespace(providerTenant) }),
-			want: "was not replicated from here"},
+		"is unmanaged": {there: object(func(u *unstructured.Unstructured) { u.SetNamespace(providerTenant) }),
+			want: "that was not replicated from this cluster"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -46,9 +46,9 @@ type reflector struct {
 	local     dynamic.Interface
 	remote    dynamic.Interface
 	resync    time.Duration
-	// peerDead tells whether an administrator gave the peer up for good.
+	// peerDead reports whether an administrator declared the peer permanently unreachable.
 	peerDead func(ctx context.Context) (bool, error)
-	// obstacles tells what keeps objects from being replicated.
+	// obstacles records what keeps objects from being replicated.
 	obstacles *obstacles
 
 	queue           workqueue.TypedRateLimitingInterface[key]
@@ -56,8 +56,8 @@ type reflector struct {
 }
 
 const (
-	// waitPoll is how soon an object that waits for its provider is looked at again: that
-	// the provider was given up for good makes no event here.
+	// waitPoll is the requeue interval of an object that waits for its provider: a provider
+	// that is declared permanently unreachable causes no event here.
 	waitPoll = 5 * time.Second
 )
 
@@ -66,9 +66,8 @@ func (r *reflector) run(ctx context.Context) error {
 	r.queue = workqueue.NewTypedRateLimitingQueue(retry.Limiter[key]())
 	var locals, remotes []cache.InformerSynced
 	for _, resource := range r.resources {
-		local, err := r.informer(r.local, resource, r.peer.localNamespace, map[string]string{
-			liqocorev1beta1.ReplicationLabel: "true", liqocorev1beta1.RemoteIDLabel: r.peer.id,
-		})
+		// Without a selector: an object that loses its labels is not one that is gone.
+		local, err := r.informer(r.local, resource, r.peer.localNamespace, nil)
 		if err != nil {
 			return err
 		}
@@ -94,7 +93,7 @@ func (r *reflector) run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), locals...) {
 		return nil
 	}
-	// Not waiting for the provider: what it never answers for must be let go one day.
+	// The provider is not waited for: objects of a dead peer are released without it.
 	running.Go(func() { r.work(ctx) })
 	if cache.WaitForCacheSync(ctx.Done(), remotes...) {
 		r.enqueueAll()
@@ -103,7 +102,7 @@ func (r *reflector) run(ctx context.Context) error {
 	return nil
 }
 
-// enqueueAll enqueues the local objects: those that met a provider not yet listed wait.
+// enqueueAll enqueues the local objects, which waited for the first list of the provider.
 func (r *reflector) enqueueAll() {
 	for resource, informer := range r.locals {
 		for _, obj := range informer.GetStore().List() {
@@ -142,10 +141,10 @@ func (r *reflector) work(ctx context.Context) {
 		case err == nil || ctx.Err() != nil:
 			r.queue.Forget(item)
 		case apierrors.IsConflict(err):
-			log.FromContext(ctx).V(1).Info("The picture was out of date, looking again", "resource", item.resource.Resource, "name", item.name)
+			log.FromContext(ctx).V(1).Info("Cache is stale, requeueing", "resource", item.resource.Resource, "name", item.name)
 			r.queue.AddRateLimited(item)
 		default:
-			r.obstacles.tell(ctx, item, r.locals[item.resource].GetStore(), err)
+			r.obstacles.report(ctx, item, r.locals[item.resource].GetStore(), err)
 			r.queue.AddRateLimited(item)
 		}
 		r.queue.Done(item)
@@ -158,13 +157,18 @@ func (r *reflector) replicate(ctx context.Context, item key) error {
 	if err != nil {
 		return err
 	}
+	if err := checkLabels(local, r.peer.id); errors.Is(err, errNotReplicated) {
+		return nil
+	} else if err != nil {
+		return err
+	}
 	dead, err := r.peerDead(ctx)
 	if err != nil {
-		return fmt.Errorf("asking whether cluster %q was given up: %w", r.peer.id, err)
+		return fmt.Errorf("reading whether cluster %q is permanently unreachable: %w", r.peer.id, err)
 	}
 	if !r.remotes[item.resource].HasSynced() && !dead {
 		if err := r.obstacles.unreadable(item.resource); err != nil {
-			r.obstacles.tell(ctx, item, r.locals[item.resource].GetStore(), err)
+			r.obstacles.report(ctx, item, r.locals[item.resource].GetStore(), err)
 		}
 		r.queue.AddAfter(item, waitPoll)
 		return nil
@@ -173,18 +177,50 @@ func (r *reflector) replicate(ctx context.Context, item key) error {
 	if err != nil {
 		return err
 	}
-	steps := plan(local, remote, dead)
+	logUnknownOrigin(ctx, item, local, remote)
+	steps := plan(local, remote, r.peer.localNamespace, dead)
 	for _, next := range steps {
 		if err := r.act(ctx, next, item, local, remote); err != nil {
 			return fmt.Errorf("%s of %s %q: %w", next, item.resource.Resource, item.name, err)
 		}
 	}
 	r.obstacles.clear(item)
-	if local != nil && local.GetDeletionTimestamp() != nil && !slices.Contains(steps, removeFinalizer) &&
-		slices.Contains(local.GetFinalizers(), liqocorev1beta1.ReplicatorFinalizer) {
+	if isWithdrawing(local) && !slices.Contains(steps, removeFinalizer) {
 		r.queue.AddAfter(item, waitPoll)
 	}
 	return nil
+}
+
+// logUnknownOrigin logs that a copy is kept because it does not say what it was made from.
+func logUnknownOrigin(ctx context.Context, item key, local, remote *unstructured.Unstructured) {
+	if local == nil && remote != nil && originOf(remote) == "" {
+		log.FromContext(ctx).Info("Copy without an origin has no local object and is kept; delete it in the provider if it is not needed",
+			"resource", item.resource.Resource, "name", item.name)
+	}
+}
+
+// isWithdrawing reports whether a local object waits for the end of its copy.
+func isWithdrawing(local *unstructured.Unstructured) bool {
+	return local != nil && local.GetDeletionTimestamp() != nil && isFinalized(local)
+}
+
+// errNotReplicated marks an object that does not ask to be replicated and never was.
+var errNotReplicated = errors.New("not replicated")
+
+// checkLabels returns an error when a local object does not have the labels of replication
+// to the peer. One that was replicated and is being deleted needs none.
+func checkLabels(local *unstructured.Unstructured, peer string) error {
+	switch {
+	case local == nil || isReplicatedTo(local, peer):
+		return nil
+	case !isFinalized(local):
+		return errNotReplicated
+	case local.GetDeletionTimestamp() != nil:
+		return nil
+	default:
+		return fmt.Errorf("the object has lost the label %s=true or %s=%s, and cluster %q keeps its copy: restore the labels, or delete the object to delete the copy",
+			liqocorev1beta1.ReplicationLabel, liqocorev1beta1.RemoteIDLabel, peer, peer)
+	}
 }
 
 func (r *reflector) act(ctx context.Context, next step, item key, local, remote *unstructured.Unstructured) error {
@@ -197,16 +233,24 @@ func (r *reflector) act(ctx context.Context, next step, item key, local, remote 
 	case removeFinalizer:
 		kept := slices.DeleteFunc(slices.Clone(local.GetFinalizers()), func(f string) bool { return f == liqocorev1beta1.ReplicatorFinalizer })
 		err = ignoreNotFound(patchFinalizers(ctx, locals, local, kept))
+	case checkOrigin:
+		err = r.checkOrigin(ctx, item, originOf(remote))
 	case createRemote:
 		_, err = remotes.Create(ctx, forgeCopy(local, r.own, r.peer.remoteNamespace), metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			err = r.meet(ctx, remotes, item.name)
+			err = r.checkExisting(ctx, remotes, item.name)
 		}
 	case updateRemote:
 		updated := remote.DeepCopy()
 		updated.Object["spec"] = local.Object["spec"]
+		setOrigin(updated, r.peer.localNamespace)
 		_, err = remotes.Update(ctx, updated, metav1.UpdateOptions{})
 	case deleteRemote:
+		if local == nil {
+			if err := r.confirmGone(ctx, item); err != nil {
+				return err
+			}
+		}
 		uid := remote.GetUID()
 		err = ignoreNotFound(remotes.Delete(ctx, item.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}))
 	case copyStatus:
@@ -219,15 +263,43 @@ func (r *reflector) act(ctx context.Context, next step, item key, local, remote 
 	return err
 }
 
-// meet looks at an object that was in the way: our own copy, which the watch is about to
-// bring, or somebody else's, which is left alone.
-func (r *reflector) meet(ctx context.Context, remotes dynamic.ResourceInterface, name string) error {
+// checkOrigin returns an error while the object of another local namespace exists that a
+// copy was made from.
+func (r *reflector) checkOrigin(ctx context.Context, item key, origin string) error {
+	_, err := r.local.Resource(item.resource).Namespace(origin).Get(ctx, item.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading %s/%s: %w", origin, item.name, err)
+	default:
+		return fmt.Errorf("the object in cluster %q is the copy of %s/%s, which exists: delete one of the two local objects", r.peer.id, origin, item.name)
+	}
+}
+
+// confirmGone returns a conflict when the API server has the local object that the cache
+// does not have: the first list may be older than the object.
+func (r *reflector) confirmGone(ctx context.Context, item key) error {
+	_, err := r.local.Resource(item.resource).Namespace(r.peer.localNamespace).Get(ctx, item.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading the local object: %w", err)
+	default:
+		return apierrors.NewConflict(item.resource.GroupResource(), item.name, errors.New("the cache does not have the local object yet"))
+	}
+}
+
+// checkExisting returns an error when the remote object of the name is not a copy made by
+// this cluster. The watch delivers one that is.
+func (r *reflector) checkExisting(ctx context.Context, remotes dynamic.ResourceInterface, name string) error {
 	existing, err := remotes.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("reading what holds the name: %w", err)
+		return fmt.Errorf("reading the existing object: %w", err)
 	}
 	if labels := existing.GetLabels(); labels[liqocorev1beta1.OriginIDLabel] != r.own || labels[liqocorev1beta1.ReplicatedLabel] != "true" {
-		return fmt.Errorf("an object of this name is in namespace %q of cluster %q and was not replicated from here: somebody must remove it there",
+		return fmt.Errorf("namespace %q of cluster %q has an object of this name that was not replicated from this cluster: remove it there",
 			r.peer.remoteNamespace, r.peer.id)
 	}
 	return nil

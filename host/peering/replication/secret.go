@@ -1,0 +1,152 @@
+package replication
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+)
+
+// isControlPlaneKubeconfig reports whether an object is a Secret of the control-plane
+// identity for some cluster (peering 3).
+func isControlPlaneKubeconfig(obj client.Object) bool {
+	labels := obj.GetLabels()
+	return labels[liqocorev1beta1.RemoteClusterIDLabel] != "" &&
+		labels[authv1beta1.IdentityTypeLabel] == string(authv1beta1.ControlPlaneIdentityType) &&
+		obj.GetAnnotations()[authv1beta1.RemoteTenantNamespaceAnnotation] != ""
+}
+
+// isTenantNamespace reports whether a namespace is the tenant namespace of a cluster
+// (peering 2.2).
+func isTenantNamespace(namespace *corev1.Namespace, cluster string) bool {
+	_, tenant := namespace.Labels[liqocorev1beta1.TenantNamespaceLabel]
+	return tenant && namespace.Labels[liqocorev1beta1.RemoteClusterIDLabel] == cluster
+}
+
+// selectSecret returns the Secret that replicates to its cluster: the oldest of those in a
+// tenant namespace of the cluster, or nil. It is pure.
+func selectSecret(candidates []corev1.Secret, tenants map[string]bool) *corev1.Secret {
+	var selected *corev1.Secret
+	for i := range candidates {
+		candidate := &candidates[i]
+		if tenants[candidate.Namespace] && (selected == nil || older(candidate, selected) < 0) {
+			selected = candidate
+		}
+	}
+	return selected
+}
+
+func older(a, b *corev1.Secret) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// refuse returns why a control-plane kubeconfig Secret does not replicate, as a sentence for
+// its owner, or "". Two Secrets of one cluster would be two writers of the same remote objects.
+func (r *Reconciler) refuse(ctx context.Context, secret *corev1.Secret) (string, error) {
+	cluster := secret.Labels[liqocorev1beta1.RemoteClusterIDLabel]
+	secrets, err := r.secretsOf(ctx, cluster)
+	if err != nil {
+		return "", err
+	}
+	tenants := map[string]bool{}
+	for i := range secrets {
+		namespace := &corev1.Namespace{}
+		err := r.Client.Get(ctx, client.ObjectKey{Name: secrets[i].Namespace}, namespace)
+		if client.IgnoreNotFound(err) != nil {
+			return "", fmt.Errorf("reading namespace %q: %w", secrets[i].Namespace, err)
+		}
+		tenants[secrets[i].Namespace] = err == nil && isTenantNamespace(namespace, cluster)
+	}
+	selected := selectSecret(secrets, tenants)
+	switch {
+	case !tenants[secret.Namespace]:
+		return fmt.Sprintf("Secret %s/%s is not in the tenant namespace of cluster %s and is ignored. "+
+			"Delete it, or give namespace %s the labels %s=true and %s=%s if it is the tenant namespace.",
+			secret.Namespace, secret.Name, cluster, secret.Namespace,
+			liqocorev1beta1.TenantNamespaceLabel, liqocorev1beta1.RemoteClusterIDLabel, cluster), nil
+	case selected != nil && client.ObjectKeyFromObject(selected) != client.ObjectKeyFromObject(secret):
+		return fmt.Sprintf("Secret %s/%s is older and replicates to cluster %s; this one is ignored. Delete one of the two.",
+			selected.Namespace, selected.Name, cluster), nil
+	default:
+		return "", nil
+	}
+}
+
+// secretsOf lists the control-plane kubeconfig Secrets of a cluster.
+func (r *Reconciler) secretsOf(ctx context.Context, cluster string) ([]corev1.Secret, error) {
+	list := &corev1.SecretList{}
+	if err := r.Client.List(ctx, list, client.MatchingLabels{
+		liqocorev1beta1.RemoteClusterIDLabel: cluster, authv1beta1.IdentityTypeLabel: string(authv1beta1.ControlPlaneIdentityType),
+	}); err != nil {
+		return nil, fmt.Errorf("listing the kubeconfig Secrets of cluster %q: %w", cluster, err)
+	}
+	return slices.DeleteFunc(list.Items, func(secret corev1.Secret) bool { return !isControlPlaneKubeconfig(&secret) }), nil
+}
+
+// related returns requests for the Secrets of the cluster that a Secret or a tenant namespace
+// is about: which of them replicates may have changed.
+func (r *Reconciler) related(ctx context.Context, obj client.Object) []reconcile.Request {
+	cluster := obj.GetLabels()[liqocorev1beta1.RemoteClusterIDLabel]
+	if cluster == "" {
+		return nil
+	}
+	secrets, err := r.secretsOf(ctx, cluster)
+	if err != nil {
+		// Listing from the cache fails only while the manager stops.
+		log.FromContext(ctx).Error(err, "Listing Secrets failed")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(secrets))
+	for i := range secrets {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&secrets[i])})
+	}
+	return requests
+}
+
+// reconcileAbsent handles a Secret that the cache does not have: it is gone, or it has lost
+// the label that the cache selects by and may still hold the finalizer.
+func (r *Reconciler) reconcileAbsent(ctx context.Context, name client.ObjectKey) error {
+	secret := &corev1.Secret{}
+	err := r.APIReader.Get(ctx, name, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		r.stop(name)
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading Secret %s: %w", name, err)
+	case isControlPlaneKubeconfig(secret):
+		return nil // Created a moment ago: the cache is about to have it.
+	default:
+		r.stop(name)
+		return r.release(ctx, secret)
+	}
+}
+
+// releaseOrphans removes the finalizer of Secrets that lost the identity label while no
+// replicator ran: the cache never has them.
+func (r *Reconciler) releaseOrphans(ctx context.Context) error {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	if err := r.APIReader.List(ctx, list); err != nil {
+		return fmt.Errorf("listing Secrets: %w", err)
+	}
+	var errs []error
+	for i := range list.Items {
+		if item := &list.Items[i]; controllerutil.ContainsFinalizer(item, liqocorev1beta1.ReplicatorSecretFinalizer) && !isControlPlaneKubeconfig(item) {
+			errs = append(errs, r.reconcileAbsent(ctx, client.ObjectKeyFromObject(item)))
+		}
+	}
+	return errors.Join(errs...)
+}
