@@ -4,25 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const (
-	// absent is a resource version that no object has: an apply that carries it creates
-	// or conflicts, and never touches what is there.
-	absent = "1"
-	// revertBase is the pause after the first revert of a change in the provider; it
-	// doubles up to revertMax, and is forgotten after revertCalm.
-	revertBase = time.Second
-	revertMax  = 5 * time.Minute
-	revertCalm = 30 * time.Minute
-	// revertsTold is how many reverts it takes until the owner is told.
-	revertsTold = 4
-)
+// absent is a resource version that no object has: an apply that carries it creates
+// or conflicts, and never touches what is there.
+const absent = "1"
 
 // configuration is what an [Apply] asks for, as JSON. meta is its metadata, sum its hash.
 // want and by are set when policies changed it: the same, typed, and who did.
@@ -103,10 +93,8 @@ func (x *execution) sendApply(ctx context.Context, config configuration) error {
 	case err == nil:
 		x.remote.Assume(object)
 		x.states.update(x.in.Key, func(s *keyState) {
-			if s.reverts++; s.applied != config.sum {
-				s.reverts = 0
-			}
-			s.applied, s.appliedAt = config.sum, x.in.Facts.Now
+			s.contest = s.contest.Wrote(s.applied == config.sum, x.in.Facts.Now)
+			s.applied = config.sum
 		})
 		return nil
 	case apierrors.IsConflict(err) && x.in.Remote == nil:
@@ -120,34 +108,15 @@ func (x *execution) sendApply(ctx context.Context, config configuration) error {
 	}
 }
 
-// contested reports that a change in the provider is not reverted now. The first time
-// it is, at once; then with growing pauses, for whoever insists is a controller that
-// would never tire (T76).
+// contested reports that a change in the provider is not reverted now, and has the key
+// decided again when it may be.
 func (x *execution) contested(state keyState) bool {
-	pause := revertPause(x.engine.revertBase, state.reverts)
-	since := x.in.Facts.Now.Sub(state.appliedAt)
-	if since > revertCalm {
-		x.states.update(x.in.Key, func(s *keyState) { s.reverts = 0 })
-		return false
+	pause, reported := state.contest.pause(x.engine.revertBase, x.in.Facts.Now)
+	if reported {
+		x.refuse(Contested(x.in.Facts, "the reflected object"))
 	}
-	if state.reverts >= revertsTold {
-		x.refuse(Refuse{
-			Type: EventWarning, Reason: ReasonFailedReflection,
-			Message: "Something in cluster " + x.in.Facts.ProviderClusterID + " keeps changing the reflected object; " +
-				"stop it, or do not reflect the labels or annotations that it writes",
-		})
+	if pause > 0 {
+		x.wait(pause)
 	}
-	if since >= pause {
-		return false
-	}
-	x.wait(pause - since)
-	return true
-}
-
-// revertPause is how long after the last apply the next revert waits.
-func revertPause(base time.Duration, reverts int) time.Duration {
-	if reverts == 0 {
-		return 0
-	}
-	return min(base<<min(reverts-1, 20), revertMax)
+	return pause > 0
 }

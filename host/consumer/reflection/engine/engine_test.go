@@ -198,13 +198,26 @@ func TestSomebodyWhoInsistsIsNotFought(t *testing.T) {
 		}
 		return len(w.journal.all()) > 0
 	}, soon, tick)
-	assert.GreaterOrEqual(t, rounds, revertsTold, "reverted at first")
+	assert.GreaterOrEqual(t, rounds, revertsReported, "reverted at first")
 	assert.Equal(t, []string{"shop/settings FailedReflection"}, w.journal.all(), "T76")
 }
 
-func TestRevertPause(t *testing.T) {
+func TestContestPause(t *testing.T) {
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for reverts, want := range map[int]time.Duration{0: 0, 1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 12: revertMax, 1000: revertMax} {
-		assert.Equal(t, want, revertPause(time.Second, reverts), reverts)
+		contest := Contest{}.Wrote(false, begin)
+		for range reverts {
+			contest = contest.Wrote(true, begin)
+		}
+		pause, reported := contest.Pause(begin)
+		assert.Equal(t, want, pause, reverts)
+		assert.Equal(t, reverts >= revertsReported, reported, reverts)
+		pause, _ = contest.Pause(begin.Add(want))
+		assert.Zero(t, pause, "%d: giving way ends", reverts)
+		pause, reported = contest.Pause(begin.Add(revertCalm + time.Second))
+		assert.Zero(t, pause, "%d: forgotten after a while", reverts)
+		assert.False(t, reported, reverts)
+		assert.Zero(t, contest.Wrote(false, begin).reverts, "%d: another desired state is not contested", reverts)
 	}
 }
 

@@ -3,7 +3,6 @@ package engine
 import (
 	"hash/maphash"
 	"sync"
-	"time"
 )
 
 // keyState is what the engine keeps of a key between decisions. Everything in it can be
@@ -14,10 +13,8 @@ type keyState struct {
 	told uint64
 	// applied is the hash of the last configuration that was applied.
 	applied uint64
-	// reverts counts how often that configuration had to be applied again because
-	// somebody in the provider changed it, the last time at appliedAt.
-	reverts   int
-	appliedAt time.Time
+	// contest counts the writes of that configuration.
+	contest Contest
 }
 
 // states holds the keyState of every key of one resource.

@@ -273,17 +273,6 @@ func TestPoliciesAreAskedOnce(t *testing.T) {
 	assert.Equal(t, 2*asked, p.asked)
 }
 
-func TestAContestedLabelIsGivenUp(t *testing.T) {
-	d := definition(&policies{})
-	in := input(localPod(), shadowPod(shadowLabel("provider", "x")), nil)
-	for _, want := range []string{"patch -provider", "tell FailedReflection", ""} {
-		actions, err := d.Decide(t.Context(), in)
-		require.NoError(t, err)
-		assert.Equal(t, want, summary(actions), "T76")
-		in = recall(in, actions)
-	}
-}
-
 func TestARemotePodThatIsReplacedDoesNotEndTheLocalOne(t *testing.T) {
 	local := localPod(running, ready, container("web", 0))
 	remote := remotePod(phase(corev1.PodFailed), deleting, container("web", 0), func(p *corev1.Pod) {

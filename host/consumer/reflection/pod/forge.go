@@ -176,8 +176,18 @@ func (d *Definition) converge(ctx context.Context, s scene, before []engine.Acti
 		}
 	}
 	source := d.source(s)
-	if s.memory.source == source && s.memory.wanted == fingerprint(s.shadow.Labels, s.shadow.Annotations) {
-		return nil
+	var events []engine.Action
+	if s.memory.source == source {
+		if s.memory.wanted == fingerprint(s.shadow.Labels, s.shadow.Annotations) {
+			return nil
+		}
+		pause, reported := s.memory.contest.Pause(s.in.Facts.Now)
+		if reported {
+			events = append(events, engine.Contested(s.in.Facts, "labels or annotations of the ShadowPod"))
+		}
+		if pause > 0 {
+			return append(events, engine.Wait{For: pause, Why: "before labels and annotations are reverted again"})
+		}
 	}
 	want, denied, err := d.forge(ctx, s)
 	switch {
@@ -200,7 +210,7 @@ func (d *Definition) converge(ctx context.Context, s scene, before []engine.Acti
 		Annotations: difference(s.shadow.Annotations, want.object.Annotations),
 	}
 	tell(&patch, s.shadow.Annotations[remote.DecisionsAnnotation], want)
-	return s.putRight(source, fingerprint(want.object.Labels, want.object.Annotations), patch)
+	return append(events, s.patchMetadata(source, fingerprint(want.object.Labels, want.object.Annotations), patch)...)
 }
 
 // tell has a patch write down who decides about labels and annotations now, beside who
@@ -220,36 +230,17 @@ func tell(patch *engine.PatchRemote, have string, want *forged) {
 	}
 }
 
-// putRight patches the ShadowPod's metadata, unless somebody in the provider has just
-// undone the very same patch: then the provider wins, and the owner is told (T76).
-func (s scene) putRight(source, wanted uint64, patch engine.PatchRemote) []engine.Action {
-	difference := fingerprint(dereference(patch.Labels), dereference(patch.Annotations))
-	contested := s.memory.source == source && s.memory.reverted == difference && difference != 0
-	s.memory.source, s.memory.wanted, s.memory.reverted = source, wanted, difference
-	if contested {
-		s.memory.wanted = fingerprint(s.shadow.Labels, s.shadow.Annotations)
-		return []engine.Action{engine.Remember{Value: s.memory}, engine.Refuse{
-			Type: engine.EventWarning, Reason: engine.ReasonFailedReflection,
-			Message: "Cluster " + s.in.Facts.ProviderClusterID + " keeps changing labels or annotations of the ShadowPod; they are left as they are there",
-		}}
-	}
-	actions := []engine.Action{engine.Remember{Value: s.memory}}
+// patchMetadata patches labels and annotations of the ShadowPod. The engine stops at the
+// first action that fails, so a patch that failed is not remembered and is sent again.
+func (s scene) patchMetadata(source, wanted uint64, patch engine.PatchRemote) []engine.Action {
+	var actions []engine.Action
+	again := s.memory.source == source && s.memory.wanted == wanted
 	if len(patch.Labels)+len(patch.Annotations) > 0 {
 		actions = append(actions, patch)
+		s.memory.contest = s.memory.contest.Wrote(again, s.in.Facts.Now)
 	}
-	return actions
-}
-
-func dereference(patch map[string]*string) map[string]string {
-	out := make(map[string]string, len(patch))
-	for key, value := range patch {
-		if value == nil {
-			out[key] = "\x00removed"
-			continue
-		}
-		out[key] = *value
-	}
-	return out
+	s.memory.source, s.memory.wanted = source, wanted
+	return append(actions, engine.Remember{Value: s.memory})
 }
 
 // source is the hash of everything that labels and annotations are forged from.

@@ -41,8 +41,8 @@ type memory struct {
 	// source and wanted are the hashes of what labels and annotations were forged from,
 	// and of what they are to be.
 	source, wanted uint64
-	// reverted is the hash of the last difference that was put right in the provider.
-	reverted uint64
+	// contest counts the patches of labels and annotations.
+	contest engine.Contest
 }
 
 // of returns what is remembered of a local pod, which is little when the pod is another

@@ -1,0 +1,58 @@
+package engine
+
+import "time"
+
+const (
+	// revertBase is the pause after the first revert of a change in the provider; it
+	// doubles up to revertMax, and is forgotten after revertCalm.
+	revertBase = time.Second
+	revertMax  = 5 * time.Minute
+	revertCalm = 30 * time.Minute
+	// revertsReported is how many reverts it takes until an event says so.
+	revertsReported = 4
+)
+
+// Contest counts how often one desired state had to be written again because another
+// writer in the provider changed it (T76). The zero value has counted nothing.
+type Contest struct {
+	reverts int
+	// wroteAt is when the desired state was written last.
+	wroteAt time.Time
+}
+
+// Wrote returns the contest after a write that succeeded. again reports whether the
+// desired state is the same as that of the write before.
+func (c Contest) Wrote(again bool, now time.Time) Contest {
+	next := Contest{wroteAt: now}
+	if again && !c.isCalm(now) {
+		next.reverts = c.reverts + 1
+	}
+	return next
+}
+
+// Pause returns how long the next write of the same desired state must wait: not at all
+// the first time, then ever longer, up to five minutes. reported says that the other
+// writer insists, so that an event should say so.
+func (c Contest) Pause(now time.Time) (pause time.Duration, reported bool) {
+	return c.pause(revertBase, now)
+}
+
+func (c Contest) pause(base time.Duration, now time.Time) (time.Duration, bool) {
+	if c.reverts == 0 || c.isCalm(now) {
+		return 0, false
+	}
+	pause := min(base<<min(c.reverts-1, 20), revertMax)
+	return max(pause-now.Sub(c.wroteAt), 0), c.reverts >= revertsReported
+}
+
+func (c Contest) isCalm(now time.Time) bool { return now.Sub(c.wroteAt) > revertCalm }
+
+// Contested is the event about another writer that insists. object says what of the
+// reflected object that writer changes.
+func Contested(facts Facts, object string) Refuse {
+	return Refuse{
+		Type: EventWarning, Reason: ReasonFailedReflection,
+		Message: "A controller or user in cluster " + facts.ProviderClusterID + " keeps changing " + object +
+			". Stop it, or do not reflect the labels or annotations that it writes.",
+	}
+}
