@@ -73,6 +73,9 @@ type Resource struct {
 	// LocalFields, when set, makes the local side one informer over all namespaces with
 	// this field selector. Otherwise there is one per mapped namespace.
 	LocalFields fields.Selector
+	// LocalFieldsOf returns the fields of a local object that LocalFields selects by;
+	// required with it.
+	LocalFieldsOf func(client.Object) fields.Set
 	// RemoteLabels narrows what is watched remotely, in addition to the ownership labels.
 	// An object that carries the ownership labels but not these belongs to another
 	// virtual node of the same provider.

@@ -120,17 +120,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer cancel()
 
 	e.maps = newStore(nil, func(client.Object) { e.wake() })
-	selector := labels.SelectorFromSet(labels.Set{
-		liqocorev1beta1.RemoteClusterIDLabel: e.options.ProviderClusterID,
-		// The peer's own map, replicated here when both offload to each other, has the
-		// first label too, and its mapping is the inverse of ours (T55).
-		liqocorev1beta1.RemoteIDLabel: e.options.ProviderClusterID,
-	})
 	synced := []<-chan struct{}{e.maps.synced}
 	group.Go(func() {
-		watchKind(ctx, e.options.Local, namespaceMapKind, client.ListOptions{
-			Namespace: e.options.TenantNamespace, LabelSelector: selector,
-		}, e.maps, nil)
+		watchKind(ctx, e.options.Local, namespaceMapKind, e.selectMaps(), e.maps, nil)
 	})
 	for _, r := range e.runners {
 		if r.local == nil {
@@ -153,6 +145,16 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	e.followNamespaces(ctx, &group)
 	return nil
+}
+
+// selectMaps selects the NamespaceMap of the provider.
+func (e *Engine) selectMaps() client.ListOptions {
+	return client.ListOptions{Namespace: e.options.TenantNamespace, LabelSelector: labels.SelectorFromSet(labels.Set{
+		liqocorev1beta1.RemoteClusterIDLabel: e.options.ProviderClusterID,
+		// The peer's own map, replicated here when both offload to each other, has the
+		// first label too, and its mapping is the inverse of ours (T55).
+		liqocorev1beta1.RemoteIDLabel: e.options.ProviderClusterID,
+	})}
 }
 
 // PoliciesChanged makes every object be decided again, with the next policy revision.
@@ -264,6 +266,9 @@ func (e *Engine) newRunner(definition Definition) (*runner, error) {
 	}
 	if resource.LeaderOnly && resource.LocalFields != nil {
 		return nil, fmt.Errorf("definition %s: what is selected for one virtual node cannot be left to the leader of all", resource.Name)
+	}
+	if resource.LocalFields != nil && resource.LocalFieldsOf == nil {
+		return nil, fmt.Errorf("definition %s: LocalFields needs LocalFieldsOf", resource.Name)
 	}
 	r := &runner{
 		engine:     e,

@@ -58,9 +58,10 @@ func (pods) Resource() Resource {
 			New:     func() client.Object { return &offloadingv1beta1.ShadowPod{} },
 			NewList: func() client.ObjectList { return &offloadingv1beta1.ShadowPodList{} },
 		},
-		LocalFields:  fields.OneTermEqualSelector("spec.nodeName", nodeName),
-		RemoteLabels: labels.Set{offloadingv1beta1.NodeNameLabel: nodeName},
-		Policy:       offloadingv1beta1.CustomLiqo, Workers: 2,
+		LocalFields:   fields.OneTermEqualSelector("spec.nodeName", nodeName),
+		LocalFieldsOf: func(o client.Object) fields.Set { return fields.Set{"spec.nodeName": o.(*corev1.Pod).Spec.NodeName} },
+		RemoteLabels:  labels.Set{offloadingv1beta1.NodeNameLabel: nodeName},
+		Policy:        offloadingv1beta1.CustomLiqo, Workers: 2,
 	}
 }
 

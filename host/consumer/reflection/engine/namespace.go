@@ -61,6 +61,9 @@ func (e *Engine) followNamespaces(ctx context.Context, group *sync.WaitGroup) {
 func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup) {
 	log := logr.FromContextOrDiscard(ctx)
 	wanted, ok := mapping(ctx, e.maps.List())
+	if ok && e.loses(wanted) {
+		wanted, ok = e.readMapping(ctx)
+	}
 	if !ok {
 		return
 	}

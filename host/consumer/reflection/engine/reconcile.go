@@ -110,6 +110,11 @@ func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, e
 		r.states.forget(key)
 		return 0, nil
 	}
+	if in.Local == nil {
+		if err := r.confirmAbsent(ctx, key); err != nil {
+			return 0, err
+		}
+	}
 	actions, err := r.definition.Decide(ctx, in)
 	if err != nil {
 		return 0, r.tell(in, &undecidedError{err})
@@ -164,6 +169,7 @@ func (r *runner) gather(ctx context.Context, key Key, ns *namespace, end *ends) 
 	if in.Local == nil {
 		return in, nil
 	}
+	r.seen(key)
 	var err error
 	if in.Skipped, in.SkipAnnotated, err = skip(r.policy(in.Local), in.Local); err != nil {
 		return in, err

@@ -13,6 +13,8 @@ type keyState struct {
 	told uint64
 	// applied is the hash of the last configuration that was applied.
 	applied uint64
+	// absent says that the API server confirmed that there is no local object.
+	absent bool
 	// contest counts the writes of that configuration.
 	contest Contest
 }
@@ -40,7 +42,7 @@ func (s *states) update(key Key, alter func(*keyState)) {
 	defer s.mu.Unlock()
 	state := s.keys[key]
 	alter(&state)
-	if state.memory == nil && state.told == 0 && state.applied == 0 {
+	if state.memory == nil && state.told == 0 && state.applied == 0 && !state.absent {
 		delete(s.keys, key)
 		return
 	}

@@ -49,6 +49,8 @@ type cluster struct {
 	// denied are namespaces of which nothing can be read, and why.
 	denied map[string]error
 	muted  map[string]bool
+	// hidden are names of objects that a stale first list does not hold.
+	hidden map[string]bool
 	// beforeAnswer is called with what a patch has written, before the caller gets it.
 	beforeAnswer func(client.Object)
 	// watches counts the open watches.
@@ -60,7 +62,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
-	c := &cluster{counts: map[string]int{}, faults: map[string][]error{}, denied: map[string]error{}, muted: map[string]bool{}}
+	c := &cluster{counts: map[string]int{}, faults: map[string][]error{}, denied: map[string]error{}, muted: map[string]bool{}, hidden: map[string]bool{}}
 	nodeOf := func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }
 	inner := fake.NewClientBuilder().WithScheme(scheme).WithGlobalResourceVersionCounter().
 		WithStatusSubresource(&corev1.Pod{}, &offloadingv1beta1.ShadowPod{}, &offloadingv1beta1.NamespaceMap{}).
@@ -183,6 +185,19 @@ func (c *cluster) mute(kind string, muted bool) {
 	c.muted[kind] = muted
 }
 
+// hide leaves an object out of first lists, as an API server does that is behind.
+func (c *cluster) hide(name string, hidden bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hidden[name] = hidden
+}
+
+func (c *cluster) hides(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hidden[name]
+}
+
 func (c *cluster) openWatches() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,7 +245,7 @@ func (c *cluster) watch(ctx context.Context, inner client.WithWatch, list client
 		}
 		kind := ""
 		for _, item := range items {
-			if selects(options, item.(client.Object)) && !send(watch.Event{Type: watch.Added, Object: item}) {
+			if !c.hides(item.(client.Object).GetName()) && selects(options, item.(client.Object)) && !send(watch.Event{Type: watch.Added, Object: item}) {
 				return
 			}
 		}

@@ -69,12 +69,24 @@ func (d *Definition) Resource() engine.Resource {
 			NewList: func() client.ObjectList { return &offloadingv1beta1.ShadowPodList{} },
 			Trim:    trimShadowPod,
 		},
-		Third:        &third,
-		LocalFields:  fields.OneTermEqualSelector("spec.nodeName", d.options.Origin.NodeName),
-		RemoteLabels: labels.Set{offloadingv1beta1.NodeNameLabel: d.options.Origin.NodeName},
-		Policy:       offloadingv1beta1.CustomLiqo,
-		Workers:      max(d.options.Workers, 1),
+		Third:         &third,
+		LocalFields:   fields.OneTermEqualSelector(nodeNameField, d.options.Origin.NodeName),
+		LocalFieldsOf: nodeName,
+		RemoteLabels:  labels.Set{offloadingv1beta1.NodeNameLabel: d.options.Origin.NodeName},
+		Policy:        offloadingv1beta1.CustomLiqo,
+		Workers:       max(d.options.Workers, 1),
 	}
+}
+
+// nodeNameField selects the pods of one Node.
+const nodeNameField = "spec.nodeName"
+
+func nodeName(object client.Object) fields.Set {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return nil
+	}
+	return fields.Set{nodeNameField: pod.Spec.NodeName}
 }
 
 // trimShadowPod drops the spec: it is frozen, so nothing ever compares it.
