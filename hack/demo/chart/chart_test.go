@@ -181,6 +181,18 @@ func TestValuesReachWhatTheyAreFor(t *testing.T) {
 	}
 }
 
+func TestWhatAProviderAllowsReachesItsManager(t *testing.T) {
+	objects := render(t, map[string]any{"clusterID": "milan", "provider": map[string]any{
+		"podSecurityLevel": "restricted", "reservedNamespaces": []any{"cert-manager", "istio-*"},
+	}})
+	containers, _, err := unstructured.NestedSlice(find(t, objects, "Deployment", "longshore-manager").Object, "spec", "template", "spec", "containers")
+	require.NoError(t, err)
+	args, _, err := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+	require.NoError(t, err)
+	assert.Contains(t, args, "--pod-security-level=restricted")
+	assert.Contains(t, args, "--reserved-namespaces=cert-manager,istio-*")
+}
+
 func TestNamespacesThatMayHoldModulesReachWhoReadsThem(t *testing.T) {
 	objects := render(t, map[string]any{"clusterID": "rome", "policies": map[string]any{"namespaces": []any{"team-a"}}})
 	containers, _, err := unstructured.NestedSlice(find(t, objects, "Deployment", "longshore-webhook").Object, "spec", "template", "spec", "containers")

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/pod-security-admission/api"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -34,6 +35,11 @@ type Options struct {
 	LeaderElection bool
 	// ShadowPodWorkers is how many ShadowPods are worked on at once.
 	ShadowPodWorkers int
+	// PodSecurityLevel is the Pod Security level of consumers' pods in namespaces without a
+	// label for it; empty means baseline.
+	PodSecurityLevel string
+	// ReservedNamespaces are patterns of names that no consumer gets for a namespace.
+	ReservedNamespaces []string
 }
 
 // Validate says what is wrong with the options, all of it.
@@ -42,7 +48,19 @@ func (o *Options) Validate() error {
 	if o.ShadowPodWorkers < 1 {
 		err = errors.Join(err, fmt.Errorf("--shadow-pod-ctrl-workers is %d: at least one worker is needed", o.ShadowPodWorkers))
 	}
+	if o.PodSecurityLevel != "" {
+		if _, levelErr := api.ParseLevel(o.PodSecurityLevel); levelErr != nil {
+			err = errors.Join(err, fmt.Errorf("parsing --pod-security-level %q: %w", o.PodSecurityLevel, levelErr))
+		}
+	}
+	if namesErr := o.names().Validate(); namesErr != nil {
+		err = errors.Join(err, fmt.Errorf("--reserved-namespaces: %w", namesErr))
+	}
 	return err
+}
+
+func (o *Options) names() *namespacemap.Names {
+	return &namespacemap.Names{Own: o.Namespace, Reserved: o.ReservedNamespaces}
 }
 
 // New composes the manager; nothing runs yet.
@@ -78,9 +96,10 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 	return errors.Join(
 		named("shadowpod", (&shadowpod.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive,
+			SecurityLevel: api.Level(options.PodSecurityLevel),
 		}).SetupWithManager(mgr, options.ShadowPodWorkers)),
 		named("namespacemap", (&namespacemap.Reconciler{
-			Client: mgr.GetClient(), Events: recorder,
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Names: *options.names(),
 		}).SetupWithManager(mgr)),
 		named("namespaceoffloading", (&namespaceoffloading.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Clock: passive, ClusterID: options.ClusterID,

@@ -11,8 +11,11 @@ import (
 
 func TestOptionsSayAllThatIsWrongAtOnce(t *testing.T) {
 	require.NoError(t, (&Options{Options: process.Options{ClusterID: "rome", Namespace: "longshore"}, ShadowPodWorkers: 1}).Validate())
-	err := (&Options{Options: process.Options{ClusterID: "Rome"}}).Validate()
-	for _, want := range []string{`--cluster-id: cluster ID "Rome"`, "--liqo-namespace is required", "--shadow-pod-ctrl-workers is 0"} {
+	err := (&Options{Options: process.Options{ClusterID: "Rome"}, PodSecurityLevel: "high", ReservedNamespaces: []string{"["}}).Validate()
+	for _, want := range []string{
+		`--cluster-id: cluster ID "Rome"`, "--liqo-namespace is required", "--shadow-pod-ctrl-workers is 0",
+		`parsing --pod-security-level "high": must be one of`, `--reserved-namespaces: parsing the pattern "["`,
+	} {
 		assert.ErrorContains(t, err, want)
 	}
 }

@@ -190,6 +190,9 @@ func failure(nm *offloadingv1beta1.NamespaceMap, namespace string) string {
 				other, remote)
 		}
 	}
+	if message := nm.Status.CurrentMapping[namespace].Message; message != "" {
+		return fmt.Sprintf("The provider does not make namespace %q: %s", remote, message)
+	}
 	return fmt.Sprintf("The provider cannot make namespace %q; often it has one of that name that was not made for this cluster. "+
 		"Ask its administrator: an event of NamespaceMap %q in the provider names the cause", remote, nm.Name)
 }

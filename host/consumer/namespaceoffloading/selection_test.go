@@ -171,6 +171,9 @@ func TestTheOwnerReadsWhyANamespaceCannotBeMade(t *testing.T) {
 	}{
 		"it is the provider's own": {
 			map[string]string{"shop": "taken"}, map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}}, elsewhere},
+		"the provider says why": {
+			map[string]string{"shop": "kube-dns"}, map[string]entry{"shop": {RemoteNamespace: "kube-dns", Phase: failed, Message: "the provider does not give this name"}},
+			`The provider does not make namespace "kube-dns": the provider does not give this name`},
 		"another namespace has the name": {
 			map[string]string{"shop": "taken", "store": "taken"},
 			map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}, "store": {RemoteNamespace: "taken", Phase: accepted}},

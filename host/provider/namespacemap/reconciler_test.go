@@ -30,7 +30,20 @@ func namespaceMap(desired map[string]string, current mapping) *offloadingv1beta1
 	}
 }
 
-func pass(t *testing.T, nm *offloadingv1beta1.NamespaceMap, existing ...client.Object) (client.Client, []string, error) {
+// tenant is the namespace of a consumer's objects in the provider.
+func tenant(id string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-" + id, Labels: map[string]string{
+		liqocorev1beta1.RemoteClusterIDLabel: id, liqocorev1beta1.TenantNamespaceLabel: "true",
+	}}}
+}
+
+// reconcileOnce makes one pass in a provider with the consumers rome and oslo.
+func reconcileOnce(t *testing.T, nm *offloadingv1beta1.NamespaceMap, existing ...client.Object) (client.Client, []string, error) {
+	t.Helper()
+	return reconcileIn(t, nm, append(existing, tenant("rome"), tenant("oslo"))...)
+}
+
+func reconcileIn(t *testing.T, nm *offloadingv1beta1.NamespaceMap, existing ...client.Object) (client.Client, []string, error) {
 	t.Helper()
 	built, err := scheme.New()
 	require.NoError(t, err)
@@ -38,7 +51,7 @@ func pass(t *testing.T, nm *offloadingv1beta1.NamespaceMap, existing ...client.O
 	recorder := events.NewFakeRecorder(10)
 	current := &offloadingv1beta1.NamespaceMap{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), current))
-	_, err = (&Reconciler{Client: c, Events: recorder}).Reconcile(t.Context(), current)
+	_, err = (&Reconciler{Client: c, APIReader: c, Events: recorder}).Reconcile(t.Context(), current)
 	close(recorder.Events)
 	var seen []string
 	for e := range recorder.Events {
@@ -55,7 +68,7 @@ func statusOf(t *testing.T, c client.Client) mapping {
 }
 
 func TestADesiredMappingGetsNamespaceAndRoleBinding(t *testing.T) {
-	c, seen, err := pass(t, namespaceMap(map[string]string{"shop": "shop-rome"}, nil))
+	c, seen, err := reconcileOnce(t, namespaceMap(map[string]string{"shop": "shop-rome"}, nil))
 	require.NoError(t, err)
 	assert.Empty(t, seen)
 	namespace := &corev1.Namespace{}
@@ -79,8 +92,8 @@ func TestANamespaceThatIsNotOursIsNeverTaken(t *testing.T) {
 	}
 	for name, namespace := range cases {
 		t.Run(name, func(t *testing.T) {
-			c, seen, err := pass(t, namespaceMap(map[string]string{"shop": "shop-rome"}, nil), namespace)
-			require.ErrorIs(t, err, errHeldByOther)
+			c, seen, err := reconcileOnce(t, namespaceMap(map[string]string{"shop": "shop-rome"}, nil), namespace)
+			require.ErrorIs(t, err, errNotManaged)
 			require.Len(t, seen, 1)
 			assert.Contains(t, seen[0], "was not made for this NamespaceMap")
 			assert.Equal(t, offloadingv1beta1.MappingCreationLoopBackOff, statusOf(t, c)["shop"].Phase)
@@ -93,21 +106,21 @@ func TestANamespaceThatIsNotOursIsNeverTaken(t *testing.T) {
 
 func TestAnEntryThatIsNoLongerDesiredGoesWithItsNamespace(t *testing.T) {
 	nm := namespaceMap(nil, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}})
-	c, _, err := pass(t, nm, ForgeNamespace(nm, "rome", "shop", "shop-rome"))
+	c, _, err := reconcileOnce(t, nm, ForgeNamespace(nm, "rome", "shop", "shop-rome"))
 	require.NoError(t, err)
 	assert.Equal(t, offloadingv1beta1.MappingTerminating, statusOf(t, c)["shop"].Phase, "until the namespace is gone")
 	assert.Error(t, c.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{}))
 
 	current := &offloadingv1beta1.NamespaceMap{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), current))
-	_, err = (&Reconciler{Client: c, Events: events.NewFakeRecorder(1)}).Reconcile(t.Context(), current)
+	_, err = (&Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(1)}).Reconcile(t.Context(), current)
 	require.NoError(t, err)
 	assert.Empty(t, statusOf(t, c))
 }
 
 func TestANamespaceThatIsNotOursSurvivesItsEntry(t *testing.T) {
 	nm := namespaceMap(nil, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingCreationLoopBackOff}})
-	c, _, err := pass(t, nm, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}})
+	c, _, err := reconcileOnce(t, nm, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}})
 	require.NoError(t, err)
 	assert.Empty(t, statusOf(t, c))
 	assert.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{}))
@@ -116,7 +129,7 @@ func TestANamespaceThatIsNotOursSurvivesItsEntry(t *testing.T) {
 func TestTwoNamespacesNeverShareARemoteOne(t *testing.T) {
 	desired := map[string]string{"cart": "shared", "shop": "shared"}
 	nm := namespaceMap(desired, nil)
-	c, seen, err := pass(t, nm)
+	c, seen, err := reconcileOnce(t, nm)
 	require.NoError(t, err)
 	require.Len(t, seen, 1)
 	assert.Contains(t, seen[0], `already mapped to local namespace "cart"`)
@@ -129,7 +142,7 @@ func TestTwoNamespacesNeverShareARemoteOne(t *testing.T) {
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), current))
 	delete(current.Spec.DesiredMapping, "shop")
 	require.NoError(t, c.Update(t.Context(), current))
-	_, err = (&Reconciler{Client: c, Events: events.NewFakeRecorder(1)}).Reconcile(t.Context(), current)
+	_, err = (&Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(1)}).Reconcile(t.Context(), current)
 	require.NoError(t, err)
 	assert.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "shared"}, &corev1.Namespace{}))
 	assert.NotContains(t, statusOf(t, c), "shop")
@@ -139,7 +152,7 @@ func TestWhoHasARemoteNamespaceKeepsIt(t *testing.T) {
 	// "cart" comes later, and first in the alphabet.
 	desired := map[string]string{"cart": "shared", "shop": "shared"}
 	nm := namespaceMap(desired, mapping{"shop": {RemoteNamespace: "shared", Phase: offloadingv1beta1.MappingAccepted}})
-	c, seen, err := pass(t, nm, ForgeNamespace(nm, "rome", "shop", "shared"))
+	c, seen, err := reconcileOnce(t, nm, ForgeNamespace(nm, "rome", "shop", "shared"))
 	require.NoError(t, err, "only another mapping can help, and that is an event")
 	require.Len(t, seen, 1)
 	assert.Contains(t, seen[0], `already mapped to local namespace "shop"`)
@@ -152,7 +165,7 @@ func TestANamespaceThatWasMadeForAnotherIsNotHandedOn(t *testing.T) {
 	// "shop" is no longer desired; as far as the cache knows, nobody has deleted its
 	// namespace yet.
 	nm := namespaceMap(map[string]string{"cart": "shared"}, nil)
-	c, seen, err := pass(t, nm, ForgeNamespace(nm, "rome", "shop", "shared"))
+	c, seen, err := reconcileOnce(t, nm, ForgeNamespace(nm, "rome", "shop", "shared"))
 	require.NoError(t, err, "its end is an event")
 	require.Len(t, seen, 1)
 	assert.Contains(t, seen[0], `was made for local namespace "shop"`)
@@ -164,7 +177,7 @@ func TestANamespaceOnItsWayOutIsWaitedForInSilence(t *testing.T) {
 	namespace := ForgeNamespace(nm, "rome", "shop", "shop-rome")
 	now := metav1.Now()
 	namespace.Finalizers, namespace.DeletionTimestamp = []string{"example.com/slow"}, &now
-	c, seen, err := pass(t, nm, namespace)
+	c, seen, err := reconcileOnce(t, nm, namespace)
 	require.NoError(t, err, "its end is an event")
 	assert.Empty(t, seen)
 	assert.Equal(t, offloadingv1beta1.MappingTerminating, statusOf(t, c)["shop"].Phase)
@@ -172,8 +185,8 @@ func TestANamespaceOnItsWayOutIsWaitedForInSilence(t *testing.T) {
 
 func TestAMapThatWasNotReplicatedIsIgnored(t *testing.T) {
 	nm := namespaceMap(map[string]string{"shop": "shop-rome"}, nil)
-	nm.Labels = nil
-	c, _, err := pass(t, nm)
+	nm.Labels, nm.Finalizers = nil, nil
+	c, _, err := reconcileOnce(t, nm)
 	require.NoError(t, err)
 	assert.Error(t, c.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{}))
 }

@@ -21,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/pod-security-admission/api"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -39,17 +40,17 @@ import (
 // FieldManager owns what this controller writes to pods (reference 7.4).
 const FieldManager = "shadow-pod"
 
-// strangerRetry is how soon a name that a stranger holds is tried again: the cache holds
-// no strangers, so their end makes no event.
-const strangerRetry = 30 * time.Second
+// unmanagedRetry is how soon a pod is tried again that cannot be created now: the deletion
+// of an unmanaged pod of its name, or another security level, makes no event.
+const unmanagedRetry = 30 * time.Second
 
 // conflictRetry is how soon a write is tried again that was made for an older state.
 const conflictRetry = time.Second
 
 var (
-	errStranger = errors.New("the pod of this name does not belong to the ShadowPod")
-	// errPredecessor: the pod of this name was made for a ShadowPod that is gone.
-	errPredecessor = errors.New("the pod of an earlier ShadowPod of this name is still there")
+	errNotControlled = errors.New("pod exists and is not controlled by the ShadowPod")
+	// errStalePod: the pod of this name was created for an earlier ShadowPod, which is gone.
+	errStalePod = errors.New("the pod of an earlier ShadowPod of this name still exists")
 )
 
 // DefaultPendingDelay is how long a pod may be Pending before the phase is written to
@@ -62,9 +63,12 @@ type Reconciler struct {
 	// Client reads from the manager's cache, which holds pods with the managed-by
 	// label only, as [TrimPod] leaves them.
 	Client client.Client
-	// APIReader reads what the cache does not hold, strangers of the same name, and what
-	// must not be out of date: that a ShadowPod is gone.
+	// APIReader reads what the cache does not hold, pods of the same name without the
+	// label, and what must not be out of date: that a ShadowPod is gone.
 	APIReader client.Reader
+	// SecurityLevel is the Pod Security level of the pods, in namespaces that have no label
+	// for it; empty is [DefaultSecurityLevel].
+	SecurityLevel api.Level
 	// Events records on the ShadowPod.
 	Events events.EventRecorder
 	// Clock is the time source.
@@ -81,6 +85,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("shadowpod").
@@ -133,9 +138,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // run keeps the pod of a ShadowPod that lives.
 func (r *Reconciler) run(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (ctrl.Result, error) {
 	pod, err := r.pod(ctx, shadow)
+	var forbidden *forbiddenError
 	switch {
-	case errors.Is(err, errStranger), errors.Is(err, errPredecessor):
-		return ctrl.Result{RequeueAfter: strangerRetry}, nil
+	case errors.Is(err, errNotControlled), errors.Is(err, errStalePod), errors.As(err, &forbidden):
+		return ctrl.Result{RequeueAfter: unmanagedRetry}, nil
 	case err != nil || pod == nil:
 		return ctrl.Result{}, err
 	case podend.ByDeletion(pod):
@@ -158,9 +164,10 @@ func (r *Reconciler) run(ctx context.Context, shadow *offloadingv1beta1.ShadowPo
 	return ctrl.Result{}, r.reportPhase(ctx, shadow, pod.Status.Phase)
 }
 
-// pod returns the ShadowPod's pod, creating it when it is absent. The error is errStranger
-// when a stranger's pod holds the name, which an event says, and errPredecessor when that
-// of an earlier ShadowPod does; there is neither when the namespace is going away.
+// pod returns the ShadowPod's pod, creating it when it is absent. The error is
+// errNotControlled when another pod holds the name, errStalePod when that of an earlier
+// ShadowPod does, and a [forbiddenError] when the provider's security level forbids the
+// pod. Pod and error are nil when the namespace is terminating.
 func (r *Reconciler) pod(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (*corev1.Pod, error) {
 	key := client.ObjectKeyFromObject(shadow)
 	pod := &corev1.Pod{}
@@ -172,22 +179,30 @@ func (r *Reconciler) pod(ctx context.Context, shadow *offloadingv1beta1.ShadowPo
 		return nil, fmt.Errorf("reading pod %s: %w", key, err)
 	}
 	pod = ForgePod(shadow)
-	err = r.Client.Create(ctx, pod, client.FieldOwner(FieldManager))
+	if err = r.checkSecurity(ctx, pod); err == nil {
+		err = r.Client.Create(ctx, pod, client.FieldOwner(FieldManager))
+	}
+	refused := refusal(err)
 	switch {
 	case err == nil:
 		return pod, nil
-	case apierrors.IsAlreadyExists(err):
-		existing := &corev1.Pod{}
-		if err := r.APIReader.Get(ctx, key, existing); err != nil {
-			return nil, fmt.Errorf("reading the pod that holds the name %s: %w", key, err)
-		}
-		return r.owned(ctx, shadow, existing)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		log.FromContext(ctx).V(1).Info("Namespace is terminating, not creating the pod")
 		return nil, nil
+	case apierrors.IsAlreadyExists(err), refused != "":
+		// The pod may exist without the label by which the cache selects. Admission refuses
+		// such a pod before the API server looks at its name.
+		existing := &corev1.Pod{}
+		readErr := r.APIReader.Get(ctx, key, existing)
+		if readErr == nil {
+			return r.owned(ctx, shadow, existing)
+		}
+		if client.IgnoreNotFound(readErr) != nil {
+			return nil, fmt.Errorf("reading the pod that holds the name %s: %w", key, readErr)
+		}
 	}
-	if message := refusal(err); message != "" {
-		err = errors.Join(err, r.refuse(ctx, shadow, nil, message))
+	if refused != "" {
+		err = errors.Join(err, r.refuse(ctx, shadow, nil, refused))
 	}
 	return nil, fmt.Errorf("creating pod %s: %w", key, err)
 }
@@ -200,12 +215,12 @@ func (r *Reconciler) owned(ctx context.Context, shadow *offloadingv1beta1.Shadow
 		if err := r.deleteOrphan(ctx, pod); err != nil {
 			return nil, err
 		}
-		return nil, errPredecessor
+		return nil, errStalePod
 	}
 	if err := r.refuse(ctx, shadow, pod, "another pod of this name exists and does not belong to this ShadowPod"); err != nil {
 		return nil, err
 	}
-	return nil, errStranger
+	return nil, errNotControlled
 }
 
 // syncMetadata brings labels and annotations of the pod in line with the ShadowPod's.

@@ -62,6 +62,8 @@ type world struct {
 	shadow *offloadingv1beta1.ShadowPod
 	pod    *corev1.Pod
 	faults map[string]error
+	// namespace is that of both; without it, the cache does not hold it.
+	namespace *corev1.Namespace
 	// live is the one object that the API server has, when the cache is out of date.
 	live client.Object
 	// later is when a second pass is made, if any.
@@ -135,6 +137,9 @@ func (w world) pass(t *testing.T) outcome {
 	}
 	if w.pod != nil {
 		b = b.WithObjects(w.pod)
+	}
+	if w.namespace != nil {
+		b = b.WithObjects(w.namespace)
 	}
 	c := b.WithReturnManagedFields().Build()
 	var reader client.Reader = c
@@ -243,7 +248,7 @@ var existingPods = map[string]struct {
 		pod: func(*offloadingv1beta1.ShadowPod) *corev1.Pod {
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop-rome"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 		},
-		writes: []string{"patch shadowpod status"}, phase: corev1.PodUnknown, event: "another pod of this name exists", later: strangerRetry,
+		writes: []string{"patch shadowpod status"}, phase: corev1.PodUnknown, event: "another pod of this name exists", later: unmanagedRetry,
 	},
 	"the pod of an earlier ShadowPod of the same name is not adopted, and goes": {
 		pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
@@ -251,7 +256,7 @@ var existingPods = map[string]struct {
 			earlier.UID = "shadow-0"
 			return ownPod(earlier, corev1.PodRunning, 0)
 		},
-		writes: []string{"delete pod uid=pod-1"}, phase: corev1.PodUnknown, later: strangerRetry,
+		writes: []string{"delete pod uid=pod-1"}, phase: corev1.PodUnknown, later: unmanagedRetry,
 	},
 	"one that goes already is waited for": {
 		pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
@@ -259,7 +264,7 @@ var existingPods = map[string]struct {
 			earlier.UID = "shadow-0"
 			return leaving(earlier, corev1.PodRunning, noon)
 		},
-		phase: corev1.PodUnknown, later: strangerRetry,
+		phase: corev1.PodUnknown, later: unmanagedRetry,
 	},
 	"a pod that is evicted has failed for its node, not for the consumer": {
 		shadow: running(),

@@ -18,9 +18,9 @@ import (
 // maxMessage bounds what a ShadowPod's status quotes, in bytes.
 const maxMessage = 1024
 
-// refuse tells that a pod cannot be made: the provider in an event on the ShadowPod, and
-// the pod's owner in the consumer through the ShadowPod's status, once for each cause.
-// related is the pod in the way, or nil.
+// refuse reports that a pod cannot be created: to the provider in an event on the ShadowPod,
+// and to the pod's owner in the consumer through the ShadowPod's status, once for each
+// cause. related is the pod that holds the name, or nil.
 func (r *Reconciler) refuse(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, related runtime.Object, message string) error {
 	r.Events.Eventf(shadow, related, corev1.EventTypeWarning, offloadingv1beta1.FailedCreatePodReason, actionCreatePod, "Pod not created: %s", message)
 	message = events.Cut(message, maxMessage)
@@ -34,9 +34,13 @@ func (r *Reconciler) refuse(ctx context.Context, shadow *offloadingv1beta1.Shado
 	return nil
 }
 
-// refusal returns what the API server, or one of its webhooks, has against the pod; it is
-// empty when a mere repetition may help.
+// refusal returns why the security level, the API server or one of its webhooks refuses the
+// pod; it is empty when a mere repetition may help.
 func refusal(err error) string {
+	var forbidden *forbiddenError
+	if errors.As(err, &forbidden) {
+		return forbidden.reason
+	}
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {
 		return ""

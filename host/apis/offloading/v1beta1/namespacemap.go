@@ -33,6 +33,8 @@ type RemoteNamespaceStatus struct {
 	RemoteNamespace string `json:"remoteNamespace,omitempty"`
 	// Phase is its state.
 	Phase MappingPhase `json:"phase,omitempty"`
+	// Message says why the namespace was not made.
+	Message string `json:"message,omitempty"`
 }
 
 // NamespaceMapSpec is the desired state of a NamespaceMap; the consumer writes it.

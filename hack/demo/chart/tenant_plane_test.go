@@ -1,0 +1,287 @@
+package chart_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/conformance/plane"
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	"github.com/longshore-dev/longshore/hack/demo/chart"
+	"github.com/longshore-dev/longshore/hack/demo/peering"
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/app/manager"
+	"github.com/longshore-dev/longshore/host/app/process"
+)
+
+// provider is a cluster with two consumers, rome and oslo, and the manager of the chart,
+// which has the rights of its service account and no others.
+type provider struct {
+	cluster *plane.Cluster
+	scheme  *runtime.Scheme
+	admin   client.Client
+}
+
+func newProvider(t *testing.T) *provider {
+	t.Helper()
+	p := &provider{cluster: planetest.ForTest(t, "milan"), scheme: runtime.NewScheme()}
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, offloadingv1beta1.AddToScheme, authv1beta1.AddToScheme,
+		liqocorev1beta1.AddToScheme, policyv1alpha1.AddToScheme,
+	} {
+		require.NoError(t, add(p.scheme))
+	}
+	var err error
+	p.admin, err = client.New(p.cluster.RESTConfig(), client.Options{Scheme: p.scheme})
+	require.NoError(t, err)
+	require.NoError(t, p.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "longshore"}}))
+	objects, err := chart.Render(map[string]any{"clusterID": "milan"}, chart.Options{})
+	require.NoError(t, err)
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
+			require.NoError(t, apply(t, p.admin, object), object.GetName())
+		}
+	}
+	for _, object := range objects {
+		if object.GetKind() == "CustomResourceDefinition" {
+			planetest.Until(t, func(t planetest.T) bool { return isEstablished(t, p.admin, object.GetName()) }, established, poll, object.GetName())
+		}
+	}
+	for _, consumer := range []string{"rome", "oslo"} {
+		for _, object := range (peering.Pair{Consumer: consumer, Provider: "milan"}).ProviderObjects() {
+			require.NoError(t, p.admin.Create(t.Context(), object))
+		}
+	}
+	p.runManager(t)
+	return p
+}
+
+func (p *provider) runManager(t *testing.T) {
+	t.Helper()
+	config := rest.CopyConfig(p.cluster.RESTConfig())
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:longshore:longshore-manager"}
+	app, err := manager.New(manager.Options{ShadowPodWorkers: 2, PodSecurityLevel: "baseline", Options: process.Options{
+		Config: config, ClusterID: "milan", Namespace: "longshore", MetricsAddress: "0", HealthProbeAddress: "0",
+	}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- app.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-ended)
+	})
+}
+
+// as returns a client with a certificate of the identity, as a consumer has it.
+func (p *provider) as(t *testing.T, identity peering.Identity) client.Client {
+	t.Helper()
+	certificate, key, err := p.cluster.IssueClientCert(identity.CommonName, []string{identity.Organization})
+	require.NoError(t, err)
+	config := rest.AnonymousClientConfig(p.cluster.RESTConfig())
+	config.CertData, config.KeyData = certificate, key
+	c, err := client.New(config, client.Options{Scheme: p.scheme})
+	require.NoError(t, err)
+	return c
+}
+
+// replicatedMap is a NamespaceMap as a consumer's replicator creates it.
+func replicatedMap(consumer, origin string, desired map[string]string) *offloadingv1beta1.NamespaceMap {
+	return &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: "liqo-tenant-" + consumer, Labels: map[string]string{
+			liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.OriginIDLabel: origin, liqocorev1beta1.RemoteClusterIDLabel: origin,
+		}},
+		Spec: offloadingv1beta1.NamespaceMapSpec{DesiredMapping: desired},
+	}
+}
+
+// awaitMapping waits until the provider has answered for a local namespace.
+func (p *provider) awaitMapping(t *testing.T, consumer, local string, phase offloadingv1beta1.MappingPhase) offloadingv1beta1.RemoteNamespaceStatus {
+	t.Helper()
+	nm := &offloadingv1beta1.NamespaceMap{}
+	require.Eventually(t, func() bool {
+		err := p.admin.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-" + consumer, Name: "milan"}, nm)
+		return err == nil && nm.Status.CurrentMapping[local].Phase == phase
+	}, established, poll, "%s of %s becomes %s", local, consumer, phase)
+	return nm.Status.CurrentMapping[local]
+}
+
+func shadowPod(name string, change func(*corev1.PodSpec)) *offloadingv1beta1.ShadowPod {
+	shadow := &offloadingv1beta1.ShadowPod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name},
+		Spec:       offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/c:1"}}}},
+	}
+	if change != nil {
+		change(&shadow.Spec.Pod)
+	}
+	return shadow
+}
+
+// A malicious tenant has both credentials of a consumer: that of the control plane and
+// that of its virtual kubelets. So has whoever steals its kubeconfigs.
+func TestAMaliciousTenantStaysInItsNamespaces(t *testing.T) {
+	t.Parallel()
+	p := newProvider(t)
+	rome, oslo := peering.Pair{Consumer: "rome", Provider: "milan"}, peering.Pair{Consumer: "oslo", Provider: "milan"}
+	control, kubelet := p.as(t, rome.ControlPlane()), p.as(t, rome.Slice("milan"))
+	other := p.as(t, oslo.Slice("milan"))
+
+	// rome says that it is oslo, and asks for names that are not its own.
+	require.NoError(t, control.Create(t.Context(), replicatedMap("rome", "oslo", map[string]string{
+		"shop": "shop-rome", "a": "kube-dns", "b": "liqo-tenant-paris", "c": "bank-oslo", "d": "longshore", "e": "liqo-tenant-oslo",
+	})))
+	require.NoError(t, p.as(t, oslo.ControlPlane()).Create(t.Context(), replicatedMap("oslo", "oslo", map[string]string{"shop": "shop-oslo"})))
+	p.awaitMapping(t, "rome", "shop", offloadingv1beta1.MappingAccepted)
+	p.awaitMapping(t, "oslo", "shop", offloadingv1beta1.MappingAccepted)
+	for _, local := range []string{"a", "b", "c", "d", "e"} {
+		assert.NotEmpty(t, p.awaitMapping(t, "rome", local, offloadingv1beta1.MappingCreationLoopBackOff).Message)
+	}
+	for _, name := range []string{"kube-dns", "liqo-tenant-paris", "bank-oslo"} {
+		assert.True(t, apierrors.IsNotFound(p.admin.Get(t.Context(), client.ObjectKey{Name: name}, &corev1.Namespace{})), name)
+	}
+	require.NoError(t, p.admin.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "token"}}))
+	require.Eventually(t, func() bool {
+		return kubelet.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: "token"}, &corev1.Secret{}) == nil
+	}, established, poll, "rome is let into its namespace")
+
+	t.Run("it does what RBAC allows and nothing else", func(t *testing.T) { testTenantRights(t, control, kubelet, other) })
+	t.Run("the provider creates none of its hostile pods", func(t *testing.T) { p.testHostilePods(t, kubelet) })
+	t.Run("metadata that somebody changes is restored", p.testRestore)
+	t.Run("namespaces that it hides in its status are withdrawn", func(t *testing.T) { p.testWithdrawal(t, control) })
+}
+
+func testTenantRights(t *testing.T, control, kubelet, other client.Client) {
+	t.Helper()
+	in := func(namespace string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: "evil"} }
+	pod := &corev1.Pod{ObjectMeta: in("shop-rome"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	create := func(object client.Object) func(client.Client) error {
+		return func(c client.Client) error { return c.Create(t.Context(), object) }
+	}
+	label := func(object client.Object) func(client.Client) error {
+		return func(c client.Client) error {
+			return c.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)))
+		}
+	}
+	list := func(objects client.ObjectList, namespace string) func(client.Client) error {
+		return func(c client.Client) error { return c.List(t.Context(), objects, client.InNamespace(namespace)) }
+	}
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}}
+	for name, tc := range map[string]struct {
+		who client.Client
+		do  func(client.Client) error
+	}{
+		"it creates no pod itself":          {kubelet, create(pod)},
+		"it changes no pod":                 {kubelet, label(pod)},
+		"it adds no container to a pod":     {kubelet, func(c client.Client) error { return c.SubResource("ephemeralcontainers").Update(t.Context(), pod) }},
+		"it labels no namespace":            {kubelet, label(shop)},
+		"nor does its control plane":        {control, label(shop)},
+		"nor its tenant namespace":          {control, label(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}})},
+		"it creates no namespace":           {control, create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "evil-rome"}})},
+		"it lets nobody into its namespace": {kubelet, create(&rbacv1.RoleBinding{ObjectMeta: in("shop-rome"), RoleRef: roleRef("cluster-admin")})},
+		"it makes no service account":       {kubelet, create(&corev1.ServiceAccount{ObjectMeta: in("shop-rome")})},
+		"it mints no token": {kubelet, func(c client.Client) error {
+			return c.SubResource("token").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "default"}}, &authenticationv1.TokenRequest{})
+		}},
+		"it reads no Secret of another consumer":        {kubelet, list(&corev1.SecretList{}, "shop-oslo")},
+		"nor of another tenant namespace":               {kubelet, list(&corev1.SecretList{}, "liqo-tenant-oslo")},
+		"nor of Longshore":                              {kubelet, list(&corev1.SecretList{}, "longshore")},
+		"nor of the whole cluster":                      {kubelet, list(&corev1.SecretList{}, "")},
+		"its control plane reads no Secret":             {control, list(&corev1.SecretList{}, "liqo-tenant-rome")},
+		"it runs nothing in another's namespace":        {kubelet, create(&offloadingv1beta1.ShadowPod{ObjectMeta: in("shop-oslo"), Spec: shadowPod("", nil).Spec})},
+		"nor in a namespace of the provider":            {kubelet, create(&offloadingv1beta1.ShadowPod{ObjectMeta: in("kube-system"), Spec: shadowPod("", nil).Spec})},
+		"it reads no Node":                              {kubelet, list(&corev1.NodeList{}, "")},
+		"it maps nothing for another":                   {control, create(&offloadingv1beta1.NamespaceMap{ObjectMeta: in("liqo-tenant-oslo")})},
+		"it writes no status of its own mapping":        {control, func(c client.Client) error { return c.Status().Update(t.Context(), replicatedMap("rome", "rome", nil)) }},
+		"the cluster that it said it was is not let in": {other, list(&corev1.SecretList{}, "shop-rome")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := tc.do(tc.who)
+			assert.True(t, apierrors.IsForbidden(err), "want Forbidden, got %v", err)
+		})
+	}
+}
+
+func (p *provider) testHostilePods(t *testing.T, kubelet client.Client) {
+	t.Helper()
+	hostile := map[string]func(*corev1.PodSpec){
+		"network":   func(s *corev1.PodSpec) { s.HostNetwork = true },
+		"processes": func(s *corev1.PodSpec) { s.HostPID = true },
+		"privileged": func(s *corev1.PodSpec) {
+			s.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
+		},
+		"files": func(s *corev1.PodSpec) {
+			s.Volumes = []corev1.Volume{{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+		},
+		"priority": func(s *corev1.PodSpec) { s.PriorityClassName = "system-node-critical" },
+	}
+	for name, change := range hostile {
+		require.NoError(t, kubelet.Create(t.Context(), shadowPod(name, change)))
+	}
+	require.NoError(t, kubelet.Create(t.Context(), shadowPod("plain", nil)))
+	require.Eventually(t, func() bool {
+		return p.admin.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: "plain"}, &corev1.Pod{}) == nil
+	}, established, poll, "a plain pod is created")
+	for name := range hostile {
+		shadow := &offloadingv1beta1.ShadowPod{}
+		require.Eventually(t, func() bool {
+			err := kubelet.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: name}, shadow)
+			return err == nil && shadow.Status.Reason == offloadingv1beta1.FailedCreatePodReason
+		}, established, poll, "the consumer reads why there is no pod %s", name)
+		assert.Contains(t, shadow.Status.Message, `Pod Security level "baseline"`)
+		assert.True(t, apierrors.IsNotFound(p.admin.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: name}, &corev1.Pod{})))
+	}
+}
+
+func (p *provider) testRestore(t *testing.T) {
+	before := &corev1.Namespace{}
+	require.NoError(t, p.admin.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, before))
+	for _, patch := range []string{
+		`{"metadata":{"labels":{"liqo.io/remote-cluster-id":"oslo"}}}`,
+		`{"metadata":{"annotations":{"liqo.io/managed-by-namespace-map":null}}}`,
+		`{"metadata":{"labels":null,"annotations":null}}`,
+	} {
+		changed := before.DeepCopy()
+		require.NoError(t, p.admin.Patch(t.Context(), changed, client.RawPatch(types.MergePatchType, []byte(patch))))
+		require.NotEqual(t, before.ResourceVersion, changed.ResourceVersion)
+		now := &corev1.Namespace{}
+		require.Eventually(t, func() bool {
+			err := p.admin.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, now)
+			return err == nil && now.Labels[liqocorev1beta1.RemoteClusterIDLabel] == "rome" && assert.ObjectsAreEqual(before.Annotations, now.Annotations)
+		}, established, poll, "%s is undone", patch)
+		assert.Equal(t, before.UID, now.UID)
+		assert.Equal(t, offloadingv1beta1.MappingAccepted, p.awaitMapping(t, "rome", "shop", offloadingv1beta1.MappingAccepted).Phase)
+	}
+}
+
+// testWithdrawal is the end of a peering with a tenant that wants to keep what it has.
+func (p *provider) testWithdrawal(t *testing.T, control client.Client) {
+	t.Helper()
+	nm := &offloadingv1beta1.NamespaceMap{}
+	key := client.ObjectKey{Namespace: "liqo-tenant-rome", Name: "milan"}
+	require.NoError(t, control.Get(t.Context(), key, nm))
+	require.NoError(t, control.Patch(t.Context(), nm, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))))
+	require.NoError(t, p.admin.Delete(t.Context(), nm))
+	require.Eventually(t, func() bool {
+		return apierrors.IsNotFound(p.admin.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{})) &&
+			apierrors.IsNotFound(p.admin.Get(t.Context(), key, &offloadingv1beta1.NamespaceMap{}))
+	}, 2*established, poll, "its namespace goes, and then its map")
+	require.NoError(t, p.admin.Get(t.Context(), client.ObjectKey{Name: "shop-oslo"}, &corev1.Namespace{}), "and no other's")
+}

@@ -1,0 +1,78 @@
+package shadowpod
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// DefaultSecurityLevel is the level of the Pod Security standards that holds for the pods
+// of consumers when the provider does not choose another.
+const DefaultSecurityLevel = api.LevelBaseline
+
+// systemPriority begins the names of the priority classes that are reserved for the
+// provider's own critical pods.
+const systemPriority = "system-"
+
+// forbiddenError says why the provider's security level does not allow a pod.
+type forbiddenError struct{ reason string }
+
+// Error implements error.
+func (e *forbiddenError) Error() string { return e.reason }
+
+// securityEvaluator holds the checks of the Pod Security standards.
+var securityEvaluator = sync.OnceValues(func() (policy.Evaluator, error) {
+	return policy.NewEvaluator(policy.DefaultChecks(), nil)
+})
+
+// SecurityViolation returns what a Pod Security level forbids of a pod; empty when the pod
+// is allowed. The labels are those of the pod's namespace: a level that the provider set
+// there, with the labels of Pod Security admission, takes precedence over level. A label
+// that cannot be parsed means restricted.
+func SecurityViolation(level api.Level, namespaceLabels map[string]string, pod *corev1.Pod) (string, error) {
+	evaluator, err := securityEvaluator()
+	if err != nil {
+		return "", fmt.Errorf("preparing the Pod Security checks: %w", err)
+	}
+	if level == "" {
+		level = DefaultSecurityLevel
+	}
+	defaults := api.Policy{Enforce: api.LevelVersion{Level: level, Version: api.LatestVersion()}}
+	// Errors are about labels, and the policy is restricted then.
+	effective, _ := api.PolicyToEvaluate(namespaceLabels, defaults)
+	enforced := effective.Enforce
+	var reasons []string
+	if result := policy.AggregateCheckResults(evaluator.EvaluatePod(enforced, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
+		reasons = append(reasons, result.ForbiddenDetail())
+	}
+	if class := pod.Spec.PriorityClassName; enforced.Level != api.LevelPrivileged && strings.HasPrefix(class, systemPriority) {
+		reasons = append(reasons, fmt.Sprintf("priority class reserved for the provider (%s)", class))
+	}
+	if len(reasons) == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("violates the provider's Pod Security level %q: %s", enforced.Level, strings.Join(reasons, ", ")), nil
+}
+
+// checkSecurity returns a [forbiddenError] when the provider does not allow the pod in its
+// namespace. A namespace that the cache does not hold yet has the default level.
+func (r *Reconciler) checkSecurity(ctx context.Context, pod *corev1.Pod) error {
+	namespace := &corev1.Namespace{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the Pod Security level of namespace %q: %w", pod.Namespace, err)
+	}
+	reason, err := SecurityViolation(r.SecurityLevel, namespace.Labels, pod)
+	if err != nil {
+		return err
+	}
+	if reason != "" {
+		return &forbiddenError{reason: reason}
+	}
+	return nil
+}
