@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -22,6 +24,7 @@ import (
 //
 //   - each local status is the status of the remote pod of this very local pod;
 //   - every ConfigMap and Secret that a remote pod names exists on the provider;
+//   - every Service and Ingress of the namespace exists on the provider;
 //   - every decision of a default policy names the module that was built from this tree,
 //     by digest, and every other one a module that its policy reports.
 func (r *Rig) Verify(ctx context.Context, namespace string) error {
@@ -44,6 +47,7 @@ func (r *Rig) Verify(ctx context.Context, namespace string) error {
 	if len(pairs) == 0 {
 		errs = append(errs, fmt.Errorf("namespace %q has no pods", namespace))
 	}
+	errs = append(errs, r.checkReachable(ctx, namespace))
 	return errors.Join(errs...)
 }
 
@@ -103,6 +107,39 @@ func (r *Rig) checkSources(ctx context.Context, p pair) error {
 		err := r.Milan.Get(ctx, client.ObjectKey{Namespace: p.remote.Namespace, Name: source.name}, source.empty)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%T %q is not on the provider: %w", source.empty, source.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkReachable looks up, on the provider, every object through which the pods of a
+// namespace are reached.
+func (r *Rig) checkReachable(ctx context.Context, namespace string) error {
+	remoteNamespace, err := r.remoteNamespace(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, list := range []client.ObjectList{&corev1.ServiceList{}, &networkingv1.IngressList{}} {
+		if err := r.Rome.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return fmt.Errorf("listing what reaches the pods of %q: %w", namespace, err)
+		}
+		objects, err := meta.ExtractList(list)
+		if err != nil {
+			return fmt.Errorf("listing what reaches the pods of %q: %w", namespace, err)
+		}
+		for _, object := range objects {
+			local, ok := object.(client.Object)
+			if !ok {
+				return fmt.Errorf("listing what reaches the pods of %q: %T is not an object", namespace, object)
+			}
+			there, ok := local.DeepCopyObject().(client.Object)
+			if !ok {
+				return fmt.Errorf("listing what reaches the pods of %q: %T is not an object", namespace, object)
+			}
+			if err := r.Milan.Get(ctx, client.ObjectKey{Namespace: remoteNamespace, Name: local.GetName()}, there); err != nil {
+				errs = append(errs, fmt.Errorf("%T %q is not on the provider: %w", local, local.GetName(), err))
+			}
 		}
 	}
 	return errors.Join(errs...)

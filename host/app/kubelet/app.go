@@ -22,6 +22,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -132,7 +133,7 @@ func (a *App) addElection() error {
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	err := errors.Join(
-		corev1.AddToScheme(s), coordinationv1.AddToScheme(s), eventsv1.AddToScheme(s),
+		corev1.AddToScheme(s), coordinationv1.AddToScheme(s), eventsv1.AddToScheme(s), networkingv1.AddToScheme(s),
 		offloadingv1beta1.AddToScheme(s), liqocorev1beta1.AddToScheme(s), policyv1alpha1.AddToScheme(s),
 	)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/node"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/configmap"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/ingress"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/secret"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/service"
@@ -112,9 +113,12 @@ func (a *App) definitions() []engine.Definition {
 	policy := func(resource string) offloadingv1beta1.ReflectionType {
 		return offloadingv1beta1.ReflectionType(o.ReflectionTypes[resource])
 	}
-	class := ""
+	loadBalancerClass, ingressClass := "", ""
 	if o.EnableLoadBalancer {
-		class = o.RemoteRealLoadBalancerClassName
+		loadBalancerClass = o.RemoteRealLoadBalancerClassName
+	}
+	if o.EnableIngress {
+		ingressClass = o.RemoteRealIngressClassName
 	}
 	var definitions []engine.Definition
 	for _, candidate := range []struct {
@@ -134,7 +138,10 @@ func (a *App) definitions() []engine.Definition {
 			return secret.New(secret.Options{Origin: origin, Policy: policy("secret"), Workers: workers})
 		}},
 		{"service", func(workers int) engine.Definition {
-			return service.New(service.Options{Origin: origin, Policy: policy("service"), Workers: workers, LoadBalancerClass: class})
+			return service.New(service.Options{Origin: origin, Policy: policy("service"), Workers: workers, LoadBalancerClass: loadBalancerClass})
+		}},
+		{"ingress", func(workers int) engine.Definition {
+			return ingress.New(ingress.Options{Origin: origin, Policy: policy("ingress"), Workers: workers, Class: ingressClass})
 		}},
 	} {
 		if workers := o.ReflectionWorkers[candidate.resource]; workers > 0 {

@@ -1,6 +1,7 @@
 package remote_test
 
 import (
+	"encoding/json"
 	"reflect"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -83,6 +85,16 @@ func TestEveryFieldOfAServiceSpecIsCarriedOrDroppedWithAReason(t *testing.T) {
 		assert.NotEmpty(t, reason, name)
 	}
 	assert.True(t, slices.Contains(fieldNames(reflect.TypeFor[applycorev1.ServiceSpecApplyConfiguration]()), "Ports"), "the walk depends on equal names")
+}
+
+func TestEveryFieldOfAnIngressIsCarried(t *testing.T) {
+	local := &networkingv1.Ingress{}
+	testkit.Fill(reflect.ValueOf(&local.Spec).Elem(), 16)
+	body, err := json.Marshal(remote.Ingress(local, "ns", nil, nil, rome, *local.Spec.IngressClassName).Spec)
+	require.NoError(t, err)
+	got := networkingv1.IngressSpec{}
+	require.NoError(t, json.Unmarshal(body, &got))
+	assert.Equal(t, local.Spec, got, "only the class is another one, which this test gives both")
 }
 
 func fieldNames(of reflect.Type) []string {

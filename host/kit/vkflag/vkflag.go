@@ -10,7 +10,6 @@ import "strings"
 // The parts of Longshore that are not built yet.
 const (
 	endpointSlices = "EndpointSlices are not reflected yet"
-	ingresses      = "Ingresses are not reflected yet"
 	claims         = "volume claims are not reflected yet"
 	tokens         = "tokens of service accounts are not reflected yet"
 	events         = "events are not reflected yet"
@@ -21,8 +20,6 @@ const (
 // reasons holds every flag without effect, by name.
 var reasons = map[string]string{
 	"local-podcidr": endpointSlices, "endpointslice-reflection-workers": endpointSlices,
-	"enable-ingress": ingresses, "remote-real-ingress-class-name": ingresses,
-	"ingress-reflection-workers": ingresses, "ingress-reflection-type": ingresses,
 	"enable-storage": claims, "virtual-storage-class-name": claims,
 	"remote-real-storage-class-name": claims, "persistentvolumeclaim-reflection-workers": claims,
 	"serviceaccount-reflection-workers": tokens,
