@@ -92,6 +92,8 @@ type rig struct {
 	engine      *engine.Engine
 	events      *events
 	policies    versions
+	// restart ends the engine, calls a function, and starts another.
+	restart func(t *testing.T, between func())
 }
 
 func newRig(t *testing.T) *rig {
@@ -128,7 +130,14 @@ func newRig(t *testing.T) *rig {
 		Namespace: tenant, Name: provider,
 		Labels: map[string]string{"liqo.io/remote-cluster-id": provider, "liqo.io/remoteID": provider},
 	}})
-	r.reflect(t, clusters, scheme)
+	stop := r.reflect(t, clusters, scheme)
+	t.Cleanup(func() { stop(t) })
+	r.restart = func(t *testing.T, between func()) {
+		t.Helper()
+		stop(t)
+		between()
+		stop = r.reflect(t, clusters, scheme)
+	}
 	r.play(t)
 	return r
 }
@@ -147,8 +156,8 @@ func (r *rig) remap(t *testing.T, to string) {
 	require.NoError(t, r.rome.Status().Update(t.Context(), nm))
 }
 
-// reflect runs the engine until the test ends.
-func (r *rig) reflect(t *testing.T, clusters []*plane.Cluster, scheme *runtime.Scheme) {
+// reflect runs the engine until it is stopped.
+func (r *rig) reflect(t *testing.T, clusters []*plane.Cluster, scheme *runtime.Scheme) (stop func(*testing.T)) {
 	t.Helper()
 	origin := remote.Origin{HomeClusterID: home, ProviderClusterID: provider, NodeName: nodeName}
 	deny := offloadingv1beta1.DenyList
@@ -177,13 +186,14 @@ func (r *rig) reflect(t *testing.T, clusters []*plane.Cluster, scheme *runtime.S
 	require.NoError(t, err)
 	r.engine = e
 	e.Lead(true)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
-	t.Cleanup(func() {
+	return func(t *testing.T) {
+		t.Helper()
 		cancel()
 		assert.NoError(t, <-done)
-	})
+	}
 }
 
 // play plays the provider: a pod for every ShadowPod.
@@ -272,6 +282,7 @@ func TestReflectionOverRealControlPlanes(t *testing.T) {
 	t.Run("a pod waits while its namespace is not offloaded", func(t *testing.T) { r.waits(t) })
 	t.Run("who decided about labels is told with what they decided", func(t *testing.T) { r.provenance(t) })
 	t.Run("what a pod needs goes along", func(t *testing.T) { r.needs(t) })
+	t.Run("fields that a Service loses go", func(t *testing.T) { r.removes(t) })
 	t.Run("pods run, at few requests each", func(t *testing.T) { r.run(t) })
 	t.Run("a pod made again is offloaded again", func(t *testing.T) { r.again(t) })
 	t.Run("a provider that is away fails no pod", func(t *testing.T) { r.outage(t) })

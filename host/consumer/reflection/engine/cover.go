@@ -1,9 +1,12 @@
 package engine
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -14,54 +17,154 @@ type coverage int
 const (
 	// differs: applying would change something.
 	differs coverage = iota
-	// covered: everything in the configuration is there, and maybe more, which may be
-	// ours from an earlier configuration or somebody else's. Only an apply can tell.
+	// covered: everything in the configuration is there, and fields that an apply would
+	// remove, or that may be ours: the managed fields do not say.
 	covered
-	// exact: as covered, and labels and annotations hold nothing else, nor do the maps
-	// of the content.
+	// exact: everything in the configuration is there, and what is there besides is not
+	// ours.
 	exact
 )
 
 // cover compares without a request, so that an event which changes nothing costs none.
 // Fields that the configuration does not mention are the provider's (defaults, cluster
-// IPs, node ports); maps of strings must not hold more to count as exact.
+// IPs, node ports) unless the managed fields say that an earlier apply set them.
 func cover(remote client.Object, config map[string]any) (coverage, error) {
 	have, err := runtime.DefaultUnstructuredConverter.ToUnstructured(remote)
 	if err != nil {
 		return differs, fmt.Errorf("reading the remote object: %w", err)
 	}
-	result := exact
+	owned := appliedFields(have)
 	for key, want := range config {
 		if key == "apiVersion" || key == "kind" {
 			continue
 		}
-		if !contains(have[key], want, &result) {
+		if !contains(have[key], want, owned.field(key)) {
 			return differs, nil
 		}
 	}
-	for _, key := range []string{"data", "binaryData"} {
-		if config[key] == nil && !isZero(have[key]) {
-			result = covered
+	if !owned.known || owned.exceeds(config) {
+		return covered, nil
+	}
+	return exact, nil
+}
+
+// fieldSet is a part of the tree of fields that applies of ours own, in the form of
+// metav1.FieldsV1; nil for fields that they do not. It is not known for an object that was
+// never applied, and inside of what is owned as a whole.
+type fieldSet struct {
+	tree  map[string]any
+	known bool
+}
+
+// appliedFields returns the fields of an object that applies of ours own.
+func appliedFields(object map[string]any) fieldSet {
+	meta, _ := object["metadata"].(map[string]any)
+	entries, _ := meta["managedFields"].([]any)
+	for _, raw := range entries {
+		entry, _ := raw.(map[string]any)
+		if entry["manager"] == FieldManager && entry["operation"] == string(metav1.ManagedFieldsOperationApply) && isZero(entry["subresource"]) {
+			tree, ok := entry["fieldsV1"].(map[string]any)
+			return fieldSet{tree: tree, known: ok}
 		}
 	}
-	meta, _ := have["metadata"].(map[string]any)
-	wantMeta, _ := config["metadata"].(map[string]any)
-	for _, key := range []string{"labels", "annotations"} {
-		if wantMeta[key] == nil && !isZero(meta[key]) {
-			result = covered
+	return fieldSet{}
+}
+
+func (f fieldSet) field(name string) fieldSet { return f.child("f:" + name) }
+
+func (f fieldSet) child(key string) fieldSet {
+	if f.isWhole() {
+		return fieldSet{}
+	}
+	tree, _ := f.tree[key].(map[string]any)
+	return fieldSet{tree: tree, known: f.known}
+}
+
+// isWhole reports whether the value is owned, and replaced, as a whole.
+func (f fieldSet) isWhole() bool { return f.known && f.tree != nil && len(f.tree) == 0 }
+
+// isGranular reports whether the keys of a map are owned one by one.
+func (f fieldSet) isGranular() bool { return len(f.tree) > 0 }
+
+// exceeds reports whether a field is owned that the configuration does not have: an apply
+// would remove it.
+func (f fieldSet) exceeds(config any) bool {
+	for key := range f.tree {
+		kind, name, _ := strings.Cut(key, ":")
+		switch kind {
+		case "f":
+			content, _ := config.(map[string]any)
+			value, present := content[name]
+			if !present || f.child(key).exceeds(value) {
+				return true
+			}
+		case "k":
+			item := itemOf(config, name)
+			if item == nil || f.child(key).exceeds(item) {
+				return true
+			}
+		case "v":
+			if !hasItem(config, name) {
+				return true
+			}
 		}
 	}
-	return result, nil
+	return false
+}
+
+// itemOf returns the item of a list that the keys, JSON, name, or nil. A key that an item
+// does not have is defaulted by the API server, so the item with the most keys is meant.
+func itemOf(list any, keys string) map[string]any {
+	var want map[string]any
+	if json.Unmarshal([]byte(keys), &want) != nil {
+		return nil
+	}
+	items, _ := list.([]any)
+	var found map[string]any
+	most := -1
+	for _, raw := range items {
+		item, _ := raw.(map[string]any)
+		same := 0
+		for key, value := range want {
+			have, present := item[key]
+			switch {
+			case !present:
+			case equalScalar(have, value):
+				same++
+			default:
+				same = -len(want)
+			}
+		}
+		if item != nil && same > most && same >= 0 {
+			found, most = item, same
+		}
+	}
+	return found
+}
+
+// hasItem reports whether a list of scalars has an item, which is JSON.
+func hasItem(list any, item string) bool {
+	var want any
+	if json.Unmarshal([]byte(item), &want) != nil {
+		return false
+	}
+	items, _ := list.([]any)
+	for _, have := range items {
+		if equalScalar(have, want) {
+			return true
+		}
+	}
+	return false
 }
 
 // contains reports whether have holds everything in want. An absent field equals the
-// zero value. result drops to covered where a map of strings holds more than wanted.
-func contains(have, want any, result *coverage) bool {
+// zero value.
+func contains(have, want any, owned fieldSet) bool {
 	switch want := want.(type) {
 	case map[string]any:
-		return containsMap(have, want, result)
+		return containsMap(have, want, owned)
 	case []any:
-		return containsList(have, want, result)
+		return containsList(have, want)
 	default:
 		if have == nil {
 			return isZero(want)
@@ -70,7 +173,7 @@ func contains(have, want any, result *coverage) bool {
 	}
 }
 
-func containsMap(have any, want map[string]any, result *coverage) bool {
+func containsMap(have any, want map[string]any, owned fieldSet) bool {
 	if have == nil && len(want) == 0 {
 		return true
 	}
@@ -79,17 +182,19 @@ func containsMap(have any, want map[string]any, result *coverage) bool {
 		return false
 	}
 	for key, value := range want {
-		if !contains(haveMap[key], value, result) {
+		if !contains(haveMap[key], value, owned.field(key)) {
 			return false
 		}
 	}
-	if len(haveMap) > len(want) && isStringMap(haveMap) {
-		*result = covered
+	if len(haveMap) <= len(want) || !isStringMap(haveMap) || !owned.known || owned.isGranular() {
+		return true
 	}
-	return true
+	// A map that is replaced as a whole and holds more: its keys are all ours, or were until
+	// another writer took it over.
+	return len(want) == 0 && !owned.isWhole()
 }
 
-func containsList(have any, want []any, result *coverage) bool {
+func containsList(have any, want []any) bool {
 	haveList, ok := have.([]any)
 	if !ok {
 		return have == nil && len(want) == 0
@@ -98,7 +203,8 @@ func containsList(have any, want []any, result *coverage) bool {
 		return false
 	}
 	for i := range want {
-		if !contains(haveList[i], want[i], result) {
+		// Which fields of an item are owned is compared by exceeds, which finds it by its keys.
+		if !contains(haveList[i], want[i], fieldSet{}) {
 			return false
 		}
 	}

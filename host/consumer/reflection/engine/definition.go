@@ -97,7 +97,7 @@ type Kind struct {
 	New     func() client.Object
 	NewList func() client.ObjectList
 	// Trim drops, in place, what no decision reads, before the object enters the cache.
-	// Managed fields are dropped anyway. Optional.
+	// Managed fields are dropped anyway, but for those of an apply of ours. Optional.
 	Trim func(client.Object)
 }
 

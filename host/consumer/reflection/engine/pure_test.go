@@ -52,59 +52,6 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-func TestCover(t *testing.T) {
-	type object = map[string]any
-	remote := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", UID: "u", Labels: map[string]string{"a": "1"}},
-		Spec: corev1.ServiceSpec{
-			ClusterIP: "10.0.0.1",
-			Selector:  map[string]string{"app": "web"},
-			Ports:     []corev1.ServicePort{{Name: "http", Port: 80, Protocol: corev1.ProtocolTCP}},
-		},
-	}
-	meta := func(labels object) object { return object{"name": "web", "namespace": "ns", "labels": labels} }
-	ports := func(port object) []any { return []any{port} }
-	tests := map[string]struct {
-		config object
-		want   coverage
-	}{
-		"defaults of the provider are no difference": {
-			config: object{
-				"apiVersion": "v1", "kind": "Service", "metadata": meta(object{"a": "1"}),
-				"spec": object{"selector": object{"app": "web"}, "ports": ports(object{"name": "http", "port": float64(80)})},
-			}, want: exact,
-		},
-		"an explicit zero equals an absent field": {
-			config: object{
-				"metadata": meta(object{"a": "1"}),
-				"spec":     object{"ports": ports(object{"port": float64(80), "nodePort": float64(0)}), "selector": object{"app": "web"}},
-			}, want: exact,
-		},
-		"another value differs": {
-			config: object{"metadata": meta(object{"a": "2"})}, want: differs,
-		},
-		"a missing key differs": {
-			config: object{"metadata": meta(object{"a": "1", "b": "2"})}, want: differs,
-		},
-		"another list length differs": {
-			config: object{"metadata": meta(object{"a": "1"}), "spec": object{"ports": []any{}}}, want: differs,
-		},
-		"a further label may be ours from before": {
-			config: object{"metadata": meta(nil), "spec": object{"selector": object{"app": "web"}}}, want: covered,
-		},
-		"a further selector key may be ours from before": {
-			config: object{"metadata": meta(object{"a": "1"}), "spec": object{"selector": object{}}}, want: covered,
-		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, err := cover(remote, tc.config)
-			require.NoError(t, err)
-			assert.Equal(t, tc.want, got)
-		})
-	}
-}
-
 func TestStatusPatch(t *testing.T) {
 	running := corev1.PodStatus{
 		Phase: corev1.PodRunning, PodIP: "10.1.2.3",

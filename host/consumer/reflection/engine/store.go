@@ -260,10 +260,21 @@ func (s *store) Transformer() cache.TransformFunc {
 }
 
 func (s *store) transform(object client.Object) {
-	object.SetManagedFields(nil)
+	object.SetManagedFields(applied(object.GetManagedFields()))
 	if s.trim != nil {
 		s.trim(object)
 	}
+}
+
+// applied returns the entry of the applies of ours, by which [cover] knows what the next
+// one would remove; nil for the objects that are not applied.
+func applied(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	for i := range entries {
+		if e := &entries[i]; e.Manager == FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == "" {
+			return []metav1.ManagedFieldsEntry{*e}
+		}
+	}
+	return nil
 }
 
 // newer reports whether a is a later state than b.

@@ -64,7 +64,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
 	c := &cluster{counts: map[string]int{}, faults: map[string][]error{}, denied: map[string]error{}, muted: map[string]bool{}, hidden: map[string]bool{}}
 	nodeOf := func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }
-	inner := fake.NewClientBuilder().WithScheme(scheme).WithGlobalResourceVersionCounter().
+	inner := fake.NewClientBuilder().WithScheme(scheme).WithGlobalResourceVersionCounter().WithReturnManagedFields().
 		WithStatusSubresource(&corev1.Pod{}, &offloadingv1beta1.ShadowPod{}, &offloadingv1beta1.NamespaceMap{}).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", nodeOf).
 		// Resource version 1 stands for "absent" in creations: no object has it.
