@@ -353,6 +353,33 @@ func testImmutable(t *testing.T, c client.Client) {
 	require.NoError(t, c.Create(t.Context(), peer))
 	peer.Spec.ClusterID = "turin"
 	assert.ErrorContains(t, c.Update(t.Context(), peer), "ClusterID field is immutable")
+
+	node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "mynode", Namespace: "longshore"}}
+	require.NoError(t, c.Create(t.Context(), node))
+	node.Spec.ClusterID, node.Spec.KubeconfigSecretRef = "milan", &corev1.LocalObjectReference{Name: "kubeconfig"}
+	require.NoError(t, c.Update(t.Context(), node), "what was not set can be set once")
+	for name, tc := range map[string]struct {
+		change func(*offloadingv1beta1.VirtualNodeSpec)
+		want   string
+	}{
+		"another cluster": {func(s *offloadingv1beta1.VirtualNodeSpec) { s.ClusterID = "turin" }, "spec.clusterID is immutable"},
+		"no cluster":      {func(s *offloadingv1beta1.VirtualNodeSpec) { s.ClusterID = "" }, "spec.clusterID is immutable"},
+		"another Secret":  {func(s *offloadingv1beta1.VirtualNodeSpec) { s.KubeconfigSecretRef.Name = "other" }, "spec.kubeconfigSecretRef.name is immutable"},
+		"no Secret":       {func(s *offloadingv1beta1.VirtualNodeSpec) { s.KubeconfigSecretRef = nil }, "spec.kubeconfigSecretRef.name is immutable"},
+		"other labels":    {func(s *offloadingv1beta1.VirtualNodeSpec) { s.Labels = map[string]string{"region": "eu"} }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := node.DeepCopy()
+			tc.change(&changed.Spec)
+			err := c.Update(t.Context(), changed)
+			if tc.want == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assert.True(t, apierrors.IsInvalid(err), "want Invalid, got %v", err)
+			assert.ErrorContains(t, err, tc.want)
+		})
+	}
 }
 
 // Two components apply their own observation of one policy, and neither takes away the

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -102,6 +103,9 @@ type scope struct {
 	maps map[string]*offloadingv1beta1.NamespaceMap
 	// missing are selected providers that have none; enforce finds them.
 	missing []string
+	// holds are mappings that stay although no virtual node matches, by provider cluster;
+	// enforce finds them.
+	holds map[string]*Hold
 }
 
 // Reconcile brings mappings, scheduling label and status in line with one
@@ -123,7 +127,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, nso *offloadingv1beta1.Names
 	}
 	before := nso.DeepCopy()
 	err = r.enforce(ctx, s)
-	nso.Status = Status(nso, s.remoteName, s.maps, s.missing, metav1.NewTime(r.Clock.Now()))
+	nso.Status = Status(nso, s.remoteName, s.maps, s.missing, s.holds, metav1.NewTime(r.Clock.Now()))
+	if err != nil {
+		nso.Status.ObservedGeneration = before.Status.ObservedGeneration // The spec is not enforced yet.
+	}
 	if !equality.Semantic.DeepEqual(before.Status, nso.Status) {
 		if patchErr := r.Client.Status().Patch(ctx, nso, client.MergeFrom(before)); client.IgnoreNotFound(patchErr) != nil {
 			// Both errors retry: a status that cannot be written hides no failure (T56).
@@ -136,7 +143,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, nso *offloadingv1beta1.Names
 	if !nso.DeletionTimestamp.IsZero() && len(nso.Status.RemoteNamespacesConditions) == 0 {
 		return ctrl.Result{}, r.release(ctx, nso)
 	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{RequeueAfter: s.nextWithdrawal()}, nil
+}
+
+// nextWithdrawal returns the time until the first mapping is withdrawn, or zero.
+func (s *scope) nextWithdrawal() time.Duration {
+	var next time.Duration
+	for _, hold := range s.holds {
+		if hold.Remaining > 0 && (next == 0 || hold.Remaining < next) {
+			next = hold.Remaining
+		}
+	}
+	return next
 }
 
 func (r *Reconciler) release(ctx context.Context, nso *offloadingv1beta1.NamespaceOffloading) error {
@@ -155,7 +173,7 @@ func (r *Reconciler) release(ctx context.Context, nso *offloadingv1beta1.Namespa
 func (r *Reconciler) gather(ctx context.Context, nso *offloadingv1beta1.NamespaceOffloading) (*scope, error) {
 	s := &scope{
 		nso: nso, remoteName: RemoteName(nso.Namespace, &nso.Spec, r.ClusterID),
-		nodes: map[string]*corev1.Node{}, maps: map[string]*offloadingv1beta1.NamespaceMap{},
+		nodes: map[string]*corev1.Node{}, maps: map[string]*offloadingv1beta1.NamespaceMap{}, holds: map[string]*Hold{},
 	}
 	virtualNodes := &offloadingv1beta1.VirtualNodeList{}
 	if err := r.Client.List(ctx, virtualNodes); err != nil {
@@ -187,7 +205,7 @@ func (r *Reconciler) enforce(ctx context.Context, s *scope) error {
 	selected := map[string]bool{}
 	if s.nso.DeletionTimestamp.IsZero() {
 		var err error
-		if selected, err = Selected(&s.nso.Spec.ClusterSelector, s.virtualNodes, s.nodes); err != nil {
+		if selected, err = s.selectClusters(r.Clock.Now()); err != nil {
 			r.Events.Eventf(s.nso, nil, corev1.EventTypeWarning, reasonInvalid, actionOffload, "Not offloaded: %v", err)
 			return reconcile.TerminalError(err)
 		}
@@ -210,12 +228,41 @@ func (r *Reconciler) enforce(ctx context.Context, s *scope) error {
 	return r.labelNamespace(ctx, s.nso, s.nso.Spec.PodOffloadingStrategy != offloadingv1beta1.LocalPodOffloadingStrategyType)
 }
 
+// selectClusters returns the clusters that the namespace is mapped to: those that the
+// selector picks, and those whose mapping must stay.
+func (s *scope) selectClusters(now time.Time) (map[string]bool, error) {
+	selector := &s.nso.Spec.ClusterSelector
+	selected, err := Selected(selector, s.virtualNodes, s.nodes)
+	if err != nil {
+		return nil, err
+	}
+	expected, err := Selected(selector, s.virtualNodes, nil)
+	if err != nil {
+		return nil, err
+	}
+	for id, nm := range s.maps {
+		if _, mapped := nm.Spec.DesiredMapping[s.nso.Namespace]; !mapped || selected[id] {
+			continue
+		}
+		hold, keep := Retain(s.nso, nm, id, s.virtualNodes, expected[id], now)
+		selected[id] = keep
+		if hold != nil {
+			s.holds[id] = hold
+		}
+	}
+	return selected, nil
+}
+
+// writeMapping adds or removes one mapping. The patch that removes the last one of a map
+// removes the field, and with it what was added since the map was read, so that removing
+// needs the version that was read.
 func (r *Reconciler) writeMapping(ctx context.Context, s *scope, nm *offloadingv1beta1.NamespaceMap, wanted bool) error {
 	current, present := nm.Spec.DesiredMapping[s.nso.Namespace]
 	if present == wanted && (!wanted || current == s.remoteName) {
 		return nil
 	}
 	before := nm.DeepCopy()
+	patch := client.MergeFrom(before)
 	if wanted {
 		if nm.Spec.DesiredMapping == nil {
 			nm.Spec.DesiredMapping = map[string]string{}
@@ -223,8 +270,9 @@ func (r *Reconciler) writeMapping(ctx context.Context, s *scope, nm *offloadingv
 		nm.Spec.DesiredMapping[s.nso.Namespace] = s.remoteName
 	} else {
 		delete(nm.Spec.DesiredMapping, s.nso.Namespace)
+		patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	}
-	if err := r.Client.Patch(ctx, nm, client.MergeFrom(before)); err != nil {
+	if err := r.Client.Patch(ctx, nm, patch); err != nil {
 		return fmt.Errorf("mapping namespace %q in NamespaceMap %s/%s: %w", s.nso.Namespace, nm.Namespace, nm.Name, err)
 	}
 	return nil

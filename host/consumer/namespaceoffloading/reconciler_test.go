@@ -57,6 +57,7 @@ type outcome struct {
 	err    error
 	events []string
 	writes int
+	again  time.Duration
 }
 
 func pass(t *testing.T, nso *offloadingv1beta1.NamespaceOffloading, existing ...client.Object) outcome {
@@ -80,7 +81,8 @@ func pass(t *testing.T, nso *offloadingv1beta1.NamespaceOffloading, existing ...
 		Clock: testclock.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}
 	current := &offloadingv1beta1.NamespaceOffloading{}
 	require.NoError(t, out.Get(t.Context(), client.ObjectKeyFromObject(nso), current))
-	_, out.err = r.Reconcile(t.Context(), current)
+	result, err := r.Reconcile(t.Context(), current)
+	out.err, out.again = err, result.RequeueAfter
 	out.nso = &offloadingv1beta1.NamespaceOffloading{}
 	if err := out.Get(t.Context(), client.ObjectKeyFromObject(nso), out.nso); apierrors.IsNotFound(err) {
 		out.nso = nil

@@ -89,22 +89,22 @@ const extraLabelsFlag = "--node-extra-labels="
 
 // Status computes conditions and phase (reference 6.2) from what the NamespaceMaps say.
 // Missing are selected providers without NamespaceMap, which will bear their ID as name
-// (T74). Times of unchanged conditions are kept from the previous status.
-func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, byCluster map[string]*offloadingv1beta1.NamespaceMap, missing []string, now metav1.Time) offloadingv1beta1.NamespaceOffloadingStatus {
+// (T74). Holds are mappings that stay although no virtual node matches. Times of unchanged conditions are kept from the previous status.
+func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, byCluster map[string]*offloadingv1beta1.NamespaceMap, missing []string, holds map[string]*Hold, now metav1.Time) offloadingv1beta1.NamespaceOffloadingStatus {
 	status := offloadingv1beta1.NamespaceOffloadingStatus{
 		RemoteNamespaceName:        remoteName,
 		ObservedGeneration:         nso.Generation,
 		RemoteNamespacesConditions: map[string]offloadingv1beta1.RemoteNamespaceConditions{},
 	}
 	var required, ready, failed int
-	for _, nm := range byCluster {
+	for id, nm := range byCluster {
 		_, desired := nm.Spec.DesiredMapping[nso.Namespace]
 		current, known := nm.Status.CurrentMapping[nso.Namespace]
 		if !nso.DeletionTimestamp.IsZero() && !desired && !known {
 			continue
 		}
 		previous := nso.Status.RemoteNamespacesConditions[nm.Name]
-		conditions := offloadingv1beta1.RemoteNamespaceConditions{requiredCondition(desired, previous, now)}
+		conditions := offloadingv1beta1.RemoteNamespaceConditions{requiredCondition(desired, holds[id], previous, now)}
 		if desired || known {
 			conditions = append(conditions, readyCondition(nm, nso.Namespace, previous, now))
 		}
@@ -124,7 +124,7 @@ func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, byClu
 		previous := nso.Status.RemoteNamespacesConditions[id]
 		waiting := readyCondition(&offloadingv1beta1.NamespaceMap{}, nso.Namespace, previous, now)
 		waiting.Message = "The cluster has no NamespaceMap yet: a condition of its VirtualNode says why"
-		status.RemoteNamespacesConditions[id] = offloadingv1beta1.RemoteNamespaceConditions{requiredCondition(true, previous, now), waiting}
+		status.RemoteNamespacesConditions[id] = offloadingv1beta1.RemoteNamespaceConditions{requiredCondition(true, nil, previous, now), waiting}
 		required++
 	}
 	status.OffloadingPhase = phase(nso, required, ready, failed)
@@ -148,13 +148,16 @@ func phase(nso *offloadingv1beta1.NamespaceOffloading, required, ready, failed i
 	}
 }
 
-func requiredCondition(desired bool, previous offloadingv1beta1.RemoteNamespaceConditions, now metav1.Time) offloadingv1beta1.RemoteNamespaceCondition {
+func requiredCondition(desired bool, hold *Hold, previous offloadingv1beta1.RemoteNamespaceConditions, now metav1.Time) offloadingv1beta1.RemoteNamespaceCondition {
 	c := offloadingv1beta1.RemoteNamespaceCondition{
 		Type: offloadingv1beta1.NamespaceOffloadingRequired, Status: corev1.ConditionFalse, Reason: "ClusterNotSelected",
 		Message: "No virtual node of this cluster matches the cluster selector",
 	}
 	if desired {
 		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "ClusterSelected", "The cluster selector matches this cluster"
+	}
+	if hold != nil {
+		c.Reason, c.Message = hold.Reason, hold.Message
 	}
 	return keepTime(c, previous, now)
 }

@@ -148,14 +148,14 @@ func TestStatus(t *testing.T) {
 			for _, m := range tc.maps {
 				byCluster[m.Name] = m
 			}
-			got := Status(nso, "shop-rome", byCluster, tc.missing, now)
+			got := Status(nso, "shop-rome", byCluster, tc.missing, nil, now)
 			assert.Equal(t, tc.want, got.OffloadingPhase)
 			assert.Len(t, got.RemoteNamespacesConditions, tc.entries)
 			assert.Equal(t, int64(3), got.ObservedGeneration)
 
 			nso.Status = got
 			later := metav1.NewTime(now.Add(time.Hour))
-			assert.Equal(t, got, Status(nso, "shop-rome", byCluster, tc.missing, later), "an unchanged condition keeps its time")
+			assert.Equal(t, got, Status(nso, "shop-rome", byCluster, tc.missing, nil, later), "an unchanged condition keeps its time")
 		})
 	}
 }
@@ -197,7 +197,7 @@ func TestTheOwnerReadsWhyANamespaceCannotBeMade(t *testing.T) {
 			nm := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
 			nm.Spec.DesiredMapping, nm.Status.CurrentMapping = tc.desired, tc.current
 			nso := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "shop"}}
-			status := Status(nso, "taken", map[string]*offloadingv1beta1.NamespaceMap{"milan": nm}, nil, metav1.Now())
+			status := Status(nso, "taken", map[string]*offloadingv1beta1.NamespaceMap{"milan": nm}, nil, nil, metav1.Now())
 			conditions := status.RemoteNamespacesConditions["milan"]
 			require.Len(t, conditions, 2)
 			assert.Equal(t, "CreationLoopBackOff", conditions[1].Reason)

@@ -6,6 +6,8 @@ const (
 	reasonVkDeleted = "VkDeleted"
 	reasonNotReady  = "VirtualKubeletNotReady"
 	reasonNameTaken = "NameTaken"
+	// reasonMapKept is the reason of the event that a NamespaceMap outlives its last VirtualNode.
+	reasonMapKept = "NamespaceMapKept"
 	// reasonDrainForbidden: a PodDisruptionBudget keeps a pod on a Node that leaves.
 	reasonDrainForbidden = "DrainForbidden"
 	actionRun            = "RunVirtualKubelet"

@@ -59,7 +59,7 @@ type Reconciler struct {
 //
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes/status,verbs=patch
-// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;delete
@@ -293,9 +293,10 @@ func (r *Reconciler) ensureServiceAccount(ctx context.Context, vn *offloadingv1b
 func (r *Reconciler) ensureNamespaceMap(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (string, error) {
 	list, err := r.namespaceMaps(ctx, vn)
 	if err != nil || len(list) > 0 {
-		return "", err
+		return "", errors.Join(err, r.useNamespaceMaps(ctx, vn, list))
 	}
 	nm := ForgeNamespaceMap(string(vn.Spec.ClusterID), vn.Namespace)
+	nm.AddVirtualNode(client.ObjectKeyFromObject(vn).String())
 	err = r.Client.Create(ctx, nm)
 	if !apierrors.IsAlreadyExists(err) {
 		if err != nil {

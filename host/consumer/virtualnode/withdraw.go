@@ -2,7 +2,6 @@ package virtualnode
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -184,33 +183,4 @@ func (r *Reconciler) stopKubelet(ctx context.Context, vn *offloadingv1beta1.Virt
 		return false, err
 	}
 	return true, nil
-}
-
-// releaseNamespaceMaps deletes the provider's NamespaceMap with its last VirtualNode. One
-// that is being deleted but still drains counts: without the map the provider deletes
-// the namespaces that its pods run in. VirtualNodes are read as they are now, for a
-// stale one would keep the map for ever.
-func (r *Reconciler) releaseNamespaceMaps(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
-	siblings := &offloadingv1beta1.VirtualNodeList{}
-	if err := r.APIReader.List(ctx, siblings); err != nil {
-		return fmt.Errorf("listing VirtualNodes: %w", err)
-	}
-	for i := range siblings.Items {
-		other := &siblings.Items[i]
-		if other.UID != vn.UID && other.Spec.ClusterID == vn.Spec.ClusterID &&
-			(other.DeletionTimestamp.IsZero() || controllerutil.ContainsFinalizer(other, offloadingv1beta1.VirtualNodeFinalizer)) {
-			return nil
-		}
-	}
-	list, err := r.namespaceMaps(ctx, vn)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for i := range list {
-		if err := client.IgnoreNotFound(r.Client.Delete(ctx, &list[i], uidPrecondition(&list[i]))); err != nil {
-			errs = append(errs, fmt.Errorf("deleting NamespaceMap %s/%s: %w", list[i].Namespace, list[i].Name, err))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -1,6 +1,9 @@
 package v1beta1
 
 import (
+	"slices"
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -11,6 +14,10 @@ const (
 	ManagedByNamespaceMapAnnotation = "liqo.io/managed-by-namespace-map"
 	// OriginalNameAnnotation on a remote namespace is the local namespace's name.
 	OriginalNameAnnotation = "liqo.io/original-name"
+	// VirtualNodesAnnotation on a NamespaceMap of the consumer lists the VirtualNodes that use
+	// it, "<namespace>/<name>" separated by commas, until each is withdrawn. One that is
+	// listed and does not exist was deleted without its finalizer.
+	VirtualNodesAnnotation = "longshore.dev/virtual-nodes"
 	// NamespaceMapFinalizer is held by the provider until the namespaces are gone.
 	NamespaceMapFinalizer = "namespacemap-controller.liqo.io/finalizer"
 )
@@ -72,4 +79,34 @@ type NamespaceMapList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 
 	Items []NamespaceMap `json:"items"`
+}
+
+// VirtualNodes returns the VirtualNodes that use the NamespaceMap, as "<namespace>/<name>".
+func (m *NamespaceMap) VirtualNodes() []string {
+	return strings.FieldsFunc(m.Annotations[VirtualNodesAnnotation], func(r rune) bool { return r == ',' })
+}
+
+// AddVirtualNode records that a VirtualNode uses the NamespaceMap, and reports whether that
+// is a change.
+func (m *NamespaceMap) AddVirtualNode(name string) bool {
+	names := m.VirtualNodes()
+	if slices.Contains(names, name) {
+		return false
+	}
+	names = append(names, name)
+	slices.Sort(names)
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, VirtualNodesAnnotation, strings.Join(names, ","))
+	return true
+}
+
+// RemoveVirtualNode records that a VirtualNode was withdrawn, and reports whether that is a
+// change.
+func (m *NamespaceMap) RemoveVirtualNode(name string) bool {
+	names := m.VirtualNodes()
+	kept := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
+	if len(kept) == len(names) {
+		return false
+	}
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, VirtualNodesAnnotation, strings.Join(kept, ","))
+	return true
 }

@@ -72,7 +72,11 @@ type OffloadingPatch struct {
 	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
 }
 
-// VirtualNodeSpec is the desired state of a VirtualNode.
+// VirtualNodeSpec is the desired state of a VirtualNode. The provider and the credential for
+// it are immutable: namespaces and pods of the previous provider would be lost.
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.clusterID) || has(self.clusterID) && self.clusterID == oldSelf.clusterID",message="spec.clusterID is immutable: delete the VirtualNode and create another one for the other cluster"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.kubeconfigSecretRef) || !has(oldSelf.kubeconfigSecretRef.name) || size(oldSelf.kubeconfigSecretRef.name) == 0 || has(self.kubeconfigSecretRef) && has(self.kubeconfigSecretRef.name) && self.kubeconfigSecretRef.name == oldSelf.kubeconfigSecretRef.name",message="spec.kubeconfigSecretRef.name is immutable: change the Secret, or delete the VirtualNode and create another one"
 type VirtualNodeSpec struct {
 	// ClusterID of the provider.
 	ClusterID liqocorev1beta1.ClusterID `json:"clusterID,omitempty"`

@@ -1,0 +1,89 @@
+package virtualnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// useNamespaceMaps records on the provider's NamespaceMaps that the VirtualNode uses them: a
+// namespace that is mapped for it stays mapped until it is withdrawn.
+func (r *Reconciler) useNamespaceMaps(ctx context.Context, vn *offloadingv1beta1.VirtualNode, maps []offloadingv1beta1.NamespaceMap) error {
+	var errs []error
+	for i := range maps {
+		before := maps[i].DeepCopy()
+		if maps[i].AddVirtualNode(client.ObjectKeyFromObject(vn).String()) {
+			errs = append(errs, r.patchNamespaceMap(ctx, &maps[i], before))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Reconciler) patchNamespaceMap(ctx context.Context, nm, before *offloadingv1beta1.NamespaceMap) error {
+	err := r.Client.Patch(ctx, nm, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("recording the VirtualNodes of NamespaceMap %s/%s: %w", nm.Namespace, nm.Name, err)
+	}
+	return nil
+}
+
+// releaseNamespaceMaps deletes the provider's NamespaceMap with its last VirtualNode. One
+// that is being deleted but still drains counts: without the map the provider deletes
+// the namespaces that its pods run in. So does one that was deleted without its finalizer,
+// for which the map stays until it is created again and withdrawn. VirtualNodes are read
+// from the API server: a stale one would keep the map forever.
+func (r *Reconciler) releaseNamespaceMaps(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
+	shared, err := r.hasSibling(ctx, vn)
+	if err != nil {
+		return err
+	}
+	list, err := r.namespaceMaps(ctx, vn)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range list {
+		nm := &list[i]
+		before := nm.DeepCopy()
+		changed := nm.RemoveVirtualNode(client.ObjectKeyFromObject(vn).String())
+		users := nm.VirtualNodes()
+		switch {
+		case !shared && len(users) == 0:
+			if err := client.IgnoreNotFound(r.Client.Delete(ctx, nm, uidPrecondition(nm))); err != nil {
+				errs = append(errs, fmt.Errorf("deleting NamespaceMap %s/%s: %w", nm.Namespace, nm.Name, err))
+			}
+			continue
+		case !shared:
+			r.Events.Eventf(vn, nm, corev1.EventTypeWarning, reasonMapKept, actionStop,
+				"NamespaceMap %s/%s and the remote namespaces stay: VirtualNode %s was deleted without its finalizer. Create it again and delete it, or delete the NamespaceMap.",
+				nm.Namespace, nm.Name, strings.Join(users, ", "))
+		}
+		if changed {
+			errs = append(errs, r.patchNamespaceMap(ctx, nm, before))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// hasSibling reports whether another VirtualNode of the provider exists.
+func (r *Reconciler) hasSibling(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
+	siblings := &offloadingv1beta1.VirtualNodeList{}
+	if err := r.APIReader.List(ctx, siblings); err != nil {
+		return false, fmt.Errorf("listing VirtualNodes: %w", err)
+	}
+	for i := range siblings.Items {
+		other := &siblings.Items[i]
+		if other.UID != vn.UID && other.Spec.ClusterID == vn.Spec.ClusterID &&
+			(other.DeletionTimestamp.IsZero() || controllerutil.ContainsFinalizer(other, offloadingv1beta1.VirtualNodeFinalizer)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}

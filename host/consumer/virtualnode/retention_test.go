@@ -1,0 +1,75 @@
+package virtualnode
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+func mapUsedBy(virtualNodes string) *offloadingv1beta1.NamespaceMap {
+	nm := ForgeNamespaceMap("milan", "liqo-tenant-milan")
+	nm.UID = "map"
+	if virtualNodes != "" {
+		nm.Annotations = map[string]string{"longshore.dev/virtual-nodes": virtualNodes}
+	}
+	return nm
+}
+
+func TestANamespaceMapListsTheVirtualNodesThatUseIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		existing []client.Object
+		want     string
+	}{
+		"a new one":                  {nil, "liqo-tenant-milan/mynode"},
+		"one of an earlier version":  {[]client.Object{mapUsedBy("")}, "liqo-tenant-milan/mynode"},
+		"one that another node uses": {[]client.Object{mapUsedBy("liqo-tenant-milan/second")}, "liqo-tenant-milan/mynode,liqo-tenant-milan/second"},
+		"one that it uses already":   {[]client.Object{mapUsedBy("liqo-tenant-milan/mynode")}, "liqo-tenant-milan/mynode"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := pass(t, virtualNode(nil), append(peered(kubeconfig), tc.existing...)...)
+			nm := &offloadingv1beta1.NamespaceMap{}
+			require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(mapUsedBy("")), nm))
+			assert.Equal(t, tc.want, nm.Annotations["longshore.dev/virtual-nodes"])
+		})
+	}
+}
+
+func TestTheNamespaceMapGoesWithTheLastVirtualNodeThatUsesIt(t *testing.T) {
+	now := metav1.Now()
+	deleted := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.DeletionTimestamp = &now })
+	second := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Name, vn.UID = "second", "vn-2" })
+	for name, tc := range map[string]struct {
+		existing []client.Object
+		goes     bool
+		want     string
+		event    string
+	}{
+		"it is the only one":                            {existing: []client.Object{mapUsedBy("liqo-tenant-milan/mynode")}, goes: true},
+		"an earlier version made the map":               {existing: []client.Object{mapUsedBy("")}, goes: true},
+		"another one exists":                            {existing: []client.Object{mapUsedBy("liqo-tenant-milan/mynode,liqo-tenant-milan/second"), second}, want: "liqo-tenant-milan/second"},
+		"another one was deleted without its finalizer": {existing: []client.Object{mapUsedBy("liqo-tenant-milan/lost,liqo-tenant-milan/mynode")}, want: "liqo-tenant-milan/lost", event: "VirtualNode liqo-tenant-milan/lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := pass(t, deleted, append(peered(kubeconfig), tc.existing...)...)
+			assert.Nil(t, w.vn, "released")
+			nm := &offloadingv1beta1.NamespaceMap{}
+			err := w.Get(t.Context(), client.ObjectKeyFromObject(mapUsedBy("")), nm)
+			if tc.goes {
+				assert.True(t, apierrors.IsNotFound(err), "want NotFound, got %v", err)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, nm.Annotations["longshore.dev/virtual-nodes"])
+			if tc.event != "" {
+				require.NotEmpty(t, w.events)
+				assert.Contains(t, w.events[len(w.events)-1], tc.event)
+			}
+		})
+	}
+}
