@@ -20,6 +20,10 @@ FUZZTIME ?= 20s
 # The bench-native target's pairs of bursts; each is twice two bursts, and takes about three and a half minutes.
 PAIRS    ?= 7
 
+# Tests all modules with the flags given, also after a failure, and names those that failed.
+test_modules = failed=; for m in $(TESTED); do (cd $$m && $(GO) test $(1) ./...) || failed="$$failed $$m"; done; \
+	[ -z "$$failed" ] || { echo "tests failed in:$$failed" >&2; exit 1; }
+
 ##@ General
 
 .PHONY: help
@@ -78,11 +82,11 @@ build-testplane: ## Build the test control plane (cached outside the clone)
 
 .PHONY: test
 test: build plugins ## All tests, those against real control planes included
-	@for m in $(TESTED); do (cd $$m && $(GO) test -timeout 20m ./...); done
+	@$(call test_modules,-timeout 20m)
 
 .PHONY: test-fast
 test-fast: builtins ## The tests that need no control plane
-	@for m in $(TESTED); do (cd $$m && $(GO) test -short -timeout 10m ./...); done
+	@$(call test_modules,-short -timeout 10m)
 
 .PHONY: test-race
 test-race: builtins ## The race detector over the packages with locks (needs a C compiler)
