@@ -14,7 +14,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/longshore-dev/longshore/conformance/plane"
@@ -187,6 +189,50 @@ func TestAKwokThatEndsIsNoticedAndCanBeStartedAgain(t *testing.T) {
 	client := planetest.Client(t, c)
 	createPod(t, client, pod("web", "simulated"))
 	running(t, client, "web")
+}
+
+// What the simulated nodes know is late by as long as their process is stopped.
+func TestASimulatedNodeEndsOnlyThePodThatIsDeleted(t *testing.T) {
+	t.Parallel()
+	c := planetest.ForTest(t, "deletion")
+	planetest.SimulateNodes(t, c, "simulated")
+	client := planetest.Client(t, c)
+	pods := client.CoreV1().Pods(metav1.NamespaceDefault)
+	signal := func(s syscall.Signal) {
+		for _, pid := range recorded(t, c.Dir) {
+			if pid != c.PID() {
+				require.NoError(t, syscall.Kill(pid, s))
+			}
+		}
+	}
+	const names = 10
+	name := func(i int) string { return "web-" + strconv.Itoa(i) }
+	for i := range names {
+		createPod(t, client, pod(name(i), "simulated"))
+	}
+	for i := range names {
+		running(t, client, name(i))
+	}
+	signal(syscall.SIGSTOP)
+	second := map[string]types.UID{}
+	for i := range names {
+		require.NoError(t, pods.Delete(t.Context(), name(i), metav1.DeleteOptions{}))
+		require.NoError(t, pods.Delete(t.Context(), name(i), *metav1.NewDeleteOptions(0)))
+		createPod(t, client, pod(name(i), "simulated"))
+		second[name(i)] = phase(t, client, name(i)).UID
+	}
+	createPod(t, client, pod("last", "simulated"))
+	signal(syscall.SIGCONT)
+	running(t, client, "last")
+	for i := range names {
+		assert.Equal(t, second[name(i)], running(t, client, name(i)).UID, "the second pod of this name runs")
+	}
+	// A pod that is deleted and not replaced goes, whatever its grace period is.
+	require.NoError(t, pods.Delete(t.Context(), "last", metav1.DeleteOptions{}))
+	planetest.Until(t, func(t planetest.T) bool {
+		_, err := pods.Get(t.Context(), "last", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	}, podTimeout, poll)
 }
 
 func TestACrashedPlaneComesBackWithItsData(t *testing.T) {
