@@ -33,8 +33,8 @@ type upCommand struct {
 	session   *session.Session
 	longshore string
 	out       *console.Console
-	// started tells that this run started the supervisor.
-	started bool
+	// supervisor is the process that this run started; nil when it started none.
+	supervisor *exec.Cmd
 }
 
 func (u *upCommand) run(ctx context.Context) error {
@@ -61,19 +61,20 @@ func (u *upCommand) explain(ctx context.Context, err error) {
 		u.out.Line("Logs are in %s; `make demo` tries again, `make demo-down` stops everything.", u.session.LogDir())
 		return
 	}
-	if alive, _, aliveErr := u.session.Alive(); !u.started && aliveErr == nil && !alive {
+	if alive, _, aliveErr := u.session.Alive(); u.supervisor == nil && aliveErr == nil && !alive {
 		u.out.Line("\nInterrupted; nothing was started.")
 		return
 	}
-	if !u.started {
+	if u.supervisor == nil {
 		u.out.Line("\nInterrupted; the clusters were running before and go on. `make demo-down` stops them.")
 		return
 	}
-	_, stopErr := u.session.Stop(context.WithoutCancel(ctx))
-	if stopErr != nil {
+	if _, stopErr := u.session.Stop(context.WithoutCancel(ctx)); stopErr != nil {
 		u.out.Line("\nInterrupted, and stopping failed: %v. `make demo-down` tries again.", stopErr)
 		return
 	}
+	// The supervisor has ended, and its parent reaps it. The error is its exit status.
+	_ = u.supervisor.Wait()
 	u.out.Line("\nInterrupted; what this run started is stopped.")
 }
 
@@ -203,7 +204,7 @@ func (u *upCommand) startSupervisor() (err error) {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the supervisor: %w", err)
 	}
-	u.started = true
+	u.supervisor = cmd
 	return nil
 }
 

@@ -242,26 +242,31 @@ func pause(ctx context.Context) error {
 	}
 }
 
+// terminate ends the supervisor and returns when every process of its session has ended.
+// The lock does not say that: the supervisor releases it before its process ends, and the
+// processes that it started end after a supervisor that was killed.
 func (s *Session) terminate(ctx context.Context, pid int) error {
 	deadline := time.Now().Add(stopPatience)
-	signal := syscall.SIGTERM
+	signal, targets := syscall.SIGTERM, []int{pid}
 	for {
-		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return fmt.Errorf("stopping the supervisor (pid %d): %w", pid, err)
+		for _, target := range targets {
+			if err := syscall.Kill(target, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("sending %v to process %d of the demo: %w", signal, target, err)
+			}
 		}
 		for time.Now().Before(deadline) {
-			alive, _, err := s.Alive()
-			if err != nil || !alive {
-				return err
+			if len(sessionProcesses(pid)) == 0 {
+				return nil
 			}
 			if err := pause(ctx); err != nil {
 				return err
 			}
 		}
 		if signal == syscall.SIGKILL {
-			return fmt.Errorf("the supervisor (pid %d) does not end", pid)
+			return fmt.Errorf("processes of the demo do not end: %v", targets)
 		}
-		signal, deadline = syscall.SIGKILL, time.Now().Add(stopPatience)
+		// What is left keeps the number of its session: no other process gets it.
+		signal, targets, deadline = syscall.SIGKILL, sessionProcesses(pid), time.Now().Add(stopPatience)
 	}
 }
 

@@ -36,7 +36,11 @@ func supervise(dir string) {
 		_, _ = os.Stdout.WriteString("inherited\n")
 		_, err = bufio.NewReader(os.Stdin).ReadString('\n')
 	}
-	child := exec.Command("sleep", "600")
+	// The child ends a moment after its supervisor, as a control plane does.
+	child := exec.Command("sh", "-c", "read -r line; sleep 0.5")
+	if err == nil {
+		_, err = child.StdinPipe()
+	}
 	if err == nil {
 		err = child.Start()
 	}
@@ -57,6 +61,8 @@ type supervisor struct {
 	t     *testing.T
 	input io.Writer
 	out   *bufio.Reader
+	// child is the process that the supervisor starts.
+	child int
 }
 
 // start starts a supervisor with its lock, as `make demo` does.
@@ -66,6 +72,7 @@ func start(t *testing.T, s *Session) *supervisor {
 	require.NoError(t, err)
 	require.NoError(t, s.Write(State{}))
 	c := &supervisor{Cmd: exec.CommandContext(t.Context(), os.Args[0]), t: t}
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	c.Env, c.ExtraFiles = append(os.Environ(), "SESSION_TEST_SUPERVISOR="+s.Dir()), []*os.File{lock.File()}
 	out, err := c.StdoutPipe()
 	require.NoError(t, err)
@@ -87,9 +94,9 @@ func (c *supervisor) introduce() {
 	require.NoError(c.t, err)
 	line, err = c.out.ReadString('\n')
 	require.NoError(c.t, err)
-	child, err := strconv.Atoi(strings.TrimSpace(line))
+	c.child, err = strconv.Atoi(strings.TrimSpace(line))
 	require.NoError(c.t, err, line)
-	c.t.Cleanup(func() { _ = syscall.Kill(child, syscall.SIGKILL) })
+	c.t.Cleanup(func() { _ = syscall.Kill(c.child, syscall.SIGKILL) })
 }
 
 func alive(t *testing.T, s *Session) bool {
@@ -116,6 +123,7 @@ func TestStopEndsALivingSupervisorAndNothingElse(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, stopped)
 	assert.Error(t, <-done, "ended by a signal")
+	assert.NotContains(t, sessionProcesses(cmd.Process.Pid), cmd.child, "what the supervisor started has ended as well")
 	assert.NoDirExists(t, s.DataDir())
 	assert.DirExists(t, s.LogDir(), "logs stay")
 }
