@@ -26,10 +26,10 @@ type Streams struct {
 func Command(streams Streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "policy",
-		Short: "Look into policy modules and try them",
+		Short: "Write, inspect, try and test policy modules",
 	}
 	output.Group(command)
-	command.AddCommand(inspectCommand(streams), runCommand(streams))
+	command.AddCommand(initCommand(streams), inspectCommand(streams), runCommand(streams), conformCommand(streams))
 	return command
 }
 

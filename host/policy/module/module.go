@@ -258,17 +258,19 @@ func (m *Module) ValidateSettings(ctx context.Context, settings json.RawMessage,
 }
 
 // samples are the calls that a module is warmed up with: one question of each point
-// that it answers, with empty facts. The answers are not looked at.
+// that it answers, with the facts that every question of the point has. The answers are not
+// looked at.
 func (m *Module) samples() []engine.Sample {
 	samples := []engine.Sample{{Export: contract.ExportDescribe}}
 	for _, p := range m.manifest.Points {
-		request := contract.Request{Version: m.version, Point: p.Point, Facts: json.RawMessage(sampleFacts)}
+		request := contract.Request{Version: m.version, Point: p.Point}
 		if p.Point == contract.PodMutation {
 			request.Moment = contract.MomentAdmission
 			if len(p.Moments) > 0 && !slices.Contains(p.Moments, request.Moment) {
 				request.Moment = p.Moments[0]
 			}
 		}
+		request.Facts = sampleFacts(p.Point, request.Moment)
 		if input, err := json.Marshal(request); err == nil {
 			samples = append(samples, engine.Sample{Export: p.Point.Export(), Input: input})
 		}
@@ -276,5 +278,26 @@ func (m *Module) samples() []engine.Sample {
 	return samples
 }
 
-// sampleFacts fit every point: all members are optional.
-const sampleFacts = `{"object":{"metadata":{"name":"warm-up","labels":{"app":"warm-up"}},"spec":{"containers":[{"name":"warm-up","image":"warm-up:1"}]}}}`
+const (
+	samplePod  = `{"metadata":{"name":"warm-up","labels":{"app":"warm-up"}},"spec":{"containers":[{"name":"warm-up","image":"warm-up:1"}]}}`
+	sampleMap  = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"warm-up","labels":{"app":"warm-up"}}}`
+	sampleNode = `{"name":"warm-up","providerClusterID":"warm-up","consumerClusterID":"warm-up"}`
+)
+
+// sampleFacts returns the facts of a question in which nothing is missing that the contract
+// promises: a policy that relies on them must not crash while it is warmed up.
+func sampleFacts(point contract.Point, moment contract.Moment) json.RawMessage {
+	switch {
+	case point == contract.PodMutation && moment == contract.MomentAdmission:
+		return json.RawMessage(`{"object":` + samplePod + `,"offloading":{"podOffloadingStrategy":"LocalAndRemote","clusterSelector":{"nodeSelectorTerms":[]}},` +
+			`"namespace":{"name":"warm-up"},"request":{"user":"warm-up"},"runtimeClassName":"liqo"}`)
+	case point == contract.AntiAffinityPreset:
+		return json.RawMessage(`{"object":` + samplePod + `,"local":` + samplePod + `}`)
+	case point == contract.MetadataFilter:
+		return json.RawMessage(`{"object":` + sampleMap + `,"notReflected":{},"virtualNode":` + sampleNode + `}`)
+	case point == contract.ResourceMutation:
+		return json.RawMessage(`{"object":` + sampleMap + `,"local":` + sampleMap + `,"virtualNode":` + sampleNode + `}`)
+	default:
+		return json.RawMessage(`{"object":` + samplePod + `,"local":` + samplePod + `,"virtualNode":` + sampleNode + `}`)
+	}
+}
