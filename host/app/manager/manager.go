@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -106,6 +107,9 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 		}).SetupWithManager(mgr)),
 		named("virtualnode", (&virtualnode.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive,
+			Connect: func(config *rest.Config) (client.Client, error) {
+				return client.New(config, client.Options{Scheme: mgr.GetScheme()})
+			},
 		}).SetupWithManager(mgr)),
 		named("certificate", (&certificate.Reconciler{Client: mgr.GetClient(), Clock: passive}).SetupWithManager(mgr)),
 		named("policyconfigmap", (&policyconfigmap.Reconciler{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,10 +41,11 @@ func (r *Reconciler) patchNamespaceMap(ctx context.Context, nm, before *offloadi
 // for which the map stays until it is created again and withdrawn. VirtualNodes are read
 // from the API server: a stale one would keep the map forever.
 func (r *Reconciler) releaseNamespaceMaps(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
-	shared, err := r.hasSibling(ctx, vn)
+	siblings, err := r.siblings(ctx, vn)
 	if err != nil {
 		return err
 	}
+	shared := len(siblings) > 0
 	list, err := r.namespaceMaps(ctx, vn)
 	if err != nil {
 		return err
@@ -72,18 +74,14 @@ func (r *Reconciler) releaseNamespaceMaps(ctx context.Context, vn *offloadingv1b
 	return errors.Join(errs...)
 }
 
-// hasSibling reports whether another VirtualNode of the provider exists.
-func (r *Reconciler) hasSibling(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
-	siblings := &offloadingv1beta1.VirtualNodeList{}
-	if err := r.APIReader.List(ctx, siblings); err != nil {
-		return false, fmt.Errorf("listing VirtualNodes: %w", err)
+// siblings returns the other VirtualNodes of the provider that exist.
+func (r *Reconciler) siblings(ctx context.Context, vn *offloadingv1beta1.VirtualNode) ([]offloadingv1beta1.VirtualNode, error) {
+	list := &offloadingv1beta1.VirtualNodeList{}
+	if err := r.APIReader.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("listing VirtualNodes: %w", err)
 	}
-	for i := range siblings.Items {
-		other := &siblings.Items[i]
-		if other.UID != vn.UID && other.Spec.ClusterID == vn.Spec.ClusterID &&
-			(other.DeletionTimestamp.IsZero() || controllerutil.ContainsFinalizer(other, offloadingv1beta1.VirtualNodeFinalizer)) {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.DeleteFunc(list.Items, func(other offloadingv1beta1.VirtualNode) bool {
+		leaving := !other.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(&other, offloadingv1beta1.VirtualNodeFinalizer)
+		return other.UID == vn.UID || other.Spec.ClusterID != vn.Spec.ClusterID || leaving
+	}), nil
 }

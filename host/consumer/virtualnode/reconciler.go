@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -53,6 +54,8 @@ type Reconciler struct {
 	Events events.EventRecorder
 	// Clock is the time source of conditions.
 	Clock clock.PassiveClock
+	// Connect opens a client to a provider.
+	Connect func(*rest.Config) (client.Client, error)
 }
 
 // SetupWithManager registers watches on VirtualNodes and on what is made for them.

@@ -22,9 +22,9 @@ const (
 	drainValue      = "drain"
 )
 
-// withdraw takes a deleted VirtualNode's parts away: pods, virtual kubelet, Node,
-// NamespaceMap (reference 5.6). Every pass does what can be done and comes back, so
-// that one stuck pod holds up nobody else (T60).
+// withdraw removes the parts of a deleted VirtualNode: pods, virtual kubelet, Node, ShadowPods
+// that are left, NamespaceMap (reference 5.6). Every pass does what can be done and requeues,
+// so that one stuck pod does not delay other VirtualNodes (T60).
 func (r *Reconciler) withdraw(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (ctrl.Result, error) {
 	node, err := r.node(ctx, vn)
 	if err != nil {
@@ -46,6 +46,10 @@ func (r *Reconciler) withdraw(ctx context.Context, vn *offloadingv1beta1.Virtual
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, node, uidPrecondition(node))); err != nil {
 			return ctrl.Result{}, fmt.Errorf("deleting Node %q: %w", node.Name, err)
 		}
+	}
+	if err := r.withdrawShadowPods(ctx, vn); err != nil {
+		r.set(vn, offloadingv1beta1.VirtualKubeletConditionType, offloadingv1beta1.DeletingConditionStatusType, err.Error())
+		return ctrl.Result{}, err
 	}
 	if err := r.releaseNamespaceMaps(ctx, vn); err != nil {
 		return ctrl.Result{}, err

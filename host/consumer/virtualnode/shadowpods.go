@@ -1,0 +1,118 @@
+package virtualnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/remotecluster"
+)
+
+// providerTimeout bounds one pass over a provider's ShadowPods: other VirtualNodes wait for it.
+const providerTimeout = 10 * time.Second
+
+// withdrawShadowPods deletes the ShadowPods that are left of a VirtualNode whose virtual
+// kubelet has stopped: those of pods that are not drained (DaemonSets), and of pods that came
+// or were deleted by force meanwhile. It does so only where the namespaces stay for another
+// VirtualNode; otherwise the provider deletes them with the NamespaceMap.
+func (r *Reconciler) withdrawShadowPods(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
+	fc, err := r.foreignCluster(ctx, vn)
+	if err != nil || fc == nil || fc.PermanentlyUnreachable() {
+		return err
+	}
+	siblings, err := r.siblings(ctx, vn)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(siblings, func(other offloadingv1beta1.VirtualNode) bool { return other.Name == vn.Name }) {
+		return nil // The ShadowPods may be those of the other one.
+	}
+	list, err := r.namespaceMaps(ctx, vn)
+	if err != nil {
+		return err
+	}
+	namespaces := map[string]bool{}
+	for i := range list {
+		list[i].RemoveVirtualNode(client.ObjectKeyFromObject(vn).String())
+		if len(siblings) == 0 && len(list[i].VirtualNodes()) == 0 {
+			continue
+		}
+		for _, current := range list[i].Status.CurrentMapping {
+			namespaces[current.RemoteNamespace] = true
+		}
+	}
+	if len(namespaces) == 0 {
+		return nil
+	}
+	provider, err := r.connect(ctx, vn, siblings)
+	if err != nil {
+		return err
+	}
+	if provider == nil {
+		r.Events.Eventf(vn, nil, corev1.EventTypeWarning, reasonShadowPodsKept, actionStop,
+			"No kubeconfig Secret for cluster %s is usable. Delete the ShadowPods with label %s=%s in that cluster, if there are any.",
+			vn.Spec.ClusterID, offloadingv1beta1.NodeNameLabel, vn.Name)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, providerTimeout)
+	defer cancel()
+	var errs []error
+	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+		errs = append(errs, deleteShadowPods(ctx, provider, namespace, vn))
+	}
+	return errors.Join(errs...)
+}
+
+func deleteShadowPods(ctx context.Context, provider client.Client, namespace string, vn *offloadingv1beta1.VirtualNode) error {
+	list := &offloadingv1beta1.ShadowPodList{}
+	if err := provider.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{
+		offloadingv1beta1.NodeNameLabel: vn.Name, offloadingv1beta1.DestinationLabel: string(vn.Spec.ClusterID),
+	}); err != nil {
+		return fmt.Errorf("listing ShadowPods in namespace %q of cluster %q: %w", namespace, vn.Spec.ClusterID, err)
+	}
+	var errs []error
+	for i := range list.Items {
+		if err := client.IgnoreNotFound(provider.Delete(ctx, &list.Items[i], uidPrecondition(&list.Items[i]))); err != nil {
+			errs = append(errs, fmt.Errorf("deleting ShadowPod %s/%s of cluster %q: %w", namespace, list.Items[i].Name, vn.Spec.ClusterID, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// connect opens a client to the provider with the VirtualNode's Secret or, since that may be
+// deleted together with the VirtualNode, with another one's of the same provider. It returns
+// nil when no Secret is usable.
+func (r *Reconciler) connect(ctx context.Context, vn *offloadingv1beta1.VirtualNode, siblings []offloadingv1beta1.VirtualNode) (client.Client, error) {
+	for _, candidate := range append([]offloadingv1beta1.VirtualNode{*vn}, siblings...) {
+		if candidate.Spec.KubeconfigSecretRef == nil {
+			continue
+		}
+		secret := &corev1.Secret{}
+		key := client.ObjectKey{Namespace: candidate.Namespace, Name: candidate.Spec.KubeconfigSecretRef.Name}
+		err := r.APIReader.Get(ctx, key, secret)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading kubeconfig Secret %s: %w", key, err)
+		}
+		config, err := remotecluster.Config(secret)
+		if err != nil {
+			continue
+		}
+		provider, err := r.Connect(config)
+		if err != nil {
+			return nil, fmt.Errorf("connecting with Secret %s: %w", key, err)
+		}
+		return provider, nil
+	}
+	return nil, nil
+}

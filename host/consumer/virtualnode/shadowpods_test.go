@@ -1,0 +1,113 @@
+package virtualnode
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+)
+
+// shadowPod is a ShadowPod of the provider milan.
+func shadowPod(namespace, name, node string) *offloadingv1beta1.ShadowPod {
+	return &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "s", Labels: map[string]string{
+		offloadingv1beta1.NodeNameLabel: node, offloadingv1beta1.DestinationLabel: "milan",
+	}}}
+}
+
+// sharedMap is a NamespaceMap that another VirtualNode uses too.
+func sharedMap() *offloadingv1beta1.NamespaceMap {
+	nm := mapUsedBy("liqo-tenant-milan/mynode,liqo-tenant-milan/second")
+	nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{
+		"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted},
+	}
+	return nm
+}
+
+func second() *offloadingv1beta1.VirtualNode {
+	return virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
+		vn.Name, vn.UID = "second", "vn-2"
+		vn.Spec.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: "kubeconfig-second"}
+	})
+}
+
+func TestShadowPodsOfADeletedVirtualNodeGoWithIt(t *testing.T) {
+	secondSecret := func() *corev1.Secret {
+		s := peered(kubeconfig)[1].(*corev1.Secret)
+		s.Name = "kubeconfig-second"
+		return s
+	}()
+	foreignCluster, ownSecret := peered(kubeconfig)[0], peered(kubeconfig)[1]
+	dead := foreignCluster.DeepCopyObject().(*liqocorev1beta1.ForeignCluster)
+	dead.Annotations = map[string]string{liqocorev1beta1.PermanentlyUnreachableAnnotation: "true"}
+	for name, tc := range map[string]struct {
+		existing    []client.Object
+		unreachable bool
+		gone        bool // the ShadowPod
+		released    bool // the VirtualNode
+	}{
+		"another VirtualNode keeps the namespaces":       {existing: []client.Object{foreignCluster, ownSecret, second()}, gone: true, released: true},
+		"its Secret is gone, and the other one has one":  {existing: []client.Object{foreignCluster, secondSecret, second()}, gone: true, released: true},
+		"no Secret is left":                              {existing: []client.Object{foreignCluster, second()}, released: true},
+		"the provider does not answer":                   {existing: []client.Object{foreignCluster, ownSecret, second()}, unreachable: true},
+		"the provider is permanently unreachable":        {existing: []client.Object{dead, ownSecret, second()}, unreachable: true, released: true},
+		"a VirtualNode of its name and provider remains": {existing: []client.Object{foreignCluster, ownSecret, rival("milan")}, released: true},
+		"it is the last one, and the namespaces go":      {existing: []client.Object{foreignCluster, ownSecret}, unreachable: true, released: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := scheme.New()
+			require.NoError(t, err)
+			daemon, other, elsewhere := shadowPod("shop-rome", "agent", "mynode"), shadowPod("shop-rome", "web", "second"), shadowPod("unmapped", "agent", "mynode")
+			provider := fake.NewClientBuilder().WithScheme(s).WithObjects(daemon, other, elsewhere).WithInterceptorFuncs(interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					if tc.unreachable {
+						return errors.New("connection refused")
+					}
+					return c.List(ctx, list, opts...)
+				},
+			}).Build()
+			vn := ended(virtualNode(nil))
+			nm := sharedMap()
+			if name == "it is the last one, and the namespaces go" {
+				nm.RemoveVirtualNode("liqo-tenant-milan/second")
+			}
+			c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(tc.existing, vn, nm)...).WithStatusSubresource(vn).
+				WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
+			recorder := events.NewFakeRecorder(20)
+			r := &Reconciler{Client: c, APIReader: c, Events: recorder, Clock: testclock.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+				Connect: func(*rest.Config) (client.Client, error) { return provider, nil }}
+			current := &offloadingv1beta1.VirtualNode{}
+			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(vn), current))
+			result, err := r.Reconcile(t.Context(), current)
+			assert.Equal(t, tc.gone, apierrors.IsNotFound(provider.Get(t.Context(), client.ObjectKeyFromObject(daemon), daemon)))
+			assert.NoError(t, provider.Get(t.Context(), client.ObjectKeyFromObject(other), other))
+			assert.NoError(t, provider.Get(t.Context(), client.ObjectKeyFromObject(elsewhere), elsewhere))
+			after := &offloadingv1beta1.VirtualNode{}
+			getErr := c.Get(t.Context(), client.ObjectKeyFromObject(vn), after)
+			if tc.released {
+				require.NoError(t, err)
+				assert.True(t, apierrors.IsNotFound(getErr), "released")
+				return
+			}
+			require.ErrorContains(t, err, "connection refused")
+			assert.Zero(t, result)
+			require.NoError(t, getErr)
+			assert.Contains(t, conditions(after)["VirtualKubelet"], "connection refused")
+		})
+	}
+}
