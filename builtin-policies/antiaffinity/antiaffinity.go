@@ -26,7 +26,6 @@ const (
 	presetHard      = "hard"
 
 	topologyKey = "kubernetes.io/hostname"
-	softWeight  = 1
 
 	podAntiAffinityPath = "/spec/affinity/podAntiAffinity"
 	requiredPath        = podAntiAffinityPath + "/requiredDuringSchedulingIgnoredDuringExecution"
@@ -52,7 +51,7 @@ func Manifest() contract.PointManifest {
 
 // Decide answers the anti-affinity that the preset asks for. A preset that is
 // unknown, also by its case, changes nothing.
-func Decide(facts contract.AntiAffinityPresetFacts) ([]contract.Operation, error) {
+func Decide(facts contract.AntiAffinityPresetEntries) ([]contract.Operation, error) {
 	annotations := facts.Local.Metadata.Annotations
 	preset := annotations[presetAnnotation]
 	switch preset {
@@ -66,15 +65,28 @@ func Decide(facts contract.AntiAffinityPresetFacts) ([]contract.Operation, error
 	if len(selected) == 0 {
 		return nil, nil
 	}
-	term := contract.PodAffinityTerm{
-		LabelSelector: &contract.LabelSelector{MatchLabels: selected},
-		TopologyKey:   topologyKey,
-	}
 	if preset == presetHard {
-		return []contract.Operation{contract.Ensure(requiredPath, term)}, nil
+		return []contract.Operation{contract.Ensure(requiredPath, term(selected))}, nil
 	}
-	return []contract.Operation{contract.Ensure(preferredPath,
-		contract.WeightedPodAffinityTerm{Weight: softWeight, PodAffinityTerm: term})}, nil
+	return []contract.Operation{contract.Ensure(preferredPath, weighted(term(selected)))}, nil
+}
+
+// term is a pod affinity term that selects by labels: a contract.PodAffinityTerm whose
+// labels are a list.
+type term contract.Entries
+
+// AppendJSON implements contract.Value.
+func (t term) AppendJSON(b []byte) []byte {
+	b = contract.Entries(t).AppendJSON(append(b, `{"labelSelector":{"matchLabels":`...))
+	return append(b, `},"topologyKey":"`+topologyKey+`"}`...)
+}
+
+// weighted is a preferred term, of the weight 1.
+type weighted term
+
+// AppendJSON implements contract.Value.
+func (w weighted) AppendJSON(b []byte) []byte {
+	return append(term(w).AppendJSON(append(b, `{"weight":1,"podAffinityTerm":`...)), '}')
 }
 
 // propagate copies the local pod's anti-affinity terms as they are, its topology keys
@@ -95,23 +107,30 @@ func propagate(affinity *contract.Affinity) []contract.Operation {
 
 // selectLabels picks the labels that make two pods the same workload: those that the
 // list names, or without a list all but those that differ between its pods.
-func selectLabels(labels map[string]string, list string) map[string]string {
-	selected := make(map[string]string, len(labels))
-	if list == "" {
-		for key, value := range labels {
-			switch key {
-			case "controller-revision-hash", "pod-template-hash", "statefulset.kubernetes.io/pod-name":
-			default:
-				selected[key] = value
-			}
-		}
-		return selected
+func selectLabels(labels contract.Entries, list string) contract.Entries {
+	if list != "" {
+		return listedLabels(labels, list)
 	}
-	for _, key := range strings.Split(list, ",") {
-		key = strings.TrimSpace(key)
-		if value, ok := labels[key]; ok {
-			selected[key] = value
+	selected := make(contract.Entries, 0, len(labels))
+	for i := range labels {
+		switch labels[i].Key {
+		case "controller-revision-hash", "pod-template-hash", "statefulset.kubernetes.io/pod-name":
+		default:
+			selected = append(selected, labels[i])
 		}
 	}
 	return selected
+}
+
+func listedLabels(labels contract.Entries, list string) contract.Entries {
+	listed := make(contract.Entries, 0, min(strings.Count(list, ",")+1, len(labels)))
+	for more := true; more; {
+		var key string
+		key, list, more = strings.Cut(list, ",")
+		key = strings.TrimSpace(key)
+		if value, ok := labels.Find(key); ok {
+			listed = append(listed, contract.Entry{Key: key, Value: value})
+		}
+	}
+	return listed.Sorted()
 }

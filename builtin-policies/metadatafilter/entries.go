@@ -21,14 +21,14 @@ type entry struct {
 type entries []entry
 
 // newEntries leaves out the listed keys, which are sorted.
-func newEntries(have map[string]string, listed []string) entries {
+func newEntries(have contract.Entries, listed []string) entries {
 	all := make(entries, 0, len(have))
-	for key, value := range have {
+	for i := range have {
+		key := have[i].Key
 		if _, drop := slices.BinarySearch(listed, key); !drop {
-			all = append(all, entry{was: key, key: key, value: value})
+			all = append(all, entry{was: key, key: key, value: have[i].Value})
 		}
 	}
-	slices.SortFunc(all, func(a, b entry) int { return strings.Compare(a.was, b.was) })
 	return all
 }
 
@@ -44,19 +44,24 @@ func (all entries) keys() []string {
 	return keys
 }
 
-// move gives the entries their next keys, in order. One whose next key is taken, by an
-// entry that stays or by one before it, is dropped.
+// move gives the entries their next keys. One whose next key is taken, by an entry that
+// stays or by one before it, is dropped.
 func (all entries) move() {
 	taken := all.keys()
+	var moved []int
 	for i := range all {
-		e := &all[i]
-		if e.gone || e.next == "" {
-			continue
+		if !all[i].gone && all[i].next != "" {
+			moved = append(moved, i)
 		}
-		at, found := slices.BinarySearch(taken, e.next)
-		if e.gone = found; !found {
-			e.key = e.next
-			taken = slices.Insert(taken, at, e.key)
+	}
+	slices.SortStableFunc(moved, func(i, j int) int { return strings.Compare(all[i].next, all[j].next) })
+	last := ""
+	for _, i := range moved {
+		e := &all[i]
+		if _, found := slices.BinarySearch(taken, e.next); found || e.next == last {
+			e.gone = true
+		} else {
+			e.key, last = e.next, e.next
 		}
 		e.next = ""
 	}
@@ -64,20 +69,17 @@ func (all entries) move() {
 
 // changes returns the keys that are gone, those of the list included, and the entries
 // that are new.
-func (all entries) changes(listed []string) ([]string, contract.StringMap) {
+func (all entries) changes(listed []string) ([]string, contract.Entries) {
 	kept := all.keys()
 	dropped := listed
-	var renamed contract.StringMap
+	var renamed contract.Entries
 	for i := range all {
 		e := &all[i]
 		if !e.gone && e.key == e.was {
 			continue
 		}
 		if !e.gone {
-			if renamed == nil {
-				renamed = contract.StringMap{}
-			}
-			renamed[e.key] = e.value
+			renamed = append(renamed, contract.Entry{Key: e.key, Value: e.value})
 		}
 		dropped = append(dropped, e.was)
 	}
@@ -85,5 +87,5 @@ func (all entries) changes(listed []string) ([]string, contract.StringMap) {
 	return slices.DeleteFunc(dropped, func(key string) bool {
 		_, taken := slices.BinarySearch(kept, key)
 		return taken
-	}), renamed
+	}), renamed.Sorted()
 }

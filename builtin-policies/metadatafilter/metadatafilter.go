@@ -20,8 +20,9 @@ const (
 	labelsPath      = "/metadata/labels"
 	annotationsPath = "/metadata/annotations"
 
-	// maxKeys is how many keys one remove may have; the host allows 1024.
-	maxKeys = 512
+	// maxKeys is how many keys one remove may have. It is all that the host allows: an object
+	// may have more than 100,000, and an answer 256 operations.
+	maxKeys = 1024
 )
 
 // reservedPrefix and the keys of [Reserved] are what marks an object as reflected: without them
@@ -66,7 +67,7 @@ func Manifest() contract.PointManifest {
 
 // Decide answers which keys are dropped and which are renamed. Settings are JSON text,
 // empty when there are none; they are checked as by [CheckSettings].
-func Decide(facts contract.MetadataFilterFacts, settings []byte) ([]contract.Operation, error) {
+func Decide(facts contract.MetadataFilterEntries, settings []byte) ([]contract.Operation, error) {
 	rules, err := parse(settings)
 	if err != nil {
 		return nil, err
@@ -86,9 +87,9 @@ func Decide(facts contract.MetadataFilterFacts, settings []byte) ([]contract.Ope
 
 // filter appends what becomes of one map: the keys of the list go, then the rules are
 // applied in order, each to the outcome of the one before.
-func filter(operations []contract.Operation, path string, have map[string]string, list []string, rules []*Rule) []contract.Operation {
+func filter(operations []contract.Operation, path string, have contract.Entries, list []string, rules []*Rule) []contract.Operation {
 	dropped := droppable(list)
-	var renamed contract.StringMap
+	var renamed contract.Entries
 	if len(rules) > 0 {
 		all := newEntries(have, dropped)
 		for _, rule := range rules {

@@ -16,16 +16,17 @@ import (
 )
 
 // facts of an object with these labels and, the same, annotations.
-func facts(apiVersion, kind string, keys ...string) contract.MetadataFilterFacts {
-	metadata := contract.Metadata{Labels: map[string]string{}, Annotations: map[string]string{}}
+func facts(apiVersion, kind string, keys ...string) contract.MetadataFilterEntries {
+	list := contract.Entries{}
 	for _, key := range keys {
-		metadata.Labels[key], metadata.Annotations[key] = "of "+key, "of "+key
+		list = append(list, contract.Entry{Key: key, Value: "of " + key})
 	}
-	return contract.MetadataFilterFacts{Object: contract.ObjectMetadata{APIVersion: apiVersion, Kind: kind, Metadata: metadata}}
+	list = list.Sorted()
+	return contract.MetadataFilterEntries{Object: contract.EntryObject{APIVersion: apiVersion, Kind: kind, Metadata: contract.EntryMetadata{Labels: list, Annotations: list}}}
 }
 
 // filtered applies the policy's answer and returns labels and annotations after it.
-func filtered(t *testing.T, f contract.MetadataFilterFacts, settings string) (labels, annotations map[string]any) {
+func filtered(t *testing.T, f contract.MetadataFilterEntries, settings string) (labels, annotations map[string]any) {
 	t.Helper()
 	operations, err := metadatafilter.Decide(f, []byte(settings))
 	require.NoError(t, err)
@@ -172,7 +173,7 @@ func TestReservedKeysAreNeverTouched(t *testing.T) {
 }
 
 func TestRulesNeedTheObject(t *testing.T) {
-	_, err := metadatafilter.Decide(contract.MetadataFilterFacts{}, []byte(`{"rules":[{"drop":["a"]}]}`))
+	_, err := metadatafilter.Decide(contract.MetadataFilterEntries{}, []byte(`{"rules":[{"drop":["a"]}]}`))
 	require.ErrorContains(t, err, "spec.allow.reads of this binding must not leave them out")
 }
 

@@ -164,7 +164,7 @@ func TestTooLarge(t *testing.T) {
 		require.NoError(t, err)
 		_, _, err = m.Call(t.Context(), contract.PodMutation.Export(), question(contract.MaxRequestBytes, ""))
 		require.ErrorIs(t, err, engine.Memory)
-		require.EqualError(t, err, "pod_mutation: the request has 1048697 bytes, more than 1048576; the object is too large, or the module's author must declare to read less")
+		require.EqualError(t, err, "pod_mutation: the request is too large: it has 1048697 bytes, more than 1048576")
 		require.NoError(t, m.Close(t.Context()))
 	}
 	branches := "(func $f (param i32) (block " + strings.Repeat("(br_table 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 (local.get 0))", 500) + "))"

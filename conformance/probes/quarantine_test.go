@@ -30,14 +30,18 @@ func TestProbesThatFailAreQuarantined(t *testing.T) {
 		}
 		chains := chain.New(chain.Options{Clock: func() time.Time { return now }})
 		require.NoError(t, chains.Swap([]chain.Binding{{Name: p.Name, Policy: m, Point: contract.PodMutation}}))
-		ask := func(name string) error {
+		askIn := func(namespace, name string) error {
 			_, err := chains.Evaluate(t.Context(), chain.Input{
 				Point: contract.PodMutation, Moment: contract.MomentAdmission,
 				Object: map[string]any{"metadata": map[string]any{"name": name}, "spec": map[string]any{}},
+				Match:  chain.Attributes{Namespace: namespace},
 			})
 			return err
 		}
-		fails := func(i int) error { return ask(fmt.Sprintf("%d%s", i, strings.Repeat("n", 2*LongQuestion))) }
+		ask := func(name string) error { return askIn("namespace-1", name) }
+		fails := func(i int) error {
+			return askIn(fmt.Sprintf("namespace-%d", i%3), fmt.Sprintf("%d%s", i, strings.Repeat("n", 2*LongQuestion)))
+		}
 		before := ask("short")
 		if fails(0) == nil {
 			require.NoError(t, m.Close(t.Context()))

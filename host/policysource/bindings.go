@@ -96,7 +96,7 @@ func (s *Source) bindingsOf(policy *policyv1alpha1.OffloadingPolicy, module chai
 	shared := chain.Binding{
 		Name: policy.Name, Policy: module, Mode: modeOf(policy),
 		FailurePolicy: chain.FailurePolicy(spec.FailurePolicy),
-		Allow:         allowOf(spec.Allow), Order: orderOf(policy),
+		Allow:         allowOf(spec.Allow), Order: orderOf(policy), BuiltIn: spec.Module.BuiltIn != "",
 	}
 	if match != nil {
 		shared.Match = match

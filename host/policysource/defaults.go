@@ -35,7 +35,7 @@ func (s *Source) implicit(replaced map[string]bool) []chain.Binding {
 		order := defaultOrder
 		bindings[i] = chain.Binding{
 			Name: name, Point: defaultPoints[name], Order: &order,
-			Policy: s.options.BuiltIns[policyv1alpha1.BuiltInDefault],
+			Policy: s.options.BuiltIns[policyv1alpha1.BuiltInDefault], BuiltIn: true,
 		}
 	}
 	return bindings

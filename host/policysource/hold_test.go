@@ -253,7 +253,7 @@ func TestAHoldIsToldAndCounted(t *testing.T) {
 
 	r.hostname()
 	require.NoError(t, testutil.GatherAndCompare(r.metrics, strings.NewReader(`
-# HELP longshore_policy_errors_total Questions without a valid answer, by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, Quarantined, Unavailable, Host.
+# HELP longshore_policy_errors_total Questions without a valid answer, by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, ObjectTooLarge, Quarantined, Unavailable, Host.
 # TYPE longshore_policy_errors_total counter
 longshore_policy_errors_total{class="Unavailable",extension_point="PodMutation",policy="mine"} 1
 # HELP longshore_policy_refused Policies whose present version is not used, by reason, and what is instead: previous (the version before decides), held (what it concerns is refused or waits), skipped (it passes, by failurePolicy Ignore), absent (it passes, since the policy is not in force): 1.

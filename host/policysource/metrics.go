@@ -76,7 +76,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		}, []string{labelPolicy, labelModule, labelPoint}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "longshore_policy_errors_total",
-			Help: "Questions without a valid answer, by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, Quarantined, Unavailable, Host.",
+			Help: "Questions without a valid answer, by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, ObjectTooLarge, Quarantined, Unavailable, Host.",
 		}, []string{labelPolicy, labelPoint, labelClass}),
 		shadows: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "longshore_policy_shadow_total",

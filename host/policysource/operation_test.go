@@ -156,7 +156,7 @@ func TestAQuarantineIsToldAndEnds(t *testing.T) {
 	assert.Equal(t, want, r.own("mine").Message)
 	assert.Equal(t, []string{"Warning Quarantined In webhook: " + want}, r.told())
 	require.NoError(t, testutil.GatherAndCompare(r.metrics, strings.NewReader(`
-# HELP longshore_policy_errors_total Questions without a valid answer, by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, Quarantined, Unavailable, Host.
+# HELP longshore_policy_errors_total Questions without a valid answer, by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, ObjectTooLarge, Quarantined, Unavailable, Host.
 # TYPE longshore_policy_errors_total counter
 longshore_policy_errors_total{class="Quarantined",extension_point="PodMutation",policy="mine"} 2
 longshore_policy_errors_total{class="Trap",extension_point="PodMutation",policy="mine"} 5

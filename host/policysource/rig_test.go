@@ -182,6 +182,7 @@ func (r *rig) newSource() *policysource.Source {
 	metrics, err := policysource.NewMetrics(r.metrics)
 	require.NoError(r.t, err)
 	source, err := policysource.New(policysource.Options{
+		Chain:     chain.Options{Quarantine: chain.QuarantineOptions{Owners: 1}}, // all objects here are of one namespace
 		Component: "webhook", Client: r.client, Conditions: true, Clock: r.clock, Events: r.events, Metrics: metrics,
 		Components:       func(context.Context) (policysource.Components, error) { return r.components, nil },
 		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: r.builtIn},

@@ -25,8 +25,10 @@ const (
 	MaxModuleBytes = 16 << 20
 	// MaxOperations bounds the operations of one answer.
 	MaxOperations = 256
-	// MaxValueDepth bounds the nesting of an operation's value.
+	// MaxValueDepth bounds the nesting of an operation's value, and of settings.
 	MaxValueDepth = 32
+	// MaxSettingsBytes bounds the settings of a binding, which are in every request.
+	MaxSettingsBytes = 256 << 10
 	// MaxWarnings bounds the warnings of one answer.
 	MaxWarnings = 8
 )

@@ -19,7 +19,7 @@ func loadBuiltIn(ctx context.Context, runtime *engine.Engine) (chain.Policy, err
 	if err != nil {
 		return nil, fmt.Errorf("finding the built-in policies: %w", err)
 	}
-	builtin, err := module.Load(ctx, runtime, raw, module.Options{Name: policyv1alpha1.BuiltInDefault})
+	builtin, err := module.Load(ctx, runtime, raw, module.Options{Name: policyv1alpha1.BuiltInDefault, Limits: engine.BuiltIn()})
 	if err != nil {
 		return nil, fmt.Errorf("loading the built-in policies: %w", err)
 	}

@@ -85,6 +85,10 @@ type Limits struct {
 	Operations int
 }
 
+// MaxBuiltInBytes bounds a request to a built-in policy, and its answer. An object of 1.5 MiB,
+// which is what etcd stores, has up to 7 MiB as JSON.
+const MaxBuiltInBytes = 8 << 20
+
 // Binding says: at this point, in this order, for these objects, this policy.
 type Binding struct {
 	// Name of the binding, that of its OffloadingPolicy. Unique at a point, but for one
@@ -116,6 +120,10 @@ type Binding struct {
 	// LastGood; nil when there is none. Of it, Policy, Moments, Settings, Allow and Limits
 	// count.
 	Fallback *Binding
+	// BuiltIn marks a policy that the host carries. It is never quarantined, and requests and
+	// answers are bounded by [MaxBuiltInBytes] instead of the contract's bounds: its author
+	// answers for it on the largest object that an API server stores.
+	BuiltIn bool
 	// Unavailable says why the policy cannot be asked at present, although it counts: each
 	// question that concerns it fails with this cause and class [Unavailable], and the
 	// failure policy says what comes of that; LastGood is Fail then. Policy is not called:

@@ -144,12 +144,12 @@ func (c *Chains) attempt(ctx context.Context, l *link, in Input, result *Result)
 	a.err = c.decide(ctx, l, in, result, &a)
 	ended := c.now()
 	a.seen.Duration = ended.Sub(began)
-	c.judge(l, &a, ended)
+	c.judge(l, in.Match.Namespace, &a, ended)
 	return a
 }
 
-// judge keeps the health of the policy's version.
-func (c *Chains) judge(l *link, a *attempt, now time.Time) {
+// judge keeps the health of the policy's version; the owner is the object's namespace.
+func (c *Chains) judge(l *link, owner string, a *attempt, now time.Time) {
 	news := false
 	switch class := classOf(a.err); {
 	case a.err == nil && a.concerned:
@@ -157,9 +157,9 @@ func (c *Chains) judge(l *link, a *attempt, now time.Time) {
 	case a.err == nil, a.source == fromOther && !a.concerned:
 		// Not asked; or the failure is that of another question's call, which counts it.
 	case blamed(class):
-		news = l.health.fail(now, a.probe, class, a.err)
+		news = l.health.fail(now, failed{owner: owner, probe: a.probe, class: class, err: a.err})
 	case a.probe:
-		l.health.undecided()
+		l.health.undecided(owner)
 	}
 	if news && c.options.HealthChanged != nil {
 		c.options.HealthChanged()
@@ -204,7 +204,11 @@ func (c *Chains) decide(ctx context.Context, l *link, in Input, result *Result, 
 	}
 	changed, effects, err := operation.Apply(result.Object, got.operations)
 	if err != nil {
-		return &fault{class: engine.BadOutput, err: fmt.Errorf("applying the answer: %w", err)}
+		class := engine.BadOutput
+		if errors.Is(err, operation.ErrTooLarge) {
+			class = TooLarge
+		}
+		return &fault{class: class, err: fmt.Errorf("applying the answer: %w", err)}
 	}
 	changed, decision.Kept, err = c.protect(result.Object, changed, effects)
 	if err != nil {
@@ -287,7 +291,7 @@ func (c *Chains) request(ctx context.Context, l *link, in Input, object map[stri
 	request = append(request, '}')
 	*buffer = request[:0]
 	if len(request) > l.maximum.RequestBytes {
-		return nil, &fault{class: Host, err: fmt.Errorf("the request has %d bytes, more than %d: the object is too large, or the module's author must declare fewer reads", len(request), l.maximum.RequestBytes)}
+		return nil, &fault{class: TooLarge, err: fmt.Errorf("what the policy reads of the object has %d bytes as JSON, more than %d", len(request), l.maximum.RequestBytes)}
 	}
 	key := c.memo.key(l, request)
 	if found := c.memo.get(key, l, request); found != nil {
@@ -297,7 +301,7 @@ func (c *Chains) request(ctx context.Context, l *link, in Input, object map[stri
 	var got *answer
 	got, a.source, err = c.memo.call(ctx, key, l, request, func(request []byte) (found *answer, err error) {
 		// What is remembered is an answer all the same; only calls are for the healthy.
-		if a.probe, err = l.health.admit(c.now); err != nil {
+		if a.probe, err = l.health.admit(c.now, in.Match.Namespace); err != nil {
 			return nil, &fault{class: Quarantined, err: err}
 		}
 		return l.ask(ctx, request)

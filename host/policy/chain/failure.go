@@ -19,6 +19,9 @@ const (
 	// Unavailable: the policy was not asked, since no version of it can be used, although
 	// one was in force (ADR 24).
 	Unavailable engine.Class = "Unavailable"
+	// TooLarge: the object is too large for the policy to be asked about it, or for what it
+	// answered. Whose object it is must act.
+	TooLarge engine.Class = "ObjectTooLarge"
 	// Host: not the policy's fault: the question could not be asked.
 	Host engine.Class = "Host"
 )
@@ -40,6 +43,9 @@ func classOf(err error) engine.Class {
 			return Host
 		}
 	}
+	if errors.Is(err, engine.ErrRequestTooLarge) {
+		return TooLarge
+	}
 	if f, ok := errors.AsType[*fault](err); ok {
 		return f.class
 	}
@@ -51,7 +57,7 @@ func classOf(err error) engine.Class {
 
 // blamed tells whether a failure of the class speaks against the policy.
 func blamed(class engine.Class) bool {
-	return class != Host && class != Quarantined && class != Unavailable
+	return class != Host && class != Quarantined && class != Unavailable && class != TooLarge
 }
 
 // PolicyError says that a policy gave no valid answer, and so decided nothing.
@@ -79,6 +85,8 @@ func (e *PolicyError) Error() string {
 		return fmt.Sprintf("%s is quarantined at %s: %v; the module's author must correct it, an operator can load a version that works, or set spec.failurePolicy or spec.mode of OffloadingPolicy %q, or of the ConfigMap it is kept from, meanwhile; it is tried again from time to time", who, at, e.Err, e.Binding)
 	case Unavailable:
 		return fmt.Sprintf("%s was in force and cannot be used now, so nobody answers at %s: %v; an operator must put that right, or set spec.failurePolicy or spec.mode of OffloadingPolicy %q, or of the ConfigMap it is kept from, meanwhile", who, at, e.Err, e.Binding)
+	case TooLarge:
+		return fmt.Sprintf("the object is too large for %s at %s: %v; its author must make it smaller", who, at, e.Err)
 	case Host:
 		return fmt.Sprintf("%s could not be asked at %s: %v; if it lasts, an operator should read the log of the component", who, at, e.Err)
 	default:
@@ -89,7 +97,7 @@ func (e *PolicyError) Error() string {
 // Reason says what was wrong with the answer, and that the module's author must act.
 func (e *PolicyError) Reason() string {
 	// The engine says it itself, but for what the module reports.
-	if call, ok := errors.AsType[*engine.CallError](e.Err); ok && call.Class != engine.Guest {
+	if call, ok := errors.AsType[*engine.CallError](e.Err); ok && call.Class != engine.Guest || e.Class == TooLarge {
 		return e.Err.Error()
 	}
 	return e.Err.Error() + "; the module's author must act"

@@ -17,6 +17,9 @@ type QuarantineOptions struct {
 	// Failures in a row that quarantine a policy at a point, 5 when zero; never when
 	// negative.
 	Failures int
+	// Owners is the number of namespaces whose objects must be among those failures, 3 when
+	// zero: the objects of one user must not stop the policy for all others.
+	Owners int
 	// Probe is the time after which one question is let through, 10 seconds when zero.
 	// Each that fails doubles it.
 	Probe time.Duration
@@ -27,6 +30,9 @@ type QuarantineOptions struct {
 func (o QuarantineOptions) withDefaults() QuarantineOptions {
 	if o.Failures == 0 {
 		o.Failures = 5
+	}
+	if o.Owners == 0 {
+		o.Owners = 3
 	}
 	if o.Probe == 0 {
 		o.Probe = 10 * time.Second
@@ -83,9 +89,36 @@ type health struct {
 	class    engine.Class
 	last     string
 	since    time.Time
-	next     time.Time
-	wait     time.Duration
-	probing  bool
+	// owners are the namespaces whose objects the policy failed on in this row.
+	owners map[string]*probation
+}
+
+// probation says when a policy in quarantine is asked about an object of a namespace again.
+// Each namespace has its own, so that the objects of one do not delay the others.
+type probation struct {
+	next    time.Time
+	wait    time.Duration
+	probing bool
+}
+
+// maxOwners bounds the namespaces with a probation of their own; those beyond share one.
+const maxOwners = 1024
+
+// probation returns that of a namespace, and whether it is new.
+func (h *health) probation(owner string) (p *probation, isNew bool) {
+	if h.owners == nil {
+		h.owners = map[string]*probation{}
+	}
+	if p = h.owners[owner]; p == nil && len(h.owners) >= maxOwners {
+		owner = ""
+		p = h.owners[owner]
+	}
+	if p != nil {
+		return p, false
+	}
+	p = &probation{}
+	h.owners[owner] = p
+	return p, true
 }
 
 // QuarantineError says since when and why a policy is not asked.
@@ -106,9 +139,11 @@ func (e *QuarantineError) Error() string {
 		e.Since.UTC().Format(time.RFC3339), e.Failures, string(e.Class), e.Last)
 }
 
-// admit says whether the policy may be called; probe tells that this call decides
-// whether the quarantine ends. An error is a [*QuarantineError].
-func (h *health) admit(now func() time.Time) (probe bool, err error) {
+// admit says whether the policy may be called for an object of a namespace; probe reports
+// that this call decides whether the quarantine ends. An error is a [*QuarantineError].
+// The first question of a namespace on whose objects the policy has not failed is always a
+// probe.
+func (h *health) admit(now func() time.Time, owner string) (probe bool, err error) {
 	if !h.troubled.Load() {
 		return false, nil
 	}
@@ -117,8 +152,9 @@ func (h *health) admit(now func() time.Time) (probe bool, err error) {
 	if h.since.IsZero() {
 		return false, nil
 	}
-	if !h.probing && !now().Before(h.next) {
-		h.probing = true
+	p, isNew := h.probation(owner)
+	if isNew || !p.probing && !now().Before(p.next) {
+		p.probing = true
 		return true, nil
 	}
 	return false, h.quarantine()
@@ -143,40 +179,54 @@ func (h *health) succeed(called bool) bool {
 	if quarantined && !called {
 		return false
 	}
-	h.failures, h.class, h.last, h.since, h.probing = 0, "", "", time.Time{}, false
+	h.failures, h.class, h.last, h.since, h.owners = 0, "", "", time.Time{}, nil
 	h.troubled.Store(false)
 	return quarantined
 }
 
-// fail notes a failure that speaks against the policy, and tells whether it began a
-// quarantine.
-func (h *health) fail(now time.Time, probe bool, class engine.Class, err error) bool {
+// fail records a failure that speaks against the policy, on an object of a namespace, and
+// reports whether it began a quarantine.
+func (h *health) fail(now time.Time, f failed) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	p, _ := h.probation(f.owner)
 	if !h.since.IsZero() {
-		if probe {
-			h.probing = false
-			h.wait = min(2*h.wait, h.options.MaxProbe)
-			h.next = now.Add(h.wait)
+		if f.probe {
+			p.probing = false
+			p.wait = min(max(2*p.wait, h.options.Probe), h.options.MaxProbe)
+			p.next = now.Add(p.wait)
 		}
 		return false
 	}
 	h.failures++
-	h.class, h.last = class, bounded(err.Error())
+	h.class, h.last = f.class, bounded(f.err.Error())
 	h.troubled.Store(true)
 	// Without a clock there would be no way out.
-	if h.options.Failures < 0 || h.failures < h.options.Failures || now.IsZero() {
+	if h.options.Failures < 0 || h.failures < h.options.Failures || len(h.owners) < h.options.Owners || now.IsZero() {
 		return false
 	}
-	h.since, h.wait, h.next = now, h.options.Probe, now.Add(h.options.Probe)
+	h.since = now
+	for _, p := range h.owners {
+		p.wait, p.next = h.options.Probe, now.Add(h.options.Probe)
+	}
 	return true
 }
 
+// failed is a failure of a policy: whose object it was asked about, and whether in
+// quarantine.
+type failed struct {
+	owner string
+	probe bool
+	class engine.Class
+	err   error
+}
+
 // undecided ends a probe that says nothing about the policy; the next call is one.
-func (h *health) undecided() {
+func (h *health) undecided(owner string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.probing = false
+	p, _ := h.probation(owner)
+	p.probing = false
 }
 
 func (h *health) report(l *link) Health {

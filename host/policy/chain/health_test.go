@@ -68,7 +68,7 @@ func newWard(t *testing.T, bindings ...chain.Binding) *ward {
 	w := &ward{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	w.chains = swapped(t, chain.Options{
 		Clock: func() time.Time { return w.now }, Observer: w, HealthChanged: func() { w.news++ },
-		Quarantine: chain.QuarantineOptions{Failures: 3},
+		Quarantine: chain.QuarantineOptions{Failures: 3, Owners: 1},
 	}, bindings...)
 	return w
 }

@@ -156,6 +156,9 @@ func (s *snapshot) adopt(known map[healthKey]*health, options QuarantineOptions)
 	now := map[healthKey]*health{}
 	give := func(l *link, options QuarantineOptions) {
 		key := healthKey{name: l.Name, point: l.Point, policy: l.Policy, identity: l.identity}
+		if l.BuiltIn {
+			options.Failures = -1 // what it fails on is an object: it is Longshore's own code
+		}
 		if l.health = known[key]; l.health == nil {
 			l.health = &health{options: options}
 		}
@@ -218,7 +221,7 @@ func newLink(b Binding) (*link, error) {
 	if declared == nil {
 		return nil, fmt.Errorf("module %q does not answer this point: the operator must choose another module, or other points", b.Policy.Name())
 	}
-	l := &link{Binding: b, bound: limit, export: b.Point.Export(), maximum: b.Limits.withDefaults()}
+	l := &link{Binding: b, bound: limit, export: b.Point.Export(), maximum: b.Limits.withDefaults(b.BuiltIn)}
 	var err error
 	if l.moments, err = momentsOf(b, declared); err != nil {
 		return nil, err
@@ -284,10 +287,24 @@ func writesOf(b Binding, declared *contract.PointManifest, limit bound) (operati
 	return writes.Intersect(allowed), nil
 }
 
+// CheckSettings refuses settings that are too long or too deep, before anything reads them.
+func CheckSettings(settings []byte) error {
+	if len(settings) > contract.MaxSettingsBytes {
+		return fmt.Errorf("settings have %d bytes, more than %d; the operator must shorten them", len(settings), contract.MaxSettingsBytes)
+	}
+	if depth := operation.Depth(settings); depth > contract.MaxValueDepth {
+		return fmt.Errorf("settings are nested %d deep, more than %d; the operator must flatten them", depth, contract.MaxValueDepth)
+	}
+	return nil
+}
+
 // prepare encodes what all requests of the link have in common.
 func (l *link) prepare() error {
 	var settings json.RawMessage
 	if len(l.Settings) > 0 {
+		if err := CheckSettings(l.Settings); err != nil {
+			return err
+		}
 		value, err := operation.Decode(l.Settings)
 		if err != nil {
 			return fmt.Errorf("settings: %w; the operator must correct them", err)
@@ -319,7 +336,11 @@ func (l *link) prepare() error {
 	return nil
 }
 
-func (l Limits) withDefaults() Limits {
+func (l Limits) withDefaults(builtIn bool) Limits {
+	request, response := contract.MaxRequestBytes, contract.MaxResponseBytes
+	if builtIn {
+		request, response = MaxBuiltInBytes, MaxBuiltInBytes
+	}
 	lower := func(value, bound int) int {
 		if value <= 0 || value > bound {
 			return bound
@@ -327,8 +348,8 @@ func (l Limits) withDefaults() Limits {
 		return value
 	}
 	return Limits{
-		RequestBytes:  lower(l.RequestBytes, contract.MaxRequestBytes),
-		ResponseBytes: lower(l.ResponseBytes, contract.MaxResponseBytes),
+		RequestBytes:  lower(l.RequestBytes, request),
+		ResponseBytes: lower(l.ResponseBytes, response),
 		Operations:    lower(l.Operations, contract.MaxOperations),
 	}
 }

@@ -34,6 +34,10 @@ func (c Class) Error() string { return "policy call failed: " + string(c) }
 // became free in time, or none could be made. It says nothing about the module.
 var ErrNoInstance = errors.New("no instance of the module to call")
 
+// ErrRequestTooLarge is in the error of a call that never began, because the request is
+// longer than [Limits.RequestBytes].
+var ErrRequestTooLarge = errors.New("the request is too large")
+
 // ErrClosed is returned by calls of a module that was closed.
 var ErrClosed = errors.New("the module is closed")
 

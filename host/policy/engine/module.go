@@ -67,7 +67,7 @@ func (m *Module) Call(ctx context.Context, export string, input []byte) ([]byte,
 		return nil, Stats{}, m.callError(export, &failure{Guest, fmt.Errorf("the module has no export of this name that takes nothing and returns nothing or an i32; its author must add it")}, "")
 	}
 	if len(input) > m.limits.RequestBytes {
-		return nil, Stats{}, m.callError(export, &failure{Memory, fmt.Errorf("the request has %d bytes, more than %d; the object is too large, or the module's author must declare to read less", len(input), m.limits.RequestBytes)}, "")
+		return nil, Stats{}, m.callError(export, &failure{Memory, fmt.Errorf("%w: it has %d bytes, more than %d", ErrRequestTooLarge, len(input), m.limits.RequestBytes)}, "")
 	}
 	if err := m.enter(); err != nil {
 		return nil, Stats{}, err

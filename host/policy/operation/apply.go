@@ -211,6 +211,9 @@ func (e *editor) merge(node any) (any, bool, error) {
 	return next, next != nil, nil
 }
 
+// fewComparisons take less time than making a set.
+const fewComparisons = 256
+
 func (e *editor) ensure(node any) (any, bool, error) {
 	items, err := asList(node)
 	if err != nil {
@@ -221,8 +224,14 @@ func (e *editor) ensure(node any) (any, bool, error) {
 		return nil, false, fmt.Errorf("the value is a %T", e.operation.value)
 	}
 	next := items
+	isNew := func(value any) bool {
+		return !slices.ContainsFunc(next, func(item any) bool { return Equal(item, value) })
+	}
+	if (len(items)+len(values))*len(values) > fewComparisons {
+		isNew = setOf(items).add
+	}
 	for _, value := range values {
-		if slices.ContainsFunc(next, func(item any) bool { return Equal(item, value) }) {
+		if !isNew(value) {
 			continue
 		}
 		if len(next) == len(items) {

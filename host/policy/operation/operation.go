@@ -108,7 +108,7 @@ func (o *Operation) compileValue(source contract.Operation) error {
 	if len(source.Value) == 0 {
 		return errors.New("value is missing")
 	}
-	if d := depth(source.Value); d > contract.MaxValueDepth {
+	if d := Depth(source.Value); d > contract.MaxValueDepth {
 		return fmt.Errorf("value is nested %d deep, more than %d", d, contract.MaxValueDepth)
 	}
 	var err error

@@ -19,6 +19,10 @@ const (
 // two long lists would else fill memory and the scheduler.
 const MaxTerms = 256
 
+// ErrTooLarge is the error of an operation that is fine, but that the document is too large
+// for.
+var ErrTooLarge = errors.New("the object is too large")
+
 // term is a node selector term: an AND of requirements on labels and on fields.
 type term struct {
 	expressions []any
@@ -182,7 +186,10 @@ func product(existing, added []term) ([]term, bool, error) {
 			}
 		}
 		if len(result) > MaxTerms {
-			return nil, false, fmt.Errorf("the product has more than %d node selector terms", MaxTerms)
+			if len(added) > MaxTerms {
+				return nil, false, fmt.Errorf("%d node selector terms are more than the allowed %d", len(added), MaxTerms)
+			}
+			return nil, false, fmt.Errorf("%w: with the %d node selector terms that it has it would get more than %d", ErrTooLarge, len(existing), MaxTerms)
 		}
 	}
 	if changed {
@@ -203,8 +210,9 @@ func with(members map[string]any, key string, value any) map[string]any {
 }
 
 func containsAll(have, want []any) bool {
+	all := requirements(have, len(want))
 	for _, item := range want {
-		if !slices.ContainsFunc(have, func(other any) bool { return sameRequirement(item, other) }) {
+		if !all.contains(item) {
 			return false
 		}
 	}
@@ -213,12 +221,68 @@ func containsAll(have, want []any) bool {
 
 func union(have, add []any) []any {
 	joined := slices.Clone(have)
+	all := requirements(have, len(add))
 	for _, item := range add {
-		if !slices.ContainsFunc(joined, func(other any) bool { return sameRequirement(item, other) }) {
+		if all.add(item) {
 			joined = append(joined, item)
 		}
 	}
 	return joined
+}
+
+// collection is a set of requirements, or for few of them a list.
+type collection interface {
+	contains(item any) bool
+	// add puts an item into the collection and reports whether it was not there.
+	add(item any) bool
+}
+
+type shortList struct{ items []any }
+
+func (l *shortList) contains(item any) bool {
+	return slices.ContainsFunc(l.items, func(other any) bool { return sameRequirement(item, other) })
+}
+
+func (l *shortList) add(item any) bool {
+	if l.contains(item) {
+		return false
+	}
+	l.items = append(l.items, item)
+	return true
+}
+
+// requirements returns the items as a collection that is asked about so many.
+func requirements(items []any, asked int) collection {
+	if (len(items)+asked)*asked <= fewComparisons {
+		return &shortList{items: slices.Clip(items)}
+	}
+	s := newSet(len(items), hashRequirement, sameRequirement)
+	for _, item := range items {
+		s.add(item)
+	}
+	return s
+}
+
+// hashRequirement is equal for requirements that are the same.
+func hashRequirement(item any) uint64 {
+	members, err := asObject(item)
+	if err != nil {
+		return 0
+	}
+	values, err := asList(members["values"])
+	if err != nil {
+		return 0
+	}
+	distinct := make(map[uint64]struct{}, len(values))
+	sum := uint64(0)
+	for _, value := range values {
+		hash := hashValue(value)
+		if _, known := distinct[hash]; !known {
+			distinct[hash] = struct{}{}
+			sum += hash
+		}
+	}
+	return mix(mix(hashValue(members["key"]), hashValue(members["operator"])), sum)
 }
 
 // sameRequirement compares key, operator and values; the order of values has no
@@ -238,8 +302,14 @@ func sameRequirement(a, b any) bool {
 }
 
 func subset(part, whole []any) bool {
+	contains := func(item any) bool {
+		return slices.ContainsFunc(whole, func(other any) bool { return Equal(item, other) })
+	}
+	if len(part)*len(whole) > fewComparisons {
+		contains = setOf(whole).contains
+	}
 	for _, item := range part {
-		if !slices.ContainsFunc(whole, func(other any) bool { return Equal(item, other) }) {
+		if !contains(item) {
 			return false
 		}
 	}

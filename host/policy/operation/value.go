@@ -166,9 +166,9 @@ func equalMembers(x, y map[string]any) bool {
 	return true
 }
 
-// depth returns how deep lists and objects are nested in JSON text, without
+// Depth returns how deep lists and objects are nested in JSON text, without
 // decoding it: hostile nesting must not reach the recursive decoder.
-func depth(data []byte) int {
+func Depth(data []byte) int {
 	deepest, level := 0, 0
 	inString := false
 	for i := 0; i < len(data); i++ {

@@ -27,3 +27,12 @@ type Request = guest.Request[contract.AntiAffinityPresetFacts]
 func Handle(policy func(*Request) ([]contract.Operation, error)) {
 	serve.Operations(contract.AntiAffinityPreset, codec.AntiAffinityPresetFacts, policy)
 }
+
+// EntriesRequest is the question with labels as a list: see
+// [contract.AntiAffinityPresetEntries].
+type EntriesRequest = guest.Request[contract.AntiAffinityPresetEntries]
+
+// HandleEntries is [Handle] for a policy that is fast on objects with very many labels.
+func HandleEntries(policy func(*EntriesRequest) ([]contract.Operation, error)) {
+	serve.Operations(contract.AntiAffinityPreset, codec.AntiAffinityPresetEntries, policy)
+}

@@ -22,3 +22,13 @@ type Request = guest.Request[contract.MetadataFilterFacts]
 func Handle(policy func(*Request) ([]contract.Operation, error)) {
 	serve.Operations(contract.MetadataFilter, codec.MetadataFilterFacts, policy)
 }
+
+// EntriesRequest is the question with labels and annotations as lists: see
+// [contract.MetadataFilterEntries].
+type EntriesRequest = guest.Request[contract.MetadataFilterEntries]
+
+// HandleEntries is [Handle] for a policy that is fast on objects with very many labels or
+// annotations.
+func HandleEntries(policy func(*EntriesRequest) ([]contract.Operation, error)) {
+	serve.Operations(contract.MetadataFilter, codec.MetadataFilterEntries, policy)
+}

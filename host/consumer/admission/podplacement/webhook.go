@@ -22,6 +22,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/forge/invariants"
+	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
@@ -59,7 +60,11 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 		RuntimeClassName: h.RuntimeClassName,
 	})
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("deciding about the pod: %w", err))
+		status := http.StatusInternalServerError
+		if errors.Is(err, chain.TooLarge) {
+			status = http.StatusRequestEntityTooLarge
+		}
+		return admission.Errored(int32(status), fmt.Errorf("deciding about the pod: %w", err))
 	}
 	if result.Denial != nil {
 		return admission.Denied(result.Denial.Error()).WithWarnings(result.Warnings...)

@@ -1,0 +1,95 @@
+package operation
+
+import (
+	"hash/maphash"
+	"math"
+)
+
+// set holds values that are compared by a relation of the caller. Values that are equal by
+// it must have the same hash, so that a value is compared with few others: the lists of one
+// object may have a hundred thousand items.
+type set struct {
+	hash    func(value any) uint64
+	equal   func(a, b any) bool
+	buckets map[uint64][]any
+}
+
+func newSet(size int, hash func(any) uint64, equal func(a, b any) bool) *set {
+	return &set{hash: hash, equal: equal, buckets: make(map[uint64][]any, size)}
+}
+
+// setOf returns the set of values that [Equal] compares.
+func setOf(values []any) *set {
+	s := newSet(len(values), hashValue, Equal)
+	for _, value := range values {
+		s.add(value)
+	}
+	return s
+}
+
+func (s *set) contains(value any) bool { return s.find(s.hash(value), value) }
+
+func (s *set) find(hash uint64, value any) bool {
+	for _, other := range s.buckets[hash] {
+		if s.equal(value, other) {
+			return true
+		}
+	}
+	return false
+}
+
+// add puts a value into the set and reports whether it was not there.
+func (s *set) add(value any) bool {
+	hash := s.hash(value)
+	if s.find(hash, value) {
+		return false
+	}
+	s.buckets[hash] = append(s.buckets[hash], value)
+	return true
+}
+
+var hashSeed = maphash.MakeSeed()
+
+// hashValue hashes a value of a document; values that are [Equal] have one hash.
+func hashValue(value any) uint64 {
+	value, err := Normalize(value)
+	if err != nil {
+		return 0
+	}
+	switch v := value.(type) {
+	case string:
+		return maphash.String(hashSeed, v)
+	case int64:
+		return hashNumber(float64(v))
+	case float64:
+		return hashNumber(v)
+	case bool:
+		return maphash.Comparable(hashSeed, v)
+	case []any:
+		sum := uint64(len(v))
+		for _, item := range v {
+			sum = mix(sum, hashValue(item))
+		}
+		return sum
+	case map[string]any:
+		sum := uint64(0)
+		for key, member := range v {
+			if member != nil { // members with a null value are like absent ones
+				sum += mix(maphash.String(hashSeed, key), hashValue(member))
+			}
+		}
+		return sum
+	default:
+		return 0
+	}
+}
+
+func hashNumber(f float64) uint64 {
+	if f == 0 {
+		f = 0 // not -0, which is equal
+	}
+	return mix(1, math.Float64bits(f))
+}
+
+// mix depends on the order of its arguments.
+func mix(a, b uint64) uint64 { return maphash.Comparable(hashSeed, [2]uint64{a, b}) }
