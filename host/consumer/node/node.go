@@ -257,8 +257,8 @@ func (n *Node) desired() *corev1.Node {
 	})
 }
 
-// network evaluates the ForeignCluster (5.4). Before its controller has looked at it the
-// networking module counts as enabled; without one there is no network.
+// network evaluates the ForeignCluster (5.4). Only a networking module that its status
+// reports as enabled counts: without one the Node is ready whatever the network is.
 func (n *Node) network() local.Network {
 	fc := n.foreignCluster
 	switch {
@@ -266,7 +266,7 @@ func (n *Node) network() local.Network {
 		return local.NetworkUnchecked
 	case fc == nil:
 		return local.NetworkDown
-	case !fc.Status.Modules.Networking.Enabled && fc.Status.ObservedGeneration > 0:
+	case !fc.Status.Modules.Networking.Enabled:
 		return local.NetworkUnchecked
 	}
 	if statusOf(fc.Status.Modules.Networking.Conditions, liqocorev1beta1.NetworkConnectionStatusCondition) == liqocorev1beta1.ConditionStatusEstablished {

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -251,7 +252,7 @@ func TestNetwork(t *testing.T) {
 		"not to be checked":              {false, nil, local.NetworkUnchecked},
 		"no ForeignCluster":              {true, nil, local.NetworkDown},
 		"module off":                     {true, cluster(1, false, ""), local.NetworkUnchecked},
-		"not looked at yet counts as on": {true, cluster(0, false, ""), local.NetworkDown},
+		"no component reports modules":   {true, cluster(0, false, ""), local.NetworkUnchecked},
 		"connection pending":             {true, cluster(1, true, liqocorev1beta1.ConditionStatusPending), local.NetworkDown},
 		"connection established":         {true, cluster(1, true, liqocorev1beta1.ConditionStatusEstablished), local.NetworkUp},
 	} {
@@ -261,6 +262,37 @@ func TestNetwork(t *testing.T) {
 			assert.Equal(t, tc.want, n.network())
 		})
 	}
+}
+
+// The label liqo.io/remote-cluster-id is set by a webhook that need not be there.
+func TestTheForeignClusterIsFoundByItsClusterID(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, liqocorev1beta1.AddToScheme(scheme))
+	cluster := func(name, id string) *liqocorev1beta1.ForeignCluster {
+		return &liqocorev1beta1.ForeignCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       liqocorev1beta1.ForeignClusterSpec{ClusterID: liqocorev1beta1.ClusterID(id)},
+		}
+	}
+	c := listing{ctrlfake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster("a", "turin"), cluster("b", "milan"), cluster("c", "paris")).Build()}
+	n := newNode(t, fake.NewClientset(), func(o *Options) { o.Local = c })
+	found := func() string {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.foreignCluster == nil {
+			return ""
+		}
+		return n.foreignCluster.Name
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	require.True(t, n.followForeignCluster(ctx, &group))
+	require.Eventually(t, func() bool { return found() == "b" }, time.Minute, time.Millisecond)
+	require.NoError(t, c.Delete(t.Context(), cluster("a", "turin")))
+	require.NoError(t, c.Delete(t.Context(), cluster("b", "milan")))
+	require.Eventually(t, func() bool { return found() == "" }, time.Minute, time.Millisecond)
 }
 
 func TestTaintsAreMergedWithThoseOfOthers(t *testing.T) {
