@@ -72,7 +72,7 @@ func (a *App) newSession(ctx context.Context, config *rest.Config) (*session, er
 	if !a.options.CreateNode {
 		return s, nil
 	}
-	if s.node, err = a.newNode(ctx); err != nil {
+	if s.node, err = a.newNode(ctx, reflector); err != nil {
 		return nil, err
 	}
 	s.server, err = a.newServer(a.clientset, reflector, config)
@@ -151,7 +151,7 @@ func (a *App) definitions() []engine.Definition {
 	return definitions
 }
 
-func (a *App) newNode(ctx context.Context) (*node.Node, error) {
+func (a *App) newNode(ctx context.Context, reflector *engine.Engine) (*node.Node, error) {
 	watcher, err := a.clusterWatcher()
 	if err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (a *App) newNode(ctx context.Context) (*node.Node, error) {
 		ExtraLabels:    a.options.NodeExtraLabels, ExtraAnnotations: a.options.NodeExtraAnnotations,
 		CheckNetwork: a.options.NodeCheckNetwork, LeaseDuration: a.options.NodeLeaseDuration,
 		PingInterval: a.options.NodePingInterval, PingTimeout: a.options.NodePingTimeout, StatusInterval: statusInterval,
-		Reachable: a.setUp, Tell: a.tell,
+		Reachable: a.setUp, Tell: a.tell, Unreachable: func(down bool) { reflector.Reachable(!down) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the node: %w", err)

@@ -68,6 +68,10 @@ type Options struct {
 	StatusInterval time.Duration
 	// Reachable is told each time the provider was looked at. Optional.
 	Reachable func(bool)
+	// Unreachable is called with true once the provider has not answered for half of
+	// LeaseDuration, which is before the consumer gives the Node up, and with false each time
+	// it answers. Optional.
+	Unreachable func(bool)
 	// Tell is told what the owner of the VirtualNode must know, each cause once a while.
 	// The context may have ended. Optional.
 	Tell func(ctx context.Context, vn *offloadingv1beta1.VirtualNode, reason Reason, message string)
@@ -85,8 +89,10 @@ type Node struct {
 	published      *corev1.Node
 	unrecorded     *corev1.Node
 	pingError      error
-	pinged         bool
-	told           map[Reason]telling
+	// answered is when the provider answered last.
+	answered time.Time
+	pinged   bool
+	told     map[Reason]telling
 }
 
 // New checks the options. Nothing is sent before Run.

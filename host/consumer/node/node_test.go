@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -227,6 +228,29 @@ func TestWhatAPingFoundIsToldUnlessItWasStopped(t *testing.T) {
 	}
 }
 
+// One answer that is lost is no outage; the consumer gives the Node up after LeaseDuration.
+func TestAnOutageIsReportedBeforeTheNodeIsGivenUp(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var health error
+	var reports []string
+	n := newNode(t, fake.NewClientset(), func(o *Options) {
+		o.Now = func() time.Time { return at }
+		o.RemoteHealth = func(context.Context) error { return health }
+		o.Unreachable = func(down bool) { reports = append(reports, at.Format("04:05")+" "+strconv.FormatBool(down)) }
+	})
+	ping := func(err error, after time.Duration) {
+		health, at = err, at.Add(after)
+		assert.ErrorIs(t, n.Ping(t.Context()), err)
+	}
+	ping(nil, 0)
+	ping(errDown, 10*time.Second)
+	ping(nil, 10*time.Second)
+	ping(errDown, 10*time.Second)
+	ping(errDown, 10*time.Second)
+	ping(nil, 10*time.Second)
+	assert.Equal(t, []string{"04:05 false", "04:25 false", "04:45 true", "04:55 false"}, reports)
+}
+
 func TestPingOfAnIntervalOfZeroAsksNobody(t *testing.T) {
 	n := newNode(t, fake.NewClientset(), func(o *Options) {
 		o.PingInterval = 0
@@ -249,12 +273,12 @@ func TestNetwork(t *testing.T) {
 		fc    *liqocorev1beta1.ForeignCluster
 		want  local.Network
 	}{
-		"not to be checked":              {false, nil, local.NetworkUnchecked},
-		"no ForeignCluster":              {true, nil, local.NetworkDown},
-		"module off":                     {true, cluster(1, false, ""), local.NetworkUnchecked},
-		"no component reports modules":   {true, cluster(0, false, ""), local.NetworkUnchecked},
-		"connection pending":             {true, cluster(1, true, liqocorev1beta1.ConditionStatusPending), local.NetworkDown},
-		"connection established":         {true, cluster(1, true, liqocorev1beta1.ConditionStatusEstablished), local.NetworkUp},
+		"not to be checked":            {false, nil, local.NetworkUnchecked},
+		"no ForeignCluster":            {true, nil, local.NetworkDown},
+		"module off":                   {true, cluster(1, false, ""), local.NetworkUnchecked},
+		"no component reports modules": {true, cluster(0, false, ""), local.NetworkUnchecked},
+		"connection pending":           {true, cluster(1, true, liqocorev1beta1.ConditionStatusPending), local.NetworkDown},
+		"connection established":       {true, cluster(1, true, liqocorev1beta1.ConditionStatusEstablished), local.NetworkUp},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, fake.NewClientset(), func(o *Options) { o.CheckNetwork = tc.check })
