@@ -52,7 +52,7 @@ func TestWhatWasReadBeforeAnOutageIsUnknown(t *testing.T) {
 	there.Status.Phase = corev1.PodFailed
 	require.NoError(t, remote.Status().Update(t.Context(), there))
 	before := decided.Load()
-	touch(t, local, "1")
+	annotatePod(t, local, "1")
 	require.Eventually(t, func() bool { return decided.Load() > before }, soon, tick)
 	assert.True(t, is(corev1.PodRunning, true)())
 	assert.Zero(t, remote.count("list PodList"), "nothing is asked while the provider does not answer")
@@ -71,8 +71,8 @@ func TestWhatWasReadBeforeAnOutageIsUnknown(t *testing.T) {
 	assert.Equal(t, 2, remote.count("list PodList"))
 }
 
-// touch makes an event of the local pod.
-func touch(t *testing.T, local *cluster, value string) {
+// annotatePod makes an event of the local pod.
+func annotatePod(t *testing.T, local *cluster, value string) {
 	t.Helper()
 	source, _ := get(t.Context(), local.WithWatch, "shop", "web", &corev1.Pod{})
 	source.Annotations = map[string]string{"touched": value}
