@@ -31,10 +31,7 @@ type PodStatusInput struct {
 	// MapIP translates an address of the provider's pods into the one under which the
 	// consumer reaches it; nil when both clusters see the same addresses.
 	MapIP func(string) string
-	// Unknown says that Remote may be of before an outage: a pod does not become ready
-	// because of it.
-	Unknown bool
-	Now     time.Time
+	Now   time.Time
 }
 
 // PodStatus builds the status of a local pod (offloading.md 3.8): the remote one as a
@@ -50,7 +47,8 @@ func PodStatus(in PodStatusInput) *corev1.PodStatus {
 	for i := range status.ContainerStatuses {
 		status.ContainerStatuses[i].RestartCount += in.ExtraRestarts
 	}
-	if in.Local.Labels[offloadingv1beta1.RemoteUnavailableLabel] == "true" || in.Unknown && !IsReady(&in.Local.Status) {
+	settleContainers(status, in)
+	if in.Local.Labels[offloadingv1beta1.RemoteUnavailableLabel] == "true" {
 		forceNotReady(status, &in.Local.Status, in.Now)
 	}
 	return status
@@ -98,12 +96,6 @@ func forceNotReady(status, local *corev1.PodStatus, now time.Time) {
 		condition.ObservedGeneration = ready.ObservedGeneration
 		*ready = condition
 	}
-}
-
-// IsReady reports whether a pod is ready by its status.
-func IsReady(status *corev1.PodStatus) bool {
-	ready := podCondition(status, corev1.PodReady)
-	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 
 func podCondition(status *corev1.PodStatus, conditionType corev1.PodConditionType) *corev1.PodCondition {

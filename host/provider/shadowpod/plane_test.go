@@ -234,6 +234,7 @@ func TestTheControllerEndsItsPods(t *testing.T) {
 	stop := r.run(t)
 	t.Run("labels that a ShadowPod loses leave its pod, and no others do", r.metadata)
 	t.Run("so it is with the pod of an earlier version", r.metadataOfEarlierPod)
+	t.Run("ownership that another writer takes from a pod is restored", r.ownership)
 	t.Run("the pod of a ShadowPod that is gone", r.background)
 	t.Run("a ShadowPod that stays for its pod", r.foreground)
 	t.Run("a longer period, and none at all", r.longer)
@@ -405,6 +406,30 @@ func (r *rig) labels(t *testing.T, shadow *offloadingv1beta1.ShadowPod, pod *cor
 		_, there := pod.Labels["new"]
 		return !there
 	})
+}
+
+// ownership is taken from a pod that runs and from one that is being deleted.
+func (r *rig) ownership(t *testing.T) {
+	shadow, pod := r.offload(t, "ownership")
+	restored := func(pod *corev1.Pod) bool {
+		return pod.Labels[offloadingv1beta1.ManagedByLabel] == offloadingv1beta1.ManagedByShadowPod && pod.Labels[offloadingv1beta1.OriginLabel] == "rome"
+	}
+	for _, patch := range []string{
+		`{"metadata":{"labels":{"liqo.io/managed-by":null}}}`,
+		`{"metadata":{"labels":{"offloading.liqo.io/origin":"oslo"}}}`,
+		`{"metadata":{"labels":null,"annotations":null}}`,
+	} {
+		r.patch(t, pod, patch)
+		r.await(t, "ownership", "has its labels again after "+patch, restored)
+	}
+	r.give(t, shadow, "300")
+	r.delete(t, shadow, metav1.DeletePropagationForeground)
+	ending := r.ends(t, "ownership", 300)
+	assert.Equal(t, pod.UID, ending.UID, "it was never created anew")
+	r.patch(t, ending, `{"metadata":{"labels":{"offloading.liqo.io/origin":null}}}`)
+	r.await(t, "ownership", "has its label again while it ends", restored)
+	r.confirm(t, ending)
+	r.gone(t, ending, shadow)
 }
 
 // restart deletes ShadowPods while no controller is there to see it.

@@ -43,22 +43,21 @@ func Owns(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) bool {
 	return owner != nil && owner.UID == shadow.UID
 }
 
-// speaksOf reports whether a ShadowPod was made to say how a pod ends that an earlier
-// ShadowPod of this name had asked for, for the same pod of the consumer (ADR 42). That
-// one is gone, or this one could not be there.
-func speaksOf(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) bool {
+// endsEarlier reports whether a ShadowPod was made to say how the pod of an earlier
+// ShadowPod of this name ends, for the same pod of the consumer (ADR 42). The earlier one is
+// gone, or this one could not exist.
+func endsEarlier(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) bool {
 	period, err := GracePeriod(shadow)
 	of := shadow.Annotations[remote.LocalPodUIDAnnotation]
 	return err == nil && period != nil && ownerOf(pod) != nil && of != "" && of == pod.Annotations[remote.LocalPodUIDAnnotation]
 }
 
 // ownerOf returns the reference to the ShadowPod for which a pod was made, whether or
-// not that still exists; nil for a stranger's pod. Beside the reference, it takes the
-// label that this controller puts on its pods.
+// not that still exists; nil for an unmanaged pod. Labels do not count: anyone who may
+// label pods can remove them.
 func ownerOf(pod *corev1.Pod) *metav1.OwnerReference {
 	owner := metav1.GetControllerOf(pod)
-	if owner == nil || owner.Kind != offloadingv1beta1.ShadowPodGVK.Kind || owner.Name != pod.Name ||
-		pod.Labels[offloadingv1beta1.ManagedByLabel] != offloadingv1beta1.ManagedByShadowPod {
+	if owner == nil || owner.Kind != offloadingv1beta1.ShadowPodGVK.Kind || owner.Name != pod.Name {
 		return nil
 	}
 	if group, err := schema.ParseGroupVersion(owner.APIVersion); err != nil || group.Group != offloadingv1beta1.GroupVersion.Group {

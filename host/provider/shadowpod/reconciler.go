@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -78,6 +79,8 @@ type Reconciler struct {
 
 	// orphans are pods left to the garbage collector for a moment, by name.
 	orphans sync.Map
+	// attempts are the last changes of pods' metadata, by name.
+	attempts sync.Map
 }
 
 // SetupWithManager registers watches: ShadowPods, and the pods they own.
@@ -102,15 +105,17 @@ func ignoreOwnStatus() predicate.Predicate {
 		predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 }
 
-// podChanged lets through what can change the outcome: a new phase, other metadata, a
-// deletion. Creation events are our own.
+// podChanged lets through what can change the outcome: a new phase, other labels or
+// annotations, a deletion. A pod that loses the managed-by label leaves the cache, which is
+// a deletion here.
 func podChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return true },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, okBefore := e.ObjectOld.(*corev1.Pod)
 			after, okAfter := e.ObjectNew.(*corev1.Pod)
-			return okBefore && okAfter && before.Status.Phase != after.Status.Phase
+			return okBefore && okAfter && (before.Status.Phase != after.Status.Phase ||
+				!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations))
 		},
 	}
 }
@@ -127,7 +132,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case Ends(shadow):
 		return r.end(ctx, shadow)
 	case Terminal(shadow):
-		return ctrl.Result{}, nil
+		return r.keepFinished(ctx, shadow)
 	}
 	if _, err := GracePeriod(shadow); err != nil {
 		r.Events.Eventf(shadow, nil, corev1.EventTypeWarning, reasonFailedDeletePod, actionDeletePod, "Pod not deleted: %v", err)
@@ -144,24 +149,46 @@ func (r *Reconciler) run(ctx context.Context, shadow *offloadingv1beta1.ShadowPo
 		return ctrl.Result{RequeueAfter: unmanagedRetry}, nil
 	case err != nil || pod == nil:
 		return ctrl.Result{}, err
-	case podend.ByDeletion(pod):
-		// An eviction or a drained node is not the end of the ShadowPod: a terminal phase
-		// would be. The pod's deletion event brings us back to create the next one.
-		return ctrl.Result{}, nil
 	case !pod.DeletionTimestamp.IsZero():
-		return ctrl.Result{}, r.reportPhase(ctx, shadow, pod.Status.Phase)
+		result, err := r.restoreOwnership(ctx, shadow, pod)
+		if err != nil || podend.ByDeletion(pod, shadow.Status.Phase) {
+			// An eviction or a drained node is not the end of the ShadowPod: a terminal phase
+			// would be. The pod's deletion event brings us back to create the next one.
+			return result, err
+		}
+		return result, r.reportPhase(ctx, shadow, pod.Status.Phase)
 	}
-	err = r.syncMetadata(ctx, shadow, pod)
-	switch {
-	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: conflictRetry}, nil
-	case err != nil:
+	result, err := r.syncMetadata(ctx, shadow, pod, ForgePod(shadow))
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if wait := r.pendingFor(shadow, pod); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
+		result.RequeueAfter = soonest(result.RequeueAfter, wait)
+		return result, nil
 	}
-	return ctrl.Result{}, r.reportPhase(ctx, shadow, pod.Status.Phase)
+	return result, r.reportPhase(ctx, shadow, pod.Status.Phase)
+}
+
+// soonest returns the shorter of two pauses; zero is none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// keepFinished restores the ownership of the pod of a ShadowPod with a terminal phase, as
+// long as the cache holds the pod.
+func (r *Reconciler) keepFinished(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (ctrl.Result, error) {
+	key, pod := client.ObjectKeyFromObject(shadow), &corev1.Pod{}
+	err := r.Client.Get(ctx, key, pod)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return ctrl.Result{}, fmt.Errorf("reading pod %s: %w", key, err)
+	case err != nil || !Owns(shadow, pod):
+		return ctrl.Result{}, nil
+	}
+	return r.restoreOwnership(ctx, shadow, pod)
 }
 
 // pod returns the ShadowPod's pod, creating it when it is absent. The error is
@@ -223,34 +250,54 @@ func (r *Reconciler) owned(ctx context.Context, shadow *offloadingv1beta1.Shadow
 	return nil, errNotControlled
 }
 
-// syncMetadata brings labels and annotations of the pod in line with the ShadowPod's.
-func (r *Reconciler) syncMetadata(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) error {
-	changes, err := compare(pod, ForgePod(shadow))
+// restoreOwnership restores the labels and annotations by which the consumer recognizes a
+// pod that is ending or has ended. The consumer takes a pod that it cannot find for gone.
+func (r *Reconciler) restoreOwnership(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) (ctrl.Result, error) {
+	want := ownershipOf(ForgePod(shadow))
+	// Keys beyond these stay as they are.
+	maps.Copy(want.Labels, others(pod.Labels, want.Labels))
+	maps.Copy(want.Annotations, others(pod.Annotations, want.Annotations))
+	return r.syncMetadata(ctx, shadow, pod, want)
+}
+
+// syncMetadata brings labels and annotations of the pod in line with the wanted ones. The
+// result says when to try again.
+func (r *Reconciler) syncMetadata(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, pod, want *corev1.Pod) (ctrl.Result, error) {
+	changes, err := compare(pod, want)
 	if err != nil {
-		return fmt.Errorf("comparing the metadata of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return ctrl.Result{}, fmt.Errorf("comparing the metadata of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	if changes.empty() {
-		return nil
+		return ctrl.Result{}, nil
 	}
-	meta := map[string]any{"uid": pod.UID}
+	meta := map[string]any{}
 	if len(changes.labels) > 0 {
 		meta["labels"] = changes.labels
 	}
 	if len(changes.annotations) > 0 {
 		meta["annotations"] = changes.annotations
 	}
+	content, err := json.Marshal(meta)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("encoding the metadata of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	if pause := r.pauseBefore(client.ObjectKeyFromObject(pod), pod.UID, content); pause > 0 {
+		return ctrl.Result{RequeueAfter: pause}, nil
+	}
+	meta["uid"] = pod.UID
 	if changes.removes {
-		// Somebody else may have taken the key over since.
+		// Another writer may have taken the key over since.
 		meta["resourceVersion"] = pod.ResourceVersion
 	}
 	err = r.patch(ctx, pod, map[string]any{"metadata": meta})
-	if err != nil && !apierrors.IsConflict(err) {
-		r.Events.Eventf(shadow, pod, corev1.EventTypeWarning, reasonFailedUpdatePod, actionUpdatePod, "Pod metadata not updated: %v", err)
+	switch {
+	case err == nil:
+		return ctrl.Result{}, nil
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
-	if err != nil {
-		return fmt.Errorf("updating the metadata of pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	return nil
+	r.Events.Eventf(shadow, pod, corev1.EventTypeWarning, reasonFailedUpdatePod, actionUpdatePod, "Pod metadata not updated: %v", err)
+	return ctrl.Result{}, fmt.Errorf("updating the metadata of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 
 // patch sends a merge patch of the object's own fields.

@@ -66,8 +66,15 @@ type world struct {
 	namespace *corev1.Namespace
 	// live is the one object that the API server has, when the cache is out of date.
 	live client.Object
+	// blind: the cache holds no pods, but the API server does.
+	blind bool
 	// later is when a second pass is made, if any.
 	later time.Duration
+}
+
+func (w world) withoutCachedPods() world {
+	w.blind = true
+	return w
 }
 
 func (w world) fail(out *outcome, write, details string) error {
@@ -102,6 +109,13 @@ func (w world) interceptor(out *outcome) interceptor.Funcs {
 			return c.SubResource(sub).Patch(ctx, obj, p, opts...)
 		},
 	}
+}
+
+func hidePods(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if _, ok := obj.(*corev1.Pod); ok {
+		return apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
+	}
+	return c.Get(ctx, key, obj, opts...)
 }
 
 func kind(obj client.Object) string {
@@ -149,6 +163,9 @@ func (w world) pass(t *testing.T) outcome {
 	recorder := events.NewFakeRecorder(10)
 	clock := testclock.NewFakePassiveClock(noon)
 	r := &Reconciler{Client: c, APIReader: reader, Events: recorder, Clock: clock}
+	if w.blind {
+		r.Client = interceptor.NewClient(c, interceptor.Funcs{Get: hidePods})
+	}
 	key := client.ObjectKey{Namespace: "shop-rome", Name: "web"}
 	out.result, out.err = r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 	if w.later > 0 {
@@ -276,12 +293,17 @@ var existingPods = map[string]struct {
 		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodSucceeded, noon) },
 		phase:  corev1.PodRunning,
 	},
-	"a pod that had finished before somebody deleted it stays finished": {
+	"nor has one whose node's clock is behind that of the API server": {
 		shadow: running(),
 		pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
-			return leaving(s, corev1.PodSucceeded, noon.Add(-time.Hour))
+			return leaving(s, corev1.PodFailed, noon.Add(-time.Hour))
 		},
-		writes: []string{"patch shadowpod status"}, phase: corev1.PodSucceeded,
+		phase: corev1.PodRunning,
+	},
+	"a pod that had finished before somebody deleted it stays finished": {
+		shadow: shadow(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodSucceeded }),
+		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodSucceeded, noon) },
+		phase:  corev1.PodSucceeded,
 	},
 	"a pod on its way out is otherwise reported as it is": {
 		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodRunning, noon) },

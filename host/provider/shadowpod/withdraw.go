@@ -29,19 +29,26 @@ const collectorLead = 2 * time.Second
 // end deletes the pod of a ShadowPod that ends, and lets the ShadowPod go once there is
 // none. The pod's deletion event brings us back.
 func (r *Reconciler) end(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (ctrl.Result, error) {
-	pod, err := r.remains(ctx, r.Client, shadow)
+	pod, err := r.endingPod(ctx, r.Client, shadow)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	todo, result := decideEnd(shadow, pod), ctrl.Result{}
 	if todo.release {
 		// Of the cache that is no proof: we may have made the pod a moment ago.
-		if pod, err = r.remains(ctx, r.APIReader, shadow); err != nil {
+		if pod, err = r.endingPod(ctx, r.APIReader, shadow); err != nil {
 			return ctrl.Result{}, err
 		}
 		if pod != nil {
 			todo, result.RequeueAfter = decideEnd(shadow, pod), unseenRetry
 		}
+	}
+	if pod != nil && Owns(shadow, pod) {
+		restored, err := r.restoreOwnership(ctx, shadow, pod)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		result.RequeueAfter = soonest(result.RequeueAfter, restored.RequeueAfter)
 	}
 	switch {
 	case todo.deletePod:
@@ -61,9 +68,9 @@ func (r *Reconciler) end(ctx context.Context, shadow *offloadingv1beta1.ShadowPo
 	return result, nil
 }
 
-// remains returns the pod that a ShadowPod ends, nil when there is none: its own, or that
-// of an earlier ShadowPod, of which this one speaks.
-func (r *Reconciler) remains(ctx context.Context, reader client.Reader, shadow *offloadingv1beta1.ShadowPod) (*corev1.Pod, error) {
+// endingPod returns the pod that a ShadowPod ends, nil when there is none: its own, or that
+// of an earlier ShadowPod for the same local pod.
+func (r *Reconciler) endingPod(ctx context.Context, reader client.Reader, shadow *offloadingv1beta1.ShadowPod) (*corev1.Pod, error) {
 	key, pod := client.ObjectKeyFromObject(shadow), &corev1.Pod{}
 	err := reader.Get(ctx, key, pod)
 	switch {
@@ -71,7 +78,7 @@ func (r *Reconciler) remains(ctx context.Context, reader client.Reader, shadow *
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading pod %s: %w", key, err)
-	case !Owns(shadow, pod) && !speaksOf(shadow, pod):
+	case !Owns(shadow, pod) && !endsEarlier(shadow, pod):
 		return nil, nil
 	}
 	return pod, nil
@@ -99,8 +106,9 @@ func (r *Reconciler) collect(ctx context.Context, key types.NamespacedName) (ctr
 	case client.IgnoreNotFound(err) != nil:
 		return ctrl.Result{}, fmt.Errorf("reading pod %s: %w", key, err)
 	case err != nil || ownerOf(pod) == nil || !pod.DeletionTimestamp.IsZero():
-		// There is none, it is a stranger's, or it goes already.
+		// There is none, it is unmanaged, or it is being deleted.
 		r.orphans.Delete(key)
+		r.attempts.Delete(key)
 		return ctrl.Result{}, nil
 	}
 	if left := r.leadOf(key, pod); left > 0 {

@@ -135,11 +135,12 @@ var endTests = map[string]struct {
 			p.OwnerReferences = nil
 		})},
 	},
-	"nor does one that is not labeled as ours": {
+	"one that lost its label gets it as well": {
 		world: world{shadow: reminder("5"), pod: stranger(func(p *corev1.Pod) {
 			localUID(p, "local-1")
 			delete(p.Labels, offloadingv1beta1.ManagedByLabel)
 		})},
+		writes: []string{"delete pod uid=pod-1 grace=5"}, podGone: true,
 	},
 	"one that goes already is left to go": {
 		world: world{pod: podOf(60, 60)}, shadowGone: true,
@@ -165,8 +166,8 @@ var endTests = map[string]struct {
 	"a stranger's pod: an owner that is not its controller": {
 		world: world{pod: stranger(func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil })}, shadowGone: true,
 	},
-	"a stranger's pod: not labeled as ours": {
-		world: world{pod: stranger(func(p *corev1.Pod) { delete(p.Labels, offloadingv1beta1.ManagedByLabel) })}, shadowGone: true,
+	"without a ShadowPod, a pod that lost its label is recognized by its owner": {
+		world: world{pod: stranger(func(p *corev1.Pod) { delete(p.Labels, offloadingv1beta1.ManagedByLabel) })}, shadowGone: true, again: true,
 	},
 }
 

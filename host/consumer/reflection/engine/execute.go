@@ -36,9 +36,7 @@ var errAgain = errors.New("out of date")
 // execution carries out the actions of one decision.
 type execution struct {
 	*runner
-	in Input
-	// end is nil in a Fallback.
-	end           *ends
+	in            Input
 	local, remote *store
 	again         time.Duration
 	told          bool
@@ -91,8 +89,6 @@ func (x *execution) doRemote(ctx context.Context, action Action) error {
 		return x.patchRemote(ctx, a)
 	case DeleteRemote:
 		return x.deleteRemote(ctx, a)
-	case RefreshRemote:
-		return x.refreshRemote(ctx)
 	default:
 		return fmt.Errorf("action %T is not known to the engine", action)
 	}

@@ -84,30 +84,27 @@ func (d *Definition) mirrorPod(s scene) []engine.Action {
 		actions = append(actions, engine.Remember{Value: s.memory})
 	}
 	// Also where the provider deletes the ShadowPod as well: the local pod gets another.
-	if s.local.DeletionTimestamp == nil && podend.ByDeletion(s.pod) {
+	if s.local.DeletionTimestamp == nil && podend.ByDeletion(s.pod, s.reportedPhase()) {
 		return append(actions, setStatus(s.local, replaced(&s.local.Status, &s.pod.Status))...)
 	}
 	status := local.PodStatus(local.PodStatusInput{
 		Local: s.local, Remote: s.pod, NodeIP: s.in.Facts.NodeIP, ExtraRestarts: restarts,
 		DisableIPReflection: d.options.DisableIPReflection, MapIP: d.options.MapIP, Now: s.in.Facts.Now,
-		Unknown: s.in.Facts.RemoteUnknown,
 	})
 	keepOwn(status, &s.local.Status)
 	if uninformative(&s.local.Status, status) {
 		return append(actions, engine.Keep{Why: "the remote pod has nothing to report yet"})
 	}
-	actions = append(actions, setStatus(s.local, status)...)
-	if s.waitsForReadiness() {
-		actions = append(actions, engine.RefreshRemote{})
-	}
-	return actions
+	return append(actions, setStatus(s.local, status)...)
 }
 
-// waitsForReadiness reports whether the local pod would be ready if the remote pod is
-// still as it was before an outage. While the provider is given up, it would not.
-func (s scene) waitsForReadiness() bool {
-	return s.in.Facts.RemoteUnknown && s.local.Labels[offloadingv1beta1.RemoteUnavailableLabel] != "true" &&
-		!local.IsReady(&s.local.Status) && local.IsReady(&s.pod.Status)
+// reportedPhase returns the phase that the provider has recorded in the ShadowPod; a
+// terminal one is final.
+func (s scene) reportedPhase() corev1.PodPhase {
+	if s.shadow == nil {
+		return ""
+	}
+	return s.shadow.Status.Phase
 }
 
 // refused tells the pod's owner what stands against the remote pod in the provider, which

@@ -1,0 +1,180 @@
+package shadowpod
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+)
+
+// owned is a ShadowPod as a consumer sends it, with the keys by which it finds its pod.
+func owned(changes ...func(*offloadingv1beta1.ShadowPod)) *offloadingv1beta1.ShadowPod {
+	s := shadow(func(s *offloadingv1beta1.ShadowPod) {
+		s.Labels[offloadingv1beta1.DestinationLabel], s.Labels[offloadingv1beta1.NodeNameLabel] = "milan", "milan-1"
+		s.Annotations[remote.LocalPodUIDAnnotation] = "local-1"
+		s.Status.Phase = corev1.PodRunning
+	})
+	for _, change := range changes {
+		change(s)
+	}
+	return s
+}
+
+// ownershipKeys are those without which the consumer does not find the pod.
+var ownershipKeys = map[string]func(*corev1.Pod){
+	"origin":        func(p *corev1.Pod) { delete(p.Labels, offloadingv1beta1.OriginLabel) },
+	"destination":   func(p *corev1.Pod) { p.Labels[offloadingv1beta1.DestinationLabel] = "oslo" },
+	"node name":     func(p *corev1.Pod) { delete(p.Labels, offloadingv1beta1.NodeNameLabel) },
+	"managed by":    func(p *corev1.Pod) { delete(p.Labels, offloadingv1beta1.ManagedByLabel) },
+	"local pod UID": func(p *corev1.Pod) { delete(p.Annotations, remote.LocalPodUIDAnnotation) },
+	"support":       func(p *corev1.Pod) { delete(p.Annotations, offloadingv1beta1.SupportsAnnotation) },
+	"all metadata":  func(p *corev1.Pod) { p.Labels, p.Annotations = nil, nil },
+}
+
+func TestOwnershipOfAPodIsRestoredInEveryStateOfIt(t *testing.T) {
+	states := map[string]struct {
+		shadow *offloadingv1beta1.ShadowPod
+		pod    func(*offloadingv1beta1.ShadowPod) *corev1.Pod
+		writes []string
+	}{
+		"it runs":                    {shadow: owned(), pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodRunning, 0) }, writes: []string{"patch pod"}},
+		"it is being deleted":        {shadow: owned(), pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodRunning, noon) }, writes: []string{"patch pod"}},
+		"it was ended by a deletion": {shadow: owned(), pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodFailed, noon) }, writes: []string{"patch pod"}},
+		"it has finished": {
+			shadow: owned(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodSucceeded }),
+			pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodSucceeded, 0) }, writes: []string{"patch pod"},
+		},
+		"its ShadowPod is being deleted": {
+			shadow: owned(deleted(foreground)),
+			pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodRunning, noon) }, writes: []string{"patch pod"},
+		},
+	}
+	for state, tc := range states {
+		for key, change := range ownershipKeys {
+			t.Run(state+": "+key, func(t *testing.T) {
+				pod := tc.pod(tc.shadow)
+				change(pod)
+				out := world{shadow: tc.shadow, pod: pod}.pass(t)
+				require.NoError(t, out.err)
+				assert.Equal(t, tc.writes, out.writes)
+				require.NotNil(t, out.pod)
+				want := ownershipOf(ForgePod(tc.shadow))
+				assert.Subset(t, out.pod.Labels, want.Labels)
+				assert.Subset(t, out.pod.Annotations, want.Annotations)
+			})
+		}
+	}
+}
+
+func TestAPodWithoutItsLabelIsFoundByItsOwner(t *testing.T) {
+	// The cache selects by label; the pod that lost it is seen by the API server alone.
+	s := owned()
+	pod := ownPod(s, corev1.PodRunning, 0)
+	delete(pod.Labels, offloadingv1beta1.ManagedByLabel)
+	out := world{shadow: s, pod: pod}.withoutCachedPods().pass(t)
+	require.NoError(t, out.err)
+	assert.Equal(t, []string{"create pod", "patch pod"}, out.writes)
+	assert.Equal(t, offloadingv1beta1.ManagedByShadowPod, out.pod.Labels[offloadingv1beta1.ManagedByLabel])
+
+	earlier := s.DeepCopy()
+	earlier.UID = "shadow-0"
+	stale := ownPod(earlier, corev1.PodRunning, 0)
+	delete(stale.Labels, offloadingv1beta1.ManagedByLabel)
+	out = world{shadow: s, pod: stale}.withoutCachedPods().pass(t)
+	require.NoError(t, out.err)
+	assert.Equal(t, []string{"create pod", "delete pod uid=pod-1"}, out.writes, "that of an earlier ShadowPod goes, so that two never run")
+}
+
+func TestMetadataThatAnotherWriterKeepsChangingIsRestoredWithGrowingPauses(t *testing.T) {
+	built, err := scheme.New()
+	require.NoError(t, err)
+	s := owned()
+	writes := 0
+	c := fake.NewClientBuilder().WithScheme(built).WithObjects(s, ownPod(s, corev1.PodRunning, 0)).WithStatusSubresource(s).
+		WithInterceptorFuncs(interceptor.Funcs{Patch: countPatches(&writes)}).Build()
+	clock := testclock.NewFakePassiveClock(noon)
+	r := &Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(100), Clock: clock}
+	key := client.ObjectKeyFromObject(s)
+	take := func() ctrl.Result {
+		pod := &corev1.Pod{}
+		require.NoError(t, c.Get(t.Context(), key, pod))
+		delete(pod.Labels, offloadingv1beta1.OriginLabel)
+		require.NoError(t, c.Update(t.Context(), pod))
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
+		require.NoError(t, err)
+		return result
+	}
+	assert.Zero(t, take().RequeueAfter)
+	require.Equal(t, 1, writes, "the first time at once")
+	var pauses []time.Duration
+	for range 12 {
+		pause := take().RequeueAfter
+		pauses = append(pauses, pause)
+		clock.SetTime(clock.Now().Add(pause))
+		take()
+	}
+	assert.Equal(t, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}, pauses[:3])
+	assert.Equal(t, longestPause, pauses[11])
+	require.Equal(t, 13, writes)
+
+	// What the consumer changes does not wait for that.
+	current := &offloadingv1beta1.ShadowPod{}
+	require.NoError(t, c.Get(t.Context(), key, current))
+	current.Labels["new"] = "x"
+	require.NoError(t, c.Update(t.Context(), current))
+	take()
+	assert.Equal(t, 14, writes)
+
+	// After a calm while it is restored at once again.
+	clock.SetTime(clock.Now().Add(3 * longestPause))
+	take()
+	assert.Equal(t, 15, writes)
+	clock.SetTime(clock.Now().Add(time.Second))
+	take()
+	assert.Equal(t, 16, writes, "and the pauses begin anew")
+}
+
+func TestChangesOfMetadataWakeTheController(t *testing.T) {
+	pod := ownPod(owned(), corev1.PodRunning, 0)
+	cases := map[string]struct {
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"a label":                         {func(p *corev1.Pod) { p.Labels = nil }, true},
+		"an annotation":                   {func(p *corev1.Pod) { p.Annotations["x"] = "y" }, true},
+		"the phase":                       {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, true},
+		"a condition is the consumer's":   {func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}} }, false},
+		"a managed field is nobody's":     {func(p *corev1.Pod) { p.ManagedFields = ours }, false},
+		"a finalizer is somebody else's":  {func(p *corev1.Pod) { p.Finalizers = []string{"example.com/x"} }, false},
+		"a deletion timestamp comes last": {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			after := pod.DeepCopy()
+			tc.change(after)
+			assert.Equal(t, tc.want, podChanged().Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: after}))
+		})
+	}
+}
+
+func countPatches(writes *int) func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+	return func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+		*writes++
+		return c.Patch(ctx, obj, p, opts...)
+	}
+}
