@@ -90,7 +90,7 @@ func replicatorCommand() *cobra.Command {
 func webhookCommand() *cobra.Command {
 	o := webhook.Options{DefaultOptions: types.NamespacedName{Namespace: "longshore", Name: "virtual-kubelet-default"}}
 	cmd := subcommand("webhook", "Serve the admission webhooks", ownCluster, func(cmd *cobra.Command, config *rest.Config) (app, error) {
-		o.Config, o.PodName = config, os.Getenv("POD_NAME")
+		o.Config, o.PodName, o.PolicyCompiler = config, os.Getenv("POD_NAME"), policyCompiler()
 		return webhook.New(cmd.Context(), o)
 	})
 	f := cmd.Flags()

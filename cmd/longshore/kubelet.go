@@ -22,7 +22,7 @@ func kubeletCommand() *cobra.Command {
 	workers, types := map[string]*uint{}, map[string]*string{}
 	find := func() (*rest.Config, error) { return home(kubeconfig) }
 	cmd := subcommand("kubelet", "Run one virtual node", find, func(cmd *cobra.Command, config *rest.Config) (app, error) {
-		o.Config, o.Identity = config, os.Getenv("POD_NAME")
+		o.Config, o.Identity, o.PolicyCompiler = config, os.Getenv("POD_NAME"), policyCompiler()
 		o.WithoutEffect = withoutEffect(cmd.Flags())
 		for resource, n := range workers {
 			o.ReflectionWorkers[resource] = int(*n)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
+
+	"github.com/longshore-dev/longshore/host/consumer/admission/policymodule"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -191,6 +194,28 @@ func TestWhatAProviderAllowsReachesItsManager(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, args, "--pod-security-level=restricted")
 	assert.Contains(t, args, "--reserved-namespaces=cert-manager,istio-*")
+}
+
+// The webhook answers about a policy, if need be that it does not know, before the API server
+// stops waiting.
+func TestTheWebhookOfPoliciesAnswersInTime(t *testing.T) {
+	object := find(t, render(t, map[string]any{"clusterID": "rome"}), "ValidatingWebhookConfiguration", "longshore-webhook")
+	hooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
+	require.NoError(t, err)
+	checked := 0
+	for _, hook := range hooks {
+		path, _, err := unstructured.NestedString(hook.(map[string]any), "clientConfig", "service", "path")
+		require.NoError(t, err)
+		if path != policymodule.Path {
+			continue
+		}
+		checked++
+		seconds, found, err := unstructured.NestedFloat64(hook.(map[string]any), "timeoutSeconds")
+		require.NoError(t, err)
+		require.True(t, found)
+		assert.Greater(t, time.Duration(seconds)*time.Second, policymodule.Patience+5*time.Second, "room for the calls that a module's load ends with")
+	}
+	assert.NotZero(t, checked)
 }
 
 func TestNamespacesThatMayHoldModulesReachWhoReadsThem(t *testing.T) {

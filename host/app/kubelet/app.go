@@ -158,7 +158,7 @@ func (a *App) addManager(ctx context.Context) error {
 		return fmt.Errorf("adding the metrics of policies: %w", err)
 	}
 	a.policies, err = policies.New(ctx, a.manager, policies.Options{
-		Component: Component + a.options.NodeName, CacheDir: a.options.PolicyCacheDir,
+		Component: Component + a.options.NodeName, CacheDir: a.options.PolicyCacheDir, Compiler: a.options.PolicyCompiler,
 		ModuleNamespaces: policies.Namespaces(a.options.Namespace, a.options.PolicyNamespaces), Metrics: observer, Changed: a.sessions.policiesChanged,
 	})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/policies"
 	"github.com/longshore-dev/longshore/host/kit/vkflag"
+	"github.com/longshore-dev/longshore/host/policy/engine"
 )
 
 // CertificateType says who signs the certificate of the kubelet API.
@@ -52,6 +53,9 @@ type Options struct {
 	Identity string
 	// PolicyCacheDir keeps compiled policies between starts; empty keeps none.
 	PolicyCacheDir string
+	// PolicyCompiler compiles the modules of policies outside of this process; nil compiles
+	// them in it, without a limit.
+	PolicyCompiler engine.Compiler
 	// PolicyNamespaces are the namespaces beside Namespace whose ConfigMaps may hold
 	// modules of policies.
 	PolicyNamespaces []string

@@ -30,6 +30,9 @@ type Options struct {
 	Component string
 	// CacheDir keeps compiled modules between starts; empty keeps none.
 	CacheDir string
+	// Compiler compiles the modules of policies outside of this process; nil compiles them
+	// in it, without a limit, which is for tests.
+	Compiler engine.Compiler
 	// ModuleNamespaces are the namespaces whose ConfigMaps may hold modules; see [Namespaces].
 	ModuleNamespaces []string
 	// Conditions makes this component write the policies' conditions.
@@ -82,7 +85,7 @@ type Policies struct {
 // New compiles the built-in module and adds the source to the manager. It may take
 // seconds without a compilation cache.
 func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, error) {
-	runtime, err := engine.New(ctx, engine.Options{CacheDir: options.CacheDir})
+	runtime, err := engine.New(ctx, engine.Options{CacheDir: options.CacheDir, Compiler: options.Compiler})
 	if err != nil {
 		return nil, fmt.Errorf("composing the policy engine: %w", err)
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/admission/policymodule"
 	"github.com/longshore-dev/longshore/host/consumer/admission/virtualnode"
 	"github.com/longshore-dev/longshore/host/kit/servingcert"
+	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policysource"
 )
 
@@ -58,6 +59,9 @@ type Options struct {
 	RuntimeClassName string
 	// PolicyCacheDir keeps compiled policies between starts; empty keeps none.
 	PolicyCacheDir string
+	// PolicyCompiler compiles the modules of policies outside of this process; nil compiles
+	// them in it, without a limit.
+	PolicyCompiler engine.Compiler
 	// PolicyNamespaces are the namespaces beside Longshore's own whose ConfigMaps may
 	// hold modules of policies.
 	PolicyNamespaces []string
@@ -160,7 +164,7 @@ func (a *App) add(ctx context.Context, mgr ctrl.Manager, options Options) error 
 		return fmt.Errorf("adding the metrics of policies: %w", err)
 	}
 	a.policies, err = policies.New(ctx, mgr, policies.Options{
-		Component: componentName(options.PodName), CacheDir: options.PolicyCacheDir, ModuleNamespaces: options.modules(), Metrics: observer,
+		Component: componentName(options.PodName), CacheDir: options.PolicyCacheDir, Compiler: options.PolicyCompiler, ModuleNamespaces: options.modules(), Metrics: observer,
 		// One component tells what is true of a policy everywhere.
 		Conditions: true,
 		Components: components{reader: mgr.GetClient(), pod: client.ObjectKey{Namespace: options.Namespace, Name: options.PodName}}.list,

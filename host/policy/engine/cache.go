@@ -85,33 +85,59 @@ func openCache(dir string) (*cache, error) {
 }
 
 // use calls build with a compilation cache for the module. When that fails, it calls
-// build once more without: a cache may cost time, never a module.
-func (c *cache) use(wasm []byte, build func(wazero.CompilationCache) error) error {
+// build once more without: a cache may cost time, never a module. With compile, which
+// compiles the module into a directory, build is always called with what that has left.
+func (c *cache) use(wasm []byte, compile func(dir string) error, build func(wazero.CompilationCache) error) error {
 	if c == nil {
-		return build(nil)
+		return fresh(compile, build)
 	}
 	digest := sha256.Sum256(wasm)
 	entry := filepath.Join(c.root, hex.EncodeToString(digest[:]))
 	work, err := os.MkdirTemp(c.root, "work-")
 	if err != nil {
-		return build(nil)
+		return fresh(compile, build)
 	}
 	defer func() { _ = os.RemoveAll(work) }() // leaves nothing but disk space behind when it fails
 	known := adopt(entry, work, hex.EncodeToString(digest[:]))
 	files, err := wazero.NewCompilationCacheWithDir(work)
 	if err != nil {
-		return build(nil)
+		return fresh(compile, build)
+	}
+	if compile != nil && known == nil {
+		if err := compile(work); err != nil {
+			return err
+		}
 	}
 	if err := build(files); err != nil {
-		if retry := build(nil); retry != nil {
-			return retry
+		if compile != nil && known == nil {
+			return err
 		}
-		return nil
+		return fresh(compile, build)
 	}
 	if c.store(work, entry, hex.EncodeToString(digest[:]), known) == nil {
 		c.prune()
 	}
 	return nil
+}
+
+// fresh calls build without what was compiled before.
+func fresh(compile func(dir string) error, build func(wazero.CompilationCache) error) error {
+	if compile == nil {
+		return build(nil)
+	}
+	work, err := os.MkdirTemp("", "longshore-compiled-")
+	if err != nil {
+		return fmt.Errorf("making a directory for compiled modules: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(work) }()
+	if err := compile(work); err != nil {
+		return err
+	}
+	files, err := wazero.NewCompilationCacheWithDir(work)
+	if err != nil {
+		return fmt.Errorf("opening the directory of compiled modules: %w", err)
+	}
+	return build(files)
 }
 
 // adopt links the files of a complete and undamaged entry into the work directory and

@@ -30,6 +30,9 @@ type Options struct {
 	// compiler, are thrown away. The directory holds machine code: nobody but the
 	// process may be able to write there.
 	CacheDir string
+	// Compiler compiles modules for the engine, which loads what it leaves behind and
+	// compiles none itself but trusted ones; nil compiles in this process.
+	Compiler Compiler
 	// Workers is the number of goroutines that compile a module, GOMAXPROCS when zero.
 	Workers int
 	// Log receives the log lines of guests, after the call that wrote them and in its
@@ -136,7 +139,13 @@ func (e *Engine) Compile(ctx context.Context, name string, wasm []byte, limits L
 
 func (m *Module) compile(ctx context.Context, wasm []byte) error {
 	kernel := kernel(m.limits.kernelPages())
-	err := m.engine.cache.use(wasm, func(c wazero.CompilationCache) error { return m.build(ctx, kernel, wasm, c) })
+	var outside func(dir string) error
+	if m.engine.options.Compiler != nil && !m.limits.Trusted {
+		outside = func(dir string) error { return m.engine.options.Compiler(ctx, wasm, dir) }
+	}
+	err := m.engine.cache.use(wasm, outside, func(c wazero.CompilationCache) error {
+		return m.build(ctx, kernel, wasm, c, outside != nil)
+	})
 	if err != nil {
 		return err
 	}
@@ -164,8 +173,9 @@ func (m *Module) compile(ctx context.Context, wasm []byte) error {
 }
 
 // build makes a runtime with the compiled kernel and guest. Each module has a runtime
-// of its own: nothing is shared between modules, and closing one frees all of it.
-func (m *Module) build(ctx context.Context, kernel, wasm []byte, c wazero.CompilationCache) error {
+// of its own: nothing is shared between modules, and closing one frees all of it. With
+// compiled set, the guest is loaded from the cache or not at all.
+func (m *Module) build(ctx context.Context, kernel, wasm []byte, c wazero.CompilationCache, compiled bool) error {
 	if m.runtime != nil {
 		_ = m.runtime.Close(ctx) // of an attempt with a bad cache
 	}
@@ -184,8 +194,16 @@ func (m *Module) build(ctx context.Context, kernel, wasm []byte, c wazero.Compil
 	if m.kernel, err = m.runtime.CompileModule(m.ctx, kernel); err != nil {
 		return fmt.Errorf("compiling the kernel: %w", err)
 	}
-	if m.guest, err = m.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, m.engine.options.Workers), wasm); err != nil {
-		return refusal{fmt.Errorf("the module is not valid; its author must rebuild it: %w", err)}
+	workers := m.engine.options.Workers
+	if compiled {
+		ctx, workers = neverCompile(ctx)
+	}
+	m.guest, err = m.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, workers), wasm)
+	if errors.Is(err, errNotCompiled) {
+		return errNotCompiled
+	}
+	if err != nil {
+		return invalid(err)
 	}
 	return nil
 }

@@ -68,6 +68,9 @@ type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
 
+// Refuse marks an error of a [Compiler] as the module's own doing.
+func Refuse(err error) error { return refusal{err} }
+
 // AtFault tells whether an error of [Engine.Compile], [Module.Warm] or [Module.Call] is
 // due to the module's bytes, its limits and the request: asked again, it would be the
 // same. All others are ours or the machine's, and say nothing of the module.

@@ -25,6 +25,9 @@ type Limits struct {
 	// Instances bounds the instances of the module, and so the calls that run at once; it is
 	// at most two for each processor, one in use and one being set back.
 	Instances int
+	// Trusted says that the module is the host's own: it is compiled in this process, in
+	// whatever time that takes.
+	Trusted bool
 }
 
 // BuiltIn returns the limits of the built-in policies. They are those of no other module:
@@ -32,7 +35,7 @@ type Limits struct {
 // stores, which takes them about 40 M ticks and 65 MiB.
 func BuiltIn() Limits {
 	const fuel, memory, message = 400_000_000, 128 << 20, 8 << 20
-	return Limits{Fuel: fuel, MemoryBytes: memory, RequestBytes: message, ResponseBytes: message}
+	return Limits{Fuel: fuel, MemoryBytes: memory, RequestBytes: message, ResponseBytes: message, Trusted: true}
 }
 
 const (

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -28,7 +27,7 @@ func Validate(ctx context.Context, wasm []byte) error {
 	if err == nil || errors.Is(err, errValidated) {
 		return nil
 	}
-	return refusal{fmt.Errorf("the module is not valid; its author must rebuild it: %w", err)}
+	return invalid(err)
 }
 
 var errValidated = errors.New("the module was validated and is not compiled")

@@ -77,11 +77,14 @@ func load(ctx context.Context, e *engine.Engine, raw []byte, options Options) (*
 	if err != nil {
 		return nil, &Refusal{err}
 	}
-	metered, err := meter(ctx, wasm)
+	metered, heaviest, err := meter(ctx, wasm)
 	if err != nil {
 		return nil, &Refusal{err}
 	}
 	compiled, err := e.Compile(ctx, options.Name, metered, options.Limits)
+	if errors.Is(err, engine.ErrBudget) {
+		return nil, fmt.Errorf("%w (the heaviest is %s)", err, heaviest)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -106,33 +109,38 @@ var names = fuel.Names{
 	Fuel: engine.FuelExport, Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport,
 }
 
-// meter checks what a module asks for and rewrites it.
-func meter(ctx context.Context, wasm []byte) ([]byte, error) {
+// meter checks what a module asks for and rewrites it. heaviest describes the function that
+// is likely to take longest to compile.
+func meter(ctx context.Context, wasm []byte) (metered []byte, heaviest string, err error) {
 	parsed, err := fuel.Parse(wasm)
 	if err != nil {
-		return nil, fmt.Errorf("reading the module; its author must rebuild it: %w", err)
+		return nil, "", fmt.Errorf("reading the module; its author must rebuild it: %w", err)
 	}
 	for _, i := range parsed.Imports {
 		if i.Kind != fuel.KindFunction {
-			return nil, fmt.Errorf("the module imports %s %s.%s; its author must build it with its own (only functions can be imported)", i.Kind, i.Module, i.Name)
+			return nil, "", fmt.Errorf("the module imports %s %s.%s; its author must build it with its own (only functions can be imported)", i.Kind, i.Module, i.Name)
 		}
 		if err := engine.CheckImport(i.Module, i.Name); err != nil {
-			return nil, err
+			return nil, "", err
 		}
+	}
+	heaviest, err = parsed.CheckBounds()
+	if err != nil {
+		return nil, "", fmt.Errorf("the module is out of proportion for a compiler; its author must change it: %w", err)
 	}
 	rewritten, err := parsed.Meter(names)
 	if err != nil {
-		return nil, fmt.Errorf("metering the module; its author must rebuild it: %w", err)
+		return nil, "", fmt.Errorf("metering the module; its author must rebuild it: %w", err)
 	}
 	if len(rewritten.Unrestorable) > 0 {
-		return nil, fmt.Errorf("the module changes what cannot be set back between calls (%s); its author must build it without", rewritten.Unrestorable[0])
+		return nil, "", fmt.Errorf("the module changes what cannot be set back between calls (%s); its author must build it without", rewritten.Unrestorable[0])
 	}
 	// Metering has the better words for what the engine does not run, so it comes first. Its
 	// result counts only if the module was valid before.
 	if err := engine.Validate(ctx, wasm); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return rewritten.Wasm, nil
+	return rewritten.Wasm, heaviest, nil
 }
 
 // describe asks the module for its manifest.

@@ -9,10 +9,12 @@ package policymodule
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +30,11 @@ import (
 
 // Path is where the webhook is served.
 const Path = "/validate/policies"
+
+// Patience bounds the time of an answer. The API server waits longer; a policy that cannot be
+// judged in time, because others are being judged or the machine is busy, is admitted with
+// a warning, and its status says what came of loading it.
+const Patience = 12 * time.Second
 
 // Judge finds out whether a policy could be bound, with a ConfigMap that is about to be
 // stored in the place of the one in the cluster.
@@ -54,6 +61,8 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if request.Operation != admissionv1.Create && request.Operation != admissionv1.Update {
 		return admission.Allowed("")
 	}
+	ctx, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
 	if request.Kind.Kind == "ConfigMap" {
 		return h.configMap(ctx, request)
 	}
@@ -162,6 +171,8 @@ func (h *Handler) decode(request admission.Request, after, before client.Object)
 
 func response(verdict policysource.Verdict, err error) admission.Response {
 	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return admission.Allowed("").WithWarnings(fmt.Sprintf("not checked within %s: conditions of the policy say what comes of loading it", Patience))
 	case err != nil:
 		// Ours to mend, and nothing that the author can do about.
 		return admission.Allowed("").WithWarnings(fmt.Sprintf("not checked, the status of the policy will tell: %v", err))

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -158,6 +161,34 @@ func TestHandle(t *testing.T) {
 				require.Len(t, response.Warnings, 1)
 				assert.Contains(t, response.Warnings[0], tc.wantWarning)
 			}
+		})
+	}
+}
+
+// slow judges nothing until the context ends.
+type slow struct{}
+
+func (slow) Judge(ctx context.Context, _ *policyv1alpha1.OffloadingPolicy, _ *corev1.ConfigMap) (policysource.Verdict, error) {
+	<-ctx.Done()
+	return policysource.Verdict{}, fmt.Errorf("judging: %w", ctx.Err())
+}
+
+func TestTheAnswerComesBeforeTheAPIServerGivesUp(t *testing.T) {
+	s, err := scheme.New()
+	require.NoError(t, err)
+	reader := fake.NewClientBuilder().WithScheme(s).WithObjects(policy("a", "m", nil), policy("b", "m", nil)).Build()
+	h := &policymodule.Handler{Decoder: admission.NewDecoder(s), Reader: reader, Judge: slow{}, Namespace: "longshore"}
+	for name, object := range map[string]client.Object{"a policy": policy("mine", "m", nil), "the module of two policies": configMap("m", nil)} {
+		t.Run(name, func(t *testing.T) {
+			asked := request(t, admissionv1.Create, nil, object)
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				response := h.Handle(t.Context(), asked)
+				assert.Equal(t, policymodule.Patience, time.Since(began))
+				assert.True(t, response.Allowed)
+				require.Len(t, response.Warnings, 1)
+				assert.Contains(t, response.Warnings[0], "not checked within 12s: conditions of the policy say what comes of loading it")
+			})
 		})
 	}
 }

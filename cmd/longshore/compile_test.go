@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
+	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
+	"github.com/longshore-dev/longshore/host/policy/module"
+)
+
+// The test binary is the component's binary, also when it runs itself.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == compileName {
+		if command(os.Args).ExecuteContext(context.Background()) != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestComponentsCompilePoliciesInTheirOwnBinary(t *testing.T) {
+	e, err := engine.New(t.Context(), engine.Options{Compiler: policyCompiler()})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, e.Close(context.WithoutCancel(t.Context()))) })
+	raw, err := builtinpolicies.Module()
+	require.NoError(t, err)
+	loaded, err := module.Load(t.Context(), e, raw, module.Options{Name: "mine"})
+	require.NoError(t, err)
+	assert.Equal(t, "longshore-defaults", loaded.Name())
+
+	// A function with many locals, and a table of branches into its loop.
+	bomb := &wasmtest.Module{}
+	var changes []byte
+	for i := range uint64(400) {
+		changes = append(changes, wasmtest.Code(wasmtest.Get(i), wasmtest.Const64(1), 0x7c, wasmtest.Set(i))...)
+	}
+	bomb.Export("describe", wasmtest.Function, bomb.RawFunc(nil, nil, wasmtest.Code(1, wasmtest.Uleb(400), wasmtest.I64,
+		0x03, 0x40, changes, wasmtest.Get(0), 0x50, 0x0e, wasmtest.Uleb(3000), make([]byte, 3001), 0x0b, 0x0b)))
+	_, err = module.Load(t.Context(), e, bomb.Bytes(), module.Options{Name: "bomb"})
+	require.ErrorIs(t, err, engine.ErrBudget)
+	assert.True(t, module.AtFault(err))
+}

@@ -1,0 +1,37 @@
+package compiler
+
+import "time"
+
+// Budget is what compiling a module may use.
+type Budget struct {
+	// CPU time of the process, whole seconds.
+	CPU time.Duration
+	// MemoryBytes of the process.
+	MemoryBytes int64
+	// CodeBytes of the result.
+	CodeBytes int64
+}
+
+const (
+	baseCPU = 2 * time.Second
+	// includedBytes of a module are compiled within baseCPU, and every cpuBytes more have
+	// a second more: three times what the code of compilers for Go, Rust and C takes.
+	includedBytes = 2 << 20
+	cpuBytes      = 1 << 20
+	// memoryBytes is for all that the compiler keeps, beside what the process has anyway.
+	memoryBytes = 256 << 20
+	// Machine code has three to five times the size of the module.
+	baseCodeBytes = 1 << 20
+	codeFactor    = 16
+)
+
+// BudgetOf returns the budget of a metered module of a size in bytes: 2 seconds and 256
+// MiB, and for a module of more than 2 MiB one second for each further MiB.
+func BudgetOf(size int) Budget {
+	more := max(0, size-includedBytes+cpuBytes-1) / cpuBytes
+	return Budget{
+		CPU:         baseCPU + time.Duration(more)*time.Second,
+		MemoryBytes: memoryBytes,
+		CodeBytes:   baseCodeBytes + codeFactor*int64(size),
+	}
+}

@@ -1,0 +1,251 @@
+package compiler_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
+	"github.com/longshore-dev/longshore/host/policy/compiler"
+	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/host/policy/fuel"
+	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
+	"github.com/longshore-dev/longshore/host/policy/module"
+)
+
+// childArgument makes the test binary a child that compiles.
+const childArgument = "compile-policy"
+
+// crashArgument makes it one whose compiler crashes.
+const crashArgument = "crash"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == crashArgument {
+		panic("BUG: the compiler did not expect this")
+	}
+	if len(os.Args) > 1 && os.Args[1] == childArgument {
+		os.Exit(compiler.Child(context.Background(), os.Args[2:], os.Stdin, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// children compiles in children of the test binary, and keeps what they use.
+type children struct {
+	compiler.Process
+
+	used []compiler.Usage
+}
+
+func newChildren(tb testing.TB) *children {
+	tb.Helper()
+	path, err := os.Executable()
+	require.NoError(tb, err)
+	c := &children{Process: compiler.Process{Path: path, Args: []string{childArgument}}}
+	c.Observe = func(u compiler.Usage) { c.used = append(c.used, u) }
+	return c
+}
+
+// metered returns a module as a component hands it to the compiler, or why it does not.
+func metered(ctx context.Context, wasm []byte) ([]byte, error) {
+	parsed, err := fuel.Parse(wasm)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := parsed.CheckBounds(); err != nil {
+		return nil, err
+	}
+	rewritten, err := parsed.Meter(fuel.Names{Fuel: engine.FuelExport, Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport})
+	if err != nil {
+		return nil, err
+	}
+	return rewritten.Wasm, engine.Validate(ctx, wasm)
+}
+
+const (
+	// slack is by how much a child may exceed a limit until the kernel has seen it.
+	slack = 500 * time.Millisecond
+	// program is the memory that a process has which compiles nothing.
+	program = 64 << 20
+)
+
+// withinBudget asserts that a child has used no more than it may.
+func withinBudget(t *testing.T, c *children, size int) {
+	t.Helper()
+	budget := compiler.BudgetOf(size)
+	for _, used := range c.used {
+		assert.LessOrEqual(t, used.CPU, budget.CPU+slack)
+		assert.LessOrEqual(t, used.MemoryBytes, budget.MemoryBytes+program)
+	}
+}
+
+// compileHostile compiles a module that may be hostile: it is refused, or it compiles within
+// its budget.
+func compileHostile(t *testing.T, wasm []byte) (refused error) {
+	t.Helper()
+	began := time.Now()
+	ready, err := metered(t.Context(), wasm)
+	assert.Less(t, time.Since(began), 5*time.Second, "what a component does itself is quick")
+	if err != nil {
+		return err
+	}
+	c := newChildren(t)
+	err = c.Compile(t.Context(), ready, t.TempDir())
+	withinBudget(t, c, len(ready))
+	if err != nil {
+		assert.True(t, engine.AtFault(err), "%v", err)
+		assert.ErrorIs(t, err, engine.ErrBudget)
+	}
+	return err
+}
+
+// Each shape is nearly as large as the bounds allow. Some compile, the others are ended at
+// the limit; the number of those that compile shows that the limits are not all there is.
+func TestHostileShapesStayWithinTheBudget(t *testing.T) {
+	all := shapes()
+	compiled := 0
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) {
+			s := all[name]
+			wasm := s.build(s.n, s.m)
+			ready, err := metered(t.Context(), wasm)
+			require.NoError(t, err, "the shape is inside the bounds and reaches the compiler")
+			require.NotEmpty(t, ready)
+			if err := compileHostile(t, wasm); err == nil {
+				compiled++
+			} else {
+				t.Log(err)
+			}
+		})
+	}
+	assert.Greater(t, compiled, len(all)/2)
+}
+
+// The kernel ends what takes too long, and the component lives on.
+func TestACompileBombIsRefusedByNameOfItsFunction(t *testing.T) {
+	for name, tc := range map[string]struct{ shape, want string }{
+		"time":   {"loops in loops that change many locals", "compiling the module takes too much CPU time, more than 2s; its author must split up its largest functions (the heaviest is function 0 with 19421 bytes, 400 branches and 2000 local variables)"},
+		"memory": {"a table of branches into a loop with many locals", "compiling the module takes too much memory, more than 256 MiB; its author must split up its largest functions (the heaviest is function 0 with 6359 bytes, 3002 branches and 400 local variables)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := shapes()[tc.shape]
+			c := newChildren(t)
+			_, err := load(t, s.build(s.n, s.m), engine.Options{Compiler: c.Compile})
+			require.ErrorContains(t, err, tc.want)
+			assert.True(t, module.AtFault(err), "it would be the same again")
+			assert.Len(t, c.used, 1)
+		})
+	}
+}
+
+func load(t *testing.T, raw []byte, options engine.Options) (*module.Module, error) {
+	t.Helper()
+	e, err := engine.New(t.Context(), options)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, e.Close(context.WithoutCancel(t.Context()))) })
+	return module.Load(t.Context(), e, raw, module.Options{Name: "mine"})
+}
+
+// A large Go guest leaves a part of its budget for slower machines; what was compiled in a child is loaded, and not compiled again.
+func TestARealModuleIsCompiledOnce(t *testing.T) {
+	raw, err := builtinpolicies.Module()
+	require.NoError(t, err)
+	wasm, err := module.Unpack(raw)
+	require.NoError(t, err)
+	ready, err := metered(t.Context(), wasm)
+	require.NoError(t, err)
+	for name, dir := range map[string]string{"with a cache": t.TempDir(), "without a cache": ""} {
+		t.Run(name, func(t *testing.T) {
+			c := newChildren(t)
+			for range 2 {
+				m, err := load(t, raw, engine.Options{Compiler: c.Compile, CacheDir: dir})
+				require.NoError(t, err)
+				assert.Equal(t, "longshore-defaults", m.Name())
+			}
+			withinBudget(t, c, len(ready))
+			budget := compiler.BudgetOf(len(ready))
+			assert.Less(t, c.used[0].CPU, budget.CPU*3/4)
+			assert.Less(t, c.used[0].MemoryBytes, budget.MemoryBytes/2)
+			if dir == "" {
+				assert.Len(t, c.used, 2)
+			} else {
+				assert.Len(t, c.used, 1, "the second engine finds it on disk")
+			}
+		})
+	}
+}
+
+func TestWhatIsNotTheModulesFault(t *testing.T) {
+	ready, err := metered(t.Context(), oneFunction(0, wasmtest.I64))
+	require.NoError(t, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, tc := range map[string]struct {
+		ctx  context.Context
+		do   func(*children)
+		want string
+	}{
+		"a program that does not exist": {t.Context(), func(c *children) { c.Path = "/nothing" }, "starting a child process to compile in"},
+		"a child of another kind":       {t.Context(), func(c *children) { c.Args = []string{"-test.badflag"} }, "compiling in a child process: exit status"},
+		"a child with an argument more": {t.Context(), func(c *children) { c.Args = append(c.Args, "ten") }, "a child that compiles has 4 arguments, not 3"},
+		"a caller that has gone":        {ended, func(*children) {}, "context canceled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newChildren(t)
+			tc.do(c)
+			err := c.Compile(tc.ctx, ready, t.TempDir())
+			require.ErrorContains(t, err, tc.want)
+			assert.False(t, engine.AtFault(err))
+		})
+	}
+}
+
+func TestAnInvalidModuleIsRefusedInTheChild(t *testing.T) {
+	err := newChildren(t).Compile(t.Context(), oneFunction(0, wasmtest.I64, drop), t.TempDir())
+	require.ErrorContains(t, err, "the module is not valid; its author must rebuild it")
+	assert.True(t, engine.AtFault(err))
+}
+
+// A crash of the compiler ends the child, and not the component.
+func TestACompilerThatCrashesOnAModuleRefusesIt(t *testing.T) {
+	c := newChildren(t)
+	c.Args = []string{crashArgument}
+	ready, err := metered(t.Context(), oneFunction(0, wasmtest.I64))
+	require.NoError(t, err)
+	err = c.Compile(t.Context(), ready, t.TempDir())
+	require.ErrorContains(t, err, "the compiler crashed on the module (panic: BUG: the compiler did not expect this)")
+	assert.True(t, engine.AtFault(err))
+}
+
+func TestBudgetOf(t *testing.T) {
+	for size, want := range map[int]time.Duration{0: 2, 2 << 20: 2, 2<<20 + 1: 3, 3 << 20: 3, 8 << 20: 8} {
+		assert.Equal(t, want*time.Second, compiler.BudgetOf(size).CPU, "%d bytes", size)
+		assert.Equal(t, int64(256<<20), compiler.BudgetOf(size).MemoryBytes)
+	}
+}
+
+// No module that a component would run costs more than its budget to compile, whatever its
+// shape and size are.
+func FuzzCompilingStaysWithinTheBudget(f *testing.F) {
+	all := shapes()
+	names := slices.Sorted(maps.Keys(all))
+	for i := range names {
+		f.Add(uint8(i), uint16(100), uint16(20), []byte(nil))
+	}
+	f.Add(uint8(0), uint16(0), uint16(0), oneFunction(1, wasmtest.I64, truth(0), drop))
+	f.Fuzz(func(t *testing.T, shape uint8, n, m uint16, wasm []byte) {
+		if len(wasm) == 0 {
+			s := all[names[int(shape)%len(names)]]
+			wasm = s.build(int(n)%(2*s.n)+1, int(m)%(2*s.m)+1)
+		}
+		if refused := compileHostile(t, wasm); refused != nil {
+			t.Log(fmt.Errorf("refused: %w", refused))
+		}
+	})
+}

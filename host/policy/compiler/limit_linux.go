@@ -1,0 +1,44 @@
+package compiler
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// rlimitData bounds the private writable memory of a process (RLIMIT_DATA).
+const rlimitData = 2
+
+// limit makes the kernel end the process when it has used the CPU time, and deny it more
+// memory. The first to go when memory runs out on the machine is this process, not the
+// component that waits for it.
+func limit(cpu time.Duration, memory int64) error {
+	seconds := uint64(cpu / time.Second)
+	if err := syscall.Setrlimit(syscall.RLIMIT_CPU, &syscall.Rlimit{Cur: seconds, Max: seconds}); err != nil {
+		return fmt.Errorf("limiting CPU time: %w", err)
+	}
+	bytes := uint64(memory) //nolint:gosec // It is positive.
+	if err := syscall.Setrlimit(rlimitData, &syscall.Rlimit{Cur: bytes, Max: bytes}); err != nil {
+		return fmt.Errorf("limiting memory: %w", err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}); err != nil {
+		return fmt.Errorf("limiting core dumps: %w", err)
+	}
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) //nolint:gosec // The file exists; a system without /proc loses this only.
+	return nil
+}
+
+// isKilled reports whether the kernel has ended a process, as it does at the limit of CPU time.
+func isKilled(state *os.ProcessState) bool {
+	status, ok := state.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && (status.Signal() == syscall.SIGKILL || status.Signal() == syscall.SIGXCPU)
+}
+
+func usageOf(state *os.ProcessState) Usage {
+	used := Usage{CPU: state.UserTime() + state.SystemTime()}
+	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
+		used.MemoryBytes = usage.Maxrss << 10
+	}
+	return used
+}

@@ -1,0 +1,158 @@
+package fuel
+
+import "fmt"
+
+// Bounds of what costs a compiler more than its size: of each function, and of all together.
+// They are several times what compilers for Go, Rust, C and AssemblyScript produce, and
+// say to the author of a module what to change. What compiling may cost at most does not
+// rest on them: it is limited where it is done.
+const (
+	// maxTypeValues bounds the parameters and the results of a type.
+	maxTypeValues = 128
+	// maxTypesValues bounds those of all types.
+	maxTypesValues = 50_000
+	// maxJoins bounds the branches of a function times its local variables: where branches
+	// meet, a compiler joins the values of each variable.
+	maxJoins = 2_000_000
+	// maxMoves bounds the values that the branches and calls of a function pass.
+	maxMoves = 50_000
+	// maxReloads bounds the calls of a function times the mutable globals of the module: a
+	// compiler reads each of these again after each call.
+	maxReloads = 400_000
+	// maxDeclared bounds the functions of a module times its types and globals, which a
+	// compiler goes through for each function.
+	maxDeclared = 50_000_000
+)
+
+// CheckBounds refuses a module of which some function, or the number of functions, types
+// and globals, is out of proportion for a compiler. The error names function and bound.
+// heaviest describes the function that comes nearest to a bound, for who has to say which
+// one took a compiler too long.
+func (m *Module) CheckBounds() (heaviest string, err error) {
+	total := 0
+	for i, s := range m.signatures {
+		n := len(s.Params) + len(s.Results)
+		if n > maxTypeValues {
+			return "", fmt.Errorf("type %d has %d parameters and results, more than %d: pass them in memory", i, n, maxTypeValues)
+		}
+		if total += n; total > maxTypesValues {
+			return "", fmt.Errorf("the types have more than %d parameters and results: use fewer types", maxTypesValues)
+		}
+	}
+	if declared := len(m.signatures) + m.importedGlobals + len(m.Globals); declared*len(m.bodies) > maxDeclared {
+		return "", fmt.Errorf("%d functions times %d types and globals is more than %d: use fewer of them", len(m.bodies), declared, maxDeclared)
+	}
+	globals := 1 // The fuel.
+	for _, g := range m.Globals {
+		globals += int(one(g.Mutable))
+	}
+	c := counter{module: m, globals: globals}
+	most := -1.0
+	for i := range m.bodies {
+		if err := c.function(i); err != nil {
+			return "", fmt.Errorf("function %d %w: split it up", m.importedFunctions+i, err)
+		}
+		if share := c.share(i); share > most {
+			most = share
+			heaviest = fmt.Sprintf("function %d with %d bytes, %d branches and %d local variables", m.importedFunctions+i, len(m.bodies[i].data), c.branches, c.locals)
+		}
+	}
+	return heaviest, nil
+}
+
+// share is how much of the bound that it comes nearest to the function at hand has.
+func (c *counter) share(index int) float64 {
+	return max(
+		float64(c.branches*c.locals)/maxJoins, float64(c.moves)/maxMoves, float64(c.calls*c.globals)/maxReloads,
+		float64(len(c.module.bodies[index].data))/maxBodyBytes, float64(c.branches)/maxBranches)
+}
+
+// counter counts what a function has.
+type counter struct {
+	module *Module
+	// globals are the mutable ones.
+	globals int
+
+	locals, branches, calls, moves int
+	// arities are the numbers of values that branches to the open blocks pass.
+	arities []int
+	labels  []uint32
+}
+
+// function refuses a function that is out of proportion.
+func (c *counter) function(index int) error {
+	b := c.module.bodies[index]
+	signature := c.module.signatures[c.module.functions[c.module.importedFunctions+index]]
+	s := c.module.space
+	r := &reader{data: b.data, base: b.base, space: &s}
+	locals := uint64(len(signature.Params))
+	for range r.count(2, maxLocals) {
+		locals += uint64(r.u32())
+		r.valueType()
+	}
+	s.locals = uint32(min(locals, maxLocals))
+	c.locals, c.branches, c.calls, c.moves = int(s.locals), 0, 0, 0
+	c.arities = append(c.arities[:0], len(signature.Results))
+	for len(c.arities) > 0 && r.err == nil && r.rest() > 0 {
+		start := r.pos
+		i := r.next(c.labels)
+		c.labels = i.labels
+		if r.err == nil {
+			c.count(&i, b.data[start+1:r.pos])
+		}
+	}
+	switch {
+	case r.err != nil:
+		return nil // The error is the rewriting's, which says more.
+	case c.branches*c.locals > maxJoins:
+		return fmt.Errorf("has %d branches and %d local variables, more than %d when multiplied", c.branches, c.locals, maxJoins)
+	case c.moves > maxMoves:
+		return fmt.Errorf("passes %d values to blocks and calls, more than %d", c.moves, maxMoves)
+	case c.calls*c.globals > maxReloads:
+		return fmt.Errorf("has %d calls in a module with %d mutable globals, more than %d when multiplied", c.calls, c.globals, maxReloads)
+	default:
+		return nil
+	}
+}
+
+// count adds an instruction, of which rest are the bytes behind the opcode.
+func (c *counter) count(i *instruction, rest []byte) {
+	switch i.op {
+	case opBlock, opLoop, opIf:
+		c.branches++
+		values := c.values((&reader{data: rest}).s64(blockTypeBytes))
+		c.moves += values
+		c.arities = append(c.arities, values)
+	case opEnd:
+		c.arities = c.arities[:len(c.arities)-1]
+	case opBr, opBrIf, opBrTable:
+		c.branches += len(i.labels)
+		for _, label := range i.labels {
+			if int(label) < len(c.arities) {
+				c.moves += c.arities[len(c.arities)-1-int(label)]
+			}
+		}
+	case opReturn:
+		c.branches++
+		c.moves += c.arities[0]
+	case opCall:
+		c.calls++
+		c.moves += c.values(int64(c.module.functions[i.index]))
+	case opCallIndirect:
+		c.calls++
+		c.moves += c.values(int64((&reader{data: rest}).u32()))
+	}
+}
+
+// blockTypeBytes is the most bytes that the type of a block takes.
+const blockTypeBytes = 5
+
+// values is the number of parameters and results of a type, or of a block with one result
+// or none, whose types are negative.
+func (c *counter) values(index int64) int {
+	if index < 0 {
+		return 1
+	}
+	s := &c.module.signatures[index]
+	return len(s.Params) + len(s.Results)
+}
