@@ -25,7 +25,8 @@
 //	6 Run       the provider turns the ShadowPod into a pod
 //	                                         host/provider/shadowpod
 //	7 Report    the remote pod's status becomes the local pod's status
-//	                                         host/consumer/reflection/pod, host/forge/local
+//	                                         host/consumer/reflection/pod, host/forge/local;
+//	            while its node is not ready  host/consumer/podstatus
 //	8 Withdraw  delete, evict, or lose the provider: the order in which the two sides let go
 //	                                         host/consumer/reflection/pod
 //

@@ -78,3 +78,28 @@ func TestEveryCitedDecisionExistsAndIsInTheIndex(t *testing.T) {
 		}
 	}
 }
+
+var (
+	wireHeading  = regexp.MustCompile(`(?m)^#{2,3} (P?\d+(?:\.\d+)?) `)
+	wireCitation = regexp.MustCompile(`\bwire ((?:P?\d+(?:\.\d+)?)(?:, P?\d+\.\d+)*)`)
+)
+
+func TestEveryCitedRuleOfTheWireHasASection(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs/reference/wire.md"))
+	require.NoError(t, err)
+	known := map[string]bool{}
+	for _, match := range wireHeading.FindAllStringSubmatch(string(page), -1) {
+		require.False(t, known[match[1]], "section %s stands once", match[1])
+		known[match[1]] = true
+	}
+	require.NotEmpty(t, known)
+	for _, path := range files(t, ".go", ".md", ".json", ".yaml") {
+		raw, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, match := range wireCitation.FindAllStringSubmatch(string(raw), -1) {
+			for section := range strings.SplitSeq(match[1], ", ") {
+				assert.True(t, known[section], "%s cites wire %s", path, section)
+			}
+		}
+	}
+}

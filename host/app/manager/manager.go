@@ -19,6 +19,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/consumer/certificate"
 	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
+	"github.com/longshore-dev/longshore/host/consumer/podstatus"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	policyconfigmap "github.com/longshore-dev/longshore/host/policysource/configmap"
@@ -110,6 +111,9 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 			Connect: func(config *rest.Config) (client.Client, error) {
 				return client.New(config, client.Options{Scheme: mgr.GetScheme()})
 			},
+		}).SetupWithManager(mgr)),
+		named("podstatus", (&podstatus.Reconciler{
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
 		}).SetupWithManager(mgr)),
 		named("certificate", (&certificate.Reconciler{Client: mgr.GetClient(), Clock: passive}).SetupWithManager(mgr)),
 		named("policyconfigmap", (&policyconfigmap.Reconciler{

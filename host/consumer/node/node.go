@@ -68,6 +68,10 @@ type Options struct {
 	StatusInterval time.Duration
 	// Reachable is told each time the provider was looked at. Optional.
 	Reachable func(bool)
+	// Unreachable is called with true once the provider has not answered for half of
+	// LeaseDuration, which is before the consumer gives the Node up, and with false each time
+	// it answers. Optional.
+	Unreachable func(bool)
 	// Tell is told what the owner of the VirtualNode must know, each cause once a while.
 	// The context may have ended. Optional.
 	Tell func(ctx context.Context, vn *offloadingv1beta1.VirtualNode, reason Reason, message string)
@@ -85,8 +89,10 @@ type Node struct {
 	published      *corev1.Node
 	unrecorded     *corev1.Node
 	pingError      error
-	pinged         bool
-	told           map[Reason]telling
+	// answered is when the provider answered last.
+	answered time.Time
+	pinged   bool
+	told     map[Reason]telling
 }
 
 // New checks the options. Nothing is sent before Run.
@@ -257,8 +263,8 @@ func (n *Node) desired() *corev1.Node {
 	})
 }
 
-// network evaluates the ForeignCluster (5.4). Before its controller has looked at it the
-// networking module counts as enabled; without one there is no network.
+// network evaluates the ForeignCluster (5.4). Only a networking module that its status
+// reports as enabled counts: without one the Node is ready whatever the network is.
 func (n *Node) network() local.Network {
 	fc := n.foreignCluster
 	switch {
@@ -266,7 +272,7 @@ func (n *Node) network() local.Network {
 		return local.NetworkUnchecked
 	case fc == nil:
 		return local.NetworkDown
-	case !fc.Status.Modules.Networking.Enabled && fc.Status.ObservedGeneration > 0:
+	case !fc.Status.Modules.Networking.Enabled:
 		return local.NetworkUnchecked
 	}
 	if statusOf(fc.Status.Modules.Networking.Conditions, liqocorev1beta1.NetworkConnectionStatusCondition) == liqocorev1beta1.ConditionStatusEstablished {

@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"errors"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -226,6 +228,29 @@ func TestWhatAPingFoundIsToldUnlessItWasStopped(t *testing.T) {
 	}
 }
 
+// One answer that is lost is no outage; the consumer gives the Node up after LeaseDuration.
+func TestAnOutageIsReportedBeforeTheNodeIsGivenUp(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var health error
+	var reports []string
+	n := newNode(t, fake.NewClientset(), func(o *Options) {
+		o.Now = func() time.Time { return at }
+		o.RemoteHealth = func(context.Context) error { return health }
+		o.Unreachable = func(down bool) { reports = append(reports, at.Format("04:05")+" "+strconv.FormatBool(down)) }
+	})
+	ping := func(err error, after time.Duration) {
+		health, at = err, at.Add(after)
+		assert.ErrorIs(t, n.Ping(t.Context()), err)
+	}
+	ping(nil, 0)
+	ping(errDown, 10*time.Second)
+	ping(nil, 10*time.Second)
+	ping(errDown, 10*time.Second)
+	ping(errDown, 10*time.Second)
+	ping(nil, 10*time.Second)
+	assert.Equal(t, []string{"04:05 false", "04:25 false", "04:45 true", "04:55 false"}, reports)
+}
+
 func TestPingOfAnIntervalOfZeroAsksNobody(t *testing.T) {
 	n := newNode(t, fake.NewClientset(), func(o *Options) {
 		o.PingInterval = 0
@@ -248,12 +273,12 @@ func TestNetwork(t *testing.T) {
 		fc    *liqocorev1beta1.ForeignCluster
 		want  local.Network
 	}{
-		"not to be checked":              {false, nil, local.NetworkUnchecked},
-		"no ForeignCluster":              {true, nil, local.NetworkDown},
-		"module off":                     {true, cluster(1, false, ""), local.NetworkUnchecked},
-		"not looked at yet counts as on": {true, cluster(0, false, ""), local.NetworkDown},
-		"connection pending":             {true, cluster(1, true, liqocorev1beta1.ConditionStatusPending), local.NetworkDown},
-		"connection established":         {true, cluster(1, true, liqocorev1beta1.ConditionStatusEstablished), local.NetworkUp},
+		"not to be checked":            {false, nil, local.NetworkUnchecked},
+		"no ForeignCluster":            {true, nil, local.NetworkDown},
+		"module off":                   {true, cluster(1, false, ""), local.NetworkUnchecked},
+		"no component reports modules": {true, cluster(0, false, ""), local.NetworkUnchecked},
+		"connection pending":           {true, cluster(1, true, liqocorev1beta1.ConditionStatusPending), local.NetworkDown},
+		"connection established":       {true, cluster(1, true, liqocorev1beta1.ConditionStatusEstablished), local.NetworkUp},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, fake.NewClientset(), func(o *Options) { o.CheckNetwork = tc.check })
@@ -261,6 +286,37 @@ func TestNetwork(t *testing.T) {
 			assert.Equal(t, tc.want, n.network())
 		})
 	}
+}
+
+// The label liqo.io/remote-cluster-id is set by a webhook that need not be there.
+func TestTheForeignClusterIsFoundByItsClusterID(t *testing.T) {
+	scheme := runtime.NewScheme()
+	require.NoError(t, liqocorev1beta1.AddToScheme(scheme))
+	cluster := func(name, id string) *liqocorev1beta1.ForeignCluster {
+		return &liqocorev1beta1.ForeignCluster{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       liqocorev1beta1.ForeignClusterSpec{ClusterID: liqocorev1beta1.ClusterID(id)},
+		}
+	}
+	c := listing{ctrlfake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster("a", "turin"), cluster("b", "milan"), cluster("c", "paris")).Build()}
+	n := newNode(t, fake.NewClientset(), func(o *Options) { o.Local = c })
+	found := func() string {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.foreignCluster == nil {
+			return ""
+		}
+		return n.foreignCluster.Name
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	require.True(t, n.followForeignCluster(ctx, &group))
+	require.Eventually(t, func() bool { return found() == "b" }, time.Minute, time.Millisecond)
+	require.NoError(t, c.Delete(t.Context(), cluster("a", "turin")))
+	require.NoError(t, c.Delete(t.Context(), cluster("b", "milan")))
+	require.Eventually(t, func() bool { return found() == "" }, time.Minute, time.Millisecond)
 }
 
 func TestTaintsAreMergedWithThoseOfOthers(t *testing.T) {

@@ -60,7 +60,15 @@ func (n *Node) notePing(ctx context.Context, err error) {
 	// A Node that is there lasts through one look that fails.
 	overdue := had != nil || n.published == nil && n.server == nil
 	n.pingError, n.pinged = err, true
+	now := n.options.Now()
+	if err == nil {
+		n.answered = now
+	}
+	silence := now.Sub(n.answered)
 	n.mu.Unlock()
+	if n.options.Unreachable != nil && (err == nil || silence >= n.options.LeaseDuration/2) {
+		n.options.Unreachable(err != nil)
+	}
 	if n.options.Reachable != nil {
 		n.options.Reachable(err == nil)
 	}

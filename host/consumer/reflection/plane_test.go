@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/longshore-dev/longshore/conformance/plane"
+	"github.com/longshore-dev/longshore/conformance/plane/faultproxy"
 	"github.com/longshore-dev/longshore/conformance/plane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/configmap"
@@ -88,10 +89,12 @@ func installCRDs(t *testing.T, c client.Client) {
 type rig struct {
 	rome, milan client.WithWatch
 	provider    *plane.Cluster
-	out, back   *counter
-	engine      *engine.Engine
-	events      *events
-	policies    versions
+	// proxy stands between the engine and the provider.
+	proxy     *faultproxy.Proxy
+	out, back *counter
+	engine    *engine.Engine
+	events    *events
+	policies  versions
 	// restart ends the engine, calls a function, and starts another.
 	restart func(t *testing.T, between func())
 }
@@ -130,6 +133,7 @@ func newRig(t *testing.T) *rig {
 		Namespace: tenant, Name: provider,
 		Labels: map[string]string{"liqo.io/remote-cluster-id": provider, "liqo.io/remoteID": provider},
 	}})
+	r.interpose(t)
 	stop := r.reflect(t, clusters, scheme)
 	t.Cleanup(func() { stop(t) })
 	r.restart = func(t *testing.T, between func()) {
@@ -172,6 +176,9 @@ func (r *rig) reflect(t *testing.T, clusters []*plane.Cluster, scheme *runtime.S
 	}
 	connect := func(c *plane.Cluster, count *counter) client.WithWatch {
 		config := rest.CopyConfig(c.RESTConfig())
+		if c == r.provider {
+			config.Host = r.proxy.URL()
+		}
 		config.QPS = -1
 		config.Wrap(count.wrap)
 		w, err := engine.NewClient(config, scheme, definitions...)
@@ -284,6 +291,8 @@ func TestReflectionOverRealControlPlanes(t *testing.T) {
 	t.Run("what a pod needs goes along", func(t *testing.T) { r.needs(t) })
 	t.Run("fields that a Service loses go", func(t *testing.T) { r.removes(t) })
 	t.Run("pods run, at few requests each", func(t *testing.T) { r.run(t) })
+	t.Run("a label that is due while the provider is away arrives", func(t *testing.T) { r.labels(t) })
+	t.Run("a cut link makes no pod ready on stale data", func(t *testing.T) { r.cut(t) })
 	t.Run("a pod made again is offloaded again", func(t *testing.T) { r.again(t) })
 	t.Run("a provider that is away fails no pod", func(t *testing.T) { r.outage(t) })
 	t.Run("a namespace that is no longer offloaded ends its pods", func(t *testing.T) { r.unmap(t) })

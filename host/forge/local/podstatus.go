@@ -31,7 +31,10 @@ type PodStatusInput struct {
 	// MapIP translates an address of the provider's pods into the one under which the
 	// consumer reaches it; nil when both clusters see the same addresses.
 	MapIP func(string) string
-	Now   time.Time
+	// Unknown says that Remote may be of before an outage: a pod does not become ready
+	// because of it.
+	Unknown bool
+	Now     time.Time
 }
 
 // PodStatus builds the status of a local pod (offloading.md 3.8): the remote one as a
@@ -48,7 +51,7 @@ func PodStatus(in PodStatusInput) *corev1.PodStatus {
 		status.ContainerStatuses[i].RestartCount += in.ExtraRestarts
 	}
 	settleContainers(status, in)
-	if in.Local.Labels[offloadingv1beta1.RemoteUnavailableLabel] == "true" {
+	if in.Local.Labels[offloadingv1beta1.RemoteUnavailableLabel] == "true" || in.Unknown && !IsReady(&in.Local.Status) {
 		forceNotReady(status, &in.Local.Status, in.Now)
 	}
 	return status
@@ -96,6 +99,12 @@ func forceNotReady(status, local *corev1.PodStatus, now time.Time) {
 		condition.ObservedGeneration = ready.ObservedGeneration
 		*ready = condition
 	}
+}
+
+// IsReady reports whether a pod is ready by its status.
+func IsReady(status *corev1.PodStatus) bool {
+	ready := podCondition(status, corev1.PodReady)
+	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 
 func podCondition(status *corev1.PodStatus, conditionType corev1.PodConditionType) *corev1.PodCondition {

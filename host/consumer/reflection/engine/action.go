@@ -59,6 +59,10 @@ type Refuse struct {
 // Keep does nothing, and says why.
 type Keep struct{ Why string }
 
+// RefreshRemote reads the third objects of the namespace again if Facts.RemoteUnknown says
+// that they are of before an outage, and has the key decided again.
+type RefreshRemote struct{}
+
 // Remember keeps a value for the next decision about the same key.
 type Remember struct{ Value any }
 
@@ -72,4 +76,5 @@ func (DeleteLocal) action()      {}
 func (Wait) action()             {}
 func (Refuse) action()           {}
 func (Keep) action()             {}
+func (RefreshRemote) action()    {}
 func (Remember) action()         {}

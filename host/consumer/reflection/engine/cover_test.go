@@ -43,8 +43,8 @@ const coveredFields = `{
 
 func managed(fields string, operation metav1.ManagedFieldsOperationType) []metav1.ManagedFieldsEntry {
 	return []metav1.ManagedFieldsEntry{
-		{Manager: "somebody-else", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:type":{}}}`)}},
-		{Manager: FieldManager, Operation: operation, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}},
+		{Manager: "somebody-else", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:type":{}}}`)},
+		{Manager: FieldManager, Operation: operation, FieldsV1: metav1.NewFieldsV1(fields)},
 	}
 }
 
@@ -92,7 +92,7 @@ func TestCover(t *testing.T) {
 			there: func(s *corev1.Service) {
 				s.Spec.Selector["version"] = "2"
 				// An update of such a map takes all of it over.
-				s.ManagedFields[1].FieldsV1.Raw = []byte(`{"f:metadata":{"f:labels":{"f:a":{}}}}`)
+				s.ManagedFields[1].FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:a":{}}}}`)
 			}, want: differs,
 		},
 		"an object that was never applied": {

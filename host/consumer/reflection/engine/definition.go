@@ -112,7 +112,10 @@ type Facts struct {
 	RemoteNamespace string
 	// PolicyRevision grows with every change of the policies.
 	PolicyRevision uint64
-	Now            time.Time
+	// RemoteUnknown says that the remote objects may be of before an outage of the link to
+	// the provider: how they are now is not known.
+	RemoteUnknown bool
+	Now           time.Time
 }
 
 // Input is everything a decision may depend on.

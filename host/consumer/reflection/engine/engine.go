@@ -64,6 +64,7 @@ type Engine struct {
 	runners  []*runner
 	metrics  *metrics
 	revision atomic.Uint64
+	link     reachability
 
 	maps *store
 	kick chan struct{}

@@ -36,7 +36,9 @@ var errAgain = errors.New("out of date")
 // execution carries out the actions of one decision.
 type execution struct {
 	*runner
-	in            Input
+	in Input
+	// end is nil in a Fallback.
+	end           *ends
 	local, remote *store
 	again         time.Duration
 	told          bool
@@ -89,6 +91,8 @@ func (x *execution) doRemote(ctx context.Context, action Action) error {
 		return x.patchRemote(ctx, a)
 	case DeleteRemote:
 		return x.deleteRemote(ctx, a)
+	case RefreshRemote:
+		return x.refreshRemote(ctx)
 	default:
 		return fmt.Errorf("action %T is not known to the engine", action)
 	}

@@ -23,7 +23,7 @@ const (
 type metrics struct {
 	// operations is longshore_reflection_operations_total: requests sent because of a
 	// decision, by resource (pod, configmap, …), direction (local_to_remote,
-	// remote_to_local), operation (create, apply, patch, patch_status, delete, get) and
+	// remote_to_local), operation (create, apply, patch, patch_status, delete, get, list) and
 	// result (ok, error).
 	operations *prometheus.CounterVec
 	// lag is longshore_reflection_lag_seconds: from an event to the end of the decision

@@ -32,7 +32,8 @@ type ends struct {
 	active               atomic.Bool
 	local, remote, third *store
 	// held says why they cannot be filled until somebody acts.
-	held held
+	held  held
+	fresh freshness
 }
 
 // wake makes followNamespaces look at the NamespaceMap again.
@@ -140,6 +141,7 @@ func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, l
 func (e *Engine) startEnds(group *sync.WaitGroup, ns *namespace, r *runner) *ends {
 	ctx, cancel := context.WithCancel(ns.ctx)
 	end := &ends{ctx: ctx, cancel: cancel, local: r.local}
+	end.startFresh(&e.link)
 	var fill []func()
 	var synced []<-chan struct{}
 	follow := func(c client.WithWatch, kind Kind, options client.ListOptions, changed func(client.Object)) *store {

@@ -119,7 +119,7 @@ func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, e
 	if err != nil {
 		return 0, r.tell(in, &undecidedError{err})
 	}
-	x := &execution{runner: r, in: in, local: end.local, remote: end.remote}
+	x := &execution{runner: r, in: in, end: end, local: end.local, remote: end.remote}
 	again, err = x.run(ctx, actions)
 	if end.ctx.Err() != nil {
 		return 0, nil // it stopped: whatever failed, failed because of that
@@ -164,6 +164,7 @@ func (r *runner) gather(ctx context.Context, key Key, ns *namespace, end *ends) 
 		Memory: r.states.get(key).memory,
 	}
 	if end.third != nil {
+		in.Facts.RemoteUnknown = end.isUnknown(&r.engine.link)
 		in.Third = end.third.Get(ns.remote, r.toRemote(key.Name))
 	}
 	if in.Local == nil {

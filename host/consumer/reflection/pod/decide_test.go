@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -271,101 +270,6 @@ func TestPoliciesAreAskedOnce(t *testing.T) {
 		in = recall(in, actions)
 	}
 	assert.Equal(t, 2*asked, p.asked)
-}
-
-func TestARemotePodThatIsReplacedDoesNotEndTheLocalOne(t *testing.T) {
-	local := localPod(running, ready, container("web", 0))
-	remote := remotePod(phase(corev1.PodFailed), deleting, container("web", 0), func(p *corev1.Pod) {
-		p.Status.ContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, FinishedAt: metav1.NewTime(now)}
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodFailed"}}
-	})
-	actions, err := definition(&policies{}).Decide(t.Context(), input(local, shadowPod(), remote))
-	require.NoError(t, err)
-	var status *corev1.PodStatus
-	for _, action := range actions {
-		if patch, ok := action.(engine.PatchLocalStatus); ok {
-			status = patch.New.(*corev1.PodStatus)
-		}
-	}
-	require.NotNil(t, status)
-	assert.Equal(t, corev1.PodRunning, status.Phase, "its controller would make another, and this one would never run again")
-	assert.Equal(t, corev1.ConditionFalse, status.Conditions[0].Status, "but its Services leave it out")
-	assert.Equal(t, local.Status.ContainerStatuses, status.ContainerStatuses, "a container that has terminated for good could not run again")
-}
-
-func TestARemotePodWhoseEndWasReportedEndsTheLocalOneAlthoughItIsDeleted(t *testing.T) {
-	ended := func(p *corev1.Pod) {
-		p.Status.ContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 3}
-	}
-	shadow := shadowPod(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodFailed })
-	in := input(localPod(running, container("web", 0)), shadow, remotePod(phase(corev1.PodFailed), deleting, container("web", 0), ended))
-	actions, err := definition(&policies{}).Decide(t.Context(), in)
-	require.NoError(t, err)
-	for _, action := range actions {
-		if patch, ok := action.(engine.PatchLocalStatus); ok {
-			status := patch.New.(*corev1.PodStatus)
-			assert.Equal(t, corev1.PodFailed, status.Phase)
-			assert.EqualValues(t, 3, status.ContainerStatuses[0].State.Terminated.ExitCode)
-			return
-		}
-	}
-	t.Fatal("no status")
-}
-
-func TestCountRestarts(t *testing.T) {
-	tests := map[string]struct {
-		memory memory
-		local  *corev1.Pod
-		remote *corev1.Pod
-		want   int32
-	}{
-		"a first remote pod":                          {local: localPod(), remote: remotePod(container("web", 2)), want: 0},
-		"the same remote pod":                         {memory: memory{remoteUID: "remote-1", restarts: 4}, local: localPod(), remote: remotePod(), want: 4},
-		"the next remote pod":                         {memory: memory{remoteUID: "remote-0", restarts: 4}, local: localPod(), remote: remotePod(), want: 5},
-		"after our restart, from the first container": {local: localPod(container("web", 7)), remote: remotePod(container("web", 5)), want: 2},
-		"after our restart, never less than none":     {local: localPod(container("web", 1)), remote: remotePod(container("web", 5)), want: 0},
-		"after our restart, another container":        {local: localPod(container("web", 7)), remote: remotePod(container("db", 5)), want: 0},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, countRestarts(tc.memory, tc.local, tc.remote))
-		})
-	}
-}
-
-func TestRestartsAreAddedToTheStatus(t *testing.T) {
-	in := input(localPod(), shadowPod(), remotePod(phase(corev1.PodRunning), container("web", 2)))
-	in.Memory = memory{local: "local-1", remoteUID: "remote-0", restarts: 1}
-	actions, err := definition(&policies{}).Decide(t.Context(), in)
-	require.NoError(t, err)
-	for _, action := range actions {
-		if patch, ok := action.(engine.PatchLocalStatus); ok {
-			status := patch.New.(*corev1.PodStatus)
-			assert.EqualValues(t, 4, status.ContainerStatuses[0].RestartCount)
-			assert.Equal(t, "10.9.9.9", status.HostIP)
-			return
-		}
-	}
-	t.Fatal("no status")
-}
-
-func TestTheStatusKeepsWhatIsTheConsumersOwn(t *testing.T) {
-	here, there := localPod(), remotePod(phase(corev1.PodRunning))
-	here.Status.QOSClass, there.Status.QOSClass = corev1.PodQOSBurstable, corev1.PodQOSGuaranteed
-	there.Status.NominatedNodeName = "worker-1"
-	there.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu"}}
-	actions, err := definition(&policies{}).Decide(t.Context(), input(here, shadowPod(), there))
-	require.NoError(t, err)
-	for _, action := range actions {
-		if patch, ok := action.(engine.PatchLocalStatus); ok {
-			status := patch.New.(*corev1.PodStatus)
-			assert.Equal(t, corev1.PodQOSBurstable, status.QOSClass, "the API server refuses another")
-			assert.Empty(t, status.NominatedNodeName, "the API server refuses one for a bound pod")
-			assert.Empty(t, status.ResourceClaimStatuses)
-			return
-		}
-	}
-	t.Fatal("no status")
 }
 
 func TestCreatedShadowPod(t *testing.T) {

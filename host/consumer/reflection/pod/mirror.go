@@ -90,12 +90,24 @@ func (d *Definition) mirrorPod(s scene) []engine.Action {
 	status := local.PodStatus(local.PodStatusInput{
 		Local: s.local, Remote: s.pod, NodeIP: s.in.Facts.NodeIP, ExtraRestarts: restarts,
 		DisableIPReflection: d.options.DisableIPReflection, MapIP: d.options.MapIP, Now: s.in.Facts.Now,
+		Unknown: s.in.Facts.RemoteUnknown,
 	})
 	keepOwn(status, &s.local.Status)
 	if uninformative(&s.local.Status, status) {
 		return append(actions, engine.Keep{Why: "the remote pod has nothing to report yet"})
 	}
-	return append(actions, setStatus(s.local, status)...)
+	actions = append(actions, setStatus(s.local, status)...)
+	if s.waitsForReadiness() {
+		actions = append(actions, engine.RefreshRemote{})
+	}
+	return actions
+}
+
+// waitsForReadiness reports whether the local pod would be ready if the remote pod is
+// still as it was before an outage. While the provider is given up, it would not.
+func (s scene) waitsForReadiness() bool {
+	return s.in.Facts.RemoteUnknown && s.local.Labels[offloadingv1beta1.RemoteUnavailableLabel] != "true" &&
+		!local.IsReady(&s.local.Status) && local.IsReady(&s.pod.Status)
 }
 
 // reportedPhase returns the phase that the provider has recorded in the ShadowPod; a

@@ -1,0 +1,163 @@
+package podstatus
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+func node(name string, status corev1.ConditionStatus, virtual bool) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
+	if virtual {
+		n.Labels["liqo.io/type"] = "virtual-node"
+	}
+	if status != "" {
+		n.Status.Conditions = []corev1.NodeCondition{
+			{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: status},
+		}
+	}
+	return n
+}
+
+func pod(name, nodeName string, labels ...string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{}}, Spec: corev1.PodSpec{NodeName: nodeName}}
+	for _, key := range labels {
+		p.Labels[key] = "true"
+	}
+	return p
+}
+
+const offloaded, unavailable = "liqo.io/shadowPod", "liqo.io/remote-unavailable"
+
+// world has a fake cluster, the number of patches, and how many of the next ones fail.
+type world struct {
+	*Reconciler
+	patches, fail int
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, corev1.AddToScheme(scheme))
+	w := &world{}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(&corev1.Pod{}, nodeNameField, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+		WithInterceptorFuncs(interceptor.Funcs{
+			// The fake cluster selects by fields only what is typed.
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				partial, ok := list.(*metav1.PartialObjectMetadataList)
+				if !ok {
+					return c.List(ctx, list, opts...)
+				}
+				pods := &corev1.PodList{}
+				err := c.List(ctx, pods, opts...)
+				for i := range pods.Items {
+					partial.Items = append(partial.Items, metav1.PartialObjectMetadata{ObjectMeta: pods.Items[i].ObjectMeta})
+				}
+				return err
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				if w.patches++; w.fail > 0 {
+					w.fail--
+					return apierrors.NewServiceUnavailable("busy")
+				}
+				return c.Patch(ctx, o, p, opts...)
+			},
+		}).Build()
+	w.Reconciler = &Reconciler{Client: c, APIReader: c}
+	return w
+}
+
+func (w *world) labeled(t *testing.T) []string {
+	t.Helper()
+	pods := &corev1.PodList{}
+	require.NoError(t, w.Client.List(t.Context(), pods))
+	var names []string
+	for i := range pods.Items {
+		if pods.Items[i].Labels[unavailable] == "true" {
+			names = append(names, pods.Items[i].Name)
+		}
+	}
+	return names
+}
+
+func TestReconcile(t *testing.T) {
+	for name, tc := range map[string]struct {
+		node    *corev1.Node
+		want    []string
+		patches int
+		again   bool
+	}{
+		"a Node that is given up":    {node("milan-1", corev1.ConditionUnknown, true), []string{"labeled", "web-0", "web-1"}, 2, true},
+		"a Node that is not ready":   {node("milan-1", corev1.ConditionFalse, true), []string{"labeled", "web-0", "web-1"}, 2, true},
+		"a Node without a condition": {node("milan-1", "", true), []string{"labeled", "web-0", "web-1"}, 2, true},
+		"a Node that is ready":       {node("milan-1", corev1.ConditionTrue, true), nil, 1, false},
+		"a Node that is not virtual": {node("milan-1", corev1.ConditionUnknown, false), []string{"labeled"}, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tc.node,
+				pod("web-0", "milan-1", offloaded), pod("web-1", "milan-1", offloaded), pod("labeled", "milan-1", offloaded, unavailable),
+				pod("not-offloaded", "milan-1"), pod("elsewhere", "milan-2", offloaded))
+			result, err := w.Reconcile(t.Context(), tc.node)
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, w.labeled(t))
+			assert.Equal(t, tc.patches, w.patches, "what is as it should be costs no request")
+			assert.Equal(t, tc.again, result.RequeueAfter > 0, "a pod may be offloaded while the Node is not ready")
+		})
+	}
+}
+
+func TestAPodThatCannotBeLabelledHoldsUpNoOther(t *testing.T) {
+	down := node("milan-1", corev1.ConditionUnknown, true)
+	w := newWorld(t, down, pod("web-0", "milan-1", offloaded), pod("web-1", "milan-1", offloaded), pod("web-2", "milan-1", offloaded))
+	w.fail = 1
+	_, err := w.Reconcile(t.Context(), down)
+	require.ErrorContains(t, err, `labeling pod shop/web-0`)
+	assert.Equal(t, []string{"web-1", "web-2"}, w.labeled(t))
+	_, err = w.Reconcile(t.Context(), down)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"web-0", "web-1", "web-2"}, w.labeled(t))
+}
+
+func TestAPodThatIsGoneIsNoFailure(t *testing.T) {
+	down := node("milan-1", corev1.ConditionUnknown, true)
+	w := newWorld(t, down, pod("web-0", "milan-1", offloaded))
+	w.Client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
+		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web-0")
+		},
+	})
+	_, err := w.Reconcile(t.Context(), down)
+	require.NoError(t, err)
+}
+
+func TestWhichNodeEventsMatter(t *testing.T) {
+	heartbeat := node("milan-1", corev1.ConditionTrue, true)
+	heartbeat.Status.Conditions[1].LastHeartbeatTime = metav1.NewTime(time.Unix(1, 0))
+	for name, tc := range map[string]struct {
+		before, after *corev1.Node
+		want          bool
+	}{
+		"a heartbeat":     {node("milan-1", corev1.ConditionTrue, true), heartbeat, false},
+		"given up":        {node("milan-1", corev1.ConditionTrue, true), node("milan-1", corev1.ConditionUnknown, true), true},
+		"still not ready": {node("milan-1", corev1.ConditionUnknown, true), node("milan-1", corev1.ConditionFalse, true), false},
+		"back":            {node("milan-1", corev1.ConditionUnknown, true), node("milan-1", corev1.ConditionTrue, true), true},
+		"became virtual":  {node("milan-1", corev1.ConditionUnknown, false), node("milan-1", corev1.ConditionUnknown, true), true},
+		"a real node":     {node("worker", corev1.ConditionTrue, false), node("worker", corev1.ConditionUnknown, false), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, matters(tc.before, tc.after))
+		})
+	}
+}
