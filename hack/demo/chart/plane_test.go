@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -29,7 +28,6 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
-	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -109,6 +107,7 @@ func TestChartOnARealControlPlane(t *testing.T) {
 		}
 	})
 	t.Run("components may do their work and nothing else", func(t *testing.T) { testRights(t, admin, config, objects) })
+	t.Run("a stolen account of a virtual kubelet does no more than it may", func(t *testing.T) { testStolenKubelet(t, admin, config) })
 	t.Run("what offloading stands on does not wait for the webhook", func(t *testing.T) { testPodWebhook(t, admin, objects) })
 	t.Run("defaults are the reference's", func(t *testing.T) { testDefaults(t, admin) })
 	t.Run("bad objects are refused with a reason", func(t *testing.T) { testRefusals(t, strict) })
@@ -147,11 +146,6 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 			require.NoError(t, apply(t, admin, object), object.GetName())
 		}
 	}
-	node := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: "longshore"}}
-	require.NoError(t, admin.Create(t.Context(), virtualnode.ForgeClusterRoleBinding(node)))
-	for _, binding := range virtualnode.ForgeLeaseBindings(node) {
-		require.NoError(t, admin.Create(t.Context(), binding))
-	}
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "longshore"} }
 	create := func(o client.Object) func(client.Client) error {
 		return func(c client.Client) error { return c.Create(t.Context(), o.DeepCopyObject().(client.Object)) }
@@ -161,23 +155,15 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 			return c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o)
 		}
 	}
-	mint := func(c client.Client) error {
-		return c.SubResource("token").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: in("longshore-manager")}, &authenticationv1.TokenRequest{})
-	}
 	for name, tc := range map[string]struct {
 		who     string
 		do      func(client.Client) error
 		allowed bool
 	}{
 		"the manager binds the virtual kubelet's local role":    {"longshore-manager", create(bind("liqo-virtual-kubelet-local")), true},
+		"the manager binds the role of offloaded namespaces":    {"longshore-manager", create(bindIn("longshore-virtual-kubelet-namespace")), true},
+		"the manager gives no right that it does not have":      {"longshore-manager", create(&rbacv1.Role{ObjectMeta: in("test"), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"patch"}}}}), false},
 		"the manager lets a virtual kubelet hold leases":        {"longshore-manager", create(bindIn("longshore-virtual-kubelet-lease")), true},
-		"a virtual kubelet holds leases of its tenant":          {"milan", create(&coordinationv1.Lease{ObjectMeta: in("virtual-kubelet-leader-election")}), true},
-		"a virtual kubelet holds its Node's lease":              {"milan", create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: "kube-node-lease"}}), true},
-		"a virtual kubelet takes no lease of another namespace": {"milan", create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: "kube-system"}}), false},
-		"a virtual kubelet reads what it reflects":              {"milan", get(&corev1.Secret{}, "default", "any"), true},
-		"a virtual kubelet writes no Secret":                    {"milan", create(&corev1.Secret{ObjectMeta: in("test")}), false},
-		"a virtual kubelet makes no pod":                        {"milan", create(&corev1.Pod{ObjectMeta: in("test"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}), false},
-		"a virtual kubelet mints no token":                      {"milan", mint, false},
 		"the manager binds the remote role in a namespace":      {"longshore-manager", create(bindIn("liqo-virtual-kubelet-remote")), true},
 		"the manager does not bind administrators":              {"longshore-manager", create(bind("cluster-admin")), false},
 		"the manager does not bind its peers' control plane":    {"longshore-manager", create(bind("liqo-remote-controlplane")), false},

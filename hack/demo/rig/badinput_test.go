@@ -143,14 +143,14 @@ current-context: milan`)},
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "dead", Namespace: tenant}}
 	vn.Spec.ClusterID, vn.Spec.KubeconfigSecretRef = rig.Provider, &corev1.LocalObjectReference{Name: "dead"}
 	require.NoError(t, r.Rome.Create(t.Context(), vn))
-	eventually(t, "the condition says that the Node is not there", func(t planetest.T) bool {
+	eventually(t, "the condition says that the Node is not published", func(t planetest.T) bool {
 		now := &offloadingv1beta1.VirtualNode{}
 		if r.Rome.Get(t.Context(), client.ObjectKeyFromObject(vn), now) != nil {
 			return false
 		}
 		for _, c := range now.Status.Conditions {
 			if c.Type == offloadingv1beta1.NodeConditionType && c.Status == offloadingv1beta1.CreatingConditionStatusType {
-				return strings.Contains(c.Message, "the virtual kubelet has not made the Node")
+				return strings.Contains(c.Message, "the virtual kubelet has not published the Node's status")
 			}
 		}
 		return false

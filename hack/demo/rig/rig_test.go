@@ -23,6 +23,7 @@ import (
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 )
 
 const (
@@ -107,6 +108,8 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"replacing a module under load loses and delays nothing", swapUnderLoad},
 		{"replicas are replaced and killed while pods are admitted", severalReplicas},
 		{"a restarted virtual kubelet keeps the pods", kubeletRestarts},
+		{"pods on the virtual node in a namespace that is not offloaded come to an end", podsElsewhere},
+		{"an offloaded namespace is deleted with its pods", namespaceGoes},
 		{"un-offloading takes the remote namespace away", unOffload},
 		{"deleting the virtual node leaves nothing", deleteVirtualNode},
 	}
@@ -334,6 +337,10 @@ func deleteVirtualNode(t *testing.T, r *rig.Rig) {
 		return apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKeyFromObject(vn), vn))
 	})
 	assert.True(t, apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKey{Name: rig.Node}, &corev1.Node{})))
+	eventually(t, "nobody has access to namespaces", func(t planetest.T) bool { return len(accesses(t, r, "")) == 0 })
+	for _, object := range virtualnode.ForgeRights(vn) {
+		assert.True(t, isGone(t, r, object), "%T %s", object, object.GetName())
+	}
 	deployments := &appsv1.DeploymentList{}
 	require.NoError(t, r.Rome.List(t.Context(), deployments, client.InNamespace(tenant)))
 	assert.Empty(t, deployments.Items)

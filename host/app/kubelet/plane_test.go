@@ -187,8 +187,24 @@ func (r *rig) runApprover() {
 		Scheme: r.runtimeTypes, Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	require.NoError(r.t, err)
-	require.NoError(r.t, (&certificate.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}).SetupWithManager(mgr))
+	require.NoError(r.t, (&certificate.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clock.RealClock{}}).SetupWithManager(mgr))
+	r.createPod()
 	r.background(mgr.Start)
+}
+
+// createPod creates the pod that the virtual kubelet would run in, with its address.
+func (r *rig) createPod() {
+	r.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "vk-" + nodeName, Namespace: tenant, Labels: map[string]string{
+			offloadingv1beta1.ComponentLabel: offloadingv1beta1.ComponentVirtualKubelet, offloadingv1beta1.VirtualNodeLabel: nodeName,
+		}},
+		Spec: corev1.PodSpec{ServiceAccountName: nodeName, Containers: []corev1.Container{{Name: "virtual-kubelet", Image: "longshore"}}},
+	}
+	r.create(r.rome, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Namespace: tenant}}, pod)
+	before := pod.DeepCopy()
+	pod.Status.PodIP, pod.Status.PodIPs = r.consumer.Address(), []corev1.PodIP{{IP: r.consumer.Address()}}
+	require.NoError(r.t, r.rome.Status().Patch(r.t.Context(), pod, client.MergeFrom(before)))
 }
 
 // background runs something until the test ends, and returns what it ended with.

@@ -7,8 +7,10 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
+	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -17,6 +19,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/process"
+	"github.com/longshore-dev/longshore/host/consumer/access"
 	"github.com/longshore-dev/longshore/host/consumer/certificate"
 	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
 	"github.com/longshore-dev/longshore/host/consumer/podstatus"
@@ -70,6 +73,10 @@ func New(options Options) (*process.App, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
+	ofVirtualNodes, err := labels.Parse(offloadingv1beta1.VirtualNodeLabel)
+	if err != nil {
+		return nil, fmt.Errorf("selecting the roles of virtual kubelets: %w", err)
+	}
 	definition := process.Definition{
 		Name: "the manager",
 		Cache: map[client.Object]cache.ByObject{
@@ -78,6 +85,9 @@ func New(options Options) (*process.App, error) {
 				Label:     labels.SelectorFromSet(labels.Set{offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowPod}),
 				Transform: shadowpod.TrimPod,
 			},
+			// Of roles, those of virtual kubelets.
+			&rbacv1.Role{}:        {Label: ofVirtualNodes},
+			&rbacv1.ClusterRole{}: {Label: ofVirtualNodes},
 			// It may read the own namespace's ConfigMaps, and needs those that are policies.
 			&corev1.ConfigMap{}: {
 				Namespaces: map[string]cache.Config{options.Namespace: {}},
@@ -115,11 +125,22 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 		named("podstatus", (&podstatus.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
 		}).SetupWithManager(mgr)),
-		named("certificate", (&certificate.Reconciler{Client: mgr.GetClient(), Clock: passive}).SetupWithManager(mgr)),
+		named("access", addAccess(mgr, recorder, passive)),
+		named("certificate", (&certificate.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: passive}).SetupWithManager(mgr)),
 		named("policyconfigmap", (&policyconfigmap.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Namespace: options.Namespace,
 		}).SetupWithManager(mgr)),
 	)
+}
+
+func addAccess(mgr ctrl.Manager, recorder clientevents.EventRecorder, passive clock.PassiveClock) error {
+	pods, err := access.NewNodePods(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	return (&access.Reconciler{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive, Pods: pods,
+	}).SetupWithManager(mgr, pods)
 }
 
 func named(name string, err error) error {

@@ -5,10 +5,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -36,34 +38,66 @@ func Requester(csr *certificatesv1.CertificateSigningRequest) (types.NamespacedN
 	return types.NamespacedName{Namespace: namespace, Name: name}, ok && namespace != "" && name != ""
 }
 
-// Check says why a request is not that of the virtual kubelet of this node: it may ask
-// for the serving certificate of its own node, and for no other name.
-func Check(csr *certificatesv1.CertificateSigningRequest, node string) error {
+// Check returns the addresses that a request asks for, or says why it is not that of the
+// virtual kubelet of this node: it may ask for the serving certificate of its own node, and
+// for no DNS name.
+func Check(csr *certificatesv1.CertificateSigningRequest, node string) ([]net.IP, error) {
 	block, _ := pem.Decode(csr.Spec.Request)
 	if block == nil {
-		return errors.New("the request is no PEM")
+		return nil, errors.New("the request is not PEM")
 	}
 	request, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
-		return fmt.Errorf("parsing the request: %w", err)
+		return nil, fmt.Errorf("parsing the request: %w", err)
 	}
 	switch {
 	case request.Subject.CommonName != commonNamePrefix+node:
-		return fmt.Errorf("the request is for %q, and only %q may be asked for", request.Subject.CommonName, commonNamePrefix+node)
+		return nil, fmt.Errorf("the request is for %q, and only %q may be asked for", request.Subject.CommonName, commonNamePrefix+node)
 	case !slices.Equal(request.Subject.Organization, []string{organization}):
-		return fmt.Errorf("the request is for the groups %q, and only %q may be asked for", request.Subject.Organization, organization)
+		return nil, fmt.Errorf("the request is for the groups %q, and only %q may be asked for", request.Subject.Organization, organization)
 	case len(request.DNSNames) > 0 || len(request.EmailAddresses) > 0 || len(request.URIs) > 0 || len(request.IPAddresses) == 0:
-		return errors.New("the request must have IP addresses and no other names")
+		return nil, errors.New("the request must have IP addresses and no other names")
 	}
 	for _, usage := range csr.Spec.Usages {
 		switch usage {
 		case certificatesv1.UsageServerAuth, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment:
 		default:
-			return fmt.Errorf("the request is for usage %q: a serving certificate needs none but server auth", usage)
+			return nil, fmt.Errorf("the request is for usage %q: a serving certificate needs none but server auth", usage)
 		}
 	}
 	if !slices.Contains(csr.Spec.Usages, certificatesv1.UsageServerAuth) {
-		return errors.New("the request is not for usage server auth")
+		return nil, errors.New("the request is not for usage server auth")
 	}
-	return nil
+	return request.IPAddresses, nil
+}
+
+// podNameKey is the key of a service account token's pod among what is known of a user.
+const podNameKey = "authentication.kubernetes.io/pod-name"
+
+// requesterPods returns those of the pods in the VirtualNode's namespace that may have made
+// the request: pods of its virtual kubelet, with its account. A token that is bound to a pod
+// leaves that one only. A pod in the network of its node has the address of a real kubelet.
+func requesterPods(csr *certificatesv1.CertificateSigningRequest, virtualNode string, pods []corev1.Pod) []corev1.Pod {
+	bound := csr.Spec.Extra[podNameKey]
+	return slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool {
+		return pod.Spec.ServiceAccountName != virtualNode || pod.Spec.HostNetwork ||
+			pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
+			len(bound) > 0 && !slices.Contains(bound, pod.Name)
+	})
+}
+
+// hasAddresses reports whether all addresses are those of one of the pods, and whether that
+// may change because the address of a pod is not known yet. The addresses of the Node do not
+// count: the virtual kubelet writes them itself.
+func hasAddresses(pods []corev1.Pod, addresses []net.IP) (has, unknown bool) {
+	for i := range pods {
+		unknown = unknown || len(pods[i].Status.PodIPs) == 0
+		isOwn := func(address net.IP) bool {
+			return slices.ContainsFunc(pods[i].Status.PodIPs, func(own corev1.PodIP) bool { return address.Equal(net.ParseIP(own.IP)) })
+		}
+		if !slices.ContainsFunc(addresses, func(address net.IP) bool { return !isOwn(address) }) {
+			return true, false
+		}
+	}
+	return false, unknown
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"net"
 	"testing"
 	"time"
@@ -13,9 +14,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	testingclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -51,6 +54,82 @@ func request(t *testing.T, alter func(*x509.CertificateRequest), alterObject fun
 	return csr
 }
 
+// kubelet is the pod of a virtual kubelet, but for alterations.
+func kubelet(alter func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "vk-milan-1-0", Namespace: "liqo-tenant-milan", Labels: map[string]string{
+			offloadingv1beta1.ComponentLabel: offloadingv1beta1.ComponentVirtualKubelet, offloadingv1beta1.VirtualNodeLabel: "milan-1",
+		}},
+		Spec:   corev1.PodSpec{ServiceAccountName: "milan-1"},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.5"}, {IP: "fd00::5"}}},
+	}
+	if alter != nil {
+		alter(pod)
+	}
+	return pod
+}
+
+func TestOnlyAddressesOfTheOwnPodAreApproved(t *testing.T) {
+	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan-1"}}
+	// The virtual kubelet itself writes the addresses of its Node.
+	forged := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-1"}, Status: corev1.NodeStatus{
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
+	}}
+	for name, tc := range map[string]struct {
+		pods []*corev1.Pod
+		ips  []net.IP
+		pod  string
+		want bool
+		wait bool
+	}{
+		"its pod's address":                      {[]*corev1.Pod{kubelet(nil)}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", true, false},
+		"both of its pod's addresses":            {[]*corev1.Pod{kubelet(nil)}, []net.IP{net.IPv4(10, 0, 0, 5), net.ParseIP("fd00::5")}, "vk-milan-1-0", true, false},
+		"another node's address":                 {[]*corev1.Pod{kubelet(nil)}, []net.IP{net.IPv4(10, 0, 0, 1)}, "", false, false},
+		"another node's address beside its own":  {[]*corev1.Pod{kubelet(nil)}, []net.IP{net.IPv4(10, 0, 0, 5), net.IPv4(10, 0, 0, 1)}, "", false, false},
+		"no pod of this virtual kubelet":         {nil, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
+		"the pod of another virtual kubelet":     {[]*corev1.Pod{kubelet(func(p *corev1.Pod) { p.Labels[offloadingv1beta1.VirtualNodeLabel] = "milan-2" })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
+		"a pod of another account":               {[]*corev1.Pod{kubelet(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "default" })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
+		"a pod in another namespace":             {[]*corev1.Pod{kubelet(func(p *corev1.Pod) { p.Namespace = "shop" })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
+		"a pod that has ended":                   {[]*corev1.Pod{kubelet(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
+		"a pod with the address of a real node":  {[]*corev1.Pod{kubelet(func(p *corev1.Pod) { p.Spec.HostNetwork = true })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
+		"a token that belongs to another pod":    {[]*corev1.Pod{kubelet(nil)}, []net.IP{net.IPv4(10, 0, 0, 5)}, "miner", false, false},
+		"a pod whose address is not known yet":   {[]*corev1.Pod{kubelet(func(p *corev1.Pod) { p.Status = corev1.PodStatus{} })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, true},
+		"a replica whose address is, and is not": {[]*corev1.Pod{kubelet(func(p *corev1.Pod) { p.Name = "vk-milan-1-1"; p.Status = corev1.PodStatus{} }), kubelet(nil)}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := request(t, func(r *x509.CertificateRequest) { r.IPAddresses = tc.ips }, func(c *certificatesv1.CertificateSigningRequest) {
+				if tc.pod != "" {
+					c.Spec.Extra = map[string]certificatesv1.ExtraValue{"authentication.kubernetes.io/pod-name": {tc.pod}}
+				}
+			})
+			objects := []client.Object{vn.DeepCopy(), forged.DeepCopy()}
+			for _, pod := range tc.pods {
+				objects = append(objects, pod)
+			}
+			approved, result := decide(t, asked, objects...)
+			assert.Equal(t, tc.want, approved)
+			assert.Equal(t, tc.wait, result.RequeueAfter > 0)
+		})
+	}
+}
+
+// decide makes one reconcile and reports whether the request is approved.
+func decide(t *testing.T, asked *certificatesv1.CertificateSigningRequest, objects ...client.Object) (approved bool, result ctrl.Result) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	require.NoError(t, errors.Join(certificatesv1.AddToScheme(scheme), corev1.AddToScheme(scheme), offloadingv1beta1.AddToScheme(scheme)))
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, asked)...).WithStatusSubresource(asked).Build()
+	r := &certificate.Reconciler{Client: approving{c}, APIReader: c, Clock: testingclock.NewFakePassiveClock(time.Unix(0, 0))}
+	result, err := r.Reconcile(t.Context(), asked.DeepCopy())
+	require.NoError(t, err)
+	got := &certificatesv1.CertificateSigningRequest{}
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(asked), got))
+	for _, condition := range got.Status.Conditions {
+		approved = approved || condition.Type == certificatesv1.CertificateApproved
+	}
+	return approved, result
+}
+
 func TestOnlyTheCertificateOfTheOwnNodeIsApproved(t *testing.T) {
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan-1"}}
 	type csr = certificatesv1.CertificateSigningRequest
@@ -79,20 +158,7 @@ func TestOnlyTheCertificateOfTheOwnNodeIsApproved(t *testing.T) {
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scheme := runtime.NewScheme()
-			require.NoError(t, certificatesv1.AddToScheme(scheme))
-			require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
-			asked := request(t, tc.alter, tc.alterObject)
-			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(vn.DeepCopy(), asked).WithStatusSubresource(asked).Build()
-			r := &certificate.Reconciler{Client: approving{c}, Clock: testingclock.NewFakePassiveClock(time.Unix(0, 0))}
-			_, err := r.Reconcile(t.Context(), asked.DeepCopy())
-			require.NoError(t, err)
-			got := &csr{}
-			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(asked), got))
-			approved := false
-			for _, condition := range got.Status.Conditions {
-				approved = approved || condition.Type == certificatesv1.CertificateApproved
-			}
+			approved, _ := decide(t, request(t, tc.alter, tc.alterObject), vn.DeepCopy(), kubelet(nil))
 			assert.Equal(t, tc.want, approved)
 		})
 	}

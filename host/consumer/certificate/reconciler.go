@@ -1,11 +1,13 @@
 // Package certificate approves the serving certificates that virtual kubelets ask for,
 // so that the consumer's API server can verify them as it does real kubelets. Each gets
-// that of its own node and no other; what does not fit is left to administrators.
+// that of its own node, for the addresses of its own pod and no others. Any other request is
+// left to administrators.
 package certificate
 
 import (
 	"context"
 	"fmt"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -33,9 +35,12 @@ const approvalReason = "VirtualKubelet"
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests/approval,verbs=update
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kubelet-serving;beta.eks.amazonaws.com/app-serving,verbs=approve
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list
 type Reconciler struct {
 	Client client.Client
-	Clock  clock.PassiveClock
+	// APIReader reads the pods of virtual kubelets, which are not cached.
+	APIReader client.Reader
+	Clock     clock.PassiveClock
 }
 
 // SetupWithManager adds the controller.
@@ -70,8 +75,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, csr *certificatesv1.Certific
 		return ctrl.Result{}, fmt.Errorf("reading the VirtualNode of a certificate request: %w", err)
 	}
 	log := ctrl.LoggerFrom(ctx).WithValues("VirtualNode", key)
-	if err := Check(csr, vn.Name); err != nil {
+	addresses, err := Check(csr, vn.Name)
+	if err != nil {
 		log.Info("Leaving a certificate request to the administrators", "request", csr.Name, "reason", err.Error())
+		return ctrl.Result{}, nil
+	}
+	pods := &corev1.PodList{}
+	err = r.APIReader.List(ctx, pods, client.InNamespace(vn.Namespace), client.MatchingLabels{
+		offloadingv1beta1.ComponentLabel: offloadingv1beta1.ComponentVirtualKubelet, offloadingv1beta1.VirtualNodeLabel: vn.Name,
+	})
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("listing the pods of the virtual kubelet of VirtualNode %s: %w", key, err)
+	}
+	switch has, unknown := hasAddresses(requesterPods(csr, vn.Name, pods.Items), addresses); {
+	case !has && unknown:
+		// The older the request, the less often: the kubelet reports the address within seconds.
+		return ctrl.Result{RequeueAfter: max(time.Second, r.Clock.Since(csr.CreationTimestamp.Time))}, nil
+	case !has:
+		log.Info("Leaving a certificate request to the administrators", "request", csr.Name,
+			"reason", fmt.Sprintf("the request is for addresses %v, and no pod of the virtual kubelet has them", addresses))
 		return ctrl.Result{}, nil
 	}
 	approved := csr.DeepCopy()

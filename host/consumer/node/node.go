@@ -151,10 +151,35 @@ func (n *Node) Run(ctx context.Context) error {
 			n.untilAnother(ctx, tried)
 			continue
 		}
+		if apierrors.IsForbidden(err) && n.untilCreated(ctx) {
+			continue
+		}
 		logr.FromContextOrDiscard(ctx).Error(err, "Registering the node failed, trying again", "node", n.name())
 		retry.Pause(ctx, retryPause)
 	}
 	return nil
+}
+
+// untilCreated waits for the manager to create the Node, which a virtual kubelet has no right
+// to do, and reports whether it had to wait.
+func (n *Node) untilCreated(ctx context.Context) (waited bool) {
+	for {
+		n.mu.Lock()
+		created := n.server != nil
+		n.mu.Unlock()
+		if created {
+			return waited
+		}
+		if !waited {
+			logr.FromContextOrDiscard(ctx).Info("Waiting for the manager to create the node", "node", n.name())
+		}
+		waited = true
+		select {
+		case <-ctx.Done():
+			return waited
+		case <-n.changed:
+		}
+	}
 }
 
 // claim refuses a name that is that of a real node, or of another provider's: the node
@@ -225,7 +250,8 @@ func (n *Node) controllerOptions() []vknode.NodeControllerOpt {
 	return options
 }
 
-// recreate makes the Node anew when somebody deleted it (5.5).
+// recreate creates the Node again when somebody deleted it (5.5). Where the manager does it,
+// the Node is published when it has appeared.
 func (n *Node) recreate(ctx context.Context, cause error) error {
 	log := logr.FromContextOrDiscard(ctx)
 	if !apierrors.IsNotFound(cause) {
@@ -238,7 +264,9 @@ func (n *Node) recreate(ctx context.Context, cause error) error {
 		return cause
 	}
 	log.Info("Creating the node again, since it was deleted", "node", n.name())
-	if _, err := n.options.Nodes.Create(ctx, n.desired(), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := n.options.Nodes.Create(ctx, n.desired(), metav1.CreateOptions{}); apierrors.IsForbidden(err) {
+		return cause
+	} else if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating the node again: %w", err)
 	}
 	return nil

@@ -12,10 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -46,14 +48,18 @@ type listing struct{ client.WithWatch }
 // IsWatchListSemanticsUnSupported tells client-go's reflector.
 func (listing) IsWatchListSemanticsUnSupported() bool { return true }
 
-func newNode(t *testing.T, clientset *fake.Clientset, alter func(*Options)) *Node {
+func testScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	require.NoError(t, liqocorev1beta1.AddToScheme(scheme))
-	require.NoError(t, corev1.AddToScheme(scheme))
+	require.NoError(t, errors.Join(corev1.AddToScheme(scheme), liqocorev1beta1.AddToScheme(scheme)))
+	return scheme
+}
+
+func newNode(t *testing.T, clientset *fake.Clientset, alter func(*Options)) *Node {
+	t.Helper()
 	options := Options{
 		Nodes: clientset.CoreV1().Nodes(), Leases: clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease),
-		Local:        listing{ctrlfake.NewClientBuilder().WithScheme(scheme).Build()},
+		Local:        listing{ctrlfake.NewClientBuilder().WithScheme(testScheme(t)).Build()},
 		RemoteHealth: func(context.Context) error { return nil },
 		VirtualNode:  virtualNode(), Now: time.Now, NodeIP: "127.0.0.9", KubeletPort: 10250, KubeletVersion: "v1.37.0",
 		LeaseDuration: 40 * time.Second, PingInterval: 10 * time.Millisecond, PingTimeout: time.Second, StatusInterval: time.Minute,
@@ -150,6 +156,57 @@ func TestNodeThatIsDeletedIsMadeAnew(t *testing.T) {
 	require.Eventually(t, exists, patience, 10*time.Millisecond)
 	require.NoError(t, clientset.CoreV1().Nodes().Delete(t.Context(), "milan-1", metav1.DeleteOptions{}))
 	require.Eventually(t, exists, patience, 10*time.Millisecond)
+}
+
+// forbidden makes a clientset in which a virtual kubelet may not create Nodes.
+func forbidden(nodes ...runtime.Object) *fake.Clientset {
+	clientset := fake.NewClientset(nodes...)
+	clientset.PrependReactor("create", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(corev1.Resource("nodes"), "milan-1", errors.New("no such right"))
+	})
+	return clientset
+}
+
+// byManager is the Node as the manager creates it.
+func byManager() *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-1", Labels: map[string]string{
+		"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "milan",
+	}}}
+}
+
+func TestANodeThatTheManagerCreatesIsCompleted(t *testing.T) {
+	isReady := func(clientset *fake.Clientset) func() bool {
+		return func() bool {
+			node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
+			return err == nil && ready(node) == corev1.ConditionTrue
+		}
+	}
+	t.Run("when it is there already", func(t *testing.T) {
+		clientset := forbidden(byManager())
+		run(t, newNode(t, clientset, nil))
+		require.Eventually(t, isReady(clientset), patience, 10*time.Millisecond)
+	})
+	t.Run("when it comes later, and when it is created again", func(t *testing.T) {
+		clientset := forbidden()
+		asked := make(chan struct{}, 100)
+		clientset.PrependReactor("create", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			asked <- struct{}{}
+			return false, nil, nil
+		})
+		// Watches come from a client of their own.
+		watched := ctrlfake.NewClientBuilder().WithScheme(testScheme(t)).
+			WithIndex(&corev1.Node{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
+		run(t, newNode(t, clientset, func(o *Options) { o.Local = listing{watched} }))
+		<-asked
+		for range 2 {
+			require.NoError(t, clientset.Tracker().Add(byManager()))
+			require.NoError(t, watched.Create(t.Context(), byManager()))
+			require.Eventually(t, isReady(clientset), patience, 10*time.Millisecond)
+			require.NoError(t, clientset.CoreV1().Nodes().Delete(t.Context(), "milan-1", metav1.DeleteOptions{}))
+			require.NoError(t, watched.Delete(t.Context(), byManager()))
+		}
+		assert.LessOrEqual(t, len(asked), 2, "it waits for an event, and does not poll")
+	})
 }
 
 func TestANodeOfSomebodyElseIsNotTakenOver(t *testing.T) {

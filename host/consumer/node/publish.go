@@ -141,9 +141,11 @@ func carries(have, want corev1.ResourceList) bool {
 	return true
 }
 
-// lostReady reports whether the consumer's controllers gave the Node up meanwhile.
+// lostReady reports whether the consumer's controllers gave the Node up meanwhile, or
+// created it again.
 func lostReady(server, desired *corev1.Node) bool {
-	return ready(server) == corev1.ConditionUnknown && ready(desired) != corev1.ConditionUnknown
+	current := ready(server)
+	return (current == corev1.ConditionUnknown || current == "") && ready(desired) != corev1.ConditionUnknown
 }
 
 func ready(node *corev1.Node) corev1.ConditionStatus {

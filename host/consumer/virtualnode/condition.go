@@ -36,13 +36,16 @@ func (r *Reconciler) report(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 		return fmt.Errorf("reading Node %q: %w", vn.Name, err)
 	}
 	switch {
-	case apierrors.IsNotFound(err) && message == "":
-		status, message = offloadingv1beta1.CreatingConditionStatusType,
-			"the virtual kubelet has not made the Node: it does once the provider answers, and events of this VirtualNode tell what is in its way"
 	case apierrors.IsNotFound(err):
+		status = offloadingv1beta1.CreatingConditionStatusType
 	case !isNodeOf(node, vn):
 		status, message = offloadingv1beta1.CreatingConditionStatusType,
 			fmt.Sprintf("a Node %q exists that is no virtual node of cluster %q: delete this VirtualNode, and create it with another name", vn.Name, vn.Spec.ClusterID)
+	case !isPublished(node):
+		status = offloadingv1beta1.CreatingConditionStatusType
+		if message == "" {
+			message = "the virtual kubelet has not published the Node's status. It does so once the provider answers; events of this VirtualNode say what prevents it"
+		}
 	default:
 		status = offloadingv1beta1.RunningConditionStatusType
 		if unready := notReady(node); unready != "" {
@@ -59,14 +62,23 @@ func isNodeOf(node *corev1.Node, vn *offloadingv1beta1.VirtualNode) bool {
 		node.Labels[liqocorev1beta1.RemoteClusterIDLabel] == string(vn.Spec.ClusterID)
 }
 
+// neverUpdated is the reason that kube-controller-manager gives to the conditions of a Node
+// whose kubelet has never published any.
+const neverUpdated = "NodeStatusNeverUpdated"
+
+// isPublished reports whether the virtual kubelet has published the Node's status at least
+// once: the manager creates the Node, and knows nothing of the provider.
+func isPublished(node *corev1.Node) bool {
+	ready := readiness(node)
+	return ready.Status != "" && ready.Reason != neverUpdated
+}
+
 // notReady says why a Node is not ready, or "".
 func notReady(node *corev1.Node) string {
 	ready := readiness(node)
 	switch ready.Status {
 	case corev1.ConditionTrue:
 		return ""
-	case "":
-		return "the Node is not ready: nothing has been published of it yet"
 	default:
 		return "the Node is not ready: " + ready.Message
 	}
@@ -94,7 +106,7 @@ func nodeChanges() predicate.Predicate {
 				return true
 			}
 		}
-		return notReady(before) != notReady(after)
+		return notReady(before) != notReady(after) || isPublished(before) != isPublished(after)
 	}}
 }
 

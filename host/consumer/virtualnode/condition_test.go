@@ -25,18 +25,25 @@ func ownNode(status corev1.ConditionStatus, message string) *corev1.Node {
 	return node
 }
 
+// neverPublished is a Node about which kube-controller-manager has said so.
+func neverPublished() *corev1.Node {
+	node := ownNode(corev1.ConditionUnknown, "Kubelet never posted node status.")
+	node.Status.Conditions[0].Reason = neverUpdated
+	return node
+}
+
 func TestTheConditionNodeIsAboutTheNode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		replicas int32
 		node     *corev1.Node
 		want     string
 	}{
-		"no virtual kubelet, no Node":                  {want: "Creating: no replica of the virtual kubelet is available yet"},
-		"a virtual kubelet that has not made the Node": {replicas: 1, want: "Creating: the virtual kubelet has not made the Node: it does once the provider answers, and events of this VirtualNode"},
-		"a Node that is ready":                         {1, ownNode(corev1.ConditionTrue, "Pods are offloaded"), "Running: "},
-		"a Node that was given up":                     {1, ownNode(corev1.ConditionUnknown, "Kubelet stopped posting node status."), "Running: the Node is not ready: Kubelet stopped posting node status."},
-		"a Node of which nothing is known":             {1, ownNode("", ""), "Running: the Node is not ready: nothing has been published of it yet"},
-		"the virtual kubelet is away, the Node is not": {0, ownNode(corev1.ConditionTrue, ""), "Running: no replica of the virtual kubelet is available"},
+		"no virtual kubelet, a new Node":                      {want: "Creating: no replica of the virtual kubelet is available yet"},
+		"a virtual kubelet that has not published the status": {replicas: 1, want: "Creating: the virtual kubelet has not published the Node's status. It does so once the provider answers; events of this VirtualNode"},
+		"a Node that is ready":                                {1, ownNode(corev1.ConditionTrue, "Pods are offloaded"), "Running: "},
+		"a Node that was given up":                            {1, ownNode(corev1.ConditionUnknown, "Kubelet stopped posting node status."), "Running: the Node is not ready: Kubelet stopped posting node status."},
+		"a Node whose status was never published":             {1, neverPublished(), "Creating: the virtual kubelet has not published the Node's status."},
+		"the virtual kubelet is away, the Node is not":        {0, ownNode(corev1.ConditionTrue, ""), "Running: no replica of the virtual kubelet is available"},
 		"a Node of somebody else": {1, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode"}},
 			`Creating: a Node "mynode" exists that is no virtual node of cluster "milan": delete this VirtualNode, and create it with another name`},
 	} {
@@ -72,6 +79,7 @@ func TestChangesOfANodeThatTheConditionTellsWakeItsVirtualNode(t *testing.T) {
 		"a heartbeat":                      {ownNode(corev1.ConditionTrue, ""), false},
 		"not ready":                        {ownNode(corev1.ConditionFalse, ""), true},
 		"another message, ready as before": {ownNode(corev1.ConditionTrue, "changed"), false},
+		"published for the first time":     {neverPublished(), true},
 		"another owner":                    {&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode"}, Status: ready.Status}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
@@ -16,52 +15,14 @@ import (
 )
 
 const (
-	// LocalRole is the ClusterRole of virtual kubelets in the consumer (reference 7.4).
-	LocalRole = "liqo-virtual-kubelet-local"
-	// LeaseRole is the ClusterRole that lets virtual kubelets hold leases, bound only where
-	// theirs are.
-	LeaseRole = "longshore-virtual-kubelet-lease"
 	// TemplateHashAnnotation on the Deployment is the hash of the spec that was asked for,
 	// so that what leaves a VirtualNode's template leaves the Deployment.
 	TemplateHashAnnotation = "longshore.dev/template-hash"
-	// maxBindingName bounds the name of a ClusterRoleBinding, in bytes.
-	maxBindingName = 253
 )
 
 // ForgeServiceAccount builds the identity of one virtual kubelet.
 func ForgeServiceAccount(vn *offloadingv1beta1.VirtualNode) *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Namespace: vn.Namespace, Labels: managed(vn)}}
-}
-
-// BindingName is the name of the virtual kubelet's ClusterRoleBinding (reference 5.1,
-// step 4), and of its RoleBindings.
-func BindingName(vn *offloadingv1beta1.VirtualNode) string {
-	name := "liqo-node-" + vn.Name
-	return name[:min(len(name), maxBindingName)]
-}
-
-// ForgeClusterRoleBinding binds the virtual kubelet's identity to its role.
-func ForgeClusterRoleBinding(vn *offloadingv1beta1.VirtualNode) *rbacv1.ClusterRoleBinding {
-	return &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: BindingName(vn), Labels: managed(vn)},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: LocalRole},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: vn.Name, Namespace: vn.Namespace}},
-	}
-}
-
-// ForgeLeaseBindings let the virtual kubelet hold its leases: those of its replicas and of
-// the provider's virtual kubelets in the tenant namespace, and its Node's. In any other
-// namespace it could take the lease of somebody else, a control plane's for one.
-func ForgeLeaseBindings(vn *offloadingv1beta1.VirtualNode) []*rbacv1.RoleBinding {
-	var bindings []*rbacv1.RoleBinding
-	for _, namespace := range []string{vn.Namespace, corev1.NamespaceNodeLease} {
-		bindings = append(bindings, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: BindingName(vn), Namespace: namespace, Labels: managed(vn)},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: LeaseRole},
-			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: vn.Name, Namespace: vn.Namespace}},
-		})
-	}
-	return bindings
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Namespace: vn.Namespace, Labels: Labels(vn)}}
 }
 
 // ForgeDeployment builds the virtual kubelet's Deployment from the snapshot that the
@@ -156,7 +117,8 @@ func refused(from, to offloadingv1beta1.VirtualNodeConditionStatusType) bool {
 	}
 }
 
-func managed(vn *offloadingv1beta1.VirtualNode) map[string]string {
+// Labels are on all objects that are made for a VirtualNode.
+func Labels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/managed-by":       "liqo",
 		liqocorev1beta1.RemoteClusterIDLabel: string(vn.Spec.ClusterID),

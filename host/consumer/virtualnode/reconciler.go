@@ -66,13 +66,20 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings;rolebindings,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;roles,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-local;longshore-virtual-kubelet-lease,verbs=bind
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;delete
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+//
+// What the manager has only to give it, restricted to names, to virtual kubelets (ForgeRights); leases in
+// kube-node-lease are in the chart:
+//
+// +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=list;watch
+// +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;get;patch;update
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	kubelets := builder.WithPredicates(predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		return obj.GetLabels()[offloadingv1beta1.ComponentLabel] == offloadingv1beta1.ComponentVirtualKubelet
@@ -148,7 +155,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, vn *offloadingv1beta1.Virtua
 func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (ctrl.Result, error) {
 	problem, err := r.problem(ctx, vn)
 	if err == nil && problem == "" {
-		problem, err = r.bind(ctx, vn)
+		problem, err = r.ensureRights(ctx, vn)
 	}
 	if err != nil {
 		return ctrl.Result{}, err
@@ -163,6 +170,9 @@ func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 		return ctrl.Result{}, err
 	}
 	if problem, err = r.ensureNamespaceMap(ctx, vn); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.ensureNode(ctx, vn); err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := r.report(ctx, vn, deployment); err != nil {

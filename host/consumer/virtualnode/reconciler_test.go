@@ -111,12 +111,14 @@ func TestAVirtualNodeGetsItsKubeletAndNamespaceMap(t *testing.T) {
 	binding := &rbacv1.ClusterRoleBinding{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "liqo-node-mynode"}, binding))
 	assert.Equal(t, "liqo-virtual-kubelet-local", binding.RoleRef.Name)
-	for _, namespace := range []string{"liqo-tenant-milan", "kube-node-lease"} {
-		leases := &rbacv1.RoleBinding{}
-		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "liqo-node-mynode"}, leases))
-		assert.Equal(t, "longshore-virtual-kubelet-lease", leases.RoleRef.Name)
-		assert.Equal(t, []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "liqo-tenant-milan", Name: "mynode"}}, leases.Subjects)
+	for _, object := range ForgeRights(virtualNode(nil)) {
+		assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(object), object), title(object))
 	}
+	node := &corev1.Node{}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "mynode"}, node))
+	assert.True(t, isNodeOf(node, w.vn))
+	assert.Equal(t, []corev1.Taint{{Key: "virtual-node.liqo.io/not-allowed", Value: "true", Effect: corev1.TaintEffectNoExecute}}, node.Spec.Taints)
+	assert.Empty(t, node.Status.Allocatable, "no pod fits before the virtual kubelet has published the status")
 	nm := &offloadingv1beta1.NamespaceMap{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "milan"}, nm))
 	assert.Equal(t, map[string]string{"liqo.io/remote-cluster-id": "milan", "liqo.io/replication": "true", "liqo.io/remoteID": "milan"}, nm.Labels)

@@ -2,6 +2,7 @@ package virtualnode
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -32,7 +33,7 @@ func rival(cluster string) *offloadingv1beta1.VirtualNode {
 
 // bound are what is bound for a VirtualNode outside of its namespace.
 func bound(vn *offloadingv1beta1.VirtualNode) []client.Object {
-	return []client.Object{ForgeClusterRoleBinding(vn), ForgeLeaseBindings(vn)[1]}
+	return slices.DeleteFunc(ForgeRights(vn), func(o client.Object) bool { return o.GetNamespace() == vn.Namespace })
 }
 
 func nodeOf(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
@@ -115,8 +116,7 @@ func TestWhatSomebodyElseNamedLikeItIsLeftBehind(t *testing.T) {
 func TestANameThatIsTakenIsSaidInTheCondition(t *testing.T) {
 	const another = "delete this VirtualNode, and create it with another name"
 	stray := ForgeClusterRoleBinding(rival("paris"))
-	powerful := ForgeLeaseBindings(virtualNode(nil))[1]
-	powerful.RoleRef.Name = "cluster-admin"
+	powerful := forgeClusterRoleBinding(virtualNode(nil), OwnRoleName(virtualNode(nil)), "cluster-admin")
 	for name, tc := range map[string]struct {
 		existing []client.Object
 		want     []string
@@ -127,7 +127,7 @@ func TestANameThatIsTakenIsSaidInTheCondition(t *testing.T) {
 			[]string{"ClusterRoleBinding liqo-node-mynode binds ClusterRole liqo-virtual-kubelet-local to ServiceAccount liqo-tenant-paris/mynode",
 				"delete it if nobody needs it, or " + another}},
 		"by a binding to another role": {[]client.Object{powerful},
-			[]string{"RoleBinding kube-node-lease/liqo-node-mynode binds ClusterRole cluster-admin to ServiceAccount liqo-tenant-milan/mynode"}},
+			[]string{"ClusterRoleBinding longshore-node-mynode binds ClusterRole cluster-admin to ServiceAccount liqo-tenant-milan/mynode"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := pass(t, virtualNode(nil), append(peered(kubeconfig), tc.existing...)...)

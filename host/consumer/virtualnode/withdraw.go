@@ -183,7 +183,7 @@ func (r *Reconciler) stopKubelet(ctx context.Context, vn *offloadingv1beta1.Virt
 	if len(pods.Items) > 0 {
 		return false, nil
 	}
-	if err := r.unbind(ctx, vn); err != nil {
+	if err := r.deleteRights(ctx, vn); err != nil {
 		return false, err
 	}
 	return true, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -148,6 +149,11 @@ func (r *runner) fallback(ctx context.Context, key Key) (time.Duration, error) {
 	}
 	x := &execution{runner: r, in: in, local: r.local}
 	again, err := x.run(ctx, actions)
+	if apierrors.IsForbidden(err) {
+		// Without access to the namespace, its pods are the manager's (package access).
+		logr.FromContextOrDiscard(ctx).V(1).Info("No access to a namespace that is not offloaded", "reason", err.Error())
+		return 0, nil
+	}
 	if err != nil {
 		return 0, r.tell(in, err)
 	}

@@ -1,0 +1,260 @@
+package access
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+)
+
+// pods are the pods on virtual nodes, by node.
+type pods struct {
+	unknown  bool
+	of       map[string][]*metav1.PartialObjectMetadata
+	followed map[string]bool
+}
+
+func (p *pods) Follow(nodes map[string]bool) error {
+	p.followed = nodes
+	return nil
+}
+
+func (p *pods) In(node, namespace string) ([]*metav1.PartialObjectMetadata, bool) {
+	var in []*metav1.PartialObjectMetadata
+	for _, pod := range p.of[node] {
+		if pod.Namespace == namespace {
+			in = append(in, pod)
+		}
+	}
+	return in, !p.unknown
+}
+
+func on(node string, objects ...*corev1.Pod) *pods {
+	p := &pods{of: map[string][]*metav1.PartialObjectMetadata{}}
+	for _, pod := range objects {
+		p.of[node] = append(p.of[node], &metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta})
+	}
+	return p
+}
+
+func pod(change func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "p"}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
+func terminatingPod(p *corev1.Pod) {
+	now := metav1.Now()
+	p.DeletionTimestamp, p.Finalizers = &now, []string{"example.com/test"}
+}
+
+// objects is a cluster with one peer, of which alter changes something.
+type objects struct {
+	namespace, tenant *corev1.Namespace
+	virtualNode       *offloadingv1beta1.VirtualNode
+	offloading        *offloadingv1beta1.NamespaceOffloading
+	namespaceMap      *offloadingv1beta1.NamespaceMap
+	binding           *rbacv1.RoleBinding
+}
+
+func (o *objects) existing() []client.Object {
+	list := []client.Object{o.namespace, o.tenant, o.virtualNode, o.namespaceMap}
+	if o.offloading != nil {
+		list = append(list, o.offloading)
+	}
+	if o.binding != nil {
+		list = append(list, o.binding)
+	}
+	return list
+}
+
+func cluster(alter func(*objects)) *objects {
+	tenant := map[string]string{liqocorev1beta1.TenantNamespaceLabel: "true", liqocorev1beta1.RemoteClusterIDLabel: "milan"}
+	o := &objects{
+		namespace:    &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}},
+		tenant:       &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan", Labels: tenant}},
+		virtualNode:  &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "milan-1", Namespace: "liqo-tenant-milan"}, Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan"}},
+		offloading:   &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Name: "offloading", Namespace: "shop"}},
+		namespaceMap: &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: "liqo-tenant-milan", Labels: map[string]string{"liqo.io/replication": "true", "liqo.io/remoteID": "milan"}}},
+	}
+	if alter != nil {
+		alter(o)
+	}
+	return o
+}
+
+func (o *objects) granted() { o.binding = ForgeBinding(o.virtualNode, "shop") }
+
+func (o *objects) mapped() {
+	o.namespaceMap.Spec.DesiredMapping = map[string]string{"shop": "shop-rome"}
+	o.current()
+}
+
+func (o *objects) current() {
+	o.namespaceMap.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}}
+}
+
+func goes(o client.Object) {
+	now := metav1.Now()
+	o.SetDeletionTimestamp(&now)
+	o.SetFinalizers(append(o.GetFinalizers(), "example.com/test"))
+}
+
+func selecting(label string) corev1.NodeSelector {
+	return corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+		{Key: label, Operator: corev1.NodeSelectorOpExists},
+	}}}}
+}
+
+// pass makes one reconcile of namespace shop and returns the client and the events.
+func pass(t *testing.T, o *objects, p *pods, more ...client.Object) (client.Client, []string) {
+	t.Helper()
+	s, err := scheme.New()
+	require.NoError(t, err)
+	c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(o.existing(), more...)...).WithStatusSubresource(&corev1.Pod{}).Build()
+	recorder := events.NewFakeRecorder(10)
+	r := &Reconciler{Client: c, APIReader: c, Events: recorder, Pods: p, Clock: testclock.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))}
+	_, err = r.Reconcile(t.Context(), request("shop"))
+	require.NoError(t, err)
+	close(recorder.Events)
+	var recorded []string
+	for event := range recorder.Events {
+		recorded = append(recorded, event)
+	}
+	assert.Equal(t, map[string]bool{"milan-1": true}, p.followed)
+	return c, recorded
+}
+
+func granted(ctx context.Context, t *testing.T, c client.Client, o *objects) bool {
+	t.Helper()
+	binding := &rbacv1.RoleBinding{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: "shop", Name: BindingName(o.virtualNode)}, binding)
+	require.NoError(t, client.IgnoreNotFound(err))
+	if err != nil {
+		return false
+	}
+	assert.Equal(t, "longshore-virtual-kubelet-namespace", binding.RoleRef.Name)
+	assert.Equal(t, []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "liqo-tenant-milan", Name: "milan-1"}}, binding.Subjects)
+	return true
+}
+
+func TestAccessComesAndGoesWithTheMapping(t *testing.T) {
+	for name, tc := range map[string]struct {
+		alter func(*objects)
+		pods  *pods
+		want  bool
+	}{
+		"an offloaded namespace":                            {nil, on("milan-1"), true},
+		"a namespace that is not offloaded":                 {func(o *objects) { o.offloading = nil }, on("milan-1"), false},
+		"a namespace offloaded to other providers":          {func(o *objects) { o.offloading.Spec.ClusterSelector = selecting("region") }, on("milan-1"), false},
+		"an offloading of another name":                     {func(o *objects) { o.offloading.Name = "other" }, on("milan-1"), false},
+		"a mapping that the peer wrote":                     {func(o *objects) { o.offloading = nil; o.mapped() }, on("milan-1"), false},
+		"the same, of a namespace offloaded elsewhere":      {func(o *objects) { o.offloading.Spec.ClusterSelector = selecting("region"); o.mapped() }, on("milan-1"), false},
+		"a virtual node outside of a tenant namespace":      {func(o *objects) { o.tenant.Labels = nil }, on("milan-1"), false},
+		"one in the tenant namespace of another provider":   {func(o *objects) { o.tenant.Labels[liqocorev1beta1.RemoteClusterIDLabel] = "turin" }, on("milan-1"), false},
+		"a namespace that is being deleted":                 {func(o *objects) { goes(o.namespace) }, on("milan-1"), false},
+		"a pod alone gives no access":                       {func(o *objects) { o.offloading = nil }, on("milan-1", pod(nil)), false},
+		"granted, and still offloaded":                      {func(o *objects) { o.granted(); o.mapped() }, on("milan-1"), true},
+		"granted, and the offloading is gone":               {func(o *objects) { o.granted(); o.offloading = nil }, on("milan-1"), false},
+		"granted, and the provider still has the mapping":   {func(o *objects) { o.granted(); goes(o.offloading); o.current() }, on("milan-1"), true},
+		"granted, and a pod is left":                        {func(o *objects) { o.granted(); o.offloading = nil }, on("milan-1", pod(nil)), true},
+		"granted, and the pods are not known yet":           {func(o *objects) { o.granted(); o.offloading = nil }, &pods{unknown: true}, true},
+		"granted, and a pod is left on another node":        {func(o *objects) { o.granted(); o.offloading = nil }, on("turin-1", pod(nil)), false},
+		"granted, the namespace goes and a pod is left":     {func(o *objects) { o.granted(); goes(o.binding); goes(o.namespace); goes(o.offloading) }, on("milan-1", pod(nil)), true},
+		"granted, and the virtual node is being drained":    {func(o *objects) { o.granted(); o.mapped(); goes(o.virtualNode) }, on("milan-1", pod(nil)), true},
+		"granted, and the provider says what was not asked": {func(o *objects) { o.granted(); o.offloading = nil; o.current() }, on("milan-1"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := cluster(tc.alter)
+			c, recorded := pass(t, o, tc.pods, pod(nil))
+			assert.Equal(t, tc.want, granted(t.Context(), t, c, o))
+			if !tc.want {
+				return
+			}
+			assert.Empty(t, recorded)
+			left := &corev1.Pod{}
+			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(pod(nil)), left))
+			assert.Empty(t, left.Status.Reason, "where the virtual kubelet has access, its pods are its own")
+		})
+	}
+}
+
+func TestAccessOfAVirtualNodeThatIsGoneIsRevoked(t *testing.T) {
+	o := cluster(nil)
+	gone := o.virtualNode.DeepCopy()
+	gone.Name = "milan-2"
+	binding := ForgeBinding(gone, "shop")
+	c, _ := pass(t, o, on("milan-1"), binding)
+	assert.True(t, apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(binding), &rbacv1.RoleBinding{})))
+	assert.True(t, granted(t.Context(), t, c, o))
+}
+
+func TestABindingThatSomebodyDeletesIsLetGoToBeCreatedAgain(t *testing.T) {
+	o := cluster(func(o *objects) { o.granted(); now := metav1.Now(); o.binding.DeletionTimestamp = &now })
+	c, _ := pass(t, o, on("milan-1", pod(nil)))
+	assert.False(t, granted(t.Context(), t, c, o), "the event of its end creates it again")
+}
+
+func TestABindingOfThatNameThatIsNotOursIsReported(t *testing.T) {
+	o := cluster(nil)
+	other := ForgeBinding(o.virtualNode, "shop")
+	other.RoleRef.Name, other.Finalizers = "view", nil
+	c, recorded := pass(t, o, on("milan-1"), other)
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(other), other))
+	assert.Equal(t, "view", other.RoleRef.Name)
+	require.Len(t, recorded, 1)
+	assert.Contains(t, recorded[0], "was not made by Longshore, so virtual node milan-1 cannot work in this namespace. Delete the RoleBinding.")
+}
+
+func TestPodsOfANamespaceWithoutAccessAreEndedHere(t *testing.T) {
+	without := func(o *objects) { o.offloading = nil }
+	for name, tc := range map[string]struct {
+		alter  func(*objects)
+		pod    *corev1.Pod
+		gone   bool
+		reason string
+	}{
+		"a terminating pod ends":                    {without, pod(terminatingPod), true, ""},
+		"a new pod waits":                           {without, pod(nil), false, "OffloadingBackOff"},
+		"a pod that ran is aborted":                 {without, pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }), false, "OffloadingAborted"},
+		"a finished pod stays":                      {without, pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), false, ""},
+		"a pod of a namespace that is mapped stays": {func(o *objects) { without(o); o.mapped() }, pod(terminatingPod), false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.pod.Finalizers = nil
+			stored := tc.pod.DeepCopy()
+			stored.DeletionTimestamp = nil // The fake client ends at once what it deletes.
+			c, recorded := pass(t, cluster(tc.alter), on("milan-1", tc.pod), stored)
+			err := c.Get(t.Context(), client.ObjectKeyFromObject(stored), stored)
+			if tc.gone {
+				assert.True(t, apierrors.IsNotFound(err))
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tc.reason, stored.Status.Reason)
+			assert.Equal(t, tc.reason != "", len(recorded) == 1)
+		})
+	}
+	t.Run("another pod of the same name does not", func(t *testing.T) {
+		stored := pod(func(p *corev1.Pod) { p.UID = "other" })
+		c, _ := pass(t, cluster(without), on("milan-1", pod(nil)), stored)
+		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(stored), stored))
+		assert.Empty(t, stored.Status.Reason)
+	})
+}

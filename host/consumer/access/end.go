@@ -1,0 +1,83 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/local"
+)
+
+// Events on pods whose namespace is not offloaded (offloading.md 4.1).
+const (
+	reasonDisabled = "ReflectionDisabled"
+	actionReflect  = "Reflect"
+)
+
+// endPods does for the pods of a virtual node in a namespace without access what the virtual
+// kubelet does elsewhere (offloading.md 3.9).
+func (r *Reconciler) endPods(ctx context.Context, vn *offloadingv1beta1.VirtualNode, pods []*metav1.PartialObjectMetadata) error {
+	var errs []error
+	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil {
+			errs = append(errs, r.endPod(ctx, pod))
+		} else {
+			errs = append(errs, r.reject(ctx, vn, pod))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// endPod confirms the end of a terminating pod, of which nothing runs.
+func (r *Reconciler) endPod(ctx context.Context, pod *metav1.PartialObjectMetadata) error {
+	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}}
+	err := r.Client.Delete(ctx, object, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// reject writes into a pod's status why it does not run.
+func (r *Reconciler) reject(ctx context.Context, vn *offloadingv1beta1.VirtualNode, known *metav1.PartialObjectMetadata) error {
+	pod := &corev1.Pod{}
+	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: known.Namespace, Name: known.Name}, pod)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading pod %s/%s: %w", known.Namespace, known.Name, err)
+	}
+	if err != nil || pod.UID != known.UID || pod.DeletionTimestamp != nil {
+		return nil // The event that says so is on its way.
+	}
+	before := pod.DeepCopy()
+	if !rejected(pod, string(vn.Spec.ClusterID), r.Clock.Now()) || equality.Semantic.DeepEqual(before.Status, pod.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, pod, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	r.Events.Eventf(pod, nil, corev1.EventTypeWarning, reasonDisabled, actionReflect, "%s", pod.Status.Message)
+	return nil
+}
+
+// rejected writes the status of a pod whose namespace is not offloaded, and reports whether
+// it has to be written.
+func rejected(pod *corev1.Pod, provider string, now time.Time) bool {
+	switch {
+	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		return false
+	case pod.Status.Phase == corev1.PodPending && len(pod.Status.ContainerStatuses) == 0:
+		message := fmt.Sprintf("Namespace %s is not offloaded to cluster %s. Create a NamespaceOffloading in it, or keep its pods off virtual nodes.", pod.Namespace, provider)
+		pod.Status = *local.RejectedPodStatus(&pod.Status, corev1.PodPending, offloadingv1beta1.OffloadingBackOffReason, message, now)
+	default:
+		message := fmt.Sprintf("Namespace %s is no longer offloaded to cluster %s", pod.Namespace, provider)
+		pod.Status = *local.RejectedPodStatus(&pod.Status, corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason, message, now)
+	}
+	return true
+}

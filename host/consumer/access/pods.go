@@ -1,0 +1,151 @@
+package access
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// NodePods watches the pods that are bound to virtual nodes, in all namespaces and of each
+// only what says that it exists. There is one watch per virtual node, since a field selector
+// names one.
+type NodePods struct {
+	client metadata.Interface
+
+	mu sync.Mutex
+	//nolint:containedctx // The lifetime of the controller, during which nodes come and go.
+	ctx     context.Context
+	changed func(namespace string)
+	synced  func()
+	watches map[string]*nodeWatch
+}
+
+type nodeWatch struct {
+	informer cache.SharedIndexInformer
+	cancel   context.CancelFunc
+}
+
+// NewNodePods returns a NodePods that watches nothing before Start.
+func NewNodePods(config *rest.Config) (*NodePods, error) {
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting for the pods of virtual nodes: %w", err)
+	}
+	return &NodePods{client: client, watches: map[string]*nodeWatch{}}, nil
+}
+
+// Start allows watches until the context ends. It calls changed with the namespace of each
+// pod that came, went or began to terminate, and synced when all pods of one more node are
+// known.
+func (p *NodePods) Start(ctx context.Context, changed func(namespace string), synced func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ctx, p.changed, p.synced = ctx, changed, synced
+}
+
+// Follow watches the pods of these nodes, and of no others.
+func (p *NodePods) Follow(nodes map[string]bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, watch := range p.watches {
+		if !nodes[name] {
+			watch.cancel()
+			delete(p.watches, name)
+		}
+	}
+	for name := range nodes {
+		if p.watches[name] != nil {
+			continue
+		}
+		watch, err := p.watch(name)
+		if err != nil {
+			return err
+		}
+		p.watches[name] = watch
+	}
+	return nil
+}
+
+// In returns the pods of a node in a namespace, and false while they are not known yet.
+func (p *NodePods) In(node, namespace string) ([]*metav1.PartialObjectMetadata, bool) {
+	p.mu.Lock()
+	watch := p.watches[node]
+	p.mu.Unlock()
+	if watch == nil || !watch.informer.HasSynced() {
+		return nil, false
+	}
+	objects, err := watch.informer.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
+	if err != nil {
+		return nil, false
+	}
+	pods := make([]*metav1.PartialObjectMetadata, 0, len(objects))
+	for _, object := range objects {
+		if pod, ok := object.(*metav1.PartialObjectMetadata); ok {
+			pods = append(pods, pod)
+		}
+	}
+	return pods, true
+}
+
+func (p *NodePods) watch(node string) (*nodeWatch, error) {
+	informer := metadatainformer.NewFilteredMetadataInformer(p.client, corev1.SchemeGroupVersion.WithResource("pods"), metav1.NamespaceAll, time.Duration(0),
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, func(options *metav1.ListOptions) {
+			options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
+		}).Informer()
+	err := informer.SetTransform(trim)
+	if err == nil {
+		_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: p.tell,
+			UpdateFunc: func(before, after any) {
+				if terminating(before) != terminating(after) {
+					p.tell(after)
+				}
+			},
+			DeleteFunc: p.tell,
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("watching the pods of Node %q: %w", node, err)
+	}
+	ctx, cancel := context.WithCancel(p.ctx)
+	synced := p.synced
+	go informer.RunWithContext(ctx)
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-informer.HasSyncedChecker().Done():
+			synced()
+		}
+	}()
+	return &nodeWatch{informer: informer, cancel: cancel}, nil
+}
+
+func (p *NodePods) tell(object any) {
+	if key, err := cache.DeletionHandlingObjectToName(object); err == nil {
+		p.changed(key.Namespace)
+	}
+}
+
+// trim keeps of a pod what identifies it, and whether it terminates.
+func trim(object any) (any, error) {
+	if pod, ok := object.(*metav1.PartialObjectMetadata); ok {
+		pod.ObjectMeta = metav1.ObjectMeta{
+			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion, DeletionTimestamp: pod.DeletionTimestamp,
+		}
+	}
+	return object, nil
+}
+
+func terminating(object any) bool {
+	pod, ok := object.(*metav1.PartialObjectMetadata)
+	return ok && pod.DeletionTimestamp != nil
+}

@@ -1,0 +1,270 @@
+// Package access lets virtual kubelets work in offloaded namespaces, and only there. A
+// virtual kubelet may read Secrets and write pods of a namespace by a RoleBinding in it,
+// which comes with the namespace's mapping and stays until the last pod on the virtual node
+// has left the namespace. Pods on a virtual node in any other namespace, of a DaemonSet that
+// tolerates everything for example, are ended here, since no kubelet can (offloading.md 3.9).
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
+	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	"github.com/longshore-dev/longshore/host/kit/retry"
+)
+
+const (
+	// Finalizer keeps a RoleBinding while a virtual kubelet needs it: a namespace that is
+	// deleted loses its RoleBindings before its pods have ended.
+	Finalizer = "longshore.dev/virtual-kubelet-access"
+	// podDelay gathers the events of a burst of pods.
+	podDelay = 200 * time.Millisecond
+
+	reasonNameTaken = "NameTaken"
+	actionGrant     = "GrantAccess"
+)
+
+// Pods are the pods on virtual nodes; NodePods implements it.
+type Pods interface {
+	Follow(nodes map[string]bool) error
+	In(node, namespace string) (pods []*metav1.PartialObjectMetadata, known bool)
+}
+
+// Reconciler keeps the RoleBindings of virtual kubelets in one namespace after the other.
+type Reconciler struct {
+	// Client reads from the manager's cache.
+	Client client.Client
+	// APIReader reads the pods of virtual nodes, which are not cached.
+	APIReader client.Reader
+	// Events records on NamespaceOffloadings and pods.
+	Events events.EventRecorder
+	Clock  clock.PassiveClock
+	Pods   Pods
+}
+
+// SetupWithManager registers watches on all that decides about access. Keys are names of
+// namespaces. pods is the Pods of the Reconciler.
+//
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=longshore-virtual-kubelet-namespace,verbs=bind
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings;namespacemaps;virtualnodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces;nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *NodePods) error {
+	own := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+		return []reconcile.Request{request(object.GetNamespace())}
+	})
+	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return r.all(ctx) })
+	virtual := predicate.NewPredicateFuncs(func(object client.Object) bool {
+		return object.GetLabels()[offloadingv1beta1.NodeTypeLabel] == offloadingv1beta1.NodeTypeVirtual
+	})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("access").
+		Watches(&offloadingv1beta1.NamespaceOffloading{}, own).
+		Watches(&rbacv1.RoleBinding{}, own, builder.WithPredicates(predicate.NewPredicateFuncs(isAccess))).
+		Watches(&offloadingv1beta1.VirtualNode{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&offloadingv1beta1.NamespaceMap{}, all).
+		Watches(&corev1.Node{}, all, builder.WithPredicates(virtual, predicate.LabelChangedPredicate{})).
+		WatchesRawSource(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			pods.Start(ctx, func(namespace string) { queue.AddAfter(request(namespace), podDelay) }, func() {
+				for _, each := range r.all(ctx) {
+					queue.Add(each)
+				}
+			})
+			return nil
+		})).
+		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
+		Complete(r)
+}
+
+func request(namespace string) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Name: namespace}}
+}
+
+// isAccess reports whether an object is a RoleBinding of this package.
+func isAccess(object client.Object) bool {
+	binding, ok := object.(*rbacv1.RoleBinding)
+	return ok && binding.RoleRef.Kind == "ClusterRole" && binding.RoleRef.Name == virtualnode.NamespaceRole &&
+		binding.Labels[offloadingv1beta1.VirtualNodeLabel] != ""
+}
+
+// all returns the namespaces that are offloaded, or in which access was granted.
+func (r *Reconciler) all(ctx context.Context) []reconcile.Request {
+	offloadings, bindings := &offloadingv1beta1.NamespaceOffloadingList{}, &rbacv1.RoleBindingList{}
+	if err := errors.Join(r.Client.List(ctx, offloadings), r.Client.List(ctx, bindings, client.HasLabels{offloadingv1beta1.VirtualNodeLabel})); err != nil {
+		// The cache cannot fail to list; if it did, the next event would enqueue them.
+		ctrl.LoggerFrom(ctx).Error(err, "Listing the offloaded namespaces failed")
+	}
+	var requests []reconcile.Request
+	for i := range offloadings.Items {
+		requests = append(requests, request(offloadings.Items[i].Namespace))
+	}
+	for i := range bindings.Items {
+		if isAccess(&bindings.Items[i]) {
+			requests = append(requests, request(bindings.Items[i].Namespace))
+		}
+	}
+	slices.SortFunc(requests, func(a, b reconcile.Request) int { return strings.Compare(a.Name, b.Name) })
+	return slices.Compact(requests)
+}
+
+// Reconcile brings access in one namespace in line with its mappings.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
+	s, err := r.gather(ctx, request.Name)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	nodes := map[string]bool{}
+	for i := range s.virtualNodes {
+		nodes[s.virtualNodes[i].Name] = true
+	}
+	if err := r.Pods.Follow(nodes); err != nil {
+		return ctrl.Result{}, err
+	}
+	var errs []error
+	for i := range s.virtualNodes {
+		errs = append(errs, r.reconcileNode(ctx, s, &s.virtualNodes[i]))
+	}
+	for _, binding := range s.bindings { // Those that no VirtualNode has claimed.
+		errs = append(errs, r.revoke(ctx, binding))
+	}
+	return ctrl.Result{}, errors.Join(errs...)
+}
+
+// reconcileNode handles one virtual node in the namespace.
+func (r *Reconciler) reconcileNode(ctx context.Context, s *scope, vn *offloadingv1beta1.VirtualNode) error {
+	name := BindingName(vn)
+	binding := s.bindings[name]
+	delete(s.bindings, name)
+	pods, known := r.Pods.In(vn.Name, s.name)
+	switch decide(s, vn, binding, len(pods) > 0 || !known) {
+	case grant:
+		return r.grant(ctx, s, vn)
+	case revoke:
+		return r.revoke(ctx, binding)
+	case endPods:
+		return r.endPods(ctx, vn, pods)
+	default:
+		return nil
+	}
+}
+
+// grant creates the RoleBinding of a virtual kubelet.
+func (r *Reconciler) grant(ctx context.Context, s *scope, vn *offloadingv1beta1.VirtualNode) error {
+	desired := ForgeBinding(vn, s.name)
+	err := r.Client.Create(ctx, desired, client.FieldOwner(virtualnode.FieldManager))
+	if client.IgnoreAlreadyExists(err) != nil {
+		return fmt.Errorf("creating RoleBinding %s/%s: %w", desired.Namespace, desired.Name, err)
+	}
+	if err == nil {
+		return nil
+	}
+	current := &rbacv1.RoleBinding{}
+	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(desired), current); err != nil {
+		return fmt.Errorf("reading RoleBinding %s/%s: %w", desired.Namespace, desired.Name, err)
+	}
+	if !isAccess(current) && s.offloading != nil {
+		r.Events.Eventf(s.offloading, current, corev1.EventTypeWarning, reasonNameTaken, actionGrant,
+			"RoleBinding %s was not made by Longshore, so virtual node %s cannot work in this namespace. Delete the RoleBinding.", current.Name, vn.Name)
+	}
+	return nil // Otherwise the cache is stale.
+}
+
+// revoke deletes a RoleBinding, if there is one.
+func (r *Reconciler) revoke(ctx context.Context, binding *rbacv1.RoleBinding) error {
+	if binding == nil {
+		return nil
+	}
+	key := client.ObjectKeyFromObject(binding)
+	if binding.DeletionTimestamp.IsZero() {
+		uid := binding.UID
+		if err := r.Client.Delete(ctx, binding, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting RoleBinding %s: %w", key, err)
+		}
+	}
+	before := binding.DeepCopy()
+	if !controllerutil.RemoveFinalizer(binding, Finalizer) {
+		return nil
+	}
+	if err := r.Client.Patch(ctx, binding, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the finalizer of RoleBinding %s: %w", key, err)
+	}
+	return nil
+}
+
+// gather reads all that a pass needs, from the cache.
+func (r *Reconciler) gather(ctx context.Context, name string) (*scope, error) {
+	s := &scope{name: name, bindings: map[string]*rbacv1.RoleBinding{}, namespaces: map[string]*corev1.Namespace{}}
+	virtualNodes, nodes := &offloadingv1beta1.VirtualNodeList{}, &corev1.NodeList{}
+	offloadings, bindings, nsMaps := &offloadingv1beta1.NamespaceOffloadingList{}, &rbacv1.RoleBindingList{}, &offloadingv1beta1.NamespaceMapList{}
+	err := errors.Join(
+		r.Client.List(ctx, virtualNodes),
+		r.Client.List(ctx, nodes, client.MatchingLabels{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}),
+		r.Client.List(ctx, offloadings, client.InNamespace(name)), r.Client.List(ctx, bindings, client.InNamespace(name)),
+		r.Client.List(ctx, nsMaps, client.MatchingLabels{liqocorev1beta1.ReplicationLabel: "true"}),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("reading what decides about access to namespace %q: %w", name, err)
+	}
+	s.virtualNodes, s.maps = virtualNodes.Items, nsMaps.Items
+	for _, needed := range append(namespacesOf(s.virtualNodes), name) {
+		namespace := &corev1.Namespace{}
+		if err := r.Client.Get(ctx, client.ObjectKey{Name: needed}, namespace); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading namespace %q: %w", needed, err)
+		} else if err == nil {
+			s.namespaces[needed] = namespace
+		}
+	}
+	for i := range offloadings.Items {
+		if offloadings.Items[i].Name == offloadingv1beta1.NamespaceOffloadingName {
+			s.offloading = &offloadings.Items[i]
+		}
+	}
+	for i := range bindings.Items {
+		if isAccess(&bindings.Items[i]) {
+			s.bindings[bindings.Items[i].Name] = &bindings.Items[i]
+		}
+	}
+	if s.offloading != nil {
+		byName := map[string]*corev1.Node{}
+		for i := range nodes.Items {
+			byName[nodes.Items[i].Name] = &nodes.Items[i]
+		}
+		// An invalid selector selects nothing new; the controller of mappings reports it.
+		s.selected, _ = namespaceoffloading.Selected(&s.offloading.Spec.ClusterSelector, s.virtualNodes, byName)
+	}
+	return s, nil
+}
+
+func namespacesOf(virtualNodes []offloadingv1beta1.VirtualNode) []string {
+	names := make([]string, 0, len(virtualNodes)+1)
+	for i := range virtualNodes {
+		names = append(names, virtualNodes[i].Namespace)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

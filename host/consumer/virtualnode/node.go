@@ -1,0 +1,41 @@
+package virtualnode
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
+	"github.com/longshore-dev/longshore/host/forge/local"
+)
+
+// ensureNode creates the VirtualNode's Node, which the virtual kubelet then completes. The
+// manager creates it because RBAC cannot restrict by name what an account may create: with
+// that right a virtual kubelet could create Nodes of any name.
+func (r *Reconciler) ensureNode(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
+	if vn.Spec.CreateNode != nil && !*vn.Spec.CreateNode {
+		return nil
+	}
+	err := r.Client.Get(ctx, client.ObjectKey{Name: vn.Name}, &corev1.Node{})
+	if apierrors.IsNotFound(err) {
+		err = client.IgnoreAlreadyExists(r.Client.Create(ctx, ForgeNode(vn), client.FieldOwner(FieldManager)))
+	}
+	if err != nil {
+		return fmt.Errorf("ensuring Node %q: %w", vn.Name, err)
+	}
+	return nil
+}
+
+// ForgeNode builds the Node as it is before the virtual kubelet has published anything: no
+// capacity, so that no pod is scheduled to it, and the taints and labels that it will have.
+func ForgeNode(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Labels: namespaceoffloading.ExpectedNode(vn).Labels},
+		Spec:       corev1.NodeSpec{Taints: local.Node(local.NodeInput{VirtualNode: vn}).Spec.Taints},
+	}
+}

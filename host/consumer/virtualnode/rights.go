@@ -1,0 +1,140 @@
+package virtualnode
+
+import (
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+const (
+	// LocalRole is the ClusterRole of virtual kubelets in the consumer (reference 7.4). It
+	// reads; what a virtual kubelet writes, it may write by the roles below (ADR 54).
+	LocalRole = "liqo-virtual-kubelet-local"
+	// LeaseRole is the ClusterRole that lets virtual kubelets hold the leases of their tenant
+	// namespace.
+	LeaseRole = "longshore-virtual-kubelet-lease"
+	// NamespaceRole is the ClusterRole that lets a virtual kubelet work in an offloaded
+	// namespace. It is bound in these namespaces only.
+	NamespaceRole = "longshore-virtual-kubelet-namespace"
+	// maxObjectName bounds the name of a role or binding, in bytes.
+	maxObjectName = 253
+)
+
+// BindingName is the name of the virtual kubelet's ClusterRoleBinding to LocalRole
+// (reference 5.1, step 4).
+func BindingName(vn *offloadingv1beta1.VirtualNode) string {
+	return boundedName("liqo-node-" + vn.Name)
+}
+
+// OwnRoleName is the name of the roles that only this VirtualNode's virtual kubelet has,
+// and of their bindings.
+func OwnRoleName(vn *offloadingv1beta1.VirtualNode) string {
+	return boundedName("longshore-node-" + vn.Name)
+}
+
+func boundedName(name string) string { return name[:min(len(name), maxObjectName)] }
+
+// Account is the virtual kubelet's identity as the subject of a binding.
+func Account(vn *offloadingv1beta1.VirtualNode) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: vn.Name, Namespace: vn.Namespace}
+}
+
+// ForgeClusterRoleBinding binds the virtual kubelet's identity to LocalRole.
+func ForgeClusterRoleBinding(vn *offloadingv1beta1.VirtualNode) *rbacv1.ClusterRoleBinding {
+	return forgeClusterRoleBinding(vn, BindingName(vn), LocalRole)
+}
+
+func forgeClusterRoleBinding(vn *offloadingv1beta1.VirtualNode, name, role string) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: Labels(vn)},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{Account(vn)},
+	}
+}
+
+// ForgeRights builds all roles and bindings of a virtual kubelet outside of offloaded
+// namespaces. The ClusterRoleBinding to LocalRole, which decides between two VirtualNodes
+// of one name, is the first; each role stands before its binding.
+func ForgeRights(vn *offloadingv1beta1.VirtualNode) []client.Object {
+	rights := []client.Object{
+		ForgeClusterRoleBinding(vn),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: OwnRoleName(vn), Labels: Labels(vn)}, Rules: nodeRules(vn)},
+		forgeClusterRoleBinding(vn, OwnRoleName(vn), OwnRoleName(vn)),
+		forgeLeaseBinding(vn, vn.Namespace),
+	}
+	for _, in := range []struct {
+		namespace string
+		rules     []rbacv1.PolicyRule
+	}{
+		{vn.Namespace, tenantRules(vn)},
+		{corev1.NamespaceNodeLease, leaseRules(vn)},
+		// The events of cluster-scoped objects are here: those of OffloadingPolicies.
+		{metav1.NamespaceDefault, []rbacv1.PolicyRule{eventRule("create", "patch")}},
+	} {
+		meta := metav1.ObjectMeta{Name: OwnRoleName(vn), Namespace: in.namespace, Labels: Labels(vn)}
+		rights = append(rights,
+			&rbacv1.Role{ObjectMeta: meta, Rules: in.rules},
+			&rbacv1.RoleBinding{
+				ObjectMeta: *meta.DeepCopy(),
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: OwnRoleName(vn)},
+				Subjects:   []rbacv1.Subject{Account(vn)},
+			})
+	}
+	return rights
+}
+
+// nodeRules let a virtual kubelet write its own Node. It does not create it: RBAC cannot
+// restrict by name what is created.
+func nodeRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{
+		APIGroups: []string{corev1.GroupName}, Resources: []string{"nodes", "nodes/status"},
+		ResourceNames: []string{vn.Name}, Verbs: []string{"patch"},
+	}}
+}
+
+// tenantRules are for the VirtualNode's own namespace: the provider's kubeconfig and no other
+// Secret, and events on the VirtualNode.
+func tenantRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
+	rules := []rbacv1.PolicyRule{eventRule("create", "get", "patch", "update")}
+	if ref := vn.Spec.KubeconfigSecretRef; ref != nil && ref.Name != "" {
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{corev1.GroupName}, Resources: []string{"secrets"},
+			ResourceNames: []string{ref.Name}, Verbs: []string{"get", "list", "watch"},
+		})
+	}
+	return rules
+}
+
+// leaseRules let a virtual kubelet renew the lease of its Node. It may create leases of other
+// names beside the Nodes' leases, but neither read nor change them.
+func leaseRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
+	leases := func(verbs ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: verbs}
+	}
+	own := leases("get", "update")
+	own.ResourceNames = []string{vn.Name}
+	return []rbacv1.PolicyRule{leases("create"), own}
+}
+
+func eventRule(verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{corev1.GroupName, "events.k8s.io"}, Resources: []string{"events"}, Verbs: verbs}
+}
+
+// forgeLeaseBinding binds LeaseRole in a namespace.
+func forgeLeaseBinding(vn *offloadingv1beta1.VirtualNode, namespace string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: BindingName(vn), Namespace: namespace, Labels: Labels(vn)},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: LeaseRole},
+		Subjects:   []rbacv1.Subject{Account(vn)},
+	}
+}
+
+// supersededBindings are the bindings that earlier versions made and that give more than
+// ForgeRights does.
+func supersededBindings(vn *offloadingv1beta1.VirtualNode) []client.Object {
+	return []client.Object{forgeLeaseBinding(vn, corev1.NamespaceNodeLease)}
+}

@@ -1,0 +1,63 @@
+package virtualnode
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+func TestEachRuleOfARoleOfItsOwnNamesWhatItWrites(t *testing.T) {
+	for _, object := range ForgeRights(virtualNode(nil)) {
+		rules, isRole := rulesOf(object)
+		if !isRole {
+			continue
+		}
+		for _, rule := range *rules {
+			if rule.Resources[0] == "events" || len(rule.Verbs) == 1 && rule.Verbs[0] == "create" {
+				continue // RBAC cannot restrict by name what is created.
+			}
+			assert.Len(t, rule.ResourceNames, 1, "%s: %v", title(object), rule)
+		}
+	}
+}
+
+func TestRightsAreBroughtInLine(t *testing.T) {
+	vn := virtualNode(nil)
+	widened := ForgeRights(vn)[1].(*rbacv1.ClusterRole)
+	widened.Rules[0].ResourceNames = nil
+	old := supersededBindings(vn)[0]
+	added := supersededBindings(rival("milan"))[0]
+	added.SetNamespace("kube-system")
+	w := pass(t, vn, append(peered(kubeconfig), widened, old, added)...)
+	role := &rbacv1.ClusterRole{}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(widened), role))
+	assert.Equal(t, []string{"mynode"}, role.Rules[0].ResourceNames, "somebody's change is reverted")
+	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(old), &rbacv1.RoleBinding{})), "an earlier version's wider binding goes")
+	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(added), &rbacv1.RoleBinding{}))
+}
+
+func TestTheOnlySecretOfTheTenantNamespaceIsTheKubeconfig(t *testing.T) {
+	rules := tenantRules(virtualNode(nil))
+	assert.Equal(t, []string{"kubeconfig"}, rules[len(rules)-1].ResourceNames)
+	for _, rule := range tenantRules(virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.KubeconfigSecretRef = nil })) {
+		assert.NotContains(t, rule.Resources, "secrets")
+	}
+}
+
+func TestANodeIsCreatedOnlyWhereOneIsWantedAndNoneExists(t *testing.T) {
+	w := pass(t, virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.CreateNode = ptr.To(false) }), peered(kubeconfig)...)
+	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKey{Name: "mynode"}, &corev1.Node{})))
+	other := &corev1.Node{}
+	other.Name = "mynode"
+	w = pass(t, virtualNode(nil), append(peered(kubeconfig), other)...)
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "mynode"}, other))
+	assert.Empty(t, other.Labels, "a Node of that name stays as it is")
+}
