@@ -155,6 +155,52 @@ func testForeignCertificate(t *testing.T, admin, thief, manager client.Client) {
 	}
 }
 
+// thief acts with an account that is not its own; nothing of it lasts. Its methods return
+// attempts.
+type thief struct{ client.Client }
+
+func (c thief) get(object client.Object) func(context.Context) error {
+	return func(ctx context.Context) error { return c.Get(ctx, client.ObjectKeyFromObject(object), object) }
+}
+
+func (c thief) list(objects client.ObjectList, options ...client.ListOption) func(context.Context) error {
+	return func(ctx context.Context) error { return c.List(ctx, objects, options...) }
+}
+
+func (c thief) create(object client.Object) func(context.Context) error {
+	return func(ctx context.Context) error { return c.Create(ctx, object) }
+}
+
+func (c thief) end(object client.Object) func(context.Context) error {
+	return func(ctx context.Context) error { return c.Delete(ctx, object) }
+}
+
+func (c thief) change(object client.Object) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return c.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"stolen":"true"}}}`)))
+	}
+}
+
+func (c thief) status(object client.Object) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return c.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"stolen":"true"}}}`)))
+	}
+}
+
+func object(namespace, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+}
+
+func secret(namespace, name string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: object(namespace, name)}
+}
+
+func node(name string) *corev1.Node { return &corev1.Node{ObjectMeta: object("", name)} }
+
+func lease(namespace, name string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: object(namespace, name)}
+}
+
 // testStolenKubelet tries what whoever has the account of a virtual kubelet would try
 // (docs/explanation/trust.md).
 func testStolenKubelet(t *testing.T, admin client.Client, config *rest.Config) {
@@ -168,70 +214,46 @@ func testStolenKubelet(t *testing.T, admin client.Client, config *rest.Config) {
 	}
 	manager, stolen := impersonating("system:serviceaccount:longshore:longshore-manager"), impersonating("system:serviceaccount:liqo-tenant-turin:turin-1")
 	offloadingTo(t, admin, manager)
-	thief := client.NewDryRunClient(stolen)
-	meta := func(namespace, name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: namespace, Name: name}
-	}
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"stolen":"true"}}}`))
-	get := func(object client.Object) func(context.Context) error {
-		return func(ctx context.Context) error { return thief.Get(ctx, client.ObjectKeyFromObject(object), object) }
-	}
-	create := func(object client.Object) func(context.Context) error {
-		return func(ctx context.Context) error { return thief.Create(ctx, object) }
-	}
-	change := func(object client.Object) func(context.Context) error {
-		return func(ctx context.Context) error { return thief.Patch(ctx, object, patch) }
-	}
-	status := func(object client.Object) func(context.Context) error {
-		return func(ctx context.Context) error { return thief.Status().Patch(ctx, object, patch) }
-	}
-	list := func(objects client.ObjectList, options ...client.ListOption) func(context.Context) error {
-		return func(ctx context.Context) error { return thief.List(ctx, objects, options...) }
-	}
-	secret := func(namespace, name string) *corev1.Secret { return &corev1.Secret{ObjectMeta: meta(namespace, name)} }
-	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: meta("", name)} }
-	lease := func(namespace, name string) *coordinationv1.Lease {
-		return &coordinationv1.Lease{ObjectMeta: meta(namespace, name)}
-	}
+	as := thief{client.NewDryRunClient(stolen)}
 	named := client.MatchingFields{metav1.ObjectNameField: "kubeconfig-turin"}
-	planetest.Until(t, func(t planetest.T) bool { return get(secret("bazaar", "token"))(t.Context()) == nil }, established, poll, "access is in force")
+	planetest.Until(t, func(t planetest.T) bool { return as.get(secret("bazaar", "token"))(t.Context()) == nil }, established, poll, "access is in force")
 	for name, tc := range map[string]struct {
 		do      func(context.Context) error
 		allowed bool
 	}{
-		"write the status of an offloaded pod":                 {status(runningPod("bazaar", "web")), true},
-		"end an offloaded pod":                                 {func(ctx context.Context) error { return thief.Delete(ctx, runningPod("bazaar", "web")) }, true},
-		"record an event on it":                                {create(&corev1.Event{ObjectMeta: meta("bazaar", "e"), InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "bazaar", Name: "web"}}), true},
-		"read the Secrets of an offloaded namespace":           {list(&corev1.SecretList{}, client.InNamespace("bazaar")), true},
-		"watch the provider's kubeconfig":                      {list(&corev1.SecretList{}, client.InNamespace("liqo-tenant-turin"), named), true},
-		"write its own Node":                                   {change(node("turin-1")), true},
-		"write the status of its own Node":                     {status(node("turin-1")), true},
-		"read the pods of its Node, everywhere":                {list(&corev1.PodList{}, client.MatchingFields{"spec.nodeName": "turin-1"}), true},
-		"read its Node's lease":                                {get(lease("kube-node-lease", "turin-1")), true},
-		"create the lease of its provider":                     {create(lease("liqo-tenant-turin", "virtual-kubelet-leader-election")), true},
-		"change the webhook's image":                           {change(runningPod("longshore", "longshore-webhook-0")), false},
-		"write the status of a pod that is not offloaded":      {status(runningPod("payroll", "web")), false},
-		"end a pod that is not offloaded":                      {func(ctx context.Context) error { return thief.Delete(ctx, runningPod("payroll", "web")) }, false},
-		"create a pod in an offloaded namespace":               {create(runningPod("bazaar", "miner")), false},
-		"read a Secret of a namespace that is not offloaded":   {get(secret("payroll", "token")), false},
-		"read the Secrets of all namespaces":                   {list(&corev1.SecretList{}), false},
-		"read another provider's kubeconfig":                   {get(secret("liqo-tenant-florence", "kubeconfig-florence")), false},
-		"read other Secrets of its own peering":                {list(&corev1.SecretList{}, client.InNamespace("liqo-tenant-turin")), false},
-		"write a Secret of an offloaded namespace":             {change(secret("bazaar", "token")), false},
-		"write another Node":                                   {change(node("real-1")), false},
-		"write the status of another Node":                     {status(node("real-1")), false},
-		"create a Node":                                        {create(node("fake-1")), false},
-		"delete its own Node":                                  {func(ctx context.Context) error { return thief.Delete(ctx, node("turin-1")) }, false},
-		"take the lease of another Node":                       {change(lease("kube-node-lease", "real-1")), false},
-		"read the lease of another Node":                       {get(lease("kube-node-lease", "real-1")), false},
-		"take the lease of a control plane":                    {create(lease("kube-system", "kube-scheduler")), false},
-		"record an event in a namespace that is not offloaded": {create(&corev1.Event{ObjectMeta: meta("payroll", "e"), InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "payroll", Name: "web"}}), false},
-		"give itself another role":                             {create(&rbacv1.RoleBinding{ObjectMeta: meta("payroll", "mine"), RoleRef: roleRef(virtualnode.NamespaceRole), Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "liqo-tenant-turin", Name: "turin-1"}}}), false},
-		"offload a further namespace":                          {create(&offloadingv1beta1.NamespaceOffloading{ObjectMeta: meta("payroll", "offloading")}), false},
-		"create a virtual node":                                {create(&offloadingv1beta1.VirtualNode{ObjectMeta: meta("liqo-tenant-turin", "turin-2"), Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "turin"}}), false},
-		"write a mapping":                                      {create(&offloadingv1beta1.NamespaceMap{ObjectMeta: meta("liqo-tenant-turin", "mine")}), false},
+		"write the status of an offloaded pod":                 {as.status(runningPod("bazaar", "web")), true},
+		"end an offloaded pod":                                 {as.end(runningPod("bazaar", "web")), true},
+		"record an event on it":                                {as.create(&corev1.Event{ObjectMeta: object("bazaar", "e"), InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "bazaar", Name: "web"}}), true},
+		"read the Secrets of an offloaded namespace":           {as.list(&corev1.SecretList{}, client.InNamespace("bazaar")), true},
+		"watch the provider's kubeconfig":                      {as.list(&corev1.SecretList{}, client.InNamespace("liqo-tenant-turin"), named), true},
+		"write its own Node":                                   {as.change(node("turin-1")), true},
+		"write the status of its own Node":                     {as.status(node("turin-1")), true},
+		"read the pods of its Node, everywhere":                {as.list(&corev1.PodList{}, client.MatchingFields{"spec.nodeName": "turin-1"}), true},
+		"read its Node's lease":                                {as.get(lease("kube-node-lease", "turin-1")), true},
+		"create the lease of its provider":                     {as.create(lease("liqo-tenant-turin", "virtual-kubelet-leader-election")), true},
+		"change the webhook's image":                           {as.change(runningPod("longshore", "longshore-webhook-0")), false},
+		"write the status of a pod that is not offloaded":      {as.status(runningPod("payroll", "web")), false},
+		"end a pod that is not offloaded":                      {as.end(runningPod("payroll", "web")), false},
+		"create a pod in an offloaded namespace":               {as.create(runningPod("bazaar", "miner")), false},
+		"read a Secret of a namespace that is not offloaded":   {as.get(secret("payroll", "token")), false},
+		"read the Secrets of all namespaces":                   {as.list(&corev1.SecretList{}), false},
+		"read another provider's kubeconfig":                   {as.get(secret("liqo-tenant-florence", "kubeconfig-florence")), false},
+		"read other Secrets of its own peering":                {as.list(&corev1.SecretList{}, client.InNamespace("liqo-tenant-turin")), false},
+		"write a Secret of an offloaded namespace":             {as.change(secret("bazaar", "token")), false},
+		"write another Node":                                   {as.change(node("real-1")), false},
+		"write the status of another Node":                     {as.status(node("real-1")), false},
+		"create a Node":                                        {as.create(node("fake-1")), false},
+		"delete its own Node":                                  {as.end(node("turin-1")), false},
+		"take the lease of another Node":                       {as.change(lease("kube-node-lease", "real-1")), false},
+		"read the lease of another Node":                       {as.get(lease("kube-node-lease", "real-1")), false},
+		"take the lease of a control plane":                    {as.create(lease("kube-system", "kube-scheduler")), false},
+		"record an event in a namespace that is not offloaded": {as.create(&corev1.Event{ObjectMeta: object("payroll", "e"), InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "payroll", Name: "web"}}), false},
+		"give itself another role":                             {as.create(&rbacv1.RoleBinding{ObjectMeta: object("payroll", "mine"), RoleRef: roleRef(virtualnode.NamespaceRole), Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "liqo-tenant-turin", Name: "turin-1"}}}), false},
+		"offload a further namespace":                          {as.create(&offloadingv1beta1.NamespaceOffloading{ObjectMeta: object("payroll", "offloading")}), false},
+		"create a virtual node":                                {as.create(&offloadingv1beta1.VirtualNode{ObjectMeta: object("liqo-tenant-turin", "turin-2"), Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "turin"}}), false},
+		"write a mapping":                                      {as.create(&offloadingv1beta1.NamespaceMap{ObjectMeta: object("liqo-tenant-turin", "mine")}), false},
 		"mint a token of the manager": {func(ctx context.Context) error {
-			return thief.SubResource("token").Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta("longshore", "longshore-manager")}, &authenticationv1.TokenRequest{})
+			return as.SubResource("token").Create(ctx, &corev1.ServiceAccount{ObjectMeta: object("longshore", "longshore-manager")}, &authenticationv1.TokenRequest{})
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -196,8 +198,21 @@ func TestANodeThatTheManagerCreatesIsCompleted(t *testing.T) {
 		// Watches come from a client of their own.
 		watched := ctrlfake.NewClientBuilder().WithScheme(testScheme(t)).
 			WithIndex(&corev1.Node{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
-		run(t, newNode(t, clientset, func(o *Options) { o.Local = listing{watched} }))
+		// What is created between its list and its watch, the fake client does not show.
+		watching := make(chan struct{}, 10)
+		run(t, newNode(t, clientset, func(o *Options) {
+			o.Local = listing{interceptor.NewClient(watched, interceptor.Funcs{
+				Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+					w, err := c.Watch(ctx, list, opts...)
+					if _, nodes := list.(*corev1.NodeList); nodes && err == nil {
+						watching <- struct{}{}
+					}
+					return w, err
+				},
+			})}
+		}))
 		<-asked
+		<-watching
 		for range 2 {
 			require.NoError(t, clientset.Tracker().Add(byManager()))
 			require.NoError(t, watched.Create(t.Context(), byManager()))
