@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longshore-dev/longshore/host/app/kubelet"
+	"github.com/longshore-dev/longshore/host/kit/vkflag"
 )
 
 // option is a field of the options of one of the apps.
@@ -262,6 +263,7 @@ func TestEveryFlagHasAnEffectOrSaysThatItHasNone(t *testing.T) {
 					"effective: %t; a flag that nothing reads belongs into host/kit/vkflag, one that is read does not", effective)
 				if cmd.Name() == "kubelet" && !strings.HasPrefix(flag.Name, "klog.") {
 					assert.Equal(t, !effective, kubelet.WithoutEffect(flag.Name) != "")
+					assert.Equal(t, flag.Value.Type() == "bool", vkflag.IsSwitch(flag.Name))
 				}
 			})
 		})

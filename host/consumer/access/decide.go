@@ -72,7 +72,7 @@ func (s *scope) isStaying() bool {
 // isWanted reports whether the namespace is to be offloaded through the virtual node.
 func isWanted(s *scope, vn *offloadingv1beta1.VirtualNode) bool {
 	return s.offloading != nil && s.offloading.DeletionTimestamp.IsZero() && s.isStaying() &&
-		vn.DeletionTimestamp.IsZero() && s.selected[string(vn.Spec.ClusterID)] && virtualnode.NamespaceProblem(s.namespaces[vn.Namespace], vn) == ""
+		vn.DeletionTimestamp.IsZero() && s.selected[string(vn.Spec.ClusterID)] && virtualnode.IsTenantNamespace(s.namespaces[vn.Namespace], vn)
 }
 
 // mapping reports whether the namespace is mapped to the virtual node's provider, as this

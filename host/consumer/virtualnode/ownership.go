@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
@@ -259,16 +258,4 @@ func grants(binding client.Object) string {
 		to = append(to[:maxNamed], fmt.Sprintf("%d more", more))
 	}
 	return fmt.Sprintf("binds %s %s to %s", role.Kind, role.Name, strings.Join(to, ", "))
-}
-
-// NamespaceProblem says why a namespace may not hold the VirtualNode, or "". It must be the
-// tenant namespace of the VirtualNode's provider (peering.md 2.2): who writes VirtualNodes in
-// it gives their virtual kubelets access to offloaded namespaces. A nil namespace is unknown.
-func NamespaceProblem(namespace *corev1.Namespace, vn *offloadingv1beta1.VirtualNode) string {
-	if namespace != nil && namespace.Labels[liqocorev1beta1.TenantNamespaceLabel] == "true" &&
-		namespace.Labels[liqocorev1beta1.RemoteClusterIDLabel] == string(vn.Spec.ClusterID) {
-		return ""
-	}
-	return fmt.Sprintf("namespace %q is not the tenant namespace of cluster %q (labels %s=true and %s=%s). Delete this VirtualNode and create it in the tenant namespace",
-		vn.Namespace, vn.Spec.ClusterID, liqocorev1beta1.TenantNamespaceLabel, liqocorev1beta1.RemoteClusterIDLabel, vn.Spec.ClusterID)
 }

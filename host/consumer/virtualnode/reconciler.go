@@ -64,6 +64,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes/status,verbs=patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings;rolebindings,verbs=get;list;watch;create;delete
@@ -196,6 +197,9 @@ func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 // problem returns why the virtual kubelet cannot work yet, in words for the person who
 // made the VirtualNode, or "".
 func (r *Reconciler) problem(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (string, error) {
+	if problem, err := NamespaceProblem(ctx, r.Client, vn); problem != "" || err != nil {
+		return problem, err
+	}
 	if fc, err := r.foreignCluster(ctx, vn); err != nil {
 		return "", err
 	} else if fc == nil {
@@ -332,7 +336,7 @@ func (r *Reconciler) ensureNamespaceMap(ctx context.Context, vn *offloadingv1bet
 
 func (r *Reconciler) namespaceMaps(ctx context.Context, vn *offloadingv1beta1.VirtualNode) ([]offloadingv1beta1.NamespaceMap, error) {
 	list := &offloadingv1beta1.NamespaceMapList{}
-	err := r.Client.List(ctx, list, client.MatchingLabels{
+	err := r.Client.List(ctx, list, client.InNamespace(vn.Namespace), client.MatchingLabels{
 		liqocorev1beta1.RemoteIDLabel: string(vn.Spec.ClusterID), liqocorev1beta1.ReplicationLabel: "true",
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -53,8 +54,15 @@ func virtualNode(change func(*offloadingv1beta1.VirtualNode)) *offloadingv1beta1
 	return vn
 }
 
+func tenantNamespace() *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan", Labels: map[string]string{
+		liqocorev1beta1.TenantNamespaceLabel: "true", liqocorev1beta1.RemoteClusterIDLabel: "milan",
+	}}}
+}
+
 func peered(data string) []client.Object {
 	return []client.Object{
+		tenantNamespace(),
 		&liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: "milan"}}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kubeconfig", Namespace: "liqo-tenant-milan"}, Data: map[string][]byte{"kubeconfig": []byte(data)}},
 	}
@@ -132,9 +140,10 @@ func TestWhatKeepsAKubeletFromStartingIsSaidInTheCondition(t *testing.T) {
 		existing []client.Object
 		want     string
 	}{
-		"no ForeignCluster":       {want: `there is no ForeignCluster for cluster "milan"`},
+		"another namespace":       {nil, peered(kubeconfig)[1:], `namespace "liqo-tenant-milan" is not the tenant namespace of cluster "milan"`},
+		"no ForeignCluster":       {existing: peered(kubeconfig)[:1], want: `there is no ForeignCluster for cluster "milan"`},
 		"no Secret reference":     {func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.KubeconfigSecretRef = nil }, peered(kubeconfig), "spec.kubeconfigSecretRef is not set"},
-		"the Secret is missing":   {nil, peered(kubeconfig)[:1], "kubeconfig Secret liqo-tenant-milan/kubeconfig does not exist"},
+		"the Secret is missing":   {nil, peered(kubeconfig)[:2], "kubeconfig Secret liqo-tenant-milan/kubeconfig does not exist"},
 		"the Secret is empty":     {nil, peered(""), `has no key "kubeconfig"`},
 		"the Secret is no config": {nil, peered("{"), "is no kubeconfig"},
 		"the template is for another namespace": {func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.Template.ObjectMeta.Namespace = "kube-system" },
@@ -311,7 +320,7 @@ func TestANamespaceMapThatIsNotOursIsTold(t *testing.T) {
 
 func TestAForeignClusterIsFoundByItsSpecToo(t *testing.T) {
 	fc := &liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: "milan"}}
-	w := pass(t, virtualNode(nil), fc, peered(kubeconfig)[1])
+	w := pass(t, virtualNode(nil), fc, tenantNamespace(), peered(kubeconfig)[2])
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "vk-mynode"}, &appsv1.Deployment{}),
 		"no webhook labels ForeignClusters yet, so one made by hand has no label")
 	assert.Len(t, (&Reconciler{Client: w.Client}).ofCluster(t.Context(), fc), 1)
@@ -335,4 +344,23 @@ func TestSetConditionHoldsEachTypeOnce(t *testing.T) {
 	SetCondition(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.NoneConditionStatusType, "", later)
 	SetCondition(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DrainingConditionStatusType, "", later)
 	assert.Equal(t, offloadingv1beta1.NoneConditionStatusType, vn.Status.Conditions[0].Status, "None to Draining is refused")
+}
+
+func TestAVirtualNodeOutsideOfItsTenantNamespaceBlocksNoOther(t *testing.T) {
+	outside := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Namespace, vn.Name, vn.UID = "shop", "mine", "vn-9" })
+	w := pass(t, outside, append(peered(kubeconfig), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})...)
+	assert.Contains(t, conditions(w.vn)["VirtualKubelet"], `namespace "shop" is not the tenant namespace of cluster "milan"`)
+	for _, list := range []client.ObjectList{
+		&appsv1.DeploymentList{}, &corev1.ServiceAccountList{}, &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleBindingList{}, &offloadingv1beta1.NamespaceMapList{}, &corev1.NodeList{},
+	} {
+		require.NoError(t, w.List(t.Context(), list))
+		assert.Zero(t, meta.LenList(list), "%T", list)
+	}
+	t.Run("nor does a NamespaceMap in another namespace", func(t *testing.T) {
+		foreign := ForgeNamespaceMap("milan", "shop")
+		w := pass(t, virtualNode(nil), append(peered(kubeconfig), foreign)...)
+		assert.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "milan"}, &offloadingv1beta1.NamespaceMap{}))
+		w = pass(t, ended(virtualNode(nil)), append(peered(kubeconfig), foreign)...)
+		assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign), "it is not this VirtualNode's to delete")
+	})
 }

@@ -5,7 +5,10 @@
 // VirtualNode templates on the wire. Those of parts that are not built yet do nothing.
 package vkflag
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // The parts of Longshore that are not built yet.
 const (
@@ -32,6 +35,16 @@ var reasons = map[string]string{
 // WithoutEffect returns why a flag, given by its name without dashes, has no effect, and
 // "" when it has one.
 func WithoutEffect(flag string) string { return reasons[flag] }
+
+// switches are the flags that may stand without a value, which then is true.
+var switches = []string{
+	"create-node", "disable-ip-reflection", "enable-apiserver-support", "enable-ingress", "enable-load-balancer",
+	"enable-profiling", "enable-storage", "metrics-enabled", "node-check-network", "vk-lease-enabled",
+}
+
+// IsSwitch reports whether a flag, given with or without its dashes, may stand without a
+// value.
+func IsSwitch(flag string) bool { return slices.Contains(switches, strings.TrimLeft(flag, "-")) }
 
 // Remark returns a sentence about an argument, "--flag" or "--flag=value", that asks for
 // what has no effect; "" for all others, and for those that switch off what is not there.

@@ -61,7 +61,8 @@ var typedReflectors = []string{"service", "ingress", "configmap", "secret", "eve
 
 // foldTemplate merges what a user wrote into spec.template into the options: labels,
 // annotations, image, resources and the arguments that options know (reference 2.4,
-// CREATE step 2). Arguments without "=" are refused by name instead of being lost (T66).
+// CREATE step 2). Arguments without "=" that are no switches are refused by name instead of
+// being lost (T66).
 func foldTemplate(options *offloadingv1beta1.VkOptionsTemplate, template *offloadingv1beta1.DeploymentTemplate) error {
 	if template == nil {
 		return nil
@@ -92,12 +93,12 @@ func foldArgument(spec *offloadingv1beta1.VkOptionsTemplateSpec, arg string) err
 	if !strings.HasPrefix(key, "--") {
 		return fmt.Errorf("argument %q is not of the form --flag=value", arg)
 	}
-	if !hasValue && key != flagMetricsEnabled {
+	if !hasValue && !vkflag.IsSwitch(key) {
 		return fmt.Errorf("argument %q has no value: write %s=<value>", arg, key)
 	}
 	switch key {
 	case flagMetricsEnabled:
-		spec.MetricsEnabled = true
+		spec.MetricsEnabled = value != "false"
 	case flagMetricsAddress:
 		spec.MetricsAddress = value
 	case flagNodeAnnotations, flagNodeLabels:

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 )
 
 // Path is where the webhook is served (reference 2.1).
@@ -26,7 +27,7 @@ const Path = "/mutate/virtualnodes"
 
 // Handler answers admission requests for VirtualNodes.
 type Handler struct {
-	// Reader reads options templates and Nodes.
+	// Reader reads options templates, namespaces and Nodes.
 	Reader client.Reader
 	// APIReader reads VirtualNodes as they are now: one may be a moment old.
 	APIReader client.Reader
@@ -44,7 +45,7 @@ var _ admission.Handler = (*Handler)(nil)
 //
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=vkoptionstemplates,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=list
-// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces;nodes,verbs=get;list;watch
 func (h *Handler) Handle(ctx context.Context, request admission.Request) admission.Response {
 	vn := &offloadingv1beta1.VirtualNode{}
 	if err := h.Decoder.DecodeRaw(request.Object, vn); err != nil {
@@ -77,6 +78,13 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	}
 	if errs := news(before, vn); len(errs) > 0 {
 		return admission.Denied(errs.ToAggregate().Error())
+	}
+	if request.Operation == admissionv1.Create {
+		if problem, err := virtualnode.NamespaceProblem(ctx, h.Reader, vn); err != nil {
+			return refusal(err)
+		} else if problem != "" {
+			return admission.Denied(problem)
+		}
 	}
 	after, err := json.Marshal(vn)
 	if err != nil {

@@ -55,11 +55,23 @@ func virtualNode(change func(*offloadingv1beta1.VirtualNode)) *offloadingv1beta1
 	return vn
 }
 
+// tenants are namespaces: the tenant namespaces of two providers, and that of a user.
+func tenants() []client.Object {
+	of := func(id string) map[string]string {
+		return map[string]string{"liqo.io/tenant-namespace": "true", "liqo.io/remote-cluster-id": id}
+	}
+	return []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan", Labels: of("milan")}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-turin", Labels: of("turin")}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"liqo.io/remote-cluster-id": "milan"}}},
+	}
+}
+
 func handler(t *testing.T, existing ...client.Object) *Handler {
 	t.Helper()
 	s, err := scheme.New()
 	require.NoError(t, err)
-	api := fake.NewClientBuilder().WithScheme(s).WithObjects(existing...).
+	api := fake.NewClientBuilder().WithScheme(s).WithObjects(append(existing, tenants()...)...).
 		WithIndex(&offloadingv1beta1.VirtualNode{}, metav1.ObjectNameField, func(o client.Object) []string { return []string{o.GetName()} }).Build()
 	return &Handler{
 		Reader: api, APIReader: api,
@@ -147,6 +159,15 @@ func TestBadVirtualNodesAreRefusedWithASentence(t *testing.T) {
 		"a VirtualNode of another namespace has the name": {
 			operation: admissionv1.Create, existing: []client.Object{options(), ofParis()},
 			want: "VirtualNode liqo-tenant-paris/mynode has this name, and it becomes that of a Node, of which the cluster has one: create this VirtualNode with another name, or delete that one first"},
+		"a namespace of a user": {
+			operation: admissionv1.Create, existing: []client.Object{options()}, change: in("shop"),
+			want: `namespace "shop" is not the tenant namespace of cluster "milan" (labels liqo.io/tenant-namespace=true and liqo.io/remote-cluster-id=milan). Create the VirtualNode in the tenant namespace`},
+		"the tenant namespace of another provider": {
+			operation: admissionv1.Create, existing: []client.Object{options()}, change: in("liqo-tenant-turin"),
+			want: `namespace "liqo-tenant-turin" is not the tenant namespace of cluster "milan"`},
+		"a namespace that does not exist": {
+			operation: admissionv1.Create, existing: []client.Object{options()}, change: in("nowhere"),
+			want: `namespace "nowhere" is not the tenant namespace of cluster "milan"`},
 		"an argument without value (T66)": {
 			operation: admissionv1.Create, change: withArgs("--client-qps"), existing: []client.Object{options()}, want: `argument "--client-qps" has no value`},
 		"an argument that is no flag": {
@@ -169,6 +190,30 @@ func TestBadVirtualNodesAreRefusedWithASentence(t *testing.T) {
 			assert.Contains(t, response.Result.Message, tc.want)
 		})
 	}
+}
+
+func in(namespace string) func(*offloadingv1beta1.VirtualNode) {
+	return func(vn *offloadingv1beta1.VirtualNode) { vn.Namespace = namespace }
+}
+
+// TestWhatTheWebhookForgedItTakesBack restores a backup.
+func TestWhatTheWebhookForgedItTakesBack(t *testing.T) {
+	vn, cluster := virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
+		vn.Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "fast"}}
+		vn.Spec.IngressClasses = []authv1beta1.IngressType{{IngressClassName: "nginx"}}
+		vn.Spec.LoadBalancerClasses = []authv1beta1.LoadBalancerType{{LoadBalancerClassName: "metallb"}}
+	}), Cluster{ID: "rome", Namespace: "longshore"}
+	opts := options()
+	opts.Spec.NodeExtraLabels, opts.Spec.NodeExtraAnnotations = map[string]string{"zone": "a"}, map[string]string{"rack": "7"}
+	opts.Spec.ExtraArgs = append(opts.Spec.ExtraArgs, "--enable-profiling")
+	require.NoError(t, complete(vn, opts.DeepCopy(), cluster))
+	require.NoError(t, follow(vn, opts.DeepCopy()))
+	restored := vn.DeepCopy()
+	require.NoError(t, complete(restored, opts.DeepCopy(), cluster))
+	require.NoError(t, follow(restored, opts.DeepCopy()))
+	assert.ElementsMatch(t, arguments(vn), arguments(restored))
+	response := ask(t, handler(t, opts), admissionv1.Create, vn)
+	assert.True(t, response.Allowed, "%v", response.Result)
 }
 
 // ofParis has the name of virtualNode in another tenant namespace.
