@@ -181,6 +181,27 @@ func TestARealModuleIsCompiledOnce(t *testing.T) {
 	}
 }
 
+// A compiler that leaves nothing behind, or the code of another module, does not make the
+// component compile.
+func TestAComponentNeverCompiles(t *testing.T) {
+	raw, err := builtinpolicies.Module()
+	require.NoError(t, err)
+	other, err := metered(t.Context(), oneFunction(0, wasmtest.I64))
+	require.NoError(t, err)
+	for name, compile := range map[string]engine.Compiler{
+		"nothing":      func(context.Context, []byte, string) error { return nil },
+		"another code": func(ctx context.Context, _ []byte, dir string) error { return engine.CompileTo(ctx, dir, other) },
+	} {
+		for kind, dir := range map[string]string{"with a cache": t.TempDir(), "without a cache": ""} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				_, err := load(t, raw, engine.Options{Compiler: compile, CacheDir: dir})
+				require.ErrorContains(t, err, "the module's compiled code is not in the cache: this is a bug of Longshore")
+				assert.False(t, module.AtFault(err))
+			})
+		}
+	}
+}
+
 func TestWhatIsNotTheModulesFault(t *testing.T) {
 	ready, err := metered(t.Context(), oneFunction(0, wasmtest.I64))
 	require.NoError(t, err)
