@@ -2,26 +2,43 @@ package kubelet
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/singleflight"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// authorityLifetime is how long the authorities of clients are believed.
-const authorityLifetime = 5 * time.Minute
+const (
+	// authorityLifetime is how long the authorities of clients are used before they are read
+	// again, authorityRetry how soon that is tried again after a failure.
+	authorityLifetime = 5 * time.Minute
+	authorityRetry    = 10 * time.Second
+	// authorityTimeout bounds one read.
+	authorityTimeout = 5 * time.Second
+	// allowedLifetime is how long an identity and a permission are remembered, deniedLifetime
+	// how long a denial. Unknown tokens and failures are not remembered.
+	allowedLifetime = time.Minute
+	deniedLifetime  = 10 * time.Second
+	// maxRemembered bounds how many tokens, and how many permissions, are remembered.
+	maxRemembered = 1024
+)
 
 // GuardOptions are what a [Guard] needs; all are required.
 type GuardOptions struct {
@@ -37,42 +54,85 @@ type GuardOptions struct {
 // Guard lets those pass whom the consumer knows and allows.
 type Guard struct {
 	options GuardOptions
+	// users are by token digest, permissions by user and attributes.
+	users, permissions *cache.LRUExpireCache
+	// pool is nil before the first read; reads joins concurrent reads.
+	pool  atomic.Pointer[authorityPool]
+	reads singleflight.Group
+}
 
-	mu    sync.Mutex
+// authorityPool is what was read, and until when it is used.
+type authorityPool struct {
 	pool  *x509.CertPool
 	until time.Time
 }
+
+// permission is the answer to an access review.
+type permission struct {
+	allowed bool
+	reason  string
+}
+
+// clock makes a function a clock of the caches.
+type clock func() time.Time
+
+// Now implements cache.Clock.
+func (c clock) Now() time.Time { return c() }
 
 // NewGuard returns a Guard.
 func NewGuard(options GuardOptions) (*Guard, error) {
 	if options.NodeName == "" || options.Authorities == nil || options.Tokens == nil || options.Access == nil || options.Now == nil {
 		return nil, errors.New("the guard of the kubelet API needs the node's name, authorities, token and access reviews, and a clock")
 	}
-	return &Guard{options: options}, nil
+	now := clock(func() time.Time { return options.Now() })
+	return &Guard{
+		options: options,
+		users:   cache.NewLRUExpireCacheWithClock(maxRemembered, now), permissions: cache.NewLRUExpireCacheWithClock(maxRemembered, now),
+	}, nil
 }
 
-// authorities returns the pool of authorities; the last one stays while a new one cannot
-// be had.
+// authorities returns the pool of authorities; the last one stays in use while a new one
+// cannot be read. Concurrent calls share one read, and none waits for it longer than its
+// context lasts.
 func (g *Guard) authorities(ctx context.Context) (*x509.CertPool, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := g.options.Now()
-	if g.pool != nil && now.Before(g.until) {
-		return g.pool, nil
+	known := g.pool.Load()
+	if known == nil {
+		known = &authorityPool{}
 	}
+	if g.options.Now().Before(known.until) {
+		return known.pool, nil
+	}
+	read := g.reads.DoChan("", func() (any, error) { return g.readAuthorities(context.WithoutCancel(ctx), known.pool) })
+	select {
+	case <-ctx.Done():
+		return known.pool, fmt.Errorf("reading the authorities of clients: %w", ctx.Err())
+	case result := <-read:
+		if pool, ok := result.Val.(*x509.CertPool); ok && result.Err == nil {
+			return pool, nil
+		}
+		return known.pool, result.Err
+	}
+}
+
+func (g *Guard) readAuthorities(ctx context.Context, known *x509.CertPool) (*x509.CertPool, error) {
+	ctx, cancel := context.WithTimeout(ctx, authorityTimeout)
+	defer cancel()
 	pem, err := g.options.Authorities(ctx)
-	if err != nil {
-		return g.pool, fmt.Errorf("reading the authorities of clients: %w", err)
-	}
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return g.pool, errors.New("reading the authorities of clients: there is no certificate in them")
+	if err == nil && !pool.AppendCertsFromPEM(pem) {
+		err = errors.New("there is no certificate in them")
 	}
-	g.pool, g.until = pool, now.Add(authorityLifetime)
+	if err != nil {
+		if known != nil {
+			g.pool.Store(&authorityPool{pool: known, until: g.options.Now().Add(authorityRetry)})
+		}
+		return nil, fmt.Errorf("reading the authorities of clients: %w", err)
+	}
+	g.pool.Store(&authorityPool{pool: pool, until: g.options.Now().Add(authorityLifetime)})
 	return pool, nil
 }
 
-// protect answers 401 to strangers and 403 to those who may not.
+// protect answers 401 to unknown clients and 403 to those without permission.
 func (g *Guard) protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, err := g.identify(r)
@@ -90,7 +150,7 @@ func (g *Guard) protect(next http.Handler) http.Handler {
 			http.Error(w, "Forbidden: "+err.Error(), http.StatusForbidden)
 		case !allowed:
 			http.Error(w, fmt.Sprintf("Forbidden: user %q may not %s nodes/%s of node %q: %s",
-				user.Username, verb(r.Method), subresource(r.URL.Path), g.options.NodeName, reason), http.StatusForbidden)
+				user.Username, verb(r), subresource(r.URL.Path), g.options.NodeName, reason), http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -110,6 +170,12 @@ func (g *Guard) identify(r *http.Request) (*authenticationv1.UserInfo, error) {
 	if !ok || token == "" {
 		return nil, nil
 	}
+	digest := sha256.Sum256([]byte(token))
+	if remembered, ok := g.users.Get(digest); ok {
+		if user, ok := remembered.(*authenticationv1.UserInfo); ok {
+			return user, nil
+		}
+	}
 	review, err := g.options.Tokens.Create(r.Context(), &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token},
 	}, metav1.CreateOptions{})
@@ -119,6 +185,7 @@ func (g *Guard) identify(r *http.Request) (*authenticationv1.UserInfo, error) {
 	case !review.Status.Authenticated:
 		return nil, errors.New("the API server does not know the token")
 	}
+	g.users.Add(digest, &review.Status.User, allowedLifetime)
 	return &review.Status.User, nil
 }
 
@@ -128,22 +195,44 @@ func (g *Guard) authorize(r *http.Request, user *authenticationv1.UserInfo) (all
 	for key, value := range user.Extra {
 		extra[key] = authorizationv1.ExtraValue(value)
 	}
-	review, err := g.options.Access.Create(r.Context(), &authorizationv1.SubjectAccessReview{
-		Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: user.Username, Groups: user.Groups, UID: user.UID, Extra: extra,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: verb(r.Method), Version: "v1", Resource: "nodes", Subresource: subresource(r.URL.Path), Name: g.options.NodeName,
-			},
+	spec := authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, Groups: user.Groups, UID: user.UID, Extra: extra,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: verb(r), Version: "v1", Resource: "nodes", Subresource: subresource(r.URL.Path), Name: g.options.NodeName,
 		},
-	}, metav1.CreateOptions{})
+	}
+	key, err := json.Marshal(spec)
+	if err != nil {
+		return false, "", fmt.Errorf("encoding what is asked about user %q: %w", user.Username, err)
+	}
+	if remembered, ok := g.permissions.Get(string(key)); ok {
+		if p, ok := remembered.(permission); ok {
+			return p.allowed, p.reason, nil
+		}
+	}
+	review, err := g.options.Access.Create(r.Context(), &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		return false, "", fmt.Errorf("asking the API server what user %q may do: %w", user.Username, err)
 	}
+	lifetime := deniedLifetime
+	if review.Status.Allowed {
+		lifetime = allowedLifetime
+	}
+	g.permissions.Add(string(key), permission{review.Status.Allowed, review.Status.Reason}, lifetime)
 	return review.Status.Allowed, review.Status.Reason, nil
 }
 
-func verb(method string) string {
-	switch method {
+// streams are the paths that run something in a pod or reach into it.
+var streams = []string{"exec", "attach", "portForward", "run", "cri"}
+
+// verb is the verb that a request needs. A stream needs "create" whatever its method: the
+// handshake of a WebSocket is a GET, and the right to read does not include a shell.
+func verb(r *http.Request) string {
+	first, _, _ := strings.Cut(strings.TrimLeft(path.Clean("/"+r.URL.Path), "/"), "/")
+	if slices.Contains(streams, first) {
+		return "create"
+	}
+	switch r.Method {
 	case http.MethodPost:
 		return "create"
 	case http.MethodPut:
@@ -158,9 +247,9 @@ func verb(method string) string {
 }
 
 // subresource maps a path as a real kubelet does.
-func subresource(path string) string {
+func subresource(urlPath string) string {
 	for prefix, name := range map[string]string{"/stats": "stats", "/metrics": "metrics", "/logs": "log"} {
-		if path == prefix || strings.HasPrefix(path, prefix+"/") {
+		if urlPath == prefix || strings.HasPrefix(urlPath, prefix+"/") {
 			return name
 		}
 	}

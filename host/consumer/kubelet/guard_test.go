@@ -82,6 +82,11 @@ func TestGuard(t *testing.T) {
 		"an empty token":                 {nil, "Bearer ", "GET", "/pods", false, 401, "show a client certificate"},
 		"another scheme":                 {nil, "Basic good", "GET", "/pods", false, 401, "show a client certificate"},
 		"another verb":                   {nil, "Bearer good", "POST", "/exec/a/b/c", false, 403, "may not create nodes/proxy"},
+		"a shell over WebSocket":         {nil, "Bearer good", "GET", "/exec/a/b/c", false, 403, "may not create nodes/proxy"},
+		"attaching over WebSocket":       {nil, "Bearer good", "GET", "/attach/a/b/c", false, 403, "may not create nodes/proxy"},
+		"a forwarded port, likewise":     {nil, "Bearer good", "GET", "/portForward/a/b", false, 403, "may not create nodes/proxy"},
+		"a shell by its unclean path":    {nil, "Bearer good", "GET", "//exec/a/b/c", false, 403, "may not create nodes/proxy"},
+		"running a command":              {nil, "Bearer good", "GET", "/run/a/b/c", false, 403, "may not create nodes/proxy"},
 		"another subresource":            {nil, "Bearer good", "GET", "/metrics/cadvisor", false, 403, "may not get nodes/metrics"},
 		"a path that only begins alike":  {nil, "Bearer good", "GET", "/statsx", false, 200, ""},
 		"the API server is away: tokens": {nil, "Bearer good", "GET", "/pods", true, 401, "the API server is away"},
@@ -128,6 +133,91 @@ func TestAuthoritiesAreKeptWhileTheyCannotBeRead(t *testing.T) {
 	kept, err := g.authorities(t.Context())
 	require.ErrorIs(t, err, errDown)
 	assert.Same(t, first, kept)
+}
+
+func TestReviewsAreRememberedForAWhile(t *testing.T) {
+	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+	var asked authorizationv1.SubjectAccessReviewSpec
+	clientset := consumer(&asked, false)
+	g, err := NewGuard(GuardOptions{
+		NodeName: "milan-1", Now: func() time.Time { return now }, Authorities: noAuthorities,
+		Tokens: clientset.AuthenticationV1().TokenReviews(), Access: clientset.AuthorizationV1().SubjectAccessReviews(),
+	})
+	require.NoError(t, err)
+	ask := func(token, method, path string) (status, requests int) {
+		clientset.ClearActions()
+		request := httptest.NewRequestWithContext(t.Context(), method, path, nil)
+		request.Header.Set("Authorization", "Bearer "+token)
+		response := httptest.NewRecorder()
+		g.protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(response, request)
+		return response.Code, len(clientset.Actions())
+	}
+	expect := func(wantStatus, wantRequests int, token, method, path string) {
+		t.Helper()
+		status, requests := ask(token, method, path)
+		assert.Equal(t, wantStatus, status)
+		assert.Equal(t, wantRequests, requests)
+	}
+	expect(200, 2, "good", "GET", "/pods")
+	expect(200, 0, "good", "GET", "/containerLogs/a/b/c")
+	expect(403, 1, "good", "POST", "/exec/a/b/c")
+	expect(403, 0, "good", "GET", "/exec/a/b/c")
+	expect(401, 1, "bad", "GET", "/pods")
+	now = now.Add(deniedLifetime + time.Second)
+	expect(403, 1, "good", "POST", "/exec/a/b/c")
+	expect(200, 0, "good", "GET", "/pods")
+	expect(401, 1, "bad", "GET", "/pods")
+	now = now.Add(allowedLifetime + time.Second)
+	expect(200, 2, "good", "GET", "/pods")
+}
+
+func TestWhatFailedIsAskedAgain(t *testing.T) {
+	broken, asked := true, 0
+	clientset := fake.NewClientset()
+	clientset.PrependReactor("create", "subjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		asked++
+		if broken {
+			return true, nil, errDown
+		}
+		return true, &authorizationv1.SubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
+	})
+	g := guard(t, clientset, noAuthorities)
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/pods", nil)
+	request.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: "alice"}}}}}
+	for _, want := range []int{http.StatusForbidden, http.StatusOK} {
+		response := httptest.NewRecorder()
+		g.protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})).ServeHTTP(response, request)
+		assert.Equal(t, want, response.Code)
+		broken = false
+	}
+	assert.Equal(t, 2, asked)
+}
+
+func TestAHandshakeDoesNotWaitForTheReadOfAnother(t *testing.T) {
+	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
+	ca := NewSelfSigned("ca", net.IPv4(127, 0, 0, 1), func() time.Time { return now })
+	reading, release := make(chan struct{}), make(chan struct{})
+	g := guard(t, fake.NewClientset(), func(context.Context) ([]byte, error) {
+		close(reading)
+		<-release
+		return certificatePEM(t, ca), nil
+	})
+	first := make(chan *x509.CertPool, 1)
+	go func() {
+		pool, _ := g.authorities(t.Context())
+		first <- pool
+	}()
+	<-reading
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := g.authorities(ended)
+	require.ErrorIs(t, err, context.Canceled, "a client that has gone waits for nothing")
+	close(release)
+	pool := <-first
+	require.NotNil(t, pool)
+	known, err := g.authorities(t.Context())
+	require.NoError(t, err)
+	assert.Same(t, pool, known, "it is read once: a second read would panic")
 }
 
 func TestSelfSignedCertificateIsMadeAnewOnItsLastDay(t *testing.T) {
