@@ -132,7 +132,7 @@ func classFlags(f *pflag.FlagSet, o *kubelet.Options) {
 }
 
 func clientFlags(f *pflag.FlagSet, o *kubelet.Options) {
-	f.DurationVar(&o.ClientTimeout, "client-timeout", o.ClientTimeout, "how long a request may take; 0 means no bound")
+	f.DurationVar(&o.ClientTimeout, "client-timeout", o.ClientTimeout, "how long a request may take, but for watches and streams; 0 means one minute")
 	f.IntVar(&o.ClientQPS, "client-qps", o.ClientQPS, "requests per second to each cluster; 0 leaves it to the API server")
 	f.IntVar(&o.ClientMaxBurst, "client-max-burst", o.ClientMaxBurst, "requests at once to each cluster")
 }

@@ -42,6 +42,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/policies"
+	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/policysource"
 )
 
@@ -266,8 +267,7 @@ func (o *Options) replica() (string, error) {
 
 // limited applies the flags --client-… to a copy of a configuration.
 func (o *Options) limited(config *rest.Config) *rest.Config {
-	limited := rest.CopyConfig(config)
-	limited.Timeout = o.ClientTimeout
+	limited := deadline.Wrap(config, o.ClientTimeout)
 	limited.QPS, limited.Burst = -1, 0
 	if o.ClientQPS > 0 {
 		limited.QPS, limited.Burst = float32(o.ClientQPS), o.ClientMaxBurst

@@ -118,6 +118,7 @@ type Options struct {
 	VKLeaseRenewInterval time.Duration
 	VKLeaseRetryPeriod   time.Duration
 
+	// ClientTimeout bounds each request but watches and streams; 0 means deadline.Default.
 	ClientTimeout time.Duration
 	// ClientQPS and ClientMaxBurst bound the requests to each cluster; no QPS means no
 	// bound: the API server's priority and fairness decides.
@@ -152,7 +153,7 @@ func (o *Options) Validate() error {
 		errs = append(errs, errors.New("the consumer's kubeconfig is missing: set --home-kubeconfig or KUBECONFIG, or run in a pod"))
 	}
 	if o.ClientTimeout < 0 || o.ClientQPS < 0 || o.ClientMaxBurst < 0 {
-		errs = append(errs, errors.New("--client-timeout, --client-qps and --client-max-burst cannot be negative; 0 means no bound"))
+		errs = append(errs, errors.New("--client-timeout, --client-qps and --client-max-burst cannot be negative"))
 	}
 	return errors.Join(errs...)
 }

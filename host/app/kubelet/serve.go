@@ -101,9 +101,6 @@ func (a *App) serve(ctx context.Context) error {
 	if err := a.follow(ctx, &corev1.Secret{}, func(any) { a.sessions.lookAgain() }, func(string) {}); err != nil {
 		return err
 	}
-	if !a.awaitPolicies(ctx) {
-		return nil
-	}
 	if a.certificates.run != nil && a.options.CreateNode {
 		go a.certificates.run(ctx)
 	}
@@ -123,7 +120,8 @@ func (a *App) serve(ctx context.Context) error {
 }
 
 // awaitPolicies waits until the operator's policies are known, or reports false when the
-// context ends first: nothing must be decided without them.
+// context ends first: nothing must be decided without them. Node and kubelet API do not
+// wait: a lease that ends while modules are compiled would cost the node its pods.
 func (a *App) awaitPolicies(ctx context.Context) bool {
 	ready := func(context.Context) (bool, error) { return a.policies.Ready() == nil, nil }
 	return wait.PollUntilContextCancel(ctx, startPoll, true, ready) == nil
@@ -167,7 +165,9 @@ func (a *App) standForElection(ctx context.Context) (resign func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a.election.run(ctx)
+		if a.awaitPolicies(ctx) {
+			a.election.run(ctx)
+		}
 	}()
 	return func() {
 		stop()

@@ -17,7 +17,6 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	kubeletapi "github.com/longshore-dev/longshore/host/consumer/kubelet"
 	"github.com/longshore-dev/longshore/host/consumer/node"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/configmap"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
@@ -35,12 +34,25 @@ const (
 	fallbackVersion = "v1.25.0"
 )
 
+// runner runs until the context ends.
+type runner interface {
+	Run(ctx context.Context) error
+}
+
+// nodeKeeper is a *node.Node.
+type nodeKeeper interface {
+	runner
+	VirtualNodeChanged(vn *offloadingv1beta1.VirtualNode)
+}
+
 // session is everything that needs the provider.
 type session struct {
 	engine *engine.Engine
 	// node and server are nil with --create-node=false: no pod comes.
-	node   *node.Node
-	server *kubeletapi.Server
+	node   nodeKeeper
+	server runner
+	// awaitPolicies returns when policies can be asked, or with false when the context ends.
+	awaitPolicies func(context.Context) bool
 }
 
 func (a *App) newSession(ctx context.Context, config *rest.Config) (*session, error) {
@@ -68,15 +80,17 @@ func (a *App) newSession(ctx context.Context, config *rest.Config) (*session, er
 		return nil, fmt.Errorf("connecting to the provider: %w", err)
 	}
 	a.link.connect(func(ctx context.Context) error { return asked.Get().AbsPath("/livez").Do(ctx).Error() })
-	s := &session{engine: reflector}
+	s := &session{engine: reflector, awaitPolicies: a.awaitPolicies}
 	if !a.options.CreateNode {
 		return s, nil
 	}
 	if s.node, err = a.newNode(ctx, reflector); err != nil {
 		return nil, err
 	}
-	s.server, err = a.newServer(a.clientset, reflector, config)
-	return s, err
+	if s.server, err = a.newServer(a.clientset, reflector, config); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // sessionRegistry takes the metrics of one session, in place of those of the last.
@@ -89,7 +103,12 @@ func (a *App) sessionRegistry() prometheus.Registerer {
 // run runs the session's parts until the context ends or one of them fails.
 func (s *session) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.engine.Run(ctx) })
+	group.Go(func() error {
+		if !s.awaitPolicies(ctx) {
+			return nil
+		}
+		return s.engine.Run(ctx)
+	})
 	if s.node != nil {
 		group.Go(func() error { return s.node.Run(ctx) })
 		group.Go(func() error { return s.server.Run(ctx) })

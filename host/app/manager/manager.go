@@ -24,6 +24,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
 	"github.com/longshore-dev/longshore/host/consumer/podstatus"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	policyconfigmap "github.com/longshore-dev/longshore/host/policysource/configmap"
 	"github.com/longshore-dev/longshore/host/provider/namespacemap"
@@ -119,7 +120,7 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 		named("virtualnode", (&virtualnode.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive,
 			Connect: func(config *rest.Config) (client.Client, error) {
-				return client.New(config, client.Options{Scheme: mgr.GetScheme()})
+				return client.New(deadline.Wrap(config, 0), client.Options{Scheme: mgr.GetScheme()})
 			},
 		}).SetupWithManager(mgr)),
 		named("podstatus", (&podstatus.Reconciler{

@@ -21,6 +21,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/kit/deadline"
 )
 
 // Options are those of every process. The names are those of the command's flags.
@@ -95,7 +96,7 @@ func New(o *Options, d Definition) (*App, error) {
 			return nil, err
 		}
 	}
-	mgr, err := ctrl.NewManager(o.Config, options)
+	mgr, err := ctrl.NewManager(deadline.Wrap(o.Config, 0), options)
 	if err != nil {
 		return nil, fmt.Errorf("composing %s: %w", d.Name, err)
 	}

@@ -20,6 +20,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/process"
+	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/peering/replication"
 )
@@ -81,7 +82,9 @@ func addController(mgr ctrl.Manager, options Options) error {
 			Resources: []schema.GroupVersionResource{offloadingv1beta1.GroupVersion.WithResource("namespacemaps")},
 			Resync:    options.ResyncPeriod,
 			Local:     local,
-			Connect:   func(config *rest.Config) (dynamic.Interface, error) { return dynamic.NewForConfig(config) },
+			Connect: func(config *rest.Config) (dynamic.Interface, error) {
+				return dynamic.NewForConfig(deadline.Wrap(config, 0))
+			},
 		},
 	}
 	if err := reconciler.SetupWithManager(mgr); err != nil {

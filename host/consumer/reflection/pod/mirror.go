@@ -65,9 +65,11 @@ func (d *Definition) mirror(s scene) []engine.Action {
 		return d.mirrorPod(s)
 	case s.shadow == nil:
 		return keep("neither remote object exists")
+	case finished(s.local):
+		return keep("the pod has finished; its last status persists")
 	case s.shadow.Status.Phase == corev1.PodSucceeded || s.shadow.Status.Phase == corev1.PodFailed:
 		status := local.RejectedPodStatus(&s.local.Status, s.shadow.Status.Phase,
-			offloadingv1beta1.RemotePodTerminatedReason, "", s.in.Facts.Now)
+			offloadingv1beta1.RemotePodTerminatedReason, s.remoteMessage(), s.in.Facts.Now)
 		return setStatus(s.local, status)
 	case s.shadow.Status.Reason != "" && s.shadow.DeletionTimestamp == nil && s.local.DeletionTimestamp == nil:
 		return s.refused()
@@ -101,6 +103,17 @@ func (d *Definition) mirrorPod(s scene) []engine.Action {
 		actions = append(actions, engine.RefreshRemote{})
 	}
 	return actions
+}
+
+// remoteMessage is the message of the local status that came from the remote pod, and not
+// from the reflection itself.
+func (s scene) remoteMessage() string {
+	switch s.local.Status.Reason {
+	case ReasonRefused, ReasonDenied, ReasonPolicyFailed, offloadingv1beta1.OffloadingBackOffReason:
+		return ""
+	default:
+		return s.local.Status.Message
+	}
 }
 
 // waitsForReadiness reports whether the local pod would be ready if the remote pod is

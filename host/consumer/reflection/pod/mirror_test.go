@@ -153,3 +153,31 @@ func TestARemotePodThatIsReplacedDoesNotEndTheLocalOne(t *testing.T) {
 	assert.Equal(t, corev1.ConditionFalse, status.Conditions[0].Status, "but its Services leave it out")
 	assert.Equal(t, local.Status.ContainerStatuses, status.ContainerStatuses, "a container that has terminated for good could not run again")
 }
+
+// What a remote pod said last stays when it is gone.
+func TestTheLastMessageOfARemotePodThatIsGoneStays(t *testing.T) {
+	message := func(text string) podOption { return func(p *corev1.Pod) { p.Status.Message = text } }
+	for name, tc := range map[string]struct {
+		local *corev1.Pod
+		want  string
+		phase corev1.PodPhase
+	}{
+		"a pod that has succeeded and is being deleted": {localPod(phase(corev1.PodSucceeded, "Done"), message("42 rows"), deleting), "42 rows", corev1.PodSucceeded},
+		"a pod that is being deleted":                   {localPod(running, message("42 rows"), deleting), "42 rows", corev1.PodSucceeded},
+		"a pod that ran":                                {localPod(running, message("42 rows")), "42 rows", corev1.PodSucceeded},
+		"a pod that was refused before":                 {localPod(phase(corev1.PodPending, ReasonRefused), message("no quota")), "", corev1.PodSucceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			actions, err := definition(&policies{}).Decide(t.Context(), input(tc.local, shadowPod(shadowPhase(corev1.PodSucceeded), shadowDeleting), nil))
+			require.NoError(t, err)
+			status := &tc.local.Status
+			for _, action := range actions {
+				if patch, ok := action.(engine.PatchLocalStatus); ok {
+					status = patch.New.(*corev1.PodStatus)
+				}
+			}
+			assert.Equal(t, tc.want, status.Message)
+			assert.Equal(t, tc.phase, status.Phase)
+		})
+	}
+}
