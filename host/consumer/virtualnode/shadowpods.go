@@ -17,7 +17,7 @@ import (
 )
 
 // providerTimeout bounds one pass over a provider's ShadowPods: other VirtualNodes wait for it.
-const providerTimeout = 10 * time.Second
+const providerTimeout = 5 * time.Second
 
 // withdrawShadowPods deletes the ShadowPods that are left of a VirtualNode whose virtual
 // kubelet has stopped: those of pods that are not drained (DaemonSets), and of pods that came
@@ -52,20 +52,32 @@ func (r *Reconciler) withdrawShadowPods(ctx context.Context, vn *offloadingv1bet
 	if len(namespaces) == 0 {
 		return nil
 	}
-	provider, err := r.connect(ctx, vn, siblings)
+	providers, err := r.connect(ctx, vn, siblings)
 	if err != nil {
 		return err
 	}
-	if provider == nil {
+	if len(providers) == 0 {
 		r.Events.Eventf(vn, nil, corev1.EventTypeWarning, reasonShadowPodsKept, actionStop,
 			"No kubeconfig Secret for cluster %s is usable. Delete the ShadowPods with label %s=%s in that cluster, if there are any.",
 			vn.Spec.ClusterID, offloadingv1beta1.NodeNameLabel, vn.Name)
 		return nil
 	}
+	var errs []error
+	for _, provider := range providers {
+		err := deleteAllShadowPods(ctx, provider, slices.Sorted(maps.Keys(namespaces)), vn)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func deleteAllShadowPods(ctx context.Context, provider client.Client, namespaces []string, vn *offloadingv1beta1.VirtualNode) error {
 	ctx, cancel := context.WithTimeout(ctx, providerTimeout)
 	defer cancel()
 	var errs []error
-	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+	for _, namespace := range namespaces {
 		errs = append(errs, deleteShadowPods(ctx, provider, namespace, vn))
 	}
 	return errors.Join(errs...)
@@ -87,32 +99,37 @@ func deleteShadowPods(ctx context.Context, provider client.Client, namespace str
 	return errors.Join(errs...)
 }
 
-// connect opens a client to the provider with the VirtualNode's Secret or, since that may be
-// deleted together with the VirtualNode, with another one's of the same provider. It returns
-// nil when no Secret is usable.
-func (r *Reconciler) connect(ctx context.Context, vn *offloadingv1beta1.VirtualNode, siblings []offloadingv1beta1.VirtualNode) (client.Client, error) {
+// connect returns clients of the provider, to be tried in their order: with the VirtualNode's
+// Secret, and with those of the other VirtualNodes of the provider, since the first may have
+// been deleted together with the VirtualNode or lead nowhere.
+func (r *Reconciler) connect(ctx context.Context, vn *offloadingv1beta1.VirtualNode, siblings []offloadingv1beta1.VirtualNode) ([]client.Client, error) {
+	var providers []client.Client
+	var errs []error
 	for _, candidate := range append([]offloadingv1beta1.VirtualNode{*vn}, siblings...) {
 		if candidate.Spec.KubeconfigSecretRef == nil {
 			continue
 		}
 		secret := &corev1.Secret{}
 		key := client.ObjectKey{Namespace: candidate.Namespace, Name: candidate.Spec.KubeconfigSecretRef.Name}
-		err := r.APIReader.Get(ctx, key, secret)
-		if apierrors.IsNotFound(err) {
+		if err := r.APIReader.Get(ctx, key, secret); err != nil {
+			if !apierrors.IsNotFound(err) {
+				errs = append(errs, fmt.Errorf("reading kubeconfig Secret %s: %w", key, err))
+			}
 			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading kubeconfig Secret %s: %w", key, err)
 		}
 		config, err := remotecluster.Config(secret)
 		if err != nil {
-			continue
+			continue // An event of the VirtualNode says what is wrong with its Secret.
 		}
 		provider, err := r.Connect(config)
 		if err != nil {
-			return nil, fmt.Errorf("connecting with Secret %s: %w", key, err)
+			errs = append(errs, fmt.Errorf("connecting with Secret %s: %w", key, err))
+			continue
 		}
-		return provider, nil
+		providers = append(providers, provider)
 	}
-	return nil, nil
+	if len(providers) > 0 {
+		return providers, nil
+	}
+	return nil, errors.Join(errs...)
 }

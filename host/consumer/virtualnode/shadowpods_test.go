@@ -3,6 +3,7 @@ package virtualnode
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +53,7 @@ func TestShadowPodsOfADeletedVirtualNodeGoWithIt(t *testing.T) {
 		s.Name = "kubeconfig-second"
 		return s
 	}()
+	deadSecret := peered(strings.ReplaceAll(kubeconfig, "127.0.0.1:1", "127.0.0.1:2"))[1].(*corev1.Secret)
 	foreignCluster, ownSecret := peered(kubeconfig)[0], peered(kubeconfig)[1]
 	dead := foreignCluster.DeepCopyObject().(*liqocorev1beta1.ForeignCluster)
 	dead.Annotations = map[string]string{liqocorev1beta1.PermanentlyUnreachableAnnotation: "true"}
@@ -61,8 +63,9 @@ func TestShadowPodsOfADeletedVirtualNodeGoWithIt(t *testing.T) {
 		gone        bool // the ShadowPod
 		released    bool // the VirtualNode
 	}{
-		"another VirtualNode keeps the namespaces":       {existing: []client.Object{foreignCluster, ownSecret, second()}, gone: true, released: true},
-		"its Secret is gone, and the other one has one":  {existing: []client.Object{foreignCluster, secondSecret, second()}, gone: true, released: true},
+		"another VirtualNode keeps the namespaces":               {existing: []client.Object{foreignCluster, ownSecret, second()}, gone: true, released: true},
+		"its Secret is gone, and the other one has one":          {existing: []client.Object{foreignCluster, secondSecret, second()}, gone: true, released: true},
+		"its Secret leads nowhere, and the other one's does not": {existing: []client.Object{foreignCluster, deadSecret, secondSecret, second()}, gone: true, released: true},
 		"no Secret is left":                              {existing: []client.Object{foreignCluster, second()}, released: true},
 		"the provider does not answer":                   {existing: []client.Object{foreignCluster, ownSecret, second()}, unreachable: true},
 		"the provider is permanently unreachable":        {existing: []client.Object{dead, ownSecret, second()}, unreachable: true, released: true},
@@ -90,7 +93,12 @@ func TestShadowPodsOfADeletedVirtualNodeGoWithIt(t *testing.T) {
 				WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
 			recorder := events.NewFakeRecorder(20)
 			r := &Reconciler{Client: c, APIReader: c, Events: recorder, Clock: testclock.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
-				Connect: func(*rest.Config) (client.Client, error) { return provider, nil }}
+				Connect: func(config *rest.Config) (client.Client, error) {
+					if config.Host == "https://127.0.0.1:2" {
+						return nil, errors.New("connection refused")
+					}
+					return provider, nil
+				}}
 			current := &offloadingv1beta1.VirtualNode{}
 			require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(vn), current))
 			result, err := r.Reconcile(t.Context(), current)
