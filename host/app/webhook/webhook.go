@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -126,6 +127,8 @@ func New(ctx context.Context, options Options) (*App, error) {
 		Cache: map[client.Object]cache.ByObject{
 			&corev1.ConfigMap{}: policies.CacheOf(options.modules()),
 			&corev1.Pod{}:       policies.CacheOf([]string{options.Namespace}),
+			&admissionregistrationv1.MutatingWebhookConfiguration{}:   named(options.ConfigurationName),
+			&admissionregistrationv1.ValidatingWebhookConfiguration{}: named(options.ConfigurationName),
 		},
 		Alter: func(o *ctrl.Options) (err error) {
 			o.WebhookServer = webhook.NewServer(webhook.Options{
@@ -139,6 +142,11 @@ func New(ctx context.Context, options Options) (*App, error) {
 			return nil
 		},
 		Add: func(mgr ctrl.Manager) error {
+			changes, err := watchConfigurations(ctx, mgr.GetCache())
+			if err != nil {
+				return err
+			}
+			keeper.Changes = changes
 			if err := mgr.Add(keeper); err != nil {
 				return fmt.Errorf("adding the certificate keeper: %w", err)
 			}

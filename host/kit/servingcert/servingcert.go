@@ -35,7 +35,8 @@ const (
 const (
 	lifetime = 365 * 24 * time.Hour
 	backdate = time.Hour
-	// checkEvery is how often the certificate's age and the configurations are looked at.
+	// checkEvery is the period of checks of the certificate's age and, beside events, of the
+	// configurations.
 	checkEvery = 10 * time.Minute
 	retryEvery = 2 * time.Second
 )
@@ -49,6 +50,8 @@ type Keeper struct {
 	DNSNames []string
 	// Mutating and Validating name the configurations whose caBundle is kept.
 	Mutating, Validating []string
+	// Changes delivers a value when a configuration may have changed; nil delivers none.
+	Changes <-chan struct{}
 	// Clock is the time source.
 	Clock clock.WithTicker
 	// OnError is told about a failed check; the next one follows soon.
@@ -82,6 +85,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-k.Changes:
 		case <-k.Clock.After(wait):
 		}
 	}

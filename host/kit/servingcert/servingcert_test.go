@@ -1,6 +1,7 @@
 package servingcert
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"testing"
@@ -128,4 +129,32 @@ func TestARenewalThatCannotBeAnnouncedIsNotServed(t *testing.T) {
 	k.Mutating = []string{"missing"}
 	require.ErrorContains(t, k.Ensure(t.Context()), `"missing"`)
 	assert.Same(t, before, k.current.Load(), "the old one is still good, and known to the API server")
+}
+
+func TestARecreatedConfigurationGetsTheBundleWhenItsEventArrives(t *testing.T) {
+	clock := testclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)) // Never steps: no periodic check.
+	c := cluster()
+	k := keeper(c, clock)
+	changes := make(chan struct{}, 1)
+	k.Changes = changes
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- k.Start(ctx) }()
+	bundle := func() []byte {
+		config := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		if err := c.Get(t.Context(), client.ObjectKey{Name: "longshore"}, config); err != nil {
+			return nil
+		}
+		return config.Webhooks[0].ClientConfig.CABundle
+	}
+	require.Eventually(t, func() bool { return len(bundle()) > 0 }, time.Minute, time.Millisecond)
+	recreated := &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "longshore"}, Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "a"}},
+	}
+	require.NoError(t, c.Delete(t.Context(), recreated.DeepCopy()))
+	require.NoError(t, c.Create(t.Context(), recreated))
+	changes <- struct{}{}
+	require.Eventually(t, func() bool { return len(bundle()) > 0 }, time.Minute, time.Millisecond)
+	cancel()
+	assert.NoError(t, <-ended)
 }

@@ -1,0 +1,43 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// named selects the one object of a name; the right to watch is limited to it.
+func named(name string) cache.ByObject {
+	return cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}
+}
+
+// watchConfigurations returns a channel that delivers a value after events of the webhook
+// configurations in the cache: one that is recreated has no caBundle, and the API server
+// refuses requests or skips the webhook until it has.
+func watchConfigurations(ctx context.Context, informers cache.Informers) (<-chan struct{}, error) {
+	changes := make(chan struct{}, 1)
+	notify := func(any) {
+		select {
+		case changes <- struct{}{}:
+		default: // The value that waits stands for this event too.
+		}
+	}
+	for _, kind := range []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}} {
+		informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+		if err != nil {
+			return nil, fmt.Errorf("watching the webhook configurations: %w", err)
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: notify, UpdateFunc: func(_, obj any) { notify(obj) },
+		}); err != nil {
+			return nil, fmt.Errorf("watching the webhook configurations: %w", err)
+		}
+	}
+	return changes, nil
+}
