@@ -5,6 +5,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -12,12 +13,15 @@ import (
 	"path/filepath"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
 const (
 	apis = "./host/apis/..."
-	crds = "charts/longshore/files/crds"
+	crds = "charts/longshore/crds"
+	// digestAnnotation on a CRD is the hex SHA-256 of its spec.
+	digestAnnotation = "longshore.dev/spec-digest"
 	// verboseDepth is how many properties deep descriptions are kept: spec, its
 	// fields and theirs. Below lie whole Kubernetes types (a pod spec, a Deployment),
 	// whose texts would make two CRDs of more than half a megabyte.
@@ -111,6 +115,14 @@ func trim(raw []byte, keepAll bool) ([]byte, error) {
 			root, _ := schema["openAPIV3Schema"].(map[string]any)
 			trimSchema(root, 0)
 		}
+	}
+	spec, err := yaml.Marshal(crd["spec"])
+	if err != nil {
+		return nil, fmt.Errorf("encoding the spec: %w", err)
+	}
+	// The chart compares it with that of the cluster: Helm upgrades no CRD.
+	if err := unstructured.SetNestedField(crd, fmt.Sprintf("%x", sha256.Sum256(spec)), "metadata", "annotations", digestAnnotation); err != nil {
+		return nil, fmt.Errorf("annotating: %w", err)
 	}
 	out, err := yaml.Marshal(crd)
 	if err != nil {

@@ -50,7 +50,10 @@ func Render(values map[string]any, options Options) ([]*unstructured.Unstructure
 	if err != nil {
 		return nil, fmt.Errorf("rendering the chart: %w", err)
 	}
-	var objects []*unstructured.Unstructured
+	objects, err := customResourceDefinitions(chrt)
+	if err != nil {
+		return nil, err
+	}
 	for name, content := range files {
 		if !strings.HasSuffix(name, ".yaml") {
 			continue
@@ -62,6 +65,19 @@ func Render(values map[string]any, options Options) ([]*unstructured.Unstructure
 		objects = append(objects, decoded...)
 	}
 	slices.SortFunc(objects, compare)
+	return objects, nil
+}
+
+// customResourceDefinitions returns what Helm installs before the templates.
+func customResourceDefinitions(chrt *chartv2.Chart) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for _, crd := range chrt.CRDObjects() {
+		decoded, err := decode(string(crd.File.Data))
+		if err != nil {
+			return nil, fmt.Errorf("decoding %s: %w", crd.Filename, err)
+		}
+		objects = append(objects, decoded...)
+	}
 	return objects, nil
 }
 

@@ -168,11 +168,13 @@ func TestValuesReachWhatTheyAreFor(t *testing.T) {
 	mode, _, err := unstructured.NestedString(find(t, objects, "OffloadingPolicy", "default-metadatafilter").Object, "spec", "mode")
 	require.NoError(t, err)
 	assert.Equal(t, "Disabled", mode)
-	crd := find(t, objects, "CustomResourceDefinition", "shadowpods.offloading.liqo.io")
-	assert.Equal(t, "keep", crd.GetAnnotations()["helm.sh/resource-policy"])
-	without := render(t, map[string]any{"clusterID": "rome", "crds": map[string]any{"install": false}, "runtimeClass": map[string]any{"enabled": false}})
+	find(t, objects, "CustomResourceDefinition", "shadowpods.offloading.liqo.io")
+	without := render(t, map[string]any{"clusterID": "rome", "runtimeClass": map[string]any{"enabled": false}})
 	for _, object := range without {
-		assert.NotContains(t, []string{"CustomResourceDefinition", "RuntimeClass"}, object.GetKind())
+		assert.NotEqual(t, "RuntimeClass", object.GetKind())
+	}
+	for _, object := range objects {
+		assert.NotContains(t, object.GetAnnotations(), "helm.sh/hook", "%s %s: an upgrade deletes and recreates hooks", object.GetKind(), object.GetName())
 	}
 	for _, name := range []string{"longshore-manager", "longshore-webhook", "longshore-replicator"} {
 		containers, _, err := unstructured.NestedSlice(find(t, objects, "Deployment", name).Object, "spec", "template", "spec", "containers")

@@ -183,6 +183,12 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 		"the webhook reads policies":                            {"longshore-webhook", get(&policyv1alpha1.OffloadingPolicy{}, "", "any"), true},
 		"the webhook writes no policy":                          {"longshore-webhook", create(&policyv1alpha1.OffloadingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "any"}, Spec: policyv1alpha1.OffloadingPolicySpec{Module: policyv1alpha1.ModuleSource{BuiltIn: "default"}}}), false},
 		"the webhook sees its own registration":                 {"longshore-webhook", get(&admissionregistrationv1.MutatingWebhookConfiguration{}, "", "longshore-webhook"), true},
+		"the webhook watches its own registration": {"longshore-webhook", func(c client.Client) error {
+			return c.List(t.Context(), &admissionregistrationv1.MutatingWebhookConfigurationList{}, client.MatchingFields{"metadata.name": "longshore-webhook"})
+		}, true},
+		"the webhook does not list others' registrations": {"longshore-webhook", func(c client.Client) error {
+			return c.List(t.Context(), &admissionregistrationv1.MutatingWebhookConfigurationList{})
+		}, false},
 		"the webhook does not see others' registrations":        {"longshore-webhook", get(&admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "other"), false},
 		"the replicator reads credentials":                      {"longshore-replicator", get(&corev1.Secret{}, "liqo-tenant-milan", "kubeconfig-controlplane-milan"), true},
 		"the replicator makes no pod":                           {"longshore-replicator", create(&corev1.Pod{ObjectMeta: in("test"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}), false},
@@ -357,7 +363,7 @@ func testImmutable(t *testing.T, c client.Client) {
 		t.Run(name, func(t *testing.T) {
 			changed := node.DeepCopy()
 			tc.change(&changed.Spec)
-			err := c.Update(t.Context(), changed)
+			err := c.Update(t.Context(), changed, client.DryRunAll)
 			if tc.want == "" {
 				assert.NoError(t, err)
 				return
