@@ -167,9 +167,16 @@ type Input struct {
 	// Writes narrows the bound of the point for this very object, whose kind may have
 	// less; nil narrows nothing. An operation beyond it is a failure of the policy.
 	Writes operation.Rules
+	// Check tells what is wrong with the object as one policy left it; nil finds nothing. An
+	// error is a failure of that policy.
+	Check ObjectCheck
 	// Match are the attributes that bindings are matched with.
 	Match Attributes
 }
+
+// ObjectCheck compares an object before and after one policy that changed it, and returns an error
+// if the host cannot use what the policy made of it.
+type ObjectCheck func(before, after map[string]any) error
 
 // Result is the answer of a chain.
 type Result struct {

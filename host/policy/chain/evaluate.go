@@ -218,6 +218,12 @@ func (c *Chains) decide(ctx context.Context, l *link, in Input, result *Result, 
 		result.Warnings = append(result.Warnings, fmt.Sprintf("policy %q tried to change %s, which is reserved: it stays as it was", l.Name, path))
 	}
 	effects = withoutKept(effects, decision.Kept)
+	if len(effects) > 0 && in.Check != nil {
+		if err := in.Check(result.Object, changed); err != nil {
+			decision.Kept = nil
+			return &fault{class: engine.BadOutput, err: fmt.Errorf("checking the object that the answer makes: %w", err)}
+		}
+	}
 	decision.Effects = effects
 	if len(effects) > 0 {
 		result.Object = changed

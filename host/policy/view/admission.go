@@ -89,7 +89,7 @@ func AdmitPod(ctx context.Context, ev Evaluator, in AdmissionInput) (*AdmissionR
 	var o outcome
 	after, err := o.ask(ctx, ev, chain.Input{
 		Point: contract.PodMutation, Moment: contract.MomentAdmission,
-		Object: object, Facts: facts, Match: attributes,
+		Object: object, Facts: facts, Match: attributes, Check: checkPod,
 	})
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func AdmitPod(ctx context.Context, ev Evaluator, in AdmissionInput) (*AdmissionR
 		before: object, after: after,
 	}
 	if in.Pod == nil {
-		return result, checkPod(object, after)
+		return result, nil
 	}
 	result.Pod, err = readPod(in.Pod, object, after)
 	return result, err
@@ -171,8 +171,11 @@ func layOut(in AdmissionInput) (map[string]any, chain.Attributes, error) {
 // checkPod reads back what changed, only to see that it can be. What this host did not
 // know before a policy wrote is the API server's business.
 func checkPod(before, after map[string]any) error {
-	if len(changed(before, after)) == 0 || fits(before, after) {
+	if len(changed(before, after)) == 0 {
 		return nil
+	}
+	if err := checkMetadata(before, after); err != nil || fits(before, after) {
+		return err
 	}
 	_, err := readPod(&corev1.Pod{}, before, after)
 	if err == nil {

@@ -56,7 +56,7 @@ func ReflectMetadata(ctx context.Context, ev Evaluator, in MetadataInput, have s
 
 // filter asks the MetadataFilter policies about an object.
 func (o *outcome) filter(ctx context.Context, ev Evaluator, object, facts map[string]any, attributes chain.Attributes) (labels, annotations map[string]string, err error) {
-	after, err := o.ask(ctx, ev, chain.Input{Point: contract.MetadataFilter, Object: object, Facts: facts, Match: attributes})
+	after, err := o.ask(ctx, ev, chain.Input{Point: contract.MetadataFilter, Object: object, Facts: facts, Match: attributes, Check: checkMetadata})
 	if err != nil {
 		return nil, nil, err
 	}

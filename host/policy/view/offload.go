@@ -77,10 +77,10 @@ func OffloadPod(ctx context.Context, ev Evaluator, in OffloadInput) (*OffloadRes
 		case stage.Point == contract.ResourceMutation && !AsksResources(ev):
 			continue
 		case stage.Point == contract.ResourceMutation:
-			object, err = o.mutate(ctx, ev, object, localPod(in.Local), &in.VirtualNode, attributes)
+			object, err = o.mutate(ctx, ev, object, localPod(in.Local), &in.VirtualNode, attributes, checkPod)
 		default:
 			object, err = o.ask(ctx, ev, chain.Input{
-				Point: stage.Point, Moment: stage.Moment, Object: object, Facts: facts, Match: attributes,
+				Point: stage.Point, Moment: stage.Moment, Object: object, Facts: facts, Match: attributes, Check: checkPod,
 			})
 		}
 		if err != nil {

@@ -75,7 +75,7 @@ func MutateResource(ctx context.Context, ev Evaluator, in ResourceInput) (*Resou
 	var o outcome
 	after, err := o.mutate(ctx, ev, before, local, &in.VirtualNode, chain.Attributes{
 		Namespace: in.Namespace, Labels: in.Labels, VirtualNode: in.VirtualNode.Name,
-	})
+	}, CheckOf(contract.ResourceMutation, local.Kind, in.Target))
 	if err != nil {
 		return nil, err
 	}
@@ -85,8 +85,8 @@ func MutateResource(ctx context.Context, ev Evaluator, in ResourceInput) (*Resou
 	}
 	if o.changed {
 		result.By = Culprits(o.decisions, wholeObject(after))
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(after, in.Target, true); err != nil {
-			return nil, fmt.Errorf("reading back the %s as %s left it: %w; the author of the policy that wrote it must act", local.Kind, result.By, err)
+		if err := readStrictly(after, in.Target); err != nil {
+			return nil, fmt.Errorf("reading back the %s as %s left it: %w", local.Kind, result.By, err)
 		}
 	}
 	metadata, err := member(after, fieldMetadata)
@@ -107,12 +107,12 @@ func MutateResource(ctx context.Context, ev Evaluator, in ResourceInput) (*Resou
 }
 
 // mutate asks the ResourceMutation policies about an object of any kind.
-func (o *outcome) mutate(ctx context.Context, ev Evaluator, object map[string]any, local *contract.ObjectMetadata, node *contract.VirtualNode, attributes chain.Attributes) (map[string]any, error) {
+func (o *outcome) mutate(ctx context.Context, ev Evaluator, object map[string]any, local *contract.ObjectMetadata, node *contract.VirtualNode, attributes chain.Attributes, check chain.ObjectCheck) (map[string]any, error) {
 	return o.ask(ctx, ev, chain.Input{
 		Point: contract.ResourceMutation, Object: object,
 		Facts: map[string]any{"local": local, "virtualNode": node},
 		// What a kind lacks no policy may write, least of all what nobody would read back.
-		Writes: writesOf(local.APIVersion, local.Kind), Match: attributes,
+		Writes: writesOf(local.APIVersion, local.Kind), Match: attributes, Check: check,
 	})
 }
 

@@ -16,8 +16,6 @@ import (
 	"reflect"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -128,12 +126,12 @@ func readBack[T any](target *T, before, after map[string]any, prefix string) err
 		}
 	}
 	var decoded T
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(values, &decoded, true); err != nil {
-		return fmt.Errorf("reading back %s as the policies left it: %w; the author of the policy that wrote it must act", prefix, err)
+	if err := readStrictly(values, &decoded); err != nil {
+		return fmt.Errorf("reading back %s: %w", prefix, err)
 	}
 	for _, name := range names {
 		if err := operation.CopyMember(target, &decoded, name); err != nil {
-			return fmt.Errorf("reading back %s: %w; the author of the policy that wrote it must act", prefix, err)
+			return fmt.Errorf("reading back %s: %w", prefix, err)
 		}
 	}
 	return nil
