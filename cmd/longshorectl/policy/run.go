@@ -11,6 +11,7 @@ import (
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/forge/invariants"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
@@ -156,7 +157,7 @@ func (r *Report) run(ctx context.Context, runtime *engine.Engine, options RunOpt
 }
 
 func (r *Report) ask(ctx context.Context, binding chain.Binding, w *witness, limits engine.Limits, q *question) error {
-	chains := chain.New(chain.Options{MemoEntries: -1, ReservedKey: remote.ReservedKey})
+	chains := chain.New(chain.Options{MemoEntries: -1, ReservedKey: remote.ReservedKey, GuardedKey: invariants.GuardedKey})
 	if err := chains.Swap([]chain.Binding{binding}); err != nil {
 		return r.fail(ctx, err)
 	}
@@ -164,6 +165,8 @@ func (r *Report) ask(ctx context.Context, binding chain.Binding, w *witness, lim
 	if in.Point == contract.ResourceMutation {
 		in.Writes = view.Writes(q.object)
 	}
+	kind, _ := q.object["kind"].(string)
+	in.Check = view.CheckOf(in.Point, kind, targets[kind])
 	result, err := chains.Evaluate(ctx, in)
 	r.Request = w.request
 	if json.Valid(w.answer) {
@@ -191,6 +194,10 @@ func (r *Report) ask(ctx context.Context, binding chain.Binding, w *witness, lim
 		r.Outcome, r.Skip = OutcomeSkipped, answer.Skip
 	case result.Denial != nil:
 		r.Outcome = OutcomeDenied
+	}
+	if err := checkInvariants(in, result); err != nil {
+		r.Outcome, r.Class = OutcomeFailed, classInvariants
+		r.Error = engine.Plain(fmt.Sprintf("module %s broke what no policy may change: %v; its author must act", r.Module, err))
 	}
 	if r.Decisions, err = view.DecodeDecisions(view.EncodeDecisions(result.Decisions, view.MaxDecisionsBytes)); err != nil {
 		return fmt.Errorf("reading the decisions: %w", err)

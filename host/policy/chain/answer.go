@@ -90,9 +90,12 @@ func (l *link) decode(data []byte) (*answer, error) {
 	if response.Version != contract.Version {
 		return nil, fmt.Errorf("its contract version is %q, want %q", response.Version, contract.Version)
 	}
-	a := &answer{bytes: len(data), warnings: response.Warnings}
+	a := &answer{bytes: len(data)}
 	if err := a.checkTexts(response); err != nil {
 		return nil, err
+	}
+	for _, warning := range response.Warnings {
+		a.warnings = append(a.warnings, engine.Plain(warning))
 	}
 	if response.Deny != nil || response.Skip != nil {
 		return a, l.refuse(a, response)
@@ -119,7 +122,12 @@ func (l *link) refuse(a *answer, response *contract.Response) error {
 	if response.Skip != nil && !l.bound.skips {
 		return fmt.Errorf("a policy cannot skip at %s", l.Point)
 	}
-	a.deny, a.skip = response.Deny, response.Skip
+	if deny := response.Deny; deny != nil {
+		a.deny = &contract.Denial{Reason: engine.Plain(deny.Reason), Message: engine.Plain(deny.Message)}
+	}
+	if skip := response.Skip; skip != nil {
+		a.skip = &contract.Skip{Reason: engine.Plain(skip.Reason), Message: engine.Plain(skip.Message)}
+	}
 	return nil
 }
 

@@ -214,6 +214,10 @@ type Options struct {
 	// ReservedKey tells which label and annotation keys no policy may set, change or
 	// drop (T40); nil reserves none.
 	ReservedKey func(key string) bool
+	// GuardedKey reports the label and annotation keys on which runtimes, networks and clouds
+	// act. A policy may set one only if its binding names the key in Allow.Writes. Nil guards
+	// none.
+	GuardedKey func(key string) bool
 	// Retired is told, once, of each policy that no binding names any more, after its
 	// last call has returned; may be nil. The policy may be closed then.
 	Retired func(Policy)

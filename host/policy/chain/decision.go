@@ -109,3 +109,6 @@ type Observation struct {
 type Observer interface {
 	Observe(Observation)
 }
+
+// PlainText is [engine.Plain] for packages that know of no engine.
+func PlainText(text string) string { return engine.Plain(text) }

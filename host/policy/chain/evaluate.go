@@ -72,7 +72,7 @@ func (c *Chains) consult(ctx context.Context, l *link, in Input, result *Result)
 	case l.FailurePolicy == Ignore:
 		asked.seen.Outcome = Skipped
 		c.observe(asked.seen)
-		asked.decision.Effects, asked.decision.Kept, asked.decision.Ignored = nil, nil, asked.err.Error()
+		asked.decision.Effects, asked.decision.Kept, asked.decision.Ignored = nil, nil, bounded(asked.err.Error())
 		result.Decisions = append(result.Decisions, asked.decision)
 		result.Warnings = append(result.Warnings, failure.Error())
 		return nil
@@ -214,10 +214,16 @@ func (c *Chains) decide(ctx context.Context, l *link, in Input, result *Result, 
 	if err != nil {
 		return &fault{class: engine.BadOutput, err: err}
 	}
-	for _, path := range decision.Kept {
+	effects = withoutKept(effects, decision.Kept)
+	if err := c.guard(l, result.Object, changed, effects); err != nil {
+		decision.Kept = nil
+		return &fault{class: Undeclared, err: err}
+	}
+	for i, path := range decision.Kept {
+		path = engine.PlainWithin(path, maxKeptBytes)
+		decision.Kept[i] = path
 		result.Warnings = append(result.Warnings, fmt.Sprintf("policy %q tried to change %s, which is reserved: it stays as it was", l.Name, path))
 	}
-	effects = withoutKept(effects, decision.Kept)
 	if len(effects) > 0 && in.Check != nil {
 		if err := in.Check(result.Object, changed); err != nil {
 			decision.Kept = nil
@@ -314,6 +320,9 @@ func (c *Chains) request(ctx context.Context, l *link, in Input, object map[stri
 	})
 	return got, err
 }
+
+// maxKeptBytes bounds the path of a key that was put back, longer than any key may be.
+const maxKeptBytes = 512
 
 // protect puts reserved label and annotation keys back as they were before a policy
 // (T40) and returns the paths of those it had to.

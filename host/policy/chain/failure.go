@@ -72,9 +72,15 @@ type PolicyError struct {
 	Err   error
 }
 
+// maxErrorBytes bounds the message of a [PolicyError]: it becomes part of events, conditions
+// and answers of webhooks, and may quote the module.
+const maxErrorBytes = 4 << 10
+
 // Error implements error; it names the policy, its code, the class of the failure and
-// who must act.
-func (e *PolicyError) Error() string {
+// who must act. It is one line of plain text.
+func (e *PolicyError) Error() string { return engine.PlainWithin(e.text(), maxErrorBytes) }
+
+func (e *PolicyError) text() string {
 	at := string(e.Point)
 	if e.Moment != "" {
 		at += "/" + string(e.Moment)

@@ -3,7 +3,6 @@ package chain
 import (
 	"crypto/sha256"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -245,12 +244,7 @@ func (h *health) report(l *link) Health {
 // maxLastBytes bounds what is kept of an error.
 const maxLastBytes = 768
 
-func bounded(text string) string {
-	if len(text) <= maxLastBytes {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxLastBytes], "") + "…"
-}
+func bounded(text string) string { return engine.PlainWithin(text, maxLastBytes) }
 
 // Health tells how the bound policies do, in the order of the points' names and of the
 // chains.

@@ -287,22 +287,11 @@ func writesOf(b Binding, declared *contract.PointManifest, limit bound) (operati
 	return writes.Intersect(allowed), nil
 }
 
-// CheckSettings refuses settings that are too long or too deep, before anything reads them.
-func CheckSettings(settings []byte) error {
-	if len(settings) > contract.MaxSettingsBytes {
-		return fmt.Errorf("settings have %d bytes, more than %d; the operator must shorten them", len(settings), contract.MaxSettingsBytes)
-	}
-	if depth := operation.Depth(settings); depth > contract.MaxValueDepth {
-		return fmt.Errorf("settings are nested %d deep, more than %d; the operator must flatten them", depth, contract.MaxValueDepth)
-	}
-	return nil
-}
-
 // prepare encodes what all requests of the link have in common.
 func (l *link) prepare() error {
 	var settings json.RawMessage
 	if len(l.Settings) > 0 {
-		if err := CheckSettings(l.Settings); err != nil {
+		if err := operation.CheckSettings(l.Settings); err != nil {
 			return err
 		}
 		value, err := operation.Decode(l.Settings)

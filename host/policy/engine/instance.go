@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -185,7 +184,7 @@ func (i *instance) call(export string, input []byte) ([]byte, *failure) {
 		return nil, failed
 	}
 	if i.global.failure.Get() != 0 {
-		return nil, &failure{Guest, fmt.Errorf("the module reported: %s", printable(i.reported()))}
+		return nil, &failure{Guest, fmt.Errorf("the module reported: %s", Plain(string(i.reported())))}
 	}
 	if status != 0 {
 		return nil, &failure{Guest, i.because(fmt.Sprintf("the module returned %d without saying why; its author should report the error", int32(status)))}
@@ -259,13 +258,5 @@ func (i *instance) because(message string) error {
 	return errors.New(message)
 }
 
-// printable makes text of a guest fit for logs and messages: valid UTF-8 without
-// control characters, which could forge lines or colors.
-func printable(text []byte) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || !unicode.IsControl(r) {
-			return r
-		}
-		return ' '
-	}, strings.ToValidUTF8(string(text), "\uFFFD"))
-}
+// printable makes text of a guest fit for logs and messages.
+func printable(text []byte) string { return PlainLines(string(text)) }

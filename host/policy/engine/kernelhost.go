@@ -101,7 +101,7 @@ func (i *instance) log(level Level, address uint64) {
 		return
 	}
 	text := i.block(address)
-	i.lines = append(i.lines, Line{Level: level, Message: printable(text[:min(len(text), maxLineBytes)])})
+	i.lines = append(i.lines, Line{Level: level, Message: Plain(string(text[:min(len(text), maxLineBytes)]))})
 }
 
 // variable answers with the address of a copy of the variable, 0 when it is not set.

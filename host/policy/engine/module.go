@@ -54,6 +54,13 @@ type Module struct {
 	users atomic.Int64
 }
 
+// HasExport reports whether the module exports a function of the name, whatever its
+// signature.
+func (m *Module) HasExport(name string) bool {
+	_, exported := m.exports[name]
+	return exported
+}
+
 // Exports tells whether the module exports a function that can be called.
 func (m *Module) Exports(export string) bool { return m.exports[export] }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/fuel"
+	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -177,6 +178,9 @@ func (m *Module) declare(data []byte) (err error) {
 		return fmt.Errorf("the module speaks contract %v and this host %v; its author must rebuild it with a matching SDK, or the operator must run a matching host", m.manifest.Contracts, contract.Versions())
 	}
 	m.version = version
+	if m.wasm.HasExport(contract.ExportValidateSettings) && !m.wasm.Exports(contract.ExportValidateSettings) {
+		return fmt.Errorf("the module exports %s, but not as a function without parameters that returns nothing or an i32; its author must correct the signature or drop the export", contract.ExportValidateSettings)
+	}
 	for _, p := range m.manifest.Points {
 		if export := p.Point.Export(); !m.wasm.Exports(export) {
 			return fmt.Errorf("the manifest declares %s, but the module does not export %s without parameters; its author must add the export or drop the point", p.Point, export)
@@ -238,6 +242,9 @@ func (m *Module) ValidateSettings(ctx context.Context, settings json.RawMessage,
 	if !m.wasm.Exports(contract.ExportValidateSettings) {
 		return nil
 	}
+	if err := operation.CheckSettings(settings); err != nil {
+		return &SettingsError{Module: m.Name(), Message: err.Error()}
+	}
 	if len(settings) == 0 {
 		settings = json.RawMessage("null")
 	}
@@ -246,8 +253,11 @@ func (m *Module) ValidateSettings(ctx context.Context, settings json.RawMessage,
 		return &SettingsError{Module: m.Name(), Message: "they are not JSON: " + err.Error()}
 	}
 	data, _, err := m.wasm.Call(ctx, contract.ExportValidateSettings, request)
+	if errors.Is(err, engine.Guest) { // it reports what is wrong instead of answering it
+		return &SettingsError{Module: m.Name(), Message: engine.PlainWithin(err.Error(), maxSettingsMessage)}
+	}
 	if err != nil {
-		return fmt.Errorf("validating settings: %w", withActor(err))
+		return fmt.Errorf("validating settings: %w", err)
 	}
 	var response contract.SettingsResponse
 	if err := decodeStrictly(data, &response); err != nil {
@@ -261,9 +271,12 @@ func (m *Module) ValidateSettings(ctx context.Context, settings json.RawMessage,
 	case response.Message == "":
 		return &SettingsError{Module: m.Name(), Message: "it does not say why, which its author should correct"}
 	default:
-		return &SettingsError{Module: m.Name(), Message: response.Message}
+		return &SettingsError{Module: m.Name(), Message: engine.PlainWithin(response.Message, maxSettingsMessage)}
 	}
 }
+
+// maxSettingsMessage bounds what a module has against its settings, in bytes.
+const maxSettingsMessage = 1 << 10
 
 // samples are the calls that a module is warmed up with: one question of each point
 // that it answers, with the facts that every question of the point has. The answers are not

@@ -250,6 +250,24 @@ func TestLoadRefusesManifests(t *testing.T) {
 	}
 }
 
+func TestAWrongSignatureOfValidateSettingsIsRefused(t *testing.T) {
+	g := newGuest().answers("describe", good).answers("pod_mutation", "{}")
+	g.Export("validate_settings", wasmtest.Function, g.Func([]byte{wasmtest.I32}, []byte{wasmtest.I32}, nil, wasmtest.Const32(0)))
+	_, err := load(t, g.Bytes())
+	require.ErrorContains(t, err, "the module exports validate_settings, but not as a function without parameters")
+	require.ErrorContains(t, err, "its author must correct the signature")
+	assert.True(t, module.AtFault(err))
+}
+
+func TestSettingsThatAreTooDeepAreTheOperatorsError(t *testing.T) {
+	m, err := load(t, newGuest().answers("describe", good).answers("pod_mutation", "{}").answers("validate_settings", `{"version":"v1alpha1","valid":true}`).Bytes())
+	require.NoError(t, err)
+	err = m.ValidateSettings(t.Context(), json.RawMessage(`{"a":`+strings.Repeat("[", 1000)+strings.Repeat("]", 1000)+`}`))
+	var refused *module.SettingsError
+	require.ErrorAs(t, err, &refused)
+	assert.ErrorContains(t, err, "nested 1001 deep")
+}
+
 func TestValidateSettings(t *testing.T) {
 	tests := map[string]struct {
 		answer  string

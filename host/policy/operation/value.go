@@ -8,6 +8,8 @@ import (
 	"io"
 	"math"
 	"strconv"
+
+	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 // Values of a document are those of encoding/json with exact integers: nil, bool,
@@ -186,4 +188,15 @@ func Depth(data []byte) int {
 		}
 	}
 	return deepest
+}
+
+// CheckSettings refuses settings that are too long or too deep, before anything reads them.
+func CheckSettings(settings []byte) error {
+	if len(settings) > contract.MaxSettingsBytes {
+		return fmt.Errorf("settings have %d bytes, more than %d; the operator must shorten them", len(settings), contract.MaxSettingsBytes)
+	}
+	if depth := Depth(settings); depth > contract.MaxValueDepth {
+		return fmt.Errorf("settings are nested %d deep, more than %d; the operator must flatten them", depth, contract.MaxValueDepth)
+	}
+	return nil
 }

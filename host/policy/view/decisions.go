@@ -198,8 +198,8 @@ const maxEffectKeys = 32
 // EffectText writes an effect, which has no values, as "verb path" or "verb path[key key]".
 func EffectText(effect *operation.Effect) string {
 	text := string(effect.Verb) + " " + effect.Path
-	if len(effect.Keys) == 0 {
-		return text
+	if len(effect.Keys) > 0 {
+		text += "[" + strings.Join(counted(effect.Keys, maxEffectKeys), " ") + "]"
 	}
-	return text + "[" + strings.Join(counted(effect.Keys, maxEffectKeys), " ") + "]"
+	return chain.PlainText(text)
 }
