@@ -120,7 +120,7 @@ func TestAVirtualNodeGetsItsKubeletAndNamespaceMap(t *testing.T) {
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "liqo-node-mynode"}, binding))
 	assert.Equal(t, "liqo-virtual-kubelet-local", binding.RoleRef.Name)
 	for _, object := range ForgeRights(virtualNode(nil)) {
-		assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(object), object), title(object))
+		require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(object), object), title(object))
 	}
 	node := &corev1.Node{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "mynode"}, node))
@@ -359,7 +359,7 @@ func TestAVirtualNodeOutsideOfItsTenantNamespaceBlocksNoOther(t *testing.T) {
 	t.Run("nor does a NamespaceMap in another namespace", func(t *testing.T) {
 		foreign := ForgeNamespaceMap("milan", "shop")
 		w := pass(t, virtualNode(nil), append(peered(kubeconfig), foreign)...)
-		assert.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "milan"}, &offloadingv1beta1.NamespaceMap{}))
+		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "milan"}, &offloadingv1beta1.NamespaceMap{}))
 		w = pass(t, ended(virtualNode(nil)), append(peered(kubeconfig), foreign)...)
 		assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign), "it is not this VirtualNode's to delete")
 	})
