@@ -62,9 +62,9 @@ func tenantNamespace() *corev1.Namespace {
 
 func peered(data string) []client.Object {
 	return []client.Object{
-		tenantNamespace(),
 		&liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: "milan"}}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "kubeconfig", Namespace: "liqo-tenant-milan"}, Data: map[string][]byte{"kubeconfig": []byte(data)}},
+		tenantNamespace(),
 	}
 }
 
@@ -140,10 +140,10 @@ func TestWhatKeepsAKubeletFromStartingIsSaidInTheCondition(t *testing.T) {
 		existing []client.Object
 		want     string
 	}{
-		"another namespace":       {nil, peered(kubeconfig)[1:], `namespace "liqo-tenant-milan" is not the tenant namespace of cluster "milan"`},
-		"no ForeignCluster":       {existing: peered(kubeconfig)[:1], want: `there is no ForeignCluster for cluster "milan"`},
+		"another namespace":       {nil, peered(kubeconfig)[:2], `namespace "liqo-tenant-milan" is not the tenant namespace of cluster "milan"`},
+		"no ForeignCluster":       {existing: peered(kubeconfig)[2:], want: `there is no ForeignCluster for cluster "milan"`},
 		"no Secret reference":     {func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.KubeconfigSecretRef = nil }, peered(kubeconfig), "spec.kubeconfigSecretRef is not set"},
-		"the Secret is missing":   {nil, peered(kubeconfig)[:2], "kubeconfig Secret liqo-tenant-milan/kubeconfig does not exist"},
+		"the Secret is missing":   {nil, []client.Object{peered(kubeconfig)[0], tenantNamespace()}, "kubeconfig Secret liqo-tenant-milan/kubeconfig does not exist"},
 		"the Secret is empty":     {nil, peered(""), `has no key "kubeconfig"`},
 		"the Secret is no config": {nil, peered("{"), "is no kubeconfig"},
 		"the template is for another namespace": {func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.Template.ObjectMeta.Namespace = "kube-system" },
@@ -320,7 +320,7 @@ func TestANamespaceMapThatIsNotOursIsTold(t *testing.T) {
 
 func TestAForeignClusterIsFoundByItsSpecToo(t *testing.T) {
 	fc := &liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: "milan"}}
-	w := pass(t, virtualNode(nil), fc, tenantNamespace(), peered(kubeconfig)[2])
+	w := pass(t, virtualNode(nil), fc, tenantNamespace(), peered(kubeconfig)[1])
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "vk-mynode"}, &appsv1.Deployment{}),
 		"no webhook labels ForeignClusters yet, so one made by hand has no label")
 	assert.Len(t, (&Reconciler{Client: w.Client}).ofCluster(t.Context(), fc), 1)
