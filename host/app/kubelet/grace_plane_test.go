@@ -57,6 +57,7 @@ func (r *rig) gives(t *testing.T) {
 		r.deletes(t, pod, ptr.To[int64](1200))
 		r.endsAll(t, pod, r.goes(t, "more", 1200))
 	})
+	t.Run("a pod of a Job that the provider evicts runs once more", func(t *testing.T) { r.evicts(t) })
 	t.Run("none, by force", func(t *testing.T) {
 		pod := r.runs(t, "none")
 		r.deletes(t, pod, ptr.To[int64](0))

@@ -364,6 +364,7 @@ func TestAPodBoundToTheVirtualNodeRunsInTheProvider(t *testing.T) {
 	t.Run("the consumer's API server reaches the remote pod through it", func(t *testing.T) { r.passesLogs(t) })
 	t.Run("a grace period given to a deletion reaches the provider", func(t *testing.T) { r.gives(t) })
 	t.Run("what stands against a pod in the provider is told to its owner", func(t *testing.T) { r.refuses(t) })
+	t.Run("unmanaged objects of the same names are left alone", func(t *testing.T) { r.leavesUnmanaged(t) })
 	t.Run("a new kubeconfig is taken over, a broken one is told", func(t *testing.T) { r.changesKubeconfig(t) })
 	select {
 	case err := <-ended:

@@ -151,7 +151,13 @@ func (r *rig) remap(t *testing.T, to string) {
 	t.Helper()
 	nm := &offloadingv1beta1.NamespaceMap{}
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: provider}, nm))
-	nm.Status.CurrentMapping = nil
+	nm.Spec.DesiredMapping, nm.Status.CurrentMapping = nil, nil
+	if to != "" {
+		nm.Spec.DesiredMapping = map[string]string{local: to}
+	}
+	status := nm.Status
+	require.NoError(t, r.rome.Update(t.Context(), nm))
+	nm.Status = status
 	if to != "" {
 		nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{
 			local: {RemoteNamespace: to, Phase: offloadingv1beta1.MappingAccepted},

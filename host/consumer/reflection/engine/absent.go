@@ -78,5 +78,5 @@ func (e *Engine) readMapping(ctx context.Context) (map[string]string, bool) {
 			objects = append(objects, object)
 		}
 	}
-	return mapping(ctx, objects)
+	return mapping(ctx, objects, e.followed())
 }

@@ -61,7 +61,7 @@ func (e *Engine) followNamespaces(ctx context.Context, group *sync.WaitGroup) {
 // reconcileNamespaces compares what is mapped with what is followed.
 func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup) {
 	log := logr.FromContextOrDiscard(ctx)
-	wanted, ok := mapping(ctx, e.maps.List())
+	wanted, ok := mapping(ctx, e.maps.List(), e.followed())
 	if ok && e.loses(wanted) {
 		wanted, ok = e.readMapping(ctx)
 	}
@@ -101,9 +101,22 @@ func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup)
 	e.settleLocked()
 }
 
-// mapping returns local → remote of the accepted namespaces. Two maps for one provider
-// are a mistake that nobody can resolve by guessing: what runs goes on as it is.
-func mapping(ctx context.Context, objects []client.Object) (map[string]string, bool) {
+// followed returns local → remote of the namespaces that are reflected now.
+func (e *Engine) followed() map[string]string {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	followed := make(map[string]string, len(e.namespaces))
+	for local, ns := range e.namespaces {
+		followed[local] = ns.remote
+	}
+	return followed
+}
+
+// mapping returns local → remote of the accepted namespaces. The provider writes the status,
+// so an entry counts only if this cluster asked for it; one that is followed already goes on
+// until the provider ends it. Two maps for one provider are a mistake that cannot be
+// resolved by guessing: what runs goes on as it is.
+func mapping(ctx context.Context, objects []client.Object, followed map[string]string) (map[string]string, bool) {
 	if len(objects) > 1 {
 		logr.FromContextOrDiscard(ctx).Error(nil, "More than one NamespaceMap for the provider, changes are ignored until one is left")
 		return nil, false
@@ -115,7 +128,9 @@ func mapping(ctx context.Context, objects []client.Object) (map[string]string, b
 			continue
 		}
 		for local, status := range nm.Status.CurrentMapping {
-			if status.Phase == offloadingv1beta1.MappingAccepted && status.RemoteNamespace != "" {
+			remote := status.RemoteNamespace
+			asked := nm.Spec.DesiredMapping[local] == remote || followed[local] == remote
+			if status.Phase == offloadingv1beta1.MappingAccepted && remote != "" && asked {
 				wanted[local] = status.RemoteNamespace
 			}
 		}

@@ -346,6 +346,7 @@ func namespaceMap(mapping map[string]string) *offloadingv1beta1.NamespaceMap {
 		Name: provider, Namespace: tenant,
 		Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: provider, liqocorev1beta1.RemoteIDLabel: provider},
 	}}
+	nm.Spec.DesiredMapping = mapping
 	nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{}
 	for from, to := range mapping {
 		nm.Status.CurrentMapping[from] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: to, Phase: offloadingv1beta1.MappingAccepted}
@@ -393,7 +394,10 @@ func (w *world) remap(t *testing.T, mapping map[string]string) {
 	t.Helper()
 	nm := &offloadingv1beta1.NamespaceMap{}
 	require.NoError(t, w.local.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: provider}, nm))
-	nm.Status = namespaceMap(mapping).Status
+	wanted := namespaceMap(mapping)
+	nm.Spec = wanted.Spec
+	require.NoError(t, w.local.Update(t.Context(), nm))
+	nm.Status = wanted.Status
 	require.NoError(t, w.local.Status().Update(t.Context(), nm))
 }
 

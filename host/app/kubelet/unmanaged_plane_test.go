@@ -1,0 +1,80 @@
+package kubelet_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+)
+
+// leavesUnmanaged puts objects of another owner into the remote namespace, with the names of
+// local objects that come later (T39, T23).
+func (r *rig) leavesUnmanaged(t *testing.T) {
+	const name = "taken"
+	in := func(namespace string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
+	service := func(namespace, app string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: in(namespace), Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": app}, Ports: []corev1.ServicePort{{Port: 80}},
+		}}
+	}
+	unmanaged := []client.Object{
+		&offloadingv1beta1.ShadowPod{ObjectMeta: in("shop-rome"), Spec: offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "theirs", Image: "example.com/theirs:1"}},
+		}}},
+		&corev1.Secret{ObjectMeta: in("shop-rome"), StringData: map[string]string{"k": "theirs"}},
+		service("shop-rome", "theirs"),
+	}
+	r.create(r.milan, unmanaged...)
+	uids := map[client.Object]string{}
+	for _, object := range unmanaged {
+		uids[object] = string(object.GetUID())
+	}
+
+	pod := podOn(nodeName, name)
+	locals := []client.Object{pod, &corev1.Secret{ObjectMeta: in("shop"), StringData: map[string]string{"k": "ours"}}, service("shop", "ours")}
+	r.create(r.rome, locals...)
+	for _, local := range locals {
+		planetest.Until(t, func(t planetest.T) bool { return r.hasEvent(t, local, "already exists") }, soon, tick, "the owner of %T reads why it is not reflected", local)
+	}
+	for _, local := range locals {
+		require.NoError(t, r.rome.Delete(t.Context(), local))
+	}
+	r.vanishes(t, r.rome, pod)
+
+	shadow := &offloadingv1beta1.ShadowPod{}
+	secret, kept := &corev1.Secret{}, &corev1.Service{}
+	for i, object := range []client.Object{shadow, secret, kept} {
+		require.NoError(t, r.milan.Get(t.Context(), client.ObjectKeyFromObject(unmanaged[i]), object))
+		assert.Equal(t, uids[unmanaged[i]], string(object.GetUID()))
+		assert.Empty(t, object.GetLabels(), "%T is not adopted", object)
+		assert.Nil(t, object.GetDeletionTimestamp(), "%T is not deleted", object)
+	}
+	assert.Equal(t, "theirs", shadow.Spec.Pod.Containers[0].Name)
+	assert.Equal(t, "theirs", string(secret.Data["k"]))
+	assert.Equal(t, map[string]string{"app": "theirs"}, kept.Spec.Selector)
+	for _, object := range unmanaged {
+		require.NoError(t, r.milan.Delete(t.Context(), object))
+	}
+}
+
+// hasEvent reports whether an event on the object warns with the words.
+func (r *rig) hasEvent(t planetest.T, object client.Object, words string) bool {
+	t.Helper()
+	events := &corev1.EventList{}
+	require.NoError(t, r.rome.List(t.Context(), events, client.InNamespace(object.GetNamespace())))
+	for i := range events.Items {
+		event := &events.Items[i]
+		if event.InvolvedObject.UID == object.GetUID() && event.Reason == engine.ReasonFailedReflection && strings.Contains(event.Message, words) {
+			return true
+		}
+	}
+	return false
+}
