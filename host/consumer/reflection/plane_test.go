@@ -146,26 +146,6 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// remap sets what the namespace is mapped to; "" unmaps it.
-func (r *rig) remap(t *testing.T, to string) {
-	t.Helper()
-	nm := &offloadingv1beta1.NamespaceMap{}
-	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: provider}, nm))
-	nm.Spec.DesiredMapping, nm.Status.CurrentMapping = nil, nil
-	if to != "" {
-		nm.Spec.DesiredMapping = map[string]string{local: to}
-	}
-	status := nm.Status
-	require.NoError(t, r.rome.Update(t.Context(), nm))
-	nm.Status = status
-	if to != "" {
-		nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{
-			local: {RemoteNamespace: to, Phase: offloadingv1beta1.MappingAccepted},
-		}
-	}
-	require.NoError(t, r.rome.Status().Update(t.Context(), nm))
-}
-
 // reflect runs the engine until it is stopped.
 func (r *rig) reflect(t *testing.T, clusters []*plane.Cluster, scheme *runtime.Scheme) (stop func(*testing.T)) {
 	t.Helper()
