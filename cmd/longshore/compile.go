@@ -1,19 +1,19 @@
 package main
 
 import (
+	"context"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/longshore-dev/longshore/host/policy/compiler"
-	"github.com/longshore-dev/longshore/host/policy/engine"
 )
 
 // compileName is the command with which a component runs its own binary to compile a policy.
 const compileName = "compile-policy"
 
 // policyCompiler compiles policies in children that run this binary.
-func policyCompiler() engine.Compiler {
+func policyCompiler() func(ctx context.Context, wasm []byte, dir string) error {
 	// The running binary, even if its file was replaced meanwhile: compiled code fits no other.
 	return (&compiler.Process{Path: "/proc/self/exe", Args: []string{compileName}}).Compile
 }

@@ -70,5 +70,5 @@ func compile(ctx context.Context, args []string, stdin io.Reader) error {
 	if len(wasm) > maxModuleBytes {
 		return errors.New("the module is too large")
 	}
-	return engine.CompileTo(ctx, args[2], wasm) //nolint:wrapcheck // It says what the module's author must know.
+	return engine.CompileTo(ctx, args[2], wasm)
 }
