@@ -31,7 +31,11 @@ type store struct {
 	assumed map[types.NamespacedName]struct{}
 	// seen is the resource version up to which the reflector has shown everything; ""
 	// before its first list.
-	seen     string
+	seen string
+	// newest is the highest resource version in an event, a list or the answer to a write.
+	newest string
+	// restored says that the server is behind newest: the next list replaces everything.
+	restored bool
 	synced   chan struct{}
 	isSynced bool
 }
@@ -91,6 +95,7 @@ func (s *store) Assume(obj client.Object) {
 	if s.seen != "" && !newerVersion(obj.GetResourceVersion(), s.seen) {
 		return
 	}
+	s.raise(obj.GetResourceVersion())
 	if have := s.objects[name]; have != nil && !newer(obj, have) {
 		return
 	}
@@ -142,6 +147,24 @@ func (s *store) pass(version string) {
 	if s.seen == "" || newerVersion(version, s.seen) {
 		s.seen = version
 	}
+	s.raise(version)
+}
+
+// raise records, under the lock, a resource version that the server has reached.
+func (s *store) raise(version string) {
+	if s.newest == "" || newerVersion(version, s.newest) {
+		s.newest = version
+	}
+}
+
+// wentBack reports whether a server that is at a resource version now has been at a later
+// one: its data was restored from a backup. Then the next list replaces everything.
+func (s *store) wentBack(version string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	order, err := resourceversion.CompareResourceVersion(version, s.newest)
+	s.restored = s.restored || err == nil && order < 0
+	return s.restored
 }
 
 // put stores, under the lock, what the reflector saw, and reports whether that is news.
@@ -192,6 +215,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		}
 	}
 	s.mu.Lock()
+	before := s.restore(resourceVersion)
 	for _, item := range list {
 		object, ok := item.(client.Object)
 		if !ok {
@@ -202,7 +226,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 			altered = append(altered, object)
 		}
 	}
-	for name, have := range s.objects {
+	for name, have := range before {
 		_, listed := seen[name]
 		_, assumed := s.assumed[name]
 		if listed || assumed && newerVersion(have.GetResourceVersion(), resourceVersion) {
@@ -214,7 +238,8 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	}
 	first := !s.isSynced
 	s.isSynced = true
-	s.seen = resourceVersion // of this list, also where another server is behind the last
+	s.seen = resourceVersion // it goes back with a restored server
+	s.raise(resourceVersion)
 	s.mu.Unlock()
 	for _, object := range altered {
 		s.changed(object)
@@ -223,6 +248,19 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		close(s.synced)
 	}
 	return nil
+}
+
+// restore returns, under the lock, the objects that a list of this resource version
+// replaces. A list that is older than what was seen comes from a server that went back: a
+// reflector asks for lists that are not older, or reads from the quorum. Its older objects
+// replace the cached ones, and our later writes are lost.
+func (s *store) restore(version string) map[types.NamespacedName]client.Object {
+	before := s.objects
+	if order, err := resourceversion.CompareResourceVersion(version, s.seen); s.restored || err == nil && order < 0 {
+		s.objects, s.assumed = map[types.NamespacedName]client.Object{}, map[types.NamespacedName]struct{}{}
+		s.restored, s.newest = false, version
+	}
+	return before
 }
 
 // Bookmark implements cache.ReflectorBookmarkStore.

@@ -111,6 +111,55 @@ var storeTests = map[string]struct {
 		},
 		want: "25", wantChanges: 0,
 	},
+	"a list of a server that was restored from a backup replaces newer objects": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Replace([]any{configMap("a", "u1", "40"), configMap("b", "u2", "10")}, "50"))
+			require.NoError(t, s.Replace([]any{configMap("a", "u1", "20"), configMap("b", "u2", "10")}, "30"))
+		},
+		want: "20", wantChanges: 4,
+	},
+	"a list of a restored server lacks what we wrote after its backup": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Replace(nil, "50"))
+			s.Assume(configMap("a", "u1", "51"))
+			require.NoError(t, s.Replace(nil, "30"))
+		},
+		want: "", wantChanges: 1,
+	},
+	"a server that is behind our last write lacks it": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Replace(nil, "20"))
+			s.Assume(configMap("a", "u1", "40"))
+			assert.False(t, s.wentBack("40"))
+			assert.True(t, s.wentBack("30"))
+			require.NoError(t, s.Replace(nil, "31"))
+			assert.False(t, s.wentBack("31"))
+		},
+		want: "", wantChanges: 1,
+	},
+	"a deletion that a restored server lost is not assumed": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Replace([]any{configMap("a", "u1", "10")}, "50"))
+			s.AssumeDeleted("ns", "a", "u1", metav1.Now())
+			assert.True(t, s.wentBack("30"))
+			require.NoError(t, s.Replace([]any{configMap("a", "u1", "10")}, "50"))
+			assert.Nil(t, s.Get("ns", "a").GetDeletionTimestamp())
+		},
+		want: "10", wantChanges: 2,
+	},
+	"what a restored server deletes is gone": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Replace([]any{configMap("a", "u1", "40")}, "50"))
+			require.NoError(t, s.Replace([]any{configMap("a", "u1", "20")}, "30"))
+			require.NoError(t, s.Delete(configMap("a", "u1", "31")))
+		},
+		want: "", wantChanges: 3,
+	},
 	"a write that never comes back is refuted by a newer bookmark": {
 		steps: func(t *testing.T, s *store) {
 			t.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -41,6 +42,9 @@ func watchKind(ctx context.Context, c client.WithWatch, kind Kind, options clien
 			return list, err //nolint:wrapcheck // The reflector looks into it.
 		},
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
+			if raw.SendInitialEvents == nil && isBehind(ctx, c, kind, options, into) {
+				return nil, apierrors.NewResourceExpired("the server is at a lower resource version than before: its data was restored")
+			}
 			o := options
 			o.Raw = &raw
 			w, err := c.Watch(ctx, kind.NewList(), &o)
@@ -54,6 +58,16 @@ func watchKind(ctx context.Context, c client.WithWatch, kind Kind, options clien
 		Name:    "reflection",
 		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 5 * time.Second, Factor: 2, Steps: 8, Jitter: 0.5},
 	}).RunWithContext(ctx)
+}
+
+// isBehind asks whether the server is behind what the store has seen of it: its data was
+// restored from a backup. A watch that goes on from there succeeds and shows nothing until
+// the server has reached that resource version again, and never what it missed.
+func isBehind(ctx context.Context, c client.WithWatch, kind Kind, options client.ListOptions, into *store) bool {
+	list := kind.NewList()
+	options.Limit = 1
+	// After an error the watch meets the same one, or needs no right to list.
+	return c.List(ctx, list, &options) == nil && into.wentBack(list.GetResourceVersion())
 }
 
 // waitFor waits for all channels, or reports false when the context ends first.
