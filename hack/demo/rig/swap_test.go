@@ -224,26 +224,33 @@ func watchOffloads(t *testing.T, r *rig.Rig) *offloads {
 	t.Helper()
 	milan, err := client.NewWithWatch(r.Milan.Config, client.Options{Scheme: r.Milan.Scheme()})
 	require.NoError(t, err)
-	watching, err := milan.Watch(t.Context(), &offloadingv1beta1.ShadowPodList{}, client.InNamespace(swapRemote))
-	require.NoError(t, err)
-	t.Cleanup(watching.Stop)
+	events := planetest.Watch(t, milan, &offloadingv1beta1.ShadowPod{}, &offloadingv1beta1.ShadowPodList{}, client.InNamespace(swapRemote))
 	o := &offloads{found: map[string]string{}}
 	go func() {
-		for event := range watching.ResultChan() {
-			shadow, ok := event.Object.(*offloadingv1beta1.ShadowPod)
-			if !ok || event.Type != watch.Added {
-				continue
+		for {
+			select {
+			case <-t.Context().Done():
+				return
+			case event := <-events:
+				o.record(event)
 			}
-			digest, err := digestOf(shadow.Annotations)
-			if err != nil {
-				digest = err.Error()
-			}
-			o.mu.Lock()
-			o.found[shadow.Name] = digest
-			o.mu.Unlock()
 		}
 	}()
 	return o
+}
+
+func (o *offloads) record(event watch.Event) {
+	shadow, ok := event.Object.(*offloadingv1beta1.ShadowPod)
+	if !ok || event.Type != watch.Added {
+		return
+	}
+	digest, err := digestOf(shadow.Annotations)
+	if err != nil {
+		digest = err.Error()
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.found[shadow.Name] = digest
 }
 
 func (o *offloads) all() map[string]string {

@@ -192,27 +192,34 @@ func (r *rig) reflect(t *testing.T, clusters []*plane.Cluster, scheme *runtime.S
 // play plays the provider: a pod for every ShadowPod.
 func (r *rig) play(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	w, err := r.milan.Watch(ctx, &offloadingv1beta1.ShadowPodList{})
-	require.NoError(t, err)
-	done := make(chan struct{})
-	var making sync.WaitGroup
-	t.Cleanup(func() { cancel(); w.Stop(); <-done; making.Wait() })
-	go func() {
-		defer close(done)
-		for event := range w.ResultChan() {
-			shadow, ok := event.Object.(*offloadingv1beta1.ShadowPod)
-			if !ok || event.Type == watch.Modified {
-				continue
+	ctx := t.Context()
+	events := planetest.Watch(t, r.milan, &offloadingv1beta1.ShadowPod{}, &offloadingv1beta1.ShadowPodList{})
+	var playing sync.WaitGroup
+	t.Cleanup(playing.Wait)
+	playing.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case event := <-events:
+				shadow, _ := event.Object.(*offloadingv1beta1.ShadowPod)
+				if event.Type == watch.Added {
+					playing.Go(func() { r.make(ctx, shadow) })
+				} else if event.Type == watch.Deleted {
+					r.end(ctx, shadow)
+				}
 			}
-			if event.Type == watch.Deleted {
-				// The garbage collector hears of new kinds only every half minute.
-				_ = r.milan.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: shadow.Namespace, Name: shadow.Name}})
-				continue
-			}
-			making.Go(func() { r.make(ctx, shadow) })
 		}
-	}()
+	})
+}
+
+// end deletes the pod of a ShadowPod. The garbage collector knows a new kind only after half
+// a minute.
+func (r *rig) end(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) {
+	p := &corev1.Pod{}
+	if r.milan.Get(ctx, client.ObjectKeyFromObject(shadow), p) == nil && metav1.IsControlledBy(p, shadow) {
+		_ = r.milan.Delete(ctx, p, client.Preconditions{UID: &p.UID})
+	}
 }
 
 // make makes a ShadowPod's pod, as soon as an earlier one of its name has gone and as long
@@ -231,6 +238,10 @@ func (r *rig) make(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) {
 	// Its only error is the context's end, which is the test's.
 	_ = wait.PollUntilContextCancel(ctx, tick, true, func(ctx context.Context) (bool, error) {
 		if r.milan.Create(ctx, p.DeepCopy()) == nil {
+			return true, nil
+		}
+		current := &corev1.Pod{}
+		if r.milan.Get(ctx, client.ObjectKeyFromObject(shadow), current) == nil && metav1.IsControlledBy(current, shadow) {
 			return true, nil
 		}
 		now := &offloadingv1beta1.ShadowPod{}
@@ -422,7 +433,6 @@ func (r *rig) outage(t *testing.T) {
 	assert.NotNil(t, gone.DeletionTimestamp, "it stays until the provider has let go (T17)")
 
 	require.NoError(t, r.provider.Restart(t.Context()))
-	r.play(t)
 	planetest.Until(t, func(t planetest.T) bool { return r.countPods(t, corev1.PodRunning) == 1+19+3 }, soon, tick)
 	require.Eventually(t, func() bool {
 		return client.IgnoreNotFound(r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "web-1"}, gone)) == nil &&
@@ -433,7 +443,6 @@ func (r *rig) outage(t *testing.T) {
 // unmap takes the mapping away; what stays in the provider is the provider's to delete.
 func (r *rig) unmap(t *testing.T) {
 	t.Helper()
-	r.play(t)
 	r.remap(t, "")
 	planetest.Until(t, func(t planetest.T) bool { return r.countPods(t, corev1.PodFailed) == 1+19+3 }, soon, tick)
 	p := &corev1.Pod{}

@@ -33,7 +33,6 @@ func TestAProviderRestoredFromABackupIsBroughtUpToDate(t *testing.T) {
 	require.NoError(t, r.provider.Crash())
 	require.NoError(t, os.CopyFS(backup, os.DirFS(etcd)))
 	require.NoError(t, r.provider.Restart(t.Context()))
-	r.play(t)
 
 	// What happens after the backup.
 	settings.Data["k"] = "2"
