@@ -79,7 +79,8 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if errs := news(before, vn); len(errs) > 0 {
 		return admission.Denied(errs.ToAggregate().Error())
 	}
-	if request.Operation == admissionv1.Create {
+	// An invalid cluster ID is the schema's to refuse.
+	if request.Operation == admissionv1.Create && vn.Spec.ClusterID.Validate() == nil {
 		if problem, err := virtualnode.NamespaceProblem(ctx, h.Reader, vn); err != nil {
 			return refusal(err)
 		} else if problem != "" {
