@@ -66,7 +66,7 @@ func connect(t *testing.T) (client.Client, string) {
 	assert.Equal(t, output.CodeFailed, code)
 	assert.Contains(t, message, "does not know this kind: is Longshore installed there")
 	for _, name := range []string{"shadowpods", "namespacemaps", "offloadingpolicies"} {
-		raw, err := os.ReadFile(filepath.Join("..", "..", "charts", "longshore", "files", "crds", name+".yaml"))
+		raw, err := os.ReadFile(filepath.Join("..", "..", "charts", "longshore", "crds", name+".yaml"))
 		require.NoError(t, err)
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		require.NoError(t, yaml.Unmarshal(raw, crd))

@@ -110,7 +110,7 @@ func (r *rig) client(config *rest.Config) client.Client {
 
 func (r *rig) installCRDs(c client.Client) {
 	r.t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", "..", "charts", "longshore", "files", "crds", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join("..", "..", "..", "charts", "longshore", "crds", "*.yaml"))
 	require.NoError(r.t, err)
 	require.NotEmpty(r.t, files)
 	for _, file := range files {

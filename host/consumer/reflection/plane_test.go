@@ -74,7 +74,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 func installCRDs(t *testing.T, c client.Client) {
 	t.Helper()
 	for _, name := range []string{"shadowpods", "namespacemaps"} {
-		raw, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "longshore", "files", "crds", name+".yaml"))
+		raw, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "longshore", "crds", name+".yaml"))
 		require.NoError(t, err)
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		require.NoError(t, yaml.Unmarshal(raw, crd))

@@ -75,7 +75,7 @@ func newRig(t *testing.T, adjust ...func(*plane.Options)) *rig {
 
 func (r *rig) installCRDs(t *testing.T) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", "..", "charts", "longshore", "files", "crds", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join("..", "..", "..", "charts", "longshore", "crds", "*.yaml"))
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {

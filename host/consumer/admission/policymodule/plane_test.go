@@ -122,7 +122,7 @@ func newSite(t *testing.T) *site {
 	s.admin, err = client.New(api, client.Options{Scheme: kinds})
 	require.NoError(t, err)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	s.decode(filepath.Join(chartFiles, "crds", "offloadingpolicies.yaml"), crd)
+	s.decode(filepath.Join(chartFiles, "..", "crds", "offloadingpolicies.yaml"), crd)
 	require.NoError(t, s.admin.Create(t.Context(), crd))
 	require.NoError(t, s.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "longshore"}}))
 	require.Eventually(t, func() bool { return s.admin.List(t.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil }, soon, tick)

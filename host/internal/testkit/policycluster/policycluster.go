@@ -57,7 +57,7 @@ func Start(tb testing.TB) *Cluster {
 	var err error
 	c.Admin, err = client.New(c.API, client.Options{Scheme: kinds})
 	require.NoError(tb, err)
-	raw, err := charts.Longshore.ReadFile(path.Join("longshore", "files", "crds", "offloadingpolicies.yaml"))
+	raw, err := charts.Longshore.ReadFile(path.Join("longshore", "crds", "offloadingpolicies.yaml"))
 	require.NoError(tb, err)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	require.NoError(tb, yaml.Unmarshal(raw, crd))
