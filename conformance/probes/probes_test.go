@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -50,11 +51,14 @@ func question(bytes int, labels string) []byte {
 		strings.Repeat("n", bytes), labels)
 }
 
+// onlyFuel ends calls after the same instructions on each machine, not for their time.
+var onlyFuel = engine.Limits{Fuel: 1_000_000, Time: time.Hour}
+
 // outcome is what the author of a module reads: why it does not load, why a call failed,
 // what is wrong with its answer; or the answer, of a probe that looks around.
 func outcome(t *testing.T, e *engine.Engine, wasm, request []byte) string {
 	t.Helper()
-	m, err := module.Load(t.Context(), e, wasm, module.Options{Name: "probe"})
+	m, err := module.Load(t.Context(), e, wasm, module.Options{Name: "probe", Limits: onlyFuel})
 	if err != nil {
 		return "refused at load: " + err.Error()
 	}

@@ -13,8 +13,17 @@ import (
 
 // The export names that a metered module has; see package fuel.
 const (
-	// FuelExport is the global with the ticks left.
+	// FuelExport is the global with the fuel left, in parts of ticks.
 	FuelExport = "longshore:fuel"
+	// FuelParts is the number of parts of a tick.
+	FuelParts = 12
+	// StackExport is the global with what is left of the stack.
+	StackExport = "longshore:stack"
+	// LookModule has the function that a module calls when it has used up its slice of the
+	// fuel.
+	LookModule = "longshore:fuel"
+	// LookFunction is the name of that function.
+	LookFunction = "look"
 	// GlobalExports is the prefix of the names of mutable globals.
 	GlobalExports = "longshore:global:"
 	// StartExport is what was the module's start function.
@@ -190,6 +199,9 @@ func (m *Module) build(ctx context.Context, kernel, wasm []byte, c wazero.Compil
 	if err := instantiateKernelHost(m.ctx, m.runtime); err != nil {
 		return err
 	}
+	if err := instantiateLook(m.ctx, m.runtime); err != nil {
+		return err
+	}
 	var err error
 	if m.kernel, err = m.runtime.CompileModule(m.ctx, kernel); err != nil {
 		return fmt.Errorf("compiling the kernel: %w", err)
@@ -212,6 +224,9 @@ func (m *Module) build(ctx context.Context, kernel, wasm []byte, c wazero.Compil
 func (m *Module) inspect() error {
 	for _, f := range m.guest.ImportedFunctions() {
 		module, name, _ := f.Import()
+		if module == LookModule {
+			continue // metering added it, and refuses modules that have it themselves
+		}
 		if err := CheckImport(module, name); err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 )
 
-var names = fuel.Names{Fuel: engine.FuelExport, Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport}
+var names = fuel.Names{Fuel: engine.FuelExport, Stack: engine.StackExport, LookModule: engine.LookModule, Look: engine.LookFunction, Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport}
 
 func meter(tb testing.TB, wasm []byte) []byte {
 	tb.Helper()

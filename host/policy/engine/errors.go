@@ -38,6 +38,11 @@ var ErrNoInstance = errors.New("no instance of the module to call")
 // longer than [Limits.RequestBytes].
 var ErrRequestTooLarge = errors.New("the request is too large")
 
+// ErrCallTime is in the error of a call that was ended because it took too much of the
+// processor's time, before its fuel was used up. Unlike all else, that depends on the
+// machine: it says less of the module than other failures do.
+var ErrCallTime = errors.New("the call took too long")
+
 // ErrClosed is returned by calls of a module that was closed.
 var ErrClosed = errors.New("the module is closed")
 

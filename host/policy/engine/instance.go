@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -33,8 +34,9 @@ type instance struct {
 	functions     map[string]api.Function
 	stack         [1]uint64
 
-	fuel   api.MutableGlobal
-	global struct{ inputLength, top, outputOffset, outputLength, failure, fault api.MutableGlobal }
+	fuel, stackLeft api.MutableGlobal
+	meter           meter
+	global          struct{ inputLength, top, outputOffset, outputLength, failure, fault api.MutableGlobal }
 	// mutable are the guest's own mutable globals, by index.
 	mutable []api.MutableGlobal
 
@@ -114,6 +116,7 @@ func (i *instance) bind() error {
 	i.global.failure = find(i.kernel, "global.failure")
 	i.global.fault = find(i.kernel, "global.fault")
 	i.fuel = find(i.guest, FuelExport)
+	i.stackLeft = find(i.guest, StackExport)
 	all, ok := i.guest.(experimental.InternalModule)
 	if !ok {
 		return errors.New("this version of wazero does not tell how many globals a module has")
@@ -150,23 +153,16 @@ func (i *instance) size() uint64 {
 	return 0
 }
 
-// spend takes ticks for work that the host does for the guest. It answers false when
-// there are too few: then the work must not be done, and the guest traps soon.
-func (i *instance) spend(ticks int64) bool {
-	left := int64(i.fuel.Get()) - ticks
-	i.fuel.Set(uint64(left))
-	return left >= 0
-}
-
 // run calls an exported function without parameters and classifies how it failed.
 // The result is the function's, 0 for one that has none.
-func (i *instance) run(export string, fuel uint64) (uint32, *failure) {
+func (i *instance) run(export string, fuel uint64, limit time.Duration) (uint32, *failure) {
 	f := i.functions[export]
 	if f == nil {
 		f = i.guest.ExportedFunction(export)
 		i.functions[export] = f
 	}
-	i.fuel.Set(fuel)
+	i.begin(fuel, limit)
+	defer i.end()
 	i.stack[0] = 0
 	if err := f.CallWithStack(i.ctx, i.stack[:]); err != nil {
 		return 0, i.failed(err, fuel)
@@ -179,7 +175,7 @@ func (i *instance) call(export string, input []byte) ([]byte, *failure) {
 	copy(i.kernelMemory.reserved[inputOffset:], input)
 	i.global.inputLength.Set(uint64(len(input)))
 	i.global.top.Set(blockEnd(inputOffset + uint64(len(input))))
-	status, failed := i.run(export, i.module.limits.Fuel)
+	status, failed := i.run(export, i.module.limits.Fuel, i.module.limits.Time)
 	if failed != nil {
 		return nil, failed
 	}
@@ -227,7 +223,9 @@ func (i *instance) failed(err error, budget uint64) *failure {
 	switch {
 	case i.global.fault.Get() == faultDenied:
 		return &failure{Denied, errors.New("the module calls http_request, but policies have no network: everything a policy may know is in the request; its author must remove the call")}
-	case int64(i.fuel.Get()) < 0:
+	case i.meter.late:
+		return &failure{Timeout, fmt.Errorf("%w: it ran for more than %v and was stopped; its author should make it faster, or the operator may raise the limit", ErrCallTime, i.meter.limit)}
+	case i.fuelLeft() < 0:
 		return &failure{Timeout, i.because(fmt.Sprintf("it used up its fuel of %d ticks and was stopped; its author should look for an endless loop or recursion, or the operator may raise the limit", budget))}
 	case i.global.fault.Get() == faultMemory:
 		return &failure{Memory, fmt.Errorf("it allocated more than %d bytes for input, answer and messages; the module's author must allocate less", uint64(i.module.limits.kernelPages())*pageBytes)}
@@ -239,7 +237,7 @@ func (i *instance) failed(err error, budget uint64) *failure {
 		return &failure{BadOutput, i.because("the module exited with status 0 instead of returning an answer; its author must return from the export")}
 	case errors.As(err, &exit):
 		return &failure{Trap, i.because(fmt.Sprintf("the module exited with status %d instead of returning an answer; its author must return from the export", exit.ExitCode()))}
-	case strings.HasPrefix(line, "stack overflow"):
+	case int64(i.stackLeft.Get()) < 0, strings.HasPrefix(line, "stack overflow"):
 		return &failure{Trap, i.because("the module crashed: its call stack is exhausted; its author should look for an endless recursion")}
 	default:
 		return &failure{Trap, i.because("the module crashed: " + line + "; its author must correct it")}

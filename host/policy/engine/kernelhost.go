@@ -95,9 +95,12 @@ func (i *instance) allocate(data []byte) uint64 {
 }
 
 func (i *instance) log(level Level, address uint64) {
-	i.spend(hostTicks)
+	enough := i.spend(lineParts)
 	if len(i.lines) >= i.module.limits.LogLines {
 		i.droppedLines++
+		return
+	}
+	if !enough {
 		return
 	}
 	text := i.block(address)
@@ -106,9 +109,12 @@ func (i *instance) log(level Level, address uint64) {
 
 // variable answers with the address of a copy of the variable, 0 when it is not set.
 func (i *instance) variable(name uint64) uint64 {
-	value, ok := i.variables[string(i.block(name))]
-	i.spend(hostTicks + int64(len(value)/bytesPerTick))
-	if !ok {
+	key := i.block(name)
+	if !i.spend(hostParts + int64(len(key)/bytesPerPart)) {
+		return 0
+	}
+	value, ok := i.variables[string(key)]
+	if !ok || !i.spend(int64(len(value)/bytesPerPart)) {
 		return 0
 	}
 	return i.allocate(value)
@@ -117,7 +123,9 @@ func (i *instance) variable(name uint64) uint64 {
 // setVariable keeps a variable until the end of the call.
 func (i *instance) setVariable(name, value uint64) {
 	key, data := i.block(name), i.block(value)
-	i.spend(hostTicks + int64((len(key)+len(data))/bytesPerTick))
+	if !i.spend(hostParts + int64((len(key)+len(data))/bytesPerPart)) {
+		return
+	}
 	if value == 0 {
 		delete(i.variables, string(key))
 		return

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"time"
 
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -12,6 +13,9 @@ type Limits struct {
 	Fuel uint64
 	// StartFuel is the number of ticks that starting the module may take, once per load.
 	StartFuel uint64
+	// Time bounds the processor's time of a call, where the fuel does not end it sooner.
+	// StartTime is the same for starting the module.
+	Time, StartTime time.Duration
 	// MemoryBytes bounds the module's linear memory, rounded down to pages of 64 KiB.
 	MemoryBytes uint64
 	// RequestBytes bounds the input of a call.
@@ -34,14 +38,17 @@ type Limits struct {
 // their author answers for them, and they must handle the largest object that an API server
 // stores, which takes them about 40 M ticks and 65 MiB.
 func BuiltIn() Limits {
-	const fuel, memory, message = 400_000_000, 128 << 20, 8 << 20
-	return Limits{Fuel: fuel, MemoryBytes: memory, RequestBytes: message, ResponseBytes: message, Trusted: true}
+	const fuel, memory, message, longest = 400_000_000, 128 << 20, 8 << 20, 10 * time.Second
+	return Limits{Fuel: fuel, Time: longest, MemoryBytes: memory, RequestBytes: message, ResponseBytes: message, Trusted: true}
 }
 
 const (
 	pageBytes = 64 << 10
 	// defaultStartFuel lets the runtime of a large Go guest start.
 	defaultStartFuel = 20 * contract.DefaultFuel
+	// defaultTime of a call; the fuel of most calls takes less.
+	defaultTime      = 50 * time.Millisecond
+	defaultStartTime = 20 * defaultTime
 	// defaultInstances bounds what a module costs on machines with many processors.
 	defaultInstances = 4
 	perProcessor     = 2
@@ -69,6 +76,12 @@ func (l Limits) withDefaults(procs int) Limits {
 	}
 	set(&l.Fuel, contract.DefaultFuel)
 	set(&l.StartFuel, defaultStartFuel)
+	if l.Time <= 0 {
+		l.Time = defaultTime
+	}
+	if l.StartTime <= 0 {
+		l.StartTime = defaultStartTime
+	}
 	set(&l.MemoryBytes, contract.DefaultMemoryBytes)
 	l.MemoryBytes = min(l.MemoryBytes/pageBytes, 1<<16) * pageBytes
 	setInt(&l.RequestBytes, contract.MaxRequestBytes)

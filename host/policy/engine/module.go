@@ -105,7 +105,7 @@ func (m *Module) Call(ctx context.Context, export string, input []byte) ([]byte,
 
 func (i *instance) stats(budget uint64) Stats {
 	return Stats{
-		Ticks:       budget - uint64(max(0, int64(i.fuel.Get()))),
+		Ticks:       budget - uint64(max(0, i.fuelLeft()))/FuelParts,
 		MemoryBytes: i.size(),
 		LogLines:    len(i.lines) + i.droppedLines,
 	}

@@ -29,7 +29,7 @@ func counter(t *testing.T) []byte {
 		wasmtest.Get(0), wasmtest.Const64(8), wasmtest.Call(output)))
 	parsed, err := fuel.Parse(m.Bytes())
 	require.NoError(t, err)
-	metered, err := parsed.Meter(fuel.Names{Fuel: FuelExport, Globals: GlobalExports, Memory: MemoryExport, Start: StartExport})
+	metered, err := parsed.Meter(fuel.Names{Fuel: FuelExport, Stack: StackExport, LookModule: LookModule, Look: LookFunction, Globals: GlobalExports, Memory: MemoryExport, Start: StartExport})
 	require.NoError(t, err)
 	return metered.Wasm
 }

@@ -19,7 +19,7 @@ type snapshot struct {
 // initialization of its language's runtime.
 func (i *instance) start() *failure {
 	for _, export := range i.module.startup {
-		if _, failed := i.run(export, i.module.limits.StartFuel); failed != nil {
+		if _, failed := i.run(export, i.module.limits.StartFuel, i.module.limits.StartTime); failed != nil {
 			return failed
 		}
 	}

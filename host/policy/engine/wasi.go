@@ -27,10 +27,13 @@ const (
 	randomSeed = 0x9e3779b97f4a7c15
 	// maxVectors bounds the pieces of a write and the events of a wait.
 	maxVectors = 1024
-	// hostTicks is what a call of a host function costs, bytesPerTick what its work
-	// costs on top.
-	hostTicks    = 16
-	bytesPerTick = 64
+	// hostParts is what a call of a host function costs, in parts of ticks, bytesPerPart what
+	// its work costs on top, randomPerPart what random bytes cost, and lineParts what a log line
+	// costs, kept or not.
+	hostParts     = 1
+	bytesPerPart  = 2048
+	randomPerPart = 256
+	lineParts     = 32
 )
 
 // Error numbers of WASI.
@@ -127,7 +130,7 @@ func instantiateWASI(ctx context.Context, runtime wazero.Runtime) error {
 }
 
 func (f *wasiFunction) answer(i *instance, guest api.Module, stack []uint64) uint32 {
-	i.spend(hostTicks)
+	i.spend(hostParts)
 	if f.run == nil {
 		return f.number
 	}
@@ -169,7 +172,7 @@ func wasiTime(i *instance, m api.Memory, s []uint64) uint32 {
 // everybody may know them, since every call sees the same.
 func wasiRandom(i *instance, m api.Memory, s []uint64) uint32 {
 	length := uint32(s[1])
-	if !i.spend(int64(length / bytesPerTick)) {
+	if !i.spend(int64(length / randomPerPart)) {
 		return wasiInval
 	}
 	buffer, ok := m.Read(uint32(s[0]), length)

@@ -8,10 +8,8 @@ import (
 )
 
 const (
-	// Stride is the number of instructions that may run before another tick is due,
-	// beside the one at every function entry and every loop iteration. Divisions and
-	// square roots count for several.
-	Stride = 48
+	// localsPerPart is how many local variables are cleared for a part of a tick.
+	localsPerPart = 256
 	// maxLocals bounds the local variables of a function, as JavaScript engines do:
 	// an engine allocates them from a count that takes three bytes.
 	maxLocals = 50_000
@@ -33,16 +31,6 @@ const (
 // one of a megabyte, which fits any limit on the module's size, would take minutes.
 func complexity(branches, bytes int) int { return branches*branches + bytes/16*(bytes/16) }
 
-// Shifts that turn the length of a bulk instruction into ticks.
-const (
-	// bytesShift: a tick for 64 bytes copied or filled.
-	bytesShift = 6
-	// itemsShift: a tick for 8 table items.
-	itemsShift = 3
-	// pagesShift: sixteen ticks for a page of memory, negative shifts multiply.
-	pagesShift = -4
-)
-
 // control is an open block while a function is rewritten.
 type control struct {
 	op byte
@@ -56,19 +44,24 @@ type control struct {
 type metering struct {
 	// charge is false when a module is only made ready for snapshots.
 	charge bool
-	// global is the index of the fuel global.
-	global uint32
-	module *Module
+	// fuel and stack are the indices of the globals of these names.
+	fuel, stack uint32
+	// look is the index of the imported function that is called without fuel; fill and copy
+	// are those of the functions that fill and copy memory in parts, used if parts is set.
+	look, fill, copy uint32
+	parts            bool
+	module           *Module
 
 	code     []byte
 	controls []control
 	labels   []uint32
-	// pending is an upper bound of the instructions that have run since the last
-	// tick, on whatever path this point was reached.
+	// pending is an upper bound of the weight that has run since the last charge, on
+	// whatever path this point was reached.
 	pending int
-	// temporary is the index of the extra local of type i32, used only when bulk is set.
-	temporary uint32
-	bulk      bool
+	// after is the index of an extra local of type i64, for what is left of the fuel, and
+	// temporary that of one of type i32, used only when bulk is set.
+	after, temporary uint32
+	bulk             bool
 	// calls says that the function calls others of the module.
 	calls bool
 	head  []byte
@@ -132,7 +125,7 @@ func (w *metering) function(out []byte, index int) ([]byte, error) {
 	s.locals = uint32(locals)
 	declarations := b.data[first:r.pos]
 	w.code, w.controls = w.code[:0], w.controls[:0]
-	w.temporary, w.bulk, w.calls, w.pending = uint32(locals), false, false, 0
+	w.after, w.temporary, w.bulk, w.calls, w.pending = uint32(locals), uint32(locals)+1, false, false, 0
 	w.loops, w.branches = 0, 0
 	if err := w.instructions(r, index); err != nil {
 		return nil, err
@@ -141,23 +134,17 @@ func (w *metering) function(out []byte, index int) ([]byte, error) {
 	if len(b.data) > maxBodyBytes || w.branches > maxBranches || w.complexity > maxComplexity {
 		return nil, fmt.Errorf("%d bytes and %d branches would take too long to compile: split it up", len(b.data), w.branches)
 	}
-	head := binary.AppendUvarint(w.head[:0], uint64(groups)+one(w.bulk))
+	head := binary.AppendUvarint(w.head[:0], uint64(groups)+one(w.charge)+one(w.bulk))
 	head = append(head, declarations...)
+	if w.charge {
+		head = append(head, 1, byte(I64))
+	}
 	if w.bulk {
 		head = append(head, 1, byte(I32))
 	}
 	var tail []byte
 	if w.charge {
-		// Locals are zeroed on entry, which takes time in proportion.
-		entry := 1 + int64(locals/Stride)
-		if w.calls {
-			held := heldTicks(locals, len(b.data))
-			head = append(w.tick(head, entry+held), opBlock)
-			head = append(head, w.blockType(signature.Results)...)
-			tail = append(w.refund(nil, held), opEnd)
-		} else {
-			head = w.tick(head, entry)
-		}
+		head, tail = w.frame(head, signature.Results, locals, len(b.data))
 	}
 	w.head = head
 	out = binary.AppendUvarint(out, uint64(len(head)+len(w.code)+len(tail)))
@@ -166,11 +153,32 @@ func (w *metering) function(out []byte, index int) ([]byte, error) {
 	return append(out, tail...), nil
 }
 
-// heldTicks is what a function that calls others takes at its entry and gives back at
-// its end. So the fuel bounds the depth of calls, and with it the engine's stack: a
-// frame takes some 8 bytes for each local and each value that waits across a call, and
-// a body cannot push more of those than it has bytes.
-func heldTicks(locals uint64, bodyBytes int) int64 { return 64 + 4*int64(locals) + int64(bodyBytes)/16 }
+// frame appends what a function begins with to its head, and returns what it ends with. A
+// function pays a tick when it begins, which covers what its caller did last and what is
+// light, and more for many local variables, which an engine clears. What else is due at its
+// end it pays there, on whatever way it leaves.
+func (w *metering) frame(head []byte, results []ValueType, locals uint64, bytes int) (withEntry, tail []byte) {
+	head = w.take(head, Parts+int64(locals/localsPerPart))
+	due := int64(0)
+	if w.pending >= tickWeight {
+		due = int64(w.pending / partWeight)
+	}
+	if !w.calls && due == 0 {
+		return head, nil
+	}
+	held := heldStack(locals, bytes)
+	if w.calls {
+		head = w.hold(head, held)
+	}
+	head = append(append(head, opBlock), w.blockType(results)...)
+	if w.calls {
+		tail = w.release(tail, held)
+	}
+	if due > 0 {
+		tail = w.take(tail, due)
+	}
+	return head, append(tail, opEnd)
+}
 
 // blockType encodes the type of a block without parameters.
 func (w *metering) blockType(results []ValueType) []byte {
@@ -180,21 +188,18 @@ func (w *metering) blockType(results []ValueType) []byte {
 	case 1:
 		return []byte{byte(results[0])}
 	}
-	for i, s := range w.signatures {
-		if len(s.Params) == 0 && slices.Equal(s.Results, results) {
-			return appendSigned(nil, int64(i))
-		}
-	}
-	w.signatures = append(w.signatures, Signature{Results: results})
-	return appendSigned(nil, int64(len(w.signatures)-1))
+	return appendSigned(nil, int64(w.typeIndex(Signature{Results: results})))
 }
 
-// refund appends "give n ticks back".
-func (w *metering) refund(c []byte, n int64) []byte {
-	c = append(c, opGlobalGet)
-	c = binary.AppendUvarint(c, uint64(w.global))
-	c = append(appendConst64(c, n), opI64Add, opGlobalSet)
-	return binary.AppendUvarint(c, uint64(w.global))
+// typeIndex returns the index of a type, which it adds if the module has no equal one.
+func (w *metering) typeIndex(want Signature) uint32 {
+	for i, s := range w.signatures {
+		if slices.Equal(s.Params, want.Params) && slices.Equal(s.Results, want.Results) {
+			return uint32(i)
+		}
+	}
+	w.signatures = append(w.signatures, want)
+	return uint32(len(w.signatures) - 1)
 }
 
 func one(b bool) uint64 {
@@ -230,37 +235,14 @@ func (w *metering) instructions(r *reader, index int) error {
 			}
 			continue
 		}
-		// A charge stands in front of what it pays for, except that a loop pays inside.
-		w.pending += i.weight
-		if shift, ok := bulkShift(&i); ok {
-			w.code = append(w.code, r.data[copied:start]...)
-			copied = start
-			w.bulkCharge(shift)
-		} else if w.pending >= Stride && i.op != opElse && i.op != opEnd {
-			w.code = append(w.code, r.data[copied:start]...)
-			copied = start
-			w.code = w.tick(w.code, 1)
-			w.pending = i.weight
-		}
-		switch i.op {
-		case opReturn:
-			// Leave by the end, where held ticks are given back.
-			w.code = append(w.code, r.data[copied:start]...)
-			w.code = append(w.code, opBr)
-			w.code = binary.AppendUvarint(w.code, uint64(len(w.controls)-1))
-			copied = r.pos
-		case opCall:
-			w.calls = w.calls || int64(i.index) >= int64(w.module.importedFunctions)
-		case opCallIndirect:
-			w.calls = true
-		}
+		copied = w.edit(r, &i, start, copied)
 		if err := w.nest(&i); err != nil {
 			return err
 		}
 		if i.op == opLoop {
 			w.code = append(w.code, r.data[copied:r.pos]...)
 			copied = r.pos
-			w.code = w.tick(w.code, 1)
+			w.code = w.take(w.code, Parts)
 		}
 	}
 	if r.rest() > 0 {
@@ -314,78 +296,21 @@ func (w *metering) nest(i *instruction) error {
 		if i.op != opBrIf {
 			w.pending = 0 // what follows is reached in another way, or never
 		}
-	case opReturn, opUnreachable, opCall, opCallIndirect:
-		// A called function has paid at its entry.
+	case opReturn:
+		w.controls[0].exit = max(w.controls[0].exit, w.pending)
 		w.pending = 0
+	case opUnreachable:
+		w.pending = 0
+	case opCall:
+		// A function of the module pays at its entry for less than a tick in front of the call.
+		if w.own(i.index) {
+			w.pending = 0
+		}
 	}
 	return nil
 }
 
-// tick appends "take n ticks, trap when there are less than none".
-func (w *metering) tick(c []byte, n int64) []byte {
-	c = append(c, opGlobalGet)
-	c = binary.AppendUvarint(c, uint64(w.global))
-	c = appendConst64(c, n)
-	c = append(c, opI64Sub, opGlobalSet)
-	c = binary.AppendUvarint(c, uint64(w.global))
-	return w.trap(c)
-}
-
-// trap appends "trap when the fuel is negative".
-func (w *metering) trap(c []byte) []byte {
-	c = append(c, opGlobalGet)
-	c = binary.AppendUvarint(c, uint64(w.global))
-	return append(c, opI64Const, 0, opI64LtS, opIf, blockEmpty, opUnreachable, opEnd)
-}
-
-// bulkShift tells whether an instruction's cost depends on the length on top of the
-// stack, and how.
-func bulkShift(i *instruction) (shift int, ok bool) {
-	switch {
-	case i.op == opMemoryGrow:
-		return pagesShift, true
-	case i.op != opMisc:
-		return 0, false
-	}
-	switch i.sub {
-	case miscMemoryInit, miscMemoryCopy, miscMemoryFill:
-		return bytesShift, true
-	case miscTableInit, miscTableCopy, miscTableGrow, miscTableFill:
-		return itemsShift, true
-	default:
-		return 0, false
-	}
-}
-
-// bulkCharge appends a charge of one tick and the length on top of the stack, an i32,
-// shifted.
-func (w *metering) bulkCharge(shift int) {
-	w.bulk, w.pending = true, 1
-	c := append(w.code, opLocalTee)
-	c = binary.AppendUvarint(c, uint64(w.temporary))
-	c = append(c, opGlobalGet)
-	c = binary.AppendUvarint(c, uint64(w.global))
-	c = append(c, opLocalGet)
-	c = binary.AppendUvarint(c, uint64(w.temporary))
-	c = append(c, opI64ExtendU)
-	if shift >= 0 {
-		c = append(appendConst64(c, int64(shift)), opI64ShrU)
-	} else {
-		c = append(appendConst64(c, int64(-shift)), opI64Shl)
-	}
-	c = append(appendConst64(c, 1), opI64Add)
-	c = append(c, opI64Sub, opGlobalSet)
-	c = binary.AppendUvarint(c, uint64(w.global))
-	w.code = w.trap(c)
-}
-
-// appendConst64 appends i64.const with a number that is not negative.
-func appendConst64(c []byte, n int64) []byte { return appendSigned(append(c, opI64Const), n) }
-
-// appendSigned appends a number that is not negative as a signed one.
-func appendSigned(c []byte, n int64) []byte {
-	for ; n >= 0x40; n >>= 7 {
-		c = append(c, byte(n&0x7f)|0x80)
-	}
-	return append(c, byte(n))
+// own tells whether a function is the module's own, not imported.
+func (w *metering) own(function uint32) bool {
+	return int64(function) >= int64(w.module.importedFunctions)
 }

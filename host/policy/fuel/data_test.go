@@ -85,6 +85,7 @@ func TestSegmentsAreJoinedWhereNobodyCanTell(t *testing.T) {
 func TestJoinedSegmentsFillTheSameMemory(t *testing.T) {
 	runtime := wazero.NewRuntime(t.Context())
 	t.Cleanup(func() { assert.NoError(t, runtime.Close(t.Context())) })
+	look(t, runtime)
 	memory := func(wasm []byte) ([]byte, error) {
 		instance, err := runtime.InstantiateWithConfig(t.Context(), wasm, wazero.NewModuleConfig().WithName(""))
 		if err != nil {

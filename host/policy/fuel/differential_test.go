@@ -109,7 +109,7 @@ func (g *generator) statement() []byte {
 	case 8:
 		return wasmtest.Code(g.number(), wasmtest.GlobalSet(0))
 	case 9:
-		return wasmtest.Code(repeat(nop, g.random.IntN(2*fuel.Stride)))
+		return wasmtest.Code(repeat(nop, g.random.IntN(100)))
 	case 10:
 		return wasmtest.Code(g.number(), wasmtest.Call(0), wasmtest.Set(g.local()))
 	case 11: // a return from somewhere inside

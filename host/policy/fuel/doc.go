@@ -1,11 +1,16 @@
 // Package fuel meters a WebAssembly module by rewriting it: bytes in, bytes out.
 //
-// The rewritten module counts ticks down in a global and traps when none is left. A
-// tick is charged at every function entry and every loop iteration, one more for
-// every [Stride] instructions that run without one of those, and bulk memory and
-// table instructions are charged in proportion to their length. So the number of
-// ticks bounds what a call can do, whatever the module contains, recursion included,
-// and the same call always costs the same number.
+// The rewritten module counts its fuel down in a global, in parts of ticks. It pays a tick
+// at every function entry and every loop iteration, which covers what is light, and more for
+// what may take longer: loads and stores, floating-point arithmetic, references, calls of
+// imported functions, and bulk instructions by their length. When the fuel is negative it
+// calls the host, through an import that rewriting adds; the host hands out more, or ends
+// the call. So the number of ticks bounds what a call can do, whatever the module contains,
+// and the same call always costs the same number. Another global bounds how deep calls are
+// nested.
+//
+// A module's indices are checked against what it had before rewriting. An engine validates
+// the rest; whether a module was valid must be asked of it before rewriting, too.
 //
 // Beside that the rewritten module exports what a host needs to bring an instance
 // back to an earlier state: the mutable globals, and the start function, which no

@@ -1,6 +1,9 @@
 package fuel
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // space holds how many items of each kind a module has before it is rewritten. Rewriting
 // adds a global, types, exports, blocks and local variables behind the module's own, so an
@@ -24,13 +27,12 @@ func (r *reader) index(what string, n uint32) uint32 {
 	return i
 }
 
-func (r *reader) typeIndex() uint32     { return r.index("type", r.space.types) }
-func (r *reader) functionIndex() uint32 { return r.index("function", r.space.functions) }
-func (r *reader) tableIndex() uint32    { return r.index("table", r.space.tables) }
-func (r *reader) globalIndex() uint32   { return r.index("global", r.space.globals) }
-func (r *reader) localIndex() uint32    { return r.index("local variable", r.space.locals) }
-func (r *reader) elementIndex() uint32  { return r.index("element segment", r.space.elements) }
-func (r *reader) dataIndex() uint32     { return r.index("data segment", r.space.data) }
+func (r *reader) typeIndex() uint32    { return r.index("type", r.space.types) }
+func (r *reader) tableIndex() uint32   { return r.index("table", r.space.tables) }
+func (r *reader) globalIndex() uint32  { return r.index("global", r.space.globals) }
+func (r *reader) localIndex() uint32   { return r.index("local variable", r.space.locals) }
+func (r *reader) elementIndex() uint32 { return r.index("element segment", r.space.elements) }
+func (r *reader) dataIndex() uint32    { return r.index("data segment", r.space.data) }
 
 // memoryIndex decodes the index of a memory, for which engines read a single byte.
 func (r *reader) memoryIndex() {
@@ -45,7 +47,7 @@ func (r *reader) address() {
 	r.u32()
 	r.u32()
 	if r.err == nil && r.space.memories == 0 {
-		r.fail(fmt.Errorf("memory 0 does not exist"))
+		r.fail(errors.New("memory 0 does not exist"))
 	}
 }
 
@@ -58,10 +60,28 @@ func (s *space) declare(function uint32) {
 }
 
 // reference decodes the function of a ref.func in code.
-func (r *reader) reference() {
-	if f := r.functionIndex(); r.err == nil && !r.space.declared[f] {
+func (r *reader) reference() uint32 {
+	f := r.functionIndex()
+	if r.err == nil && !r.space.declared[f] {
 		r.fail(fmt.Errorf("function %d is not declared for references", f))
 	}
+	return f
+}
+
+// functionRef is an index of a function, and where it stands.
+type functionRef struct {
+	from, to int
+	index    uint32
+}
+
+func (r *reader) functionIndex() uint32 { return r.index("function", r.space.functions) }
+
+// noteFunction decodes the index of a function and remembers where it stands.
+func (r *reader) noteFunction() uint32 {
+	from := r.pos
+	f := r.functionIndex()
+	r.functions = append(r.functions, functionRef{from, r.pos, f})
+	return f
 }
 
 // nullType decodes the type of a ref.null. Engines take other types for an index.

@@ -132,6 +132,8 @@ type section struct {
 	id   byte
 	data []byte
 	base int
+	// functions are the indices of functions in it.
+	functions []functionRef
 }
 
 // body is the code of a function: its local declarations and its instructions.
@@ -211,6 +213,7 @@ func Parse(wasm []byte) (*Module, error) {
 		m.sections = append(m.sections, section{id: id, data: content.data, base: content.base})
 		m.section(id, content)
 		m.count()
+		m.sections[len(m.sections)-1].functions = content.functions
 		if content.err == nil && content.rest() > 0 {
 			content.fail(errors.New("there are bytes left over"))
 		}

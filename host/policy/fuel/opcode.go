@@ -16,6 +16,7 @@ const (
 	opReturn       = 0x0f
 	opCall         = 0x10
 	opCallIndirect = 0x11
+	opDrop         = 0x1a
 	opSelectTyped  = 0x1c
 	opLocalGet     = 0x20
 	opLocalTee     = 0x22
@@ -61,19 +62,19 @@ const (
 // instruction is one decoded instruction.
 type instruction struct {
 	op byte
-	// sub is the number behind the prefix opMisc.
+	// sub is the number behind the prefixes opMisc and opVector.
 	sub uint32
-	// index of the function that is called.
+	// index of the function that is called or referred to.
 	index uint32
 	// labels of a branch.
 	labels []uint32
-	// weight is about how many simple instructions it is worth.
+	// weight is what it costs, in parts of a tick.
 	weight int
 }
 
 // next decodes an instruction with its immediates. labels is reused.
 func (r *reader) next(labels []uint32) instruction {
-	i := instruction{op: r.byte(), labels: labels[:0], weight: 1}
+	i := instruction{op: r.byte(), labels: labels[:0]}
 	switch op := i.op; {
 	case op == opBlock || op == opLoop || op == opIf:
 		r.blockType()
@@ -95,7 +96,7 @@ func (r *reader) next(labels []uint32) instruction {
 	case op == opMemorySize || op == opMemoryGrow:
 		r.memoryIndex()
 	case op == opRefFunc:
-		r.reference()
+		i.index = r.reference()
 	case op == opCallIndirect:
 		r.typeIndex()
 		r.tableIndex()
@@ -116,15 +117,15 @@ func (r *reader) next(labels []uint32) instruction {
 	case op == opMisc:
 		r.misc(&i)
 	case op == opVector:
-		r.vector()
+		i.sub = r.vector()
 	case plain(op):
-		i.weight = weight(op)
 	default:
 		if r.err == nil {
 			r.pos--
 			r.fail(unknown(op))
 		}
 	}
+	i.weigh()
 	return i
 }
 
@@ -135,19 +136,6 @@ func plain(op byte) bool {
 		return true
 	default:
 		return op >= 0x45 && op <= 0xc4
-	}
-}
-
-// weight is about how much longer an instruction takes than simple ones: divisions,
-// remainders and square roots take a processor tens of cycles, multiplications a few.
-func weight(op byte) int {
-	switch op {
-	case 0x6d, 0x6e, 0x6f, 0x70, 0x7f, 0x80, 0x81, 0x82, 0x91, 0x95, 0x9f, 0xa3:
-		return 8
-	case 0x6c, 0x7e:
-		return 3
-	default:
-		return 1
 	}
 }
 
@@ -213,10 +201,10 @@ func (r *reader) misc(i *instruction) {
 	}
 }
 
-// vector skips the rest of a SIMD instruction. The engine reads one byte of its
+// vector decodes the rest of a SIMD instruction and returns its number. The engine reads one byte of its
 // number and takes a second one, which is 1 in the canonical encoding, for a nop, so
 // other encodings would be understood in two ways.
-func (r *reader) vector() {
+func (r *reader) vector() uint32 {
 	sub := r.byte()
 	if sub >= 0x80 {
 		if high := r.byte(); high != 1 {
@@ -225,7 +213,7 @@ func (r *reader) vector() {
 			} else {
 				r.fail(fmt.Errorf("instruction 0xfd %#x is not encoded canonically", sub))
 			}
-			return
+			return 0
 		}
 	}
 	switch {
@@ -241,6 +229,7 @@ func (r *reader) vector() {
 	case vectorReserved(sub):
 		r.fail(fmt.Errorf("instruction 0xfd %#x is unknown", sub))
 	}
+	return uint32(sub)
 }
 
 // vectorReserved tells whether a number of a SIMD instruction is not assigned.

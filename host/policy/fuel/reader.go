@@ -16,7 +16,9 @@ type reader struct {
 	base int
 	// space is what indices in the data may name.
 	space *space
-	err   error
+	// functions are the indices of functions that were read.
+	functions []functionRef
+	err       error
 }
 
 var errShort = errors.New("the data ends too early")

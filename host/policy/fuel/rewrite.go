@@ -11,9 +11,15 @@ import (
 
 // Names are the export names that the rewritten module gets beside its own.
 type Names struct {
-	// Fuel is the name of a mutable i64 global: the ticks left, negative after a trap
-	// for want of fuel.
+	// Fuel is the name of a mutable i64 global: the ticks left of what the host has handed
+	// out, negative when the host is asked for more.
 	Fuel string
+	// Stack is the name of a mutable i64 global: what is left for calls that wait for other
+	// calls, negative after a trap because they are nested too deep.
+	Stack string
+	// LookModule and Look are the names of an imported function without parameters or
+	// results, which is called when the fuel is negative. It hands out more, or ends the call.
+	LookModule, Look string
 	// Globals is the prefix of the names of the mutable globals; the global's index follows.
 	Globals string
 	// Memory is the name of the memory, if the module has one of its own.
@@ -22,8 +28,8 @@ type Names struct {
 	Start string
 }
 
-// initialFuel is what the fuel global holds until the host sets it: nothing, so that
-// code which runs before the host has set a budget traps.
+// initialFuel is what fuel and stack hold until the host sets them: nothing, so that code
+// which runs before asks the host.
 const initialFuel = 0
 
 // Rewritten is the result of rewriting a module.
@@ -48,16 +54,25 @@ func (m *Module) rewrite(names Names, charge bool) (*Rewritten, error) {
 	if err := m.checkNames(names); err != nil {
 		return nil, err
 	}
-	w := &metering{charge: charge, global: m.fuelIndex(), module: m, signatures: slices.Clip(m.signatures)}
+	w := &metering{charge: charge, fuel: m.fuelIndex(), stack: m.fuelIndex() + 1, module: m, signatures: slices.Clip(m.signatures)}
+	own := map[byte][]byte{}
+	if charge {
+		w.look = uint32(m.importedFunctions)
+		w.fill = uint32(len(m.functions)) + 1
+		w.copy = w.fill + 1
+		own[sectionImport] = m.importSection(names, w.typeIndex(Signature{}))
+		own[sectionElement] = m.shifted(sectionElement)
+	}
 	code, err := m.code(w)
 	if err != nil {
 		return nil, err
 	}
-	own := map[byte][]byte{
-		sectionType:   m.typeSection(w.signatures[len(m.signatures):]),
-		sectionGlobal: m.globalSection(),
-		sectionExport: m.exportSection(names),
+	if w.parts {
+		own[sectionFunction] = m.functionSection(w.typeIndex(Signature{Params: partTypes}))
 	}
+	own[sectionType] = m.typeSection(w.signatures[len(m.signatures):])
+	own[sectionGlobal] = m.globalSection(charge)
+	own[sectionExport] = m.exportSection(names, charge)
 	if data := m.joined(); data != nil {
 		own[sectionData] = data
 	}
@@ -88,9 +103,9 @@ var order = [...]byte{
 }
 
 func (m *Module) appendSection(out []byte, id byte, own map[byte][]byte, code []byte) []byte {
-	content, ok := own[id]
+	content := own[id]
 	switch {
-	case ok:
+	case content != nil:
 	case id == sectionStart:
 		return out
 	case id == sectionCode && len(m.bodies) > 0:
@@ -128,60 +143,126 @@ func (m *Module) size() int {
 
 // checkNames makes sure that the module cannot pass off its own exports as ours.
 func (m *Module) checkNames(names Names) error {
-	if names.Fuel == "" || names.Globals == "" || names.Memory == "" || names.Start == "" {
+	if slices.Contains([]string{names.Fuel, names.Stack, names.LookModule, names.Look, names.Globals, names.Memory, names.Start}, "") {
 		return errors.New("the names of the exports are not set")
 	}
 	for _, e := range m.Exports {
-		if e.Name == names.Fuel || e.Name == names.Memory || e.Name == names.Start || strings.HasPrefix(e.Name, names.Globals) {
+		if e.Name == names.Fuel || e.Name == names.Stack || e.Name == names.Memory || e.Name == names.Start || strings.HasPrefix(e.Name, names.Globals) {
 			return fmt.Errorf("the module exports %q, a name that the host reserves: rename it", e.Name)
+		}
+	}
+	for _, i := range m.Imports {
+		if i.Module == names.LookModule && i.Name == names.Look {
+			return fmt.Errorf("the module imports %s.%s, a name that the host reserves: remove the import", i.Module, i.Name)
 		}
 	}
 	return nil
 }
 
-// fuelIndex is the index of the fuel global, the last one.
+// fuelIndex is the index of the fuel global, which stands behind the module's own and in
+// front of the stack global.
 func (m *Module) fuelIndex() uint32 { return uint32(m.importedGlobals + len(m.Globals)) }
 
-// vector appends items to a list as encoded in section id, which may be absent.
-func (m *Module) vector(id byte, count int, items []byte) []byte {
+// vector appends items to a list as encoded in a section, which may be nil.
+func vector(section []byte, count int, items []byte) []byte {
 	var present []byte
-	if s := m.find(id); s != nil {
-		r := &reader{data: s.data}
+	if section != nil {
+		r := &reader{data: section}
 		count += int(r.u32())
-		present = s.data[r.pos:]
+		present = section[r.pos:]
 	}
 	out := binary.AppendUvarint(make([]byte, 0, len(present)+len(items)+8), uint64(count))
 	return append(append(out, present...), items...)
 }
 
-// typeSection appends the types of blocks.
+// content returns the content of a section, nil when it is absent.
+func (m *Module) content(id byte) []byte {
+	if s := m.find(id); s != nil {
+		return s.data
+	}
+	return nil
+}
+
+// shifted returns a section with the indices of functions as they are behind one more
+// imported function.
+func (m *Module) shifted(id byte) []byte {
+	s := m.find(id)
+	if s == nil {
+		return nil
+	}
+	out := make([]byte, 0, len(s.data)+len(s.functions))
+	copied := 0
+	for _, f := range s.functions {
+		out = append(out, s.data[copied:f.from]...)
+		out = binary.AppendUvarint(out, uint64(m.shift(f.index)))
+		copied = f.to
+	}
+	return append(out, s.data[copied:]...)
+}
+
+// shift is the index of a function behind one more imported function.
+func (m *Module) shift(function uint32) uint32 {
+	if int64(function) >= int64(m.importedFunctions) {
+		return function + 1
+	}
+	return function
+}
+
+// importSection appends the function that is called without fuel.
+func (m *Module) importSection(names Names, signature uint32) []byte {
+	items := append(sized([]byte(names.LookModule)), sized([]byte(names.Look))...)
+	items = binary.AppendUvarint(append(items, byte(KindFunction)), uint64(signature))
+	return vector(m.content(sectionImport), 1, items)
+}
+
+// functionSection appends the functions that fill and copy memory.
+func (m *Module) functionSection(signature uint32) []byte {
+	item := binary.AppendUvarint(nil, uint64(signature))
+	return vector(m.content(sectionFunction), 2, append(item, item...))
+}
+
+// typeSection appends types.
 func (m *Module) typeSection(added []Signature) []byte {
 	var items []byte
 	for _, s := range added {
-		items = append(items, 0x60, 0)
-		items = binary.AppendUvarint(items, uint64(len(s.Results)))
-		for _, t := range s.Results {
-			items = append(items, byte(t))
+		items = append(items, 0x60)
+		for _, types := range [][]ValueType{s.Params, s.Results} {
+			items = binary.AppendUvarint(items, uint64(len(types)))
+			for _, t := range types {
+				items = append(items, byte(t))
+			}
 		}
 	}
-	return m.vector(sectionType, len(added), items)
+	return vector(m.content(sectionType), len(added), items)
 }
 
-func (m *Module) globalSection() []byte {
-	items := append([]byte{byte(I64), 1}, appendConst64(nil, initialFuel)...)
-	return m.vector(sectionGlobal, 1, append(items, opEnd))
+// globalSection appends fuel and stack.
+func (m *Module) globalSection(charge bool) []byte {
+	present := m.content(sectionGlobal)
+	if charge {
+		present = m.shifted(sectionGlobal)
+	}
+	item := append(appendConst64([]byte{byte(I64), 1}, initialFuel), opEnd)
+	return vector(present, 2, append(item, item...))
 }
 
-func (m *Module) exportSection(names Names) []byte {
+func (m *Module) exportSection(names Names, charge bool) []byte {
 	var items []byte
 	count := 0
 	add := func(name string, kind Kind, index uint32) {
+		if kind == KindFunction && charge {
+			index = m.shift(index)
+		}
 		items = binary.AppendUvarint(items, uint64(len(name)))
 		items = append(append(items, name...), byte(kind))
 		items = binary.AppendUvarint(items, uint64(index))
 		count++
 	}
+	for _, e := range m.Exports {
+		add(e.Name, e.Kind, e.index)
+	}
 	add(names.Fuel, KindGlobal, m.fuelIndex())
+	add(names.Stack, KindGlobal, m.fuelIndex()+1)
 	for _, g := range m.Globals {
 		if g.Mutable && g.Type.number() {
 			add(names.Globals+strconv.FormatUint(uint64(g.Index), 10), KindGlobal, g.Index)
@@ -193,7 +274,7 @@ func (m *Module) exportSection(names Names) []byte {
 	if m.HasStart {
 		add(names.Start, KindFunction, m.start)
 	}
-	return m.vector(sectionExport, count, items)
+	return vector(nil, count, items)
 }
 
 func (m *Module) code(w *metering) ([]byte, error) {
@@ -201,12 +282,16 @@ func (m *Module) code(w *metering) ([]byte, error) {
 	for _, b := range m.bodies {
 		total += len(b.data) + 8
 	}
-	out := binary.AppendUvarint(make([]byte, 0, total+total/8), uint64(len(m.bodies)))
+	out := make([]byte, 0, total+total/8)
 	for i := range m.bodies {
 		var err error
 		if out, err = w.function(out, i); err != nil {
 			return nil, fmt.Errorf("rewriting function %d: %w", m.importedFunctions+i, err)
 		}
 	}
-	return out, nil
+	count := len(m.bodies)
+	if w.parts {
+		out, count = append(out, w.partFunctions()...), count+2
+	}
+	return append(binary.AppendUvarint(make([]byte, 0, len(out)+4), uint64(count)), out...), nil
 }

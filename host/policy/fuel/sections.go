@@ -162,7 +162,7 @@ func (r *reader) constant() {
 		case opGlobalGet:
 			r.globalIndex()
 		case opRefFunc:
-			r.space.declare(r.functionIndex())
+			r.space.declare(r.noteFunction())
 		case opRefNull:
 			r.nullType()
 		case opVector:
@@ -207,7 +207,7 @@ func elements(r *reader) {
 			if expressions {
 				r.constant()
 			} else {
-				r.space.declare(r.functionIndex())
+				r.space.declare(r.noteFunction())
 			}
 			if r.err != nil {
 				return
@@ -216,10 +216,14 @@ func elements(r *reader) {
 	}
 }
 
+// maxPassiveBytes bounds a segment that code copies with one instruction.
+const maxPassiveBytes = 4 << 20
+
 // data skips the data section.
 func data(r *reader) {
 	for range r.count(2, maxFunctions) {
-		switch flags := r.u32(); flags {
+		flags := r.u32()
+		switch flags {
 		case 0:
 			r.constant()
 		case 1:
@@ -229,7 +233,9 @@ func data(r *reader) {
 		default:
 			r.fail(fmt.Errorf("data segment has the unknown flags %#x", flags))
 		}
-		r.take(r.u32())
+		if content := r.take(r.u32()); flags == 1 && len(content) > maxPassiveBytes {
+			r.fail(fmt.Errorf("a passive data segment has %d bytes, more than %d: split it up", len(content), maxPassiveBytes))
+		}
 		if r.err != nil {
 			return
 		}

@@ -107,7 +107,8 @@ func Digest(wasm []byte) string {
 
 // names are the exports that the engine wants.
 var names = fuel.Names{
-	Fuel: engine.FuelExport, Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport,
+	Fuel: engine.FuelExport, Stack: engine.StackExport, LookModule: engine.LookModule, Look: engine.LookFunction,
+	Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport,
 }
 
 // meter checks what a module asks for and rewrites it. heaviest describes the function that
