@@ -17,7 +17,7 @@ func TestProjectedQuestions(t *testing.T) {
 	require.Len(t, asked, len(contract.CorePoints()))
 	for _, q := range asked {
 		t.Run(string(q.input.Point), func(t *testing.T) {
-			before, err := json.Marshal(q.input)
+			before, err := json.Marshal(q.input.Object)
 			require.NoError(t, err)
 			input, raw, err := sized(q.input)
 			require.NoError(t, err)
@@ -26,7 +26,7 @@ func TestProjectedQuestions(t *testing.T) {
 			if local, ok := input.Facts["local"].(map[string]any); ok {
 				assert.Len(t, local["spec"].(map[string]any)["containers"], 3, "the local pod is as large")
 			}
-			after, err := json.Marshal(q.input)
+			after, err := json.Marshal(q.input.Object)
 			require.NoError(t, err)
 			assert.JSONEq(t, string(before), string(after), "the vector stays as it is")
 			assert.NoError(t, nativeOperations(raw), "native code can decode it")

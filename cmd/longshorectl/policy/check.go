@@ -38,7 +38,7 @@ func checkInvariants(in chain.Input, result *chain.Result) error {
 		return err
 	}
 	if in.Moment == contract.MomentAdmission {
-		return invariants.CheckAdmission(before, after) //nolint:wrapcheck // The caller says of what.
+		return invariants.CheckAdmission(before, after)
 	}
 	draft := remote.PodDraft(before, before.Namespace, remote.Origin{})
 	draft.Spec.Pod = before.Spec
@@ -54,7 +54,7 @@ func checkInvariants(in chain.Input, result *chain.Result) error {
 	changed.Labels, changed.Annotations = after.Labels, after.Annotations
 	// An input may be a local pod instead of a draft: what it has itself, no policy added.
 	changed.Spec.Pod.NodeName = added(before.Spec.NodeName, after.Spec.NodeName)
-	return invariants.CheckPod(before, draft, &changed) //nolint:wrapcheck // The caller says of what.
+	return invariants.CheckPod(before, draft, &changed)
 }
 
 // added returns the text after, or nothing if it is the one before.

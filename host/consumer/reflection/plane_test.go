@@ -203,10 +203,12 @@ func (r *rig) play(t *testing.T) {
 				return
 			case event := <-events:
 				shadow, _ := event.Object.(*offloadingv1beta1.ShadowPod)
-				if event.Type == watch.Added {
+				switch event.Type {
+				case watch.Added:
 					playing.Go(func() { r.make(ctx, shadow) })
-				} else if event.Type == watch.Deleted {
+				case watch.Deleted:
 					r.end(ctx, shadow)
+				default: // A change asks for no pod.
 				}
 			}
 		}

@@ -35,22 +35,9 @@ func (r *Reconciler) withdrawShadowPods(ctx context.Context, vn *offloadingv1bet
 	if slices.ContainsFunc(siblings, func(other offloadingv1beta1.VirtualNode) bool { return other.Name == vn.Name }) {
 		return nil // The ShadowPods may be those of the other one.
 	}
-	list, err := r.namespaceMaps(ctx, vn)
-	if err != nil {
+	namespaces, err := r.remainingNamespaces(ctx, vn, len(siblings) > 0)
+	if err != nil || len(namespaces) == 0 {
 		return err
-	}
-	namespaces := map[string]bool{}
-	for i := range list {
-		list[i].RemoveVirtualNode(client.ObjectKeyFromObject(vn).String())
-		if len(siblings) == 0 && len(list[i].VirtualNodes()) == 0 {
-			continue
-		}
-		for _, current := range list[i].Status.CurrentMapping {
-			namespaces[current.RemoteNamespace] = true
-		}
-	}
-	if len(namespaces) == 0 {
-		return nil
 	}
 	providers, err := r.connect(ctx, vn, siblings)
 	if err != nil {
@@ -64,13 +51,33 @@ func (r *Reconciler) withdrawShadowPods(ctx context.Context, vn *offloadingv1bet
 	}
 	var errs []error
 	for _, provider := range providers {
-		err := deleteAllShadowPods(ctx, provider, slices.Sorted(maps.Keys(namespaces)), vn)
+		err := deleteAllShadowPods(ctx, provider, namespaces, vn)
 		if err == nil {
 			return nil
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// remainingNamespaces returns the remote namespaces, sorted, that stay when the VirtualNode is
+// gone.
+func (r *Reconciler) remainingNamespaces(ctx context.Context, vn *offloadingv1beta1.VirtualNode, hasSiblings bool) ([]string, error) {
+	list, err := r.namespaceMaps(ctx, vn)
+	if err != nil {
+		return nil, err
+	}
+	namespaces := map[string]bool{}
+	for i := range list {
+		list[i].RemoveVirtualNode(client.ObjectKeyFromObject(vn).String())
+		if !hasSiblings && len(list[i].VirtualNodes()) == 0 {
+			continue
+		}
+		for _, current := range list[i].Status.CurrentMapping {
+			namespaces[current.RemoteNamespace] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(namespaces)), nil
 }
 
 func deleteAllShadowPods(ctx context.Context, provider client.Client, namespaces []string, vn *offloadingv1beta1.VirtualNode) error {

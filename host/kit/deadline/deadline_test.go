@@ -49,7 +49,7 @@ func expire(t *testing.T, client *http.Client, url string) {
 	t.Helper()
 	response, err := client.Get(url + "/api/v1/silent")
 	if response != nil {
-		assert.NoError(t, response.Body.Close())
+		require.NoError(t, response.Body.Close())
 	}
 	var timeout net.Error
 	require.ErrorAs(t, err, &timeout)
@@ -64,7 +64,7 @@ func TestARequestThatIsNeverAnsweredEnds(t *testing.T) {
 	for _, path := range []string{"/api/v1/silent", "/api/v1/pods?watch=true&silent=1", "/api/v1/namespaces/shop/pods/web/log?follow=true&silent=1"} {
 		response, err := client.Get(url + path)
 		if response != nil {
-			assert.NoError(t, response.Body.Close())
+			require.NoError(t, response.Body.Close())
 		}
 		var exceeded *deadline.Error
 		assert.ErrorAs(t, err, &exceeded, path)
@@ -78,7 +78,7 @@ func TestAnAnswerThatStallsEnds(t *testing.T) {
 	_, err = io.ReadAll(response.Body)
 	var exceeded *deadline.Error
 	require.ErrorAs(t, err, &exceeded)
-	assert.NoError(t, response.Body.Close())
+	require.NoError(t, response.Body.Close())
 }
 
 func TestWhatIsMeantToLastIsNotCut(t *testing.T) {
@@ -101,7 +101,7 @@ func TestWhatIsMeantToLastIsNotCut(t *testing.T) {
 			close(release)
 			require.True(t, lines.Scan(), "%v", lines.Err())
 			assert.Equal(t, "second", lines.Text())
-			assert.NoError(t, response.Body.Close())
+			require.NoError(t, response.Body.Close())
 		})
 	}
 }
@@ -112,5 +112,5 @@ func TestNamesOfObjectsAreNoSubresources(t *testing.T) {
 	require.NoError(t, err)
 	_, err = io.ReadAll(response.Body)
 	require.Error(t, err)
-	assert.NoError(t, response.Body.Close())
+	require.NoError(t, response.Body.Close())
 }

@@ -199,10 +199,21 @@ func (c *Chains) decide(ctx context.Context, l *link, in Input, result *Result, 
 		c.warn(l, got, result)
 		return nil
 	}
-	if err := within(in.Writes, got.operations); err != nil {
+	if err := c.applyAnswer(l, in, got.operations, result, a); err != nil {
 		return err
 	}
-	changed, effects, err := operation.Apply(result.Object, got.operations)
+	c.warn(l, got, result)
+	return nil
+}
+
+// applyAnswer applies a policy's operations to the object, and checks what they make of it.
+// An error leaves the object as it was.
+func (c *Chains) applyAnswer(l *link, in Input, operations []operation.Operation, result *Result, a *attempt) error {
+	if err := within(in.Writes, operations); err != nil {
+		return err
+	}
+	decision := &a.decision
+	changed, effects, err := operation.Apply(result.Object, operations)
 	if err != nil {
 		class := engine.BadOutput
 		if errors.Is(err, operation.ErrTooLarge) {
@@ -235,7 +246,6 @@ func (c *Chains) decide(ctx context.Context, l *link, in Input, result *Result, 
 		result.Object = changed
 		result.Changed, a.seen.Changed = true, true
 	}
-	c.warn(l, got, result)
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package chain_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"unicode"
@@ -69,7 +68,7 @@ func plain(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		assert.NotContains(t, text, "\x1b")
-		assert.True(t, strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) < 0, "%q", text)
+		assert.Negative(t, strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), "%q", text)
 	}
 }
 
@@ -135,7 +134,7 @@ func TestSettingsAreBounded(t *testing.T) {
 			binding.Settings = []byte(tc.settings)
 			err := chain.Check([]chain.Binding{binding})
 			var refused *chain.BindingError
-			require.True(t, errors.As(err, &refused))
+			require.ErrorAs(t, err, &refused)
 			assert.ErrorContains(t, err, tc.want)
 		})
 	}
