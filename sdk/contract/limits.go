@@ -3,8 +3,8 @@ package contract
 // Defaults of the limits that the host puts on a module. A binding can lower
 // them.
 const (
-	// DefaultFuel is the number of ticks a call may use: one per function entry and
-	// loop iteration, more for bulk memory instructions in proportion to their length.
+	// DefaultFuel is the number of ticks that a call may use: one for each function entry
+	// and loop iteration, and more for what takes longer (docs/explanation/sandbox.md).
 	DefaultFuel = 2_000_000
 	// DefaultMemoryBytes bounds the linear memory of an instance.
 	DefaultMemoryBytes = 32 << 20

@@ -160,7 +160,7 @@ type Match struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.memory) || quantity(string(self.memory)).compareTo(quantity('32Mi')) <= 0",message="spec.limits.memory is more than the host's bound of 32Mi: the operator must lower it, or remove it"
 type Limits struct {
-	// Fuel in ticks: one per function entry and loop iteration.
+	// Fuel in ticks: one for each function entry and loop iteration, more for what takes longer.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2000000
 	Fuel *int64 `json:"fuel,omitempty"`
