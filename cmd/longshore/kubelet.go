@@ -14,7 +14,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/kubelet"
 )
 
-// kubeletCommand accepts every flag of the reference's virtual kubelet (reference 7.1):
+// kubeletCommand accepts every flag of the reference's virtual kubelet (wire 7.1):
 // they stand in VirtualNode templates on the wire.
 func kubeletCommand() *cobra.Command {
 	o := kubelet.DefaultOptions()

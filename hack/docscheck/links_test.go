@@ -81,7 +81,7 @@ func TestEveryCitedDecisionExistsAndIsInTheIndex(t *testing.T) {
 
 var (
 	wireHeading  = regexp.MustCompile(`(?m)^#{2,3} (P?\d+(?:\.\d+)?) `)
-	wireCitation = regexp.MustCompile(`\bwire ((?:P?\d+(?:\.\d+)?)(?:, P?\d+\.\d+)*)`)
+	wireCitation = regexp.MustCompile(`\bwire ((?:P?\d+(?:\.\d+)?)(?:, P?\d+(?:\.\d+)?)*)`)
 )
 
 func TestEveryCitedRuleOfTheWireHasASection(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package peering builds the objects of a hand-made peering (reference peering 2.12): what
+// Package peering builds the objects of a hand-made peering (wire P2.12): what
 // an administrator of both clusters applies when no handshake is wanted. It is pure.
 //
 // The consumer gets two credentials, as an automatic peering would give it: one of the
@@ -48,12 +48,12 @@ type Identity struct {
 	Organization string
 }
 
-// ControlPlane is the identity of the replicator (peering 2.5).
+// ControlPlane is the identity of the replicator (wire P2.5).
 func (p Pair) ControlPlane() Identity {
 	return Identity{CommonName: p.Consumer, Organization: controlPlaneGroup}
 }
 
-// Slice is the identity of virtual kubelets (peering 2.5): its group is the consumer's
+// Slice is the identity of virtual kubelets (wire P2.5): its group is the consumer's
 // cluster ID, which the role bindings in remote namespaces name (T70).
 func (p Pair) Slice(name string) Identity {
 	sum := sha256.Sum256([]byte(p.Consumer))
@@ -151,7 +151,7 @@ func tenantNamespace(name, peer string) *corev1.Namespace {
 	}
 }
 
-// kubeconfigSecret builds a Secret as peering 2.7 describes it.
+// kubeconfigSecret builds a Secret as wire P2.7 describes it.
 func (p Pair) kubeconfigSecret(identity string, kind authv1beta1.IdentityType, namespace string, c Credential) (*corev1.Secret, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters[p.Provider] = &clientcmdapi.Cluster{Server: c.Server, CertificateAuthorityData: c.CA}

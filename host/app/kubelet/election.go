@@ -21,7 +21,7 @@ import (
 )
 
 // ProviderLease is the lease, in the tenant namespace, whose holder is the leader of all
-// virtual kubelets of one provider (offloading.md 5.7): the one that reflects what is
+// virtual kubelets of one provider (wire 5.7): the one that reflects what is
 // not one virtual node's own. Its name is wire: a virtual kubelet of the reference
 // system heeds it too.
 const ProviderLease = "virtual-kubelet-leader-election"

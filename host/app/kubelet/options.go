@@ -23,7 +23,7 @@ import (
 // CertificateType says who signs the certificate of the kubelet API.
 type CertificateType string
 
-// The certificate types (offloading.md 3.12).
+// The certificate types (wire 3.12).
 const (
 	CertificateKubelet    CertificateType = "kubelet"
 	CertificateAWS        CertificateType = "aws"
@@ -31,7 +31,7 @@ const (
 )
 
 // Resources lists the kinds that flags --<resource>-reflection-workers exist for, with
-// their defaults (offloading.md 7.1, but for pods: deviations).
+// their defaults (wire 7.1, but for pods: deviations).
 func Resources() map[string]int {
 	return map[string]int{
 		"pod": 20, "endpointslice": 10, "service": 3, "ingress": 3, "configmap": 3, "secret": 3,
@@ -44,7 +44,7 @@ func TypedResources() []string {
 	return []string{"service", "ingress", "configmap", "secret", "event"}
 }
 
-// Options configures an App. The names are those of the flags of offloading.md 7.1,
+// Options configures an App. The names are those of the flags of wire 7.1,
 // which stand in VirtualNode templates; all of them are accepted.
 type Options struct {
 	// Config reaches the consumer's API server.
@@ -126,7 +126,7 @@ type Options struct {
 	ClientMaxBurst int
 }
 
-// DefaultOptions returns the defaults of offloading.md 7.1.
+// DefaultOptions returns the defaults of wire 7.1.
 func DefaultOptions() Options {
 	types := map[string]string{}
 	for _, resource := range TypedResources() {

@@ -147,7 +147,7 @@ func (r *rig) create(c client.Client, objects ...client.Object) {
 	}
 }
 
-// grant gives the consumer's group the rights of offloading.md 6.5 in its namespace.
+// grant gives the consumer's group the rights of wire 6.5 in its namespace.
 func (r *rig) grant() {
 	r.t.Helper()
 	all := []string{"create", "delete", "get", "list", "patch", "update", "watch"}

@@ -15,14 +15,14 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/local"
 )
 
-// Events on pods whose namespace is not offloaded (offloading.md 4.1).
+// Events on pods whose namespace is not offloaded (wire 4.1).
 const (
 	reasonDisabled = "ReflectionDisabled"
 	actionReflect  = "Reflect"
 )
 
 // endPods does for the pods of a virtual node in a namespace without access what the virtual
-// kubelet does elsewhere (offloading.md 3.9).
+// kubelet does elsewhere (wire 3.9).
 func (r *Reconciler) endPods(ctx context.Context, vn *offloadingv1beta1.VirtualNode, pods []*metav1.PartialObjectMetadata) error {
 	var errs []error
 	for _, pod := range pods {

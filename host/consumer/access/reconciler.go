@@ -2,7 +2,7 @@
 // virtual kubelet may read Secrets and write pods of a namespace by a RoleBinding in it,
 // which comes with the namespace's mapping and stays until the last pod on the virtual node
 // has left the namespace. Pods on a virtual node in any other namespace, of a DaemonSet that
-// tolerates everything for example, are ended here, since no kubelet can (offloading.md 3.9).
+// tolerates everything for example, are ended here, since no kubelet can (wire 3.9).
 package access
 
 import (

@@ -21,7 +21,7 @@ const (
 )
 
 // signers are those of kubelets' serving certificates, of Kubernetes and of EKS
-// (offloading.md 3.12).
+// (wire 3.12).
 var signers = []string{certificatesv1.KubeletServingSignerName, "beta.eks.amazonaws.com/app-serving"}
 
 // Concerns reports whether a request still waits for somebody, and is one that a virtual

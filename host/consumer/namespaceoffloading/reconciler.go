@@ -1,5 +1,5 @@
 // Package namespaceoffloading turns the NamespaceOffloading of a namespace into entries
-// of the providers' NamespaceMaps and reports how far they are (reference 6.2).
+// of the providers' NamespaceMaps and reports how far they are (wire 6.2).
 package namespaceoffloading
 
 import (

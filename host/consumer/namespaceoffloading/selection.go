@@ -14,7 +14,7 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/local"
 )
 
-// RemoteName returns the name of the namespace on the provider (reference 6.1).
+// RemoteName returns the name of the namespace on the provider (wire 6.1).
 func RemoteName(name string, spec *offloadingv1beta1.NamespaceOffloadingSpec, home string) string {
 	switch spec.NamespaceMappingStrategy {
 	case offloadingv1beta1.EnforceSameNameMappingStrategyType:
@@ -84,10 +84,10 @@ func extraLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 	return extra
 }
 
-// extraLabelsFlag is the virtual kubelet's flag for labels of its Node (reference 7.1).
+// extraLabelsFlag is the virtual kubelet's flag for labels of its Node (wire 7.1).
 const extraLabelsFlag = "--node-extra-labels="
 
-// Status computes conditions and phase (reference 6.2) from what the NamespaceMaps say.
+// Status computes conditions and phase (wire 6.2) from what the NamespaceMaps say.
 // Missing are selected providers without NamespaceMap, which will bear their ID as name
 // (T74). Holds are mappings that stay although no virtual node matches. Times of unchanged conditions are kept from the previous status.
 func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, byCluster map[string]*offloadingv1beta1.NamespaceMap, missing []string, holds map[string]*Hold, now metav1.Time) offloadingv1beta1.NamespaceOffloadingStatus {

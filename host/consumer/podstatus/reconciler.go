@@ -1,5 +1,5 @@
 // Package podstatus: Pod flow, stage 7: marks the offloaded pods of a virtual node that is
-// not ready, and takes the mark away when it is (offloading.md 3.10). While the mark is
+// not ready, and takes the mark away when it is (wire 3.10). While the mark is
 // there, the virtual kubelet keeps the pods not ready: their remote pods cannot be seen.
 //
 // It runs in the manager, because the virtual kubelet may be what failed. It writes no

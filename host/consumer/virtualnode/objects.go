@@ -26,7 +26,7 @@ func ForgeServiceAccount(vn *offloadingv1beta1.VirtualNode) *corev1.ServiceAccou
 }
 
 // ForgeDeployment builds the virtual kubelet's Deployment from the snapshot that the
-// VirtualNode carries (reference 5.1, step 6). The hash of the offloadingPatch stands
+// VirtualNode carries (wire 5.1, step 6). The hash of the offloadingPatch stands
 // beside the pod template and not in it: a virtual kubelet takes a new patch as it runs.
 func ForgeDeployment(vn *offloadingv1beta1.VirtualNode) (*appsv1.Deployment, error) {
 	template := vn.Spec.Template
@@ -76,7 +76,7 @@ func jsonHash(value any) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// ForgeNamespaceMap builds the one NamespaceMap of a provider (reference 6.3).
+// ForgeNamespaceMap builds the one NamespaceMap of a provider (wire 6.3).
 func ForgeNamespaceMap(id, tenantNamespace string) *offloadingv1beta1.NamespaceMap {
 	return &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
 		Name: id, Namespace: tenantNamespace,
@@ -90,7 +90,7 @@ func ForgeNamespaceMap(id, tenantNamespace string) *offloadingv1beta1.NamespaceM
 
 // SetCondition writes one condition, each type at most once (T58), and keeps the
 // transition time of an unchanged status. Transitions that would go backwards are
-// refused (reference 5.1, end).
+// refused (wire 5.1, end).
 func SetCondition(vn *offloadingv1beta1.VirtualNode, kind offloadingv1beta1.VirtualNodeConditionType, status offloadingv1beta1.VirtualNodeConditionStatusType, message string, now metav1.Time) {
 	wanted := offloadingv1beta1.VirtualNodeCondition{Type: kind, Status: status, Message: message, LastTransitionTime: now}
 	kept := make([]offloadingv1beta1.VirtualNodeCondition, 0, len(vn.Status.Conditions)+1)

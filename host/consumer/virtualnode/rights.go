@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// LocalRole is the ClusterRole of virtual kubelets in the consumer (reference 7.4). It
+	// LocalRole is the ClusterRole of virtual kubelets in the consumer (wire 7.4). It
 	// reads; what a virtual kubelet writes, it may write by the roles below (ADR 54).
 	LocalRole = "liqo-virtual-kubelet-local"
 	// LeaseRole is the ClusterRole that lets virtual kubelets hold the leases of their tenant
@@ -25,7 +25,7 @@ const (
 )
 
 // BindingName is the name of the virtual kubelet's ClusterRoleBinding to LocalRole
-// (reference 5.1, step 4).
+// (wire 5.1, step 4).
 func BindingName(vn *offloadingv1beta1.VirtualNode) string {
 	return boundedName("liqo-node-" + vn.Name)
 }

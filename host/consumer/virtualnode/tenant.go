@@ -13,7 +13,7 @@ import (
 
 // NamespaceProblem reads the VirtualNode's namespace and says why it may not hold the
 // VirtualNode, or "". It must be the tenant namespace of the VirtualNode's provider
-// (peering.md 2.2): who writes VirtualNodes gives their virtual kubelets access to offloaded
+// (wire P2.2): who writes VirtualNodes gives their virtual kubelets access to offloaded
 // namespaces.
 func NamespaceProblem(ctx context.Context, c client.Reader, vn *offloadingv1beta1.VirtualNode) (string, error) {
 	namespace := &corev1.Namespace{}

@@ -23,7 +23,7 @@ const (
 )
 
 // withdraw removes the parts of a deleted VirtualNode: pods, virtual kubelet, Node, ShadowPods
-// that are left, NamespaceMap (reference 5.6). Every pass does what can be done and requeues,
+// that are left, NamespaceMap (wire 5.6). Every pass does what can be done and requeues,
 // so that one stuck pod does not delay other VirtualNodes (T60).
 func (r *Reconciler) withdraw(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (ctrl.Result, error) {
 	node, err := r.node(ctx, vn)

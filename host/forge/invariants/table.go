@@ -184,7 +184,7 @@ func podRows() [][]Row {
 		parted("SecurityContext", "Volumes", "InitContainers", "Containers"),
 		free(placing, "NodeSelector", "Affinity", "Tolerations", "SchedulerName", "TopologySpreadConstraints",
 			"SchedulingGates", "SchedulingGroup", "EvictionResponders"),
-		free("is decided by policies (reference 3.4); the names of a provider's classes have no order, and the provider offers only what it trusts", "RuntimeClassName"),
+		free("is decided by policies (wire 3.4); the names of a provider's classes have no order, and the provider offers only what it trusts", "RuntimeClassName"),
 		free("a Secret that the kubelet pulls with and no container sees", "ImagePullSecrets"),
 		free(computed, "Priority", "PreemptionPolicy", "Overhead"),
 		free(resolves, "DNSPolicy", "DNSConfig", "HostAliases", "Hostname", "Subdomain", "SetHostnameAsFQDN", "HostnameOverride", "EnableServiceLinks"),

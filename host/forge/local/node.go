@@ -22,7 +22,7 @@ const (
 	NetworkDown      Network = "Down"
 )
 
-// Reasons of a virtual node's conditions (offloading.md 5.4).
+// Reasons of a virtual node's conditions (wire 5.4).
 const (
 	readyReason         = "KubeletReady"
 	notReadyReason      = "KubeletNotReady"
@@ -49,7 +49,7 @@ type NodeInput struct {
 	Now      time.Time
 }
 
-// Node builds the Node of a virtual node (offloading.md 5.4). Its labels, annotations,
+// Node builds the Node of a virtual node (wire 5.4). Its labels, annotations,
 // taints, capacity and images are all that a virtual kubelet wants: what is not there is
 // not wanted any more, removed capacity keys included (T64).
 func Node(in NodeInput) *corev1.Node {
@@ -129,7 +129,7 @@ func HasTaint(taints []corev1.Taint, taint *corev1.Taint) bool {
 	return false
 }
 
-// nodeConditions are the five of offloading.md 5.4. Pressure is the other side of having
+// nodeConditions are the five of wire 5.4. Pressure is the other side of having
 // neither processor nor memory to offer.
 func nodeConditions(in NodeInput) []corev1.NodeCondition {
 	hard := in.VirtualNode.Spec.ResourceQuota.Hard

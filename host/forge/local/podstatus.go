@@ -37,7 +37,7 @@ type PodStatusInput struct {
 	Now     time.Time
 }
 
-// PodStatus builds the status of a local pod (offloading.md 3.8): the remote one as a
+// PodStatus builds the status of a local pod (wire 3.8): the remote one as a
 // whole (T18), with addresses and restart counts as the consumer sees them.
 func PodStatus(in PodStatusInput) *corev1.PodStatus {
 	status := in.Remote.Status.DeepCopy()
@@ -117,7 +117,7 @@ func podCondition(status *corev1.PodStatus, conditionType corev1.PodConditionTyp
 }
 
 // RejectedPodStatus builds the status of a local pod that has no remote pod, or no
-// longer (the rejection transform of offloading.md 3.8): nothing of it runs. Applied to
+// longer (the rejection transform of wire 3.8): nothing of it runs. Applied to
 // its own result it changes nothing.
 func RejectedPodStatus(local *corev1.PodStatus, phase corev1.PodPhase, reason, message string, now time.Time) *corev1.PodStatus {
 	status := local.DeepCopy()

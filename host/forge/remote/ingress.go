@@ -12,7 +12,7 @@ import (
 // spec.ingressClassName. An API server refuses to create an Ingress that has both.
 const ingressClassAnnotation = "kubernetes.io/ingress.class"
 
-// Ingress builds the remote Ingress (offloading.md 4.3). The namespace is the remote one;
+// Ingress builds the remote Ingress (wire 4.3). The namespace is the remote one;
 // labels and annotations are those that the policies let through. The Ingress gets the
 // provider's ingressClass; empty leaves the class to the provider's default. The class of
 // the local Ingress does not travel, as a field or as an annotation.

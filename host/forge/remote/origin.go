@@ -26,7 +26,7 @@ const (
 	RootCAConfigMapName = "kube-root-ca.crt"
 
 	// rootCASuffixLength is how many characters of the home ID tell our root CA map from
-	// the provider's own (offloading.md 4.6). Two consumers that share them and a
+	// the provider's own (wire 4.6). Two consumers that share them and a
 	// namespace collide (T36); the length is wire.
 	rootCASuffixLength = 5
 )
@@ -39,7 +39,7 @@ type Origin struct {
 }
 
 // ConfigMapName returns the remote name of a ConfigMap: its own, but for the root CA map,
-// which the provider has too (offloading.md 4.6).
+// which the provider has too (wire 4.6).
 func ConfigMapName(local string, origin Origin) string {
 	if local != RootCAConfigMapName {
 		return local
@@ -69,7 +69,7 @@ func alphanumeric(c byte) bool {
 }
 
 // ownedLabels returns the labels with those that say whose object it is; they win over
-// the user's (offloading.md 4.1).
+// the user's (wire 4.1).
 func ownedLabels(labels map[string]string, origin Origin) map[string]string {
 	owned := make(map[string]string, len(labels)+3)
 	maps.Copy(owned, labels)

@@ -11,7 +11,7 @@ import (
 )
 
 // PodDraft builds the ShadowPod of a local pod before any policy has seen it: metadata
-// as in offloading.md 3.2, step 1, spec as in 3.3 with the API-server support of mode
+// as in wire 3.2, step 1, spec as in 3.3 with the API-server support of mode
 // Disabled (3.5). The namespace is the remote one.
 func PodDraft(local *corev1.Pod, namespace string, origin Origin) *offloadingv1beta1.ShadowPod {
 	return &offloadingv1beta1.ShadowPod{
@@ -65,7 +65,7 @@ func unreserved(all map[string]string) map[string]string {
 	return free
 }
 
-// podSpec is the table of offloading.md 3.3, and what docs/reference/deviations.md adds
+// podSpec is the table of wire 3.3, and what docs/reference/deviations.md adds
 // to it. A field that is neither here nor in DroppedPodFields fails a test.
 func podSpec(local *corev1.PodSpec, origin Origin) corev1.PodSpec {
 	in := local.DeepCopy()
@@ -108,7 +108,7 @@ func podSpec(local *corev1.PodSpec, origin Origin) corev1.PodSpec {
 // DroppedPodFields are the fields of a pod spec that do not travel, and why.
 func DroppedPodFields() map[string]string {
 	return map[string]string{
-		"EphemeralContainers":      "a pod cannot be created with them (offloading.md 3.12)",
+		"EphemeralContainers":      "a pod cannot be created with them (wire 3.12)",
 		"NodeSelector":             "names labels of the consumer's nodes; the OffloadingPatch gives the provider's",
 		"Affinity":                 "names topology and pods of the consumer; the OffloadingPatch and the presets give the provider's",
 		"ServiceAccountName":       "the account lives in the consumer (3.5, mode Disabled; T38)",

@@ -6,10 +6,10 @@ import (
 )
 
 // ForceRemoteNodePortAnnotation makes, as "true" on a local Service, the provider use the
-// consumer's node ports (offloading.md 4.2).
+// consumer's node ports (wire 4.2).
 const ForceRemoteNodePortAnnotation = "liqo.io/force-remote-node-port"
 
-// Service builds the remote Service (offloading.md 4.2). The namespace is the remote
+// Service builds the remote Service (wire 4.2). The namespace is the remote
 // one; labels and annotations are those that the policies let through. A load balancer
 // gets loadBalancerClass unless that is empty.
 func Service(local *corev1.Service, namespace string, labels, annotations map[string]string, origin Origin, loadBalancerClass string) *applycorev1.ServiceApplyConfiguration {
@@ -19,7 +19,7 @@ func Service(local *corev1.Service, namespace string, labels, annotations map[st
 		WithSpec(serviceSpec(local, loadBalancerClass))
 }
 
-// serviceSpec is the table of offloading.md 4.2. A field that is neither here nor in
+// serviceSpec is the table of wire 4.2. A field that is neither here nor in
 // DroppedServiceFields fails a test.
 func serviceSpec(local *corev1.Service, loadBalancerClass string) *applycorev1.ServiceSpecApplyConfiguration {
 	in := local.Spec.DeepCopy()

@@ -15,10 +15,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// KubeconfigKey is the Secret's key that holds the kubeconfig (peering 2.7).
+// KubeconfigKey is the Secret's key that holds the kubeconfig (wire P2.7).
 const KubeconfigKey = "kubeconfig"
 
-// awsKeys make a Secret one of an EKS identity when all are present (peering 2.7).
+// awsKeys make a Secret one of an EKS identity when all are present (wire P2.7).
 var awsKeys = []string{"awsAccessKeyID", "awsSecretAccessKey", "awsRegion", "awsEksClusterID", "awsIamUserArn"}
 
 // Config reads the client configuration of a provider. The error is written for the

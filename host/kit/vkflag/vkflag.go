@@ -1,7 +1,7 @@
 // Package vkflag knows which flags of the virtual kubelet have no effect in this version,
 // so that every place where somebody reads or sets one can say so.
 //
-// All flags of the reference system are accepted (offloading.md 7.1): they stand in
+// All flags of the reference system are accepted (wire 7.1): they stand in
 // VirtualNode templates on the wire. Those of parts that are not built yet do nothing.
 package vkflag
 

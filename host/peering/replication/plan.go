@@ -36,7 +36,7 @@ func (s step) String() string {
 }
 
 // plan returns the steps for one object of a local namespace, given both of its ends
-// (peering 3, per-item logic). It is pure; nil means absent. Local has the labels of
+// (wire P3, per-item logic). It is pure; nil means absent. Local has the labels of
 // replication or this replicator's finalizer.
 //
 // A copy is deleted only for the object that it was made from: one in this namespace, whose

@@ -1,5 +1,5 @@
 // Package replication copies custom resources from a consumer to its providers and
-// brings their status back (peering 3). It is generic: which kinds it copies is a list.
+// brings their status back (wire P3). It is generic: which kinds it copies is a list.
 //
 // For each provider it is driven by the control-plane kubeconfig Secret in the tenant
 // namespace: spec flows consumer → provider, status flows provider → consumer, names
@@ -315,7 +315,7 @@ func (r *Reconciler) left(ctx context.Context, secret *corev1.Secret) (int, erro
 }
 
 // peerDead reports whether the administrator declared the cluster permanently
-// unreachable while its API server does not answer (peering 2.11, end).
+// unreachable while its API server does not answer (wire P2.11, end).
 func (r *Reconciler) peerDead(ctx context.Context, id string) (bool, error) {
 	list := &liqocorev1beta1.ForeignClusterList{}
 	if err := r.Client.List(ctx, list); err != nil {

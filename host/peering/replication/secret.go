@@ -20,7 +20,7 @@ import (
 )
 
 // isControlPlaneKubeconfig reports whether an object is a Secret of the control-plane
-// identity for some cluster (peering 3).
+// identity for some cluster (wire P3).
 func isControlPlaneKubeconfig(obj client.Object) bool {
 	labels := obj.GetLabels()
 	return labels[liqocorev1beta1.RemoteClusterIDLabel] != "" &&
@@ -29,7 +29,7 @@ func isControlPlaneKubeconfig(obj client.Object) bool {
 }
 
 // isTenantNamespace reports whether a namespace is the tenant namespace of a cluster
-// (peering 2.2).
+// (wire P2.2).
 func isTenantNamespace(namespace *corev1.Namespace, cluster string) bool {
 	_, tenant := namespace.Labels[liqocorev1beta1.TenantNamespaceLabel]
 	return tenant && namespace.Labels[liqocorev1beta1.RemoteClusterIDLabel] == cluster

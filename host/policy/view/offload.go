@@ -14,7 +14,7 @@ import (
 type OffloadInput struct {
 	// Local pod, unfiltered.
 	Local *corev1.Pod
-	// Draft of the ShadowPod before any policy (offloading.md 3.2 step 1, 3.3).
+	// Draft of the ShadowPod before any policy (wire 3.2 step 1, 3.3).
 	Draft *offloadingv1beta1.ShadowPod
 	// Patch is the VirtualNode's spec.offloadingPatch, nil when it has none.
 	Patch *offloadingv1beta1.OffloadingPatch

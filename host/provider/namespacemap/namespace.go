@@ -16,7 +16,7 @@ import (
 )
 
 // RemoteRole is the ClusterRole that a consumer's identity gets in each namespace
-// that was made for it (reference 6.5).
+// that was made for it (wire 6.5).
 const RemoteRole = "liqo-virtual-kubelet-remote"
 
 // Owner names the NamespaceMap in the annotation of what was made for it.

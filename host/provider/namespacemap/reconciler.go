@@ -1,6 +1,6 @@
 // Package namespacemap makes the namespaces that a consumer's NamespaceMap asks for on
 // the provider, lets the consumer's identity into them, and takes them away again
-// (reference 6.5).
+// (wire 6.5).
 package namespacemap
 
 import (
@@ -197,7 +197,7 @@ func (r *Reconciler) ensure(ctx context.Context, p *pass, desired map[string]str
 // record writes the outcome of one mapping to the status and returns the error that a
 // retry can cure, if any; what ends with an event is not retried. A transient error keeps
 // an existing Accepted, so that a failing request never stops running pods
-// (reference 6.5).
+// (wire 6.5).
 func (r *Reconciler) record(nm *offloadingv1beta1.NamespaceMap, local, remote string, err error) error {
 	current, known := nm.Status.CurrentMapping[local]
 	accepted := known && current.Phase == offloadingv1beta1.MappingAccepted

@@ -11,7 +11,7 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
-// ForgePod builds the pod that a ShadowPod asks for (reference 3.7): its labels and
+// ForgePod builds the pod that a ShadowPod asks for (wire 3.7): its labels and
 // annotations, its spec as it is, the ShadowPod as controller. An annotation tells the
 // consumer what this controller can do.
 func ForgePod(shadow *offloadingv1beta1.ShadowPod) *corev1.Pod {
@@ -67,7 +67,7 @@ func ownerOf(pod *corev1.Pod) *metav1.OwnerReference {
 }
 
 // Terminal reports whether the ShadowPod has reached a phase after which its pod is
-// never created again (reference 3.7).
+// never created again (wire 3.7).
 func Terminal(shadow *offloadingv1beta1.ShadowPod) bool {
 	return shadow.Status.Phase == corev1.PodSucceeded || shadow.Status.Phase == corev1.PodFailed
 }

@@ -38,7 +38,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
-// FieldManager owns what this controller writes to pods (reference 7.4).
+// FieldManager owns what this controller writes to pods (wire 7.4).
 const FieldManager = "shadow-pod"
 
 // unmanagedRetry is how soon a pod is tried again that cannot be created now: the deletion

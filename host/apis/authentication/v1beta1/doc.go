@@ -1,5 +1,5 @@
-// Package v1beta1 holds the kinds of authentication.liqo.io/v1beta1 (peering.md
-// section 1.1): tenants, identities, slices of a provider's resources, and the
+// Package v1beta1 holds the kinds of authentication.liqo.io/v1beta1 (wire
+// P1.1): tenants, identities, slices of a provider's resources, and the
 // labels of the Secrets that carry credentials between clusters.
 //
 // +kubebuilder:object:generate=true

@@ -7,7 +7,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
 
-// Keys of the Secret that carries a kubeconfig (peering.md 2.7).
+// Keys of the Secret that carries a kubeconfig (wire P2.7).
 const (
 	// IdentityTypeLabel holds an [IdentityType].
 	IdentityTypeLabel = "liqo.io/identity-type"
@@ -18,7 +18,7 @@ const (
 )
 
 // ControlPlaneGroup is the organization in a control-plane certificate, and so the
-// group that stands for every peer's control plane (peering.md 2.5).
+// group that stands for every peer's control plane (wire P2.5).
 const ControlPlaneGroup = "liqo.io"
 
 // IdentityType tells what an identity is for.

@@ -6,7 +6,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
 
-// TenantFinalizer is held until a tenant's bindings are gone (peering.md 1.1).
+// TenantFinalizer is held until a tenant's bindings are gone (wire P1.1).
 const TenantFinalizer = "tenant.liqo.io/finalizer"
 
 // AuthzPolicy tells how far a provider trusts a tenant that did not shake hands.

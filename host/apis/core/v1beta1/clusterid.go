@@ -34,25 +34,25 @@ func (id ClusterID) Validate() error {
 
 const (
 	// ClusterIDConfigMapLabelValue is the value of app.kubernetes.io/name on the
-	// ConfigMap that holds this cluster's ID (peering.md 2.1).
+	// ConfigMap that holds this cluster's ID (wire P2.1).
 	ClusterIDConfigMapLabelValue = "clusterid-configmap"
-	// ClusterIDConfigMapKey is its key (peering.md 2.1).
+	// ClusterIDConfigMapKey is its key (wire P2.1).
 	ClusterIDConfigMapKey = "CLUSTER_ID"
 )
 
-// Labels that tell which cluster an object concerns (offloading.md 7.2).
+// Labels that tell which cluster an object concerns (wire 7.2).
 const (
 	// RemoteClusterIDLabel names the peer that an object is about: Node, VirtualNode,
 	// NamespaceMap, namespace, Secret, binding.
 	RemoteClusterIDLabel = "liqo.io/remote-cluster-id"
-	// TenantNamespaceLabel is "true" on the namespace kept for a peer (peering.md 2.2).
+	// TenantNamespaceLabel is "true" on the namespace kept for a peer (wire P2.2).
 	TenantNamespaceLabel = "liqo.io/tenant-namespace"
 	// TenantNamespacePrefix begins the default name of a peer's tenant namespace; its
-	// ClusterID follows. Look up by the labels, not by the name (peering.md 2.2).
+	// ClusterID follows. Look up by the labels, not by the name (wire P2.2).
 	TenantNamespacePrefix = "liqo-tenant-"
 )
 
-// Labels of replication between clusters (offloading.md 6.4, 7.2; peering.md 3).
+// Labels of replication between clusters (wire 6.4, 7.2, P3).
 const (
 	// ReplicationLabel is "true" on an object to be replicated, "false" on its copy.
 	ReplicationLabel = "liqo.io/replication"
@@ -66,7 +66,7 @@ const (
 	OwnershipLabel = "liqo.io/ownership"
 )
 
-// Finalizers of the replicator (peering.md 3).
+// Finalizers of the replicator (wire P3).
 const (
 	// ReplicatorFinalizer stays on a replicated object until its copy is gone.
 	ReplicatorFinalizer = "crdreplicator.liqo.io/resource"
@@ -75,7 +75,7 @@ const (
 	ReplicatorSecretFinalizer = "crdreplicator.liqo.io/operator"
 )
 
-// Markers on webhook configurations (offloading.md 2.1, 2.6).
+// Markers on webhook configurations (wire 2.1, 2.6).
 const (
 	// WebhookLabel is "true" on webhook configurations whose CA bundle the webhook
 	// server keeps, and on the Secret with its certificate.
@@ -85,7 +85,7 @@ const (
 )
 
 // ManagedByLabel and ManagedByValue mark the bindings made for a peer
-// (peering.md 2.6): app.kubernetes.io/managed-by=liqo.
+// (wire P2.6): app.kubernetes.io/managed-by=liqo.
 const (
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	ManagedByValue = "liqo"

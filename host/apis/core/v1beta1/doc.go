@@ -1,4 +1,4 @@
-// Package v1beta1 holds the kinds of core.liqo.io/v1beta1 (peering.md section 1.2):
+// Package v1beta1 holds the kinds of core.liqo.io/v1beta1 (wire P1.2):
 // the ForeignCluster, the type of a cluster's ID, and the labels that tell to which
 // cluster an object belongs and whether it is a replica.
 //

@@ -4,9 +4,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 const (
 	// PermanentlyUnreachableAnnotation is "true" on a ForeignCluster that will never
-	// come back, so that nothing waits for it (offloading.md 7.3).
+	// come back, so that nothing waits for it (wire 7.3).
 	PermanentlyUnreachableAnnotation = "liqo.io/foreign-cluster-permanently-unreachable"
-	// APIServerCheckerFinalizer is held by whoever probes the peer's API server (peering.md 1.2).
+	// APIServerCheckerFinalizer is held by whoever probes the peer's API server (wire P1.2).
 	APIServerCheckerFinalizer = "api-server-checker.liqo.io/finalizer"
 )
 

@@ -1,5 +1,5 @@
 // Package v1beta1 holds the kinds of offloading.liqo.io/v1beta1, letter for letter
-// as Liqo's wire has them (offloading.md section 1): virtual nodes and their
+// as Liqo's wire has them (wire 1): virtual nodes and their
 // template, the offloading of namespaces, and the shadow objects that travel to the
 // provider. Labels, annotations, finalizers and taints of the offloading path stand
 // beside the kind that owns them. No behavior lives here.

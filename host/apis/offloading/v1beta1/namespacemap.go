@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Keys of namespace maps and the namespaces they make (offloading.md 6.5, 7.3, 7.4).
+// Keys of namespace maps and the namespaces they make (wire 6.5, 7.3, 7.4).
 const (
 	// ManagedByNamespaceMapAnnotation on a remote namespace and its RoleBinding is
 	// "<namespace>/<name>" of the NamespaceMap that made it.

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Names and keys of namespace offloading (offloading.md 1.3, 7.2, 7.4).
+// Names and keys of namespace offloading (wire 1.3, 7.2, 7.4).
 const (
 	// NamespaceOffloadingName is the only name that a NamespaceOffloading may have.
 	NamespaceOffloadingName = "offloading"
@@ -20,7 +20,7 @@ const (
 // +kubebuilder:validation:Enum=EnforceSameName;DefaultName;SelectedName
 type NamespaceMappingStrategyType string
 
-// The mapping strategies (offloading.md 6.1).
+// The mapping strategies (wire 6.1).
 const (
 	// EnforceSameNameMappingStrategyType takes the local name.
 	EnforceSameNameMappingStrategyType NamespaceMappingStrategyType = "EnforceSameName"
@@ -35,7 +35,7 @@ const (
 // +kubebuilder:validation:Enum=Local;Remote;LocalAndRemote
 type PodOffloadingStrategyType string
 
-// The offloading strategies (offloading.md 2.2).
+// The offloading strategies (wire 2.2).
 const (
 	LocalPodOffloadingStrategyType          PodOffloadingStrategyType = "Local"
 	RemotePodOffloadingStrategyType         PodOffloadingStrategyType = "Remote"
@@ -63,7 +63,7 @@ type NamespaceOffloadingSpec struct {
 // OffloadingPhaseType sums the conditions of an offloaded namespace up.
 type OffloadingPhaseType string
 
-// The phases of an offloaded namespace (offloading.md 6.2).
+// The phases of an offloaded namespace (wire 6.2).
 const (
 	ReadyOffloadingPhaseType             OffloadingPhaseType = "Ready"
 	NoClusterSelectedOffloadingPhaseType OffloadingPhaseType = "NoClusterSelected"

@@ -10,7 +10,7 @@ import (
 // +kubebuilder:validation:Enum=Hard;Soft;None
 type LimitsEnforcement string
 
-// The enforcements (offloading.md 1.7).
+// The enforcements (wire 1.7).
 const (
 	// HardLimitsEnforcement demands requests of cpu and memory, and equal limits.
 	HardLimitsEnforcement LimitsEnforcement = "Hard"

@@ -8,7 +8,7 @@ import (
 // ShadowPodGVK is the kind of a ShadowPod, the controller of the remote pod.
 var ShadowPodGVK = GroupVersion.WithKind("ShadowPod")
 
-// Keys on offloaded pods and what goes with them (offloading.md 7.2, 7.3).
+// Keys on offloaded pods and what goes with them (wire 7.2, 7.3).
 const (
 	// LocalPodLabel is "true" on a local pod that is offloaded.
 	LocalPodLabel = "liqo.io/shadowPod"
@@ -31,7 +31,7 @@ const (
 	CreatorUserLabel = "liqo.io/creator-user"
 )
 
-// Annotations with which a local pod asks for something (offloading.md 7.3).
+// Annotations with which a local pod asks for something (wire 7.3).
 const (
 	// AntiAffinityPresetAnnotation is "propagate", "soft" or "hard".
 	AntiAffinityPresetAnnotation = "liqo.io/anti-affinity-preset"
@@ -64,7 +64,7 @@ const (
 	SupportsDeletionGracePeriod = "deletion-grace-period"
 )
 
-// Reasons in the status of a local pod (offloading.md 7.4).
+// Reasons in the status of a local pod (wire 7.4).
 const (
 	// OffloadingBackOffReason: the pod cannot be offloaded for now.
 	OffloadingBackOffReason = "OffloadingBackOff"
@@ -75,10 +75,10 @@ const (
 )
 
 // FailedCreatePodReason in the status of a ShadowPod, and of events on it: the remote pod
-// cannot be made (offloading.md 3.7 knows the event).
+// cannot be made (wire 3.7 knows the event).
 const FailedCreatePodReason = "FailedCreatePod"
 
-// Names with which fields are managed (offloading.md 7.4).
+// Names with which fields are managed (wire 7.4).
 const (
 	// ReflectionFieldManager is that of the virtual kubelet.
 	ReflectionFieldManager = "reflection.liqo.io"
@@ -87,7 +87,7 @@ const (
 )
 
 // LiqoRuntimeClassName is the RuntimeClass with which a pod asks for a virtual node
-// (offloading.md 2.6).
+// (wire 2.6).
 const LiqoRuntimeClassName = "liqo"
 
 // ShadowPodSpec is the desired state of a ShadowPod.

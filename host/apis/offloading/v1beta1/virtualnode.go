@@ -10,7 +10,7 @@ import (
 )
 
 // Keys on virtual nodes: the VirtualNode, its Node and its virtual kubelet
-// (offloading.md 7.2, 7.3, 7.4).
+// (wire 7.2, 7.3, 7.4).
 const (
 	// NodeTypeLabel and NodeTypeVirtual mark the Node of a virtual node.
 	NodeTypeLabel   = "liqo.io/type"
@@ -33,7 +33,7 @@ const (
 	VirtualNodeFinalizer = "virtualnode-controller.liqo.io/finalizer"
 )
 
-// The taint of a virtual node (offloading.md 7.4): key, value, effect NoExecute.
+// The taint of a virtual node (wire 7.4): key, value, effect NoExecute.
 const (
 	VirtualNodeTaintKey   = "virtual-node.liqo.io/not-allowed"
 	VirtualNodeTaintValue = "true"

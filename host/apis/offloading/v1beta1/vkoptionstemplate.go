@@ -6,7 +6,7 @@ import (
 )
 
 // DefaultVkOptionsTemplateName is the template used by a VirtualNode that names none
-// (offloading.md 7.4).
+// (wire 7.4).
 const DefaultVkOptionsTemplateName = "virtual-kubelet-default"
 
 // ReflectionType tells whether objects are reflected unless, or only if, they say so.
@@ -25,7 +25,7 @@ const (
 )
 
 // Annotations with which an object asks for, or refuses, its reflection; "false"
-// negates (offloading.md 7.3).
+// negates (wire 7.3).
 const (
 	SkipReflectionAnnotation  = "liqo.io/skip-reflection"
 	AllowReflectionAnnotation = "liqo.io/allow-reflection"

@@ -39,7 +39,7 @@ type facts struct {
 	namespace map[string]string
 }
 
-// validateCreate decides about a new NamespaceOffloading (reference 2.3). The selector's
+// validateCreate decides about a new NamespaceOffloading (wire 2.3). The selector's
 // syntax is checked here, not in the controller's events only.
 func validateCreate(nso *offloadingv1beta1.NamespaceOffloading, known facts) verdict {
 	if v := validateName(nso); v.denial != "" {
@@ -110,7 +110,7 @@ func validateRemoteName(nso *offloadingv1beta1.NamespaceOffloading) verdict {
 	return deny("%s asks for a remote namespace %q, which is every provider's own: choose another name", field, name)
 }
 
-// validateUpdate decides about a changed NamespaceOffloading (reference 2.3).
+// validateUpdate decides about a changed NamespaceOffloading (wire 2.3).
 func validateUpdate(before, after *offloadingv1beta1.NamespaceOffloading) verdict {
 	if v := validateName(after); v.denial != "" {
 		return v

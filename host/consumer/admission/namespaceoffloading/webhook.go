@@ -1,5 +1,5 @@
 // Package namespaceoffloading is the webhook that validates NamespaceOffloadings
-// (reference 2.3): who writes a wrong one reads why at once.
+// (wire 2.3): who writes a wrong one reads why at once.
 package namespaceoffloading
 
 import (
@@ -15,7 +15,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// Path is where the webhook is served (reference 2.1).
+// Path is where the webhook is served (wire 2.1).
 const Path = "/validate/namespace-offloading"
 
 // Handler answers admission requests for NamespaceOffloadings.

@@ -26,7 +26,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
-// Path is where the webhook is served (reference 2.1).
+// Path is where the webhook is served (wire 2.1).
 const Path = "/mutate/pod"
 
 // Handler answers admission requests for pods.

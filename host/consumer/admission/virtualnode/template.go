@@ -20,7 +20,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/vkflag"
 )
 
-// The virtual kubelet's container as it stands on the wire (reference 5.2).
+// The virtual kubelet's container as it stands on the wire (wire 5.2).
 const (
 	containerName    = "virtual-kubelet"
 	containerCommand = "/usr/bin/virtual-kubelet"
@@ -56,11 +56,11 @@ type Cluster struct {
 	LocalPodCIDRs []string
 }
 
-// typedReflectors have a --<resource>-reflection-type flag (reference 5.2).
+// typedReflectors have a --<resource>-reflection-type flag (wire 5.2).
 var typedReflectors = []string{"service", "ingress", "configmap", "secret", "event"}
 
 // foldTemplate merges what a user wrote into spec.template into the options: labels,
-// annotations, image, resources and the arguments that options know (reference 2.4,
+// annotations, image, resources and the arguments that options know (wire 2.4,
 // CREATE step 2). Arguments without "=" that are no switches are refused by name instead of
 // being lost (T66).
 func foldTemplate(options *offloadingv1beta1.VkOptionsTemplate, template *offloadingv1beta1.DeploymentTemplate) error {
@@ -335,7 +335,7 @@ func classArguments(vn *offloadingv1beta1.VirtualNode) []string {
 }
 
 // setArguments writes the arguments that follow the VirtualNode's own fields, at CREATE
-// and UPDATE: by prefix, or appended (reference 2.4).
+// and UPDATE: by prefix, or appended (wire 2.4).
 func setArguments(vn *offloadingv1beta1.VirtualNode) error {
 	containers := vn.Spec.Template.Spec.Template.Spec.Containers
 	if len(containers) == 0 {

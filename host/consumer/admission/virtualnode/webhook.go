@@ -1,4 +1,4 @@
-// Package virtualnode is the webhook that completes VirtualNodes (reference 2.4): at
+// Package virtualnode is the webhook that completes VirtualNodes (wire 2.4): at
 // creation it snapshots the virtual kubelet's Deployment from the options template, so
 // that later changes of the template restart nothing.
 package virtualnode
@@ -22,7 +22,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 )
 
-// Path is where the webhook is served (reference 2.1).
+// Path is where the webhook is served (wire 2.1).
 const Path = "/mutate/virtualnodes"
 
 // Handler answers admission requests for VirtualNodes.

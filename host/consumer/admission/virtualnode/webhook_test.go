@@ -134,7 +134,7 @@ func TestCreateFoldsWhatTheUserWrote(t *testing.T) {
 	assert.Equal(t, "mirror/longshore:2", container.Image)
 	assert.Contains(t, container.Args, "--node-extra-labels=rack=7,zone=a")
 	assert.Contains(t, container.Args, "--client-qps=9")
-	assert.NotContains(t, container.Args, "--unknown=1", "arguments that options do not know are not taken (reference 2.4)")
+	assert.NotContains(t, container.Args, "--unknown=1", "arguments that options do not know are not taken (wire 2.4)")
 	assert.Equal(t, "infra", vn.Spec.Template.ObjectMeta.Labels["team"])
 }
 

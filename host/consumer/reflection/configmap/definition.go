@@ -1,6 +1,6 @@
 // Package configmap is Pod flow, stage 5: the definition with which the reflection engine
 // copies ConfigMaps to the provider, so that offloaded pods find what they mount
-// (offloading.md 4.6).
+// (wire 4.6).
 package configmap
 
 import (

@@ -36,7 +36,7 @@ type Definition interface {
 }
 
 // Fallback is implemented by definitions whose objects need an answer while their
-// namespace is not offloaded (reference 3.9). Input then has no remote objects.
+// namespace is not offloaded (wire 3.9). Input then has no remote objects.
 type Fallback interface {
 	Fallback(in Input) ([]Action, error)
 }
@@ -56,7 +56,7 @@ type Replacer interface {
 }
 
 // PolicyChooser is implemented by definitions for some of whose objects another
-// reflection policy than the resource's holds (reference 4.6: root CA).
+// reflection policy than the resource's holds (wire 4.6: root CA).
 type PolicyChooser interface {
 	ReflectionPolicy(local client.Object) offloadingv1beta1.ReflectionType
 }
@@ -81,7 +81,7 @@ type Resource struct {
 	// virtual node of the same provider.
 	RemoteLabels labels.Set
 	// LeaderOnly says that the objects are not one virtual node's but the provider's: of
-	// its virtual kubelets, only the leader handles them (reference 4.1). Without it, every
+	// its virtual kubelets, only the leader handles them (wire 4.1). Without it, every
 	// one handles what is its own.
 	LeaderOnly bool
 	// Policy says how the skip and allow annotations are read.
@@ -146,7 +146,7 @@ type Recorder interface {
 	Event(object runtime.Object, eventType, reason, message string)
 }
 
-// Reasons of the events that the engine and its definitions record (reference 4.1).
+// Reasons of the events that the engine and its definitions record (wire 4.1).
 const (
 	ReasonFailedReflection   = "FailedReflection"
 	ReasonReflectionDisabled = "ReflectionDisabled"

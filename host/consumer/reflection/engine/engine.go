@@ -29,7 +29,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// FieldManager owns the fields that reflection writes, on both sides (reference 7.4).
+// FieldManager owns the fields that reflection writes, on both sides (wire 7.4).
 const FieldManager = offloadingv1beta1.ReflectionFieldManager
 
 // Options are what an [Engine] needs. All but Filter, Mutate, NodeIP,
@@ -50,7 +50,7 @@ type Options struct {
 	// were forged. Pods are created, not applied, and their definition asks on its own.
 	Mutate ResourceMutation
 	// Recorder returns the recorder of events of a component, for example
-	// "liqo-pod-reflection" (reference 4.1).
+	// "liqo-pod-reflection" (wire 4.1).
 	Recorder   func(component string) Recorder
 	Registerer prometheus.Registerer
 	// ResyncPeriod is how often every object is decided again; 0 is never.

@@ -8,7 +8,7 @@ import (
 )
 
 // Owned reports whether a remote object belongs to the reflection from home to
-// provider: both ownership labels are there (reference 4.1).
+// provider: both ownership labels are there (wire 4.1).
 func Owned(object client.Object, facts Facts) bool {
 	labels := object.GetLabels()
 	return labels[offloadingv1beta1.OriginLabel] == facts.HomeClusterID &&

@@ -10,10 +10,10 @@ import (
 )
 
 // Explicit is the reflection policy of objects that are always reflected unless an
-// annotation says otherwise, and that heed both annotations (reference 4.6).
+// annotation says otherwise, and that heed both annotations (wire 4.6).
 const Explicit offloadingv1beta1.ReflectionType = "Explicit"
 
-// skip evaluates a reflection policy (reference 4.1, T51). annotated says that an
+// skip evaluates a reflection policy (wire 4.1, T51). annotated says that an
 // annotation on the object, and not the lack of one, excludes it.
 func skip(policy offloadingv1beta1.ReflectionType, object client.Object) (skipped, annotated bool, err error) {
 	annotations := object.GetAnnotations()

@@ -1,6 +1,6 @@
 // Package ingress is Pod flow, stage 5: the definition with which the reflection engine
 // copies Ingresses to the provider, so that offloaded applications are reachable there
-// (offloading.md 4.3).
+// (wire 4.3).
 package ingress
 
 import (

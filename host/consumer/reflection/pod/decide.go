@@ -48,7 +48,7 @@ func newScene(in engine.Input) scene {
 	return s
 }
 
-// Decide implements engine.Definition. The numbers are the rows of offloading.md 3.6;
+// Decide implements engine.Definition. The numbers are the rows of wire 3.6;
 // row 9 (created, not yet seen) is the engine's.
 func (d *Definition) Decide(ctx context.Context, in engine.Input) ([]engine.Action, error) {
 	s := newScene(in)

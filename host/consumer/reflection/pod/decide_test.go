@@ -22,7 +22,7 @@ import (
 
 var running = phase(corev1.PodRunning)
 
-// decideTests are the rows of offloading.md 3.6, and what became of T25.
+// decideTests are the rows of wire 3.6, and what became of T25.
 var decideTests = map[string]struct {
 	local  *corev1.Pod
 	shadow *offloadingv1beta1.ShadowPod

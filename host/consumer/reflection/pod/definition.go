@@ -1,7 +1,7 @@
 // Package pod is Pod flow, stage 5: the definition with which the reflection engine drives
 // pods. A local pod bound to the virtual node becomes a ShadowPod in the provider, the
 // status of the remote pod comes back (stage 7), and neither side lets go of the other
-// out of order (stage 8, offloading.md 3.6).
+// out of order (stage 8, wire 3.6).
 //
 // Everything is decided here and nothing is sent here. The spec of a ShadowPod is forged
 // once, at its creation, and never again (T8); labels and annotations follow the local

@@ -9,7 +9,7 @@ import (
 )
 
 // Fallback implements engine.Fallback: a pod on the virtual node whose namespace is not
-// offloaded, or no longer (offloading.md 3.9). One that never ran waits (T29); one that
+// offloaded, or no longer (wire 3.9). One that never ran waits (T29); one that
 // ran is gone with the remote namespace, so that its controller makes another.
 func (d *Definition) Fallback(in engine.Input) ([]engine.Action, error) {
 	pod, ok := in.Local.(*corev1.Pod)

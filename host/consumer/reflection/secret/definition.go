@@ -1,6 +1,6 @@
 // Package secret is Pod flow, stage 5: the definition with which the reflection engine
 // copies Secrets to the provider, so that offloaded pods find what they mount
-// (offloading.md 4.7).
+// (wire 4.7).
 package secret
 
 import (

@@ -1,6 +1,6 @@
 // Package service is Pod flow, stage 5: the definition with which the reflection engine
 // copies Services to the provider, so that offloaded pods find each other
-// (offloading.md 4.2).
+// (wire 4.2).
 package service
 
 import (
