@@ -79,13 +79,12 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if errs := news(before, vn); len(errs) > 0 {
 		return admission.Denied(errs.ToAggregate().Error())
 	}
-	// An invalid cluster ID is the schema's to refuse.
-	if request.Operation == admissionv1.Create && vn.Spec.ClusterID.Validate() == nil {
-		if problem, err := virtualnode.NamespaceProblem(ctx, h.Reader, vn); err != nil {
-			return refusal(err)
-		} else if problem != "" {
-			return admission.Denied(problem)
-		}
+	problem, err := h.namespaceProblem(ctx, request.Operation, vn)
+	if err != nil {
+		return refusal(err)
+	}
+	if problem != "" {
+		return admission.Denied(problem)
 	}
 	after, err := json.Marshal(vn)
 	if err != nil {
@@ -97,6 +96,19 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 		given = slices.Concat(given, options.Spec.ExtraArgs, classArguments(vn))
 	}
 	return admission.PatchResponseFromRaw(request.Object.Raw, after).WithWarnings(append(warnings, withoutEffect(given)...)...)
+}
+
+// namespaceProblem says why a new VirtualNode may not be in its namespace, "" when it may. The
+// schema refuses an invalid cluster ID.
+func (h *Handler) namespaceProblem(ctx context.Context, operation admissionv1.Operation, vn *offloadingv1beta1.VirtualNode) (string, error) {
+	if operation != admissionv1.Create || vn.Spec.ClusterID.Validate() != nil {
+		return "", nil
+	}
+	problem, err := virtualnode.NamespaceProblem(ctx, h.Reader, vn)
+	if err != nil {
+		return "", fmt.Errorf("checking the namespace of the VirtualNode: %w", err)
+	}
+	return problem, nil
 }
 
 // before is the VirtualNode as it was, or nil.
