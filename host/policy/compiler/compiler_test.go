@@ -1,3 +1,6 @@
+// The race detector needs more memory than the child may have.
+//go:build !race
+
 package compiler_test
 
 import (

@@ -110,6 +110,9 @@ type Facts struct {
 	NodeIP string
 	// RemoteNamespace is what the key's namespace is mapped to; empty in a Fallback.
 	RemoteNamespace string
+	// MappingFails is set in a Fallback when the namespace is asked for and the provider fails
+	// to create it, or to restore it: what ran there may still run.
+	MappingFails bool
 	// PolicyRevision grows with every change of the policies.
 	PolicyRevision uint64
 	// RemoteUnknown says that the remote objects may be of before an outage of the link to

@@ -16,6 +16,9 @@ func TestAProviderGetsNoNamespaceThatThisClusterDidNotAskFor(t *testing.T) {
 	accepted := func(remote string) offloadingv1beta1.RemoteNamespaceStatus {
 		return offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
 	}
+	failing := func(remote string) offloadingv1beta1.RemoteNamespaceStatus {
+		return offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingCreationLoopBackOff}
+	}
 	cases := map[string]struct {
 		desired  map[string]string
 		current  map[string]offloadingv1beta1.RemoteNamespaceStatus
@@ -37,6 +40,20 @@ func TestAProviderGetsNoNamespaceThatThisClusterDidNotAskFor(t *testing.T) {
 		"what is being withdrawn goes on until the provider ends it": {
 			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("shop-rome")}, followed: map[string]string{"shop": "shop-rome"},
 			want: map[string]string{"shop": "shop-rome"},
+		},
+		"what the provider cannot restore at the moment goes on": {
+			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")},
+			followed: map[string]string{"shop": "shop-rome"},
+			want:     map[string]string{"shop": "shop-rome"},
+		},
+		"what the provider has not created yet does not begin": {
+			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")},
+			want: map[string]string{},
+		},
+		"what fails and is no longer asked for ends": {
+			current:  map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")},
+			followed: map[string]string{"shop": "shop-rome"},
+			want:     map[string]string{},
 		},
 		"an empty name is none": {
 			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("")}, want: map[string]string{},

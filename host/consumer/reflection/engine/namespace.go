@@ -114,7 +114,8 @@ func (e *Engine) followed() map[string]string {
 
 // mapping returns local → remote of the accepted namespaces. The provider writes the status,
 // so an entry counts only if this cluster asked for it; one that is followed already goes on
-// until the provider ends it. Two maps for one provider are a mistake that cannot be
+// until the provider ends it. That the provider fails to restore a namespace ends nothing: its
+// pods may run. Two maps for one provider are a mistake that cannot be
 // resolved by guessing: what runs goes on as it is.
 func mapping(ctx context.Context, objects []client.Object, followed map[string]string) (map[string]string, bool) {
 	if len(objects) > 1 {
@@ -129,13 +130,35 @@ func mapping(ctx context.Context, objects []client.Object, followed map[string]s
 		}
 		for local, status := range nm.Status.CurrentMapping {
 			remote := status.RemoteNamespace
-			asked := nm.Spec.DesiredMapping[local] == remote || followed[local] == remote
-			if status.Phase == offloadingv1beta1.MappingAccepted && remote != "" && asked {
-				wanted[local] = status.RemoteNamespace
+			if remote == "" {
+				continue
+			}
+			isDesired, isFollowed := nm.Spec.DesiredMapping[local] == remote, followed[local] == remote
+			isAccepted := status.Phase == offloadingv1beta1.MappingAccepted
+			if isAccepted && (isDesired || isFollowed) || isFailing(nm, local) && isFollowed {
+				wanted[local] = remote
 			}
 		}
 	}
 	return wanted, true
+}
+
+// isFailing reports whether a namespace is asked for, and the provider fails to create it or to
+// restore what was changed of it.
+func isFailing(nm *offloadingv1beta1.NamespaceMap, local string) bool {
+	status, found := nm.Status.CurrentMapping[local]
+	return found && status.Phase == offloadingv1beta1.MappingCreationLoopBackOff &&
+		status.RemoteNamespace != "" && nm.Spec.DesiredMapping[local] == status.RemoteNamespace
+}
+
+// mappingFails is isFailing of the NamespaceMap in the cache.
+func (e *Engine) mappingFails(local string) bool {
+	for _, object := range e.maps.List() {
+		if nm, ok := object.(*offloadingv1beta1.NamespaceMap); ok && isFailing(nm, local) {
+			return true
+		}
+	}
+	return false
 }
 
 // startNamespace starts what every virtual kubelet handles in a namespace, and what the

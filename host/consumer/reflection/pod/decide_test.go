@@ -302,6 +302,13 @@ func TestFallback(t *testing.T) {
 			assert.Equal(t, tc.want, summary(actions))
 		})
 	}
+	t.Run("runs, and the provider fails to restore the namespace", func(t *testing.T) {
+		in := input(localPod(phase(corev1.PodRunning)), nil, nil)
+		in.Facts.MappingFails = true
+		actions, err := definition(&policies{}).Fallback(in)
+		require.NoError(t, err)
+		assert.Equal(t, "tell FailedReflection", summary(actions), "it is not aborted")
+	})
 	t.Run("told before", func(t *testing.T) {
 		in := input(localPod(), nil, nil)
 		actions, err := definition(&policies{}).Fallback(in)
