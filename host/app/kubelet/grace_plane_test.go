@@ -21,15 +21,7 @@ import (
 // node that nobody plays: what is seen of a deletion stays until the test ends it. All
 // periods are long: of one that is over, the API server makes one second.
 func (r *rig) gives(t *testing.T) {
-	still := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-still", Labels: map[string]string{"pool": "still"}}}
-	r.create(r.milan, still)
-	before := still.DeepCopy()
-	still.Status.Allocatable = corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("4Gi"), corev1.ResourcePods: resource.MustParse("10"),
-	}
-	still.Status.Capacity = still.Status.Allocatable
-	// A patch, since the controllers of the provider write to the node as well.
-	require.NoError(t, r.milan.Status().Patch(t.Context(), still, client.MergeFrom(before)))
+	r.createStillNode(t)
 	defer r.steer(t, offloadingv1beta1.OffloadingPatch{
 		NodeSelector: map[string]string{"pool": "still"}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 	})()
@@ -64,6 +56,20 @@ func (r *rig) gives(t *testing.T) {
 		r.vanishes(t, r.rome, pod)
 		r.endsAll(t, pod, r.goes(t, "none", 1))
 	})
+}
+
+// createStillNode creates a node of the provider whose kubelet the test plays.
+func (r *rig) createStillNode(t *testing.T) {
+	t.Helper()
+	still := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-still", Labels: map[string]string{"pool": "still"}}}
+	r.create(r.milan, still)
+	before := still.DeepCopy()
+	still.Status.Allocatable = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("4Gi"), corev1.ResourcePods: resource.MustParse("50"),
+	}
+	still.Status.Capacity = still.Status.Allocatable
+	// A patch, since the controllers of the provider write to the node as well.
+	require.NoError(t, r.milan.Status().Patch(t.Context(), still, client.MergeFrom(before)))
 }
 
 // steer sets the VirtualNode's offloadingPatch, and returns what puts it back.

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/testr"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -50,11 +49,6 @@ const (
 	soon = time.Minute
 	tick = 50 * time.Millisecond
 )
-
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(m.Run())
-}
 
 // rig is a consumer and a provider with all that a virtual kubelet finds there.
 type rig struct {
@@ -225,12 +219,16 @@ func (r *rig) background(run func(context.Context) error) <-chan error {
 }
 
 func (r *rig) options() kubelet.Options {
+	return optionsFor(rest.CopyConfig(r.consumer.RESTConfig()), r.consumer.Address(), r.policyCache)
+}
+
+func optionsFor(config *rest.Config, nodeIP, policyCache string) kubelet.Options {
 	o := kubelet.DefaultOptions()
 	// The service account of the virtual kubelet, but for its rights: those are the chart's.
-	o.Config = rest.CopyConfig(r.consumer.RESTConfig())
+	o.Config = config
 	o.Config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + tenant + ":" + nodeName, Groups: []string{"system:masters"}}
-	o.Identity, o.PolicyCacheDir = "replica-1", r.policyCache
-	o.ForeignKubeconfigSecretName, o.NodeName, o.NodeIP = secretName, nodeName, r.consumer.Address()
+	o.Identity, o.PolicyCacheDir = "replica-1", policyCache
+	o.ForeignKubeconfigSecretName, o.NodeName, o.NodeIP = secretName, nodeName, nodeIP
 	o.TenantNamespace, o.Namespace, o.HomeClusterID, o.ForeignClusterID = tenant, "longshore", "rome", "milan"
 	o.NodeCheckNetwork = false
 	o.NodePingInterval = time.Second

@@ -1,0 +1,127 @@
+package kubelet_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/longshore-dev/longshore/host/app/kubelet"
+)
+
+// childVariable makes this test binary a virtual kubelet, so that tests can kill one. Its
+// value is a file with childOptions.
+const childVariable = "LONGSHORE_TEST_VIRTUAL_KUBELET"
+
+func TestMain(m *testing.M) {
+	if file := os.Getenv(childVariable); file != "" {
+		os.Exit(runChild(file))
+	}
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// childOptions are what a virtual kubelet in a process of its own needs to know.
+type childOptions struct {
+	Kubeconfig, NodeIP, PolicyCache string
+	ClientTimeout                   time.Duration
+}
+
+// runChild is a virtual kubelet until it is killed, or until its parent ends.
+func runChild(file string) (code int) {
+	log := funcr.NewJSON(func(line string) { _, _ = os.Stderr.WriteString(line + "\n") }, funcr.Options{LogTimestamp: true, Verbosity: 1})
+	ctrl.SetLogger(log)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // its end is the parent's
+		cancel()
+	}()
+	if err := serveChild(ctrl.LoggerInto(ctx, log), file); err != nil {
+		log.Error(err, "The virtual kubelet ended")
+		return 1
+	}
+	return 0
+}
+
+func serveChild(ctx context.Context, file string) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var given childOptions
+	if err := json.Unmarshal(raw, &given); err != nil {
+		return err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", given.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	o := optionsFor(config, given.NodeIP, given.PolicyCache)
+	o.CertificateType, o.ClientTimeout = string(kubelet.CertificateSelfSigned), given.ClientTimeout
+	app, err := kubelet.New(ctx, o)
+	if err != nil {
+		return err
+	}
+	return app.Run(ctx)
+}
+
+// child is a virtual kubelet in a process of its own.
+type child struct {
+	command *exec.Cmd
+	stdin   io.Closer
+	ended   bool
+}
+
+// startChild starts a virtual kubelet that is killed when the test ends, at the latest. The
+// end of its log is printed when the test failed.
+func startChild(t *testing.T, given childOptions) *child {
+	t.Helper()
+	dir := t.TempDir()
+	raw, err := json.Marshal(given)
+	require.NoError(t, err)
+	file, logFile := filepath.Join(dir, "options.json"), filepath.Join(dir, "log")
+	require.NoError(t, os.WriteFile(file, raw, 0o600))
+	log, err := os.Create(logFile)
+	require.NoError(t, err)
+	t.Cleanup(func() { log.Close() })
+	binary, err := os.Executable()
+	require.NoError(t, err)
+	command := exec.Command(binary)
+	command.Env = append(os.Environ(), childVariable+"="+file)
+	command.Stdout, command.Stderr = log, log
+	stdin, err := command.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
+	c := &child{command: command, stdin: stdin}
+	t.Cleanup(func() {
+		c.kill(t)
+		if t.Failed() {
+			content, _ := os.ReadFile(logFile)
+			const tail = 20000
+			t.Logf("the virtual kubelet's log:\n%s", content[max(0, len(content)-tail):])
+		}
+	})
+	return c
+}
+
+// kill ends the process as a crash of its machine does, and waits until it has ended.
+func (c *child) kill(t *testing.T) {
+	t.Helper()
+	if c.ended {
+		return
+	}
+	c.ended = true
+	require.NoError(t, c.command.Process.Kill())
+	require.ErrorContains(t, c.command.Wait(), "signal: killed", "it ran until it was killed")
+	c.stdin.Close()
+}
