@@ -133,14 +133,22 @@ func TestHostileShapesStayWithinTheBudget(t *testing.T) {
 // The kernel ends what takes too long, and the component lives on.
 func TestACompileBombIsRefusedByNameOfItsFunction(t *testing.T) {
 	for name, tc := range map[string]struct{ shape, want string }{
-		"time":   {"loops in loops that change many locals", "compiling the module takes too much CPU time, more than 2s; its author must split up its largest functions (the heaviest is function 0 with 19421 bytes, 400 branches and 2000 local variables)"},
-		"memory": {"a table of branches into a loop with many locals", "compiling the module takes too much memory, more than 256 MiB; its author must split up its largest functions (the heaviest is function 0 with 6359 bytes, 3002 branches and 400 local variables)"},
+		// Which limit such a module meets first depends on how fast the machine is.
+		"time or memory": {
+			"loops in loops that change many locals", `compiling the module takes too much (CPU time, more than 2s|memory, more than 256 MiB); ` +
+				`its author must split up its largest functions \(the heaviest is function 0 with 19421 bytes, 400 branches and 2000 local variables\)`,
+		},
+		"memory": {
+			"a table of branches into a loop with many locals", `compiling the module takes too much memory, more than 256 MiB; ` +
+				`its author must split up its largest functions \(the heaviest is function 0 with 6359 bytes, 3002 branches and 400 local variables\)`,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := shapes()[tc.shape]
 			c := newChildren(t)
 			_, err := load(t, s.build(s.n, s.m), engine.Options{Compiler: c.Compile})
-			require.ErrorContains(t, err, tc.want)
+			require.Error(t, err)
+			assert.Regexp(t, tc.want, err.Error())
 			assert.True(t, module.AtFault(err), "it would be the same again")
 			assert.Len(t, c.used, 1)
 		})

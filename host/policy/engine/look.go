@@ -17,7 +17,7 @@ const (
 	// guest calls the host, which looks at the clock; and as that is a call of a Go function,
 	// Go's scheduler and garbage collector come in, which cannot interrupt compiled code. A
 	// slice is some microseconds of ordinary code and less than 2 ms of any.
-	slice = 384 * FuelParts
+	slice = 256 * FuelParts
 	// clockLooks is how many looks there are for one at the clock, which takes longer.
 	clockLooks = 8
 	// stackBudget bounds how deep calls may be nested: a call takes 64 and more of it.
