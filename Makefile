@@ -9,7 +9,7 @@ SHELL := /bin/bash
 export CGO_ENABLED ?= 0
 
 GO       ?= go
-MODULES  := . sdk plugins conformance/testplane hack/tools
+MODULES  := . sdk plugins conformance/testplane/kubernetes hack/tools
 TESTED   := . sdk plugins
 TOOL     := $(GO) tool -modfile=hack/tools/go.mod
 LDFLAGS  := -s -w
@@ -72,11 +72,11 @@ build: builtins ## Build the server, the user's command, the demo and the test p
 	@hack/told.sh bin/longshore $(GO) build -ldflags '$(LDFLAGS)' -o bin/longshore ./cmd/longshore
 	@hack/told.sh bin/longshorectl $(GO) build -ldflags '$(LDFLAGS)' -o bin/longshorectl ./cmd/longshorectl
 	@hack/told.sh bin/demo $(GO) build -ldflags '$(LDFLAGS)' -o bin/demo ./hack/demo
-	@$(GO) run ./hack/testplane build > /dev/null
+	@$(GO) run ./conformance/testplane/cmd build > /dev/null
 
 .PHONY: build-testplane
 build-testplane: ## Build the test control plane (cached outside the clone)
-	@$(GO) run ./hack/testplane build > /dev/null
+	@$(GO) run ./conformance/testplane/cmd build > /dev/null
 
 ##@ Test
 
@@ -117,7 +117,7 @@ deflake: build ## Run PKG's tests COUNT times
 lint: ## go vet and golangci-lint over all modules
 	@for m in $(TESTED); do echo "vet $$m"; (cd $$m && $(GO) vet ./...); done
 	@# The flags of its build, so that Kubernetes is not compiled a second time.
-	@echo "vet conformance/testplane"; cd conformance/testplane && $(GO) vet -trimpath ./...
+	@echo "vet conformance/testplane/kubernetes"; cd conformance/testplane/kubernetes && $(GO) vet -trimpath ./...
 	@for m in $(TESTED); do echo "lint $$m"; (cd $$m && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yaml ./...); done
 
 .PHONY: verify

@@ -1,145 +1,131 @@
-package main
+package testplane
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
 
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
-	nodefast "sigs.k8s.io/kwok/kustomize/stage/node/fast"
-	nodeheartbeat "sigs.k8s.io/kwok/kustomize/stage/node/heartbeat-with-lease"
-	podfast "sigs.k8s.io/kwok/kustomize/stage/pod/fast"
-	"sigs.k8s.io/kwok/pkg/config"
-	kwok "sigs.k8s.io/kwok/pkg/kwok/cmd"
-	kwoklog "sigs.k8s.io/kwok/pkg/log"
 )
 
-// stages are what kwok plays: nodes become ready and renew their lease, pods run at
-// once, pods of Jobs complete. podDeletion takes the place of its stage for deleted pods.
-func stages() string {
-	return strings.Join([]string{
-		nodefast.DefaultNodeInit,
-		nodeheartbeat.DefaultNodeHeartbeatWithLease,
-		podfast.DefaultPodReady,
-		podfast.DefaultPodComplete,
-	}, "\n---\n")
+// SimulatedLabel marks nodes that kwok manages, with the value "true". Virtual nodes
+// must never carry it.
+const SimulatedLabel = "longshore.dev/simulated"
+
+const (
+	kwokPort = 10247
+	// simulatedNodeIP is an address for documentation: nothing answers there. Loopback
+	// would be refused in EndpointSlices.
+	simulatedNodeIP = "192.0.2.1"
+)
+
+// KwokOptions say which nodes kwok plays and how.
+type KwokOptions struct {
+	// NodeSelector selects the nodes by label; empty: SimulatedLabel=true.
+	NodeSelector string
+	// Args are added to kwok's flags and win over ours.
+	Args []string
 }
 
-// runKwok runs kwok with args. A --config in args replaces the built-in stages.
-func runKwok(args []string) error {
-	ctx, stop := signalContext(context.Background())
-	defer stop()
-	file := ""
-	if !hasConfig(args) {
-		var err error
-		if file, err = writeStages(); err != nil {
-			return err
-		}
-		if err := prepareNodes(ctx, args); err != nil {
-			return errors.Join(err, os.Remove(file))
-		}
-		args = append([]string{"--config=" + file}, args...)
+// StartKwok starts kwok beside the control plane, with its fast stages: selected nodes
+// become ready, their pods run at once. It returns when kwok serves its health check. A
+// kwok that has ended (KwokDone) is started again in the same way.
+func (c *Cluster) StartKwok(ctx context.Context, options KwokOptions) error {
+	setDefault(&options.NodeSelector, SimulatedLabel+"=true")
+	health := net.JoinHostPort(c.options.Address, strconv.Itoa(kwokPort))
+	if err := portFree(c.options.Address, kwokPort); err != nil {
+		return fmt.Errorf("starting kwok of cluster %q: %w", c.Name, err)
 	}
-	// kwok reads its configuration from the command line of the process, here and once.
-	os.Args = append([]string{"kwok"}, args...)
-	flags := pflag.NewFlagSet("global", pflag.ContinueOnError)
-	flags.ParseErrorsAllowlist.UnknownFlags = true
-	flags.Usage = func() {}
-	ctx, _ = kwoklog.InitFlags(ctx, flags)
-	ctx, err := config.InitFlags(ctx, flags)
-	if file != "" {
-		err = errors.Join(err, os.Remove(file))
-	}
+	args := append([]string{"kwok",
+		"--kubeconfig=" + c.pki(kwokFile+".kubeconfig"),
+		"--manage-all-nodes=false",
+		"--manage-nodes-with-label-selector=" + options.NodeSelector,
+		"--node-lease-duration-seconds=40",
+		"--cidr=" + c.options.PodCIDR, // for nodes without a CIDR of their own
+		"--node-ip=" + simulatedNodeIP,
+		"--server-address=" + health,
+	}, options.Args...)
+	p, err := start(spawn{name: "kwok " + c.Name, binary: c.options.Binary, args: args, log: c.KwokLogFile(),
+		detach: c.options.Detach,
+		// Else a configuration in the user's home folder would be read as well.
+		env: []string{"KWOK_WORKDIR=" + c.path("kwok")}})
 	if err != nil {
-		return fmt.Errorf("reading kwok's configuration: %w", err)
+		return fmt.Errorf("starting kwok of cluster %q: %w", c.Name, err)
 	}
-	// cobra adds the process' global flags, among them Kubernetes' --version, which is
-	// not the boolean that cobra expects.
-	pflag.CommandLine = pflag.NewFlagSet("kwok", pflag.ContinueOnError)
-	command := kwok.NewCommand(ctx)
-	command.PersistentFlags().AddFlagSet(flags)
-	command.SetArgs(args)
-	if err := command.ExecuteContext(ctx); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("running kwok: %w", err)
+	ctx, cancel := context.WithTimeout(ctx, c.options.StartTimeout)
+	defer cancel()
+	err = errors.Join(c.remember(p), waitFor(ctx, p, func(ctx context.Context) error { return healthy(ctx, "http://"+health+"/healthz") }))
+	if err != nil {
+		return errors.Join(fmt.Errorf("starting kwok of cluster %q: %w", c.Name, err), p.kill())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.others = append(slices.DeleteFunc(c.others, (*process).ended), p)
+	return nil
+}
+
+// KwokDone is closed when the kwok that was started last has ended, asked to or not. It
+// is nil while there is none.
+func (c *Cluster) KwokDone() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.others) == 0 {
+		return nil
+	}
+	return c.others[len(c.others)-1].done
+}
+
+// KwokLogFile is the log of kwok.
+func (c *Cluster) KwokLogFile() string { return c.logFile("kwok") }
+
+// healthy asks a health check over plain HTTP.
+func healthy(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("creating a request: %w", err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("asking for health: %w", err)
+	}
+	defer response.Body.Close()
+	_, _ = io.Copy(io.Discard, response.Body) // to reuse the connection
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("asking for health: %s", response.Status)
 	}
 	return nil
 }
 
-// prepareNodes takes over the nodes that args have kwok simulate.
-func prepareNodes(ctx context.Context, args []string) error {
-	config, err := clientcmd.BuildConfigFromFlags("", flagValue(args, "kubeconfig"))
-	if err != nil {
-		return fmt.Errorf("reading kwok's kubeconfig: %w", err)
-	}
-	config.QPS = -1
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
-	}
-	selector := flagValue(args, "manage-nodes-with-label-selector")
-	if err := releaseNodes(ctx, client, selector); err != nil {
-		return err
-	}
-	return startPodDeletion(ctx, client, selector)
-}
-
-// releaseNodes deletes the leases of the nodes. A cluster has one kwok at a time, under a
-// new identity each time: the leases of one that was killed would hold the nodes for their
-// duration, in which no pod runs and no node is ready.
-func releaseNodes(ctx context.Context, client kubernetes.Interface, selector string) error {
-	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
-	if err != nil {
-		return fmt.Errorf("listing simulated nodes: %w", err)
-	}
-	for i := range nodes.Items {
-		err := client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Delete(ctx, nodes.Items[i].Name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("deleting the lease of a simulated node: %w", err)
+// FakeNode is a node for kwok to play. A nil capacity is 32 CPUs, 256 GiB, 2,000 pods.
+func FakeNode(name string, capacity corev1.ResourceList) *corev1.Node {
+	if capacity == nil {
+		capacity = corev1.ResourceList{
+			corev1.ResourceCPU:              resource.MustParse("32"),
+			corev1.ResourceMemory:           resource.MustParse("256Gi"),
+			corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
+			corev1.ResourcePods:             resource.MustParse("2000"),
 		}
 	}
-	return nil
-}
-
-// flagValue returns the value of the last --name=value, "" without one.
-func flagValue(args []string, name string) string {
-	value := ""
-	for _, arg := range args {
-		if v, found := strings.CutPrefix(arg, "--"+name+"="); found {
-			value = v
-		}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name,
+			Labels: map[string]string{
+				SimulatedLabel:         "true",
+				corev1.LabelHostname:   name,
+				corev1.LabelOSStable:   "linux",
+				corev1.LabelArchStable: "amd64",
+			},
+		},
+		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity.DeepCopy()},
 	}
-	return value
-}
-
-func hasConfig(args []string) bool {
-	for _, arg := range args {
-		if arg == "-c" || arg == "--config" || strings.HasPrefix(arg, "--config=") {
-			return true
-		}
-	}
-	return false
-}
-
-func writeStages() (string, error) {
-	file, err := os.CreateTemp("", "testplane-stages-*.yaml")
-	if err != nil {
-		return "", fmt.Errorf("creating the file of stages: %w", err)
-	}
-	if _, err := file.WriteString(stages()); err != nil {
-		file.Close()
-		os.Remove(file.Name())
-		return "", fmt.Errorf("writing the stages: %w", err)
-	}
-	if err := file.Close(); err != nil {
-		os.Remove(file.Name())
-		return "", fmt.Errorf("writing the stages: %w", err)
-	}
-	return file.Name(), nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/longshore-dev/longshore/conformance/plane"
+	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	"github.com/longshore-dev/longshore/hack/demo/session"
 )
@@ -68,7 +68,7 @@ func superviseLocked(ctx context.Context, s *session.Session, longshore string) 
 // that is not recorded in this demo's folder.
 func cleanUp(ctx context.Context, s *session.Session) error {
 	for _, name := range []string{rig.Consumer, rig.Provider} {
-		if _, err := plane.StopLeftover(ctx, filepath.Join(s.DataDir(), name)); err != nil {
+		if _, err := testplane.StopLeftover(ctx, filepath.Join(s.DataDir(), name)); err != nil {
 			return fmt.Errorf("cleaning up after an earlier run: %w", err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/longshore-dev/longshore/conformance/plane/binary"
+	"github.com/longshore-dev/longshore/conformance/testplane/binary"
 	"github.com/longshore-dev/longshore/hack/demo/application"
 	"github.com/longshore-dev/longshore/hack/demo/console"
 	"github.com/longshore-dev/longshore/hack/demo/peering"

@@ -179,7 +179,7 @@ func TestOnlyTheCompositionRootsImportTheBuiltins(t *testing.T) {
 			assert.False(t, strings.HasPrefix(imported, modulePath+"/builtin-policies"), "%s imports %s", name, imported)
 			assert.False(t, strings.HasPrefix(imported, modulePath+"/host/app"), "%s imports %s", name, imported)
 			// What tests share may start clusters, and tests alone import it.
-			plane := strings.HasPrefix(name, modulePath+testkit) && strings.HasPrefix(imported, modulePath+"/conformance/plane/")
+			plane := strings.HasPrefix(name, modulePath+testkit) && strings.HasPrefix(imported, modulePath+"/conformance/testplane/")
 			assert.False(t, strings.HasPrefix(imported, modulePath+"/conformance") && !plane, "%s imports %s", name, imported)
 			assert.False(t, strings.HasPrefix(imported, modulePath+testkit), "%s imports %s", name, imported)
 		}

@@ -19,8 +19,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/longshore-dev/longshore/conformance/plane"
-	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	"github.com/longshore-dev/longshore/conformance/testplane"
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/chart"
 	"github.com/longshore-dev/longshore/hack/demo/peering"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
@@ -34,7 +34,7 @@ import (
 // provider is a cluster with two consumers, rome and oslo, and the manager of the chart,
 // which has the rights of its service account and no others.
 type provider struct {
-	cluster *plane.Cluster
+	cluster *testplane.Cluster
 	scheme  *runtime.Scheme
 	admin   client.Client
 }

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/longshore-dev/longshore/conformance/plane/binary"
+	"github.com/longshore-dev/longshore/conformance/testplane/binary"
 )
 
 // LinkKubectl puts a kubectl of the clusters' own version into the folder and returns its

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/longshore-dev/longshore/conformance/plane"
-	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	"github.com/longshore-dev/longshore/conformance/testplane"
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/application"
 	"github.com/longshore-dev/longshore/hack/demo/peering"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
@@ -133,7 +133,7 @@ func labelComesBack(t *testing.T, r *rig.Rig) {
 func noKwokOnTheVirtualNode(t *testing.T, r *rig.Rig) {
 	node := &corev1.Node{}
 	require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKey{Name: rig.Node}, node))
-	assert.NotContains(t, node.Labels, plane.SimulatedLabel)
+	assert.NotContains(t, node.Labels, testplane.SimulatedLabel)
 	assert.Equal(t, offloadingv1beta1.NodeTypeVirtual, node.Labels[offloadingv1beta1.NodeTypeLabel])
 	for _, entry := range node.ManagedFields {
 		assert.NotContains(t, entry.Manager, "kwok")

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-logr/logr"
 
-	"github.com/longshore-dev/longshore/conformance/plane"
+	"github.com/longshore-dev/longshore/conformance/testplane"
 )
 
 // Watch looks after both clusters until the context ends, which is no error. It returns
@@ -29,7 +29,7 @@ func (w *World) Watch(ctx context.Context) error {
 		case <-w.Milan.Plane.KwokDone():
 		}
 		log.Info("Starting kwok again, it ended by itself", "cluster", w.Milan.Name, "log", w.Milan.Plane.KwokLogFile())
-		err := w.Milan.Plane.StartKwok(ctx, plane.KwokOptions{})
+		err := w.Milan.Plane.StartKwok(ctx, testplane.KwokOptions{})
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:

@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/longshore-dev/longshore/conformance/plane"
-	"github.com/longshore-dev/longshore/conformance/plane/processnode"
+	"github.com/longshore-dev/longshore/conformance/testplane"
+	"github.com/longshore-dev/longshore/conformance/testplane/processnode"
 	"github.com/longshore-dev/longshore/hack/demo/peering"
 )
 
@@ -36,7 +36,7 @@ func startWorkers(ctx context.Context, side *Side, options WorldOptions) (*worke
 		Dir:      filepath.Join(options.Dir, side.Name, "pods"),
 		LogDir:   filepath.Join(options.LogDir, side.Name),
 		Address: func() (string, func(), error) {
-			address, err := plane.ReserveAddress()
+			address, err := testplane.ReserveAddress()
 			if err != nil {
 				return "", nil, err
 			}

@@ -9,7 +9,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/longshore-dev/longshore/conformance/plane"
+	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/hack/demo/peering"
 )
 
@@ -55,9 +55,9 @@ type World struct {
 // Side is one of the clusters: its control plane, its process node, and a connection.
 type Side struct {
 	*Cluster
-	Plane *plane.Cluster
+	Plane *testplane.Cluster
 	// WebhookAddress is that of the webhook's Service.
-	WebhookAddress *plane.Address
+	WebhookAddress *testplane.Address
 
 	workers *workers
 }
@@ -99,16 +99,16 @@ func (w *World) Stop(ctx context.Context) error {
 func AuditLog(dir, cluster string) string { return filepath.Join(dir, cluster+"-audit.log") }
 
 func startSide(ctx context.Context, name string, options WorldOptions) (*Side, error) {
-	address, err := plane.ReserveAddress()
+	address, err := testplane.ReserveAddress()
 	if err != nil {
 		return nil, fmt.Errorf("finding an address for the webhook of %q: %w", name, err)
 	}
 	side := &Side{WebhookAddress: address}
-	planeOptions := plane.Options{Name: name, Dir: filepath.Join(options.Dir, name), SchedulerArgs: options.SchedulerArgs}
+	planeOptions := testplane.Options{Name: name, Dir: filepath.Join(options.Dir, name), SchedulerArgs: options.SchedulerArgs}
 	if options.Audit {
 		planeOptions.AuditLog = AuditLog(options.Dir, name)
 	}
-	if side.Plane, err = plane.Start(ctx, planeOptions); err != nil {
+	if side.Plane, err = testplane.Start(ctx, planeOptions); err != nil {
 		address.Release()
 		return nil, err
 	}
@@ -134,12 +134,12 @@ func (s *Side) stop(ctx context.Context) error {
 func (s *Side) simulateNodes(ctx context.Context, options WorldOptions) error {
 	capacity := peering.Capacity("500", "1000Gi", options.PodsPerNode)
 	for i := range options.SimulatedNodes {
-		node := plane.FakeNode(fmt.Sprintf("%s-worker-%d", s.Name, i+1), capacity)
+		node := testplane.FakeNode(fmt.Sprintf("%s-worker-%d", s.Name, i+1), capacity)
 		if err := client.IgnoreAlreadyExists(s.Create(ctx, node)); err != nil {
 			return fmt.Errorf("creating simulated node %q: %w", node.Name, err)
 		}
 	}
-	return s.Plane.StartKwok(ctx, plane.KwokOptions{})
+	return s.Plane.StartKwok(ctx, testplane.KwokOptions{})
 }
 
 // Connection is what another process needs to work on the clusters.

@@ -19,9 +19,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/longshore-dev/longshore/conformance/plane"
-	"github.com/longshore-dev/longshore/conformance/plane/faultproxy"
-	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	"github.com/longshore-dev/longshore/conformance/testplane"
+	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
@@ -51,7 +51,7 @@ func newFaults(t *testing.T) *faults {
 	asRome := rest.AnonymousClientConfig(f.provider.RESTConfig())
 	asRome.CertData, asRome.KeyData = certificate, key
 	f.there = interpose(t, f.provider, asRome)
-	kubeconfig := func(c *plane.Cluster, proxy *faultproxy.Requests) []byte {
+	kubeconfig := func(c *testplane.Cluster, proxy *faultproxy.Requests) []byte {
 		content, err := c.KubeconfigFor(proxy.URL(), certificate, key)
 		require.NoError(t, err)
 		return content
@@ -71,7 +71,7 @@ func newFaults(t *testing.T) *faults {
 	return f
 }
 
-func interpose(t *testing.T, c *plane.Cluster, user *rest.Config) *faultproxy.Requests {
+func interpose(t *testing.T, c *testplane.Cluster, user *rest.Config) *faultproxy.Requests {
 	t.Helper()
 	certificate, key, err := c.IssueServingCert("fault-proxy", nil, "127.0.0.1")
 	require.NoError(t, err)

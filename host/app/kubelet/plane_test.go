@@ -29,8 +29,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
-	"github.com/longshore-dev/longshore/conformance/plane"
-	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	"github.com/longshore-dev/longshore/conformance/testplane"
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/kubelet"
@@ -54,8 +54,8 @@ const (
 type rig struct {
 	t            *testing.T
 	rome, milan  client.Client
-	consumer     *plane.Cluster
-	provider     *plane.Cluster
+	consumer     *testplane.Cluster
+	provider     *testplane.Cluster
 	kubeconfig   []byte
 	policyCache  string
 	runtimeTypes *runtime.Scheme

@@ -27,9 +27,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/longshore-dev/longshore/conformance/plane"
-	"github.com/longshore-dev/longshore/conformance/plane/faultproxy"
-	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	"github.com/longshore-dev/longshore/conformance/testplane"
+	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/configmap"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
@@ -88,7 +88,7 @@ func installCRDs(t *testing.T, c client.Client) {
 // rig is a consumer and a provider with a reflection between them.
 type rig struct {
 	rome, milan client.WithWatch
-	provider    *plane.Cluster
+	provider    *testplane.Cluster
 	// proxy stands between the engine and the provider.
 	proxy     *faultproxy.Proxy
 	out, back *counter
@@ -104,7 +104,7 @@ func newRig(t *testing.T) *rig {
 	clusters := planetest.ForTests(t, home, provider)
 	planetest.SimulateNodes(t, clusters[1], "worker-1", "worker-2")
 	scheme := newScheme(t)
-	admin := func(c *plane.Cluster) client.WithWatch {
+	admin := func(c *testplane.Cluster) client.WithWatch {
 		config := rest.CopyConfig(c.RESTConfig())
 		config.QPS = -1
 		w, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
@@ -147,7 +147,7 @@ func newRig(t *testing.T) *rig {
 }
 
 // reflect runs the engine until it is stopped.
-func (r *rig) reflect(t *testing.T, clusters []*plane.Cluster, scheme *runtime.Scheme) (stop func(*testing.T)) {
+func (r *rig) reflect(t *testing.T, clusters []*testplane.Cluster, scheme *runtime.Scheme) (stop func(*testing.T)) {
 	t.Helper()
 	origin := remote.Origin{HomeClusterID: home, ProviderClusterID: provider, NodeName: nodeName}
 	deny := offloadingv1beta1.DenyList
@@ -160,7 +160,7 @@ func (r *rig) reflect(t *testing.T, clusters []*plane.Cluster, scheme *runtime.S
 		secret.New(secret.Options{Origin: origin, Policy: deny, Workers: 3}),
 		service.New(service.Options{Origin: origin, Policy: deny, Workers: 3}),
 	}
-	connect := func(c *plane.Cluster, count *counter) client.WithWatch {
+	connect := func(c *testplane.Cluster, count *counter) client.WithWatch {
 		config := rest.CopyConfig(c.RESTConfig())
 		if c == r.provider {
 			config.Host = r.proxy.URL()

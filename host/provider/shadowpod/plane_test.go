@@ -27,8 +27,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
 
-	"github.com/longshore-dev/longshore/conformance/plane"
-	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	"github.com/longshore-dev/longshore/conformance/testplane"
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
@@ -55,10 +55,10 @@ func TestMain(m *testing.M) {
 // rig is a provider.
 type rig struct {
 	milan   client.Client
-	cluster *plane.Cluster
+	cluster *testplane.Cluster
 }
 
-func newRig(t *testing.T, adjust ...func(*plane.Options)) *rig {
+func newRig(t *testing.T, adjust ...func(*testplane.Options)) *rig {
 	t.Helper()
 	r := &rig{cluster: planetest.ForTest(t, "milan", adjust...)}
 	s, err := scheme.New()
@@ -227,7 +227,7 @@ func (r *rig) delete(t *testing.T, object client.Object, policy metav1.DeletionP
 // new the CRDs are.
 func TestTheControllerEndsItsPods(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(o *plane.Options) {
+	r := newRig(t, func(o *testplane.Options) {
 		o.ManagerArgs = append(o.ManagerArgs, "--controllers=*,-garbage-collector-controller")
 	})
 	r.earlier(t)

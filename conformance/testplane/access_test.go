@@ -1,4 +1,4 @@
-package plane_test
+package testplane_test
 
 import (
 	"bufio"
@@ -28,9 +28,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
-	"github.com/longshore-dev/longshore/conformance/plane"
-	"github.com/longshore-dev/longshore/conformance/plane/faultproxy"
-	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	"github.com/longshore-dev/longshore/conformance/testplane"
+	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 )
 
 // cutTimeout is how long a client waits for a server that is cut off.
@@ -57,7 +57,7 @@ func startOwner(t *testing.T, dir string) *exec.Cmd {
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	audit := filepath.Join(t.TempDir(), "audit.log")
-	c := planetest.ForTest(t, "access", func(o *plane.Options) { o.AuditLog = audit })
+	c := planetest.ForTest(t, "access", func(o *testplane.Options) { o.AuditLog = audit })
 	t.Run("an issued certificate is its user with its groups", func(t *testing.T) { testIssuedCertificate(t, c) })
 	t.Run("a client behind the fault proxy is cut off and comes back", func(t *testing.T) { testFaultProxy(t, c) })
 	t.Run("a webhook is called by ExternalName and by URL", func(t *testing.T) { testWebhooks(t, c) })
@@ -78,7 +78,7 @@ func clientOf(t *testing.T, kubeconfig []byte) *kubernetes.Clientset {
 	return client
 }
 
-func kubeconfigFor(t *testing.T, c *plane.Cluster, server, cn string, orgs ...string) []byte {
+func kubeconfigFor(t *testing.T, c *testplane.Cluster, server, cn string, orgs ...string) []byte {
 	t.Helper()
 	cert, key, err := c.IssueClientCert(cn, orgs)
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func kubeconfigFor(t *testing.T, c *plane.Cluster, server, cn string, orgs ...st
 	return kubeconfig
 }
 
-func testIssuedCertificate(t *testing.T, c *plane.Cluster) {
+func testIssuedCertificate(t *testing.T, c *testplane.Cluster) {
 	t.Helper()
 	client := clientOf(t, kubeconfigFor(t, c, "", "rome", "liqo.io", "tenants"))
 	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
@@ -105,12 +105,12 @@ func testIssuedCertificate(t *testing.T, c *plane.Cluster) {
 	assert.NoError(t, err)
 }
 
-func testFaultProxy(t *testing.T, c *plane.Cluster) {
+func testFaultProxy(t *testing.T, c *testplane.Cluster) {
 	t.Helper()
 	proxy, err := faultproxy.Start(c.Endpoint())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
-	client := clientOf(t, kubeconfigFor(t, c, proxy.URL(), plane.AdminUser, "system:masters"))
+	client := clientOf(t, kubeconfigFor(t, c, proxy.URL(), testplane.AdminUser, "system:masters"))
 	ask := func() error {
 		// client-go asks again for seconds when a connection is reset.
 		ctx, cancel := context.WithTimeout(t.Context(), cutTimeout)
@@ -128,7 +128,7 @@ func testFaultProxy(t *testing.T, c *plane.Cluster) {
 }
 
 // testWebhooks proves the two ways that the package comment names.
-func testWebhooks(t *testing.T, c *plane.Cluster) {
+func testWebhooks(t *testing.T, c *testplane.Cluster) {
 	t.Helper()
 	cert, key, err := c.IssueServingCert("hook", nil, c.Address(), "hook.default.svc")
 	require.NoError(t, err)
@@ -209,7 +209,7 @@ func refuse(calls *atomic.Int64) http.Handler {
 	})
 }
 
-func testAudit(t *testing.T, c *plane.Cluster, path string) {
+func testAudit(t *testing.T, c *testplane.Cluster, path string) {
 	t.Helper()
 	client := clientOf(t, kubeconfigFor(t, c, "", "counted", "system:masters"))
 	const requests = 5

@@ -1,4 +1,4 @@
-module github.com/longshore-dev/longshore/conformance/testplane
+module github.com/longshore-dev/longshore/conformance/testplane/kubernetes
 
 go 1.26.0
 

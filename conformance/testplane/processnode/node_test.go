@@ -26,9 +26,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 
-	"github.com/longshore-dev/longshore/conformance/plane"
-	"github.com/longshore-dev/longshore/conformance/plane/planetest"
-	"github.com/longshore-dev/longshore/conformance/plane/processnode"
+	"github.com/longshore-dev/longshore/conformance/testplane"
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
+	"github.com/longshore-dev/longshore/conformance/testplane/processnode"
 )
 
 const (
@@ -115,7 +115,7 @@ func start(t *testing.T) *rig {
 			"test/self": {Path: self, Args: []string{"play-container"}}, "test/server": {Path: self, Args: []string{"play-server"}},
 		},
 		Address: func() (string, func(), error) {
-			address, err := plane.ReserveAddress()
+			address, err := testplane.ReserveAddress()
 			if err != nil {
 				return "", nil, err
 			}

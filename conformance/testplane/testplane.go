@@ -1,4 +1,4 @@
-// Package plane starts real Kubernetes control planes as processes, for tests and for
+// Package testplane starts real Kubernetes control planes as processes, for tests and for
 // the demo: etcd, API server, controller manager and scheduler in one process per
 // cluster, from the binary that package binary finds. TLS and RBAC are on; no root, no
 // containers. Every cluster listens on a loopback address of its own.
@@ -19,7 +19,7 @@
 //
 // EndpointSlices with loopback addresses are refused by the API server, so routing to
 // endpoints is no third way. Several replicas behind one Service: package processnode.
-package plane
+package testplane
 
 import (
 	"context"
@@ -35,7 +35,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/longshore-dev/longshore/conformance/plane/binary"
+	"github.com/longshore-dev/longshore/conformance/testplane/binary"
 )
 
 const (

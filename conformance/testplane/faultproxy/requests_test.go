@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
-	"github.com/longshore-dev/longshore/conformance/plane/faultproxy"
+	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
 )
 
 // servingCert returns a self-signed certificate for loopback.

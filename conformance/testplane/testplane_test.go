@@ -1,4 +1,4 @@
-package plane_test
+package testplane_test
 
 import (
 	"context"
@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/longshore-dev/longshore/conformance/plane"
-	"github.com/longshore-dev/longshore/conformance/plane/binary"
-	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	"github.com/longshore-dev/longshore/conformance/testplane"
+	"github.com/longshore-dev/longshore/conformance/testplane/binary"
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 )
 
 const (
@@ -42,12 +42,12 @@ func TestMain(m *testing.M) {
 }
 
 func ownCluster(dir string) {
-	c, err := plane.Start(context.Background(), plane.Options{Name: "owned", Dir: dir})
+	c, err := testplane.Start(context.Background(), testplane.Options{Name: "owned", Dir: dir})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	if err := c.StartKwok(context.Background(), plane.KwokOptions{}); err != nil {
+	if err := c.StartKwok(context.Background(), testplane.KwokOptions{}); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
@@ -101,14 +101,14 @@ func gone(pid int) bool { return syscall.Kill(pid, 0) == syscall.ESRCH }
 func TestTwoPlanesRunPodsSideBySideAndLeaveNothing(t *testing.T) {
 	t.Parallel()
 	planetest.NeedsControlPlane(t)
-	clusters := make([]*plane.Cluster, 2)
+	clusters := make([]*testplane.Cluster, 2)
 	errs := make(chan error, len(clusters))
 	dirs := []string{filepath.Join(t.TempDir(), "rome"), filepath.Join(t.TempDir(), "milan")}
 	began := time.Now()
 	for i, dir := range dirs {
 		go func() {
 			var err error
-			clusters[i], err = plane.Start(t.Context(), plane.Options{Name: filepath.Base(dir), Dir: dir})
+			clusters[i], err = testplane.Start(t.Context(), testplane.Options{Name: filepath.Base(dir), Dir: dir})
 			errs <- err
 		}()
 	}
@@ -149,8 +149,8 @@ func TestKwokLeavesOtherNodesAlone(t *testing.T) {
 	t.Parallel()
 	c := planetest.ForTest(t, "selective")
 	client := planetest.Client(t, c)
-	virtual := plane.FakeNode("virtual", nil)
-	delete(virtual.Labels, plane.SimulatedLabel)
+	virtual := testplane.FakeNode("virtual", nil)
+	delete(virtual.Labels, testplane.SimulatedLabel)
 	_, err := client.CoreV1().Nodes().Create(t.Context(), virtual, metav1.CreateOptions{})
 	require.NoError(t, err)
 	createPod(t, client, pod("on-virtual", "virtual"))
@@ -178,7 +178,7 @@ func TestAKwokThatEndsIsNoticedAndCanBeStartedAgain(t *testing.T) {
 		}
 	}
 	<-first
-	require.NoError(t, c.StartKwok(t.Context(), plane.KwokOptions{}))
+	require.NoError(t, c.StartKwok(t.Context(), testplane.KwokOptions{}))
 	select {
 	case <-c.KwokDone():
 		require.Fail(t, "the second kwok has ended")
@@ -259,7 +259,7 @@ func TestACrashedPlaneComesBackWithItsData(t *testing.T) {
 
 	require.NoError(t, c.Stop(t.Context()))
 	require.ErrorContains(t, c.Restart(t.Context()), "was stopped")
-	moved, err := plane.Start(t.Context(), plane.Options{Name: "moved", Dir: c.Dir})
+	moved, err := testplane.Start(t.Context(), testplane.Options{Name: "moved", Dir: c.Dir})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, moved.Kill()) })
 	assert.NotEqual(t, c.Address(), moved.Address())
@@ -273,7 +273,7 @@ func TestAClusterEndsWithItsOwner(t *testing.T) {
 	owner := startOwner(t, dir)
 	pids := recorded(t, dir)
 	require.Len(t, pids, 2)
-	_, err := plane.Start(t.Context(), plane.Options{Name: "second", Dir: dir})
+	_, err := testplane.Start(t.Context(), testplane.Options{Name: "second", Dir: dir})
 	require.ErrorContains(t, err, "processes of an earlier run still use")
 
 	require.NoError(t, owner.Process.Kill())
@@ -281,7 +281,7 @@ func TestAClusterEndsWithItsOwner(t *testing.T) {
 	for _, pid := range pids {
 		assert.Eventually(t, func() bool { return gone(pid) }, goneTimeout, poll, "process %d ends with its owner", pid)
 	}
-	names, err := plane.StopLeftover(t.Context(), dir)
+	names, err := testplane.StopLeftover(t.Context(), dir)
 	require.NoError(t, err)
 	assert.Empty(t, names, "nothing was left to stop")
 }
@@ -290,10 +290,10 @@ func TestADetachedClusterOutlivesItsOwnerUntilStopped(t *testing.T) {
 	t.Parallel()
 	planetest.NeedsControlPlane(t)
 	dir := t.TempDir()
-	c, err := plane.Start(t.Context(), plane.Options{Name: "detached", Dir: dir, Detach: true})
+	c, err := testplane.Start(t.Context(), testplane.Options{Name: "detached", Dir: dir, Detach: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Kill()) })
-	names, err := plane.StopLeftover(t.Context(), dir)
+	names, err := testplane.StopLeftover(t.Context(), dir)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"control plane detached"}, names)
 	<-c.Done()
@@ -307,7 +307,7 @@ func TestAnInterruptedStartLeavesNothing(t *testing.T) {
 	defer interrupt()
 	started := make(chan error, 1)
 	go func() {
-		_, err := plane.Start(ctx, plane.Options{Name: "interrupted", Dir: dir})
+		_, err := testplane.Start(ctx, testplane.Options{Name: "interrupted", Dir: dir})
 		started <- err
 	}()
 	var pids []int
@@ -328,7 +328,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 	planetest.NeedsControlPlane(t)
 	busy := func(t *testing.T, port int) string {
 		t.Helper()
-		address, err := plane.ReserveAddress()
+		address, err := testplane.ReserveAddress()
 		require.NoError(t, err)
 		address.Release()
 		listener, err := net.Listen("tcp", net.JoinHostPort(address.IP, strconv.Itoa(port)))
@@ -337,47 +337,51 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 		return address.IP
 	}
 	cases := map[string]struct {
-		options func(t *testing.T) plane.Options
+		options func(t *testing.T) testplane.Options
 		want    []string
 	}{
 		"another process serves on the port": {
-			func(t *testing.T) plane.Options { return plane.Options{Address: busy(t, plane.DefaultPort)} },
+			func(t *testing.T) testplane.Options {
+				return testplane.Options{Address: busy(t, testplane.DefaultPort)}
+			},
 			[]string{"port conflict", ":6443", "another process serves"},
 		},
 		"another process serves on a port of one's choice": {
-			func(t *testing.T) plane.Options { return plane.Options{Address: busy(t, 7443), Port: 7443} },
+			func(t *testing.T) testplane.Options { return testplane.Options{Address: busy(t, 7443), Port: 7443} },
 			[]string{"port conflict", ":7443"},
 		},
 		"another cluster has the address": {
-			func(t *testing.T) plane.Options {
+			func(t *testing.T) testplane.Options {
 				t.Helper()
-				address, err := plane.ReserveAddress()
+				address, err := testplane.ReserveAddress()
 				require.NoError(t, err)
 				t.Cleanup(address.Release)
-				return plane.Options{Address: address.IP}
+				return testplane.Options{Address: address.IP}
 			},
 			[]string{"taken by another cluster"},
 		},
 		"the address is not loopback": {
-			func(*testing.T) plane.Options { return plane.Options{Address: "192.0.2.7"} },
+			func(*testing.T) testplane.Options { return testplane.Options{Address: "192.0.2.7"} },
 			[]string{"no loopback address"},
 		},
 		"a component refuses its flags": {
-			func(*testing.T) plane.Options { return plane.Options{APIServerArgs: []string{"--no-such-flag"}} },
+			func(*testing.T) testplane.Options {
+				return testplane.Options{APIServerArgs: []string{"--no-such-flag"}}
+			},
 			[]string{"exit status 1", "no-such-flag", "kube-apiserver", "control-plane.log"},
 		},
 		"the control plane fails after its start": {
-			func(*testing.T) plane.Options {
-				return plane.Options{APIServerArgs: []string{"--audit-policy-file=/nowhere"}}
+			func(*testing.T) testplane.Options {
+				return testplane.Options{APIServerArgs: []string{"--audit-policy-file=/nowhere"}}
 			},
 			[]string{"exit status 1", "/nowhere"},
 		},
 		"the CIDR is none": {
-			func(*testing.T) plane.Options { return plane.Options{ServiceCIDR: "ten"} },
+			func(*testing.T) testplane.Options { return testplane.Options{ServiceCIDR: "ten"} },
 			[]string{"Options.ServiceCIDR"},
 		},
 		"the binary cannot run": {
-			func(*testing.T) plane.Options { return plane.Options{Binary: "/nowhere/testplane"} },
+			func(*testing.T) testplane.Options { return testplane.Options{Binary: "/nowhere/testplane"} },
 			[]string{"/nowhere/testplane"},
 		},
 	}
@@ -386,7 +390,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 			t.Parallel()
 			options := tc.options(t)
 			options.Name, options.Dir = "wrong", t.TempDir()
-			_, err := plane.Start(t.Context(), options)
+			_, err := testplane.Start(t.Context(), options)
 			require.Error(t, err)
 			for _, want := range tc.want {
 				require.ErrorContains(t, err, want)
@@ -400,21 +404,21 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 func TestAMissingBinaryIsAnErrorThatNamesTheCommand(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv(binary.Environment, "")
-	_, err := plane.Start(t.Context(), plane.Options{Name: "missing", Dir: t.TempDir()})
+	_, err := testplane.Start(t.Context(), testplane.Options{Name: "missing", Dir: t.TempDir()})
 	require.ErrorIs(t, err, binary.ErrMissing)
-	assert.ErrorContains(t, err, "go run ./hack/testplane build")
+	assert.ErrorContains(t, err, "go run ./conformance/testplane/cmd build")
 }
 
 func TestReservedAddressesDiffer(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for range 20 {
-		address, err := plane.ReserveAddress()
+		address, err := testplane.ReserveAddress()
 		require.NoError(t, err)
 		t.Cleanup(address.Release)
 		assert.False(t, seen[address.IP])
 		seen[address.IP] = true
-		_, err = plane.HoldAddress(address.IP)
+		_, err = testplane.HoldAddress(address.IP)
 		assert.ErrorContains(t, err, "taken")
 	}
 }

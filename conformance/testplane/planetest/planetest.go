@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/longshore-dev/longshore/conformance/plane"
+	"github.com/longshore-dev/longshore/conformance/testplane"
 )
 
 const (
@@ -35,7 +35,7 @@ func NeedsControlPlane(tb testing.TB) {
 // with ForTests, that is faster.
 //
 // It fails the test at once when the test plane binary is not built, and says how to.
-func ForTest(tb testing.TB, name string, adjust ...func(*plane.Options)) *plane.Cluster {
+func ForTest(tb testing.TB, name string, adjust ...func(*testplane.Options)) *testplane.Cluster {
 	tb.Helper()
 	NeedsControlPlane(tb)
 	c, err := start(tb, name, adjust)
@@ -44,10 +44,10 @@ func ForTest(tb testing.TB, name string, adjust ...func(*plane.Options)) *plane.
 }
 
 // ForTests starts one cluster per name at the same time; the result is in their order.
-func ForTests(tb testing.TB, names ...string) []*plane.Cluster {
+func ForTests(tb testing.TB, names ...string) []*testplane.Cluster {
 	tb.Helper()
 	NeedsControlPlane(tb)
-	clusters, errs := make([]*plane.Cluster, len(names)), make([]error, len(names))
+	clusters, errs := make([]*testplane.Cluster, len(names)), make([]error, len(names))
 	done := make(chan struct{})
 	for i, name := range names {
 		go func() {
@@ -65,12 +65,12 @@ func ForTests(tb testing.TB, names ...string) []*plane.Cluster {
 }
 
 // start may run beside the test's goroutine, so it must not end the test.
-func start(tb testing.TB, name string, adjust []func(*plane.Options)) (*plane.Cluster, error) {
-	options := plane.Options{Name: name, Dir: tb.TempDir()}
+func start(tb testing.TB, name string, adjust []func(*testplane.Options)) (*testplane.Cluster, error) {
+	options := testplane.Options{Name: name, Dir: tb.TempDir()}
 	for _, change := range adjust {
 		change(&options)
 	}
-	c, err := plane.Start(tb.Context(), options)
+	c, err := testplane.Start(tb.Context(), options)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func start(tb testing.TB, name string, adjust []func(*plane.Options)) (*plane.Cl
 }
 
 // Client is a client of the cluster's administrator.
-func Client(tb testing.TB, c *plane.Cluster) *kubernetes.Clientset {
+func Client(tb testing.TB, c *testplane.Cluster) *kubernetes.Clientset {
 	tb.Helper()
 	client, err := kubernetes.NewForConfig(c.RESTConfig())
 	require.NoError(tb, err)
@@ -92,13 +92,13 @@ func Client(tb testing.TB, c *plane.Cluster) *kubernetes.Clientset {
 }
 
 // SimulateNodes starts kwok on the cluster and creates nodes for it, with the capacity
-// of plane.FakeNode, and returns when they are ready.
-func SimulateNodes(tb testing.TB, c *plane.Cluster, names ...string) {
+// of testplane.FakeNode, and returns when they are ready.
+func SimulateNodes(tb testing.TB, c *testplane.Cluster, names ...string) {
 	tb.Helper()
-	require.NoError(tb, c.StartKwok(tb.Context(), plane.KwokOptions{}))
+	require.NoError(tb, c.StartKwok(tb.Context(), testplane.KwokOptions{}))
 	nodes := Client(tb, c).CoreV1().Nodes()
 	for _, name := range names {
-		_, err := nodes.Create(tb.Context(), plane.FakeNode(name, nil), metav1.CreateOptions{})
+		_, err := nodes.Create(tb.Context(), testplane.FakeNode(name, nil), metav1.CreateOptions{})
 		require.NoError(tb, err)
 	}
 	for _, name := range names {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/longshore-dev/longshore/conformance/plane/faultproxy"
+	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
 )
 
 const (

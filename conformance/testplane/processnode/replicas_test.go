@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"github.com/longshore-dev/longshore/conformance/plane"
-	"github.com/longshore-dev/longshore/conformance/plane/planetest"
+	"github.com/longshore-dev/longshore/conformance/testplane"
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 )
 
 // playServer answers with its address, and is not ready from the first PUT on.
@@ -76,7 +76,7 @@ func (r *rig) serve(t *testing.T, address string) (url string) {
 
 func reserve(t *testing.T) string {
 	t.Helper()
-	address, err := plane.ReserveAddress()
+	address, err := testplane.ReserveAddress()
 	require.NoError(t, err)
 	t.Cleanup(address.Release)
 	return address.IP

@@ -1,7 +1,7 @@
 // Command testplane builds the test control plane, or says where it is.
 //
-//	go run ./hack/testplane build   build it unless it is built; prints its path
-//	go run ./hack/testplane path    print where it is or would be
+//	go run ./conformance/testplane/cmd build   build it unless it is built; prints its path
+//	go run ./conformance/testplane/cmd path    print where it is or would be
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/longshore-dev/longshore/conformance/plane/binary"
+	"github.com/longshore-dev/longshore/conformance/testplane/binary"
 )
 
 func main() {

@@ -1,5 +1,5 @@
 // Package binary finds and builds the test plane: etcd, the Kubernetes control plane,
-// kubelet and kwok as one file, from the module conformance/testplane.
+// kubelet and kwok as one file, from the module conformance/testplane/kubernetes.
 //
 // Building takes minutes, so the file lives outside the clone, in the user's cache
 // folder, under a key made of everything that goes into it: a second clone of the same
@@ -24,7 +24,7 @@ import (
 )
 
 // BuildCommand builds the test plane, from any folder of the clone's root module.
-const BuildCommand = "go run ./hack/testplane build"
+const BuildCommand = "go run ./conformance/testplane/cmd build"
 
 // Environment names a ready-made test plane and so overrides the cache.
 const Environment = "LONGSHORE_TESTPLANE"
@@ -73,7 +73,7 @@ func Path(ctx context.Context) (string, error) {
 // target is one build of the test plane: what goes in, and where it comes out.
 type target struct {
 	root   string // of the clone
-	source string // of the module conformance/testplane
+	source string // of the module conformance/testplane/kubernetes
 	cache  string // folder of all builds
 	key    string
 	ld     string // linker flags
@@ -90,7 +90,7 @@ func newTarget(ctx context.Context) (*target, error) {
 	}
 	t := &target{
 		root:   root,
-		source: filepath.Join(root, "conformance", "testplane"),
+		source: filepath.Join(root, "conformance", "testplane", "kubernetes"),
 		cache:  filepath.Join(cache, "longshore", "testplane"),
 	}
 	if t.ld, err = t.linkerFlags(); err != nil {

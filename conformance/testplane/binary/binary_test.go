@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/longshore-dev/longshore/conformance/plane/binary"
+	"github.com/longshore-dev/longshore/conformance/testplane/binary"
 )
 
 const tinyMain = "package main\n\nfunc main() { println(\"built\") }\n"
@@ -29,9 +29,9 @@ func tinyClone(t *testing.T) (source, cache string) {
 	t.Setenv("XDG_CACHE_HOME", cache)
 	t.Setenv(binary.Environment, "")
 	root := t.TempDir()
-	source = filepath.Join(root, "conformance", "testplane")
+	source = filepath.Join(root, "conformance", "testplane", "kubernetes")
 	write(t, filepath.Join(root, "go.mod"), "module github.com/longshore-dev/longshore\n\ngo 1.26.0\n")
-	write(t, filepath.Join(source, "go.mod"), `module github.com/longshore-dev/longshore/conformance/testplane
+	write(t, filepath.Join(source, "go.mod"), `module github.com/longshore-dev/longshore/conformance/testplane/kubernetes
 
 go 1.26.0
 
