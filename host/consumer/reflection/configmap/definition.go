@@ -4,7 +4,6 @@
 package configmap
 
 import (
-	"context"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,7 +71,7 @@ func (d *Definition) ToLocal(name string) string {
 }
 
 // Decide implements engine.Definition.
-func (d *Definition) Decide(_ context.Context, in engine.Input) ([]engine.Action, error) {
+func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	local, _ := in.Local.(*corev1.ConfigMap)
 	return engine.Mirror(in, func() (runtime.ApplyConfiguration, error) {
 		return remote.ConfigMap(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, d.options.Origin), nil

@@ -56,8 +56,8 @@ func TestDecide(t *testing.T) {
 		"a map that is gone is deleted":            {remote: object("a", ours), want: engine.DeleteRemote{}},
 		"a map that is skipped is deleted":         {local: object("a"), remote: object("a", ours), skipped: true, want: engine.DeleteRemote{}},
 		"a map that is skipped and absent is kept": {local: object("a"), skipped: true, want: engine.Keep{}},
-		"a stranger's map is left alone":           {local: object("a"), remote: object("a"), want: engine.Refuse{}},
-		"a stranger's immutable map too":           {local: object("a", data("1")), remote: object("a", immutable), want: engine.Refuse{}},
+		"a stranger's map is left alone":           {local: object("a"), remote: object("a"), want: engine.RecordEvent{}},
+		"a stranger's immutable map too":           {local: object("a", data("1")), remote: object("a", immutable), want: engine.RecordEvent{}},
 		"an immutable map with other content is made anew (T47)": {
 			local: object("a", immutable, data("2")), remote: object("a", ours, immutable, data("1")), want: engine.Apply{}, replaced: true,
 		},
@@ -81,7 +81,7 @@ func TestDecide(t *testing.T) {
 			if tc.remote != nil {
 				in.Remote = tc.remote
 			}
-			actions, err := definition().Decide(t.Context(), in)
+			actions, err := definition().Decide(in)
 			require.NoError(t, err)
 			require.NotEmpty(t, actions)
 			assert.IsType(t, tc.want, actions[0])
@@ -93,7 +93,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestWhatIsApplied(t *testing.T) {
-	actions, err := definition().Decide(t.Context(), engine.Input{
+	actions, err := definition().Decide(engine.Input{
 		Key:         engine.Key{Namespace: "shop", Name: remote.RootCAConfigMapName},
 		Facts:       engine.Facts{HomeClusterID: "rome-1", ProviderClusterID: "milan", RemoteNamespace: "shop-rome"},
 		Local:       object(remote.RootCAConfigMapName, data("ca")),

@@ -1,39 +1,41 @@
 package engine
 
 import (
+	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Action is one thing to do. The set is closed: these are all.
+// Action is one step of a decision. The types in this file are all that there are.
 type Action interface{ action() }
 
-// Create creates a remote object. If one of that name exists, it is read: ours enters
-// the cache and the key is decided again, a stranger's is left alone (T39).
+// Create creates a remote object. If the name is taken by an object of this reflection, the
+// object enters the cache and the key is decided again. An unmanaged object is left alone
+// (T39).
 type Create struct{ Object client.Object }
 
-// Apply brings the remote object to a configuration by server-side apply: created if
-// it is absent, forced if it is ours, left alone if it is a stranger's, and not sent
-// at all when it would change nothing.
+// Apply brings the remote object to a configuration by server-side apply. It creates an
+// absent object and forces an owned one. It leaves an unmanaged object alone, and sends
+// nothing that would change nothing.
 type Apply struct{ Config runtime.ApplyConfiguration }
 
 // PatchRemote sets labels and annotations of the remote object; nil removes a key.
 type PatchRemote struct{ Labels, Annotations map[string]*string }
 
-// DeleteRemote deletes the remote object that was observed, and no other of its name.
+// DeleteRemote deletes the remote object that was observed, with its UID as precondition.
 type DeleteRemote struct {
-	// Foreground has the API server keep the object until what it owns is gone.
+	// Foreground keeps the object until its dependents are gone.
 	Foreground bool
 }
 
 // PatchLocal sets labels of the local object; nil removes a key.
 type PatchLocal struct{ Labels map[string]*string }
 
-// PatchLocalStatus replaces the status of the local object: members that New lacks are
-// removed. Old is the observed status, New the wanted one. Labels, if any, are set in the
-// same request: the API server takes labels with a pod's status.
+// PatchLocalStatus replaces the status of the local object: fields that New does not have
+// are removed. Old is the observed status, New the desired one. Labels are set in the same
+// request: the API server accepts labels in a patch of a pod's status.
 type PatchLocalStatus struct {
 	Old, New any
 	Labels   map[string]*string
@@ -42,29 +44,36 @@ type PatchLocalStatus struct {
 // DeleteLocal deletes the local object that was observed, without grace period.
 type DeleteLocal struct{}
 
-// Wait asks for another decision after a while, should no event come first.
-type Wait struct {
-	For time.Duration
-	Why string
+// Requeue decides the key again after a while, if no event does so before. Reason is
+// logged.
+type Requeue struct {
+	After  time.Duration
+	Reason string
 }
 
-// Refuse tells the owner of the local object, once, why it is not reflected.
-type Refuse struct {
+// RecordEvent records an event on the local object, unless it equals the last one.
+type RecordEvent struct {
 	// Type is EventWarning or EventNormal.
 	Type    string
 	Reason  string
 	Message string
 }
 
-// Keep does nothing, and says why.
-type Keep struct{ Why string }
+// Keep leaves both objects as they are. Reason is logged.
+type Keep struct{ Reason string }
 
-// RefreshRemote reads the third objects of the namespace again if Facts.RemoteUnknown says
-// that they are of before an outage, and has the key decided again.
+// RefreshRemote lists the dependent objects of the namespace again if they were read before
+// an outage (Facts.RemoteUnknown), and decides the key again.
 type RefreshRemote struct{}
 
-// Remember keeps a value for the next decision about the same key.
+// Remember keeps a value as Input.Memory of the next decision about the key.
 type Remember struct{ Value any }
+
+// Query asks the policies or an API server, and answers with the actions that follow.
+// Definitions use it because Decide itself is pure.
+type Query struct {
+	Run func(ctx context.Context) ([]Action, error)
+}
 
 func (Create) action()           {}
 func (Apply) action()            {}
@@ -73,8 +82,9 @@ func (DeleteRemote) action()     {}
 func (PatchLocal) action()       {}
 func (PatchLocalStatus) action() {}
 func (DeleteLocal) action()      {}
-func (Wait) action()             {}
-func (Refuse) action()           {}
+func (Requeue) action()          {}
+func (RecordEvent) action()      {}
 func (Keep) action()             {}
 func (RefreshRemote) action()    {}
 func (Remember) action()         {}
+func (Query) action()            {}

@@ -32,8 +32,8 @@ func restMapper(scheme *runtime.Scheme, definitions ...Definition) (meta.RESTMap
 	for _, definition := range definitions {
 		resource := definition.Resource()
 		kinds = append(kinds, resource.Local, resource.Remote)
-		if resource.Third != nil {
-			kinds = append(kinds, *resource.Third)
+		if resource.Dependent != nil {
+			kinds = append(kinds, *resource.Dependent)
 		}
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)

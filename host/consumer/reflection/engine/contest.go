@@ -49,8 +49,8 @@ func (c Contest) isCalm(now time.Time) bool { return now.Sub(c.wroteAt) > revert
 
 // Contested is the event about another writer that insists. object says what of the
 // reflected object that writer changes.
-func Contested(facts Facts, object string) Refuse {
-	return Refuse{
+func Contested(facts Facts, object string) RecordEvent {
+	return RecordEvent{
 		Type: EventWarning, Reason: ReasonFailedReflection,
 		Message: "A controller or user in cluster " + facts.ProviderClusterID + " keeps changing " + object +
 			". Stop it, or do not reflect the labels or annotations that it writes.",

@@ -29,10 +29,10 @@ func (k Key) String() string { return k.Namespace + "/" + k.Name }
 type Definition interface {
 	// Resource describes both ends.
 	Resource() Resource
-	// Decide answers what is to be done, given all that was observed. It is pure but for
-	// the policies it may ask, for which the context comes in. An error means that it
-	// could not decide now: the key is tried again with growing pauses.
-	Decide(ctx context.Context, in Input) ([]Action, error)
+	// Decide returns the actions that follow from what was observed. It is a pure function:
+	// what it needs to ask of policies or API servers goes into a [Query]. After an error,
+	// the key is decided again with backoff.
+	Decide(in Input) ([]Action, error)
 }
 
 // Fallback is implemented by definitions whose objects need an answer while their
@@ -66,10 +66,10 @@ type Resource struct {
 	// Name is the lower-case singular word that metrics and the event component carry,
 	// for example "configmap".
 	Name string
-	// Local and Remote are the two ends. Third is a further remote kind whose object of
+	// Local and Remote are the two ends. Dependent is a further remote kind whose object of
 	// the same name belongs to the same key; nil for most.
 	Local, Remote Kind
-	Third         *Kind
+	Dependent     *Kind
 	// LocalFields, when set, makes the local side one informer over all namespaces with
 	// this field selector. Otherwise there is one per mapped namespace.
 	LocalFields fields.Selector
@@ -125,8 +125,8 @@ type Facts struct {
 type Input struct {
 	Key   Key
 	Facts Facts
-	// Local, Remote and Third are nil when absent. They are shared: read only.
-	Local, Remote, Third client.Object
+	// Local, Remote and Dependent are nil when absent. They are shared: read only.
+	Local, Remote, Dependent client.Object
 	// Memory is what the last [Remember] for this key held, nil at first. It does not
 	// survive a restart and vanishes with the last object of the key.
 	Memory any

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -37,7 +36,7 @@ func (maps) Resource() Resource {
 	return Resource{Name: "configmap", Local: kind, Remote: kind, Policy: offloadingv1beta1.DenyList, Filter: true, Workers: 1}
 }
 
-func (maps) Decide(_ context.Context, in Input) ([]Action, error) {
+func (maps) Decide(in Input) ([]Action, error) {
 	return Mirror(in, func() (runtime.ApplyConfiguration, error) {
 		return corev1apply.ConfigMap(in.Key.Name, in.Facts.RemoteNamespace).
 			WithLabels(labels.Merge(in.Labels, owned)).WithAnnotations(in.Annotations).
@@ -53,7 +52,7 @@ type pods struct {
 func (pods) Resource() Resource {
 	pod := Kind{New: func() client.Object { return &corev1.Pod{} }, NewList: func() client.ObjectList { return &corev1.PodList{} }}
 	return Resource{
-		Name: "pod", Local: pod, Third: &pod,
+		Name: "pod", Local: pod, Dependent: &pod,
 		Remote: Kind{
 			New:     func() client.Object { return &offloadingv1beta1.ShadowPod{} },
 			NewList: func() client.ObjectList { return &offloadingv1beta1.ShadowPodList{} },
@@ -72,7 +71,7 @@ func shadow(in Input) *offloadingv1beta1.ShadowPod {
 	}}
 }
 
-func (p pods) Decide(_ context.Context, in Input) ([]Action, error) {
+func (p pods) Decide(in Input) ([]Action, error) {
 	if p.decide != nil {
 		return p.decide(in)
 	}
@@ -84,15 +83,15 @@ func (p pods) Decide(_ context.Context, in Input) ([]Action, error) {
 		return []Action{Keep{}}, nil
 	case in.Remote == nil:
 		return []Action{Create{Object: shadow(in)}, PatchLocal{Labels: map[string]*string{"offloaded": &value}}}, nil
-	case in.Third != nil:
-		local, third := in.Local.(*corev1.Pod), in.Third.(*corev1.Pod)
-		return []Action{PatchLocalStatus{Old: &local.Status, New: &third.Status}}, nil
+	case in.Dependent != nil:
+		local, dependent := in.Local.(*corev1.Pod), in.Dependent.(*corev1.Pod)
+		return []Action{PatchLocalStatus{Old: &local.Status, New: &dependent.Status}}, nil
 	}
 	return []Action{Keep{}}, nil
 }
 
 func (p pods) Fallback(in Input) ([]Action, error) {
-	return []Action{Refuse{Type: EventWarning, Reason: ReasonReflectionDisabled, Message: "not offloaded"}}, nil
+	return []Action{RecordEvent{Type: EventWarning, Reason: ReasonReflectionDisabled, Message: "not offloaded"}}, nil
 }
 
 func localMap(name string, data map[string]string) *corev1.ConfigMap {
@@ -447,9 +446,9 @@ func TestPoliciesChangedDecidesAgain(t *testing.T) {
 	allowed := func(in Input) bool { return in.Facts.PolicyRevision > 0 }
 	w := start(t, local, remote, pods{decide: func(in Input) ([]Action, error) {
 		if in.Remote == nil && !allowed(in) {
-			return []Action{Refuse{Type: EventWarning, Reason: "Denied", Message: "no"}}, nil
+			return []Action{RecordEvent{Type: EventWarning, Reason: "Denied", Message: "no"}}, nil
 		}
-		return pods{}.Decide(context.Background(), in)
+		return pods{}.Decide(in)
 	}})
 	require.Eventually(t, func() bool { return len(w.journal.all()) == 1 }, soon, tick)
 	assert.Zero(t, remote.count("create ShadowPod"))
@@ -462,7 +461,7 @@ func TestMemoryAndErrorsOfADefinition(t *testing.T) {
 	w := start(t, local, remote, pods{decide: func(in Input) ([]Action, error) {
 		tries, _ := in.Memory.(int)
 		if tries == 0 {
-			return []Action{Remember{Value: 1}, Wait{For: tick}}, nil
+			return []Action{Remember{Value: 1}, Requeue{After: tick}}, nil
 		}
 		if in.Remote == nil {
 			return []Action{Remember{Value: tries + 1}, Create{Object: shadow(in)}}, nil

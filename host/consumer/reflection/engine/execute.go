@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,10 +47,8 @@ type execution struct {
 
 // run executes the actions in order and stops at the first that fails.
 func (x *execution) run(ctx context.Context, actions []Action) (time.Duration, error) {
-	for _, action := range actions {
-		if err := x.do(ctx, action); err != nil {
-			return 0, err
-		}
+	if err := x.doAll(ctx, actions); err != nil {
+		return 0, err
 	}
 	if !x.told {
 		x.states.update(x.in.Key, func(s *keyState) { s.told = 0 })
@@ -57,15 +56,32 @@ func (x *execution) run(ctx context.Context, actions []Action) (time.Duration, e
 	return x.again, nil
 }
 
+func (x *execution) doAll(ctx context.Context, actions []Action) error {
+	for _, action := range actions {
+		if err := x.do(ctx, action); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (x *execution) do(ctx context.Context, action Action) error {
 	switch a := action.(type) {
-	case Wait:
-		x.wait(a.For)
-	case Refuse:
+	case Query:
+		actions, err := a.Run(ctx)
+		if err != nil {
+			return &undecidedError{err}
+		}
+		return x.doAll(ctx, actions)
+	case Requeue:
+		logr.FromContextOrDiscard(ctx).V(2).Info("Requeueing", "after", a.After, "reason", a.Reason)
+		x.wait(a.After)
+	case RecordEvent:
 		x.refuse(a)
 	case Remember:
 		x.states.update(x.in.Key, func(s *keyState) { s.memory = a.Value })
 	case Keep:
+		logr.FromContextOrDiscard(ctx).V(2).Info("Nothing to do", "reason", a.Reason)
 	case PatchLocal:
 		return x.patchLocal(ctx, a)
 	case PatchLocalStatus:
@@ -135,7 +151,7 @@ func (x *execution) meet(ctx context.Context, name string) error {
 	case err != nil:
 		return fmt.Errorf("reading remote %s: %w", x.resource.Name, err)
 	case !Owned(object, x.in.Facts):
-		x.refuse(Stranger(x.in.Facts, x.resource.Name, name))
+		x.refuse(NameConflict(x.in.Facts, x.resource.Name, name))
 		x.wait(strangerRetry)
 		return nil
 	}
@@ -155,7 +171,7 @@ func (x *execution) yield(name, holder string) error {
 	if x.queue.NumRequeues(x.in.Key) < releaseTries && x.states.get(x.in.Key).told == 0 {
 		return errAgain
 	}
-	x.refuse(Refuse{
+	x.refuse(RecordEvent{
 		Type: EventWarning, Reason: ReasonFailedReflection,
 		Message: "A " + x.resource.Name + " named " + name + " in namespace " + x.in.Facts.RemoteNamespace + " of cluster " +
 			x.in.Facts.ProviderClusterID + " still belongs to another virtual node (" + holder + "): waiting for its end",

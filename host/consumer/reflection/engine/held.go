@@ -78,7 +78,7 @@ func (r *runner) tellHeld(key Key, end *ends) {
 	if skipped, _, err := skip(r.policy(local), local); skipped || err != nil {
 		return // an error is told with the decision
 	}
-	r.announce(Input{Key: key, Local: local}, Refuse{Type: EventWarning, Reason: ReasonFailedReflection, Message: cause})
+	r.announce(Input{Key: key, Local: local}, RecordEvent{Type: EventWarning, Reason: ReasonFailedReflection, Message: cause})
 }
 
 // refusesReading reports whether reading failed for a reason that does not end by itself: a

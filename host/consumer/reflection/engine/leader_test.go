@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// shared is [maps] for the leader only. before is called at each decision.
+// shared is [maps] for the leader only. before is called after each decision.
 type shared struct {
 	maps
 	before func(context.Context) error
@@ -25,13 +25,16 @@ func (shared) Resource() Resource {
 	return resource
 }
 
-func (s shared) Decide(ctx context.Context, in Input) ([]Action, error) {
-	if s.before != nil {
+func (s shared) Decide(in Input) ([]Action, error) {
+	if s.before == nil {
+		return s.maps.Decide(in)
+	}
+	return []Action{Query{Run: func(ctx context.Context) ([]Action, error) {
 		if err := s.before(ctx); err != nil {
 			return nil, err
 		}
-	}
-	return s.maps.Decide(ctx, in)
+		return s.maps.Decide(in)
+	}}}, nil
 }
 
 // stamp is a filter that adds a label.

@@ -17,8 +17,8 @@ func Owned(object client.Object, facts Facts) bool {
 
 // Stranger is what the owner of a local object is told when an object that is not ours
 // has its name in the provider (T39).
-func Stranger(facts Facts, kind, remoteName string) Refuse {
-	return Refuse{
+func NameConflict(facts Facts, kind, remoteName string) RecordEvent {
+	return RecordEvent{
 		Type:   EventWarning,
 		Reason: ReasonFailedReflection,
 		Message: "A " + kind + " named " + remoteName + " already exists in namespace " + facts.RemoteNamespace +
@@ -38,11 +38,11 @@ func Mirror(in Input, forge func() (runtime.ApplyConfiguration, error)) ([]Actio
 	switch {
 	case in.Remote != nil && !Owned(in.Remote, in.Facts):
 		if in.Local == nil {
-			return []Action{Keep{Why: "the remote object is a stranger's"}}, nil
+			return []Action{Keep{Reason: "the remote object is a stranger's"}}, nil
 		}
-		return []Action{Stranger(in.Facts, "object", in.Remote.GetName())}, nil
+		return []Action{NameConflict(in.Facts, "object", in.Remote.GetName())}, nil
 	case in.Remote != nil && in.Remote.GetDeletionTimestamp() != nil:
-		return []Action{Keep{Why: "the remote object is being deleted; its end comes as an event"}}, nil
+		return []Action{Keep{Reason: "the remote object is being deleted; its end comes as an event"}}, nil
 	case in.Local == nil || in.Skipped:
 		return withdraw(in), nil
 	}
@@ -60,14 +60,14 @@ func withdraw(in Input) []Action {
 		actions = append(actions, DeleteRemote{})
 	}
 	if in.Local != nil && in.SkipAnnotated {
-		actions = append(actions, Refuse{
+		actions = append(actions, RecordEvent{
 			Type:    EventNormal,
 			Reason:  ReasonReflectionDisabled,
 			Message: NotReflected(in.Facts, "annotation "+offloadingv1beta1.SkipReflectionAnnotation),
 		})
 	}
 	if len(actions) == 0 {
-		actions = append(actions, Keep{Why: "nothing to reflect"})
+		actions = append(actions, Keep{Reason: "nothing to reflect"})
 	}
 	return actions
 }

@@ -70,7 +70,7 @@ func (x *execution) leaveOut(ctx context.Context, why string) error {
 	}
 	// It is not there for us to keep right: once it may travel, that is no revert.
 	x.states.update(x.in.Key, func(s *keyState) { s.applied, s.contest = 0, Contest{} })
-	x.refuse(Refuse{Type: EventNormal, Reason: ReasonReflectionDisabled, Message: NotReflected(x.in.Facts, why)})
+	x.refuse(RecordEvent{Type: EventNormal, Reason: ReasonReflectionDisabled, Message: NotReflected(x.in.Facts, why)})
 	return nil
 }
 

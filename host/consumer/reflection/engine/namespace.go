@@ -23,14 +23,14 @@ type namespace struct {
 	ends map[*runner]*ends
 }
 
-// ends are the caches of one resource in one namespace. third is nil for most; local is
+// ends are the caches of one resource in one namespace. dependent is nil for most; local is
 // the runner's own where one informer covers all namespaces.
 type ends struct {
 	ctx    context.Context // its lifetime: that of the namespace, or of the leadership
 	cancel context.CancelFunc
 	// active is true once all caches are filled: no decision is taken on half a picture.
-	active               atomic.Bool
-	local, remote, third *store
+	active                   atomic.Bool
+	local, remote, dependent *store
 	// held says why they cannot be filled until somebody acts.
 	held  held
 	fresh freshness
@@ -201,8 +201,8 @@ func (e *Engine) startEnds(group *sync.WaitGroup, ns *namespace, r *runner) *end
 	}
 	there := client.ListOptions{Namespace: ns.remote, LabelSelector: e.remoteSelector(r.resource)}
 	end.remote = follow(e.options.Remote, r.resource.Remote, there, fromRemote)
-	if r.resource.Third != nil {
-		end.third = follow(e.options.Remote, *r.resource.Third, there, fromRemote)
+	if r.resource.Dependent != nil {
+		end.dependent = follow(e.options.Remote, *r.resource.Dependent, there, fromRemote)
 	}
 	if end.local == nil {
 		end.local = follow(e.options.Local, r.resource.Local, client.ListOptions{Namespace: ns.local}, func(object client.Object) {

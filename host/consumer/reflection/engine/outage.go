@@ -38,7 +38,7 @@ func (r *reachability) get() (outages uint64, down bool) {
 	return r.outages, r.down
 }
 
-// freshness says after which outage the third objects of a namespace were read.
+// freshness says after which outage the dependent objects of a namespace were read.
 type freshness struct {
 	outages atomic.Uint64
 	// reading is held while they are read again.
@@ -48,14 +48,14 @@ type freshness struct {
 // Reachable takes over whether the provider answers. From an outage on, what was read
 // before it is unknown (Facts.RemoteUnknown) until a decision asks for it again with
 // [RefreshRemote]: a watch may go on showing an old state after the link is back. When it
-// is back, every object with a third end is decided again. An engine that is not told
+// is back, every object with a dependent end is decided again. An engine that is not told
 // takes the provider for reachable.
 func (e *Engine) Reachable(up bool) {
 	if !e.link.set(up) || !up {
 		return
 	}
 	e.each(func(r *runner, key Key) {
-		if r.resource.Third != nil {
+		if r.resource.Dependent != nil {
 			r.queue.Add(key)
 		}
 	})
@@ -71,18 +71,18 @@ func (end *ends) startFresh(link *reachability) {
 	end.fresh.outages.Store(outages)
 }
 
-// isUnknown reports whether the third objects were read before an outage.
+// isUnknown reports whether the dependent objects were read before an outage.
 func (end *ends) isUnknown(link *reachability) bool {
 	outages, down := link.get()
 	return down || end.fresh.outages.Load() != outages
 }
 
-// refreshRemote reads the third objects of the namespace from the provider, once after
+// refreshRemote reads the dependent objects of the namespace from the provider, once after
 // each outage, and has the key decided again. During an outage it does nothing: the end
 // of the outage makes another decision.
 func (x *execution) refreshRemote(ctx context.Context) error {
-	if x.end == nil || x.end.third == nil {
-		return fmt.Errorf("action %T without a third end: this is a bug in the definition", RefreshRemote{})
+	if x.end == nil || x.end.dependent == nil {
+		return fmt.Errorf("action %T without a dependent end: this is a bug in the definition", RefreshRemote{})
 	}
 	outages, down := x.engine.link.get()
 	if down {
@@ -95,7 +95,7 @@ func (x *execution) refreshRemote(ctx context.Context) error {
 	if x.end.fresh.outages.Load() == outages {
 		return errAgain
 	}
-	list := x.resource.Third.NewList()
+	list := x.resource.Dependent.NewList()
 	err := x.engine.options.Remote.List(ctx, list, &client.ListOptions{
 		Namespace: x.in.Facts.RemoteNamespace, LabelSelector: x.engine.remoteSelector(x.resource),
 	})
@@ -111,7 +111,7 @@ func (x *execution) refreshRemote(ctx context.Context) error {
 	for _, item := range items {
 		objects = append(objects, item)
 	}
-	if err := x.end.third.Replace(objects, list.GetResourceVersion()); err != nil {
+	if err := x.end.dependent.Replace(objects, list.GetResourceVersion()); err != nil {
 		return fmt.Errorf("storing the remote objects of %s: %w", x.resource.Name, err)
 	}
 	x.end.fresh.outages.Store(outages)

@@ -30,8 +30,8 @@ func TestWhatWasReadBeforeAnOutageIsUnknown(t *testing.T) {
 	var decided, refreshed atomic.Int64
 	w := start(t, local, remote, pods{decide: func(in Input) ([]Action, error) {
 		p := &picture{unknown: in.Facts.RemoteUnknown}
-		if in.Third != nil {
-			p.phase = in.Third.(*corev1.Pod).Status.Phase
+		if in.Dependent != nil {
+			p.phase = in.Dependent.(*corev1.Pod).Status.Phase
 		}
 		last.Store(p)
 		decided.Add(1)

@@ -15,7 +15,7 @@ func TestABugThatOneObjectMeetsStopsNoOther(t *testing.T) {
 		if in.Key.Name == "poison" {
 			panic("index out of range")
 		}
-		return decide(t.Context(), in)
+		return decide(in)
 	}})
 	for _, name := range []string{"poison", "web"} {
 		require.NoError(t, local.Create(t.Context(), localPod("shop", name)))

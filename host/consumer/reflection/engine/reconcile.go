@@ -79,7 +79,7 @@ func (r *runner) guarded(ctx context.Context, key Key) (again time.Duration, err
 		}
 		r.engine.metrics.panics.WithLabelValues(r.resource.Name).Inc()
 		err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
-		r.announce(Input{Key: key, Local: r.engine.LocalObject(r.resource.Name, key.Namespace, key.Name)}, Refuse{
+		r.announce(Input{Key: key, Local: r.engine.LocalObject(r.resource.Name, key.Namespace, key.Name)}, RecordEvent{
 			Type: EventWarning, Reason: ReasonFailedReflection,
 			Message: fmt.Sprintf("Reflection to cluster %s met a bug of Longshore, whose log has more of it; please report it: %v",
 				r.engine.options.ProviderClusterID, cause),
@@ -107,7 +107,7 @@ func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, e
 	if err != nil {
 		return 0, r.tell(in, &undecidedError{err})
 	}
-	if in.Local == nil && in.Remote == nil && in.Third == nil {
+	if in.Local == nil && in.Remote == nil && in.Dependent == nil {
 		r.states.forget(key)
 		return 0, nil
 	}
@@ -116,7 +116,7 @@ func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, e
 			return 0, err
 		}
 	}
-	actions, err := r.definition.Decide(ctx, in)
+	actions, err := r.definition.Decide(in)
 	if err != nil {
 		return 0, r.tell(in, &undecidedError{err})
 	}
@@ -170,9 +170,9 @@ func (r *runner) gather(ctx context.Context, key Key, ns *namespace, end *ends) 
 		Remote: end.remote.Get(ns.remote, r.toRemote(key.Name)),
 		Memory: r.states.get(key).memory,
 	}
-	if end.third != nil {
+	if end.dependent != nil {
 		in.Facts.RemoteUnknown = end.isUnknown(&r.engine.link)
-		in.Third = end.third.Get(ns.remote, r.toRemote(key.Name))
+		in.Dependent = end.dependent.Get(ns.remote, r.toRemote(key.Name))
 	}
 	if in.Local == nil {
 		return in, nil

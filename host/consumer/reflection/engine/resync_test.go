@@ -72,9 +72,9 @@ type counted struct {
 	count func(Key)
 }
 
-func (c counted) Decide(ctx context.Context, in Input) ([]Action, error) {
+func (c counted) Decide(in Input) ([]Action, error) {
 	c.count(in.Key)
-	return c.maps.Decide(ctx, in)
+	return c.maps.Decide(in)
 }
 
 // countedPods counts the decisions of pods.
@@ -83,9 +83,9 @@ type countedPods struct {
 	count func(Key)
 }
 
-func (c countedPods) Decide(ctx context.Context, in Input) ([]Action, error) {
+func (c countedPods) Decide(in Input) ([]Action, error) {
 	c.count(in.Key)
-	return c.pods.Decide(ctx, in)
+	return c.pods.Decide(in)
 }
 
 func (c countedPods) Fallback(in Input) ([]Action, error) {

@@ -8,12 +8,12 @@ import (
 )
 
 // refuse tells the owner of the local object, unless that was the last thing told.
-func (x *execution) refuse(r Refuse) {
+func (x *execution) refuse(r RecordEvent) {
 	x.told = true
 	x.announce(x.in, r)
 }
 
-func (r *runner) announce(in Input, refusal Refuse) {
+func (r *runner) announce(in Input, refusal RecordEvent) {
 	if in.Local == nil {
 		return
 	}
@@ -29,7 +29,7 @@ func (r *runner) announce(in Input, refusal Refuse) {
 // the error for the queue. A provider that is away, busy or slow is none of these.
 func (r *runner) tell(in Input, err error) error {
 	if personal(err) {
-		r.announce(in, Refuse{
+		r.announce(in, RecordEvent{
 			Type:    EventWarning,
 			Reason:  ReasonFailedReflection,
 			Message: "Reflection to cluster " + in.Facts.ProviderClusterID + " failed: " + err.Error(),

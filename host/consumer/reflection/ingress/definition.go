@@ -4,8 +4,6 @@
 package ingress
 
 import (
-	"context"
-
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +46,7 @@ func (d *Definition) Resource() engine.Resource {
 }
 
 // Decide implements engine.Definition.
-func (d *Definition) Decide(_ context.Context, in engine.Input) ([]engine.Action, error) {
+func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	local, _ := in.Local.(*networkingv1.Ingress)
 	return engine.Mirror(in, func() (runtime.ApplyConfiguration, error) {
 		return remote.Ingress(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, d.options.Origin, d.options.Class), nil

@@ -69,11 +69,11 @@ func TestDecide(t *testing.T) {
 		"an Ingress is applied again":            {input(shop(nil), owned()), engine.Apply{}},
 		"an Ingress that was deleted is deleted": {input(nil, owned()), engine.DeleteRemote{}},
 		"an Ingress that is skipped is deleted":  {skipped, engine.DeleteRemote{}},
-		"an unmanaged Ingress is left alone":     {input(shop(nil), shop(nil)), engine.Refuse{}},
+		"an unmanaged Ingress is left alone":     {input(shop(nil), shop(nil)), engine.RecordEvent{}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			actions, err := definition("").Decide(t.Context(), tc.in)
+			actions, err := definition("").Decide(tc.in)
 			require.NoError(t, err)
 			require.NotEmpty(t, actions)
 			assert.IsType(t, tc.want, actions[0])
@@ -86,7 +86,7 @@ func TestTheClassIsTheProviders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := input(shop(nil), nil)
 			in.Annotations = map[string]string{"kubernetes.io/ingress.class": "home-class", "example.com/team": "shop"}
-			actions, err := definition(class).Decide(t.Context(), in)
+			actions, err := definition(class).Decide(in)
 			require.NoError(t, err)
 			require.IsType(t, engine.Apply{}, actions[0])
 			body, err := json.Marshal(actions[0].(engine.Apply).Config)

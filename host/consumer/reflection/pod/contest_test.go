@@ -22,7 +22,7 @@ func TestAMetadataPatchThatFailedIsSentAgain(t *testing.T) {
 	d := definition(&policies{})
 	in := input(localPod(label("new", "x")), shadowPod(), nil)
 	for try := range 5 {
-		actions, err := d.Decide(t.Context(), in)
+		actions, err := decide(t.Context(), d, in)
 		require.NoError(t, err)
 		assert.Equal(t, "patch +new", summary(actions), "try %d", try)
 		for i, action := range actions {
@@ -39,7 +39,7 @@ func TestAContestedLabelIsRevertedWithGrowingPauses(t *testing.T) {
 	d := definition(&policies{})
 	decide := func(in engine.Input) (engine.Input, []engine.Action) {
 		t.Helper()
-		actions, err := d.Decide(t.Context(), in)
+		actions, err := decide(t.Context(), d, in)
 		require.NoError(t, err)
 		return recall(in, actions), actions
 	}
@@ -55,9 +55,9 @@ func TestAContestedLabelIsRevertedWithGrowingPauses(t *testing.T) {
 		in, actions = decide(in)
 		for _, action := range actions {
 			switch a := action.(type) {
-			case engine.Wait:
-				wait = a.For
-			case engine.Refuse:
+			case engine.Requeue:
+				wait = a.After
+			case engine.RecordEvent:
 				told++
 				assert.Equal(t, engine.ReasonFailedReflection, a.Reason)
 			case engine.PatchRemote:

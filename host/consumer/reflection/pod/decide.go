@@ -39,7 +39,7 @@ func newScene(in engine.Input) scene {
 	s := scene{in: in}
 	s.local, _ = in.Local.(*corev1.Pod)
 	s.shadow, _ = in.Remote.(*offloadingv1beta1.ShadowPod)
-	s.pod, _ = in.Third.(*corev1.Pod)
+	s.pod, _ = in.Dependent.(*corev1.Pod)
 	s.before, _ = in.Memory.(memory)
 	s.memory = s.before.of(s.local)
 	if s.local != nil && s.pod != nil && !belongs(s.pod, s.local) {
@@ -50,14 +50,14 @@ func newScene(in engine.Input) scene {
 
 // Decide implements engine.Definition. The numbers are the rows of wire 3.6;
 // row 9 (created, not yet seen) is the engine's.
-func (d *Definition) Decide(ctx context.Context, in engine.Input) ([]engine.Action, error) {
+func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	s := newScene(in)
 	switch {
 	case s.isStrangers(): // row 1
 		if s.local == nil {
 			return keep("the remote objects are a stranger's"), nil
 		}
-		return []engine.Action{engine.Stranger(in.Facts, "pod or ShadowPod", in.Key.Name)}, nil
+		return []engine.Action{engine.NameConflict(in.Facts, "pod or ShadowPod", in.Key.Name)}, nil
 	case s.local == nil: // row 2
 		return s.withdrawForced("the local pod is gone"), nil
 	case s.shadow != nil && !belongs(s.shadow, s.local): // T25
@@ -70,21 +70,21 @@ func (d *Definition) Decide(ctx context.Context, in engine.Input) ([]engine.Acti
 		return keep("the pod has finished"), nil
 	case s.shadow == nil && s.predecessor != nil:
 		return append(s.withdrawForced("the remote pod of an earlier pod of this name is still there"),
-			engine.Wait{For: predecessorRetry, Why: "for the provider to collect it"}), nil
+			engine.Requeue{After: predecessorRetry, Reason: "for the provider to collect it"}), nil
 	case s.shadow == nil: // rows 8 and 10
-		return d.offload(ctx, s)
+		return []engine.Action{engine.Query{Run: func(ctx context.Context) ([]engine.Action, error) { return d.offload(ctx, s) }}}, nil
 	}
 	actions := s.label(d.mirror(s)) // rows 8 and 13
 	// Rows 11 and 12 come last, so that a policy which fails cannot hold back what the
 	// remote pod reports.
-	return append(actions, d.converge(ctx, s, actions)...), nil
+	return append(actions, d.converge(s, actions)...), nil
 }
 
 // isStrangers is row 1. The engine watches only what carries our labels, and meets
 // strangers when it creates; this is for labels that changed under our eyes.
 func (s scene) isStrangers() bool {
 	return s.shadow != nil && !engine.Owned(s.shadow, s.in.Facts) ||
-		s.in.Third != nil && !engine.Owned(s.in.Third, s.in.Facts)
+		s.in.Dependent != nil && !engine.Owned(s.in.Dependent, s.in.Facts)
 }
 
 // label marks the local pod as offloaded, once the ShadowPod exists. The mark travels
@@ -104,7 +104,7 @@ func (s scene) label(actions []engine.Action) []engine.Action {
 		}
 	}
 	if left := labelDelay - s.in.Facts.Now.Sub(s.shadow.CreationTimestamp.Time); left > 0 {
-		return append(actions, engine.Wait{For: min(left, labelDelay), Why: "for a status that takes the label along"})
+		return append(actions, engine.Requeue{After: min(left, labelDelay), Reason: "for a status that takes the label along"})
 	}
 	return append(actions, engine.PatchLocal{Labels: labels})
 }
@@ -120,4 +120,4 @@ func belongs(object client.Object, local *corev1.Pod) bool {
 	return !recorded || uid == string(local.UID)
 }
 
-func keep(why string) []engine.Action { return []engine.Action{engine.Keep{Why: why}} }
+func keep(why string) []engine.Action { return []engine.Action{engine.Keep{Reason: why}} }

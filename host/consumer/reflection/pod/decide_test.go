@@ -155,7 +155,7 @@ func TestDecide(t *testing.T) {
 	for name, tc := range decideTests {
 		t.Run(name, func(t *testing.T) {
 			in := input(tc.local, tc.shadow, tc.pod)
-			actions, err := definition(&policies{}).Decide(t.Context(), in)
+			actions, err := decide(t.Context(), definition(&policies{}), in)
 			require.NoError(t, err)
 			require.NotEmpty(t, actions, "every decision says something")
 			assert.Equal(t, tc.want, summary(actions))
@@ -166,11 +166,11 @@ func TestDecide(t *testing.T) {
 func TestDecideDoesNotAlterItsInput(t *testing.T) {
 	local, shadow, pod := localPod(label("new", "x")), shadowPod(), remotePod(phase(corev1.PodRunning), container("web", 3))
 	in := input(local.DeepCopy(), shadow.DeepCopy(), pod.DeepCopy())
-	_, err := definition(&policies{}).Decide(t.Context(), in)
+	_, err := decide(t.Context(), definition(&policies{}), in)
 	require.NoError(t, err)
 	assert.Equal(t, client.Object(local), in.Local)
 	assert.Equal(t, client.Object(shadow), in.Remote)
-	assert.Equal(t, client.Object(pod), in.Third)
+	assert.Equal(t, client.Object(pod), in.Dependent)
 }
 
 func TestPoliciesThatDoNotAgree(t *testing.T) {
@@ -181,22 +181,22 @@ func TestPoliciesThatDoNotAgree(t *testing.T) {
 
 	t.Run("a new pod that is refused stays pending and is told why", func(t *testing.T) {
 		in := input(localPod(), nil, nil)
-		actions, err := definition(&policies{answer: deny}).Decide(t.Context(), in)
+		actions, err := decide(t.Context(), definition(&policies{answer: deny}), in)
 		require.NoError(t, err)
 		assert.Equal(t, "status Pending OffloadingDenied, tell OffloadingDenied", summary(actions))
-		assert.Contains(t, actions[1].(engine.Refuse).Message, "GPU pods stay at home")
+		assert.Contains(t, actions[1].(engine.RecordEvent).Message, "GPU pods stay at home")
 
 		// Decided again, with the status that it now has: nothing more to write.
 		refused := localPod()
 		refused.Status = *actions[0].(engine.PatchLocalStatus).New.(*corev1.PodStatus)
 		in = input(refused, nil, nil)
 		in.Facts.Now = now.Add(time.Hour)
-		actions, err = definition(&policies{answer: deny}).Decide(t.Context(), in)
+		actions, err = decide(t.Context(), definition(&policies{answer: deny}), in)
 		require.NoError(t, err)
 		assert.Equal(t, "tell OffloadingDenied", summary(actions))
 	})
 	t.Run("a new pod about which no policy answers is tried again", func(t *testing.T) {
-		_, err := definition(&policies{answer: trap}).Decide(t.Context(), input(localPod(), nil, nil))
+		_, err := decide(t.Context(), definition(&policies{answer: trap}), input(localPod(), nil, nil))
 		require.ErrorContains(t, err, "trapped")
 	})
 	t.Run("a new pod that goes without a policy is told", func(t *testing.T) {
@@ -210,21 +210,21 @@ func TestPoliciesThatDoNotAgree(t *testing.T) {
 			}
 			return result, nil
 		}
-		actions, err := definition(&policies{answer: skips}).Decide(t.Context(), input(localPod(), nil, nil))
+		actions, err := decide(t.Context(), definition(&policies{answer: skips}), input(localPod(), nil, nil))
 		require.NoError(t, err)
 		assert.Equal(t, "create, wait, tell PolicySkipped", summary(actions))
 		assert.Equal(t, `Offloaded, but policy "buggy" (module m, 0123456789ab) was skipped: it trapped; the previous version of policy "new" (fedcba987654) decided: it trapped too`,
-			actions[len(actions)-1].(engine.Refuse).Message)
+			actions[len(actions)-1].(engine.RecordEvent).Message)
 	})
 	t.Run("a pod that runs keeps its labels when it would be refused now", func(t *testing.T) {
 		in := input(localPod(label("new", "x")), shadowPod(), nil)
-		actions, err := definition(&policies{answer: deny}).Decide(t.Context(), in)
+		actions, err := decide(t.Context(), definition(&policies{answer: deny}), in)
 		require.NoError(t, err)
 		assert.Empty(t, summary(actions))
 	})
 	t.Run("a policy that fails does not hold back the status", func(t *testing.T) {
 		in := input(localPod(label("new", "x")), shadowPod(), remotePod(phase(corev1.PodRunning)))
-		actions, err := definition(&policies{answer: trap}).Decide(t.Context(), in)
+		actions, err := decide(t.Context(), definition(&policies{answer: trap}), in)
 		require.NoError(t, err)
 		assert.Equal(t, "status Running, tell FailedReflection, wait", summary(actions))
 	})
@@ -244,7 +244,7 @@ func TestPoliciesAreAskedOnce(t *testing.T) {
 	p := &policies{}
 	d := definition(p)
 	in := input(localPod(), nil, nil)
-	actions, err := d.Decide(t.Context(), in)
+	actions, err := decide(t.Context(), d, in)
 	require.NoError(t, err)
 	asked := p.asked
 	require.Positive(t, asked)
@@ -256,7 +256,7 @@ func TestPoliciesAreAskedOnce(t *testing.T) {
 	shadow.Labels[offloadingv1beta1.CreatorUserLabel] = "rome"
 	in = input(localPod(), shadow, remotePod(phase(corev1.PodRunning)))
 	in.Memory = memory.Memory
-	actions, err = d.Decide(t.Context(), in)
+	actions, err = decide(t.Context(), d, in)
 	require.NoError(t, err)
 	assert.Equal(t, "status Running", summary(actions))
 	assert.Equal(t, asked, p.asked, "nothing that a policy depends on has changed")
@@ -265,7 +265,7 @@ func TestPoliciesAreAskedOnce(t *testing.T) {
 	// New policies are asked, and again only once.
 	in.Facts.PolicyRevision++
 	for range 2 {
-		actions, err = d.Decide(t.Context(), in)
+		actions, err = decide(t.Context(), d, in)
 		require.NoError(t, err)
 		in = recall(in, actions)
 	}
@@ -273,7 +273,7 @@ func TestPoliciesAreAskedOnce(t *testing.T) {
 }
 
 func TestCreatedShadowPod(t *testing.T) {
-	actions, err := definition(&policies{}).Decide(t.Context(), input(localPod(), nil, nil))
+	actions, err := decide(t.Context(), definition(&policies{}), input(localPod(), nil, nil))
 	require.NoError(t, err)
 	shadow := actions[0].(engine.Create).Object.(*offloadingv1beta1.ShadowPod)
 	assert.Equal(t, "local-1", shadow.Annotations[remote.LocalPodUIDAnnotation], "T25")
@@ -329,7 +329,7 @@ func TestTheCacheHoldsNoSpec(t *testing.T) {
 	shadow.Spec.Pod.Containers = []corev1.Container{{Name: "web"}}
 	pod.Spec.Containers = []corev1.Container{{Name: "web"}}
 	resource.Remote.Trim(shadow)
-	resource.Third.Trim(pod)
+	resource.Dependent.Trim(pod)
 	assert.Empty(t, shadow.Spec.Pod.Containers)
 	assert.Empty(t, pod.Spec.Containers)
 	assert.Nil(t, resource.Local.Trim, "the local pod is forged from and served to kubectl")
@@ -350,10 +350,10 @@ func TestAPolicyThatWeakensAPodIsNamed(t *testing.T) {
 			{Point: in.Point, Binding: "evil", Module: "evil-module", Digest: "sha256:0123456789abcdef", Effects: effects},
 		}}, nil
 	}
-	actions, err := definition(&policies{answer: weaken}).Decide(t.Context(), input(localPod(), nil, nil))
+	actions, err := decide(t.Context(), definition(&policies{answer: weaken}), input(localPod(), nil, nil))
 	require.NoError(t, err)
 	assert.Equal(t, "status Pending OffloadingDenied, tell OffloadingDenied", summary(actions))
-	message := actions[1].(engine.Refuse).Message
+	message := actions[1].(engine.RecordEvent).Message
 	assert.Contains(t, message, `policy "evil" (module evil-module, 0123456789ab) broke what no policy may change: /spec/pod/hostNetwork: set to true`)
 	assert.NotContains(t, message, "innocent")
 }
@@ -368,26 +368,26 @@ func TestAPolicyThatFailsIsNamed(t *testing.T) {
 		},
 	}
 	fails := &policies{answer: func(chain.Input) (*chain.Result, error) { return nil, fmt.Errorf("asking: %w", failure) }}
-	actions, err := definition(fails).Decide(t.Context(), input(localPod(), nil, nil))
+	actions, err := decide(t.Context(), definition(fails), input(localPod(), nil, nil))
 	require.NoError(t, err)
 	assert.Equal(t, "status Pending PolicyFailed, tell PolicyFailed, wait", summary(actions))
 	want := `Not offloaded: policy "buggy" (module buggy-module, 0123456789ab) gave no valid answer at PodMutation/Offload (Trap): pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom; an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "buggy", or of the ConfigMap it is kept from, meanwhile`
-	assert.Equal(t, want, actions[1].(engine.Refuse).Message)
+	assert.Equal(t, want, actions[1].(engine.RecordEvent).Message)
 	waiting := localPod()
 	waiting.Status = *actions[0].(engine.PatchLocalStatus).New.(*corev1.PodStatus)
 	assert.Equal(t, want, waiting.Status.Message)
 
-	actions, err = definition(fails).Decide(t.Context(), input(waiting, nil, nil))
+	actions, err = decide(t.Context(), definition(fails), input(waiting, nil, nil))
 	require.NoError(t, err)
 	assert.Equal(t, "tell PolicyFailed, wait", summary(actions), "nothing more to write")
-	actions, err = definition(fails).Decide(t.Context(), input(localPod(running), nil, nil))
+	actions, err = decide(t.Context(), definition(fails), input(localPod(running), nil, nil))
 	require.NoError(t, err)
 	assert.Equal(t, "tell PolicyFailed, wait", summary(actions), "a pod that has run keeps its status")
-	actions, err = definition(&policies{}).Decide(t.Context(), input(waiting, nil, nil))
+	actions, err = decide(t.Context(), definition(&policies{}), input(waiting, nil, nil))
 	require.NoError(t, err)
 	assert.Equal(t, "create, wait", summary(actions), "when the policy recovers")
 
 	failure.Class = chain.Host
-	_, err = definition(fails).Decide(t.Context(), input(localPod(), nil, nil))
+	_, err = decide(t.Context(), definition(fails), input(localPod(), nil, nil))
 	require.ErrorIs(t, err, failure, "what is not the policy's fault is tried again soon")
 }

@@ -53,7 +53,7 @@ func New(options Options) *Definition { return &Definition{options: options} }
 
 // Resource implements engine.Definition.
 func (d *Definition) Resource() engine.Resource {
-	third := engine.Kind{
+	dependent := engine.Kind{
 		New:     func() client.Object { return &corev1.Pod{} },
 		NewList: func() client.ObjectList { return &corev1.PodList{} },
 		Trim:    trimRemotePod,
@@ -69,7 +69,7 @@ func (d *Definition) Resource() engine.Resource {
 			NewList: func() client.ObjectList { return &offloadingv1beta1.ShadowPodList{} },
 			Trim:    trimShadowPod,
 		},
-		Third:         &third,
+		Dependent:     &dependent,
 		LocalFields:   fields.OneTermEqualSelector(nodeNameField, d.options.Origin.NodeName),
 		LocalFieldsOf: nodeName,
 		RemoteLabels:  labels.Set{offloadingv1beta1.NodeNameLabel: d.options.Origin.NodeName},

@@ -26,13 +26,13 @@ func (d *Definition) Fallback(in engine.Input) ([]engine.Action, error) {
 			": the status of its NamespaceOffloading says why, if it has one"
 		status := local.RejectedPodStatus(&pod.Status, corev1.PodPending,
 			offloadingv1beta1.OffloadingBackOffReason, message, in.Facts.Now)
-		return append(setStatus(pod, status), engine.Refuse{
+		return append(setStatus(pod, status), engine.RecordEvent{
 			Type: engine.EventWarning, Reason: engine.ReasonReflectionDisabled, Message: message,
 		}), nil
 	case in.Facts.MappingFails:
 		message := "Cluster " + in.Facts.ProviderClusterID + " cannot create or restore the remote namespace of " + in.Key.Namespace +
 			": the status of the NamespaceOffloading says why. The pod may still run there; its status is not updated"
-		return []engine.Action{engine.Refuse{Type: engine.EventWarning, Reason: engine.ReasonFailedReflection, Message: message}}, nil
+		return []engine.Action{engine.RecordEvent{Type: engine.EventWarning, Reason: engine.ReasonFailedReflection, Message: message}}, nil
 	default:
 		message := "Namespace " + in.Key.Namespace + " is no longer offloaded to cluster " + in.Facts.ProviderClusterID
 		return setStatus(pod, local.RejectedPodStatus(&pod.Status, corev1.PodFailed,

@@ -2,6 +2,7 @@ package pod
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sort"
 	"strings"
@@ -170,9 +171,25 @@ func input(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, pod *corev1.P
 		in.Remote = shadow
 	}
 	if pod != nil {
-		in.Third = pod
+		in.Dependent = pod
 	}
 	return in
+}
+
+// decide returns the actions of a decision, with those that follow from its queries.
+func decide(ctx context.Context, d *Definition, in engine.Input) ([]engine.Action, error) {
+	actions, err := d.Decide(in)
+	var all []engine.Action
+	for _, action := range actions {
+		query, ok := action.(engine.Query)
+		if !ok {
+			all = append(all, action)
+			continue
+		}
+		answer, queryErr := query.Run(ctx)
+		all, err = append(all, answer...), errors.Join(err, queryErr)
+	}
+	return all, err
 }
 
 // summary prints actions in a word or two each; what is only kept is left out.
@@ -205,9 +222,9 @@ func summary(actions []engine.Action) string {
 				with = " with label"
 			}
 			out = append(out, strings.TrimSpace(fmt.Sprintf("status %s %s", status.Phase, status.Reason))+with)
-		case engine.Refuse:
+		case engine.RecordEvent:
 			out = append(out, "tell "+a.Reason)
-		case engine.Wait:
+		case engine.Requeue:
 			out = append(out, "wait")
 		}
 	}

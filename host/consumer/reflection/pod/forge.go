@@ -70,7 +70,7 @@ func (d *Definition) offload(ctx context.Context, s scene) ([]engine.Action, err
 	}
 	if denied != nil {
 		status := local.RejectedPodStatus(&s.local.Status, corev1.PodPending, denied.reason, denied.message, s.in.Facts.Now)
-		return append(setStatus(s.local, status), engine.Refuse{
+		return append(setStatus(s.local, status), engine.RecordEvent{
 			Type: denied.eventType, Reason: denied.reason, Message: denied.message,
 		}), nil
 	}
@@ -79,10 +79,10 @@ func (d *Definition) offload(ctx context.Context, s scene) ([]engine.Action, err
 	actions := []engine.Action{
 		engine.Create{Object: shadow.object},
 		engine.Remember{Value: s.memory},
-		engine.Wait{For: labelDelay, Why: "for a status that takes the label along"},
+		engine.Requeue{After: labelDelay, Reason: "for a status that takes the label along"},
 	}
 	if shadow.notice != "" {
-		actions = append(actions, engine.Refuse{Type: engine.EventWarning, Reason: ReasonPolicySkipped, Message: shadow.notice})
+		actions = append(actions, engine.RecordEvent{Type: engine.EventWarning, Reason: ReasonPolicySkipped, Message: shadow.notice})
 	}
 	return actions, nil
 }
@@ -92,8 +92,8 @@ func (d *Definition) offload(ctx context.Context, s scene) ([]engine.Action, err
 func (d *Definition) wait(s scene, failure *chain.PolicyError) []engine.Action {
 	message := "Not offloaded: " + failure.Error()
 	actions := []engine.Action{
-		engine.Refuse{Type: engine.EventWarning, Reason: ReasonPolicyFailed, Message: message},
-		engine.Wait{For: policyRetry, Why: "for the policy"},
+		engine.RecordEvent{Type: engine.EventWarning, Reason: ReasonPolicyFailed, Message: message},
+		engine.Requeue{After: policyRetry, Reason: "for the policy"},
 	}
 	if s.local.Status.Phase != "" && s.local.Status.Phase != corev1.PodPending {
 		return actions // it has run: its status says more than this
@@ -166,7 +166,7 @@ func weakened(err error, result *view.OffloadResult) string {
 
 // converge is rows 11 and 12: labels and annotations follow the local pod. The policies
 // are asked only when something they depend on has changed.
-func (d *Definition) converge(ctx context.Context, s scene, before []engine.Action) []engine.Action {
+func (d *Definition) converge(s scene, before []engine.Action) []engine.Action {
 	if s.shadow.DeletionTimestamp != nil || s.local.Labels[offloadingv1beta1.RemoteUnavailableLabel] == "true" {
 		return nil
 	}
@@ -186,22 +186,30 @@ func (d *Definition) converge(ctx context.Context, s scene, before []engine.Acti
 			events = append(events, engine.Contested(s.in.Facts, "labels or annotations of the ShadowPod"))
 		}
 		if pause > 0 {
-			return append(events, engine.Wait{For: pause, Why: "before labels and annotations are reverted again"})
+			return append(events, engine.Requeue{After: pause, Reason: "before labels and annotations are reverted again"})
 		}
 	}
+	return append(events, engine.Query{Run: func(ctx context.Context) ([]engine.Action, error) {
+		return d.updateMetadata(ctx, s, source), nil
+	}})
+}
+
+// updateMetadata asks the policies for the labels and annotations of a ShadowPod. source is
+// the hash of what they depend on.
+func (d *Definition) updateMetadata(ctx context.Context, s scene, source uint64) []engine.Action {
 	want, denied, err := d.forge(ctx, s)
 	switch {
 	case err != nil:
 		return []engine.Action{
-			engine.Refuse{Type: engine.EventWarning, Reason: engine.ReasonFailedReflection, Message: "Labels and annotations are not updated: " + err.Error()},
-			engine.Wait{For: convergeRetry, Why: "for the policies"},
+			engine.RecordEvent{Type: engine.EventWarning, Reason: engine.ReasonFailedReflection, Message: "Labels and annotations are not updated: " + err.Error()},
+			engine.Requeue{After: convergeRetry, Reason: "for the policies"},
 		}
 	case denied != nil:
 		// The pod runs: what a policy thinks of it since does not take its labels away.
 		s.memory.source, s.memory.wanted = source, fingerprint(s.shadow.Labels, s.shadow.Annotations)
 		actions := []engine.Action{engine.Remember{Value: s.memory}}
 		if denied.stays != "" {
-			actions = append(actions, engine.Refuse{Type: denied.eventType, Reason: denied.reason, Message: denied.stays})
+			actions = append(actions, engine.RecordEvent{Type: denied.eventType, Reason: denied.reason, Message: denied.stays})
 		}
 		return actions
 	}
@@ -210,7 +218,7 @@ func (d *Definition) converge(ctx context.Context, s scene, before []engine.Acti
 		Annotations: difference(s.shadow.Annotations, want.object.Annotations),
 	}
 	tell(&patch, s.shadow.Annotations[remote.DecisionsAnnotation], want)
-	return append(events, s.patchMetadata(source, fingerprint(want.object.Labels, want.object.Annotations), patch)...)
+	return s.patchMetadata(source, fingerprint(want.object.Labels, want.object.Annotations), patch)
 }
 
 // tell has a patch write down who decides about labels and annotations now, beside who

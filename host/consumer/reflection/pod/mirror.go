@@ -96,7 +96,7 @@ func (d *Definition) mirrorPod(s scene) []engine.Action {
 	})
 	keepOwn(status, &s.local.Status)
 	if uninformative(&s.local.Status, status) {
-		return append(actions, engine.Keep{Why: "the remote pod has nothing to report yet"})
+		return append(actions, engine.Keep{Reason: "the remote pod has nothing to report yet"})
 	}
 	actions = append(actions, setStatus(s.local, status)...)
 	if s.waitsForReadiness() {
@@ -140,7 +140,7 @@ func (s scene) refused() []engine.Action {
 		return ptr.To(metav1.NewTime(s.in.Facts.Now.Truncate(time.Second)))
 	})
 	status.Reason, status.Message = ReasonRefused, message
-	return append(setStatus(s.local, status), engine.Refuse{Type: engine.EventWarning, Reason: ReasonRefused, Message: message})
+	return append(setStatus(s.local, status), engine.RecordEvent{Type: engine.EventWarning, Reason: ReasonRefused, Message: message})
 }
 
 // replaced is the local status while the provider evicts the remote pod and makes another:

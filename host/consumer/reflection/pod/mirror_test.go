@@ -38,7 +38,7 @@ func TestReadinessIsNotRaisedOnStaleData(t *testing.T) {
 			in := input(tc.local, shadowPod(), tc.remote)
 			in.Facts.RemoteUnknown = tc.unknown
 			tc.local.Status.HostIP, tc.local.Status.HostIPs = in.Facts.NodeIP, []corev1.HostIP{{IP: in.Facts.NodeIP}}
-			actions, err := definition(&policies{}).Decide(t.Context(), in)
+			actions, err := decide(t.Context(), definition(&policies{}), in)
 			require.NoError(t, err)
 			got, refresh := "", false
 			for _, action := range actions {
@@ -65,7 +65,7 @@ func TestARemotePodWhoseEndWasReportedEndsTheLocalOneAlthoughItIsDeleted(t *test
 	}
 	shadow := shadowPod(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodFailed })
 	in := input(localPod(running, container("web", 0)), shadow, remotePod(phase(corev1.PodFailed), deleting, container("web", 0), ended))
-	actions, err := definition(&policies{}).Decide(t.Context(), in)
+	actions, err := decide(t.Context(), definition(&policies{}), in)
 	require.NoError(t, err)
 	for _, action := range actions {
 		if patch, ok := action.(engine.PatchLocalStatus); ok {
@@ -102,7 +102,7 @@ func TestCountRestarts(t *testing.T) {
 func TestRestartsAreAddedToTheStatus(t *testing.T) {
 	in := input(localPod(), shadowPod(), remotePod(phase(corev1.PodRunning), container("web", 2)))
 	in.Memory = memory{local: "local-1", remoteUID: "remote-0", restarts: 1}
-	actions, err := definition(&policies{}).Decide(t.Context(), in)
+	actions, err := decide(t.Context(), definition(&policies{}), in)
 	require.NoError(t, err)
 	for _, action := range actions {
 		if patch, ok := action.(engine.PatchLocalStatus); ok {
@@ -120,7 +120,7 @@ func TestTheStatusKeepsWhatIsTheConsumersOwn(t *testing.T) {
 	here.Status.QOSClass, there.Status.QOSClass = corev1.PodQOSBurstable, corev1.PodQOSGuaranteed
 	there.Status.NominatedNodeName = "worker-1"
 	there.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu"}}
-	actions, err := definition(&policies{}).Decide(t.Context(), input(here, shadowPod(), there))
+	actions, err := decide(t.Context(), definition(&policies{}), input(here, shadowPod(), there))
 	require.NoError(t, err)
 	for _, action := range actions {
 		if patch, ok := action.(engine.PatchLocalStatus); ok {
@@ -140,7 +140,7 @@ func TestARemotePodThatIsReplacedDoesNotEndTheLocalOne(t *testing.T) {
 		p.Status.ContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, FinishedAt: metav1.NewTime(now)}
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodFailed"}}
 	})
-	actions, err := definition(&policies{}).Decide(t.Context(), input(local, shadowPod(), remote))
+	actions, err := decide(t.Context(), definition(&policies{}), input(local, shadowPod(), remote))
 	require.NoError(t, err)
 	var status *corev1.PodStatus
 	for _, action := range actions {
@@ -168,7 +168,7 @@ func TestTheLastMessageOfARemotePodThatIsGoneStays(t *testing.T) {
 		"a pod that was refused before":                 {localPod(phase(corev1.PodPending, ReasonRefused), message("no quota")), "", corev1.PodSucceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
-			actions, err := definition(&policies{}).Decide(t.Context(), input(tc.local, shadowPod(shadowPhase(corev1.PodSucceeded), shadowDeleting), nil))
+			actions, err := decide(t.Context(), definition(&policies{}), input(tc.local, shadowPod(shadowPhase(corev1.PodSucceeded), shadowDeleting), nil))
 			require.NoError(t, err)
 			status := &tc.local.Status
 			for _, action := range actions {

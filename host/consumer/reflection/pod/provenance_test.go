@@ -61,7 +61,7 @@ func patched(shadow *offloadingv1beta1.ShadowPod, actions []engine.Action) *offl
 func TestAShadowPodTellsWhoDecidedTheSpecAndWhoDecidesTheMetadata(t *testing.T) {
 	local := localPod(label("cost", "1"), label("team", "blue"))
 	in := input(local, nil, nil)
-	actions, err := definition(filters(t, "v1", "team")).Decide(t.Context(), in)
+	actions, err := decide(t.Context(), definition(filters(t, "v1", "team")), in)
 	require.NoError(t, err)
 	shadow := actions[0].(engine.Create).Object.(*offloadingv1beta1.ShadowPod)
 	shadow.UID = "shadow-1"
@@ -90,7 +90,7 @@ func TestAShadowPodTellsWhoDecidedTheSpecAndWhoDecidesTheMetadata(t *testing.T) 
 		d := definition(filters(t, tc.version, tc.drops))
 		in.Facts.PolicyRevision++
 		in.Remote = shadow
-		actions, err := d.Decide(t.Context(), in)
+		actions, err := decide(t.Context(), d, in)
 		require.NoError(t, err)
 		assert.Equal(t, tc.want, summary(actions), tc.name)
 		shadow = patched(shadow, actions)
@@ -102,7 +102,7 @@ func TestAShadowPodTellsWhoDecidedTheSpecAndWhoDecidesTheMetadata(t *testing.T) 
 		restarted := in
 		restarted.Memory = nil
 		for _, again := range []engine.Input{in, restarted} {
-			actions, err = d.Decide(t.Context(), again)
+			actions, err = decide(t.Context(), d, again)
 			require.NoError(t, err)
 			assert.Empty(t, summary(actions), "%s, once", tc.name)
 		}
@@ -112,15 +112,15 @@ func TestAShadowPodTellsWhoDecidedTheSpecAndWhoDecidesTheMetadata(t *testing.T) 
 func TestDecisionsThatTheProviderTakesAwayAreNoContest(t *testing.T) {
 	d := definition(filters(t, "v1", "team"))
 	in := input(localPod(label("team", "blue")), shadowPod(), nil)
-	actions, err := d.Decide(t.Context(), in)
+	actions, err := decide(t.Context(), d, in)
 	require.NoError(t, err)
 	assert.Equal(t, "patch +policy.longshore.dev/decisions", summary(actions), "who drops the label is told, of the spec nothing is known")
 	in = recall(in, actions)
-	actions, err = d.Decide(t.Context(), in)
+	actions, err = decide(t.Context(), d, in)
 	require.NoError(t, err)
 	assert.Empty(t, summary(actions), "written once, whatever becomes of it")
 	in.Facts.PolicyRevision++
-	actions, err = d.Decide(t.Context(), in)
+	actions, err = decide(t.Context(), d, in)
 	require.NoError(t, err)
 	assert.Equal(t, "patch +policy.longshore.dev/decisions", summary(actions), "and again when there is news, without a complaint")
 }

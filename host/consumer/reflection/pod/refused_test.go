@@ -37,7 +37,7 @@ func TestWhatTheProviderRefusesIsToldToTheOwner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := input(tc.local, tc.shadow, tc.pod)
 			in.Memory = memory{local: tc.local.UID, remoteUID: "remote-1"}
-			actions, err := definition(&policies{}).Decide(t.Context(), in)
+			actions, err := decide(t.Context(), definition(&policies{}), in)
 			require.NoError(t, err)
 			assert.Equal(t, tc.want, summary(actions))
 		})
@@ -46,20 +46,20 @@ func TestWhatTheProviderRefusesIsToldToTheOwner(t *testing.T) {
 
 func TestARefusedPodIsNotReadyAndSaysWhy(t *testing.T) {
 	here := localPod(phase(corev1.PodRunning), ready, container("web", 1))
-	actions, err := definition(&policies{}).Decide(t.Context(), input(here, shadowPod(shadowRefused), nil))
+	actions, err := decide(t.Context(), definition(&policies{}), input(here, shadowPod(shadowRefused), nil))
 	require.NoError(t, err)
 	patch, ok := actions[0].(engine.PatchLocalStatus)
 	require.True(t, ok)
 	status := patch.New.(*corev1.PodStatus)
 	assert.Equal(t, "Cluster milan cannot make the pod (FailedCreatePod): exceeded quota", status.Message)
-	assert.Equal(t, status.Message, actions[1].(engine.Refuse).Message)
+	assert.Equal(t, status.Message, actions[1].(engine.RecordEvent).Message)
 	assert.Equal(t, corev1.ConditionFalse, status.Conditions[0].Status)
 	assert.Equal(t, ReasonRefused, status.Conditions[0].Reason)
 	assert.Equal(t, now, status.Conditions[0].LastTransitionTime.Time)
 	assert.Equal(t, here.Status.ContainerStatuses, status.ContainerStatuses)
 
 	here.Status = *status
-	actions, err = definition(&policies{}).Decide(t.Context(), input(here, shadowPod(shadowRefused), nil))
+	actions, err = decide(t.Context(), definition(&policies{}), input(here, shadowPod(shadowRefused), nil))
 	require.NoError(t, err)
 	assert.Equal(t, "tell RemotePodRefused", summary(actions), "no second write; the engine tells once")
 }

@@ -34,10 +34,10 @@ func resources(t *testing.T, skip bool, answer ...contract.Operation) *policies 
 }
 
 func TestAPolicyKeepsANewPodAtHome(t *testing.T) {
-	actions, err := definition(resources(t, true)).Decide(t.Context(), input(localPod(), nil, nil))
+	actions, err := decide(t.Context(), definition(resources(t, true)), input(localPod(), nil, nil))
 	require.NoError(t, err)
 	assert.Equal(t, "status Pending ReflectionDisabled, tell ReflectionDisabled", summary(actions))
-	told, ok := actions[1].(engine.Refuse)
+	told, ok := actions[1].(engine.RecordEvent)
 	require.True(t, ok)
 	assert.Equal(t, engine.EventNormal, told.Type)
 	assert.Equal(t, `Not reflected to cluster milan: policy "site" (module m, 0123) skips the object: HomeOnly: it stays`, told.Message)
@@ -45,10 +45,10 @@ func TestAPolicyKeepsANewPodAtHome(t *testing.T) {
 	waiting.Status = *actions[0].(engine.PatchLocalStatus).New.(*corev1.PodStatus)
 	assert.Equal(t, told.Message, waiting.Status.Message)
 
-	actions, err = definition(resources(t, true)).Decide(t.Context(), input(waiting, nil, nil))
+	actions, err = decide(t.Context(), definition(resources(t, true)), input(waiting, nil, nil))
 	require.NoError(t, err)
 	assert.Equal(t, "tell ReflectionDisabled", summary(actions), "no second write; the engine tells once")
-	actions, err = definition(resources(t, false)).Decide(t.Context(), input(waiting, nil, nil))
+	actions, err = decide(t.Context(), definition(resources(t, false)), input(waiting, nil, nil))
 	require.NoError(t, err)
 	assert.Equal(t, "create, wait", summary(actions), "when the policy lets it go")
 }
@@ -56,14 +56,14 @@ func TestAPolicyKeepsANewPodAtHome(t *testing.T) {
 // No policy ends a pod that was offloaded, be it by leaving it out.
 func TestAPolicyDoesNotWithdrawAPodThatRuns(t *testing.T) {
 	in := input(localPod(running, label(offloadingv1beta1.LocalPodLabel, "true")), shadowPod(shadowLabel("app", "before")), remotePod(phase(corev1.PodRunning)))
-	actions, err := definition(resources(t, true)).Decide(t.Context(), in)
+	actions, err := decide(t.Context(), definition(resources(t, true)), in)
 	require.NoError(t, err)
-	var told []engine.Refuse
+	var told []engine.RecordEvent
 	for _, action := range actions {
 		switch a := action.(type) {
 		case engine.DeleteRemote, engine.PatchRemote, engine.DeleteLocal:
 			t.Fatalf("%T: the pod and its labels stay", action)
-		case engine.Refuse:
+		case engine.RecordEvent:
 			told = append(told, a)
 		case engine.Remember:
 			in.Memory = a.Value
@@ -79,14 +79,14 @@ func TestAPolicyDoesNotWithdrawAPodThatRuns(t *testing.T) {
 		t.Errorf("asked again at %s, though nothing changed", in.Point)
 		return answer(in)
 	}
-	_, err = definition(asked).Decide(t.Context(), in)
+	_, err = decide(t.Context(), definition(asked), in)
 	require.NoError(t, err)
 }
 
 // What it sets at the creation stays when labels and annotations are decided again.
 func TestWhatAPolicySetsOfAPodConverges(t *testing.T) {
 	site := resources(t, false, contract.Merge("/metadata/labels", contract.StringMap{"site": "a"}), contract.Set("/spec/schedulerName", contract.String("s")))
-	actions, err := definition(site).Decide(t.Context(), input(localPod(), nil, nil))
+	actions, err := decide(t.Context(), definition(site), input(localPod(), nil, nil))
 	require.NoError(t, err)
 	create, ok := actions[0].(engine.Create)
 	require.True(t, ok)
@@ -96,7 +96,7 @@ func TestWhatAPolicySetsOfAPodConverges(t *testing.T) {
 	assert.Equal(t, "s", shadow.Spec.Pod.SchedulerName)
 
 	shadow.UID = "shadow-1"
-	actions, err = definition(site).Decide(t.Context(), input(localPod(label("team", "b")), shadow, nil))
+	actions, err = decide(t.Context(), definition(site), input(localPod(label("team", "b")), shadow, nil))
 	require.NoError(t, err)
 	next := patched(shadow, actions)
 	assert.Equal(t, "a", next.Labels["site"])
@@ -105,8 +105,8 @@ func TestWhatAPolicySetsOfAPodConverges(t *testing.T) {
 
 // The host's invariants are checked after it, too.
 func TestAResourceMutationPolicyCannotWeakenAPod(t *testing.T) {
-	actions, err := definition(resources(t, false, contract.Set("/spec/hostPID", contract.Bool(true)))).Decide(t.Context(), input(localPod(), nil, nil))
+	actions, err := decide(t.Context(), definition(resources(t, false, contract.Set("/spec/hostPID", contract.Bool(true)))), input(localPod(), nil, nil))
 	require.NoError(t, err)
 	assert.Equal(t, "status Pending OffloadingDenied, tell OffloadingDenied", summary(actions))
-	assert.Contains(t, actions[1].(engine.Refuse).Message, `policy "site" (module m, 0123) broke what no policy may change: /spec/pod/hostPID: set to true`)
+	assert.Contains(t, actions[1].(engine.RecordEvent).Message, `policy "site" (module m, 0123) broke what no policy may change: /spec/pod/hostPID: set to true`)
 }

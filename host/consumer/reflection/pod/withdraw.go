@@ -59,11 +59,11 @@ func (d *Definition) terminate(s scene) []engine.Action {
 func (s *scene) letGo() []engine.Action {
 	if e := s.memory.ending; e.shadow != "" && !e.seen {
 		if left := e.since.Add(appearWait).Sub(s.in.Facts.Now); left > 0 {
-			return []engine.Action{engine.Wait{For: min(left, appearWait), Why: whyAppear}}
+			return []engine.Action{engine.Requeue{After: min(left, appearWait), Reason: whyAppear}}
 		}
 	}
 	if left := s.memory.letGo.Add(letGoRetry).Sub(s.in.Facts.Now); left > 0 && !s.memory.letGo.IsZero() {
-		return []engine.Action{engine.Wait{For: min(left, letGoRetry), Why: "for the local pod, which is deleted, to go"}}
+		return []engine.Action{engine.Requeue{After: min(left, letGoRetry), Reason: "for the local pod, which is deleted, to go"}}
 	}
 	s.memory.letGo = s.in.Facts.Now
 	return []engine.Action{engine.DeleteLocal{}, engine.Remember{Value: s.memory}}
@@ -194,7 +194,7 @@ func (s *scene) await(pod *corev1.Pod, since time.Time) []engine.Action {
 		return nil
 	}
 	if left := since.Add(patience).Sub(s.in.Facts.Now); left > 0 {
-		return []engine.Action{engine.Wait{For: min(left, patience), Why: why}}
+		return []engine.Action{engine.Requeue{After: min(left, patience), Reason: why}}
 	}
 	return []engine.Action{engine.DeleteRemote{Foreground: pod != nil}}
 }

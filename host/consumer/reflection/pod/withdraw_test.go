@@ -263,7 +263,7 @@ func TestAGracePeriodReachesTheProvider(t *testing.T) {
 			if tc.memory != (memory{}) {
 				in.Memory = tc.memory
 			}
-			actions, err := definition(&policies{}).Decide(t.Context(), in)
+			actions, err := decide(t.Context(), definition(&policies{}), in)
 			require.NoError(t, err)
 			require.NotEmpty(t, actions, "every decision says something")
 			assert.Equal(t, tc.want, summary(actions))
@@ -360,7 +360,7 @@ func TestTheEndOfAPod(t *testing.T) {
 				in := input(step.local, step.shadow, step.pod)
 				at = at.Add(step.after)
 				in.Facts.Now, in.Memory = at, remembered
-				actions, err := d.Decide(t.Context(), in)
+				actions, err := decide(t.Context(), d, in)
 				require.NoError(t, err)
 				assert.Equal(t, step.want, summary(actions), "step %d", i)
 				remembered = recall(in, actions).Memory
@@ -373,14 +373,14 @@ func TestTheEndOfAPod(t *testing.T) {
 func TestTheGracePeriodIsRemembered(t *testing.T) {
 	d := definition(&policies{})
 	in := input(localPod(own(60)), nil, nil)
-	actions, err := d.Decide(t.Context(), in)
+	actions, err := decide(t.Context(), d, in)
 	require.NoError(t, err)
 	in = recall(in, actions)
 	assert.Equal(t, memory{local: "local-1", own: 60}, memory{local: in.Memory.(memory).local, own: in.Memory.(memory).own})
 
 	// A virtual kubelet that was started again learns it with the pod's status.
 	in = input(localPod(own(60)), shadowPod(), remotePod(running))
-	actions, err = d.Decide(t.Context(), in)
+	actions, err = decide(t.Context(), d, in)
 	require.NoError(t, err)
 	in = recall(in, actions)
 	assert.EqualValues(t, 60, in.Memory.(memory).own)
@@ -391,7 +391,7 @@ func TestAPodMadeAgainBeginsWithoutRestarts(t *testing.T) {
 	there := remotePod(running, container("web", 0), annotation(remote.LocalPodUIDAnnotation, "local-2"))
 	in := input(localPod(uid("local-2")), shadow, there)
 	in.Memory = memory{local: "local-1", own: 30, remoteUID: "remote-0", restarts: 3}
-	actions, err := definition(&policies{}).Decide(t.Context(), in)
+	actions, err := decide(t.Context(), definition(&policies{}), in)
 	require.NoError(t, err)
 	for _, action := range actions {
 		if patch, ok := action.(engine.PatchLocalStatus); ok {

@@ -4,8 +4,6 @@
 package secret
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -58,12 +56,12 @@ func (d *Definition) Resource() engine.Resource {
 }
 
 // Decide implements engine.Definition.
-func (d *Definition) Decide(_ context.Context, in engine.Input) ([]engine.Action, error) {
+func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	local, _ := in.Local.(*corev1.Secret)
 	there, _ := in.Remote.(*corev1.Secret)
 	switch {
 	case there != nil && isPodToken(there):
-		return []engine.Action{engine.Keep{Why: "it holds the tokens of a pod and is not a copy"}}, nil
+		return []engine.Action{engine.Keep{Reason: "it holds the tokens of a pod and is not a copy"}}, nil
 	case local != nil && local.Type == corev1.SecretTypeServiceAccountToken && !d.options.ReflectTokens && !in.Skipped:
 		return d.withhold(in, there), nil
 	}
@@ -75,7 +73,7 @@ func (d *Definition) Decide(_ context.Context, in engine.Input) ([]engine.Action
 // withhold decides about a service account's token, which opens the consumer's API
 // server and therefore stays at home.
 func (d *Definition) withhold(in engine.Input, there *corev1.Secret) []engine.Action {
-	actions := []engine.Action{engine.Refuse{
+	actions := []engine.Action{engine.RecordEvent{
 		Type: engine.EventNormal, Reason: engine.ReasonReflectionDisabled,
 		Message: "Not reflected to cluster " + in.Facts.ProviderClusterID + ": it is the token of a service account of this cluster",
 	}}

@@ -76,13 +76,13 @@ func TestDecide(t *testing.T) {
 		"a new secret is applied":            {local: object(data("1")), want: []engine.Action{engine.Apply{}}},
 		"a secret is applied again":          {local: object(data("2")), remote: object(ours, data("1")), want: []engine.Action{engine.Apply{}}},
 		"a secret that is gone is deleted":   {remote: object(ours), want: []engine.Action{engine.DeleteRemote{}}},
-		"a stranger's secret is left alone":  {local: object(), remote: object(), want: []engine.Action{engine.Refuse{}}},
+		"a stranger's secret is left alone":  {local: object(), remote: object(), want: []engine.Action{engine.RecordEvent{}}},
 		"the tokens of a pod are not a copy": {remote: object(ours, podToken), want: []engine.Action{engine.Keep{}}},
 		"a service account's token stays at home": {
-			local: object(token), want: []engine.Action{engine.Refuse{}},
+			local: object(token), want: []engine.Action{engine.RecordEvent{}},
 		},
 		"a service account's token that went is withdrawn": {
-			local: object(token), remote: object(ours), want: []engine.Action{engine.Refuse{}, engine.DeleteRemote{}},
+			local: object(token), remote: object(ours), want: []engine.Action{engine.RecordEvent{}, engine.DeleteRemote{}},
 		},
 		"a service account's token is applied where it is needed": {
 			local: object(token), tokens: true, want: []engine.Action{engine.Apply{}},
@@ -102,7 +102,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			actions, err := definition(tc.tokens).Decide(t.Context(), input(tc.local, tc.remote))
+			actions, err := definition(tc.tokens).Decide(input(tc.local, tc.remote))
 			require.NoError(t, err)
 			require.Len(t, actions, len(tc.want))
 			for i := range tc.want {
@@ -118,7 +118,7 @@ func TestDecide(t *testing.T) {
 func TestWhatIsApplied(t *testing.T) {
 	in := input(object(data("v")), nil)
 	in.Labels = map[string]string{"app": "web"}
-	actions, err := definition(false).Decide(t.Context(), in)
+	actions, err := definition(false).Decide(in)
 	require.NoError(t, err)
 	body, err := json.Marshal(actions[0].(engine.Apply).Config)
 	require.NoError(t, err)

@@ -4,8 +4,6 @@
 package service
 
 import (
-	"context"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,9 +49,9 @@ func (d *Definition) Resource() engine.Resource {
 }
 
 // Decide implements engine.Definition.
-func (d *Definition) Decide(_ context.Context, in engine.Input) ([]engine.Action, error) {
+func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	if in.Key.Namespace == corev1.NamespaceDefault && in.Key.Name == "kubernetes" {
-		return []engine.Action{engine.Keep{Why: "it is the API server's own"}}, nil
+		return []engine.Action{engine.Keep{Reason: "it is the API server's own"}}, nil
 	}
 	local, _ := in.Local.(*corev1.Service)
 	return engine.Mirror(in, func() (runtime.ApplyConfiguration, error) {

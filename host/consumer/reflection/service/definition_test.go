@@ -67,7 +67,7 @@ func TestDecide(t *testing.T) {
 		"a new service is applied":                    {local: object(), want: engine.Apply{}},
 		"a service is applied again":                  {local: object(), remote: object(ours, clusterIP("10.5.0.1")), want: engine.Apply{}},
 		"a service that is gone is deleted":           {remote: object(ours), want: engine.DeleteRemote{}},
-		"a stranger's service is left alone":          {local: object(), remote: object(), want: engine.Refuse{}},
+		"a stranger's service is left alone":          {local: object(), remote: object(), want: engine.RecordEvent{}},
 		"a service that became headless is made anew": {local: object(headless), remote: object(ours), want: engine.Apply{}, replaced: true},
 		"a headless service that got an IP too":       {local: object(), remote: object(ours, headless), want: engine.Apply{}, replaced: true},
 		"a headless service is applied again":         {local: object(headless), remote: object(ours, headless), want: engine.Apply{}},
@@ -77,7 +77,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			actions, err := definition().Decide(t.Context(), input(tc.local, tc.remote))
+			actions, err := definition().Decide(input(tc.local, tc.remote))
 			require.NoError(t, err)
 			require.NotEmpty(t, actions)
 			assert.IsType(t, tc.want, actions[0])
@@ -91,7 +91,7 @@ func TestDecide(t *testing.T) {
 func TestTheAPIServersServiceStaysAtHome(t *testing.T) {
 	in := input(object(), nil)
 	in.Key = engine.Key{Namespace: "default", Name: "kubernetes"}
-	actions, err := definition().Decide(t.Context(), in)
+	actions, err := definition().Decide(in)
 	require.NoError(t, err)
 	assert.IsType(t, engine.Keep{}, actions[0])
 }
@@ -103,7 +103,7 @@ func TestWhatIsApplied(t *testing.T) {
 		{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080), Protocol: corev1.ProtocolTCP},
 		{Name: "admin", Port: 81, TargetPort: intstr.FromString("admin"), Protocol: corev1.ProtocolTCP, NodePort: 30081},
 	}
-	actions, err := definition().Decide(t.Context(), input(local, nil))
+	actions, err := definition().Decide(input(local, nil))
 	require.NoError(t, err)
 	body, err := json.Marshal(actions[0].(engine.Apply).Config)
 	require.NoError(t, err)
