@@ -9,11 +9,12 @@ SHELL := /bin/bash
 export CGO_ENABLED ?= 0
 
 GO       ?= go
-MODULES  := . sdk plugins conformance/testplane/kubernetes hack/tools
-TESTED   := . sdk plugins
+TESTED   := . sdk plugins hack/demo
+MODULES  := $(TESTED) conformance/testplane/kubernetes hack/tools
 TOOL     := $(GO) tool -modfile=hack/tools/go.mod
 LDFLAGS  := -s -w
-# The deflake target's package and count.
+# The deflake target's module, package and count.
+MODULE   ?= .
 PKG      ?= ./...
 COUNT    ?= 10
 FUZZTIME ?= 20s
@@ -38,7 +39,7 @@ demo: build ## Two clusters on loopback, Longshore on both, a pod that runs on t
 
 .PHONY: demo-down
 demo-down: ## Stop what `make demo` started, and nothing else
-	@if [ -x bin/demo ]; then bin/demo down; else $(GO) run ./hack/demo down; fi
+	@if [ -x bin/demo ]; then bin/demo down; else $(GO) run -C hack/demo . --dir $(CURDIR)/.demo down; fi
 
 .PHONY: tools
 tools: ## Build the developer tools once (linter, generators)
@@ -69,14 +70,18 @@ plugins: ## Compile the example policies to wasm
 build: builtins ## Build the server, the user's command, the demo and the test plane
 	@echo "building bin/longshore, bin/longshorectl and bin/demo; with an empty build cache this takes minutes" >&2
 	@mkdir -p bin
-	@hack/told.sh bin/longshore $(GO) build -ldflags '$(LDFLAGS)' -o bin/longshore ./cmd/longshore
-	@hack/told.sh bin/longshorectl $(GO) build -ldflags '$(LDFLAGS)' -o bin/longshorectl ./cmd/longshorectl
-	@hack/told.sh bin/demo $(GO) build -ldflags '$(LDFLAGS)' -o bin/demo ./hack/demo
+	@hack/progress.sh bin/longshore $(GO) build -ldflags '$(LDFLAGS)' -o bin/longshore ./cmd/longshore
+	@hack/progress.sh bin/longshorectl $(GO) build -ldflags '$(LDFLAGS)' -o bin/longshorectl ./cmd/longshorectl
+	@hack/progress.sh bin/demo $(GO) build -C hack/demo -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/demo .
 	@$(GO) run ./conformance/testplane/cmd build > /dev/null
 
 .PHONY: build-testplane
 build-testplane: ## Build the test control plane (cached outside the clone)
 	@$(GO) run ./conformance/testplane/cmd build > /dev/null
+
+.PHONY: build-bench
+build-bench: build ## Build bin/bench, and what it measures
+	@$(GO) build -C hack/demo -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/bench ./bench
 
 ##@ Test
 
@@ -94,12 +99,12 @@ test-race: builtins ## The race detector over the packages with locks (needs a C
 	@cd sdk && CGO_ENABLED=1 $(GO) test -race ./...
 
 .PHONY: bench
-bench: build ## Measure, interleaved with the baselines; writes bench/results.json
-	@$(GO) run ./hack/bench
+bench: build-bench ## Measure, interleaved with the baselines; writes bench/results.json
+	@bin/bench
 
 .PHONY: bench-native
-bench-native: build ## Bursts with wasm policies beside bursts with native ones, PAIRS times; adds to bench/results.json
-	@$(GO) run ./hack/bench -native $(PAIRS)
+bench-native: build-bench ## Bursts with wasm policies beside bursts with native ones, PAIRS times; adds to bench/results.json
+	@bin/bench -native $(PAIRS)
 
 .PHONY: fuzz
 fuzz: builtins ## Fuzz every fuzz target for FUZZTIME
@@ -108,8 +113,8 @@ fuzz: builtins ## Fuzz every fuzz target for FUZZTIME
 			echo "$$m/$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; done; done); done
 
 .PHONY: deflake
-deflake: build ## Run PKG's tests COUNT times
-	@$(GO) test -count=$(COUNT) -failfast $(PKG)
+deflake: build ## Run the tests of PKG in MODULE COUNT times
+	@$(GO) test -C $(MODULE) -count=$(COUNT) -failfast $(PKG)
 
 ##@ Verify
 

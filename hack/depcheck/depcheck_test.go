@@ -122,9 +122,6 @@ func TestTransitiveImports(t *testing.T) {
 		"the provider never imports the consumer": {"/host/provider", func(p goPackage) bool {
 			return strings.HasPrefix(p.ImportPath, modulePath+"/host/consumer")
 		}},
-		"the server binary does not contain Helm": {"/cmd/longshore", func(p goPackage) bool {
-			return strings.HasPrefix(p.ImportPath, "helm.sh/")
-		}},
 		"the server binary does not contain the conformance launcher": {"/cmd/longshore", func(p goPackage) bool {
 			return strings.HasPrefix(p.ImportPath, modulePath+"/conformance")
 		}},
@@ -142,6 +139,42 @@ func TestTransitiveImports(t *testing.T) {
 			chain := pathTo(packages, roots, tc.refused)
 			assert.Empty(t, chain, "import path that breaks the rule:\n  %s", strings.Join(chain, "\n  → "))
 		})
+	}
+}
+
+// required returns the versions that the go.mod of a module requires.
+func required(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json")
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	var mod struct {
+		Require []struct{ Path, Version string }
+	}
+	require.NoError(t, json.Unmarshal(out, &mod))
+	versions := map[string]string{}
+	for _, r := range mod.Require {
+		versions[r.Path] = r.Version
+	}
+	return versions
+}
+
+func TestTheProductRequiresNoModuleOfItsTooling(t *testing.T) {
+	product := required(t, filepath.Join("..", ".."))
+	for name := range product {
+		assert.NotRegexp(t, `^(helm\.sh|github\.com/VictoriaMetrics|k8s\.io/(kubernetes|kubectl))/?`, name, "it belongs to hack/demo or conformance/testplane/kubernetes")
+	}
+}
+
+// Packages of one version are compiled once for both modules.
+func TestTheDemoRequiresTheVersionsOfTheProduct(t *testing.T) {
+	product, demo := required(t, filepath.Join("..", "..")), required(t, filepath.Join("..", "demo"))
+	require.Contains(t, demo, "k8s.io/client-go")
+	for name, version := range product {
+		if other, ok := demo[name]; ok {
+			assert.Equal(t, version, other, name)
+		}
 	}
 }
 

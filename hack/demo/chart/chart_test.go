@@ -71,7 +71,7 @@ func TestRenderingIsGolden(t *testing.T) {
 			}
 			want, err := os.ReadFile(golden)
 			require.NoError(t, err)
-			assert.Equal(t, string(want), out.String(), "if the change is meant: go test ./hack/demo/chart -update")
+			assert.Equal(t, string(want), out.String(), "if the change is meant: go test -C hack/demo ./chart -update")
 		})
 	}
 }

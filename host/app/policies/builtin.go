@@ -12,7 +12,7 @@ import (
 )
 
 // loadBuiltIn compiles the module of the built-in policies. There is no other way to them:
-// the server that hack/bench compares with, in which they are native functions, is built
+// the server that hack/demo/bench compares with, in which they are native functions, is built
 // from another file in place of this one (ADR 2).
 func loadBuiltIn(ctx context.Context, runtime *engine.Engine) (chain.Policy, error) {
 	raw, err := builtinpolicies.Module()

@@ -149,7 +149,7 @@ func (o *options) stillTrue(known []Result) []Result {
 
 // command makes the same figures again: with the options that they depend on.
 func (o *options) command() string {
-	command := "go run ./hack/bench"
+	command := "bin/bench"
 	if o.only != "" {
 		command += fmt.Sprintf(" -only '%s'", o.only)
 	}

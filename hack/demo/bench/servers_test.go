@@ -16,7 +16,7 @@ func TestEveryServerCompiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles host/app/policies three times")
 	}
-	root, err := filepath.Abs(filepath.Join("..", ".."))
+	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
 	require.NoError(t, err)
 	for _, kind := range []server{{native: true}, {forgetful: true}, {native: true, forgetful: true}} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestEveryServerCompiles(t *testing.T) {
 
 func TestTheProductsServerIsBuiltOfTheProductsFiles(t *testing.T) {
 	assert.Empty(t, server{}.overlay("/clone"))
-	assert.Equal(t, map[string]string{"/clone/host/app/policies/builtin.go": "/clone/hack/bench/policies/builtin.go"}, server{native: true}.overlay("/clone"))
+	assert.Equal(t, map[string]string{"/clone/host/app/policies/builtin.go": "/clone/hack/demo/bench/policies/builtin.go"}, server{native: true}.overlay("/clone"))
 }
 
 func TestServersTakeTurns(t *testing.T) {

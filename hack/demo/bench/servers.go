@@ -31,7 +31,7 @@ const (
 	// replaced is the folder whose files are others in servers that only we build, others
 	// the folder of these.
 	replaced = "host/app/policies"
-	others   = "hack/bench/policies"
+	others   = "hack/demo/bench/policies"
 	// webhookDeployment is what the chart names the webhook's.
 	webhookDeployment = "longshore-webhook"
 	readyPoll         = 100 * time.Millisecond

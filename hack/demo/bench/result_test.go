@@ -14,7 +14,7 @@ import (
 )
 
 func recorded(only string, samples ...sample) []Result {
-	r := newRecorder("go run ./hack/bench", regexp.MustCompile(only).MatchString)
+	r := newRecorder("bin/bench", regexp.MustCompile(only).MatchString)
 	r.add(samples...)
 	return r.results()
 }
@@ -29,9 +29,9 @@ func TestRunsBecomeOneResult(t *testing.T) {
 	require.Len(t, results, 2)
 	assert.Equal(t, Result{
 		Name: "burst/a", Value: 3, Unit: "s", Baseline: pointer(2.0), Ratio: pointer(1.5), Spread: pointer(0.6667), RatioSpread: pointer(0.6667), Runs: 3,
-		Goal: "ratio <= 1.5", Met: pointer(true), Notes: "n", Command: "go run ./hack/bench",
+		Goal: "ratio <= 1.5", Met: pointer(true), Notes: "n", Command: "bin/bench",
 	}, results[0])
-	assert.Equal(t, Result{Name: "burst/b", Value: 1, Unit: "s", Runs: 1, Command: "go run ./hack/bench"}, results[1])
+	assert.Equal(t, Result{Name: "burst/b", Value: 1, Unit: "s", Runs: 1, Command: "bin/bench"}, results[1])
 }
 
 func TestGoals(t *testing.T) {
@@ -94,7 +94,7 @@ func TestResultsOfEarlierRunsStay(t *testing.T) {
 }
 
 func TestARunOfEverythingLeavesOnlyWhatItDoesNotMeasure(t *testing.T) {
-	gone := Result{Name: "a measure that is no more", Command: "go run ./hack/bench -runs 3 -pods 1000"}
+	gone := Result{Name: "a measure that is no more", Command: "bin/bench -runs 3 -pods 1000"}
 	native := Result{Name: "cpu/wasm", Command: (&options{native: 7, pods: 1000}).command()}
 	tests := map[string]struct {
 		options options
@@ -164,9 +164,9 @@ func TestNeeds(t *testing.T) {
 
 func TestCommandHoldsWhatTheFiguresDependOn(t *testing.T) {
 	o := options{only: "^cpu/", runs: 3, pods: 1000, out: "x.json", dir: "d"}
-	assert.Equal(t, "go run ./hack/bench -only '^cpu/' -runs 3 -pods 1000", o.command())
+	assert.Equal(t, "bin/bench -only '^cpu/' -runs 3 -pods 1000", o.command())
 	o = options{quick: true, runs: 3, pods: 1000}
-	assert.Equal(t, "go run ./hack/bench -quick", o.command())
+	assert.Equal(t, "bin/bench -quick", o.command())
 	o = options{native: 7, runs: 3, pods: 1000}
-	assert.Equal(t, "go run ./hack/bench -native 7 -pods 1000", o.command())
+	assert.Equal(t, "bin/bench -native 7 -pods 1000", o.command())
 }
