@@ -71,19 +71,21 @@ func managerCommand() *cobra.Command {
 	f.IntVar(&o.ShadowPodWorkers, "shadow-pod-ctrl-workers", 10, "ShadowPods worked on at once")
 	f.StringVar(&o.PodSecurityLevel, "pod-security-level", "baseline", "Pod Security level of the pods of consumers: privileged, baseline or restricted; a namespace's label pod-security.kubernetes.io/enforce takes precedence")
 	f.StringSliceVar(&o.ReservedNamespaces, "reserved-namespaces", nil, "patterns of names that consumers do not get for namespaces, such as istio-*; names that end in their own cluster ID are excepted")
+	f.BoolVar(&o.Replication, "enable-replication", true, "run the replicator in this process; switch it off where the replicator runs alone")
+	resyncFlag(f, &o.ResyncPeriod)
 	return cmd
 }
 
 func replicatorCommand() *cobra.Command {
 	o := replicator.Options{}
-	cmd := subcommand("replicator", "Copy custom resources to the providers and their status back", ownCluster, func(_ *cobra.Command, config *rest.Config) (app, error) {
+	cmd := subcommand("replicator", "Copy custom resources to the providers and their status back, apart from the manager", ownCluster, func(_ *cobra.Command, config *rest.Config) (app, error) {
 		o.Config = config
 		return replicator.New(o)
 	})
 	f := cmd.Flags()
 	processFlags(f, &o.Options)
 	electionFlag(f, &o.LeaderElection)
-	f.DurationVar(&o.ResyncPeriod, "resync-period", 10*time.Hour, "how often everything is compared again")
+	resyncFlag(f, &o.ResyncPeriod)
 	return cmd
 }
 

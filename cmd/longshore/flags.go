@@ -1,6 +1,8 @@
 package main
 
 import (
+	"time"
+
 	"github.com/spf13/pflag"
 
 	"github.com/longshore-dev/longshore/host/app/process"
@@ -18,6 +20,11 @@ func processFlags(f *pflag.FlagSet, o *process.Options) {
 // electionFlag is that of a process of which one of several replicas works.
 func electionFlag(f *pflag.FlagSet, elect *bool) {
 	f.BoolVar(elect, "enable-leader-election", true, "elect one of several replicas")
+}
+
+// resyncFlag is that of a process with a replicator.
+func resyncFlag(f *pflag.FlagSet, period *time.Duration) {
+	f.DurationVar(period, "resync-period", 10*time.Hour, "how often the replicator compares all objects again")
 }
 
 // policyFlags are those of a process that asks policies.

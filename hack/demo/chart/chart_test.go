@@ -3,9 +3,11 @@ package chart
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,6 +76,49 @@ func TestRenderingIsGolden(t *testing.T) {
 			assert.Equal(t, string(want), out.String(), "if the change is meant: go test -C hack/demo ./chart -update")
 		})
 	}
+}
+
+func TestReplicatorRunsInTheManagerOrAlone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		values   map[string]any
+		separate bool
+	}{
+		"by default in the manager": {map[string]any{"clusterID": "rome"}, false},
+		"alone":                     {map[string]any{"clusterID": "rome", "replicator": map[string]any{"separate": true}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := render(t, tc.values)
+			var names []string
+			for _, object := range objects {
+				if object.GetName() == "longshore-replicator" {
+					names = append(names, object.GetKind())
+				}
+			}
+			if tc.separate {
+				assert.ElementsMatch(t, []string{"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Deployment"}, names)
+			} else {
+				assert.Empty(t, names)
+			}
+			assert.Contains(t, arguments(t, objects, "longshore-manager"), fmt.Sprintf("--enable-replication=%t", !tc.separate))
+			var role rbacv1.ClusterRole
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, objects, "ClusterRole", "longshore-manager").Object, &role))
+			assert.Equal(t, !tc.separate, grants(role.Rules, "", "secrets", "patch"), "the right to hold Secrets by a finalizer follows the replicator")
+		})
+	}
+}
+
+// arguments returns the arguments of a Deployment's container.
+func arguments(t *testing.T, objects []*unstructured.Unstructured, name string) []string {
+	t.Helper()
+	var deployment appsv1.Deployment
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, objects, "Deployment", name).Object, &deployment))
+	return deployment.Spec.Template.Spec.Containers[0].Args
+}
+
+func grants(rules []rbacv1.PolicyRule, group, resource, verb string) bool {
+	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
+		return slices.Contains(rule.APIGroups, group) && slices.Contains(rule.Resources, resource) && slices.Contains(rule.Verbs, verb)
+	})
 }
 
 func TestRenderingIsStableAndOrdered(t *testing.T) {
@@ -176,11 +221,8 @@ func TestValuesReachWhatTheyAreFor(t *testing.T) {
 	for _, object := range objects {
 		assert.NotContains(t, object.GetAnnotations(), "helm.sh/hook", "%s %s: an upgrade deletes and recreates hooks", object.GetKind(), object.GetName())
 	}
-	for _, name := range []string{"longshore-manager", "longshore-webhook", "longshore-replicator"} {
-		containers, _, err := unstructured.NestedSlice(find(t, objects, "Deployment", name).Object, "spec", "template", "spec", "containers")
-		require.NoError(t, err)
-		args, _, err := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
-		require.NoError(t, err)
+	for _, name := range []string{"longshore-manager", "longshore-webhook"} {
+		args := arguments(t, objects, name)
 		assert.Contains(t, args, "--cluster-id=rome")
 		assert.Contains(t, args, "--health-probe-address=$(POD_IP):8081")
 	}
@@ -190,10 +232,7 @@ func TestWhatAProviderAllowsReachesItsManager(t *testing.T) {
 	objects := render(t, map[string]any{"clusterID": "milan", "provider": map[string]any{
 		"podSecurityLevel": "restricted", "reservedNamespaces": []any{"cert-manager", "istio-*"},
 	}})
-	containers, _, err := unstructured.NestedSlice(find(t, objects, "Deployment", "longshore-manager").Object, "spec", "template", "spec", "containers")
-	require.NoError(t, err)
-	args, _, err := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
-	require.NoError(t, err)
+	args := arguments(t, objects, "longshore-manager")
 	assert.Contains(t, args, "--pod-security-level=restricted")
 	assert.Contains(t, args, "--reserved-namespaces=cert-manager,istio-*")
 }
@@ -242,6 +281,9 @@ func severalValues(changes map[string]any) map[string]any {
 	values := map[string]any{"clusterID": "rome"}
 	for _, component := range []string{"manager", "webhook", "replicator"} {
 		v := map[string]any{"replicas": 2}
+		if component == "replicator" {
+			v["separate"] = true
+		}
 		maps.Copy(v, changes)
 		values[component] = v
 	}
@@ -269,7 +311,7 @@ func TestSeveralReplicasAreKeptApartAndDrainedOneAtATime(t *testing.T) {
 		return names
 	}
 	names := []string{"longshore-manager", "longshore-replicator", "longshore-webhook"}
-	one := render(t, map[string]any{"clusterID": "rome"})
+	one := render(t, map[string]any{"clusterID": "rome", "replicator": map[string]any{"separate": true}})
 	assert.Empty(t, budgets(one))
 	two := render(t, severalValues(nil))
 	assert.Equal(t, names, budgets(two))

@@ -2,6 +2,7 @@ package chart_test
 
 import (
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -140,7 +141,10 @@ func bindIn(role string) *rbacv1.RoleBinding {
 
 func testRights(t *testing.T, admin client.Client, config *rest.Config, objects []*unstructured.Unstructured) {
 	t.Helper()
-	for _, object := range objects {
+	separate, err := chart.Render(map[string]any{"clusterID": "rome", "replicator": map[string]any{"separate": true}}, chart.Options{})
+	require.NoError(t, err)
+	separate = slices.DeleteFunc(separate, func(object *unstructured.Unstructured) bool { return object.GetName() != "longshore-replicator" })
+	for _, object := range slices.Concat(objects, separate) {
 		switch object.GetKind() {
 		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
 			require.NoError(t, apply(t, admin, object), object.GetName())
@@ -162,7 +166,7 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 	}{
 		"the manager binds the virtual kubelet's local role":  {"longshore-manager", create(bind("liqo-virtual-kubelet-local")), true},
 		"the manager binds the role of offloaded namespaces":  {"longshore-manager", create(bindIn("longshore-virtual-kubelet-namespace")), true},
-		"the manager gives no right that it does not have":    {"longshore-manager", create(&rbacv1.Role{ObjectMeta: in("test"), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"patch"}}}}), false},
+		"the manager gives no right that it does not have":    {"longshore-manager", create(&rbacv1.Role{ObjectMeta: in("test"), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"delete"}}}}), false},
 		"the manager lets a virtual kubelet hold leases":      {"longshore-manager", create(bindIn("longshore-virtual-kubelet-lease")), true},
 		"the manager binds the remote role in a namespace":    {"longshore-manager", create(bindIn("liqo-virtual-kubelet-remote")), true},
 		"the manager does not bind administrators":            {"longshore-manager", create(bind("cluster-admin")), false},
@@ -170,7 +174,8 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 		"the manager makes a namespace":                       {"longshore-manager", create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}}), true},
 		"the manager makes no Secret":                         {"longshore-manager", create(&corev1.Secret{ObjectMeta: in("test")}), false},
 		"the manager makes its lease":                         {"longshore-manager", create(&coordinationv1.Lease{ObjectMeta: in("longshore-manager")}), true},
-		"the manager leaves others' leases alone":             {"longshore-manager", get(&coordinationv1.Lease{}, "longshore", "longshore-replicator"), false},
+		"the manager leaves others' leases alone":             {"longshore-manager", get(&coordinationv1.Lease{}, "longshore", "other"), false},
+		"the manager replicates":                              {"longshore-manager", get(&corev1.Secret{}, "liqo-tenant-milan", "kubeconfig-controlplane-milan"), true},
 		"the manager reads policy ConfigMaps":                 {"longshore-manager", get(&corev1.ConfigMap{}, "longshore", "module"), true},
 		"the manager reads no ConfigMap of another namespace": {"longshore-manager", get(&corev1.ConfigMap{}, "default", "module"), false},
 		"the manager makes no ConfigMap":                      {"longshore-manager", create(&corev1.ConfigMap{ObjectMeta: in("test")}), false},

@@ -34,7 +34,7 @@ const (
 // severalReplicas runs Longshore's own workloads twice, replaces them all and kills some,
 // while pods are admitted all the time.
 func severalReplicas(t *testing.T, r *rig.Rig) {
-	own := []string{"longshore-manager", "longshore-replicator", webhookName}
+	own := []string{"longshore-manager", webhookName}
 	for _, name := range own {
 		patchOwn(t, r, name, `{"spec":{"replicas":2}}`)
 	}
@@ -74,9 +74,7 @@ func severalReplicas(t *testing.T, r *rig.Rig) {
 	}
 	f.stop()
 
-	for _, name := range []string{"longshore-replicator", webhookName} {
-		patchOwn(t, r, name, `{"spec":{"replicas":1}}`)
-	}
+	patchOwn(t, r, webhookName, `{"spec":{"replicas":1}}`)
 	awaitRolledOut(t, r, digest, 2)
 	require.NoError(t, r.Rome.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: swapPolicy, Namespace: rig.Namespace}}))
 	eventually(t, "the policy is gone", func(t planetest.T) bool { return getPolicy(t, r, swapPolicy).Name == "" })

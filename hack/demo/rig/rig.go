@@ -108,7 +108,7 @@ func (e Endpoint) Values() map[string]any {
 	webhook["service"] = map[string]any{"type": "ExternalName", "externalName": e.WebhookIP}
 	return map[string]any{
 		"clusterID": e.Name, "bindPodIP": true,
-		"manager": placed(), "replicator": placed(), "webhook": webhook,
+		"manager": placed(), "webhook": webhook,
 		"virtualKubelet": map[string]any{"tolerations": placed()["tolerations"]},
 	}
 }

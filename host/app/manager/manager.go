@@ -1,10 +1,11 @@
 // Package manager composes the controller manager: the controllers of both roles, since
-// a cluster may be consumer and provider at once.
+// a cluster may be consumer and provider at once, and replication.
 package manager
 
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -19,6 +20,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/process"
+	"github.com/longshore-dev/longshore/host/app/replicator"
 	"github.com/longshore-dev/longshore/host/consumer/access"
 	"github.com/longshore-dev/longshore/host/consumer/certificate"
 	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
@@ -46,13 +48,18 @@ type Options struct {
 	PodSecurityLevel string
 	// ReservedNamespaces are patterns of names that no consumer gets for a namespace.
 	ReservedNamespaces []string
+	// Replication runs the replicator in this process; without it, the cluster needs a
+	// process of its own for it.
+	Replication bool
+	// ResyncPeriod is that of the replicator's informers.
+	ResyncPeriod time.Duration
 }
 
-// Validate says what is wrong with the options, all of it.
+// Validate returns every invalid option.
 func (o *Options) Validate() error {
-	err := o.Options.Validate()
+	err := errors.Join(o.Options.Validate(), replicator.ValidateResyncPeriod(o.ResyncPeriod))
 	if o.ShadowPodWorkers < 1 {
-		err = errors.Join(err, fmt.Errorf("--shadow-pod-ctrl-workers is %d: at least one worker is needed", o.ShadowPodWorkers))
+		err = errors.Join(err, fmt.Errorf("--shadow-pod-ctrl-workers is %d: it must be at least 1", o.ShadowPodWorkers))
 	}
 	if o.PodSecurityLevel != "" {
 		if _, levelErr := api.ParseLevel(o.PodSecurityLevel); levelErr != nil {
@@ -74,22 +81,21 @@ func New(options Options) (*process.App, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
-	ofVirtualNodes, err := labels.Parse(offloadingv1beta1.VirtualNodeLabel)
+	virtualKubeletRoles, err := labels.Parse(offloadingv1beta1.VirtualNodeLabel)
 	if err != nil {
 		return nil, fmt.Errorf("selecting the roles of virtual kubelets: %w", err)
 	}
 	definition := process.Definition{
 		Name: "the manager",
 		Cache: map[client.Object]cache.ByObject{
-			// The manager cares for the pods that it made itself, and no others.
 			&corev1.Pod{}: {
 				Label:     labels.SelectorFromSet(labels.Set{offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowPod}),
 				Transform: shadowpod.TrimPod,
 			},
-			// Of roles, those of virtual kubelets.
-			&rbacv1.Role{}:        {Label: ofVirtualNodes},
-			&rbacv1.ClusterRole{}: {Label: ofVirtualNodes},
-			// It may read the own namespace's ConfigMaps, and needs those that are policies.
+			&rbacv1.Role{}:        {Label: virtualKubeletRoles},
+			&rbacv1.ClusterRole{}: {Label: virtualKubeletRoles},
+			&corev1.Secret{}:      replicator.Secrets(),
+			// RBAC restricts the manager to ConfigMaps of its own namespace.
 			&corev1.ConfigMap{}: {
 				Namespaces: map[string]cache.Config{options.Namespace: {}},
 				Label:      labels.SelectorFromSet(labels.Set(policyconfigmap.Selector())),
@@ -107,31 +113,39 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 	recorder := events.New(mgr, "longshore-manager")
 	passive := clock.RealClock{}
 	return errors.Join(
-		named("shadowpod", (&shadowpod.Reconciler{
+		wrapSetup("shadowpod", (&shadowpod.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive,
 			SecurityLevel: api.Level(options.PodSecurityLevel),
 		}).SetupWithManager(mgr, options.ShadowPodWorkers)),
-		named("namespacemap", (&namespacemap.Reconciler{
+		wrapSetup("namespacemap", (&namespacemap.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Names: *options.names(),
 		}).SetupWithManager(mgr)),
-		named("namespaceoffloading", (&namespaceoffloading.Reconciler{
+		wrapSetup("namespaceoffloading", (&namespaceoffloading.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Clock: passive, ClusterID: options.ClusterID,
 		}).SetupWithManager(mgr)),
-		named("virtualnode", (&virtualnode.Reconciler{
+		wrapSetup("virtualnode", (&virtualnode.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive,
 			Connect: func(config *rest.Config) (client.Client, error) {
 				return client.New(deadline.Wrap(config, 0), client.Options{Scheme: mgr.GetScheme()})
 			},
 		}).SetupWithManager(mgr)),
-		named("podstatus", (&podstatus.Reconciler{
+		wrapSetup("podstatus", (&podstatus.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
 		}).SetupWithManager(mgr)),
-		named("access", addAccess(mgr, recorder, passive)),
-		named("certificate", (&certificate.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: passive}).SetupWithManager(mgr)),
-		named("policyconfigmap", (&policyconfigmap.Reconciler{
+		wrapSetup("access", addAccess(mgr, recorder, passive)),
+		wrapSetup("certificate", (&certificate.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: passive}).SetupWithManager(mgr)),
+		wrapSetup("policyconfigmap", (&policyconfigmap.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Namespace: options.Namespace,
 		}).SetupWithManager(mgr)),
+		addReplication(mgr, options),
 	)
+}
+
+func addReplication(mgr ctrl.Manager, options Options) error {
+	if !options.Replication {
+		return nil
+	}
+	return replicator.Add(mgr, replicator.Options{Options: options.Options, ResyncPeriod: options.ResyncPeriod})
 }
 
 func addAccess(mgr ctrl.Manager, recorder clientevents.EventRecorder, passive clock.PassiveClock) error {
@@ -144,7 +158,8 @@ func addAccess(mgr ctrl.Manager, recorder clientevents.EventRecorder, passive cl
 	}).SetupWithManager(mgr, pods)
 }
 
-func named(name string, err error) error {
+// wrapSetup adds the controller to an error of its setup.
+func wrapSetup(name string, err error) error {
 	if err != nil {
 		return fmt.Errorf("adding controller %s: %w", name, err)
 	}

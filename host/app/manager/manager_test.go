@@ -2,6 +2,7 @@ package manager
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -9,11 +10,11 @@ import (
 	"github.com/longshore-dev/longshore/host/app/process"
 )
 
-func TestOptionsSayAllThatIsWrongAtOnce(t *testing.T) {
+func TestValidateReturnsEveryInvalidOption(t *testing.T) {
 	require.NoError(t, (&Options{Options: process.Options{ClusterID: "rome", Namespace: "longshore"}, ShadowPodWorkers: 1}).Validate())
-	err := (&Options{Options: process.Options{ClusterID: "Rome"}, PodSecurityLevel: "high", ReservedNamespaces: []string{"["}}).Validate()
+	err := (&Options{Options: process.Options{ClusterID: "Rome"}, ResyncPeriod: -time.Hour, PodSecurityLevel: "high", ReservedNamespaces: []string{"["}}).Validate()
 	for _, want := range []string{
-		`--cluster-id: cluster ID "Rome"`, "--liqo-namespace is required", "--shadow-pod-ctrl-workers is 0",
+		`--cluster-id: cluster ID "Rome"`, "--liqo-namespace is required", "--shadow-pod-ctrl-workers is 0", "--resync-period is -1h0m0s",
 		`parsing --pod-security-level "high": must be one of`, `--reserved-namespaces: parsing the pattern "["`,
 	} {
 		assert.ErrorContains(t, err, want)

@@ -14,7 +14,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/process"
 )
 
-func TestOptionsSayAllThatIsWrongAtOnce(t *testing.T) {
+func TestValidateReturnsEveryInvalidOption(t *testing.T) {
 	require.NoError(t, (&process.Options{ClusterID: "rome", Namespace: "longshore"}).Validate())
 	err := (&process.Options{ClusterID: "Rome"}).Validate()
 	for _, want := range []string{`--cluster-id: cluster ID "Rome"`, "--liqo-namespace is required"} {

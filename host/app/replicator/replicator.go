@@ -1,5 +1,5 @@
-// Package replicator composes the process that copies NamespaceMaps from a consumer to
-// its providers.
+// Package replicator composes replication: as a part of the manager, or as a process of its
+// own.
 package replicator
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/longshore-dev/longshore/host/peering/replication"
 )
 
-// LeaderElectionID is the name of the replicator's lease.
+// LeaderElectionID is the name of the lease of a replicator that runs alone.
 const LeaderElectionID = "longshore-replicator"
 
 // Options configures an App. The names are those of the command's flags.
@@ -37,16 +37,20 @@ type Options struct {
 	LeaderElection bool
 }
 
-// Validate says what is wrong with the options, all of it.
+// Validate returns every invalid option.
 func (o *Options) Validate() error {
-	err := o.Options.Validate()
-	if o.ResyncPeriod < 0 {
-		err = errors.Join(err, fmt.Errorf("--resync-period is %s: it cannot be negative", o.ResyncPeriod))
-	}
-	return err
+	return errors.Join(o.Options.Validate(), ValidateResyncPeriod(o.ResyncPeriod))
 }
 
-// New composes the replicator; nothing runs yet.
+// ValidateResyncPeriod returns an error if the period is negative.
+func ValidateResyncPeriod(period time.Duration) error {
+	if period < 0 {
+		return fmt.Errorf("--resync-period is %s: it cannot be negative", period)
+	}
+	return nil
+}
+
+// New composes the replicator as a process; nothing runs yet.
 func New(options Options) (*process.App, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
@@ -57,12 +61,11 @@ func New(options Options) (*process.App, error) {
 	}
 	definition := process.Definition{
 		Name: "the replicator",
-		// The replicator reads no other Secrets and namespaces.
 		Cache: map[client.Object]cache.ByObject{
-			&corev1.Secret{}:    {Label: labels.SelectorFromSet(labels.Set{authv1beta1.IdentityTypeLabel: string(authv1beta1.ControlPlaneIdentityType)})},
+			&corev1.Secret{}:    Secrets(),
 			&corev1.Namespace{}: {Label: tenantNamespaces},
 		},
-		Add: func(mgr ctrl.Manager) error { return addController(mgr, options) },
+		Add: func(mgr ctrl.Manager) error { return Add(mgr, options) },
 	}
 	if options.LeaderElection {
 		definition.Lease = LeaderElectionID
@@ -70,10 +73,18 @@ func New(options Options) (*process.App, error) {
 	return process.New(&options.Options, definition)
 }
 
-func addController(mgr ctrl.Manager, options Options) error {
+// Secrets restricts a cache to the Secrets that replication reads: those with the identity
+// of the control plane.
+func Secrets() cache.ByObject {
+	return cache.ByObject{Label: labels.SelectorFromSet(labels.Set{authv1beta1.IdentityTypeLabel: string(authv1beta1.ControlPlaneIdentityType)})}
+}
+
+// Add adds replication to a manager. The manager's cache needs Secrets and the namespaces of
+// tenants.
+func Add(mgr ctrl.Manager, options Options) error {
 	local, err := dynamic.NewForConfig(options.Config)
 	if err != nil {
-		return fmt.Errorf("connecting to the own cluster: %w", err)
+		return fmt.Errorf("creating the client of the local cluster: %w", err)
 	}
 	reconciler := &replication.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events.New(mgr, "longshore-replicator"),

@@ -10,7 +10,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/process"
 )
 
-func TestOptionsSayAllThatIsWrongAtOnce(t *testing.T) {
+func TestValidateReturnsEveryInvalidOption(t *testing.T) {
 	require.NoError(t, (&Options{Options: process.Options{ClusterID: "rome", Namespace: "longshore"}, ResyncPeriod: time.Hour}).Validate())
 	err := (&Options{ResyncPeriod: -time.Hour}).Validate()
 	for _, want := range []string{"--cluster-id: a cluster ID is required", "--liqo-namespace is required", "--resync-period is -1h0m0s"} {
