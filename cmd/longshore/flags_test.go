@@ -263,7 +263,7 @@ func TestEveryFlagHasAnEffectOrSaysThatItHasNone(t *testing.T) {
 					"effective: %t; a flag that nothing reads belongs into host/kit/vkflag, one that is read does not", effective)
 				if cmd.Name() == "kubelet" && !strings.HasPrefix(flag.Name, "klog.") {
 					assert.Equal(t, !effective, kubelet.WithoutEffect(flag.Name) != "")
-					assert.Equal(t, flag.Value.Type() == "bool", vkflag.IsSwitch(flag.Name))
+					assert.Equal(t, flag.Value.Type() == "bool", vkflag.IsBoolean(flag.Name))
 				}
 			})
 		})

@@ -29,6 +29,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/admission/podplacement"
 	"github.com/longshore-dev/longshore/host/consumer/admission/policymodule"
 	"github.com/longshore-dev/longshore/host/consumer/admission/virtualnode"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 	"github.com/longshore-dev/longshore/host/kit/servingcert"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policysource"
@@ -211,7 +212,7 @@ func register(mgr ctrl.Manager, wrap func(http.Handler) http.Handler, decide *po
 	}})
 	serve(virtualnode.Path, &admission.Webhook{Handler: &virtualnode.Handler{
 		Reader: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Decoder: decoder, DefaultOptions: options.DefaultOptions,
-		Cluster: virtualnode.Cluster{ID: options.ClusterID, Namespace: options.Namespace, LocalPodCIDRs: options.PodCIDRs},
+		Cluster: virtualkubelet.Cluster{ID: options.ClusterID, Namespace: options.Namespace, LocalPodCIDRs: options.PodCIDRs},
 	}})
 }
 

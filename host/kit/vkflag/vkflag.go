@@ -1,8 +1,7 @@
-// Package vkflag knows which flags of the virtual kubelet have no effect in this version,
-// so that every place where somebody reads or sets one can say so.
+// Package vkflag lists the flags of the virtual kubelet that have no effect in this version.
 //
-// All flags of the reference system are accepted (wire 7.1): they stand in
-// VirtualNode templates on the wire. Those of parts that are not built yet do nothing.
+// All flags of the reference system are accepted (wire 7.1), because VirtualNode templates on
+// the wire contain them. Those of features that are not implemented yet have no effect.
 package vkflag
 
 import (
@@ -10,7 +9,7 @@ import (
 	"strings"
 )
 
-// The parts of Longshore that are not built yet.
+// The features that are not implemented yet.
 const (
 	endpointSlices = "EndpointSlices are not reflected yet"
 	claims         = "volume claims are not reflected yet"
@@ -20,7 +19,7 @@ const (
 	translation    = "addresses are not translated yet"
 )
 
-// reasons holds every flag without effect, by name.
+// reasons maps flags without effect to the reason.
 var reasons = map[string]string{
 	"local-podcidr": endpointSlices, "endpointslice-reflection-workers": endpointSlices,
 	"enable-storage": claims, "virtual-storage-class-name": claims,
@@ -32,23 +31,21 @@ var reasons = map[string]string{
 	"remote-external-cidr": translation, "remote-external-cidr-remap": translation,
 }
 
-// WithoutEffect returns why a flag, given by its name without dashes, has no effect, and
-// "" when it has one.
+// WithoutEffect returns why a flag has no effect, or "". The name is without dashes.
 func WithoutEffect(flag string) string { return reasons[flag] }
 
-// switches are the flags that may stand without a value, which then is true.
-var switches = []string{
+// boolean lists the flags whose value may be omitted and is then true.
+var boolean = []string{
 	"create-node", "disable-ip-reflection", "enable-apiserver-support", "enable-ingress", "enable-load-balancer",
 	"enable-profiling", "enable-storage", "metrics-enabled", "node-check-network", "vk-lease-enabled",
 }
 
-// IsSwitch reports whether a flag, given with or without its dashes, may stand without a
-// value.
-func IsSwitch(flag string) bool { return slices.Contains(switches, strings.TrimLeft(flag, "-")) }
+// IsBoolean reports whether the value of a flag may be omitted. The name may have dashes.
+func IsBoolean(flag string) bool { return slices.Contains(boolean, strings.TrimLeft(flag, "-")) }
 
-// Remark returns a sentence about an argument, "--flag" or "--flag=value", that asks for
-// what has no effect; "" for all others, and for those that switch off what is not there.
-func Remark(argument string) string {
+// Warn returns a warning about an argument, "--flag" or "--flag=value", that has no effect, or
+// "". Arguments that disable a feature that does not exist need no warning.
+func Warn(argument string) string {
 	name, value, _ := strings.Cut(strings.TrimLeft(argument, "-"), "=")
 	reason := reasons[name]
 	if reason == "" || value == "false" || value == "0" {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
 // integerResources are the resources without a domain that a Node counts in whole numbers.
@@ -21,50 +22,49 @@ var integerResources = []corev1.ResourceName{
 	corev1.ResourceConfigMaps, corev1.ResourcePersistentVolumeClaims, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers,
 }
 
-// taintEffects are those that Kubernetes knows.
+// taintEffects are the effects that Kubernetes knows.
 var taintEffects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 
-// news lists what is wrong with a VirtualNode and was not wrong before: what was there
-// already may stay, or nothing else of the object could be written any more.
-func news(before, after *offloadingv1beta1.VirtualNode) field.ErrorList {
-	errs := invalid(after)
+// validateNew returns the errors that the old object did not have. Errors of the old object
+// must not prevent other changes.
+func validateNew(before, after *offloadingv1beta1.VirtualNode) field.ErrorList {
+	errs := validate(after)
 	if before == nil || len(errs) == 0 {
 		return errs
 	}
-	had := map[string]bool{}
-	for _, err := range invalid(before) {
-		had[err.Error()] = true
+	existing := map[string]bool{}
+	for _, err := range validate(before) {
+		existing[err.Error()] = true
 	}
-	return slices.DeleteFunc(errs, func(err *field.Error) bool { return had[err.Error()] })
+	return slices.DeleteFunc(errs, func(err *field.Error) bool { return existing[err.Error()] })
 }
 
-// invalid lists what the API server would refuse of the Node that a VirtualNode becomes.
-// There it would be the virtual kubelet that is told, which nobody asks. A test holds it
-// against an API server.
-func invalid(vn *offloadingv1beta1.VirtualNode) field.ErrorList {
+// validate returns what the API server would reject in the Node of a VirtualNode. There the
+// error would only reach the virtual kubelet. A test compares it with an API server.
+func validate(vn *offloadingv1beta1.VirtualNode) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := labelValue(vn.Name, field.NewPath("metadata", "name"), "the name becomes the Node's, and the value of its label kubernetes.io/hostname")
-	errs = append(errs, labelValue(string(vn.Spec.ClusterID), spec.Child("clusterID"), "it becomes the value of a label")...)
+	errs := validateLabelValue(vn.Name, field.NewPath("metadata", "name"), "it is the name of the Node and the value of its label kubernetes.io/hostname")
+	errs = append(errs, validateLabelValue(string(vn.Spec.ClusterID), spec.Child("clusterID"), "it is the value of a label")...)
 	errs = append(errs, metav1validation.ValidateLabels(vn.Spec.Labels, spec.Child("labels"))...)
 	errs = append(errs, apivalidation.ValidateAnnotations(vn.Spec.Annotations, spec.Child("annotations"))...)
-	errs = append(errs, invalidTaints(vn.Spec.Taints, spec.Child("taints"))...)
-	errs = append(errs, invalidResources(vn.Spec.ResourceQuota.Hard, spec.Child("resourceQuota", "hard"))...)
-	return append(errs, invalidExtras(vn)...)
+	errs = append(errs, validateTaints(vn.Spec.Taints, spec.Child("taints"))...)
+	errs = append(errs, validateResources(vn.Spec.ResourceQuota.Hard, spec.Child("resourceQuota", "hard"))...)
+	return append(errs, validateExtras(vn)...)
 }
 
-func labelValue(value string, path *field.Path, because string) field.ErrorList {
+func validateLabelValue(value string, path *field.Path, reason string) field.ErrorList {
 	if value == "" {
-		return field.ErrorList{field.Required(path, because)}
+		return field.ErrorList{field.Required(path, reason)}
 	}
 	var errs field.ErrorList
 	for _, message := range validation.IsValidLabelValue(value) {
-		errs = append(errs, field.Invalid(path, value, message+": "+because))
+		errs = append(errs, field.Invalid(path, value, message+": "+reason))
 	}
 	return errs
 }
 
-// invalidTaints says nothing about two taints of one key and effect: the first one counts.
-func invalidTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
+// validateTaints accepts two taints with the same key and effect: the first one counts.
+func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range taints {
 		at := path.Index(i)
@@ -79,7 +79,7 @@ func invalidTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func invalidResources(hard corev1.ResourceList, path *field.Path) field.ErrorList {
+func validateResources(hard corev1.ResourceList, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range slices.Sorted(maps.Keys(hard)) {
 		quantity := hard[name]
@@ -93,7 +93,7 @@ func invalidResources(hard corev1.ResourceList, path *field.Path) field.ErrorLis
 	return errs
 }
 
-// isInteger holds for extended resources too: those of a domain that is not Kubernetes'.
+// isInteger reports whether a resource is counted in whole numbers. Extended resources are.
 func isInteger(name corev1.ResourceName) bool {
 	extended := strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix) &&
 		!strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) &&
@@ -101,22 +101,22 @@ func isInteger(name corev1.ResourceName) bool {
 	return extended || slices.Contains(integerResources, name)
 }
 
-// invalidExtras judges the labels and annotations of the Node that stand in arguments,
-// where the VkOptionsTemplate's end as well.
-func invalidExtras(vn *offloadingv1beta1.VirtualNode) field.ErrorList {
+// validateExtras validates the Node's labels and annotations in the arguments. Those of the
+// VkOptionsTemplate are there as well.
+func validateExtras(vn *offloadingv1beta1.VirtualNode) field.ErrorList {
 	path := field.NewPath("spec", "template", "spec", "template", "spec", "containers").Index(0).Child("args")
 	var errs field.ErrorList
-	for i, argument := range arguments(vn) {
+	for i, argument := range virtualkubelet.Arguments(vn) {
 		flag, value, _ := strings.Cut(argument, "=")
-		if flag != flagNodeLabels && flag != flagNodeAnnotations {
+		if flag != virtualkubelet.FlagNodeLabels && flag != virtualkubelet.FlagNodeAnnotations {
 			continue
 		}
 		at := path.Index(i)
-		extra, err := parseMap(flag, value)
+		extra, err := virtualkubelet.ParseMap(flag, value)
 		switch {
 		case err != nil:
 			errs = append(errs, field.Invalid(at, argument, err.Error()))
-		case flag == flagNodeLabels:
+		case flag == virtualkubelet.FlagNodeLabels:
 			errs = append(errs, metav1validation.ValidateLabels(extra, at.Child(flag))...)
 		default:
 			errs = append(errs, apivalidation.ValidateAnnotations(extra, at.Child(flag))...)

@@ -19,15 +19,16 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
 type nodeCase struct {
 	change func(*offloadingv1beta1.VirtualNode)
-	// want is what the author reads; "" is accepted.
+	// want is a part of the message; "" means accepted.
 	want string
 }
 
-// nodes are VirtualNodes that make a Node, and such that do not.
+// nodes returns VirtualNodes with a valid and with an invalid Node.
 func nodes() map[string]nodeCase {
 	labels := func(labels map[string]string) func(*offloadingv1beta1.VirtualNode) {
 		return func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.Labels = labels }
@@ -51,40 +52,40 @@ func nodes() map[string]nodeCase {
 	}
 	const effect = corev1.TaintEffectNoSchedule
 	return map[string]nodeCase{
-		"nothing but the provider":  {},
-		"labels":                    {labels(map[string]string{"region": "eu", "example.com/zone": ""}), ""},
-		"a key with a space":        {labels(map[string]string{"a b": "c"}), `spec.labels: Invalid value: "a b"`},
-		"a label's value that long": {labels(map[string]string{"a": strings.Repeat("x", 64)}), "spec.labels: Invalid value"},
-		"annotations of any value":  {annotations(map[string]string{"example.com/note": "any thing"}), ""},
-		"an annotation's bad key":   {annotations(map[string]string{"a b": "c"}), `spec.annotations: Invalid value: "a b"`},
-		"a taint":                   {taints(corev1.Taint{Key: "example.com/gpu", Value: "yes", Effect: effect}), ""},
-		"one taint twice":           {taints(corev1.Taint{Key: "gpu", Effect: effect}, corev1.Taint{Key: "gpu", Effect: effect}), ""},
-		"an unknown effect":         {taints(corev1.Taint{Key: "gpu", Effect: effect}, corev1.Taint{Key: "gpu", Effect: "Foo"}), `spec.taints[1].effect: Unsupported value: "Foo"`},
-		"a taint without effect":    {taints(corev1.Taint{Key: "gpu"}), `spec.taints[0].effect: Unsupported value: ""`},
-		"a taint without key":       {taints(corev1.Taint{Effect: effect}), "spec.taints[0].key: Invalid value"},
-		"a taint's bad value":       {taints(corev1.Taint{Key: "gpu", Value: "a b", Effect: effect}), `spec.taints[0].value: Invalid value: "a b"`},
-		"a negative quantity":       {hard(corev1.ResourceCPU, "-1"), `spec.resourceQuota.hard[cpu]: Invalid value: "-1": must not be negative`},
-		"nothing of a resource":     {hard(corev1.ResourceCPU, "0"), ""},
-		"a part of a processor":     {hard(corev1.ResourceCPU, "500m"), ""},
-		"a part of a byte":          {hard(corev1.ResourceMemory, "500m"), ""},
-		"a part of a pod":           {hard(corev1.ResourcePods, "500m"), `spec.resourceQuota.hard[pods]: Invalid value: "500m": must be a whole number`},
-		"a device":                  {hard("example.com/gpu", "1"), ""},
-		"a part of a device":        {hard("example.com/gpu", "500m"), "spec.resourceQuota.hard[example.com/gpu]"},
-		"a part of Kubernetes' own": {hard("kubernetes.io/thing", "500m"), ""},
-		"a resource of a quota":     {hard("requests.example.com/gpu", "500m"), ""},
-		"a resource of any name":    {hard("any thing/at all", "500m"), ""},
-		"a name as long as a label": {func(vn *offloadingv1beta1.VirtualNode) { vn.Name = strings.Repeat("x", 63) }, ""},
-		"a longer name":             {func(vn *offloadingv1beta1.VirtualNode) { vn.Name = strings.Repeat("x", 64) }, "metadata.name: Invalid value"},
+		"only the provider":               {},
+		"labels":                          {labels(map[string]string{"region": "eu", "example.com/zone": ""}), ""},
+		"a key with a space":              {labels(map[string]string{"a b": "c"}), `spec.labels: Invalid value: "a b"`},
+		"a label value that is too long":  {labels(map[string]string{"a": strings.Repeat("x", 64)}), "spec.labels: Invalid value"},
+		"annotations of any value":        {annotations(map[string]string{"example.com/note": "any thing"}), ""},
+		"an annotation's bad key":         {annotations(map[string]string{"a b": "c"}), `spec.annotations: Invalid value: "a b"`},
+		"a taint":                         {taints(corev1.Taint{Key: "example.com/gpu", Value: "yes", Effect: effect}), ""},
+		"a duplicate taint":               {taints(corev1.Taint{Key: "gpu", Effect: effect}, corev1.Taint{Key: "gpu", Effect: effect}), ""},
+		"an unknown effect":               {taints(corev1.Taint{Key: "gpu", Effect: effect}, corev1.Taint{Key: "gpu", Effect: "Foo"}), `spec.taints[1].effect: Unsupported value: "Foo"`},
+		"a taint without effect":          {taints(corev1.Taint{Key: "gpu"}), `spec.taints[0].effect: Unsupported value: ""`},
+		"a taint without key":             {taints(corev1.Taint{Effect: effect}), "spec.taints[0].key: Invalid value"},
+		"a taint's bad value":             {taints(corev1.Taint{Key: "gpu", Value: "a b", Effect: effect}), `spec.taints[0].value: Invalid value: "a b"`},
+		"a negative quantity":             {hard(corev1.ResourceCPU, "-1"), `spec.resourceQuota.hard[cpu]: Invalid value: "-1": must not be negative`},
+		"a zero quantity":                 {hard(corev1.ResourceCPU, "0"), ""},
+		"a fraction of a CPU":             {hard(corev1.ResourceCPU, "500m"), ""},
+		"a fraction of a byte":            {hard(corev1.ResourceMemory, "500m"), ""},
+		"a fraction of a pod":             {hard(corev1.ResourcePods, "500m"), `spec.resourceQuota.hard[pods]: Invalid value: "500m": must be a whole number`},
+		"a device":                        {hard("example.com/gpu", "1"), ""},
+		"a fraction of a device":          {hard("example.com/gpu", "500m"), "spec.resourceQuota.hard[example.com/gpu]"},
+		"a fraction of a native resource": {hard("kubernetes.io/thing", "500m"), ""},
+		"a resource of a quota":           {hard("requests.example.com/gpu", "500m"), ""},
+		"a resource of any name":          {hard("any thing/at all", "500m"), ""},
+		"a name of 63 characters":         {func(vn *offloadingv1beta1.VirtualNode) { vn.Name = strings.Repeat("x", 63) }, ""},
+		"a name of 64 characters":         {func(vn *offloadingv1beta1.VirtualNode) { vn.Name = strings.Repeat("x", 64) }, "metadata.name: Invalid value"},
 		"a long cluster ID": {func(vn *offloadingv1beta1.VirtualNode) {
 			vn.Spec.ClusterID = liqocorev1beta1.ClusterID(strings.Repeat("x", 64))
 		}, "spec.clusterID: Invalid value"},
-		"labels in an argument":    {args("--node-extra-labels=zone=a,rack=7"), ""},
-		"a bad one in an argument": {args("--node-extra-labels=zone=a b"), `--node-extra-labels: Invalid value: "a b"`},
-		"annotations the same way": {args("--node-extra-annotations=a b=c"), `--node-extra-annotations: Invalid value: "a b"`},
+		"labels in an argument":           {args("--node-extra-labels=zone=a,rack=7"), ""},
+		"a bad one in an argument":        {args("--node-extra-labels=zone=a b"), `--node-extra-labels: Invalid value: "a b"`},
+		"a bad annotation in an argument": {args("--node-extra-annotations=a b=c"), `--node-extra-annotations: Invalid value: "a b"`},
 	}
 }
 
-func TestAVirtualNodeThatMakesNoNodeIsRefused(t *testing.T) {
+func TestAVirtualNodeWithAnInvalidNodeIsDenied(t *testing.T) {
 	h := handler(t, options())
 	for name, tc := range nodes() {
 		t.Run(name, func(t *testing.T) {
@@ -97,25 +98,23 @@ func TestAVirtualNodeThatMakesNoNodeIsRefused(t *testing.T) {
 			assert.Contains(t, response.Result.Message, tc.want)
 		})
 	}
-	t.Run("all at once", func(t *testing.T) {
+	t.Run("every error is reported", func(t *testing.T) {
 		response := ask(t, h, admissionv1.Create, virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
 			vn.Spec.Labels, vn.Spec.Taints = map[string]string{"a b": "c"}, []corev1.Taint{{Key: "gpu", Effect: "Foo"}}
 		}))
 		assert.Contains(t, response.Result.Message, "spec.labels")
 		assert.Contains(t, response.Result.Message, "spec.taints[0].effect")
 	})
-	t.Run("a name that is generated", func(t *testing.T) {
+	t.Run("a generated name", func(t *testing.T) {
 		response := ask(t, h, admissionv1.Create, virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Name, vn.GenerateName = "", "milan-" }))
 		assert.False(t, response.Allowed)
 		assert.Contains(t, response.Result.Message, "metadata.name: Required value")
 	})
 }
 
-func TestAnUpdateIsRefusedForWhatItBrings(t *testing.T) {
+func TestAnUpdateIsDeniedForNewErrorsOnly(t *testing.T) {
 	made := func(change func(*offloadingv1beta1.VirtualNode)) *offloadingv1beta1.VirtualNode {
-		vn, opts := virtualNode(nil), options()
-		require.NoError(t, complete(vn, opts, Cluster{ID: "rome"}))
-		require.NoError(t, follow(vn, opts))
+		vn := completed(t)
 		change(vn)
 		return vn
 	}
@@ -133,11 +132,11 @@ func TestAnUpdateIsRefusedForWhatItBrings(t *testing.T) {
 		before, after func(*offloadingv1beta1.VirtualNode)
 		want, not     string
 	}{
-		"what is bad is new":          {before: good, after: bad, want: "spec.labels"},
-		"what is bad was there":       {before: bad, after: finalized},
-		"only one part of it was":     {before: bad, after: worse, want: "spec.taints[0].effect", not: "spec.labels"},
-		"what was bad is put right":   {before: worse, after: good},
-		"what is good stays as it is": {before: good, after: good},
+		"a new error":            {before: good, after: bad, want: "spec.labels"},
+		"an old error":           {before: bad, after: finalized},
+		"an old and a new error": {before: bad, after: worse, want: "spec.taints[0].effect", not: "spec.labels"},
+		"errors are corrected":   {before: worse, after: good},
+		"no error":               {before: good, after: good},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := handler(t, options()).Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
@@ -157,29 +156,29 @@ func TestAnUpdateIsRefusedForWhatItBrings(t *testing.T) {
 	}
 }
 
-// TestBeforeAnAPIServer holds the webhook against a real one.
-func TestBeforeAnAPIServer(t *testing.T) {
+// TestAgreesWithAnAPIServer compares the webhook with a real API server.
+func TestAgreesWithAnAPIServer(t *testing.T) {
 	cluster := planetest.ForTest(t, "rome")
 	s, err := scheme.New()
 	require.NoError(t, err)
 	api, err := client.New(cluster.RESTConfig(), client.Options{Scheme: s})
 	require.NoError(t, err)
-	t.Run("what is refused is what no Node can be", func(t *testing.T) { testNodes(t, api) })
-	t.Run("a restricted namespace takes virtual kubelets", func(t *testing.T) { testRestricted(t, api) })
+	t.Run("denied VirtualNodes are those with an invalid Node", func(t *testing.T) { testNodes(t, api) })
+	t.Run("virtual kubelets run in a restricted namespace", func(t *testing.T) { testRestricted(t, api) })
 }
 
-// testNodes asks for the Node that the virtual kubelet would make.
+// testNodes creates the Node that the virtual kubelet would create.
 func testNodes(t *testing.T, api client.Client) {
 	t.Helper()
 	for name, tc := range nodes() {
 		t.Run(name, func(t *testing.T) {
 			vn := virtualNode(tc.change)
 			input := local.NodeInput{VirtualNode: vn, NodeIP: "127.0.0.9", KubeletPort: 10250, Now: time.Unix(0, 0)}
-			for _, argument := range arguments(vn) {
+			for _, argument := range virtualkubelet.Arguments(vn) {
 				flag, value, _ := strings.Cut(argument, "=")
-				parsed, err := parseMap(flag, value)
+				parsed, err := virtualkubelet.ParseMap(flag, value)
 				require.NoError(t, err)
-				if flag == flagNodeLabels {
+				if flag == virtualkubelet.FlagNodeLabels {
 					input.ExtraLabels = parsed
 				} else {
 					input.ExtraAnnotations = parsed

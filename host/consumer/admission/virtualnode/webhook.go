@@ -1,6 +1,6 @@
-// Package virtualnode is the webhook that completes VirtualNodes (wire 2.4): at
-// creation it snapshots the virtual kubelet's Deployment from the options template, so
-// that later changes of the template restart nothing.
+// Package virtualnode serves the webhook that completes and validates VirtualNodes (wire 2.4).
+// At creation it copies the virtual kubelet's Deployment from the options template into the
+// VirtualNode, so that later changes of the options template restart no virtual kubelet.
 package virtualnode
 
 import (
@@ -14,29 +14,29 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
-// Path is where the webhook is served (wire 2.1).
+// Path is the URL path of the webhook (wire 2.1).
 const Path = "/mutate/virtualnodes"
 
 // Handler answers admission requests for VirtualNodes.
 type Handler struct {
 	// Reader reads options templates, namespaces and Nodes.
 	Reader client.Reader
-	// APIReader reads VirtualNodes as they are now: one may be a moment old.
+	// APIReader reads VirtualNodes without a cache, which may not have the newest one yet.
 	APIReader client.Reader
 	// Decoder decodes the wire objects.
 	Decoder admission.Decoder
-	// DefaultOptions names the VkOptionsTemplate of VirtualNodes that name none.
+	// DefaultOptions is the VkOptionsTemplate of VirtualNodes without a reference to one.
 	DefaultOptions client.ObjectKey
 	// Cluster is the consumer cluster.
-	Cluster Cluster
+	Cluster virtualkubelet.Cluster
 }
 
 var _ admission.Handler = (*Handler)(nil)
@@ -52,36 +52,36 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the VirtualNode: %w", err))
 	}
 	if !vn.DeletionTimestamp.IsZero() {
-		// A finalizer must be removable whatever the object holds.
+		// Removing a finalizer must succeed even if the object is invalid.
 		return admission.Allowed("")
 	}
 	vn.Namespace = request.Namespace
 	options, err := h.options(ctx, vn)
 	if err != nil {
-		return refusal(err)
+		return errorResponse(err)
 	}
-	before, err := h.before(request)
+	before, err := h.decodeOld(request)
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	given := given(before, vn)
+	added := addedArguments(before, vn)
 	if request.Operation == admissionv1.Create {
-		if err := h.nameIsFree(ctx, vn); err != nil {
-			return refusal(err)
+		if err := h.checkName(ctx, vn); err != nil {
+			return errorResponse(err)
 		}
-		if err := complete(vn, options, h.Cluster); err != nil {
+		if err := virtualkubelet.Complete(vn, options, h.Cluster); err != nil {
 			return admission.Denied(err.Error())
 		}
 	}
-	if err := follow(vn, options); err != nil {
+	if err := virtualkubelet.SyncTemplate(vn, options); err != nil {
 		return admission.Denied(err.Error())
 	}
-	if errs := news(before, vn); len(errs) > 0 {
+	if errs := validateNew(before, vn); len(errs) > 0 {
 		return admission.Denied(errs.ToAggregate().Error())
 	}
 	problem, err := h.namespaceProblem(ctx, request.Operation, vn)
 	if err != nil {
-		return refusal(err)
+		return errorResponse(err)
 	}
 	if problem != "" {
 		return admission.Denied(problem)
@@ -92,14 +92,14 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	}
 	var warnings []string
 	if request.Operation == admissionv1.Create {
-		warnings = notTaken(given, arguments(vn))
-		given = slices.Concat(given, options.Spec.ExtraArgs, classArguments(vn))
+		warnings = warnDropped(added, virtualkubelet.Arguments(vn))
+		added = slices.Concat(added, options.Spec.ExtraArgs, virtualkubelet.ClassArguments(vn))
 	}
-	return admission.PatchResponseFromRaw(request.Object.Raw, after).WithWarnings(append(warnings, withoutEffect(given)...)...)
+	return admission.PatchResponseFromRaw(request.Object.Raw, after).WithWarnings(append(warnings, warnWithoutEffect(added)...)...)
 }
 
-// namespaceProblem says why a new VirtualNode may not be in its namespace, "" when it may. The
-// schema refuses an invalid cluster ID.
+// namespaceProblem returns why a new VirtualNode may not be in its namespace, or "". The schema
+// rejects an invalid cluster ID.
 func (h *Handler) namespaceProblem(ctx context.Context, operation admissionv1.Operation, vn *offloadingv1beta1.VirtualNode) (string, error) {
 	if operation != admissionv1.Create || vn.Spec.ClusterID.Validate() != nil {
 		return "", nil
@@ -111,31 +111,30 @@ func (h *Handler) namespaceProblem(ctx context.Context, operation admissionv1.Op
 	return problem, nil
 }
 
-// before is the VirtualNode as it was, or nil.
-func (h *Handler) before(request admission.Request) (*offloadingv1beta1.VirtualNode, error) {
+// decodeOld returns the VirtualNode before an update, or nil.
+func (h *Handler) decodeOld(request admission.Request) (*offloadingv1beta1.VirtualNode, error) {
 	if request.Operation == admissionv1.Create || len(request.OldObject.Raw) == 0 {
 		return nil, nil
 	}
 	before := &offloadingv1beta1.VirtualNode{}
 	if err := h.Decoder.DecodeRaw(request.OldObject, before); err != nil {
-		return nil, fmt.Errorf("decoding the VirtualNode as it was: %w", err)
+		return nil, fmt.Errorf("decoding the old VirtualNode: %w", err)
 	}
 	return before, nil
 }
 
-// given are the arguments that the author of this request wrote: those of the template,
-// without what stood there before.
-func given(before, after *offloadingv1beta1.VirtualNode) []string {
-	given := arguments(after)
+// addedArguments returns the arguments that this request adds to the template.
+func addedArguments(before, after *offloadingv1beta1.VirtualNode) []string {
+	added := virtualkubelet.Arguments(after)
 	if before == nil {
-		return given
+		return added
 	}
-	had := arguments(before)
-	return slices.DeleteFunc(given, func(argument string) bool { return slices.Contains(had, argument) })
+	existing := virtualkubelet.Arguments(before)
+	return slices.DeleteFunc(added, func(argument string) bool { return slices.Contains(existing, argument) })
 }
 
-// refusal tells a mistake of the author, which is denied, from a failure of ours.
-func refusal(err error) admission.Response {
+// errorResponse denies the request for an error of the author, and fails it for any other.
+func errorResponse(err error) admission.Response {
 	if apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 		return admission.Denied(err.Error())
 	}
@@ -154,18 +153,18 @@ func (h *Handler) options(ctx context.Context, vn *offloadingv1beta1.VirtualNode
 	return options.DeepCopy(), nil
 }
 
-// nameIsFree refuses a VirtualNode whose name another one has, in whichever namespace, or
-// a Node: the name becomes that of the Node, and of what is bound for it in the cluster.
-// Two that are created at once both pass; the controller tells the second one.
-func (h *Handler) nameIsFree(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
+// checkName returns an AlreadyExists error if a VirtualNode of any namespace or a Node has the
+// name: it becomes the name of the Node and of cluster-scoped bindings. Two VirtualNodes that
+// are created concurrently both pass; the controller reports the conflict on the second.
+func (h *Handler) checkName(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
 	others := &offloadingv1beta1.VirtualNodeList{}
 	if err := h.APIReader.List(ctx, others, client.MatchingFields{metav1.ObjectNameField: vn.Name}); err != nil {
 		return fmt.Errorf("checking whether another VirtualNode is named %q: %w", vn.Name, err)
 	}
 	for i := range others.Items {
 		if other := &others.Items[i]; other.Namespace != vn.Namespace {
-			return fmt.Errorf("VirtualNode %s/%s has this name, and it becomes that of a Node, of which the cluster has one: "+
-				"create this VirtualNode with another name, or delete that one first: %w",
+			return fmt.Errorf("VirtualNode %s/%s has this name, which is also the name of its Node: "+
+				"create this VirtualNode under another name, or delete VirtualNode %[1]s/%[2]s first: %[3]w",
 				other.Namespace, other.Name, apierrors.NewAlreadyExists(offloadingv1beta1.GroupVersion.WithResource("virtualnodes").GroupResource(), vn.Name))
 		}
 	}
@@ -177,50 +176,4 @@ func (h *Handler) nameIsFree(ctx context.Context, vn *offloadingv1beta1.VirtualN
 		return fmt.Errorf("checking whether Node %q exists: %w", vn.Name, err)
 	}
 	return apierrors.NewAlreadyExists(corev1.Resource("nodes"), vn.Name)
-}
-
-// complete fills in what a new VirtualNode leaves open. The options are altered.
-func complete(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate, cluster Cluster) error {
-	if vn.Spec.ClusterID == "" {
-		return fmt.Errorf("spec.clusterID is required: it names the provider cluster")
-	}
-	if err := foldTemplate(options, vn.Spec.Template); err != nil {
-		return fmt.Errorf("spec.template: %w", err)
-	}
-	given := vn.Spec.Template
-	vn.Spec.Template = forgeTemplate(vn, options, cluster)
-	keepSecurity(vn.Spec.Template, given)
-	if vn.Spec.OffloadingPatch == nil {
-		vn.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{}
-	}
-	patch := vn.Spec.OffloadingPatch
-	patch.LabelsNotReflected = union(patch.LabelsNotReflected, options.Spec.LabelsNotReflected)
-	patch.AnnotationsNotReflected = union(patch.AnnotationsNotReflected, options.Spec.AnnotationsNotReflected)
-	return nil
-}
-
-// follow keeps the snapshot in step with the VirtualNode's own fields, at every write.
-func follow(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate) error {
-	if vn.Spec.CreateNode == nil {
-		vn.Spec.CreateNode = ptr.To(options.Spec.CreateNode)
-	}
-	if vn.Spec.DisableNetworkCheck == nil {
-		vn.Spec.DisableNetworkCheck = ptr.To(options.Spec.DisableNetworkCheck)
-	}
-	if vn.Spec.Template == nil {
-		return fmt.Errorf("spec.template cannot be removed: it is the virtual kubelet's Deployment")
-	}
-	if options.Spec.Replicas != nil {
-		vn.Spec.Template.Spec.Replicas = ptr.To(*options.Spec.Replicas)
-	}
-	return setArguments(vn)
-}
-
-func union(list, more []string) []string {
-	for _, item := range more {
-		if !slices.Contains(list, item) {
-			list = append(list, item)
-		}
-	}
-	return list
 }

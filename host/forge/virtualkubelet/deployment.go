@@ -1,7 +1,6 @@
-package virtualnode
+package virtualkubelet
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,7 +16,6 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/kit/vkflag"
 )
 
 // The virtual kubelet's container as it stands on the wire (wire 5.2).
@@ -29,27 +27,32 @@ const (
 	flagKubeconfigSecret = "--foreign-kubeconfig-secret-name"
 	flagCreateNode       = "--create-node"
 	flagCheckNetwork     = "--node-check-network"
-	flagNodeAnnotations  = "--node-extra-annotations"
-	flagNodeLabels       = "--node-extra-labels"
-	flagMetricsEnabled   = "--metrics-enabled"
-	flagMetricsAddress   = "--metrics-address"
 	flagHealthPort       = "--health-port"
 )
 
-// What the chart gives every workload (charts/longshore/templates/_helpers.tpl), so that a
-// namespace with the Pod Security standard "restricted" takes virtual kubelets too.
+// The flags of the virtual kubelet that are merged from a user's spec.template.
+const (
+	FlagNodeAnnotations = "--node-extra-annotations"
+	FlagNodeLabels      = "--node-extra-labels"
+	FlagMetricsEnabled  = "--metrics-enabled"
+	FlagMetricsAddress  = "--metrics-address"
+)
+
+// Security context and probes are those of the chart's workloads
+// (charts/longshore/templates/_helpers.tpl). Virtual kubelets may then run in a namespace with
+// the Pod Security standard "restricted".
 const (
 	healthPortName = "health"
-	// defaultHealthPort is where a kubelet tells how it is.
+	// defaultHealthPort is the health port of a kubelet.
 	defaultHealthPort = "10248"
-	// runAs is user and group, by numbers: an image's user may be root, or have a name only.
+	// runAs is the numeric user and group. The user of an image may be root or only have a name.
 	runAs = 1000
 	// livenessDelay and readinessPeriod are in seconds.
 	livenessDelay   = 10
 	readinessPeriod = 2
 )
 
-// Cluster is what the forged Deployment needs to know of the consumer cluster.
+// Cluster describes the consumer cluster.
 type Cluster struct {
 	ID            string
 	Namespace     string
@@ -59,140 +62,7 @@ type Cluster struct {
 // typedReflectors have a --<resource>-reflection-type flag (wire 5.2).
 var typedReflectors = []string{"service", "ingress", "configmap", "secret", "event"}
 
-// foldTemplate merges what a user wrote into spec.template into the options: labels,
-// annotations, image, resources and the arguments that options know (wire 2.4,
-// CREATE step 2). Arguments without "=" that are no switches are refused by name instead of
-// being lost (T66).
-func foldTemplate(options *offloadingv1beta1.VkOptionsTemplate, template *offloadingv1beta1.DeploymentTemplate) error {
-	if template == nil {
-		return nil
-	}
-	spec := &options.Spec
-	spec.ExtraLabels = merged(spec.ExtraLabels, template.ObjectMeta.Labels)
-	spec.ExtraAnnotations = merged(spec.ExtraAnnotations, template.ObjectMeta.Annotations)
-	containers := template.Spec.Template.Spec.Containers
-	if len(containers) == 0 {
-		return nil
-	}
-	c := containers[0]
-	if c.Image != "" {
-		spec.ContainerImage = c.Image
-	}
-	spec.Resources.Limits = mergedResources(spec.Resources.Limits, c.Resources.Limits)
-	spec.Resources.Requests = mergedResources(spec.Resources.Requests, c.Resources.Requests)
-	for _, arg := range c.Args {
-		if err := foldArgument(spec, arg); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func foldArgument(spec *offloadingv1beta1.VkOptionsTemplateSpec, arg string) error {
-	key, value, hasValue := strings.Cut(arg, "=")
-	if !strings.HasPrefix(key, "--") {
-		return fmt.Errorf("argument %q is not of the form --flag=value", arg)
-	}
-	if !hasValue && !vkflag.IsSwitch(key) {
-		return fmt.Errorf("argument %q has no value: write %s=<value>", arg, key)
-	}
-	switch key {
-	case flagMetricsEnabled:
-		spec.MetricsEnabled = value != "false"
-	case flagMetricsAddress:
-		spec.MetricsAddress = value
-	case flagNodeAnnotations, flagNodeLabels:
-		parsed, err := parseMap(key, value)
-		if err != nil {
-			return err
-		}
-		if key == flagNodeLabels {
-			spec.NodeExtraLabels = merged(spec.NodeExtraLabels, parsed)
-		} else {
-			spec.NodeExtraAnnotations = merged(spec.NodeExtraAnnotations, parsed)
-		}
-	case flagHealthPort:
-		spec.ExtraArgs = setArgument(spec.ExtraArgs, flagHealthPort, value)
-	default:
-		for i, extra := range spec.ExtraArgs {
-			if name, _, _ := strings.Cut(extra, "="); name == key {
-				spec.ExtraArgs[i] = arg
-			}
-		}
-	}
-	return nil
-}
-
-// keepSecurity takes over what a user wrote into spec.template about how the pod runs and is
-// probed, each as a whole: an empty securityContext asks for none.
-func keepSecurity(forged, given *offloadingv1beta1.DeploymentTemplate) {
-	if given == nil {
-		return
-	}
-	pod := &forged.Spec.Template.Spec
-	pod.SecurityContext = cmp.Or(given.Spec.Template.Spec.SecurityContext, pod.SecurityContext)
-	containers := given.Spec.Template.Spec.Containers
-	if len(containers) == 0 {
-		return
-	}
-	c, wanted := &pod.Containers[0], &containers[0]
-	c.SecurityContext = cmp.Or(wanted.SecurityContext, c.SecurityContext)
-	c.LivenessProbe = cmp.Or(wanted.LivenessProbe, c.LivenessProbe)
-	c.ReadinessProbe = cmp.Or(wanted.ReadinessProbe, c.ReadinessProbe)
-	c.StartupProbe = cmp.Or(wanted.StartupProbe, c.StartupProbe)
-}
-
-// arguments are those of the virtual kubelet's container.
-func arguments(vn *offloadingv1beta1.VirtualNode) []string {
-	if vn.Spec.Template == nil || len(vn.Spec.Template.Spec.Template.Spec.Containers) == 0 {
-		return nil
-	}
-	return slices.Clone(vn.Spec.Template.Spec.Template.Spec.Containers[0].Args)
-}
-
-// notTaken warns of arguments that a user wrote and that the forged Deployment does not
-// have: who wrote them believes otherwise.
-func notTaken(given, forged []string) []string {
-	var warnings []string
-	for _, arg := range given {
-		switch name, _, _ := strings.Cut(arg, "="); name {
-		case flagMetricsEnabled, flagMetricsAddress, flagNodeAnnotations, flagNodeLabels:
-			continue // folded in, maybe in another form
-		}
-		if !slices.Contains(forged, arg) {
-			warnings = append(warnings, fmt.Sprintf("argument %q is not taken: arguments come from the VkOptionsTemplate, whose extraArgs may be overridden here", arg))
-		}
-	}
-	return warnings
-}
-
-// withoutEffect warns, once each, of arguments that ask for what this version does not do.
-func withoutEffect(arguments []string) []string {
-	var warnings []string
-	for _, argument := range arguments {
-		if remark := vkflag.Remark(argument); remark != "" && !slices.Contains(warnings, remark) {
-			warnings = append(warnings, remark)
-		}
-	}
-	return warnings
-}
-
-func parseMap(flag, value string) (map[string]string, error) {
-	parsed := map[string]string{}
-	for pair := range strings.SplitSeq(value, ",") {
-		if pair == "" {
-			continue
-		}
-		k, v, ok := strings.Cut(pair, "=")
-		if !ok || k == "" {
-			return nil, fmt.Errorf("argument %s: %q is not of the form key=value", flag, pair)
-		}
-		parsed[k] = v
-	}
-	return parsed, nil
-}
-
-// forgeTemplate builds the Deployment snapshot that the VirtualNode carries (5.2).
+// forgeTemplate builds the Deployment that the VirtualNode carries.
 func forgeTemplate(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate, cluster Cluster) *offloadingv1beta1.DeploymentTemplate {
 	selector := map[string]string{
 		offloadingv1beta1.ComponentLabel:     offloadingv1beta1.ComponentVirtualKubelet,
@@ -200,7 +70,7 @@ func forgeTemplate(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1
 		offloadingv1beta1.VirtualNodeLabel:   vn.Name,
 	}
 	spec := &options.Spec
-	labels := merged(spec.ExtraLabels, selector)
+	labels := mergeMaps(spec.ExtraLabels, selector)
 	return &offloadingv1beta1.DeploymentTemplate{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "vk-" + vn.Name, Namespace: vn.Namespace, Labels: labels, Annotations: maps.Clone(spec.ExtraAnnotations),
@@ -248,7 +118,7 @@ func forgeContainer(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.V
 	if port := portOf(spec.MetricsAddress); spec.MetricsEnabled && port > 0 {
 		container.Ports = []corev1.ContainerPort{{Name: metricsPortName, ContainerPort: port, Protocol: corev1.ProtocolTCP}}
 	}
-	if port := portOf(":" + argument(container.Args, flagHealthPort)); port > 0 {
+	if port := portOf(":" + flagValue(container.Args, flagHealthPort)); port > 0 {
 		container.Ports = append(container.Ports, corev1.ContainerPort{Name: healthPortName, ContainerPort: port, Protocol: corev1.ProtocolTCP})
 		container.LivenessProbe = &corev1.Probe{ProbeHandler: httpGet("/healthz"), InitialDelaySeconds: livenessDelay}
 		container.ReadinessProbe = &corev1.Probe{ProbeHandler: httpGet("/readyz"), PeriodSeconds: readinessPeriod}
@@ -278,7 +148,7 @@ func portOf(address string) int32 {
 	return int32(n)
 }
 
-// forgeArguments lists the arguments in the reference's order: templates on the wire
+// forgeArguments lists the arguments in the order of the reference: templates on the wire
 // override by position.
 func forgeArguments(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.VkOptionsTemplateSpec, cluster Cluster) []string {
 	args := []string{
@@ -288,7 +158,7 @@ func forgeArguments(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.V
 	for _, cidr := range cluster.LocalPodCIDRs {
 		args = append(args, "--local-podcidr="+cidr)
 	}
-	args = append(args, classArguments(vn)...)
+	args = append(args, ClassArguments(vn)...)
 	for _, resource := range slices.Sorted(maps.Keys(spec.ReflectorsConfig)) {
 		config := spec.ReflectorsConfig[resource]
 		args = append(args, fmt.Sprintf("--%s-reflection-workers=%d", resource, config.NumWorkers))
@@ -299,25 +169,25 @@ func forgeArguments(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.V
 		}
 	}
 	if len(spec.NodeExtraAnnotations) > 0 {
-		args = append(args, flagNodeAnnotations+"="+joinMap(spec.NodeExtraAnnotations))
+		args = append(args, FlagNodeAnnotations+"="+joinMap(spec.NodeExtraAnnotations))
 	}
 	if len(spec.NodeExtraLabels) > 0 {
-		args = append(args, flagNodeLabels+"="+joinMap(spec.NodeExtraLabels))
+		args = append(args, FlagNodeLabels+"="+joinMap(spec.NodeExtraLabels))
 	}
 	args = append(args, spec.ExtraArgs...)
-	args = append(args, flagMetricsEnabled+"="+strconv.FormatBool(spec.MetricsEnabled))
+	args = append(args, FlagMetricsEnabled+"="+strconv.FormatBool(spec.MetricsEnabled))
 	if spec.MetricsEnabled && spec.MetricsAddress != "" {
-		args = append(args, flagMetricsAddress+"="+spec.MetricsAddress)
+		args = append(args, FlagMetricsAddress+"="+spec.MetricsAddress)
 	}
-	if argument(args, flagHealthPort) == "" {
+	if flagValue(args, flagHealthPort) == "" {
 		args = append(args, flagHealthPort+"="+defaultHealthPort)
 	}
 	return args
 }
 
-// classArguments enable storage, ingress and load balancers when the provider offers a
-// class; the default one is taken, else the first.
-func classArguments(vn *offloadingv1beta1.VirtualNode) []string {
+// ClassArguments returns the flags that enable storage, ingress and load balancers for a
+// VirtualNode with classes: the default class of each, or else the first.
+func ClassArguments(vn *offloadingv1beta1.VirtualNode) []string {
 	var args []string
 	if n := len(vn.Spec.StorageClasses); n > 0 {
 		i := max(0, slices.IndexFunc(vn.Spec.StorageClasses, func(c authv1beta1.StorageType) bool { return c.Default }))
@@ -334,24 +204,8 @@ func classArguments(vn *offloadingv1beta1.VirtualNode) []string {
 	return args
 }
 
-// setArguments writes the arguments that follow the VirtualNode's own fields, at CREATE
-// and UPDATE: by prefix, or appended (wire 2.4).
-func setArguments(vn *offloadingv1beta1.VirtualNode) error {
-	containers := vn.Spec.Template.Spec.Template.Spec.Containers
-	if len(containers) == 0 {
-		return fmt.Errorf("spec.template.spec.template.spec.containers is empty: the virtual kubelet needs its container")
-	}
-	c := &containers[0]
-	if ref := vn.Spec.KubeconfigSecretRef; ref != nil {
-		c.Args = setArgument(c.Args, flagKubeconfigSecret, ref.Name)
-	}
-	c.Args = setArgument(c.Args, flagCreateNode, strconv.FormatBool(*vn.Spec.CreateNode))
-	c.Args = setArgument(c.Args, flagCheckNetwork, strconv.FormatBool(!*vn.Spec.DisableNetworkCheck))
-	return nil
-}
-
-// argument is the value of a flag; the last one counts, as it does for the process.
-func argument(args []string, flag string) (value string) {
+// flagValue returns the value of a flag, or "". Of several, the last one counts.
+func flagValue(args []string, flag string) (value string) {
 	for _, arg := range args {
 		if name, v, _ := strings.Cut(arg, "="); name == flag {
 			value = v
@@ -361,14 +215,14 @@ func argument(args []string, flag string) (value string) {
 }
 
 func setArgument(args []string, flag, value string) []string {
-	wanted := flag + "=" + value
+	desired := flag + "=" + value
 	for i, arg := range args {
 		if name, _, _ := strings.Cut(arg, "="); name == flag {
-			args[i] = wanted
+			args[i] = desired
 			return args
 		}
 	}
-	return append(args, wanted)
+	return append(args, desired)
 }
 
 func joinMap(m map[string]string) string {
@@ -379,7 +233,7 @@ func joinMap(m map[string]string) string {
 	return strings.Join(pairs, ",")
 }
 
-func merged(base, over map[string]string) map[string]string {
+func mergeMaps(base, over map[string]string) map[string]string {
 	if len(base) == 0 && len(over) == 0 {
 		return nil
 	}
@@ -389,7 +243,7 @@ func merged(base, over map[string]string) map[string]string {
 	return out
 }
 
-func mergedResources(base, over corev1.ResourceList) corev1.ResourceList {
+func mergeResources(base, over corev1.ResourceList) corev1.ResourceList {
 	if len(over) == 0 {
 		return base
 	}
