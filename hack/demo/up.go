@@ -13,7 +13,6 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane/binary"
 	"github.com/longshore-dev/longshore/hack/demo/application"
 	"github.com/longshore-dev/longshore/hack/demo/console"
-	"github.com/longshore-dev/longshore/hack/demo/peering"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	"github.com/longshore-dev/longshore/hack/demo/session"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -122,7 +121,7 @@ func (u *upCommand) steps(r *rig.Rig) []step {
 		}},
 		{"Peering rome with milan, by hand", func(ctx context.Context, _ rig.Progress) error { return r.Peer(ctx) }},
 		{"Creating virtual node milan in rome", func(ctx context.Context, progress rig.Progress) error {
-			return r.CreateVirtualNode(ctx, peering.Capacity("64", "256Gi", "500"), progress)
+			return r.CreateVirtualNode(ctx, rig.Capacity("64", "256Gi", "500"), progress)
 		}},
 		{"Offloading namespace shop", func(ctx context.Context, progress rig.Progress) error {
 			return r.Rome.Offload(ctx, application.Namespace, offloadingv1beta1.RemotePodOffloadingStrategyType, progress)

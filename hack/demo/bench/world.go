@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/longshore-dev/longshore/hack/demo/peering"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
@@ -121,7 +120,7 @@ func (w *world) prepare(ctx context.Context, o worldOptions) error {
 	if err := r.Peer(ctx); err != nil {
 		return err
 	}
-	if err := r.CreateVirtualNode(ctx, peering.Capacity("256", "1024Gi", virtualPods), quiet); err != nil {
+	if err := r.CreateVirtualNode(ctx, rig.Capacity("256", "1024Gi", virtualPods), quiet); err != nil {
 		return err
 	}
 	if err := r.Rome.Offload(ctx, offloaded, offloadingv1beta1.RemotePodOffloadingStrategyType, quiet); err != nil {

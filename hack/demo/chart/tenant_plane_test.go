@@ -22,13 +22,13 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/chart"
-	"github.com/longshore-dev/longshore/hack/demo/peering"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
+	"github.com/longshore-dev/longshore/host/peering/forge"
 )
 
 // provider is a cluster with two consumers, rome and oslo, and the manager of the chart,
@@ -66,7 +66,7 @@ func newProvider(t *testing.T) *provider {
 		}
 	}
 	for _, consumer := range []string{"rome", "oslo"} {
-		for _, object := range (peering.Pair{Consumer: consumer, Provider: "milan"}).ProviderObjects() {
+		for _, object := range (forge.Pair{Consumer: consumer, Provider: "milan"}).ProviderObjects() {
 			require.NoError(t, p.admin.Create(t.Context(), object))
 		}
 	}
@@ -92,7 +92,7 @@ func (p *provider) runManager(t *testing.T) {
 }
 
 // as returns a client with a certificate of the identity, as a consumer has it.
-func (p *provider) as(t *testing.T, identity peering.Identity) client.Client {
+func (p *provider) as(t *testing.T, identity forge.Subject) client.Client {
 	t.Helper()
 	certificate, key, err := p.cluster.IssueClientCert(identity.CommonName, []string{identity.Organization})
 	require.NoError(t, err)
@@ -140,7 +140,7 @@ func shadowPod(name string, change func(*corev1.PodSpec)) *offloadingv1beta1.Sha
 func TestAMaliciousTenantStaysInItsNamespaces(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
-	rome, oslo := peering.Pair{Consumer: "rome", Provider: "milan"}, peering.Pair{Consumer: "oslo", Provider: "milan"}
+	rome, oslo := forge.Pair{Consumer: "rome", Provider: "milan"}, forge.Pair{Consumer: "oslo", Provider: "milan"}
 	control, kubelet := p.as(t, rome.ControlPlane()), p.as(t, rome.Slice("milan"))
 	other := p.as(t, oslo.Slice("milan"))
 

@@ -19,7 +19,6 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/application"
-	"github.com/longshore-dev/longshore/hack/demo/peering"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
@@ -84,7 +83,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 	require.NoError(t, r.Peer(ctx))
 	waiting, stopWaiting := context.WithTimeout(ctx, patience)
 	defer stopWaiting()
-	require.NoError(t, r.CreateVirtualNode(waiting, peering.Capacity("640", "2560Gi", "5000"), quiet))
+	require.NoError(t, r.CreateVirtualNode(waiting, rig.Capacity("640", "2560Gi", "5000"), quiet))
 	require.NoError(t, r.Rome.Offload(waiting, application.Namespace, offloadingv1beta1.RemotePodOffloadingStrategyType, quiet))
 	require.NoError(t, r.RunApplication(waiting, quiet))
 

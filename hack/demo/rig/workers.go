@@ -10,7 +10,6 @@ import (
 
 	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/processnode"
-	"github.com/longshore-dev/longshore/hack/demo/peering"
 )
 
 // workers is the process node of one cluster, running.
@@ -44,7 +43,7 @@ func startWorkers(ctx context.Context, side *Side, options WorldOptions) (*worke
 		},
 		Labels:   map[string]string{ProcessNodeLabel: "true"},
 		Taints:   []corev1.Taint{{Key: ProcessNodeLabel, Value: "true", Effect: corev1.TaintEffectNoSchedule}},
-		Capacity: peering.Capacity("8", "16Gi", "50"),
+		Capacity: Capacity("8", "16Gi", "50"),
 	})
 	if err != nil {
 		return nil, err

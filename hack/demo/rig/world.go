@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/testplane"
-	"github.com/longshore-dev/longshore/hack/demo/peering"
+	"github.com/longshore-dev/longshore/host/peering/forge"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 )
 
 // Pair is the demo's peering.
-var Pair = peering.Pair{Consumer: Consumer, Provider: Provider}
+var Pair = forge.Pair{Consumer: Consumer, Provider: Provider}
 
 // WorldOptions say how to start both clusters.
 type WorldOptions struct {
@@ -132,7 +132,7 @@ func (s *Side) stop(ctx context.Context) error {
 }
 
 func (s *Side) simulateNodes(ctx context.Context, options WorldOptions) error {
-	capacity := peering.Capacity("500", "1000Gi", options.PodsPerNode)
+	capacity := Capacity("500", "1000Gi", options.PodsPerNode)
 	for i := range options.SimulatedNodes {
 		node := testplane.FakeNode(fmt.Sprintf("%s-worker-%d", s.Name, i+1), capacity)
 		if err := client.IgnoreAlreadyExists(s.Create(ctx, node)); err != nil {
@@ -161,10 +161,10 @@ func (s *Side) endpoint() Endpoint {
 	return Endpoint{Name: s.Name, Kubeconfig: s.Plane.Kubeconfig(), WebhookIP: s.WebhookAddress.IP}
 }
 
-func (s *Side) credential(identity peering.Identity) (peering.Credential, error) {
+func (s *Side) credential(identity forge.Subject) (forge.Credential, error) {
 	certificate, key, err := s.Plane.IssueClientCert(identity.CommonName, []string{identity.Organization})
 	if err != nil {
-		return peering.Credential{}, fmt.Errorf("issuing the certificate of %q: %w", identity.CommonName, err)
+		return forge.Credential{}, fmt.Errorf("issuing the certificate of %q: %w", identity.CommonName, err)
 	}
-	return peering.Credential{Server: s.Plane.Server(), CA: s.Plane.CAPEM(), Certificate: certificate, Key: key}, nil
+	return forge.Credential{Server: s.Plane.Server(), CA: s.Plane.CAPEM(), Certificate: certificate, Key: key}, nil
 }

@@ -1,9 +1,5 @@
-// Package peering builds the objects of a hand-made peering (wire P2.12): what
-// an administrator of both clusters applies when no handshake is wanted. It is pure.
-//
-// The consumer gets two credentials, as an automatic peering would give it: one of the
-// control plane, for the replicator, and one of a resource slice, for virtual kubelets.
-package peering
+// Package forge builds the objects of a peering. It is pure.
+package forge
 
 import (
 	"crypto/sha256"
@@ -12,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -22,13 +17,17 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
 
 const (
-	controlPlaneGroup = "liqo.io"
-	kubeconfigKey     = "kubeconfig"
-	contextName       = "default-context"
-	shortHash         = 12
+	// ControlPlaneGroup is the organization of control-plane identities (wire P2.5).
+	ControlPlaneGroup = "liqo.io"
+
+	controlPlaneRole = "liqo-remote-controlplane"
+	clusterWideRole  = "liqo-virtual-kubelet-remote-clusterwide"
+	contextName      = "default-context"
+	shortHash        = 12
 )
 
 // Pair names the two clusters of a peering.
@@ -36,28 +35,28 @@ type Pair struct {
 	Consumer, Provider string
 }
 
-// ConsumerTenant is the tenant namespace in the consumer, named after the provider.
+// ConsumerTenant returns the name of the tenant namespace in the consumer.
 func (p Pair) ConsumerTenant() string { return liqocorev1beta1.TenantNamespacePrefix + p.Provider }
 
-// ProviderTenant is the tenant namespace in the provider, named after the consumer.
+// ProviderTenant returns the name of the tenant namespace in the provider.
 func (p Pair) ProviderTenant() string { return liqocorev1beta1.TenantNamespacePrefix + p.Consumer }
 
-// Identity is what a client certificate says of its holder.
-type Identity struct {
+// Subject is the subject of a client certificate.
+type Subject struct {
 	CommonName   string
 	Organization string
 }
 
-// ControlPlane is the identity of the replicator (wire P2.5).
-func (p Pair) ControlPlane() Identity {
-	return Identity{CommonName: p.Consumer, Organization: controlPlaneGroup}
+// ControlPlane returns the subject of the replicator (wire P2.5).
+func (p Pair) ControlPlane() Subject {
+	return Subject{CommonName: p.Consumer, Organization: ControlPlaneGroup}
 }
 
-// Slice is the identity of virtual kubelets (wire P2.5): its group is the consumer's
-// cluster ID, which the role bindings in remote namespaces name (T70).
-func (p Pair) Slice(name string) Identity {
+// Slice returns the subject of virtual kubelets (wire P2.5). Its group is the consumer's cluster
+// ID, the subject of role bindings in remote namespaces (T70).
+func (p Pair) Slice(name string) Subject {
 	sum := sha256.Sum256([]byte(p.Consumer))
-	return Identity{CommonName: name + "-" + hex.EncodeToString(sum[:])[:shortHash], Organization: p.Consumer}
+	return Subject{CommonName: name + "-" + hex.EncodeToString(sum[:])[:shortHash], Organization: p.Consumer}
 }
 
 // Credential is a client certificate for the provider.
@@ -67,7 +66,7 @@ type Credential struct {
 	Certificate, Key []byte
 }
 
-// ProviderObjects are applied in the provider.
+// ProviderObjects returns the objects of a manual peering in the provider (wire P2.12).
 func (p Pair) ProviderObjects() []client.Object {
 	labels := map[string]string{
 		liqocorev1beta1.ManagedByLabel: liqocorev1beta1.ManagedByValue, liqocorev1beta1.RemoteClusterIDLabel: p.Consumer,
@@ -76,21 +75,22 @@ func (p Pair) ProviderObjects() []client.Object {
 		tenantNamespace(p.ProviderTenant(), p.Consumer),
 		&rbacv1.RoleBinding{
 			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
-			ObjectMeta: metav1.ObjectMeta{Name: "liqo-binding-liqo-remote-controlplane", Namespace: p.ProviderTenant(), Labels: labels},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-remote-controlplane"},
+			ObjectMeta: metav1.ObjectMeta{Name: "liqo-binding-" + controlPlaneRole, Namespace: p.ProviderTenant(), Labels: labels},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: controlPlaneRole},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: p.ControlPlane().CommonName}},
 		},
 		&rbacv1.ClusterRoleBinding{
 			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
-			ObjectMeta: metav1.ObjectMeta{Name: "liqo-binding-liqo-virtual-kubelet-remote-clusterwide-" + p.Consumer, Labels: labels},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet-remote-clusterwide"},
+			ObjectMeta: metav1.ObjectMeta{Name: "liqo-binding-" + clusterWideRole + "-" + p.Consumer, Labels: labels},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterWideRole},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: p.Consumer}},
 		},
 	}
 }
 
-// ConsumerObjects are applied in the consumer: the tenant namespace, the ForeignCluster
-// without networking, and the two kubeconfig Secrets.
+// ConsumerObjects returns the objects of a manual peering in the consumer (wire P2.12): the
+// tenant namespace, the ForeignCluster without networking, and one kubeconfig Secret each for
+// the replicator and for the virtual kubelets of a resource slice.
 func (p Pair) ConsumerObjects(slice string, controlPlane, virtualKubelet Credential) ([]client.Object, error) {
 	controlPlaneSecret, err := p.kubeconfigSecret("controlplane-"+p.Provider, authv1beta1.ControlPlaneIdentityType, p.ProviderTenant(), controlPlane)
 	if err != nil {
@@ -113,10 +113,10 @@ func (p Pair) ConsumerObjects(slice string, controlPlane, virtualKubelet Credent
 	}, nil
 }
 
-// SliceSecretName is the Secret that a VirtualNode of the slice refers to.
+// SliceSecretName returns the name of the kubeconfig Secret of a slice.
 func SliceSecretName(slice string) string { return "kubeconfig-resourceslice-" + slice }
 
-// VirtualNode asks for a virtual node on the provider with the given capacity.
+// VirtualNode returns a VirtualNode on the provider with the given capacity.
 func (p Pair) VirtualNode(name string, capacity corev1.ResourceList) *offloadingv1beta1.VirtualNode {
 	return &offloadingv1beta1.VirtualNode{
 		TypeMeta: metav1.TypeMeta{APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "VirtualNode"},
@@ -131,14 +131,6 @@ func (p Pair) VirtualNode(name string, capacity corev1.ResourceList) *offloading
 			Labels:              map[string]string{liqocorev1beta1.RemoteClusterIDLabel: p.Provider},
 			ResourceQuota:       corev1.ResourceQuotaSpec{Hard: capacity},
 		},
-	}
-}
-
-// Capacity is a capacity for a number of pods.
-func Capacity(cpu, memory, pods string) corev1.ResourceList {
-	return corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
-		corev1.ResourcePods: resource.MustParse(pods), corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
 	}
 }
 
@@ -170,7 +162,7 @@ func (p Pair) kubeconfigSecret(identity string, kind authv1beta1.IdentityType, n
 				liqocorev1beta1.RemoteClusterIDLabel: p.Provider, authv1beta1.IdentityTypeLabel: string(kind),
 			},
 		},
-		Data: map[string][]byte{kubeconfigKey: encoded},
+		Data: map[string][]byte{remotecluster.KubeconfigKey: encoded},
 	}
 	if namespace != "" {
 		secret.Annotations = map[string]string{authv1beta1.RemoteTenantNamespaceAnnotation: namespace}
