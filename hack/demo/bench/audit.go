@@ -83,9 +83,9 @@ func component(username string) (who string, ours bool) {
 		return strings.TrimPrefix(name, "longshore-"), true
 	}
 	switch username {
-	case "system:serviceaccount:" + rig.Pair.ConsumerTenant() + ":" + rig.Node, rig.Pair.Slice(rig.Node).CommonName:
+	case "system:serviceaccount:" + rig.Pair.ConsumerTenant() + ":" + rig.Node, rig.Pair.Slice(rig.Node).User:
 		return "virtual-kubelet", true
-	case rig.Pair.ControlPlane().CommonName:
+	case rig.Pair.ControlPlane().User:
 		return "replicator", true
 	}
 	return username, false

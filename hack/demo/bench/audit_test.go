@@ -60,7 +60,7 @@ func TestComponents(t *testing.T) {
 	}{
 		"Longshore's own service accounts":        {"system:serviceaccount:longshore:longshore-webhook", "webhook", true},
 		"the virtual kubelet at home":             {"system:serviceaccount:liqo-tenant-milan:milan", "virtual-kubelet", true},
-		"the virtual kubelet at the provider":     {rig.Pair.Slice(rig.Node).CommonName, "virtual-kubelet", true},
+		"the virtual kubelet at the provider":     {rig.Pair.Slice(rig.Node).User, "virtual-kubelet", true},
 		"the replicator at the provider":          {"rome", "replicator", true},
 		"a controller of Kubernetes":              {"system:serviceaccount:kube-system:replicaset-controller", "system:serviceaccount:kube-system:replicaset-controller", false},
 		"the administrator, and the process node": {"admin", "admin", false},

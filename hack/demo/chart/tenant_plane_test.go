@@ -28,7 +28,8 @@ import (
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
-	"github.com/longshore-dev/longshore/host/peering/forge"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
+	"github.com/longshore-dev/longshore/host/peering/manual"
 )
 
 // provider is a cluster with two consumers, rome and oslo, and the manager of the chart,
@@ -66,7 +67,7 @@ func newProvider(t *testing.T) *provider {
 		}
 	}
 	for _, consumer := range []string{"rome", "oslo"} {
-		for _, object := range (forge.Pair{Consumer: consumer, Provider: "milan"}).ProviderObjects() {
+		for _, object := range (manual.Pair{Consumer: liqocorev1beta1.ClusterID(consumer), Provider: "milan"}).ProviderObjects() {
 			require.NoError(t, p.admin.Create(t.Context(), object))
 		}
 	}
@@ -92,9 +93,9 @@ func (p *provider) runManager(t *testing.T) {
 }
 
 // as returns a client with a certificate of the identity, as a consumer has it.
-func (p *provider) as(t *testing.T, identity forge.Subject) client.Client {
+func (p *provider) as(t *testing.T, identity authentication.Subject) client.Client {
 	t.Helper()
-	certificate, key, err := p.cluster.IssueClientCert(identity.CommonName, []string{identity.Organization})
+	certificate, key, err := p.cluster.IssueClientCert(identity.User, []string{identity.Group})
 	require.NoError(t, err)
 	config := rest.AnonymousClientConfig(p.cluster.RESTConfig())
 	config.CertData, config.KeyData = certificate, key
@@ -140,7 +141,7 @@ func shadowPod(name string, change func(*corev1.PodSpec)) *offloadingv1beta1.Sha
 func TestAMaliciousTenantStaysInItsNamespaces(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
-	rome, oslo := forge.Pair{Consumer: "rome", Provider: "milan"}, forge.Pair{Consumer: "oslo", Provider: "milan"}
+	rome, oslo := manual.Pair{Consumer: "rome", Provider: "milan"}, manual.Pair{Consumer: "oslo", Provider: "milan"}
 	control, kubelet := p.as(t, rome.ControlPlane()), p.as(t, rome.Slice("milan"))
 	other := p.as(t, oslo.Slice("milan"))
 

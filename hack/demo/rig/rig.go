@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/hack/demo/chart"
-	"github.com/longshore-dev/longshore/host/peering/forge"
+	"github.com/longshore-dev/longshore/host/peering/manual"
 )
 
 // Connection is what a process needs to work on running clusters: the administrators'
 // kubeconfigs and the consumer's credentials for the provider.
 type Connection struct {
 	Rome, Milan         Endpoint
-	ControlPlane, Slice forge.Credential
+	ControlPlane, Slice manual.Credential
 }
 
 // Endpoint is one cluster.

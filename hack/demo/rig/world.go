@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/testplane"
-	"github.com/longshore-dev/longshore/host/peering/forge"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
+	"github.com/longshore-dev/longshore/host/peering/manual"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 )
 
 // Pair is the demo's peering.
-var Pair = forge.Pair{Consumer: Consumer, Provider: Provider}
+var Pair = manual.Pair{Consumer: Consumer, Provider: Provider}
 
 // WorldOptions say how to start both clusters.
 type WorldOptions struct {
@@ -161,10 +162,10 @@ func (s *Side) endpoint() Endpoint {
 	return Endpoint{Name: s.Name, Kubeconfig: s.Plane.Kubeconfig(), WebhookIP: s.WebhookAddress.IP}
 }
 
-func (s *Side) credential(identity forge.Subject) (forge.Credential, error) {
-	certificate, key, err := s.Plane.IssueClientCert(identity.CommonName, []string{identity.Organization})
+func (s *Side) credential(identity authentication.Subject) (manual.Credential, error) {
+	certificate, key, err := s.Plane.IssueClientCert(identity.User, []string{identity.Group})
 	if err != nil {
-		return forge.Credential{}, fmt.Errorf("issuing the certificate of %q: %w", identity.CommonName, err)
+		return manual.Credential{}, fmt.Errorf("issuing the certificate of %q: %w", identity.User, err)
 	}
-	return forge.Credential{Server: s.Plane.Server(), CA: s.Plane.CAPEM(), Certificate: certificate, Key: key}, nil
+	return manual.Credential{Server: s.Plane.Server(), CA: s.Plane.CAPEM(), Certificate: certificate, Key: key}, nil
 }
