@@ -17,7 +17,7 @@ import (
 func TestValidateReturnsEveryInvalidOption(t *testing.T) {
 	require.NoError(t, (&process.Options{ClusterID: "rome", Namespace: "longshore"}).Validate())
 	err := (&process.Options{ClusterID: "Rome"}).Validate()
-	for _, want := range []string{`--cluster-id: cluster ID "Rome"`, "--liqo-namespace is required"} {
+	for _, want := range []string{`--cluster-id: invalid cluster ID "Rome"`, "--liqo-namespace is required"} {
 		assert.ErrorContains(t, err, want)
 	}
 }

@@ -19,7 +19,7 @@ func TestOptionsSayAllThatIsWrongAtOnce(t *testing.T) {
 	require.NoError(t, good.Validate())
 	err := (&Options{Options: process.Options{ClusterID: "Rome"}, PodCIDRs: []string{"10.0.0.0"}, Port: 70000, ShutdownDelay: -1, PolicyNamespaces: []string{"Team"}}).Validate()
 	for _, want := range []string{
-		`--cluster-id: cluster ID "Rome"`, "--liqo-namespace is required", "--secret-name is required", "--service-name is required",
+		`--cluster-id: invalid cluster ID "Rome"`, "--liqo-namespace is required", "--secret-name is required", "--service-name is required",
 		"--configuration-name is required", "--vk-options-default-template is required", "--liqo-runtime-class is required",
 		`--podcidr: "10.0.0.0" is no CIDR`, "--webhook-port is 70000", "--shutdown-delay is -1ns", `--policy-namespace: "Team" is no namespace name`,
 	} {

@@ -1,8 +1,9 @@
-// Package namespaceoffloading turns the NamespaceOffloading of a namespace into entries
-// of the providers' NamespaceMaps and reports how far they are (wire 6.2).
+// Package namespaceoffloading reconciles NamespaceOffloadings: it writes the namespace into the
+// NamespaceMaps of the selected providers and reports their state (wire 6.2).
 package namespaceoffloading
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ type Reconciler struct {
 	ClusterID string
 }
 
-// SetupWithManager registers watches on all that a selection depends on.
+// SetupWithManager registers watches on everything that a selection depends on.
 //
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings/status,verbs=patch
@@ -67,8 +68,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&offloadingv1beta1.NamespaceMap{}, all).
 		Watches(&offloadingv1beta1.VirtualNode{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		// Somebody else who writes the Namespace may take the scheduling label away.
-		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		// The labels of a namespace tell whether it is scheduled and whether it is a tenant namespace.
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.relatedToNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&corev1.Node{}, all, builder.WithPredicates(virtual, predicate.LabelChangedPredicate{})).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
@@ -77,7 +78,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	list := &offloadingv1beta1.NamespaceOffloadingList{}
 	if err := r.Client.List(ctx, list); err != nil {
-		// The cache cannot fail to list; were it to, the next event would enqueue them.
+		// Listing from the cache fails only while the manager stops.
 		ctrl.LoggerFrom(ctx).Error(err, "Listing NamespaceOffloadings failed")
 		return nil
 	}
@@ -88,23 +89,27 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 	return requests
 }
 
-// ofNamespace asks for the NamespaceOffloading that a namespace may have.
-func ofNamespace(_ context.Context, namespace client.Object) []reconcile.Request {
+// relatedToNamespace returns requests for the NamespaceOffloading that a namespace may have, or
+// for all when it is a tenant namespace.
+func (r *Reconciler) relatedToNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	if _, isTenant := namespace.GetLabels()[liqocorev1beta1.TenantNamespaceLabel]; isTenant {
+		return r.all(ctx, namespace)
+	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: namespace.GetName(), Name: offloadingv1beta1.NamespaceOffloadingName}}}
 }
 
-// scope holds the facts of one pass.
+// scope is the state that one reconcile works on.
 type scope struct {
 	nso          *offloadingv1beta1.NamespaceOffloading
 	remoteName   string
 	virtualNodes []offloadingv1beta1.VirtualNode
 	nodes        map[string]*corev1.Node
-	// maps are the NamespaceMaps of this consumer, by provider cluster.
+	// maps are the NamespaceMaps in tenant namespaces, by provider cluster.
 	maps map[string]*offloadingv1beta1.NamespaceMap
-	// missing are selected providers that have none; enforce finds them.
+	// missing are the selected providers without a NamespaceMap; enforce sets it.
 	missing []string
-	// holds are mappings that stay although no virtual node matches, by provider cluster;
-	// enforce finds them.
+	// holds are the mappings that are kept although no virtual node matches, by provider
+	// cluster; enforce sets it.
 	holds map[string]*Hold
 }
 
@@ -133,7 +138,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, nso *offloadingv1beta1.Names
 	}
 	if !equality.Semantic.DeepEqual(before.Status, nso.Status) {
 		if patchErr := r.Client.Status().Patch(ctx, nso, client.MergeFrom(before)); client.IgnoreNotFound(patchErr) != nil {
-			// Both errors retry: a status that cannot be written hides no failure (T56).
+			// A failed status write must not hide the other error (T56).
 			return ctrl.Result{}, errors.Join(err, fmt.Errorf("writing the status of the NamespaceOffloading of %q: %w", nso.Namespace, patchErr))
 		}
 	}
@@ -141,7 +146,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, nso *offloadingv1beta1.Names
 		return ctrl.Result{}, err
 	}
 	if !nso.DeletionTimestamp.IsZero() && len(nso.Status.RemoteNamespacesConditions) == 0 {
-		return ctrl.Result{}, r.release(ctx, nso)
+		return ctrl.Result{}, r.removeFinalizer(ctx, nso)
 	}
 	return ctrl.Result{RequeueAfter: s.nextWithdrawal()}, nil
 }
@@ -157,7 +162,7 @@ func (s *scope) nextWithdrawal() time.Duration {
 	return next
 }
 
-func (r *Reconciler) release(ctx context.Context, nso *offloadingv1beta1.NamespaceOffloading) error {
+func (r *Reconciler) removeFinalizer(ctx context.Context, nso *offloadingv1beta1.NamespaceOffloading) error {
 	before := nso.DeepCopy()
 	if !controllerutil.RemoveFinalizer(nso, offloadingv1beta1.NamespaceOffloadingFinalizer) {
 		return nil
@@ -169,7 +174,7 @@ func (r *Reconciler) release(ctx context.Context, nso *offloadingv1beta1.Namespa
 	return nil
 }
 
-// gather makes the only reads of a pass.
+// gather reads the state that the reconcile works on.
 func (r *Reconciler) gather(ctx context.Context, nso *offloadingv1beta1.NamespaceOffloading) (*scope, error) {
 	s := &scope{
 		nso: nso, remoteName: RemoteName(nso.Namespace, &nso.Spec, r.ClusterID),
@@ -187,20 +192,42 @@ func (r *Reconciler) gather(ctx context.Context, nso *offloadingv1beta1.Namespac
 	for i := range nodes.Items {
 		s.nodes[nodes.Items[i].Name] = &nodes.Items[i]
 	}
-	list := &offloadingv1beta1.NamespaceMapList{}
-	if err := r.Client.List(ctx, list, client.MatchingLabels{liqocorev1beta1.ReplicationLabel: "true"}); err != nil {
-		return nil, fmt.Errorf("listing NamespaceMaps: %w", err)
-	}
-	for i := range list.Items {
-		if id := list.Items[i].Labels[liqocorev1beta1.RemoteIDLabel]; id != "" {
-			s.maps[id] = &list.Items[i]
-		}
-	}
-	return s, nil
+	return s, r.gatherNamespaceMaps(ctx, s)
 }
 
-// enforce writes the mappings first and the scheduling label last (T72): a pod is
-// steered to a virtual node only once its namespace is on the way there.
+// gatherNamespaceMaps reads the oldest NamespaceMap in the tenant namespace of each cluster.
+// Others do not count: users can create NamespaceMaps in their own namespaces.
+func (r *Reconciler) gatherNamespaceMaps(ctx context.Context, s *scope) error {
+	list := &offloadingv1beta1.NamespaceMapList{}
+	if err := r.Client.List(ctx, list, client.MatchingLabels{liqocorev1beta1.ReplicationLabel: "true"}); err != nil {
+		return fmt.Errorf("listing NamespaceMaps: %w", err)
+	}
+	for i := range list.Items {
+		nm := &list.Items[i]
+		id := nm.Labels[liqocorev1beta1.RemoteIDLabel]
+		namespace := &corev1.Namespace{}
+		err := r.Client.Get(ctx, client.ObjectKey{Name: nm.Namespace}, namespace)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading namespace %q: %w", nm.Namespace, err)
+		}
+		if err != nil || !liqocorev1beta1.IsTenantNamespace(namespace, liqocorev1beta1.ClusterID(id)) {
+			continue
+		}
+		if current := s.maps[id]; current == nil || compareAge(nm, current) < 0 {
+			s.maps[id] = nm
+		}
+	}
+	return nil
+}
+
+// compareAge orders objects by creation time, and by name for equal times.
+func compareAge(a, b client.Object) int {
+	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time),
+		cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+}
+
+// enforce writes the mappings first and the scheduling label last (T72): pods must not be
+// scheduled to a virtual node before their namespace is mapped.
 func (r *Reconciler) enforce(ctx context.Context, s *scope) error {
 	selected := map[string]bool{}
 	if s.nso.DeletionTimestamp.IsZero() {
@@ -215,7 +242,8 @@ func (r *Reconciler) enforce(ctx context.Context, s *scope) error {
 	var errs []error
 	for _, id := range slices.Sorted(maps.Keys(selected)) {
 		if selected[id] && s.maps[id] == nil {
-			// Its creation wakes us. One provider that is not ready holds up no other.
+			// The creation of the NamespaceMap causes another reconcile. Other providers do not
+			// wait for it.
 			s.missing = append(s.missing, id)
 		}
 	}
@@ -253,17 +281,16 @@ func (s *scope) selectClusters(now time.Time) (map[string]bool, error) {
 	return selected, nil
 }
 
-// writeMapping adds or removes one mapping. The patch that removes the last one of a map
-// removes the field, and with it what was added since the map was read, so that removing
-// needs the version that was read.
-func (r *Reconciler) writeMapping(ctx context.Context, s *scope, nm *offloadingv1beta1.NamespaceMap, wanted bool) error {
+// writeMapping adds or removes one mapping. Removing needs an optimistic lock: the patch for
+// the last mapping removes the whole field, with mappings that were added concurrently.
+func (r *Reconciler) writeMapping(ctx context.Context, s *scope, nm *offloadingv1beta1.NamespaceMap, desired bool) error {
 	current, present := nm.Spec.DesiredMapping[s.nso.Namespace]
-	if present == wanted && (!wanted || current == s.remoteName) {
+	if present == desired && (!desired || current == s.remoteName) {
 		return nil
 	}
 	before := nm.DeepCopy()
 	patch := client.MergeFrom(before)
-	if wanted {
+	if desired {
 		if nm.Spec.DesiredMapping == nil {
 			nm.Spec.DesiredMapping = map[string]string{}
 		}
@@ -278,7 +305,7 @@ func (r *Reconciler) writeMapping(ctx context.Context, s *scope, nm *offloadingv
 	return nil
 }
 
-// labelNamespace switches the pod webhook on or off for the namespace.
+// labelNamespace adds or removes the label that enables the pod webhook for the namespace.
 func (r *Reconciler) labelNamespace(ctx context.Context, nso *offloadingv1beta1.NamespaceOffloading, on bool) error {
 	namespace := &corev1.Namespace{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: nso.Namespace}, namespace); err != nil {

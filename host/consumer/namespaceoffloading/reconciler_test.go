@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -60,12 +61,35 @@ type outcome struct {
 	again  time.Duration
 }
 
+// withTenants adds the tenant namespaces of NamespaceMaps whose namespace does not exist.
+func withTenants(objects []client.Object) []client.Object {
+	existing := map[string]bool{}
+	for _, obj := range objects {
+		if namespace, ok := obj.(*corev1.Namespace); ok {
+			existing[namespace.Name] = true
+		}
+	}
+	for _, obj := range objects {
+		if nm, ok := obj.(*offloadingv1beta1.NamespaceMap); ok && !existing[nm.Namespace] {
+			existing[nm.Namespace] = true
+			objects = append(objects, tenant(nm.Namespace, nm.Labels[liqocorev1beta1.RemoteIDLabel]))
+		}
+	}
+	return objects
+}
+
+func tenant(name, cluster string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+		liqocorev1beta1.TenantNamespaceLabel: "true", liqocorev1beta1.RemoteClusterIDLabel: cluster,
+	}}}
+}
+
 func pass(t *testing.T, nso *offloadingv1beta1.NamespaceOffloading, existing ...client.Object) outcome {
 	t.Helper()
 	s, err := scheme.New()
 	require.NoError(t, err)
 	var out outcome
-	out.Client = fake.NewClientBuilder().WithScheme(s).WithObjects(nso).WithStatusSubresource(nso).WithObjects(existing...).
+	out.Client = fake.NewClientBuilder().WithScheme(s).WithObjects(nso).WithStatusSubresource(nso).WithObjects(withTenants(existing)...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
 				out.writes++
@@ -123,6 +147,57 @@ func TestANamespaceIsMappedAndLabeled(t *testing.T) {
 	assert.True(t, out.labeled(t))
 	assert.Equal(t, offloadingv1beta1.InProgressOffloadingPhaseType, out.nso.Status.OffloadingPhase)
 	assert.Equal(t, "shop-rome", out.nso.Status.RemoteNamespaceName)
+}
+
+func TestOnlyNamespaceMapsInTheTenantNamespaceOfTheirClusterCount(t *testing.T) {
+	forged := func(namespace string) *offloadingv1beta1.NamespaceMap {
+		nm := namespaceMap("milan", nil, map[string]offloadingv1beta1.RemoteNamespaceStatus{
+			"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted},
+		})
+		nm.Namespace, nm.Name = namespace, "zz-forged"
+		return nm
+	}
+	for name, namespace := range map[string]*corev1.Namespace{
+		"a namespace of a user":                    {ObjectMeta: metav1.ObjectMeta{Name: "zz-user"}},
+		"the tenant namespace of another provider": tenant("zz-tenant", "oslo"),
+		"a namespace with the label of a cluster only": {ObjectMeta: metav1.ObjectMeta{
+			Name: "zz-labeled", Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: "milan"},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nm := forged(namespace.Name)
+			out := pass(t, offloading(nil), shop(), node("a", "milan"), namespaceMap("milan", nil, nil), namespace, nm)
+			require.NoError(t, out.err)
+			assert.Contains(t, out.desired(t, "milan"), "shop")
+			current := &offloadingv1beta1.NamespaceMap{}
+			require.NoError(t, out.Get(t.Context(), client.ObjectKeyFromObject(nm), current))
+			assert.Empty(t, current.Spec.DesiredMapping)
+			assert.Equal(t, offloadingv1beta1.InProgressOffloadingPhaseType, out.nso.Status.OffloadingPhase)
+			assert.NotContains(t, out.nso.Status.RemoteNamespacesConditions, "zz-forged")
+		})
+	}
+}
+
+func TestTheOldestOfTwoNamespaceMapsOfAClusterCounts(t *testing.T) {
+	older := namespaceMap("milan", nil, nil)
+	older.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
+	newer := namespaceMap("milan", nil, nil)
+	newer.Namespace, newer.CreationTimestamp = "liqo-tenant-zz", metav1.NewTime(noon)
+	out := pass(t, offloading(nil), shop(), node("a", "milan"), older, newer)
+	require.NoError(t, out.err)
+	assert.Contains(t, out.desired(t, "milan"), "shop")
+	current := &offloadingv1beta1.NamespaceMap{}
+	require.NoError(t, out.Get(t.Context(), client.ObjectKeyFromObject(newer), current))
+	assert.Empty(t, current.Spec.DesiredMapping)
+}
+
+func TestATenantNamespaceThatGetsItsLabelsEnqueuesEveryOffloading(t *testing.T) {
+	s, err := scheme.New()
+	require.NoError(t, err)
+	r := &Reconciler{Client: fake.NewClientBuilder().WithScheme(s).WithObjects(offloading(nil)).Build()}
+	want := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "shop", Name: "offloading"}}
+	assert.Contains(t, r.relatedToNamespace(t.Context(), tenant("liqo-tenant-milan", "milan")), want)
+	assert.Equal(t, []reconcile.Request{want}, r.relatedToNamespace(t.Context(), shop()))
 }
 
 func TestAPassThatChangesNothingWritesNothing(t *testing.T) {

@@ -11,10 +11,9 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// NamespaceProblem reads the VirtualNode's namespace and says why it may not hold the
-// VirtualNode, or "". It must be the tenant namespace of the VirtualNode's provider
-// (wire P2.2): who writes VirtualNodes gives their virtual kubelets access to offloaded
-// namespaces.
+// NamespaceProblem returns why a VirtualNode may not be in its namespace, or "". It must be
+// the tenant namespace of the provider (wire P2.2): creating a VirtualNode gives its virtual
+// kubelet access to offloaded namespaces.
 func NamespaceProblem(ctx context.Context, c client.Reader, vn *offloadingv1beta1.VirtualNode) (string, error) {
 	namespace := &corev1.Namespace{}
 	if err := c.Get(ctx, client.ObjectKey{Name: vn.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
@@ -30,6 +29,5 @@ func NamespaceProblem(ctx context.Context, c client.Reader, vn *offloadingv1beta
 // IsTenantNamespace reports whether a namespace, which may be nil, is the tenant namespace of
 // the VirtualNode's provider.
 func IsTenantNamespace(namespace *corev1.Namespace, vn *offloadingv1beta1.VirtualNode) bool {
-	return namespace != nil && vn.Spec.ClusterID != "" && namespace.Labels[liqocorev1beta1.TenantNamespaceLabel] == "true" &&
-		namespace.Labels[liqocorev1beta1.RemoteClusterIDLabel] == string(vn.Spec.ClusterID)
+	return namespace != nil && liqocorev1beta1.IsTenantNamespace(namespace, vn.Spec.ClusterID)
 }

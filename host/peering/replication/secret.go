@@ -28,13 +28,6 @@ func isControlPlaneKubeconfig(obj client.Object) bool {
 		obj.GetAnnotations()[authv1beta1.RemoteTenantNamespaceAnnotation] != ""
 }
 
-// isTenantNamespace reports whether a namespace is the tenant namespace of a cluster
-// (wire P2.2).
-func isTenantNamespace(namespace *corev1.Namespace, cluster string) bool {
-	_, tenant := namespace.Labels[liqocorev1beta1.TenantNamespaceLabel]
-	return tenant && namespace.Labels[liqocorev1beta1.RemoteClusterIDLabel] == cluster
-}
-
 // selectSecret returns the Secret that replicates to its cluster: the oldest of those in a
 // tenant namespace of the cluster, or nil. It is pure.
 func selectSecret(candidates []corev1.Secret, tenants map[string]bool) *corev1.Secret {
@@ -67,7 +60,7 @@ func (r *Reconciler) refuse(ctx context.Context, secret *corev1.Secret) (string,
 		if client.IgnoreNotFound(err) != nil {
 			return "", fmt.Errorf("reading namespace %q: %w", secrets[i].Namespace, err)
 		}
-		tenants[secrets[i].Namespace] = err == nil && isTenantNamespace(namespace, cluster)
+		tenants[secrets[i].Namespace] = err == nil && liqocorev1beta1.IsTenantNamespace(namespace, liqocorev1beta1.ClusterID(cluster))
 	}
 	selected := selectSecret(secrets, tenants)
 	switch {

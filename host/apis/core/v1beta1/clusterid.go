@@ -3,31 +3,30 @@ package v1beta1
 import (
 	"fmt"
 	"regexp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClusterID identifies a cluster among its peers. It appears in names and label
-// values, hence the pattern; the schema puts no limit on its length, as in the
-// reference.
+// ClusterID identifies a cluster among its peers. It is a part of names and label values. As
+// in the reference, the schema does not limit its length.
 //
 // +kubebuilder:validation:Pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 type ClusterID string
 
-// maxClusterIDLength is that of a label's value, in bytes: the ID is one on every
-// object of a peering.
+// maxClusterIDLength is the maximum length of a label value in bytes.
 const maxClusterIDLength = 63
 
 var clusterIDPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
-// Validate says what is wrong with an ID that names a cluster, in words for whoever
-// chose it.
+// Validate returns an error if the ID is not a label value that matches the pattern.
 func (id ClusterID) Validate() error {
 	switch {
 	case id == "":
-		return fmt.Errorf("a cluster ID is required: it names the cluster to its peers")
+		return fmt.Errorf("a cluster ID is required")
 	case !clusterIDPattern.MatchString(string(id)):
-		return fmt.Errorf("cluster ID %q has other characters than lower-case letters, digits and dashes inside", id)
+		return fmt.Errorf("invalid cluster ID %q: it consists of lower-case letters, digits and dashes, and neither begins nor ends with a dash", id)
 	case len(id) > maxClusterIDLength:
-		return fmt.Errorf("cluster ID %q has more than %d characters: it must fit into a label", id, maxClusterIDLength)
+		return fmt.Errorf("invalid cluster ID %q: it has more than %d characters", id, maxClusterIDLength)
 	}
 	return nil
 }
@@ -36,21 +35,28 @@ const (
 	// ClusterIDConfigMapLabelValue is the value of app.kubernetes.io/name on the
 	// ConfigMap that holds this cluster's ID (wire P2.1).
 	ClusterIDConfigMapLabelValue = "clusterid-configmap"
-	// ClusterIDConfigMapKey is its key (wire P2.1).
+	// ClusterIDConfigMapKey is the key of the ID in this ConfigMap (wire P2.1).
 	ClusterIDConfigMapKey = "CLUSTER_ID"
 )
 
-// Labels that tell which cluster an object concerns (wire 7.2).
+// Labels with a cluster ID, and of tenant namespaces (wire 7.2).
 const (
-	// RemoteClusterIDLabel names the peer that an object is about: Node, VirtualNode,
-	// NamespaceMap, namespace, Secret, binding.
+	// RemoteClusterIDLabel is the ID of the peer on Nodes, VirtualNodes, NamespaceMaps,
+	// namespaces, Secrets and bindings.
 	RemoteClusterIDLabel = "liqo.io/remote-cluster-id"
 	// TenantNamespaceLabel is "true" on the namespace kept for a peer (wire P2.2).
 	TenantNamespaceLabel = "liqo.io/tenant-namespace"
-	// TenantNamespacePrefix begins the default name of a peer's tenant namespace; its
-	// ClusterID follows. Look up by the labels, not by the name (wire P2.2).
+	// TenantNamespacePrefix is the prefix of the default name of a tenant namespace, followed
+	// by the ID of the peer. Namespaces are looked up by labels, not by name (wire P2.2).
 	TenantNamespacePrefix = "liqo-tenant-"
 )
+
+// IsTenantNamespace reports whether a namespace has the labels of the tenant namespace of a
+// peer (wire P2.2).
+func IsTenantNamespace(namespace metav1.Object, peer ClusterID) bool {
+	_, isTenant := namespace.GetLabels()[TenantNamespaceLabel]
+	return isTenant && peer != "" && namespace.GetLabels()[RemoteClusterIDLabel] == string(peer)
+}
 
 // Labels of replication between clusters (wire 6.4, 7.2, P3).
 const (
@@ -58,11 +64,11 @@ const (
 	ReplicationLabel = "liqo.io/replication"
 	// ReplicatedLabel is "true" on a copy.
 	ReplicatedLabel = "liqo.io/replicated"
-	// OriginIDLabel names, on a copy, the cluster that it came from.
+	// OriginIDLabel is the ID of the source cluster on a copy.
 	OriginIDLabel = "liqo.io/originID"
-	// RemoteIDLabel names the cluster that an object is replicated to.
+	// RemoteIDLabel is the ID of the cluster to which an object is replicated.
 	RemoteIDLabel = "liqo.io/remoteID"
-	// OwnershipLabel tells which side owns the status; it does not travel.
+	// OwnershipLabel is the side that owns the status. It is not replicated.
 	OwnershipLabel = "liqo.io/ownership"
 )
 
@@ -80,11 +86,11 @@ const (
 	// WebhookLabel is "true" on webhook configurations whose CA bundle the webhook
 	// server keeps, and on the Secret with its certificate.
 	WebhookLabel = "liqo.io/webhook"
-	// WebhookSkipLabel is "true" on objects that the webhooks leave alone.
+	// WebhookSkipLabel is "true" on objects that the webhooks ignore.
 	WebhookSkipLabel = "liqo.io/webhook-skip"
 )
 
-// ManagedByLabel and ManagedByValue mark the bindings made for a peer
+// ManagedByLabel and ManagedByValue mark the bindings of a peer
 // (wire P2.6): app.kubernetes.io/managed-by=liqo.
 const (
 	ManagedByLabel = "app.kubernetes.io/managed-by"

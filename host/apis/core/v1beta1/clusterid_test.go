@@ -16,9 +16,9 @@ func TestClusterIDValidate(t *testing.T) {
 		"digits and dashes":           {id: "0-rome-1"},
 		"as long as a label may be":   {id: ClusterID(strings.Repeat("x", 63))},
 		"none":                        {want: "is required"},
-		"capitals":                    {id: "Rome", want: `"Rome" has other characters`},
-		"a dash at the end":           {id: "rome-", want: "has other characters"},
-		"a dot":                       {id: "rome.it", want: "has other characters"},
+		"capitals":                    {id: "Rome", want: `invalid cluster ID "Rome"`},
+		"a dash at the end":           {id: "rome-", want: "invalid cluster ID"},
+		"a dot":                       {id: "rome.it", want: "invalid cluster ID"},
 		"longer than a label's value": {id: ClusterID(strings.Repeat("x", 64)), want: "more than 63"},
 	}
 	for name, tc := range cases {

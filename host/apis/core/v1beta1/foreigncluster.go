@@ -3,14 +3,14 @@ package v1beta1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 const (
-	// PermanentlyUnreachableAnnotation is "true" on a ForeignCluster that will never
-	// come back, so that nothing waits for it (wire 7.3).
+	// PermanentlyUnreachableAnnotation is "true" on a ForeignCluster that is lost, so that
+	// finalizers do not wait for it (wire 7.3).
 	PermanentlyUnreachableAnnotation = "liqo.io/foreign-cluster-permanently-unreachable"
-	// APIServerCheckerFinalizer is held by whoever probes the peer's API server (wire P1.2).
+	// APIServerCheckerFinalizer is the finalizer of the API server probe (wire P1.2).
 	APIServerCheckerFinalizer = "api-server-checker.liqo.io/finalizer"
 )
 
-// RoleType is the role of the remote cluster, seen from here.
+// RoleType is the role of the remote cluster.
 //
 // +kubebuilder:validation:Enum=Consumer;Provider;ConsumerAndProvider;Unknown
 type RoleType string
@@ -23,7 +23,7 @@ const (
 	UnknownRole             RoleType = "Unknown"
 )
 
-// ConditionType names one aspect of a peering.
+// ConditionType is the type of a condition.
 //
 // +kubebuilder:validation:Enum=APIServerStatus;NetworkConnectionStatus;NetworkGatewayServerStatus;NetworkGatewayClientStatus;NetworkGatewayPresence;NetworkConfigurationStatus;AuthIdentityControlPlaneStatus;AuthTenantStatus;OffloadingVirtualNodeStatus;OffloadingNodeStatus
 type ConditionType string
@@ -42,7 +42,7 @@ const (
 	OffloadingNodeStatusCondition           ConditionType = "OffloadingNodeStatus"
 )
 
-// ConditionStatusType is the state of one aspect of a peering.
+// ConditionStatusType is the status of a condition.
 //
 // +kubebuilder:validation:Enum=None;Pending;Established;Error;Ready;NotReady;SomeNotReady
 type ConditionStatusType string
@@ -70,13 +70,13 @@ type Condition struct {
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty,omitzero"`
 	// Reason for the last transition, in CamelCase.
 	Reason string `json:"reason,omitempty"`
-	// Message for people.
+	// Message is human-readable.
 	Message string `json:"message,omitempty"`
 }
 
 // Module is the state of one of networking, authentication, offloading.
 type Module struct {
-	// Enabled tells whether anything of the module exists for this peer.
+	// Enabled is true if any object of the module exists for this peer.
 	Enabled bool `json:"enabled"`
 	// Conditions of the module.
 	Conditions []Condition `json:"conditions,omitempty"`
@@ -112,7 +112,7 @@ type ForeignClusterSpec struct {
 
 // ForeignClusterStatus is the observed state of a ForeignCluster.
 type ForeignClusterStatus struct {
-	// ObservedGeneration is the last generation acted upon; 0 means never.
+	// ObservedGeneration is the last reconciled generation, or 0.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Role of the remote cluster.
 	// +kubebuilder:default="Unknown"
@@ -122,12 +122,12 @@ type ForeignClusterStatus struct {
 	Modules Modules `json:"modules,omitempty"`
 	// APIServerURL of the remote cluster.
 	APIServerURL string `json:"apiServerUrl,omitempty"`
-	// ForeignProxyURL is the proxy through which the API server is reached.
+	// ForeignProxyURL is the proxy of the API server.
 	ForeignProxyURL string `json:"foreignProxyUrl,omitempty"`
 	// TenantNamespace names the namespaces of the peering.
 	// +optional
 	TenantNamespace TenantNamespaceType `json:"tenantNamespace,omitempty"`
-	// Conditions that belong to no module.
+	// Conditions that do not belong to a module.
 	Conditions []Condition `json:"conditions,omitempty"`
 }
 

@@ -1,8 +1,8 @@
 package v1beta1
 
-// PermanentlyUnreachable reports whether an administrator gave the cluster up for good
-// while its API server does not answer (wire P2.11, end): only then may its objects
-// be let go without its consent.
+// PermanentlyUnreachable reports whether an administrator declared the cluster permanently
+// unreachable and its API server does not answer (wire P2.11). Only then may finalizers be
+// removed without the cluster.
 func (fc *ForeignCluster) PermanentlyUnreachable() bool {
 	if fc.Annotations[PermanentlyUnreachableAnnotation] != "true" {
 		return false
