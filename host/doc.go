@@ -20,7 +20,7 @@
 //	                                         OffloadingPatch → AntiAffinityPreset → PodMutation (Offload)
 //	                                                                                → ResourceMutation
 //	5 Send      the ShadowPod is created in the provider cluster, and what the pod needs with it
-//	                                         host/consumer/reflection/{pod,configmap,secret,service,ingress}
+//	                                         host/consumer/reflection/{pod,mirror}
 //	                                                                                MetadataFilter, ResourceMutation
 //	6 Run       the provider turns the ShadowPod into a pod
 //	                                         host/provider/shadowpod

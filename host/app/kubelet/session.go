@@ -18,12 +18,9 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/node"
-	"github.com/longshore-dev/longshore/host/consumer/reflection/configmap"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
-	"github.com/longshore-dev/longshore/host/consumer/reflection/ingress"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/mirror"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
-	"github.com/longshore-dev/longshore/host/consumer/reflection/secret"
-	"github.com/longshore-dev/longshore/host/consumer/reflection/service"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/kit/events"
 )
@@ -125,46 +122,30 @@ func (s *session) virtualNodeChanged(vn *offloadingv1beta1.VirtualNode) {
 	}
 }
 
-// definitions lists what is reflected; a resource without workers is not.
+// definitions returns the kinds that are reflected: those with workers.
 func (a *App) definitions() []engine.Definition {
 	o := &a.options
 	origin := remote.Origin{HomeClusterID: o.HomeClusterID, ProviderClusterID: o.ForeignClusterID, NodeName: o.NodeName}
-	policy := func(resource string) offloadingv1beta1.ReflectionType {
-		return offloadingv1beta1.ReflectionType(o.ReflectionTypes[resource])
-	}
-	loadBalancerClass, ingressClass := "", ""
+	classes := map[string]string{}
 	if o.EnableLoadBalancer {
-		loadBalancerClass = o.RemoteRealLoadBalancerClassName
+		classes["service"] = o.RemoteRealLoadBalancerClassName
 	}
 	if o.EnableIngress {
-		ingressClass = o.RemoteRealIngressClassName
+		classes["ingress"] = o.RemoteRealIngressClassName
 	}
 	var definitions []engine.Definition
-	for _, candidate := range []struct {
-		resource   string
-		definition func(workers int) engine.Definition
-	}{
-		{"pod", func(workers int) engine.Definition {
-			return pod.New(pod.Options{
-				Origin: origin, Evaluator: a.policies.Chains(), Situation: a.facts,
-				Workers: workers, DisableIPReflection: o.DisableIPReflection,
-			})
-		}},
-		{"configmap", func(workers int) engine.Definition {
-			return configmap.New(configmap.Options{Origin: origin, Policy: policy("configmap"), Workers: workers})
-		}},
-		{"secret", func(workers int) engine.Definition {
-			return secret.New(secret.Options{Origin: origin, Policy: policy("secret"), Workers: workers})
-		}},
-		{"service", func(workers int) engine.Definition {
-			return service.New(service.Options{Origin: origin, Policy: policy("service"), Workers: workers, LoadBalancerClass: loadBalancerClass})
-		}},
-		{"ingress", func(workers int) engine.Definition {
-			return ingress.New(ingress.Options{Origin: origin, Policy: policy("ingress"), Workers: workers, Class: ingressClass})
-		}},
-	} {
-		if workers := o.ReflectionWorkers[candidate.resource]; workers > 0 {
-			definitions = append(definitions, candidate.definition(workers))
+	if workers := o.ReflectionWorkers["pod"]; workers > 0 {
+		definitions = append(definitions, pod.New(pod.Options{
+			Origin: origin, Evaluator: a.policies.Chains(), Situation: a.facts,
+			Workers: workers, DisableIPReflection: o.DisableIPReflection,
+		}))
+	}
+	for _, kind := range mirror.Kinds() {
+		if workers := o.ReflectionWorkers[kind.Name]; workers > 0 {
+			definitions = append(definitions, kind.Define(mirror.Options{
+				Origin: origin, Policy: offloadingv1beta1.ReflectionType(o.ReflectionTypes[kind.Name]),
+				Workers: workers, Class: classes[kind.Name],
+			}))
 		}
 	}
 	return definitions

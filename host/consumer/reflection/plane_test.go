@@ -31,11 +31,9 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/consumer/reflection/configmap"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/mirror"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
-	"github.com/longshore-dev/longshore/host/consumer/reflection/secret"
-	"github.com/longshore-dev/longshore/host/consumer/reflection/service"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -150,15 +148,14 @@ func newRig(t *testing.T) *rig {
 func (r *rig) reflect(t *testing.T, clusters []*testplane.Cluster, scheme *runtime.Scheme) (stop func(*testing.T)) {
 	t.Helper()
 	origin := remote.Origin{HomeClusterID: home, ProviderClusterID: provider, NodeName: nodeName}
-	deny := offloadingv1beta1.DenyList
 	definitions := []engine.Definition{
 		pod.New(pod.Options{Origin: origin, Evaluator: &r.policies, Workers: 10,
 			Situation: func() (*offloadingv1beta1.OffloadingPatch, contract.VirtualNode) {
 				return nil, contract.VirtualNode{Name: nodeName, ProviderClusterID: provider, ConsumerClusterID: home}
 			}}),
-		configmap.New(configmap.Options{Origin: origin, Policy: deny, Workers: 3}),
-		secret.New(secret.Options{Origin: origin, Policy: deny, Workers: 3}),
-		service.New(service.Options{Origin: origin, Policy: deny, Workers: 3}),
+	}
+	for _, kind := range mirror.Kinds() {
+		definitions = append(definitions, kind.Define(mirror.Options{Origin: origin, Policy: offloadingv1beta1.DenyList, Workers: 3}))
 	}
 	connect := func(c *testplane.Cluster, count *counter) client.WithWatch {
 		config := rest.CopyConfig(c.RESTConfig())

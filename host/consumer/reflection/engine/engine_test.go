@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,11 +36,21 @@ func (maps) Resource() Resource {
 }
 
 func (maps) Decide(in Input) ([]Action, error) {
-	return Mirror(in, func() (runtime.ApplyConfiguration, error) {
-		return corev1apply.ConfigMap(in.Key.Name, in.Facts.RemoteNamespace).
-			WithLabels(labels.Merge(in.Labels, owned)).WithAnnotations(in.Annotations).
-			WithData(in.Local.(*corev1.ConfigMap).Data), nil
-	})
+	switch {
+	case in.Remote != nil && !Owned(in.Remote, in.Facts):
+		return []Action{NameConflict(in.Facts, "configmap", in.Key.Name)}, nil
+	case in.Remote != nil && in.Remote.GetDeletionTimestamp() != nil:
+		return []Action{Keep{Reason: "the remote object is being deleted"}}, nil
+	case in.Local == nil && in.Remote == nil:
+		return nil, nil
+	case in.Local == nil:
+		return []Action{DeleteRemote{}}, nil
+	case in.SkipAnnotated:
+		return []Action{DeleteRemote{}, RecordEvent{Type: EventNormal, Reason: ReasonReflectionDisabled, Message: "skipped"}}, nil
+	}
+	return []Action{Apply{Config: corev1apply.ConfigMap(in.Key.Name, in.Facts.RemoteNamespace).
+		WithLabels(labels.Merge(in.Labels, owned)).WithAnnotations(in.Annotations).
+		WithData(in.Local.(*corev1.ConfigMap).Data)}}, nil
 }
 
 // pods is a definition with three objects, like the real one but smaller.

@@ -1,0 +1,31 @@
+package engine
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// Owned reports whether a remote object has both ownership labels of the reflection from
+// this consumer to this provider (wire 4.1).
+func Owned(object client.Object, facts Facts) bool {
+	labels := object.GetLabels()
+	return labels[offloadingv1beta1.OriginLabel] == facts.HomeClusterID &&
+		labels[offloadingv1beta1.DestinationLabel] == facts.ProviderClusterID
+}
+
+// Stranger is what the owner of a local object is told when an object that is not ours
+// has its name in the provider (T39).
+func NameConflict(facts Facts, kind, remoteName string) RecordEvent {
+	return RecordEvent{
+		Type:   EventWarning,
+		Reason: ReasonFailedReflection,
+		Message: "A " + kind + " named " + remoteName + " already exists in namespace " + facts.RemoteNamespace +
+			" of cluster " + facts.ProviderClusterID + " and is not managed by reflection. Rename one of the two, or delete the remote one.",
+	}
+}
+
+// NotReflected is the message of an event on a local object that is not reflected.
+func NotReflected(facts Facts, reason string) string {
+	return "Not reflected to cluster " + facts.ProviderClusterID + ": " + reason
+}

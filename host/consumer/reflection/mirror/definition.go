@@ -1,0 +1,182 @@
+// Package mirror is Pod flow, stage 5: the definitions of the kinds that the reflection
+// engine copies to the provider and from which nothing comes back (wire 4.2, 4.3, 4.6, 4.7).
+// Each kind is an entry of [Kinds].
+package mirror
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+)
+
+// Options configure the definition of one kind.
+type Options struct {
+	Origin remote.Origin
+	// Policy is DenyList or AllowList (--<kind>-reflection-type).
+	Policy offloadingv1beta1.ReflectionType
+	// Workers is the number of objects handled at once (--<kind>-reflection-workers).
+	Workers int
+	// Class is the provider's class of remote objects of kinds that have one: the load
+	// balancer class of Services, the ingress class of Ingresses. Empty sets none.
+	Class string
+}
+
+// Kind is one mirrored kind.
+type Kind struct {
+	// Name is the lower-case singular word of flags, metrics and events.
+	Name string
+	// Define returns the definition.
+	Define func(Options) engine.Definition
+}
+
+// Kinds returns the mirrored kinds.
+func Kinds() []Kind {
+	return []Kind{
+		entry(configMap),
+		entry(secret),
+		entry(service),
+		entry(ingress),
+	}
+}
+
+// kind is what sets one kind apart from the others. T is a pointer to its Go type.
+type kind[T client.Object] struct {
+	name string
+	// empty and emptyList return new objects.
+	empty     func() client.Object
+	emptyList func() client.ObjectList
+	// forge builds the remote object. Labels, annotations and the remote namespace are in
+	// the input.
+	forge func(local T, in engine.Input, o Options) runtime.ApplyConfiguration
+
+	// ignore returns why objects of a key are left as they are, or "". Optional.
+	ignore func(in engine.Input) string
+	// withhold returns why a local object must not be in the provider, or "". The reason
+	// is recorded as an event. Optional.
+	withhold func(local T) string
+	// replaces reports whether the remote object must be deleted and created again,
+	// because an update cannot change it into what is desired. Optional.
+	replaces func(desired, current T) bool
+	// policy returns the reflection policy of a local object; d is the configured one.
+	// Optional.
+	policy func(local T, d offloadingv1beta1.ReflectionType) offloadingv1beta1.ReflectionType
+	// toRemote and toLocal translate names where these differ. Optional, both or none.
+	toRemote, toLocal func(name string, origin remote.Origin) string
+}
+
+func entry[T client.Object](k kind[T]) Kind {
+	return Kind{Name: k.name, Define: func(o Options) engine.Definition { return &definition[T]{kind: k, options: o} }}
+}
+
+// definition mirrors one kind.
+type definition[T client.Object] struct {
+	kind    kind[T]
+	options Options
+}
+
+var (
+	_ engine.Remapper      = (*definition[client.Object])(nil)
+	_ engine.PolicyChooser = (*definition[client.Object])(nil)
+	_ engine.Replacer      = (*definition[client.Object])(nil)
+)
+
+// Resource implements engine.Definition.
+func (d *definition[T]) Resource() engine.Resource {
+	kind := engine.Kind{New: d.kind.empty, NewList: d.kind.emptyList}
+	return engine.Resource{
+		Name: d.kind.name, Local: kind, Remote: kind,
+		Policy: d.options.Policy, Filter: true, LeaderOnly: true, Workers: max(d.options.Workers, 1),
+	}
+}
+
+// Decide implements engine.Definition.
+func (d *definition[T]) Decide(in engine.Input) ([]engine.Action, error) {
+	if d.kind.ignore != nil {
+		if reason := d.kind.ignore(in); reason != "" {
+			return keep(reason), nil
+		}
+	}
+	local, hasLocal := in.Local.(T)
+	withheld := ""
+	if d.kind.withhold != nil && hasLocal && !in.Skipped {
+		withheld = d.kind.withhold(local)
+	}
+	isManaged := in.Remote != nil && engine.Owned(in.Remote, in.Facts)
+	switch {
+	case withheld != "":
+		actions := []engine.Action{notReflected(in.Facts, withheld)}
+		if isManaged && in.Remote.GetDeletionTimestamp() == nil {
+			actions = append(actions, engine.DeleteRemote{})
+		}
+		return actions, nil
+	case in.Remote != nil && !isManaged && !hasLocal:
+		return keep("the remote object is not managed by reflection"), nil
+	case in.Remote != nil && !isManaged:
+		return []engine.Action{engine.NameConflict(in.Facts, d.kind.name, in.Remote.GetName())}, nil
+	case in.Remote != nil && in.Remote.GetDeletionTimestamp() != nil:
+		return keep("the remote object is being deleted"), nil
+	case !hasLocal || in.Skipped:
+		return withdraw(in), nil
+	}
+	return []engine.Action{engine.Apply{Config: d.kind.forge(local, in, d.options)}}, nil
+}
+
+// withdraw is the decision about a local object that was deleted or is skipped.
+func withdraw(in engine.Input) []engine.Action {
+	var actions []engine.Action
+	if in.Remote != nil {
+		actions = append(actions, engine.DeleteRemote{})
+	}
+	if in.Local != nil && in.SkipAnnotated {
+		actions = append(actions, notReflected(in.Facts, "annotation "+offloadingv1beta1.SkipReflectionAnnotation))
+	}
+	if len(actions) == 0 {
+		return keep("the local object is skipped")
+	}
+	return actions
+}
+
+func notReflected(facts engine.Facts, reason string) engine.Action {
+	return engine.RecordEvent{
+		Type: engine.EventNormal, Reason: engine.ReasonReflectionDisabled, Message: engine.NotReflected(facts, reason),
+	}
+}
+
+func keep(reason string) []engine.Action { return []engine.Action{engine.Keep{Reason: reason}} }
+
+// ReflectionPolicy implements engine.PolicyChooser.
+func (d *definition[T]) ReflectionPolicy(object client.Object) offloadingv1beta1.ReflectionType {
+	if local, ok := object.(T); ok && d.kind.policy != nil {
+		return d.kind.policy(local, d.options.Policy)
+	}
+	return d.options.Policy
+}
+
+// ToRemote implements engine.Remapper.
+func (d *definition[T]) ToRemote(name string) string {
+	if d.kind.toRemote == nil {
+		return name
+	}
+	return d.kind.toRemote(name, d.options.Origin)
+}
+
+// ToLocal implements engine.Remapper.
+func (d *definition[T]) ToLocal(name string) string {
+	if d.kind.toLocal == nil {
+		return name
+	}
+	return d.kind.toLocal(name, d.options.Origin)
+}
+
+// Replaces implements engine.Replacer.
+func (d *definition[T]) Replaces(want, there client.Object) bool {
+	if d.kind.replaces == nil {
+		return false
+	}
+	desired, isKind := want.(T)
+	current, isKindToo := there.(T)
+	return isKind && isKindToo && d.kind.replaces(desired, current)
+}

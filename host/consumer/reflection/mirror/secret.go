@@ -1,0 +1,56 @@
+package mirror
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+)
+
+// Keys on a remote Secret that holds the tokens of one pod (wire 4.8).
+const (
+	podTokenPodKey     = "offloading.liqo.io/service-account-for-pod-name"
+	podTokenAccountKey = "offloading.liqo.io/service-account-name"
+)
+
+// secret mirrors Secrets (wire 4.7). A service account's token gives access to the
+// consumer's API server and is withheld.
+var secret = kind[*corev1.Secret]{
+	name:      "secret",
+	empty:     func() client.Object { return &corev1.Secret{} },
+	emptyList: func() client.ObjectList { return &corev1.SecretList{} },
+	forge: func(local *corev1.Secret, in engine.Input, o Options) runtime.ApplyConfiguration {
+		return remote.Secret(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, o.Origin)
+	},
+	ignore: func(in engine.Input) string {
+		if current, ok := in.Remote.(*corev1.Secret); ok && isPodToken(current) {
+			return "the remote Secret holds the tokens of a pod"
+		}
+		return ""
+	},
+	withhold: func(local *corev1.Secret) string {
+		if local.Type == corev1.SecretTypeServiceAccountToken {
+			return "it is the token of a service account of this cluster"
+		}
+		return ""
+	},
+	// Neither the type of a Secret nor the content of an immutable one can be updated (T47).
+	replaces: func(desired, current *corev1.Secret) bool {
+		return remote.SecretType(desired) != current.Type ||
+			isSet(current.Immutable) && (!isSet(desired.Immutable) || !equality.Semantic.DeepEqual(desired.Data, current.Data))
+	},
+}
+
+// isPodToken reports whether a remote Secret holds the tokens of one pod (wire 4.8): its
+// labels or annotations have both keys.
+func isPodToken(secret *corev1.Secret) bool {
+	has := func(key string) bool {
+		_, label := secret.Labels[key]
+		_, annotation := secret.Annotations[key]
+		return label || annotation
+	}
+	return has(podTokenPodKey) && has(podTokenAccountKey)
+}
