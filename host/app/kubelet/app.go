@@ -165,8 +165,6 @@ func (a *App) addManager(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("composing the policies: %w", err)
 	}
-	// Compiling the built-in module takes many times the memory that it needs afterwards.
-	debug.FreeOSMemory()
 	return errors.Join(
 		a.manager.Add(manager.RunnableFunc(a.serve)),
 		a.manager.AddHealthzCheck("ping", healthz.Ping),

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -94,6 +95,8 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 	if err != nil {
 		return nil, errors.Join(err, p.Close(ctx))
 	}
+	// Compiling the module takes many times the memory that it needs afterwards.
+	debug.FreeOSMemory()
 	p.source, err = policysource.New(policysource.Options{
 		Component: options.Component, Client: mgr.GetClient(), Clock: clock.RealClock{},
 		BuiltIns:       map[string]chain.Policy{policyv1alpha1.BuiltInDefault: builtin},

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -74,6 +76,7 @@ type App struct {
 
 // New composes a process; nothing runs yet.
 func New(o *Options, d Definition) (*App, error) {
+	reduceGarbage()
 	s, err := scheme.New()
 	if err != nil {
 		return nil, err
@@ -102,6 +105,9 @@ func New(o *Options, d Definition) (*App, error) {
 	}
 	if err := d.Add(mgr); err != nil {
 		return nil, err
+	}
+	if err := mgr.Add(settler{clock.RealClock{}, debug.FreeOSMemory}); err != nil {
+		return nil, fmt.Errorf("composing %s: %w", d.Name, err)
 	}
 	name, ready := "serving", healthz.Checker(d.Ready)
 	if d.Ready == nil {
