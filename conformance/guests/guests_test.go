@@ -160,7 +160,7 @@ func TestGuestsAnswerLikeInExtism(t *testing.T) {
 	})
 }
 
-var names = fuel.Names{Fuel: engine.FuelExport, Stack: engine.StackExport, LookModule: engine.LookModule, Look: engine.LookFunction, Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport}
+var names = fuel.Names{Fuel: engine.FuelExport, Stack: engine.StackExport, RefuelModule: engine.RefuelModule, Refuel: engine.RefuelFunction, Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport}
 
 // With charges and without, the same module answers with the same bytes; with charges,
 // a question costs the same whenever and wherever it is asked.

@@ -130,7 +130,7 @@ func (h *policyHosts) meter(ctx context.Context, name string, wasm []byte) (*eng
 		return nil, fmt.Errorf("reading module %s: %w", name, err)
 	}
 	rewritten, err := parsed.Meter(fuel.Names{
-		Stack: engine.StackExport, LookModule: engine.LookModule, Look: engine.LookFunction,
+		Stack: engine.StackExport, RefuelModule: engine.RefuelModule, Refuel: engine.RefuelFunction,
 		Fuel: engine.FuelExport, Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport,
 	})
 	if err != nil {

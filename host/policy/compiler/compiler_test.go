@@ -64,7 +64,7 @@ func metered(ctx context.Context, wasm []byte) ([]byte, error) {
 	if _, err := parsed.CheckBounds(); err != nil {
 		return nil, err
 	}
-	rewritten, err := parsed.Meter(fuel.Names{Fuel: engine.FuelExport, Stack: engine.StackExport, LookModule: engine.LookModule, Look: engine.LookFunction, Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport})
+	rewritten, err := parsed.Meter(fuel.Names{Fuel: engine.FuelExport, Stack: engine.StackExport, RefuelModule: engine.RefuelModule, Refuel: engine.RefuelFunction, Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport})
 	if err != nil {
 		return nil, err
 	}

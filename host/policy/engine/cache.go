@@ -18,17 +18,14 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// cache keeps compiled modules on disk. wazero checks little of what it reads back,
-// and reads machine code, so an entry is used only when the digests of all its files
-// are those that were recorded when it was complete. Entries are directories that
-// appear by a rename, so several processes may share a cache.
+// cache keeps compiled modules on disk. wazero checks little of the machine code that it
+// reads back, so an entry is used only when the digests of all its files are the recorded
+// ones. Entries are directories that appear by a rename, so processes can share a cache.
 //
-// Who may write to the cache may run code in the process. So it must be a directory of
-// the process's own that nobody else may write to: anything else in its place is
-// removed with all that it holds, or is an error. Against who can write there in spite
-// of that (the same user, root) nothing helps; the digests, which are bound to the
-// module that an entry is for, find damage, mixed-up entries, and those of other
-// versions.
+// Write access to the cache is the right to run code in the process. So the cache must be a
+// directory to which only the process's user has access; anything else in its place is
+// removed or is an error. The digests, which are bound to the module of an entry, detect
+// damage, exchanged entries and other versions. They do not protect from the same user or root.
 type cache struct {
 	root string
 }
@@ -39,36 +36,36 @@ const (
 	wazeroVersion = "v1.12.0"
 	// cacheFormat changes when this file does.
 	cacheFormat = "2"
-	// recordFile says what an entry is, with the digests of its other files.
+	// recordFile describes an entry, with the digests of its other files.
 	recordFile = "entry.json"
 	// maxEntries bounds the entries of a cache; the oldest go first.
 	maxEntries = 64
-	// maxFiles bounds the files of an entry: usually there are two.
+	// maxFiles bounds the files of an entry, which usually has two.
 	maxFiles = 8
 )
 
-// record is what an entry says of itself.
+// record describes an entry.
 type record struct {
 	// Module is the digest of the metered module that the entry is for.
 	Module string `json:"module"`
-	// Versions of what compiled it.
+	// Versions of the compiler.
 	Versions string `json:"versions"`
-	// Files are the digests of the others, by name.
+	// Files are the digests of the other files, by name.
 	Files map[string]string `json:"files"`
 }
 
-// versions names all that compiled code depends on, but for the processor's features,
-// which wazero makes part of its file names. The compiled code knows how Go lays out
-// wazero's structures.
+// versions returns the versions on which compiled code depends: it contains the layout of
+// wazero's structures, which depends on Go. wazero's file names contain the processor's
+// features.
 func versions() string {
 	return fmt.Sprintf("engine%s-wazero-%s-%s-%s-%s", cacheFormat, wazeroVersion, goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
 }
 
 func openCache(dir string) (*cache, error) {
 	root := filepath.Join(dir, strings.NewReplacer(" ", "_", string(filepath.Separator), "_").Replace(versions()))
-	if info, err := os.Lstat(root); err == nil && !private(info) {
+	if info, err := os.Lstat(root); err == nil && !isPrivate(info) {
 		if err := os.RemoveAll(root); err != nil {
-			return nil, fmt.Errorf("opening the cache of compiled policy modules: others may write to %s; the operator must remove it: %w", root, err)
+			return nil, fmt.Errorf("opening the cache of compiled policy modules: other users have access to %s; the operator must remove it: %w", root, err)
 		}
 	}
 	if err := os.MkdirAll(root, 0o700); err != nil {
@@ -78,41 +75,41 @@ func openCache(dir string) (*cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the cache of compiled policy modules: %w", err)
 	}
-	if !private(info) {
-		return nil, fmt.Errorf("opening the cache of compiled policy modules: others may write to %s; the operator must give the process a directory of its own", root)
+	if !isPrivate(info) {
+		return nil, fmt.Errorf("opening the cache of compiled policy modules: other users have access to %s; the operator must give the process its own directory", root)
 	}
 	return &cache{root: root}, nil
 }
 
-// use calls build with a compilation cache for the module. When that fails, it calls
-// build once more without: a cache may cost time, never a module. With compile, which
-// compiles the module into a directory, build is always called with what that has left.
-func (c *cache) use(wasm []byte, compile func(dir string) error, build func(wazero.CompilationCache) error) error {
+// build calls f with a compilation cache for the module, and once more without when f fails:
+// a damaged cache must not keep a module from being loaded. When compile is set, it compiles
+// the module into a directory, and f always gets a cache with the result.
+func (c *cache) build(wasm []byte, compile func(dir string) error, f func(wazero.CompilationCache) error) error {
 	if c == nil {
-		return fresh(compile, build)
+		return buildUncached(compile, f)
 	}
 	digest := sha256.Sum256(wasm)
 	entry := filepath.Join(c.root, hex.EncodeToString(digest[:]))
 	work, err := os.MkdirTemp(c.root, "work-")
 	if err != nil {
-		return fresh(compile, build)
+		return buildUncached(compile, f)
 	}
-	defer func() { _ = os.RemoveAll(work) }() // leaves nothing but disk space behind when it fails
-	known := adopt(entry, work, hex.EncodeToString(digest[:]))
+	defer func() { _ = os.RemoveAll(work) }() // a failure costs disk space, nothing else
+	known := linkEntry(entry, work, hex.EncodeToString(digest[:]))
 	files, err := wazero.NewCompilationCacheWithDir(work)
 	if err != nil {
-		return fresh(compile, build)
+		return buildUncached(compile, f)
 	}
 	if compile != nil && known == nil {
 		if err := compile(work); err != nil {
 			return err
 		}
 	}
-	if err := build(files); err != nil {
+	if err := f(files); err != nil {
 		if compile != nil && known == nil {
 			return err
 		}
-		return fresh(compile, build)
+		return buildUncached(compile, f)
 	}
 	if c.store(work, entry, hex.EncodeToString(digest[:]), known) == nil {
 		c.prune()
@@ -120,10 +117,10 @@ func (c *cache) use(wasm []byte, compile func(dir string) error, build func(waze
 	return nil
 }
 
-// fresh calls build without what was compiled before.
-func fresh(compile func(dir string) error, build func(wazero.CompilationCache) error) error {
+// buildUncached calls f with a temporary cache that compile has filled, or with none.
+func buildUncached(compile func(dir string) error, f func(wazero.CompilationCache) error) error {
 	if compile == nil {
-		return build(nil)
+		return f(nil)
 	}
 	work, err := os.MkdirTemp("", "longshore-compiled-")
 	if err != nil {
@@ -137,20 +134,20 @@ func fresh(compile func(dir string) error, build func(wazero.CompilationCache) e
 	if err != nil {
 		return fmt.Errorf("opening the directory of compiled modules: %w", err)
 	}
-	return build(files)
+	return f(files)
 }
 
-// adopt links the files of a complete and undamaged entry into the work directory and
-// answers with them. Any other entry is removed.
-func adopt(entry, work, module string) map[string]string {
+// linkEntry links the files of a complete and undamaged entry into the work directory and
+// returns their digests. Any other entry is removed.
+func linkEntry(entry, work, module string) map[string]string {
 	known, err := readRecord(entry)
 	if err == nil && (known.Module != module || known.Versions != versions()) {
-		err = errors.New("the entry is that of something else")
+		err = errors.New("the entry belongs to another module or version")
 	}
 	if err == nil {
 		var found map[string]string
 		if found, err = sums(entry); err == nil && !maps.Equal(known.Files, found) {
-			err = errors.New("the files are not those that were recorded")
+			err = errors.New("the files are not the recorded ones")
 		}
 	}
 	for name := range known.Files {
@@ -159,17 +156,17 @@ func adopt(entry, work, module string) map[string]string {
 		}
 	}
 	if err != nil || len(known.Files) == 0 {
-		// Gone or bad, it is the same: the module is compiled again. What cannot be
-		// removed is bad the next time, too.
+		// The module is compiled again. An entry that cannot be removed is not used the
+		// next time either.
 		_ = os.RemoveAll(entry)
 		return nil
 	}
 	return known.Files
 }
 
-// store makes the work directory the entry, if compiling added files to it: for a
-// processor with other features, or a kernel for other limits. When they become too
-// many, those that it began with go.
+// store makes the work directory the entry if compiling added files to it, such as those for
+// a processor with other features or a kernel for other limits. The known files are removed
+// when there are too many.
 func (c *cache) store(work, entry, module string, known map[string]string) error {
 	found, err := sums(work)
 	if err != nil || len(found) == len(known) {
@@ -181,7 +178,7 @@ func (c *cache) store(work, entry, module string, known map[string]string) error
 		}
 		delete(found, name)
 		if err := os.Remove(filepath.Join(work, name)); err != nil {
-			return fmt.Errorf("leaving out a file of a cache entry: %w", err)
+			return fmt.Errorf("removing a file of a cache entry: %w", err)
 		}
 	}
 	data, err := json.Marshal(record{Module: module, Versions: versions(), Files: found})
@@ -215,7 +212,7 @@ func (c *cache) prune() {
 	}
 	sort.Slice(entries, func(a, b int) bool { return age(entries[a]) < age(entries[b]) })
 	for _, e := range entries[:len(entries)-maxEntries] {
-		_ = os.RemoveAll(filepath.Join(c.root, e.Name())) // it is tried again next time
+		_ = os.RemoveAll(filepath.Join(c.root, e.Name())) // the next prune tries again
 	}
 }
 
@@ -228,7 +225,7 @@ func readRecord(dir string) (record, error) {
 	if err := json.Unmarshal(data, &r); err != nil {
 		return record{}, fmt.Errorf("decoding a cache entry: %w", err)
 	}
-	// Only what we wrote ourselves, byte for byte: JSON has other ways to say the same.
+	// The record must be byte for byte as written.
 	if again, err := json.Marshal(r); err != nil || !bytes.Equal(again, data) {
 		return record{}, errors.New("a cache entry was altered")
 	}
@@ -264,7 +261,7 @@ func sums(dir string) (map[string]string, error) {
 	return found, nil
 }
 
-// link makes a file appear in another directory.
+// link links a file into another directory, or copies it where that fails.
 func link(from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return fmt.Errorf("making a directory: %w", err)

@@ -1,18 +1,20 @@
 // Package engine runs policy modules in sandboxes: bytes in, bytes out.
 //
 // It is the host side of the Extism ABI on wazero, so that any Extism PDK works. A
-// call gets an instance in its pristine state and at most so much fuel, memory and
-// answer; whatever the guest does, the call ends with an answer or with a
-// [*CallError] that says whose fault it is. Nothing fails open: an answer that is
-// empty, too large or out of range is an error.
+// call gets an instance in its pristine state, and limits of fuel, time, memory and answer.
+// Each call ends with an answer or with a [*CallError] that classifies the failure. An
+// answer that is empty, too large or out of range is an error.
 //
-// What makes calls pure: clock and randomness are constant, there are no files,
-// arguments or environment, variables are empty at every call, and after the reply
-// the instance's memory and globals are set back to a snapshot taken once the module
-// had started. An instance that trapped, exited or grew its memory is dropped.
+// Calls are pure: clock and random numbers are constant, there are no files, arguments or
+// environment variables, and Extism's variables are empty at every call. After the answer
+// the instance's memory and globals are reset to a snapshot, which was taken after the
+// module had started. An instance that trapped, exited or grew its memory is dropped.
 //
-// The package is the only one that knows the ABI. It must not know what the bytes
-// mean, what a module is called for, or anything of Kubernetes. It runs only modules
-// that were metered (package fuel) with the names that [FuelExport] and its
-// neighbors give.
+// Memories share the pages of the snapshot, and a reset compares only the pages that the
+// guest wrote to. Without the two, an idle built-in module takes 4.5 MiB more (9.9 instead of
+// 5.4 MiB beside its machine code), and a call 1.2 ms of CPU instead of 0.1 ms.
+//
+// The package is the only one that knows the ABI. It knows neither the meaning of the bytes
+// nor Kubernetes. It runs only modules that package fuel metered with the names of
+// [FuelExport] and its neighbors.
 package engine

@@ -17,16 +17,16 @@ const (
 	FuelExport = "longshore:fuel"
 	// FuelParts is the number of parts of a tick.
 	FuelParts = 12
-	// StackExport is the global with what is left of the stack.
+	// StackExport is the global with the rest of the stack budget.
 	StackExport = "longshore:stack"
-	// LookModule has the function that a module calls when it has used up its slice of the
+	// RefuelModule has the function that a module calls when it has used up its slice of the
 	// fuel.
-	LookModule = "longshore:fuel"
-	// LookFunction is the name of that function.
-	LookFunction = "look"
+	RefuelModule = "longshore:fuel"
+	// RefuelFunction is the name of that function.
+	RefuelFunction = "refuel"
 	// GlobalExports is the prefix of the names of mutable globals.
 	GlobalExports = "longshore:global:"
-	// StartExport is what was the module's start function.
+	// StartExport is the module's former start function.
 	StartExport = "longshore:start"
 	// MemoryExport is the module's memory, if it has one.
 	MemoryExport = "longshore:memory"
@@ -34,18 +34,17 @@ const (
 
 // Options of [New].
 type Options struct {
-	// CacheDir is where compiled modules are kept between runs of the process; no
-	// cache when empty. Entries that are damaged, or of another version of the
-	// compiler, are thrown away. The directory holds machine code: nobody but the
-	// process may be able to write there.
+	// CacheDir keeps compiled modules between runs of the process; empty disables the
+	// cache. Entries that are damaged, or of another version of the compiler, are removed.
+	// The directory holds machine code: only the process's user may have access.
 	CacheDir string
-	// Compiler compiles modules for the engine, which loads what it leaves behind and
-	// compiles none itself but trusted ones; nil compiles in this process.
+	// Compiler compiles all modules but trusted ones, of which the engine loads the machine
+	// code; nil compiles in this process.
 	Compiler Compiler
 	// Workers is the number of goroutines that compile a module, GOMAXPROCS when zero.
 	Workers int
 	// Log receives the log lines of guests, after the call that wrote them and in its
-	// goroutine; may be nil.
+	// goroutine. Optional.
 	Log func(Line)
 }
 
@@ -75,7 +74,7 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 	return e, nil
 }
 
-// Close closes all modules; calls under way still end with their answers.
+// Close closes all modules. Running calls still end with their answers.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	modules := e.modules
@@ -88,17 +87,16 @@ func (e *Engine) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (e *Engine) forget(m *Module) {
+func (e *Engine) removeModule(m *Module) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.modules, m)
 }
 
-// Trim gives back memory that nobody needed since the last Trim: of each module it
-// drops idle instances beyond the number that were in use at once, though not the last
-// one, and lets those of a module that was not called at all give back what they only
-// keep to be fast. The owner calls it from time to time, say once a minute; the engine
-// has no clock.
+// Trim frees memory that no call needed since the last Trim. Each module closes idle
+// instances beyond the number that were in use at once, but not the last one. Instances of
+// a module that was not called give back pages that they can make again. The owner calls
+// Trim about once a minute.
 func (e *Engine) Trim() {
 	e.mu.Lock()
 	modules := make([]*Module, 0, len(e.modules))
@@ -111,7 +109,7 @@ func (e *Engine) Trim() {
 	}
 }
 
-// deliver hands a call's log lines to the sink.
+// deliver passes a call's log lines to Options.Log.
 func (e *Engine) deliver(module, point string, lines []Line) {
 	if e.options.Log == nil {
 		return
@@ -123,14 +121,14 @@ func (e *Engine) deliver(module, point string, lines []Line) {
 }
 
 // Compile compiles a metered module and starts one instance of it. The name is for
-// messages. Errors say what the module's author or the operator must do.
+// messages. Errors name the action of the module's author or of the operator.
 func (e *Engine) Compile(ctx context.Context, name string, wasm []byte, limits Limits) (*Module, error) {
 	m := &Module{name: name, engine: e, ctx: e.ctx, limits: limits.withDefaults(goruntime.GOMAXPROCS(0)), exports: map[string]bool{}}
 	m.users.Store(1)
 	if err := m.compile(ctx, wasm); err != nil {
 		m.closed.Store(true)
 		if m.runtime != nil {
-			m.leave()
+			m.removeUser()
 		}
 		return nil, fmt.Errorf("compiling the module: %w", err)
 	}
@@ -148,12 +146,12 @@ func (e *Engine) Compile(ctx context.Context, name string, wasm []byte, limits L
 
 func (m *Module) compile(ctx context.Context, wasm []byte) error {
 	kernel := kernel(m.limits.kernelPages())
-	var outside func(dir string) error
+	var compileInto func(dir string) error
 	if m.engine.options.Compiler != nil && !m.limits.Trusted {
-		outside = func(dir string) error { return m.engine.options.Compiler(ctx, wasm, dir) }
+		compileInto = func(dir string) error { return m.engine.options.Compiler(ctx, wasm, dir) }
 	}
-	err := m.engine.cache.use(wasm, outside, func(c wazero.CompilationCache) error {
-		return m.build(ctx, kernel, wasm, c, outside != nil)
+	err := m.engine.cache.build(wasm, compileInto, func(c wazero.CompilationCache) error {
+		return m.build(ctx, kernel, wasm, c, compileInto != nil)
 	})
 	if err != nil {
 		return err
@@ -172,7 +170,7 @@ func (m *Module) compile(ctx context.Context, wasm []byte) error {
 		i.close()
 		return err
 	}
-	if err := m.begin(i); err != nil {
+	if err := m.setPristine(i); err != nil {
 		i.close()
 		return err
 	}
@@ -181,12 +179,12 @@ func (m *Module) compile(ctx context.Context, wasm []byte) error {
 	return nil
 }
 
-// build makes a runtime with the compiled kernel and guest. Each module has a runtime
-// of its own: nothing is shared between modules, and closing one frees all of it. With
-// compiled set, the guest is loaded from the cache or not at all.
-func (m *Module) build(ctx context.Context, kernel, wasm []byte, c wazero.CompilationCache, compiled bool) error {
+// build creates a runtime with the compiled kernel and guest. Each module has its own
+// runtime: modules share nothing, and closing one frees all of it. With isCompiled set, the
+// guest must be in the cache.
+func (m *Module) build(ctx context.Context, kernel, wasm []byte, c wazero.CompilationCache, isCompiled bool) error {
 	if m.runtime != nil {
-		_ = m.runtime.Close(ctx) // of an attempt with a bad cache
+		_ = m.runtime.Close(ctx) // of an attempt with a damaged cache
 	}
 	config := runtimeConfig()
 	if c != nil {
@@ -199,7 +197,7 @@ func (m *Module) build(ctx context.Context, kernel, wasm []byte, c wazero.Compil
 	if err := instantiateKernelHost(m.ctx, m.runtime); err != nil {
 		return err
 	}
-	if err := instantiateLook(m.ctx, m.runtime); err != nil {
+	if err := instantiateRefuel(m.ctx, m.runtime); err != nil {
 		return err
 	}
 	var err error
@@ -207,8 +205,8 @@ func (m *Module) build(ctx context.Context, kernel, wasm []byte, c wazero.Compil
 		return fmt.Errorf("compiling the kernel: %w", err)
 	}
 	workers := m.engine.options.Workers
-	if compiled {
-		ctx, workers = neverCompile(ctx)
+	if isCompiled {
+		ctx, workers = withoutCompiling(ctx)
 	}
 	m.guest, err = m.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, workers), wasm)
 	if errors.Is(err, errNotCompiled) {
@@ -220,12 +218,12 @@ func (m *Module) build(ctx context.Context, kernel, wasm []byte, c wazero.Compil
 	return nil
 }
 
-// inspect looks at what the compiled module imports, exports and needs.
+// inspect checks the imports, exports and memory of the compiled module.
 func (m *Module) inspect() error {
 	for _, f := range m.guest.ImportedFunctions() {
 		module, name, _ := f.Import()
-		if module == LookModule {
-			continue // metering added it, and refuses modules that have it themselves
+		if module == RefuelModule {
+			continue // metering added it, and refuses modules that have it
 		}
 		if err := CheckImport(module, name); err != nil {
 			return err
@@ -251,8 +249,8 @@ func (m *Module) inspect() error {
 			m.startup = append(m.startup, name)
 		}
 	}
-	// These run when the module starts, or never: a module that has only _start is a
-	// program, and running it would run its main function and exit.
+	// These run when the module starts, or never: _start would run a program's main function
+	// and exit.
 	for _, name := range []string{StartExport, "_initialize", "__wasm_call_ctors", "_start"} {
 		m.exports[name] = false
 	}

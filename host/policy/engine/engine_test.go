@@ -17,7 +17,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 )
 
-var names = fuel.Names{Fuel: engine.FuelExport, Stack: engine.StackExport, LookModule: engine.LookModule, Look: engine.LookFunction, Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport}
+var names = fuel.Names{Fuel: engine.FuelExport, Stack: engine.StackExport, RefuelModule: engine.RefuelModule, Refuel: engine.RefuelFunction, Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport}
 
 func meter(tb testing.TB, wasm []byte) []byte {
 	tb.Helper()
@@ -107,10 +107,10 @@ func TestFailures(t *testing.T) {
 		"exit 0 in spite of an output":      {"exit0", engine.BadOutput, []string{"exited with status 0 instead of returning"}},
 		"exit 3":                            {"exit3", engine.Trap, []string{"exited with status 3"}},
 		"no output":                         {"silent", engine.BadOutput, []string{"without an answer"}},
-		"a status without a message":        {"return5", engine.Guest, []string{"returned 5 without saying why"}},
+		"a status without a message":        {"return5", engine.Guest, []string{"returned 5 without an error message"}},
 		"an error":                          {"fail the cause", engine.Guest, []string{"the module reported: the cause"}},
 		"an error with status 0":            {"failzero the cause", engine.Guest, []string{"the module reported: the cause"}},
-		"an empty error with status 1":      {"fail ", engine.Guest, []string{"returned 1 without saying why"}},
+		"an empty error with status 1":      {"fail ", engine.Guest, []string{"returned 1 without an error message"}},
 		"an answer past the cap":            {"oversize", engine.BadOutput, []string{"307200 bytes, more than 262144"}},
 		"an answer from nowhere":            {"range", engine.BadOutput, []string{"outside the memory that the module was given"}},
 		"an answer at the end of the world": {"rangewrap", engine.BadOutput, []string{"outside the memory"}},

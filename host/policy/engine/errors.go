@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Class says what kind of failure a call ended with. A class is an error itself:
-// errors.Is(err, engine.Timeout).
+// Class classifies the failure of a call. A class is an error: errors.Is(err, engine.Timeout).
 type Class string
 
 // The classes.
@@ -31,16 +30,15 @@ const (
 func (c Class) Error() string { return "policy call failed: " + string(c) }
 
 // ErrNoInstance is in the error of a call that never began: no instance of the module
-// became free in time, or none could be made. It says nothing about the module.
+// became free in time, or none could be created. The module is not the cause.
 var ErrNoInstance = errors.New("no instance of the module to call")
 
 // ErrRequestTooLarge is in the error of a call that never began, because the request is
 // longer than [Limits.RequestBytes].
 var ErrRequestTooLarge = errors.New("the request is too large")
 
-// ErrCallTime is in the error of a call that was ended because it took too much of the
-// processor's time, before its fuel was used up. Unlike all else, that depends on the
-// machine: it says less of the module than other failures do.
+// ErrCallTime is in the error of a call that reached its limit of CPU time before its fuel
+// was used up. Unlike other failures, that depends on the machine.
 var ErrCallTime = errors.New("the call took too long")
 
 // ErrClosed is returned by calls of a module that was closed.
@@ -52,15 +50,15 @@ type CallError struct {
 	Module, Point string
 	// Class of the failure; errors.Is holds for it.
 	Class Class
-	// Err says what happened, in a sentence that names who must act.
+	// Err describes the failure, and names the author or the operator who must act.
 	Err error
-	// Stderr is what the guest wrote to its standard output and error, cut at
+	// Stderr is the guest's standard output and error, cut at
 	// [Limits.StderrBytes].
 	Stderr string
 }
 
 // Error implements error. It contains neither the whole of Stderr nor the module's name:
-// who calls knows more of it, the policy or the file, and says that.
+// callers add the name of the policy or of the file.
 func (e *CallError) Error() string {
 	return fmt.Sprintf("%s: %v", e.Point, e.Err)
 }
@@ -68,20 +66,20 @@ func (e *CallError) Error() string {
 // Unwrap makes errors.Is hold for the class and for the cause.
 func (e *CallError) Unwrap() []error { return []error{e.Class, e.Err} }
 
-// refusal is an error of [Engine.Compile] that is the module's own doing.
+// refusal is an error of [Engine.Compile] of which the module is the cause.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
 
-// Refuse marks an error of a [Compiler] as the module's own doing.
+// Refuse marks an error of a [Compiler] as caused by the module.
 func Refuse(err error) error { return refusal{err} }
 
-// AtFault tells whether an error of [Engine.Compile], [Module.Warm] or [Module.Call] is
-// due to the module's bytes, its limits and the request: asked again, it would be the
-// same. All others are ours or the machine's, and say nothing of the module.
+// AtFault reports whether the module's bytes, its limits or the request are the cause of an
+// error of [Engine.Compile], [Module.Warm] or [Module.Call]. The same call would fail in the
+// same way. Causes of other errors are the host and the machine.
 func AtFault(err error) bool {
-	for _, ours := range []error{context.Canceled, context.DeadlineExceeded, ErrClosed, ErrNoInstance} {
-		if errors.Is(err, ours) {
+	for _, transient := range []error{context.Canceled, context.DeadlineExceeded, ErrClosed, ErrNoInstance} {
+		if errors.Is(err, transient) {
 			return false
 		}
 	}
@@ -90,8 +88,7 @@ func AtFault(err error) bool {
 	return refused || called
 }
 
-// panicText returns the part of a guest's standard error that says why it gave up:
-// the paragraph of the panic, without the stack behind it.
+// panicText returns the message of a panic in a guest's standard error, without the stack.
 func panicText(stderr string) string {
 	text := strings.TrimSpace(stderr)
 	for _, mark := range []string{"panic: ", "fatal error: ", "panicked at "} {

@@ -2,22 +2,21 @@ package engine
 
 import "runtime"
 
-// image is the memory of a snapshot, as far as it is not zero. It is immutable and lies
-// outside the Go heap, where it would make the collector wait for twice its size. It
-// takes no space for blocks of zeros. It is given back after it is collected, so whoever
-// reads it keeps it alive.
+// image is the memory of a snapshot up to its last block that is not zero. It is read-only
+// and lies outside the Go heap, of which it would raise the garbage collector's target. It
+// is freed after it is collected, so a reader keeps it alive.
 type image struct {
 	bytes []byte
-	// file is what bytes are a mapping of, for memories to map it, too; negative when they
-	// must copy it.
+	// file is the sealed file of which bytes is a mapping and which memories map, too. It is
+	// negative when memories must copy bytes.
 	file int
 }
 
-// sharedBytes is from which size of a memory on its pages are shared with the image: of a
-// smaller one all is compared in less time than the operating system takes to answer.
+// sharedBytes is the size of a memory from which on its pages are shared with the image. A
+// smaller one is compared in less time than asking for its written pages takes.
 const sharedBytes = 256 << 10
 
-// newImage returns an image for memories of the given size, with the content copied.
+// newImage returns an image of the content for memories of the given size.
 func newImage(content []byte, size uint64) (*image, error) {
 	im := &image{file: -1}
 	if len(content) == 0 {
@@ -25,25 +24,40 @@ func newImage(content []byte, size uint64) (*image, error) {
 	}
 	var err error
 	if size >= sharedBytes {
-		im.bytes, im.file, err = share(len(content))
+		im.bytes, im.file, err = shareContent(content)
 	}
 	if im.file < 0 || err != nil {
 		im.file = -1
-		if im.bytes, err = reserve(len(content)); err != nil {
+		if im.bytes, err = copyContent(content); err != nil {
 			return nil, err
 		}
 	}
-	copyBlocks(im.bytes, content)
-	im.rest()
 	runtime.AddCleanup(im, image.free, *im)
 	return im, nil
 }
 
-// rest gives back the pages by which bytes are mapped, where they are a file's: memories map
-// the same ones, and a process would count them twice. What is read again comes back.
-func (im *image) rest() {
+// copyContent returns read-only memory with the content.
+func copyContent(content []byte) ([]byte, error) {
+	b, err := reserve(len(content))
+	if err != nil {
+		return nil, err
+	}
+	_ = eachBlock(content, func(at int, block []byte) error {
+		copy(b[at:], block)
+		return nil
+	})
+	if err := protect(b); err != nil {
+		release(b)
+		return nil, err
+	}
+	return b, nil
+}
+
+// releasePages gives back the pages of the mapping: memories map the same ones, and the
+// process would count them twice. The kernel maps them again when they are read.
+func (im *image) releasePages() {
 	if im.file >= 0 {
-		_ = discard(im.bytes) // it may cost memory, nothing else
+		_ = discard(im.bytes) // a failure costs memory, nothing else
 	}
 }
 

@@ -58,7 +58,7 @@ func TestMemoriesAreSetBackToTheirImage(t *testing.T) {
 				written.restore(im, size)
 				require.True(t, bytes.Equal(content, written.reserved[:size]), "round %d", round)
 				if round%20 == 19 {
-					written.rest(im, size)
+					written.releasePages(im, size)
 					require.True(t, bytes.Equal(content, written.reserved[:size]), "it is the same after a rest")
 				}
 			}
@@ -75,11 +75,11 @@ func TestMemoriesAreSetBackToTheirImage(t *testing.T) {
 			require.NoError(t, written.adopt(second, size))
 			for range 2 {
 				require.True(t, bytes.Equal(next, written.reserved[:size]), "it is the new state, and no page of the old one comes back")
-				written.rest(second, size)
+				written.releasePages(second, size)
 			}
 			written.restore(im, size)
 			require.True(t, bytes.Equal(content, written.reserved[:size]), "a state whose pages it does not share is copied")
-			written.rest(im, size)
+			written.releasePages(im, size)
 			require.True(t, bytes.Equal(content, written.reserved[:size]))
 		})
 	}

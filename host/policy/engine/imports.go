@@ -2,16 +2,16 @@ package engine
 
 import "fmt"
 
-// CheckImport tells whether a module may import a function. The error names it and
-// says what its author can do.
+// CheckImport returns an error for a function that modules may not import. The error names
+// the function and the action of the module's author.
 func CheckImport(module, name string) error {
-	offered := false
+	isOffered := false
 	switch module {
 	case extismModule:
-		offered = extismFunctions[name]
+		isOffered = extismFunctions[name]
 	case wasiModule:
-		_, offered = wasiFunctions[name]
-		offered = offered || name == "proc_exit"
+		_, isOffered = wasiFunctions[name]
+		isOffered = isOffered || name == "proc_exit"
 	case "env":
 		if name == "abort" {
 			return fmt.Errorf("the module imports env.abort, which policies are not given: the policy's author must name a function of the policy instead (AssemblyScript: --use abort=policy/stop), which may call error_set")
@@ -19,7 +19,7 @@ func CheckImport(module, name string) error {
 	case "extism:host/user":
 		return fmt.Errorf("the module imports %s.%s, but policies have no host functions of their own: everything a policy may know is in the request; the policy's author must remove the import", module, name)
 	}
-	if offered {
+	if isOffered {
 		return nil
 	}
 	return fmt.Errorf("the module imports %s.%s, which policies are not given (only %s and %s are): the policy's author must remove the import", module, name, extismModule, wasiModule)

@@ -14,8 +14,9 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 )
 
-// world is what a guest can learn of the world outside. It is part of the snapshot.
-type world struct {
+// environment is the state of the clock and of the random numbers that a guest sees. It is
+// part of the snapshot.
+type environment struct {
 	// now is the clock, in nanoseconds.
 	now uint64
 	// random is the state of the random numbers.
@@ -25,8 +26,8 @@ type world struct {
 // instance is a sandbox: a guest and its kernel. It serves one call at a time.
 type instance struct {
 	module *Module
-	// ctx carries the instance itself to host functions. Deadlines of callers do not
-	// reach into a call: fuel ends it.
+	// ctx carries the instance to host functions. It has no deadline of a caller: fuel ends a
+	// call.
 	ctx           context.Context
 	kernel, guest api.Module
 	kernelMemory  *memory
@@ -40,10 +41,10 @@ type instance struct {
 	// mutable are the guest's own mutable globals, by index.
 	mutable []api.MutableGlobal
 
-	world world
-	// state is the snapshot that the instance was last set to.
+	environment environment
+	// state is the snapshot that the instance was last reset to.
 	state *snapshot
-	// What follows is empty at the beginning of each call.
+	// The other fields are empty at the beginning of each call.
 	stderr        []byte
 	lines         []Line
 	droppedLines  int
@@ -54,7 +55,7 @@ type instance struct {
 
 // newInstance instantiates kernel and guest without running any of the guest's code.
 func (m *Module) newInstance() (*instance, error) {
-	i := &instance{module: m, functions: map[string]api.Function{}, world: world{now: clockStart}}
+	i := &instance{module: m, functions: map[string]api.Function{}, environment: environment{now: clockStart}}
 	i.ctx = context.WithValue(m.ctx, instanceKey{}, i)
 	if err := i.instantiate(); err != nil {
 		i.close()
@@ -69,7 +70,7 @@ func (i *instance) instantiate() error {
 	if i.kernelMemory, err = newMemory(uint64(m.limits.kernelPages()) * pageBytes); err != nil {
 		return err
 	}
-	if i.kernel, err = m.runtime.InstantiateModule(with(i.ctx, i.kernelMemory), m.kernel, anonymous()); err != nil {
+	if i.kernel, err = m.runtime.InstantiateModule(withMemory(i.ctx, i.kernelMemory), m.kernel, unnamed()); err != nil {
 		return fmt.Errorf("instantiating the kernel: %w", err)
 	}
 	if m.hasMemory {
@@ -79,28 +80,28 @@ func (i *instance) instantiate() error {
 	} else {
 		i.guestMemory = &memory{}
 	}
-	ctx := experimental.WithImportResolver(with(i.ctx, i.guestMemory), func(name string) api.Module {
+	ctx := experimental.WithImportResolver(withMemory(i.ctx, i.guestMemory), func(name string) api.Module {
 		if name == extismModule {
 			return i.kernel
 		}
 		return nil
 	})
-	if i.guest, err = m.runtime.InstantiateModule(ctx, m.guest, anonymous()); err != nil {
+	if i.guest, err = m.runtime.InstantiateModule(ctx, m.guest, unnamed()); err != nil {
 		return refusal{fmt.Errorf("instantiating the module; its author must rebuild it: %w", err)}
 	}
-	return i.bind()
+	return i.findGlobals()
 }
 
-func with(ctx context.Context, m *memory) context.Context {
+func withMemory(ctx context.Context, m *memory) context.Context {
 	return experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(func(_, _ uint64) experimental.LinearMemory { return m }))
 }
 
-func anonymous() wazero.ModuleConfig {
+func unnamed() wazero.ModuleConfig {
 	return wazero.NewModuleConfig().WithName("").WithStartFunctions()
 }
 
-// bind finds the globals that the host reads and writes.
-func (i *instance) bind() error {
+// findGlobals finds the globals that the host reads and writes.
+func (i *instance) findGlobals() error {
 	var missing error
 	find := func(m api.Module, name string) api.MutableGlobal {
 		g, ok := m.ExportedGlobal(name).(api.MutableGlobal)
@@ -119,7 +120,7 @@ func (i *instance) bind() error {
 	i.stackLeft = find(i.guest, StackExport)
 	all, ok := i.guest.(experimental.InternalModule)
 	if !ok {
-		return errors.New("this version of wazero does not tell how many globals a module has")
+		return errors.New("this version of wazero does not report the number of globals of a module")
 	}
 	for n := range all.NumGlobal() {
 		if g, ok := i.guest.ExportedGlobal(GlobalExports + strconv.Itoa(n)).(api.MutableGlobal); ok {
@@ -145,7 +146,7 @@ func (i *instance) close() {
 	}
 }
 
-// size is the guest's linear memory, in bytes.
+// size returns the size of the guest's linear memory in bytes.
 func (i *instance) size() uint64 {
 	if i.module.hasMemory {
 		return uint64(i.guest.Memory().Size())
@@ -153,16 +154,16 @@ func (i *instance) size() uint64 {
 	return 0
 }
 
-// run calls an exported function without parameters and classifies how it failed.
-// The result is the function's, 0 for one that has none.
+// run calls an exported function without parameters and classifies its failure. The result
+// is that of the function, or 0.
 func (i *instance) run(export string, fuel uint64, limit time.Duration) (uint32, *failure) {
 	f := i.functions[export]
 	if f == nil {
 		f = i.guest.ExportedFunction(export)
 		i.functions[export] = f
 	}
-	i.begin(fuel, limit)
-	defer i.end()
+	i.startMeter(fuel, limit)
+	defer i.stopMeter()
 	i.stack[0] = 0
 	if err := f.CallWithStack(i.ctx, i.stack[:]); err != nil {
 		return 0, i.failed(err, fuel)
@@ -180,74 +181,74 @@ func (i *instance) call(export string, input []byte) ([]byte, *failure) {
 		return nil, failed
 	}
 	if i.global.failure.Get() != 0 {
-		return nil, &failure{Guest, fmt.Errorf("the module reported: %s", Plain(string(i.reported())))}
+		return nil, &failure{Guest, fmt.Errorf("the module reported: %s", Plain(string(i.reportedError())))}
 	}
 	if status != 0 {
-		return nil, &failure{Guest, i.because(fmt.Sprintf("the module returned %d without saying why; its author should report the error", int32(status)))}
+		return nil, &failure{Guest, i.withGuestMessage(fmt.Sprintf("the module returned %d without an error message; its author should report the error", int32(status)))}
 	}
 	return i.output()
 }
 
-// output checks the range that the guest set, which it may have made up.
+// output returns the answer, after checking the range that the guest set.
 func (i *instance) output() ([]byte, *failure) {
 	offset, length := i.global.outputOffset.Get(), i.global.outputLength.Get()
 	top := i.global.top.Get()
 	limit := uint64(i.module.limits.ResponseBytes)
 	switch {
 	case length == 0:
-		return nil, &failure{BadOutput, i.because("the module returned without an answer; its author must set an output on every path")}
+		return nil, &failure{BadOutput, i.withGuestMessage("the module returned without an answer; its author must set an output on every path")}
 	case length > limit:
 		return nil, &failure{BadOutput, fmt.Errorf("the answer has %d bytes, more than %d; the module's author must answer less", length, limit)}
 	case offset < inputOffset || offset > top || length > top-offset:
-		return nil, &failure{BadOutput, fmt.Errorf("the answer is said to be %d bytes at address %d, outside the memory that the module was given; its author must set the output to an allocated block", length, offset)}
+		return nil, &failure{BadOutput, fmt.Errorf("the answer of %d bytes at address %d lies outside the memory that the module was given; its author must set the output to an allocated block", length, offset)}
 	}
 	return i.kernelMemory.reserved[offset : offset+length], nil
 }
 
-// reported is the beginning of the error that the guest has set.
-func (i *instance) reported() []byte {
+// reportedError returns the beginning of the error that the guest has set.
+func (i *instance) reportedError() []byte {
 	message := i.block(i.global.failure.Get())
 	return message[:min(len(message), maxLineBytes)]
 }
 
-// failure is why a call failed, before module and export are known.
+// failure is the reason why a call failed, without module and export.
 type failure struct {
 	class Class
 	err   error
 }
 
-// failed says why a function did not return.
+// failed classifies the failure of a function that did not return.
 func (i *instance) failed(err error, budget uint64) *failure {
 	line := firstLine(err)
 	var exit *sys.ExitError
 	switch {
 	case i.global.fault.Get() == faultDenied:
 		return &failure{Denied, errors.New("the module calls http_request, but policies have no network: everything a policy may know is in the request; its author must remove the call")}
-	case i.meter.late:
+	case i.meter.isLate:
 		return &failure{Timeout, fmt.Errorf("%w: it ran for more than %v and was stopped; its author should make it faster, or the operator may raise the limit", ErrCallTime, i.meter.limit)}
 	case i.fuelLeft() < 0:
-		return &failure{Timeout, i.because(fmt.Sprintf("it used up its fuel of %d ticks and was stopped; its author should look for an endless loop or recursion, or the operator may raise the limit", budget))}
+		return &failure{Timeout, i.withGuestMessage(fmt.Sprintf("it used up its fuel of %d ticks and was stopped; its author should look for an endless loop or recursion, or the operator may raise the limit", budget))}
 	case i.global.fault.Get() == faultMemory:
 		return &failure{Memory, fmt.Errorf("it allocated more than %d bytes for input, answer and messages; the module's author must allocate less", uint64(i.module.limits.kernelPages())*pageBytes)}
-	case i.guestMemory.refused:
-		return &failure{Memory, i.because(fmt.Sprintf("it needed more than its %d MiB of memory; its author must use less, or the operator may raise the limit", i.module.limits.MemoryBytes>>20))}
+	case i.guestMemory.isRefused:
+		return &failure{Memory, i.withGuestMessage(fmt.Sprintf("it needed more than its %d MiB of memory; its author must use less, or the operator may raise the limit", i.module.limits.MemoryBytes>>20))}
 	case i.global.fault.Get() == faultRange:
 		return &failure{Trap, errors.New("the module crashed: it loaded or stored outside the blocks that alloc gave it; its author must correct the address")}
 	case errors.As(err, &exit) && exit.ExitCode() == 0:
-		return &failure{BadOutput, i.because("the module exited with status 0 instead of returning an answer; its author must return from the export")}
+		return &failure{BadOutput, i.withGuestMessage("the module exited with status 0 instead of returning an answer; its author must return from the export")}
 	case errors.As(err, &exit):
-		return &failure{Trap, i.because(fmt.Sprintf("the module exited with status %d instead of returning an answer; its author must return from the export", exit.ExitCode()))}
+		return &failure{Trap, i.withGuestMessage(fmt.Sprintf("the module exited with status %d instead of returning an answer; its author must return from the export", exit.ExitCode()))}
 	case int64(i.stackLeft.Get()) < 0, strings.HasPrefix(line, "stack overflow"):
-		return &failure{Trap, i.because("the module crashed: its call stack is exhausted; its author should look for an endless recursion")}
+		return &failure{Trap, i.withGuestMessage("the module crashed: its call stack is exhausted; its author should look for an endless recursion")}
 	default:
-		return &failure{Trap, i.because("the module crashed: " + line + "; its author must correct it")}
+		return &failure{Trap, i.withGuestMessage("the module crashed: " + line + "; its author must correct it")}
 	}
 }
 
-// because adds the guest's own words to a message, when there are any: the error that
-// it had set when it gave up, or what it wrote.
-func (i *instance) because(message string) error {
-	if text := panicText(printable(i.reported())); text != "" {
+// withGuestMessage adds to a message the error that the guest had set when it gave up, or
+// otherwise its standard error.
+func (i *instance) withGuestMessage(message string) error {
+	if text := panicText(printable(i.reportedError())); text != "" {
 		return fmt.Errorf("%s; it reported: %s", message, text)
 	}
 	if text := panicText(printable(i.stderr)); text != "" {
@@ -256,5 +257,5 @@ func (i *instance) because(message string) error {
 	return errors.New(message)
 }
 
-// printable makes text of a guest fit for logs and messages.
+// printable returns text of a guest for logs and messages.
 func printable(text []byte) string { return PlainLines(string(text)) }

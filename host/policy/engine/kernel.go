@@ -7,8 +7,8 @@ package engine
 // Its memory has a fixed size: a reserved part, the input, then blocks one after the
 // other, each behind a header of two words: a mark and the block's length. Blocks are
 // not freed before the end of the call, when everything beyond the reserved part is
-// cleared. Every access is checked to lie below the end of the last block, so a guest
-// sees nothing of an earlier call.
+// cleared. Every access must lie below the end of the last block, so a guest cannot read
+// data of an earlier call.
 
 const (
 	// extismModule is the name under which guests import the kernel.
@@ -20,7 +20,7 @@ const (
 	inputOffset = 64
 	// blockHeader is the size of a block's header.
 	blockHeader = 16
-	// blockMark, combined with a block's address, tells a block from other data.
+	// blockMark, combined with a block's address, marks a block.
 	blockMark = 0x4c4f4e4753484f52
 	// kernelLogLevel is the level that guests see: debug and above.
 	kernelLogLevel = 1
@@ -44,7 +44,7 @@ type kernelGlobals struct{ inputLength, top, outputOffset, outputLength, failure
 // can be loaded from the last byte of a block.
 func blockEnd(end uint64) uint64 { return (end + 15) &^ 7 }
 
-// kernel returns the kernel with a memory of so many pages.
+// kernel encodes the kernel with a memory of the given number of pages.
 func kernel(pages uint32) []byte {
 	e := &emitter{}
 	one, two, none := []byte{i64}, []byte{i64, i64}, []byte(nil)
@@ -77,7 +77,7 @@ func kernel(pages uint32) []byte {
 	return e.module(pages)
 }
 
-// fault writes "note the fault and trap".
+// fault encodes: set the global "fault" and trap.
 func fault(g kernelGlobals, f int64) []byte {
 	return code(const64(f), setGlobal(g.fault), opUnreachable)
 }
@@ -103,8 +103,8 @@ func (e *emitter) memory(g kernelGlobals, size int64) {
 	for _, name := range []string{"length", "length_unsafe"} {
 		e.function(name, one, one, 1, blockLength(g))
 	}
-	// inside writes "trap unless the n bytes at the address in local 0 lie below top";
-	// top is never below inputOffset.
+	// inside encodes: trap unless the n bytes at the address in local 0 lie below top, which
+	// is never below inputOffset.
 	inside := func(n int64) []byte {
 		return code(local(0), global(g.top), const64(n), opI64Sub, opI64GtU, when(fault(g, faultRange)))
 	}
@@ -118,8 +118,8 @@ func (e *emitter) memory(g kernelGlobals, size int64) {
 	e.function("reset", none, none, 0, nil)
 }
 
-// blockLength answers with the length of the block at local 0, and with 0 for an
-// address that is not the beginning of a block.
+// blockLength encodes: return the length of the block at local 0, or 0 for an address at
+// which no block begins.
 func blockLength(g kernelGlobals) []byte {
 	const o, n = 0, 1
 	return code(
@@ -136,8 +136,8 @@ func blockLength(g kernelGlobals) []byte {
 	)
 }
 
-// input adds the functions on the input. Behind its last byte stand zeros, so eight
-// bytes can be loaded from any of its offsets; beyond it they are zero.
+// input adds the functions on the input. Zeros follow it, so that eight bytes can be loaded
+// from any of its offsets. Loads beyond it return 0.
 func (e *emitter) input(g kernelGlobals) {
 	one := []byte{i64}
 	e.function("input_length", nil, one, 0, global(g.inputLength))

@@ -26,7 +26,7 @@ type Line struct {
 	// Module and Point (the export) that wrote it.
 	Module, Point string
 	Level         Level
-	// Message is text that a guest chose: valid UTF-8, at most 1 KiB.
+	// Message is text of the guest: valid UTF-8, at most 1 KiB.
 	Message string
 }
 
@@ -61,8 +61,8 @@ func instantiateKernelHost(ctx context.Context, runtime wazero.Runtime) error {
 	return nil
 }
 
-// block returns the block of kernel memory at an address, nil when there is none. It
-// is the host's own blockLength, which trusts nothing that the guest may have written.
+// block returns the block of kernel memory at an address, or nil. It is the host's
+// blockLength, and checks everything that the guest may have written.
 func (i *instance) block(address uint64) []byte {
 	top := min(i.global.top.Get(), uint64(len(i.kernelMemory.reserved)))
 	if address < inputOffset+blockHeader || address >= top {
@@ -79,7 +79,7 @@ func (i *instance) block(address uint64) []byte {
 	return memory[address : address+length]
 }
 
-// allocate is the host's own alloc; 0 when there is no room.
+// allocate is the host's alloc. It returns 0 when the memory is full.
 func (i *instance) allocate(data []byte) uint64 {
 	memory, top := i.kernelMemory.reserved, i.global.top.Get()
 	address := top + blockHeader
@@ -107,7 +107,7 @@ func (i *instance) log(level Level, address uint64) {
 	i.lines = append(i.lines, Line{Level: level, Message: Plain(string(text[:min(len(text), maxLineBytes)]))})
 }
 
-// variable answers with the address of a copy of the variable, 0 when it is not set.
+// variable returns the address of a copy of the variable, or 0 when it is not set.
 func (i *instance) variable(name uint64) uint64 {
 	key := i.block(name)
 	if !i.spend(hostParts + int64(len(key)/bytesPerPart)) {
@@ -120,7 +120,7 @@ func (i *instance) variable(name uint64) uint64 {
 	return i.allocate(value)
 }
 
-// setVariable keeps a variable until the end of the call.
+// setVariable sets a variable until the end of the call.
 func (i *instance) setVariable(name, value uint64) {
 	key, data := i.block(name), i.block(value)
 	if !i.spend(hostParts + int64((len(key)+len(data))/bytesPerPart)) {
@@ -130,7 +130,7 @@ func (i *instance) setVariable(name, value uint64) {
 		delete(i.variables, string(key))
 		return
 	}
-	// What was set before counts too, so that a loop of sets ends.
+	// Earlier values count, too, so that a loop of sets ends.
 	if i.variableBytes += len(key) + len(data); i.variableBytes > maxVariableBytes {
 		return
 	}

@@ -2,22 +2,24 @@ package engine
 
 import (
 	"fmt"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// reserve returns zeroed memory that takes no space before it is touched, and does not
-// count as heap.
+// reserve returns zeroed memory that takes no space before it is touched and is not part of
+// the Go heap.
 func reserve(bytes int) ([]byte, error) {
-	memory, err := syscall.Mmap(-1, 0, bytes, syscall.PROT_READ|syscall.PROT_WRITE,
-		syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
+	memory, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("reserving %d bytes: %w", bytes, err)
 	}
 	return memory, nil
 }
 
-// release gives memory of reserve back. It can only fail for memory that is not.
-func release(b []byte) { _ = syscall.Munmap(b) }
+// release unmaps memory of reserve.
+func release(b []byte) { _ = unix.Munmap(b) }
 
-// discard zeroes whole pages of reserve's memory by giving them back.
-func discard(b []byte) bool { return syscall.Madvise(b, syscall.MADV_DONTNEED) == nil }
+// discard zeroes whole pages of memory of reserve by giving them back. It returns false when
+// nothing was discarded.
+func discard(b []byte) bool { return unix.Madvise(b, unix.MADV_DONTNEED) == nil }

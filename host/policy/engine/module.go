@@ -9,9 +9,9 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// Stats tell what a call used.
+// Stats are the resources that a call used.
 type Stats struct {
-	// Ticks of fuel that the call took, its limit when it ran out.
+	// Ticks of fuel, the limit when the fuel was used up.
 	Ticks uint64
 	// MemoryBytes is the size of the guest's linear memory after the call.
 	MemoryBytes uint64
@@ -29,28 +29,28 @@ type Module struct {
 	runtime wazero.Runtime
 	kernel  wazero.CompiledModule
 	guest   wazero.CompiledModule
-	// startup are the functions that run once per load, exports those that can be called.
+	// startup are the functions that run once per load, exports are all others; the value
+	// reports whether a call has the right signature.
 	startup   []string
 	exports   map[string]bool
 	hasMemory bool
 
 	pristine atomic.Pointer[snapshot]
 	idle     chan *instance
-	// used are instances that nobody has begun to set back yet. They may stay so as long as
-	// others are idle.
+	// used are instances that wait for their reset, as long as others are idle.
 	used chan *instance
-	// warm tells that Warm is over: until then, more instances would be of no use.
-	warm atomic.Bool
-	// slots holds a token per instance there is.
+	// isWarm is set after Warm: before, instances would get an outdated state.
+	isWarm atomic.Bool
+	// slots holds a token for each instance.
 	slots chan struct{}
-	// dropped counts the instances that were thrown away after a call.
+	// dropped counts the instances that were closed after a call.
 	dropped atomic.Uint64
-	// busy are the instances in use, being set back or waited for; peak is the most of
-	// them since the last trim.
+	// busy counts the instances that are in use, in a reset or waited for; peak is its
+	// maximum since the last trim.
 	busy, peak atomic.Int64
 
 	closed atomic.Bool
-	// users counts the owner, calls, and resets under way; the last one frees.
+	// users counts the owner, calls and resets. The last one frees the module.
 	users atomic.Int64
 }
 
@@ -61,14 +61,13 @@ func (m *Module) HasExport(name string) bool {
 	return exported
 }
 
-// Exports tells whether the module exports a function that can be called.
+// Exports reports whether the module exports a function that can be called.
 func (m *Module) Exports(export string) bool { return m.exports[export] }
 
-// Call runs an export on an input. The output is the caller's. An error is a
+// Call calls an export with an input. The caller owns the output. An error is a
 // [*CallError], or wraps [ErrClosed].
 //
-// The context bounds the wait for an instance; a call that has begun ends by itself,
-// when its fuel does.
+// The context bounds the wait for an instance. A call that has begun ends with its fuel.
 func (m *Module) Call(ctx context.Context, export string, input []byte) ([]byte, Stats, error) {
 	if !m.exports[export] {
 		return nil, Stats{}, m.callError(export, &failure{Guest, fmt.Errorf("the module has no export of this name that takes nothing and returns nothing or an i32; its author must add it")}, "")
@@ -76,12 +75,12 @@ func (m *Module) Call(ctx context.Context, export string, input []byte) ([]byte,
 	if len(input) > m.limits.RequestBytes {
 		return nil, Stats{}, m.callError(export, &failure{Memory, fmt.Errorf("%w: it has %d bytes, more than %d", ErrRequestTooLarge, len(input), m.limits.RequestBytes)}, "")
 	}
-	if err := m.enter(); err != nil {
+	if err := m.addUser(); err != nil {
 		return nil, Stats{}, err
 	}
 	i, err := m.acquire(ctx)
 	if err != nil {
-		m.leave()
+		m.removeUser()
 		return nil, Stats{}, m.callError(export, &failure{Timeout, fmt.Errorf("%w: %w", ErrNoInstance, err)}, "")
 	}
 	output, failed := i.call(export, input)
@@ -94,7 +93,7 @@ func (m *Module) Call(ctx context.Context, export string, input []byte) ([]byte,
 	} else if len(i.stderr) > 0 {
 		lines = append(lines, Line{Level: LevelDebug, Message: printable(i.stderr)})
 	}
-	// A module that reports an error has returned in good order.
+	// After an error of its own, the module has returned as usual.
 	m.release(i, failed == nil || failed.class == Guest)
 	m.engine.deliver(m.name, export, lines)
 	if callErr != nil {
@@ -115,8 +114,8 @@ func (m *Module) callError(export string, f *failure, stderr string) error {
 	return &CallError{Module: m.name, Point: export, Class: f.class, Err: f.err, Stderr: stderr}
 }
 
-// enter counts a user, unless the module is closed.
-func (m *Module) enter() error {
+// addUser counts a user, unless the module is closed.
+func (m *Module) addUser() error {
 	for {
 		n := m.users.Load()
 		if n == 0 || m.closed.Load() {
@@ -128,37 +127,36 @@ func (m *Module) enter() error {
 	}
 }
 
-// leave counts a user off; the last one frees the module.
-func (m *Module) leave() {
+// removeUser ends a use. The last user frees the module.
+func (m *Module) removeUser() {
 	if m.users.Add(-1) == 0 {
-		// Whoever comes last has nobody to tell; wazero's errors here are those of
-		// files, and there are none.
+		// Errors of wazero here are those of files, and modules have none.
 		_ = m.runtime.Close(m.ctx)
 	}
 }
 
-// Close lets the calls under way end and then frees the module. It does not wait.
+// Close frees the module after the running calls have ended. It does not wait.
 func (m *Module) Close(context.Context) error {
 	if m.closed.CompareAndSwap(false, true) {
-		m.engine.forget(m)
-		m.setBack()
-		m.leave()
+		m.engine.removeModule(m)
+		m.resetUsed()
+		m.removeUser()
 	}
 	return nil
 }
 
-// begin takes the instance's state as the one in which every call begins.
-func (m *Module) begin(i *instance) error {
+// setPristine makes the instance's state the one in which every call begins.
+func (m *Module) setPristine(i *instance) error {
 	s, err := i.snapshot()
 	if err != nil {
 		return err
 	}
 	m.pristine.Store(s)
-	i.rest()
+	i.releasePages()
 	return nil
 }
 
-// acquire takes an idle instance or makes one, within the bound.
+// acquire takes an idle instance, or creates one within the bound.
 func (m *Module) acquire(ctx context.Context) (*instance, error) {
 	for busy := m.busy.Add(1); ; {
 		if peak := m.peak.Load(); busy <= peak || m.peak.CompareAndSwap(peak, busy) {
@@ -175,31 +173,31 @@ func (m *Module) acquire(ctx context.Context) (*instance, error) {
 func (m *Module) take(ctx context.Context) (*instance, error) {
 	select {
 	case i := <-m.idle:
-		return m.current(i)
+		return m.ensurePristine(i)
 	default:
 	}
-	// Sooner than a new one, and than waiting until the system runs who would do it.
+	// A reset takes less time than a new instance, or than waiting for the goroutine that
+	// resets.
 	select {
 	case i := <-m.used:
-		return m.reuse(i)
+		return m.resetForCaller(i)
 	default:
 	}
 	select {
 	case i := <-m.idle:
-		return m.current(i)
+		return m.ensurePristine(i)
 	case i := <-m.used:
-		return m.reuse(i)
+		return m.resetForCaller(i)
 	case m.slots <- struct{}{}:
-		return m.current(nil)
+		return m.ensurePristine(nil)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for one of %d instances to be free: %w", cap(m.slots), ctx.Err())
 	}
 }
 
-// current answers with the instance, or with a new one when the instance is nil or was
-// set back to a state that is no longer the pristine one. It keeps the slot, unless it
-// fails.
-func (m *Module) current(i *instance) (*instance, error) {
+// ensurePristine returns the instance, or a new one when the instance is nil or has a state
+// that is no longer the pristine one. It frees the slot when it fails.
+func (m *Module) ensurePristine(i *instance) (*instance, error) {
 	pristine := m.pristine.Load()
 	if i != nil {
 		if i.state == pristine {
@@ -210,40 +208,39 @@ func (m *Module) current(i *instance) (*instance, error) {
 	fresh, err := m.fork(pristine)
 	if err != nil {
 		<-m.slots
-		return nil, fmt.Errorf("making an instance: %w", err)
+		return nil, fmt.Errorf("creating an instance: %w", err)
 	}
 	return fresh, nil
 }
 
-// release gives an instance back. Setting it back takes longer than many calls do, so
-// it happens behind the caller's back, unless another caller needs the instance before;
-// the caller's count goes over to who does it.
+// release gives an instance back, and passes the caller's use of the module on to the reset.
+// A reset takes longer than many calls, so another goroutine does it, or the next caller that
+// needs the instance.
 //
-// To wake who does it takes as long as a call, too, on the caller's time. So it is done when
-// few instances are idle, for all that were used until then.
+// Starting that goroutine takes as long as a call, too. So it starts when few instances are
+// idle, and resets all used ones.
 func (m *Module) release(i *instance, reusable bool) {
 	switch {
 	case !reusable:
-		go m.recycle(i, false)
+		go m.resetOrReplace(i, false)
 	case !m.hasMemory:
-		m.recycle(i, true)
+		m.resetOrReplace(i, true)
 	default:
 		m.used <- i
-		// Whoever closes the module sets back what he finds, so it must be looked at last.
+		// Close resets the used instances that it finds, so closed must be read last.
 		if len(m.idle) <= cap(m.idle)/4 || m.closed.Load() {
-			go m.clean()
+			go m.replenish()
 		}
 	}
 }
 
-// clean sets the used instances back, and makes one more for the next time unless there
-// are enough.
-func (m *Module) clean() {
-	m.setBack()
-	if !m.warm.Load() || m.enter() != nil {
+// replenish resets the used instances, and creates one more within the bound.
+func (m *Module) replenish() {
+	m.resetUsed()
+	if !m.isWarm.Load() || m.addUser() != nil {
 		return
 	}
-	defer m.leave()
+	defer m.removeUser()
 	select {
 	case m.slots <- struct{}{}:
 	default:
@@ -253,40 +250,40 @@ func (m *Module) clean() {
 		m.idle <- fresh
 		return
 	}
-	// A call that needs one tries again and reports the error.
+	// The next call that needs an instance tries again and reports the error.
 	<-m.slots
 }
 
-// setBack sets used instances back as long as there are some.
-func (m *Module) setBack() {
+// resetUsed resets all used instances.
+func (m *Module) resetUsed() {
 	for {
 		select {
 		case i := <-m.used:
-			m.recycle(i, true)
+			m.resetOrReplace(i, true)
 		default:
 			return
 		}
 	}
 }
 
-// reuse makes a used instance ready for the caller. It keeps the slot, unless it fails.
-func (m *Module) reuse(i *instance) (*instance, error) {
-	defer m.leave()
+// resetForCaller resets a used instance for the caller. It frees the slot when it fails.
+func (m *Module) resetForCaller(i *instance) (*instance, error) {
+	defer m.removeUser()
 	defer m.busy.Add(-1)
 	if i.restore() {
-		return m.current(i)
+		return m.ensurePristine(i)
 	}
 	i.close()
 	m.dropped.Add(1)
-	return m.current(nil)
+	return m.ensurePristine(nil)
 }
 
-// recycle makes an instance ready for the next call, or puts a new one in its place.
-func (m *Module) recycle(i *instance, reusable bool) {
-	defer m.leave()
+// resetOrReplace resets an instance for the next call, or replaces it.
+func (m *Module) resetOrReplace(i *instance, reusable bool) {
+	defer m.removeUser()
 	defer m.busy.Add(-1)
 	if reusable && i.restore() {
-		m.idle <- i // who takes it looks whether its state still is the module's
+		m.idle <- i // take checks that its state is the pristine one
 		return
 	}
 	i.close()
@@ -307,23 +304,22 @@ type Sample struct {
 	Input  []byte
 }
 
-// Warm runs samples and takes the state after them as the one in which every call
-// begins. What a language's runtime does at its first allocations then happens once
-// per load, not in every call. The samples are repeated until the module's memory has
-// grown by a step, within bounds: a runtime grows its heap in large steps, and right
-// after one there is room for calls, whose instance is thrown away if they grow it: a
-// module whose state ends just in front of a step would lose one with every call.
+// Warm runs samples, and makes the state after them the one in which every call begins. The
+// first allocations of a language's runtime then happen once per load and not in every call.
 //
-// The samples must be the same for each load, or the module's answers could differ; a
-// module that fails at one of them stays as it was. It must be called before the first
-// Call.
+// The samples are repeated, within bounds, until the module's memory has grown by a step. A
+// runtime grows its heap in large steps, and an instance with a grown memory is dropped. In a
+// state just in front of a step, every call would drop its instance.
+//
+// The samples must be the same for each load, or the module's answers could differ. When one
+// fails, the module stays as it was. Warm must be called before the first Call.
 func (m *Module) Warm(ctx context.Context, samples ...Sample) error {
-	if err := m.enter(); err != nil {
+	if err := m.addUser(); err != nil {
 		return err
 	}
 	i, err := m.acquire(ctx)
 	if err != nil {
-		m.leave()
+		m.removeUser()
 		return m.callError("warm-up", &failure{Timeout, fmt.Errorf("%w: %w", ErrNoInstance, err)}, "")
 	}
 	size, ticks := i.size(), uint64(0)
@@ -334,34 +330,34 @@ func (m *Module) Warm(ctx context.Context, samples ...Sample) error {
 			}
 			if _, failed := i.call(s.Export, s.Input); failed != nil && failed.class != Guest {
 				err := m.callError(s.Export, failed, printable(i.stderr))
-				m.recycle(i, false)
+				m.resetOrReplace(i, false)
 				return err
 			}
 			ticks += i.stats(m.limits.Fuel).Ticks
-			i.forget()
+			i.clearCall()
 		}
 		if i.size() >= size+warmGrowth || ticks > m.limits.StartFuel {
 			break
 		}
 	}
-	if err := m.begin(i); err != nil {
-		m.recycle(i, false)
-		return fmt.Errorf("taking the state to begin with: %w", err)
+	if err := m.setPristine(i); err != nil {
+		m.resetOrReplace(i, false)
+		return fmt.Errorf("taking the pristine state: %w", err)
 	}
 	m.busy.Add(-1)
 	m.idle <- i
-	m.warm.Store(true)
-	m.leave()
+	m.isWarm.Store(true)
+	m.removeUser()
 	return nil
 }
 
-// trim is [Engine.Trim] for one module.
+// trim implements [Engine.Trim] for a module.
 func (m *Module) trim() {
-	if m.enter() != nil {
+	if m.addUser() != nil {
 		return
 	}
-	defer m.leave()
-	m.setBack()
+	defer m.removeUser()
+	m.resetUsed()
 	peak := m.peak.Swap(m.busy.Load())
 	for int64(len(m.slots)) > max(1, peak) {
 		select {
@@ -378,7 +374,7 @@ func (m *Module) trim() {
 	}
 	select {
 	case i := <-m.idle:
-		i.rest()
+		i.releasePages()
 		m.idle <- i
 	default:
 	}
@@ -391,21 +387,22 @@ const (
 	warmGrowth = 8 * pageBytes
 )
 
-// callable tells whether a function has the signature of an Extism export.
+// callable reports whether a function has the signature of an Extism export.
 func callable(f api.FunctionDefinition) bool {
 	results := f.ResultTypes()
 	return len(f.ParamTypes()) == 0 && (len(results) == 0 || len(results) == 1 && results[0] == api.ValueTypeI32)
 }
 
-// Pool tells of a module's instances.
+// Pool counts a module's instances.
 type Pool struct {
-	// Idle ones wait for a call, or to be set back for one; Instances are all there are.
+	// Idle instances wait for a call or for their reset; Instances are all.
 	Idle, Instances int
-	// Dropped were thrown away after a call, because it failed or grew their memory.
+	// Dropped counts the instances that were closed after a call that failed or grew their
+	// memory.
 	Dropped uint64
 }
 
-// Pool returns the module's instances at this moment.
+// Pool returns the current numbers of the module's instances.
 func (m *Module) Pool() Pool {
 	return Pool{Idle: len(m.idle) + len(m.used), Instances: len(m.slots), Dropped: m.dropped.Load()}
 }

@@ -29,7 +29,7 @@ func counter(t *testing.T) []byte {
 		wasmtest.Get(0), wasmtest.Const64(8), wasmtest.Call(output)))
 	parsed, err := fuel.Parse(m.Bytes())
 	require.NoError(t, err)
-	metered, err := parsed.Meter(fuel.Names{Fuel: FuelExport, Stack: StackExport, LookModule: LookModule, Look: LookFunction, Globals: GlobalExports, Memory: MemoryExport, Start: StartExport})
+	metered, err := parsed.Meter(fuel.Names{Fuel: FuelExport, Stack: StackExport, RefuelModule: RefuelModule, Refuel: RefuelFunction, Globals: GlobalExports, Memory: MemoryExport, Start: StartExport})
 	require.NoError(t, err)
 	return metered.Wasm
 }
@@ -43,7 +43,7 @@ func count(t *testing.T, m *Module) {
 
 // rested returns a module with as many instances as it may have, one of which was used
 // and waits to be set back. Who was about to set instances back may still do so.
-func rested(t *testing.T) (*Engine, *Module) {
+func withUsedInstance(t *testing.T) (*Engine, *Module) {
 	t.Helper()
 	e, err := New(t.Context(), Options{})
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func rested(t *testing.T) (*Engine, *Module) {
 		_, _, err := m.Call(t.Context(), "count", nil)
 		return err == nil && len(m.slots) == cap(m.slots)
 	}, time.Minute, time.Millisecond, "calls, one after the other, make instances")
-	require.NoError(t, m.enter())
+	require.NoError(t, m.addUser())
 	i, err := m.acquire(t.Context())
 	require.NoError(t, err)
 	_, failed := i.call("count", nil)
@@ -66,7 +66,7 @@ func rested(t *testing.T) (*Engine, *Module) {
 
 func TestUsedInstancesWaitForOthers(t *testing.T) {
 	t.Run("a call that finds no other one sets one back itself", func(t *testing.T) {
-		_, m := rested(t)
+		_, m := withUsedInstance(t)
 		for range 10 * cap(m.idle) {
 			count(t, m)
 		}
@@ -74,7 +74,7 @@ func TestUsedInstancesWaitForOthers(t *testing.T) {
 		assert.Zero(t, m.Pool().Dropped)
 	})
 	t.Run("a trim sets them back", func(t *testing.T) {
-		e, m := rested(t)
+		e, m := withUsedInstance(t)
 		e.Trim()
 		assert.Empty(t, m.used)
 		require.Eventually(t, func() bool { e.Trim(); return m.Pool().Instances == 1 && m.users.Load() == 1 },
@@ -82,14 +82,14 @@ func TestUsedInstancesWaitForOthers(t *testing.T) {
 		count(t, m)
 	})
 	t.Run("the end of the module sets them back, so that it is freed", func(t *testing.T) {
-		_, m := rested(t)
+		_, m := withUsedInstance(t)
 		require.NoError(t, m.Close(t.Context()))
 		assert.Empty(t, m.used)
 		require.Eventually(t, func() bool { return m.users.Load() == 0 }, time.Minute, time.Millisecond)
 	})
 	t.Run("and so does a call that ends later", func(t *testing.T) {
-		_, m := rested(t)
-		require.NoError(t, m.enter())
+		_, m := withUsedInstance(t)
+		require.NoError(t, m.addUser())
 		late, err := m.acquire(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, m.Close(t.Context()))

@@ -5,18 +5,17 @@ import (
 	"runtime"
 )
 
-// snapshot is the state to which instances are set back after each call. It is
-// immutable, and shared by all instances of the module.
+// snapshot is the state to which instances are reset after each call. It is immutable, and
+// the instances of a module share it.
 type snapshot struct {
-	// size of the guest's memory; what lies behind the image is zero.
-	size    uint64
-	image   *image
-	globals []uint64
-	world   world
+	// size of the guest's memory, which is zero behind the image.
+	size        uint64
+	image       *image
+	globals     []uint64
+	environment environment
 }
 
-// start runs what a module runs before it can be called: its start function, and the
-// initialization of its language's runtime.
+// start runs the module's start function and the initialization of its language's runtime.
 func (i *instance) start() *failure {
 	for _, export := range i.module.startup {
 		if _, failed := i.run(export, i.module.limits.StartFuel, i.module.limits.StartTime); failed != nil {
@@ -26,13 +25,12 @@ func (i *instance) start() *failure {
 	return nil
 }
 
-// snapshot takes the instance's state. The instance is set back to it, too, so that it
-// can serve calls.
+// snapshot returns the instance's state, and resets the instance to it.
 func (i *instance) snapshot() (*snapshot, error) {
-	s := &snapshot{world: i.world, size: i.size()}
+	s := &snapshot{environment: i.environment, size: i.size()}
 	var err error
 	if s.image, err = newImage(untilZero(i.guestMemory.reserved[:s.size]), s.size); err != nil {
-		return nil, fmt.Errorf("keeping the state of an instance: %w", err)
+		return nil, fmt.Errorf("storing the state of an instance: %w", err)
 	}
 	if err := i.guestMemory.adopt(s.image, s.size); err != nil {
 		return nil, err
@@ -40,12 +38,12 @@ func (i *instance) snapshot() (*snapshot, error) {
 	for _, g := range i.mutable {
 		s.globals = append(s.globals, g.Get())
 	}
-	i.forget()
+	i.clearCall()
 	i.state = s
 	return s, nil
 }
 
-// fork returns a new instance in the state of the snapshot.
+// fork creates an instance in the state of the snapshot.
 func (m *Module) fork(s *snapshot) (*instance, error) {
 	i, err := m.newInstance()
 	if err != nil {
@@ -66,8 +64,8 @@ func (m *Module) fork(s *snapshot) (*instance, error) {
 	return i, nil
 }
 
-// restore sets the instance back to the snapshot that it came from, which may no longer
-// be the module's. It answers false when that is impossible: memory cannot shrink.
+// restore resets the instance to its snapshot, which may no longer be the module's. It
+// returns false when the memory has grown, as memory cannot shrink.
 func (i *instance) restore() bool {
 	s := i.state
 	if i.size() != s.size {
@@ -76,29 +74,29 @@ func (i *instance) restore() bool {
 	i.guestMemory.restore(s.image, s.size)
 	i.restoreGlobals(s)
 	runtime.KeepAlive(s.image)
-	i.forget()
+	i.clearCall()
 	return true
 }
 
-// rest gives back what an instance that waits long need not hold: pages that its state
-// has, too, and the kernel's memory, all of which is zero between calls.
-func (i *instance) rest() {
+// releasePages gives back the pages that the instance shares with its snapshot, and the
+// kernel's memory, which is zero between calls.
+func (i *instance) releasePages() {
 	if s := i.state; s != nil {
-		i.guestMemory.rest(s.image, s.size)
+		i.guestMemory.releasePages(s.image, s.size)
 		runtime.KeepAlive(s.image)
 	}
-	_ = discard(i.kernelMemory.reserved) // it may cost memory, nothing else
+	_ = discard(i.kernelMemory.reserved) // a failure costs memory, nothing else
 }
 
 func (i *instance) restoreGlobals(s *snapshot) {
 	for n, g := range i.mutable {
 		g.Set(s.globals[n])
 	}
-	i.world, i.state = s.world, s
+	i.environment, i.state = s.environment, s
 }
 
-// forget clears what the host keeps of a call.
-func (i *instance) forget() {
+// clearCall clears the state that the host keeps of a call.
+func (i *instance) clearCall() {
 	i.kernelMemory.clear(i.global.top.Get())
 	i.global.top.Set(inputOffset)
 	i.global.inputLength.Set(0)
@@ -106,7 +104,7 @@ func (i *instance) forget() {
 	i.global.outputLength.Set(0)
 	i.global.failure.Set(0)
 	i.global.fault.Set(faultNone)
-	i.guestMemory.refused = false
+	i.guestMemory.isRefused = false
 	i.stderr, i.lines, i.droppedLines = i.stderr[:0], nil, 0
 	i.variables, i.variableBytes, i.deniedRequest = nil, 0, ""
 }

@@ -5,14 +5,14 @@ import (
 	"unicode"
 )
 
-// Plain returns text that a module or a tenant chose as one line that is fit for messages,
-// logs and terminals: valid UTF-8, and a space for each line break, control character and
-// invisible or direction-changing character.
+// Plain returns text of a module or a tenant as one line for messages, logs and terminals:
+// valid UTF-8, with a space in place of each line break, control character and invisible or
+// direction-changing character.
 func Plain(text string) string {
 	return clean(text, func(rune) bool { return false })
 }
 
-// PlainWithin is [Plain], cut to so many bytes.
+// PlainWithin is [Plain], cut to at most the given number of bytes.
 func PlainWithin(text string, most int) string {
 	text = Plain(text)
 	if len(text) <= most {

@@ -1,16 +1,15 @@
 package engine
 
 import (
-	"syscall"
 	"time"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
-// threadTime is the processor's time that the thread has used.
+// threadTime returns the CPU time of the thread.
 func threadTime() time.Duration {
-	const threadCPUTime = 3 // CLOCK_THREAD_CPUTIME_ID
-	var now syscall.Timespec
-	// It cannot fail for a clock that every Linux has; if it did, no time would pass.
-	_, _, _ = syscall.Syscall(syscall.SYS_CLOCK_GETTIME, threadCPUTime, uintptr(unsafe.Pointer(&now)), 0)
+	var now unix.Timespec
+	// It cannot fail for a clock that every Linux has. If it did, no time would pass.
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now)
 	return time.Duration(now.Nano())
 }

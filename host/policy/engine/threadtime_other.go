@@ -4,7 +4,7 @@ package engine
 
 import "time"
 
-var processBegan = time.Now()
+var processStart = time.Now()
 
-// threadTime is the time on the wall, where that of a thread is not known.
-func threadTime() time.Duration { return time.Since(processBegan) }
+// threadTime returns elapsed time where the CPU time of a thread is not known.
+func threadTime() time.Duration { return time.Since(processStart) }

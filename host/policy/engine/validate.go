@@ -9,20 +9,19 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// Validate reports whether a module is valid as its author built it. Metering adds items
-// to a module, and what was invalid before could name them afterwards, so the module is
-// validated before it is metered; the compiler validates only the result.
+// Validate returns an error for a module that is not valid as its author built it. It must
+// be called before metering: an index that is invalid before could name an item that
+// metering adds.
 //
-// wazero has no way to validate without compiling. It validates all of a module first,
-// though, and only then asks whether its context has ended; so the module is compiled
-// under a context that has, which takes some hundredths of a second for a large Go guest.
-// A test shows that later versions of wazero still do both in this order.
+// wazero cannot validate without compiling, but it validates the whole module before it
+// checks its context. So the module is compiled with a canceled context, which takes some
+// hundredths of a second for a large Go guest. A test holds wazero to this order.
 func Validate(ctx context.Context, wasm []byte) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	cancel(errValidated)
 	runtime := wazero.NewRuntimeWithConfig(ctx, runtimeConfig())
-	defer func() { _ = runtime.Close(ctx) }() // there is nothing in it
-	// A context is looked at only by several workers.
+	defer func() { _ = runtime.Close(ctx) }() // it is empty
+	// Only several workers check the context.
 	_, err := runtime.CompileModule(experimental.WithCompilationWorkers(ctx, 2), wasm)
 	if err == nil || errors.Is(err, errValidated) {
 		return nil
@@ -32,7 +31,7 @@ func Validate(ctx context.Context, wasm []byte) error {
 
 var errValidated = errors.New("the module was validated and is not compiled")
 
-// runtimeConfig is what modules are validated and compiled with.
+// runtimeConfig is the configuration for validating and compiling.
 func runtimeConfig() wazero.RuntimeConfig {
 	return wazero.NewRuntimeConfig().WithCoreFeatures(api.CoreFeaturesV2).WithDebugInfoEnabled(false)
 }

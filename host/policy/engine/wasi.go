@@ -11,10 +11,10 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 )
 
-// The WASI stub. All functions of preview 1 are there, since language runtimes import
-// them, but they reach nothing outside the sandbox: the clock stands still (a sleep
-// moves it and returns at once), random numbers begin with a constant seed, there are
-// no files and no environment, and the only argument is the program's name.
+// The WASI stub has all functions of preview 1, since language runtimes import them, but
+// gives no access to the machine: the clock stands still (a sleep moves it and returns at
+// once), random numbers begin with a constant seed, there are no files and no environment
+// variables, and the only argument is the program's name.
 
 const (
 	wasiModule = "wasi_snapshot_preview1"
@@ -23,13 +23,13 @@ const (
 	// clockStart is the time at the beginning of each call: 2020-01-01T00:00:00Z in
 	// nanoseconds.
 	clockStart = 1_577_836_800_000_000_000
-	// randomSeed is where random numbers begin.
+	// randomSeed is the increment of splitmix64.
 	randomSeed = 0x9e3779b97f4a7c15
 	// maxVectors bounds the pieces of a write and the events of a wait.
 	maxVectors = 1024
-	// hostParts is what a call of a host function costs, in parts of ticks, bytesPerPart what
-	// its work costs on top, randomPerPart what random bytes cost, and lineParts what a log line
-	// costs, kept or not.
+	// hostParts is the cost of a call of a host function in parts of ticks, and lineParts that
+	// of a log line. A part pays for bytesPerPart bytes of a copy, or for randomPerPart random
+	// bytes.
 	hostParts     = 1
 	bytesPerPart  = 2048
 	randomPerPart = 256
@@ -50,7 +50,7 @@ const (
 // "i" for i32 and "I" for i64.
 type wasiFunction struct {
 	params string
-	// run may be nil: then the function answers with number.
+	// run may be nil; the function returns number then.
 	run    func(i *instance, guest api.Memory, stack []uint64) uint32
 	number uint32
 }
@@ -165,11 +165,11 @@ func wasiResolution(_ *instance, m api.Memory, s []uint64) uint32 {
 }
 
 func wasiTime(i *instance, m api.Memory, s []uint64) uint32 {
-	return faultUnless(m.WriteUint64Le(uint32(s[2]), i.world.now))
+	return faultUnless(m.WriteUint64Le(uint32(s[2]), i.environment.now))
 }
 
-// wasiRandom fills the buffer with numbers of splitmix64. They need not be secret:
-// everybody may know them, since every call sees the same.
+// wasiRandom fills the buffer with numbers of splitmix64. They are not secret: every call
+// gets the same ones.
 func wasiRandom(i *instance, m api.Memory, s []uint64) uint32 {
 	length := uint32(s[1])
 	if !i.spend(int64(length / randomPerPart)) {
@@ -180,8 +180,8 @@ func wasiRandom(i *instance, m api.Memory, s []uint64) uint32 {
 		return wasiFault
 	}
 	for len(buffer) > 0 {
-		i.world.random += randomSeed
-		z := i.world.random
+		i.environment.random += randomSeed
+		z := i.environment.random
 		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 		z = (z ^ z>>27) * 0x94d049bb133111eb
 		z ^= z >> 31
@@ -192,7 +192,7 @@ func wasiRandom(i *instance, m api.Memory, s []uint64) uint32 {
 	return wasiOK
 }
 
-// wasiWrite keeps the beginning of what the guest writes to standard output and error.
+// wasiWrite records the beginning of the guest's standard output and error.
 func wasiWrite(i *instance, m api.Memory, s []uint64) uint32 {
 	if fd := uint32(s[0]); fd != 1 && fd != 2 {
 		return wasiBadFD
@@ -223,14 +223,14 @@ func wasiWrite(i *instance, m api.Memory, s []uint64) uint32 {
 }
 
 // wasiPoll waits for clocks only, and does not wait: it moves the clock to where the
-// first of them rings.
+// first of them earliest.
 func wasiPoll(i *instance, m api.Memory, s []uint64) uint32 {
 	const subscriptionBytes, eventBytes, absolute = 48, 32, 1
 	in, out, count := uint32(s[0]), uint32(s[1]), uint32(s[2])
 	if count == 0 || count > maxVectors || !i.spend(int64(count)) {
 		return wasiInval
 	}
-	rings := uint64(math.MaxUint64)
+	earliest := uint64(math.MaxUint64)
 	for n := range count {
 		subscription, ok := m.Read(in+n*subscriptionBytes, subscriptionBytes)
 		if !ok {
@@ -242,9 +242,9 @@ func wasiPoll(i *instance, m api.Memory, s []uint64) uint32 {
 		if subscription[8] == 0 {
 			at := binary.LittleEndian.Uint64(subscription[24:])
 			if binary.LittleEndian.Uint16(subscription[40:])&absolute == 0 {
-				at = i.world.now + min(at, math.MaxInt64)
+				at = i.environment.now + min(at, math.MaxInt64)
 			}
-			rings = min(rings, at)
+			earliest = min(earliest, at)
 		} else {
 			event[8] = wasiNoSpec
 		}
@@ -252,8 +252,8 @@ func wasiPoll(i *instance, m api.Memory, s []uint64) uint32 {
 			return wasiFault
 		}
 	}
-	if rings != math.MaxUint64 {
-		i.world.now = max(i.world.now, rings)
+	if earliest != math.MaxUint64 {
+		i.environment.now = max(i.environment.now, earliest)
 	}
 	return faultUnless(m.WriteUint32Le(uint32(s[3]), count))
 }

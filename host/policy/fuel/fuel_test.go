@@ -18,7 +18,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 )
 
-var testNames = fuel.Names{Fuel: "fuel", Stack: "stack", LookModule: "host", Look: "look", Globals: "global:", Memory: "mem", Start: "start"}
+var testNames = fuel.Names{Fuel: "fuel", Stack: "stack", RefuelModule: "host", Refuel: "refuel", Globals: "global:", Memory: "mem", Start: "start"}
 
 // meter rewrites a module that must be accepted.
 func meter(tb testing.TB, wasm []byte) *fuel.Rewritten {
@@ -39,12 +39,12 @@ func interpreter(ctx context.Context) wazero.Runtime {
 // look defines the host's function, which ends calls without fuel.
 func look(tb testing.TB, runtime wazero.Runtime) {
 	tb.Helper()
-	if runtime.Module(testNames.LookModule) != nil {
+	if runtime.Module(testNames.RefuelModule) != nil {
 		return
 	}
-	b := runtime.NewHostModuleBuilder(testNames.LookModule).NewFunctionBuilder()
+	b := runtime.NewHostModuleBuilder(testNames.RefuelModule).NewFunctionBuilder()
 	_, err := b.WithGoFunction(api.GoFunc(func(context.Context, []uint64) { panic(errors.New("out of fuel")) }), nil, nil).
-		Export(testNames.Look).Instantiate(tb.Context())
+		Export(testNames.Refuel).Instantiate(tb.Context())
 	require.NoError(tb, err)
 }
 

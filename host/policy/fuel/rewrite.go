@@ -17,9 +17,9 @@ type Names struct {
 	// Stack is the name of a mutable i64 global: what is left for calls that wait for other
 	// calls, negative after a trap because they are nested too deep.
 	Stack string
-	// LookModule and Look are the names of an imported function without parameters or
+	// RefuelModule and Refuel are the names of an imported function without parameters or
 	// results, which is called when the fuel is negative. It hands out more, or ends the call.
-	LookModule, Look string
+	RefuelModule, Refuel string
 	// Globals is the prefix of the names of the mutable globals; the global's index follows.
 	Globals string
 	// Memory is the name of the memory, if the module has one of its own.
@@ -143,7 +143,7 @@ func (m *Module) size() int {
 
 // checkNames makes sure that the module cannot pass off its own exports as ours.
 func (m *Module) checkNames(names Names) error {
-	if slices.Contains([]string{names.Fuel, names.Stack, names.LookModule, names.Look, names.Globals, names.Memory, names.Start}, "") {
+	if slices.Contains([]string{names.Fuel, names.Stack, names.RefuelModule, names.Refuel, names.Globals, names.Memory, names.Start}, "") {
 		return errors.New("the names of the exports are not set")
 	}
 	for _, e := range m.Exports {
@@ -152,7 +152,7 @@ func (m *Module) checkNames(names Names) error {
 		}
 	}
 	for _, i := range m.Imports {
-		if i.Module == names.LookModule && i.Name == names.Look {
+		if i.Module == names.RefuelModule && i.Name == names.Refuel {
 			return fmt.Errorf("the module imports %s.%s, a name that the host reserves: remove the import", i.Module, i.Name)
 		}
 	}
@@ -210,7 +210,7 @@ func (m *Module) shift(function uint32) uint32 {
 
 // importSection appends the function that is called without fuel.
 func (m *Module) importSection(names Names, signature uint32) []byte {
-	items := append(sized([]byte(names.LookModule)), sized([]byte(names.Look))...)
+	items := append(sized([]byte(names.RefuelModule)), sized([]byte(names.Refuel))...)
 	items = binary.AppendUvarint(append(items, byte(KindFunction)), uint64(signature))
 	return vector(m.content(sectionImport), 1, items)
 }

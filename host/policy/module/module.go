@@ -107,7 +107,7 @@ func Digest(wasm []byte) string {
 
 // names are the exports that the engine wants.
 var names = fuel.Names{
-	Fuel: engine.FuelExport, Stack: engine.StackExport, LookModule: engine.LookModule, Look: engine.LookFunction,
+	Fuel: engine.FuelExport, Stack: engine.StackExport, RefuelModule: engine.RefuelModule, Refuel: engine.RefuelFunction,
 	Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport,
 }
 

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package engine
+
+import "io/fs"
+
+func isPrivate(info fs.FileInfo) bool { return info.IsDir() }
