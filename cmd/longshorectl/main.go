@@ -21,6 +21,7 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
 	"github.com/longshore-dev/longshore/host/kit/version"
+	"github.com/longshore-dev/longshore/host/policy/engine"
 )
 
 func main() {
@@ -29,7 +30,7 @@ func main() {
 	stop()
 	code, message := output.ExitCode(err)
 	if message != "" {
-		fmt.Fprintln(os.Stderr, "Error:", message)
+		fmt.Fprintln(os.Stderr, "Error:", engine.PlainLines(message))
 	}
 	os.Exit(code)
 }

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -38,6 +39,30 @@ func TestTargetsAreNamedAsForKubectl(t *testing.T) {
 			}
 			require.NoError(t, err)
 			assert.Equal(t, tc.want, got)
+		})
+	}
+}
+
+// Whoever may write the object may write its annotations.
+func TestTheTableHasNoControlCharactersOfTheAnnotation(t *testing.T) {
+	const hostile = "x\x1b[2J\n\u202ey"
+	for name, entry := range map[string]view.Entry{
+		"a point":               {Point: hostile},
+		"a part":                {Part: hostile},
+		"a policy":              {Policy: hostile},
+		"a module":              {Module: hostile},
+		"a digest":              {Digest: hostile},
+		"an operation":          {Operations: []string{hostile}},
+		"a removal":             {Operations: []string{"remove " + hostile}},
+		"a key that is kept":    {Kept: []string{hostile}},
+		"a part with omissions": {Part: hostile, Omitted: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			explanation := &Explanation{Objects: []Object{{Kind: "pod", Namespace: "shop", Name: "web", Decisions: []view.Entry{entry}}}}
+			var out bytes.Buffer
+			require.NoError(t, explanation.text(&out, output.Colored(false)))
+			assert.Contains(t, out.String(), "x [2J  y")
+			assert.Equal(t, 3, strings.Count(out.String(), "\n"), "title, head and one row")
 		})
 	}
 }

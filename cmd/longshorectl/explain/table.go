@@ -7,16 +7,17 @@ import (
 	"unicode/utf8"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
 // cell is a word of a table, and what it is to look like.
 type cell struct {
 	text  string
-	paint func(string) string
+	paint func(string) output.Painted
 }
 
-func plain(text string) cell { return cell{text: text} }
+func plain(text string) cell { return cell{text: engine.Plain(text)} }
 
 // text writes a table for each object: who was asked where, and what that did.
 func (e *Explanation) text(w io.Writer, style output.Style) error {
@@ -112,7 +113,7 @@ func write(w io.Writer, rows [][]cell) error {
 		for i, c := range row {
 			text := c.text
 			if c.paint != nil {
-				text = c.paint(text)
+				text = string(c.paint(text))
 			}
 			line.WriteString(text)
 			if i < len(row)-1 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 
 	"github.com/fatih/color"
@@ -15,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
+
+	"github.com/longshore-dev/longshore/host/policy/engine"
 )
 
 // The exit codes of longshorectl.
@@ -157,21 +160,39 @@ func StyleOf(w io.Writer, getenv func(string) string) Style {
 // Colored returns a style that colors, or one that does not.
 func Colored(on bool) Style { return Style{on: on} }
 
-// Good is what went well, Bad what did not, Title the name of a section.
-func (s Style) Good(text string) string { return s.paint(text, color.FgGreen) }
+// Painted is text that a Style has made safe for a terminal and may have colored.
+type Painted string
 
-// Bad is what did not go well.
-func (s Style) Bad(text string) string { return s.paint(text, color.FgRed) }
+// Good paints what went well.
+func (s Style) Good(text string) Painted { return s.paint(text, color.FgGreen) }
 
-// Title is the name of a section.
-func (s Style) Title(text string) string { return s.paint(text, color.Bold) }
+// Bad paints what did not go well.
+func (s Style) Bad(text string) Painted { return s.paint(text, color.FgRed) }
 
-func (s Style) paint(text string, attribute color.Attribute) string {
+// Title paints the name of a section.
+func (s Style) Title(text string) Painted { return s.paint(text, color.Bold) }
+
+func (s Style) paint(text string, attribute color.Attribute) Painted {
+	text = engine.Plain(text)
 	c := color.New(attribute)
 	if s.on {
 		c.EnableColor()
 	} else {
 		c.DisableColor()
 	}
-	return c.Sprint(text)
+	return Painted(c.Sprint(text))
+}
+
+// Sprintf is fmt.Sprintf for a terminal. Arguments may be chosen by a policy or by a user
+// of the cluster: those that are strings become one line without control characters, as
+// [engine.Plain] makes it. Only Painted arguments are passed on unchanged.
+func Sprintf(format string, arguments ...any) string {
+	safe := make([]any, len(arguments))
+	for i, argument := range arguments {
+		safe[i] = argument
+		if _, ok := argument.(Painted); !ok && reflect.ValueOf(argument).Kind() == reflect.String {
+			safe[i] = engine.Plain(reflect.ValueOf(argument).String())
+		}
+	}
+	return fmt.Sprintf(format, safe...)
 }

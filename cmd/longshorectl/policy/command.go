@@ -140,6 +140,9 @@ func runCommand(streams Streams) *cobra.Command {
 			"MODULE is a .wasm, .wasm.gz or .wasm.zst file, or - for the standard input.\n" +
 			"The input is an object of any kind (a pod, mostly), the facts of the point as an object with the member \"object\",\n" +
 			"or a conformance vector; YAML or JSON.\n" +
+			"The changed object is checked as far as a cluster is not needed: it must decode as its kind, its labels and annotations must be valid,\n" +
+			"and the invariants must hold. Validation of the other fields, quotas and admission plugins are left to the API server:\n" +
+			"kubectl apply --dry-run=server of the object printed with -o yaml runs them.\n" +
 			"Exit codes: 0 answered, 1 an input cannot be read, 2 wrong command line, 3 the module is refused or gave no valid answer, 4 the policy refused the object.",
 		Example: runExample,
 		Args:    oneModule,

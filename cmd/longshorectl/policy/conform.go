@@ -210,7 +210,7 @@ func (r *ConformanceReport) text(w io.Writer, style output.Style) error {
 		p.line("")
 		head := style.Bad("failed")
 		if finding.Advice {
-			head = "advice"
+			head = output.Painted("advice")
 		}
 		p.line("%s  %s: %s", head, finding.Check, finding.Name)
 		text := finding.Error

@@ -71,12 +71,13 @@ func (p *printer) conditions(conditions []metav1.Condition) {
 	p.section("Conditions")
 	for i := range conditions {
 		c := &conditions[i]
-		state := fmt.Sprintf("%-10s %-7s", c.Type, c.Status)
+		text := fmt.Sprintf("%-10s %-7s", c.Type, c.Status)
+		var state any = text
 		switch good := (c.Type != policyv1alpha1.DegradedCondition) == (c.Status == metav1.ConditionTrue); {
 		case good:
-			state = p.style.Good(state)
+			state = p.style.Good(text)
 		case c.Status != metav1.ConditionUnknown:
-			state = p.style.Bad(state)
+			state = p.style.Bad(text)
 		}
 		p.line("  %s %s", state, strings.TrimSuffix(c.Reason+": "+c.Message, ": "))
 	}

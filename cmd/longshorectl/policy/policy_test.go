@@ -166,6 +166,18 @@ func TestRun(t *testing.T) {
 			output.CodeDenied,
 			[]string{"Denied: TooLate: come back tomorrow"},
 		},
+		"a refusal with control characters": {
+			guest{answer: `{"version":"v1alpha1","deny":{"reason":"TooLate","message":"come\u001b[2J\nback"}}`},
+			[]string{"--moment", "Admission"},
+			output.CodeDenied,
+			[]string{"Denied: TooLate: come [2J back\n"},
+		},
+		"a path with control characters": {
+			guest{answer: `{"version":"v1alpha1","operations":[{"op":"remove","path":"/metadata/labels[a\u001b[2J\u000ab]"}]}`},
+			[]string{"--moment", "Offload"},
+			output.CodeModule,
+			[]string{"Failed ("},
+		},
 		"a lie about its writes": {
 			guest{answer: `{"version":"v1alpha1","operations":[{"op":"set","path":"/spec/hostNetwork","value":true}]}`},
 			[]string{"--moment", "Offload"},
@@ -308,9 +320,9 @@ func TestWrongCommandLines(t *testing.T) {
 }
 
 func TestColorOnATerminalOnly(t *testing.T) {
-	assert.Equal(t, "\033[31mno\033[0m", output.Colored(true).Bad("no"))
-	assert.Equal(t, "no", output.Colored(false).Bad("no"))
-	assert.Equal(t, "no", output.StyleOf(&bytes.Buffer{}, os.Getenv).Bad("no"))
+	assert.Equal(t, output.Painted("\033[31mno\033[0m"), output.Colored(true).Bad("no"))
+	assert.Equal(t, output.Painted("no"), output.Colored(false).Bad("no"))
+	assert.Equal(t, output.Painted("no"), output.StyleOf(&bytes.Buffer{}, os.Getenv).Bad("no"))
 }
 
 func TestRunAtResourceMutation(t *testing.T) {

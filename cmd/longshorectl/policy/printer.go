@@ -17,7 +17,7 @@ type printer struct {
 
 func (p *printer) line(format string, arguments ...any) {
 	if p.err == nil {
-		if _, err := fmt.Fprintf(p.w, format+"\n", arguments...); err != nil {
+		if _, err := fmt.Fprintln(p.w, output.Sprintf(format, arguments...)); err != nil {
 			p.err = fmt.Errorf("writing the answer: %w", err)
 		}
 	}
@@ -44,11 +44,12 @@ func (p *printer) diff(text string) {
 		line = strings.TrimRight(line, "\n")
 		switch {
 		case strings.HasPrefix(line, "+"):
-			line = p.style.Good(line)
+			p.line("  %s", p.style.Good(line))
 		case strings.HasPrefix(line, "-"):
-			line = p.style.Bad(line)
+			p.line("  %s", p.style.Bad(line))
+		default:
+			p.line("  %s", line)
 		}
-		p.line("  %s", line)
 	}
 }
 
