@@ -50,18 +50,18 @@ func superviseLocked(ctx context.Context, s *session.Session, longshore string) 
 	if err := cleanUp(ctx, s); err != nil {
 		return err
 	}
-	world, err := rig.StartWorld(ctx, rig.WorldOptions{
+	clusters, err := rig.StartClusters(ctx, rig.StartOptions{
 		Dir: s.DataDir(), LogDir: s.LogDir(), Longshore: longshore,
 		SimulatedNodes: simulatedNodes, PodsPerNode: podsPerNode, Step: tell,
 	})
 	if err != nil {
 		return err
 	}
-	err = announce(s, world)
+	err = announce(s, clusters)
 	if err == nil {
-		err = world.Watch(logr.NewContext(ctx, ctrl.Log))
+		err = clusters.Watch(logr.NewContext(ctx, ctrl.Log))
 	}
-	return errors.Join(err, world.Stop(context.WithoutCancel(ctx)))
+	return errors.Join(err, clusters.Stop(context.WithoutCancel(ctx)))
 }
 
 // cleanUp ends what an earlier supervisor left behind when it was killed, and nothing
@@ -81,8 +81,8 @@ func cleanUp(ctx context.Context, s *session.Session) error {
 	return nil
 }
 
-func announce(s *session.Session, world *rig.World) error {
-	connection, err := world.Connection()
+func announce(s *session.Session, clusters *rig.Clusters) error {
+	connection, err := clusters.Connection()
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ const (
 	settleAfterLoad          = 3 * time.Second
 	plainNote                = "the plain client: ShadowPods created with 10 requests under way, then their pods run"
 	burstNote                = "from the first Deployment's creation; baseline: the plain client in the same run"
-	boundNote                = "all local pods bound to the virtual node: what Longshore cannot be faster than"
+	boundNote                = "all local pods bound to the virtual node: Longshore cannot be faster"
 	burstShadows, burstReady = "burst/shadowpods-exist", "burst/local-pods-running"
 )
 
@@ -30,20 +30,19 @@ type burstTimes struct {
 	removal                 removal
 }
 
-// burst runs Longshore and the plain client in turns; which is first alternates.
+// burst runs Longshore, the plain client and the floor one after the other; the order
+// rotates from run to run.
 func (b *bench) burst(ctx context.Context, run int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 2*stepPatience, fmt.Errorf("not done after %s", 2*stepPatience))
 	defer cancel()
-	var ours, theirs burstTimes
+	var ours, theirs, floor burstTimes
 	steps := []func() error{
 		func() (err error) { ours, err = b.longshoreBurst(ctx, run); return err },
 		func() (err error) { theirs, err = b.plainBurst(ctx); return err },
+		func() (err error) { floor, err = b.floorBurst(ctx); return err },
 	}
-	if run%2 == 1 {
-		steps[0], steps[1] = steps[1], steps[0]
-	}
-	for _, step := range steps {
-		if err := step(); err != nil {
+	for i := range steps {
+		if err := steps[(run+i)%len(steps)](); err != nil {
 			return err
 		}
 	}
@@ -59,6 +58,7 @@ func (b *bench) burst(ctx context.Context, run int) error {
 		figure("burst/plain-shadowpods-exist", "s", theirs.shadows, plainNote),
 		figure("burst/plain-pods-running", "s", theirs.running, plainNote),
 	)
+	b.reportFloor(ours, floor)
 	b.reportRemoval(ours.removal, theirs.removal)
 	return nil
 }
@@ -66,7 +66,7 @@ func (b *bench) burst(ctx context.Context, run int) error {
 // longshoreBurst runs the load through Longshore, with all that is measured while it
 // runs and while it is there.
 func (b *bench) longshoreBurst(ctx context.Context, run int) (burstTimes, error) {
-	w, pods := b.world, b.sizes.burst
+	w, pods := b.testbed, b.sizes.burst
 	window, err := b.open()
 	if err != nil {
 		return burstTimes{}, err
@@ -75,14 +75,14 @@ func (b *bench) longshoreBurst(ctx context.Context, run int) (burstTimes, error)
 	if err != nil {
 		return burstTimes{}, err
 	}
-	b.tell("burst %d: %d pods through Longshore", run+1, pods)
+	b.logf("burst %d: %d pods through Longshore", run+1, pods)
 	profiled := make(chan error, 1)
 	go func() { profiled <- b.profile(ctx, "profile", "cpu-burst") }()
 	times, err := w.offloadBurst(ctx, pods)
 	if err != nil {
 		return burstTimes{}, err
 	}
-	b.tell("burst %d: bound %.1fs, ShadowPods %.1fs, running %.1fs", run+1, times.bound, times.shadows, times.running)
+	b.logf("burst %d: bound %.1fs, ShadowPods %.1fs, running %.1fs", run+1, times.bound, times.shadows, times.running)
 	if err := b.reportWindow(ctx, window, "", pods, true); err != nil {
 		return burstTimes{}, err
 	}
@@ -100,7 +100,7 @@ func (b *bench) longshoreBurst(ctx context.Context, run int) (burstTimes, error)
 }
 
 // offloadBurst creates the Deployments and waits until all their pods run.
-func (w *world) offloadBurst(ctx context.Context, pods int) (burstTimes, error) {
+func (w *testbed) offloadBurst(ctx context.Context, pods int) (burstTimes, error) {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	local, err := w.rome.watchPods(watching, offloaded)
@@ -112,7 +112,7 @@ func (w *world) offloadBurst(ctx context.Context, pods int) (burstTimes, error) 
 		return burstTimes{}, err
 	}
 	begin := time.Now()
-	if err := w.createDeployments(ctx, pods); err != nil {
+	if err := w.createDeployments(ctx, deployments(pods)); err != nil {
 		return burstTimes{}, err
 	}
 	times, err := waitBurst(ctx, begin, pods, local.bound, shadows, local.running)
@@ -135,7 +135,7 @@ func (b *bench) loaded(ctx context.Context, run int) error {
 }
 
 func (b *bench) plainBurst(ctx context.Context) (burstTimes, error) {
-	w, pods := b.world, b.sizes.burst
+	w, pods := b.testbed, b.sizes.burst
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	remote, err := w.milan.watchPods(watching, plain)
@@ -146,7 +146,7 @@ func (b *bench) plainBurst(ctx context.Context) (burstTimes, error) {
 	if err != nil {
 		return burstTimes{}, err
 	}
-	b.tell("burst: %d ShadowPods by the plain client", pods)
+	b.logf("burst: %d ShadowPods by the plain client", pods)
 	begin := time.Now()
 	if err := w.createPlain(ctx, pods); err != nil {
 		return burstTimes{}, err
@@ -156,7 +156,7 @@ func (b *bench) plainBurst(ctx context.Context) (burstTimes, error) {
 		return burstTimes{}, fmt.Errorf("burst of the plain client: %w", err)
 	}
 	stopWatching()
-	b.tell("burst: plain client: ShadowPods %.1fs, running %.1fs", times.shadows, times.running)
+	b.logf("burst: plain client: ShadowPods %.1fs, running %.1fs", times.shadows, times.running)
 	times.removal, err = b.remove(ctx, func(ctx context.Context) error { return w.removePlain(ctx, pods) })
 	return times, err
 }

@@ -105,7 +105,7 @@ func (b *bench) goBenchmarks(ctx context.Context) error {
 		if !b.needs(benchmark.measure) {
 			continue
 		}
-		b.tell("%s of %s", benchmark.pattern, benchmark.pkg)
+		b.logf("%s of %s", benchmark.pattern, benchmark.pkg)
 		output, err := b.runGoBenchmark(ctx, benchmark)
 		if err != nil {
 			return err
@@ -115,7 +115,7 @@ func (b *bench) goBenchmarks(ctx context.Context) error {
 			return err
 		}
 		if len(lines) == 0 && bytes.Contains(output, []byte("--- SKIP")) {
-			b.tell("skipped: %s", output)
+			b.logf("skipped: %s", output)
 			continue
 		}
 		if len(lines) == 0 {

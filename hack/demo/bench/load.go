@@ -63,12 +63,12 @@ func deployments(pods int) []*appsv1.Deployment {
 	return all
 }
 
-// createDeployments creates the load in the offloaded namespace.
-func (w *world) createDeployments(ctx context.Context, pods int) error {
+// createDeployments creates Deployments in the consumer.
+func (w *testbed) createDeployments(ctx context.Context, all []*appsv1.Deployment) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, deployment := range deployments(pods) {
+	for _, deployment := range all {
 		group.Go(func() error {
-			_, err := w.rome.client.AppsV1().Deployments(offloaded).Create(ctx, deployment, metav1.CreateOptions{})
+			_, err := w.rome.client.AppsV1().Deployments(deployment.Namespace).Create(ctx, deployment, metav1.CreateOptions{})
 			return err
 		})
 	}
@@ -79,7 +79,7 @@ func (w *world) createDeployments(ctx context.Context, pods int) error {
 }
 
 // createPods creates bare pods at a steady pace.
-func (w *world) createPods(ctx context.Context, prefix string, pods int, every time.Duration) error {
+func (w *testbed) createPods(ctx context.Context, prefix string, pods int, every time.Duration) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for i := range pods {
@@ -101,7 +101,7 @@ func (w *world) createPods(ctx context.Context, prefix string, pods int, every t
 
 // removeLoad deletes all that the load made in the offloaded namespace and waits until
 // both sides are empty.
-func (w *world) removeLoad(ctx context.Context) error {
+func (w *testbed) removeLoad(ctx context.Context) error {
 	background := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
 	if err := w.rome.client.AppsV1().Deployments(offloaded).DeleteCollection(ctx, background, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("deleting the Deployments: %w", err)
@@ -118,7 +118,7 @@ func (w *world) removeLoad(ctx context.Context) error {
 
 // learnTemplate runs one pod through Longshore and keeps its ShadowPod; it warms
 // everything up as well.
-func (w *world) learnTemplate(ctx context.Context) error {
+func (w *testbed) learnTemplate(ctx context.Context) error {
 	shadows, err := w.milan.watchShadowPods(ctx, w.remote)
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (w *world) learnTemplate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.createDeployments(ctx, 1); err != nil {
+	if err := w.createDeployments(ctx, deployments(1)); err != nil {
 		return err
 	}
 	if _, err := shadows.wait(ctx, 1); err != nil {
@@ -161,7 +161,7 @@ func plainShadowPod(template *offloadingv1beta1.ShadowPod, index int) *offloadin
 }
 
 // createPlain is the plain client.
-func (w *world) createPlain(ctx context.Context, pods int) error {
+func (w *testbed) createPlain(ctx context.Context, pods int) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(plainWorkers)
 	for i := range pods {
@@ -174,7 +174,7 @@ func (w *world) createPlain(ctx context.Context, pods int) error {
 }
 
 // removePlain is the plain client that takes away what it made, one by one.
-func (w *world) removePlain(ctx context.Context, pods int) error {
+func (w *testbed) removePlain(ctx context.Context, pods int) error {
 	group, working := errgroup.WithContext(ctx)
 	group.SetLimit(plainWorkers)
 	for i := range pods {

@@ -25,6 +25,18 @@ func TestDeploymentsShareThePods(t *testing.T) {
 	assert.Len(t, deployments(1000), 20)
 }
 
+func TestTheFloorRunsTheSameDeploymentsOnItsOwnNode(t *testing.T) {
+	load, floor := deployments(60), floorDeployments(60)
+	require.Len(t, floor, len(load))
+	for i, d := range floor {
+		assert.Equal(t, floorNamespace, d.Namespace)
+		assert.Equal(t, load[i].Spec.Replicas, d.Spec.Replicas)
+		assert.Equal(t, load[i].Spec.Template.Spec.Containers, d.Spec.Template.Spec.Containers)
+		assert.Equal(t, map[string]string{corev1.LabelHostname: floorNode}, d.Spec.Template.Spec.NodeSelector)
+		assert.Len(t, d.Spec.Template.Spec.Tolerations, 1)
+	}
+}
+
 func TestPlainShadowPodsEqualTheTemplate(t *testing.T) {
 	template := &offloadingv1beta1.ShadowPod{}
 	template.Name, template.Namespace, template.UID, template.ResourceVersion = "load-1", "bench-rome", "u", "7"

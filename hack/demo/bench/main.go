@@ -40,17 +40,17 @@ const (
 
 // bench is one run of this command.
 type bench struct {
-	record *recorder
-	world  *world
-	sizes  sizes
-	runs   int
+	record  *recorder
+	testbed *testbed
+	sizes   sizes
+	runs    int
 	// pairs of bursts with wasm and with native policies; 0: the other measures.
 	pairs int
 	quick bool
 	only  *regexp.Regexp
 	// profiles is the folder of the virtual kubelet's profiles; empty: none.
 	profiles string
-	tell     func(format string, arguments ...any)
+	logf     func(format string, arguments ...any)
 }
 
 type options struct {
@@ -69,7 +69,7 @@ func main() {
 	flags.IntVar(&o.pods, "pods", defaultBurst, "pods of the burst")
 	flags.IntVar(&o.native, "native", 0, "measure only bursts with wasm beside bursts with native policies, `pairs` of them")
 	flags.BoolVar(&o.quick, "quick", false, "one run of small sizes, to try it out")
-	flags.StringVar(&o.out, "out", "", "where the results are written; those of earlier runs stay, but for those of the same name. Empty: "+resultsFile+", or, with -quick, "+quickFile)
+	flags.StringVar(&o.out, "out", "", "where the results are written; results of earlier runs stay unless they have the same name, or the code or the machine is another. Empty: "+resultsFile+", or, with -quick, "+quickFile)
 	flags.StringVar(&o.longshore, "longshore", filepath.Join("bin", "longshore"), "the server binary")
 	flags.StringVar(&o.dir, "dir", "", "folder of the clusters' data and logs; empty: a temporary one")
 	flags.StringVar(&o.profiles, "profiles", "", "folder for profiles of the virtual kubelet: memory idle and loaded, CPU in the burst")
@@ -92,14 +92,18 @@ func run(ctx context.Context, o options) error {
 	begin := time.Now()
 	b := &bench{
 		sizes: sizes{burst: o.pods, stream: defaultStream}, runs: max(o.runs, 1), pairs: o.native, quick: o.quick, only: only, profiles: o.profiles,
-		tell: func(format string, arguments ...any) {
+		logf: func(format string, arguments ...any) {
 			fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, arguments...))
 		},
 	}
 	if o.quick {
 		b.runs, b.sizes = 1, sizes{burst: min(o.pods, quickBurst), stream: quickStream}
 	}
-	b.record = newRecorder(o.command(), only.MatchString)
+	from, err := newOrigin(ctx)
+	if err != nil {
+		return err
+	}
+	b.record = newRecorder(o.command(), from, only.MatchString)
 	err = b.all(ctx, o)
 	results := b.record.results()
 	if len(results) == 0 {
@@ -107,7 +111,9 @@ func run(ctx context.Context, o options) error {
 	}
 	// What was measured before something failed is shown, but only a whole run is kept.
 	if err == nil {
-		err = o.keepResults(results)
+		err = o.keepResults(results, func(known []Result) []Result {
+			return dropStale(known, from, func(commit string) bool { return measuresSameCode(ctx, commit) })
+		})
 	}
 	return errors.Join(table(os.Stdout, results), err)
 }
@@ -125,8 +131,9 @@ func (b *bench) all(ctx context.Context, o options) error {
 	return b.clusters(ctx, o)
 }
 
-// keepResults writes the results to where they belong.
-func (o *options) keepResults(results []Result) error {
+// keepResults writes the results to where they belong, with those of earlier runs that
+// keepCurrent and the options leave.
+func (o *options) keepResults(results []Result, keepCurrent func([]Result) []Result) error {
 	out := o.out
 	if out == "" {
 		out = filepath.FromSlash(map[bool]string{false: resultsFile, true: quickFile}[o.quick])
@@ -135,12 +142,12 @@ func (o *options) keepResults(results []Result) error {
 	if err != nil {
 		return err
 	}
-	return write(out, merge(o.stillTrue(known), results))
+	return write(out, merge(keepCurrent(o.dropReplaced(known)), results))
 }
 
-// stillTrue leaves out of earlier results what this run would have measured if there were
-// still such a measure: all but those of -native when everything else was measured.
-func (o *options) stillTrue(known []Result) []Result {
+// dropReplaced drops the earlier results that this run replaces. A run of everything but
+// -native replaces all others, also those of measures that no longer exist.
+func (o *options) dropReplaced(known []Result) []Result {
 	if o.only != "" || o.native > 0 {
 		return known
 	}
@@ -201,7 +208,7 @@ func (b *bench) clusters(ctx context.Context, o options) (err error) {
 		}
 		defer func() {
 			if err != nil || o.keep {
-				b.tell("data and logs are in %s", dir)
+				b.logf("data and logs are in %s", dir)
 				return
 			}
 			err = os.RemoveAll(dir)
@@ -209,16 +216,16 @@ func (b *bench) clusters(ctx context.Context, o options) (err error) {
 	}
 	var built *servers
 	if b.pairs > 0 {
-		b.tell("building %d servers", len(b.nativeServers()))
+		b.logf("building %d servers", len(b.nativeServers()))
 		if built, err = newServers(ctx, filepath.Join(dir, "servers"), b.nativeServers()); err != nil {
 			return err
 		}
 		o.longshore = built.link
 	}
-	if b.world, err = startWorld(ctx, worldOptions{longshore: o.longshore, dir: dir, audit: built == nil, profiling: o.profiles != "", tell: b.tell}); err != nil {
+	if b.testbed, err = startTestbed(ctx, testbedOptions{longshore: o.longshore, dir: dir, audit: built == nil, profiling: o.profiles != "", logf: b.logf}); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.world.stop(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, b.testbed.stop(context.WithoutCancel(ctx))) }()
 	if built != nil {
 		return b.native(ctx, built)
 	}
@@ -239,12 +246,17 @@ func (b *bench) load(ctx context.Context, streams, bursts bool) error {
 	}
 	warming, cancel := context.WithTimeoutCause(ctx, stepPatience, fmt.Errorf("not done after %s", stepPatience))
 	defer cancel()
-	if err := b.world.learnTemplate(warming); err != nil {
+	if err := b.testbed.learnTemplate(warming); err != nil {
 		return err
+	}
+	if bursts {
+		if err := b.testbed.prepareFloor(warming); err != nil {
+			return err
+		}
 	}
 	for i := range b.runs {
 		if streams {
-			b.tell("stream %d: %d pods, 5 a second", i+1, b.sizes.stream)
+			b.logf("stream %d: %d pods, 5 a second", i+1, b.sizes.stream)
 			if err := b.stream(ctx); err != nil {
 				return err
 			}

@@ -63,7 +63,7 @@ func (b *bench) native(ctx context.Context, s *servers) error {
 					return fmt.Errorf("pair %d, server %s: %w", pair+1, kind, err)
 				}
 				took[kind] = used
-				b.tell("pair %d, %s: virtual kubelet %.2f CPU-s, webhook %.2f, running %.1fs; %.0f of %.0f questions were calls",
+				b.logf("pair %d, %s: virtual kubelet %.2f CPU-s, webhook %.2f, running %.1fs; %.0f of %.0f questions were calls",
 					pair+1, kind, used.kubelet, used.webhook, used.running, used.asked.calls, used.asked.questions)
 			}
 			b.reportNative(took[server{forgetful: forgetful}], took[server{native: true, forgetful: forgetful}], forgetful)
@@ -76,7 +76,7 @@ func (b *bench) native(ctx context.Context, s *servers) error {
 func (b *bench) nativeRun(ctx context.Context, s *servers, kind server) (spent, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, stepPatience, fmt.Errorf("not done after %s", stepPatience))
 	defer cancel()
-	w := b.world
+	w := b.testbed
 	if err := s.choose(kind); err != nil {
 		return spent{}, err
 	}

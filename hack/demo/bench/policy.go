@@ -83,7 +83,7 @@ func (b *bench) policies(ctx context.Context) (err error) {
 		return err
 	}
 	for i := range b.runs {
-		b.tell("policy %d: calls", i+1)
+		b.logf("policy %d: calls", i+1)
 		if err := b.noop(ctx, hosts); err != nil {
 			return err
 		}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,15 +27,29 @@ type usage struct {
 	// cpu is user and system time in seconds.
 	cpu float64
 	// rss is resident memory in MiB; anonymous is the part of it that is not a file's:
-	// processes of the same program share the rest.
-	rss, anonymous float64
+	// processes of the same program share the rest. Peak is the largest rss so far.
+	rss, anonymous, peak float64
 }
 
 // usages are by process: "longshore/manager@rome", "plane@milan", "kwok@milan", "bench".
 type usages map[string]usage
 
-// ours tells whether a process is one of Longshore's.
+// ours reports whether a process is one of Longshore's.
 func ours(process string) bool { return strings.HasPrefix(process, "longshore/") }
+
+// webhooks reports whether a process is a webhook of Longshore.
+func webhooks(process string) bool { return strings.HasPrefix(process, "longshore/webhook") }
+
+// sum adds up what of returns of the processes that keep wants.
+func (u usages) sum(keep func(string) bool, of func(usage) float64) float64 {
+	total := 0.0
+	for process, used := range u {
+		if keep(process) {
+			total += of(used)
+		}
+	}
+	return total
+}
 
 // cpuBetween is the time used by the processes that keep wants, of those that live.
 func cpuBetween(before, after usages, keep func(string) bool) float64 {
@@ -46,13 +62,19 @@ func cpuBetween(before, after usages, keep func(string) bool) float64 {
 	return total
 }
 
-// processes reads the usage of this process and of all that it started.
-func processes(proc string, self int) (usages, error) {
+// process is a running process, and its folder in /proc.
+type process struct {
+	name, dir string
+	stat      processStat
+}
+
+// list returns this process and all that it started.
+func list(proc string, self int) ([]process, error) {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
 		return nil, fmt.Errorf("listing processes: %w", err)
 	}
-	found := usages{}
+	var found []process
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
@@ -82,15 +104,63 @@ func processes(proc string, self int) (usages, error) {
 			}
 			name = processName(strings.Split(strings.TrimRight(string(arguments), "\x00"), "\x00"), folder)
 		}
-		status, err := os.ReadFile(filepath.Join(dir, "status"))
+		found = append(found, process{name: name, dir: dir, stat: stat})
+	}
+	return found, nil
+}
+
+// processes reads the usage of this process and of all that it started.
+func processes(proc string, self int) (usages, error) {
+	all, err := list(proc, self)
+	if err != nil {
+		return nil, err
+	}
+	found := usages{}
+	for _, p := range all {
+		status, err := os.ReadFile(filepath.Join(p.dir, "status"))
 		if err != nil {
+			continue // it has ended
+		}
+		u := found[p.name]
+		u.cpu += p.stat.cpu
+		u.rss += p.stat.rss
+		u.anonymous += parseMemory(status, "RssAnon")
+		u.peak += parseMemory(status, "VmHWM")
+		found[p.name] = u
+	}
+	return found, nil
+}
+
+// clearReferenced makes the kernel forget which pages the processes have referenced.
+func clearReferenced(proc string, self int) error {
+	all, err := list(proc, self)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		if err := os.WriteFile(filepath.Join(p.dir, "clear_refs"), []byte("1"), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("clearing the referenced pages of %s: %w", p.name, err)
+		}
+	}
+	return nil
+}
+
+// workingSets returns, by process, the MiB that were referenced since clearReferenced.
+func workingSets(proc string, self int) (map[string]float64, error) {
+	all, err := list(proc, self)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]float64{}
+	for _, p := range all {
+		memory, err := os.ReadFile(filepath.Join(p.dir, "smaps_rollup"))
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		u := found[name]
-		u.cpu += stat.cpu
-		u.rss += stat.rss
-		u.anonymous += parseAnonymous(string(status))
-		found[name] = u
+		if err != nil {
+			return nil, fmt.Errorf("reading the memory of %s: %w", p.name, err)
+		}
+		found[p.name] += parseMemory(memory, "Referenced")
 	}
 	return found, nil
 }
@@ -125,23 +195,18 @@ func parseStat(content []byte) (processStat, error) {
 	}, nil
 }
 
-// parseAnonymous reads the MiB of RssAnon in /proc/PID/status; 0 when the kernel does
-// not tell.
-func parseAnonymous(status string) float64 {
-	_, after, found := strings.Cut(status, "RssAnon:")
-	fields := strings.Fields(after)
-	if !found || len(fields) == 0 {
-		return 0
-	}
-	kib, err := strconv.ParseFloat(fields[0], 64)
+// parseMemory returns the MiB of a field of /proc/PID/status or smaps_rollup; 0 when the
+// kernel does not report it.
+func parseMemory(content []byte, name string) float64 {
+	kib, err := strconv.ParseFloat(strings.TrimSuffix(procField(bytes.NewReader(content), name), " kB"), 64)
 	if err != nil {
 		return 0
 	}
 	return kib / 1024
 }
 
-// processName says what a child is from its arguments, and of which cluster from the
-// folder it works in or is told of.
+// processName names a child by its arguments, and its cluster by the folder that it works
+// in or that an argument names.
 func processName(arguments []string, folder string) string {
 	cluster := ""
 	for _, name := range []string{rig.Consumer, rig.Provider} {

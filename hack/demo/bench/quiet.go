@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
 	"time"
 )
 
@@ -17,6 +18,8 @@ const (
 	quietPatience = 3 * time.Minute
 	// quickShare of these is enough to try it out.
 	quickShare = 5
+	// quietGoal bounds all requests of the minute.
+	quietGoal = 60
 )
 
 // quiet counts what is asked in a minute in which nothing happens, with all pods there.
@@ -25,32 +28,62 @@ func (b *bench) quiet(ctx context.Context) error {
 	if b.quick {
 		minute, settle, silence = minute/quickShare, settle/quickShare, silence/quickShare
 	}
-	b.tell("quiet: what the load left is being written, %s at least", settle)
+	b.logf("quiet: what the load left is being written, %s at least", settle)
 	if err := b.silence(ctx, settle, silence); err != nil {
 		return err
 	}
-	b.tell("quiet: nothing happens for %s", minute)
+	b.logf("quiet: nothing happens for %s", minute)
 	window, err := b.open()
 	if err != nil {
+		return err
+	}
+	if err := clearReferenced("/proc", os.Getpid()); err != nil {
 		return err
 	}
 	if err := pause(ctx, minute); err != nil {
 		return err
 	}
-	after, err := b.world.usage()
+	after, err := b.testbed.usage()
 	if err != nil {
 		return err
 	}
-	asked, err := b.world.audit.since()
+	sets, err := workingSets("/proc", os.Getpid())
 	if err != nil {
 		return err
 	}
+	asked, err := b.testbed.audit.since()
+	if err != nil {
+		return err
+	}
+	b.reportQuiet(asked, sets, cpuBetween(window.before, after, ours), minute)
+	return nil
+}
+
+// reportQuiet records the requests, the working sets and the CPU time of the quiet minute.
+func (b *bench) reportQuiet(asked counts, sets map[string]float64, cpu float64, minute time.Duration) {
 	note := fmt.Sprintf("in %s with %d pods", minute, b.sizes.burst)
+	bound := goal{}
+	if minute == quietMinute {
+		bound = valueGoal(quietGoal)
+	}
 	b.record.add(
+		figure("quiet/longshore-all-requests", "requests", float64(asked.sum(func(r request) bool { return r.Ours })), "leases and heartbeats included, "+note).bounded(bound),
+		figure("quiet/longshore-leases", "requests", float64(asked.sum(func(r request) bool { return r.Ours && r.lease() })), "leader election and node leases, "+note),
 		against("quiet/longshore-requests", "requests", float64(asked.sum(func(r request) bool { return r.Ours && !r.idle() })), math.NaN(), valueGoal(0),
 			"neither leases nor heartbeats (a virtual kubelet's Node, and its question whether the provider lives), "+note+", after the policies' counters were written"),
 		figure("quiet/longshore-leases-and-heartbeats", "requests", float64(asked.sum(func(r request) bool { return r.Ours && r.idle() })), note),
-		figure("quiet/longshore-cpu", "CPU-s", cpuBetween(window.before, after, ours), note),
+		figure("quiet/longshore-cpu", "CPU-s", cpu, note),
+	)
+	total := 0.0
+	for process, set := range sets {
+		if ours(process) {
+			total += set
+		}
+	}
+	const touched = "pages that were read or written "
+	b.record.add(
+		figure("quiet/longshore-working-set", mib, total, touched+note+"; sum over all processes of Longshore in both clusters"),
+		figure("quiet/virtual-kubelet-working-set", mib, sets[virtualKubelet], touched+note),
 	)
 	groups := asked.group(func(r request) string {
 		if r.Ours {
@@ -61,20 +94,20 @@ func (b *bench) quiet(ctx context.Context) error {
 	for _, name := range byCount(groups) {
 		b.record.add(figure("quiet/"+name, "requests", float64(groups[name]), note))
 	}
-	return nil
 }
 
-// silence returns when the load is that long ago and nothing but leases and heartbeats was
-// asked by Longshore for a while, or when that does not come: then the minute shows it.
+// silence returns when the load ended long enough ago and Longshore has sent nothing but
+// leases and heartbeats for a while. It gives up after quietPatience; the minute then shows
+// the requests.
 func (b *bench) silence(ctx context.Context, least, silence time.Duration) error {
 	for began := time.Now(); time.Since(began) < quietPatience; {
-		if err := b.world.audit.mark(); err != nil {
+		if err := b.testbed.audit.mark(); err != nil {
 			return err
 		}
 		if err := pause(ctx, silence); err != nil {
 			return err
 		}
-		asked, err := b.world.audit.since()
+		asked, err := b.testbed.audit.since()
 		if err != nil {
 			return err
 		}
@@ -82,15 +115,15 @@ func (b *bench) silence(ctx context.Context, least, silence time.Duration) error
 			return nil
 		}
 	}
-	b.tell("quiet: still not silent after %s", quietPatience)
+	b.logf("quiet: still not silent after %s", quietPatience)
 	return nil
 }
 
-// idle is what is asked when nothing happens.
+// idle reports whether the request is one of those sent when nothing happens.
 func (r request) idle() bool { return r.lease() || r.heartbeat() }
 
-// heartbeat is what a virtual kubelet asks on a period: the provider whether it lives,
-// and its own Node, to write that it is ready.
+// heartbeat reports whether a virtual kubelet sends the request periodically: the health
+// check of the provider, and the reads and writes of its own Node's status.
 func (r request) heartbeat() bool {
 	return r.Resource == "/livez" || r.Who == "virtual-kubelet" && (r.Resource == "nodes" || r.Resource == "nodes/status")
 }

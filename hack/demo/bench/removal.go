@@ -39,15 +39,15 @@ func (b *bench) remove(ctx context.Context, remove func(context.Context) error) 
 		return removal{}, err
 	}
 	seconds := time.Since(began).Seconds()
-	b.tell("burst: taken away in %.1fs", seconds)
+	b.logf("burst: taken away in %.1fs", seconds)
 	if err := pause(ctx, settleAfterLoad); err != nil {
 		return removal{}, err
 	}
-	after, err := b.world.usage()
+	after, err := b.testbed.usage()
 	if err != nil {
 		return removal{}, err
 	}
-	asked, err := b.world.audit.since()
+	asked, err := b.testbed.audit.since()
 	return removal{seconds: seconds, asked: asked, before: window.before, after: after}, err
 }
 

@@ -27,7 +27,7 @@ func TestARemovalIsSetBesideThePlainClients(t *testing.T) {
 		ask(rig.Provider, "admin", false, "delete", "shadowpods"): 10,
 		ask(rig.Provider, collector, false, "delete", "pods"):     5,
 	}}
-	b := &bench{record: newRecorder("", regexp.MustCompile("").MatchString), sizes: sizes{burst: 10}}
+	b := &bench{record: newRecorder("", origin{}, regexp.MustCompile("").MatchString), sizes: sizes{burst: 10}}
 	b.reportRemoval(through, plainly)
 	got := map[string]Result{}
 	for _, result := range b.record.results() {

@@ -35,6 +35,12 @@ type Result struct {
 	Notes string `json:"notes,omitempty"`
 	// Command makes the figure again.
 	Command string `json:"command"`
+	// Commit is what was measured; with changes in the working tree it ends in "-modified".
+	Commit string `json:"commit"`
+	// Date of the run (UTC).
+	Date string `json:"date"`
+	// Machine names processors, memory and kernel.
+	Machine string `json:"machine"`
 }
 
 // goal bounds a value or a ratio from above; the zero value is no goal.
@@ -76,12 +82,13 @@ func against(name, unit string, value, baseline float64, g goal, notes string) s
 type recorder struct {
 	wanted  func(name string) bool
 	command string
+	origin  origin
 	order   []string
 	samples map[string][]sample
 }
 
-func newRecorder(command string, wanted func(string) bool) *recorder {
-	return &recorder{wanted: wanted, command: command, samples: map[string][]sample{}}
+func newRecorder(command string, from origin, wanted func(string) bool) *recorder {
+	return &recorder{wanted: wanted, command: command, origin: from, samples: map[string][]sample{}}
 }
 
 func (r *recorder) add(samples ...sample) {
@@ -100,12 +107,14 @@ func (r *recorder) add(samples ...sample) {
 func (r *recorder) results() []Result {
 	out := make([]Result, 0, len(r.order))
 	for _, name := range r.order {
-		out = append(out, summarize(r.samples[name], r.command))
+		result := summarize(r.samples[name])
+		result.Command, result.Commit, result.Date, result.Machine = r.command, r.origin.commit, r.origin.date, r.origin.machine
+		out = append(out, result)
 	}
 	return out
 }
 
-func summarize(samples []sample, command string) Result {
+func summarize(samples []sample) Result {
 	var values, baselines, ratios []float64
 	for _, s := range samples {
 		values = append(values, s.value)
@@ -115,7 +124,7 @@ func summarize(samples []sample, command string) Result {
 		}
 	}
 	last := samples[len(samples)-1]
-	result := Result{Name: last.name, Value: rounded(median(values)), Unit: last.unit, Runs: len(samples), Notes: last.notes, Command: command}
+	result := Result{Name: last.name, Value: rounded(median(values)), Unit: last.unit, Runs: len(samples), Notes: last.notes}
 	if share, ok := spread(values); ok {
 		result.Spread = pointer(rounded(share))
 	}

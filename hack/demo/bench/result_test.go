@@ -14,7 +14,7 @@ import (
 )
 
 func recorded(only string, samples ...sample) []Result {
-	r := newRecorder("bin/bench", regexp.MustCompile(only).MatchString)
+	r := newRecorder("bin/bench", origin{"c1", "2026-11-22", "2 x m"}, regexp.MustCompile(only).MatchString)
 	r.add(samples...)
 	return r.results()
 }
@@ -29,9 +29,9 @@ func TestRunsBecomeOneResult(t *testing.T) {
 	require.Len(t, results, 2)
 	assert.Equal(t, Result{
 		Name: "burst/a", Value: 3, Unit: "s", Baseline: pointer(2.0), Ratio: pointer(1.5), Spread: pointer(0.6667), RatioSpread: pointer(0.6667), Runs: 3,
-		Goal: "ratio <= 1.5", Met: pointer(true), Notes: "n", Command: "bin/bench",
+		Goal: "ratio <= 1.5", Met: pointer(true), Notes: "n", Command: "bin/bench", Commit: "c1", Date: "2026-11-22", Machine: "2 x m",
 	}, results[0])
-	assert.Equal(t, Result{Name: "burst/b", Value: 1, Unit: "s", Runs: 1, Command: "bin/bench"}, results[1])
+	assert.Equal(t, Result{Name: "burst/b", Value: 1, Unit: "s", Runs: 1, Command: "bin/bench", Commit: "c1", Date: "2026-11-22", Machine: "2 x m"}, results[1])
 }
 
 func TestGoals(t *testing.T) {
@@ -93,7 +93,7 @@ func TestResultsOfEarlierRunsStay(t *testing.T) {
 	assert.Equal(t, []string{"a old", "b new", "c new"}, got)
 }
 
-func TestARunOfEverythingLeavesOnlyWhatItDoesNotMeasure(t *testing.T) {
+func TestARunOfEverythingReplacesAllResultsButThoseOfNative(t *testing.T) {
 	gone := Result{Name: "a measure that is no more", Command: "bin/bench -runs 3 -pods 1000"}
 	native := Result{Name: "cpu/wasm", Command: (&options{native: 7, pods: 1000}).command()}
 	tests := map[string]struct {
@@ -107,7 +107,7 @@ func TestARunOfEverythingLeavesOnlyWhatItDoesNotMeasure(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, tc.options.stillTrue([]Result{gone, native}))
+			assert.Equal(t, tc.want, tc.options.dropReplaced([]Result{gone, native}))
 		})
 	}
 }
@@ -129,7 +129,7 @@ func TestEarlierResultsAreRead(t *testing.T) {
 func TestFiguresOfSmallSizesStayApart(t *testing.T) {
 	t.Chdir(t.TempDir())
 	o := options{quick: true}
-	require.NoError(t, o.keepResults(recorded("", figure("a", "s", 1, ""))))
+	require.NoError(t, o.keepResults(recorded("", figure("a", "s", 1, "")), func(known []Result) []Result { return known }))
 	assert.FileExists(t, quickFile)
 	assert.NoFileExists(t, resultsFile)
 }

@@ -115,7 +115,7 @@ func (s *servers) choose(kind server) error {
 
 // restart ends the consumer's virtual kubelet and webhook and waits until new ones are
 // ready: the processes that ask policies about pods.
-func (w *world) restart(ctx context.Context) error {
+func (w *testbed) restart(ctx context.Context) error {
 	deployments := w.rome.client.AppsV1().Deployments(rig.Namespace)
 	// The webhook has one address: the next one can listen when this one is gone.
 	for _, replicas := range []int{0, 1} {
@@ -143,7 +143,7 @@ func (w *world) restart(ctx context.Context) error {
 }
 
 // await waits until there are as many pods, all ready and none of them the one before.
-func (w *world) await(ctx context.Context, namespace string, labels client.MatchingLabels, want int, before types.UID) error {
+func (w *testbed) await(ctx context.Context, namespace string, labels client.MatchingLabels, want int, before types.UID) error {
 	for {
 		list := &corev1.PodList{}
 		if err := w.rome.List(ctx, list, client.InNamespace(namespace), labels); err != nil {
@@ -175,7 +175,7 @@ func podReady(pod *corev1.Pod) bool {
 
 // decidedBy checks, on the objects of one pod, that the server decided that is measured:
 // the annotations on the pod and on its ShadowPod name the module's digest.
-func (w *world) decidedBy(ctx context.Context, kind server) error {
+func (w *testbed) decidedBy(ctx context.Context, kind server) error {
 	pods, shadows := &corev1.PodList{}, &offloadingv1beta1.ShadowPodList{}
 	if err := w.rome.List(ctx, pods, client.InNamespace(offloaded), client.Limit(1)); err != nil {
 		return fmt.Errorf("reading a pod: %w", err)

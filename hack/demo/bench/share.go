@@ -43,7 +43,7 @@ func (a asked) minus(before asked) asked {
 }
 
 // asked reads what the virtual kubelet has asked policies, from its metrics.
-func (w *world) asked(ctx context.Context) (asked, error) {
+func (w *testbed) asked(ctx context.Context) (asked, error) {
 	text, err := w.kubeletMetrics(ctx)
 	if err != nil {
 		return asked{}, err
@@ -60,7 +60,7 @@ func (w *world) asked(ctx context.Context) (asked, error) {
 	return a, nil
 }
 
-func (w *world) kubeletMetrics(ctx context.Context) ([]byte, error) {
+func (w *testbed) kubeletMetrics(ctx context.Context) ([]byte, error) {
 	list := &corev1.PodList{}
 	labels := client.MatchingLabels{offloadingv1beta1.ComponentLabel: offloadingv1beta1.ComponentVirtualKubelet}
 	if err := w.rome.List(ctx, list, client.InNamespace(rig.Pair.ConsumerTenant()), labels); err != nil {
@@ -92,11 +92,11 @@ func (w *world) kubeletMetrics(ctx context.Context) ([]byte, error) {
 // reportShare records which part of the virtual kubelet's CPU time since the window was
 // opened went into policies.
 func (b *bench) reportShare(ctx context.Context, w window, before asked) error {
-	now, err := b.world.asked(ctx)
+	now, err := b.testbed.asked(ctx)
 	if err != nil {
 		return err
 	}
-	after, err := b.world.usage()
+	after, err := b.testbed.usage()
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ const (
 func (b *bench) stream(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, stepPatience, fmt.Errorf("not done after %s", stepPatience))
 	defer cancel()
-	w, pods := b.world, b.sizes.stream
+	w, pods := b.testbed, b.sizes.stream
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	local, err := w.rome.watchPods(watching, offloaded)

@@ -23,10 +23,10 @@ type window struct{ before usages }
 
 // open begins a window.
 func (b *bench) open() (window, error) {
-	if err := b.world.audit.mark(); err != nil {
+	if err := b.testbed.audit.mark(); err != nil {
 		return window{}, err
 	}
-	before, err := b.world.usage()
+	before, err := b.testbed.usage()
 	return window{before}, err
 }
 
@@ -36,11 +36,11 @@ func (b *bench) reportWindow(ctx context.Context, w window, suffix string, pods 
 	if err := pause(ctx, settleAfterLoad); err != nil {
 		return err
 	}
-	after, err := b.world.usage()
+	after, err := b.testbed.usage()
 	if err != nil {
 		return err
 	}
-	asked, err := b.world.audit.since()
+	asked, err := b.testbed.audit.since()
 	if err != nil {
 		return err
 	}

@@ -39,18 +39,18 @@ func start(t *testing.T) *rig.Rig {
 	require.NoError(t, err, "the server binary is missing: run make build")
 	dir := t.TempDir()
 	logs := filepath.Join(dir, "logs")
-	world, err := rig.StartWorld(t.Context(), rig.WorldOptions{
+	clusters, err := rig.StartClusters(t.Context(), rig.StartOptions{
 		Dir: filepath.Join(dir, "data"), LogDir: logs, Longshore: server, SimulatedNodes: 2, PodsPerNode: "2500",
 		Step: func(step string) { t.Log(step) },
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		assert.NoError(t, world.Stop(context.Background()))
+		assert.NoError(t, clusters.Stop(context.Background()))
 		if t.Failed() {
 			printLogs(t, logs)
 		}
 	})
-	connection, err := world.Connection()
+	connection, err := clusters.Connection()
 	require.NoError(t, err)
 	r, err := rig.Open(connection)
 	require.NoError(t, err)

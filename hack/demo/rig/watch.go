@@ -12,7 +12,7 @@ import (
 // Watch looks after both clusters until the context ends, which is no error. It returns
 // one when a control plane or a process node ends by itself: what they held is lost, and
 // somebody must look. Kwok holds nothing, so one that ends is started again.
-func (w *World) Watch(ctx context.Context) error {
+func (w *Clusters) Watch(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
 	for {
 		select {

@@ -21,7 +21,7 @@ type workers struct {
 }
 
 // startWorkers starts the node on which the cluster's own Deployments run as processes.
-func startWorkers(ctx context.Context, side *Side, options WorldOptions) (*workers, error) {
+func startWorkers(ctx context.Context, side *Side, options StartOptions) (*workers, error) {
 	longshore, err := filepath.Abs(options.Longshore)
 	if err != nil {
 		return nil, fmt.Errorf("finding the server binary: %w", err)
@@ -48,7 +48,7 @@ func startWorkers(ctx context.Context, side *Side, options WorldOptions) (*worke
 	if err != nil {
 		return nil, err
 	}
-	// The node outlives the start of the world: its own stop ends it.
+	// The node outlives StartClusters; its own stop ends it.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w := &workers{cancel: cancel, done: make(chan struct{})}
 	go func() {

@@ -44,9 +44,9 @@ type side struct {
 	metadata metadata.Interface
 }
 
-// world is the installation under test.
-type world struct {
-	rig         *rig.World
+// testbed is the installation under test.
+type testbed struct {
+	rig         *rig.Clusters
 	rome, milan *side
 	// remote is the namespace in milan that the offloaded one is mapped to.
 	remote string
@@ -56,35 +56,35 @@ type world struct {
 	template *offloadingv1beta1.ShadowPod
 }
 
-type worldOptions struct {
+type testbedOptions struct {
 	// longshore is the server binary, dir the folder of data and logs.
 	longshore, dir string
 	// audit logs every request, for those who count them.
 	audit, profiling bool
-	tell             func(string, ...any)
+	logf             func(string, ...any)
 }
 
-// startWorld starts two clusters and installs, peers and offloads, as the demo does.
-func startWorld(ctx context.Context, o worldOptions) (*world, error) {
+// startTestbed starts two clusters and installs, peers and offloads, as the demo does.
+func startTestbed(ctx context.Context, o testbedOptions) (*testbed, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("not done after %s", startPatience))
 	defer cancel()
-	clusters, err := rig.StartWorld(ctx, rig.WorldOptions{
+	clusters, err := rig.StartClusters(ctx, rig.StartOptions{
 		Dir: o.dir, LogDir: filepath.Join(o.dir, "logs"), Longshore: o.longshore,
 		SimulatedNodes: simulatedNodes, PodsPerNode: podsPerNode, Audit: o.audit,
 		SchedulerArgs: []string{schedulerQPS, schedulerTop},
-		Step:          func(step string) { o.tell("%s", step) },
+		Step:          func(step string) { o.logf("%s", step) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("starting the clusters: %w", err)
 	}
-	w := &world{rig: clusters, dir: o.dir}
+	w := &testbed{rig: clusters, dir: o.dir}
 	if err := w.prepare(ctx, o); err != nil {
 		return nil, errors.Join(err, w.stop(context.WithoutCancel(ctx)))
 	}
 	return w, nil
 }
 
-func (w *world) prepare(ctx context.Context, o worldOptions) error {
+func (w *testbed) prepare(ctx context.Context, o testbedOptions) error {
 	for _, name := range []string{rig.Consumer, rig.Provider} {
 		w.audit = append(w.audit, &auditLog{cluster: name, path: rig.AuditLog(w.dir, name)})
 	}
@@ -103,7 +103,7 @@ func (w *world) prepare(ctx context.Context, o worldOptions) error {
 		return err
 	}
 	quiet := func(string) {}
-	o.tell("installing Longshore in both clusters")
+	o.logf("installing Longshore in both clusters")
 	var change func(string, map[string]any)
 	if o.profiling {
 		change = profiling
@@ -116,7 +116,7 @@ func (w *world) prepare(ctx context.Context, o worldOptions) error {
 			return err
 		}
 	}
-	o.tell("peering, virtual node, offloaded namespace")
+	o.logf("peering, virtual node, offloaded namespace")
 	if err := r.Peer(ctx); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (w *world) prepare(ctx context.Context, o worldOptions) error {
 }
 
 // namespaces finds the remote namespace and makes the plain client's.
-func (w *world) namespaces(ctx context.Context) error {
+func (w *testbed) namespaces(ctx context.Context) error {
 	offloading := &offloadingv1beta1.NamespaceOffloading{}
 	key := client.ObjectKey{Namespace: offloaded, Name: offloadingv1beta1.NamespaceOffloadingName}
 	if err := w.rome.Get(ctx, key, offloading); err != nil {
@@ -156,7 +156,7 @@ func newSide(c *rig.Cluster) (*side, error) {
 	return &side{Cluster: c, client: clientset, metadata: meta}, nil
 }
 
-func (w *world) stop(ctx context.Context) error {
+func (w *testbed) stop(ctx context.Context) error {
 	if err := w.rig.Stop(ctx); err != nil {
 		return fmt.Errorf("stopping the clusters: %w", err)
 	}
@@ -164,7 +164,7 @@ func (w *world) stop(ctx context.Context) error {
 }
 
 // usage reads what all processes of the rig have used.
-func (w *world) usage() (usages, error) { return processes("/proc", os.Getpid()) }
+func (w *testbed) usage() (usages, error) { return processes("/proc", os.Getpid()) }
 
 // waitEmpty waits until neither pods nor ShadowPods are left in the namespace.
 func (s *side) waitEmpty(ctx context.Context, namespace string) error {

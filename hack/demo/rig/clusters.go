@@ -30,8 +30,8 @@ const (
 // Pair is the demo's peering.
 var Pair = manual.Pair{Consumer: Consumer, Provider: Provider}
 
-// WorldOptions say how to start both clusters.
-type WorldOptions struct {
+// StartOptions say how to start both clusters.
+type StartOptions struct {
 	// Dir holds the clusters' data; LogDir the logs of Longshore's processes.
 	Dir, LogDir string
 	// Longshore is the server binary.
@@ -48,8 +48,8 @@ type WorldOptions struct {
 	Step func(string)
 }
 
-// World is both clusters, running as children of this process.
-type World struct {
+// Clusters are both clusters, running as children of this process.
+type Clusters struct {
 	Rome, Milan *Side
 }
 
@@ -63,9 +63,9 @@ type Side struct {
 	workers *workers
 }
 
-// StartWorld starts both clusters side by side. When it fails nothing is left running.
-func StartWorld(ctx context.Context, options WorldOptions) (*World, error) {
-	w := &World{}
+// StartClusters starts both clusters side by side. When it fails nothing is left running.
+func StartClusters(ctx context.Context, options StartOptions) (*Clusters, error) {
+	w := &Clusters{}
 	var starting sync.WaitGroup
 	var romeErr, milanErr error
 	options.Step("starting two control planes")
@@ -84,7 +84,7 @@ func StartWorld(ctx context.Context, options WorldOptions) (*World, error) {
 }
 
 // Stop ends both clusters.
-func (w *World) Stop(ctx context.Context) error {
+func (w *Clusters) Stop(ctx context.Context) error {
 	var stopping sync.WaitGroup
 	errs := make([]error, 2)
 	for i, side := range []*Side{w.Rome, w.Milan} {
@@ -96,10 +96,10 @@ func (w *World) Stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// AuditLog is where a cluster's requests are logged when WorldOptions.Audit is set.
+// AuditLog is where a cluster's requests are logged when StartOptions.Audit is set.
 func AuditLog(dir, cluster string) string { return filepath.Join(dir, cluster+"-audit.log") }
 
-func startSide(ctx context.Context, name string, options WorldOptions) (*Side, error) {
+func startSide(ctx context.Context, name string, options StartOptions) (*Side, error) {
 	address, err := testplane.ReserveAddress()
 	if err != nil {
 		return nil, fmt.Errorf("finding an address for the webhook of %q: %w", name, err)
@@ -132,7 +132,7 @@ func (s *Side) stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (s *Side) simulateNodes(ctx context.Context, options WorldOptions) error {
+func (s *Side) simulateNodes(ctx context.Context, options StartOptions) error {
 	capacity := Capacity("500", "1000Gi", options.PodsPerNode)
 	for i := range options.SimulatedNodes {
 		node := testplane.FakeNode(fmt.Sprintf("%s-worker-%d", s.Name, i+1), capacity)
@@ -144,7 +144,7 @@ func (s *Side) simulateNodes(ctx context.Context, options WorldOptions) error {
 }
 
 // Connection is what another process needs to work on the clusters.
-func (w *World) Connection() (*Connection, error) {
+func (w *Clusters) Connection() (*Connection, error) {
 	controlPlane, err := w.Milan.credential(Pair.ControlPlane())
 	if err != nil {
 		return nil, err
