@@ -166,18 +166,6 @@ func TestRun(t *testing.T) {
 			output.CodeDenied,
 			[]string{"Denied: TooLate: come back tomorrow"},
 		},
-		"a refusal with control characters": {
-			guest{answer: `{"version":"v1alpha1","deny":{"reason":"TooLate","message":"come\u001b[2J\nback"}}`},
-			[]string{"--moment", "Admission"},
-			output.CodeDenied,
-			[]string{"Denied: TooLate: come [2J back\n"},
-		},
-		"a path with control characters": {
-			guest{answer: `{"version":"v1alpha1","operations":[{"op":"remove","path":"/metadata/labels[a\u001b[2J\u000ab]"}]}`},
-			[]string{"--moment", "Offload"},
-			output.CodeModule,
-			[]string{"Failed ("},
-		},
 		"a lie about its writes": {
 			guest{answer: `{"version":"v1alpha1","operations":[{"op":"set","path":"/spec/hostNetwork","value":true}]}`},
 			[]string{"--moment", "Offload"},
@@ -225,6 +213,24 @@ func TestRun(t *testing.T) {
 			}
 			assert.Equal(t, tc.code == output.CodeUsage, message != "", message)
 			assert.NotContains(t, out, "OffloadingPolicy", "there is none to change")
+		})
+	}
+}
+
+func TestRunPrintsNoControlCharactersOfTheModule(t *testing.T) {
+	for name, tc := range map[string]struct {
+		answer string
+		code   int
+		want   string
+	}{
+		"in a refusal": {`{"version":"v1alpha1","deny":{"reason":"TooLate","message":"come\u001b[2J\nback"}}`, output.CodeDenied, "Denied: TooLate: come [2J back\n"},
+		"in a path":    {`{"version":"v1alpha1","operations":[{"op":"remove","path":"/metadata/labels[a\u001b[2J\u000ab]"}]}`, output.CodeModule, "Failed ("},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := guest{answer: tc.answer}.build(t)
+			out, code, message := run(t, "", "run", file, "--moment", "Admission", "--input", write(t, "pod.yaml", []byte(pod)))
+			assert.Equal(t, tc.code, code, message)
+			assert.Contains(t, out, tc.want)
 		})
 	}
 }
