@@ -22,7 +22,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// forbidden is what the API server answers to an eviction that a budget forbids.
+// forbidden returns the error of the API server for an eviction that a budget forbids.
 func forbidden(reason metav1.StatusReason, budget string, healthy int) error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	if reason == metav1.StatusReasonForbidden {
@@ -35,7 +35,7 @@ func forbidden(reason metav1.StatusReason, budget string, healthy int) error {
 	return err
 }
 
-// draining is a VirtualNode that leaves, with its Node, and the pods of that name.
+// draining returns a VirtualNode that is being deleted, and its Node with pods.
 func draining(names ...string) (*offloadingv1beta1.VirtualNode, []client.Object) {
 	objects := append(peered(kubeconfig), nodeOf(virtualNode(nil)))
 	for _, name := range names {
@@ -43,11 +43,11 @@ func draining(names ...string) (*offloadingv1beta1.VirtualNode, []client.Object)
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", UID: types.UID(name)}, Spec: corev1.PodSpec{NodeName: "mynode"},
 		})
 	}
-	return ended(virtualNode(nil)), objects
+	return deleted(virtualNode(nil)), objects
 }
 
-func TestADrainSaysWhatForbidsIt(t *testing.T) {
-	const owner = `: who owns that budget in namespace "shop" must let the pod go (more replicas elsewhere, or another budget), or its owner must delete it`
+func TestDrainReportsRejectedEvictions(t *testing.T) {
+	const owner = `: the owner of the budget in namespace "shop" must permit the eviction (more replicas on other nodes, or another budget), or the owner of the pod must delete it`
 	web := "pod shop/web is not evicted: The disruption budget web needs 2 healthy pods and has 2 currently" + owner
 	for name, tc := range map[string]struct {
 		pods    []string
@@ -55,13 +55,13 @@ func TestADrainSaysWhatForbidsIt(t *testing.T) {
 		want    string
 		event   string
 	}{
-		"one of two pods is held": {pods: []string{"free", "web"}, answers: map[string]error{"web": forbidden(metav1.StatusReasonTooManyRequests, "web", 2)},
+		"a budget forbids one of two evictions": {pods: []string{"free", "web"}, answers: map[string]error{"web": forbidden(metav1.StatusReasonTooManyRequests, "web", 2)},
 			want: "Draining: 2 pods left: " + web, event: web},
-		"a budget may refuse in another way": {pods: []string{"web"}, answers: map[string]error{"web": forbidden(metav1.StatusReasonForbidden, "web", 2)},
+		"a budget forbids an eviction with another status code": {pods: []string{"web"}, answers: map[string]error{"web": forbidden(metav1.StatusReasonForbidden, "web", 2)},
 			want: "Draining: 1 pods left: " + web, event: web},
-		"an API server that is busy": {pods: []string{"web"}, answers: map[string]error{"web": apierrors.NewTooManyRequests("too many requests, please try again later", 0)},
+		"the API server is busy": {pods: []string{"web"}, answers: map[string]error{"web": apierrors.NewTooManyRequests("too many requests, please try again later", 0)},
 			want: "Draining: 1 pods left: pod shop/web is not evicted yet: too many requests, please try again later"},
-		"many pods are held": {
+		"a budget forbids many evictions": {
 			pods: []string{"a", "b", "c", "d", "e"}, answers: map[string]error{
 				"a": forbidden(metav1.StatusReasonTooManyRequests, "a", 2), "b": forbidden(metav1.StatusReasonTooManyRequests, "b", 2), "c": forbidden(metav1.StatusReasonTooManyRequests, "c", 2),
 				"d": forbidden(metav1.StatusReasonTooManyRequests, "d", 2), "e": forbidden(metav1.StatusReasonTooManyRequests, "e", 2)},
@@ -70,8 +70,8 @@ func TestADrainSaysWhatForbidsIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			vn, objects := draining(tc.pods...)
-			r, recorder := evicting(t, vn, objects, func(pod string) error { return tc.answers[pod] })
-			for range 3 { // Three passes say it once.
+			r, recorder := reconcilerWithEvictions(t, vn, objects, func(pod string) error { return tc.answers[pod] })
+			for range 3 { // One event for three passes.
 				current := &offloadingv1beta1.VirtualNode{}
 				require.NoError(t, r.Client.Get(t.Context(), client.ObjectKeyFromObject(vn), current))
 				_, err := r.Reconcile(t.Context(), current)
@@ -79,24 +79,24 @@ func TestADrainSaysWhatForbidsIt(t *testing.T) {
 				assert.Contains(t, conditions(current)["Node"], tc.want)
 			}
 			close(recorder.Events)
-			var told []string
+			var recorded []string
 			for e := range recorder.Events {
-				told = append(told, e)
+				recorded = append(recorded, e)
 			}
 			if tc.event == "" {
-				assert.Empty(t, told, "it passes by itself")
+				assert.Empty(t, recorded, "no action is needed")
 				return
 			}
-			require.Len(t, told, 1)
-			assert.Equal(t, "Warning DrainForbidden "+tc.event, told[0])
+			require.Len(t, recorded, 1)
+			assert.Equal(t, "Warning DrainForbidden "+tc.event, recorded[0])
 		})
 	}
 }
 
-// evicting is a Reconciler whose evictions are answered; what is not refused stays, too.
-func evicting(t *testing.T, vn *offloadingv1beta1.VirtualNode, objects []client.Object, answer func(pod string) error) (*Reconciler, *events.FakeRecorder) {
+// reconcilerWithEvictions returns a Reconciler whose evictions only have the given result.
+func reconcilerWithEvictions(t *testing.T, vn *offloadingv1beta1.VirtualNode, objects []client.Object, answer func(pod string) error) (*Reconciler, *events.FakeRecorder) {
 	t.Helper()
-	w := pass(t, virtualNode(nil)) // Only to have a client.
+	w := pass(t, virtualNode(nil)) // Only for its client.
 	require.NoError(t, w.Delete(t.Context(), w.vn))
 	for _, obj := range objects {
 		require.NoError(t, w.Create(t.Context(), obj))

@@ -18,15 +18,14 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// report tells how far virtual kubelet and Node are. Running means that the virtual
-// kubelet's pod is available, not that its Deployment was written (T59), and that the
-// Node exists.
-func (r *Reconciler) report(ctx context.Context, vn *offloadingv1beta1.VirtualNode, deployment *appsv1.Deployment) error {
+// reportConditions sets the conditions of virtual kubelet and Node. Running means that a pod of
+// the virtual kubelet is available (T59), and that the Node exists.
+func (r *Reconciler) reportConditions(ctx context.Context, vn *offloadingv1beta1.VirtualNode, deployment *appsv1.Deployment) error {
 	status, message := offloadingv1beta1.RunningConditionStatusType, ""
 	if deployment.Status.AvailableReplicas == 0 {
 		status, message = offloadingv1beta1.CreatingConditionStatusType, "no replica of the virtual kubelet is available yet"
 	}
-	r.set(vn, offloadingv1beta1.VirtualKubeletConditionType, status, message)
+	r.setCondition(vn, offloadingv1beta1.VirtualKubeletConditionType, status, message)
 	if vn.Spec.CreateNode != nil && !*vn.Spec.CreateNode {
 		return nil
 	}
@@ -40,51 +39,49 @@ func (r *Reconciler) report(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 		status = offloadingv1beta1.CreatingConditionStatusType
 	case !isNodeOf(node, vn):
 		status, message = offloadingv1beta1.CreatingConditionStatusType,
-			fmt.Sprintf("a Node %q exists that is no virtual node of cluster %q: delete this VirtualNode, and create it with another name", vn.Name, vn.Spec.ClusterID)
+			fmt.Sprintf("Node %q exists and is not a virtual node of cluster %q: delete this VirtualNode and create it under another name", vn.Name, vn.Spec.ClusterID)
 	case !isPublished(node):
 		status = offloadingv1beta1.CreatingConditionStatusType
 		if message == "" {
-			message = "the virtual kubelet has not published the Node's status. It does so once the provider answers; events of this VirtualNode say what prevents it"
+			message = "the virtual kubelet has not published the Node's status: it waits for the provider, see the events of this VirtualNode"
 		}
 	default:
 		status = offloadingv1beta1.RunningConditionStatusType
-		if unready := notReady(node); unready != "" {
+		if unready := notReadyMessage(node); unready != "" {
 			message = unready
 		}
 	}
-	r.set(vn, offloadingv1beta1.NodeConditionType, status, message)
+	r.setCondition(vn, offloadingv1beta1.NodeConditionType, status, message)
 	return nil
 }
 
-// isNodeOf reports whether a virtual kubelet would take the Node for its own.
+// isNodeOf reports whether the Node has the labels of a virtual node of the provider.
 func isNodeOf(node *corev1.Node, vn *offloadingv1beta1.VirtualNode) bool {
 	return node.Labels[offloadingv1beta1.NodeTypeLabel] == offloadingv1beta1.NodeTypeVirtual &&
 		node.Labels[liqocorev1beta1.RemoteClusterIDLabel] == string(vn.Spec.ClusterID)
 }
 
-// neverUpdated is the reason that kube-controller-manager gives to the conditions of a Node
-// whose kubelet has never published any.
+// neverUpdated is the reason in the conditions of a Node whose kubelet has not published any
+// yet. It is set by kube-controller-manager.
 const neverUpdated = "NodeStatusNeverUpdated"
 
 // isPublished reports whether the virtual kubelet has published the Node's status at least
-// once: the manager creates the Node, and knows nothing of the provider.
+// once. The manager creates the Node without a status.
 func isPublished(node *corev1.Node) bool {
-	ready := readiness(node)
+	ready := readyCondition(node)
 	return ready.Status != "" && ready.Reason != neverUpdated
 }
 
-// notReady says why a Node is not ready, or "".
-func notReady(node *corev1.Node) string {
-	ready := readiness(node)
-	switch ready.Status {
-	case corev1.ConditionTrue:
+// notReadyMessage returns why a Node is not ready, or "".
+func notReadyMessage(node *corev1.Node) string {
+	ready := readyCondition(node)
+	if ready.Status == corev1.ConditionTrue {
 		return ""
-	default:
-		return "the Node is not ready: " + ready.Message
 	}
+	return "the Node is not ready: " + ready.Message
 }
 
-func readiness(node *corev1.Node) corev1.NodeCondition {
+func readyCondition(node *corev1.Node) corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {
 			return node.Status.Conditions[i]
@@ -93,7 +90,7 @@ func readiness(node *corev1.Node) corev1.NodeCondition {
 	return corev1.NodeCondition{}
 }
 
-// nodeChanges lets through what report tells of a Node, and not its heartbeats.
+// nodeChanges accepts changes of a Node that reportConditions depends on, but no heartbeats.
 func nodeChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*corev1.Node)
@@ -106,15 +103,15 @@ func nodeChanges() predicate.Predicate {
 				return true
 			}
 		}
-		return notReady(before) != notReady(after) || isPublished(before) != isPublished(after)
+		return notReadyMessage(before) != notReadyMessage(after) || isPublished(before) != isPublished(after)
 	}}
 }
 
-// ofNode returns the VirtualNode of a Node, which bears its name.
-func (r *Reconciler) ofNode(ctx context.Context, obj client.Object) []reconcile.Request {
+// requestsForNode returns requests for the VirtualNodes with the name of a Node.
+func (r *Reconciler) requestsForNode(ctx context.Context, obj client.Object) []reconcile.Request {
 	list := &offloadingv1beta1.VirtualNodeList{}
 	if err := r.Client.List(ctx, list); err != nil {
-		// The cache cannot fail to list; were it to, the next event would enqueue it.
+		// Listing from the cache fails only while the manager stops.
 		ctrl.LoggerFrom(ctx).Error(err, "Listing VirtualNodes failed")
 		return nil
 	}
@@ -127,6 +124,6 @@ func (r *Reconciler) ofNode(ctx context.Context, obj client.Object) []reconcile.
 	return requests
 }
 
-func (r *Reconciler) set(vn *offloadingv1beta1.VirtualNode, kind offloadingv1beta1.VirtualNodeConditionType, status offloadingv1beta1.VirtualNodeConditionStatusType, message string) {
+func (r *Reconciler) setCondition(vn *offloadingv1beta1.VirtualNode, kind offloadingv1beta1.VirtualNodeConditionType, status offloadingv1beta1.VirtualNodeConditionStatusType, message string) {
 	SetCondition(vn, kind, status, message, metav1.NewTime(r.Clock.Now()))
 }

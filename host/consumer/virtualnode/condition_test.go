@@ -25,27 +25,27 @@ func ownNode(status corev1.ConditionStatus, message string) *corev1.Node {
 	return node
 }
 
-// neverPublished is a Node about which kube-controller-manager has said so.
+// neverPublished returns a Node whose status was set by kube-controller-manager only.
 func neverPublished() *corev1.Node {
 	node := ownNode(corev1.ConditionUnknown, "Kubelet never posted node status.")
 	node.Status.Conditions[0].Reason = neverUpdated
 	return node
 }
 
-func TestTheConditionNodeIsAboutTheNode(t *testing.T) {
+func TestReportConditions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		replicas int32
 		node     *corev1.Node
 		want     string
 	}{
 		"no virtual kubelet, a new Node":                      {want: "Creating: no replica of the virtual kubelet is available yet"},
-		"a virtual kubelet that has not published the status": {replicas: 1, want: "Creating: the virtual kubelet has not published the Node's status. It does so once the provider answers; events of this VirtualNode"},
+		"a virtual kubelet that has not published the status": {replicas: 1, want: "Creating: the virtual kubelet has not published the Node's status: it waits for the provider, see the events of this VirtualNode"},
 		"a Node that is ready":                                {1, ownNode(corev1.ConditionTrue, "Pods are offloaded"), "Running: "},
-		"a Node that was given up":                            {1, ownNode(corev1.ConditionUnknown, "Kubelet stopped posting node status."), "Running: the Node is not ready: Kubelet stopped posting node status."},
-		"a Node whose status was never published":             {1, neverPublished(), "Creating: the virtual kubelet has not published the Node's status."},
-		"the virtual kubelet is away, the Node is not":        {0, ownNode(corev1.ConditionTrue, ""), "Running: no replica of the virtual kubelet is available"},
-		"a Node of somebody else": {1, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode"}},
-			`Creating: a Node "mynode" exists that is no virtual node of cluster "milan": delete this VirtualNode, and create it with another name`},
+		"a Node that is not ready":                            {1, ownNode(corev1.ConditionUnknown, "Kubelet stopped posting node status."), "Running: the Node is not ready: Kubelet stopped posting node status."},
+		"a Node whose status was never published":             {1, neverPublished(), "Creating: the virtual kubelet has not published the Node's status"},
+		"a ready Node without a virtual kubelet":              {0, ownNode(corev1.ConditionTrue, ""), "Running: no replica of the virtual kubelet is available"},
+		"an unmanaged Node": {1, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode"}},
+			`Creating: Node "mynode" exists and is not a virtual node of cluster "milan": delete this VirtualNode and create it under another name`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vn := virtualNode(nil)
@@ -64,13 +64,13 @@ func TestTheConditionNodeIsAboutTheNode(t *testing.T) {
 			assert.Equal(t, tc.replicas > 0, conditions(w.vn)["VirtualKubelet"] == "Running: ")
 		})
 	}
-	t.Run("a VirtualNode that shall have none", func(t *testing.T) {
+	t.Run("createNode is false", func(t *testing.T) {
 		vn := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.CreateNode = ptr.To(false) })
 		assert.Equal(t, "None: ", conditions(pass(t, vn, peered(kubeconfig)...).vn)["Node"])
 	})
 }
 
-func TestChangesOfANodeThatTheConditionTellsWakeItsVirtualNode(t *testing.T) {
+func TestNodeChanges(t *testing.T) {
 	ready := ownNode(corev1.ConditionTrue, "")
 	for name, tc := range map[string]struct {
 		now  *corev1.Node
@@ -92,7 +92,7 @@ func TestChangesOfANodeThatTheConditionTellsWakeItsVirtualNode(t *testing.T) {
 
 	other := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Name, vn.UID = "other", "vn-2" })
 	w := pass(t, virtualNode(nil), append(peered(kubeconfig), other)...)
-	requests := (&Reconciler{Client: w.Client}).ofNode(t.Context(), ready)
+	requests := (&Reconciler{Client: w.Client}).requestsForNode(t.Context(), ready)
 	require.Len(t, requests, 1)
 	assert.Equal(t, client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "mynode"}, requests[0].NamespacedName)
 }

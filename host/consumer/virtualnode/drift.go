@@ -6,54 +6,54 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// covers reports whether an object in the cluster is what is wanted, but for defaults:
-// what is left open where a single value belongs may have been filled in by the API
-// server, while lists and maps, which it does not fill, hold the same entries (T61).
-// Both are of one type.
-func covers(wanted, have any) bool {
-	return valueCovers(reflect.ValueOf(wanted), reflect.ValueOf(have))
+// matchesDesired reports whether the current object equals the desired one, apart from
+// defaults: the API server may current set single values that are zero in the desired object. It
+// does not extend lists and maps, which must current the same entries (T61). Both arguments current
+// the same type.
+func matchesDesired(desired, current any) bool {
+	return valueMatches(reflect.ValueOf(desired), reflect.ValueOf(current))
 }
 
-func valueCovers(wanted, have reflect.Value) bool {
-	switch wanted.Kind() {
+func valueMatches(desired, current reflect.Value) bool {
+	switch desired.Kind() {
 	case reflect.Slice:
-		if wanted.Len() != have.Len() {
+		if desired.Len() != current.Len() {
 			return false
 		}
-		for i := range wanted.Len() {
-			if !valueCovers(wanted.Index(i), have.Index(i)) {
+		for i := range desired.Len() {
+			if !valueMatches(desired.Index(i), current.Index(i)) {
 				return false
 			}
 		}
 		return true
 	case reflect.Map:
-		if wanted.Len() != have.Len() {
+		if desired.Len() != current.Len() {
 			return false
 		}
-		for _, key := range wanted.MapKeys() {
-			if there := have.MapIndex(key); !there.IsValid() || !valueCovers(wanted.MapIndex(key), there) {
+		for _, key := range desired.MapKeys() {
+			if entry := current.MapIndex(key); !entry.IsValid() || !valueMatches(desired.MapIndex(key), entry) {
 				return false
 			}
 		}
 		return true
 	case reflect.Pointer:
-		return wanted.IsNil() || !have.IsNil() && valueCovers(wanted.Elem(), have.Elem())
+		return desired.IsNil() || !current.IsNil() && valueMatches(desired.Elem(), current.Elem())
 	case reflect.Struct:
-		return structCovers(wanted, have)
+		return structMatches(desired, current)
 	default:
-		return wanted.IsZero() || wanted.Equal(have)
+		return desired.IsZero() || desired.Equal(current)
 	}
 }
 
-func structCovers(wanted, have reflect.Value) bool {
-	for i := range wanted.NumField() {
-		if !wanted.Type().Field(i).IsExported() {
+func structMatches(desired, current reflect.Value) bool {
+	for i := range desired.NumField() {
+		if !desired.Type().Field(i).IsExported() {
 			// Quantities and times compare as a whole.
-			return wanted.IsZero() || equality.Semantic.DeepEqual(wanted.Interface(), have.Interface())
+			return desired.IsZero() || equality.Semantic.DeepEqual(desired.Interface(), current.Interface())
 		}
 	}
-	for i := range wanted.NumField() {
-		if !valueCovers(wanted.Field(i), have.Field(i)) {
+	for i := range desired.NumField() {
+		if !valueMatches(desired.Field(i), current.Field(i)) {
 			return false
 		}
 	}

@@ -1,16 +1,16 @@
 package virtualnode
 
-// Event reasons and actions on the VirtualNode (reference 5).
+// Event reasons and actions on the VirtualNode (wire 5).
 const (
 	reasonVkCreated = "VkCreated"
 	reasonVkDeleted = "VkDeleted"
 	reasonNotReady  = "VirtualKubeletNotReady"
 	reasonNameTaken = "NameTaken"
-	// reasonMapKept is the reason of the event that a NamespaceMap outlives its last VirtualNode.
+	// reasonMapKept means that the NamespaceMap is kept although its last VirtualNode is deleted.
 	reasonMapKept = "NamespaceMapKept"
-	// reasonShadowPodsKept is the reason of the event that ShadowPods could not be deleted.
+	// reasonShadowPodsKept means that ShadowPods could not be deleted.
 	reasonShadowPodsKept = "ShadowPodsKept"
-	// reasonDrainForbidden: a PodDisruptionBudget keeps a pod on a Node that leaves.
+	// reasonDrainForbidden means that a PodDisruptionBudget prevents the eviction of a pod.
 	reasonDrainForbidden = "DrainForbidden"
 	actionRun            = "RunVirtualKubelet"
 	actionStop           = "StopVirtualKubelet"

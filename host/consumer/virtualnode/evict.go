@@ -15,16 +15,16 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// refusal is why the API server does not evict a pod now; it is asked again at the next
-// pass.
-type refusal struct {
+// rejection describes an eviction that the API server rejected. The next reconcile retries it.
+type rejection struct {
 	message string
-	// budget is set when a PodDisruptionBudget forbids it, which only a person may change.
-	budget bool
+	// byBudget is true if a PodDisruptionBudget forbids the eviction.
+	byBudget bool
 }
 
-// evict asks for a pod's eviction, or deletes it when nobody will ever confirm its end.
-func (r *Reconciler) evict(ctx context.Context, pod *corev1.Pod, force bool) (*refusal, error) {
+// evict evicts a pod. With force it deletes the pod at once: the provider cannot confirm its
+// end any more.
+func (r *Reconciler) evict(ctx context.Context, pod *corev1.Pod, force bool) (*rejection, error) {
 	if force {
 		grace := client.GracePeriodSeconds(0)
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, pod, grace, uidPrecondition(pod))); err != nil {
@@ -43,70 +43,70 @@ func (r *Reconciler) evict(ctx context.Context, pod *corev1.Pod, force bool) (*r
 	if err == nil || apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	if refused := refusalOf(pod, err); refused != nil {
-		return refused, nil
+	if rejected := rejectionOf(pod, err); rejected != nil {
+		return rejected, nil
 	}
 	return nil, fmt.Errorf("evicting pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 
-// refusalOf tells an answer that may be another one later from a failure. What the API
-// server says of a budget names it, and stands in the answer's causes.
-func refusalOf(pod *corev1.Pod, err error) *refusal {
+// rejectionOf returns the rejection in an error of the API server, or nil for another error. The
+// cause of the error names the PodDisruptionBudget.
+func rejectionOf(pod *corev1.Pod, err error) *rejection {
 	if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok {
-		return &refusal{budget: true, message: fmt.Sprintf("pod %s/%s is not evicted: %s: who owns that budget in namespace %q must let the pod go "+
-			"(more replicas elsewhere, or another budget), or its owner must delete it",
+		return &rejection{byBudget: true, message: fmt.Sprintf("pod %s/%s is not evicted: %s: the owner of the budget in namespace %q must permit the eviction "+
+			"(more replicas on other nodes, or another budget), or the owner of the pod must delete it",
 			pod.Namespace, pod.Name, strings.TrimSuffix(cause.Message, "."), pod.Namespace)}
 	}
 	if apierrors.IsTooManyRequests(err) {
-		return &refusal{message: fmt.Sprintf("pod %s/%s is not evicted yet: %s", pod.Namespace, pod.Name, err.Error())}
+		return &rejection{message: fmt.Sprintf("pod %s/%s is not evicted yet: %s", pod.Namespace, pod.Name, err.Error())}
 	}
 	return nil
 }
 
-// evictAll asks for the eviction of every pod, and says in the VirtualNode's condition how
-// many are left and what is in the way. What the condition told before is not an event
-// again.
-func (r *Reconciler) evictAll(ctx context.Context, vn *offloadingv1beta1.VirtualNode, pods []corev1.Pod, force bool, told string) error {
+// evictAll evicts the pods and reports in the VirtualNode's condition how many are left and
+// which evictions were rejected. It records no event for a rejection that is already in the
+// previous message of the condition.
+func (r *Reconciler) evictAll(ctx context.Context, vn *offloadingv1beta1.VirtualNode, pods []corev1.Pod, force bool, previousMessage string) error {
 	var errs []error
-	var refused []string
-	var held *corev1.Pod
-	var why string
+	var rejected []string
+	var blocked *corev1.Pod
+	var reason string
 	for i := range pods {
-		no, err := r.evict(ctx, &pods[i], force)
+		rejection, err := r.evict(ctx, &pods[i], force)
 		if err != nil {
 			errs = append(errs, err)
 		}
-		if no == nil {
+		if rejection == nil {
 			continue
 		}
-		refused = append(refused, no.message)
-		if no.budget && held == nil {
-			held, why = &pods[i], no.message
+		rejected = append(rejected, rejection.message)
+		if rejection.byBudget && blocked == nil {
+			blocked, reason = &pods[i], rejection.message
 		}
 	}
 	message := ""
 	if len(pods) > 0 {
 		message = fmt.Sprintf("%d pods left", len(pods))
 	}
-	if more := len(refused) - maxNamed; more > 0 {
-		refused = append(refused[:maxNamed], fmt.Sprintf("and %d more are not evicted", more))
+	if more := len(rejected) - maxNamed; more > 0 {
+		rejected = append(rejected[:maxNamed], fmt.Sprintf("and %d more are not evicted", more))
 	}
-	if len(refused) > 0 {
-		message += ": " + strings.Join(refused, "; ")
+	if len(rejected) > 0 {
+		message += ": " + strings.Join(rejected, "; ")
 	}
 	err := errors.Join(errs...)
 	if err != nil {
 		message = err.Error()
 	}
-	r.set(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DrainingConditionStatusType, message)
-	if held != nil && !strings.Contains(told, why) {
-		r.Events.Eventf(vn, held, corev1.EventTypeWarning, reasonDrainForbidden, actionDrain, "%s", why)
+	r.setCondition(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DrainingConditionStatusType, message)
+	if blocked != nil && !strings.Contains(previousMessage, reason) {
+		r.Events.Eventf(vn, blocked, corev1.EventTypeWarning, reasonDrainForbidden, actionDrain, "%s", reason)
 	}
 	return err
 }
 
-// said is the message of a condition.
-func said(vn *offloadingv1beta1.VirtualNode, kind offloadingv1beta1.VirtualNodeConditionType) string {
+// conditionMessage returns the message of a condition, or "".
+func conditionMessage(vn *offloadingv1beta1.VirtualNode, kind offloadingv1beta1.VirtualNodeConditionType) string {
 	for _, c := range vn.Status.Conditions {
 		if c.Type == kind {
 			return c.Message

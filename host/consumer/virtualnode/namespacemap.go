@@ -14,9 +14,9 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// useNamespaceMaps records on the provider's NamespaceMaps that the VirtualNode uses them: a
-// namespace that is mapped for it stays mapped until it is withdrawn.
-func (r *Reconciler) useNamespaceMaps(ctx context.Context, vn *offloadingv1beta1.VirtualNode, maps []offloadingv1beta1.NamespaceMap) error {
+// recordNamespaceMapUser records on the provider's NamespaceMaps that the VirtualNode uses them:
+// its namespaces stay mapped until the VirtualNode is withdrawn.
+func (r *Reconciler) recordNamespaceMapUser(ctx context.Context, vn *offloadingv1beta1.VirtualNode, maps []offloadingv1beta1.NamespaceMap) error {
 	var errs []error
 	for i := range maps {
 		before := maps[i].DeepCopy()
@@ -35,11 +35,11 @@ func (r *Reconciler) patchNamespaceMap(ctx context.Context, nm, before *offloadi
 	return nil
 }
 
-// releaseNamespaceMaps deletes the provider's NamespaceMap with its last VirtualNode. One
-// that is being deleted but still drains counts: without the map the provider deletes
-// the namespaces that its pods run in. So does one that was deleted without its finalizer,
-// for which the map stays until it is created again and withdrawn. VirtualNodes are read
-// from the API server: a stale one would keep the map forever.
+// releaseNamespaceMaps deletes the provider's NamespaceMap with its last VirtualNode. A
+// VirtualNode that is still draining counts: without the NamespaceMap the provider deletes the
+// namespaces of its pods. A VirtualNode that was deleted without its finalizer counts until it
+// is created again and withdrawn. VirtualNodes are read from the API server, because with a
+// stale one the NamespaceMap would be kept forever.
 func (r *Reconciler) releaseNamespaceMaps(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
 	siblings, err := r.siblings(ctx, vn)
 	if err != nil {
@@ -64,7 +64,7 @@ func (r *Reconciler) releaseNamespaceMaps(ctx context.Context, vn *offloadingv1b
 			continue
 		case !shared:
 			r.Events.Eventf(vn, nm, corev1.EventTypeWarning, reasonMapKept, actionStop,
-				"NamespaceMap %s/%s and the remote namespaces stay: VirtualNode %s was deleted without its finalizer. Create it again and delete it, or delete the NamespaceMap.",
+				"NamespaceMap %s/%s and the remote namespaces are kept: VirtualNode %s was deleted without its finalizer. Create it again and delete it, or delete the NamespaceMap.",
 				nm.Namespace, nm.Name, strings.Join(users, ", "))
 		}
 		if changed {

@@ -14,9 +14,9 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/local"
 )
 
-// ensureNode creates the VirtualNode's Node, which the virtual kubelet then completes. The
-// manager creates it because RBAC cannot restrict by name what an account may create: with
-// that right a virtual kubelet could create Nodes of any name.
+// ensureNode creates the Node of the VirtualNode. The virtual kubelet publishes its status but
+// does not create it: RBAC cannot restrict the names of created objects, so that it could
+// create any Node.
 func (r *Reconciler) ensureNode(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
 	if vn.Spec.CreateNode != nil && !*vn.Spec.CreateNode {
 		return nil
@@ -31,8 +31,8 @@ func (r *Reconciler) ensureNode(ctx context.Context, vn *offloadingv1beta1.Virtu
 	return nil
 }
 
-// ForgeNode builds the Node as it is before the virtual kubelet has published anything: no
-// capacity, so that no pod is scheduled to it, and the taints and labels that it will have.
+// ForgeNode builds the initial Node: without capacity, so that no pod is scheduled to it, and
+// with its final taints and labels.
 func ForgeNode(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Labels: namespaceoffloading.ExpectedNode(vn).Labels},

@@ -15,30 +15,30 @@ import (
 )
 
 const (
-	// TemplateHashAnnotation on the Deployment is the hash of the spec that was asked for,
-	// so that what leaves a VirtualNode's template leaves the Deployment.
+	// TemplateHashAnnotation on the Deployment is the hash of the desired spec. Fields that are
+	// removed from a VirtualNode's template are then removed from the Deployment.
 	TemplateHashAnnotation = "longshore.dev/template-hash"
 )
 
-// ForgeServiceAccount builds the identity of one virtual kubelet.
+// ForgeServiceAccount builds the ServiceAccount of a virtual kubelet.
 func ForgeServiceAccount(vn *offloadingv1beta1.VirtualNode) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Namespace: vn.Namespace, Labels: Labels(vn)}}
 }
 
-// ForgeDeployment builds the virtual kubelet's Deployment from the snapshot that the
-// VirtualNode carries (wire 5.1, step 6). The hash of the offloadingPatch stands
-// beside the pod template and not in it: a virtual kubelet takes a new patch as it runs.
+// ForgeDeployment builds the virtual kubelet's Deployment from the VirtualNode's spec.template
+// (wire 5.1, step 6). The hash of the offloadingPatch is not in the pod template: a virtual
+// kubelet applies a new patch without a restart.
 func ForgeDeployment(vn *offloadingv1beta1.VirtualNode) (*appsv1.Deployment, error) {
 	template := vn.Spec.Template
 	if template == nil {
-		return nil, fmt.Errorf("VirtualNode %s/%s has no spec.template: its admission webhook did not see it; delete it and create it again", vn.Namespace, vn.Name)
+		return nil, fmt.Errorf("VirtualNode %s/%s has no spec.template because the admission webhook was not called: delete the VirtualNode and create it again", vn.Namespace, vn.Name)
 	}
 	deployment := &appsv1.Deployment{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 	if deployment.Namespace == "" {
 		deployment.Namespace = vn.Namespace
 	}
 	if deployment.Namespace != vn.Namespace {
-		return nil, fmt.Errorf("spec.template.metadata.namespace is %q: a virtual kubelet runs in the namespace of its VirtualNode, %q", deployment.Namespace, vn.Namespace)
+		return nil, fmt.Errorf("invalid spec.template.metadata.namespace %q: it must be the namespace of the VirtualNode, %q", deployment.Namespace, vn.Namespace)
 	}
 	spec, err := jsonHash(deployment.Spec)
 	if err != nil {
@@ -54,7 +54,7 @@ func ForgeDeployment(vn *offloadingv1beta1.VirtualNode) (*appsv1.Deployment, err
 	return deployment, nil
 }
 
-// patchHash is the hash of the patch, or "" without one.
+// patchHash returns the hash of the patch, or "" without a patch.
 func patchHash(patch *offloadingv1beta1.OffloadingPatch) (string, error) {
 	if patch == nil {
 		return "", nil
@@ -66,7 +66,7 @@ func patchHash(patch *offloadingv1beta1.OffloadingPatch) (string, error) {
 	return hash, nil
 }
 
-// jsonHash is the hex SHA-256 of a value's JSON.
+// jsonHash returns the hexadecimal SHA-256 of the JSON encoding of a value.
 func jsonHash(value any) (string, error) {
 	encoded, err := json.Marshal(value)
 	if err != nil {
@@ -76,7 +76,7 @@ func jsonHash(value any) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// ForgeNamespaceMap builds the one NamespaceMap of a provider (wire 6.3).
+// ForgeNamespaceMap builds the NamespaceMap of a provider (wire 6.3).
 func ForgeNamespaceMap(id, tenantNamespace string) *offloadingv1beta1.NamespaceMap {
 	return &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
 		Name: id, Namespace: tenantNamespace,
@@ -88,25 +88,24 @@ func ForgeNamespaceMap(id, tenantNamespace string) *offloadingv1beta1.NamespaceM
 	}}
 }
 
-// SetCondition writes one condition, each type at most once (T58), and keeps the
-// transition time of an unchanged status. Transitions that would go backwards are
-// refused (wire 5.1, end).
+// SetCondition sets the condition of a type, which occurs at most once (T58). It keeps the
+// transition time of an unchanged status, and ignores invalid transitions (wire 5.1).
 func SetCondition(vn *offloadingv1beta1.VirtualNode, kind offloadingv1beta1.VirtualNodeConditionType, status offloadingv1beta1.VirtualNodeConditionStatusType, message string, now metav1.Time) {
-	wanted := offloadingv1beta1.VirtualNodeCondition{Type: kind, Status: status, Message: message, LastTransitionTime: now}
+	desired := offloadingv1beta1.VirtualNodeCondition{Type: kind, Status: status, Message: message, LastTransitionTime: now}
 	kept := make([]offloadingv1beta1.VirtualNodeCondition, 0, len(vn.Status.Conditions)+1)
 	for _, c := range vn.Status.Conditions {
 		if c.Type != kind {
 			kept = append(kept, c)
 			continue
 		}
-		if c.Status == status || refused(c.Status, status) {
-			wanted.Status, wanted.LastTransitionTime = c.Status, c.LastTransitionTime
+		if c.Status == status || isInvalidTransition(c.Status, status) {
+			desired.Status, desired.LastTransitionTime = c.Status, c.LastTransitionTime
 		}
 	}
-	vn.Status.Conditions = append(kept, wanted)
+	vn.Status.Conditions = append(kept, desired)
 }
 
-func refused(from, to offloadingv1beta1.VirtualNodeConditionStatusType) bool {
+func isInvalidTransition(from, to offloadingv1beta1.VirtualNodeConditionStatusType) bool {
 	switch from {
 	case offloadingv1beta1.NoneConditionStatusType:
 		return to == offloadingv1beta1.DrainingConditionStatusType || to == offloadingv1beta1.DeletingConditionStatusType
@@ -117,7 +116,7 @@ func refused(from, to offloadingv1beta1.VirtualNodeConditionStatusType) bool {
 	}
 }
 
-// Labels are on all objects that are made for a VirtualNode.
+// Labels returns the labels of all objects that are created for a VirtualNode.
 func Labels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 	return map[string]string{
 		"app.kubernetes.io/managed-by":       "liqo",

@@ -15,18 +15,18 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// A VirtualNode's name is its own in its namespace only, and that of its Node and of its
-// bindings is one of the cluster. Admission refuses the second one of a name, but two that
-// are created at once both pass. So nothing that bears the name is used or deleted before
-// it is known to be this VirtualNode's: a Node by its provider, a binding by whom it is
-// for, and between two VirtualNodes of one name and provider by the ClusterRoleBinding,
-// which only one of them can have made.
+// The name of a VirtualNode is unique in its namespace, but its Node and its bindings are
+// cluster-scoped. Admission denies a second VirtualNode with the same name, but two that are
+// created concurrently both pass. Therefore ownership is checked before an object with the name
+// is used or deleted: that of a Node by its provider, that of a binding by its subjects. Between
+// two VirtualNodes with the same name and provider the ClusterRoleBinding decides, which only
+// one of them can have created.
 
-// maxNamed bounds how many objects a sentence names.
+// maxNamed is the maximum number of objects in a message.
 const maxNamed = 3
 
-// ensureRights makes the virtual kubelet's roles and bindings, or returns why it cannot, in
-// words for the person who can: a binding of that name may be somebody else's.
+// ensureRights creates and updates the virtual kubelet's roles and bindings. It returns a message
+// if a binding with one of the names is not managed for this VirtualNode, or "".
 func (r *Reconciler) ensureRights(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (string, error) {
 	for _, desired := range ForgeRights(vn) {
 		current := emptyLike(desired)
@@ -43,21 +43,22 @@ func (r *Reconciler) ensureRights(ctx context.Context, vn *offloadingv1beta1.Vir
 		if err != nil {
 			return "", fmt.Errorf("ensuring %s: %w", title(desired), err)
 		}
-		if problem, err := r.adjust(ctx, vn, current, desired); problem != "" || err != nil {
+		if problem, err := r.update(ctx, vn, current, desired); problem != "" || err != nil {
 			return problem, err
 		}
 	}
 	return "", r.deleteSuperseded(ctx, vn)
 }
 
-// adjust brings an existing role to the desired rules. A binding cannot be changed.
-func (r *Reconciler) adjust(ctx context.Context, vn *offloadingv1beta1.VirtualNode, current, desired client.Object) (problem string, err error) {
+// update sets the rules of an existing role. It returns a message if an existing binding is
+// another one: the role of a binding is immutable.
+func (r *Reconciler) update(ctx context.Context, vn *offloadingv1beta1.VirtualNode, current, desired client.Object) (problem string, err error) {
 	rules, isRole := rulesOf(current)
 	if !isRole {
 		if isSameBinding(current, desired) {
 			return "", nil
 		}
-		return r.taken(ctx, vn, current)
+		return r.describeConflict(ctx, vn, current)
 	}
 	desiredRules, _ := rulesOf(desired)
 	if equality.Semantic.DeepEqual(*rules, *desiredRules) {
@@ -89,9 +90,10 @@ func (r *Reconciler) deleteSuperseded(ctx context.Context, vn *offloadingv1beta1
 	return nil
 }
 
-// taken says whose a binding with the name of this VirtualNode's is, and who must act.
-func (r *Reconciler) taken(ctx context.Context, vn *offloadingv1beta1.VirtualNode, binding client.Object) (string, error) {
-	const another = "delete this VirtualNode, and create it with another name"
+// describeConflict returns a message about a binding that prevents the creation of this
+// VirtualNode's.
+func (r *Reconciler) describeConflict(ctx context.Context, vn *offloadingv1beta1.VirtualNode, binding client.Object) (string, error) {
+	const rename = "delete this VirtualNode and create it under another name"
 	subjects, _ := subjectsOf(binding)
 	for _, subject := range subjects {
 		if subject.Kind != rbacv1.ServiceAccountKind || subject.Name != vn.Name || subject.Namespace == vn.Namespace {
@@ -100,19 +102,18 @@ func (r *Reconciler) taken(ctx context.Context, vn *offloadingv1beta1.VirtualNod
 		key := client.ObjectKey{Namespace: subject.Namespace, Name: subject.Name}
 		err := r.Client.Get(ctx, key, &offloadingv1beta1.VirtualNode{})
 		if err == nil {
-			return fmt.Sprintf("VirtualNode %s has the same name, and %s is for its virtual kubelet: %s", key, title(binding), another), nil
+			return fmt.Sprintf("VirtualNode %s has the same name, and %s belongs to its virtual kubelet: %s", key, title(binding), rename), nil
 		}
 		if !apierrors.IsNotFound(err) {
 			return "", fmt.Errorf("reading VirtualNode %s: %w", key, err)
 		}
 	}
-	return fmt.Sprintf("%s %s, and is not this VirtualNode's: delete it if nobody needs it, or %s", title(binding), grants(binding), another), nil
+	return fmt.Sprintf("%s %s and is not managed for this VirtualNode: delete it if it is not needed, or %s", title(binding), describeBinding(binding), rename), nil
 }
 
-// deleteRights deletes the virtual kubelet's identity, roles and bindings, the one that
-// decides last: roles bear the name of the VirtualNode and not its namespace, so they are
-// this one's while it has that binding. A binding that only has the name stays, and an event
-// says so.
+// deleteRights deletes the virtual kubelet's ServiceAccount, roles and bindings. The
+// ClusterRoleBinding that decides about ownership is the last. A binding with the same name that
+// is not managed for the VirtualNode is kept, and an event is recorded.
 func (r *Reconciler) deleteRights(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
 	if err := r.deleteSuperseded(ctx, vn); err != nil {
 		return err
@@ -132,10 +133,10 @@ func (r *Reconciler) deleteRights(ctx context.Context, vn *offloadingv1beta1.Vir
 			return fmt.Errorf("reading %s: %w", title(desired), err)
 		}
 		if _, isBinding := subjectsOf(current); isBinding && !isSameBinding(current, desired) {
-			r.Events.Eventf(vn, current, corev1.EventTypeWarning, reasonNameTaken, actionStop, "%s stays: it %s", title(current), grants(current))
+			r.Events.Eventf(vn, current, corev1.EventTypeWarning, reasonNameTaken, actionStop, "%s is kept because it %s and is not managed for this VirtualNode", title(current), describeBinding(current))
 			continue
 		} else if !isBinding && (current.GetLabels()[offloadingv1beta1.VirtualNodeLabel] != vn.Name || !owns && current.GetNamespace() != vn.Namespace) {
-			continue // Made before the VirtualNode, or for another one of its name.
+			continue // Not created for this VirtualNode.
 		}
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, current, uidPrecondition(current))); err != nil {
 			return fmt.Errorf("deleting %s: %w", title(current), err)
@@ -144,7 +145,8 @@ func (r *Reconciler) deleteRights(ctx context.Context, vn *offloadingv1beta1.Vir
 	return nil
 }
 
-// isBound reports whether the ClusterRoleBinding with the VirtualNode's name is this one's.
+// isBound reports whether the ClusterRoleBinding with the VirtualNode's name is for its virtual
+// kubelet.
 func (r *Reconciler) isBound(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
 	desired, current := ForgeClusterRoleBinding(vn), &rbacv1.ClusterRoleBinding{}
 	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(desired), current)
@@ -154,18 +156,18 @@ func (r *Reconciler) isBound(ctx context.Context, vn *offloadingv1beta1.VirtualN
 	return err == nil && isSameBinding(current, desired), nil
 }
 
-// ownsNode reports whether a Node of the VirtualNode's provider and name is this one's, and
-// not that of another VirtualNode of the same.
+// ownsNode reports whether a Node with the VirtualNode's name and provider belongs to it, and not
+// to another VirtualNode with the same name and provider.
 func (r *Reconciler) ownsNode(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
-	// One that the cache has not seen has nothing yet: the same cache tells of its creation.
+	// A VirtualNode that is not in the cache yet has not been reconciled and owns nothing.
 	list := &offloadingv1beta1.VirtualNodeList{}
 	if err := r.Client.List(ctx, list); err != nil {
 		return false, fmt.Errorf("listing VirtualNodes: %w", err)
 	}
-	namesake := func(other offloadingv1beta1.VirtualNode) bool {
+	hasSameName := func(other offloadingv1beta1.VirtualNode) bool {
 		return other.Name == vn.Name && other.Namespace != vn.Namespace && other.Spec.ClusterID == vn.Spec.ClusterID
 	}
-	if !slices.ContainsFunc(list.Items, namesake) {
+	if !slices.ContainsFunc(list.Items, hasSameName) {
 		return true, nil
 	}
 	return r.isBound(ctx, vn)
@@ -186,7 +188,7 @@ func emptyLike(obj client.Object) client.Object {
 	}
 }
 
-// rulesOf returns the rules of a role, and whether the object is one.
+// rulesOf returns the rules of a role, and whether the object is a role.
 func rulesOf(obj client.Object) (*[]rbacv1.PolicyRule, bool) {
 	switch role := obj.(type) {
 	case *rbacv1.ClusterRole:
@@ -198,7 +200,7 @@ func rulesOf(obj client.Object) (*[]rbacv1.PolicyRule, bool) {
 	}
 }
 
-// subjectsOf returns the subjects of a binding, and whether the object is one.
+// subjectsOf returns the subjects of a binding, and whether the object is a binding.
 func subjectsOf(obj client.Object) ([]rbacv1.Subject, bool) {
 	switch binding := obj.(type) {
 	case *rbacv1.ClusterRoleBinding:
@@ -221,8 +223,8 @@ func roleOf(obj client.Object) rbacv1.RoleRef {
 	}
 }
 
-// isSameBinding reports whether a binding gives at least what is desired: subjects may have
-// been added by hand.
+// isSameBinding reports whether a binding has the desired role and at least the desired
+// subjects: an administrator may have added others.
 func isSameBinding(current, desired client.Object) bool {
 	subjects, _ := subjectsOf(current)
 	desiredSubjects, _ := subjectsOf(desired)
@@ -230,7 +232,7 @@ func isSameBinding(current, desired client.Object) bool {
 		!slices.ContainsFunc(desiredSubjects, func(s rbacv1.Subject) bool { return !slices.Contains(subjects, s) })
 }
 
-// title names an object in a message: kind, namespace and name.
+// title returns kind, namespace and name of an object for messages.
 func title(obj client.Object) string {
 	kind := strings.TrimPrefix(fmt.Sprintf("%T", obj), "*v1.")
 	if obj.GetNamespace() == "" {
@@ -239,8 +241,8 @@ func title(obj client.Object) string {
 	return fmt.Sprintf("%s %s/%s", kind, obj.GetNamespace(), obj.GetName())
 }
 
-// grants says in words what a binding binds, and to which subjects.
-func grants(binding client.Object) string {
+// describeBinding returns the role and the subjects of a binding for messages.
+func describeBinding(binding client.Object) string {
 	role := roleOf(binding)
 	subjects, _ := subjectsOf(binding)
 	to := make([]string, 0, len(subjects))
@@ -254,7 +256,7 @@ func grants(binding client.Object) string {
 	if len(to) == 0 {
 		to = []string{"no subject"}
 	}
-	if more := len(to) - maxNamed; more > 0 { // An event's note holds a kilobyte.
+	if more := len(to) - maxNamed; more > 0 { // The note of an event is limited to one kilobyte.
 		to = append(to[:maxNamed], fmt.Sprintf("%d more", more))
 	}
 	return fmt.Sprintf("binds %s %s to %s", role.Kind, role.Name, strings.Join(to, ", "))

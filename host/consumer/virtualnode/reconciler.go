@@ -1,5 +1,5 @@
-// Package virtualnode runs one virtual kubelet per VirtualNode, keeps the provider's
-// NamespaceMap, and takes both away in the order that loses no pod (reference 5).
+// Package virtualnode reconciles VirtualNodes: it runs a virtual kubelet for each, creates the
+// NamespaceMap of the provider, and removes both in an order that loses no pod (wire 5).
 package virtualnode
 
 import (
@@ -36,9 +36,9 @@ import (
 const (
 	// FieldManager owns the Deployments of virtual kubelets.
 	FieldManager = "virtual-node-controller"
-	// kubeconfigPoll is how often a missing or broken kubeconfig Secret is looked at again.
+	// kubeconfigPoll is the requeue interval of a VirtualNode without a valid kubeconfig Secret.
 	kubeconfigPoll = 5 * time.Second
-	// drainPoll is how often a draining node is looked at again.
+	// drainPoll is the requeue interval of a draining node.
 	drainPoll = time.Second
 )
 
@@ -46,9 +46,8 @@ const (
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
-	// APIReader reads what is not cached, or must be as it is now: kubeconfig Secrets by
-	// name, pods of a draining node, VirtualNodes that share a NamespaceMap, bindings that
-	// may be of another VirtualNode.
+	// APIReader reads objects that are not cached (kubeconfig Secrets, pods of a draining node)
+	// or must not be stale (VirtualNodes that share a NamespaceMap, bindings of another one).
 	APIReader client.Reader
 	// Events records on the VirtualNode.
 	Events events.EventRecorder
@@ -58,7 +57,7 @@ type Reconciler struct {
 	Connect func(*rest.Config) (client.Client, error)
 }
 
-// SetupWithManager registers watches on VirtualNodes and on what is made for them.
+// SetupWithManager registers watches on VirtualNodes and on the objects created for them.
 //
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes/status,verbs=patch
@@ -75,8 +74,8 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 //
-// What the manager has only to give it, restricted to names, to virtual kubelets (ForgeRights); leases in
-// kube-node-lease are in the chart:
+// The manager needs the following rights only to grant them to virtual kubelets (ForgeRights).
+// The rights on leases in kube-node-lease are in the chart.
 //
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=list;watch
@@ -88,22 +87,23 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("virtualnode").
 		For(&offloadingv1beta1.VirtualNode{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(virtualNodeOf), kubelets).
-		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(deletions())).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.ofNode), builder.WithPredicates(nodeChanges())).
-		Watches(&liqocorev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(requestFromLabel), kubelets).
+		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(r.requestsForCluster), builder.WithPredicates(onlyDeletions())).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.requestsForNode), builder.WithPredicates(nodeChanges())).
+		Watches(&liqocorev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.requestsForCluster)).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
 
-// deletions lets only deletion events through.
-func deletions() predicate.Predicate {
+// onlyDeletions accepts deletion events.
+func onlyDeletions() predicate.Predicate {
 	never := predicate.NewPredicateFuncs(func(client.Object) bool { return false })
 	never.DeleteFunc = nil
 	return never
 }
 
-func virtualNodeOf(_ context.Context, obj client.Object) []reconcile.Request {
+// requestFromLabel returns a request for the VirtualNode in the label of an object.
+func requestFromLabel(_ context.Context, obj client.Object) []reconcile.Request {
 	name := obj.GetLabels()[offloadingv1beta1.VirtualNodeLabel]
 	if name == "" {
 		return nil
@@ -111,10 +111,11 @@ func virtualNodeOf(_ context.Context, obj client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}}}
 }
 
-func (r *Reconciler) ofCluster(ctx context.Context, obj client.Object) []reconcile.Request {
+// requestsForCluster returns requests for the VirtualNodes of the cluster of an object.
+func (r *Reconciler) requestsForCluster(ctx context.Context, obj client.Object) []reconcile.Request {
 	list := &offloadingv1beta1.VirtualNodeList{}
 	if err := r.Client.List(ctx, list); err != nil {
-		// The cache cannot fail to list; were it to, the next event would enqueue them.
+		// Listing from the cache fails only while the manager stops.
 		ctrl.LoggerFrom(ctx).Error(err, "Listing VirtualNodes failed")
 		return nil
 	}
@@ -127,7 +128,7 @@ func (r *Reconciler) ofCluster(ctx context.Context, obj client.Object) []reconci
 	return requests
 }
 
-// Reconcile brings the virtual kubelet in line with one VirtualNode.
+// Reconcile reconciles one VirtualNode.
 func (r *Reconciler) Reconcile(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (ctrl.Result, error) {
 	if vn.DeletionTimestamp.IsZero() && !controllerutil.ContainsFinalizer(vn, offloadingv1beta1.VirtualNodeFinalizer) {
 		before := vn.DeepCopy()
@@ -152,9 +153,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, vn *offloadingv1beta1.Virtua
 	return result, err
 }
 
-// ensure makes what a living VirtualNode needs.
+// ensure creates and updates the objects of a VirtualNode that is not being deleted.
 func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (ctrl.Result, error) {
-	problem, err := r.problem(ctx, vn)
+	problem, err := r.checkPrerequisites(ctx, vn)
 	if err == nil && problem == "" {
 		problem, err = r.ensureRights(ctx, vn)
 	}
@@ -162,7 +163,7 @@ func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 		return ctrl.Result{}, err
 	}
 	if problem != "" {
-		r.set(vn, offloadingv1beta1.VirtualKubeletConditionType, offloadingv1beta1.CreatingConditionStatusType, problem)
+		r.setCondition(vn, offloadingv1beta1.VirtualKubeletConditionType, offloadingv1beta1.CreatingConditionStatusType, problem)
 		r.Events.Eventf(vn, nil, corev1.EventTypeWarning, reasonNotReady, actionRun, "Virtual kubelet not started: %s", problem)
 		return ctrl.Result{RequeueAfter: kubeconfigPoll}, nil
 	}
@@ -176,11 +177,11 @@ func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 	if err := r.ensureNode(ctx, vn); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.report(ctx, vn, deployment); err != nil {
+	if err := r.reportConditions(ctx, vn, deployment); err != nil {
 		return ctrl.Result{}, err
 	}
 	if problem != "" {
-		r.set(vn, offloadingv1beta1.VirtualKubeletConditionType, offloadingv1beta1.CreatingConditionStatusType, problem)
+		r.setCondition(vn, offloadingv1beta1.VirtualKubeletConditionType, offloadingv1beta1.CreatingConditionStatusType, problem)
 		return ctrl.Result{RequeueAfter: kubeconfigPoll}, nil
 	}
 	if vn.Spec.CreateNode != nil && !*vn.Spec.CreateNode {
@@ -188,22 +189,22 @@ func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 		if err != nil || !gone {
 			return ctrl.Result{RequeueAfter: drainPoll}, err
 		}
-		r.set(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.NoneConditionStatusType, "")
+		r.setCondition(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.NoneConditionStatusType, "")
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{}, r.uncordon(ctx, vn)
 }
 
-// problem returns why the virtual kubelet cannot work yet, in words for the person who
-// made the VirtualNode, or "".
-func (r *Reconciler) problem(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (string, error) {
+// checkPrerequisites returns why the virtual kubelet cannot run yet as a message for the author
+// of the VirtualNode, or "".
+func (r *Reconciler) checkPrerequisites(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (string, error) {
 	if problem, err := NamespaceProblem(ctx, r.Client, vn); problem != "" || err != nil {
 		return problem, err
 	}
 	if fc, err := r.foreignCluster(ctx, vn); err != nil {
 		return "", err
 	} else if fc == nil {
-		return fmt.Sprintf("there is no ForeignCluster for cluster %q: peer with it first", vn.Spec.ClusterID), nil
+		return fmt.Sprintf("cluster %q has no ForeignCluster: peer with the cluster first", vn.Spec.ClusterID), nil
 	}
 	if vn.Spec.KubeconfigSecretRef == nil || vn.Spec.KubeconfigSecretRef.Name == "" {
 		return "spec.kubeconfigSecretRef is not set: name the Secret with the provider's kubeconfig", nil
@@ -218,10 +219,10 @@ func (r *Reconciler) problem(ctx context.Context, vn *offloadingv1beta1.VirtualN
 		return "", fmt.Errorf("reading kubeconfig Secret %s: %w", key, err)
 	}
 	if _, err := remotecluster.Config(secret); err != nil {
-		return err.Error(), nil // The error is the answer, told to the person who can mend it.
+		return err.Error(), nil // The author of the VirtualNode must correct it.
 	}
 	if _, err := ForgeDeployment(vn); err != nil {
-		return err.Error(), nil // The error is the answer, told to the person who can mend it.
+		return err.Error(), nil // The author of the VirtualNode must correct it.
 	}
 	return "", nil
 }
@@ -239,8 +240,8 @@ func (r *Reconciler) foreignCluster(ctx context.Context, vn *offloadingv1beta1.V
 	return nil, nil
 }
 
-// clusterOf returns the peer that an object is about. A ForeignCluster says so in its
-// spec, whether or not somebody labeled it.
+// clusterOf returns the cluster ID of an object: of a ForeignCluster from the spec, because it
+// may have no label, otherwise from the label.
 func clusterOf(obj client.Object) string {
 	if fc, ok := obj.(*liqocorev1beta1.ForeignCluster); ok && fc.Spec.ClusterID != "" {
 		return string(fc.Spec.ClusterID)
@@ -248,37 +249,37 @@ func clusterOf(obj client.Object) string {
 	return obj.GetLabels()[liqocorev1beta1.RemoteClusterIDLabel]
 }
 
-// apply makes identity and Deployment, and returns the Deployment as it is.
+// apply creates the ServiceAccount, creates or updates the Deployment, and returns the latter.
 func (r *Reconciler) apply(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (*appsv1.Deployment, error) {
 	if err := r.ensureServiceAccount(ctx, vn); err != nil {
 		return nil, err
 	}
-	wanted, err := ForgeDeployment(vn)
+	desired, err := ForgeDeployment(vn)
 	if err != nil {
 		return nil, err
 	}
 	current := &appsv1.Deployment{}
-	err = r.Client.Get(ctx, client.ObjectKeyFromObject(wanted), current)
+	err = r.Client.Get(ctx, client.ObjectKeyFromObject(desired), current)
 	if apierrors.IsNotFound(err) {
-		if err := r.Client.Create(ctx, wanted, client.FieldOwner(FieldManager)); err != nil {
-			return nil, fmt.Errorf("creating Deployment %s/%s: %w", wanted.Namespace, wanted.Name, err)
+		if err := r.Client.Create(ctx, desired, client.FieldOwner(FieldManager)); err != nil {
+			return nil, fmt.Errorf("creating Deployment %s/%s: %w", desired.Namespace, desired.Name, err)
 		}
-		r.Events.Eventf(vn, wanted, corev1.EventTypeNormal, reasonVkCreated, actionRun, "Created virtual kubelet Deployment %s", wanted.Name)
-		return wanted, nil
+		r.Events.Eventf(vn, desired, corev1.EventTypeNormal, reasonVkCreated, actionRun, "Created virtual kubelet Deployment %s", desired.Name)
+		return desired, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading Deployment %s/%s: %w", wanted.Namespace, wanted.Name, err)
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", desired.Namespace, desired.Name, err)
 	}
 	updated := current.DeepCopy()
-	updated.Labels = merged(current.Labels, wanted.Labels)
-	updated.Annotations = merged(current.Annotations, wanted.Annotations)
-	if !covers(wanted.Spec, current.Spec) || wanted.Annotations[TemplateHashAnnotation] != current.Annotations[TemplateHashAnnotation] {
-		updated.Spec = wanted.Spec
+	updated.Labels = merged(current.Labels, desired.Labels)
+	updated.Annotations = merged(current.Annotations, desired.Annotations)
+	if !matchesDesired(desired.Spec, current.Spec) || desired.Annotations[TemplateHashAnnotation] != current.Annotations[TemplateHashAnnotation] {
+		updated.Spec = desired.Spec
 	} else if equality.Semantic.DeepEqual(updated.Labels, current.Labels) && equality.Semantic.DeepEqual(updated.Annotations, current.Annotations) {
 		return current, nil
 	}
 	if err := r.Client.Patch(ctx, updated, client.MergeFrom(current), client.FieldOwner(FieldManager)); err != nil {
-		return nil, fmt.Errorf("updating Deployment %s/%s: %w", wanted.Namespace, wanted.Name, err)
+		return nil, fmt.Errorf("updating Deployment %s/%s: %w", desired.Namespace, desired.Name, err)
 	}
 	return updated, nil
 }
@@ -294,23 +295,23 @@ func merged(base, over map[string]string) map[string]string {
 }
 
 func (r *Reconciler) ensureServiceAccount(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
-	wanted := ForgeServiceAccount(vn)
-	err := r.Client.Get(ctx, client.ObjectKeyFromObject(wanted), &corev1.ServiceAccount{})
+	desired := ForgeServiceAccount(vn)
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(desired), &corev1.ServiceAccount{})
 	if apierrors.IsNotFound(err) {
-		err = client.IgnoreAlreadyExists(r.Client.Create(ctx, wanted, client.FieldOwner(FieldManager)))
+		err = client.IgnoreAlreadyExists(r.Client.Create(ctx, desired, client.FieldOwner(FieldManager)))
 	}
 	if err != nil {
-		return fmt.Errorf("ensuring ServiceAccount %s: %w", client.ObjectKeyFromObject(wanted), err)
+		return fmt.Errorf("ensuring ServiceAccount %s: %w", client.ObjectKeyFromObject(desired), err)
 	}
 	return nil
 }
 
-// ensureNamespaceMap makes the provider's NamespaceMap, or returns why it cannot, in words
-// for the person who can.
+// ensureNamespaceMap creates the NamespaceMap of the provider. It returns a message if an
+// existing NamespaceMap prevents that, or "".
 func (r *Reconciler) ensureNamespaceMap(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (string, error) {
 	list, err := r.namespaceMaps(ctx, vn)
 	if err != nil || len(list) > 0 {
-		return "", errors.Join(err, r.useNamespaceMaps(ctx, vn, list))
+		return "", errors.Join(err, r.recordNamespaceMapUser(ctx, vn, list))
 	}
 	nm := ForgeNamespaceMap(string(vn.Spec.ClusterID), vn.Namespace)
 	nm.AddVirtualNode(client.ObjectKeyFromObject(vn).String())
@@ -327,11 +328,11 @@ func (r *Reconciler) ensureNamespaceMap(ctx context.Context, vn *offloadingv1bet
 	}
 	for _, key := range slices.Sorted(maps.Keys(nm.Labels)) {
 		if existing.Labels[key] != nm.Labels[key] {
-			return fmt.Sprintf("NamespaceMap %s/%s lacks the label %s=%s, so nobody heeds it: label it, or delete it",
+			return fmt.Sprintf("NamespaceMap %s/%s has no label %s=%s and is ignored: add the label or delete the NamespaceMap",
 				nm.Namespace, nm.Name, key, nm.Labels[key]), nil
 		}
 	}
-	return "", nil // Made a moment ago: the cache has not seen it yet.
+	return "", nil // The cache does not have it yet.
 }
 
 func (r *Reconciler) namespaceMaps(ctx context.Context, vn *offloadingv1beta1.VirtualNode) ([]offloadingv1beta1.NamespaceMap, error) {
@@ -345,7 +346,7 @@ func (r *Reconciler) namespaceMaps(ctx context.Context, vn *offloadingv1beta1.Vi
 	return list.Items, nil
 }
 
-// uidPrecondition guards a deletion against an object that was made again meanwhile.
+// uidPrecondition prevents the deletion of a new object with the same name.
 func uidPrecondition(obj metav1.Object) client.Preconditions {
 	uid := obj.GetUID()
 	return client.Preconditions{UID: &uid}

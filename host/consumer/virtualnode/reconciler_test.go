@@ -134,21 +134,21 @@ func TestAVirtualNodeGetsItsKubeletAndNamespaceMap(t *testing.T) {
 	assert.Len(t, w.events, 1)
 }
 
-func TestWhatKeepsAKubeletFromStartingIsSaidInTheCondition(t *testing.T) {
+func TestMissingPrerequisitesAreReportedInTheCondition(t *testing.T) {
 	cases := map[string]struct {
 		change   func(*offloadingv1beta1.VirtualNode)
 		existing []client.Object
 		want     string
 	}{
-		"another namespace":       {nil, peered(kubeconfig)[:2], `namespace "liqo-tenant-milan" is not the tenant namespace of cluster "milan"`},
-		"no ForeignCluster":       {existing: peered(kubeconfig)[2:], want: `there is no ForeignCluster for cluster "milan"`},
-		"no Secret reference":     {func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.KubeconfigSecretRef = nil }, peered(kubeconfig), "spec.kubeconfigSecretRef is not set"},
-		"the Secret is missing":   {nil, []client.Object{peered(kubeconfig)[0], tenantNamespace()}, "kubeconfig Secret liqo-tenant-milan/kubeconfig does not exist"},
-		"the Secret is empty":     {nil, peered(""), `has no key "kubeconfig"`},
-		"the Secret is no config": {nil, peered("{"), "is no kubeconfig"},
+		"another namespace":     {nil, peered(kubeconfig)[:2], `namespace "liqo-tenant-milan" is not the tenant namespace of cluster "milan"`},
+		"no ForeignCluster":     {existing: peered(kubeconfig)[2:], want: `cluster "milan" has no ForeignCluster`},
+		"no Secret reference":   {func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.KubeconfigSecretRef = nil }, peered(kubeconfig), "spec.kubeconfigSecretRef is not set"},
+		"the Secret is missing": {nil, []client.Object{peered(kubeconfig)[0], tenantNamespace()}, "kubeconfig Secret liqo-tenant-milan/kubeconfig does not exist"},
+		"the Secret is empty":   {nil, peered(""), `has no key "kubeconfig"`},
+		"an invalid kubeconfig": {nil, peered("{"), "not a kubeconfig"},
 		"the template is for another namespace": {func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.Template.ObjectMeta.Namespace = "kube-system" },
-			peered(kubeconfig), `spec.template.metadata.namespace is "kube-system"`},
-		"the webhook never saw it": {func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.Template = nil }, peered(kubeconfig), "has no spec.template"},
+			peered(kubeconfig), `invalid spec.template.metadata.namespace "kube-system"`},
+		"the webhook was not called": {func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.Template = nil }, peered(kubeconfig), "has no spec.template"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestWhatKeepsAKubeletFromStartingIsSaidInTheCondition(t *testing.T) {
 	}
 }
 
-func TestADeletedVirtualNodeIsTakenAwayInOrder(t *testing.T) {
+func TestDeletionRemovesPartsInOrder(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode", UID: "n", Labels: ownNode("", "").Labels}}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "p", Labels: map[string]string{offloadingv1beta1.LocalPodLabel: "true"}},
@@ -189,7 +189,7 @@ func TestADeletedVirtualNodeIsTakenAwayInOrder(t *testing.T) {
 	assert.Nil(t, w.vn, "released")
 }
 
-func TestAPodWhoseLabelHasNotArrivedYetIsDrainedToo(t *testing.T) {
+func TestDrainEvictsPodsWithoutALabelOfOffloading(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode", UID: "n", Labels: ownNode("", "").Labels}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "young", Namespace: "shop", UID: "p"}, Spec: corev1.PodSpec{NodeName: "mynode"}}
 	elsewhere := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Namespace: "shop", UID: "q"}, Spec: corev1.PodSpec{NodeName: "other"}}
@@ -215,7 +215,7 @@ func TestTheNamespaceMapStaysWhileAnotherVirtualNodeOfTheProviderDrains(t *testi
 	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(nm), nm), "without it the provider deletes the namespaces that the second one's pods run in")
 }
 
-func TestTheDeploymentIsWhatTheVirtualNodeSays(t *testing.T) {
+func TestApplyUpdatesTheDeployment(t *testing.T) {
 	forged := func(t *testing.T) *appsv1.Deployment {
 		t.Helper()
 		deployment, err := ForgeDeployment(virtualNode(withContainer))
@@ -226,23 +226,23 @@ func TestTheDeploymentIsWhatTheVirtualNodeSays(t *testing.T) {
 		existing func(*appsv1.Deployment)
 		updated  bool
 	}{
-		"nothing is written when nothing differs": {existing: func(*appsv1.Deployment) {}},
-		"defaults of the API server are no difference": {existing: func(d *appsv1.Deployment) {
+		"no difference": {existing: func(*appsv1.Deployment) {}},
+		"defaults of the API server": {existing: func(d *appsv1.Deployment) {
 			d.Spec.RevisionHistoryLimit = ptr.To[int32](10)
 			d.Spec.Template.Spec.DNSPolicy = corev1.DNSClusterFirst
 			d.Spec.Template.Spec.SecurityContext = &corev1.PodSecurityContext{}
 			d.Spec.Template.Spec.Containers[0].TerminationMessagePath = "/dev/termination-log"
 		}},
-		"an argument that was taken out of the template goes": {updated: true, existing: func(d *appsv1.Deployment) {
+		"an argument that was removed from the template": {updated: true, existing: func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Args = append(d.Spec.Template.Spec.Containers[0].Args, "--client-qps=5")
 		}},
-		"a limit that was taken out of the template goes": {updated: true, existing: func(d *appsv1.Deployment) {
+		"a limit that was removed from the template": {updated: true, existing: func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
 		}},
-		"a restart by hand is reverted (T61)": {updated: true, existing: func(d *appsv1.Deployment) {
+		"a restart by kubectl (T61)": {updated: true, existing: func(d *appsv1.Deployment) {
 			d.Spec.Template.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "now"}
 		}},
-		"a scalar that was taken out of the template goes": {updated: true, existing: func(d *appsv1.Deployment) {
+		"a scalar that was removed from the template": {updated: true, existing: func(d *appsv1.Deployment) {
 			d.Spec.Template.Spec.PriorityClassName = "high"
 			d.Annotations = map[string]string{TemplateHashAnnotation: "that of another template"}
 		}},
@@ -279,14 +279,14 @@ func TestAChangedOffloadingPatchRestartsNoVirtualKubelet(t *testing.T) {
 	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(before), after))
 	assert.Equal(t, before.Spec, after.Spec, "the virtual kubelet takes the new patch as it runs: a rollout would stop the reflection for nothing")
 	assert.Len(t, after.Annotations["liqo.io/offloading-patch-hash"], 64)
-	assert.NotEqual(t, before.Annotations["liqo.io/offloading-patch-hash"], after.Annotations["liqo.io/offloading-patch-hash"], "it says which patch was seen")
+	assert.NotEqual(t, before.Annotations["liqo.io/offloading-patch-hash"], after.Annotations["liqo.io/offloading-patch-hash"], "it is the hash of the new patch")
 }
 
 func withContainer(vn *offloadingv1beta1.VirtualNode) {
 	vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Name: "virtual-kubelet", Image: "i", Args: []string{"--a=1", "--b=2"}}}
 }
 
-func TestADrainThatIsCalledOffLiftsItsOwnCordon(t *testing.T) {
+func TestUncordonAfterACancelledDrain(t *testing.T) {
 	node := func(annotations map[string]string) *corev1.Node {
 		return &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "mynode", UID: "n", Annotations: annotations,
@@ -308,29 +308,29 @@ func TestADrainThatIsCalledOffLiftsItsOwnCordon(t *testing.T) {
 
 	w = pass(t, virtualNode(nil), append(peered(kubeconfig), node(map[string]string{"note": "for repairs"}), pod)...)
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "mynode"}, got))
-	assert.True(t, got.Spec.Unschedulable, "an administrator's cordon stays")
+	assert.True(t, got.Spec.Unschedulable, "the cordon of an administrator is kept")
 }
 
-func TestANamespaceMapThatIsNotOursIsTold(t *testing.T) {
+func TestANamespaceMapWithoutLabelsIsReportedInTheCondition(t *testing.T) {
 	nm := ForgeNamespaceMap("milan", "liqo-tenant-milan")
 	nm.Labels = nil
 	w := pass(t, virtualNode(nil), append(peered(kubeconfig), nm)...)
-	assert.Contains(t, conditions(w.vn)["VirtualKubelet"], "NamespaceMap liqo-tenant-milan/milan lacks the label")
+	assert.Contains(t, conditions(w.vn)["VirtualKubelet"], "NamespaceMap liqo-tenant-milan/milan has no label")
 }
 
-func TestAForeignClusterIsFoundByItsSpecToo(t *testing.T) {
+func TestAForeignClusterWithoutALabelIsFoundByItsSpec(t *testing.T) {
 	fc := &liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: "milan"}}
 	w := pass(t, virtualNode(nil), fc, tenantNamespace(), peered(kubeconfig)[1])
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "vk-mynode"}, &appsv1.Deployment{}),
-		"no webhook labels ForeignClusters yet, so one made by hand has no label")
-	assert.Len(t, (&Reconciler{Client: w.Client}).ofCluster(t.Context(), fc), 1)
+		"a ForeignCluster that a user created has no label")
+	assert.Len(t, (&Reconciler{Client: w.Client}).requestsForCluster(t.Context(), fc), 1)
 }
 
-func TestANodeOfThatNameThatIsNoVirtualNodeIsLeftAlone(t *testing.T) {
+func TestDeletionKeepsAnUnmanagedNode(t *testing.T) {
 	now := metav1.Now()
-	stranger := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode"}}
-	w := pass(t, virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.DeletionTimestamp = &now }), append(peered(kubeconfig), stranger)...)
-	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(stranger), &corev1.Node{}))
+	unmanaged := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode"}}
+	w := pass(t, virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.DeletionTimestamp = &now }), append(peered(kubeconfig), unmanaged)...)
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(unmanaged), &corev1.Node{}))
 	assert.Nil(t, w.vn)
 }
 
@@ -346,7 +346,7 @@ func TestSetConditionHoldsEachTypeOnce(t *testing.T) {
 	assert.Equal(t, offloadingv1beta1.NoneConditionStatusType, vn.Status.Conditions[0].Status, "None to Draining is refused")
 }
 
-func TestAVirtualNodeOutsideOfItsTenantNamespaceBlocksNoOther(t *testing.T) {
+func TestAVirtualNodeOutsideOfItsTenantNamespaceDoesNotBlockOthers(t *testing.T) {
 	outside := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Namespace, vn.Name, vn.UID = "shop", "mine", "vn-9" })
 	w := pass(t, outside, append(peered(kubeconfig), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})...)
 	assert.Contains(t, conditions(w.vn)["VirtualKubelet"], `namespace "shop" is not the tenant namespace of cluster "milan"`)
@@ -356,11 +356,11 @@ func TestAVirtualNodeOutsideOfItsTenantNamespaceBlocksNoOther(t *testing.T) {
 		require.NoError(t, w.List(t.Context(), list))
 		assert.Zero(t, meta.LenList(list), "%T", list)
 	}
-	t.Run("nor does a NamespaceMap in another namespace", func(t *testing.T) {
+	t.Run("a NamespaceMap in another namespace", func(t *testing.T) {
 		foreign := ForgeNamespaceMap("milan", "shop")
 		w := pass(t, virtualNode(nil), append(peered(kubeconfig), foreign)...)
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "milan"}, &offloadingv1beta1.NamespaceMap{}))
-		w = pass(t, ended(virtualNode(nil)), append(peered(kubeconfig), foreign)...)
+		w = pass(t, deleted(virtualNode(nil)), append(peered(kubeconfig), foreign)...)
 		assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign), "it is not this VirtualNode's to delete")
 	})
 }

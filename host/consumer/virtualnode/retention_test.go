@@ -26,10 +26,10 @@ func TestANamespaceMapListsTheVirtualNodesThatUseIt(t *testing.T) {
 		existing []client.Object
 		want     string
 	}{
-		"a new one":                  {nil, "liqo-tenant-milan/mynode"},
-		"one of an earlier version":  {[]client.Object{mapUsedBy("")}, "liqo-tenant-milan/mynode"},
-		"one that another node uses": {[]client.Object{mapUsedBy("liqo-tenant-milan/second")}, "liqo-tenant-milan/mynode,liqo-tenant-milan/second"},
-		"one that it uses already":   {[]client.Object{mapUsedBy("liqo-tenant-milan/mynode")}, "liqo-tenant-milan/mynode"},
+		"a new NamespaceMap":              {nil, "liqo-tenant-milan/mynode"},
+		"of an earlier version":           {[]client.Object{mapUsedBy("")}, "liqo-tenant-milan/mynode"},
+		"another VirtualNode uses it":     {[]client.Object{mapUsedBy("liqo-tenant-milan/second")}, "liqo-tenant-milan/mynode,liqo-tenant-milan/second"},
+		"the VirtualNode uses it already": {[]client.Object{mapUsedBy("liqo-tenant-milan/mynode")}, "liqo-tenant-milan/mynode"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := pass(t, virtualNode(nil), append(peered(kubeconfig), tc.existing...)...)
@@ -40,27 +40,27 @@ func TestANamespaceMapListsTheVirtualNodesThatUseIt(t *testing.T) {
 	}
 }
 
-func TestTheNamespaceMapGoesWithTheLastVirtualNodeThatUsesIt(t *testing.T) {
+func TestTheNamespaceMapIsDeletedWithItsLastVirtualNode(t *testing.T) {
 	now := metav1.Now()
 	deleted := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.DeletionTimestamp = &now })
 	second := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Name, vn.UID = "second", "vn-2" })
 	for name, tc := range map[string]struct {
 		existing []client.Object
-		goes     bool
+		deleted  bool
 		want     string
 		event    string
 	}{
-		"it is the only one":                            {existing: []client.Object{mapUsedBy("liqo-tenant-milan/mynode")}, goes: true},
-		"an earlier version made the map":               {existing: []client.Object{mapUsedBy("")}, goes: true},
-		"another one exists":                            {existing: []client.Object{mapUsedBy("liqo-tenant-milan/mynode,liqo-tenant-milan/second"), second}, want: "liqo-tenant-milan/second"},
-		"another one was deleted without its finalizer": {existing: []client.Object{mapUsedBy("liqo-tenant-milan/lost,liqo-tenant-milan/mynode")}, want: "liqo-tenant-milan/lost", event: "VirtualNode liqo-tenant-milan/lost"},
+		"the only VirtualNode":                                  {existing: []client.Object{mapUsedBy("liqo-tenant-milan/mynode")}, deleted: true},
+		"a NamespaceMap of an earlier version":                  {existing: []client.Object{mapUsedBy("")}, deleted: true},
+		"another VirtualNode exists":                            {existing: []client.Object{mapUsedBy("liqo-tenant-milan/mynode,liqo-tenant-milan/second"), second}, want: "liqo-tenant-milan/second"},
+		"another VirtualNode was deleted without its finalizer": {existing: []client.Object{mapUsedBy("liqo-tenant-milan/lost,liqo-tenant-milan/mynode")}, want: "liqo-tenant-milan/lost", event: "VirtualNode liqo-tenant-milan/lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := pass(t, deleted, append(peered(kubeconfig), tc.existing...)...)
 			assert.Nil(t, w.vn, "released")
 			nm := &offloadingv1beta1.NamespaceMap{}
 			err := w.Get(t.Context(), client.ObjectKeyFromObject(mapUsedBy("")), nm)
-			if tc.goes {
+			if tc.deleted {
 				assert.True(t, apierrors.IsNotFound(err), "want NotFound, got %v", err)
 				return
 			}

@@ -11,39 +11,37 @@ import (
 )
 
 const (
-	// LocalRole is the ClusterRole of virtual kubelets in the consumer (wire 7.4). It
-	// reads; what a virtual kubelet writes, it may write by the roles below (ADR 54).
+	// LocalRole is the ClusterRole of virtual kubelets in the consumer (wire 7.4). It grants
+	// read access; the roles below grant write access (ADR 54).
 	LocalRole = "liqo-virtual-kubelet-local"
-	// LeaseRole is the ClusterRole that lets virtual kubelets hold the leases of their tenant
-	// namespace.
+	// LeaseRole is the ClusterRole for leader election in the tenant namespace.
 	LeaseRole = "longshore-virtual-kubelet-lease"
-	// NamespaceRole is the ClusterRole that lets a virtual kubelet work in an offloaded
-	// namespace. It is bound in these namespaces only.
+	// NamespaceRole is the ClusterRole of virtual kubelets in offloaded namespaces.
 	NamespaceRole = "longshore-virtual-kubelet-namespace"
 	// maxObjectName bounds the name of a role or binding, in bytes.
 	maxObjectName = 253
 )
 
-// BindingName is the name of the virtual kubelet's ClusterRoleBinding to LocalRole
+// BindingName returns the name of the virtual kubelet's ClusterRoleBinding to LocalRole
 // (wire 5.1, step 4).
 func BindingName(vn *offloadingv1beta1.VirtualNode) string {
 	return boundedName("liqo-node-" + vn.Name)
 }
 
-// OwnRoleName is the name of the roles that only this VirtualNode's virtual kubelet has,
-// and of their bindings.
+// OwnRoleName returns the name of the roles of this VirtualNode's virtual kubelet and of their
+// bindings.
 func OwnRoleName(vn *offloadingv1beta1.VirtualNode) string {
 	return boundedName("longshore-node-" + vn.Name)
 }
 
 func boundedName(name string) string { return name[:min(len(name), maxObjectName)] }
 
-// Account is the virtual kubelet's identity as the subject of a binding.
+// Account returns the virtual kubelet's ServiceAccount as the subject of a binding.
 func Account(vn *offloadingv1beta1.VirtualNode) rbacv1.Subject {
 	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: vn.Name, Namespace: vn.Namespace}
 }
 
-// ForgeClusterRoleBinding binds the virtual kubelet's identity to LocalRole.
+// ForgeClusterRoleBinding builds the binding of the virtual kubelet to LocalRole.
 func ForgeClusterRoleBinding(vn *offloadingv1beta1.VirtualNode) *rbacv1.ClusterRoleBinding {
 	return forgeClusterRoleBinding(vn, BindingName(vn), LocalRole)
 }
@@ -57,8 +55,8 @@ func forgeClusterRoleBinding(vn *offloadingv1beta1.VirtualNode, name, role strin
 }
 
 // ForgeRights builds all roles and bindings of a virtual kubelet outside of offloaded
-// namespaces. The ClusterRoleBinding to LocalRole, which decides between two VirtualNodes
-// of one name, is the first; each role stands before its binding.
+// namespaces. The first is the ClusterRoleBinding to LocalRole, which decides between two
+// VirtualNodes with the same name. Each role precedes its binding.
 func ForgeRights(vn *offloadingv1beta1.VirtualNode) []client.Object {
 	rights := []client.Object{
 		ForgeClusterRoleBinding(vn),
@@ -72,7 +70,7 @@ func ForgeRights(vn *offloadingv1beta1.VirtualNode) []client.Object {
 	}{
 		{vn.Namespace, tenantRules(vn)},
 		{corev1.NamespaceNodeLease, leaseRules(vn)},
-		// The events of cluster-scoped objects are here: those of OffloadingPolicies.
+		// Events of cluster-scoped objects (OffloadingPolicies) are in the default namespace.
 		{metav1.NamespaceDefault, []rbacv1.PolicyRule{eventRule("create", "patch")}},
 	} {
 		meta := metav1.ObjectMeta{Name: OwnRoleName(vn), Namespace: in.namespace, Labels: Labels(vn)}
@@ -87,8 +85,7 @@ func ForgeRights(vn *offloadingv1beta1.VirtualNode) []client.Object {
 	return rights
 }
 
-// nodeRules let a virtual kubelet write its own Node. It does not create it: RBAC cannot
-// restrict by name what is created.
+// nodeRules returns the rules for the virtual kubelet's own Node, without create (ensureNode).
 func nodeRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{
 		APIGroups: []string{corev1.GroupName}, Resources: []string{"nodes", "nodes/status"},
@@ -96,8 +93,8 @@ func nodeRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
 	}}
 }
 
-// tenantRules are for the VirtualNode's own namespace: the provider's kubeconfig and no other
-// Secret, and events on the VirtualNode.
+// tenantRules returns the rules for the VirtualNode's namespace: events, and the kubeconfig
+// Secret of the provider.
 func tenantRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{eventRule("create", "get", "patch", "update")}
 	if ref := vn.Spec.KubeconfigSecretRef; ref != nil && ref.Name != "" {
@@ -109,8 +106,8 @@ func tenantRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
 	return rules
 }
 
-// leaseRules let a virtual kubelet renew the lease of its Node. It may create leases of other
-// names beside the Nodes' leases, but neither read nor change them.
+// leaseRules returns the rules for the lease of the virtual kubelet's Node. Leases with other
+// names can be created, but neither read nor changed.
 func leaseRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
 	leases := func(verbs ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: verbs}
@@ -124,7 +121,7 @@ func eventRule(verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{corev1.GroupName, "events.k8s.io"}, Resources: []string{"events"}, Verbs: verbs}
 }
 
-// forgeLeaseBinding binds LeaseRole in a namespace.
+// forgeLeaseBinding builds the binding to LeaseRole in a namespace.
 func forgeLeaseBinding(vn *offloadingv1beta1.VirtualNode, namespace string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: BindingName(vn), Namespace: namespace, Labels: Labels(vn)},
@@ -133,8 +130,7 @@ func forgeLeaseBinding(vn *offloadingv1beta1.VirtualNode, namespace string) *rba
 	}
 }
 
-// supersededBindings are the bindings that earlier versions made and that give more than
-// ForgeRights does.
+// supersededBindings returns the bindings of earlier versions that grant more than ForgeRights.
 func supersededBindings(vn *offloadingv1beta1.VirtualNode) []client.Object {
 	return []client.Object{forgeLeaseBinding(vn, corev1.NamespaceNodeLease)}
 }

@@ -14,7 +14,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-func TestEachRuleOfARoleOfItsOwnNamesWhatItWrites(t *testing.T) {
+func TestRulesRestrictWritesToNames(t *testing.T) {
 	for _, object := range ForgeRights(virtualNode(nil)) {
 		rules, isRole := rulesOf(object)
 		if !isRole {
@@ -29,17 +29,17 @@ func TestEachRuleOfARoleOfItsOwnNamesWhatItWrites(t *testing.T) {
 	}
 }
 
-func TestRightsAreBroughtInLine(t *testing.T) {
+func TestRightsAreUpdated(t *testing.T) {
 	vn := virtualNode(nil)
 	widened := ForgeRights(vn)[1].(*rbacv1.ClusterRole)
 	widened.Rules[0].ResourceNames = nil
 	old := supersededBindings(vn)[0]
-	added := supersededBindings(rival("milan"))[0]
+	added := supersededBindings(sameName("milan"))[0]
 	added.SetNamespace("kube-system")
 	w := pass(t, vn, append(peered(kubeconfig), widened, old, added)...)
 	role := &rbacv1.ClusterRole{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(widened), role))
-	assert.Equal(t, []string{"mynode"}, role.Rules[0].ResourceNames, "somebody's change is reverted")
+	assert.Equal(t, []string{"mynode"}, role.Rules[0].ResourceNames, "a change is reverted")
 	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(old), &rbacv1.RoleBinding{})), "an earlier version's wider binding goes")
 	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(added), &rbacv1.RoleBinding{}))
 }
@@ -52,7 +52,7 @@ func TestTheOnlySecretOfTheTenantNamespaceIsTheKubeconfig(t *testing.T) {
 	}
 }
 
-func TestANodeIsCreatedOnlyWhereOneIsWantedAndNoneExists(t *testing.T) {
+func TestEnsureNode(t *testing.T) {
 	w := pass(t, virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.Spec.CreateNode = ptr.To(false) }), peered(kubeconfig)...)
 	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKey{Name: "mynode"}, &corev1.Node{})))
 	other := &corev1.Node{}

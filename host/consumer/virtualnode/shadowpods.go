@@ -16,13 +16,13 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
 
-// providerTimeout bounds one pass over a provider's ShadowPods: other VirtualNodes wait for it.
+// providerTimeout limits requests to a provider: other VirtualNodes wait for them.
 const providerTimeout = 5 * time.Second
 
-// withdrawShadowPods deletes the ShadowPods that are left of a VirtualNode whose virtual
-// kubelet has stopped: those of pods that are not drained (DaemonSets), and of pods that came
-// or were deleted by force meanwhile. It does so only where the namespaces stay for another
-// VirtualNode; otherwise the provider deletes them with the NamespaceMap.
+// withdrawShadowPods deletes the remaining ShadowPods of a VirtualNode whose virtual kubelet has
+// stopped: those of pods that are not drained (DaemonSets), that were created during the drain,
+// or that were force-deleted. It deletes them only in namespaces that are kept for another
+// VirtualNode; the provider deletes the others with the NamespaceMap.
 func (r *Reconciler) withdrawShadowPods(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
 	fc, err := r.foreignCluster(ctx, vn)
 	if err != nil || fc == nil || fc.PermanentlyUnreachable() {
@@ -33,7 +33,7 @@ func (r *Reconciler) withdrawShadowPods(ctx context.Context, vn *offloadingv1bet
 		return err
 	}
 	if slices.ContainsFunc(siblings, func(other offloadingv1beta1.VirtualNode) bool { return other.Name == vn.Name }) {
-		return nil // The ShadowPods may be those of the other one.
+		return nil // The ShadowPods may belong to the other VirtualNode.
 	}
 	namespaces, err := r.remainingNamespaces(ctx, vn, len(siblings) > 0)
 	if err != nil || len(namespaces) == 0 {
@@ -60,8 +60,8 @@ func (r *Reconciler) withdrawShadowPods(ctx context.Context, vn *offloadingv1bet
 	return errors.Join(errs...)
 }
 
-// remainingNamespaces returns the remote namespaces, sorted, that stay when the VirtualNode is
-// gone.
+// remainingNamespaces returns the remote namespaces that are kept when the VirtualNode is
+// deleted, sorted.
 func (r *Reconciler) remainingNamespaces(ctx context.Context, vn *offloadingv1beta1.VirtualNode, hasSiblings bool) ([]string, error) {
 	list, err := r.namespaceMaps(ctx, vn)
 	if err != nil {
@@ -106,9 +106,9 @@ func deleteShadowPods(ctx context.Context, provider client.Client, namespace str
 	return errors.Join(errs...)
 }
 
-// connect returns clients of the provider, to be tried in their order: with the VirtualNode's
-// Secret, and with those of the other VirtualNodes of the provider, since the first may have
-// been deleted together with the VirtualNode or lead nowhere.
+// connect returns clients of the provider in the order of preference: with the VirtualNode's
+// Secret, which may have been deleted or invalid, and with those of the provider's other
+// VirtualNodes.
 func (r *Reconciler) connect(ctx context.Context, vn *offloadingv1beta1.VirtualNode, siblings []offloadingv1beta1.VirtualNode) ([]client.Client, error) {
 	var providers []client.Client
 	var errs []error
@@ -126,7 +126,7 @@ func (r *Reconciler) connect(ctx context.Context, vn *offloadingv1beta1.VirtualN
 		}
 		config, err := remotecluster.Config(secret)
 		if err != nil {
-			continue // An event of the VirtualNode says what is wrong with its Secret.
+			continue // The condition of the VirtualNode reports an invalid Secret.
 		}
 		provider, err := r.Connect(config)
 		if err != nil {

@@ -47,7 +47,7 @@ func second() *offloadingv1beta1.VirtualNode {
 	})
 }
 
-func TestShadowPodsOfADeletedVirtualNodeGoWithIt(t *testing.T) {
+func TestDeletionDeletesRemainingShadowPods(t *testing.T) {
 	secondSecret := func() *corev1.Secret {
 		s := peered(kubeconfig)[1].(*corev1.Secret)
 		s.Name = "kubeconfig-second"
@@ -59,24 +59,25 @@ func TestShadowPodsOfADeletedVirtualNodeGoWithIt(t *testing.T) {
 	dead.Annotations = map[string]string{liqocorev1beta1.PermanentlyUnreachableAnnotation: "true"}
 	for name, tc := range map[string]struct {
 		existing    []client.Object
+		last        bool // no other VirtualNode uses the NamespaceMap
 		unreachable bool
 		gone        bool // the ShadowPod
 		released    bool // the VirtualNode
 	}{
-		"another VirtualNode keeps the namespaces":               {existing: []client.Object{foreignCluster, ownSecret, second()}, gone: true, released: true},
-		"its Secret is gone, and the other one has one":          {existing: []client.Object{foreignCluster, secondSecret, second()}, gone: true, released: true},
-		"its Secret leads nowhere, and the other one's does not": {existing: []client.Object{foreignCluster, deadSecret, secondSecret, second()}, gone: true, released: true},
-		"no Secret is left":                              {existing: []client.Object{foreignCluster, second()}, released: true},
-		"the provider does not answer":                   {existing: []client.Object{foreignCluster, ownSecret, second()}, unreachable: true},
-		"the provider is permanently unreachable":        {existing: []client.Object{dead, ownSecret, second()}, unreachable: true, released: true},
-		"a VirtualNode of its name and provider remains": {existing: []client.Object{foreignCluster, ownSecret, rival("milan")}, released: true},
-		"it is the last one, and the namespaces go":      {existing: []client.Object{foreignCluster, ownSecret}, unreachable: true, released: true},
+		"another VirtualNode keeps the namespaces":              {existing: []client.Object{foreignCluster, ownSecret, second()}, gone: true, released: true},
+		"only the other VirtualNode has a Secret":               {existing: []client.Object{foreignCluster, secondSecret, second()}, gone: true, released: true},
+		"only the other VirtualNode's Secret is valid":          {existing: []client.Object{foreignCluster, deadSecret, secondSecret, second()}, gone: true, released: true},
+		"no Secret exists":                                      {existing: []client.Object{foreignCluster, second()}, released: true},
+		"the provider does not answer":                          {existing: []client.Object{foreignCluster, ownSecret, second()}, unreachable: true},
+		"the provider is permanently unreachable":               {existing: []client.Object{dead, ownSecret, second()}, unreachable: true, released: true},
+		"another VirtualNode with its name and provider exists": {existing: []client.Object{foreignCluster, ownSecret, sameName("milan")}, released: true},
+		"the last VirtualNode, whose namespaces are deleted":    {existing: []client.Object{foreignCluster, ownSecret}, last: true, unreachable: true, released: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := scheme.New()
 			require.NoError(t, err)
-			daemon, other, elsewhere := shadowPod("shop-rome", "agent", "mynode"), shadowPod("shop-rome", "web", "second"), shadowPod("unmapped", "agent", "mynode")
-			provider := fake.NewClientBuilder().WithScheme(s).WithObjects(daemon, other, elsewhere).WithInterceptorFuncs(interceptor.Funcs{
+			daemon, other, unmapped := shadowPod("shop-rome", "agent", "mynode"), shadowPod("shop-rome", "web", "second"), shadowPod("unmapped", "agent", "mynode")
+			provider := fake.NewClientBuilder().WithScheme(s).WithObjects(daemon, other, unmapped).WithInterceptorFuncs(interceptor.Funcs{
 				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 					if tc.unreachable {
 						return errors.New("connection refused")
@@ -84,9 +85,9 @@ func TestShadowPodsOfADeletedVirtualNodeGoWithIt(t *testing.T) {
 					return c.List(ctx, list, opts...)
 				},
 			}).Build()
-			vn := ended(virtualNode(nil))
+			vn := deleted(virtualNode(nil))
 			nm := sharedMap()
-			if name == "it is the last one, and the namespaces go" {
+			if tc.last {
 				nm.RemoveVirtualNode("liqo-tenant-milan/second")
 			}
 			c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(tc.existing, vn, nm)...).WithStatusSubresource(vn).
@@ -104,7 +105,7 @@ func TestShadowPodsOfADeletedVirtualNodeGoWithIt(t *testing.T) {
 			result, err := r.Reconcile(t.Context(), current)
 			assert.Equal(t, tc.gone, apierrors.IsNotFound(provider.Get(t.Context(), client.ObjectKeyFromObject(daemon), daemon)))
 			assert.NoError(t, provider.Get(t.Context(), client.ObjectKeyFromObject(other), other))
-			assert.NoError(t, provider.Get(t.Context(), client.ObjectKeyFromObject(elsewhere), elsewhere))
+			assert.NoError(t, provider.Get(t.Context(), client.ObjectKeyFromObject(unmapped), unmapped))
 			after := &offloadingv1beta1.VirtualNode{}
 			getErr := c.Get(t.Context(), client.ObjectKeyFromObject(vn), after)
 			if tc.released {

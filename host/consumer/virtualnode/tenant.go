@@ -26,8 +26,8 @@ func NamespaceProblem(ctx context.Context, c client.Reader, vn *offloadingv1beta
 		vn.Namespace, vn.Spec.ClusterID, liqocorev1beta1.TenantNamespaceLabel, liqocorev1beta1.RemoteClusterIDLabel, vn.Spec.ClusterID), nil
 }
 
-// IsTenantNamespace reports whether a namespace, which may be nil, is the tenant namespace of
-// the VirtualNode's provider.
+// IsTenantNamespace reports whether a namespace is the tenant namespace of the VirtualNode's
+// provider. The namespace may be nil.
 func IsTenantNamespace(namespace *corev1.Namespace, vn *offloadingv1beta1.VirtualNode) bool {
 	return namespace != nil && liqocorev1beta1.IsTenantNamespace(namespace, vn.Spec.ClusterID)
 }

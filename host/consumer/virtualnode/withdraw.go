@@ -16,15 +16,15 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// drainAnnotation on a Node says that it was cordoned by a drain, and not by a person.
+// drainAnnotation marks a Node that was cordoned by a drain, and not by an administrator.
 const (
 	drainAnnotation = "longshore.dev/cordoned-by"
 	drainValue      = "drain"
 )
 
-// withdraw removes the parts of a deleted VirtualNode: pods, virtual kubelet, Node, ShadowPods
-// that are left, NamespaceMap (wire 5.6). Every pass does what can be done and requeues,
-// so that one stuck pod does not delay other VirtualNodes (T60).
+// withdraw removes the parts of a deleted VirtualNode: pods, virtual kubelet, Node, remaining
+// ShadowPods, NamespaceMap (wire 5.6). It does not wait but requeues, so that a pod that does
+// not end delays no other VirtualNode (T60).
 func (r *Reconciler) withdraw(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (ctrl.Result, error) {
 	node, err := r.node(ctx, vn)
 	if err != nil {
@@ -36,19 +36,19 @@ func (r *Reconciler) withdraw(ctx context.Context, vn *offloadingv1beta1.Virtual
 			return ctrl.Result{RequeueAfter: drainPoll}, err
 		}
 	}
-	r.set(vn, offloadingv1beta1.VirtualKubeletConditionType, offloadingv1beta1.DeletingConditionStatusType, "")
+	r.setCondition(vn, offloadingv1beta1.VirtualKubeletConditionType, offloadingv1beta1.DeletingConditionStatusType, "")
 	stopped, err := r.stopKubelet(ctx, vn)
 	if err != nil || !stopped {
 		return ctrl.Result{RequeueAfter: drainPoll}, err
 	}
 	if node != nil {
-		r.set(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DeletingConditionStatusType, "")
+		r.setCondition(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DeletingConditionStatusType, "")
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, node, uidPrecondition(node))); err != nil {
 			return ctrl.Result{}, fmt.Errorf("deleting Node %q: %w", node.Name, err)
 		}
 	}
 	if err := r.withdrawShadowPods(ctx, vn); err != nil {
-		r.set(vn, offloadingv1beta1.VirtualKubeletConditionType, offloadingv1beta1.DeletingConditionStatusType, err.Error())
+		r.setCondition(vn, offloadingv1beta1.VirtualKubeletConditionType, offloadingv1beta1.DeletingConditionStatusType, err.Error())
 		return ctrl.Result{}, err
 	}
 	if err := r.releaseNamespaceMaps(ctx, vn); err != nil {
@@ -64,8 +64,8 @@ func (r *Reconciler) withdraw(ctx context.Context, vn *offloadingv1beta1.Virtual
 	return ctrl.Result{}, nil
 }
 
-// removeNode drains and deletes the Node of a VirtualNode that shall have none, and
-// reports whether it is gone.
+// removeNode drains and deletes the Node of a VirtualNode with createNode: false. It reports
+// whether the Node is deleted.
 func (r *Reconciler) removeNode(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
 	node, err := r.node(ctx, vn)
 	if err != nil || node == nil {
@@ -81,8 +81,8 @@ func (r *Reconciler) removeNode(ctx context.Context, vn *offloadingv1beta1.Virtu
 	return true, nil
 }
 
-// node returns the VirtualNode's Node, or nil. A Node of that name that is no virtual
-// node of this provider is somebody else's, and so may be one that is.
+// node returns the VirtualNode's Node, or nil. A Node of that name may be unmanaged, or belong
+// to another VirtualNode.
 func (r *Reconciler) node(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (*corev1.Node, error) {
 	node := &corev1.Node{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: vn.Name}, node)
@@ -101,12 +101,11 @@ func (r *Reconciler) node(ctx context.Context, vn *offloadingv1beta1.VirtualNode
 	return node, nil
 }
 
-// drain cordons the Node and evicts its pods; it reports whether none is left. The pods
-// of a provider that was given up for good are deleted at once: nobody will ever
-// confirm that they ended.
+// drain cordons the Node and evicts its pods. It reports whether no pod is left. The pods of a
+// provider that is permanently unreachable are deleted at once.
 func (r *Reconciler) drain(ctx context.Context, vn *offloadingv1beta1.VirtualNode, node *corev1.Node) (bool, error) {
-	told := said(vn, offloadingv1beta1.NodeConditionType)
-	r.set(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DrainingConditionStatusType, "")
+	previousMessage := conditionMessage(vn, offloadingv1beta1.NodeConditionType)
+	r.setCondition(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DrainingConditionStatusType, "")
 	if !node.Spec.Unschedulable {
 		before := node.DeepCopy()
 		node.Spec.Unschedulable = true
@@ -119,19 +118,19 @@ func (r *Reconciler) drain(ctx context.Context, vn *offloadingv1beta1.VirtualNod
 	if err != nil {
 		return false, err
 	}
-	// By node, not by the label of offloaded pods: that travels with a pod's first status,
-	// and its ShadowPod is there before.
+	// Select by node and not by the label of offloaded pods: a pod has the label only with its
+	// first status, after its ShadowPod was created.
 	pods := &corev1.PodList{}
 	if err := r.APIReader.List(ctx, pods, client.MatchingFields{"spec.nodeName": node.Name}); err != nil {
 		return false, fmt.Errorf("listing the pods of Node %q: %w", node.Name, err)
 	}
-	left := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !drainable(&pod) })
-	err = r.evictAll(ctx, vn, left, fc == nil || fc.PermanentlyUnreachable(), told)
+	left := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !isDrainable(&pod) })
+	err = r.evictAll(ctx, vn, left, fc == nil || fc.PermanentlyUnreachable(), previousMessage)
 	return err == nil && len(left) == 0, err
 }
 
-// uncordon lifts the cordon of a drain that was called off. One that an administrator set
-// stays.
+// uncordon uncordons the Node after a drain that was cancelled. The cordon of an administrator
+// is kept.
 func (r *Reconciler) uncordon(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
 	node, err := r.node(ctx, vn)
 	if err != nil || node == nil || node.Annotations[drainAnnotation] == "" {
@@ -141,12 +140,12 @@ func (r *Reconciler) uncordon(ctx context.Context, vn *offloadingv1beta1.Virtual
 	node.Spec.Unschedulable = false
 	delete(node.Annotations, drainAnnotation)
 	if err := r.Client.Patch(ctx, node, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("lifting the cordon of Node %q: %w", node.Name, err)
+		return fmt.Errorf("uncordoning Node %q: %w", node.Name, err)
 	}
 	return nil
 }
 
-func drainable(pod *corev1.Pod) bool {
+func isDrainable(pod *corev1.Pod) bool {
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return false
 	}
@@ -154,8 +153,8 @@ func drainable(pod *corev1.Pod) bool {
 	return owner == nil || owner.Kind != "DaemonSet"
 }
 
-// stopKubelet deletes Deployment, bindings and identity; it reports whether the virtual
-// kubelet's pods are gone.
+// stopKubelet deletes the virtual kubelet's Deployment and, when its pods are gone, its rights.
+// It reports whether all are deleted.
 func (r *Reconciler) stopKubelet(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
 	deployments := &appsv1.DeploymentList{}
 	selector := client.MatchingLabels{

@@ -1,5 +1,5 @@
-// Package deadline bounds how long a request to an API server may take without cutting
-// what is meant to last: watches, logs, exec, attach and port-forward.
+// Package deadline limits the duration of requests to an API server, apart from those that are
+// meant to last: watches, logs, exec, attach and port-forward.
 package deadline
 
 import (
@@ -14,14 +14,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Default is how long a request may take when nothing else is asked for: the time that an
-// API server gives a request by default.
+// Default is the default limit. It is the default request timeout of an API server.
 const Default = time.Minute
 
 // Wrap returns a copy of a client configuration whose requests end after limit, or after
-// [Default] when limit is zero. A watch or a log may take that long to begin, and then
-// lasts; exec, attach, port-forward and proxy requests are not bounded. The timeout of the
-// configuration, which would cut them all, is replaced.
+// [Default] if limit is zero. For watches and logs it limits the time until the response
+// begins. Exec, attach, port-forward and proxy requests are not limited. It removes the timeout
+// of the configuration, which would apply to all of them.
 func Wrap(config *rest.Config, limit time.Duration) *rest.Config {
 	if limit == 0 {
 		limit = Default
@@ -32,7 +31,7 @@ func Wrap(config *rest.Config, limit time.Duration) *rest.Config {
 	return bounded
 }
 
-// Error says that a request took too long. It is a timeout in the sense of net.Error.
+// Error is returned for a request that exceeds its limit. It implements net.Error.
 type Error struct{ Limit time.Duration }
 
 // Error implements error.
@@ -49,7 +48,8 @@ type transport struct {
 	limit time.Duration
 }
 
-// WrappedRoundTripper lets client-go find the TLS configuration below.
+// WrappedRoundTripper implements net.RoundTripperWrapper: client-go looks for the TLS
+// configuration of the wrapped transport.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // RoundTrip implements http.RoundTripper.
@@ -62,7 +62,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.next.RoundTrip(request.WithContext(ctx))
 	if err != nil {
 		timer.Stop()
-		err = because(ctx, err)
+		err = replaceByDeadline(ctx, err)
 		cancel(nil)
 		return response, err
 	}
@@ -76,7 +76,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// body ends the deadline when it is closed.
+// body stops the deadline when it is closed.
 type body struct {
 	io.ReadCloser
 	ctx context.Context //nolint:containedctx // that of the response
@@ -86,7 +86,7 @@ type body struct {
 // Read implements io.Reader.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	return n, because(b.ctx, err)
+	return n, replaceByDeadline(b.ctx, err)
 }
 
 // Close implements io.Closer.
@@ -96,8 +96,8 @@ func (b *body) Close() error {
 	return err //nolint:wrapcheck // Passed on as it is.
 }
 
-// because returns the deadline in place of the error that it caused.
-func because(ctx context.Context, err error) error {
+// replaceByDeadline returns the deadline error if it caused the error.
+func replaceByDeadline(ctx context.Context, err error) error {
 	var exceeded *Error
 	if err != nil && !errors.Is(err, io.EOF) && errors.As(context.Cause(ctx), &exceeded) {
 		return exceeded
@@ -105,14 +105,14 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// isStream reports whether the answer to a request lasts.
+// isStream reports whether the response to a request is a stream.
 func isStream(request *http.Request) bool {
 	query := request.URL.Query()
 	isSet := func(key string) bool { value := query.Get(key); return value == "true" || value == "1" }
 	return isSet("watch") || subresource(request) == "log"
 }
 
-// isTunnel reports whether the connection of a request is taken over.
+// isTunnel reports whether a request hijacks its connection.
 func isTunnel(request *http.Request) bool {
 	switch subresource(request) {
 	case "exec", "attach", "portforward", "proxy":
@@ -122,8 +122,7 @@ func isTunnel(request *http.Request) bool {
 	}
 }
 
-// subresource returns what follows /namespaces/{namespace}/{resource}/{name}/ in the path
-// of a core resource, and the element after that of nodes.
+// subresource returns the subresource of a namespaced core resource or a node, or "".
 func subresource(request *http.Request) string {
 	_, path, found := strings.Cut(request.URL.Path, "/api/v1/")
 	if !found {

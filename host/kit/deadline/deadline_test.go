@@ -59,7 +59,7 @@ func expire(t *testing.T, client *http.Client, url string) {
 	assert.Equal(t, limit, exceeded.Limit)
 }
 
-func TestARequestThatIsNeverAnsweredEnds(t *testing.T) {
+func TestARequestWithoutAResponseEnds(t *testing.T) {
 	client, url, _ := server(t)
 	for _, path := range []string{"/api/v1/silent", "/api/v1/pods?watch=true&silent=1", "/api/v1/namespaces/shop/pods/web/log?follow=true&silent=1"} {
 		response, err := client.Get(url + path)
@@ -71,7 +71,7 @@ func TestARequestThatIsNeverAnsweredEnds(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatStallsEnds(t *testing.T) {
+func TestAStalledResponseEnds(t *testing.T) {
 	client, url, _ := server(t)
 	response, err := client.Get(url + "/api/v1/pods")
 	require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestAnAnswerThatStallsEnds(t *testing.T) {
 	require.NoError(t, response.Body.Close())
 }
 
-func TestWhatIsMeantToLastIsNotCut(t *testing.T) {
+func TestStreamsAndTunnelsAreNotLimited(t *testing.T) {
 	for name, path := range map[string]string{
 		"a watch":              "/api/v1/pods?watch=true",
 		"a watch, by number":   "/apis/offloading.liqo.io/v1beta1/shadowpods?watch=1",
@@ -106,7 +106,7 @@ func TestWhatIsMeantToLastIsNotCut(t *testing.T) {
 	}
 }
 
-func TestNamesOfObjectsAreNoSubresources(t *testing.T) {
+func TestNamesOfObjectsAreNotSubresources(t *testing.T) {
 	client, url, _ := server(t)
 	response, err := client.Get(url + "/api/v1/namespaces/shop/configmaps/exec")
 	require.NoError(t, err)

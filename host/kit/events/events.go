@@ -1,8 +1,8 @@
-// Package events records events such that every cause is told in its own words.
+// Package events records events so that each note is visible.
 //
-// events.k8s.io joins what is equal in type, reason, action and objects into one event,
-// whatever it says, and that keeps saying the first thing. So here the text tells actions
-// apart: what says the same is counted up, what says something else is another event.
+// The recorder of events.k8s.io aggregates events with equal type, reason, action and objects,
+// and keeps the first note. This package appends a hash of the note to the action: events with
+// equal notes are aggregated, events with different notes are not.
 package events
 
 import (
@@ -19,30 +19,29 @@ import (
 )
 
 const (
-	// maxNote is the API server's bound of an event's text, in bytes.
+	// maxNote is the API server's limit for the note of an event, in bytes.
 	maxNote = 1024
-	// maxAction is its bound of an event's action, in bytes.
+	// maxAction is its limit for the action of an event, in bytes.
 	maxAction = 128
-	// more ends a text that was cut.
-	more = "…"
+	// ellipsis ends a truncated text.
+	ellipsis = "…"
 )
 
-// Source gives out recorders; a controller-runtime Manager is one.
+// Source creates recorders. A controller-runtime Manager is a Source.
 type Source interface {
 	GetEventRecorder(component string) managed.EventRecorder
 }
 
-// New returns the recorder of a component. Like those of client-go, it may be used by
-// several goroutines, does not block and reports no failure.
+// New returns the recorder of a component. It may be used concurrently, does not block and
+// reports no failure.
 func New(source Source, component string) events.EventRecorder {
 	return recorder{source.GetEventRecorder(component)}
 }
 
 type recorder struct{ events.EventRecorder }
 
-// Eventf implements events.EventRecorder: regarding is the object on which the event is
-// shown, related another that has to do with it, or nil. A text that is too long for
-// the API server is cut, where it would refuse the event.
+// Eventf implements events.EventRecorder. Related may be nil. It truncates a note that the API
+// server would reject.
 func (r recorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
 	text := fmt.Sprintf(note, args...)
 	sum := sha256.Sum256([]byte(text))
@@ -51,8 +50,8 @@ func (r recorder) Eventf(regarding, related runtime.Object, eventType, reason, a
 	r.EventRecorder.Eventf(unversioned(regarding), unversioned(related), eventType, reason, action, "%s", Cut(text, maxNote))
 }
 
-// unversioned returns the object without its resourceVersion, which an event's reference
-// would carry: one about the next version of an object would not be counted up.
+// unversioned returns the object without a resourceVersion, so that events about different
+// versions of an object are aggregated.
 func unversioned(object runtime.Object) runtime.Object {
 	if object == nil {
 		return nil
@@ -66,11 +65,11 @@ func unversioned(object runtime.Object) runtime.Object {
 	return object
 }
 
-// Cut shortens a text to at most limit bytes, at the border of a character; an ellipsis,
-// which counts among them, tells that something is missing.
+// Cut truncates a text to at most limit bytes, including an ellipsis, without splitting a
+// character.
 func Cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	return strings.ToValidUTF8(text[:max(limit-len(more), 0)], "") + more
+	return strings.ToValidUTF8(text[:max(limit-len(ellipsis), 0)], "") + ellipsis
 }

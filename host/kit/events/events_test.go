@@ -78,7 +78,7 @@ func aPod() *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "1"}}
 }
 
-func TestEveryCauseIsToldInItsOwnWords(t *testing.T) {
+func TestEventsWithDifferentNotesAreNotAggregated(t *testing.T) {
 	s := newServer(t)
 	tell := events.New(s, "test")
 	for _, namespace := range []string{"a1", "a2"} {
@@ -90,7 +90,7 @@ func TestEveryCauseIsToldInItsOwnWords(t *testing.T) {
 	}, soon, time.Millisecond)
 }
 
-func TestWhatSaysTheSameIsCountedUp(t *testing.T) {
+func TestEventsWithEqualNotesAreAggregated(t *testing.T) {
 	s := newServer(t)
 	tell := events.New(s, "test")
 	for _, version := range []string{"7", "8"} {
@@ -106,7 +106,7 @@ func TestWhatSaysTheSameIsCountedUp(t *testing.T) {
 	}, soon, time.Millisecond)
 }
 
-func TestTextsAndActionsFitIntoAnEvent(t *testing.T) {
+func TestNotesAndActionsAreTruncated(t *testing.T) {
 	s := newServer(t)
 	tell := events.New(s, "test")
 	tell.Eventf(aPod(), nil, corev1.EventTypeWarning, "Failed", strings.Repeat("é", 100), "%s", "a"+strings.Repeat("é", 1000))
@@ -126,10 +126,10 @@ func TestCut(t *testing.T) {
 		limit int
 		want  string
 	}{
-		"a text that fits stays":                 {text: "éé", limit: 4, want: "éé"},
-		"it is cut between characters":           {text: "ééé", limit: 5, want: "é…"},
-		"a limit inside of a character is less":  {text: "aéé", limit: 4, want: "a…"},
-		"nothing is left but that there is more": {text: "éé", limit: 3, want: "…"},
+		"a text that fits":              {text: "éé", limit: 4, want: "éé"},
+		"a text that is too long":       {text: "ééé", limit: 5, want: "é…"},
+		"a limit inside of a character": {text: "aéé", limit: 4, want: "a…"},
+		"no room beside the ellipsis":   {text: "éé", limit: 3, want: "…"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, events.Cut(tc.text, tc.limit)) })

@@ -1,5 +1,4 @@
-// Package remotecluster turns a kubeconfig Secret into a client configuration, or into
-// a sentence that says what is wrong with the Secret.
+// Package remotecluster reads client configurations from kubeconfig Secrets.
 package remotecluster
 
 import (
@@ -15,20 +14,19 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// KubeconfigKey is the Secret's key that holds the kubeconfig (wire P2.7).
+// KubeconfigKey is the key of the kubeconfig in a Secret (wire P2.7).
 const KubeconfigKey = "kubeconfig"
 
-// awsKeys make a Secret one of an EKS identity when all are present (wire P2.7).
+// awsKeys are the keys of a Secret with an EKS identity, which has all of them (wire P2.7).
 var awsKeys = []string{"awsAccessKeyID", "awsSecretAccessKey", "awsRegion", "awsEksClusterID", "awsIamUserArn"}
 
-// Config reads the client configuration of a provider. The error is written for the
-// person who made the Secret: it names the Secret, the key and what to do. Files named
-// in the kubeconfig are refused: the Secret must carry all it needs, and a kubeconfig
-// of another cluster must not read files or run programs here.
+// Config returns the client configuration of a provider. Errors name the Secret, the key and
+// the necessary correction. A kubeconfig that refers to files or programs is an error: it comes
+// from another cluster and must not read files or run programs in this one.
 func Config(secret *corev1.Secret) (*rest.Config, error) {
 	name := secret.Namespace + "/" + secret.Name
 	if !slices.ContainsFunc(awsKeys, func(key string) bool { return len(secret.Data[key]) == 0 }) {
-		return nil, fmt.Errorf("kubeconfig Secret %s is of an EKS identity (%s …): these are not supported", name, awsKeys[0])
+		return nil, fmt.Errorf("kubeconfig Secret %s has an EKS identity (%s …), which is not supported", name, awsKeys[0])
 	}
 	content := secret.Data[KubeconfigKey]
 	if len(content) == 0 {
@@ -36,9 +34,9 @@ func Config(secret *corev1.Secret) (*rest.Config, error) {
 	}
 	kubeconfig, err := clientcmd.Load(content)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig Secret %s: key %q is no kubeconfig: %w", name, KubeconfigKey, err)
+		return nil, fmt.Errorf("kubeconfig Secret %s: key %q is not a kubeconfig: %w", name, KubeconfigKey, err)
 	}
-	if err := check(kubeconfig); err != nil {
+	if err := validate(kubeconfig); err != nil {
 		return nil, fmt.Errorf("kubeconfig Secret %s: %w", name, err)
 	}
 	config, err := clientcmd.NewNonInteractiveClientConfig(*kubeconfig, kubeconfig.CurrentContext, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
@@ -47,17 +45,17 @@ func Config(secret *corev1.Secret) (*rest.Config, error) {
 	}
 	if len(config.CertData) > 0 {
 		if _, err := tls.X509KeyPair(config.CertData, config.KeyData); err != nil {
-			return nil, fmt.Errorf("kubeconfig Secret %s: the client certificate of its user is broken: %w", name, err)
+			return nil, fmt.Errorf("kubeconfig Secret %s: invalid client certificate: %w", name, err)
 		}
 	}
 	return config, nil
 }
 
-// check says what keeps a kubeconfig from being used here.
-func check(kubeconfig *clientcmdapi.Config) error {
+// validate returns an error for a kubeconfig that is incomplete or refers to files or programs.
+func validate(kubeconfig *clientcmdapi.Config) error {
 	context, ok := kubeconfig.Contexts[kubeconfig.CurrentContext]
 	if !ok {
-		return fmt.Errorf("current-context %q is not among its contexts", kubeconfig.CurrentContext)
+		return fmt.Errorf("current-context %q does not exist", kubeconfig.CurrentContext)
 	}
 	cluster, ok := kubeconfig.Clusters[context.Cluster]
 	if !ok || cluster.Server == "" {
@@ -65,18 +63,18 @@ func check(kubeconfig *clientcmdapi.Config) error {
 	}
 	user, ok := kubeconfig.AuthInfos[context.AuthInfo]
 	if !ok {
-		return fmt.Errorf("user %q of context %q is missing", context.AuthInfo, kubeconfig.CurrentContext)
+		return fmt.Errorf("user %q of context %q does not exist", context.AuthInfo, kubeconfig.CurrentContext)
 	}
 	if user.Exec != nil || user.AuthProvider != nil {
-		return fmt.Errorf("user %q wants to run a program: give a certificate or a token instead", context.AuthInfo)
+		return fmt.Errorf("user %q runs a program, which is not supported: use a certificate or a token", context.AuthInfo)
 	}
 	if cluster.CertificateAuthority != "" || user.ClientCertificate != "" || user.ClientKey != "" || user.TokenFile != "" {
-		return errors.New("it names files: embed them as …-data instead")
+		return errors.New("the kubeconfig refers to files, which is not supported: embed them as …-data")
 	}
 	return nil
 }
 
-// Expired says when the client certificate ended, if it did before now.
+// Expired returns when the client certificate expired, and whether it expired before now.
 func Expired(config *rest.Config, now time.Time) (time.Time, bool) {
 	pair, err := tls.X509KeyPair(config.CertData, config.KeyData)
 	if err != nil || pair.Leaf == nil || !now.After(pair.Leaf.NotAfter) {

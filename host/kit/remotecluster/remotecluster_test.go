@@ -60,7 +60,7 @@ func secret(data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "kubeconfig"}, Data: data}
 }
 
-func TestBrokenSecretsAreToldInOneSentence(t *testing.T) {
+func TestInvalidSecrets(t *testing.T) {
 	_, otherKey := pair(t)
 	aws := map[string][]byte{"kubeconfig": kubeconfig(t, nil)}
 	for _, key := range []string{"awsAccessKeyID", "awsSecretAccessKey", "awsRegion", "awsEksClusterID", "awsIamUserArn"} {
@@ -75,18 +75,18 @@ func TestBrokenSecretsAreToldInOneSentence(t *testing.T) {
 	}{
 		"no key":             {nil, `has no key "kubeconfig"`},
 		"an empty key":       {map[string][]byte{"kubeconfig": {}}, `has no key "kubeconfig"`},
-		"rubbish":            {map[string][]byte{"kubeconfig": []byte("rubbish")}, `key "kubeconfig" is no kubeconfig`},
-		"no current context": {altered(func(c *clientcmdapi.Config) { c.CurrentContext = "" }), `current-context "" is not among its contexts`},
-		"an unknown context": {altered(func(c *clientcmdapi.Config) { c.CurrentContext = "x" }), `current-context "x" is not among its contexts`},
+		"not a kubeconfig":   {map[string][]byte{"kubeconfig": []byte("rubbish")}, `key "kubeconfig" is not a kubeconfig`},
+		"no current context": {altered(func(c *clientcmdapi.Config) { c.CurrentContext = "" }), `current-context "" does not exist`},
+		"an unknown context": {altered(func(c *clientcmdapi.Config) { c.CurrentContext = "x" }), `current-context "x" does not exist`},
 		"no cluster":         {altered(func(c *clientcmdapi.Config) { delete(c.Clusters, "milan") }), `cluster "milan" of context "default-context" has no server`},
 		"no server":          {altered(func(c *clientcmdapi.Config) { c.Clusters["milan"].Server = "" }), `cluster "milan" of context "default-context" has no server`},
-		"no user":            {altered(func(c *clientcmdapi.Config) { delete(c.AuthInfos, "user") }), `user "user" of context "default-context" is missing`},
+		"no user":            {altered(func(c *clientcmdapi.Config) { delete(c.AuthInfos, "user") }), `user "user" of context "default-context" does not exist`},
 		"a program to run": {altered(func(c *clientcmdapi.Config) {
 			c.AuthInfos["user"].Exec = &clientcmdapi.ExecConfig{Command: "sh", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: "Never"}
-		}), "wants to run a program"},
-		"a file to read":     {altered(func(c *clientcmdapi.Config) { c.AuthInfos["user"].TokenFile = "/etc/shadow" }), "names files: embed them"},
-		"another key":        {altered(func(c *clientcmdapi.Config) { c.AuthInfos["user"].ClientKeyData = otherKey }), "the client certificate of its user is broken"},
-		"an identity of EKS": {aws, "is of an EKS identity (awsAccessKeyID …): these are not supported"},
+		}), "runs a program"},
+		"a file to read":     {altered(func(c *clientcmdapi.Config) { c.AuthInfos["user"].TokenFile = "/etc/shadow" }), "refers to files"},
+		"another key":        {altered(func(c *clientcmdapi.Config) { c.AuthInfos["user"].ClientKeyData = otherKey }), "invalid client certificate"},
+		"an identity of EKS": {aws, "has an EKS identity (awsAccessKeyID …)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, err := remotecluster.Config(secret(tc.data))
@@ -97,7 +97,7 @@ func TestBrokenSecretsAreToldInOneSentence(t *testing.T) {
 	}
 }
 
-func TestAGoodSecret(t *testing.T) {
+func TestConfig(t *testing.T) {
 	config, err := remotecluster.Config(secret(map[string][]byte{"kubeconfig": kubeconfig(t, nil), "awsRegion": []byte("x")}))
 	require.NoError(t, err)
 	assert.Equal(t, "https://milan:6443", config.Host)
@@ -111,7 +111,7 @@ func TestAGoodSecret(t *testing.T) {
 	assert.Equal(t, now.Add(time.Hour), ended.UTC())
 }
 
-func TestATokenDoesNotExpireHere(t *testing.T) {
+func TestExpiredIgnoresTokens(t *testing.T) {
 	config, err := remotecluster.Config(secret(map[string][]byte{"kubeconfig": kubeconfig(t, func(c *clientcmdapi.Config) {
 		c.AuthInfos["user"] = &clientcmdapi.AuthInfo{Token: "t"}
 	})}))

@@ -1,5 +1,4 @@
-// Package retry says how soon what failed is tried again: the pauses of every queue, of
-// controllers and of the reflection.
+// Package retry defines the backoff of the queues of controllers and of the reflection.
 package retry
 
 import (
@@ -9,21 +8,21 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Base and Max bound the pause before a key is tried again; it doubles each time. What is
-// waited for, a quota with room, another cluster, an operator's correction, often makes no
-// event here, and controller-runtime's own bound of 1,000 s is long for whoever waits.
+// Base and Max are the first and the longest backoff of a key, which doubles each time. Many
+// failures end without an event in this cluster (a quota, another cluster), so that Max is
+// shorter than the 1,000 s of controller-runtime.
 const (
 	Base = 100 * time.Millisecond
 	Max  = 30 * time.Second
 )
 
-// Limiter returns the pauses of one queue. Each key has its own: there is no bucket over all
-// of them, since after an outage each would queue behind all others.
+// Limiter returns the rate limiter of a queue. Each key has its own backoff. There is no bucket
+// for all keys, which would delay each key by all others after an outage.
 func Limiter[K comparable]() workqueue.TypedRateLimiter[K] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[K](Base, Max)
 }
 
-// Pause waits for a loop's next round, or reports false when the context ends first.
+// Pause waits for the duration. It returns false if the context ends first.
 func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

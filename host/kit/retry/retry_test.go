@@ -17,7 +17,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
-func TestThePausesGrowAndAreBounded(t *testing.T) {
+func TestBackoffDoublesUpToMax(t *testing.T) {
 	l := retry.Limiter[string]()
 	assert.Equal(t, retry.Base, l.When("web"))
 	assert.Equal(t, 2*retry.Base, l.When("web"))
@@ -25,21 +25,21 @@ func TestThePausesGrowAndAreBounded(t *testing.T) {
 		l.When("web")
 	}
 	assert.Equal(t, 30*time.Second, l.When("web"))
-	assert.Equal(t, retry.Base, l.When("db"), "nobody waits for another")
+	assert.Equal(t, retry.Base, l.When("db"), "each key has its own backoff")
 	l.Forget("web")
 	assert.Equal(t, retry.Base, l.When("web"))
 }
 
-func TestAPauseEndsWithTheContext(t *testing.T) {
+func TestPauseEndsWithTheContext(t *testing.T) {
 	assert.True(t, retry.Pause(t.Context(), time.Millisecond))
 	ended, end := context.WithCancel(t.Context())
 	end()
 	assert.False(t, retry.Pause(ended, time.Hour))
 }
 
-// TestEveryQueueOfTheHostHasThesePauses finds a controller that would keep the bound of
-// controller-runtime, 1,000 s, and a queue with pauses of its own.
-func TestEveryQueueOfTheHostHasThesePauses(t *testing.T) {
+// TestEveryQueueUsesTheLimiter finds controllers with the backoff of controller-runtime, and
+// queues with their own.
+func TestEveryQueueUsesTheLimiter(t *testing.T) {
 	controllers := 0
 	host := filepath.Join("..", "..")
 	require.NoError(t, filepath.WalkDir(host, func(path string, _ fs.DirEntry, err error) error {
@@ -62,10 +62,10 @@ func TestEveryQueueOfTheHostHasThesePauses(t *testing.T) {
 		}
 		return nil
 	}))
-	assert.Greater(t, controllers, 5, "it finds them")
+	assert.Greater(t, controllers, 5, "controllers are found")
 }
 
-// selectors are the names after the dots of a declaration: x.Name.
+// selectors returns the names of selectors in a declaration: Name of x.Name.
 func selectors(declaration ast.Decl) map[string]bool {
 	names := map[string]bool{}
 	ast.Inspect(declaration, func(node ast.Node) bool {

@@ -1,5 +1,5 @@
-// Package servingcert keeps a self-signed serving certificate in a Secret and the
-// bundle of its authority in webhook configurations.
+// Package servingcert keeps a self-signed serving certificate in a Secret, and its CA bundle in
+// webhook configurations.
 package servingcert
 
 import (
@@ -35,32 +35,31 @@ const (
 const (
 	lifetime = 365 * 24 * time.Hour
 	backdate = time.Hour
-	// checkEvery is the period of checks of the certificate's age and, beside events, of the
-	// configurations.
+	// checkEvery is the interval between checks of the certificate and the configurations.
 	checkEvery = 10 * time.Minute
 	retryEvery = 2 * time.Second
 )
 
 // Keeper keeps one certificate. Several replicas share it through the Secret.
 type Keeper struct {
-	// Client is not cached: the Secret is one, and read rarely.
+	// Client reads without a cache: there is one Secret, and it is rarely read.
 	Client client.Client
-	// Secret names the Secret, DNSNames what the certificate is for.
+	// Secret is the name of the Secret, DNSNames are those of the certificate.
 	Secret   client.ObjectKey
 	DNSNames []string
-	// Mutating and Validating name the configurations whose caBundle is kept.
+	// Mutating and Validating are the names of the configurations.
 	Mutating, Validating []string
-	// Changes delivers a value when a configuration may have changed; nil delivers none.
+	// Changes receives a value when a configuration may have changed. It may be nil.
 	Changes <-chan struct{}
 	// Clock is the time source.
 	Clock clock.WithTicker
-	// OnError is told about a failed check; the next one follows soon.
+	// OnError is called after a failed check, which is retried after a short time.
 	OnError func(error)
 
 	current atomic.Pointer[tls.Certificate]
 }
 
-// GetCertificate serves the current certificate; it is a tls.Config's GetCertificate.
+// GetCertificate returns the current certificate. It is a tls.Config's GetCertificate.
 func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if cert := k.current.Load(); cert != nil {
 		return cert, nil
@@ -68,13 +67,13 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return nil, errors.New("the serving certificate is not ready yet")
 }
 
-// Ready reports whether a certificate is being served.
+// Ready reports whether there is a certificate to serve.
 func (k *Keeper) Ready() bool { return k.current.Load() != nil }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
 func (k *Keeper) NeedLeaderElection() bool { return false }
 
-// Start keeps certificate and configurations until the context ends.
+// Start implements manager.Runnable: it calls Ensure until the context ends.
 func (k *Keeper) Start(ctx context.Context) error {
 	for {
 		wait := checkEvery
@@ -91,9 +90,9 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// Ensure makes or renews the certificate and writes the bundle where it is missing. A new
-// certificate is served once the API server can know its authority, and the bundle keeps
-// the authority before it: another replica serves the old one until it looks again.
+// Ensure creates or renews the certificate and writes the CA bundle into the configurations. A
+// new certificate is served after its CA was written. The bundle also has the previous CA,
+// because another replica serves the old certificate until its next check.
 func (k *Keeper) Ensure(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	err := k.Client.Get(ctx, k.Secret, secret)
@@ -111,12 +110,11 @@ func (k *Keeper) Ensure(ctx context.Context) error {
 			return err
 		}
 		if cert, err = k.parse(secret); err != nil {
-			return fmt.Errorf("reading the certificate just made: %w", err)
+			return fmt.Errorf("reading the new certificate: %w", err)
 		}
 	}
 	if err := k.writeBundles(ctx, secret.Data[KeyCA]); err != nil {
-		// Without any, the process would not even become ready for whoever made the
-		// configuration late.
+		// The process must become ready even if a configuration does not exist yet.
 		k.current.CompareAndSwap(nil, cert)
 		return err
 	}
@@ -126,12 +124,12 @@ func (k *Keeper) Ensure(ctx context.Context) error {
 
 func (k *Keeper) create(ctx context.Context) (*corev1.Secret, error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: k.Secret.Name, Namespace: k.Secret.Namespace}, Type: corev1.SecretTypeTLS}
-	if err := k.fill(secret); err != nil {
+	if err := k.issue(secret); err != nil {
 		return nil, err
 	}
 	err := k.Client.Create(ctx, secret)
 	if apierrors.IsAlreadyExists(err) {
-		// Another replica was first; its certificate is ours too.
+		// Another replica created it.
 		secret = &corev1.Secret{}
 		err = k.Client.Get(ctx, k.Secret, secret)
 	}
@@ -142,7 +140,7 @@ func (k *Keeper) create(ctx context.Context) (*corev1.Secret, error) {
 }
 
 func (k *Keeper) renew(ctx context.Context, secret *corev1.Secret) (*corev1.Secret, error) {
-	if err := k.fill(secret); err != nil {
+	if err := k.issue(secret); err != nil {
 		return nil, err
 	}
 	if err := k.Client.Update(ctx, secret); err != nil {
@@ -151,8 +149,8 @@ func (k *Keeper) renew(ctx context.Context, secret *corev1.Secret) (*corev1.Secr
 	return secret, nil
 }
 
-// parse refuses a certificate that is broken, for other names, not signed by the
-// authority beside it, or in the last third of its life.
+// parse returns an error for a certificate that is invalid, for other names, not signed by the
+// CA of the Secret, or in the last third of its lifetime.
 func (k *Keeper) parse(secret *corev1.Secret) (*tls.Certificate, error) {
 	cert, err := tls.X509KeyPair(secret.Data[KeyCert], secret.Data[KeyKey])
 	if err != nil {
@@ -168,7 +166,7 @@ func (k *Keeper) parse(secret *corev1.Secret) (*tls.Certificate, error) {
 		roots.AddCert(authority)
 	}
 	if k.Clock.Now().After(leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 3)) {
-		return nil, fmt.Errorf("the certificate of Secret %s ends at %s", k.Secret, leaf.NotAfter)
+		return nil, fmt.Errorf("the certificate of Secret %s expires at %s", k.Secret, leaf.NotAfter)
 	}
 	for _, name := range k.DNSNames {
 		if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name, CurrentTime: k.Clock.Now()}); err != nil {
@@ -178,7 +176,7 @@ func (k *Keeper) parse(secret *corev1.Secret) (*tls.Certificate, error) {
 	return &cert, nil
 }
 
-// parseBundle reads the certificates of authorities; there is at least one.
+// parseBundle parses the certificates of a bundle, at least one.
 func parseBundle(bundle []byte) ([]*x509.Certificate, error) {
 	var authorities []*x509.Certificate
 	for rest := bundle; ; {
@@ -193,27 +191,27 @@ func parseBundle(bundle []byte) ([]*x509.Certificate, error) {
 		authorities = append(authorities, authority)
 	}
 	if len(authorities) == 0 {
-		return nil, errors.New("there is no certificate in it")
+		return nil, errors.New("no certificate found")
 	}
 	return authorities, nil
 }
 
-// predecessor returns the newest authority that has not ended, as PEM, or nothing.
-func predecessor(bundle []byte, now time.Time) []byte {
+// previousCA returns the newest CA of a bundle as PEM, or nil if it is invalid or expired.
+func previousCA(bundle []byte, now time.Time) []byte {
 	authorities, err := parseBundle(bundle)
 	if err != nil || now.After(authorities[0].NotAfter) {
-		return nil // What cannot be read vouches for nobody.
+		return nil
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authorities[0].Raw})
 }
 
-// fill makes an authority for this one certificate and forgets its key. The authority of
-// the certificate before it stays beside the new one, which comes first.
-func (k *Keeper) fill(secret *corev1.Secret) error {
+// issue writes a new CA and a new certificate to the Secret. The private key of the CA is
+// discarded. The bundle has the new CA first, then the previous one.
+func (k *Keeper) issue(secret *corev1.Secret) error {
 	now := k.Clock.Now()
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return fmt.Errorf("generating the authority's key: %w", err)
+		return fmt.Errorf("generating the key of the CA: %w", err)
 	}
 	ca := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: k.DNSNames[0] + "-ca"},
@@ -222,7 +220,7 @@ func (k *Keeper) fill(secret *corev1.Secret) error {
 	}
 	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
 	if err != nil {
-		return fmt.Errorf("signing the authority: %w", err)
+		return fmt.Errorf("signing the CA: %w", err)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -242,7 +240,7 @@ func (k *Keeper) fill(secret *corev1.Secret) error {
 		return fmt.Errorf("encoding the serving key: %w", err)
 	}
 	secret.Data = map[string][]byte{
-		KeyCA:   append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}), predecessor(secret.Data[KeyCA], now)...),
+		KeyCA:   append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}), previousCA(secret.Data[KeyCA], now)...),
 		KeyCert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leafDER}),
 		KeyKey:  pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}),
 	}
@@ -289,7 +287,7 @@ func (k *Keeper) writeBundle(ctx context.Context, name string, config client.Obj
 		return nil
 	}
 	if err := k.Client.Patch(ctx, config, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("writing the authority into webhook configuration %q: %w", name, err)
+		return fmt.Errorf("writing the CA bundle of webhook configuration %q: %w", name, err)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func TestTwoReplicasShareOneCertificate(t *testing.T) {
 	assert.NotEmpty(t, validating.Webhooks[0].ClientConfig.CABundle)
 }
 
-func TestARenewalLeavesNoReplicaUntrusted(t *testing.T) {
+func TestRenewalKeepsThePreviousCA(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	c := cluster()
 	first, second := keeper(c, clock), keeper(c, clock)
@@ -91,7 +91,7 @@ func TestARenewalLeavesNoReplicaUntrusted(t *testing.T) {
 	assert.Len(t, authorities, 2, "an authority that has ended is not carried along")
 }
 
-func TestACertificateThatIsNotTrustedByItsOwnBundleIsMadeAnew(t *testing.T) {
+func TestAnInvalidCertificateIsReplaced(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	c := cluster()
 	other := keeper(c, clock)
@@ -119,7 +119,7 @@ func TestACertificateThatIsNotTrustedByItsOwnBundleIsMadeAnew(t *testing.T) {
 	}
 }
 
-func TestARenewalThatCannotBeAnnouncedIsNotServed(t *testing.T) {
+func TestANewCertificateIsNotServedBeforeItsCAIsWritten(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	c := cluster()
 	k := keeper(c, clock)
@@ -131,7 +131,7 @@ func TestARenewalThatCannotBeAnnouncedIsNotServed(t *testing.T) {
 	assert.Same(t, before, k.current.Load(), "the old one is still good, and known to the API server")
 }
 
-func TestARecreatedConfigurationGetsTheBundleWhenItsEventArrives(t *testing.T) {
+func TestARecreatedConfigurationGetsTheBundleAtItsEvent(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)) // Never steps: no periodic check.
 	c := cluster()
 	k := keeper(c, clock)

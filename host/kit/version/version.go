@@ -1,4 +1,4 @@
-// Package version says which build this is.
+// Package version reports the version of the binary.
 package version
 
 import "runtime/debug"

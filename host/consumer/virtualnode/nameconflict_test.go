@@ -23,16 +23,16 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// rival has the name of virtualNode in another tenant namespace.
-func rival(cluster string) *offloadingv1beta1.VirtualNode {
+// sameName returns a VirtualNode with the name of virtualNode in another tenant namespace.
+func sameName(cluster string) *offloadingv1beta1.VirtualNode {
 	return virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
 		vn.Namespace, vn.UID, vn.Spec.ClusterID = "liqo-tenant-paris", "vn-2", liqocorev1beta1.ClusterID(cluster)
 		vn.Spec.Template.ObjectMeta.Namespace = vn.Namespace
 	})
 }
 
-// bound are what is bound for a VirtualNode outside of its namespace.
-func bound(vn *offloadingv1beta1.VirtualNode) []client.Object {
+// externalRights returns the rights of a VirtualNode outside of its namespace.
+func externalRights(vn *offloadingv1beta1.VirtualNode) []client.Object {
 	return slices.DeleteFunc(ForgeRights(vn), func(o client.Object) bool { return o.GetNamespace() == vn.Namespace })
 }
 
@@ -42,29 +42,29 @@ func nodeOf(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
 	return node
 }
 
-func ended(vn *offloadingv1beta1.VirtualNode) *offloadingv1beta1.VirtualNode {
+func deleted(vn *offloadingv1beta1.VirtualNode) *offloadingv1beta1.VirtualNode {
 	now := metav1.Now()
 	vn.DeletionTimestamp = &now
 	return vn
 }
 
-func TestAVirtualNodeThatGoesTakesNothingOfItsNamesake(t *testing.T) {
+func TestDeletionKeepsObjectsOfAnotherVirtualNodeWithTheSameName(t *testing.T) {
 	podOf := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "p"}, Spec: corev1.PodSpec{NodeName: "mynode"}}
-	other := rival("paris")
-	sibling := rival("milan") // of the same provider
+	other := sameName("paris")
+	sibling := sameName("milan")
 	for name, tc := range map[string]struct {
-		goes     *offloadingv1beta1.VirtualNode
+		vn       *offloadingv1beta1.VirtualNode
 		existing []client.Object
 	}{
-		"of another provider":                       {ended(virtualNode(nil)), append(bound(other), other, nodeOf(other))},
-		"of the same provider":                      {ended(virtualNode(nil)), append(bound(sibling), sibling, nodeOf(sibling))},
-		"whose bindings somebody deleted":           {ended(virtualNode(nil)), []client.Object{sibling, nodeOf(sibling)}},
-		"when it shall have no Node any more":       {virtualNode(withoutNode), append(bound(other), other, nodeOf(other))},
-		"of the same provider, likewise":            {virtualNode(withoutNode), append(bound(sibling), sibling, nodeOf(sibling))},
-		"when that one is in the course of leaving": {ended(virtualNode(nil)), append(bound(ended(rival("milan"))), ended(rival("milan")), nodeOf(sibling))},
+		"of another provider":                           {deleted(virtualNode(nil)), append(externalRights(other), other, nodeOf(other))},
+		"of the same provider":                          {deleted(virtualNode(nil)), append(externalRights(sibling), sibling, nodeOf(sibling))},
+		"whose bindings were deleted":                   {deleted(virtualNode(nil)), []client.Object{sibling, nodeOf(sibling)}},
+		"createNode is set to false":                    {virtualNode(withoutNode), append(externalRights(other), other, nodeOf(other))},
+		"createNode is set to false, the same provider": {virtualNode(withoutNode), append(externalRights(sibling), sibling, nodeOf(sibling))},
+		"which is also being deleted":                   {deleted(virtualNode(nil)), append(externalRights(deleted(sameName("milan"))), deleted(sameName("milan")), nodeOf(sibling))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := pass(t, tc.goes, append(append(peered(kubeconfig), podOf), tc.existing...)...)
+			w := pass(t, tc.vn, append(append(peered(kubeconfig), podOf), tc.existing...)...)
 			node := &corev1.Node{}
 			require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "mynode"}, node))
 			assert.False(t, node.Spec.Unschedulable)
@@ -72,8 +72,8 @@ func TestAVirtualNodeThatGoesTakesNothingOfItsNamesake(t *testing.T) {
 			for _, obj := range tc.existing {
 				require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object)), "%T", obj)
 			}
-			if tc.goes.DeletionTimestamp != nil {
-				assert.Nil(t, w.vn, "it holds nothing of its own back")
+			if tc.vn.DeletionTimestamp != nil {
+				assert.Nil(t, w.vn, "the finalizer is removed")
 			}
 		})
 	}
@@ -81,52 +81,52 @@ func TestAVirtualNodeThatGoesTakesNothingOfItsNamesake(t *testing.T) {
 
 func withoutNode(vn *offloadingv1beta1.VirtualNode) { vn.Spec.CreateNode = ptr.To(false) }
 
-func TestAVirtualNodeThatGoesTakesWhatIsItsOwnBesideANamesake(t *testing.T) {
-	for name, waiting := range map[string]*offloadingv1beta1.VirtualNode{"of another provider": rival("paris"), "of the same provider": rival("milan")} {
+func TestDeletionDeletesOwnObjectsBesideAnotherVirtualNodeWithTheSameName(t *testing.T) {
+	for name, other := range map[string]*offloadingv1beta1.VirtualNode{"of another provider": sameName("paris"), "of the same provider": sameName("milan")} {
 		t.Run(name, func(t *testing.T) {
-			vn := ended(virtualNode(nil))
-			mine := append(bound(vn), nodeOf(vn), ForgeServiceAccount(vn))
-			w := pass(t, vn, append(append(peered(kubeconfig), waiting), mine...)...)
-			for _, obj := range mine {
+			vn := deleted(virtualNode(nil))
+			own := append(externalRights(vn), nodeOf(vn), ForgeServiceAccount(vn))
+			w := pass(t, vn, append(append(peered(kubeconfig), other), own...)...)
+			for _, obj := range own {
 				err := w.Get(t.Context(), client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object))
 				assert.True(t, apierrors.IsNotFound(err), "%T: %v", obj, err)
 			}
 			assert.Nil(t, w.vn)
 		})
 	}
-	t.Run("a Node whose deletion failed once, when the namesake has bound its own already", func(t *testing.T) {
-		vn, waiting := ended(virtualNode(nil)), rival("paris")
-		w := pass(t, vn, append(append(peered(kubeconfig), waiting, nodeOf(vn)), bound(waiting)...)...)
-		assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKey{Name: "mynode"}, &corev1.Node{})), "the label says whose it is")
+	t.Run("a Node whose deletion failed once, when the bindings already belong to the other one", func(t *testing.T) {
+		vn, other := deleted(virtualNode(nil)), sameName("paris")
+		w := pass(t, vn, append(append(peered(kubeconfig), other, nodeOf(vn)), externalRights(other)...)...)
+		assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKey{Name: "mynode"}, &corev1.Node{})), "the label tells the owner")
 	})
 }
 
-func TestWhatSomebodyElseNamedLikeItIsLeftBehind(t *testing.T) {
+func TestDeletionKeepsUnmanagedObjectsWithTheSameName(t *testing.T) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "mynode", Namespace: "liqo-tenant-milan"}}
 	binding := ForgeClusterRoleBinding(virtualNode(nil))
 	binding.Subjects = []rbacv1.Subject{{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: "auditors"}}
-	w := pass(t, ended(virtualNode(nil)), append(peered(kubeconfig), account, binding)...)
+	w := pass(t, deleted(virtualNode(nil)), append(peered(kubeconfig), account, binding)...)
 	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(account), account))
 	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(binding), binding))
 	assert.Nil(t, w.vn)
 	require.Len(t, w.events, 1)
-	assert.Contains(t, w.events[0], `NameTaken ClusterRoleBinding liqo-node-mynode stays: it binds ClusterRole liqo-virtual-kubelet-local to Group auditors`)
+	assert.Contains(t, w.events[0], "NameTaken ClusterRoleBinding liqo-node-mynode is kept because it binds ClusterRole liqo-virtual-kubelet-local to Group auditors")
 }
 
-func TestANameThatIsTakenIsSaidInTheCondition(t *testing.T) {
-	const another = "delete this VirtualNode, and create it with another name"
-	stray := ForgeClusterRoleBinding(rival("paris"))
+func TestNameConflictIsReportedInTheCondition(t *testing.T) {
+	const rename = "delete this VirtualNode and create it under another name"
+	orphan := ForgeClusterRoleBinding(sameName("paris"))
 	powerful := forgeClusterRoleBinding(virtualNode(nil), OwnRoleName(virtualNode(nil)), "cluster-admin")
 	for name, tc := range map[string]struct {
 		existing []client.Object
 		want     []string
 	}{
-		"by another VirtualNode": {append(bound(rival("paris")), rival("paris")),
-			[]string{"VirtualNode liqo-tenant-paris/mynode has the same name, and ClusterRoleBinding liqo-node-mynode is for its virtual kubelet: " + another}},
-		"by one that is gone and left its binding": {[]client.Object{stray},
+		"with another VirtualNode": {append(externalRights(sameName("paris")), sameName("paris")),
+			[]string{"VirtualNode liqo-tenant-paris/mynode has the same name, and ClusterRoleBinding liqo-node-mynode belongs to its virtual kubelet: " + rename}},
+		"with a binding of a VirtualNode that is gone": {[]client.Object{orphan},
 			[]string{"ClusterRoleBinding liqo-node-mynode binds ClusterRole liqo-virtual-kubelet-local to ServiceAccount liqo-tenant-paris/mynode",
-				"delete it if nobody needs it, or " + another}},
-		"by a binding to another role": {[]client.Object{powerful},
+				"delete it if it is not needed, or " + rename}},
+		"with a binding to another role": {[]client.Object{powerful},
 			[]string{"ClusterRoleBinding longshore-node-mynode binds ClusterRole cluster-admin to ServiceAccount liqo-tenant-milan/mynode"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,13 +143,13 @@ func TestANameThatIsTakenIsSaidInTheCondition(t *testing.T) {
 	}
 }
 
-func TestOfTwoThatAreBoundAtOnceOneIsTold(t *testing.T) {
-	other := rival("paris")
-	w := pass(t, virtualNode(nil), other) // Only to have a client.
-	for _, obj := range append(peered(kubeconfig), bound(other)...) {
+func TestNameConflictIsReportedWithAStaleCache(t *testing.T) {
+	other := sameName("paris")
+	w := pass(t, virtualNode(nil), other) // Only for its client.
+	for _, obj := range append(peered(kubeconfig), externalRights(other)...) {
 		require.NoError(t, w.Create(t.Context(), obj))
 	}
-	behind := interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
+	stale := interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			if _, ok := obj.(*rbacv1.ClusterRoleBinding); ok {
 				return apierrors.NewNotFound(rbacv1.Resource("clusterrolebindings"), key.Name)
@@ -157,7 +157,7 @@ func TestOfTwoThatAreBoundAtOnceOneIsTold(t *testing.T) {
 			return c.Get(ctx, key, obj, opts...)
 		},
 	})
-	r := &Reconciler{Client: behind, APIReader: w.Client, Events: events.NewFakeRecorder(20), Clock: testclock.NewFakePassiveClock(time.Unix(0, 0))}
+	r := &Reconciler{Client: stale, APIReader: w.Client, Events: events.NewFakeRecorder(20), Clock: testclock.NewFakePassiveClock(time.Unix(0, 0))}
 	_, err := r.Reconcile(t.Context(), w.vn)
 	require.NoError(t, err)
 	assert.Contains(t, conditions(w.vn)["VirtualKubelet"], "VirtualNode liqo-tenant-paris/mynode has the same name")
