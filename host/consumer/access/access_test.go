@@ -110,7 +110,7 @@ func (o *objects) current() {
 	o.namespaceMap.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}}
 }
 
-func goes(o client.Object) {
+func markDeleted(o client.Object) {
 	now := metav1.Now()
 	o.SetDeletionTimestamp(&now)
 	o.SetFinalizers(append(o.GetFinalizers(), "example.com/test"))
@@ -154,31 +154,36 @@ func granted(ctx context.Context, t *testing.T, c client.Client, o *objects) boo
 	return true
 }
 
-func TestAccessComesAndGoesWithTheMapping(t *testing.T) {
+func TestAccess(t *testing.T) {
 	for name, tc := range map[string]struct {
 		alter func(*objects)
 		pods  *pods
 		want  bool
 	}{
-		"an offloaded namespace":                            {nil, on("milan-1"), true},
-		"a namespace that is not offloaded":                 {func(o *objects) { o.offloading = nil }, on("milan-1"), false},
-		"a namespace offloaded to other providers":          {func(o *objects) { o.offloading.Spec.ClusterSelector = selecting("region") }, on("milan-1"), false},
-		"an offloading of another name":                     {func(o *objects) { o.offloading.Name = "other" }, on("milan-1"), false},
-		"a mapping that the peer wrote":                     {func(o *objects) { o.offloading = nil; o.mapped() }, on("milan-1"), false},
-		"the same, of a namespace offloaded elsewhere":      {func(o *objects) { o.offloading.Spec.ClusterSelector = selecting("region"); o.mapped() }, on("milan-1"), false},
-		"a virtual node outside of a tenant namespace":      {func(o *objects) { o.tenant.Labels = nil }, on("milan-1"), false},
-		"one in the tenant namespace of another provider":   {func(o *objects) { o.tenant.Labels[liqocorev1beta1.RemoteClusterIDLabel] = "turin" }, on("milan-1"), false},
-		"a namespace that is being deleted":                 {func(o *objects) { goes(o.namespace) }, on("milan-1"), false},
-		"a pod alone gives no access":                       {func(o *objects) { o.offloading = nil }, on("milan-1", pod(nil)), false},
-		"granted, and still offloaded":                      {func(o *objects) { o.granted(); o.mapped() }, on("milan-1"), true},
-		"granted, and the offloading is gone":               {func(o *objects) { o.granted(); o.offloading = nil }, on("milan-1"), false},
-		"granted, and the provider still has the mapping":   {func(o *objects) { o.granted(); goes(o.offloading); o.current() }, on("milan-1"), true},
-		"granted, and a pod is left":                        {func(o *objects) { o.granted(); o.offloading = nil }, on("milan-1", pod(nil)), true},
-		"granted, and the pods are not known yet":           {func(o *objects) { o.granted(); o.offloading = nil }, &pods{unknown: true}, true},
-		"granted, and a pod is left on another node":        {func(o *objects) { o.granted(); o.offloading = nil }, on("turin-1", pod(nil)), false},
-		"granted, the namespace goes and a pod is left":     {func(o *objects) { o.granted(); goes(o.binding); goes(o.namespace); goes(o.offloading) }, on("milan-1", pod(nil)), true},
-		"granted, and the virtual node is being drained":    {func(o *objects) { o.granted(); o.mapped(); goes(o.virtualNode) }, on("milan-1", pod(nil)), true},
-		"granted, and the provider says what was not asked": {func(o *objects) { o.granted(); o.offloading = nil; o.current() }, on("milan-1"), false},
+		"an offloaded namespace":                                                      {nil, on("milan-1"), true},
+		"a namespace that is not offloaded":                                           {func(o *objects) { o.offloading = nil }, on("milan-1"), false},
+		"a namespace offloaded to another provider":                                   {func(o *objects) { o.offloading.Spec.ClusterSelector = selecting("region") }, on("milan-1"), false},
+		"an offloading of another name":                                               {func(o *objects) { o.offloading.Name = "other" }, on("milan-1"), false},
+		"a mapping that only the peer wrote":                                          {func(o *objects) { o.offloading = nil; o.mapped() }, on("milan-1"), false},
+		"a mapping that the peer wrote for a namespace offloaded to another provider": {func(o *objects) { o.offloading.Spec.ClusterSelector = selecting("region"); o.mapped() }, on("milan-1"), false},
+		"a virtual node outside of a tenant namespace":                                {func(o *objects) { o.tenant.Labels = nil }, on("milan-1"), false},
+		"a virtual node in the tenant namespace of another provider":                  {func(o *objects) { o.tenant.Labels[liqocorev1beta1.RemoteClusterIDLabel] = "turin" }, on("milan-1"), false},
+		"a namespace that is being deleted":                                           {func(o *objects) { markDeleted(o.namespace) }, on("milan-1"), false},
+		"a pod in a namespace that is not offloaded":                                  {func(o *objects) { o.offloading = nil }, on("milan-1", pod(nil)), false},
+		"granted, and still offloaded":                                                {func(o *objects) { o.granted(); o.mapped() }, on("milan-1"), true},
+		"granted, and the NamespaceOffloading is deleted":                             {func(o *objects) { o.granted(); o.offloading = nil }, on("milan-1"), false},
+		"granted, and the provider still has the mapping":                             {func(o *objects) { o.granted(); markDeleted(o.offloading); o.current() }, on("milan-1"), true},
+		"granted, and a pod is left":                                                  {func(o *objects) { o.granted(); o.offloading = nil }, on("milan-1", pod(nil)), true},
+		"granted, and the pods are not known yet":                                     {func(o *objects) { o.granted(); o.offloading = nil }, &pods{unknown: true}, true},
+		"granted, and a pod is left on another node":                                  {func(o *objects) { o.granted(); o.offloading = nil }, on("turin-1", pod(nil)), false},
+		"granted, the namespace is being deleted and a pod is left": {func(o *objects) {
+			o.granted()
+			markDeleted(o.binding)
+			markDeleted(o.namespace)
+			markDeleted(o.offloading)
+		}, on("milan-1", pod(nil)), true},
+		"granted, and the virtual node is being drained": {func(o *objects) { o.granted(); o.mapped(); markDeleted(o.virtualNode) }, on("milan-1", pod(nil)), true},
+		"granted, and only the status has the mapping":   {func(o *objects) { o.granted(); o.offloading = nil; o.current() }, on("milan-1"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := cluster(tc.alter)
@@ -195,7 +200,7 @@ func TestAccessComesAndGoesWithTheMapping(t *testing.T) {
 	}
 }
 
-func TestAccessOfAVirtualNodeThatIsGoneIsRevoked(t *testing.T) {
+func TestAccessOfADeletedVirtualNodeIsRevoked(t *testing.T) {
 	o := cluster(nil)
 	gone := o.virtualNode.DeepCopy()
 	gone.Name = "milan-2"
@@ -205,13 +210,13 @@ func TestAccessOfAVirtualNodeThatIsGoneIsRevoked(t *testing.T) {
 	assert.True(t, granted(t.Context(), t, c, o))
 }
 
-func TestABindingThatSomebodyDeletesIsLetGoToBeCreatedAgain(t *testing.T) {
+func TestADeletedBindingIsReleasedAndCreatedAgain(t *testing.T) {
 	o := cluster(func(o *objects) { o.granted(); now := metav1.Now(); o.binding.DeletionTimestamp = &now })
 	c, _ := pass(t, o, on("milan-1", pod(nil)))
 	assert.False(t, granted(t.Context(), t, c, o), "the event of its end creates it again")
 }
 
-func TestABindingOfThatNameThatIsNotOursIsReported(t *testing.T) {
+func TestAnUnmanagedBindingIsReported(t *testing.T) {
 	o := cluster(nil)
 	other := ForgeBinding(o.virtualNode, "shop")
 	other.RoleRef.Name, other.Finalizers = "view", nil
@@ -219,10 +224,10 @@ func TestABindingOfThatNameThatIsNotOursIsReported(t *testing.T) {
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(other), other))
 	assert.Equal(t, "view", other.RoleRef.Name)
 	require.Len(t, recorded, 1)
-	assert.Contains(t, recorded[0], "was not made by Longshore, so virtual node milan-1 cannot work in this namespace. Delete the RoleBinding.")
+	assert.Contains(t, recorded[0], "is not managed by Longshore")
 }
 
-func TestPodsOfANamespaceWithoutAccessAreEndedHere(t *testing.T) {
+func TestPodsInANamespaceWithoutAccess(t *testing.T) {
 	without := func(o *objects) { o.offloading = nil }
 	for name, tc := range map[string]struct {
 		alter  func(*objects)
@@ -230,11 +235,11 @@ func TestPodsOfANamespaceWithoutAccessAreEndedHere(t *testing.T) {
 		gone   bool
 		reason string
 	}{
-		"a terminating pod ends":                    {without, pod(terminatingPod), true, ""},
-		"a new pod waits":                           {without, pod(nil), false, "OffloadingBackOff"},
-		"a pod that ran is aborted":                 {without, pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }), false, "OffloadingAborted"},
-		"a finished pod stays":                      {without, pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), false, ""},
-		"a pod of a namespace that is mapped stays": {func(o *objects) { without(o); o.mapped() }, pod(terminatingPod), false, ""},
+		"a terminating pod is deleted":        {without, pod(terminatingPod), true, ""},
+		"a new pod stays pending":             {without, pod(nil), false, "OffloadingBackOff"},
+		"a pod that ran is aborted":           {without, pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }), false, "OffloadingAborted"},
+		"a finished pod is kept":              {without, pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), false, ""},
+		"a pod of a mapped namespace is kept": {func(o *objects) { without(o); o.mapped() }, pod(terminatingPod), false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.pod.Finalizers = nil
@@ -251,7 +256,7 @@ func TestPodsOfANamespaceWithoutAccessAreEndedHere(t *testing.T) {
 			assert.Equal(t, tc.reason != "", len(recorded) == 1)
 		})
 	}
-	t.Run("another pod of the same name does not", func(t *testing.T) {
+	t.Run("another pod of the same name is kept", func(t *testing.T) {
 		stored := pod(func(p *corev1.Pod) { p.UID = "other" })
 		c, _ := pass(t, cluster(without), on("milan-1", pod(nil)), stored)
 		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(stored), stored))

@@ -10,21 +10,21 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 )
 
-// scope holds the facts of one pass over a namespace.
+// scope is the state that the reconcile of one namespace works on.
 type scope struct {
 	name string
-	// offloading is the namespace's, or nil; selected are the providers that it selects.
+	// offloading is the namespace's, or nil. selected are the providers that it selects.
 	offloading   *offloadingv1beta1.NamespaceOffloading
 	selected     map[string]bool
 	virtualNodes []offloadingv1beta1.VirtualNode
 	maps         []offloadingv1beta1.NamespaceMap
-	// bindings are those of this package in the namespace, by name.
+	// bindings are the RoleBindings of this package in the namespace, by name.
 	bindings map[string]*rbacv1.RoleBinding
-	// namespaces are this one and those of the VirtualNodes, by name, where they exist.
+	// namespaces are this namespace and those of the VirtualNodes, by name, if they exist.
 	namespaces map[string]*corev1.Namespace
 }
 
-// step is what is done for one virtual node in one namespace; the set is closed.
+// step is the action for one virtual node in one namespace.
 type step int
 
 const (
@@ -34,49 +34,48 @@ const (
 	endPods
 )
 
-// decide returns the step for one virtual node. pods says whether pods on it are in the
-// namespace, or not known yet.
+// decide returns the step for one virtual node. hasPods is true if the namespace has pods on the
+// virtual node, or if that is not known yet.
 //
-// Only the NamespaceOffloading, which is the namespace's own, gives access. A NamespaceMap
-// keeps what was given, and gives nothing: the peer may write NamespaceMaps in its tenant
-// namespace.
-func decide(s *scope, vn *offloadingv1beta1.VirtualNode, binding *rbacv1.RoleBinding, pods bool) step {
+// Only a NamespaceOffloading grants access, because it is in the namespace itself. A NamespaceMap
+// prolongs access but does not grant it: the peer can write NamespaceMaps in its tenant namespace.
+func decide(s *scope, vn *offloadingv1beta1.VirtualNode, binding *rbacv1.RoleBinding, hasPods bool) step {
 	desired, current := mapping(s, vn)
-	wanted := isWanted(s, vn)
+	needed := isNeeded(s, vn)
 	if binding == nil {
 		switch {
-		case wanted:
+		case needed:
 			return grant
-		case pods && !desired:
+		case hasPods && !desired:
 			return endPods
 		default:
 			return nothing
 		}
 	}
 	switch {
-	case wanted && !binding.DeletionTimestamp.IsZero() && s.isStaying():
-		return revoke // Deleted by somebody else. It is created again when it is gone.
-	case wanted || pods || s.offloading != nil && (desired || current):
+	case needed && !binding.DeletionTimestamp.IsZero() && s.isActive():
+		return revoke // Deleted by another writer. It is created again when it is gone.
+	case needed || hasPods || s.offloading != nil && (desired || current):
 		return nothing
 	default:
 		return revoke
 	}
 }
 
-// isStaying reports whether the namespace exists and is not being deleted.
-func (s *scope) isStaying() bool {
+// isActive reports whether the namespace exists and is not being deleted.
+func (s *scope) isActive() bool {
 	namespace := s.namespaces[s.name]
 	return namespace != nil && namespace.DeletionTimestamp.IsZero()
 }
 
-// isWanted reports whether the namespace is to be offloaded through the virtual node.
-func isWanted(s *scope, vn *offloadingv1beta1.VirtualNode) bool {
-	return s.offloading != nil && s.offloading.DeletionTimestamp.IsZero() && s.isStaying() &&
+// isNeeded reports whether the virtual kubelet needs access to the namespace.
+func isNeeded(s *scope, vn *offloadingv1beta1.VirtualNode) bool {
+	return s.offloading != nil && s.offloading.DeletionTimestamp.IsZero() && s.isActive() &&
 		vn.DeletionTimestamp.IsZero() && s.selected[string(vn.Spec.ClusterID)] && virtualnode.IsTenantNamespace(s.namespaces[vn.Namespace], vn)
 }
 
-// mapping reports whether the namespace is mapped to the virtual node's provider, as this
-// cluster asks for and as the provider answers.
+// mapping reports whether the namespace is mapped to the virtual node's provider, in the spec
+// and in the status of the NamespaceMap.
 func mapping(s *scope, vn *offloadingv1beta1.VirtualNode) (desired, current bool) {
 	for i := range s.maps {
 		nm := &s.maps[i]
@@ -90,12 +89,12 @@ func mapping(s *scope, vn *offloadingv1beta1.VirtualNode) (desired, current bool
 	return desired, current
 }
 
-// BindingName is the name of a virtual kubelet's RoleBinding in offloaded namespaces.
+// BindingName returns the name of a virtual kubelet's RoleBinding in offloaded namespaces.
 func BindingName(vn *offloadingv1beta1.VirtualNode) string {
 	return "longshore-virtual-kubelet." + vn.Namespace + "." + vn.Name
 }
 
-// ForgeBinding builds the RoleBinding that lets a virtual kubelet work in a namespace.
+// ForgeBinding builds the RoleBinding of a virtual kubelet in a namespace.
 func ForgeBinding(vn *offloadingv1beta1.VirtualNode, namespace string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{

@@ -21,8 +21,8 @@ const (
 	actionReflect  = "Reflect"
 )
 
-// endPods does for the pods of a virtual node in a namespace without access what the virtual
-// kubelet does elsewhere (wire 3.9).
+// endPods rejects and deletes pods of a virtual node in a namespace that its virtual kubelet
+// cannot access (wire 3.9).
 func (r *Reconciler) endPods(ctx context.Context, vn *offloadingv1beta1.VirtualNode, pods []*metav1.PartialObjectMetadata) error {
 	var errs []error
 	for _, pod := range pods {
@@ -35,7 +35,7 @@ func (r *Reconciler) endPods(ctx context.Context, vn *offloadingv1beta1.VirtualN
 	return errors.Join(errs...)
 }
 
-// endPod confirms the end of a terminating pod, of which nothing runs.
+// endPod deletes a terminating pod, which has no running containers.
 func (r *Reconciler) endPod(ctx context.Context, pod *metav1.PartialObjectMetadata) error {
 	object := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}}
 	err := r.Client.Delete(ctx, object, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
@@ -45,18 +45,18 @@ func (r *Reconciler) endPod(ctx context.Context, pod *metav1.PartialObjectMetada
 	return nil
 }
 
-// reject writes into a pod's status why it does not run.
-func (r *Reconciler) reject(ctx context.Context, vn *offloadingv1beta1.VirtualNode, known *metav1.PartialObjectMetadata) error {
+// reject reports in a pod's status that its namespace is not offloaded.
+func (r *Reconciler) reject(ctx context.Context, vn *offloadingv1beta1.VirtualNode, cached *metav1.PartialObjectMetadata) error {
 	pod := &corev1.Pod{}
-	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: known.Namespace, Name: known.Name}, pod)
+	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: cached.Namespace, Name: cached.Name}, pod)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading pod %s/%s: %w", known.Namespace, known.Name, err)
+		return fmt.Errorf("reading pod %s/%s: %w", cached.Namespace, cached.Name, err)
 	}
-	if err != nil || pod.UID != known.UID || pod.DeletionTimestamp != nil {
-		return nil // The event that says so is on its way.
+	if err != nil || pod.UID != cached.UID || pod.DeletionTimestamp != nil {
+		return nil // The cache is stale.
 	}
 	before := pod.DeepCopy()
-	if !rejected(pod, string(vn.Spec.ClusterID), r.Clock.Now()) || equality.Semantic.DeepEqual(before.Status, pod.Status) {
+	if !setRejectedStatus(pod, string(vn.Spec.ClusterID), r.Clock.Now()) || equality.Semantic.DeepEqual(before.Status, pod.Status) {
 		return nil
 	}
 	if err := r.Client.Status().Patch(ctx, pod, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
@@ -66,9 +66,9 @@ func (r *Reconciler) reject(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 	return nil
 }
 
-// rejected writes the status of a pod whose namespace is not offloaded, and reports whether
-// it has to be written.
-func rejected(pod *corev1.Pod, provider string, now time.Time) bool {
+// setRejectedStatus sets the status of a pod whose namespace is not offloaded. It returns false
+// for a finished pod.
+func setRejectedStatus(pod *corev1.Pod, provider string, now time.Time) bool {
 	switch {
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		return false

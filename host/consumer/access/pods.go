@@ -15,14 +15,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// NodePods watches the pods that are bound to virtual nodes, in all namespaces and of each
-// only what says that it exists. There is one watch per virtual node, since a field selector
-// names one.
+// NodePods watches the metadata of the pods on virtual nodes, in all namespaces. There is one
+// watch per virtual node, because a field selector selects one node.
 type NodePods struct {
 	client metadata.Interface
 
 	mu sync.Mutex
-	//nolint:containedctx // The lifetime of the controller, during which nodes come and go.
+	//nolint:containedctx // The lifetime of the controller, which starts watches later.
 	ctx     context.Context
 	changed func(namespace string)
 	synced  func()
@@ -34,25 +33,25 @@ type nodeWatch struct {
 	cancel   context.CancelFunc
 }
 
-// NewNodePods returns a NodePods that watches nothing before Start.
+// NewNodePods returns a NodePods. It has no watches before Start.
 func NewNodePods(config *rest.Config) (*NodePods, error) {
 	client, err := metadata.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("connecting for the pods of virtual nodes: %w", err)
+		return nil, fmt.Errorf("creating the metadata client: %w", err)
 	}
 	return &NodePods{client: client, watches: map[string]*nodeWatch{}}, nil
 }
 
-// Start allows watches until the context ends. It calls changed with the namespace of each
-// pod that came, went or began to terminate, and synced when all pods of one more node are
-// known.
+// Start permits watches until the context ends. NodePods then calls changed with the namespace
+// of each pod that is created, deleted or begins to terminate, and synced after the first list
+// of a node.
 func (p *NodePods) Start(ctx context.Context, changed func(namespace string), synced func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ctx, p.changed, p.synced = ctx, changed, synced
 }
 
-// Follow watches the pods of these nodes, and of no others.
+// Follow starts watches for the given nodes and stops all others.
 func (p *NodePods) Follow(nodes map[string]bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -75,7 +74,7 @@ func (p *NodePods) Follow(nodes map[string]bool) error {
 	return nil
 }
 
-// In returns the pods of a node in a namespace, and false while they are not known yet.
+// In returns the pods of a node in a namespace, and false before the first list of the node.
 func (p *NodePods) In(node, namespace string) ([]*metav1.PartialObjectMetadata, bool) {
 	p.mu.Lock()
 	watch := p.watches[node]
@@ -104,13 +103,13 @@ func (p *NodePods) watch(node string) (*nodeWatch, error) {
 	err := informer.SetTransform(trim)
 	if err == nil {
 		_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: p.tell,
+			AddFunc: p.notify,
 			UpdateFunc: func(before, after any) {
-				if terminating(before) != terminating(after) {
-					p.tell(after)
+				if isTerminating(before) != isTerminating(after) {
+					p.notify(after)
 				}
 			},
-			DeleteFunc: p.tell,
+			DeleteFunc: p.notify,
 		})
 	}
 	if err != nil {
@@ -129,13 +128,13 @@ func (p *NodePods) watch(node string) (*nodeWatch, error) {
 	return &nodeWatch{informer: informer, cancel: cancel}, nil
 }
 
-func (p *NodePods) tell(object any) {
+func (p *NodePods) notify(object any) {
 	if key, err := cache.DeletionHandlingObjectToName(object); err == nil {
 		p.changed(key.Namespace)
 	}
 }
 
-// trim keeps of a pod what identifies it, and whether it terminates.
+// trim removes all metadata of a pod but its identity and deletion timestamp.
 func trim(object any) (any, error) {
 	if pod, ok := object.(*metav1.PartialObjectMetadata); ok {
 		pod.ObjectMeta = metav1.ObjectMeta{
@@ -145,7 +144,7 @@ func trim(object any) (any, error) {
 	return object, nil
 }
 
-func terminating(object any) bool {
+func isTerminating(object any) bool {
 	pod, ok := object.(*metav1.PartialObjectMetadata)
 	return ok && pod.DeletionTimestamp != nil
 }

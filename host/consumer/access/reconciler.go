@@ -1,8 +1,8 @@
-// Package access lets virtual kubelets work in offloaded namespaces, and only there. A
-// virtual kubelet may read Secrets and write pods of a namespace by a RoleBinding in it,
-// which comes with the namespace's mapping and stays until the last pod on the virtual node
-// has left the namespace. Pods on a virtual node in any other namespace, of a DaemonSet that
-// tolerates everything for example, are ended here, since no kubelet can (wire 3.9).
+// Package access manages the RoleBindings of virtual kubelets in offloaded namespaces, which
+// permit to read Secrets and to write pods. A RoleBinding is created when the namespace is
+// offloaded and deleted when the last pod on the virtual node has left the namespace. Pods on a
+// virtual node in other namespaces (for example of a DaemonSet that tolerates everything) are
+// ended here, because the virtual kubelet has no access to them (wire 3.9).
 package access
 
 import (
@@ -37,23 +37,23 @@ import (
 )
 
 const (
-	// Finalizer keeps a RoleBinding while a virtual kubelet needs it: a namespace that is
-	// deleted loses its RoleBindings before its pods have ended.
+	// Finalizer keeps a RoleBinding while a virtual kubelet needs it: the deletion of a namespace
+	// deletes RoleBindings before pods have ended.
 	Finalizer = "longshore.dev/virtual-kubelet-access"
-	// podDelay gathers the events of a burst of pods.
+	// podDelay batches the events of pods.
 	podDelay = 200 * time.Millisecond
 
 	reasonNameTaken = "NameTaken"
 	actionGrant     = "GrantAccess"
 )
 
-// Pods are the pods on virtual nodes; NodePods implements it.
+// Pods provides the pods on virtual nodes. NodePods implements it.
 type Pods interface {
 	Follow(nodes map[string]bool) error
 	In(node, namespace string) (pods []*metav1.PartialObjectMetadata, known bool)
 }
 
-// Reconciler keeps the RoleBindings of virtual kubelets in one namespace after the other.
+// Reconciler reconciles the RoleBindings of virtual kubelets, one namespace at a time.
 type Reconciler struct {
 	// Client reads from the manager's cache.
 	Client client.Client
@@ -65,8 +65,8 @@ type Reconciler struct {
 	Pods   Pods
 }
 
-// SetupWithManager registers watches on all that decides about access. Keys are names of
-// namespaces. pods is the Pods of the Reconciler.
+// SetupWithManager registers watches. Requests have the name of a namespace. pods is the Pods of
+// the Reconciler.
 //
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=longshore-virtual-kubelet-namespace,verbs=bind
@@ -105,18 +105,18 @@ func request(namespace string) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Name: namespace}}
 }
 
-// isAccess reports whether an object is a RoleBinding of this package.
+// isAccess reports whether an object is a RoleBinding that this package manages.
 func isAccess(object client.Object) bool {
 	binding, ok := object.(*rbacv1.RoleBinding)
 	return ok && binding.RoleRef.Kind == "ClusterRole" && binding.RoleRef.Name == virtualnode.NamespaceRole &&
 		binding.Labels[offloadingv1beta1.VirtualNodeLabel] != ""
 }
 
-// all returns the namespaces that are offloaded, or in which access was granted.
+// all returns requests for the namespaces with a NamespaceOffloading or a RoleBinding.
 func (r *Reconciler) all(ctx context.Context) []reconcile.Request {
 	offloadings, bindings := &offloadingv1beta1.NamespaceOffloadingList{}, &rbacv1.RoleBindingList{}
 	if err := errors.Join(r.Client.List(ctx, offloadings), r.Client.List(ctx, bindings, client.HasLabels{offloadingv1beta1.VirtualNodeLabel})); err != nil {
-		// The cache cannot fail to list; if it did, the next event would enqueue them.
+		// Listing from the cache fails only while the manager stops.
 		ctrl.LoggerFrom(ctx).Error(err, "Listing the offloaded namespaces failed")
 	}
 	var requests []reconcile.Request
@@ -132,7 +132,7 @@ func (r *Reconciler) all(ctx context.Context) []reconcile.Request {
 	return slices.Compact(requests)
 }
 
-// Reconcile brings access in one namespace in line with its mappings.
+// Reconcile reconciles the RoleBindings of one namespace.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
 	s, err := r.gather(ctx, request.Name)
 	if err != nil {
@@ -149,13 +149,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	for i := range s.virtualNodes {
 		errs = append(errs, r.reconcileNode(ctx, s, &s.virtualNodes[i]))
 	}
-	for _, binding := range s.bindings { // Those that no VirtualNode has claimed.
+	for _, binding := range s.bindings { // Those without a VirtualNode.
 		errs = append(errs, r.revoke(ctx, binding))
 	}
 	return ctrl.Result{}, errors.Join(errs...)
 }
 
-// reconcileNode handles one virtual node in the namespace.
+// reconcileNode reconciles the RoleBinding of one virtual node.
 func (r *Reconciler) reconcileNode(ctx context.Context, s *scope, vn *offloadingv1beta1.VirtualNode) error {
 	name := BindingName(vn)
 	binding := s.bindings[name]
@@ -189,12 +189,12 @@ func (r *Reconciler) grant(ctx context.Context, s *scope, vn *offloadingv1beta1.
 	}
 	if !isAccess(current) && s.offloading != nil {
 		r.Events.Eventf(s.offloading, current, corev1.EventTypeWarning, reasonNameTaken, actionGrant,
-			"RoleBinding %s was not made by Longshore, so virtual node %s cannot work in this namespace. Delete the RoleBinding.", current.Name, vn.Name)
+			"RoleBinding %s is not managed by Longshore, and virtual node %s has no access to this namespace. Delete the RoleBinding.", current.Name, vn.Name)
 	}
 	return nil // Otherwise the cache is stale.
 }
 
-// revoke deletes a RoleBinding, if there is one.
+// revoke deletes a RoleBinding, which may be nil, and removes its finalizer.
 func (r *Reconciler) revoke(ctx context.Context, binding *rbacv1.RoleBinding) error {
 	if binding == nil {
 		return nil
@@ -216,7 +216,7 @@ func (r *Reconciler) revoke(ctx context.Context, binding *rbacv1.RoleBinding) er
 	return nil
 }
 
-// gather reads all that a pass needs, from the cache.
+// gather reads the state from the cache.
 func (r *Reconciler) gather(ctx context.Context, name string) (*scope, error) {
 	s := &scope{name: name, bindings: map[string]*rbacv1.RoleBinding{}, namespaces: map[string]*corev1.Namespace{}}
 	virtualNodes, nodes := &offloadingv1beta1.VirtualNodeList{}, &corev1.NodeList{}
@@ -228,7 +228,7 @@ func (r *Reconciler) gather(ctx context.Context, name string) (*scope, error) {
 		r.Client.List(ctx, nsMaps, client.MatchingLabels{liqocorev1beta1.ReplicationLabel: "true"}),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("reading what decides about access to namespace %q: %w", name, err)
+		return nil, fmt.Errorf("reading the state of namespace %q: %w", name, err)
 	}
 	s.virtualNodes, s.maps = virtualNodes.Items, nsMaps.Items
 	for _, needed := range append(namespacesOf(s.virtualNodes), name) {
@@ -254,7 +254,7 @@ func (r *Reconciler) gather(ctx context.Context, name string) (*scope, error) {
 		for i := range nodes.Items {
 			byName[nodes.Items[i].Name] = &nodes.Items[i]
 		}
-		// An invalid selector selects nothing new; the controller of mappings reports it.
+		// An invalid selector selects no provider. The controller of NamespaceOffloadings reports it.
 		s.selected, _ = namespaceoffloading.Selected(&s.offloading.Spec.ClusterSelector, s.virtualNodes, byName)
 	}
 	return s, nil

@@ -200,7 +200,7 @@ func TestATenantNamespaceThatGetsItsLabelsEnqueuesEveryOffloading(t *testing.T) 
 	assert.Equal(t, []reconcile.Request{want}, r.relatedToNamespace(t.Context(), shop()))
 }
 
-func TestAPassThatChangesNothingWritesNothing(t *testing.T) {
+func TestReconcileWithoutAChangeWritesNothing(t *testing.T) {
 	first := pass(t, offloading(nil), shop(), node("a", "milan"), namespaceMap("milan", nil, nil))
 	again := pass(t, first.nso, shop(offloadingv1beta1.SchedulingEnabledLabel), node("a", "milan"),
 		namespaceMap("milan", map[string]string{"shop": "shop-rome"}, nil))
@@ -208,17 +208,17 @@ func TestAPassThatChangesNothingWritesNothing(t *testing.T) {
 	assert.Zero(t, again.writes)
 }
 
-func TestTheStrategyLocalTakesTheLabelAway(t *testing.T) {
+func TestTheStrategyLocalRemovesTheLabel(t *testing.T) {
 	local := offloading(func(n *offloadingv1beta1.NamespaceOffloading) {
 		n.Spec.PodOffloadingStrategy = offloadingv1beta1.LocalPodOffloadingStrategyType
 	})
 	out := pass(t, local, shop(offloadingv1beta1.SchedulingEnabledLabel), node("a", "milan"), namespaceMap("milan", nil, nil))
 	require.NoError(t, out.err)
 	assert.False(t, out.labeled(t))
-	assert.Contains(t, out.desired(t, "milan"), "shop", "the namespace is mapped all the same")
+	assert.Contains(t, out.desired(t, "milan"), "shop", "the namespace is mapped")
 }
 
-func TestAProviderThatIsNotReadyHoldsUpNoOther(t *testing.T) {
+func TestAProviderWithoutANamespaceMapDoesNotBlockOthers(t *testing.T) {
 	// The virtual kubelet of oslo lacks its kubeconfig, so oslo has no NamespaceMap.
 	out := pass(t, offloading(nil), shop(), node("a", "milan"), node("b", "oslo"), namespaceMap("milan", nil, nil))
 	require.NoError(t, out.err, "its NamespaceMap is watched")
@@ -231,7 +231,7 @@ func TestAProviderThatIsNotReadyHoldsUpNoOther(t *testing.T) {
 	assert.Contains(t, conditions[1].Message, "VirtualNode")
 }
 
-func TestASelectorThatCannotBeParsedIsToldAndChangesNothing(t *testing.T) {
+func TestAnInvalidSelectorIsReportedAndChangesNothing(t *testing.T) {
 	broken := offloading(func(n *offloadingv1beta1.NamespaceOffloading) {
 		n.Spec.ClusterSelector = corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
 			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "region", Operator: "Is"}},
@@ -244,7 +244,7 @@ func TestASelectorThatCannotBeParsedIsToldAndChangesNothing(t *testing.T) {
 	assert.Contains(t, out.desired(t, "milan"), "shop")
 }
 
-func TestUnoffloadingLetsGoInOrder(t *testing.T) {
+func TestDeletionRemovesLabelMappingAndFinalizerInOrder(t *testing.T) {
 	now := metav1.Now()
 	deleting := func(n *offloadingv1beta1.NamespaceOffloading) { n.DeletionTimestamp = &now }
 	accepted := map[string]offloadingv1beta1.RemoteNamespaceStatus{
@@ -255,7 +255,7 @@ func TestUnoffloadingLetsGoInOrder(t *testing.T) {
 	require.NoError(t, out.err)
 	assert.False(t, out.labeled(t))
 	assert.Empty(t, out.desired(t, "milan"))
-	require.NotNil(t, out.nso, "it stays while the provider has the namespace")
+	require.NotNil(t, out.nso, "it is kept while the provider has the namespace")
 	assert.Equal(t, offloadingv1beta1.TerminatingOffloadingPhaseType, out.nso.Status.OffloadingPhase)
 
 	out = pass(t, offloading(deleting), shop(), node("a", "milan"), namespaceMap("milan", nil, nil))

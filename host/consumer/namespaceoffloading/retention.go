@@ -12,40 +12,40 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// withdrawalGrace is how long a mapping stays after the last matching virtual node has
-// stopped to match although neither the NamespaceOffloading nor a VirtualNode asked for it.
+// withdrawalGrace is how long a mapping is kept after the last virtual node stopped matching without
+// a change of the NamespaceOffloading or a VirtualNode.
 const withdrawalGrace = time.Minute
 
-// Reasons of the condition OffloadingRequired for a mapping that stays although no virtual
-// node matches.
+// Reasons of the condition OffloadingRequired for a mapping that is kept although no virtual node
+// matches.
 const (
 	reasonVirtualNodeMissing = "VirtualNodeMissing"
 	reasonWithdrawalPending  = "WithdrawalPending"
 )
 
-// Hold says why a mapping stays although no virtual node of its cluster matches.
+// Hold describes why a mapping is kept although no virtual node of its cluster matches.
 type Hold struct {
 	// Reason and Message are those of the condition OffloadingRequired.
 	Reason, Message string
-	// Remaining is the time until the mapping is withdrawn; zero means that it is not.
+	// Remaining is the time until the mapping is withdrawn, or zero if it is not withdrawn.
 	Remaining time.Duration
 }
 
-// Retain reports whether a mapping stays that no virtual node matches at present, and why.
-// The provider deletes the namespace of a withdrawn mapping, so that a missing fact is no
-// reason to withdraw: a VirtualNode that uses the NamespaceMap must exist to say that it does
-// not match, or have been withdrawn. It is pure.
+// Retain reports whether a mapping is kept although no virtual node matches, and why. The provider
+// deletes the namespace of a withdrawn mapping. Therefore a mapping is withdrawn only if every
+// VirtualNode that uses the NamespaceMap exists and does not match, or has been withdrawn. It is
+// pure.
 //
-// Expected says that a Node of the cluster would match with the labels that its VirtualNode
-// gives it: the virtual kubelet puts them back.
+// Expected is true if a Node of the cluster would match with the labels of its VirtualNode, which
+// the virtual kubelet restores.
 func Retain(nso *offloadingv1beta1.NamespaceOffloading, nm *offloadingv1beta1.NamespaceMap, cluster string,
 	virtualNodes []offloadingv1beta1.VirtualNode, expected bool, now time.Time) (*Hold, bool) {
 	if expected {
 		return nil, true
 	}
 	if missing := missingVirtualNodes(nm, cluster, virtualNodes); len(missing) > 0 {
-		return &Hold{Reason: reasonVirtualNodeMissing, Message: fmt.Sprintf("The namespace stays mapped: %s is gone and was not withdrawn. "+
-			"Create it again and delete it, or delete this NamespaceOffloading", strings.Join(missing, ", "))}, true
+		return &Hold{Reason: reasonVirtualNodeMissing, Message: fmt.Sprintf("The namespace is kept: %s was deleted without being withdrawn. "+
+			"Create it again and delete it, or delete this NamespaceOffloading.", strings.Join(missing, ", "))}, true
 	}
 	if nso.Generation != nso.Status.ObservedGeneration {
 		return nil, false // The selector may have changed.
@@ -60,11 +60,11 @@ func Retain(nso *offloadingv1beta1.NamespaceOffloading, nm *offloadingv1beta1.Na
 	if remaining <= 0 {
 		return nil, false
 	}
-	return &Hold{Reason: reasonWithdrawalPending, Remaining: remaining, Message: fmt.Sprintf("No virtual node of this cluster matches the cluster selector any more; "+
-		"the remote namespace is deleted unless one does within %s", withdrawalGrace)}, true
+	return &Hold{Reason: reasonWithdrawalPending, Remaining: remaining, Message: fmt.Sprintf("No virtual node of this cluster matches the cluster selector any more. "+
+		"The remote namespace is deleted unless one matches within %s.", withdrawalGrace)}, true
 }
 
-// missingVirtualNodes names the VirtualNodes that use a NamespaceMap and do not exist.
+// missingVirtualNodes returns the VirtualNodes that use a NamespaceMap and do not exist.
 func missingVirtualNodes(nm *offloadingv1beta1.NamespaceMap, cluster string, virtualNodes []offloadingv1beta1.VirtualNode) []string {
 	existing := map[string]bool{}
 	for i := range virtualNodes {

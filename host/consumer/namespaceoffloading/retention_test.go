@@ -35,7 +35,7 @@ func inEurope(change func(*offloadingv1beta1.NamespaceOffloading)) *offloadingv1
 	})
 }
 
-// deselected makes the condition of milan say since when no node matches.
+// deselected sets the condition of milan since when no node matches.
 func deselected(since time.Time) func(*offloadingv1beta1.NamespaceOffloading) {
 	return func(n *offloadingv1beta1.NamespaceOffloading) {
 		n.Status.RemoteNamespacesConditions = map[string]offloadingv1beta1.RemoteNamespaceConditions{"milan": {{
@@ -66,35 +66,35 @@ func usedBy(virtualNodes string) *offloadingv1beta1.NamespaceMap {
 	return nm
 }
 
-func TestAMappingIsWithdrawnOnlyWhenItsOwnersSaySo(t *testing.T) {
+func TestRetain(t *testing.T) {
 	const a, b = "liqo-tenant-milan/a", "liqo-tenant-milan/b"
 	us := map[string]string{"region": "us"}
 	for name, tc := range map[string]struct {
 		nso      *offloadingv1beta1.NamespaceOffloading
 		existing []client.Object
-		keeps    bool
+		kept     bool
 		reason   string
 	}{
 		"the only virtual node is gone without its finalizer": {
-			nso: inEurope(nil), existing: []client.Object{usedBy(a)}, keeps: true, reason: "VirtualNodeMissing"},
-		"so it is with a map of an earlier version": {
-			nso: inEurope(nil), existing: []client.Object{usedBy("")}, keeps: true, reason: "VirtualNodeMissing"},
+			nso: inEurope(nil), existing: []client.Object{usedBy(a)}, kept: true, reason: "VirtualNodeMissing"},
+		"the same with a NamespaceMap of an earlier version": {
+			nso: inEurope(nil), existing: []client.Object{usedBy("")}, kept: true, reason: "VirtualNodeMissing"},
 		"the virtual node has another cluster ID": {
 			nso: inEurope(nil), existing: []client.Object{usedBy(a), func() client.Object { vn := labeled("a", "eu"); vn.Spec.ClusterID = "oslo"; return vn }()},
-			keeps: true, reason: "VirtualNodeMissing"},
+			kept: true, reason: "VirtualNodeMissing"},
 		"the virtual node that matched is gone without its finalizer, and another does not match": {
-			nso: inEurope(deselected(noon.Add(-time.Hour))), existing: []client.Object{usedBy(a + "," + b), labeled("b", "us")}, keeps: true, reason: "VirtualNodeMissing"},
-		"the Node has lost a label that the virtual kubelet puts back": {
-			nso: inEurope(deselected(noon.Add(-time.Hour))), existing: []client.Object{usedBy(a), labeled("a", "eu"), realNode("a", nil)}, keeps: true, reason: "ClusterSelected"},
-		"the Node has lost a label that a person gave it": {
-			nso: inEurope(nil), existing: []client.Object{usedBy(a), labeled("a", "us"), realNode("a", us)}, keeps: true, reason: "WithdrawalPending"},
-		"a person's label is still missing within the grace": {
-			nso: inEurope(deselected(noon.Add(-30 * time.Second))), existing: []client.Object{usedBy(a), labeled("a", "us"), realNode("a", us)}, keeps: true, reason: "WithdrawalPending"},
-		"a person's label is still missing after the grace": {
+			nso: inEurope(deselected(noon.Add(-time.Hour))), existing: []client.Object{usedBy(a + "," + b), labeled("b", "us")}, kept: true, reason: "VirtualNodeMissing"},
+		"the Node has lost a label that the virtual kubelet restores": {
+			nso: inEurope(deselected(noon.Add(-time.Hour))), existing: []client.Object{usedBy(a), labeled("a", "eu"), realNode("a", nil)}, kept: true, reason: "ClusterSelected"},
+		"the Node has lost a label that a user set": {
+			nso: inEurope(nil), existing: []client.Object{usedBy(a), labeled("a", "us"), realNode("a", us)}, kept: true, reason: "WithdrawalPending"},
+		"the label of a user is missing within the grace period": {
+			nso: inEurope(deselected(noon.Add(-30 * time.Second))), existing: []client.Object{usedBy(a), labeled("a", "us"), realNode("a", us)}, kept: true, reason: "WithdrawalPending"},
+		"the label of a user is missing after the grace period": {
 			nso: inEurope(deselected(noon.Add(-2 * time.Minute))), existing: []client.Object{usedBy(a), labeled("a", "us"), realNode("a", us)}},
-		"a person put the label back": {
+		"the user set the label again": {
 			nso: inEurope(deselected(noon.Add(-time.Hour))), existing: []client.Object{usedBy(a), labeled("a", "us"), realNode("a", map[string]string{"region": "eu"})},
-			keeps: true, reason: "ClusterSelected"},
+			kept: true, reason: "ClusterSelected"},
 		"the selector has changed": {
 			nso:      inEurope(func(n *offloadingv1beta1.NamespaceOffloading) { n.Generation = 4 }),
 			existing: []client.Object{usedBy(a), labeled("a", "us"), realNode("a", us)}},
@@ -104,7 +104,7 @@ func TestAMappingIsWithdrawnOnlyWhenItsOwnersSaySo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out := pass(t, tc.nso, append(tc.existing, shop(offloadingv1beta1.SchedulingEnabledLabel))...)
 			require.NoError(t, out.err)
-			if !tc.keeps {
+			if !tc.kept {
 				assert.Empty(t, out.desired(t, "milan"))
 				return
 			}
@@ -113,18 +113,18 @@ func TestAMappingIsWithdrawnOnlyWhenItsOwnersSaySo(t *testing.T) {
 			require.NotEmpty(t, conditions)
 			assert.Equal(t, corev1.ConditionTrue, conditions[0].Status)
 			assert.Equal(t, tc.reason, conditions[0].Reason, conditions[0].Message)
-			assert.Equal(t, tc.reason == "WithdrawalPending", out.again > 0, "the end of the grace is a requeue")
+			assert.Equal(t, tc.reason == "WithdrawalPending", out.again > 0, "a requeue at the end of the grace period")
 		})
 	}
 }
 
-func TestTheLastMappingOfAMapIsRemovedOnlyFromTheVersionThatWasRead(t *testing.T) {
+func TestRemovingTheLastMappingNeedsTheCurrentVersion(t *testing.T) {
 	s, err := scheme.New()
 	require.NoError(t, err)
 	now := metav1.NewTime(noon)
 	nso := offloading(func(n *offloadingv1beta1.NamespaceOffloading) { n.DeletionTimestamp = &now })
 	nm := usedBy("")
-	c := fake.NewClientBuilder().WithScheme(s).WithObjects(nso, nm, shop()).WithStatusSubresource(nso).WithInterceptorFuncs(interceptor.Funcs{
+	c := fake.NewClientBuilder().WithScheme(s).WithObjects(nso, nm, shop(), tenant(nm.Namespace, "milan")).WithStatusSubresource(nso).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			if obj.GetName() == "milan" { // Another pass maps "store" after this one has read the map.
 				other := &offloadingv1beta1.NamespaceMap{}

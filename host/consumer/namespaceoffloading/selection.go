@@ -26,8 +26,8 @@ func RemoteName(name string, spec *offloadingv1beta1.NamespaceOffloadingSpec, ho
 	}
 }
 
-// Selected returns the provider clusters that the selector picks: those of which any
-// virtual node matches (T10). A selector without terms picks all of them.
+// Selected returns the provider clusters with a virtual node that matches the selector (T10). A
+// selector without terms matches all.
 func Selected(selector *corev1.NodeSelector, virtualNodes []offloadingv1beta1.VirtualNode, nodes map[string]*corev1.Node) (map[string]bool, error) {
 	match := func(*corev1.Node) (bool, error) { return true, nil }
 	if len(selector.NodeSelectorTerms) > 0 {
@@ -54,15 +54,15 @@ func Selected(selector *corev1.NodeSelector, virtualNodes []offloadingv1beta1.Vi
 	return selected, nil
 }
 
-// ExpectedNode is the node that a VirtualNode will have, as far as selectors can see
-// it, so that a selector gives the same answer before and after it exists (T9).
+// ExpectedNode returns the Node of a VirtualNode with its name and labels, so that a selector has
+// the same result before and after the Node is created (T9).
 func ExpectedNode(vn *offloadingv1beta1.VirtualNode) *corev1.Node {
 	expected := local.Node(local.NodeInput{VirtualNode: vn, ExtraLabels: extraLabels(vn)})
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: vn.Name, Labels: expected.Labels}}
 }
 
-// extraLabels are those that the virtual kubelet is told on its command line. What it
-// would refuse to parse gives no label, here as there.
+// extraLabels returns the Node's labels in the arguments of the virtual kubelet. It ignores invalid
+// ones, as the virtual kubelet does.
 func extraLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 	extra := map[string]string{}
 	if vn.Spec.Template == nil {
@@ -84,12 +84,12 @@ func extraLabels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 	return extra
 }
 
-// extraLabelsFlag is the virtual kubelet's flag for labels of its Node (wire 7.1).
+// extraLabelsFlag is the flag of the virtual kubelet for labels of its Node (wire 7.1).
 const extraLabelsFlag = "--node-extra-labels="
 
-// Status computes conditions and phase (wire 6.2) from what the NamespaceMaps say.
-// Missing are selected providers without NamespaceMap, which will bear their ID as name
-// (T74). Holds are mappings that stay although no virtual node matches. Times of unchanged conditions are kept from the previous status.
+// Status computes conditions and phase (wire 6.2) from the NamespaceMaps. Missing are selected
+// providers without a NamespaceMap, whose name will be their ID (T74). Holds are mappings that are
+// kept although no virtual node matches. Unchanged conditions keep their transition time.
 func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, byCluster map[string]*offloadingv1beta1.NamespaceMap, missing []string, holds map[string]*Hold, now metav1.Time) offloadingv1beta1.NamespaceOffloadingStatus {
 	status := offloadingv1beta1.NamespaceOffloadingStatus{
 		RemoteNamespaceName:        remoteName,
@@ -123,7 +123,7 @@ func Status(nso *offloadingv1beta1.NamespaceOffloading, remoteName string, byClu
 	for _, id := range missing {
 		previous := nso.Status.RemoteNamespacesConditions[id]
 		waiting := readyCondition(&offloadingv1beta1.NamespaceMap{}, nso.Namespace, previous, now)
-		waiting.Message = "The cluster has no NamespaceMap yet: a condition of its VirtualNode says why"
+		waiting.Message = "The cluster has no NamespaceMap yet. See the conditions of its VirtualNode."
 		status.RemoteNamespacesConditions[id] = offloadingv1beta1.RemoteNamespaceConditions{requiredCondition(true, nil, previous, now), waiting}
 		required++
 	}
@@ -165,7 +165,7 @@ func requiredCondition(desired bool, hold *Hold, previous offloadingv1beta1.Remo
 func readyCondition(nm *offloadingv1beta1.NamespaceMap, namespace string, previous offloadingv1beta1.RemoteNamespaceConditions, now metav1.Time) offloadingv1beta1.RemoteNamespaceCondition {
 	c := offloadingv1beta1.RemoteNamespaceCondition{
 		Type: offloadingv1beta1.NamespaceReady, Status: corev1.ConditionFalse, Reason: "Creating",
-		Message: fmt.Sprintf("The provider has not answered yet; if something keeps the replicator from asking it, events of NamespaceMap %s/%s say what", nm.Namespace, nm.Name),
+		Message: fmt.Sprintf("The provider has not responded yet. See the events of NamespaceMap %s/%s.", nm.Namespace, nm.Name),
 	}
 	if current, known := nm.Status.CurrentMapping[namespace]; known {
 		c.Reason = string(current.Phase)
@@ -173,7 +173,7 @@ func readyCondition(nm *offloadingv1beta1.NamespaceMap, namespace string, previo
 		case offloadingv1beta1.MappingAccepted:
 			c.Status, c.Reason, c.Message = corev1.ConditionTrue, "NamespaceCreated", "The remote namespace exists"
 		case offloadingv1beta1.MappingCreationLoopBackOff:
-			c.Message = failure(nm, namespace)
+			c.Message = failureMessage(nm, namespace)
 		case offloadingv1beta1.MappingTerminating:
 			c.Message = "The remote namespace is being deleted"
 		}
@@ -181,23 +181,22 @@ func readyCondition(nm *offloadingv1beta1.NamespaceMap, namespace string, previo
 	return keepTime(c, previous, now)
 }
 
-// failure says why there is no remote namespace, as far as this cluster knows; the rest is
-// known to the provider alone, and the owner of the namespace must know whom to ask.
-func failure(nm *offloadingv1beta1.NamespaceMap, namespace string) string {
+// failureMessage returns why the remote namespace was not created and who can correct that.
+func failureMessage(nm *offloadingv1beta1.NamespaceMap, namespace string) string {
 	remote := nm.Status.CurrentMapping[namespace].RemoteNamespace
 	for _, other := range slices.Sorted(maps.Keys(nm.Spec.DesiredMapping)) {
-		// Two never share one: who has it keeps it, else the first by name gets it (T75).
-		has := nm.Status.CurrentMapping[other] == offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
-		if other != namespace && nm.Spec.DesiredMapping[other] == remote && (has || other < namespace) {
-			return fmt.Sprintf("Namespace %q of this cluster has the remote name %q: delete this NamespaceOffloading, and create it again with another name",
+		// An accepted mapping keeps the remote namespace, otherwise the first by name gets it (T75).
+		isAccepted := nm.Status.CurrentMapping[other] == offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
+		if other != namespace && nm.Spec.DesiredMapping[other] == remote && (isAccepted || other < namespace) {
+			return fmt.Sprintf("Namespace %q of this cluster has the remote name %q. Delete this NamespaceOffloading and create it with another name.",
 				other, remote)
 		}
 	}
 	if message := nm.Status.CurrentMapping[namespace].Message; message != "" {
-		return fmt.Sprintf("The provider does not make namespace %q: %s", remote, message)
+		return fmt.Sprintf("The provider did not create namespace %q: %s", remote, message)
 	}
-	return fmt.Sprintf("The provider cannot make namespace %q; often it has one of that name that was not made for this cluster. "+
-		"Ask its administrator: an event of NamespaceMap %q in the provider names the cause", remote, nm.Name)
+	return fmt.Sprintf("The provider did not create namespace %q. A namespace with this name may exist that does not belong to this cluster. "+
+		"Ask the administrator of the provider to look at the events of NamespaceMap %q.", remote, nm.Name)
 }
 
 func keepTime(c offloadingv1beta1.RemoteNamespaceCondition, previous offloadingv1beta1.RemoteNamespaceConditions, now metav1.Time) offloadingv1beta1.RemoteNamespaceCondition {

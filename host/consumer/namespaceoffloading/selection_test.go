@@ -51,7 +51,7 @@ func TestSelected(t *testing.T) {
 		real     map[string]*corev1.Node
 		want     map[string]bool
 	}{
-		"no terms pick every cluster": {
+		"no terms": {
 			nodes: []offloadingv1beta1.VirtualNode{virtualNode("a", "milan", nil), virtualNode("b", "oslo", nil)},
 			want:  map[string]bool{"milan": true, "oslo": true}},
 		"labels of the VirtualNode count before its Node exists": {
@@ -63,11 +63,11 @@ func TestSelected(t *testing.T) {
 			nodes:    []offloadingv1beta1.VirtualNode{virtualNode("a", "milan", us)},
 			real:     map[string]*corev1.Node{"a": {ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: eu}}},
 			want:     map[string]bool{"milan": true}},
-		"any matching virtual node picks its cluster, whatever the order (T10)": {
+		"one of two virtual nodes matches (T10)": {
 			selector: in("region", "eu"),
 			nodes:    []offloadingv1beta1.VirtualNode{virtualNode("a", "milan", eu), virtualNode("b", "milan", us)},
 			want:     map[string]bool{"milan": true}},
-		"the type label is there before the Node (T9)": {
+		"the type label before the Node exists (T9)": {
 			selector: in("liqo.io/type", "virtual-node"),
 			nodes:    []offloadingv1beta1.VirtualNode{virtualNode("a", "milan", nil)},
 			want:     map[string]bool{"milan": true}},
@@ -87,7 +87,7 @@ func TestSelected(t *testing.T) {
 			assert.Equal(t, tc.want, got)
 		})
 	}
-	t.Run("the labels that the Node will have count before it exists, whoever gives them (T9)", func(t *testing.T) {
+	t.Run("all labels of the Node count before it exists (T9)", func(t *testing.T) {
 		vn := virtualNode("a", "milan", map[string]string{"liqo.io/type": "forged"})
 		vn.Spec.Template = &offloadingv1beta1.DeploymentTemplate{}
 		vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Args: []string{"--nodename=a", "--node-extra-labels=region=eu,zone="}}}
@@ -128,15 +128,15 @@ func TestStatus(t *testing.T) {
 		entries  int
 	}{
 		"no cluster":                      {want: "NoClusterSelected"},
-		"none selected":                   {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", false, "")}, want: "NoClusterSelected", entries: 1},
+		"no cluster selected":             {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", false, "")}, want: "NoClusterSelected", entries: 1},
 		"all accepted":                    {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, accepted)}, want: "Ready", entries: 1},
-		"no answer yet":                   {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, "")}, want: "InProgress", entries: 1},
+		"no response yet":                 {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, "")}, want: "InProgress", entries: 1},
 		"all failed":                      {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, failed)}, want: "AllFailed", entries: 1},
 		"one of two failed":               {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, failed), nm("oslo", true, accepted)}, want: "SomeFailed", entries: 2},
-		"selected, but not there yet":     {missing: []string{"milan"}, want: "InProgress", entries: 1},
+		"selected, no NamespaceMap yet":   {missing: []string{"milan"}, want: "InProgress", entries: 1},
 		"one accepted, one not there yet": {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", true, accepted)}, missing: []string{"oslo"}, want: "InProgress", entries: 2},
 		"deleting, still mapped":          {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", false, "Terminating")}, deleting: true, want: "Terminating", entries: 1},
-		"deleting, everything let go":     {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", false, "")}, deleting: true, want: "Terminating"},
+		"deleting, not mapped any more":   {maps: []*offloadingv1beta1.NamespaceMap{nm("milan", false, "")}, deleting: true, want: "Terminating"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -160,20 +160,20 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-func TestTheOwnerReadsWhyANamespaceCannotBeMade(t *testing.T) {
+func TestReadyConditionOfAFailedMapping(t *testing.T) {
 	type entry = offloadingv1beta1.RemoteNamespaceStatus
 	const accepted, failed = offloadingv1beta1.MappingAccepted, offloadingv1beta1.MappingCreationLoopBackOff
-	const elsewhere = `an event of NamespaceMap "milan" in the provider names the cause`
+	const inProvider = `look at the events of NamespaceMap "milan"`
 	for name, tc := range map[string]struct {
 		desired map[string]string
 		current map[string]entry
 		want    string
 	}{
-		"it is the provider's own": {
-			map[string]string{"shop": "taken"}, map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}}, elsewhere},
-		"the provider says why": {
-			map[string]string{"shop": "kube-dns"}, map[string]entry{"shop": {RemoteNamespace: "kube-dns", Phase: failed, Message: "the provider does not give this name"}},
-			`The provider does not make namespace "kube-dns": the provider does not give this name`},
+		"the cause is not known": {
+			map[string]string{"shop": "taken"}, map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}}, inProvider},
+		"the provider reports the cause": {
+			map[string]string{"shop": "kube-dns"}, map[string]entry{"shop": {RemoteNamespace: "kube-dns", Phase: failed, Message: "the name is reserved"}},
+			`The provider did not create namespace "kube-dns": the name is reserved`},
 		"another namespace has the name": {
 			map[string]string{"shop": "taken", "store": "taken"},
 			map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}, "store": {RemoteNamespace: "taken", Phase: accepted}},
@@ -184,14 +184,14 @@ func TestTheOwnerReadsWhyANamespaceCannotBeMade(t *testing.T) {
 			`Namespace "bar" of this cluster has the remote name "taken"`},
 		"another namespace asks for it later": {
 			map[string]string{"shop": "taken", "store": "taken"},
-			map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}, "store": {RemoteNamespace: "taken", Phase: failed}}, elsewhere},
+			map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}, "store": {RemoteNamespace: "taken", Phase: failed}}, inProvider},
 		"another namespace has another name": {
 			map[string]string{"shop": "taken", "store": "other"},
-			map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}, "store": {RemoteNamespace: "other", Phase: accepted}}, elsewhere},
+			map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}, "store": {RemoteNamespace: "other", Phase: accepted}}, inProvider},
 		"another namespace had the name, and asks for another one": {
 			map[string]string{"shop": "taken", "store": "other"},
 			map[string]entry{"shop": {RemoteNamespace: "taken", Phase: failed}, "store": {RemoteNamespace: "taken", Phase: accepted}},
-			elsewhere},
+			inProvider},
 	} {
 		t.Run(name, func(t *testing.T) {
 			nm := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}

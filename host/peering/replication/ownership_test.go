@@ -30,8 +30,8 @@ func namespace(name, peer string) *corev1.Namespace {
 	return ns
 }
 
-// elsewhere moves the Secret to another namespace, as `kubectl get -o yaml | kubectl apply -n` does.
-func elsewhere(s *corev1.Secret) {
+// inOtherNamespace moves the Secret to another namespace, as `kubectl get -o yaml | kubectl apply -n` does.
+func inOtherNamespace(s *corev1.Secret) {
 	s.Namespace, s.Finalizers = otherNamespace, nil
 	s.CreationTimestamp = metav1.NewTime(time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC))
 }
@@ -50,7 +50,7 @@ func copiedFrom(origin string) change {
 	}
 }
 
-func (w world) reconcileNamed(t *testing.T, s *corev1.Secret) (ctrl.Result, error) {
+func (w fixture) reconcileNamed(t *testing.T, s *corev1.Secret) (ctrl.Result, error) {
 	t.Helper()
 	return w.reconcileKey(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)})
 }
@@ -66,23 +66,23 @@ func deletions(c interface{ Actions() []clienttesting.Action }) int {
 	return count
 }
 
-func TestOnlyTheSecretInTheTenantNamespaceReplicates(t *testing.T) {
+func TestOnlyTheSecretInTheTenantNamespaceIsUsed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		second func(*corev1.Secret)
 		peer   string
 		want   string
 	}{
-		"a copy in a namespace of anything else": {elsewhere, "", "is not in the tenant namespace of cluster milan"},
-		"a copy in another peer's namespace":     {elsewhere, "oslo", "is not in the tenant namespace of cluster milan"},
-		"a copy in a second tenant namespace":    {elsewhere, "milan", "Secret liqo-tenant-milan/kubeconfig"},
-		"a second one beside the first": {func(s *corev1.Secret) {
-			elsewhere(s)
+		"a copy in a namespace that is not a tenant namespace": {inOtherNamespace, "", "is not in the tenant namespace of cluster milan"},
+		"a copy in another peer's namespace":                   {inOtherNamespace, "oslo", "is not in the tenant namespace of cluster milan"},
+		"a copy in a second tenant namespace":                  {inOtherNamespace, "milan", "Secret liqo-tenant-milan/kubeconfig"},
+		"a second Secret in the same namespace": {func(s *corev1.Secret) {
+			inOtherNamespace(s)
 			s.Namespace, s.Name = consumerTenant, "another"
 		}, "milan", "Secret liqo-tenant-milan/kubeconfig"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			second := secret(tc.second)
-			w := newWorld(t, dynamicClient(ours(finalized)), dynamicClient(object(copiedFrom(consumerTenant))), secret(), second, namespace(otherNamespace, tc.peer))
+			w := newFixture(t, dynamicClient(ownObject(finalized)), dynamicClient(object(copiedFrom(consumerTenant))), secret(), second, namespace(otherNamespace, tc.peer))
 			_, err := w.pass(t)
 			require.NoError(t, err)
 			_, err = w.reconcileNamed(t, second)
@@ -95,14 +95,14 @@ func TestOnlyTheSecretInTheTenantNamespaceReplicates(t *testing.T) {
 			assert.Contains(t, event, tc.want)
 			current := &corev1.Secret{}
 			require.NoError(t, w.Client.Get(t.Context(), client.ObjectKeyFromObject(second), current))
-			assert.Empty(t, current.Finalizers, "a Secret that is not used is not held")
+			assert.Empty(t, current.Finalizers, "a Secret that is not used has no finalizer")
 		})
 	}
 }
 
-func TestASecretTakesOverWhenTheOneBeforeItIsGone(t *testing.T) {
-	second := secret(elsewhere)
-	w := newWorld(t, dynamicClient(), dynamicClient(), secret(), second, namespace(otherNamespace, "milan"))
+func TestASecondSecretIsUsedWhenTheFirstIsDeleted(t *testing.T) {
+	second := secret(inOtherNamespace)
+	w := newFixture(t, dynamicClient(), dynamicClient(), secret(), second, namespace(otherNamespace, "milan"))
 	_, err := w.pass(t)
 	require.NoError(t, err)
 	require.NoError(t, w.Client.Update(t.Context(), secret(func(s *corev1.Secret) { s.Finalizers = nil })))
@@ -110,39 +110,39 @@ func TestASecretTakesOverWhenTheOneBeforeItIsGone(t *testing.T) {
 	_, err = w.pass(t)
 	require.NoError(t, err)
 	assert.Contains(t, w.related(t.Context(), secret()), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(second)},
-		"the deletion of one wakes the others of its cluster")
+		"the deletion of one enqueues the others of its cluster")
 	_, err = w.reconcileNamed(t, second)
 	require.NoError(t, err)
 	assert.Contains(t, w.running, client.ObjectKeyFromObject(second))
 }
 
-func TestACopyGoesOnlyForTheObjectThatItWasMadeFrom(t *testing.T) {
+func TestACopyIsDeletedOnlyForItsOwnObject(t *testing.T) {
 	for name, tc := range map[string]struct {
 		local, remote *unstructured.Unstructured
-		goes          bool
+		deleted       bool
 	}{
-		"the object it was made from is gone":            {remote: object(copiedFrom(consumerTenant)), goes: true},
-		"it was made from one in another namespace":      {remote: object(copiedFrom(otherNamespace))},
-		"an earlier version made it and it says nothing": {remote: object(copiedFrom(""))},
-		"the object has lost its labels": {
-			local: ours(finalized, func(u *unstructured.Unstructured) { u.SetLabels(nil) }), remote: object(copiedFrom(consumerTenant))},
-		"the object has lost its labels and is being deleted": {
-			local: ours(finalized, deleting, func(u *unstructured.Unstructured) { u.SetLabels(nil) }), remote: object(copiedFrom(consumerTenant)), goes: true},
+		"its object is gone":                             {remote: object(copiedFrom(consumerTenant)), deleted: true},
+		"its object was in another namespace":            {remote: object(copiedFrom(otherNamespace))},
+		"a copy of an earlier version without an origin": {remote: object(copiedFrom(""))},
+		"its object has no labels any more": {
+			local: ownObject(finalized, func(u *unstructured.Unstructured) { u.SetLabels(nil) }), remote: object(copiedFrom(consumerTenant))},
+		"its object has no labels any more and is being deleted": {
+			local: ownObject(finalized, deleting, func(u *unstructured.Unstructured) { u.SetLabels(nil) }), remote: object(copiedFrom(consumerTenant)), deleted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			local := dynamicClient()
 			if tc.local != nil {
 				local = dynamicClient(tc.local)
 			}
-			w := newWorld(t, local, dynamicClient(tc.remote), secret())
+			w := newFixture(t, local, dynamicClient(tc.remote), secret())
 			_, err := w.pass(t)
 			require.NoError(t, err)
-			if tc.goes {
+			if tc.deleted {
 				planetest.Until(t, func(t planetest.T) bool { return get(t, w.remote, providerTenant) == nil }, patience, every)
 				return
 			}
-			// One more object tells when the queue has passed the first.
-			later := ours(func(u *unstructured.Unstructured) { u.SetName("zurich") })
+			// The queue has processed the first object when the second is replicated.
+			later := ownObject(func(u *unstructured.Unstructured) { u.SetName("zurich") })
 			_, err = w.local.Resource(nsMaps).Namespace(consumerTenant).Create(t.Context(), later, metav1.CreateOptions{})
 			require.NoError(t, err)
 			planetest.Until(t, func(t planetest.T) bool {
@@ -155,8 +155,8 @@ func TestACopyGoesOnlyForTheObjectThatItWasMadeFrom(t *testing.T) {
 	}
 }
 
-func TestACopyStaysWhenAStaleListMissesItsObject(t *testing.T) {
-	local := dynamicClient(ours(finalized))
+func TestAStaleListDoesNotDeleteACopy(t *testing.T) {
+	local := dynamicClient(ownObject(finalized))
 	stale := true
 	local.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		empty := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "offloading.liqo.io/v1beta1", "kind": "NamespaceMapList"}}
@@ -170,7 +170,7 @@ func TestACopyStaysWhenAStaleListMissesItsObject(t *testing.T) {
 }
 
 func TestACopyOfAnEarlierVersionIsAdopted(t *testing.T) {
-	w := newWorld(t, dynamicClient(ours(finalized)), dynamicClient(object(copiedFrom(""))), secret())
+	w := newFixture(t, dynamicClient(ownObject(finalized)), dynamicClient(object(copiedFrom(""))), secret())
 	_, err := w.pass(t)
 	require.NoError(t, err)
 	planetest.Until(t, func(t planetest.T) bool {
@@ -181,8 +181,8 @@ func TestACopyOfAnEarlierVersionIsAdopted(t *testing.T) {
 func TestACopyOfAnotherNamespacesObject(t *testing.T) {
 	inOther := func(u *unstructured.Unstructured) { u.SetNamespace(otherNamespace); u.SetUID("other") }
 	otherCopy := object(otherSpec, copiedFrom(otherNamespace))
-	t.Run("is left alone while that object exists", func(t *testing.T) {
-		w := newWorld(t, dynamicClient(ours(finalized), ours(inOther)), dynamicClient(otherCopy), secret())
+	t.Run("is not changed while that object exists", func(t *testing.T) {
+		w := newFixture(t, dynamicClient(ownObject(finalized), ownObject(inOther)), dynamicClient(otherCopy), secret())
 		_, err := w.pass(t)
 		require.NoError(t, err)
 		event := <-w.events.Events
@@ -191,7 +191,7 @@ func TestACopyOfAnotherNamespacesObject(t *testing.T) {
 		assert.Equal(t, otherCopy.Object["spec"], get(t, w.remote, providerTenant).Object["spec"])
 	})
 	t.Run("is adopted when that object is gone", func(t *testing.T) {
-		w := newWorld(t, dynamicClient(ours(finalized)), dynamicClient(otherCopy), secret())
+		w := newFixture(t, dynamicClient(ownObject(finalized)), dynamicClient(otherCopy), secret())
 		_, err := w.pass(t)
 		require.NoError(t, err)
 		planetest.Until(t, func(t planetest.T) bool {

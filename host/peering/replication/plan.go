@@ -10,11 +10,11 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
 
-// OriginAnnotation on a remote copy is the namespace of the local object that it was made
-// from. Copies of earlier versions and of the reference have none.
+// OriginAnnotation on a remote copy is the namespace of its local object. Copies of earlier
+// versions and of the reference do not have it.
 const OriginAnnotation = "longshore.dev/replicated-from"
 
-// step is one action on an object; the set is closed.
+// step is one action on an object.
 type step int
 
 const (
@@ -30,42 +30,42 @@ const (
 // String names the step in logs and test failures.
 func (s step) String() string {
 	return map[step]string{
-		addFinalizer: "add finalizer", checkOrigin: "check the origin of the copy", createRemote: "create remote", updateRemote: "update remote",
+		addFinalizer: "add finalizer", checkOrigin: "check the origin", createRemote: "create remote", updateRemote: "update remote",
 		deleteRemote: "delete remote", removeFinalizer: "remove finalizer", copyStatus: "copy status",
 	}[s]
 }
 
-// plan returns the steps for one object of a local namespace, given both of its ends
-// (wire P3, per-item logic). It is pure; nil means absent. Local has the labels of
-// replication or this replicator's finalizer.
+// plan returns the steps for one object, given the local object and its remote copy (wire P3). It is
+// pure; nil means that the object does not exist. Local has the labels of replication or this
+// replicator's finalizer.
 //
-// A copy is deleted only for the object that it was made from: one in this namespace, whose
-// finalizer says that it was replicated, or that is gone while the copy names the namespace.
-func plan(local, remote *unstructured.Unstructured, namespace string, peerDead bool) []step {
+// A copy is deleted only for its own local object: it has the finalizer, or it is gone and the
+// annotation of the copy has the local namespace.
+func plan(local, remote *unstructured.Unstructured, namespace string, peerUnreachable bool) []step {
 	switch {
-	case local == nil && (peerDead || remote == nil || remote.GetDeletionTimestamp() != nil || originOf(remote) != namespace):
+	case local == nil && (peerUnreachable || remote == nil || remote.GetDeletionTimestamp() != nil || originOf(remote) != namespace):
 		return nil
 	case local == nil:
 		return []step{deleteRemote}
 	case local.GetDeletionTimestamp() != nil:
-		return planWithdraw(local, madeFrom(local, remote, namespace), peerDead)
-	case peerDead:
+		return planWithdraw(local, copyOf(local, remote, namespace), peerUnreachable)
+	case peerUnreachable:
 		return nil
 	default:
 		return planPush(local, remote, namespace)
 	}
 }
 
-// madeFrom returns the copy if it was made from the local object, and nil otherwise. A copy
-// that does not say is the object's if the object was replicated.
-func madeFrom(local, remote *unstructured.Unstructured, namespace string) *unstructured.Unstructured {
+// copyOf returns the remote object if it is a copy of the local one, or nil. A copy without an
+// annotation belongs to the local object if that has the finalizer.
+func copyOf(local, remote *unstructured.Unstructured, namespace string) *unstructured.Unstructured {
 	if origin := originOf(remote); origin == namespace || origin == "" && isFinalized(local) {
 		return remote
 	}
 	return nil
 }
 
-// planPush returns the steps for a local object that stays.
+// planPush returns the steps for a local object that is not being deleted.
 func planPush(local, remote *unstructured.Unstructured, namespace string) []step {
 	var steps []step
 	if !isFinalized(local) {
@@ -87,10 +87,10 @@ func planPush(local, remote *unstructured.Unstructured, namespace string) []step
 	return steps
 }
 
-// planWithdraw returns the steps for a local object that is being deleted: the copy is
-// deleted first, the finalizer removed when the copy is gone or its cluster is declared dead.
-func planWithdraw(local, remote *unstructured.Unstructured, peerDead bool) []step {
-	if remote == nil || peerDead {
+// planWithdraw returns the steps for a local object that is being deleted: delete the copy, then
+// remove the finalizer when the copy is gone or its cluster is permanently unreachable.
+func planWithdraw(local, remote *unstructured.Unstructured, peerUnreachable bool) []step {
+	if remote == nil || peerUnreachable {
 		if isFinalized(local) {
 			return []step{removeFinalizer}
 		}
@@ -106,7 +106,7 @@ func planWithdraw(local, remote *unstructured.Unstructured, peerDead bool) []ste
 	return steps
 }
 
-// hasNewStatus reports whether the copy has a status, and the local object another one.
+// hasNewStatus reports whether the copy has a status that differs from the local one.
 func hasNewStatus(local, remote *unstructured.Unstructured) bool {
 	status, ok := remote.Object["status"]
 	return ok && !reflect.DeepEqual(local.Object["status"], status)
@@ -116,14 +116,13 @@ func isFinalized(local *unstructured.Unstructured) bool {
 	return slices.Contains(local.GetFinalizers(), liqocorev1beta1.ReplicatorFinalizer)
 }
 
-// isReplicatedTo reports whether a local object asks to be replicated to the peer.
+// isReplicatedTo reports whether a local object has the labels of replication to the peer.
 func isReplicatedTo(local *unstructured.Unstructured, peer string) bool {
 	labels := local.GetLabels()
 	return labels[liqocorev1beta1.ReplicationLabel] == "true" && labels[liqocorev1beta1.RemoteIDLabel] == peer
 }
 
-// originOf returns the namespace of the local object that a copy was made from, or "" when
-// the copy does not say.
+// originOf returns the namespace of the local object of a copy, or "" without the annotation.
 func originOf(remote *unstructured.Unstructured) string {
 	if remote == nil {
 		return ""
@@ -131,7 +130,7 @@ func originOf(remote *unstructured.Unstructured) string {
 	return remote.GetAnnotations()[OriginAnnotation]
 }
 
-// setOrigin records on a copy the namespace of the local object that it is made from.
+// setOrigin records the namespace of the local object on a copy.
 func setOrigin(remote *unstructured.Unstructured, namespace string) {
 	annotations := maps.Clone(remote.GetAnnotations())
 	if annotations == nil {
@@ -141,8 +140,8 @@ func setOrigin(remote *unstructured.Unstructured, namespace string) {
 	remote.SetAnnotations(annotations)
 }
 
-// forgeCopy builds the remote copy: same name, labels rewritten, same spec, same annotations
-// and the origin. It has no status, which the provider writes.
+// forgeCopy builds the remote copy: the same name, spec and annotations, replication labels, and
+// the origin. The provider writes the status.
 func forgeCopy(local *unstructured.Unstructured, own, namespace string) *unstructured.Unstructured {
 	copied := &unstructured.Unstructured{Object: map[string]any{}}
 	copied.SetGroupVersionKind(local.GroupVersionKind())

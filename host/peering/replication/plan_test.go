@@ -43,43 +43,43 @@ func TestPlan(t *testing.T) {
 	otherCopy := func(changes ...change) *unstructured.Unstructured { return object(append(changes, from("backup"))...) }
 	for name, tc := range map[string]struct {
 		local, remote *unstructured.Unstructured
-		dead          bool
+		unreachable   bool
 		want          []step
 	}{
-		"nothing anywhere":                                 {},
-		"a new object is finalized and copied":             {local: object(), want: []step{addFinalizer, createRemote}},
-		"a copy that vanished is made again":               {local: object(finalized), want: []step{createRemote}},
-		"equal ends need nothing":                          {local: object(finalized), remote: ownCopy()},
-		"another spec is pushed":                           {local: object(finalized), remote: ownCopy(otherSpec), want: []step{updateRemote}},
-		"another status is pulled":                         {local: object(finalized), remote: ownCopy(withStatus), want: []step{copyStatus}},
-		"an equal status is left alone":                    {local: object(finalized, withStatus), remote: ownCopy(withStatus)},
-		"a copy without status takes none away":            {local: object(finalized, withStatus), remote: ownCopy()},
-		"a copy that is being deleted is waited for":       {local: object(finalized), remote: ownCopy(deleting)},
-		"and its status is pulled meanwhile":               {local: object(finalized), remote: ownCopy(deleting, withStatus), want: []step{copyStatus}},
-		"a deleted object takes its copy first":            {local: object(finalized, deleting), remote: ownCopy(), want: []step{deleteRemote}},
-		"and waits while the copy is being deleted":        {local: object(finalized, deleting), remote: ownCopy(deleting)},
-		"and pulls the status of its end":                  {local: object(finalized, deleting), remote: ownCopy(deleting, withStatus), want: []step{copyStatus}},
-		"and is released when the copy is gone":            {local: object(finalized, deleting), want: []step{removeFinalizer}},
-		"an object of a dead peer is released":             {local: object(finalized, deleting), remote: ownCopy(), dead: true, want: []step{removeFinalizer}},
-		"nothing is copied to a dead peer":                 {local: object(), dead: true},
-		"a copy whose original is gone is deleted":         {remote: ownCopy(), want: []step{deleteRemote}},
-		"but not twice":                                    {remote: ownCopy(deleting)},
-		"nor in a dead peer":                               {remote: ownCopy(), dead: true},
-		"another namespace's copy stays":                   {remote: otherCopy()},
-		"a copy of unknown origin stays":                   {remote: object()},
-		"a copy of unknown origin is adopted":              {local: object(finalized), remote: object(), want: []step{updateRemote}},
-		"and goes with the object that was replicated":     {local: object(finalized, deleting), remote: object(), want: []step{deleteRemote}},
-		"but not with one that never was":                  {local: object(deleting), remote: object()},
-		"another namespace's copy is taken over if free":   {local: object(finalized), remote: otherCopy(), want: []step{checkOrigin, updateRemote}},
-		"and outlives an object that it was not made from": {local: object(finalized, deleting), remote: otherCopy(), want: []step{removeFinalizer}},
+		"no object":                 {},
+		"a new object":              {local: object(), want: []step{addFinalizer, createRemote}},
+		"the copy was deleted":      {local: object(finalized), want: []step{createRemote}},
+		"no difference":             {local: object(finalized), remote: ownCopy()},
+		"another spec":              {local: object(finalized), remote: ownCopy(otherSpec), want: []step{updateRemote}},
+		"another status":            {local: object(finalized), remote: ownCopy(withStatus), want: []step{copyStatus}},
+		"an equal status":           {local: object(finalized, withStatus), remote: ownCopy(withStatus)},
+		"a copy without a status":   {local: object(finalized, withStatus), remote: ownCopy()},
+		"the copy is being deleted": {local: object(finalized), remote: ownCopy(deleting)},
+		"the copy is being deleted and has another status":                           {local: object(finalized), remote: ownCopy(deleting, withStatus), want: []step{copyStatus}},
+		"the object is being deleted":                                                {local: object(finalized, deleting), remote: ownCopy(), want: []step{deleteRemote}},
+		"object and copy are being deleted":                                          {local: object(finalized, deleting), remote: ownCopy(deleting)},
+		"object and copy are being deleted, another status":                          {local: object(finalized, deleting), remote: ownCopy(deleting, withStatus), want: []step{copyStatus}},
+		"the object is being deleted, the copy is gone":                              {local: object(finalized, deleting), want: []step{removeFinalizer}},
+		"the object is being deleted, the peer is unreachable":                       {local: object(finalized, deleting), remote: ownCopy(), unreachable: true, want: []step{removeFinalizer}},
+		"a new object, the peer is unreachable":                                      {local: object(), unreachable: true},
+		"the object is gone":                                                         {remote: ownCopy(), want: []step{deleteRemote}},
+		"the object is gone, the copy is being deleted":                              {remote: ownCopy(deleting)},
+		"the object is gone, the peer is unreachable":                                {remote: ownCopy(), unreachable: true},
+		"the copy of an object in another namespace":                                 {remote: otherCopy()},
+		"a copy without an origin and without an object":                             {remote: object()},
+		"a copy without an origin":                                                   {local: object(finalized), remote: object(), want: []step{updateRemote}},
+		"a copy without an origin, the object is being deleted":                      {local: object(finalized, deleting), remote: object(), want: []step{deleteRemote}},
+		"a copy without an origin, an object without a finalizer is being deleted":   {local: object(deleting), remote: object()},
+		"an object and the copy of another namespace's object":                       {local: object(finalized), remote: otherCopy(), want: []step{checkOrigin, updateRemote}},
+		"an object that is being deleted and the copy of another namespace's object": {local: object(finalized, deleting), remote: otherCopy(), want: []step{removeFinalizer}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, plan(tc.local, tc.remote, own, tc.dead))
+			assert.Equal(t, tc.want, plan(tc.local, tc.remote, own, tc.unreachable))
 		})
 	}
 }
 
-func TestForgeCopyRewritesLabelsAndLeavesTheStatusToTheProvider(t *testing.T) {
+func TestForgeCopy(t *testing.T) {
 	local := object(withStatus)
 	local.SetLabels(map[string]string{
 		liqocorev1beta1.ReplicationLabel: "true", liqocorev1beta1.RemoteIDLabel: "milan",

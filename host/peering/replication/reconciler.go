@@ -1,9 +1,6 @@
-// Package replication copies custom resources from a consumer to its providers and
-// brings their status back (wire P3). It is generic: which kinds it copies is a list.
-//
-// For each provider it is driven by the control-plane kubeconfig Secret in the tenant
-// namespace: spec flows consumer → provider, status flows provider → consumer, names
-// stay, namespaces are mapped by the Secret.
+// Package replication copies custom resources of a list of kinds from a consumer to its providers,
+// and their status back (wire P3). Replication to a provider is configured by the control-plane
+// kubeconfig Secret in its tenant namespace, which also maps the namespace. Names are kept.
 package replication
 
 import (
@@ -56,18 +53,18 @@ type Options struct {
 	Resources []schema.GroupVersionResource
 	// Resync is the informers' resync period.
 	Resync time.Duration
-	// Local talks to the own cluster about the replicated kinds.
+	// Local is the client of the local cluster.
 	Local dynamic.Interface
-	// Connect opens a client to a provider; it is a field so that tests can inject faults.
+	// Connect creates a client of a provider.
 	Connect func(*rest.Config) (dynamic.Interface, error)
 }
 
-// Reconciler keeps one reflector per control-plane kubeconfig Secret.
+// Reconciler runs one reflector per control-plane kubeconfig Secret.
 type Reconciler struct {
-	// Client reads from the manager's cache, which has control-plane kubeconfig Secrets and
+	// Client reads from the manager's cache, which needs control-plane kubeconfig Secrets and
 	// tenant namespaces only.
 	Client client.Client
-	// APIReader reads Secrets that have lost the label by which the cache selects.
+	// APIReader reads Secrets without the label that the cache selects.
 	APIReader client.Reader
 	// Events records on Secrets and on replicated objects.
 	Events events.EventRecorder
@@ -75,11 +72,11 @@ type Reconciler struct {
 	Options Options
 
 	mu      sync.Mutex
-	base    context.Context // The context of Start, which outlives each reconcile.
+	base    context.Context // The context of Start.
 	running map[client.ObjectKey]*session
 }
 
-// session is a running reflector and the Secret content it was started from.
+// session is a running reflector and the content of its Secret.
 type session struct {
 	content   [sha256.Size]byte
 	reflector *reflector
@@ -102,15 +99,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("replication").
-		For(&corev1.Secret{}, builder.WithPredicates(concerned())).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.related), builder.WithPredicates(concerned())).
+		For(&corev1.Secret{}, builder.WithPredicates(isConcerned())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.related), builder.WithPredicates(isConcerned())).
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.related), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.Func(r.reconcileKey))
 }
 
-// concerned lets Secrets through that are control-plane kubeconfigs, or were until now.
-func concerned() predicate.Predicate {
+// isConcerned accepts Secrets that are control-plane kubeconfigs, or were before an update.
+func isConcerned() predicate.Predicate {
 	p := predicate.NewPredicateFuncs(isControlPlaneKubeconfig)
 	p.UpdateFunc = func(e event.UpdateEvent) bool {
 		return isControlPlaneKubeconfig(e.ObjectOld) || isControlPlaneKubeconfig(e.ObjectNew)
@@ -118,8 +115,8 @@ func concerned() predicate.Predicate {
 	return p
 }
 
-// reconcileKey reads the Secret. One that is gone stops its reflector although its finalizer
-// was not removed by this controller: removing it by hand revokes the credential.
+// reconcileKey reads and reconciles a Secret. The reflector of a Secret that does not exist any more
+// is stopped: an administrator who removes the finalizer revokes the credential.
 func (r *Reconciler) reconcileKey(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	secret := &corev1.Secret{}
 	err := r.Client.Get(ctx, request.NamespacedName, secret)
@@ -132,14 +129,13 @@ func (r *Reconciler) reconcileKey(ctx context.Context, request ctrl.Request) (ct
 	return r.Reconcile(ctx, secret)
 }
 
-// Start implements manager.Runnable: reflectors run until its context ends, and it waits for
-// them.
+// Start implements manager.Runnable. Reflectors run until its context ends; it waits for them.
 func (r *Reconciler) Start(ctx context.Context) error {
 	r.mu.Lock()
 	r.base = ctx
 	r.mu.Unlock()
 	if err := r.releaseOrphans(ctx); err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).Error(err, "Releasing Secrets that are no kubeconfig any more failed; the next start tries again")
+		log.FromContext(ctx).Error(err, "Failed to release Secrets without the identity label")
 	}
 	<-ctx.Done()
 	r.mu.Lock()
@@ -157,18 +153,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, secret *corev1.Secret) (ctrl
 		r.stop(name)
 		return ctrl.Result{}, r.release(ctx, secret)
 	}
-	refusal, err := r.refuse(ctx, secret)
+	conflict, err := r.checkSelected(ctx, secret)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if refusal != "" {
+	if conflict != "" {
 		r.stop(name)
-		r.Events.Eventf(secret, nil, corev1.EventTypeWarning, reasonNotReplicated, actionReplicate, "%s", refusal)
+		r.Events.Eventf(secret, nil, corev1.EventTypeWarning, reasonNotReplicated, actionReplicate, "%s", conflict)
 	}
 	if !secret.DeletionTimestamp.IsZero() {
-		return r.withdraw(ctx, name, secret, refusal == "")
+		return r.withdraw(ctx, name, secret, conflict == "")
 	}
-	if refusal != "" {
+	if conflict != "" {
 		return ctrl.Result{}, r.releaseUnused(ctx, secret)
 	}
 	if controllerutil.AddFinalizer(secret, liqocorev1beta1.ReplicatorSecretFinalizer) {
@@ -197,10 +193,10 @@ func (r *Reconciler) ensureRunning(ctx context.Context, name client.ObjectKey, s
 	if runs && current.content == content {
 		return ctrl.Result{}, nil
 	}
-	// A Secret that cannot be used stops no reflector: the previous content may still work.
+	// An invalid Secret does not stop a reflector: the previous content may still be valid.
 	config, err := remotecluster.Config(secret)
 	if err != nil {
-		r.Events.Eventf(secret, nil, corev1.EventTypeWarning, reasonInvalidKubeconfig, actionReplicate, "Not replicating: %v", err)
+		r.Events.Eventf(secret, nil, corev1.EventTypeWarning, reasonInvalidKubeconfig, actionReplicate, "Failed to replicate: %v", err)
 		return ctrl.Result{}, reconcile.TerminalError(fmt.Errorf("reading Secret %s: %w", name, err))
 	}
 	remote, err := r.Options.Connect(config)
@@ -224,9 +220,9 @@ func (r *Reconciler) start(ctx context.Context, secret *corev1.Secret, remote dy
 	life, cancel := context.WithCancel(log.IntoContext(r.base, logger))
 	s := &session{content: content, cancel: cancel, done: make(chan struct{}), reflector: &reflector{
 		own: r.Options.ClusterID, peer: p, resources: r.Options.Resources, resync: r.Options.Resync,
-		local: r.Options.Local, remote: remote, obstacles: newObstacles(r.Events, p),
-		peerDead: func(ctx context.Context) (bool, error) { return r.peerDead(ctx, p.id) },
-		locals:   map[schema.GroupVersionResource]cache.SharedIndexInformer{}, remotes: map[schema.GroupVersionResource]cache.SharedIndexInformer{},
+		local: r.Options.Local, remote: remote, errors: newErrorReporter(r.Events, p),
+		isUnreachable: func(ctx context.Context) (bool, error) { return r.isUnreachable(ctx, p.id) },
+		locals:        map[schema.GroupVersionResource]cache.SharedIndexInformer{}, remotes: map[schema.GroupVersionResource]cache.SharedIndexInformer{},
 	}}
 	logger.Info("Starting replication", "localNamespace", p.localNamespace, "remoteNamespace", p.remoteNamespace)
 	go func() {
@@ -238,19 +234,18 @@ func (r *Reconciler) start(ctx context.Context, secret *corev1.Secret, remote dy
 	return s
 }
 
-// withdraw stops the reflector of a Secret that is being deleted, but not before every
-// object that was replicated with it is gone: the copies can be deleted only with this
-// credential.
+// withdraw stops the reflector of a Secret that is being deleted when every object that was
+// replicated with it is gone: the copies can only be deleted with this credential.
 func (r *Reconciler) withdraw(ctx context.Context, name client.ObjectKey, secret *corev1.Secret, selected bool) (ctrl.Result, error) {
-	left, err := r.left(ctx, secret)
+	remaining, err := r.countRemaining(ctx, secret)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if left == 0 {
+	if remaining == 0 {
 		r.stop(name)
 		return ctrl.Result{}, r.release(ctx, secret)
 	}
-	log.FromContext(ctx).V(1).Info("Waiting for replicated objects to go", "left", left)
+	log.FromContext(ctx).V(1).Info("Waiting for replicated objects", "remaining", remaining)
 	if !selected {
 		return ctrl.Result{RequeueAfter: stopPoll}, nil
 	}
@@ -262,17 +257,17 @@ func (r *Reconciler) withdraw(ctx context.Context, name client.ObjectKey, secret
 	return result, err
 }
 
-// releaseUnused removes the finalizer of a Secret that does not replicate, unless objects of
-// its namespace were replicated with it: the credential is needed to delete their copies.
+// releaseUnused removes the finalizer of a Secret that is not selected, unless objects of its
+// namespace were replicated with it: the credential is needed to delete their copies.
 func (r *Reconciler) releaseUnused(ctx context.Context, secret *corev1.Secret) error {
-	left, err := r.left(ctx, secret)
-	if err != nil || left > 0 {
+	remaining, err := r.countRemaining(ctx, secret)
+	if err != nil || remaining > 0 {
 		return err
 	}
 	return r.release(ctx, secret)
 }
 
-// stop ends the reflector of a Secret, if one runs.
+// stop stops the reflector of a Secret, if it runs.
 func (r *Reconciler) stop(name client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -282,7 +277,7 @@ func (r *Reconciler) stop(name client.ObjectKey) {
 	}
 }
 
-// release removes our finalizer from a Secret.
+// release removes the finalizer from a Secret.
 func (r *Reconciler) release(ctx context.Context, secret *corev1.Secret) error {
 	before := secret.DeepCopy()
 	if !controllerutil.RemoveFinalizer(secret, liqocorev1beta1.ReplicatorSecretFinalizer) {
@@ -295,8 +290,8 @@ func (r *Reconciler) release(ctx context.Context, secret *corev1.Secret) error {
 	return nil
 }
 
-// left counts the objects of the Secret's namespace that hold the replicator's finalizer.
-func (r *Reconciler) left(ctx context.Context, secret *corev1.Secret) (int, error) {
+// countRemaining returns the number of objects in the Secret's namespace with the finalizer.
+func (r *Reconciler) countRemaining(ctx context.Context, secret *corev1.Secret) (int, error) {
 	total := 0
 	var errs []error
 	for _, resource := range r.Options.Resources {
@@ -314,9 +309,8 @@ func (r *Reconciler) left(ctx context.Context, secret *corev1.Secret) (int, erro
 	return total, errors.Join(errs...)
 }
 
-// peerDead reports whether the administrator declared the cluster permanently
-// unreachable while its API server does not answer (wire P2.11, end).
-func (r *Reconciler) peerDead(ctx context.Context, id string) (bool, error) {
+// isUnreachable reports whether the cluster is permanently unreachable (wire P2.11).
+func (r *Reconciler) isUnreachable(ctx context.Context, id string) (bool, error) {
 	list := &liqocorev1beta1.ForeignClusterList{}
 	if err := r.Client.List(ctx, list); err != nil {
 		return false, fmt.Errorf("listing ForeignClusters: %w", err)

@@ -53,8 +53,8 @@ func dynamicClient(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
 		map[schema.GroupVersionResource]string{nsMaps: "NamespaceMapList"}, objects...)
 }
 
-// ours is the local object that goes to milan, and copied its remote copy.
-func ours(changes ...change) *unstructured.Unstructured {
+// ownObject returns the local object that is replicated to milan, and copied its remote copy.
+func ownObject(changes ...change) *unstructured.Unstructured {
 	return object(append([]change{func(u *unstructured.Unstructured) {
 		u.SetNamespace(consumerTenant)
 		u.SetLabels(map[string]string{liqocorev1beta1.ReplicationLabel: "true", liqocorev1beta1.RemoteIDLabel: "milan"})
@@ -62,7 +62,7 @@ func ours(changes ...change) *unstructured.Unstructured {
 }
 
 func copied() *unstructured.Unstructured {
-	u := forgeCopy(ours(), "rome", providerTenant) // From the consumer's tenant namespace.
+	u := forgeCopy(ownObject(), "rome", providerTenant) // From the consumer's tenant namespace.
 	u.SetUID("copy")
 	return u
 }
@@ -84,20 +84,20 @@ func secret(changes ...func(*corev1.Secret)) *corev1.Secret {
 	return s
 }
 
-type world struct {
+type fixture struct {
 	*Reconciler
 	local, remote *dynamicfake.FakeDynamicClient
 	events        *events.FakeRecorder
 }
 
-func newWorld(t *testing.T, local, remote *dynamicfake.FakeDynamicClient, objects ...client.Object) world {
+func newFixture(t *testing.T, local, remote *dynamicfake.FakeDynamicClient, objects ...client.Object) fixture {
 	t.Helper()
 	s, err := scheme.New()
 	require.NoError(t, err)
 	recorder := events.NewFakeRecorder(10)
 	ctx, cancel := context.WithCancel(t.Context())
 	c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(objects, namespace(consumerTenant, "milan"))...).Build()
-	w := world{local: local, remote: remote, events: recorder, Reconciler: &Reconciler{
+	w := fixture{local: local, remote: remote, events: recorder, Reconciler: &Reconciler{
 		Client: c, APIReader: c, Events: recorder,
 		Options: Options{
 			ClusterID: "rome", Resources: []schema.GroupVersionResource{nsMaps}, Local: local,
@@ -115,7 +115,7 @@ func newWorld(t *testing.T, local, remote *dynamicfake.FakeDynamicClient, object
 }
 
 // pass reconciles the Secret as it is in the cluster.
-func (w world) pass(t *testing.T) (ctrl.Result, error) {
+func (w fixture) pass(t *testing.T) (ctrl.Result, error) {
 	t.Helper()
 	return w.reconcileKey(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(secret())})
 }
@@ -130,8 +130,8 @@ func get(t planetest.T, c dynamic.Interface, namespace string) *unstructured.Uns
 	return u
 }
 
-func TestAnObjectIsCopiedAndItsStatusComesBack(t *testing.T) {
-	w := newWorld(t, dynamicClient(ours()), dynamicClient(), secret())
+func TestObjectsAndTheirStatusAreReplicated(t *testing.T) {
+	w := newFixture(t, dynamicClient(ownObject()), dynamicClient(), secret())
 	_, err := w.pass(t)
 	require.NoError(t, err)
 	planetest.Until(t, func(t planetest.T) bool { return get(t, w.remote, providerTenant) != nil }, patience, every)
@@ -143,10 +143,10 @@ func TestAnObjectIsCopiedAndItsStatusComesBack(t *testing.T) {
 	planetest.Until(t, func(t planetest.T) bool { return get(t, w.local, consumerTenant).Object["status"] != nil }, patience, every)
 }
 
-func TestAWithdrawalThatWasUnderWayGoesOnAfterARestart(t *testing.T) {
+func TestWithdrawalContinuesAfterARestart(t *testing.T) {
 	now := metav1.Now()
 	going := func(s *corev1.Secret) { s.DeletionTimestamp = &now }
-	w := newWorld(t, dynamicClient(ours(finalized, deleting)), dynamicClient(copied()), secret(going))
+	w := newFixture(t, dynamicClient(ownObject(finalized, deleting)), dynamicClient(copied()), secret(going))
 	result, err := w.pass(t)
 	require.NoError(t, err)
 	assert.Positive(t, result.RequeueAfter, "the credential stays while it is needed")
@@ -161,7 +161,7 @@ func TestAWithdrawalThatWasUnderWayGoesOnAfterARestart(t *testing.T) {
 	assert.Empty(t, w.running)
 }
 
-func TestAnObjectOfADeadPeerIsLetGoAlthoughThePeerNeverAnswers(t *testing.T) {
+func TestAnObjectOfAnUnreachablePeerIsReleased(t *testing.T) {
 	remote := dynamicClient()
 	remote.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("connection refused")
@@ -170,13 +170,13 @@ func TestAnObjectOfADeadPeerIsLetGoAlthoughThePeerNeverAnswers(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "milan", Annotations: map[string]string{liqocorev1beta1.PermanentlyUnreachableAnnotation: "true"}},
 		Spec:       liqocorev1beta1.ForeignClusterSpec{ClusterID: "milan"},
 	}
-	w := newWorld(t, dynamicClient(ours(finalized, deleting)), remote, secret(), dead)
+	w := newFixture(t, dynamicClient(ownObject(finalized, deleting)), remote, secret(), dead)
 	_, err := w.pass(t)
 	require.NoError(t, err)
 	planetest.Until(t, func(t planetest.T) bool { return len(get(t, w.local, consumerTenant).GetFinalizers()) == 0 }, patience, every)
 }
 
-func TestWhatKeepsAnObjectFromBeingReplicatedIsToldOnIt(t *testing.T) {
+func TestErrorsAreRecordedOnTheObject(t *testing.T) {
 	forbidden := func(verb string) clienttesting.ReactionFunc {
 		return func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(nsMaps.GroupResource(), "milan", errors.New("rome may not "+verb))
@@ -187,27 +187,27 @@ func TestWhatKeepsAnObjectFromBeingReplicatedIsToldOnIt(t *testing.T) {
 		there []runtime.Object
 		want  string
 	}{
-		"it may not be created":            {verb: "create", want: "rome may not create"},
-		"nothing may be read there":        {verb: "list", want: "rome may not list"},
-		"an unmanaged object has the name": {there: []runtime.Object{object(func(u *unstructured.Unstructured) { u.SetNamespace(providerTenant) })}, want: "that was not replicated from this cluster: remove it there"},
+		"creating is forbidden":            {verb: "create", want: "rome may not create"},
+		"listing is forbidden":             {verb: "list", want: "rome may not list"},
+		"an unmanaged object has the name": {there: []runtime.Object{object(func(u *unstructured.Unstructured) { u.SetNamespace(providerTenant) })}, want: "has an unmanaged object with this name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			remote := dynamicClient(tc.there...)
 			if tc.verb != "" {
 				remote.PrependReactor(tc.verb, "*", forbidden(tc.verb))
 			}
-			w := newWorld(t, dynamicClient(ours()), remote, secret())
+			w := newFixture(t, dynamicClient(ownObject()), remote, secret())
 			_, err := w.pass(t)
 			require.NoError(t, err)
 			event := <-w.events.Events
-			assert.Contains(t, event, "Warning NotReplicated Not replicated to cluster milan, trying again: ")
+			assert.Contains(t, event, "Warning NotReplicated Failed to replicate to cluster milan, retrying: ")
 			assert.Contains(t, event, tc.want)
 		})
 	}
 }
 
-func TestABrokenKubeconfigDoesNotStopWhatRuns(t *testing.T) {
-	w := newWorld(t, dynamicClient(), dynamicClient(), secret())
+func TestAnInvalidKubeconfigDoesNotStopTheReflector(t *testing.T) {
+	w := newFixture(t, dynamicClient(), dynamicClient(), secret())
 	_, err := w.pass(t)
 	require.NoError(t, err)
 	key := client.ObjectKeyFromObject(secret())
@@ -219,9 +219,9 @@ func TestABrokenKubeconfigDoesNotStopWhatRuns(t *testing.T) {
 	broken.Data["kubeconfig"] = []byte("{")
 	require.NoError(t, w.Client.Update(t.Context(), broken))
 	_, err = w.pass(t)
-	require.ErrorContains(t, err, "is no kubeconfig")
+	require.ErrorContains(t, err, "is not a kubeconfig")
 	require.Len(t, w.events.Events, 1)
-	assert.Contains(t, <-w.events.Events, "is no kubeconfig")
+	assert.Contains(t, <-w.events.Events, "is not a kubeconfig")
 	require.Same(t, before, w.running[key])
 	select {
 	case <-before.done:
@@ -231,7 +231,7 @@ func TestABrokenKubeconfigDoesNotStopWhatRuns(t *testing.T) {
 }
 
 func TestAnotherKubeconfigReplacesTheSession(t *testing.T) {
-	w := newWorld(t, dynamicClient(), dynamicClient(), secret())
+	w := newFixture(t, dynamicClient(), dynamicClient(), secret())
 	_, err := w.pass(t)
 	require.NoError(t, err)
 	key := client.ObjectKeyFromObject(secret())
@@ -246,21 +246,21 @@ func TestAnotherKubeconfigReplacesTheSession(t *testing.T) {
 	<-before.done
 }
 
-func TestASecretThatIsNoLongerOneIsLetGo(t *testing.T) {
-	cases := map[string]func(*testing.T, world){
-		"it vanished": func(t *testing.T, w world) {
+func TestASecretThatIsNotAKubeconfigAnyMoreIsReleased(t *testing.T) {
+	cases := map[string]func(*testing.T, fixture){
+		"it is gone": func(t *testing.T, w fixture) {
 			t.Helper()
 			require.NoError(t, w.Client.Update(t.Context(), secret(func(s *corev1.Secret) { s.Finalizers = nil })))
 			require.NoError(t, w.Client.Delete(t.Context(), secret()))
 		},
-		"its annotation was removed": func(t *testing.T, w world) {
+		"its annotation was removed": func(t *testing.T, w fixture) {
 			t.Helper()
 			require.NoError(t, w.Client.Update(t.Context(), secret(func(s *corev1.Secret) { s.Annotations = nil })))
 		},
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, dynamicClient(), dynamicClient(), secret())
+			w := newFixture(t, dynamicClient(), dynamicClient(), secret())
 			_, err := w.pass(t)
 			require.NoError(t, err)
 			before := w.running[client.ObjectKeyFromObject(secret())]
@@ -278,20 +278,20 @@ func TestASecretThatIsNoLongerOneIsLetGo(t *testing.T) {
 	}
 }
 
-func TestACopyThatIsInTheWay(t *testing.T) {
+func TestCheckExisting(t *testing.T) {
 	cases := map[string]struct {
 		there *unstructured.Unstructured
 		want  string
 	}{
-		"is ours, and the watch will bring it": {there: copied()},
-		"is unmanaged": {there: object(func(u *unstructured.Unstructured) { u.SetNamespace(providerTenant) }),
-			want: "that was not replicated from this cluster"},
+		"a copy of this cluster": {there: copied()},
+		"an unmanaged object": {there: object(func(u *unstructured.Unstructured) { u.SetNamespace(providerTenant) }),
+			want: "has an unmanaged object with this name"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			remote := dynamicClient(tc.there)
 			r := &reflector{own: "rome", peer: peer{id: "milan", localNamespace: consumerTenant, remoteNamespace: providerTenant}, local: dynamicClient(), remote: remote}
-			err := r.act(t.Context(), createRemote, key{resource: nsMaps, name: "milan"}, ours(), nil)
+			err := r.act(t.Context(), createRemote, key{resource: nsMaps, name: "milan"}, ownObject(), nil)
 			if tc.want == "" {
 				require.NoError(t, err)
 				return

@@ -25,13 +25,13 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
-// key names one replicated object; both ends share the name.
+// key is one replicated object. Local object and copy have the same name.
 type key struct {
 	resource schema.GroupVersionResource
 	name     string
 }
 
-// peer is one provider and the pair of tenant namespaces that belong to it.
+// peer is a provider with its tenant namespaces on both sides.
 type peer struct {
 	id              string
 	localNamespace  string
@@ -46,27 +46,27 @@ type reflector struct {
 	local     dynamic.Interface
 	remote    dynamic.Interface
 	resync    time.Duration
-	// peerDead reports whether an administrator declared the peer permanently unreachable.
-	peerDead func(ctx context.Context) (bool, error)
-	// obstacles records what keeps objects from being replicated.
-	obstacles *obstacles
+	// isUnreachable reports whether the peer is permanently unreachable.
+	isUnreachable func(ctx context.Context) (bool, error)
+	// errors records errors of replication.
+	errors *errorReporter
 
 	queue           workqueue.TypedRateLimitingInterface[key]
 	locals, remotes map[schema.GroupVersionResource]cache.SharedIndexInformer
 }
 
 const (
-	// waitPoll is the requeue interval of an object that waits for its provider: a provider
-	// that is declared permanently unreachable causes no event here.
+	// waitPoll is the requeue interval of an object that waits for its provider: declaring a
+	// provider permanently unreachable causes no event here.
 	waitPoll = 5 * time.Second
 )
 
-// run replicates until the context ends.
+// run replicates objects until the context ends.
 func (r *reflector) run(ctx context.Context) error {
 	r.queue = workqueue.NewTypedRateLimitingQueue(retry.Limiter[key]())
 	var locals, remotes []cache.InformerSynced
 	for _, resource := range r.resources {
-		// Without a selector: an object that loses its labels is not one that is gone.
+		// Without a selector: an object without the labels is not deleted.
 		local, err := r.informer(r.local, resource, r.peer.localNamespace, nil)
 		if err != nil {
 			return err
@@ -77,7 +77,7 @@ func (r *reflector) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := remote.SetWatchErrorHandlerWithContext(r.obstacles.watching(resource)); err != nil {
+		if err := remote.SetWatchErrorHandlerWithContext(r.errors.handleWatchErrors(resource)); err != nil {
 			return fmt.Errorf("watching %s in namespace %q: %w", resource.GroupResource(), r.peer.remoteNamespace, err)
 		}
 		r.locals[resource], r.remotes[resource] = local, remote
@@ -93,7 +93,7 @@ func (r *reflector) run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), locals...) {
 		return nil
 	}
-	// The provider is not waited for: objects of a dead peer are released without it.
+	// Do not wait for the provider: objects of an unreachable peer are released without it.
 	running.Go(func() { r.work(ctx) })
 	if cache.WaitForCacheSync(ctx.Done(), remotes...) {
 		r.enqueueAll()
@@ -102,7 +102,7 @@ func (r *reflector) run(ctx context.Context) error {
 	return nil
 }
 
-// enqueueAll enqueues the local objects, which waited for the first list of the provider.
+// enqueueAll enqueues the local objects, which wait for the first list of the provider.
 func (r *reflector) enqueueAll() {
 	for resource, informer := range r.locals {
 		for _, obj := range informer.GetStore().List() {
@@ -144,14 +144,14 @@ func (r *reflector) work(ctx context.Context) {
 			log.FromContext(ctx).V(1).Info("Cache is stale, requeueing", "resource", item.resource.Resource, "name", item.name)
 			r.queue.AddRateLimited(item)
 		default:
-			r.obstacles.report(ctx, item, r.locals[item.resource].GetStore(), err)
+			r.errors.report(ctx, item, r.locals[item.resource].GetStore(), err)
 			r.queue.AddRateLimited(item)
 		}
 		r.queue.Done(item)
 	}
 }
 
-// replicate reads both ends of one object, plans, and acts.
+// replicate replicates one object.
 func (r *reflector) replicate(ctx context.Context, item key) error {
 	local, err := find(r.locals[item.resource].GetStore(), r.peer.localNamespace, item.name)
 	if err != nil {
@@ -162,13 +162,13 @@ func (r *reflector) replicate(ctx context.Context, item key) error {
 	} else if err != nil {
 		return err
 	}
-	dead, err := r.peerDead(ctx)
+	unreachable, err := r.isUnreachable(ctx)
 	if err != nil {
 		return fmt.Errorf("reading whether cluster %q is permanently unreachable: %w", r.peer.id, err)
 	}
-	if !r.remotes[item.resource].HasSynced() && !dead {
-		if err := r.obstacles.unreadable(item.resource); err != nil {
-			r.obstacles.report(ctx, item, r.locals[item.resource].GetStore(), err)
+	if !r.remotes[item.resource].HasSynced() && !unreachable {
+		if err := r.errors.watchError(item.resource); err != nil {
+			r.errors.report(ctx, item, r.locals[item.resource].GetStore(), err)
 		}
 		r.queue.AddAfter(item, waitPoll)
 		return nil
@@ -178,20 +178,20 @@ func (r *reflector) replicate(ctx context.Context, item key) error {
 		return err
 	}
 	logUnknownOrigin(ctx, item, local, remote)
-	steps := plan(local, remote, r.peer.localNamespace, dead)
+	steps := plan(local, remote, r.peer.localNamespace, unreachable)
 	for _, next := range steps {
 		if err := r.act(ctx, next, item, local, remote); err != nil {
 			return fmt.Errorf("%s of %s %q: %w", next, item.resource.Resource, item.name, err)
 		}
 	}
-	r.obstacles.clear(item)
+	r.errors.clear(item)
 	if isWithdrawing(local) && !slices.Contains(steps, removeFinalizer) {
 		r.queue.AddAfter(item, waitPoll)
 	}
 	return nil
 }
 
-// logUnknownOrigin logs that a copy is kept because it does not say what it was made from.
+// logUnknownOrigin logs that a copy without a local object is kept because its origin is unknown.
 func logUnknownOrigin(ctx context.Context, item key, local, remote *unstructured.Unstructured) {
 	if local == nil && remote != nil && originOf(remote) == "" {
 		log.FromContext(ctx).Info("Copy without an origin has no local object and is kept; delete it in the provider if it is not needed",
@@ -199,16 +199,16 @@ func logUnknownOrigin(ctx context.Context, item key, local, remote *unstructured
 	}
 }
 
-// isWithdrawing reports whether a local object waits for the end of its copy.
+// isWithdrawing reports whether a local object waits for the deletion of its copy.
 func isWithdrawing(local *unstructured.Unstructured) bool {
 	return local != nil && local.GetDeletionTimestamp() != nil && isFinalized(local)
 }
 
-// errNotReplicated marks an object that does not ask to be replicated and never was.
+// errNotReplicated is the error of an object without labels and finalizer of replication.
 var errNotReplicated = errors.New("not replicated")
 
-// checkLabels returns an error when a local object does not have the labels of replication
-// to the peer. One that was replicated and is being deleted needs none.
+// checkLabels returns an error if a local object does not have the labels of replication to the
+// peer. An object with the finalizer that is being deleted does not need them.
 func checkLabels(local *unstructured.Unstructured, peer string) error {
 	switch {
 	case local == nil || isReplicatedTo(local, peer):
@@ -218,11 +218,12 @@ func checkLabels(local *unstructured.Unstructured, peer string) error {
 	case local.GetDeletionTimestamp() != nil:
 		return nil
 	default:
-		return fmt.Errorf("the object has lost the label %s=true or %s=%s, and cluster %q keeps its copy: restore the labels, or delete the object to delete the copy",
+		return fmt.Errorf("the object has no label %s=true or %s=%s any more, and cluster %q keeps its copy: restore the labels, or delete the object to delete the copy",
 			liqocorev1beta1.ReplicationLabel, liqocorev1beta1.RemoteIDLabel, peer, peer)
 	}
 }
 
+// act executes one step.
 func (r *reflector) act(ctx context.Context, next step, item key, local, remote *unstructured.Unstructured) error {
 	locals := r.local.Resource(item.resource).Namespace(r.peer.localNamespace)
 	remotes := r.remote.Resource(item.resource).Namespace(r.peer.remoteNamespace)
@@ -263,8 +264,7 @@ func (r *reflector) act(ctx context.Context, next step, item key, local, remote 
 	return err
 }
 
-// checkOrigin returns an error while the object of another local namespace exists that a
-// copy was made from.
+// checkOrigin returns an error if the local object of a copy exists in another namespace.
 func (r *reflector) checkOrigin(ctx context.Context, item key, origin string) error {
 	_, err := r.local.Resource(item.resource).Namespace(origin).Get(ctx, item.name, metav1.GetOptions{})
 	switch {
@@ -277,8 +277,8 @@ func (r *reflector) checkOrigin(ctx context.Context, item key, origin string) er
 	}
 }
 
-// confirmGone returns a conflict when the API server has the local object that the cache
-// does not have: the first list may be older than the object.
+// confirmGone returns a conflict if the API server has the local object that the cache does not
+// have: the first list may be older than the object.
 func (r *reflector) confirmGone(ctx context.Context, item key) error {
 	_, err := r.local.Resource(item.resource).Namespace(r.peer.localNamespace).Get(ctx, item.name, metav1.GetOptions{})
 	switch {
@@ -291,15 +291,15 @@ func (r *reflector) confirmGone(ctx context.Context, item key) error {
 	}
 }
 
-// checkExisting returns an error when the remote object of the name is not a copy made by
-// this cluster. The watch delivers one that is.
+// checkExisting returns an error if the existing remote object is not a copy of this cluster. The
+// watch delivers a copy of this cluster.
 func (r *reflector) checkExisting(ctx context.Context, remotes dynamic.ResourceInterface, name string) error {
 	existing, err := remotes.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("reading the existing object: %w", err)
 	}
 	if labels := existing.GetLabels(); labels[liqocorev1beta1.OriginIDLabel] != r.own || labels[liqocorev1beta1.ReplicatedLabel] != "true" {
-		return fmt.Errorf("namespace %q of cluster %q has an object of this name that was not replicated from this cluster: remove it there",
+		return fmt.Errorf("namespace %q of cluster %q has an unmanaged object with this name: delete it there",
 			r.peer.remoteNamespace, r.peer.id)
 	}
 	return nil
@@ -326,7 +326,7 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// find returns a private copy of a cached object, or nil.
+// find returns a copy of a cached object, or nil.
 func find(store cache.Store, namespace, name string) (*unstructured.Unstructured, error) {
 	obj, exists, err := store.GetByKey(namespace + "/" + name)
 	if err != nil {

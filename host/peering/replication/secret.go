@@ -19,8 +19,8 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
 
-// isControlPlaneKubeconfig reports whether an object is a Secret of the control-plane
-// identity for some cluster (wire P3).
+// isControlPlaneKubeconfig reports whether an object has the metadata of a control-plane kubeconfig
+// Secret (wire P3).
 func isControlPlaneKubeconfig(obj client.Object) bool {
 	labels := obj.GetLabels()
 	return labels[liqocorev1beta1.RemoteClusterIDLabel] != "" &&
@@ -28,26 +28,26 @@ func isControlPlaneKubeconfig(obj client.Object) bool {
 		obj.GetAnnotations()[authv1beta1.RemoteTenantNamespaceAnnotation] != ""
 }
 
-// selectSecret returns the Secret that replicates to its cluster: the oldest of those in a
-// tenant namespace of the cluster, or nil. It is pure.
+// selectSecret returns the Secret for replication to a cluster: the oldest in a tenant namespace of
+// the cluster, or nil. It is pure.
 func selectSecret(candidates []corev1.Secret, tenants map[string]bool) *corev1.Secret {
 	var selected *corev1.Secret
 	for i := range candidates {
 		candidate := &candidates[i]
-		if tenants[candidate.Namespace] && (selected == nil || older(candidate, selected) < 0) {
+		if tenants[candidate.Namespace] && (selected == nil || compareAge(candidate, selected) < 0) {
 			selected = candidate
 		}
 	}
 	return selected
 }
 
-func older(a, b *corev1.Secret) int {
+func compareAge(a, b *corev1.Secret) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// refuse returns why a control-plane kubeconfig Secret does not replicate, as a sentence for
-// its owner, or "". Two Secrets of one cluster would be two writers of the same remote objects.
-func (r *Reconciler) refuse(ctx context.Context, secret *corev1.Secret) (string, error) {
+// checkSelected returns why a control-plane kubeconfig Secret is not used, or "". Two Secrets of one
+// cluster would be two writers of the same remote objects.
+func (r *Reconciler) checkSelected(ctx context.Context, secret *corev1.Secret) (string, error) {
 	cluster := secret.Labels[liqocorev1beta1.RemoteClusterIDLabel]
 	secrets, err := r.secretsOf(ctx, cluster)
 	if err != nil {
@@ -70,7 +70,7 @@ func (r *Reconciler) refuse(ctx context.Context, secret *corev1.Secret) (string,
 			secret.Namespace, secret.Name, cluster, secret.Namespace,
 			liqocorev1beta1.TenantNamespaceLabel, liqocorev1beta1.RemoteClusterIDLabel, cluster), nil
 	case selected != nil && client.ObjectKeyFromObject(selected) != client.ObjectKeyFromObject(secret):
-		return fmt.Sprintf("Secret %s/%s is older and replicates to cluster %s; this one is ignored. Delete one of the two.",
+		return fmt.Sprintf("Secret %s/%s is older and is used for cluster %s; this one is ignored. Delete one of the two.",
 			selected.Namespace, selected.Name, cluster), nil
 	default:
 		return "", nil
@@ -88,8 +88,8 @@ func (r *Reconciler) secretsOf(ctx context.Context, cluster string) ([]corev1.Se
 	return slices.DeleteFunc(list.Items, func(secret corev1.Secret) bool { return !isControlPlaneKubeconfig(&secret) }), nil
 }
 
-// related returns requests for the Secrets of the cluster that a Secret or a tenant namespace
-// is about: which of them replicates may have changed.
+// related returns requests for all Secrets of the cluster of a Secret or a tenant namespace, because
+// another one may be selected.
 func (r *Reconciler) related(ctx context.Context, obj client.Object) []reconcile.Request {
 	cluster := obj.GetLabels()[liqocorev1beta1.RemoteClusterIDLabel]
 	if cluster == "" {
@@ -98,7 +98,7 @@ func (r *Reconciler) related(ctx context.Context, obj client.Object) []reconcile
 	secrets, err := r.secretsOf(ctx, cluster)
 	if err != nil {
 		// Listing from the cache fails only while the manager stops.
-		log.FromContext(ctx).Error(err, "Listing Secrets failed")
+		log.FromContext(ctx).Error(err, "Failed to list Secrets")
 		return nil
 	}
 	requests := make([]reconcile.Request, 0, len(secrets))
@@ -108,8 +108,8 @@ func (r *Reconciler) related(ctx context.Context, obj client.Object) []reconcile
 	return requests
 }
 
-// reconcileAbsent handles a Secret that the cache does not have: it is gone, or it has lost
-// the label that the cache selects by and may still hold the finalizer.
+// reconcileAbsent reconciles a Secret that is not in the cache: it is deleted, or it has no identity
+// label any more but may have the finalizer.
 func (r *Reconciler) reconcileAbsent(ctx context.Context, name client.ObjectKey) error {
 	secret := &corev1.Secret{}
 	err := r.APIReader.Get(ctx, name, secret)
@@ -120,15 +120,15 @@ func (r *Reconciler) reconcileAbsent(ctx context.Context, name client.ObjectKey)
 	case err != nil:
 		return fmt.Errorf("reading Secret %s: %w", name, err)
 	case isControlPlaneKubeconfig(secret):
-		return nil // Created a moment ago: the cache is about to have it.
+		return nil // The cache does not have it yet.
 	default:
 		r.stop(name)
 		return r.release(ctx, secret)
 	}
 }
 
-// releaseOrphans removes the finalizer of Secrets that lost the identity label while no
-// replicator ran: the cache never has them.
+// releaseOrphans removes the finalizer of Secrets that lost the identity label while no replicator
+// ran. They are never in the cache.
 func (r *Reconciler) releaseOrphans(ctx context.Context) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))

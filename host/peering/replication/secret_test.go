@@ -26,11 +26,11 @@ func TestSelectSecret(t *testing.T) {
 		tenants map[string]bool
 		want    string
 	}{
-		"none":                                 {},
-		"none in a tenant namespace":           {secrets: []corev1.Secret{made("a", "s", 1)}},
-		"the one in the tenant namespace":      {secrets: []corev1.Secret{made("a", "s", 1), made("b", "s", 2)}, tenants: map[string]bool{"b": true}, want: "b/s"},
-		"the oldest of two":                    {secrets: []corev1.Secret{made("a", "s", 2), made("b", "s", 1)}, tenants: map[string]bool{"a": true, "b": true}, want: "b/s"},
-		"the first by name of two of one time": {secrets: []corev1.Secret{made("b", "t", 1), made("b", "s", 1)}, tenants: map[string]bool{"b": true}, want: "b/s"},
+		"none":                                       {},
+		"none in a tenant namespace":                 {secrets: []corev1.Secret{made("a", "s", 1)}},
+		"the one in the tenant namespace":            {secrets: []corev1.Secret{made("a", "s", 1), made("b", "s", 2)}, tenants: map[string]bool{"b": true}, want: "b/s"},
+		"the oldest of two":                          {secrets: []corev1.Secret{made("a", "s", 2), made("b", "s", 1)}, tenants: map[string]bool{"a": true, "b": true}, want: "b/s"},
+		"the first by name of two with the same age": {secrets: []corev1.Secret{made("b", "t", 1), made("b", "s", 1)}, tenants: map[string]bool{"b": true}, want: "b/s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
@@ -57,8 +57,8 @@ func labelSelecting(c client.WithWatch) client.WithWatch {
 	})
 }
 
-func TestASecretThatLosesItsIdentityLabelIsReleased(t *testing.T) {
-	w := newWorld(t, dynamicClient(), dynamicClient(), secret())
+func TestASecretWithoutItsIdentityLabelIsReleased(t *testing.T) {
+	w := newFixture(t, dynamicClient(), dynamicClient(), secret())
 	w.Reconciler.Client = labelSelecting(w.Client.(client.WithWatch))
 	_, err := w.pass(t)
 	require.NoError(t, err)
@@ -72,9 +72,9 @@ func TestASecretThatLosesItsIdentityLabelIsReleased(t *testing.T) {
 	assert.Empty(t, current.Finalizers, "without the label no controller would remove it later")
 }
 
-func TestASecretThatIsNotSelectedKeepsTheCredentialOfObjectsReplicatedWithIt(t *testing.T) {
+func TestASecretThatIsNotSelectedIsKeptForItsReplicatedObjects(t *testing.T) {
 	now := metav1.Now()
-	w := newWorld(t, dynamicClient(ours(finalized, deleting)), dynamicClient(copied()),
+	w := newFixture(t, dynamicClient(ownObject(finalized, deleting)), dynamicClient(copied()),
 		secret(func(s *corev1.Secret) { s.DeletionTimestamp = &now }))
 	tenant := namespace(consumerTenant, "")
 	require.NoError(t, w.Client.Update(t.Context(), tenant))
@@ -86,9 +86,9 @@ func TestASecretThatIsNotSelectedKeepsTheCredentialOfObjectsReplicatedWithIt(t *
 	assert.NotNil(t, get(t, w.remote, providerTenant))
 }
 
-func TestASecretThatLostItsLabelWhileNoReplicatorRanIsReleased(t *testing.T) {
+func TestASecretThatLostItsLabelBeforeTheStartIsReleased(t *testing.T) {
 	lost := secret(func(s *corev1.Secret) { delete(s.Labels, authv1beta1.IdentityTypeLabel) })
-	w := newWorld(t, dynamicClient(), dynamicClient(), lost, secret(func(s *corev1.Secret) { s.Name = "another" }))
+	w := newFixture(t, dynamicClient(), dynamicClient(), lost, secret(func(s *corev1.Secret) { s.Name = "another" }))
 	w.Reconciler.Client = labelSelecting(w.Client.(client.WithWatch))
 	require.NoError(t, w.releaseOrphans(t.Context()))
 	current := &corev1.Secret{}

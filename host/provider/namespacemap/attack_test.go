@@ -22,7 +22,7 @@ func bindingIn(t *testing.T, c client.Client, namespace string) *rbacv1.RoleBind
 	return binding
 }
 
-func TestTheConsumerIsThatOfTheTenantNamespaceWhateverItWrites(t *testing.T) {
+func TestTheTenantNamespaceIdentifiesTheConsumer(t *testing.T) {
 	nm := namespaceMap(map[string]string{"shop": "shop-rome"}, nil)
 	nm.Labels[liqocorev1beta1.OriginIDLabel] = "oslo"
 	nm.Labels[liqocorev1beta1.RemoteClusterIDLabel] = "oslo"
@@ -34,7 +34,7 @@ func TestTheConsumerIsThatOfTheTenantNamespaceWhateverItWrites(t *testing.T) {
 	assert.Equal(t, "rome", namespace.Labels[liqocorev1beta1.RemoteClusterIDLabel])
 }
 
-func TestANamespaceMapOutsideATenantNamespaceGetsNothing(t *testing.T) {
+func TestANamespaceMapOutsideOfATenantNamespaceIsRejected(t *testing.T) {
 	cases := map[string]func(*corev1.Namespace){
 		"no tenant namespace":          func(n *corev1.Namespace) { n.Labels = nil },
 		"one that says it is none":     func(n *corev1.Namespace) { n.Labels[liqocorev1beta1.TenantNamespaceLabel] = "false" },
@@ -63,7 +63,7 @@ func TestANamespaceMapOutsideATenantNamespaceGetsNothing(t *testing.T) {
 	}
 }
 
-func TestANameThatIsNotTheConsumersIsRefusedWithAReason(t *testing.T) {
+func TestAReservedNameIsRejectedWithAMessage(t *testing.T) {
 	for name, remote := range map[string]string{
 		"the system's":                       "kube-dns",
 		"a peer's tenant namespace to come":  "liqo-tenant-paris",
@@ -94,7 +94,7 @@ func accepted() (*offloadingv1beta1.NamespaceMap, *corev1.Namespace, *rbacv1.Rol
 	return nm, ForgeNamespace(nm, "rome", "shop", "shop-rome"), ForgeRoleBinding(nm, "rome", "shop-rome")
 }
 
-func TestWhatWasChangedOfAnAcceptedNamespaceIsRestored(t *testing.T) {
+func TestChangesOfAManagedNamespaceAreReverted(t *testing.T) {
 	cases := map[string]func(*corev1.Namespace, *rbacv1.RoleBinding){
 		"its consumer's label is removed": func(n *corev1.Namespace, _ *rbacv1.RoleBinding) { n.Labels = nil },
 		"its consumer's label is changed": func(n *corev1.Namespace, _ *rbacv1.RoleBinding) {
@@ -148,7 +148,7 @@ func TestABindingToAnotherRoleIsReplaced(t *testing.T) {
 	assert.Empty(t, bindings.Items, "its end is an event, and the next pass makes the right one")
 }
 
-func TestAChangedLabelDoesNotKeepANamespaceThatIsWithdrawn(t *testing.T) {
+func TestANamespaceWithChangedLabelsIsDeleted(t *testing.T) {
 	nm, namespace, binding := accepted()
 	nm.Spec.DesiredMapping = nil
 	namespace.Labels, namespace.Annotations = nil, nil
@@ -157,7 +157,7 @@ func TestAChangedLabelDoesNotKeepANamespaceThatIsWithdrawn(t *testing.T) {
 	assert.True(t, apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{})))
 }
 
-func TestANamespaceOfATenantBeforeIsNotInherited(t *testing.T) {
+func TestANamespaceOfAFormerTenantIsNotAdopted(t *testing.T) {
 	// The tenant namespace was rome's and is oslo's now.
 	nm, namespace, binding := accepted()
 	reused := tenant("oslo")
@@ -167,7 +167,7 @@ func TestANamespaceOfATenantBeforeIsNotInherited(t *testing.T) {
 	assert.Equal(t, []rbacv1.Subject{subject("rome")}, bindingIn(t, c, "shop-rome").Subjects)
 }
 
-func TestAConsumerCannotHideANamespaceByItsStatus(t *testing.T) {
+func TestANamespaceThatIsNotInTheStatusIsDeleted(t *testing.T) {
 	nm, namespace, binding := accepted()
 	nm.Spec.DesiredMapping, nm.Status.CurrentMapping = nil, nil
 	c, _, err := reconcileOnce(t, nm, namespace, binding)
@@ -183,7 +183,7 @@ func TestAConsumerCannotHideANamespaceByItsStatus(t *testing.T) {
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), current), "it stays until its namespaces are gone, without labels as well")
 }
 
-func TestAStaleCacheDeletesNoNamespaceThatTheStatusDoesNotName(t *testing.T) {
+func TestAStaleCacheDoesNotDeleteANamespaceThatIsNotInTheStatus(t *testing.T) {
 	nm, namespace, binding := accepted()
 	nm.Spec.DesiredMapping, nm.Status.CurrentMapping = nil, nil
 	c, _, _ := reconcileOnce(t, namespaceMap(map[string]string{"shop": "shop-rome"}, nil), namespace, binding)

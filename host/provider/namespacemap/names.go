@@ -9,20 +9,20 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
 
-// reservedPatterns are names that no consumer gets: those of Kubernetes, and those of
-// tenant namespaces, in which the credentials of peers lie.
+// reservedPatterns are names that no consumer may use: those of Kubernetes and of tenant namespaces,
+// which contain the credentials of peers.
 var reservedPatterns = []string{"default", "kube-*", "liqo", liqocorev1beta1.TenantNamespacePrefix + "*"}
 
-// Names decides which names a consumer may choose for namespaces of the provider.
+// Names validates the names that consumers choose for remote namespaces.
 type Names struct {
 	// Own is Longshore's own namespace.
 	Own string
-	// Reserved are patterns, as of path.Match, of further names that the provider keeps for
-	// itself. Names that end in "-" and the consumer's cluster ID do not count.
+	// Reserved are patterns of path.Match of further reserved names. Names that end in "-" and the
+	// consumer's cluster ID are excepted.
 	Reserved []string
 }
 
-// Validate reports patterns that cannot be parsed.
+// Validate returns an error for an invalid pattern.
 func (n *Names) Validate() error {
 	for _, pattern := range n.Reserved {
 		if _, err := path.Match(pattern, ""); err != nil {
@@ -32,9 +32,9 @@ func (n *Names) Validate() error {
 	return nil
 }
 
-// Check returns an error when the consumer with the cluster ID origin may not have a new
-// namespace of this name; tenants are the cluster IDs of all consumers. A name that ends in
-// "-" and a cluster ID is that consumer's; of several such IDs the longest counts.
+// Check returns an error if the consumer with the cluster ID origin may not create a namespace with
+// this name. tenants are the cluster IDs of all consumers. A name that ends in "-" and a cluster ID
+// is reserved for that consumer; of several such IDs the longest counts.
 func (n *Names) Check(remote, origin string, tenants []string) error {
 	owner := ""
 	for _, id := range append(slices.Clone(tenants), origin) {
@@ -44,14 +44,14 @@ func (n *Names) Check(remote, origin string, tenants []string) error {
 	}
 	switch {
 	case owner != "" && owner != origin:
-		return fmt.Errorf("namespace %q: names that end in -%s are kept for that cluster: %w", remote, owner, errReserved)
+		return fmt.Errorf("namespace %q: names that end in -%s are reserved for that cluster: %w", remote, owner, errReserved)
 	case remote == n.Own || matches(reservedPatterns, remote) || owner != origin && matches(n.Reserved, remote):
 		return fmt.Errorf("namespace %q: %w", remote, errReserved)
 	}
 	return nil
 }
 
-// matches reports whether a name has one of the patterns, which are valid.
+// matches reports whether a name matches one of the patterns, which are valid.
 func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		matched, err := path.Match(pattern, name)

@@ -15,16 +15,15 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// RemoteRole is the ClusterRole that a consumer's identity gets in each namespace
-// that was made for it (wire 6.5).
+// RemoteRole is the ClusterRole of a consumer's group in its remote namespaces (wire 6.5).
 const RemoteRole = "liqo-virtual-kubelet-remote"
 
-// Owner names the NamespaceMap in the annotation of what was made for it.
+// Owner returns the value of the annotation with the NamespaceMap of an object.
 func Owner(nm *offloadingv1beta1.NamespaceMap) string { return nm.Namespace + "/" + nm.Name }
 
-// Consumer returns the cluster ID of the consumer to which a tenant namespace belongs. A
-// consumer writes only in its own tenant namespace, whose labels it cannot change: that is
-// what its objects prove of its identity, whatever their own labels say.
+// Consumer returns the cluster ID of the consumer of a tenant namespace. The labels of the
+// namespace identify the consumer, and not those of its objects: the consumer can only change the
+// latter.
 func Consumer(tenant *corev1.Namespace) (string, error) {
 	id := liqocorev1beta1.ClusterID(tenant.Labels[liqocorev1beta1.RemoteClusterIDLabel])
 	if !isTenant(tenant) {
@@ -41,32 +40,30 @@ func isTenant(namespace *corev1.Namespace) bool {
 	return ok && value != "false"
 }
 
-// OwnedBy reports whether the object was made for this NamespaceMap. The origin label
-// is checked too: a NamespaceMap of the same name that another consumer replicates
-// later must not inherit the namespace.
+// OwnedBy reports whether the metadata of an object identify this NamespaceMap and its consumer. A
+// NamespaceMap with the same name that another consumer replicates later does not own it.
 func OwnedBy(obj metav1.Object, nm *offloadingv1beta1.NamespaceMap, origin string) bool {
 	return obj.GetAnnotations()[offloadingv1beta1.ManagedByNamespaceMapAnnotation] == Owner(nm) &&
 		obj.GetLabels()[liqocorev1beta1.RemoteClusterIDLabel] == origin
 }
 
-// isManaged reports whether a namespace was made for this NamespaceMap: its own metadata
-// says so or, when that was changed, the role binding in it, which only the provider can
-// write. binding is nil when there is none.
+// isManaged reports whether a namespace is managed by this NamespaceMap, according to its metadata
+// or, if they were changed, to the RoleBinding in it, which the consumer cannot write. binding may
+// be nil.
 func isManaged(namespace *corev1.Namespace, binding *rbacv1.RoleBinding, nm *offloadingv1beta1.NamespaceMap, origin string) bool {
 	return OwnedBy(namespace, nm, origin) ||
 		binding != nil && binding.Annotations[offloadingv1beta1.ManagedByNamespaceMapAnnotation] == Owner(nm) &&
 			slices.Contains(binding.Subjects, subject(origin))
 }
 
-// isMadeFor reports whether a managed namespace was made for this local namespace and not
-// for another one (T75). A mapping that was accepted before proves it when the annotation
-// was changed.
-func isMadeFor(namespace *corev1.Namespace, local string, current offloadingv1beta1.RemoteNamespaceStatus) bool {
+// isMappedFrom reports whether a managed namespace belongs to this local namespace (T75), according
+// to its annotation or, if it was changed, to an accepted mapping.
+func isMappedFrom(namespace *corev1.Namespace, local string, current offloadingv1beta1.RemoteNamespaceStatus) bool {
 	return namespace.Annotations[offloadingv1beta1.OriginalNameAnnotation] == local ||
 		current == offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: namespace.Name, Phase: offloadingv1beta1.MappingAccepted}
 }
 
-// ForgeNamespace builds the namespace for a consumer's namespace.
+// ForgeNamespace builds the remote namespace of a local namespace.
 func ForgeNamespace(nm *offloadingv1beta1.NamespaceMap, origin, local, remote string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name:   remote,
@@ -78,8 +75,8 @@ func ForgeNamespace(nm *offloadingv1beta1.NamespaceMap, origin, local, remote st
 	}}
 }
 
-// ForgeRoleBinding builds the binding that lets the consumer's identity, the group
-// named like its cluster ID (T70), work in the namespace and nowhere else.
+// ForgeRoleBinding builds the RoleBinding of the consumer's group, which has the name of its cluster
+// ID (T70).
 func ForgeRoleBinding(nm *offloadingv1beta1.NamespaceMap, origin, remote string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{
@@ -100,48 +97,47 @@ func subject(origin string) rbacv1.Subject {
 	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: origin}
 }
 
-// restoreMetadata sets the labels and annotations of want on obj and reports whether that
-// changed it. Other keys stay.
-func restoreMetadata(obj, want metav1.Object) bool {
-	labels, changedLabels := restored(obj.GetLabels(), want.GetLabels())
-	annotations, changedAnnotations := restored(obj.GetAnnotations(), want.GetAnnotations())
+// restoreMetadata sets the desired labels and annotations and reports whether that changed the
+// object. It keeps other keys.
+func restoreMetadata(obj, desired metav1.Object) bool {
+	labels, changedLabels := mergeDesired(obj.GetLabels(), desired.GetLabels())
+	annotations, changedAnnotations := mergeDesired(obj.GetAnnotations(), desired.GetAnnotations())
 	obj.SetLabels(labels)
 	obj.SetAnnotations(annotations)
 	return changedLabels || changedAnnotations
 }
 
-func restored(have, want map[string]string) (map[string]string, bool) {
-	result := maps.Clone(have)
+func mergeDesired(current, desired map[string]string) (map[string]string, bool) {
+	result := maps.Clone(current)
 	if result == nil {
 		result = map[string]string{}
 	}
-	maps.Copy(result, want)
-	return result, !maps.Equal(have, result)
+	maps.Copy(result, desired)
+	return result, !maps.Equal(current, result)
 }
 
-// restoreBinding brings a binding in line with want and reports whether that changed it.
-// The role of a binding cannot be changed: compare it before.
-func restoreBinding(binding, want *rbacv1.RoleBinding) bool {
-	changed := restoreMetadata(binding, want)
-	if !equality.Semantic.DeepEqual(binding.Subjects, want.Subjects) {
-		binding.Subjects, changed = want.Subjects, true
+// restoreBinding sets the desired metadata and subjects and reports whether that changed the
+// binding. It does not compare the role, which is immutable.
+func restoreBinding(binding, desired *rbacv1.RoleBinding) bool {
+	changed := restoreMetadata(binding, desired)
+	if !equality.Semantic.DeepEqual(binding.Subjects, desired.Subjects) {
+		binding.Subjects, changed = desired.Subjects, true
 	}
 	return changed
 }
 
-// Conflicts returns, per local namespace, why its desired mapping cannot be honored as it
-// stands: two local namespaces that ask for one remote name would share it, and
-// un-offloading either would delete it for both (T75). The one that has the remote namespace
-// keeps it; among those that do not, the first in alphabetical order gets it.
+// Conflicts returns an error for each local namespace whose remote namespace belongs to another
+// mapping: un-offloading one of the two would delete it for both (T75). An accepted mapping keeps
+// the remote namespace; otherwise the first in alphabetical order gets it.
 func Conflicts(desired map[string]string, current map[string]offloadingv1beta1.RemoteNamespaceStatus) map[string]error {
-	has := func(local string) bool {
+	isAccepted := func(local string) bool {
 		status := current[local]
 		return status.RemoteNamespace == desired[local] && status.Phase == offloadingv1beta1.MappingAccepted
 	}
 	holder := map[string]string{}
 	for local, remote := range desired {
 		first, taken := holder[remote]
-		if !taken || has(local) && !has(first) || has(local) == has(first) && local < first {
+		if !taken || isAccepted(local) && !isAccepted(first) || isAccepted(local) == isAccepted(first) && local < first {
 			holder[remote] = local
 		}
 	}

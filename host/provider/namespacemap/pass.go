@@ -16,17 +16,17 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// pass is one look at a NamespaceMap.
+// pass is one reconcile of a NamespaceMap.
 type pass struct {
 	r  *Reconciler
 	nm *offloadingv1beta1.NamespaceMap
-	// origin is the consumer's cluster ID; err says why it is not known.
+	// origin is the consumer's cluster ID. If it is not known, err is set.
 	origin string
 	err    error
 }
 
-// ensureOne makes one namespace and its role binding, and restores what was changed of the
-// metadata by which they are recognized.
+// ensureOne creates one namespace and its RoleBinding, and restores the metadata that identifies
+// them.
 func (p *pass) ensureOne(ctx context.Context, local, remote string) error {
 	if p.err != nil {
 		return p.err
@@ -41,8 +41,8 @@ func (p *pass) ensureOne(ctx context.Context, local, remote string) error {
 		err = fmt.Errorf("namespace %q: %w", remote, errNotManaged)
 	case !namespace.DeletionTimestamp.IsZero():
 		err = fmt.Errorf("namespace %q: %w", remote, errTerminating)
-	case !isMadeFor(namespace, local, p.nm.Status.CurrentMapping[local]):
-		err = fmt.Errorf("namespace %q was made for local namespace %q: %w",
+	case !isMappedFrom(namespace, local, p.nm.Status.CurrentMapping[local]):
+		err = fmt.Errorf("namespace %q belongs to local namespace %q: %w",
 			remote, namespace.Annotations[offloadingv1beta1.OriginalNameAnnotation], errShared)
 	default:
 		err = p.restore(ctx, namespace, local)
@@ -53,7 +53,7 @@ func (p *pass) ensureOne(ctx context.Context, local, remote string) error {
 	return p.ensureBinding(ctx, binding, remote)
 }
 
-// read returns a namespace and the consumer's role binding in it, nil when absent.
+// read returns a namespace and the consumer's RoleBinding in it, nil if they do not exist.
 func (p *pass) read(ctx context.Context, remote string) (*corev1.Namespace, *rbacv1.RoleBinding, error) {
 	namespace, binding := &corev1.Namespace{}, &rbacv1.RoleBinding{}
 	err := p.r.Client.Get(ctx, client.ObjectKey{Name: remote}, namespace)
@@ -88,12 +88,12 @@ func (p *pass) create(ctx context.Context, local, remote string) error {
 		return err
 	}
 	if err := p.r.Client.Create(ctx, ForgeNamespace(p.nm, p.origin, local, remote)); err != nil {
-		return fmt.Errorf("making namespace %q: %w", remote, err)
+		return fmt.Errorf("creating namespace %q: %w", remote, err)
 	}
 	return nil
 }
 
-// restore puts labels and annotations of a managed namespace back.
+// restore restores labels and annotations of a managed namespace.
 func (p *pass) restore(ctx context.Context, namespace *corev1.Namespace, local string) error {
 	before := namespace.DeepCopy()
 	if !restoreMetadata(namespace, ForgeNamespace(p.nm, p.origin, local, namespace.Name)) {
@@ -107,19 +107,19 @@ func (p *pass) restore(ctx context.Context, namespace *corev1.Namespace, local s
 	return nil
 }
 
-// ensureBinding lets the consumer's identity, and no one else, into the namespace.
+// ensureBinding ensures that only the consumer's group is bound in the namespace.
 func (p *pass) ensureBinding(ctx context.Context, binding *rbacv1.RoleBinding, remote string) error {
-	want := ForgeRoleBinding(p.nm, p.origin, remote)
+	desired := ForgeRoleBinding(p.nm, p.origin, remote)
 	var err error
 	switch {
 	case binding == nil:
-		err = p.r.Client.Create(ctx, want)
-	case binding.RoleRef != want.RoleRef:
-		// It cannot be changed. The deletion's event brings the next pass, which creates it.
+		err = p.r.Client.Create(ctx, desired)
+	case binding.RoleRef != desired.RoleRef:
+		// The role is immutable. The event of the deletion causes a reconcile, which creates it.
 		err = p.r.Client.Delete(ctx, binding, client.Preconditions{UID: &binding.UID})
 	default:
 		before := binding.DeepCopy()
-		if restoreBinding(binding, want) {
+		if restoreBinding(binding, desired) {
 			err = p.r.Client.Patch(ctx, binding, client.MergeFrom(before))
 		}
 	}
@@ -129,9 +129,9 @@ func (p *pass) ensureBinding(ctx context.Context, binding *rbacv1.RoleBinding, r
 	return nil
 }
 
-// remove deletes the namespaces that are no longer desired and returns how many of them
-// still exist. An entry leaves the status when its namespace is gone, or was never the
-// consumer's. The status is not the only record, since the consumer can write it.
+// remove deletes the namespaces that are no longer desired and returns how many of them still
+// exist. It removes an entry of the status when its namespace is gone or not managed. The consumer
+// can write the status, so that managed namespaces are also found by their metadata.
 func (p *pass) remove(ctx context.Context, desired map[string]string) (int, error) {
 	var errs []error
 	left := 0
@@ -156,22 +156,22 @@ func (p *pass) remove(ctx context.Context, desired map[string]string) (int, erro
 	return left + unlisted, errors.Join(append(errs, err)...)
 }
 
-// removeUnlisted deletes managed namespaces that neither spec nor status names.
+// removeUnlisted deletes managed namespaces that are neither in spec nor in status.
 func (p *pass) removeUnlisted(ctx context.Context, desired map[string]string) (int, error) {
 	all := &corev1.NamespaceList{}
 	if err := p.r.Client.List(ctx, all); err != nil {
 		return 0, fmt.Errorf("listing namespaces: %w", err)
 	}
-	named := map[string]bool{}
+	listed := map[string]bool{}
 	for _, remote := range desired {
-		named[remote] = true
+		listed[remote] = true
 	}
 	for _, current := range p.nm.Status.CurrentMapping {
-		named[current.RemoteNamespace] = true
+		listed[current.RemoteNamespace] = true
 	}
 	var unlisted []*corev1.Namespace
 	for i := range all.Items {
-		if namespace := &all.Items[i]; !named[namespace.Name] && OwnedBy(namespace, p.nm, p.origin) {
+		if namespace := &all.Items[i]; !listed[namespace.Name] && OwnedBy(namespace, p.nm, p.origin) {
 			unlisted = append(unlisted, namespace)
 		}
 	}
@@ -193,15 +193,14 @@ func (p *pass) removeUnlisted(ctx context.Context, desired map[string]string) (i
 	return len(unlisted), errors.Join(errs...)
 }
 
-// removeOne deletes the remote namespace of one mapping and reports whether nothing is
-// left of it. A namespace that was made for another local namespace is not this
-// mapping's to delete (T75).
+// removeOne deletes the remote namespace of one mapping and reports whether the mapping is
+// removed. The namespace of another mapping is kept (T75).
 func (p *pass) removeOne(ctx context.Context, local, remote string) (bool, error) {
 	namespace, binding, err := p.read(ctx, remote)
 	if err != nil || namespace == nil {
 		return err == nil, err
 	}
-	if !isManaged(namespace, binding, p.nm, p.origin) || !isMadeFor(namespace, local, p.nm.Status.CurrentMapping[local]) {
+	if !isManaged(namespace, binding, p.nm, p.origin) || !isMappedFrom(namespace, local, p.nm.Status.CurrentMapping[local]) {
 		return true, nil
 	}
 	return false, p.delete(ctx, namespace)

@@ -1,5 +1,5 @@
-// Package namespacemap makes the namespaces that a consumer's NamespaceMap asks for on
-// the provider, lets the consumer's identity into them, and takes them away again
+// Package namespacemap reconciles replicated NamespaceMaps on the provider: it creates and deletes
+// the namespaces of a consumer, and the RoleBindings that give the consumer access to them
 // (wire 6.5).
 package namespacemap
 
@@ -31,7 +31,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
-// maxMessage bounds what the status quotes, in bytes.
+// maxMessage is the maximum length of a message in the status, in bytes.
 const maxMessage = 1024
 
 // Event reasons and actions on the NamespaceMap.
@@ -42,36 +42,36 @@ const (
 )
 
 var (
-	// errNotManaged marks a mapping to a namespace that belongs to the provider or to
-	// another NamespaceMap.
-	errNotManaged = errors.New("the namespace exists and was not made for this NamespaceMap")
-	// errShared marks a mapping that waits for another one of the same map to go (T75).
-	errShared = errors.New("two namespaces cannot share one, since un-offloading either would delete it for both")
-	// errReserved marks a mapping to a name that the consumer may not have.
-	errReserved = errors.New("the provider does not give this name to the cluster")
-	// errTerminating marks a mapping that waits for the end of a namespace.
+	// errNotManaged is the error of a mapping to a namespace of the provider or of another
+	// NamespaceMap.
+	errNotManaged = errors.New("the namespace exists and is not managed by this NamespaceMap")
+	// errShared is the error of a mapping to the remote namespace of another mapping (T75).
+	errShared = errors.New("two local namespaces cannot share a remote namespace")
+	// errReserved is the error of a mapping to a name that the consumer may not use.
+	errReserved = errors.New("the name is reserved by the provider")
+	// errTerminating is the error of a mapping to a namespace that is being deleted.
 	errTerminating = errors.New("the namespace is still being deleted")
-	// errStale marks a pass over a cached NamespaceMap that has changed since.
+	// errStale is the error of a reconcile with an outdated NamespaceMap.
 	errStale = errors.New("the cache is stale")
-	// errNoTenant marks a NamespaceMap that is in no tenant namespace, so that its consumer
-	// is unknown.
+	// errNoTenant is the error of a NamespaceMap outside of tenant namespaces: its consumer is
+	// not known.
 	errNoTenant = errors.New("not a tenant namespace of a cluster")
 )
 
-// Reconciler makes and removes the namespaces of replicated NamespaceMaps.
+// Reconciler creates and deletes the namespaces of replicated NamespaceMaps.
 type Reconciler struct {
-	// Client reads namespaces and role bindings from the manager's cache.
+	// Client reads from the manager's cache.
 	Client client.Client
-	// APIReader reads what must not be out of date: that a NamespaceMap is as it is cached.
+	// APIReader reads NamespaceMaps without a cache.
 	APIReader client.Reader
 	// Events records on the NamespaceMap.
 	Events events.EventRecorder
-	// Names decides which names consumers may choose.
+	// Names validates the names of namespaces.
 	Names Names
 }
 
-// SetupWithManager registers watches: replicated NamespaceMaps, and the namespaces and
-// role bindings made for them.
+// SetupWithManager registers watches on replicated NamespaceMaps, and on their namespaces and
+// RoleBindings.
 //
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;update;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=patch
@@ -81,15 +81,16 @@ type Reconciler struct {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("namespacemap-provider").
-		For(&offloadingv1beta1.NamespaceMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(concerns))).
-		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(owner), builder.WithPredicates(managed())).
-		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(owner), builder.WithPredicates(managed())).
+		For(&offloadingv1beta1.NamespaceMap{}, builder.WithPredicates(predicate.NewPredicateFuncs(isConcerned))).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(requestForOwner), builder.WithPredicates(isManagedPredicate())).
+		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(requestForOwner), builder.WithPredicates(isManagedPredicate())).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
 
-// managed lets through what is annotated as made for a NamespaceMap, or was until now.
-func managed() predicate.Predicate {
+// isManagedPredicate accepts objects that have, or had before an update, the annotation with their
+// NamespaceMap.
+func isManagedPredicate() predicate.Predicate {
 	annotated := func(obj client.Object) bool {
 		_, ok := obj.GetAnnotations()[offloadingv1beta1.ManagedByNamespaceMapAnnotation]
 		return ok
@@ -101,9 +102,9 @@ func managed() predicate.Predicate {
 	}
 }
 
-// concerns reports whether a NamespaceMap is this controller's: a consumer replicated it, or
-// namespaces were made for it, whatever its labels say now.
-func concerns(obj client.Object) bool {
+// isConcerned reports whether this controller reconciles a NamespaceMap: a consumer replicated it,
+// or it has the finalizer although its labels have changed.
+func isConcerned(obj client.Object) bool {
 	return isReplicated(obj) || controllerutil.ContainsFinalizer(obj, offloadingv1beta1.NamespaceMapFinalizer)
 }
 
@@ -112,7 +113,8 @@ func isReplicated(obj client.Object) bool {
 	return labels[liqocorev1beta1.OriginIDLabel] != "" && labels[liqocorev1beta1.ReplicatedLabel] == "true"
 }
 
-func owner(_ context.Context, obj client.Object) []reconcile.Request {
+// requestForOwner returns a request for the NamespaceMap in the annotation of an object.
+func requestForOwner(_ context.Context, obj client.Object) []reconcile.Request {
 	namespace, name, ok := splitOwner(obj.GetAnnotations()[offloadingv1beta1.ManagedByNamespaceMapAnnotation])
 	if !ok {
 		return nil
@@ -120,9 +122,9 @@ func owner(_ context.Context, obj client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: namespace, Name: name}}}
 }
 
-// Reconcile brings the namespaces in line with one NamespaceMap.
+// Reconcile reconciles one NamespaceMap.
 func (r *Reconciler) Reconcile(ctx context.Context, nm *offloadingv1beta1.NamespaceMap) (ctrl.Result, error) {
-	if !concerns(nm) {
+	if !isConcerned(nm) {
 		return ctrl.Result{}, nil
 	}
 	if nm.DeletionTimestamp.IsZero() && controllerutil.AddFinalizer(nm, offloadingv1beta1.NamespaceMapFinalizer) {
@@ -153,11 +155,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, nm *offloadingv1beta1.Namesp
 	if err != nil || nm.DeletionTimestamp.IsZero() || left > 0 || len(nm.Status.CurrentMapping) > 0 {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, r.release(ctx, nm)
+	return ctrl.Result{}, r.removeFinalizer(ctx, nm)
 }
 
-// release removes the finalizer of a NamespaceMap whose namespaces are gone.
-func (r *Reconciler) release(ctx context.Context, nm *offloadingv1beta1.NamespaceMap) error {
+// removeFinalizer removes the finalizer of a NamespaceMap.
+func (r *Reconciler) removeFinalizer(ctx context.Context, nm *offloadingv1beta1.NamespaceMap) error {
 	if !controllerutil.RemoveFinalizer(nm, offloadingv1beta1.NamespaceMapFinalizer) {
 		return nil
 	}
@@ -167,7 +169,7 @@ func (r *Reconciler) release(ctx context.Context, nm *offloadingv1beta1.Namespac
 	return nil
 }
 
-// newPass derives the consumer of a NamespaceMap.
+// newPass returns a pass with the consumer of a NamespaceMap.
 func (r *Reconciler) newPass(ctx context.Context, nm *offloadingv1beta1.NamespaceMap) *pass {
 	p := &pass{r: r, nm: nm}
 	tenant := &corev1.Namespace{}
@@ -179,8 +181,8 @@ func (r *Reconciler) newPass(ctx context.Context, nm *offloadingv1beta1.Namespac
 	return p
 }
 
-// ensure makes every desired namespace and its role binding. A mapping that fails does
-// not keep the others waiting.
+// ensure creates every desired namespace and its RoleBinding. An error of one mapping does not
+// prevent the others.
 func (r *Reconciler) ensure(ctx context.Context, p *pass, desired map[string]string) error {
 	conflicts := Conflicts(desired, p.nm.Status.CurrentMapping)
 	var errs []error
@@ -189,16 +191,15 @@ func (r *Reconciler) ensure(ctx context.Context, p *pass, desired map[string]str
 		if err == nil {
 			err = p.ensureOne(ctx, local, desired[local])
 		}
-		errs = append(errs, r.record(p.nm, local, desired[local], err))
+		errs = append(errs, r.recordResult(p.nm, local, desired[local], err))
 	}
 	return errors.Join(errs...)
 }
 
-// record writes the outcome of one mapping to the status and returns the error that a
-// retry can cure, if any; what ends with an event is not retried. A transient error keeps
-// an existing Accepted, so that a failing request never stops running pods
-// (wire 6.5).
-func (r *Reconciler) record(nm *offloadingv1beta1.NamespaceMap, local, remote string, err error) error {
+// recordResult sets the status of one mapping. It returns the error if a retry can help. A
+// transient error does not replace the phase Accepted, so that a failing request does not stop
+// running pods (wire 6.5).
+func (r *Reconciler) recordResult(nm *offloadingv1beta1.NamespaceMap, local, remote string, err error) error {
 	current, known := nm.Status.CurrentMapping[local]
 	accepted := known && current.Phase == offloadingv1beta1.MappingAccepted
 	status := offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
@@ -214,7 +215,7 @@ func (r *Reconciler) record(nm *offloadingv1beta1.NamespaceMap, local, remote st
 	default:
 		status.Phase, status.Message = offloadingv1beta1.MappingCreationLoopBackOff, kitevents.Cut(err.Error(), maxMessage)
 		r.Events.Eventf(nm, nil, corev1.EventTypeWarning, reasonMappingFailed, actionMapNamespace,
-			"Namespace %q for %q not made: %v", remote, local, err)
+			"Failed to create namespace %q for local namespace %q: %v", remote, local, err)
 		if errors.Is(err, errShared) || errors.Is(err, errReserved) {
 			err = nil
 		}

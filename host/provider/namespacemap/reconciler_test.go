@@ -83,7 +83,7 @@ func TestADesiredMappingGetsNamespaceAndRoleBinding(t *testing.T) {
 	assert.Equal(t, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}}, statusOf(t, c))
 }
 
-func TestANamespaceThatIsNotOursIsNeverTaken(t *testing.T) {
+func TestAnUnmanagedNamespaceIsNotAdopted(t *testing.T) {
 	cases := map[string]*corev1.Namespace{
 		"an administrator's": {ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}},
 		"another consumer's with a NamespaceMap of the same name": {ObjectMeta: metav1.ObjectMeta{Name: "shop-rome",
@@ -95,7 +95,7 @@ func TestANamespaceThatIsNotOursIsNeverTaken(t *testing.T) {
 			c, seen, err := reconcileOnce(t, namespaceMap(map[string]string{"shop": "shop-rome"}, nil), namespace)
 			require.ErrorIs(t, err, errNotManaged)
 			require.Len(t, seen, 1)
-			assert.Contains(t, seen[0], "was not made for this NamespaceMap")
+			assert.Contains(t, seen[0], "is not managed by this NamespaceMap")
 			assert.Equal(t, offloadingv1beta1.MappingCreationLoopBackOff, statusOf(t, c)["shop"].Phase)
 			bindings := &rbacv1.RoleBindingList{}
 			require.NoError(t, c.List(t.Context(), bindings))
@@ -104,7 +104,7 @@ func TestANamespaceThatIsNotOursIsNeverTaken(t *testing.T) {
 	}
 }
 
-func TestAnEntryThatIsNoLongerDesiredGoesWithItsNamespace(t *testing.T) {
+func TestAMappingThatIsNoLongerDesiredIsRemovedWithItsNamespace(t *testing.T) {
 	nm := namespaceMap(nil, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}})
 	c, _, err := reconcileOnce(t, nm, ForgeNamespace(nm, "rome", "shop", "shop-rome"))
 	require.NoError(t, err)
@@ -118,7 +118,7 @@ func TestAnEntryThatIsNoLongerDesiredGoesWithItsNamespace(t *testing.T) {
 	assert.Empty(t, statusOf(t, c))
 }
 
-func TestANamespaceThatIsNotOursSurvivesItsEntry(t *testing.T) {
+func TestAnUnmanagedNamespaceIsNotDeleted(t *testing.T) {
 	nm := namespaceMap(nil, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingCreationLoopBackOff}})
 	c, _, err := reconcileOnce(t, nm, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}})
 	require.NoError(t, err)
@@ -126,7 +126,7 @@ func TestANamespaceThatIsNotOursSurvivesItsEntry(t *testing.T) {
 	assert.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{}))
 }
 
-func TestTwoNamespacesNeverShareARemoteOne(t *testing.T) {
+func TestTwoMappingsToOneRemoteNamespace(t *testing.T) {
 	desired := map[string]string{"cart": "shared", "shop": "shared"}
 	nm := namespaceMap(desired, nil)
 	c, seen, err := reconcileOnce(t, nm)
@@ -148,7 +148,7 @@ func TestTwoNamespacesNeverShareARemoteOne(t *testing.T) {
 	assert.NotContains(t, statusOf(t, c), "shop")
 }
 
-func TestWhoHasARemoteNamespaceKeepsIt(t *testing.T) {
+func TestAnAcceptedMappingKeepsItsRemoteNamespace(t *testing.T) {
 	// "cart" comes later, and first in the alphabet.
 	desired := map[string]string{"cart": "shared", "shop": "shared"}
 	nm := namespaceMap(desired, mapping{"shop": {RemoteNamespace: "shared", Phase: offloadingv1beta1.MappingAccepted}})
@@ -161,18 +161,18 @@ func TestWhoHasARemoteNamespaceKeepsIt(t *testing.T) {
 	assert.Equal(t, offloadingv1beta1.MappingCreationLoopBackOff, status["cart"].Phase)
 }
 
-func TestANamespaceThatWasMadeForAnotherIsNotHandedOn(t *testing.T) {
+func TestTheRemoteNamespaceOfAnotherMappingIsNotAdopted(t *testing.T) {
 	// "shop" is no longer desired; as far as the cache knows, nobody has deleted its
 	// namespace yet.
 	nm := namespaceMap(map[string]string{"cart": "shared"}, nil)
 	c, seen, err := reconcileOnce(t, nm, ForgeNamespace(nm, "rome", "shop", "shared"))
 	require.NoError(t, err, "its end is an event")
 	require.Len(t, seen, 1)
-	assert.Contains(t, seen[0], `was made for local namespace "shop"`)
+	assert.Contains(t, seen[0], `belongs to local namespace "shop"`)
 	assert.Equal(t, offloadingv1beta1.MappingCreationLoopBackOff, statusOf(t, c)["cart"].Phase, "it would be deleted under its pods (T75)")
 }
 
-func TestANamespaceOnItsWayOutIsWaitedForInSilence(t *testing.T) {
+func TestATerminatingNamespaceIsWaitedForWithoutAnEvent(t *testing.T) {
 	nm := namespaceMap(map[string]string{"shop": "shop-rome"}, mapping{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingTerminating}})
 	namespace := ForgeNamespace(nm, "rome", "shop", "shop-rome")
 	now := metav1.Now()
@@ -183,7 +183,7 @@ func TestANamespaceOnItsWayOutIsWaitedForInSilence(t *testing.T) {
 	assert.Equal(t, offloadingv1beta1.MappingTerminating, statusOf(t, c)["shop"].Phase)
 }
 
-func TestAMapThatWasNotReplicatedIsIgnored(t *testing.T) {
+func TestANamespaceMapThatIsNotReplicatedIsIgnored(t *testing.T) {
 	nm := namespaceMap(map[string]string{"shop": "shop-rome"}, nil)
 	nm.Labels, nm.Finalizers = nil, nil
 	c, _, err := reconcileOnce(t, nm)
