@@ -119,8 +119,8 @@ func badInput(t *testing.T, r *rig.Rig) {
 	})
 	conditions := map[string]struct{ secret, content, want string }{
 		"a missing kubeconfig Secret": {"nowhere", "", "kubeconfig Secret liqo-tenant-milan/nowhere does not exist"},
-		"a broken kubeconfig":         {"broken", "clusters: {", "is no kubeconfig"},
-		"an empty kubeconfig":         {"empty", "{}", `current-context "" is not among its contexts`},
+		"a broken kubeconfig":         {"broken", "clusters: {", "is not a kubeconfig"},
+		"an empty kubeconfig":         {"empty", "{}", `current-context "" does not exist`},
 	}
 	for name, tc := range conditions {
 		t.Run("a VirtualNode with "+name, func(t *testing.T) { brokenKubeconfig(t, r, tc.secret, tc.content, tc.want) })

@@ -38,7 +38,7 @@ func TestABrokenStartIsToldInOneSentence(t *testing.T) {
 			"kubeconfig Secret liqo-tenant-milan/" + secretName + " does not exist: create it", true,
 		},
 		"a Secret with rubbish": {
-			[]client.Object{virtualNode(), r.secret([]byte("rubbish"))}, func(*kubelet.Options) {}, `key "kubeconfig" is no kubeconfig`, true,
+			[]client.Object{virtualNode(), r.secret([]byte("rubbish"))}, func(*kubelet.Options) {}, `key "kubeconfig" is not a kubeconfig`, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -461,7 +461,7 @@ func (r *rig) get(t *testing.T, config *rest.Config, path string) (int, string) 
 
 func (r *rig) changesKubeconfig(t *testing.T) {
 	require.NoError(t, r.rome.Update(t.Context(), r.secret([]byte("rubbish"))))
-	r.awaitEvent("is no kubeconfig")
+	r.awaitEvent("is not a kubeconfig")
 	// From now on only another identity is let in.
 	certificate, key, err := r.provider.IssueClientCert("another", []string{"renewed"})
 	require.NoError(t, err)
