@@ -38,9 +38,7 @@ func Reserved(key string) bool {
 		"liqo.io/creator-user",
 		"liqo.io/managed-by",
 		"liqo.io/shadowPod",
-		"longshore.dev/deletion-grace-period-seconds",
 		"longshore.dev/local-pod-uid",
-		"longshore.dev/supports",
 		"policy.longshore.dev/decisions":
 		return true
 	}

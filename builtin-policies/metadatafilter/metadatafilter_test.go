@@ -154,7 +154,6 @@ func TestReservedKeysAreTheHosts(t *testing.T) {
 	for _, key := range []string{
 		"offloading.liqo.io/origin", "offloading.liqo.io/x", "liqo.io/managed-by", "liqo.io/creator-user", "liqo.io/shadowPod",
 		"endpointslice.kubernetes.io/managed-by", "longshore.dev/local-pod-uid", "policy.longshore.dev/decisions",
-		"longshore.dev/deletion-grace-period-seconds", "longshore.dev/supports",
 		"liqo.io/type", "team", "offloading.liqo.iox/a", "longshore.dev/policy", "",
 	} {
 		assert.Equal(t, remote.ReservedKey(key), metadatafilter.Reserved(key), key)

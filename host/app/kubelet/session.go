@@ -136,7 +136,7 @@ func (a *App) definitions() []engine.Definition {
 	var definitions []engine.Definition
 	if workers := o.ReflectionWorkers["pod"]; workers > 0 {
 		definitions = append(definitions, pod.New(pod.Options{
-			Origin: origin, Evaluator: a.policies.Chains(), Situation: a.facts,
+			Origin: origin, Evaluator: a.policies.Chains(), VirtualNode: a.facts,
 			Workers: workers, DisableIPReflection: o.DisableIPReflection,
 		}))
 	}

@@ -150,7 +150,7 @@ func (r *rig) reflect(t *testing.T, clusters []*testplane.Cluster, scheme *runti
 	origin := remote.Origin{HomeClusterID: home, ProviderClusterID: provider, NodeName: nodeName}
 	definitions := []engine.Definition{
 		pod.New(pod.Options{Origin: origin, Evaluator: &r.policies, Workers: 10,
-			Situation: func() (*offloadingv1beta1.OffloadingPatch, contract.VirtualNode) {
+			VirtualNode: func() (*offloadingv1beta1.OffloadingPatch, contract.VirtualNode) {
 				return nil, contract.VirtualNode{Name: nodeName, ProviderClusterID: provider, ConsumerClusterID: home}
 			}}),
 	}

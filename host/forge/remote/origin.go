@@ -83,7 +83,6 @@ func ownedLabels(labels map[string]string, origin Origin) map[string]string {
 func ReservedKey(key string) bool {
 	switch key {
 	case offloadingv1beta1.ManagedByLabel, offloadingv1beta1.CreatorUserLabel, offloadingv1beta1.LocalPodLabel,
-		offloadingv1beta1.DeletionGracePeriodAnnotation, offloadingv1beta1.SupportsAnnotation,
 		endpointSliceManagedByLabel, LocalPodUIDAnnotation, DecisionsAnnotation:
 		return true
 	default:

@@ -104,7 +104,6 @@ func TestSealHoldsReservedKeys(t *testing.T) {
 	}
 	after.Annotations = map[string]string{
 		"note": "kept", "longshore.dev/local-pod-uid": "another", "policy.longshore.dev/decisions": "of the admission",
-		"longshore.dev/deletion-grace-period-seconds": "1", "longshore.dev/supports": "deletion-grace-period",
 	}
 	sealed := remote.SealPod(after, pod, rome, "")
 	assert.Equal(t, map[string]string{

@@ -10,38 +10,37 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// changes are the labels and annotations that a patch sets; nil removes one.
+// changes are the labels and annotations that a patch sets; nil removes a key.
 type changes struct {
 	labels, annotations map[string]*string
-	// removes: the patch takes something away, which holds only for the pod as it was seen.
+	// removes is set when a key is removed. Such a patch is valid only for the observed version.
 	removes bool
 }
 
-func (c *changes) empty() bool { return len(c.labels)+len(c.annotations) == 0 }
+func (c *changes) isEmpty() bool { return len(c.labels)+len(c.annotations) == 0 }
 
-// compare returns what brings a pod's labels and annotations in line with the wanted
-// ones (T22). A key that is not wanted goes only if this controller has set it and
-// nobody else has since; that is what the API server's record of field managers says.
-// Without such a record nothing goes.
-func compare(pod, want *corev1.Pod) (changes, error) {
-	c := changes{labels: missing(pod.Labels, want.Labels), annotations: missing(pod.Annotations, want.Annotations)}
-	if within(pod.Labels, want.Labels) && within(pod.Annotations, want.Annotations) {
+// compareMetadata returns the changes from a pod's labels and annotations to those of want
+// (T22). A key that is not in want is removed only if this controller is its sole field
+// manager.
+func compareMetadata(pod, want *corev1.Pod) (changes, error) {
+	c := changes{labels: missingEntries(pod.Labels, want.Labels), annotations: missingEntries(pod.Annotations, want.Annotations)}
+	if len(withoutKeys(pod.Labels, want.Labels))+len(withoutKeys(pod.Annotations, want.Annotations)) == 0 {
 		return c, nil
 	}
-	labels, annotations, err := ownKeys(pod)
+	labels, annotations, err := managedKeys(pod)
 	if err != nil {
 		return changes{}, err
 	}
-	c.removes = drop(&c.labels, pod.Labels, want.Labels, labels)
-	c.removes = drop(&c.annotations, pod.Annotations, want.Annotations, annotations) || c.removes
+	c.removes = addRemovals(&c.labels, pod.Labels, want.Labels, labels)
+	c.removes = addRemovals(&c.annotations, pod.Annotations, want.Annotations, annotations) || c.removes
 	return c, nil
 }
 
-// missing returns the entries of want that have lacks or holds with another value.
-func missing(have, want map[string]string) map[string]*string {
+// missingEntries returns the entries of want that current does not have.
+func missingEntries(current, want map[string]string) map[string]*string {
 	var diff map[string]*string
 	for key, value := range want {
-		if current, ok := have[key]; ok && current == value {
+		if existing, ok := current[key]; ok && existing == value {
 			continue
 		}
 		if diff == nil {
@@ -52,87 +51,77 @@ func missing(have, want map[string]string) map[string]*string {
 	return diff
 }
 
-// within reports whether have has no keys beyond those of want.
-func within(have, want map[string]string) bool {
-	for key := range have {
-		if _, ok := want[key]; !ok {
-			return false
-		}
-	}
-	return true
-}
-
-// drop adds to the patch the removal of what have has, want has not, and is our own.
-func drop(patch *map[string]*string, have, want map[string]string, own map[string]bool) bool {
-	dropped := false
-	for key := range have {
-		if _, wanted := want[key]; wanted || !own[key] {
+// addRemovals adds to a patch the removal of managed keys that are not in want. It reports
+// whether it added any.
+func addRemovals(patch *map[string]*string, current, want map[string]string, managed map[string]bool) bool {
+	added := false
+	for key := range current {
+		if _, wanted := want[key]; wanted || !managed[key] {
 			continue
 		}
 		if *patch == nil {
 			*patch = map[string]*string{}
 		}
-		(*patch)[key], dropped = nil, true
+		(*patch)[key], added = nil, true
 	}
-	return dropped
+	return added
 }
 
-// fieldsOfMetadata is the part of a managed fields entry that tells of labels and
-// annotations: each key with the prefix "f:".
-type fieldsOfMetadata struct {
+// metadataFields are the labels and annotations of a managed fields entry, each key with the
+// prefix "f:".
+type metadataFields struct {
 	Metadata struct {
 		Labels      map[string]json.RawMessage `json:"f:labels"`
 		Annotations map[string]json.RawMessage `json:"f:annotations"`
 	} `json:"f:metadata"`
 }
 
-// ownKeys returns the keys of labels and annotations that this controller manages, and
-// no other manager with it.
-func ownKeys(pod *corev1.Pod) (labels, annotations map[string]bool, err error) {
+// managedKeys returns the keys of labels and annotations whose sole field manager is this
+// controller.
+func managedKeys(pod *corev1.Pod) (labels, annotations map[string]bool, err error) {
 	labels, annotations = map[string]bool{}, map[string]bool{}
-	others := fieldsOfMetadata{}
+	others := metadataFields{}
 	for i := range pod.ManagedFields {
 		entry := &pod.ManagedFields[i]
-		if !tellsOfMetadata(entry) {
+		if !hasMetadata(entry) {
 			continue
 		}
 		if entry.Manager != FieldManager {
-			// Decoding adds to the maps: these are the fields of all others.
+			// Decoding adds to the maps of the entries before.
 			if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &others); err != nil {
 				return nil, nil, fmt.Errorf("reading the fields that %q manages: %w", entry.Manager, err)
 			}
 			continue
 		}
-		own := fieldsOfMetadata{}
+		own := metadataFields{}
 		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &own); err != nil {
 			return nil, nil, fmt.Errorf("reading the fields that %q manages: %w", entry.Manager, err)
 		}
-		add(labels, own.Metadata.Labels)
-		add(annotations, own.Metadata.Annotations)
+		addKeys(labels, own.Metadata.Labels)
+		addKeys(annotations, own.Metadata.Annotations)
 	}
 	for key := range others.Metadata.Labels {
-		delete(labels, name(key))
+		delete(labels, keyOf(key))
 	}
 	for key := range others.Metadata.Annotations {
-		delete(annotations, name(key))
+		delete(annotations, keyOf(key))
 	}
 	return labels, annotations, nil
 }
 
-func add(into map[string]bool, fields map[string]json.RawMessage) {
+func addKeys(into map[string]bool, fields map[string]json.RawMessage) {
 	for key := range fields {
-		into[name(key)] = true
+		into[keyOf(key)] = true
 	}
 }
 
-// name returns a field's name; "." stands for the map itself and is no key of a label.
-func name(field string) string {
+// keyOf returns the key of a field. "." stands for the map itself and is not a valid key.
+func keyOf(field string) string {
 	return strings.TrimPrefix(field, "f:")
 }
 
-// tellsOfMetadata reports whether an entry names labels or annotations at all, without
-// decoding it: few do.
-func tellsOfMetadata(entry *metav1.ManagedFieldsEntry) bool {
+// hasMetadata reports whether an entry contains labels or annotations, without decoding it.
+func hasMetadata(entry *metav1.ManagedFieldsEntry) bool {
 	if entry.FieldsV1 == nil {
 		return false
 	}
@@ -140,8 +129,8 @@ func tellsOfMetadata(entry *metav1.ManagedFieldsEntry) bool {
 	return bytes.Contains(raw, []byte(`"f:labels"`)) || bytes.Contains(raw, []byte(`"f:annotations"`))
 }
 
-// TrimPod is the transformation of pods for the cache from which a [Reconciler] reads:
-// of the managed fields it leaves those that tell who has set labels and annotations.
+// TrimPod transforms pods for the cache of a [Reconciler]: it drops the managed fields except
+// those of labels and annotations.
 func TrimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -149,7 +138,7 @@ func TrimPod(object any) (any, error) {
 	}
 	var kept []metav1.ManagedFieldsEntry
 	for i := range pod.ManagedFields {
-		if tellsOfMetadata(&pod.ManagedFields[i]) {
+		if hasMetadata(&pod.ManagedFields[i]) {
 			kept = append(kept, pod.ManagedFields[i])
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// managed is the record of one manager's updates.
+// managed returns the managed fields of one manager.
 func managed(manager, fields string) []metav1.ManagedFieldsEntry {
 	entry := metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{},
@@ -19,10 +19,10 @@ func managed(manager, fields string) []metav1.ManagedFieldsEntry {
 	return []metav1.ManagedFieldsEntry{entry}
 }
 
-// ours is the record of what this controller wrote when it made the pod.
+// ours are the managed fields after the creation by this controller.
 var ours = managed(FieldManager, `{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:old":{}},"f:annotations":{".":{},"f:note":{},"f:gone":{}}},"f:spec":{"f:containers":{}}}`)
 
-func TestCompare(t *testing.T) {
+func TestCompareMetadata(t *testing.T) {
 	type metadata = map[string]string
 	tests := map[string]struct {
 		labels, annotations         metadata
@@ -36,44 +36,44 @@ func TestCompare(t *testing.T) {
 			labels: metadata{"app": "web"}, annotations: metadata{"note": "x"},
 			wantLabels: metadata{"app": "web"}, wantAnnotations: metadata{"note": "x"}, fields: ours,
 		},
-		"what is missing or another is set": {
+		"missing and different keys are set": {
 			labels: metadata{"app": "web"}, wantLabels: metadata{"app": "shop", "new": "x"}, wantAnnotations: metadata{"note": "x"}, fields: ours,
 			want: []string{"+app=shop", "+new=x", "+note=x"},
 		},
-		"what this controller has set, and is not wanted any longer, goes (T22)": {
+		"keys of this controller that are no longer desired are removed (T22)": {
 			labels: metadata{"app": "web", "old": "x"}, annotations: metadata{"note": "x", "gone": "y"},
 			wantLabels: metadata{"app": "web"}, wantAnnotations: metadata{"note": "x"}, fields: ours,
 			want: []string{"-old", "-gone"}, removes: true,
 		},
-		"what somebody else has set stays": {
+		"keys of another manager stay": {
 			labels: metadata{"app": "web", "theirs": "x"}, annotations: metadata{"cni": "10.0.0.1/32"}, wantLabels: metadata{"app": "web"},
 			fields: append(slices.Clone(ours), managed("cni", `{"f:metadata":{"f:labels":{"f:theirs":{}},"f:annotations":{"f:cni":{}}}}`)...),
 		},
-		"what an admission webhook of the provider has added is nobody's, and stays": {
+		"keys of an admission webhook have no manager and stay": {
 			labels: metadata{"app": "web", "mesh": "x"}, wantLabels: metadata{"app": "web"}, fields: ours,
 		},
-		"what somebody else manages as well stays": {
+		"keys with a second manager stay": {
 			labels: metadata{"app": "web", "old": "x"}, wantLabels: metadata{"app": "web"},
 			fields: append(managed("kubectl", `{"f:metadata":{"f:labels":{"f:old":{}}}}`), ours...),
 		},
-		"what somebody else manages beside it does not matter": {
+		"other keys of another manager do not matter": {
 			labels: metadata{"app": "web", "old": "x", "theirs": "x"}, wantLabels: metadata{"app": "web"},
 			fields: append(managed("kubectl", `{"f:metadata":{"f:labels":{"f:theirs":{}}}}`), ours...),
 			want:   []string{"-old"}, removes: true,
 		},
-		"an annotation is no label of the same name": {
+		"an annotation and a label of the same key are different": {
 			labels: metadata{"app": "web", "note": "x"}, wantLabels: metadata{"app": "web"}, fields: ours,
 		},
 		"keys with slashes and dots": {
 			labels: metadata{"example.com/team": "x"}, fields: managed(FieldManager, `{"f:metadata":{"f:labels":{"f:example.com/team":{}}}}`),
 			want: []string{"-example.com/team"}, removes: true,
 		},
-		"a pod that the reference system's controller has labeled by apply": {
+		"keys of the reference system's controller, set by apply": {
 			labels: metadata{"old": "x"},
 			fields: []metav1.ManagedFieldsEntry{{Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: managed("", `{"f:metadata":{"f:labels":{"f:old":{}}}}`)[0].FieldsV1}},
 			want:   []string{"-old"}, removes: true,
 		},
-		"a pod whose record was thrown away keeps what it has": {
+		"without managed fields nothing is removed": {
 			labels: metadata{"app": "web", "old": "x"}, wantLabels: metadata{"app": "web"},
 		},
 		"an entry without fields": {
@@ -85,24 +85,24 @@ func TestCompare(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels, Annotations: tc.annotations, ManagedFields: tc.fields}}
 			before := pod.DeepCopy()
 			want := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: tc.wantLabels, Annotations: tc.wantAnnotations}}
-			got, err := compare(pod, want)
+			got, err := compareMetadata(pod, want)
 			require.NoError(t, err)
 			assert.Equal(t, tc.want, append(listed(got.labels), listed(got.annotations)...))
 			assert.Equal(t, tc.removes, got.removes)
-			assert.Equal(t, len(tc.want) == 0, got.empty())
+			assert.Equal(t, len(tc.want) == 0, got.isEmpty())
 			assert.Equal(t, before, pod)
 		})
 	}
-	t.Run("a record that cannot be read takes nothing away", func(t *testing.T) {
+	t.Run("managed fields that cannot be parsed", func(t *testing.T) {
 		for _, manager := range []string{FieldManager, "kubectl"} {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: metadata{"old": "x"}, ManagedFields: managed(manager, `{"f:metadata":{"f:labels":[]}}`)}}
-			_, err := compare(pod, &corev1.Pod{})
+			_, err := compareMetadata(pod, &corev1.Pod{})
 			assert.ErrorContains(t, err, manager)
 		}
 	})
 }
 
-// listed prints a patch, sorted.
+// listed returns a sorted patch.
 func listed(patch map[string]*string) []string {
 	var out []string
 	for key, value := range patch {
@@ -116,7 +116,7 @@ func listed(patch map[string]*string) []string {
 	return out
 }
 
-func TestTrimPodKeepsWhoHasSetMetadata(t *testing.T) {
+func TestTrimPod(t *testing.T) {
 	status := managed("kubelet", `{"f:status":{"f:phase":{}}}`)
 	others := managed("kubectl", `{"f:metadata":{"f:annotations":{"f:x":{}}}}`)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: slices.Concat(status, ours, others)}}

@@ -33,14 +33,13 @@ import (
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/app/scheme"
-	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/provider/shadowpod"
 )
 
 const (
 	remoteNamespace = "shop-rome"
-	// nodeName is a node that nobody plays: pods bound to it end when the test says so.
+	// nodeName is a node without kubelet: pods on it end when the test confirms it.
 	nodeName = "still"
 
 	soon = time.Minute
@@ -103,7 +102,7 @@ func (r *rig) installCRDs(t *testing.T) {
 	}, soon, tick)
 }
 
-// run runs the manager, as it is composed, until it is stopped or the test ends.
+// run runs the manager until it is stopped or the test ends.
 func (r *rig) run(t *testing.T) (stop func()) {
 	t.Helper()
 	app, err := manager.New(manager.Options{ShadowPodWorkers: 2, Options: process.Options{
@@ -113,7 +112,7 @@ func (r *rig) run(t *testing.T) (stop func()) {
 	return background(t, app.Run)
 }
 
-// runAgain runs the controller alone: one process composes the manager once.
+// runAgain runs the controller alone: a process can create the manager once.
 func (r *rig) runAgain(t *testing.T) {
 	t.Helper()
 	mgr, err := ctrl.NewManager(r.cluster.RESTConfig(), ctrl.Options{
@@ -126,7 +125,7 @@ func (r *rig) runAgain(t *testing.T) {
 	background(t, mgr.Start)
 }
 
-// background runs something until it is stopped, or the test ends.
+// background calls run until it is stopped or the test ends.
 func background(t *testing.T, run func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -151,9 +150,8 @@ func key(name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: remoteNamespace, Name: name}
 }
 
-// newShadow is a ShadowPod whose pod has ten minutes of grace of its own. What a test
-// asks for instead is long as well: of a period that is over, the API server makes one
-// second, and machines can be slow.
+// newShadow returns a ShadowPod whose pod has a grace period of ten minutes. The period is long
+// because the API server rounds a period that is over up to one second.
 func newShadow(name string) *offloadingv1beta1.ShadowPod {
 	period := int64(600)
 	return &offloadingv1beta1.ShadowPod{
@@ -167,7 +165,7 @@ func newShadow(name string) *offloadingv1beta1.ShadowPod {
 	}
 }
 
-// offload creates a ShadowPod and returns it with the pod that is made for it.
+// offload creates a ShadowPod and returns it with its pod.
 func (r *rig) offload(t *testing.T, name string) (*offloadingv1beta1.ShadowPod, *corev1.Pod) {
 	t.Helper()
 	shadow := newShadow(name)
@@ -175,7 +173,7 @@ func (r *rig) offload(t *testing.T, name string) (*offloadingv1beta1.ShadowPod, 
 	return shadow, r.await(t, name, "exists", func(*corev1.Pod) bool { return true })
 }
 
-// await waits until there is a pod of which something holds.
+// await waits until a pod meets a condition.
 func (r *rig) await(t *testing.T, name, what string, holds func(*corev1.Pod) bool) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{}
@@ -185,7 +183,7 @@ func (r *rig) await(t *testing.T, name, what string, holds func(*corev1.Pod) boo
 	return pod
 }
 
-// ends waits until a pod is being deleted with some seconds of grace.
+// ends waits until a pod is being deleted with a grace period.
 func (r *rig) ends(t *testing.T, name string, seconds int64) *corev1.Pod {
 	t.Helper()
 	return r.await(t, name, "ends with "+strconv.FormatInt(seconds, 10)+" s", func(pod *corev1.Pod) bool {
@@ -193,7 +191,7 @@ func (r *rig) ends(t *testing.T, name string, seconds int64) *corev1.Pod {
 	})
 }
 
-// confirm plays the kubelet: the containers have ended.
+// confirm acts as the kubelet after the containers have ended.
 func (r *rig) confirm(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	require.NoError(t, r.milan.Delete(t.Context(), pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}))
@@ -213,35 +211,27 @@ func (r *rig) patch(t *testing.T, object client.Object, patch string) {
 	require.NoError(t, r.milan.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-func (r *rig) give(t *testing.T, shadow *offloadingv1beta1.ShadowPod, seconds string) {
-	t.Helper()
-	r.patch(t, shadow, `{"metadata":{"annotations":{"longshore.dev/deletion-grace-period-seconds":"`+seconds+`"}}}`)
-}
-
 func (r *rig) delete(t *testing.T, object client.Object, policy metav1.DeletionPropagation) {
 	t.Helper()
 	require.NoError(t, r.milan.Delete(t.Context(), object, client.PropagationPolicy(policy)))
 }
 
-// There is no garbage collector here: what happens is the controller's doing, however
-// new the CRDs are.
-func TestTheControllerEndsItsPods(t *testing.T) {
+func TestPodsOfShadowPods(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(o *testplane.Options) {
-		o.ManagerArgs = append(o.ManagerArgs, "--controllers=*,-garbage-collector-controller")
-	})
-	r.earlier(t)
+	r := newRig(t)
+	// The garbage collector learns of new kinds every half minute, or when it starts.
+	require.NoError(t, r.cluster.Crash())
+	require.NoError(t, r.cluster.Restart(t.Context()))
+	r.createPodOfEarlierVersion(t)
 	stop := r.run(t)
-	t.Run("labels that a ShadowPod loses leave its pod, and no others do", r.metadata)
-	t.Run("so it is with the pod of an earlier version", r.metadataOfEarlierPod)
-	t.Run("ownership that another writer takes from a pod is restored", r.ownership)
-	t.Run("the pod of a ShadowPod that is gone", r.background)
-	t.Run("a ShadowPod that stays for its pod", r.foreground)
-	t.Run("a longer period, and none at all", r.longer)
-	t.Run("less time for a pod whose ShadowPod is gone", r.reminded)
-	t.Run("a pod that somebody wants to keep", r.orphan)
-	t.Run("a pod that is deleted or evicted in the provider is made again", r.replaced)
-	t.Run("a namespace that is deleted", r.namespace)
+	t.Run("labels that a ShadowPod loses are removed from its pod, other labels stay", r.metadata)
+	t.Run("the same for the pod of an earlier version", r.metadataOfEarlierPod)
+	t.Run("ownership labels that another writer removes are restored", r.ownership)
+	t.Run("a ShadowPod is deleted", r.background)
+	t.Run("a ShadowPod is deleted in the foreground", r.foreground)
+	t.Run("a ShadowPod is deleted, and its pod kept", r.orphan)
+	t.Run("a pod that is deleted or evicted in the provider is created again", r.replaced)
+	t.Run("a namespace is deleted", r.namespace)
 	r.restart(t, stop)
 }
 
@@ -255,60 +245,20 @@ func (r *rig) background(t *testing.T) {
 func (r *rig) foreground(t *testing.T) {
 	shadow, _ := r.offload(t, "foreground")
 	r.delete(t, shadow, metav1.DeletePropagationForeground)
-	r.ends(t, "foreground", 600)
-	r.give(t, shadow, "300")
-	r.ends(t, "foreground", 300)
-	r.give(t, shadow, "400") // no pod gets more time than it had
-	r.give(t, shadow, "0")
-	pod := r.ends(t, "foreground", 1)
-	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKeyFromObject(shadow), shadow), "it stays for the pod")
+	pod := r.ends(t, "foreground", 600)
+	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKeyFromObject(shadow), shadow))
 	r.confirm(t, pod)
 	r.gone(t, pod, shadow)
-}
-
-func (r *rig) longer(t *testing.T) {
-	shadow, _ := r.offload(t, "longer")
-	r.give(t, shadow, "1200")
-	pod := r.ends(t, "longer", 1200)
-	r.delete(t, shadow, metav1.DeletePropagationForeground)
-	r.confirm(t, pod)
-	r.gone(t, pod, shadow)
-
-	shadow, _ = r.offload(t, "none")
-	r.give(t, shadow, "0")
-	pod = r.ends(t, "none", 1)
-	r.delete(t, shadow, metav1.DeletePropagationForeground)
-	r.confirm(t, pod)
-	r.gone(t, pod, shadow)
-}
-
-func (r *rig) reminded(t *testing.T) {
-	first := newShadow("reminded")
-	first.Annotations[remote.LocalPodUIDAnnotation] = "local-1"
-	r.create(t, first)
-	r.await(t, "reminded", "exists", func(*corev1.Pod) bool { return true })
-	r.delete(t, first, metav1.DeletePropagationBackground)
-	pod := r.ends(t, "reminded", 600)
-
-	reminder := remote.EndingShadowPod(pod, 300)
-	r.create(t, reminder)
-	r.ends(t, "reminded", 300)
-	r.give(t, reminder, "0")
-	r.confirm(t, r.ends(t, "reminded", 1))
-	r.gone(t, pod)
-	r.delete(t, reminder, metav1.DeletePropagationForeground)
-	r.gone(t, reminder, pod) // and no pod was made for it
 }
 
 func (r *rig) orphan(t *testing.T) {
 	shadow, pod := r.offload(t, "orphan")
 	r.delete(t, shadow, metav1.DeletePropagationOrphan)
-	// What comes later is done: this was seen as well.
+	r.gone(t, shadow)
+	// Events that come later have been handled.
 	r.background(t)
 	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	assert.Nil(t, pod.DeletionTimestamp)
-	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKeyFromObject(shadow), shadow))
-	assert.Equal(t, []string{metav1.FinalizerOrphanDependents}, shadow.Finalizers, "the garbage collector's to take off")
 }
 
 func (r *rig) replaced(t *testing.T) {
@@ -322,15 +272,15 @@ func (r *rig) replaced(t *testing.T) {
 	r.confirm(t, r.ends(t, "replaced", 600))
 	third := r.await(t, "replaced", "is a third", func(pod *corev1.Pod) bool { return pod.UID != second.UID })
 	assert.True(t, shadowpod.Owns(shadow, third))
-	assert.Equal(t, "deletion-grace-period", third.Annotations["longshore.dev/supports"])
 
-	// While it is on its way out, its ShadowPod ends as well: it is not made again.
+	// The ShadowPod is deleted while its pod is being deleted: no other pod is created.
 	require.NoError(t, r.milan.Delete(t.Context(), third, client.GracePeriodSeconds(400)))
 	r.ends(t, "replaced", 400)
-	r.give(t, shadow, "300")
-	r.delete(t, shadow, metav1.DeletePropagationForeground)
-	r.confirm(t, r.ends(t, "replaced", 300))
-	r.gone(t, shadow, third)
+	r.delete(t, shadow, metav1.DeletePropagationBackground)
+	r.gone(t, shadow)
+	r.confirm(t, r.ends(t, "replaced", 400))
+	r.background(t)
+	r.gone(t, third)
 }
 
 func (r *rig) namespace(t *testing.T) {
@@ -358,14 +308,14 @@ func (r *rig) metadata(t *testing.T) {
 	r.labels(t, shadow, pod)
 }
 
-// earlier makes a ShadowPod and its pod as the version before did, which said nothing of
-// what it supports.
-func (r *rig) earlier(t *testing.T) {
+// createPodOfEarlierVersion creates a ShadowPod and its pod as an earlier version did, which
+// added an annotation to the pod.
+func (r *rig) createPodOfEarlierVersion(t *testing.T) {
 	t.Helper()
 	shadow := newShadow("earlier")
 	r.create(t, shadow)
 	pod := shadowpod.ForgePod(shadow)
-	delete(pod.Annotations, offloadingv1beta1.SupportsAnnotation)
+	pod.Annotations["longshore.dev/supports"] = "deletion-grace-period"
 	require.NoError(t, r.milan.Create(t.Context(), pod, client.FieldOwner("shadow-pod")))
 }
 
@@ -374,14 +324,11 @@ func (r *rig) metadataOfEarlierPod(t *testing.T) {
 	require.NoError(t, r.milan.Get(t.Context(), key("earlier"), shadow))
 	require.NoError(t, r.milan.Get(t.Context(), key("earlier"), pod))
 	r.labels(t, shadow, pod)
-	r.await(t, "earlier", "says what is supported", func(pod *corev1.Pod) bool {
-		return pod.Annotations[offloadingv1beta1.SupportsAnnotation] == offloadingv1beta1.SupportsDeletionGracePeriod
-	})
 }
 
 func (r *rig) labels(t *testing.T, shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) {
 	t.Helper()
-	// Others in the provider: one sets keys of their own, one says that a key stays.
+	// Other managers of the provider: one sets keys of its own, one manages a key as well.
 	require.NoError(t, r.milan.Patch(t.Context(), pod, client.RawPatch(types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"theirs":"y"},"annotations":{"cni":"10.0.0.1"}}}`)), client.FieldOwner("cni")))
 	require.NoError(t, r.milan.Patch(t.Context(), pod, client.RawPatch(types.ApplyPatchType,
@@ -396,11 +343,9 @@ func (r *rig) labels(t *testing.T, shadow *offloadingv1beta1.ShadowPod, pod *cor
 		"app": "web", "new": "z", "shared": "x", "theirs": "y", offloadingv1beta1.OriginLabel: "rome",
 		offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowPod,
 	}, got.Labels)
-	assert.Equal(t, map[string]string{
-		"note": "x", "cni": "10.0.0.1", offloadingv1beta1.SupportsAnnotation: offloadingv1beta1.SupportsDeletionGracePeriod,
-	}, got.Annotations)
+	assert.Equal(t, map[string]string{"note": "x", "cni": "10.0.0.1"}, got.Annotations)
 	assert.Equal(t, pod.UID, got.UID)
-	// What was set after the pod was made goes, too.
+	// A key that was set after the creation is removed too.
 	r.patch(t, shadow, `{"metadata":{"labels":{"new":null}}}`)
 	r.await(t, shadow.Name, "loses the new label", func(pod *corev1.Pod) bool {
 		_, there := pod.Labels["new"]
@@ -408,7 +353,7 @@ func (r *rig) labels(t *testing.T, shadow *offloadingv1beta1.ShadowPod, pod *cor
 	})
 }
 
-// ownership is taken from a pod that runs and from one that is being deleted.
+// ownership removes the labels of a pod that runs and of one that is being deleted.
 func (r *rig) ownership(t *testing.T) {
 	shadow, pod := r.offload(t, "ownership")
 	restored := func(pod *corev1.Pod) bool {
@@ -422,68 +367,35 @@ func (r *rig) ownership(t *testing.T) {
 		r.patch(t, pod, patch)
 		r.await(t, "ownership", "has its labels again after "+patch, restored)
 	}
-	r.give(t, shadow, "300")
 	r.delete(t, shadow, metav1.DeletePropagationForeground)
-	ending := r.ends(t, "ownership", 300)
-	assert.Equal(t, pod.UID, ending.UID, "it was never created anew")
+	ending := r.ends(t, "ownership", 600)
+	assert.Equal(t, pod.UID, ending.UID)
 	r.patch(t, ending, `{"metadata":{"labels":{"offloading.liqo.io/origin":null}}}`)
 	r.await(t, "ownership", "has its label again while it ends", restored)
 	r.confirm(t, ending)
 	r.gone(t, ending, shadow)
 }
 
-// restart deletes ShadowPods while no controller is there to see it.
+// restart deletes a ShadowPod while the controller does not run.
 func (r *rig) restart(t *testing.T, stop func()) {
 	t.Helper()
 	kept, before := r.offload(t, "kept")
-	lost, _ := r.offload(t, "lost")
-	held, _ := r.offload(t, "held")
+	deleted, _ := r.offload(t, "deleted")
 	stop()
-	stranger := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "stranger", Labels: map[string]string{offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowPod}},
+	unmanaged := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "unmanaged", Labels: map[string]string{offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowPod}},
 		Spec:       newShadow("").Spec.Pod,
 	}
-	r.create(t, stranger)
-	r.delete(t, lost, metav1.DeletePropagationBackground)
-	r.give(t, held, "4")
-	r.delete(t, held, metav1.DeletePropagationForeground)
+	r.create(t, unmanaged)
+	r.delete(t, deleted, metav1.DeletePropagationBackground)
 
 	r.runAgain(t)
-	r.confirm(t, r.ends(t, "lost", 600))
-	pod := r.ends(t, "held", 4)
+	pod := r.ends(t, "deleted", 600)
 	r.confirm(t, pod)
-	r.gone(t, held, lost, pod)
-	for _, object := range []client.Object{before, stranger} {
+	r.gone(t, deleted, pod)
+	for _, object := range []client.Object{before, unmanaged} {
 		require.NoError(t, r.milan.Get(t.Context(), client.ObjectKeyFromObject(object), object))
-		assert.Nil(t, object.GetDeletionTimestamp(), "%s is nobody's to delete", object.GetName())
+		assert.Nil(t, object.GetDeletionTimestamp(), object.GetName())
 	}
 	assert.True(t, shadowpod.Owns(kept, before))
-}
-
-// Without the controller, the garbage collector does the same, with the pod's own period.
-func TestTheGarbageCollectorIsTheSecondLine(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	// It hears of new kinds every half minute, or when it starts.
-	require.NoError(t, r.cluster.Crash())
-	require.NoError(t, r.cluster.Restart(t.Context()))
-	objects := map[metav1.DeletionPropagation]*offloadingv1beta1.ShadowPod{
-		metav1.DeletePropagationForeground: newShadow("foreground"), metav1.DeletePropagationBackground: newShadow("background"),
-	}
-	for policy, shadow := range objects {
-		r.create(t, shadow)
-		require.NoError(t, r.milan.Create(t.Context(), shadowpod.ForgePod(shadow), client.FieldOwner(shadowpod.FieldManager)))
-		r.give(t, shadow, "5")
-		r.delete(t, shadow, policy)
-	}
-	for _, shadow := range objects {
-		var pod *corev1.Pod
-		require.Eventually(t, func() bool {
-			pod = &corev1.Pod{}
-			return r.milan.Get(t.Context(), client.ObjectKeyFromObject(shadow), pod) == nil && pod.DeletionTimestamp != nil
-		}, 3*soon, tick, "the collector ends the pod of %s", shadow.Name)
-		assert.EqualValues(t, 600, *pod.DeletionGracePeriodSeconds)
-		r.confirm(t, pod)
-		r.gone(t, shadow, pod)
-	}
 }

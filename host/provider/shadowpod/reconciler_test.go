@@ -2,7 +2,6 @@ package shadowpod
 
 import (
 	"context"
-	"strconv"
 	"testing"
 	"time"
 
@@ -56,54 +55,51 @@ type outcome struct {
 	writes []string
 }
 
-// world is what one pass finds; faults are what the API server answers to a write, by
-// its description up to the first space after the kind.
-type world struct {
+// state is what the reconciler finds. faults are the errors of writes, by verb and kind.
+type state struct {
 	shadow *offloadingv1beta1.ShadowPod
 	pod    *corev1.Pod
 	faults map[string]error
-	// namespace is that of both; without it, the cache does not hold it.
+	// namespace is in the cache if it is set.
 	namespace *corev1.Namespace
-	// live is the one object that the API server has, when the cache is out of date.
+	// live is the only object of the API server when the cache is stale.
 	live client.Object
-	// blind: the cache holds no pods, but the API server does.
-	blind bool
-	// later is when a second pass is made, if any.
-	later time.Duration
+	// withoutPods hides the pods from the cache.
+	withoutPods bool
 }
 
-func (w world) withoutCachedPods() world {
-	w.blind = true
-	return w
+func (s state) withoutCachedPods() state {
+	s.withoutPods = true
+	return s
 }
 
-func (w world) fail(out *outcome, write, details string) error {
-	out.writes = append(out.writes, write+details)
-	return w.faults[write]
+func (s state) fail(out *outcome, write string) error {
+	out.writes = append(out.writes, write)
+	return s.faults[write]
 }
 
-func (w world) interceptor(out *outcome) interceptor.Funcs {
+func (s state) interceptor(out *outcome) interceptor.Funcs {
 	return interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			if err := w.fail(out, "create "+kind(obj), ""); err != nil {
+			if err := s.fail(out, "create "+kind(obj)); err != nil {
 				return err
 			}
 			return c.Create(ctx, obj, opts...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			if err := w.fail(out, "delete "+kind(obj), described(opts)); err != nil {
+			if err := s.fail(out, "delete "+kind(obj)); err != nil {
 				return err
 			}
 			return c.Delete(ctx, obj, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if err := w.fail(out, "patch "+kind(obj), ""); err != nil {
+			if err := s.fail(out, "patch "+kind(obj)); err != nil {
 				return err
 			}
 			return c.Patch(ctx, obj, p, opts...)
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-			if err := w.fail(out, "patch "+kind(obj)+" "+sub, ""); err != nil {
+			if err := s.fail(out, "patch "+kind(obj)+" "+sub); err != nil {
 				return err
 			}
 			return c.SubResource(sub).Patch(ctx, obj, p, opts...)
@@ -125,54 +121,34 @@ func kind(obj client.Object) string {
 	return "shadowpod"
 }
 
-// described prints what a deletion asks for.
-func described(opts []client.DeleteOption) string {
-	var all client.DeleteOptions
-	all.ApplyOptions(opts)
-	text := ""
-	if all.Preconditions != nil && all.Preconditions.UID != nil {
-		text += " uid=" + string(*all.Preconditions.UID)
-	}
-	if all.GracePeriodSeconds != nil {
-		text += " grace=" + strconv.FormatInt(*all.GracePeriodSeconds, 10)
-	}
-	return text
-}
-
-// pass makes one pass over real semantics of the fake API server, recording writes.
-func (w world) pass(t *testing.T) outcome {
+// reconcile reconciles the ShadowPod once, and records the writes.
+func (s state) reconcile(t *testing.T) outcome {
 	t.Helper()
 	built, err := scheme.New()
 	require.NoError(t, err)
 	var out outcome
-	b := fake.NewClientBuilder().WithScheme(built).WithStatusSubresource(&offloadingv1beta1.ShadowPod{}).WithInterceptorFuncs(w.interceptor(&out))
-	if w.shadow != nil {
-		b = b.WithObjects(w.shadow)
+	b := fake.NewClientBuilder().WithScheme(built).WithStatusSubresource(&offloadingv1beta1.ShadowPod{}).WithInterceptorFuncs(s.interceptor(&out))
+	if s.shadow != nil {
+		b = b.WithObjects(s.shadow)
 	}
-	if w.pod != nil {
-		b = b.WithObjects(w.pod)
+	if s.pod != nil {
+		b = b.WithObjects(s.pod)
 	}
-	if w.namespace != nil {
-		b = b.WithObjects(w.namespace)
+	if s.namespace != nil {
+		b = b.WithObjects(s.namespace)
 	}
 	c := b.WithReturnManagedFields().Build()
 	var reader client.Reader = c
-	if w.live != nil {
-		reader = fake.NewClientBuilder().WithScheme(built).WithObjects(w.live).Build()
+	if s.live != nil {
+		reader = fake.NewClientBuilder().WithScheme(built).WithObjects(s.live).Build()
 	}
 	recorder := events.NewFakeRecorder(10)
-	clock := testclock.NewFakePassiveClock(noon)
-	r := &Reconciler{Client: c, APIReader: reader, Events: recorder, Clock: clock}
-	if w.blind {
+	r := &Reconciler{Client: c, APIReader: reader, Events: recorder, Clock: testclock.NewFakePassiveClock(noon)}
+	if s.withoutPods {
 		r.Client = interceptor.NewClient(c, interceptor.Funcs{Get: hidePods})
 	}
 	key := client.ObjectKey{Namespace: "shop-rome", Name: "web"}
 	out.result, out.err = r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
-	if w.later > 0 {
-		require.NoError(t, out.err)
-		clock.SetTime(noon.Add(w.later))
-		out.result, out.err = r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
-	}
 	out.pod, out.shadow = &corev1.Pod{}, &offloadingv1beta1.ShadowPod{}
 	if err := c.Get(t.Context(), key, out.pod); apierrors.IsNotFound(err) {
 		out.pod = nil
@@ -187,13 +163,13 @@ func (w world) pass(t *testing.T) outcome {
 	return out
 }
 
-func TestAMissingPodIsCreatedAsTheShadowPodSays(t *testing.T) {
-	out := world{shadow: shadow(nil)}.pass(t)
+func TestMissingPodIsCreated(t *testing.T) {
+	out := state{shadow: shadow(nil)}.reconcile(t)
 	require.NoError(t, out.err)
 	require.NotNil(t, out.pod)
 	assert.Equal(t, "web:1", out.pod.Spec.Containers[0].Image)
 	assert.Equal(t, map[string]string{"app": "web", "offloading.liqo.io/origin": "rome", "liqo.io/managed-by": "shadowpod"}, out.pod.Labels)
-	assert.Equal(t, map[string]string{"note": "kept", "longshore.dev/supports": "deletion-grace-period"}, out.pod.Annotations)
+	assert.Equal(t, map[string]string{"note": "kept"}, out.pod.Annotations)
 	assert.True(t, Owns(out.shadow, out.pod))
 	assert.Equal(t, []string{"create pod"}, out.writes, "one request, no event")
 	assert.Empty(t, out.events)
@@ -203,9 +179,9 @@ func running() *offloadingv1beta1.ShadowPod {
 	return shadow(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodRunning })
 }
 
-// leaving is a pod that was deleted ten seconds ago with half a minute of grace, and whose
-// container ended at a time: its kubelet says so before the pod is gone.
-func leaving(s *offloadingv1beta1.ShadowPod, phase corev1.PodPhase, ended time.Time) *corev1.Pod {
+// terminatingPod returns a pod that was deleted ten seconds ago with 30 s of grace, and whose
+// container ended at a time.
+func terminatingPod(s *offloadingv1beta1.ShadowPod, phase corev1.PodPhase, ended time.Time) *corev1.Pod {
 	pod := ownPod(s, phase, 2*time.Hour)
 	deadline := metav1.NewTime(noon.Add(20 * time.Second))
 	pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &deadline, ptr.To[int64](30)
@@ -218,127 +194,122 @@ func leaving(s *offloadingv1beta1.ShadowPod, phase corev1.PodPhase, ended time.T
 	return pod
 }
 
-// existingPods are what the reconciler may find.
+func earlierShadowPod(s *offloadingv1beta1.ShadowPod) *offloadingv1beta1.ShadowPod {
+	earlier := s.DeepCopy()
+	earlier.UID = "shadow-0"
+	return earlier
+}
+
 var existingPods = map[string]struct {
 	shadow *offloadingv1beta1.ShadowPod
 	pod    func(*offloadingv1beta1.ShadowPod) *corev1.Pod
 	writes []string
 	phase  corev1.PodPhase
-	event  string
+	reason string
 	later  time.Duration
 }{
-	"a running pod's phase is reported": {
-		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodRunning, 0) },
-		writes: []string{"patch shadowpod status"}, phase: corev1.PodRunning,
+	"a running pod costs no request": {
+		pod:   func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodRunning, 0) },
+		phase: corev1.PodUnknown,
 	},
-	"a phase that is known is not written again": {
-		shadow: shadow(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodRunning }),
-		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodRunning, 0) },
-		phase:  corev1.PodRunning,
+	"a pending pod costs no request": {
+		pod:   func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodPending, time.Minute) },
+		phase: corev1.PodUnknown,
 	},
-	"a pod that has just become pending is waited for": {
-		pod:   func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodPending, time.Second) },
-		phase: corev1.PodUnknown, later: DefaultPendingDelay - time.Second,
+	"a terminal phase is reported": {
+		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodSucceeded, 0) },
+		writes: []string{"patch shadowpod status"}, phase: corev1.PodSucceeded,
 	},
-	"a pod that stays pending is reported": {
-		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodPending, time.Minute) },
-		writes: []string{"patch shadowpod status"}, phase: corev1.PodPending,
-	},
-	"labels that appear on the ShadowPod reach the pod": {
+	"a new label of the ShadowPod is added to the pod": {
 		pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
 			pod := ownPod(s, corev1.PodRunning, 0)
 			delete(pod.Labels, "app")
 			return pod
 		},
-		writes: []string{"patch pod", "patch shadowpod status"}, phase: corev1.PodRunning,
+		writes: []string{"patch pod"}, phase: corev1.PodUnknown,
 	},
-	"a label that is no longer on the ShadowPod leaves the pod (T22)": {
+	"a label that the ShadowPod lost is removed from the pod (T22)": {
 		pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
 			pod := ownPod(s, corev1.PodRunning, 0)
 			pod.Labels["old"], pod.Labels["theirs"] = "x", "y"
 			pod.ManagedFields = managed(FieldManager, `{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:old":{}}}}`)
 			return pod
 		},
-		writes: []string{"patch pod", "patch shadowpod status"}, phase: corev1.PodRunning,
+		writes: []string{"patch pod"}, phase: corev1.PodUnknown,
 	},
-	"a stranger's pod is never touched (T23)": {
+	"an unmanaged pod is never changed (T23)": {
 		pod: func(*offloadingv1beta1.ShadowPod) *corev1.Pod {
 			return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop-rome"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 		},
-		writes: []string{"patch shadowpod status"}, phase: corev1.PodUnknown, event: "another pod of this name exists", later: unmanagedRetry,
+		writes: []string{"patch shadowpod status"}, phase: corev1.PodUnknown, reason: offloadingv1beta1.FailedCreatePodReason, later: creationRetry,
 	},
-	"the pod of an earlier ShadowPod of the same name is not adopted, and goes": {
+	"the pod of an earlier ShadowPod is left to the garbage collector": {
 		pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
-			earlier := s.DeepCopy()
-			earlier.UID = "shadow-0"
-			return ownPod(earlier, corev1.PodRunning, 0)
+			return ownPod(earlierShadowPod(s), corev1.PodRunning, 0)
 		},
-		writes: []string{"delete pod uid=pod-1"}, phase: corev1.PodUnknown, later: unmanagedRetry,
+		phase: corev1.PodUnknown, later: creationRetry,
 	},
-	"one that goes already is waited for": {
-		pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
-			earlier := s.DeepCopy()
-			earlier.UID = "shadow-0"
-			return leaving(earlier, corev1.PodRunning, noon)
-		},
-		phase: corev1.PodUnknown, later: unmanagedRetry,
-	},
-	"a pod that is evicted has failed for its node, not for the consumer": {
+	"an evicted pod that failed does not end the ShadowPod": {
 		shadow: running(),
-		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodFailed, noon) },
+		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return terminatingPod(s, corev1.PodFailed, noon) },
 		phase:  corev1.PodRunning,
 	},
-	"nor has one whose containers obeyed": {
+	"an evicted pod that succeeded does not end the ShadowPod": {
 		shadow: running(),
-		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodSucceeded, noon) },
+		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return terminatingPod(s, corev1.PodSucceeded, noon) },
 		phase:  corev1.PodRunning,
 	},
-	"nor has one whose node's clock is behind that of the API server": {
+	"the clock of the node is behind": {
 		shadow: running(),
 		pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
-			return leaving(s, corev1.PodFailed, noon.Add(-time.Hour))
+			return terminatingPod(s, corev1.PodFailed, noon.Add(-time.Hour))
 		},
 		phase: corev1.PodRunning,
 	},
-	"a pod that had finished before somebody deleted it stays finished": {
+	"a pod that finished before its deletion stays finished": {
 		shadow: shadow(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodSucceeded }),
-		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodSucceeded, noon) },
+		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return terminatingPod(s, corev1.PodSucceeded, noon) },
 		phase:  corev1.PodSucceeded,
 	},
-	"a pod on its way out is otherwise reported as it is": {
-		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodRunning, noon) },
-		writes: []string{"patch shadowpod status"}, phase: corev1.PodRunning,
+	"the pod of a deleted ShadowPod is left to the garbage collector": {
+		shadow: deletedShadowPod(),
+		pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodRunning, 0) },
+		phase:  corev1.PodUnknown,
 	},
 }
 
-func TestReconcileOfAnExistingPod(t *testing.T) {
+// deletedShadowPod returns a ShadowPod that is being deleted.
+func deletedShadowPod() *offloadingv1beta1.ShadowPod {
+	return shadow(func(s *offloadingv1beta1.ShadowPod) {
+		at := metav1.NewTime(noon)
+		s.DeletionTimestamp, s.Finalizers = &at, []string{metav1.FinalizerDeleteDependents}
+	})
+}
+
+func TestExistingPod(t *testing.T) {
 	for name, tc := range existingPods {
 		t.Run(name, func(t *testing.T) {
 			s := tc.shadow
 			if s == nil {
 				s = shadow(nil)
 			}
-			out := world{shadow: s, pod: tc.pod(s)}.pass(t)
+			out := state{shadow: s, pod: tc.pod(s)}.reconcile(t)
 			require.NoError(t, out.err)
 			assert.Equal(t, tc.writes, out.writes)
 			assert.Equal(t, tc.phase, out.shadow.Status.Phase)
+			assert.Equal(t, tc.reason, out.shadow.Status.Reason)
 			assert.Equal(t, tc.later, out.result.RequeueAfter)
-			if tc.event == "" {
-				assert.Empty(t, out.events)
-				return
-			}
-			require.Len(t, out.events, 1)
-			assert.Contains(t, out.events[0], tc.event)
+			assert.Equal(t, tc.reason != "", len(out.events) == 1)
 		})
 	}
 }
 
-// In a merge patch, a map that is null takes everything away.
-func TestAChangeOfLabelsLeavesTheAnnotationsAloneAndViceVersa(t *testing.T) {
+// A merge patch with null for a map would remove all keys.
+func TestChangesOfLabelsAndAnnotationsAreIndependent(t *testing.T) {
 	s := running()
 	pod := ownPod(s, corev1.PodRunning, 0)
 	s.Labels["new"] = "x"
-	out := world{shadow: s, pod: pod}.pass(t)
+	out := state{shadow: s, pod: pod}.reconcile(t)
 	require.NoError(t, out.err)
 	assert.Equal(t, ForgePod(s).Labels, out.pod.Labels)
 	assert.Equal(t, ForgePod(s).Annotations, out.pod.Annotations)
@@ -346,17 +317,47 @@ func TestAChangeOfLabelsLeavesTheAnnotationsAloneAndViceVersa(t *testing.T) {
 	s = running()
 	pod = ownPod(s, corev1.PodRunning, 0)
 	s.Annotations["new"] = "x"
-	out = world{shadow: s, pod: pod}.pass(t)
+	out = state{shadow: s, pod: pod}.reconcile(t)
 	require.NoError(t, out.err)
 	assert.Equal(t, ForgePod(s).Labels, out.pod.Labels)
 	assert.Equal(t, ForgePod(s).Annotations, out.pod.Annotations)
 }
 
-func TestATerminalShadowPodNeverActsAgain(t *testing.T) {
-	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
-		out := world{shadow: shadow(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = phase })}.pass(t)
-		require.NoError(t, out.err)
-		assert.Nil(t, out.pod, "a %s pod is not run again", phase)
-		assert.Empty(t, out.writes)
+// No pod is created for a ShadowPod that is terminal or being deleted.
+func TestNoPodIsCreatedAgain(t *testing.T) {
+	for name, s := range map[string]*offloadingv1beta1.ShadowPod{
+		"succeeded": shadow(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodSucceeded }),
+		"failed":    shadow(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodFailed }),
+		"deleted":   deletedShadowPod(),
+		"gone":      nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := state{shadow: s}.reconcile(t)
+			require.NoError(t, out.err)
+			assert.Nil(t, out.pod)
+			assert.Empty(t, out.writes)
+		})
+	}
+}
+
+func TestIsOfEarlierShadowPod(t *testing.T) {
+	tests := map[string]struct {
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"of a ShadowPod":                 {func(*corev1.Pod) {}, true},
+		"without the managed-by label":   {func(p *corev1.Pod) { delete(p.Labels, offloadingv1beta1.ManagedByLabel) }, true},
+		"without owner":                  {func(p *corev1.Pod) { p.OwnerReferences = nil }, false},
+		"of another kind":                {func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }, false},
+		"of another API group":           {func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "example.com/v1" }, false},
+		"of a ShadowPod of another name": {func(p *corev1.Pod) { p.OwnerReferences[0].Name = "db" }, false},
+		"owned, but not controlled":      {func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil }, false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			pod := ownPod(shadow(nil), corev1.PodRunning, 0)
+			tc.change(pod)
+			assert.Equal(t, tc.want, isOfEarlierShadowPod(pod))
+		})
 	}
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/events"
 )
 
-// maxMessage bounds what a ShadowPod's status quotes, in bytes.
+// maxMessage is the longest message in a ShadowPod's status, in bytes.
 const maxMessage = 1024
 
-// refuse reports that a pod cannot be created: to the provider in an event on the ShadowPod,
-// and to the pod's owner in the consumer through the ShadowPod's status, once for each
-// cause. related is the pod that holds the name, or nil.
-func (r *Reconciler) refuse(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, related runtime.Object, message string) error {
+// reportRefusal reports that the pod cannot be created: in an event on the ShadowPod, and once
+// per cause in the ShadowPod's status, which the consumer reads. related is the pod that has
+// the name, or nil.
+func (r *Reconciler) reportRefusal(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, related runtime.Object, message string) error {
 	r.Events.Eventf(shadow, related, corev1.EventTypeWarning, offloadingv1beta1.FailedCreatePodReason, actionCreatePod, "Pod not created: %s", message)
 	message = events.Cut(message, maxMessage)
 	if shadow.Status.Reason == offloadingv1beta1.FailedCreatePodReason && shadow.Status.Message == message {
@@ -29,14 +29,14 @@ func (r *Reconciler) refuse(ctx context.Context, shadow *offloadingv1beta1.Shado
 	}
 	err := r.patchStatus(ctx, shadow, map[string]any{"reason": offloadingv1beta1.FailedCreatePodReason, "message": message})
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing why ShadowPod %s/%s has no pod: %w", shadow.Namespace, shadow.Name, err)
+		return fmt.Errorf("writing the refusal to ShadowPod %s/%s: %w", shadow.Namespace, shadow.Name, err)
 	}
 	return nil
 }
 
-// refusal returns why the security level, the API server or one of its webhooks refuses the
-// pod; it is empty when a mere repetition may help.
-func refusal(err error) string {
+// refusalMessage returns why the security level, the API server or a webhook refuses the pod.
+// It is empty for errors that a retry may resolve.
+func refusalMessage(err error) string {
 	var forbidden *forbiddenError
 	if errors.As(err, &forbidden) {
 		return forbidden.reason
@@ -50,7 +50,7 @@ func refusal(err error) string {
 	case http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
 		return ""
 	}
-	// A webhook that cannot be asked is an internal error.
+	// A webhook that cannot be reached is an internal error.
 	if status.Code/100 == 4 || apierrors.IsInternalError(err) {
 		return status.Message
 	}

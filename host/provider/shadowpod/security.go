@@ -12,15 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// DefaultSecurityLevel is the level of the Pod Security standards that holds for the pods
-// of consumers when the provider does not choose another.
+// DefaultSecurityLevel is the level of the Pod Security standards for pods of consumers.
 const DefaultSecurityLevel = api.LevelBaseline
 
-// systemPriority begins the names of the priority classes that are reserved for the
-// provider's own critical pods.
+// systemPriority is the prefix of the priority classes of the provider's own critical pods.
 const systemPriority = "system-"
 
-// forbiddenError says why the provider's security level does not allow a pod.
+// forbiddenError is the error for a pod that the provider's security level forbids.
 type forbiddenError struct{ reason string }
 
 // Error implements error.
@@ -31,10 +29,9 @@ var securityEvaluator = sync.OnceValues(func() (policy.Evaluator, error) {
 	return policy.NewEvaluator(policy.DefaultChecks(), nil)
 })
 
-// SecurityViolation returns what a Pod Security level forbids of a pod; empty when the pod
-// is allowed. The labels are those of the pod's namespace: a level that the provider set
-// there, with the labels of Pod Security admission, takes precedence over level. A label
-// that cannot be parsed means restricted.
+// SecurityViolation returns how a pod violates a Pod Security level; empty when the pod is
+// allowed. The Pod Security labels of the namespace take precedence over level. An invalid
+// label means restricted.
 func SecurityViolation(level api.Level, namespaceLabels map[string]string, pod *corev1.Pod) (string, error) {
 	evaluator, err := securityEvaluator()
 	if err != nil {
@@ -44,7 +41,7 @@ func SecurityViolation(level api.Level, namespaceLabels map[string]string, pod *
 		level = DefaultSecurityLevel
 	}
 	defaults := api.Policy{Enforce: api.LevelVersion{Level: level, Version: api.LatestVersion()}}
-	// Errors are about labels, and the policy is restricted then.
+	// The policy is restricted when a label is invalid.
 	effective, _ := api.PolicyToEvaluate(namespaceLabels, defaults)
 	enforced := effective.Enforce
 	var reasons []string
@@ -60,8 +57,8 @@ func SecurityViolation(level api.Level, namespaceLabels map[string]string, pod *
 	return fmt.Sprintf("violates the provider's Pod Security level %q: %s", enforced.Level, strings.Join(reasons, ", ")), nil
 }
 
-// checkSecurity returns a [forbiddenError] when the provider does not allow the pod in its
-// namespace. A namespace that the cache does not hold yet has the default level.
+// checkSecurity returns a [forbiddenError] when the security level of the namespace forbids the
+// pod. A namespace that is not in the cache has the default level.
 func (r *Reconciler) checkSecurity(ctx context.Context, pod *corev1.Pod) error {
 	namespace := &corev1.Namespace{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace); client.IgnoreNotFound(err) != nil {

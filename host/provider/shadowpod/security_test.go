@@ -13,8 +13,8 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// hostile are specs with which a pod leaves its sandbox, and a word of the reason.
-var hostile = map[string]struct {
+// forbiddenSpecs are specs that the baseline level forbids, and a part of the reason.
+var forbiddenSpecs = map[string]struct {
 	change func(*corev1.PodSpec)
 	reason string
 }{
@@ -32,7 +32,7 @@ var hostile = map[string]struct {
 	"the same from an init container": {func(s *corev1.PodSpec) {
 		s.InitContainers = []corev1.Container{{Name: "init", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}
 	}, "privileged"},
-	"precedence over the provider's own": {func(s *corev1.PodSpec) { s.PriorityClassName = "system-node-critical" }, "system-node-critical"},
+	"priority over pods of the provider": {func(s *corev1.PodSpec) { s.PriorityClassName = "system-node-critical" }, "system-node-critical"},
 }
 
 func hostPath(path string) corev1.Volume {
@@ -44,15 +44,15 @@ func security(spec *corev1.PodSpec) *corev1.SecurityContext {
 	return spec.Containers[0].SecurityContext
 }
 
-func TestAHostilePodIsNotCreatedAndTheShadowPodSaysWhy(t *testing.T) {
-	for name, tc := range hostile {
+func TestForbiddenPodIsNotCreated(t *testing.T) {
+	for name, tc := range forbiddenSpecs {
 		t.Run(name, func(t *testing.T) {
 			s := shadow(func(s *offloadingv1beta1.ShadowPod) { tc.change(&s.Spec.Pod) })
-			out := world{shadow: s}.pass(t)
+			out := state{shadow: s}.reconcile(t)
 			require.NoError(t, out.err)
 			assert.Nil(t, out.pod)
 			assert.Equal(t, []string{"patch shadowpod status"}, out.writes)
-			assert.Equal(t, unmanagedRetry, out.result.RequeueAfter, "the provider may allow it later")
+			assert.Equal(t, creationRetry, out.result.RequeueAfter)
 			assert.Equal(t, offloadingv1beta1.FailedCreatePodReason, out.shadow.Status.Reason)
 			assert.Contains(t, out.shadow.Status.Message, `violates the provider's Pod Security level "baseline"`)
 			assert.Contains(t, out.shadow.Status.Message, tc.reason)
@@ -70,15 +70,15 @@ func TestSecurityViolation(t *testing.T) {
 		change    func(*corev1.PodSpec)
 		want      string
 	}{
-		"a plain pod is allowed by default":                  {},
-		"a privileged pod is not":                            {change: func(s *corev1.PodSpec) { security(s).Privileged = ptr.To(true) }, want: `level "baseline"`},
-		"the provider may allow all":                         {level: api.LevelPrivileged, change: func(s *corev1.PodSpec) { s.HostNetwork, s.PriorityClassName = true, "system-node-critical" }},
-		"the provider may ask for more":                      {level: api.LevelRestricted, want: `level "restricted"`},
-		"a label of the namespace allows more":               {namespace: labels("privileged"), change: func(s *corev1.PodSpec) { s.HostPID = true }},
-		"a label of the namespace asks for more":             {namespace: labels("restricted"), want: `level "restricted"`},
-		"a label that is misspelled means the strictest":     {level: api.LevelPrivileged, namespace: labels("privilegd"), want: `level "restricted"`},
-		"a level that only warns changes nothing":            {namespace: map[string]string{api.WarnLevelLabel: "restricted"}},
-		"another class of priority is the scheduler's topic": {change: func(s *corev1.PodSpec) { s.PriorityClassName = "high" }},
+		"a plain pod is allowed by default":          {},
+		"a privileged pod is not allowed by default": {change: func(s *corev1.PodSpec) { security(s).Privileged = ptr.To(true) }, want: `level "baseline"`},
+		"the provider may allow all":                 {level: api.LevelPrivileged, change: func(s *corev1.PodSpec) { s.HostNetwork, s.PriorityClassName = true, "system-node-critical" }},
+		"the provider may require more":              {level: api.LevelRestricted, want: `level "restricted"`},
+		"a label of the namespace allows more":       {namespace: labels("privileged"), change: func(s *corev1.PodSpec) { s.HostPID = true }},
+		"a label of the namespace requires more":     {namespace: labels("restricted"), want: `level "restricted"`},
+		"an invalid label means restricted":          {level: api.LevelPrivileged, namespace: labels("privilegd"), want: `level "restricted"`},
+		"a level that only warns is ignored":         {namespace: map[string]string{api.WarnLevelLabel: "restricted"}},
+		"another priority class is allowed":          {change: func(s *corev1.PodSpec) { s.PriorityClassName = "high" }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -97,21 +97,21 @@ func TestSecurityViolation(t *testing.T) {
 	}
 }
 
-func TestTheLevelIsThatOfTheNamespaceIfTheProviderSetOne(t *testing.T) {
+func TestSecurityLevelOfNamespace(t *testing.T) {
 	s := shadow(func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.HostNetwork = true })
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace, Labels: map[string]string{api.EnforceLevelLabel: "privileged"}}}
-	out := world{shadow: s, namespace: namespace}.pass(t)
+	out := state{shadow: s, namespace: namespace}.reconcile(t)
 	require.NoError(t, out.err)
 	require.NotNil(t, out.pod)
 	assert.True(t, out.pod.Spec.HostNetwork)
 }
 
-func TestAPodThatRunsIsFoundAlthoughTheProviderWouldNotCreateItNow(t *testing.T) {
-	// The pod is not in the cache, which selects by label, and the level is newer than it.
+func TestRunningPodIsNotRefused(t *testing.T) {
+	// The pod lost its label, so the cache does not hold it, and the level was set later.
 	s := shadow(func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.HostNetwork, s.Status.Phase = true, corev1.PodRunning })
 	pod := ownPod(s, corev1.PodRunning, 0)
 	delete(pod.Labels, offloadingv1beta1.ManagedByLabel)
-	out := world{shadow: s, live: pod}.pass(t)
-	assert.NotContains(t, out.writes, "patch shadowpod status", "it is not refused: it runs")
-	assert.Contains(t, out.writes, "patch pod", "its label is restored")
+	out := state{shadow: s, live: pod}.reconcile(t)
+	assert.NotContains(t, out.writes, "patch shadowpod status")
+	assert.Contains(t, out.writes, "patch pod")
 }

@@ -45,25 +45,6 @@ const (
 	RemoteRuntimeClassNameAnnotation = "liqo.io/remote-runtime-class-name"
 )
 
-// How a consumer of ours and a provider of ours agree on the end of a pod (ADR 42). The
-// reference system knows neither key, and leaves both alone.
-const (
-	// DeletionGracePeriodAnnotation on a ShadowPod says that its pod is to end, and how
-	// many seconds it is given, a decimal number. 0 asks for the shortest period that
-	// lets the kubelet confirm the end: one second, or none if the pod's own is none. A
-	// smaller number shortens the end of a pod that is ending already. It counts for the
-	// pod of an earlier ShadowPod of this name as well, if both were made for the same pod
-	// of the consumer (ADR 42).
-	DeletionGracePeriodAnnotation = "longshore.dev/deletion-grace-period-seconds"
-	// SupportsAnnotation on a remote pod lists, separated by commas, what the controller
-	// that made it can do beyond the reference system.
-	SupportsAnnotation = "longshore.dev/supports"
-	// SupportsDeletionGracePeriod in that list: the controller follows
-	// [DeletionGracePeriodAnnotation], and lets go of a ShadowPod that is deleted in the
-	// foreground as soon as its pod is gone.
-	SupportsDeletionGracePeriod = "deletion-grace-period"
-)
-
 // Reasons in the status of a local pod (wire 7.4).
 const (
 	// OffloadingBackOffReason: the pod cannot be offloaded for now.
@@ -74,8 +55,8 @@ const (
 	RemotePodTerminatedReason = "RemotePodTerminated"
 )
 
-// FailedCreatePodReason in the status of a ShadowPod, and of events on it: the remote pod
-// cannot be made (wire 3.7 knows the event).
+// FailedCreatePodReason is the reason in the status of a ShadowPod, and of events on it, when
+// the pod cannot be created (wire 3.7).
 const FailedCreatePodReason = "FailedCreatePod"
 
 // Names with which fields are managed (wire 7.4).
@@ -99,23 +80,22 @@ type ShadowPodSpec struct {
 
 // ShadowPodStatus is the observed state of a ShadowPod.
 type ShadowPodStatus struct {
-	// Phase of the remote pod.
+	// Phase of the remote pod. Longshore writes terminal phases only: consumers read no other.
 	// +kubebuilder:validation:Enum=Pending;Running;Succeeded;Failed;Unknown
 	// +kubebuilder:default="Unknown"
 	Phase corev1.PodPhase `json:"phase"`
 
-	// Reason is one CamelCase word why the remote pod cannot be made; empty while nothing
-	// stands against it. The reference system has neither Reason nor Message: it does not
-	// write them, and does not read them (ADR 45).
+	// Reason is a CamelCase reason why the pod cannot be created; empty otherwise. The reference
+	// system neither writes nor reads Reason and Message (ADR 45).
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// Message says the same in the words of whoever refuses the pod.
+	// Message is the error with which the provider refuses the pod.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// ShadowPod asks a provider to keep a pod of this spec.
+// ShadowPod requests a pod with this spec from a provider.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=shp;shpod,categories=liqo

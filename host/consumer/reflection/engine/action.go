@@ -25,10 +25,12 @@ type Apply struct{ Config runtime.ApplyConfiguration }
 type PatchRemote struct{ Labels, Annotations map[string]*string }
 
 // DeleteRemote deletes the remote object that was observed, with its UID as precondition.
-type DeleteRemote struct {
-	// Foreground keeps the object until its dependents are gone.
-	Foreground bool
-}
+type DeleteRemote struct{}
+
+// DeleteDependent deletes the dependent object that was observed, with a grace period and its
+// UID as precondition. A provider that does not grant the right is no error: it deletes the
+// object with the object's own grace period.
+type DeleteDependent struct{ GracePeriodSeconds int64 }
 
 // PatchLocal sets labels of the local object; nil removes a key.
 type PatchLocal struct{ Labels map[string]*string }
@@ -79,6 +81,7 @@ func (Create) action()           {}
 func (Apply) action()            {}
 func (PatchRemote) action()      {}
 func (DeleteRemote) action()     {}
+func (DeleteDependent) action()  {}
 func (PatchLocal) action()       {}
 func (PatchLocalStatus) action() {}
 func (DeleteLocal) action()      {}

@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -106,7 +105,9 @@ func (x *execution) doRemote(ctx context.Context, action Action) error {
 	case PatchRemote:
 		return x.patchRemote(ctx, a)
 	case DeleteRemote:
-		return x.deleteRemote(ctx, a)
+		return x.deleteRemote(ctx)
+	case DeleteDependent:
+		return x.deleteDependent(ctx, a)
 	case RefreshRemote:
 		return x.refreshRemote(ctx)
 	default:
@@ -210,7 +211,7 @@ func (x *execution) patchRemote(ctx context.Context, a PatchRemote) error {
 	return nil
 }
 
-func (x *execution) deleteRemote(ctx context.Context, a DeleteRemote) error {
+func (x *execution) deleteRemote(ctx context.Context) error {
 	if x.in.Remote == nil {
 		return nil
 	}
@@ -218,16 +219,32 @@ func (x *execution) deleteRemote(ctx context.Context, a DeleteRemote) error {
 	object.SetName(x.in.Remote.GetName())
 	object.SetNamespace(x.in.Remote.GetNamespace())
 	uid := x.in.Remote.GetUID()
-	options := []client.DeleteOption{client.Preconditions{UID: &uid}}
-	if a.Foreground {
-		options = append(options, client.PropagationPolicy(metav1.DeletePropagationForeground))
-	}
-	err := x.engine.options.Remote.Delete(ctx, object, options...)
+	err := x.engine.options.Remote.Delete(ctx, object, client.Preconditions{UID: &uid})
 	x.observe(directionOut, "delete", client.IgnoreNotFound(err))
 	if client.IgnoreNotFound(err) != nil {
 		return stale(fmt.Errorf("deleting remote %s: %w", x.resource.Name, err))
 	}
 	x.remote.AssumeDeleted(object.GetNamespace(), object.GetName(), uid, x.engine.now())
+	return nil
+}
+
+func (x *execution) deleteDependent(ctx context.Context, a DeleteDependent) error {
+	if x.in.Dependent == nil {
+		return nil
+	}
+	object := x.resource.Dependent.New()
+	object.SetName(x.in.Dependent.GetName())
+	object.SetNamespace(x.in.Dependent.GetNamespace())
+	uid := x.in.Dependent.GetUID()
+	err := x.engine.options.Remote.Delete(ctx, object, client.GracePeriodSeconds(a.GracePeriodSeconds), client.Preconditions{UID: &uid})
+	x.observe(directionOut, "delete", client.IgnoreNotFound(err))
+	switch {
+	case apierrors.IsForbidden(err):
+		logr.FromContextOrDiscard(ctx).V(1).Info("The provider does not grant the deletion of its object", "kind", fmt.Sprintf("%T", object))
+		return nil
+	case client.IgnoreNotFound(err) != nil:
+		return stale(fmt.Errorf("deleting the dependent object of %s: %w", x.resource.Name, err))
+	}
 	return nil
 }
 

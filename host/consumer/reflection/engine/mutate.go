@@ -65,7 +65,7 @@ func (x *execution) mutate(ctx context.Context, c *configuration) (skipped bool,
 // does, and tells its owner so.
 func (x *execution) leaveOut(ctx context.Context, why string) error {
 	logr.FromContextOrDiscard(ctx).V(1).Info("Leaving an object at home", "reason", why)
-	if err := x.deleteRemote(ctx, DeleteRemote{}); err != nil {
+	if err := x.deleteRemote(ctx); err != nil {
 		return err
 	}
 	// It is not there for us to keep right: once it may travel, that is no revert.
@@ -88,5 +88,5 @@ func (x *execution) replaced(ctx context.Context, c *configuration) (bool, error
 	if !replacer.Replaces(want, x.in.Remote) {
 		return false, nil
 	}
-	return true, x.deleteRemote(ctx, DeleteRemote{})
+	return true, x.deleteRemote(ctx)
 }

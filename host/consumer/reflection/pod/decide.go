@@ -5,94 +5,163 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/kit/podend"
 )
 
 const (
-	// predecessorRetry is how soon the remains of an earlier pod of the same name are
-	// looked at again, should their end make no event.
-	predecessorRetry = 30 * time.Second
-	// labelDelay is how long the label of an offloaded pod waits for a status to go with.
+	// staleRemotePodRetry is how soon a remote pod of an earlier local pod is looked at again.
+	staleRemotePodRetry = 30 * time.Second
+	// labelDelay is how long the label of an offloaded pod waits for a status patch that can
+	// carry it.
 	labelDelay = 30 * time.Second
-	// convergeRetry is how soon labels and annotations are tried again after the policies
-	// could not say what they should be.
-	convergeRetry = time.Minute
 )
 
-// scene is one pod as observed. pod is the remote pod of this very local pod; that of an
-// earlier pod of the same name is predecessor.
-type scene struct {
-	in               engine.Input
-	local            *corev1.Pod
-	shadow           *offloadingv1beta1.ShadowPod
-	pod, predecessor *corev1.Pod
-	// memory is what is remembered of this very local pod, or of the one that is gone;
-	// before is what was remembered last, which may be of an earlier pod of this name.
-	memory, before memory
+// Reasons of decisions that change nothing.
+const (
+	keepUnmanaged        = "UnmanagedRemoteObject"
+	keepLocalPodGone     = "LocalPodGone"
+	keepStaleShadowPod   = "StaleShadowPod"
+	keepAborted          = "PodAborted"
+	keepFinished         = "PodFinished"
+	keepStaleRemotePod   = "StaleRemotePod"
+	keepNoRemoteObject   = "NoRemoteObject"
+	keepLastStatus       = "LastStatusKept"
+	keepNoRemotePod      = "NoRemotePod"
+	keepNothingReported  = "NothingReported"
+	keepStatusUnchanged  = "StatusUnchanged"
+	keepNotPod           = "NotAPod"
+	keepMetadataUpToDate = "MetadataUpToDate"
+	keepDeniedLater      = "DeniedAfterOffloading"
+	keepUnavailable      = "RemoteUnavailable"
+	keepTerminating      = "ShadowPodTerminating"
+)
+
+// Reasons for which a pod is decided again later.
+const (
+	waitRemotePodCreation = "RemotePodCreation"
+	waitLocalPodDeletion  = "LocalPodDeletion"
+	waitStaleRemotePod    = "StaleRemotePod"
+	waitStatusForLabel    = "StatusForLabel"
+	waitPolicy            = "Policy"
+	waitMetadataConflict  = "MetadataConflict"
+)
+
+// observation is one pod as observed in both clusters.
+type observation struct {
+	in     engine.Input
+	local  *corev1.Pod
+	shadow *offloadingv1beta1.ShadowPod
+	// pod is the remote pod of this local pod, stalePod that of an earlier local pod of the
+	// same name. At most one is set.
+	pod, stalePod *corev1.Pod
+	// memory belongs to this local pod, or to the last one when there is none. last is what was
+	// stored by the previous decision, which may belong to an earlier local pod.
+	memory, last memory
 }
 
-func newScene(in engine.Input) scene {
-	s := scene{in: in}
-	s.local, _ = in.Local.(*corev1.Pod)
-	s.shadow, _ = in.Remote.(*offloadingv1beta1.ShadowPod)
-	s.pod, _ = in.Dependent.(*corev1.Pod)
-	s.before, _ = in.Memory.(memory)
-	s.memory = s.before.of(s.local)
-	if s.local != nil && s.pod != nil && !belongs(s.pod, s.local) {
-		s.pod, s.predecessor = nil, s.pod
+// memory is stored between decisions about one pod. When it is lost, the policies are
+// evaluated once more, restarts are estimated, and a local pod that was deleted by force is
+// not recognized as such.
+type memory struct {
+	// localUID is the local pod that everything else here belongs to.
+	localUID types.UID
+	// shadowDeletedAt is when the ShadowPod was deleted while its pod may have been created.
+	shadowDeletedAt time.Time
+	// localDeletedAt is when the local pod was deleted by this process.
+	localDeletedAt time.Time
+	// remoteUID is the remote pod whose status was mirrored last.
+	remoteUID types.UID
+	// restarts is the sum of the restart counts of earlier remote pods (3.8, R).
+	restarts int32
+	// sourceHash and metadataHash are hashes of what labels and annotations were built from,
+	// and of the result.
+	sourceHash, metadataHash uint64
+	// contest counts the patches of labels and annotations.
+	contest engine.Contest
+}
+
+// forPod returns what is stored about a local pod: nothing when the pod is not the one of the
+// previous decision. Without a local pod it is what was stored about the last one.
+func (m memory) forPod(local *corev1.Pod) memory {
+	if local != nil && m.localUID != local.UID {
+		return memory{localUID: local.UID}
 	}
-	return s
+	return m
 }
 
-// Decide implements engine.Definition. The numbers are the rows of wire 3.6;
-// row 9 (created, not yet seen) is the engine's.
+func observe(in engine.Input) observation {
+	o := observation{in: in}
+	o.local, _ = in.Local.(*corev1.Pod)
+	o.shadow, _ = in.Remote.(*offloadingv1beta1.ShadowPod)
+	o.pod, _ = in.Dependent.(*corev1.Pod)
+	o.last, _ = in.Memory.(memory)
+	o.memory = o.last.forPod(o.local)
+	if o.local != nil && o.pod != nil && !belongsTo(o.pod, o.local) {
+		o.pod, o.stalePod = nil, o.pod
+	}
+	return o
+}
+
+// Decide implements engine.Definition. The numbers are the rows of wire 3.6; row 9 (created,
+// but not in the cache yet) is handled by the engine.
 func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
-	s := newScene(in)
+	o := observe(in)
 	switch {
-	case s.isStrangers(): // row 1
-		if s.local == nil {
-			return keep("the remote objects are a stranger's"), nil
+	case o.isUnmanaged(): // row 1
+		if o.local == nil {
+			return keep(keepUnmanaged), nil
 		}
 		return []engine.Action{engine.NameConflict(in.Facts, "pod or ShadowPod", in.Key.Name)}, nil
-	case s.local == nil: // row 2
-		return s.withdrawForced("the local pod is gone"), nil
-	case s.shadow != nil && !belongs(s.shadow, s.local): // T25
-		return s.withdrawForced("the ShadowPod is that of an earlier pod of this name"), nil
-	case s.local.DeletionTimestamp != nil:
-		return d.terminate(s), nil
-	case s.local.Status.Phase == corev1.PodFailed && s.local.Status.Reason == offloadingv1beta1.OffloadingAbortedReason: // row 6
-		return s.withdraw("the pod was aborted and is not offloaded again"), nil
-	case finished(s.local) && (s.pod == nil || s.pod.Status.Phase == s.local.Status.Phase): // row 7
-		return keep("the pod has finished"), nil
-	case s.shadow == nil && s.predecessor != nil:
-		return append(s.withdrawForced("the remote pod of an earlier pod of this name is still there"),
-			engine.Requeue{After: predecessorRetry, Reason: "for the provider to collect it"}), nil
-	case s.shadow == nil: // rows 8 and 10
-		return []engine.Action{engine.Query{Run: func(ctx context.Context) ([]engine.Action, error) { return d.offload(ctx, s) }}}, nil
+	case o.local == nil: // row 2
+		return append(o.deleteOrphans(), keep(keepLocalPodGone)...), nil
+	case o.shadow != nil && !belongsTo(o.shadow, o.local): // T25
+		return append(o.deleteOrphans(), keep(keepStaleShadowPod)...), nil
+	case o.local.DeletionTimestamp != nil:
+		return d.reconcileTerminating(o), nil
+	case o.local.Status.Phase == corev1.PodFailed && o.local.Status.Reason == offloadingv1beta1.OffloadingAbortedReason: // row 6
+		return append(o.deleteRemote(o.pod, nil), keep(keepAborted)...), nil
+	case isFinished(o.local) && (o.pod == nil || o.pod.Status.Phase == o.local.Status.Phase): // row 7
+		return keep(keepFinished), nil
+	case o.shadow == nil && o.stalePod != nil:
+		return append(o.deleteOrphans(), engine.Requeue{After: staleRemotePodRetry, Reason: waitStaleRemotePod}), nil
+	case o.shadow == nil: // rows 8 and 10
+		return query(func(ctx context.Context) ([]engine.Action, error) { return d.offload(ctx, o) }), nil
 	}
-	actions := s.label(d.mirror(s)) // rows 8 and 13
-	// Rows 11 and 12 come last, so that a policy which fails cannot hold back what the
-	// remote pod reports.
-	return append(actions, d.converge(s, actions)...), nil
+	actions := o.addLabel(d.mirrorStatus(o)) // rows 8 and 13
+	// Rows 11 and 12 come last: a policy that fails must not delay the status.
+	return append(actions, d.syncMetadata(o, actions)...), nil
 }
 
-// isStrangers is row 1. The engine watches only what carries our labels, and meets
-// strangers when it creates; this is for labels that changed under our eyes.
-func (s scene) isStrangers() bool {
-	return s.shadow != nil && !engine.Owned(s.shadow, s.in.Facts) ||
-		s.in.Dependent != nil && !engine.Owned(s.in.Dependent, s.in.Facts)
+// isUnmanaged is row 1: a remote object lost its ownership labels after it was read. The
+// engine does not watch unmanaged objects, and finds them when a creation fails.
+func (o *observation) isUnmanaged() bool {
+	return o.shadow != nil && !engine.Owned(o.shadow, o.in.Facts) ||
+		o.in.Dependent != nil && !engine.Owned(o.in.Dependent, o.in.Facts)
 }
 
-// label marks the local pod as offloaded, once the ShadowPod exists. The mark travels
-// with the first status; only a pod that has none for a while gets it in a request of
-// its own.
-func (s scene) label(actions []engine.Action) []engine.Action {
+func (o *observation) hasLiveShadowPod() bool {
+	return o.shadow != nil && o.shadow.DeletionTimestamp == nil
+}
+
+// anyRemotePod returns the remote pod, whichever local pod it was created for.
+func (o *observation) anyRemotePod() *corev1.Pod {
+	if o.pod != nil {
+		return o.pod
+	}
+	return o.stalePod
+}
+
+// addLabel labels the local pod as offloaded once the ShadowPod exists. The label is sent with
+// the first status patch, or alone when there is none for a while.
+func (o *observation) addLabel(actions []engine.Action) []engine.Action {
 	value := "true"
-	if s.local.Labels[offloadingv1beta1.LocalPodLabel] == value {
+	if o.local.Labels[offloadingv1beta1.LocalPodLabel] == value {
 		return actions
 	}
 	labels := map[string]*string{offloadingv1beta1.LocalPodLabel: &value}
@@ -103,21 +172,25 @@ func (s scene) label(actions []engine.Action) []engine.Action {
 			return actions
 		}
 	}
-	if left := labelDelay - s.in.Facts.Now.Sub(s.shadow.CreationTimestamp.Time); left > 0 {
-		return append(actions, engine.Requeue{After: min(left, labelDelay), Reason: "for a status that takes the label along"})
+	if left := remaining(o.shadow.CreationTimestamp.Time, labelDelay, o.in.Facts.Now); left > 0 {
+		return append(actions, engine.Requeue{After: left, Reason: waitStatusForLabel})
 	}
 	return append(actions, engine.PatchLocal{Labels: labels})
 }
 
-func finished(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+func isFinished(pod *corev1.Pod) bool {
+	return podend.IsTerminal(pod.Status.Phase)
 }
 
-// belongs reports whether a remote object was made for this local pod and not for an
-// earlier one of its name (T25). Objects that do not say, as the reference system's, do.
-func belongs(object client.Object, local *corev1.Pod) bool {
+// belongsTo reports whether a remote object was created for this local pod, not for an earlier
+// one of the same name (T25). Objects of the reference system record no local pod; they belong.
+func belongsTo(object client.Object, local *corev1.Pod) bool {
 	uid, recorded := object.GetAnnotations()[remote.LocalPodUIDAnnotation]
 	return !recorded || uid == string(local.UID)
 }
 
-func keep(why string) []engine.Action { return []engine.Action{engine.Keep{Reason: why}} }
+func query(run func(context.Context) ([]engine.Action, error)) []engine.Action {
+	return []engine.Action{engine.Query{Run: run}}
+}
+
+func keep(reason string) []engine.Action { return []engine.Action{engine.Keep{Reason: reason}} }

@@ -1,11 +1,10 @@
-// Package pod is Pod flow, stage 5: the definition with which the reflection engine drives
-// pods. A local pod bound to the virtual node becomes a ShadowPod in the provider, the
-// status of the remote pod comes back (stage 7), and neither side lets go of the other
-// out of order (stage 8, wire 3.6).
+// Package pod is Pod flow, stage 5: the definition with which the reflection engine offloads
+// pods. A local pod bound to the virtual node becomes a ShadowPod in the provider, the status
+// of the remote pod is written to the local pod (stage 7), and both ends are deleted in order
+// (stage 8, wire 3.6).
 //
-// Everything is decided here and nothing is sent here. The spec of a ShadowPod is forged
-// once, at its creation, and never again (T8); labels and annotations follow the local
-// pod for as long as both live.
+// The package decides and sends nothing. The spec of a ShadowPod is built once, when it is
+// created (T8); its labels and annotations follow the local pod.
 package pod
 
 import (
@@ -21,26 +20,26 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// Options are what the definition needs beyond what the engine observes.
+// Options configure the definition.
 type Options struct {
-	// Origin says which virtual node of which cluster forges.
+	// Origin identifies the consumer, the provider and the virtual node.
 	Origin remote.Origin
 	// Evaluator runs the policies.
 	Evaluator view.Evaluator
-	// Situation returns what the policies are told of the virtual node, as it is now: its
-	// offloadingPatch (nil when it has none) and its labels. A change of it is followed by
-	// a call of the engine's PoliciesChanged.
-	Situation func() (*offloadingv1beta1.OffloadingPatch, contract.VirtualNode)
+	// VirtualNode returns the current offloadingPatch of the virtual node (nil when it has
+	// none) and the facts about it that policies read. After a change the caller calls
+	// PoliciesChanged of the engine.
+	VirtualNode func() (*offloadingv1beta1.OffloadingPatch, contract.VirtualNode)
 	// Workers is the number of pods handled at once (--pod-reflection-workers).
 	Workers int
-	// DisableIPReflection leaves the pod's addresses out of the local status.
+	// DisableIPReflection omits the pod's addresses from the local status.
 	DisableIPReflection bool
-	// MapIP translates an address of the provider's pods into the one under which the
-	// consumer reaches it; nil when both clusters see the same addresses.
+	// MapIP translates an address of a remote pod into the one under which the consumer
+	// reaches it; nil when both clusters use the same addresses.
 	MapIP func(string) string
 }
 
-// Definition drives pods.
+// Definition offloads pods.
 type Definition struct{ options Options }
 
 var (
@@ -71,7 +70,7 @@ func (d *Definition) Resource() engine.Resource {
 		},
 		Dependent:     &dependent,
 		LocalFields:   fields.OneTermEqualSelector(nodeNameField, d.options.Origin.NodeName),
-		LocalFieldsOf: nodeName,
+		LocalFieldsOf: nodeNameOf,
 		RemoteLabels:  labels.Set{offloadingv1beta1.NodeNameLabel: d.options.Origin.NodeName},
 		Policy:        offloadingv1beta1.CustomLiqo,
 		Workers:       max(d.options.Workers, 1),
@@ -81,7 +80,7 @@ func (d *Definition) Resource() engine.Resource {
 // nodeNameField selects the pods of one Node.
 const nodeNameField = "spec.nodeName"
 
-func nodeName(object client.Object) fields.Set {
+func nodeNameOf(object client.Object) fields.Set {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
 		return nil
@@ -89,15 +88,14 @@ func nodeName(object client.Object) fields.Set {
 	return fields.Set{nodeNameField: pod.Spec.NodeName}
 }
 
-// trimShadowPod drops the spec: it is frozen, so nothing ever compares it.
+// trimShadowPod drops the spec, which never changes and is never compared.
 func trimShadowPod(object client.Object) {
 	if shadow, ok := object.(*offloadingv1beta1.ShadowPod); ok {
 		shadow.Spec = offloadingv1beta1.ShadowPodSpec{}
 	}
 }
 
-// trimRemotePod drops the spec, but for how long the pod's end takes: only metadata and
-// status are read.
+// trimRemotePod drops the spec except the grace period.
 func trimRemotePod(object client.Object) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		pod.Spec = corev1.PodSpec{TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds}

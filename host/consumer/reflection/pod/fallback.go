@@ -8,34 +8,34 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/local"
 )
 
-// Fallback implements engine.Fallback: a pod on the virtual node whose namespace is not
-// offloaded, or no longer (wire 3.9). One that never ran waits (T29); one that
-// ran is gone with the remote namespace, so that its controller makes another.
+// Fallback implements engine.Fallback for a pod on the virtual node whose namespace is not
+// offloaded (wire 3.9). A pod that has never run stays Pending (T29). A pod that has run
+// fails, so that its controller creates another: the remote namespace is deleted.
 func (d *Definition) Fallback(in engine.Input) ([]engine.Action, error) {
 	pod, ok := in.Local.(*corev1.Pod)
 	if !ok {
-		return keep("no pod"), nil
+		return keep(keepNotPod), nil
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return []engine.Action{engine.DeleteLocal{}}, nil
-	case finished(pod):
-		return keep("the pod has finished"), nil
+	case isFinished(pod):
+		return keep(keepFinished), nil
 	case pod.Status.Phase == corev1.PodPending && len(pod.Status.ContainerStatuses) == 0:
 		message := "Namespace " + in.Key.Namespace + " is not offloaded to cluster " + in.Facts.ProviderClusterID +
-			": the status of its NamespaceOffloading says why, if it has one"
+			". Create a NamespaceOffloading in it, or read the status of the one that exists."
 		status := local.RejectedPodStatus(&pod.Status, corev1.PodPending,
 			offloadingv1beta1.OffloadingBackOffReason, message, in.Facts.Now)
-		return append(setStatus(pod, status), engine.RecordEvent{
+		return append(patchStatus(pod, status), engine.RecordEvent{
 			Type: engine.EventWarning, Reason: engine.ReasonReflectionDisabled, Message: message,
 		}), nil
 	case in.Facts.MappingFails:
-		message := "Cluster " + in.Facts.ProviderClusterID + " cannot create or restore the remote namespace of " + in.Key.Namespace +
-			": the status of the NamespaceOffloading says why. The pod may still run there; its status is not updated"
+		message := "Cluster " + in.Facts.ProviderClusterID + " fails to create or restore the remote namespace of " + in.Key.Namespace +
+			". The pod may still run there, and its status is not updated. Read the status of the NamespaceOffloading."
 		return []engine.Action{engine.RecordEvent{Type: engine.EventWarning, Reason: engine.ReasonFailedReflection, Message: message}}, nil
 	default:
 		message := "Namespace " + in.Key.Namespace + " is no longer offloaded to cluster " + in.Facts.ProviderClusterID
-		return setStatus(pod, local.RejectedPodStatus(&pod.Status, corev1.PodFailed,
+		return patchStatus(pod, local.RejectedPodStatus(&pod.Status, corev1.PodFailed,
 			offloadingv1beta1.OffloadingAbortedReason, message, in.Facts.Now)), nil
 	}
 }

@@ -21,14 +21,14 @@ import (
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// policies is an evaluator of plain functions; it counts the questions.
+// policies is an evaluator that calls a function and counts the calls.
 type policies struct {
 	answer func(in chain.Input) (*chain.Result, error)
-	asked  int
+	calls  int
 }
 
 func (p *policies) Evaluate(_ context.Context, in chain.Input) (*chain.Result, error) {
-	p.asked++
+	p.calls++
 	if p.answer != nil {
 		return p.answer(in)
 	}
@@ -39,7 +39,7 @@ func definition(p *policies) *Definition {
 	return New(Options{
 		Origin:    origin(),
 		Evaluator: p,
-		Situation: func() (*offloadingv1beta1.OffloadingPatch, contract.VirtualNode) {
+		VirtualNode: func() (*offloadingv1beta1.OffloadingPatch, contract.VirtualNode) {
 			return nil, contract.VirtualNode{Name: "milan-node", ProviderClusterID: "milan", ConsumerClusterID: "rome"}
 		},
 	})
@@ -176,7 +176,7 @@ func input(local *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, pod *corev1.P
 	return in
 }
 
-// decide returns the actions of a decision, with those that follow from its queries.
+// decide returns the actions of a decision and those that follow from its queries.
 func decide(ctx context.Context, d *Definition, in engine.Input) ([]engine.Action, error) {
 	actions, err := d.Decide(in)
 	var all []engine.Action
@@ -192,7 +192,8 @@ func decide(ctx context.Context, d *Definition, in engine.Input) ([]engine.Actio
 	return all, err
 }
 
-// summary prints actions in a word or two each; what is only kept is left out.
+// summary lists actions: their kind and their reason, period or keys. What is stored for the
+// next decision is left out.
 func summary(actions []engine.Action) string {
 	var out []string
 	for _, action := range actions {
@@ -202,19 +203,13 @@ func summary(actions []engine.Action) string {
 		case engine.PatchLocal:
 			out = append(out, "label")
 		case engine.PatchRemote:
-			if period := a.Annotations[offloadingv1beta1.DeletionGracePeriodAnnotation]; period != nil && len(a.Labels)+len(a.Annotations) == 1 {
-				out = append(out, "give "+*period)
-				continue
-			}
 			out = append(out, "patch"+changes(a.Labels)+changes(a.Annotations))
 		case engine.DeleteRemote:
-			if a.Foreground {
-				out = append(out, "delete remote in the foreground")
-				continue
-			}
-			out = append(out, "delete remote")
+			out = append(out, "delete ShadowPod")
+		case engine.DeleteDependent:
+			out = append(out, fmt.Sprintf("delete pod within %ds", a.GracePeriodSeconds))
 		case engine.DeleteLocal:
-			out = append(out, "delete local")
+			out = append(out, "delete local pod")
 		case engine.PatchLocalStatus:
 			status := a.New.(*corev1.PodStatus)
 			with := ""
@@ -223,12 +218,57 @@ func summary(actions []engine.Action) string {
 			}
 			out = append(out, strings.TrimSpace(fmt.Sprintf("status %s %s", status.Phase, status.Reason))+with)
 		case engine.RecordEvent:
-			out = append(out, "tell "+a.Reason)
+			out = append(out, "event "+a.Reason)
 		case engine.Requeue:
-			out = append(out, "wait")
+			out = append(out, "wait "+a.Reason)
+		case engine.Keep:
+			out = append(out, "keep "+a.Reason)
+		case engine.RefreshRemote:
+			out = append(out, "refresh")
 		}
 	}
 	return strings.Join(out, ", ")
+}
+
+// remember returns the input with what the actions store for the next decision.
+func remember(in engine.Input, actions []engine.Action) engine.Input {
+	for _, action := range actions {
+		if stored, ok := action.(engine.Remember); ok {
+			in.Memory = stored.Value
+		}
+	}
+	return in
+}
+
+// patchedStatus returns the status that the actions write; nil for none.
+func patchedStatus(actions []engine.Action) *corev1.PodStatus {
+	for _, action := range actions {
+		if patch, ok := action.(engine.PatchLocalStatus); ok {
+			return patch.New.(*corev1.PodStatus)
+		}
+	}
+	return nil
+}
+
+// patchedShadowPod returns a ShadowPod after the patches among the actions.
+func patchedShadowPod(shadow *offloadingv1beta1.ShadowPod, actions []engine.Action) *offloadingv1beta1.ShadowPod {
+	next := shadow.DeepCopy()
+	for _, action := range actions {
+		patch, ok := action.(engine.PatchRemote)
+		if !ok {
+			continue
+		}
+		for current, changes := range map[*map[string]string]map[string]*string{&next.Labels: patch.Labels, &next.Annotations: patch.Annotations} {
+			for key, value := range changes {
+				if value == nil {
+					delete(*current, key)
+					continue
+				}
+				(*current)[key] = *value
+			}
+		}
+	}
+	return next
 }
 
 func changes(patch map[string]*string) string {

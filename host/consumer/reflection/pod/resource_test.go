@@ -14,14 +14,14 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// resources are policies of ResourceMutation that give this answer; the other points have none.
+// resources returns policies that answer at ResourceMutation only.
 func resources(t *testing.T, skip bool, answer ...contract.Operation) *policies {
 	return &policies{answer: func(in chain.Input) (*chain.Result, error) {
 		if in.Point != contract.ResourceMutation {
 			return &chain.Result{Object: in.Object}, nil
 		}
 		if skip {
-			return &chain.Result{Object: in.Object, Denial: &chain.Denied{Policy: "site", Module: "m", Digest: "sha256:0123", Reason: "HomeOnly", Message: "it stays", Skip: true}}, nil
+			return &chain.Result{Object: in.Object, Denial: &chain.Denied{Policy: "site", Module: "m", Digest: "sha256:0123", Reason: "HomeOnly", Message: "stays in the consumer", Skip: true}}, nil
 		}
 		operations, err := operation.Compile(answer)
 		require.NoError(t, err)
@@ -33,58 +33,54 @@ func resources(t *testing.T, skip bool, answer ...contract.Operation) *policies 
 	}}
 }
 
-func TestAPolicyKeepsANewPodAtHome(t *testing.T) {
+func TestPolicySkipsNewPod(t *testing.T) {
 	actions, err := decide(t.Context(), definition(resources(t, true)), input(localPod(), nil, nil))
 	require.NoError(t, err)
-	assert.Equal(t, "status Pending ReflectionDisabled, tell ReflectionDisabled", summary(actions))
-	told, ok := actions[1].(engine.RecordEvent)
+	assert.Equal(t, "status Pending ReflectionDisabled, event ReflectionDisabled", summary(actions))
+	event, ok := actions[1].(engine.RecordEvent)
 	require.True(t, ok)
-	assert.Equal(t, engine.EventNormal, told.Type)
-	assert.Equal(t, `Not reflected to cluster milan: policy "site" (module m, 0123) skips the object: HomeOnly: it stays`, told.Message)
+	assert.Equal(t, engine.EventNormal, event.Type)
+	assert.Contains(t, event.Message, "HomeOnly: stays in the consumer")
 	waiting := localPod()
-	waiting.Status = *actions[0].(engine.PatchLocalStatus).New.(*corev1.PodStatus)
-	assert.Equal(t, told.Message, waiting.Status.Message)
+	waiting.Status = *patchedStatus(actions)
+	assert.Equal(t, event.Message, waiting.Status.Message)
 
 	actions, err = decide(t.Context(), definition(resources(t, true)), input(waiting, nil, nil))
 	require.NoError(t, err)
-	assert.Equal(t, "tell ReflectionDisabled", summary(actions), "no second write; the engine tells once")
+	assert.Equal(t, "keep StatusUnchanged, event ReflectionDisabled", summary(actions))
 	actions, err = decide(t.Context(), definition(resources(t, false)), input(waiting, nil, nil))
 	require.NoError(t, err)
-	assert.Equal(t, "create, wait", summary(actions), "when the policy lets it go")
+	assert.Equal(t, "create, wait StatusForLabel", summary(actions), "the policy no longer skips the pod")
 }
 
-// No policy ends a pod that was offloaded, be it by leaving it out.
-func TestAPolicyDoesNotWithdrawAPodThatRuns(t *testing.T) {
+// A policy that skips a pod later does not end the pod.
+func TestPolicySkipsRunningPod(t *testing.T) {
 	in := input(localPod(running, label(offloadingv1beta1.LocalPodLabel, "true")), shadowPod(shadowLabel("app", "before")), remotePod(phase(corev1.PodRunning)))
 	actions, err := decide(t.Context(), definition(resources(t, true)), in)
 	require.NoError(t, err)
-	var told []engine.RecordEvent
+	var events []engine.RecordEvent
 	for _, action := range actions {
 		switch a := action.(type) {
 		case engine.DeleteRemote, engine.PatchRemote, engine.DeleteLocal:
-			t.Fatalf("%T: the pod and its labels stay", action)
+			t.Fatalf("unexpected action %T", action)
 		case engine.RecordEvent:
-			told = append(told, a)
+			events = append(events, a)
 		case engine.Remember:
 			in.Memory = a.Value
 		}
 	}
-	require.Len(t, told, 1)
-	assert.Equal(t, engine.ReasonReflectionDisabled, told[0].Reason)
-	assert.Equal(t, `Stays in cluster milan, since no policy ends a pod that was offloaded: policy "site" (module m, 0123) skips the object: HomeOnly: it stays`, told[0].Message)
+	require.Len(t, events, 1)
+	assert.Equal(t, engine.ReasonReflectionDisabled, events[0].Reason)
+	assert.Contains(t, events[0].Message, "HomeOnly: stays in the consumer")
 
-	asked := resources(t, true)
-	answer := asked.answer
-	asked.answer = func(in chain.Input) (*chain.Result, error) {
-		t.Errorf("asked again at %s, though nothing changed", in.Point)
-		return answer(in)
-	}
-	_, err = decide(t.Context(), definition(asked), in)
+	again := resources(t, true)
+	_, err = decide(t.Context(), definition(again), in)
 	require.NoError(t, err)
+	assert.Zero(t, again.calls, "no input of a policy has changed")
 }
 
-// What it sets at the creation stays when labels and annotations are decided again.
-func TestWhatAPolicySetsOfAPodConverges(t *testing.T) {
+// What a policy sets at the creation stays when labels and annotations are decided again.
+func TestLabelsOfPolicyStay(t *testing.T) {
 	site := resources(t, false, contract.Merge("/metadata/labels", contract.StringMap{"site": "a"}), contract.Set("/spec/schedulerName", contract.String("s")))
 	actions, err := decide(t.Context(), definition(site), input(localPod(), nil, nil))
 	require.NoError(t, err)
@@ -98,15 +94,15 @@ func TestWhatAPolicySetsOfAPodConverges(t *testing.T) {
 	shadow.UID = "shadow-1"
 	actions, err = decide(t.Context(), definition(site), input(localPod(label("team", "b")), shadow, nil))
 	require.NoError(t, err)
-	next := patched(shadow, actions)
+	next := patchedShadowPod(shadow, actions)
 	assert.Equal(t, "a", next.Labels["site"])
 	assert.Equal(t, "b", next.Labels["team"])
 }
 
-// The host's invariants are checked after it, too.
-func TestAResourceMutationPolicyCannotWeakenAPod(t *testing.T) {
+// The invariants hold for policies of ResourceMutation too.
+func TestResourceMutationThatViolatesAnInvariant(t *testing.T) {
 	actions, err := decide(t.Context(), definition(resources(t, false, contract.Set("/spec/hostPID", contract.Bool(true)))), input(localPod(), nil, nil))
 	require.NoError(t, err)
-	assert.Equal(t, "status Pending OffloadingDenied, tell OffloadingDenied", summary(actions))
-	assert.Contains(t, actions[1].(engine.RecordEvent).Message, `policy "site" (module m, 0123) broke what no policy may change: /spec/pod/hostPID: set to true`)
+	assert.Equal(t, "status Pending OffloadingDenied, event OffloadingDenied", summary(actions))
+	assert.Contains(t, actions[1].(engine.RecordEvent).Message, `policy "site" (module m, 0123) violated an invariant: /spec/pod/hostPID: set to true`)
 }

@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// firstPause and longestPause bound how long the same change of a pod's metadata waits
-	// when another writer has undone it.
+	// firstPause and longestPause bound the pause before a change of a pod's metadata that
+	// another writer has reverted.
 	firstPause   = time.Second
 	longestPause = 5 * time.Minute
 )
 
 // ownershipLabels and ownershipAnnotations are the keys by which this controller and the
-// consumer's virtual kubelet recognize a pod, and what both can do with it.
+// virtual kubelet recognize a pod.
 var (
 	ownershipLabels = []string{
 		offloadingv1beta1.ManagedByLabel, offloadingv1beta1.OriginLabel,
 		offloadingv1beta1.DestinationLabel, offloadingv1beta1.NodeNameLabel,
 	}
-	ownershipAnnotations = []string{remote.LocalPodUIDAnnotation, offloadingv1beta1.SupportsAnnotation}
+	ownershipAnnotations = []string{remote.LocalPodUIDAnnotation}
 )
 
-// ownershipOf returns a pod with the ownership labels and annotations of the given one, and
-// nothing else.
+// ownershipOf returns a pod that has only the ownership labels and annotations of the given
+// one.
 func ownershipOf(pod *corev1.Pod) *corev1.Pod {
 	pick := func(all map[string]string, keys []string) map[string]string {
 		picked := map[string]string{}
@@ -46,7 +46,7 @@ func ownershipOf(pod *corev1.Pod) *corev1.Pod {
 	}}
 }
 
-// attempt is the last change of a pod's metadata that was sent.
+// attempt is a change of a pod's metadata that was sent.
 type attempt struct {
 	pod   types.UID
 	patch string
@@ -54,8 +54,8 @@ type attempt struct {
 	pause time.Duration
 }
 
-// pauseBefore returns how long a change of a pod's metadata has to wait because the same one
-// was sent before and undone by another writer; zero records that it is sent now.
+// pauseBefore returns the pause before a change of a pod's metadata that was sent before and
+// reverted by another writer. When it returns 0, it records that the change is sent now.
 func (r *Reconciler) pauseBefore(key types.NamespacedName, pod types.UID, patch []byte) time.Duration {
 	now := r.Clock.Now()
 	next := attempt{pod: pod, patch: string(patch), at: now, pause: firstPause}
@@ -73,9 +73,9 @@ func (r *Reconciler) pauseBefore(key types.NamespacedName, pod types.UID, patch 
 	return 0
 }
 
-// others returns the entries of have whose keys want has not.
-func others(have, want map[string]string) map[string]string {
-	rest := maps.Clone(have)
-	maps.DeleteFunc(rest, func(key, _ string) bool { _, ok := want[key]; return ok })
+// withoutKeys returns the entries of m whose keys are not in keys.
+func withoutKeys(m, keys map[string]string) map[string]string {
+	rest := maps.Clone(m)
+	maps.DeleteFunc(rest, func(key, _ string) bool { _, ok := keys[key]; return ok })
 	return rest
 }

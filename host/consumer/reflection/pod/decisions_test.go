@@ -14,8 +14,8 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// filters are policies of which one, in a version, drops a label at MetadataFilter, and
-// another sets the scheduler at PodMutation.
+// filters returns policies that remove a label at MetadataFilter and set the scheduler at
+// PodMutation to the version.
 func filters(t *testing.T, version, drops string) *policies {
 	return &policies{answer: func(in chain.Input) (*chain.Result, error) {
 		var answer contract.Operation
@@ -37,28 +37,7 @@ func filters(t *testing.T, version, drops string) *policies {
 	}}
 }
 
-// patched is a ShadowPod after the patches among the actions, as the provider stores it.
-func patched(shadow *offloadingv1beta1.ShadowPod, actions []engine.Action) *offloadingv1beta1.ShadowPod {
-	next := shadow.DeepCopy()
-	for _, action := range actions {
-		patch, ok := action.(engine.PatchRemote)
-		if !ok {
-			continue
-		}
-		for have, change := range map[*map[string]string]map[string]*string{&next.Labels: patch.Labels, &next.Annotations: patch.Annotations} {
-			for key, value := range change {
-				if value == nil {
-					delete(*have, key)
-					continue
-				}
-				(*have)[key] = *value
-			}
-		}
-	}
-	return next
-}
-
-func TestAShadowPodTellsWhoDecidedTheSpecAndWhoDecidesTheMetadata(t *testing.T) {
+func TestDecisionsOfSpecAndMetadata(t *testing.T) {
 	local := localPod(label("cost", "1"), label("team", "blue"))
 	in := input(local, nil, nil)
 	actions, err := decide(t.Context(), definition(filters(t, "v1", "team")), in)
@@ -68,21 +47,21 @@ func TestAShadowPodTellsWhoDecidedTheSpecAndWhoDecidesTheMetadata(t *testing.T) 
 	assert.JSONEq(t, `[{"point":"MetadataFilter","policy":"p","module":"m","digest":"v1","ops":["remove /metadata/labels[team]"]},`+
 		`{"point":"PodMutation","policy":"p","module":"m","digest":"v1","ops":["set /spec/schedulerName"]}]`,
 		shadow.Annotations[remote.DecisionsAnnotation])
-	in = recall(in, actions)
+	in = remember(in, actions)
 
 	for _, tc := range []struct {
-		name, version, drops, want, told string
+		name, version, drops, want, decisions string
 	}{
 		{
-			"a version that does the same to the labels writes nothing", "v2", "team", "", shadow.Annotations[remote.DecisionsAnnotation],
+			"a version with the same effect on labels is not recorded", "v2", "team", "keep NoRemotePod, keep MetadataUpToDate", shadow.Annotations[remote.DecisionsAnnotation],
 		},
 		{
-			"a version that drops another label writes itself down with it", "v3", "cost", "patch +team -cost +policy.longshore.dev/decisions",
+			"a version that removes another label is recorded", "v3", "cost", "keep NoRemotePod, patch +team -cost +policy.longshore.dev/decisions",
 			`[{"part":"spec","point":"PodMutation","policy":"p","module":"m","digest":"v1","ops":["set /spec/schedulerName"]},` +
 				`{"part":"metadata","point":"MetadataFilter","policy":"p","module":"m","digest":"v3","ops":["remove /metadata/labels[cost]"]}]`,
 		},
 		{
-			"and so does the next", "v4", "team", "patch +cost -team +policy.longshore.dev/decisions",
+			"the next version is recorded too", "v4", "team", "keep NoRemotePod, patch +cost -team +policy.longshore.dev/decisions",
 			`[{"part":"spec","point":"PodMutation","policy":"p","module":"m","digest":"v1","ops":["set /spec/schedulerName"]},` +
 				`{"part":"metadata","point":"MetadataFilter","policy":"p","module":"m","digest":"v4","ops":["remove /metadata/labels[team]"]}]`,
 		},
@@ -93,34 +72,34 @@ func TestAShadowPodTellsWhoDecidedTheSpecAndWhoDecidesTheMetadata(t *testing.T) 
 		actions, err := decide(t.Context(), d, in)
 		require.NoError(t, err)
 		assert.Equal(t, tc.want, summary(actions), tc.name)
-		shadow = patched(shadow, actions)
-		assert.Equal(t, tc.told, shadow.Annotations[remote.DecisionsAnnotation], tc.name)
+		shadow = patchedShadowPod(shadow, actions)
+		assert.Equal(t, tc.decisions, shadow.Annotations[remote.DecisionsAnnotation], tc.name)
 
-		// Seen as it is now, with what is remembered and, after a restart, without.
-		in = recall(in, actions)
+		// The patched ShadowPod is observed, with the stored state and without it.
+		in = remember(in, actions)
 		in.Remote = shadow
 		restarted := in
 		restarted.Memory = nil
 		for _, again := range []engine.Input{in, restarted} {
 			actions, err = decide(t.Context(), d, again)
 			require.NoError(t, err)
-			assert.Empty(t, summary(actions), "%s, once", tc.name)
+			assert.Equal(t, "keep NoRemotePod, keep MetadataUpToDate", summary(actions), tc.name)
 		}
 	}
 }
 
-func TestDecisionsThatTheProviderTakesAwayAreNoContest(t *testing.T) {
+func TestRemovedDecisionsAreNotAConflict(t *testing.T) {
 	d := definition(filters(t, "v1", "team"))
 	in := input(localPod(label("team", "blue")), shadowPod(), nil)
 	actions, err := decide(t.Context(), d, in)
 	require.NoError(t, err)
-	assert.Equal(t, "patch +policy.longshore.dev/decisions", summary(actions), "who drops the label is told, of the spec nothing is known")
-	in = recall(in, actions)
+	assert.Equal(t, "keep NoRemotePod, patch +policy.longshore.dev/decisions", summary(actions), "the decisions about the spec are unknown")
+	in = remember(in, actions)
 	actions, err = decide(t.Context(), d, in)
 	require.NoError(t, err)
-	assert.Empty(t, summary(actions), "written once, whatever becomes of it")
+	assert.Equal(t, "keep NoRemotePod, keep MetadataUpToDate", summary(actions))
 	in.Facts.PolicyRevision++
 	actions, err = decide(t.Context(), d, in)
 	require.NoError(t, err)
-	assert.Equal(t, "patch +policy.longshore.dev/decisions", summary(actions), "and again when there is news, without a complaint")
+	assert.Equal(t, "keep NoRemotePod, patch +policy.longshore.dev/decisions", summary(actions), "written again after a change of the policies")
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
-// owned is a ShadowPod as a consumer sends it, with the keys by which it finds its pod.
-func owned(changes ...func(*offloadingv1beta1.ShadowPod)) *offloadingv1beta1.ShadowPod {
+// ownedShadowPod returns a ShadowPod as a consumer creates it.
+func ownedShadowPod(changes ...func(*offloadingv1beta1.ShadowPod)) *offloadingv1beta1.ShadowPod {
 	s := shadow(func(s *offloadingv1beta1.ShadowPod) {
 		s.Labels[offloadingv1beta1.DestinationLabel], s.Labels[offloadingv1beta1.NodeNameLabel] = "milan", "milan-1"
 		s.Annotations[remote.LocalPodUIDAnnotation] = "local-1"
@@ -35,41 +35,42 @@ func owned(changes ...func(*offloadingv1beta1.ShadowPod)) *offloadingv1beta1.Sha
 	return s
 }
 
-// ownershipKeys are those without which the consumer does not find the pod.
+// ownershipKeys remove or change what the consumer finds its pods by.
 var ownershipKeys = map[string]func(*corev1.Pod){
 	"origin":        func(p *corev1.Pod) { delete(p.Labels, offloadingv1beta1.OriginLabel) },
 	"destination":   func(p *corev1.Pod) { p.Labels[offloadingv1beta1.DestinationLabel] = "oslo" },
 	"node name":     func(p *corev1.Pod) { delete(p.Labels, offloadingv1beta1.NodeNameLabel) },
 	"managed by":    func(p *corev1.Pod) { delete(p.Labels, offloadingv1beta1.ManagedByLabel) },
 	"local pod UID": func(p *corev1.Pod) { delete(p.Annotations, remote.LocalPodUIDAnnotation) },
-	"support":       func(p *corev1.Pod) { delete(p.Annotations, offloadingv1beta1.SupportsAnnotation) },
 	"all metadata":  func(p *corev1.Pod) { p.Labels, p.Annotations = nil, nil },
 }
 
-func TestOwnershipOfAPodIsRestoredInEveryStateOfIt(t *testing.T) {
+func TestOwnershipIsRestored(t *testing.T) {
 	states := map[string]struct {
 		shadow *offloadingv1beta1.ShadowPod
 		pod    func(*offloadingv1beta1.ShadowPod) *corev1.Pod
 		writes []string
 	}{
-		"it runs":                    {shadow: owned(), pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodRunning, 0) }, writes: []string{"patch pod"}},
-		"it is being deleted":        {shadow: owned(), pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodRunning, noon) }, writes: []string{"patch pod"}},
-		"it was ended by a deletion": {shadow: owned(), pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodFailed, noon) }, writes: []string{"patch pod"}},
-		"it has finished": {
-			shadow: owned(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodSucceeded }),
+		"running":                      {shadow: ownedShadowPod(), pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodRunning, 0) }, writes: []string{"patch pod"}},
+		"being deleted":                {shadow: ownedShadowPod(), pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return terminatingPod(s, corev1.PodRunning, noon) }, writes: []string{"patch pod"}},
+		"failed because of a deletion": {shadow: ownedShadowPod(), pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return terminatingPod(s, corev1.PodFailed, noon) }, writes: []string{"patch pod"}},
+		"finished": {
+			shadow: ownedShadowPod(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodSucceeded }),
 			pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return ownPod(s, corev1.PodSucceeded, 0) }, writes: []string{"patch pod"},
 		},
-		"its ShadowPod is being deleted": {
-			shadow: owned(deleted(foreground)),
-			pod:    func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return leaving(s, corev1.PodRunning, noon) }, writes: []string{"patch pod"},
+		"the ShadowPod is being deleted": {
+			shadow: ownedShadowPod(func(s *offloadingv1beta1.ShadowPod) {
+				s.DeletionTimestamp, s.Finalizers = deletedShadowPod().DeletionTimestamp, deletedShadowPod().Finalizers
+			}),
+			pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod { return terminatingPod(s, corev1.PodRunning, noon) }, writes: []string{"patch pod"},
 		},
 	}
-	for state, tc := range states {
+	for name, tc := range states {
 		for key, change := range ownershipKeys {
-			t.Run(state+": "+key, func(t *testing.T) {
+			t.Run(name+": "+key, func(t *testing.T) {
 				pod := tc.pod(tc.shadow)
 				change(pod)
-				out := world{shadow: tc.shadow, pod: pod}.pass(t)
+				out := state{shadow: tc.shadow, pod: pod}.reconcile(t)
 				require.NoError(t, out.err)
 				assert.Equal(t, tc.writes, out.writes)
 				require.NotNil(t, out.pod)
@@ -81,36 +82,35 @@ func TestOwnershipOfAPodIsRestoredInEveryStateOfIt(t *testing.T) {
 	}
 }
 
-func TestAPodWithoutItsLabelIsFoundByItsOwner(t *testing.T) {
-	// The cache selects by label; the pod that lost it is seen by the API server alone.
-	s := owned()
+func TestPodWithoutLabelIsFoundByOwner(t *testing.T) {
+	// The cache selects pods by the label.
+	s := ownedShadowPod()
 	pod := ownPod(s, corev1.PodRunning, 0)
 	delete(pod.Labels, offloadingv1beta1.ManagedByLabel)
-	out := world{shadow: s, pod: pod}.withoutCachedPods().pass(t)
+	out := state{shadow: s, pod: pod}.withoutCachedPods().reconcile(t)
 	require.NoError(t, out.err)
 	assert.Equal(t, []string{"create pod", "patch pod"}, out.writes)
 	assert.Equal(t, offloadingv1beta1.ManagedByShadowPod, out.pod.Labels[offloadingv1beta1.ManagedByLabel])
 
-	earlier := s.DeepCopy()
-	earlier.UID = "shadow-0"
-	stale := ownPod(earlier, corev1.PodRunning, 0)
+	stale := ownPod(earlierShadowPod(s), corev1.PodRunning, 0)
 	delete(stale.Labels, offloadingv1beta1.ManagedByLabel)
-	out = world{shadow: s, pod: stale}.withoutCachedPods().pass(t)
+	out = state{shadow: s, pod: stale}.withoutCachedPods().reconcile(t)
 	require.NoError(t, out.err)
-	assert.Equal(t, []string{"create pod", "delete pod uid=pod-1"}, out.writes, "that of an earlier ShadowPod goes, so that two never run")
+	assert.Equal(t, []string{"create pod"}, out.writes)
+	assert.Equal(t, creationRetry, out.result.RequeueAfter, "no second pod runs")
 }
 
-func TestMetadataThatAnotherWriterKeepsChangingIsRestoredWithGrowingPauses(t *testing.T) {
+func TestMetadataConflictIsRevertedWithGrowingPauses(t *testing.T) {
 	built, err := scheme.New()
 	require.NoError(t, err)
-	s := owned()
+	s := ownedShadowPod()
 	writes := 0
 	c := fake.NewClientBuilder().WithScheme(built).WithObjects(s, ownPod(s, corev1.PodRunning, 0)).WithStatusSubresource(s).
 		WithInterceptorFuncs(interceptor.Funcs{Patch: countPatches(&writes)}).Build()
 	clock := testclock.NewFakePassiveClock(noon)
 	r := &Reconciler{Client: c, APIReader: c, Events: events.NewFakeRecorder(100), Clock: clock}
 	key := client.ObjectKeyFromObject(s)
-	take := func() ctrl.Result {
+	removeLabel := func() ctrl.Result {
 		pod := &corev1.Pod{}
 		require.NoError(t, c.Get(t.Context(), key, pod))
 		delete(pod.Labels, offloadingv1beta1.OriginLabel)
@@ -119,49 +119,49 @@ func TestMetadataThatAnotherWriterKeepsChangingIsRestoredWithGrowingPauses(t *te
 		require.NoError(t, err)
 		return result
 	}
-	assert.Zero(t, take().RequeueAfter)
-	require.Equal(t, 1, writes, "the first time at once")
+	assert.Zero(t, removeLabel().RequeueAfter)
+	require.Equal(t, 1, writes)
 	var pauses []time.Duration
 	for range 12 {
-		pause := take().RequeueAfter
+		pause := removeLabel().RequeueAfter
 		pauses = append(pauses, pause)
 		clock.SetTime(clock.Now().Add(pause))
-		take()
+		removeLabel()
 	}
 	assert.Equal(t, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}, pauses[:3])
 	assert.Equal(t, longestPause, pauses[11])
 	require.Equal(t, 13, writes)
 
-	// What the consumer changes does not wait for that.
+	// A change by the consumer is not delayed.
 	current := &offloadingv1beta1.ShadowPod{}
 	require.NoError(t, c.Get(t.Context(), key, current))
 	current.Labels["new"] = "x"
 	require.NoError(t, c.Update(t.Context(), current))
-	take()
+	removeLabel()
 	assert.Equal(t, 14, writes)
 
-	// After a calm while it is restored at once again.
+	// The pauses are reset after a while without conflict.
 	clock.SetTime(clock.Now().Add(3 * longestPause))
-	take()
+	removeLabel()
 	assert.Equal(t, 15, writes)
 	clock.SetTime(clock.Now().Add(time.Second))
-	take()
-	assert.Equal(t, 16, writes, "and the pauses begin anew")
+	removeLabel()
+	assert.Equal(t, 16, writes)
 }
 
-func TestChangesOfMetadataWakeTheController(t *testing.T) {
-	pod := ownPod(owned(), corev1.PodRunning, 0)
+func TestPodChanged(t *testing.T) {
+	pod := ownPod(ownedShadowPod(), corev1.PodRunning, 0)
 	cases := map[string]struct {
 		change func(*corev1.Pod)
 		want   bool
 	}{
-		"a label":                         {func(p *corev1.Pod) { p.Labels = nil }, true},
-		"an annotation":                   {func(p *corev1.Pod) { p.Annotations["x"] = "y" }, true},
-		"the phase":                       {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, true},
-		"a condition is the consumer's":   {func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}} }, false},
-		"a managed field is nobody's":     {func(p *corev1.Pod) { p.ManagedFields = ours }, false},
-		"a finalizer is somebody else's":  {func(p *corev1.Pod) { p.Finalizers = []string{"example.com/x"} }, false},
-		"a deletion timestamp comes last": {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }, false},
+		"a label":                {func(p *corev1.Pod) { p.Labels = nil }, true},
+		"an annotation":          {func(p *corev1.Pod) { p.Annotations["x"] = "y" }, true},
+		"the phase":              {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, true},
+		"a condition":            {func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}} }, false},
+		"a managed field":        {func(p *corev1.Pod) { p.ManagedFields = ours }, false},
+		"a finalizer":            {func(p *corev1.Pod) { p.Finalizers = []string{"example.com/x"} }, false},
+		"the deletion timestamp": {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 )
 
-// While it is not known how the remote pod is, the local pod does not become ready: what
-// was read before the link was cut says nothing (3.10).
+// The local pod does not become ready while the state of the remote pod is unknown: what was
+// read before an outage of the link may be stale (3.10).
 func TestReadinessIsNotRaisedOnStaleData(t *testing.T) {
 	notReady := func(pod *corev1.Pod) {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "NodeNotReady"})
@@ -26,13 +26,13 @@ func TestReadinessIsNotRaisedOnStaleData(t *testing.T) {
 		want    string
 		refresh bool
 	}{
-		"known, not ready here":                 {localPod(running, notReady), remotePod(running, ready), false, yes, false},
-		"unknown, not ready here":               {localPod(running, notReady), remotePod(running, ready), true, unavailable, true},
-		"unknown, no condition here":            {localPod(running), remotePod(running, ready), true, unavailable, true},
-		"unknown, ready here":                   {localPod(running, ready), remotePod(running, ready), true, no, false},
-		"unknown, not ready there":              {localPod(running, notReady), remotePod(running, notReady), true, no, false},
-		"unknown, the controller said so too":   {localPod(running, notReady, label(offloadingv1beta1.RemoteUnavailableLabel, "true")), remotePod(running, ready), true, unavailable, false},
-		"known, but the controller says it not": {localPod(running, notReady, label(offloadingv1beta1.RemoteUnavailableLabel, "true")), remotePod(running, ready), false, unavailable, false},
+		"known, the local pod is not ready":       {localPod(running, notReady), remotePod(running, ready), false, yes, false},
+		"unknown, the local pod is not ready":     {localPod(running, notReady), remotePod(running, ready), true, unavailable, true},
+		"unknown, the local pod has no condition": {localPod(running), remotePod(running, ready), true, unavailable, true},
+		"unknown, the local pod is ready":         {localPod(running, ready), remotePod(running, ready), true, no, false},
+		"unknown, the remote pod is not ready":    {localPod(running, notReady), remotePod(running, notReady), true, no, false},
+		"unknown, and marked unavailable":         {localPod(running, notReady, label(offloadingv1beta1.RemoteUnavailableLabel, "true")), remotePod(running, ready), true, unavailable, false},
+		"known, but marked unavailable":           {localPod(running, notReady, label(offloadingv1beta1.RemoteUnavailableLabel, "true")), remotePod(running, ready), false, unavailable, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := input(tc.local, shadowPod(), tc.remote)
@@ -59,7 +59,7 @@ func TestReadinessIsNotRaisedOnStaleData(t *testing.T) {
 	}
 }
 
-func TestARemotePodWhoseEndWasReportedEndsTheLocalOneAlthoughItIsDeleted(t *testing.T) {
+func TestReportedEndOfTerminatingPodIsMirrored(t *testing.T) {
 	ended := func(p *corev1.Pod) {
 		p.Status.ContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 3}
 	}
@@ -67,15 +67,10 @@ func TestARemotePodWhoseEndWasReportedEndsTheLocalOneAlthoughItIsDeleted(t *test
 	in := input(localPod(running, container("web", 0)), shadow, remotePod(phase(corev1.PodFailed), deleting, container("web", 0), ended))
 	actions, err := decide(t.Context(), definition(&policies{}), in)
 	require.NoError(t, err)
-	for _, action := range actions {
-		if patch, ok := action.(engine.PatchLocalStatus); ok {
-			status := patch.New.(*corev1.PodStatus)
-			assert.Equal(t, corev1.PodFailed, status.Phase)
-			assert.EqualValues(t, 3, status.ContainerStatuses[0].State.Terminated.ExitCode)
-			return
-		}
-	}
-	t.Fatal("no status")
+	status := patchedStatus(actions)
+	require.NotNil(t, status)
+	assert.Equal(t, corev1.PodFailed, status.Phase)
+	assert.EqualValues(t, 3, status.ContainerStatuses[0].State.Terminated.ExitCode)
 }
 
 func TestCountRestarts(t *testing.T) {
@@ -85,12 +80,12 @@ func TestCountRestarts(t *testing.T) {
 		remote *corev1.Pod
 		want   int32
 	}{
-		"a first remote pod":                          {local: localPod(), remote: remotePod(container("web", 2)), want: 0},
-		"the same remote pod":                         {memory: memory{remoteUID: "remote-1", restarts: 4}, local: localPod(), remote: remotePod(), want: 4},
-		"the next remote pod":                         {memory: memory{remoteUID: "remote-0", restarts: 4}, local: localPod(), remote: remotePod(), want: 5},
-		"after our restart, from the first container": {local: localPod(container("web", 7)), remote: remotePod(container("web", 5)), want: 2},
-		"after our restart, never less than none":     {local: localPod(container("web", 1)), remote: remotePod(container("web", 5)), want: 0},
-		"after our restart, another container":        {local: localPod(container("web", 7)), remote: remotePod(container("db", 5)), want: 0},
+		"a first remote pod":                     {local: localPod(), remote: remotePod(container("web", 2)), want: 0},
+		"the same remote pod":                    {memory: memory{remoteUID: "remote-1", restarts: 4}, local: localPod(), remote: remotePod(), want: 4},
+		"the next remote pod":                    {memory: memory{remoteUID: "remote-0", restarts: 4}, local: localPod(), remote: remotePod(), want: 5},
+		"after a restart of the virtual kubelet": {local: localPod(container("web", 7)), remote: remotePod(container("web", 5)), want: 2},
+		"after a restart, never negative":        {local: localPod(container("web", 1)), remote: remotePod(container("web", 5)), want: 0},
+		"after a restart, another container":     {local: localPod(container("web", 7)), remote: remotePod(container("db", 5)), want: 0},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -101,40 +96,30 @@ func TestCountRestarts(t *testing.T) {
 
 func TestRestartsAreAddedToTheStatus(t *testing.T) {
 	in := input(localPod(), shadowPod(), remotePod(phase(corev1.PodRunning), container("web", 2)))
-	in.Memory = memory{local: "local-1", remoteUID: "remote-0", restarts: 1}
+	in.Memory = memory{localUID: "local-1", remoteUID: "remote-0", restarts: 1}
 	actions, err := decide(t.Context(), definition(&policies{}), in)
 	require.NoError(t, err)
-	for _, action := range actions {
-		if patch, ok := action.(engine.PatchLocalStatus); ok {
-			status := patch.New.(*corev1.PodStatus)
-			assert.EqualValues(t, 4, status.ContainerStatuses[0].RestartCount)
-			assert.Equal(t, "10.9.9.9", status.HostIP)
-			return
-		}
-	}
-	t.Fatal("no status")
+	status := patchedStatus(actions)
+	require.NotNil(t, status)
+	assert.EqualValues(t, 4, status.ContainerStatuses[0].RestartCount)
+	assert.Equal(t, "10.9.9.9", status.HostIP)
 }
 
-func TestTheStatusKeepsWhatIsTheConsumersOwn(t *testing.T) {
+func TestLocalFieldsAreRestored(t *testing.T) {
 	here, there := localPod(), remotePod(phase(corev1.PodRunning))
 	here.Status.QOSClass, there.Status.QOSClass = corev1.PodQOSBurstable, corev1.PodQOSGuaranteed
 	there.Status.NominatedNodeName = "worker-1"
 	there.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "gpu"}}
 	actions, err := decide(t.Context(), definition(&policies{}), input(here, shadowPod(), there))
 	require.NoError(t, err)
-	for _, action := range actions {
-		if patch, ok := action.(engine.PatchLocalStatus); ok {
-			status := patch.New.(*corev1.PodStatus)
-			assert.Equal(t, corev1.PodQOSBurstable, status.QOSClass, "the API server refuses another")
-			assert.Empty(t, status.NominatedNodeName, "the API server refuses one for a bound pod")
-			assert.Empty(t, status.ResourceClaimStatuses)
-			return
-		}
-	}
-	t.Fatal("no status")
+	status := patchedStatus(actions)
+	require.NotNil(t, status)
+	assert.Equal(t, corev1.PodQOSBurstable, status.QOSClass, "the API server refuses another")
+	assert.Empty(t, status.NominatedNodeName, "the API server refuses one for a bound pod")
+	assert.Empty(t, status.ResourceClaimStatuses)
 }
 
-func TestARemotePodThatIsReplacedDoesNotEndTheLocalOne(t *testing.T) {
+func TestEvictedRemotePodDoesNotEndTheLocalPod(t *testing.T) {
 	local := localPod(running, ready, container("web", 0))
 	remote := remotePod(phase(corev1.PodFailed), deleting, container("web", 0), func(p *corev1.Pod) {
 		p.Status.ContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, FinishedAt: metav1.NewTime(now)}
@@ -142,20 +127,15 @@ func TestARemotePodThatIsReplacedDoesNotEndTheLocalOne(t *testing.T) {
 	})
 	actions, err := decide(t.Context(), definition(&policies{}), input(local, shadowPod(), remote))
 	require.NoError(t, err)
-	var status *corev1.PodStatus
-	for _, action := range actions {
-		if patch, ok := action.(engine.PatchLocalStatus); ok {
-			status = patch.New.(*corev1.PodStatus)
-		}
-	}
+	status := patchedStatus(actions)
 	require.NotNil(t, status)
-	assert.Equal(t, corev1.PodRunning, status.Phase, "its controller would make another, and this one would never run again")
-	assert.Equal(t, corev1.ConditionFalse, status.Conditions[0].Status, "but its Services leave it out")
-	assert.Equal(t, local.Status.ContainerStatuses, status.ContainerStatuses, "a container that has terminated for good could not run again")
+	assert.Equal(t, corev1.PodRunning, status.Phase, "a terminal phase is final")
+	assert.Equal(t, corev1.ConditionFalse, status.Conditions[0].Status, "Services must not route to the pod")
+	assert.Equal(t, local.Status.ContainerStatuses, status.ContainerStatuses, "the end of a container is final when it may not restart")
 }
 
-// What a remote pod said last stays when it is gone.
-func TestTheLastMessageOfARemotePodThatIsGoneStays(t *testing.T) {
+// The last message of a remote pod stays after the pod is gone.
+func TestLastMessageStays(t *testing.T) {
 	message := func(text string) podOption { return func(p *corev1.Pod) { p.Status.Message = text } }
 	for name, tc := range map[string]struct {
 		local *corev1.Pod
@@ -171,10 +151,8 @@ func TestTheLastMessageOfARemotePodThatIsGoneStays(t *testing.T) {
 			actions, err := decide(t.Context(), definition(&policies{}), input(tc.local, shadowPod(shadowPhase(corev1.PodSucceeded), shadowDeleting), nil))
 			require.NoError(t, err)
 			status := &tc.local.Status
-			for _, action := range actions {
-				if patch, ok := action.(engine.PatchLocalStatus); ok {
-					status = patch.New.(*corev1.PodStatus)
-				}
+			if patched := patchedStatus(actions); patched != nil {
+				status = patched
 			}
 			assert.Equal(t, tc.want, status.Message)
 			assert.Equal(t, tc.phase, status.Phase)

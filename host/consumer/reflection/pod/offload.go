@@ -1,0 +1,164 @@
+package pod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/forge/invariants"
+	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/view"
+)
+
+// Reasons of events and of the status of local pods that policies decide about.
+const (
+	// ReasonDenied: a policy denies the offloading of the pod.
+	ReasonDenied = "OffloadingDenied"
+	// ReasonPolicyFailed: the pod waits because a policy gives no valid answer.
+	ReasonPolicyFailed = "PolicyFailed"
+	// ReasonPolicySkipped: a policy failed, and its failure policy (Ignore or LastGood) lets
+	// the pod pass without it. Events only.
+	ReasonPolicySkipped = "PolicySkipped"
+)
+
+// policyRetry is how soon a pod is tried again when a policy gave no valid answer. The engine
+// tries it at once when policies change.
+const policyRetry = 30 * time.Second
+
+// denial is why a pod is not offloaded until policies or the pod change.
+type denial struct {
+	// eventType, reason and message are those of an event and of the pod's status.
+	eventType, reason, message string
+	// stays is the message of the event on a pod that was offloaded before; empty for none.
+	stays string
+}
+
+// newDenial returns the denial by a policy. A policy that skips a pod does not object to it,
+// so its event is Normal, as for other kinds.
+func newDenial(denied *chain.Denied, facts engine.Facts) *denial {
+	if denied.Skip {
+		return &denial{
+			eventType: engine.EventNormal, reason: engine.ReasonReflectionDisabled, message: engine.NotReflected(facts, denied.Error()),
+			stays: "The pod stays in cluster " + facts.ProviderClusterID + ": policies do not end pods that are offloaded already: " + denied.Error(),
+		}
+	}
+	return newWarning("Not offloaded: " + denied.Error())
+}
+
+func newWarning(message string) *denial {
+	return &denial{eventType: engine.EventWarning, reason: ReasonDenied, message: message}
+}
+
+// offload creates the ShadowPod (row 10). The label of row 8 follows when the ShadowPod exists.
+func (d *Definition) offload(ctx context.Context, o observation) ([]engine.Action, error) {
+	desired, denied, err := d.forge(ctx, o)
+	if failure, ok := errors.AsType[*chain.PolicyError](err); ok && failure.Class != chain.Host {
+		return d.waitForPolicy(o, failure), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if denied != nil {
+		status := local.RejectedPodStatus(&o.local.Status, corev1.PodPending, denied.reason, denied.message, o.in.Facts.Now)
+		return append(patchStatus(o.local, status), engine.RecordEvent{
+			Type: denied.eventType, Reason: denied.reason, Message: denied.message,
+		}), nil
+	}
+	o.memory.sourceHash = d.hashSource(o)
+	o.memory.metadataHash = hashMetadata(desired.shadow.Labels, desired.shadow.Annotations)
+	actions := []engine.Action{
+		engine.Create{Object: desired.shadow},
+		engine.Remember{Value: o.memory},
+		engine.Requeue{After: labelDelay, Reason: waitStatusForLabel},
+	}
+	if desired.warning != "" {
+		actions = append(actions, engine.RecordEvent{Type: engine.EventWarning, Reason: ReasonPolicySkipped, Message: desired.warning})
+	}
+	return actions, nil
+}
+
+// waitForPolicy reports, in the pod's status and in an event, which policy fails.
+func (d *Definition) waitForPolicy(o observation, failure *chain.PolicyError) []engine.Action {
+	message := "Not offloaded: " + failure.Error()
+	actions := []engine.Action{
+		engine.RecordEvent{Type: engine.EventWarning, Reason: ReasonPolicyFailed, Message: message},
+		engine.Requeue{After: policyRetry, Reason: waitPolicy},
+	}
+	if o.local.Status.Phase != "" && o.local.Status.Phase != corev1.PodPending {
+		return actions // the pod has run: its last status stays
+	}
+	status := local.RejectedPodStatus(&o.local.Status, corev1.PodPending, ReasonPolicyFailed, message, o.in.Facts.Now)
+	return append(patchStatus(o.local, status), actions...)
+}
+
+// desiredShadowPod is a ShadowPod after the policies.
+type desiredShadowPod struct {
+	shadow    *offloadingv1beta1.ShadowPod
+	decisions []chain.Decision
+	// warning is the message of an event when policies were skipped; empty for none.
+	warning string
+}
+
+// forge builds the ShadowPod: draft, policies, invariants, seal (stage 4).
+func (d *Definition) forge(ctx context.Context, o observation) (*desiredShadowPod, *denial, error) {
+	patch, node := d.options.VirtualNode()
+	draft := remote.PodDraft(o.local, o.in.Facts.RemoteNamespace, d.options.Origin)
+	result, err := view.OffloadPod(ctx, d.options.Evaluator, view.OffloadInput{
+		Local: o.local, Draft: draft, Patch: patch, VirtualNode: node,
+	})
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("evaluating the policies for the pod: %w", err)
+	case result.Denial != nil:
+		return nil, newDenial(result.Denial, o.in.Facts), nil
+	}
+	for _, warning := range result.Warnings {
+		logr.FromContextOrDiscard(ctx).Info("A policy warns about the pod", "warning", warning)
+	}
+	if err := invariants.CheckPod(o.local, draft, result.ShadowPod); err != nil {
+		return nil, newWarning(violationMessage(err, result)), nil
+	}
+	text := view.EncodeOffload(result.Decisions, view.DecisionsRoom(result.ShadowPod.Annotations))
+	return &desiredShadowPod{
+		shadow:    remote.SealPod(result.ShadowPod, o.local, d.options.Origin, text),
+		decisions: result.Decisions, warning: skippedPolicies(result.Decisions),
+	}, nil, nil
+}
+
+// skippedPolicies lists the policies that failed and were not applied; empty for none.
+func skippedPolicies(decisions []chain.Decision) string {
+	var parts []string
+	for i := range decisions {
+		switch decision := &decisions[i]; {
+		case decision.Ignored != "":
+			parts = append(parts, fmt.Sprintf("policy %q (module %s, %s) was skipped: %s",
+				decision.Binding, decision.Module, chain.ShortDigest(decision.Digest), decision.Ignored))
+		case decision.FellBack != "":
+			parts = append(parts, fmt.Sprintf("the previous version of policy %q (%s) decided: %s",
+				decision.Binding, chain.ShortDigest(decision.Digest), decision.FellBack))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "Offloaded, but " + strings.Join(parts, "; ")
+}
+
+// violationMessage names the policies that violated an invariant.
+func violationMessage(err error, result *view.OffloadResult) string {
+	policies := "the policies"
+	if violation, ok := errors.AsType[*invariants.Error](err); ok {
+		policies = view.Culprits(result.Decisions, violation.Causes())
+	}
+	return "Not offloaded: " + policies + " violated an invariant: " + err.Error() +
+		". The author of the policy must correct it; until then an operator can narrow spec.allow.writes or disable the OffloadingPolicy."
+}

@@ -1,0 +1,198 @@
+package pod
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/kit/podend"
+)
+
+// remotePodReplacedReason is the reason of the conditions of a local pod that is not ready
+// because the provider replaces its remote pod.
+const remotePodReplacedReason = "RemotePodReplaced"
+
+// ReasonRefused is the reason of an event and of the status of a local pod when the provider
+// cannot create the remote pod.
+const ReasonRefused = "RemotePodRefused"
+
+// mirrorStatus writes the status of the remote pod to the local pod (row 13).
+func (d *Definition) mirrorStatus(o observation) []engine.Action {
+	switch {
+	case o.pod != nil:
+		return d.mirrorRemotePod(o)
+	case o.shadow == nil:
+		return keep(keepNoRemoteObject)
+	case isFinished(o.local):
+		return keep(keepLastStatus)
+	case podend.IsTerminal(o.shadow.Status.Phase):
+		status := local.RejectedPodStatus(&o.local.Status, o.shadow.Status.Phase,
+			offloadingv1beta1.RemotePodTerminatedReason, o.remoteMessage(), o.in.Facts.Now)
+		return patchStatus(o.local, status)
+	case o.shadow.Status.Reason != "" && o.hasLiveShadowPod() && o.local.DeletionTimestamp == nil:
+		return o.reportRefusal()
+	default:
+		return keep(keepNoRemotePod)
+	}
+}
+
+func (d *Definition) mirrorRemotePod(o observation) []engine.Action {
+	restarts := countRestarts(o.memory, o.local, o.pod)
+	var actions []engine.Action
+	if o.memory.remoteUID != o.pod.UID || o.memory.restarts != restarts {
+		o.memory.remoteUID, o.memory.restarts = o.pod.UID, restarts
+		actions = append(actions, engine.Remember{Value: o.memory})
+	}
+	// The local pod gets another remote pod, also when the provider deletes the ShadowPod too.
+	if o.local.DeletionTimestamp == nil && podend.ByDeletion(o.pod, o.reportedPhase()) {
+		return append(actions, patchStatus(o.local, replacedStatus(&o.local.Status, &o.pod.Status))...)
+	}
+	status := local.PodStatus(local.PodStatusInput{
+		Local: o.local, Remote: o.pod, NodeIP: o.in.Facts.NodeIP, ExtraRestarts: restarts,
+		DisableIPReflection: d.options.DisableIPReflection, MapIP: d.options.MapIP, Now: o.in.Facts.Now,
+		Unknown: o.in.Facts.RemoteUnknown,
+	})
+	restoreLocalFields(status, &o.local.Status)
+	if reportsNothing(&o.local.Status, status) {
+		return append(actions, engine.Keep{Reason: keepNothingReported})
+	}
+	actions = append(actions, patchStatus(o.local, status)...)
+	if o.waitsForReadiness() {
+		actions = append(actions, engine.RefreshRemote{})
+	}
+	return actions
+}
+
+// remoteMessage returns the message of the local status, unless this package wrote it.
+func (o *observation) remoteMessage() string {
+	switch o.local.Status.Reason {
+	case ReasonRefused, ReasonDenied, ReasonPolicyFailed, offloadingv1beta1.OffloadingBackOffReason:
+		return ""
+	default:
+		return o.local.Status.Message
+	}
+}
+
+// waitsForReadiness reports whether the local pod would be ready if the remote pod still is
+// what it was before an outage of the link. While the node is marked unavailable, it would not.
+func (o *observation) waitsForReadiness() bool {
+	return o.in.Facts.RemoteUnknown && o.local.Labels[offloadingv1beta1.RemoteUnavailableLabel] != "true" &&
+		!local.IsReady(&o.local.Status) && local.IsReady(&o.pod.Status)
+}
+
+// reportedPhase returns the phase in the status of the ShadowPod. A terminal phase is final.
+func (o *observation) reportedPhase() corev1.PodPhase {
+	if o.shadow == nil {
+		return ""
+	}
+	return o.shadow.Status.Phase
+}
+
+// reportRefusal reports on the local pod why the provider cannot create the remote pod. The
+// provider keeps trying. A pod that has run keeps its phase, but is not ready.
+func (o *observation) reportRefusal() []engine.Action {
+	message := "Cluster " + o.in.Facts.ProviderClusterID + " cannot create the pod (" + o.shadow.Status.Reason + "): " + o.shadow.Status.Message
+	status := notReadyStatus(&o.local.Status, ReasonRefused, func(corev1.PodConditionType) *metav1.Time {
+		return ptr.To(metav1.NewTime(o.in.Facts.Now.Truncate(time.Second)))
+	})
+	status.Reason, status.Message = ReasonRefused, message
+	return append(patchStatus(o.local, status), engine.RecordEvent{Type: engine.EventWarning, Reason: ReasonRefused, Message: message})
+}
+
+// replacedStatus returns the local status while the provider evicts the remote pod and creates
+// another. The pod is not ready. It does not take the terminal phase of the evicted pod, which
+// would end the local pod.
+func replacedStatus(current, remote *corev1.PodStatus) *corev1.PodStatus {
+	return notReadyStatus(current, remotePodReplacedReason, func(conditionType corev1.PodConditionType) *metav1.Time {
+		for i := range remote.Conditions {
+			if remote.Conditions[i].Type == conditionType && remote.Conditions[i].Status == corev1.ConditionFalse {
+				return &remote.Conditions[i].LastTransitionTime
+			}
+		}
+		return nil
+	})
+}
+
+// notReadyStatus returns a copy of a status whose readiness conditions are false.
+// transitionTime returns the time of the transition of a condition, nil to keep the time.
+func notReadyStatus(current *corev1.PodStatus, reason string, transitionTime func(corev1.PodConditionType) *metav1.Time) *corev1.PodStatus {
+	status := current.DeepCopy()
+	for i := range status.Conditions {
+		condition := &status.Conditions[i]
+		if condition.Type != corev1.PodReady && condition.Type != corev1.ContainersReady || condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		condition.Status, condition.Reason = corev1.ConditionFalse, reason
+		if at := transitionTime(condition.Type); at != nil {
+			condition.LastTransitionTime = *at
+		}
+	}
+	return status
+}
+
+// restoreLocalFields restores the fields that belong to the consumer. The API server rejects
+// another QoS class (policies and provider defaults may change resources) and a nominated node
+// of a bound pod. Resource claims are written by the consumer's controllers.
+func restoreLocalFields(status, current *corev1.PodStatus) {
+	status.QOSClass = current.QOSClass
+	status.NominatedNodeName = current.NominatedNodeName
+	status.ResourceClaimStatuses = current.ResourceClaimStatuses
+	status.ExtendedResourceClaimStatus = current.ExtendedResourceClaimStatus
+	status.NodeAllocatableResourceClaimStatuses = current.NodeAllocatableResourceClaimStatuses
+}
+
+// patchStatus patches the status if it differs.
+func patchStatus(pod *corev1.Pod, status *corev1.PodStatus) []engine.Action {
+	if equality.Semantic.DeepEqual(&pod.Status, status) {
+		return keep(keepStatusUnchanged)
+	}
+	return []engine.Action{engine.PatchLocalStatus{Old: &pod.Status, New: status}}
+}
+
+// countRestarts returns how often the local pod restarted before this remote pod (3.8). Each
+// new remote pod adds one. After a restart of the virtual kubelet the number is the
+// difference between the restart counts of the first container (T20).
+func countRestarts(m memory, pod, remotePod *corev1.Pod) int32 {
+	switch m.remoteUID {
+	case remotePod.UID:
+		return m.restarts
+	case "":
+	default:
+		return m.restarts + 1
+	}
+	if len(pod.Status.ContainerStatuses) == 0 {
+		return 0
+	}
+	first := pod.Status.ContainerStatuses[0]
+	for i := range remotePod.Status.ContainerStatuses {
+		if container := &remotePod.Status.ContainerStatuses[i]; container.Name == first.Name {
+			return max(0, first.RestartCount-container.RestartCount)
+		}
+	}
+	return 0
+}
+
+// reportsNothing reports whether both statuses only state that the pod is pending. The time
+// and the name of the scheduler are not worth a request per pod.
+func reportsNothing(current, desired *corev1.PodStatus) bool {
+	return isJustPending(current) && isJustPending(desired) && current.Reason == desired.Reason && current.Message == desired.Message
+}
+
+// isJustPending reports whether no container has a status and no condition is a problem.
+func isJustPending(status *corev1.PodStatus) bool {
+	if status.Phase != corev1.PodPending || len(status.ContainerStatuses) > 0 || len(status.InitContainerStatuses) > 0 {
+		return false
+	}
+	for _, condition := range status.Conditions {
+		if condition.Type != corev1.PodScheduled || condition.Status != corev1.ConditionTrue {
+			return false
+		}
+	}
+	return true
+}
