@@ -1,10 +1,10 @@
-// Package kubelet composes a virtual kubelet: one process per VirtualNode, which keeps
-// the Node, reflects what is offloaded through it and serves the kubelet API.
+// Package kubelet composes a virtual kubelet: the process that maintains the Node of a
+// VirtualNode, reflects what is offloaded through it and serves the kubelet API.
 //
-// The composition has two lives. What belongs to the consumer lives as long as the
-// process: the manager with its lease, caches and metrics, and the policies. What
-// belongs to the provider lives as long as its kubeconfig Secret stays the same: a
-// session, which starts anew when the Secret changes.
+// App is the process: a manager with lease, caches and metrics, and the policies. A
+// virtualNode belongs to one VirtualNode; it shares with other virtual nodes of the process
+// only what [shared] lists. A session belongs to one kubeconfig of the provider and is
+// replaced when the Secret changes.
 package kubelet
 
 import (
@@ -16,9 +16,9 @@ import (
 	"os"
 	"runtime/debug"
 	"strconv"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -42,44 +42,39 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/policies"
-	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/policysource"
 )
 
-// Component begins the name of this process in policy status; the node's follows.
+// Component is the prefix of this process's name in policy status; the node's name follows.
 const Component = policysource.VirtualKubelet
 
-// gcPercent trades some processor time for memory: much of what a virtual kubelet holds
-// is a cache that hardly changes, which the default would let double.
+// gcPercent trades processor time for memory: most of a virtual kubelet's heap is a cache
+// that rarely changes.
 const gcPercent = 50
 
-// off is the address that switches a listener of the manager off.
-const off = "0"
+// disabledAddress disables a listener of the manager.
+const disabledAddress = "0"
+
+// shared is what the virtual nodes of one process share.
+type shared struct {
+	// config, client and clientset reach the consumer; client does not read from the cache.
+	config    *rest.Config
+	client    client.Client
+	clientset kubernetes.Interface
+	scheme    *runtime.Scheme
+	manager   ctrl.Manager
+	policies  *policyLoader
+	registry  prometheus.Registerer
+}
 
 // App is a composed virtual kubelet.
 type App struct {
-	options  Options
-	scheme   *runtime.Scheme
-	manager  ctrl.Manager
-	policies *policies.Policies
-	registry prometheus.Registerer
-	up       prometheus.Gauge
-	direct   client.Client
-	home     *rest.Config
-
-	clientset    kubernetes.Interface
-	certificates *certificates
-
-	election          *election
-	link              *link
-	situation         situation
-	peers             peers
-	sessions          sessions
-	reflectionMetrics sessionCollector
+	shared
+	options     Options
+	virtualNode *virtualNode
 }
 
-// New composes the virtual kubelet; nothing is sent but what asks the API server for
-// the kinds it serves.
+// New composes the virtual kubelet. It sends discovery requests only.
 func New(ctx context.Context, options Options) (*App, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
@@ -91,46 +86,37 @@ func New(ctx context.Context, options Options) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &App{options: options, scheme: s, home: options.limited(options.Config), registry: metrics.Registry}
-	a.sessions.changed = make(chan struct{}, 1)
-	a.peers.home, a.peers.provider = options.HomeClusterID, options.ForeignClusterID
+	a := &App{options: options, shared: shared{config: options.limit(options.Config), scheme: s, registry: metrics.Registry}}
 	if !options.MetricsEnabled {
 		a.registry = prometheus.NewRegistry()
 	}
-	if a.direct, err = client.New(a.home, client.Options{Scheme: s}); err != nil {
+	if a.client, err = client.New(a.config, client.Options{Scheme: s}); err != nil {
 		return nil, fmt.Errorf("connecting to the consumer: %w", err)
 	}
-	if a.clientset, err = kubernetes.NewForConfig(protobuf(a.home)); err != nil {
+	if a.clientset, err = kubernetes.NewForConfig(protobuf(a.config)); err != nil {
 		return nil, fmt.Errorf("connecting to the consumer: %w", err)
 	}
-	if a.certificates, err = a.newCertificates(a.clientset); err != nil {
+	managerOptions, err := a.managerOptions(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if err := a.addElection(); err != nil {
+	if a.manager, err = ctrl.NewManager(a.config, managerOptions); err != nil {
+		return nil, fmt.Errorf("composing the virtual kubelet: %w", err)
+	}
+	a.policies = &policyLoader{load: a.loadPolicies}
+	if a.virtualNode, err = newVirtualNode(&a.options, &a.shared); err != nil {
 		return nil, err
 	}
-	if err := a.addManager(ctx); err != nil {
-		return nil, err
-	}
-	return a, nil
+	return a, errors.Join(
+		a.manager.Add(manager.RunnableFunc(a.virtualNode.run)),
+		a.manager.AddHealthzCheck("ping", healthz.Ping),
+		// Readiness does not depend on the lease or on the provider: another replica would
+		// wait in the same way.
+		a.manager.AddReadyzCheck("policies", func(*http.Request) error { return a.policies.Ready() }),
+	)
 }
 
-func (a *App) addElection() error {
-	lock, err := a.options.providerLock(a.home)
-	if err != nil {
-		return err
-	}
-	aside, err := a.options.providerLock(a.home)
-	if err != nil {
-		return err
-	}
-	a.link = newLink(&a.options, time.Now)
-	a.election, err = newElection(&a.options, lock, aside, a.link, a.sessions.lead, time.Now)
-	return err
-}
-
-// newScheme lists the kinds that a virtual kubelet handles, and none of the hundreds
-// besides: it is the process of which there are many.
+// newScheme registers only the kinds that a virtual kubelet handles, to save memory.
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	err := errors.Join(
@@ -143,74 +129,41 @@ func newScheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-func (a *App) addManager(ctx context.Context) error {
-	options, err := a.managerOptions(ctx)
+func (a *App) loadPolicies(ctx context.Context) (*policies.Policies, error) {
+	o := &a.options
+	policyMetrics, err := policysource.NewMetrics(a.registry)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("adding the metrics of policies: %w", err)
 	}
-	if a.manager, err = ctrl.NewManager(a.home, options); err != nil {
-		return fmt.Errorf("composing the virtual kubelet: %w", err)
-	}
-	if err := a.addMetrics(); err != nil {
-		return err
-	}
-	observer, err := policysource.NewMetrics(a.registry)
-	if err != nil {
-		return fmt.Errorf("adding the metrics of policies: %w", err)
-	}
-	a.policies, err = policies.New(ctx, a.manager, policies.Options{
-		Component: Component + a.options.NodeName, CacheDir: a.options.PolicyCacheDir, Compiler: a.options.PolicyCompiler,
-		ModuleNamespaces: policies.Namespaces(a.options.Namespace, a.options.PolicyNamespaces), Metrics: observer, Changed: a.sessions.policiesChanged,
+	loaded, err := policies.New(ctx, a.manager, policies.Options{
+		Component: Component + o.NodeName, CacheDir: o.PolicyCacheDir, Compiler: o.PolicyCompiler,
+		ModuleNamespaces: policies.Namespaces(o.Namespace, o.PolicyNamespaces), Metrics: policyMetrics, Changed: a.virtualNode.policiesChanged,
 	})
 	if err != nil {
-		return fmt.Errorf("composing the policies: %w", err)
+		return nil, fmt.Errorf("composing the policies: %w", err)
 	}
-	return errors.Join(
-		a.manager.Add(manager.RunnableFunc(a.serve)),
-		a.manager.AddHealthzCheck("ping", healthz.Ping),
-		// Whatever the provider does: a replica that waits for its turn, or for the provider, is
-		// ready, and who were to replace it would find the same.
-		a.manager.AddReadyzCheck("policies", func(*http.Request) error { return a.policies.Ready() }),
-	)
-}
-
-func (a *App) addMetrics() error {
-	// longshore_remote_cluster_up is 1 while the provider's API server can be reached.
-	a.up = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "longshore_remote_cluster_up", Help: "Whether the provider's API server can be reached.",
-	})
-	if err := errors.Join(a.registry.Register(a.up), a.registry.Register(&a.reflectionMetrics)); err != nil {
-		return fmt.Errorf("adding the metrics of the provider: %w", err)
-	}
-	return nil
+	return loaded, nil
 }
 
 func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 	o := &a.options
-	named := func(name string) cache.ByObject {
-		return cache.ByObject{Namespaces: map[string]cache.Config{
-			o.TenantNamespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", name)},
-		}}
-	}
 	options := ctrl.Options{
 		Scheme:                 a.scheme,
-		Metrics:                server.Options{BindAddress: off},
-		HealthProbeBindAddress: off,
-		PprofBindAddress:       off,
-		// The manager cancels what it runs by itself; this is for the logger.
+		Metrics:                server.Options{BindAddress: disabledAddress},
+		HealthProbeBindAddress: disabledAddress,
+		PprofBindAddress:       disabledAddress,
+		// Only the logger is used: the manager cancels its runnables itself.
 		BaseContext: func() context.Context { return ctrl.LoggerInto(context.WithoutCancel(ctx), ctrl.LoggerFrom(ctx)) },
-		// Names of controllers are checked per process, and several virtual kubelets may
-		// share one in tests.
+		// Controller names are unique per process, and tests run several virtual kubelets.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
-			// Of the kinds with many objects, only what concerns this virtual node; of the
-			// VirtualNodes, those that share the provider.
 			ByObject: map[client.Object]cache.ByObject{
-				// Their Deployments are not read here.
-				&offloadingv1beta1.VirtualNode{}: {Namespaces: map[string]cache.Config{o.TenantNamespace: {}}, Transform: withoutTemplate},
-				&corev1.Secret{}:                 named(o.ForeignKubeconfigSecretName),
-				&corev1.ConfigMap{}:              policies.CacheOf(policies.Namespaces(o.Namespace, o.PolicyNamespaces)),
+				&offloadingv1beta1.VirtualNode{}: {Namespaces: map[string]cache.Config{o.TenantNamespace: {}}, Transform: stripTemplate},
+				&corev1.Secret{}: {Namespaces: map[string]cache.Config{
+					o.TenantNamespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", o.ForeignKubeconfigSecretName)},
+				}},
+				&corev1.ConfigMap{}: policies.CacheOf(policies.Namespaces(o.Namespace, o.PolicyNamespaces)),
 			},
 		},
 	}
@@ -226,13 +179,13 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 	if !o.VKLeaseEnabled {
 		return options, nil
 	}
-	identity, err := o.replica()
+	identity, err := o.identity()
 	if err != nil {
 		return ctrl.Options{}, err
 	}
-	// The lease of this node: one of several replicas works, the others wait (5.7).
+	// The lease of the node: one of several replicas works (wire 5.7).
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.TenantNamespace, o.NodeName,
-		resourcelock.ResourceLockConfig{Identity: identity}, a.home, o.VKLeaseRenewInterval)
+		resourcelock.ResourceLockConfig{Identity: identity}, a.config, o.VKLeaseRenewInterval)
 	if err != nil {
 		return ctrl.Options{}, fmt.Errorf("preparing the lease %s/%s: %w", o.TenantNamespace, o.NodeName, err)
 	}
@@ -243,50 +196,32 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 	return options, nil
 }
 
-// withoutTemplate drops what a virtual kubelet does not read of a VirtualNode.
-func withoutTemplate(object any) (any, error) {
+// stripTemplate removes the Deployment template, which a virtual kubelet does not read.
+func stripTemplate(object any) (any, error) {
 	if vn, ok := object.(*offloadingv1beta1.VirtualNode); ok {
 		vn.ManagedFields, vn.Spec.Template = nil, nil
 	}
 	return object, nil
 }
 
-// replica names this process among those of the node.
-func (o *Options) replica() (string, error) {
-	if o.Identity != "" {
-		return o.Identity, nil
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		return "", fmt.Errorf("finding a name for the lease (POD_NAME is not set): %w", err)
-	}
-	return host + "-" + strconv.Itoa(os.Getpid()), nil
-}
-
-// limited applies the flags --client-… to a copy of a configuration.
-func (o *Options) limited(config *rest.Config) *rest.Config {
-	limited := deadline.Wrap(config, o.ClientTimeout)
-	limited.QPS, limited.Burst = -1, 0
-	if o.ClientQPS > 0 {
-		limited.QPS, limited.Burst = float32(o.ClientQPS), o.ClientMaxBurst
-	}
-	limited.UserAgent = "longshore-virtual-kubelet/" + o.NodeName
-	return limited
-}
-
-// Run works until the context ends, or until something only a human can mend: the error
-// says what.
+// Run works until the context ends or an error needs an administrator: the error says what
+// to correct.
 func (a *App) Run(ctx context.Context) error {
-	log := ctrl.LoggerFrom(ctx)
-	if given := a.options.WithoutEffect; len(given) > 0 {
-		log.Info("These arguments have no effect yet", "arguments", given)
+	if ignored := a.options.WithoutEffect; len(ignored) > 0 {
+		ctrl.LoggerFrom(ctx).Info("These arguments have no effect yet", "arguments", ignored)
 	}
-	err := a.manager.Start(ctx)
-	if closeErr := a.policies.Close(context.WithoutCancel(ctx)); closeErr != nil {
-		err = errors.Join(err, closeErr)
-	}
+	group, running := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.policies.run(running) })
+	group.Go(func() error { return a.manager.Start(running) })
+	err := errors.Join(group.Wait(), a.policies.close(context.WithoutCancel(ctx)))
 	if err != nil {
 		return fmt.Errorf("running the virtual kubelet of node %q: %w", a.options.NodeName, err)
 	}
 	return nil
+}
+
+func protobuf(config *rest.Config) *rest.Config {
+	c := rest.CopyConfig(config)
+	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	return c
 }

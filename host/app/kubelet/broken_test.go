@@ -17,7 +17,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/kubelet"
 )
 
-func TestABrokenStartIsToldInOneSentence(t *testing.T) {
+func TestErrorsOfTheStart(t *testing.T) {
 	r := newRig(t)
 	log := logr.Discard()
 	for name, tc := range map[string]struct {
@@ -37,8 +37,8 @@ func TestABrokenStartIsToldInOneSentence(t *testing.T) {
 			[]client.Object{virtualNode()}, func(*kubelet.Options) {},
 			"kubeconfig Secret liqo-tenant-milan/" + secretName + " does not exist: create it", true,
 		},
-		"a Secret with rubbish": {
-			[]client.Object{virtualNode(), r.secret([]byte("rubbish"))}, func(*kubelet.Options) {}, `key "kubeconfig" is not a kubeconfig`, true,
+		"a Secret without a kubeconfig": {
+			[]client.Object{virtualNode(), r.secret([]byte("invalid"))}, func(*kubelet.Options) {}, `key "kubeconfig"`, true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,36 +57,36 @@ func TestABrokenStartIsToldInOneSentence(t *testing.T) {
 			require.ErrorContains(t, err, tc.want)
 			assert.ErrorContains(t, err, `running the virtual kubelet of node "milan-1"`)
 			if tc.wantEvent {
-				r.awaitEvent(tc.want)
+				r.awaitEvent("BrokenKubeconfig", tc.want)
 			}
 		})
 	}
 }
 
-func TestWhatIsInTheWayOfTheNodeIsToldOnItsVirtualNode(t *testing.T) {
+func TestUnregisteredNodeIsReportedOnTheVirtualNode(t *testing.T) {
 	r := newRig(t)
 	r.runApprover()
 	vn := virtualNode()
-	vn.Spec.Labels = map[string]string{"a b": "c"} // past a webhook that is off
-	dead := strings.ReplaceAll(string(r.kubeconfig), r.provider.Endpoint(), r.provider.Address()+":1")
-	require.NotEqual(t, dead, string(r.kubeconfig))
-	secret := r.secret([]byte(dead))
+	vn.Spec.Labels = map[string]string{"a b": "c"} // without the webhook
+	unreachable := strings.ReplaceAll(string(r.kubeconfig), r.provider.Endpoint(), r.provider.Address()+":1")
+	require.NotEqual(t, unreachable, string(r.kubeconfig))
+	secret := r.secret([]byte(unreachable))
 	r.create(r.rome, vn, secret)
 	o := r.options()
 	o.HealthPort = 10248
 	ended := r.runKubelet(o)
 
-	r.awaitEvent("The provider cannot be reached, so the Node is not made")
+	r.awaitEvent("ProviderUnreachable", "The Node is not registered or not renewed, because the provider cannot be reached")
 	for _, path := range []string{"/healthz", "/readyz"} {
 		url := "http://" + net.JoinHostPort(o.NodeIP, strconv.Itoa(o.HealthPort)) + path
-		require.Eventually(t, func() bool { return answers(t.Context(), url) }, soon, tick, "%s does not depend on the provider", path)
+		require.Eventually(t, func() bool { return isHealthy(t.Context(), url) }, soon, tick, "%s does not depend on the provider", path)
 	}
 	_, err := r.node()
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
 
 	secret.Data["kubeconfig"] = r.kubeconfig
 	require.NoError(t, r.rome.Update(t.Context(), secret))
-	r.awaitEvent("The API server refuses the Node, correct the VirtualNode")
+	r.awaitEvent("NodeRefused", "The API server rejects the Node. Correct the VirtualNode")
 	_, err = r.node()
 	require.True(t, apierrors.IsNotFound(err), "%v", err)
 
@@ -97,11 +97,11 @@ func TestWhatIsInTheWayOfTheNodeIsToldOnItsVirtualNode(t *testing.T) {
 		node, err := r.node()
 		return err == nil && isReady(node) && node.Labels["ab"] == "c"
 	}, soon, tick, "the node becomes ready")
-	assert.Empty(t, ended, "it ran all the time")
+	assert.Empty(t, ended, "the virtual kubelet has not ended")
 }
 
-// answers reports whether a probe would find its answer good.
-func answers(ctx context.Context, url string) bool {
+// isHealthy reports whether a probe of a URL succeeds.
+func isHealthy(ctx context.Context, url string) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return false

@@ -15,9 +15,9 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 )
 
-// evicts evicts the remote pod of a pod that may not restart its containers, as those of
-// Jobs: the API server lets none of them leave the state terminated.
-func (r *rig) evicts(t *testing.T) {
+// testEviction evicts the remote pod of a pod with restartPolicy Never: the API server rejects
+// that its containers leave the state terminated.
+func (r *rig) testEviction(t *testing.T) {
 	pod := podOn(nodeName, "job")
 	pod.Spec.RestartPolicy, pod.Spec.TerminationGracePeriodSeconds = corev1.RestartPolicyNever, ptr.To[int64](600)
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "side", Image: "example.com/side:1"})
@@ -27,57 +27,56 @@ func (r *rig) evicts(t *testing.T) {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
 	}
 
-	first := r.remoteAfter(t, "job", "")
-	r.report(t, first, corev1.PodRunning, map[string]corev1.ContainerState{main: running, "side": ended(0)})
+	first := r.awaitRemotePod(t, "job", "")
+	r.reportStatus(t, first, corev1.PodRunning, map[string]corev1.ContainerState{main: running, "side": ended(0)})
 	r.awaitStates(t, pod, corev1.PodRunning, map[string]bool{main: false, "side": true})
 
 	require.NoError(t, r.milan.SubResource("eviction").Create(t.Context(), first, &policyv1.Eviction{}))
-	r.goes(t, "job", 600)
+	r.awaitTerminating(t, "job", 600)
 	// The kubelet reports containers as they end, and then the phase.
-	r.report(t, first, corev1.PodRunning, map[string]corev1.ContainerState{main: ended(143), "side": ended(0)})
-	r.report(t, first, corev1.PodFailed, map[string]corev1.ContainerState{main: ended(143), "side": ended(0)})
+	r.reportStatus(t, first, corev1.PodRunning, map[string]corev1.ContainerState{main: ended(143), "side": ended(0)})
+	r.reportStatus(t, first, corev1.PodFailed, map[string]corev1.ContainerState{main: ended(143), "side": ended(0)})
 	require.NoError(t, r.milan.Delete(t.Context(), first, client.GracePeriodSeconds(0)))
 
-	second := r.remoteAfter(t, "job", first.UID)
+	second := r.awaitRemotePod(t, "job", first.UID)
 	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
-	r.report(t, second, corev1.PodPending, map[string]corev1.ContainerState{main: waiting, "side": waiting})
-	r.report(t, second, corev1.PodRunning, map[string]corev1.ContainerState{main: running, "side": running})
+	r.reportStatus(t, second, corev1.PodPending, map[string]corev1.ContainerState{main: waiting, "side": waiting})
+	r.reportStatus(t, second, corev1.PodRunning, map[string]corev1.ContainerState{main: running, "side": running})
 	planetest.Until(t, func(t planetest.T) bool {
 		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 		return restartsOf(pod, main) == 1
-	}, soon, tick, "the status of the second remote pod is taken")
+	}, soon, tick, "the status of the second remote pod is reflected")
 	r.awaitStates(t, pod, corev1.PodRunning, map[string]bool{main: false, "side": true})
 
-	r.report(t, second, corev1.PodSucceeded, map[string]corev1.ContainerState{main: ended(0), "side": ended(0)})
+	r.reportStatus(t, second, corev1.PodSucceeded, map[string]corev1.ContainerState{main: ended(0), "side": ended(0)})
 	r.awaitStates(t, pod, corev1.PodSucceeded, map[string]bool{main: true, "side": true})
 	assert.EqualValues(t, 0, pod.Status.ContainerStatuses[0].State.Terminated.ExitCode)
 }
 
-// remoteAfter returns the remote pod once it is scheduled and not the one with the UID.
-func (r *rig) remoteAfter(t *testing.T, name string, not types.UID) *corev1.Pod {
+// awaitRemotePod waits until a remote pod with another UID is scheduled.
+func (r *rig) awaitRemotePod(t *testing.T, name string, not types.UID) *corev1.Pod {
 	t.Helper()
-	there := &corev1.Pod{}
+	remotePod := &corev1.Pod{}
 	require.Eventually(t, func() bool {
-		return r.milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: name}, there) == nil && there.UID != not && there.Spec.NodeName != ""
+		return r.milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: name}, remotePod) == nil && remotePod.UID != not && remotePod.Spec.NodeName != ""
 	}, soon, tick, "the remote pod is scheduled")
-	return there
+	return remotePod
 }
 
-// report plays the kubelet of a remote pod.
-func (r *rig) report(t *testing.T, there *corev1.Pod, phase corev1.PodPhase, states map[string]corev1.ContainerState) {
+// reportStatus writes the status of a remote pod as its kubelet does.
+func (r *rig) reportStatus(t *testing.T, remotePod *corev1.Pod, phase corev1.PodPhase, states map[string]corev1.ContainerState) {
 	t.Helper()
 	status := corev1.PodStatus{Phase: phase}
-	for i := range there.Spec.Containers {
-		name := there.Spec.Containers[i].Name
+	for i := range remotePod.Spec.Containers {
+		name := remotePod.Spec.Containers[i].Name
 		status.ContainerStatuses = append(status.ContainerStatuses, corev1.ContainerStatus{Name: name, State: states[name], Ready: states[name].Running != nil})
 	}
 	body, err := json.Marshal(map[string]any{"status": status})
 	require.NoError(t, err)
-	require.NoError(t, r.milan.Status().Patch(t.Context(), there, client.RawPatch(types.MergePatchType, body)))
+	require.NoError(t, r.milan.Status().Patch(t.Context(), remotePod, client.RawPatch(types.MergePatchType, body)))
 }
 
-// awaitStates waits until the local pod has a phase, and of each container whether it has
-// terminated.
+// awaitStates waits until the local pod has a phase, and its containers have terminated or not.
 func (r *rig) awaitStates(t *testing.T, pod *corev1.Pod, phase corev1.PodPhase, terminated map[string]bool) {
 	t.Helper()
 	planetest.Until(t, func(t planetest.T) bool {

@@ -27,30 +27,30 @@ import (
 )
 
 const (
-	// requestLimit is how long the virtual kubelet of these tests waits for an answer.
-	requestLimit = 3 * time.Second
-	heartbeat    = 5 * time.Second
+	// requestTimeout is the --client-timeout of the virtual kubelet in these tests.
+	requestTimeout = 3 * time.Second
+	heartbeat      = 5 * time.Second
 )
 
-// faults is a rig whose virtual kubelet is a process of its own, with a proxy in front of
-// each of its API servers.
+// faults is a rig with the virtual kubelet in a process of its own and a proxy in front of each
+// API server.
 type faults struct {
 	*rig
 
-	here, there *faultproxy.Requests
-	options     childOptions
-	process     *child
+	consumerProxy, providerProxy *faultproxy.Requests
+	options                      childOptions
+	process                      *child
 }
 
 func newFaults(t *testing.T) *faults {
 	t.Helper()
 	f := &faults{rig: newRig(t)}
-	f.here = interpose(t, f.consumer, f.consumer.RESTConfig())
+	f.consumerProxy = startProxy(t, f.consumer, f.consumer.RESTConfig())
 	certificate, key, err := f.provider.IssueClientCert("milan-1-through-a-proxy", []string{"rome"})
 	require.NoError(t, err)
-	asRome := rest.AnonymousClientConfig(f.provider.RESTConfig())
-	asRome.CertData, asRome.KeyData = certificate, key
-	f.there = interpose(t, f.provider, asRome)
+	romeConfig := rest.AnonymousClientConfig(f.provider.RESTConfig())
+	romeConfig.CertData, romeConfig.KeyData = certificate, key
+	f.providerProxy = startProxy(t, f.provider, romeConfig)
 	kubeconfig := func(c *testplane.Cluster, proxy *faultproxy.Requests) []byte {
 		content, err := c.KubeconfigFor(proxy.URL(), certificate, key)
 		require.NoError(t, err)
@@ -58,20 +58,20 @@ func newFaults(t *testing.T) *faults {
 	}
 
 	f.runManager()
-	f.createStillNode(t)
+	f.createNodeWithoutKubelet(t)
 	f.keepNodeReady(t, "milan-still")
 	vn := virtualNode()
 	vn.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}
-	f.create(f.rome, vn, f.secret(kubeconfig(f.provider, f.there)))
+	f.create(f.rome, vn, f.secret(kubeconfig(f.provider, f.providerProxy)))
 	f.mapNamespace()
 	home := filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, os.WriteFile(home, kubeconfig(f.consumer, f.here), 0o600))
-	f.options = childOptions{Kubeconfig: home, NodeIP: f.consumer.Address(), PolicyCache: f.policyCache, ClientTimeout: requestLimit}
+	require.NoError(t, os.WriteFile(home, kubeconfig(f.consumer, f.consumerProxy), 0o600))
+	f.options = childOptions{Kubeconfig: home, NodeIP: f.consumer.Address(), PolicyCache: f.policyCache, ClientTimeout: requestTimeout}
 	f.process = startChild(t, f.options)
 	return f
 }
 
-func interpose(t *testing.T, c *testplane.Cluster, user *rest.Config) *faultproxy.Requests {
+func startProxy(t *testing.T, c *testplane.Cluster, user *rest.Config) *faultproxy.Requests {
 	t.Helper()
 	certificate, key, err := c.IssueServingCert("fault-proxy", nil, "127.0.0.1")
 	require.NoError(t, err)
@@ -81,7 +81,7 @@ func interpose(t *testing.T, c *testplane.Cluster, user *rest.Config) *faultprox
 	return proxy
 }
 
-// keepNodeReady plays the heartbeat of a node's kubelet until the test ends.
+// keepNodeReady renews the lease of a node until the test ends.
 func (r *rig) keepNodeReady(t *testing.T, name string) {
 	t.Helper()
 	ready := `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}}`
@@ -105,7 +105,7 @@ func (r *rig) keepNodeReady(t *testing.T, name string) {
 			case <-ticker.C:
 			}
 			lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
-			_ = r.milan.Update(ctx, lease) // the next heartbeat tries again
+			_ = r.milan.Update(ctx, lease) // the next heartbeat retries
 		}
 	}()
 }
@@ -115,33 +115,33 @@ func (r *rig) keepNodeReady(t *testing.T, name string) {
 func (f *faults) restart(t *testing.T, meanwhile func()) {
 	t.Helper()
 	f.process.kill(t)
-	f.here.Heal()
-	f.there.Heal()
+	f.consumerProxy.Heal()
+	f.providerProxy.Heal()
 	meanwhile()
-	// The log and the end of the process are those of the whole test.
+	// f.t, because the process outlives the subtest.
 	f.process = startChild(f.t, f.options)
 }
 
 // requests matches requests for resources by their verb.
 func requests(method string, resources ...string) func(*http.Request) bool {
 	return func(r *http.Request) bool {
-		return r.Method == method && isFor(r, resources)
+		return r.Method == method && isRequestFor(r, resources)
 	}
 }
 
-func isFor(r *http.Request, resources []string) bool {
+func isRequestFor(r *http.Request, resources []string) bool {
 	return slices.ContainsFunc(strings.Split(r.URL.Path, "/"), func(part string) bool { return slices.Contains(resources, part) })
 }
 
-func everything(*http.Request) bool { return true }
+func allRequests(*http.Request) bool { return true }
 
 func (f *faults) awaitBroken(t *testing.T, proxy *faultproxy.Requests, n int, what string) {
 	t.Helper()
 	require.Eventually(t, func() bool { return proxy.Broken() >= n }, soon, tick, what)
 }
 
-// long returns a pod of the virtual node with ten minutes of grace.
-func long(name string) *corev1.Pod {
+// longGracePod returns a pod of the virtual node with a grace period of ten minutes.
+func longGracePod(name string) *corev1.Pod {
 	pod := podOn(nodeName, name)
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](600)
 	return pod
@@ -149,15 +149,15 @@ func long(name string) *corev1.Pod {
 
 var running = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 
-// awaitRuns plays the kubelet of a remote pod that runs, and waits until the local pod says
-// so; the local pod is still the same.
-func (f *faults) awaitRuns(t *testing.T, pod, there *corev1.Pod) {
+// reportRunning reports a remote pod as Running and waits until the local pod is.
+func (f *faults) reportRunning(t *testing.T, pod, remotePod *corev1.Pod) {
 	t.Helper()
-	f.report(t, there, corev1.PodRunning, map[string]corev1.ContainerState{there.Spec.Containers[0].Name: running})
-	f.awaitLocal(t, pod, corev1.PodRunning)
+	f.reportStatus(t, remotePod, corev1.PodRunning, map[string]corev1.ContainerState{remotePod.Spec.Containers[0].Name: running})
+	f.awaitPhase(t, pod, corev1.PodRunning)
 }
 
-func (f *faults) awaitLocal(t *testing.T, pod *corev1.Pod, phase corev1.PodPhase) {
+// awaitPhase waits until the local pod, with the same UID, has a phase.
+func (f *faults) awaitPhase(t *testing.T, pod *corev1.Pod, phase corev1.PodPhase) {
 	t.Helper()
 	uid := pod.UID
 	planetest.Until(t, func(t planetest.T) bool {
@@ -165,12 +165,12 @@ func (f *faults) awaitLocal(t *testing.T, pod *corev1.Pod, phase corev1.PodPhase
 		require.Equal(t, phase, pod.Status.Phase)
 		return true
 	}, soon, tick, "the local pod %s is %s", pod.Name, phase)
-	assert.Equal(t, uid, pod.UID, "the local pod is the same")
+	assert.Equal(t, uid, pod.UID, "the local pod was not replaced")
 }
 
-// pairs waits until every local pod has one ShadowPod and one remote pod that were made for
-// it, and until there is nothing else; the pods have these names.
-func (f *faults) pairs(t *testing.T, names ...string) {
+// awaitExactly waits until there are local pods with these names only, each with its own
+// ShadowPod and remote pod, and no other ShadowPods and remote pods.
+func (f *faults) awaitExactly(t *testing.T, names ...string) {
 	t.Helper()
 	slices.Sort(names)
 	planetest.Until(t, func(t planetest.T) bool {
@@ -178,31 +178,31 @@ func (f *faults) pairs(t *testing.T, names ...string) {
 		require.NoError(t, f.rome.List(t.Context(), locals, client.InNamespace("shop")))
 		require.NoError(t, f.milan.List(t.Context(), shadows, client.InNamespace("shop-rome")))
 		require.NoError(t, f.milan.List(t.Context(), pods, client.InNamespace("shop-rome")))
-		var local, shadow, there []string
-		of, by := map[string]string{}, map[string]types.UID{}
+		var localNames, shadowNames, remoteNames []string
+		localUIDs, shadowUIDs := map[string]string{}, map[string]types.UID{}
 		for i := range locals.Items {
-			local = append(local, locals.Items[i].Name)
-			of[locals.Items[i].Name] = string(locals.Items[i].UID)
+			localNames = append(localNames, locals.Items[i].Name)
+			localUIDs[locals.Items[i].Name] = string(locals.Items[i].UID)
 		}
 		for i := range shadows.Items {
-			shadow = append(shadow, shadows.Items[i].Name)
-			by[shadows.Items[i].Name] = shadows.Items[i].UID
-			require.Equal(t, of[shadows.Items[i].Name], shadows.Items[i].Annotations[remote.LocalPodUIDAnnotation])
+			shadowNames = append(shadowNames, shadows.Items[i].Name)
+			shadowUIDs[shadows.Items[i].Name] = shadows.Items[i].UID
+			require.Equal(t, localUIDs[shadows.Items[i].Name], shadows.Items[i].Annotations[remote.LocalPodUIDAnnotation])
 		}
 		for i := range pods.Items {
-			there = append(there, pods.Items[i].Name)
-			require.Equal(t, of[pods.Items[i].Name], pods.Items[i].Annotations[remote.LocalPodUIDAnnotation])
-			require.Equal(t, by[pods.Items[i].Name], metav1.GetControllerOf(&pods.Items[i]).UID)
+			remoteNames = append(remoteNames, pods.Items[i].Name)
+			require.Equal(t, localUIDs[pods.Items[i].Name], pods.Items[i].Annotations[remote.LocalPodUIDAnnotation])
+			require.Equal(t, shadowUIDs[pods.Items[i].Name], metav1.GetControllerOf(&pods.Items[i]).UID)
 		}
-		require.ElementsMatch(t, names, local, "local pods")
-		require.ElementsMatch(t, names, shadow, "ShadowPods")
-		require.ElementsMatch(t, names, there, "remote pods")
+		require.ElementsMatch(t, names, localNames, "local pods")
+		require.ElementsMatch(t, names, shadowNames, "ShadowPods")
+		require.ElementsMatch(t, names, remoteNames, "remote pods")
 		return true
 	}, soon, tick)
 }
 
-// leave deletes what a case has made, by force, and waits until nothing is left.
-func (f *faults) leave(t *testing.T) {
+// cleanUp deletes all pods with a grace period of zero and waits until no object is left.
+func (f *faults) cleanUp(t *testing.T) {
 	t.Helper()
 	require.NoError(t, f.rome.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace("shop"), client.GracePeriodSeconds(0)))
 	planetest.Until(t, func(t planetest.T) bool {
@@ -214,30 +214,30 @@ func (f *faults) leave(t *testing.T) {
 			}
 		}
 		return len(pods.Items) == 0
-	}, soon, tick, "the remote pods go")
-	f.pairs(t)
+	}, soon, tick, "the remote pods are deleted")
+	f.awaitExactly(t)
 }
 
-// TestAVirtualKubeletThatIsKilledAndLinksThatFail kills virtual kubelets at the worst moments
-// and breaks their requests: nothing is lost, nothing runs twice, and nothing is left.
-func TestAVirtualKubeletThatIsKilledAndLinksThatFail(t *testing.T) {
+// Virtual kubelets are killed and their requests fail: no pod is lost, runs twice or is left
+// behind.
+func TestKilledVirtualKubeletsAndFailingRequests(t *testing.T) {
 	f := newFaults(t)
-	first := long("first")
+	first := longGracePod("first")
 	f.create(f.rome, first)
-	f.awaitRuns(t, first, f.remoteAfter(t, "first", ""))
-	f.leave(t)
+	f.reportRunning(t, first, f.awaitRemotePod(t, "first", ""))
+	f.cleanUp(t)
 
 	for name, run := range map[string]func(*faults, *testing.T){
-		"killed between the creation of a ShadowPod and the first status": (*faults).killedBeforeStatus,
-		"killed during the deletion of a pod":                             (*faults).killedDuringDeletion,
-		"killed during an eviction":                                       (*faults).killedDuringEviction,
-		"requests that are never answered":                                (*faults).unansweredRequests,
-		"a provider that answers 429 after an outage":                     (*faults).busyAfterOutage,
-		"labels that are due while the provider is gone":                  (*faults).lateLabel,
+		"killed between the creation of a ShadowPod and the first status": (*faults).testKilledBeforeStatus,
+		"killed during the deletion of a pod":                             (*faults).testKilledDuringDeletion,
+		"killed during an eviction":                                       (*faults).testKilledDuringEviction,
+		"requests without a response":                                     (*faults).testUnansweredRequests,
+		"a provider that responds with 429 after an outage":               (*faults).testBusyProvider,
+		"labels that change during an outage":                             (*faults).testLabelsDuringOutage,
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(f, t)
-			f.leave(t)
+			f.cleanUp(t)
 		})
 	}
 }

@@ -17,63 +17,64 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// gives deletes pods with grace periods of many kinds (T16). Their remote pods run on a
-// node that nobody plays: what is seen of a deletion stays until the test ends it. All
-// periods are long: of one that is over, the API server makes one second.
-func (r *rig) gives(t *testing.T) {
-	r.createStillNode(t)
-	defer r.steer(t, offloadingv1beta1.OffloadingPatch{
+// testGracePeriods deletes pods with different grace periods (T16). Their remote pods run on a
+// node without a kubelet and stay until the test deletes them. All periods are long, because
+// the API server shortens an expired one to a second.
+func (r *rig) testGracePeriods(t *testing.T) {
+	r.createNodeWithoutKubelet(t)
+	defer r.setOffloadingPatch(t, offloadingv1beta1.OffloadingPatch{
 		NodeSelector: map[string]string{"pool": "still"}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 	})()
 
-	t.Run("less than its own", func(t *testing.T) {
-		pod := r.runs(t, "less")
-		r.deletes(t, pod, ptr.To[int64](300))
-		there := r.goes(t, "less", 300)
+	t.Run("shorter than the pod's own", func(t *testing.T) {
+		pod := r.runPod(t, "less")
+		r.deletePod(t, pod, ptr.To[int64](300))
+		remotePod := r.awaitTerminating(t, "less", 300)
 		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod), "T17")
-		r.endsAll(t, pod, there)
+		r.finishDeletion(t, pod, remotePod)
 	})
-	t.Run("its own, and less while it goes, and none", func(t *testing.T) {
-		pod := r.runs(t, "own")
-		r.deletes(t, pod, nil)
-		r.vanishes(t, r.milan, &offloadingv1beta1.ShadowPod{ObjectMeta: r.goes(t, "own", 600).ObjectMeta})
+	t.Run("the pod's own, then a shorter one, then zero", func(t *testing.T) {
+		pod := r.runPod(t, "own")
+		r.deletePod(t, pod, nil)
+		r.awaitDeleted(t, r.milan, &offloadingv1beta1.ShadowPod{ObjectMeta: r.awaitTerminating(t, "own", 600).ObjectMeta})
 		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod), "T17")
-		r.deletes(t, pod, ptr.To[int64](300))
-		r.goes(t, "own", 300)
-		r.deletes(t, pod, ptr.To[int64](0))
-		r.vanishes(t, r.rome, pod)
-		r.endsAll(t, pod, r.goes(t, "own", 1))
+		r.deletePod(t, pod, ptr.To[int64](300))
+		r.awaitTerminating(t, "own", 300)
+		r.deletePod(t, pod, ptr.To[int64](0))
+		r.awaitDeleted(t, r.rome, pod)
+		r.finishDeletion(t, pod, r.awaitTerminating(t, "own", 1))
 	})
-	t.Run("more than its own", func(t *testing.T) {
-		pod := r.runs(t, "more")
-		r.deletes(t, pod, ptr.To[int64](1200))
-		r.endsAll(t, pod, r.goes(t, "more", 1200))
+	t.Run("longer than the pod's own", func(t *testing.T) {
+		pod := r.runPod(t, "more")
+		r.deletePod(t, pod, ptr.To[int64](1200))
+		r.finishDeletion(t, pod, r.awaitTerminating(t, "more", 1200))
 	})
-	t.Run("a pod of a Job that the provider evicts runs once more", func(t *testing.T) { r.evicts(t) })
-	t.Run("none, by force", func(t *testing.T) {
-		pod := r.runs(t, "none")
-		r.deletes(t, pod, ptr.To[int64](0))
-		r.vanishes(t, r.rome, pod)
-		r.endsAll(t, pod, r.goes(t, "none", 1))
+	t.Run("a pod of a Job that the provider evicts runs again", func(t *testing.T) { r.testEviction(t) })
+	t.Run("zero", func(t *testing.T) {
+		pod := r.runPod(t, "none")
+		r.deletePod(t, pod, ptr.To[int64](0))
+		r.awaitDeleted(t, r.rome, pod)
+		r.finishDeletion(t, pod, r.awaitTerminating(t, "none", 1))
 	})
 }
 
-// createStillNode creates a node of the provider whose kubelet the test plays.
-func (r *rig) createStillNode(t *testing.T) {
+// createNodeWithoutKubelet creates a node of the provider. The test writes the status of its
+// pods.
+func (r *rig) createNodeWithoutKubelet(t *testing.T) {
 	t.Helper()
-	still := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-still", Labels: map[string]string{"pool": "still"}}}
-	r.create(r.milan, still)
-	before := still.DeepCopy()
-	still.Status.Allocatable = corev1.ResourceList{
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-still", Labels: map[string]string{"pool": "still"}}}
+	r.create(r.milan, node)
+	before := node.DeepCopy()
+	node.Status.Allocatable = corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("4Gi"), corev1.ResourcePods: resource.MustParse("50"),
 	}
-	still.Status.Capacity = still.Status.Allocatable
-	// A patch, since the controllers of the provider write to the node as well.
-	require.NoError(t, r.milan.Status().Patch(t.Context(), still, client.MergeFrom(before)))
+	node.Status.Capacity = node.Status.Allocatable
+	// A patch, because the provider's controllers write to the node too.
+	require.NoError(t, r.milan.Status().Patch(t.Context(), node, client.MergeFrom(before)))
 }
 
-// steer sets the VirtualNode's offloadingPatch, and returns what puts it back.
-func (r *rig) steer(t *testing.T, patch offloadingv1beta1.OffloadingPatch) (restore func()) {
+// setOffloadingPatch sets the VirtualNode's offloadingPatch. The returned function restores it.
+func (r *rig) setOffloadingPatch(t *testing.T, patch offloadingv1beta1.OffloadingPatch) (restore func()) {
 	t.Helper()
 	vn := &offloadingv1beta1.VirtualNode{}
 	set := func(patch *offloadingv1beta1.OffloadingPatch) {
@@ -82,8 +83,8 @@ func (r *rig) steer(t *testing.T, patch offloadingv1beta1.OffloadingPatch) (rest
 		require.NoError(t, r.rome.Patch(t.Context(), vn, client.MergeFrom(before)))
 	}
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: nodeName}, vn))
-	was := vn.Spec.OffloadingPatch.DeepCopy()
-	// The label of another pod shows when the patch has been taken over.
+	previous := vn.Spec.OffloadingPatch.DeepCopy()
+	// The labels of another pod change when the patch takes effect.
 	patch.LabelsNotReflected = []string{"app"}
 	set(&patch)
 	require.Eventually(t, func() bool {
@@ -93,60 +94,59 @@ func (r *rig) steer(t *testing.T, patch offloadingv1beta1.OffloadingPatch) (rest
 		}
 		return shadow.Labels["app"] == ""
 	}, soon, tick, "the offloadingPatch takes effect")
-	return func() { set(was) }
+	return func() { set(previous) }
 }
 
-// runs offloads a pod with ten minutes of grace, plays the kubelet of its remote pod, and
-// returns when the local pod says that it runs: the virtual kubelet knows both then.
-func (r *rig) runs(t *testing.T, name string) *corev1.Pod {
+// runPod offloads a pod with a grace period of ten minutes, reports its remote pod as Running
+// and waits until the local pod is.
+func (r *rig) runPod(t *testing.T, name string) *corev1.Pod {
 	t.Helper()
 	pod := podOn(nodeName, name)
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](600)
 	r.create(r.rome, pod)
-	there := &corev1.Pod{}
-	require.Eventually(t, func() bool {
-		return r.milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: name}, there) == nil && there.Spec.NodeName != ""
-	}, soon, tick, "the remote pod is scheduled")
-	require.Equal(t, "milan-still", there.Spec.NodeName)
+	remotePod := r.awaitRemotePod(t, name, "")
+	require.Equal(t, "milan-still", remotePod.Spec.NodeName)
 	status, err := json.Marshal(map[string]any{"status": corev1.PodStatus{
-		Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: there.Spec.Containers[0].Name, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
+		Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: remotePod.Spec.Containers[0].Name, Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
 	}})
 	require.NoError(t, err)
-	require.NoError(t, r.milan.Status().Patch(t.Context(), there, client.RawPatch(types.MergePatchType, status)))
+	require.NoError(t, r.milan.Status().Patch(t.Context(), remotePod, client.RawPatch(types.MergePatchType, status)))
 	require.Eventually(t, func() bool {
 		return r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && pod.Status.Phase == corev1.PodRunning
-	}, soon, tick, "the local pod runs")
+	}, soon, tick, "the local pod is Running")
 	return pod
 }
 
-func (r *rig) deletes(t *testing.T, pod *corev1.Pod, seconds *int64) {
+// deletePod deletes a local pod with a grace period, or with its own for nil.
+func (r *rig) deletePod(t *testing.T, pod *corev1.Pod, seconds *int64) {
 	t.Helper()
 	require.NoError(t, r.rome.Delete(t.Context(), pod, &client.DeleteOptions{GracePeriodSeconds: seconds}))
 }
 
-// goes waits until the remote pod ends with some seconds of grace.
-func (r *rig) goes(t *testing.T, name string, seconds int64) *corev1.Pod {
+// awaitTerminating waits until the remote pod is deleted with a grace period.
+func (r *rig) awaitTerminating(t *testing.T, name string, seconds int64) *corev1.Pod {
 	t.Helper()
-	key, there := client.ObjectKey{Namespace: "shop-rome", Name: name}, &corev1.Pod{}
+	key, remotePod := client.ObjectKey{Namespace: "shop-rome", Name: name}, &corev1.Pod{}
 	require.Eventually(t, func() bool {
-		return r.milan.Get(t.Context(), key, there) == nil && there.DeletionTimestamp != nil && *there.DeletionGracePeriodSeconds == seconds
-	}, soon, tick, "the remote pod is given %d s", seconds)
-	return there
+		return r.milan.Get(t.Context(), key, remotePod) == nil && remotePod.DeletionTimestamp != nil && *remotePod.DeletionGracePeriodSeconds == seconds
+	}, soon, tick, "the remote pod has a grace period of %d s", seconds)
+	return remotePod
 }
 
-func (r *rig) vanishes(t *testing.T, c client.Client, object client.Object) {
+func (r *rig) awaitDeleted(t *testing.T, c client.Client, object client.Object) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(object), object))
-	}, soon, tick, "%T %s is gone", object, object.GetName())
+	}, soon, tick, "%T %s is deleted", object, object.GetName())
 }
 
-// endsAll plays the kubelet that confirms the end: then all three objects go.
-func (r *rig) endsAll(t *testing.T, pod, there *corev1.Pod) {
+// finishDeletion deletes the remote pod as its kubelet does after the end of its containers,
+// and waits until all three objects are deleted.
+func (r *rig) finishDeletion(t *testing.T, pod, remotePod *corev1.Pod) {
 	t.Helper()
-	require.NoError(t, r.milan.Delete(t.Context(), there, client.GracePeriodSeconds(0)))
-	r.vanishes(t, r.rome, pod)
-	r.vanishes(t, r.milan, &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: there.Namespace, Name: there.Name}})
-	err := r.milan.Get(t.Context(), client.ObjectKeyFromObject(there), there)
-	assert.True(t, apierrors.IsNotFound(err), "and none is made again")
+	require.NoError(t, r.milan.Delete(t.Context(), remotePod, client.GracePeriodSeconds(0)))
+	r.awaitDeleted(t, r.rome, pod)
+	r.awaitDeleted(t, r.milan, &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: remotePod.Namespace, Name: remotePod.Name}})
+	err := r.milan.Get(t.Context(), client.ObjectKeyFromObject(remotePod), remotePod)
+	assert.True(t, apierrors.IsNotFound(err), "the remote pod is not created again")
 }

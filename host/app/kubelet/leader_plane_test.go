@@ -20,17 +20,18 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/kubelet"
+	"github.com/longshore-dev/longshore/host/consumer/election"
 )
 
 const secondNode = "milan-2"
 
-// journal keeps what a virtual kubelet logs.
-type journal struct {
+// logLines collects the log of a virtual kubelet.
+type logLines struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-func (j *journal) count(part string) int {
+func (j *logLines) count(part string) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n := 0
@@ -42,20 +43,20 @@ func (j *journal) count(part string) int {
 	return n
 }
 
-// runPeer runs one of several virtual kubelets, with a lease that ends soon.
-func (r *rig) runPeer(node string, port int, config *rest.Config) (<-chan error, *journal) {
+// runPeer runs one of several virtual kubelets with a short lease.
+func (r *rig) runPeer(node string, port int, config *rest.Config) (<-chan error, *logLines) {
 	r.t.Helper()
 	return r.runPeerThrough(node, port, config, secretName)
 }
 
-// runPeerThrough is runPeer for one that reaches the provider through a Secret of its own.
-func (r *rig) runPeerThrough(node string, port int, config *rest.Config, secret string) (<-chan error, *journal) {
+// runPeerThrough is runPeer with another kubeconfig Secret.
+func (r *rig) runPeerThrough(node string, port int, config *rest.Config, secret string) (<-chan error, *logLines) {
 	r.t.Helper()
 	o := r.options()
 	o.NodeName, o.Identity, o.ListenPort, o.CertificateType = node, "vk-"+node, port, string(kubelet.CertificateSelfSigned)
 	o.Config.Host, o.ForeignKubeconfigSecretName = config.Host, secret
 	o.VKLeaseDuration, o.VKLeaseRenewInterval, o.VKLeaseRetryPeriod = 8*time.Second, 6*time.Second, 500*time.Millisecond
-	j := &journal{}
+	j := &logLines{}
 	log := funcr.New(func(prefix, args string) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
@@ -68,7 +69,7 @@ func (r *rig) runPeerThrough(node string, port int, config *rest.Config, secret 
 
 func (r *rig) leader() string {
 	lease := &coordinationv1.Lease{}
-	if r.rome.Get(r.t.Context(), client.ObjectKey{Namespace: tenant, Name: kubelet.ProviderLease}, lease) != nil {
+	if r.rome.Get(r.t.Context(), client.ObjectKey{Namespace: tenant, Name: election.LeaseName}, lease) != nil {
 		return ""
 	}
 	return ptr.Deref(lease.Spec.HolderIdentity, "")
@@ -113,8 +114,7 @@ func podOn(node, name string) *corev1.Pod {
 	return pod
 }
 
-// TestTwoVirtualKubeletsOfOneProvider takes the leader's API server away, and then the
-// lease from the next leader.
+// The leader loses the consumer's API server, and the next leader loses the lease.
 func TestTwoVirtualKubeletsOfOneProvider(t *testing.T) {
 	r := newRig(t)
 	proxy, err := faultproxy.Start(r.consumer.Endpoint())
@@ -136,30 +136,29 @@ func TestTwoVirtualKubeletsOfOneProvider(t *testing.T) {
 	for _, name := range []string{"stays", "changes", "goes"} {
 		r.awaitRemote(name, "1")
 	}
-	assert.Zero(t, next.count("Leading the virtual kubelets"), "who follows sends pods, and nothing else")
+	assert.Zero(t, next.count("Leading the virtual kubelets"), "a follower sends only pods")
 	stays := r.remote("stays")
 	assert.Equal(t, map[string]string{
 		"app": "web", "offloading.liqo.io/origin": "rome", "offloading.liqo.io/destination": "milan",
-	}, stays.Labels, "what one of the virtual nodes keeps at home stays there, whoever leads")
+	}, stays.Labels, "the lists of all virtual nodes apply")
 
 	proxy.Cut(faultproxy.Blackhole)
 	r.update(r.settings("changes", "2"))
 	require.NoError(t, r.rome.Delete(t.Context(), r.settings("goes", "")))
 	r.awaitRemote("changes", "2")
-	require.Eventually(t, func() bool { return r.remote("goes") == nil }, soon, tick, "what was deleted while nobody led")
+	require.Eventually(t, func() bool { return r.remote("goes") == nil }, soon, tick, "an object that was deleted without a leader")
 	assert.Equal(t, "vk-"+secondNode, r.leader())
 	assert.Equal(t, 1, next.count("Leading the virtual kubelets"))
 	assert.Equal(t, 1, first.count("Leading the virtual kubelets"))
-	assert.Equal(t, stays.ResourceVersion, r.remote("stays").ResourceVersion, "the same facts, the same object: nothing is sent")
-	assert.Equal(t, one.UID, r.awaitShadow("one").UID, "no pod is touched")
-	assert.Equal(t, two.UID, r.awaitShadow("two").UID, "no pod is touched")
+	assert.Equal(t, stays.ResourceVersion, r.remote("stays").ResourceVersion, "no request without a change")
+	assert.Equal(t, one.UID, r.awaitShadow("one").UID, "pods are not changed")
+	assert.Equal(t, two.UID, r.awaitShadow("two").UID, "pods are not changed")
 
-	t.Run("who loses the lease goes on with its pods", func(t *testing.T) { r.loses(t, next, ended) })
+	t.Run("a virtual kubelet without the lease continues with its pods", func(t *testing.T) { r.testLostLease(t, next, ended) })
 }
 
-// TestALeaderThatAloneCannotReachTheProvider takes the way to the provider away from one of
-// two, and gives it back.
-func TestALeaderThatAloneCannotReachTheProvider(t *testing.T) {
+// One of two virtual kubelets loses the provider and gets it back.
+func TestLeaderWithoutTheProviderIsReplaced(t *testing.T) {
 	r := newRig(t)
 	proxy, err := faultproxy.Start(r.provider.Endpoint())
 	require.NoError(t, err)
@@ -183,14 +182,14 @@ func TestALeaderThatAloneCannotReachTheProvider(t *testing.T) {
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 
 	proxy.Cut(faultproxy.Blackhole)
-	require.Eventually(t, func() bool { return r.leader() == "vk-"+secondNode }, soon, tick, "who reaches the provider leads")
+	require.Eventually(t, func() bool { return r.leader() == "vk-"+secondNode }, soon, tick, "the virtual kubelet that reaches the provider leads")
 	r.update(r.settings("settings", "2"))
 	r.awaitRemote("settings", "2")
 	require.Eventually(t, func() bool { return first.count("Not leading") == 1 }, soon, tick)
 	uid, phase := pod.UID, pod.Status.Phase
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	assert.Equal(t, uid, pod.UID)
-	assert.Equal(t, phase, pod.Status.Phase, "no pod is touched")
+	assert.Equal(t, phase, pod.Status.Phase, "pods are not changed")
 	assert.Nil(t, pod.DeletionTimestamp)
 
 	reached := first.count("The provider can be reached")
@@ -198,34 +197,34 @@ func TestALeaderThatAloneCannotReachTheProvider(t *testing.T) {
 	require.Eventually(t, func() bool { return first.count("The provider can be reached") > reached }, soon, tick)
 	r.create(r.rome, podOn(nodeName, "later"))
 	r.awaitShadow("later")
-	assert.Equal(t, "vk-"+secondNode, r.leader(), "it goes on")
+	assert.Equal(t, "vk-"+secondNode, r.leader(), "the leader does not change")
 	assert.Equal(t, shadow.UID, r.awaitShadow("one").UID)
 	assert.Empty(t, firstEnded)
 	assert.Empty(t, secondEnded)
 }
 
-// loses gives the lease to somebody else, for an hour, and then to nobody.
-func (r *rig) loses(t *testing.T, j *journal, ended <-chan error) {
+// testLostLease gives the lease to another holder, and then deletes it.
+func (r *rig) testLostLease(t *testing.T, j *logLines, ended <-chan error) {
 	require.Eventually(t, func() bool {
 		lease := &coordinationv1.Lease{}
-		if err := r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: kubelet.ProviderLease}, lease); err != nil {
+		if err := r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: election.LeaseName}, lease); err != nil {
 			return false
 		}
-		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("somebody"), ptr.To[int32](3600)
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("another"), ptr.To[int32](3600)
 		return r.rome.Update(t.Context(), lease) == nil
 	}, soon, tick)
 	require.Eventually(t, func() bool { return j.count("Not leading") == 1 }, soon, tick)
 
 	r.create(r.rome, r.settings("late", "1"), podOn(secondNode, "late"))
 	r.awaitShadow("late")
-	assert.Nil(t, r.remote("late"), "somebody else's now")
+	assert.Nil(t, r.remote("late"), "another virtual kubelet leads")
 	select {
 	case err := <-ended:
 		t.Fatalf("the virtual kubelet ended: %v", err)
 	default:
 	}
 
-	require.NoError(t, r.rome.Delete(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: kubelet.ProviderLease}}))
+	require.NoError(t, r.rome.Delete(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: election.LeaseName}}))
 	r.awaitRemote("late", "1")
 }
 

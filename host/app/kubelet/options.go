@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,11 +17,12 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/policies"
+	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/vkflag"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 )
 
-// CertificateType says who signs the certificate of the kubelet API.
+// CertificateType selects the signer of the kubelet API's serving certificate.
 type CertificateType string
 
 // The certificate types (wire 3.12).
@@ -30,8 +32,8 @@ const (
 	CertificateSelfSigned CertificateType = "self-signed"
 )
 
-// Resources lists the kinds that flags --<resource>-reflection-workers exist for, with
-// their defaults (wire 7.1, but for pods: deviations).
+// Resources returns the default of each flag --<resource>-reflection-workers (wire 7.1; the
+// default for pods is a deviation).
 func Resources() map[string]int {
 	return map[string]int{
 		"pod": 20, "endpointslice": 10, "service": 3, "ingress": 3, "configmap": 3, "secret": 3,
@@ -39,31 +41,29 @@ func Resources() map[string]int {
 	}
 }
 
-// TypedResources lists the kinds that flags --<resource>-reflection-type exist for.
+// TypedResources returns the resources with a flag --<resource>-reflection-type.
 func TypedResources() []string {
 	return []string{"service", "ingress", "configmap", "secret", "event"}
 }
 
-// Options configures an App. The names are those of the flags of wire 7.1,
-// which stand in VirtualNode templates; all of them are accepted.
+// Options configure an [App]. Their names follow the flags of wire 7.1, all of which are
+// accepted, because VirtualNode templates contain them.
 type Options struct {
 	// Config reaches the consumer's API server.
 	Config *rest.Config
-	// Identity is this replica's name in the lease; empty takes the host's.
+	// Identity is this replica's identity in leases; empty uses the host name.
 	Identity string
-	// PolicyCacheDir keeps compiled policies between starts; empty keeps none.
+	// PolicyCacheDir is the compilation cache of policies; empty disables it.
 	PolicyCacheDir string
-	// PolicyCompiler compiles the modules of policies outside of this process; nil compiles
-	// them in it, without a limit.
+	// PolicyCompiler compiles the modules of policies in another process; nil compiles them in
+	// this process without a limit.
 	PolicyCompiler engine.Compiler
-	// PolicyNamespaces are the namespaces beside Namespace whose ConfigMaps may hold
-	// modules of policies.
+	// PolicyNamespaces are further namespaces whose ConfigMaps may contain modules of policies.
 	PolicyNamespaces []string
-	// WithoutEffect are the arguments that were given and change nothing yet: they are told
-	// in the log, so that nobody looks for their effect in vain.
+	// WithoutEffect are the given arguments that are not implemented yet; they are logged.
 	WithoutEffect []string
-	// KubeletClientCAFile verifies clients of the kubelet API; empty takes the
-	// consumer's own authority.
+	// KubeletClientCAFile verifies clients of the kubelet API; empty uses the consumer's
+	// certificate authority.
 	KubeletClientCAFile string
 
 	ForeignKubeconfigSecretName string
@@ -78,11 +78,11 @@ type Options struct {
 	LocalPodCIDRs               []string
 	CertificateType             string
 	ListenPort                  int
-	// HealthPort is where NodeIP serves /healthz and /readyz, over HTTP; 0 serves neither.
+	// HealthPort serves /healthz and /readyz on NodeIP over HTTP; 0 disables it.
 	HealthPort      int
 	EnableProfiling bool
 
-	// ReflectionWorkers and ReflectionTypes are by resource.
+	// ReflectionWorkers and ReflectionTypes have resources as keys.
 	ReflectionWorkers map[string]int
 	ReflectionTypes   map[string]string
 
@@ -118,10 +118,10 @@ type Options struct {
 	VKLeaseRenewInterval time.Duration
 	VKLeaseRetryPeriod   time.Duration
 
-	// ClientTimeout bounds each request but watches and streams; 0 means deadline.Default.
+	// ClientTimeout bounds each request except watches and streams; 0 means deadline.Default.
 	ClientTimeout time.Duration
-	// ClientQPS and ClientMaxBurst bound the requests to each cluster; no QPS means no
-	// bound: the API server's priority and fairness decides.
+	// ClientQPS and ClientMaxBurst limit the requests to each cluster; without ClientQPS, only
+	// the API server limits them.
 	ClientQPS      int
 	ClientMaxBurst int
 }
@@ -144,16 +144,39 @@ func DefaultOptions() Options {
 	}
 }
 
+// identity returns the identity of this replica in leases.
+func (o *Options) identity() (string, error) {
+	if o.Identity != "" {
+		return o.Identity, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("finding an identity for the lease (POD_NAME is not set): %w", err)
+	}
+	return host + "-" + strconv.Itoa(os.Getpid()), nil
+}
+
+// limit returns a copy of a configuration with the limits of --client-….
+func (o *Options) limit(config *rest.Config) *rest.Config {
+	limited := deadline.Wrap(config, o.ClientTimeout)
+	limited.QPS, limited.Burst = -1, 0
+	if o.ClientQPS > 0 {
+		limited.QPS, limited.Burst = float32(o.ClientQPS), o.ClientMaxBurst
+	}
+	limited.UserAgent = "longshore-virtual-kubelet/" + o.NodeName
+	return limited
+}
+
 var clusterID = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
-// Validate says what is wrong with the options, all of it.
+// Validate returns all errors of the options, with the flags to correct.
 func (o *Options) Validate() error {
 	errs := []error{o.validateNames(), o.validateNode(), o.validateReflection(), o.validateLease(), o.validateNetworks()}
 	if o.Config == nil {
 		errs = append(errs, errors.New("the consumer's kubeconfig is missing: set --home-kubeconfig or KUBECONFIG, or run in a pod"))
 	}
 	if o.ClientTimeout < 0 || o.ClientQPS < 0 || o.ClientMaxBurst < 0 {
-		errs = append(errs, errors.New("--client-timeout, --client-qps and --client-max-burst cannot be negative"))
+		errs = append(errs, errors.New("--client-timeout, --client-qps and --client-max-burst must not be negative"))
 	}
 	return errors.Join(errs...)
 }
@@ -164,21 +187,21 @@ func (o *Options) validateNames() error {
 		if id == "" {
 			errs = append(errs, fmt.Errorf("%s is required", flag))
 		} else if !clusterID.MatchString(id) {
-			errs = append(errs, fmt.Errorf("%s is %q: a cluster ID has lower-case letters, digits and dashes inside", flag, id))
+			errs = append(errs, fmt.Errorf("invalid %s %q: a cluster ID consists of lower-case letters, digits and dashes", flag, id))
 		}
 	}
 	if o.HomeClusterID != "" && o.HomeClusterID == o.ForeignClusterID {
-		errs = append(errs, fmt.Errorf("--home-cluster-id and --foreign-cluster-id are both %q: a cluster does not offload to itself", o.HomeClusterID))
+		errs = append(errs, fmt.Errorf("--home-cluster-id and --foreign-cluster-id are both %q: a cluster cannot offload to itself", o.HomeClusterID))
 	}
 	if o.ForeignKubeconfigSecretName == "" {
 		errs = append(errs, errors.New("--foreign-kubeconfig-secret-name is required: set spec.kubeconfigSecretRef of the VirtualNode"))
 	}
 	for _, problem := range utilvalidation.IsDNS1123Subdomain(o.NodeName) {
-		errs = append(errs, fmt.Errorf("--nodename is %q: %s", o.NodeName, problem))
+		errs = append(errs, fmt.Errorf("invalid --nodename %q: %s", o.NodeName, problem))
 	}
 	for flag, namespace := range map[string]string{"--tenant-namespace": o.TenantNamespace, "--liqo-namespace": o.Namespace} {
 		for _, problem := range validation.ValidateNamespaceName(namespace, false) {
-			errs = append(errs, fmt.Errorf("%s is %q: %s", flag, namespace, problem))
+			errs = append(errs, fmt.Errorf("invalid %s %q: %s", flag, namespace, problem))
 		}
 	}
 	return errors.Join(errs...)
@@ -187,30 +210,30 @@ func (o *Options) validateNames() error {
 func (o *Options) validateNode() error {
 	var errs []error
 	if net.ParseIP(o.NodeIP) == nil {
-		errs = append(errs, fmt.Errorf("--node-ip is %q: it must be the IP address on which the virtual kubelet listens", o.NodeIP))
+		errs = append(errs, fmt.Errorf("invalid --node-ip %q: must be the IP address on which the virtual kubelet listens", o.NodeIP))
 	}
 	if o.ListenPort < 1 || o.ListenPort > 65535 {
-		errs = append(errs, fmt.Errorf("--listen-port is %d: a port is between 1 and 65535", o.ListenPort))
+		errs = append(errs, fmt.Errorf("invalid --listen-port %d: must be between 1 and 65535", o.ListenPort))
 	}
 	if o.HealthPort < 0 || o.HealthPort > 65535 || o.HealthPort == o.ListenPort {
-		errs = append(errs, fmt.Errorf("--health-port is %d: a port is between 1 and 65535, and another one than --listen-port; 0 serves none", o.HealthPort))
+		errs = append(errs, fmt.Errorf("invalid --health-port %d: must be between 1 and 65535 and differ from --listen-port, or be 0", o.HealthPort))
 	}
 	if !slices.Contains([]CertificateType{CertificateKubelet, CertificateAWS, CertificateSelfSigned}, CertificateType(o.CertificateType)) {
-		errs = append(errs, fmt.Errorf("--certificate-type is %q: want %s, %s or %s", o.CertificateType, CertificateKubelet, CertificateAWS, CertificateSelfSigned))
+		errs = append(errs, fmt.Errorf("invalid --certificate-type %q: must be %s, %s or %s", o.CertificateType, CertificateKubelet, CertificateAWS, CertificateSelfSigned))
 	}
 	if o.NodeLeaseDuration < 4*time.Second {
-		errs = append(errs, fmt.Errorf("--node-lease-duration is %s: at least 4s are needed", o.NodeLeaseDuration))
+		errs = append(errs, fmt.Errorf("invalid --node-lease-duration %s: must be at least 4s", o.NodeLeaseDuration))
 	}
 	if o.NodePingInterval < 0 {
-		errs = append(errs, fmt.Errorf("--node-ping-interval is %s: it cannot be negative; 0 switches the ping off", o.NodePingInterval))
+		errs = append(errs, fmt.Errorf("invalid --node-ping-interval %s: must not be negative; 0 disables the ping", o.NodePingInterval))
 	}
 	if o.NodePingInterval > 0 && o.NodePingTimeout <= 0 {
-		errs = append(errs, fmt.Errorf("--node-ping-timeout is %s: a ping needs some time", o.NodePingTimeout))
+		errs = append(errs, fmt.Errorf("invalid --node-ping-timeout %s: must be positive", o.NodePingTimeout))
 	}
 	for flag, pairs := range map[string]map[string]string{"--node-extra-labels": o.NodeExtraLabels, "--node-extra-annotations": o.NodeExtraAnnotations} {
 		for key := range pairs {
 			for _, problem := range utilvalidation.IsQualifiedName(key) {
-				errs = append(errs, fmt.Errorf("%s has key %q: %s", flag, key, problem))
+				errs = append(errs, fmt.Errorf("invalid key %[2]q of %[1]s: %[3]s", flag, key, problem))
 			}
 		}
 	}
@@ -221,27 +244,27 @@ func (o *Options) validateReflection() error {
 	var errs []error
 	for _, resource := range slices.Sorted(maps.Keys(o.ReflectionWorkers)) {
 		if workers := o.ReflectionWorkers[resource]; workers < 0 {
-			errs = append(errs, fmt.Errorf("--%s-reflection-workers is %d: it cannot be negative; 0 switches the reflection off", resource, workers))
+			errs = append(errs, fmt.Errorf("invalid --%s-reflection-workers %d: must not be negative; 0 disables the reflection", resource, workers))
 		}
 	}
 	for _, resource := range slices.Sorted(maps.Keys(o.ReflectionTypes)) {
 		value := offloadingv1beta1.ReflectionType(o.ReflectionTypes[resource])
 		if value != offloadingv1beta1.AllowList && value != offloadingv1beta1.DenyList {
-			errs = append(errs, fmt.Errorf("--%s-reflection-type is %q: want %s or %s", resource, value, offloadingv1beta1.DenyList, offloadingv1beta1.AllowList))
+			errs = append(errs, fmt.Errorf("invalid --%s-reflection-type %q: must be %s or %s", resource, value, offloadingv1beta1.DenyList, offloadingv1beta1.AllowList))
 		}
 	}
 	if err := policies.ValidateNamespaces(o.PolicyNamespaces); err != nil {
 		errs = append(errs, err)
 	}
 	if o.ResyncPeriod < 0 {
-		errs = append(errs, fmt.Errorf("--resync-period is %s: it cannot be negative", o.ResyncPeriod))
+		errs = append(errs, fmt.Errorf("invalid --resync-period %s: must not be negative", o.ResyncPeriod))
 	}
 	if (o.HomeAPIServerHost == "") != (o.HomeAPIServerPort == "") {
-		errs = append(errs, errors.New("--home-api-server-host and --home-api-server-port only make sense together (T32)"))
+		errs = append(errs, errors.New("--home-api-server-host and --home-api-server-port must be set together (T32)"))
 	}
 	if o.HomeAPIServerPort != "" {
 		if port, err := strconv.ParseUint(o.HomeAPIServerPort, 10, 16); err != nil || port == 0 {
-			errs = append(errs, fmt.Errorf("--home-api-server-port is %q: a port is between 1 and 65535", o.HomeAPIServerPort))
+			errs = append(errs, fmt.Errorf("invalid --home-api-server-port %q: must be between 1 and 65535", o.HomeAPIServerPort))
 		}
 	}
 	return errors.Join(errs...)
@@ -253,11 +276,11 @@ func (o *Options) validateLease() error {
 	}
 	switch {
 	case o.VKLeaseRetryPeriod <= 0:
-		return fmt.Errorf("--vk-lease-retry-period is %s: it must be positive", o.VKLeaseRetryPeriod)
+		return fmt.Errorf("invalid --vk-lease-retry-period %s: must be positive", o.VKLeaseRetryPeriod)
 	case float64(o.VKLeaseRenewInterval) <= 1.2*float64(o.VKLeaseRetryPeriod):
-		return fmt.Errorf("--vk-lease-renew-interval is %s: it must be more than 1.2 times --vk-lease-retry-period, %s", o.VKLeaseRenewInterval, o.VKLeaseRetryPeriod)
+		return fmt.Errorf("invalid --vk-lease-renew-interval %s: must be more than 1.2 times --vk-lease-retry-period, %s", o.VKLeaseRenewInterval, o.VKLeaseRetryPeriod)
 	case o.VKLeaseDuration <= o.VKLeaseRenewInterval:
-		return fmt.Errorf("--vk-lease-duration is %s: it must be longer than --vk-lease-renew-interval, %s", o.VKLeaseDuration, o.VKLeaseRenewInterval)
+		return fmt.Errorf("invalid --vk-lease-duration %s: must be longer than --vk-lease-renew-interval, %s", o.VKLeaseDuration, o.VKLeaseRenewInterval)
 	}
 	return nil
 }
@@ -270,19 +293,18 @@ func (o *Options) validateNetworks() error {
 	} {
 		for _, cidr := range cidrs {
 			if _, _, err := net.ParseCIDR(cidr); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %q is no CIDR", flag, cidr))
+				errs = append(errs, fmt.Errorf("invalid CIDR %[2]q in %[1]s", flag, cidr))
 			}
 		}
 	}
 	if len(o.RemotePodCIDRs) != len(o.RemotePodCIDRRemaps) {
-		errs = append(errs, fmt.Errorf("--remote-pod-cidr and --remote-pod-cidr-remap come in pairs: there are %d and %d", len(o.RemotePodCIDRs), len(o.RemotePodCIDRRemaps)))
+		errs = append(errs, fmt.Errorf("--remote-pod-cidr and --remote-pod-cidr-remap must have the same number of values: got %d and %d", len(o.RemotePodCIDRs), len(o.RemotePodCIDRRemaps)))
 	}
 	if len(o.RemoteExternalCIDRs) != len(o.RemoteExternalCIDRRemap) {
-		errs = append(errs, fmt.Errorf("--remote-external-cidr and --remote-external-cidr-remap come in pairs: there are %d and %d", len(o.RemoteExternalCIDRs), len(o.RemoteExternalCIDRRemap)))
+		errs = append(errs, fmt.Errorf("--remote-external-cidr and --remote-external-cidr-remap must have the same number of values: got %d and %d", len(o.RemoteExternalCIDRs), len(o.RemoteExternalCIDRRemap)))
 	}
 	return errors.Join(errs...)
 }
 
-// WithoutEffect returns why a flag, named without dashes, has no effect; "" when it has
-// one.
+// WithoutEffect returns why a flag, named without dashes, has no effect; empty if it has one.
 func WithoutEffect(flag string) string { return vkflag.WithoutEffect(flag) }

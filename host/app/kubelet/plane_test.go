@@ -50,7 +50,7 @@ const (
 	tick = 50 * time.Millisecond
 )
 
-// rig is a consumer and a provider with all that a virtual kubelet finds there.
+// rig is a consumer and a provider with the objects that a virtual kubelet needs.
 type rig struct {
 	t            *testing.T
 	rome, milan  client.Client
@@ -82,8 +82,8 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// policyCache is shared by the tests of this package and with earlier runs: compiling
-// the built-in module takes seconds.
+// policyCache returns a compilation cache that all test runs share, because compiling the
+// built-in module takes seconds.
 func policyCache(t *testing.T) string {
 	t.Helper()
 	dir, err := os.UserCacheDir()
@@ -141,7 +141,7 @@ func (r *rig) create(c client.Client, objects ...client.Object) {
 	}
 }
 
-// grant gives the consumer's group the rights of wire 6.5 in its namespace.
+// grant creates the rights of the consumer's group (wire 6.5).
 func (r *rig) grant() {
 	r.t.Helper()
 	all := []string{"create", "delete", "get", "list", "patch", "update", "watch"}
@@ -164,7 +164,7 @@ func binding(group string) *rbacv1.RoleBinding {
 	}
 }
 
-// runManager runs the provider's controllers, which turn ShadowPods into pods.
+// runManager runs the provider's controllers, which create pods for ShadowPods.
 func (r *rig) runManager() {
 	r.t.Helper()
 	app, err := manager.New(manager.Options{ShadowPodWorkers: 2, Options: process.Options{
@@ -174,7 +174,7 @@ func (r *rig) runManager() {
 	r.background(app.Run)
 }
 
-// runApprover runs the part of the consumer's controllers that approves certificates.
+// runApprover runs the consumer's controller that approves certificates.
 func (r *rig) runApprover() {
 	r.t.Helper()
 	mgr, err := ctrl.NewManager(r.consumer.RESTConfig(), ctrl.Options{
@@ -186,7 +186,7 @@ func (r *rig) runApprover() {
 	r.background(mgr.Start)
 }
 
-// createPod creates the pod that the virtual kubelet would run in, with its address.
+// createPod creates the pod of the virtual kubelet with the address of this process.
 func (r *rig) createPod() {
 	r.t.Helper()
 	pod := &corev1.Pod{
@@ -201,7 +201,7 @@ func (r *rig) createPod() {
 	require.NoError(r.t, r.rome.Status().Patch(r.t.Context(), pod, client.MergeFrom(before)))
 }
 
-// background runs something until the test ends, and returns what it ended with.
+// background runs a function until the test ends and returns its error in a channel.
 func (r *rig) background(run func(context.Context) error) <-chan error {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.t.Context()))
@@ -224,7 +224,8 @@ func (r *rig) options() kubelet.Options {
 
 func optionsFor(config *rest.Config, nodeIP, policyCache string) kubelet.Options {
 	o := kubelet.DefaultOptions()
-	// The service account of the virtual kubelet, but for its rights: those are the chart's.
+	// The service account of the virtual kubelet with all rights; the chart's tests check its
+	// own.
 	o.Config = config
 	o.Config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + tenant + ":" + nodeName, Groups: []string{"system:masters"}}
 	o.Identity, o.PolicyCacheDir = "replica-1", policyCache
@@ -267,7 +268,7 @@ func (r *rig) secret(kubeconfig []byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: secretName, Namespace: tenant}, Data: map[string][]byte{"kubeconfig": kubeconfig}}
 }
 
-// mapNamespace accepts shop as shop-rome, as the replicator would bring it back.
+// mapNamespace creates the NamespaceMap with the mapping of shop to shop-rome accepted.
 func (r *rig) mapNamespace() {
 	r.t.Helper()
 	nm := &offloadingv1beta1.NamespaceMap{
@@ -309,7 +310,7 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-func TestAPodBoundToTheVirtualNodeRunsInTheProvider(t *testing.T) {
+func TestPodOfTheVirtualNodeRunsInTheProvider(t *testing.T) {
 	r := newRig(t)
 	r.runManager()
 	r.runApprover()
@@ -351,19 +352,19 @@ func TestAPodBoundToTheVirtualNodeRunsInTheProvider(t *testing.T) {
 			return false
 		}
 		return pod.Status.Phase == corev1.PodRunning
-	}, soon, tick, "the local pod reports that it runs")
-	assert.Equal(t, runs.Status.PodIP, pod.Status.PodIP, "the status is the remote pod's")
+	}, soon, tick, "the local pod is Running")
+	assert.Equal(t, runs.Status.PodIP, pod.Status.PodIP, "the status is that of the remote pod")
 	assert.NotEmpty(t, pod.Status.PodIP)
 	assert.Equal(t, "true", pod.Labels[offloadingv1beta1.LocalPodLabel])
 
-	t.Run("a changed VirtualNode changes the node without a restart", func(t *testing.T) { r.changesVirtualNode(t) })
-	t.Run("a taint that was taken away comes back", func(t *testing.T) { r.healsTaint(t) })
-	t.Run("the kubelet API lets nobody in who is not known", func(t *testing.T) { r.guards(t) })
-	t.Run("the consumer's API server reaches the remote pod through it", func(t *testing.T) { r.passesLogs(t) })
-	t.Run("a grace period given to a deletion reaches the provider", func(t *testing.T) { r.gives(t) })
-	t.Run("what stands against a pod in the provider is told to its owner", func(t *testing.T) { r.refuses(t) })
-	t.Run("unmanaged objects of the same names are left alone", func(t *testing.T) { r.leavesUnmanaged(t) })
-	t.Run("a new kubeconfig is taken over, a broken one is told", func(t *testing.T) { r.changesKubeconfig(t) })
+	t.Run("a changed VirtualNode changes the node without a restart", func(t *testing.T) { r.testVirtualNodeChange(t) })
+	t.Run("a removed taint is restored", func(t *testing.T) { r.testTaintRestored(t) })
+	t.Run("the kubelet API authenticates and authorizes", func(t *testing.T) { r.testKubeletAPIAccess(t) })
+	t.Run("the consumer's API server reads logs of the remote pod", func(t *testing.T) { r.testLogs(t) })
+	t.Run("the grace period of a deletion reaches the provider", func(t *testing.T) { r.testGracePeriods(t) })
+	t.Run("a quota of the provider is reported on the pod", func(t *testing.T) { r.testQuotaReported(t) })
+	t.Run("unmanaged objects of the same names are not changed", func(t *testing.T) { r.testUnmanagedObjects(t) })
+	t.Run("a new kubeconfig is used, a broken one is reported", func(t *testing.T) { r.testKubeconfigChange(t) })
 	select {
 	case err := <-ended:
 		t.Fatalf("the virtual kubelet ended: %v", err)
@@ -371,7 +372,7 @@ func TestAPodBoundToTheVirtualNodeRunsInTheProvider(t *testing.T) {
 	}
 }
 
-func (r *rig) changesVirtualNode(t *testing.T) {
+func (r *rig) testVirtualNodeChange(t *testing.T) {
 	vn := &offloadingv1beta1.VirtualNode{}
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: nodeName}, vn))
 	patched := vn.DeepCopy()
@@ -392,22 +393,22 @@ func (r *rig) changesVirtualNode(t *testing.T) {
 	}, soon, tick, "the offloadingPatch takes effect at once")
 }
 
-func (r *rig) healsTaint(t *testing.T) {
+func (r *rig) testTaintRestored(t *testing.T) {
 	node, err := r.node()
 	require.NoError(t, err)
 	require.NotEmpty(t, node.Spec.Taints)
-	bare := node.DeepCopy()
-	bare.Spec.Taints = nil
-	require.NoError(t, r.rome.Patch(t.Context(), bare, client.MergeFrom(node)))
+	untainted := node.DeepCopy()
+	untainted.Spec.Taints = nil
+	require.NoError(t, r.rome.Patch(t.Context(), untainted, client.MergeFrom(node)))
 	require.Eventually(t, func() bool {
 		node, err := r.node()
 		return err == nil && len(node.Spec.Taints) == 1 && node.Spec.Taints[0].Key == offloadingv1beta1.VirtualNodeTaintKey
 	}, soon, tick, "T63")
 }
 
-// guards asks the kubelet API as the API server does, and as others do (T27).
-func (r *rig) guards(t *testing.T) {
-	ask := func(config *rest.Config, path string) (int, string) {
+// testKubeletAPIAccess sends requests with different credentials (T27).
+func (r *rig) testKubeletAPIAccess(t *testing.T) {
+	request := func(config *rest.Config, path string) (int, string) {
 		config = rest.AnonymousClientConfig(config)
 		config.CAData, config.CAFile, config.Insecure = nil, "", true
 		return r.get(t, config, path)
@@ -418,13 +419,13 @@ func (r *rig) guards(t *testing.T) {
 		require.NoError(t, err)
 		return &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true, CertData: certificate, KeyData: key}}
 	}
-	code, _ := ask(admin, "/pods")
-	assert.Equal(t, http.StatusUnauthorized, code, "nobody")
-	code, _ = r.get(t, &rest.Config{BearerToken: "rubbish", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "/pods")
-	assert.Equal(t, http.StatusUnauthorized, code, "an unknown token")
-	code, body := r.get(t, withCertificate("stranger"), "/pods")
+	code, _ := request(admin, "/pods")
+	assert.Equal(t, http.StatusUnauthorized, code, "no credentials")
+	code, _ = r.get(t, &rest.Config{BearerToken: "invalid", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "/pods")
+	assert.Equal(t, http.StatusUnauthorized, code, "an invalid token")
+	code, body := r.get(t, withCertificate("alice"), "/pods")
 	assert.Equal(t, http.StatusForbidden, code, "a user without rights")
-	assert.Contains(t, body, `user "stranger" may not get nodes/proxy of node "milan-1"`)
+	assert.Contains(t, body, `user "alice" cannot get nodes/proxy of node "milan-1"`)
 	code, body = r.get(t, withCertificate("admin", "system:masters"), "/pods")
 	assert.Equal(t, http.StatusOK, code)
 	assert.Contains(t, body, `"name":"web"`)
@@ -433,10 +434,10 @@ func (r *rig) guards(t *testing.T) {
 	assert.Contains(t, body, "is not offloaded through this node")
 }
 
-// passesLogs asks for a log as kubectl does. The API server verifies the certificate of
-// the kubelet API, which asks the provider, whose API server turns to the kubelet of the
-// remote pod's node; there is none behind a simulated node, and its log says so.
-func (r *rig) passesLogs(t *testing.T) {
+// testLogs reads a log as kubectl does. The consumer's API server verifies the certificate of
+// the kubelet API, which forwards the request to the provider. The provider's API server fails
+// to reach the kubelet of a simulated node and logs that.
+func (r *rig) testLogs(t *testing.T) {
 	pods := planetest.Client(t, r.consumer).CoreV1().Pods("shop")
 	require.Eventually(t, func() bool {
 		_, err := pods.GetLogs("web", &corev1.PodLogOptions{}).DoRaw(t.Context())
@@ -459,10 +460,10 @@ func (r *rig) get(t *testing.T, config *rest.Config, path string) (int, string) 
 	return response.StatusCode, string(body)
 }
 
-func (r *rig) changesKubeconfig(t *testing.T) {
+func (r *rig) testKubeconfigChange(t *testing.T) {
 	require.NoError(t, r.rome.Update(t.Context(), r.secret([]byte("rubbish"))))
-	r.awaitEvent("is not a kubeconfig")
-	// From now on only another identity is let in.
+	r.awaitEvent("BrokenKubeconfig", `key "kubeconfig"`)
+	// Only another identity has rights from now on.
 	certificate, key, err := r.provider.IssueClientCert("another", []string{"renewed"})
 	require.NoError(t, err)
 	require.NoError(t, r.milan.Delete(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "shop-rome"}}))
@@ -478,7 +479,8 @@ func (r *rig) changesKubeconfig(t *testing.T) {
 	}, soon, tick)
 }
 
-func (r *rig) awaitEvent(part string) {
+// awaitEvent waits for an event on the VirtualNode.
+func (r *rig) awaitEvent(reason, part string) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
 		events := &corev1.EventList{}
@@ -486,10 +488,10 @@ func (r *rig) awaitEvent(part string) {
 			return false
 		}
 		for i := range events.Items {
-			if events.Items[i].InvolvedObject.Kind == "VirtualNode" && strings.Contains(events.Items[i].Message, part) {
+			if events.Items[i].InvolvedObject.Kind == "VirtualNode" && events.Items[i].Reason == reason && strings.Contains(events.Items[i].Message, part) {
 				return true
 			}
 		}
 		return false
-	}, soon, tick, "an event on the VirtualNode says %q", part)
+	}, soon, tick, "event %s with %q on the VirtualNode", reason, part)
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/longshore-dev/longshore/host/app/kubelet"
 )
 
-// childVariable makes this test binary a virtual kubelet, so that tests can kill one. Its
-// value is a file with childOptions.
+// childVariable is set for a child process that runs a virtual kubelet, so that tests can kill
+// it. Its value is a file with childOptions.
 const childVariable = "LONGSHORE_TEST_VIRTUAL_KUBELET"
 
 func TestMain(m *testing.M) {
@@ -31,19 +31,19 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// childOptions are what a virtual kubelet in a process of its own needs to know.
+// childOptions are the options of a virtual kubelet in a child process.
 type childOptions struct {
 	Kubeconfig, NodeIP, PolicyCache string
 	ClientTimeout                   time.Duration
 }
 
-// runChild is a virtual kubelet until it is killed, or until its parent ends.
+// runChild runs a virtual kubelet until it is killed or its parent ends.
 func runChild(file string) (code int) {
 	log := funcr.NewJSON(func(line string) { _, _ = os.Stderr.WriteString(line + "\n") }, funcr.Options{LogTimestamp: true, Verbosity: 1})
 	ctrl.SetLogger(log)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // its end is the parent's
+		_, _ = io.Copy(io.Discard, os.Stdin) // ends with the parent
 		cancel()
 	}()
 	if err := serveChild(ctrl.LoggerInto(ctx, log), file); err != nil {
@@ -58,16 +58,16 @@ func serveChild(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	var given childOptions
-	if err := json.Unmarshal(raw, &given); err != nil {
+	var options childOptions
+	if err := json.Unmarshal(raw, &options); err != nil {
 		return err
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", given.Kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", options.Kubeconfig)
 	if err != nil {
 		return err
 	}
-	o := optionsFor(config, given.NodeIP, given.PolicyCache)
-	o.CertificateType, o.ClientTimeout = string(kubelet.CertificateSelfSigned), given.ClientTimeout
+	o := optionsFor(config, options.NodeIP, options.PolicyCache)
+	o.CertificateType, o.ClientTimeout = string(kubelet.CertificateSelfSigned), options.ClientTimeout
 	app, err := kubelet.New(ctx, o)
 	if err != nil {
 		return err
@@ -75,19 +75,19 @@ func serveChild(ctx context.Context, file string) error {
 	return app.Run(ctx)
 }
 
-// child is a virtual kubelet in a process of its own.
+// child is a virtual kubelet in a child process.
 type child struct {
 	command *exec.Cmd
 	stdin   io.Closer
 	ended   bool
 }
 
-// startChild starts a virtual kubelet that is killed when the test ends, at the latest. The
-// end of its log is printed when the test failed.
-func startChild(t *testing.T, given childOptions) *child {
+// startChild starts a virtual kubelet and kills it when the test ends. If the test has failed,
+// the end of its log is printed.
+func startChild(t *testing.T, options childOptions) *child {
 	t.Helper()
 	dir := t.TempDir()
-	raw, err := json.Marshal(given)
+	raw, err := json.Marshal(options)
 	require.NoError(t, err)
 	file, logFile := filepath.Join(dir, "options.json"), filepath.Join(dir, "log")
 	require.NoError(t, os.WriteFile(file, raw, 0o600))
@@ -114,7 +114,7 @@ func startChild(t *testing.T, given childOptions) *child {
 	return c
 }
 
-// kill ends the process as a crash of its machine does, and waits until it has ended.
+// kill kills the process and waits until it has ended.
 func (c *child) kill(t *testing.T) {
 	t.Helper()
 	if c.ended {
@@ -122,6 +122,6 @@ func (c *child) kill(t *testing.T) {
 	}
 	c.ended = true
 	require.NoError(t, c.command.Process.Kill())
-	require.ErrorContains(t, c.command.Wait(), "signal: killed", "it ran until it was killed")
+	require.ErrorContains(t, c.command.Wait(), "signal: killed", "the process did not end before")
 	c.stdin.Close()
 }

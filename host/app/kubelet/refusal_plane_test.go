@@ -17,10 +17,10 @@ import (
 	reflectionpod "github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 )
 
-// refuses lets quotas of the provider stand against a pod, one after the other, and takes
-// them away: its owner reads which one, in the pod and in an event for each.
-func (r *rig) refuses(t *testing.T) {
-	first := r.allowsNone(t, "first")
+// testQuotaReported lets two quotas of the provider reject a pod, one after the other. The pod's
+// status and an event name each of them.
+func (r *rig) testQuotaReported(t *testing.T) {
+	first := r.createFullQuota(t, "first")
 	pod := podOn(nodeName, "refused")
 	r.create(r.rome, pod)
 	r.awaitReason(t, pod, "exceeded quota: first")
@@ -28,39 +28,39 @@ func (r *rig) refuses(t *testing.T) {
 	assert.Equal(t, "true", pod.Labels[offloadingv1beta1.LocalPodLabel], "the ShadowPod exists")
 	assert.Contains(t, pod.Status.Message, "Cluster milan cannot make the pod (FailedCreatePod): ")
 
-	second := r.allowsNone(t, "second")
+	second := r.createFullQuota(t, "second")
 	require.NoError(t, r.milan.Delete(t.Context(), first))
 	r.awaitReason(t, pod, "exceeded quota: second")
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		events := &corev1.EventList{}
 		require.NoError(c, r.rome.List(t.Context(), events, client.InNamespace(pod.Namespace)))
-		said := ""
+		messages := ""
 		for i := range events.Items {
 			if event := &events.Items[i]; event.InvolvedObject.UID == pod.UID && event.Reason == reflectionpod.ReasonRefused {
-				said += event.Message + "\n"
+				messages += event.Message + "\n"
 			}
 		}
-		assert.Contains(c, said, "exceeded quota: first", "one cause does not hide another")
-		assert.Contains(c, said, "exceeded quota: second")
+		assert.Contains(c, messages, "exceeded quota: first", "each cause has an event")
+		assert.Contains(c, messages, "exceeded quota: second")
 	}, soon, tick)
 
 	require.NoError(t, r.milan.Delete(t.Context(), second))
 	planetest.Until(t, func(t planetest.T) bool {
 		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 		return pod.Status.Phase == corev1.PodRunning
-	}, soon, tick, "it is tried again, though the quota's end is no event for anybody")
+	}, soon, tick, "the pod is retried, although the deletion of a quota is not watched")
 	assert.Empty(t, pod.Status.Reason)
 	assert.Empty(t, pod.Status.Message)
 	shadow := &offloadingv1beta1.ShadowPod{}
 	planetest.Until(t, func(t planetest.T) bool {
 		require.NoError(t, r.milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: pod.Name}, shadow))
 		return shadow.Status == offloadingv1beta1.ShadowPodStatus{Phase: corev1.PodRunning}
-	}, soon, tick, "nothing stands against it any more")
+	}, soon, tick, "the cause is removed")
 }
 
-// allowsNone makes a quota that lets no further pod into the provider's namespace, and
-// returns when the API server enforces it.
-func (r *rig) allowsNone(t *testing.T, name string) *corev1.ResourceQuota {
+// createFullQuota creates a quota that rejects all pods in the remote namespace, and waits until
+// the API server enforces it.
+func (r *rig) createFullQuota(t *testing.T, name string) *corev1.ResourceQuota {
 	t.Helper()
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: name},
@@ -73,15 +73,15 @@ func (r *rig) allowsNone(t *testing.T, name string) *corev1.ResourceQuota {
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "probe", Image: "example.com/probe:1"}}},
 		}, client.DryRunAll)
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota: "+name)
-	}, soon, tick, "the quota holds")
+	}, soon, tick, "the quota is enforced")
 	return quota
 }
 
-// awaitReason waits until the local pod says what stands against it.
+// awaitReason waits until the status of the local pod contains the cause.
 func (r *rig) awaitReason(t *testing.T, pod *corev1.Pod, cause string) {
 	t.Helper()
 	planetest.Until(t, func(t planetest.T) bool {
 		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 		return pod.Status.Reason == reflectionpod.ReasonRefused && strings.Contains(pod.Status.Message, cause)
-	}, soon, tick, "the pod says: %s", cause)
+	}, soon, tick, "the pod's message contains %q", cause)
 }

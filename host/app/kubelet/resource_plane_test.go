@@ -21,7 +21,7 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
-// siteModule is the policy conformance/guests/resource, compressed.
+// siteModule returns the compressed module of conformance/guests/resource.
 func siteModule(t *testing.T) []byte {
 	t.Helper()
 	if testing.Short() {
@@ -50,31 +50,31 @@ func sitePolicy(points ...policyv1alpha1.ExtensionPoint) *policyv1alpha1.Offload
 	}
 }
 
-// A real module changes a ConfigMap that was reflected before, and takes a Secret back;
-// with its policy goes what it did.
-func TestAResourceMutationPolicyDecidesWhatIsReflected(t *testing.T) {
+// A module changes a reflected ConfigMap and withdraws a Secret. Without its policy, both are
+// restored.
+func TestResourceMutationPolicyChangesWhatIsReflected(t *testing.T) {
 	r := newRig(t)
 	module := siteModule(t)
 	r.create(r.rome, virtualNode(), r.secret(r.kubeconfig))
 	r.mapNamespace()
-	named := func(name string, labels map[string]string) metav1.ObjectMeta {
+	metadata := func(name string, labels map[string]string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: labels}
 	}
 	r.create(r.rome,
-		&corev1.ConfigMap{ObjectMeta: named("settings", nil), Data: map[string]string{"k": "v"}},
-		&corev1.Secret{ObjectMeta: named("home", map[string]string{"example.com/site": "home"}), StringData: map[string]string{"password": "x"}},
-		&corev1.Secret{ObjectMeta: named("free", nil), StringData: map[string]string{"password": "y"}},
-		&corev1.Service{ObjectMeta: named("web", nil), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
-	// Points that no component asks yet are refused by name.
+		&corev1.ConfigMap{ObjectMeta: metadata("settings", nil), Data: map[string]string{"k": "v"}},
+		&corev1.Secret{ObjectMeta: metadata("home", map[string]string{"example.com/site": "home"}), StringData: map[string]string{"password": "x"}},
+		&corev1.Secret{ObjectMeta: metadata("free", nil), StringData: map[string]string{"password": "y"}},
+		&corev1.Service{ObjectMeta: metadata("web", nil), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
+	// Extension points that are not implemented yet are rejected.
 	for _, point := range []policyv1alpha1.ExtensionPoint{"ShadowPodAdmission", "ResourceSliceAdmission"} {
 		err := r.rome.Create(t.Context(), sitePolicy(policyv1alpha1.ResourceMutationPoint, point))
 		require.True(t, apierrors.IsInvalid(err), "%v", err)
 		require.ErrorContains(t, err, `spec.points[1]: Unsupported value: "`+string(point)+`"`)
-		require.ErrorContains(t, err, `"ResourceMutation"`, "it says which there are")
+		require.ErrorContains(t, err, `"ResourceMutation"`, "the error lists the supported values")
 	}
 	r.runKubelet(r.options())
 
-	there := func(t planetest.T, object client.Object, name string) bool {
+	exists := func(t planetest.T, object client.Object, name string) bool {
 		err := r.milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: name}, object)
 		if !apierrors.IsNotFound(err) {
 			require.NoError(t, err)
@@ -83,17 +83,17 @@ func TestAResourceMutationPolicyDecidesWhatIsReflected(t *testing.T) {
 	}
 	settings := func(t planetest.T) map[string]string {
 		cm := &corev1.ConfigMap{}
-		if !there(t, cm, "settings") {
+		if !exists(t, cm, "settings") {
 			return nil
 		}
 		return cm.Data
 	}
-	asAtHome := func(t planetest.T) bool {
+	isUnchanged := func(t planetest.T) bool {
 		service := &corev1.Service{}
-		return assert.ObjectsAreEqual(map[string]string{"k": "v"}, settings(t)) && there(t, &corev1.Secret{}, "home") &&
-			there(t, &corev1.Secret{}, "free") && there(t, service, "web") && service.Annotations["example.com/origin"] == ""
+		return assert.ObjectsAreEqual(map[string]string{"k": "v"}, settings(t)) && exists(t, &corev1.Secret{}, "home") &&
+			exists(t, &corev1.Secret{}, "free") && exists(t, service, "web") && service.Annotations["example.com/origin"] == ""
 	}
-	planetest.Until(t, asAtHome, soon, tick, "everything is reflected as it is")
+	planetest.Until(t, isUnchanged, soon, tick, "all objects are reflected without changes")
 
 	r.create(r.rome,
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "site"}, BinaryData: map[string][]byte{"module.wasm.gz": module}},
@@ -101,9 +101,9 @@ func TestAResourceMutationPolicyDecidesWhatIsReflected(t *testing.T) {
 	planetest.Until(t, func(t planetest.T) bool {
 		service := &corev1.Service{}
 		return assert.ObjectsAreEqual(map[string]string{"k": "v", "cluster": "milan"}, settings(t)) &&
-			!there(t, &corev1.Secret{}, "home") && there(t, service, "web") && service.Annotations["example.com/origin"] == "rome"
-	}, soon, tick, "the ConfigMap says where it is, the Service where it comes from, the Secret is at home")
-	assert.True(t, there(t, &corev1.Secret{}, "free"))
+			!exists(t, &corev1.Secret{}, "home") && exists(t, service, "web") && service.Annotations["example.com/origin"] == "rome"
+	}, soon, tick, "ConfigMap and Service are changed, the Secret is withdrawn")
+	assert.True(t, exists(t, &corev1.Secret{}, "free"))
 	cm := &corev1.ConfigMap{}
 	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: "settings"}, cm))
 	assert.Contains(t, cm.Annotations[remote.DecisionsAnnotation], `"point":"ResourceMutation","policy":"site"`)
@@ -115,8 +115,8 @@ func TestAResourceMutationPolicyDecidesWhatIsReflected(t *testing.T) {
 			return e.InvolvedObject.Kind == "Secret" && e.InvolvedObject.Name == "home" && e.Reason == "ReflectionDisabled" && e.Type == corev1.EventTypeNormal &&
 				strings.Contains(e.Message, `policy "site"`) && strings.Contains(e.Message, "HomeOnly: it is labeled as of use in cluster rome only")
 		})
-	}, soon, tick, "the Secret's owner is told")
+	}, soon, tick, "an event on the Secret")
 
 	require.NoError(t, r.rome.Delete(t.Context(), sitePolicy()))
-	planetest.Until(t, asAtHome, soon, tick, "nothing of what the policy did stays")
+	planetest.Until(t, isUnchanged, soon, tick, "all objects are reflected without changes again")
 }

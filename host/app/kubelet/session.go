@@ -3,6 +3,7 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,97 +13,98 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	clientevents "k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	kubeletapi "github.com/longshore-dev/longshore/host/consumer/kubelet"
 	"github.com/longshore-dev/longshore/host/consumer/node"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/mirror"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
-	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/kit/events"
 )
 
 const (
+	// statusInterval is how often the Node's status is published without a change.
 	statusInterval = time.Minute
-	// fallbackVersion is announced when the API server does not tell its own (5.4).
+	// fallbackVersion is the Node's version if the API server's is not known (wire 5.4).
 	fallbackVersion = "v1.25.0"
 )
 
-// runner runs until the context ends.
 type runner interface {
 	Run(ctx context.Context) error
 }
 
-// nodeKeeper is a *node.Node.
-type nodeKeeper interface {
+// nodeRunner is a *node.Node.
+type nodeRunner interface {
 	runner
 	VirtualNodeChanged(vn *offloadingv1beta1.VirtualNode)
+	Refresh()
 }
 
-// session is everything that needs the provider.
+// session is what uses one connection to the provider.
 type session struct {
 	engine *engine.Engine
-	// node and server are nil with --create-node=false: no pod comes.
-	node   nodeKeeper
+	// node and server are nil with --create-node=false: no pods are bound to the node then.
+	node   nodeRunner
 	server runner
-	// awaitPolicies returns when policies can be asked, or with false when the context ends.
+	// awaitPolicies waits until policies can be asked, or returns false when the context ends.
 	awaitPolicies func(context.Context) bool
 }
 
-func (a *App) newSession(ctx context.Context, config *rest.Config) (*session, error) {
-	definitions := a.definitions()
-	local, err := engine.NewClient(a.home, a.scheme, definitions...)
+func (v *virtualNode) newSession(ctx context.Context, config *rest.Config) (*session, error) {
+	o, definitions := v.options, v.definitions()
+	local, err := engine.NewClient(v.config, v.scheme, definitions...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the consumer: %w", err)
 	}
-	there, err := engine.NewClient(config, a.scheme, definitions...)
+	remoteClient, err := engine.NewClient(config, v.scheme, definitions...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the provider: %w", err)
 	}
+	registry := prometheus.NewRegistry()
+	v.sessionMetrics.set(registry)
 	reflector, err := engine.New(engine.Options{
-		Local: local, Remote: there, Definitions: definitions,
-		HomeClusterID: a.options.HomeClusterID, ProviderClusterID: a.options.ForeignClusterID,
-		NodeName: a.options.NodeName, NodeIP: a.options.NodeIP, TenantNamespace: a.options.TenantNamespace,
-		Filter: a.filter, Mutate: a.mutate, Registerer: a.sessionRegistry(), Now: time.Now, ResyncPeriod: a.options.ResyncPeriod,
-		Recorder: func(component string) engine.Recorder { return recorder{events.New(a.manager, component)} },
+		Local: local, Remote: remoteClient, Definitions: definitions,
+		HomeClusterID: o.HomeClusterID, ProviderClusterID: o.ForeignClusterID,
+		NodeName: o.NodeName, NodeIP: o.NodeIP, TenantNamespace: o.TenantNamespace,
+		Filter: v.facts.FilterMetadata, Mutate: v.facts.MutateResource, Registerer: registry, Now: time.Now, ResyncPeriod: o.ResyncPeriod,
+		Recorder: func(component string) engine.Recorder { return recorder{events.New(v.manager, component)} },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the reflection: %w", err)
 	}
-	asked, err := rest.UnversionedRESTClientFor(unversioned(config))
+	probe, err := rest.UnversionedRESTClientFor(unversioned(config))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the provider: %w", err)
 	}
-	a.link.connect(func(ctx context.Context) error { return asked.Get().AbsPath("/livez").Do(ctx).Error() })
-	s := &session{engine: reflector, awaitPolicies: a.awaitPolicies}
-	if !a.options.CreateNode {
+	v.link.Connect(func(ctx context.Context) error { return probe.Get().AbsPath("/livez").Do(ctx).Error() })
+	s := &session{engine: reflector, awaitPolicies: v.policies.await}
+	if !o.CreateNode {
 		return s, nil
 	}
-	if s.node, err = a.newNode(ctx, reflector); err != nil {
+	if s.node, err = v.newNode(ctx, reflector); err != nil {
 		return nil, err
 	}
-	if s.server, err = a.newServer(a.clientset, reflector, config); err != nil {
+	if s.server, err = v.newServer(reflector, config); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// sessionRegistry takes the metrics of one session, in place of those of the last.
-func (a *App) sessionRegistry() prometheus.Registerer {
-	fresh := prometheus.NewRegistry()
-	a.reflectionMetrics.set(fresh)
-	return fresh
-}
-
-// run runs the session's parts until the context ends or one of them fails.
+// run runs the session's parts until the context ends or a part fails. The Node and the
+// kubelet API do not wait for policies: the node's lease must be renewed meanwhile.
 func (s *session) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		if !s.awaitPolicies(ctx) {
 			return nil
+		}
+		if s.node != nil {
+			s.node.Refresh()
 		}
 		return s.engine.Run(ctx)
 	})
@@ -111,7 +113,7 @@ func (s *session) run(ctx context.Context) error {
 		group.Go(func() error { return s.server.Run(ctx) })
 	}
 	if err := group.Wait(); err != nil {
-		return fmt.Errorf("working with the provider: %w", err)
+		return fmt.Errorf("running the session with the provider: %w", err)
 	}
 	return nil
 }
@@ -122,10 +124,9 @@ func (s *session) virtualNodeChanged(vn *offloadingv1beta1.VirtualNode) {
 	}
 }
 
-// definitions returns the kinds that are reflected: those with workers.
-func (a *App) definitions() []engine.Definition {
-	o := &a.options
-	origin := remote.Origin{HomeClusterID: o.HomeClusterID, ProviderClusterID: o.ForeignClusterID, NodeName: o.NodeName}
+// definitions returns the definitions of the kinds that have workers.
+func (v *virtualNode) definitions() []engine.Definition {
+	o, origin := v.options, v.origin()
 	classes := map[string]string{}
 	if o.EnableLoadBalancer {
 		classes["service"] = o.RemoteRealLoadBalancerClassName
@@ -136,7 +137,7 @@ func (a *App) definitions() []engine.Definition {
 	var definitions []engine.Definition
 	if workers := o.ReflectionWorkers["pod"]; workers > 0 {
 		definitions = append(definitions, pod.New(pod.Options{
-			Origin: origin, Evaluator: a.policies.Chains(), VirtualNode: a.facts,
+			Origin: origin, Evaluator: v.policies, VirtualNode: v.facts.ForPods,
 			Workers: workers, DisableIPReflection: o.DisableIPReflection,
 		}))
 	}
@@ -151,21 +152,20 @@ func (a *App) definitions() []engine.Definition {
 	return definitions
 }
 
-func (a *App) newNode(ctx context.Context, reflector *engine.Engine) (*node.Node, error) {
-	watcher, err := a.clusterWatcher()
+func (v *virtualNode) newNode(ctx context.Context, reflector *engine.Engine) (*node.Node, error) {
+	watcher, err := v.newWatcher()
 	if err != nil {
 		return nil, err
 	}
+	o := v.options
 	n, err := node.New(node.Options{
-		Nodes: a.clientset.CoreV1().Nodes(), Leases: a.clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease), Local: watcher,
-		RemoteHealth: a.link.health,
-		VirtualNode:  a.situation.get(), Now: time.Now,
-		NodeIP: a.options.NodeIP, KubeletPort: int32(a.options.ListenPort),
-		KubeletVersion: a.serverVersion(ctx),
-		ExtraLabels:    a.options.NodeExtraLabels, ExtraAnnotations: a.options.NodeExtraAnnotations,
-		CheckNetwork: a.options.NodeCheckNetwork, LeaseDuration: a.options.NodeLeaseDuration,
-		PingInterval: a.options.NodePingInterval, PingTimeout: a.options.NodePingTimeout, StatusInterval: statusInterval,
-		Reachable: a.setUp, Tell: a.tell, Unreachable: func(down bool) { reflector.Reachable(!down) },
+		Nodes: v.clientset.CoreV1().Nodes(), Leases: v.clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease), Local: watcher,
+		CheckProvider: v.link.Check, VirtualNode: v.facts.VirtualNode(), Now: time.Now,
+		NodeIP: o.NodeIP, KubeletPort: int32(o.ListenPort), KubeletVersion: v.serverVersion(ctx),
+		ExtraLabels: o.NodeExtraLabels, ExtraAnnotations: o.NodeExtraAnnotations,
+		CheckNetwork: o.NodeCheckNetwork, NotReady: v.policies.notReady, LeaseDuration: o.NodeLeaseDuration,
+		PingInterval: o.NodePingInterval, PingTimeout: o.NodePingTimeout, StatusInterval: statusInterval,
+		OnPing: v.setReachable, OnOutage: func(outage bool) { reflector.Reachable(!outage) }, Report: v.report,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the node: %w", err)
@@ -173,41 +173,107 @@ func (a *App) newNode(ctx context.Context, reflector *engine.Engine) (*node.Node
 	return n, nil
 }
 
-func (a *App) setUp(up bool) {
-	if up {
-		a.up.Set(1)
-		return
+func (v *virtualNode) setReachable(reachable bool) {
+	value := 0.
+	if reachable {
+		value = 1
 	}
-	a.up.Set(0)
+	v.reachable.Set(value)
 }
 
-// clusterWatcher watches the two cluster-scoped kinds that a Node depends on, without
-// asking the server for its resources.
-func (a *App) clusterWatcher() (client.WithWatch, error) {
+// newWatcher returns a client for the two cluster-scoped kinds that a Node depends on. Its
+// mapper needs no discovery.
+func (v *virtualNode) newWatcher() (client.WithWatch, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	mapper.Add(liqocorev1beta1.GroupVersion.WithKind("ForeignCluster"), meta.RESTScopeRoot)
-	watcher, err := client.NewWithWatch(a.home, client.Options{Scheme: a.scheme, Mapper: mapper})
+	watcher, err := client.NewWithWatch(v.config, client.Options{Scheme: v.scheme, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the consumer: %w", err)
 	}
 	return watcher, nil
 }
 
-// serverVersion is the version of the consumer's API server, which the Node announces.
-func (a *App) serverVersion(ctx context.Context) string {
-	version, err := a.clientset.Discovery().ServerVersion()
+// serverVersion returns the version of the consumer's API server.
+func (v *virtualNode) serverVersion(ctx context.Context) string {
+	version, err := v.clientset.Discovery().ServerVersion()
 	if err == nil {
 		return version.GitVersion
 	}
-	ctrl.LoggerFrom(ctx).Error(err, "The API server does not tell its version", "announced", fallbackVersion)
+	ctrl.LoggerFrom(ctx).Error(err, "Reading the API server's version failed", "fallback", fallbackVersion)
 	return fallbackVersion
 }
 
-func protobuf(config *rest.Config) *rest.Config {
-	c := rest.CopyConfig(config)
-	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	return c
+func (v *virtualNode) newServer(reflector *engine.Engine, config *rest.Config) (*kubeletapi.Server, error) {
+	guard, err := kubeletapi.NewGuard(kubeletapi.GuardOptions{
+		NodeName: v.options.NodeName, Authorities: kubeletapi.ClientAuthorities(v.options.KubeletClientCAFile, v.clientset), Now: time.Now,
+		Tokens: v.clientset.AuthenticationV1().TokenReviews(), Access: v.clientset.AuthorizationV1().SubjectAccessReviews(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("composing the kubelet API: %w", err)
+	}
+	provider, err := kubeletapi.NewProvider(config)
+	if err != nil {
+		return nil, fmt.Errorf("composing the kubelet API: %w", err)
+	}
+	server, err := kubeletapi.New(kubeletapi.Options{
+		Address: v.options.NodeIP, Port: v.options.ListenPort, Certificate: v.certificate,
+		Guard: guard, Pods: cachedPods{reflector}, Provider: provider,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("composing the kubelet API: %w", err)
+	}
+	return server, nil
+}
+
+// cachedPods are the pods in the cache of the reflection.
+type cachedPods struct{ engine *engine.Engine }
+
+// Pods implements kubeletapi.Pods.
+func (p cachedPods) Pods() []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, object := range p.engine.Local("pod") {
+		if pod, ok := object.(*corev1.Pod); ok {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// Remote implements kubeletapi.Pods.
+func (p cachedPods) Remote(namespace, name string) (string, bool) {
+	if p.engine.LocalObject("pod", namespace, name) == nil {
+		return "", false
+	}
+	return p.engine.RemoteNamespace(namespace)
+}
+
+// recorder is an engine.Recorder that records events through the manager.
+type recorder struct{ events clientevents.EventRecorder }
+
+// Event implements engine.Recorder.
+func (r recorder) Event(object runtime.Object, eventType, reason, message string) {
+	r.events.Eventf(object, nil, eventType, reason, reason, "%s", message)
+}
+
+// sessionCollector collects the metrics of the current session. A metric can be registered
+// only once, and sessions follow each other; their counters start at zero, which Prometheus
+// treats as a restart.
+type sessionCollector struct {
+	current atomic.Pointer[prometheus.Registry]
+}
+
+func (c *sessionCollector) set(registry *prometheus.Registry) { c.current.Store(registry) }
+
+// Describe implements prometheus.Collector. It describes nothing: the metrics are not known in
+// advance.
+func (c *sessionCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c *sessionCollector) Collect(metrics chan<- prometheus.Metric) {
+	if registry := c.current.Load(); registry != nil {
+		registry.Collect(metrics)
+	}
 }
 
 func unversioned(config *rest.Config) *rest.Config {

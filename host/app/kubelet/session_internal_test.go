@@ -9,23 +9,22 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// started is a part of a session that says when it starts.
-type started chan struct{}
+// part is a part of a session. It is closed when it starts.
+type part chan struct{}
 
-func (s started) Run(ctx context.Context) error {
-	close(s)
+func (p part) Run(ctx context.Context) error {
+	close(p)
 	<-ctx.Done()
 	return nil
 }
 
-func (s started) VirtualNodeChanged(*offloadingv1beta1.VirtualNode) {}
+func (part) VirtualNodeChanged(*offloadingv1beta1.VirtualNode) {}
+func (part) Refresh()                                          {}
 
-// The Node has its lease and the kubelet API serves while policies are still compiled;
-// nothing is reflected before.
-func TestTheNodeDoesNotWaitForPolicies(t *testing.T) {
-	node, server, asked := make(started), make(started), make(chan struct{})
+func TestNodeAndKubeletAPIDoNotWaitForPolicies(t *testing.T) {
+	node, server, awaited := make(part), make(part), make(chan struct{})
 	s := &session{node: node, server: server, awaitPolicies: func(ctx context.Context) bool {
-		close(asked)
+		close(awaited)
 		<-ctx.Done()
 		return false
 	}}
@@ -34,7 +33,7 @@ func TestTheNodeDoesNotWaitForPolicies(t *testing.T) {
 	go func() { ended <- s.run(ctx) }()
 	<-node
 	<-server
-	<-asked
+	<-awaited
 	cancel()
-	require.NoError(t, <-ended, "an engine that runs too early would have met a nil pointer")
+	require.NoError(t, <-ended, "the engine, which is nil, does not run")
 }

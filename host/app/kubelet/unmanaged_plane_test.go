@@ -15,9 +15,9 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 )
 
-// leavesUnmanaged puts objects of another owner into the remote namespace, with the names of
-// local objects that come later (T39, T23).
-func (r *rig) leavesUnmanaged(t *testing.T) {
+// testUnmanagedObjects creates objects in the remote namespace, and local objects with the same
+// names afterwards (T39, T23).
+func (r *rig) testUnmanagedObjects(t *testing.T) {
 	const name = "taken"
 	in := func(namespace string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
 	service := func(namespace, app string) *corev1.Service {
@@ -27,10 +27,10 @@ func (r *rig) leavesUnmanaged(t *testing.T) {
 	}
 	unmanaged := []client.Object{
 		&offloadingv1beta1.ShadowPod{ObjectMeta: in("shop-rome"), Spec: offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "theirs", Image: "example.com/theirs:1"}},
+			Containers: []corev1.Container{{Name: "unmanaged", Image: "example.com/unmanaged:1"}},
 		}}},
-		&corev1.Secret{ObjectMeta: in("shop-rome"), StringData: map[string]string{"k": "theirs"}},
-		service("shop-rome", "theirs"),
+		&corev1.Secret{ObjectMeta: in("shop-rome"), StringData: map[string]string{"k": "unmanaged"}},
+		service("shop-rome", "unmanaged"),
 	}
 	r.create(r.milan, unmanaged...)
 	uids := map[client.Object]string{}
@@ -39,15 +39,15 @@ func (r *rig) leavesUnmanaged(t *testing.T) {
 	}
 
 	pod := podOn(nodeName, name)
-	locals := []client.Object{pod, &corev1.Secret{ObjectMeta: in("shop"), StringData: map[string]string{"k": "ours"}}, service("shop", "ours")}
+	locals := []client.Object{pod, &corev1.Secret{ObjectMeta: in("shop"), StringData: map[string]string{"k": "local"}}, service("shop", "local")}
 	r.create(r.rome, locals...)
 	for _, local := range locals {
-		planetest.Until(t, func(t planetest.T) bool { return r.hasEvent(t, local, "already exists") }, soon, tick, "the owner of %T reads why it is not reflected", local)
+		planetest.Until(t, func(t planetest.T) bool { return r.hasEvent(t, local, "already exists") }, soon, tick, "an event on %T", local)
 	}
 	for _, local := range locals {
 		require.NoError(t, r.rome.Delete(t.Context(), local))
 	}
-	r.vanishes(t, r.rome, pod)
+	r.awaitDeleted(t, r.rome, pod)
 
 	shadow := &offloadingv1beta1.ShadowPod{}
 	secret, kept := &corev1.Secret{}, &corev1.Service{}
@@ -57,15 +57,15 @@ func (r *rig) leavesUnmanaged(t *testing.T) {
 		assert.Empty(t, object.GetLabels(), "%T is not adopted", object)
 		assert.Nil(t, object.GetDeletionTimestamp(), "%T is not deleted", object)
 	}
-	assert.Equal(t, "theirs", shadow.Spec.Pod.Containers[0].Name)
-	assert.Equal(t, "theirs", string(secret.Data["k"]))
-	assert.Equal(t, map[string]string{"app": "theirs"}, kept.Spec.Selector)
+	assert.Equal(t, "unmanaged", shadow.Spec.Pod.Containers[0].Name)
+	assert.Equal(t, "unmanaged", string(secret.Data["k"]))
+	assert.Equal(t, map[string]string{"app": "unmanaged"}, kept.Spec.Selector)
 	for _, object := range unmanaged {
 		require.NoError(t, r.milan.Delete(t.Context(), object))
 	}
 }
 
-// hasEvent reports whether an event on the object warns with the words.
+// hasEvent reports whether an event about a failed reflection of the object contains the words.
 func (r *rig) hasEvent(t planetest.T, object client.Object, words string) bool {
 	t.Helper()
 	events := &corev1.EventList{}

@@ -9,9 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"runtime/debug"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,6 +28,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/kit/deadline"
+	"github.com/longshore-dev/longshore/host/kit/lease"
 )
 
 // Options are those of every process. The names are those of the command's flags.
@@ -99,7 +104,16 @@ func New(o *Options, d Definition) (*App, error) {
 			return nil, err
 		}
 	}
-	mgr, err := ctrl.NewManager(deadline.Wrap(o.Config, 0), options)
+	cluster := deadline.Wrap(o.Config, 0)
+	if d.Lease != "" {
+		lock, err := newLock(cluster, o.Namespace, d.Lease)
+		if err != nil {
+			return nil, err
+		}
+		options.LeaderElectionResourceLockInterface = lock
+		options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = ptr.To(lease.Duration), ptr.To(lease.RenewDeadline), ptr.To(lease.RetryPeriod)
+	}
+	mgr, err := ctrl.NewManager(cluster, options)
 	if err != nil {
 		return nil, fmt.Errorf("composing %s: %w", d.Name, err)
 	}
@@ -117,6 +131,21 @@ func New(o *Options, d Definition) (*App, error) {
 		return nil, fmt.Errorf("adding health checks: %w", err)
 	}
 	return &App{name: d.Name, manager: mgr}, nil
+}
+
+// newLock returns the lock of a lease in Longshore's namespace, which is renewed rarely: most
+// installations have one replica.
+func newLock(config *rest.Config, namespace, name string) (resourcelock.Interface, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("finding an identity for the lease %s/%s: %w", namespace, name, err)
+	}
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, namespace, name,
+		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}, config, lease.RenewDeadline)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the lease %s/%s: %w", namespace, name, err)
+	}
+	return lease.Sparse(lock, lease.RenewPeriod, time.Now), nil
 }
 
 // Run runs the process until the context ends.

@@ -20,27 +20,25 @@ const (
 	organization         = "system:nodes"
 )
 
-// signers are those of kubelets' serving certificates, of Kubernetes and of EKS
-// (wire 3.12).
+// signers are the signers of kubelets' serving certificates in Kubernetes and EKS (wire 3.12).
 var signers = []string{certificatesv1.KubeletServingSignerName, "beta.eks.amazonaws.com/app-serving"}
 
-// Concerns reports whether a request still waits for somebody, and is one that a virtual
-// kubelet could have made.
-func Concerns(csr *certificatesv1.CertificateSigningRequest) bool {
+// IsPending reports whether a request is neither approved nor denied, and has the signer and
+// the kind of user of a virtual kubelet's request.
+func IsPending(csr *certificatesv1.CertificateSigningRequest) bool {
 	return slices.Contains(signers, csr.Spec.SignerName) && strings.HasPrefix(csr.Spec.Username, serviceAccountPrefix) &&
 		len(csr.Status.Conditions) == 0 && len(csr.Status.Certificate) == 0 && csr.DeletionTimestamp == nil
 }
 
-// Requester returns the VirtualNode whose virtual kubelet has the identity of the
-// request: the service account of a virtual kubelet is named like it.
+// Requester returns the VirtualNode whose virtual kubelet has the identity of the request: its
+// service account has the name of the VirtualNode.
 func Requester(csr *certificatesv1.CertificateSigningRequest) (types.NamespacedName, bool) {
 	namespace, name, ok := strings.Cut(strings.TrimPrefix(csr.Spec.Username, serviceAccountPrefix), ":")
 	return types.NamespacedName{Namespace: namespace, Name: name}, ok && namespace != "" && name != ""
 }
 
-// Check returns the addresses that a request asks for, or says why it is not that of the
-// virtual kubelet of this node: it may ask for the serving certificate of its own node, and
-// for no DNS name.
+// Check returns the addresses of a request, or an error if it is not a request for the serving
+// certificate of this node with IP addresses only.
 func Check(csr *certificatesv1.CertificateSigningRequest, node string) ([]net.IP, error) {
 	block, _ := pem.Decode(csr.Spec.Request)
 	if block == nil {
@@ -52,31 +50,31 @@ func Check(csr *certificatesv1.CertificateSigningRequest, node string) ([]net.IP
 	}
 	switch {
 	case request.Subject.CommonName != commonNamePrefix+node:
-		return nil, fmt.Errorf("the request is for %q, and only %q may be asked for", request.Subject.CommonName, commonNamePrefix+node)
+		return nil, fmt.Errorf("the common name is %q instead of %q", request.Subject.CommonName, commonNamePrefix+node)
 	case !slices.Equal(request.Subject.Organization, []string{organization}):
-		return nil, fmt.Errorf("the request is for the groups %q, and only %q may be asked for", request.Subject.Organization, organization)
+		return nil, fmt.Errorf("the organization is %q instead of %q", request.Subject.Organization, organization)
 	case len(request.DNSNames) > 0 || len(request.EmailAddresses) > 0 || len(request.URIs) > 0 || len(request.IPAddresses) == 0:
-		return nil, errors.New("the request must have IP addresses and no other names")
+		return nil, errors.New("the request must contain IP addresses and no other names")
 	}
 	for _, usage := range csr.Spec.Usages {
 		switch usage {
 		case certificatesv1.UsageServerAuth, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment:
 		default:
-			return nil, fmt.Errorf("the request is for usage %q: a serving certificate needs none but server auth", usage)
+			return nil, fmt.Errorf("usage %q is not one of a serving certificate", usage)
 		}
 	}
 	if !slices.Contains(csr.Spec.Usages, certificatesv1.UsageServerAuth) {
-		return nil, errors.New("the request is not for usage server auth")
+		return nil, errors.New("usage server auth is missing")
 	}
 	return request.IPAddresses, nil
 }
 
-// podNameKey is the key of a service account token's pod among what is known of a user.
+// podNameKey is the key of the pod of a service account token in a user's extra information.
 const podNameKey = "authentication.kubernetes.io/pod-name"
 
-// requesterPods returns those of the pods in the VirtualNode's namespace that may have made
-// the request: pods of its virtual kubelet, with its account. A token that is bound to a pod
-// leaves that one only. A pod in the network of its node has the address of a real kubelet.
+// requesterPods returns the pods that may have sent the request: those with the virtual
+// kubelet's service account, or only the pod that the token is bound to. Pods in the host
+// network are excluded, because they have the address of a real kubelet.
 func requesterPods(csr *certificatesv1.CertificateSigningRequest, virtualNode string, pods []corev1.Pod) []corev1.Pod {
 	bound := csr.Spec.Extra[podNameKey]
 	return slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool {
@@ -86,12 +84,12 @@ func requesterPods(csr *certificatesv1.CertificateSigningRequest, virtualNode st
 	})
 }
 
-// hasAddresses reports whether all addresses are those of one of the pods, and whether that
-// may change because the address of a pod is not known yet. The addresses of the Node do not
-// count: the virtual kubelet writes them itself.
-func hasAddresses(pods []corev1.Pod, addresses []net.IP) (has, unknown bool) {
+// hasAddresses reports whether one of the pods has all addresses. If none has, isUnknown
+// reports whether a pod has no address yet. The Node's addresses are not used, because the
+// virtual kubelet writes them.
+func hasAddresses(pods []corev1.Pod, addresses []net.IP) (has, isUnknown bool) {
 	for i := range pods {
-		unknown = unknown || len(pods[i].Status.PodIPs) == 0
+		isUnknown = isUnknown || len(pods[i].Status.PodIPs) == 0
 		isOwn := func(address net.IP) bool {
 			return slices.ContainsFunc(pods[i].Status.PodIPs, func(own corev1.PodIP) bool { return address.Equal(net.ParseIP(own.IP)) })
 		}
@@ -99,5 +97,5 @@ func hasAddresses(pods []corev1.Pod, addresses []net.IP) (has, unknown bool) {
 			return true, false
 		}
 	}
-	return false, unknown
+	return false, isUnknown
 }

@@ -26,8 +26,8 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/certificate"
 )
 
-// request is that of the virtual kubelet of milan-1, but for alterations.
-func request(t *testing.T, alter func(*x509.CertificateRequest), alterObject func(*certificatesv1.CertificateSigningRequest)) *certificatesv1.CertificateSigningRequest {
+// newRequest returns the request of the virtual kubelet of milan-1 after alterations.
+func newRequest(t *testing.T, alter func(*x509.CertificateRequest), alterObject func(*certificatesv1.CertificateSigningRequest)) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	template := &x509.CertificateRequest{
 		Subject:     pkix.Name{CommonName: "system:node:milan-1", Organization: []string{"system:nodes"}},
@@ -54,8 +54,8 @@ func request(t *testing.T, alter func(*x509.CertificateRequest), alterObject fun
 	return csr
 }
 
-// kubelet is the pod of a virtual kubelet, but for alterations.
-func kubelet(alter func(*corev1.Pod)) *corev1.Pod {
+// kubeletPod returns the pod of a virtual kubelet after an alteration.
+func kubeletPod(alter func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "vk-milan-1-0", Namespace: "liqo-tenant-milan", Labels: map[string]string{
 			offloadingv1beta1.ComponentLabel: offloadingv1beta1.ComponentVirtualKubelet, offloadingv1beta1.VirtualNodeLabel: "milan-1",
@@ -69,9 +69,9 @@ func kubelet(alter func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-func TestOnlyAddressesOfTheOwnPodAreApproved(t *testing.T) {
+func TestAddressesOfTheOwnPodAreApproved(t *testing.T) {
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan-1"}}
-	// The virtual kubelet itself writes the addresses of its Node.
+	// The virtual kubelet can write any address to its Node.
 	forged := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-1"}, Status: corev1.NodeStatus{
 		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
 	}}
@@ -82,22 +82,22 @@ func TestOnlyAddressesOfTheOwnPodAreApproved(t *testing.T) {
 		want bool
 		wait bool
 	}{
-		"its pod's address":                      {[]*corev1.Pod{kubelet(nil)}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", true, false},
-		"both of its pod's addresses":            {[]*corev1.Pod{kubelet(nil)}, []net.IP{net.IPv4(10, 0, 0, 5), net.ParseIP("fd00::5")}, "vk-milan-1-0", true, false},
-		"another node's address":                 {[]*corev1.Pod{kubelet(nil)}, []net.IP{net.IPv4(10, 0, 0, 1)}, "", false, false},
-		"another node's address beside its own":  {[]*corev1.Pod{kubelet(nil)}, []net.IP{net.IPv4(10, 0, 0, 5), net.IPv4(10, 0, 0, 1)}, "", false, false},
-		"no pod of this virtual kubelet":         {nil, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
-		"the pod of another virtual kubelet":     {[]*corev1.Pod{kubelet(func(p *corev1.Pod) { p.Labels[offloadingv1beta1.VirtualNodeLabel] = "milan-2" })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
-		"a pod of another account":               {[]*corev1.Pod{kubelet(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "default" })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
-		"a pod in another namespace":             {[]*corev1.Pod{kubelet(func(p *corev1.Pod) { p.Namespace = "shop" })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
-		"a pod that has ended":                   {[]*corev1.Pod{kubelet(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
-		"a pod with the address of a real node":  {[]*corev1.Pod{kubelet(func(p *corev1.Pod) { p.Spec.HostNetwork = true })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
-		"a token that belongs to another pod":    {[]*corev1.Pod{kubelet(nil)}, []net.IP{net.IPv4(10, 0, 0, 5)}, "miner", false, false},
-		"a pod whose address is not known yet":   {[]*corev1.Pod{kubelet(func(p *corev1.Pod) { p.Status = corev1.PodStatus{} })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, true},
-		"a replica whose address is, and is not": {[]*corev1.Pod{kubelet(func(p *corev1.Pod) { p.Name = "vk-milan-1-1"; p.Status = corev1.PodStatus{} }), kubelet(nil)}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", true, false},
+		"the address of the own pod":               {[]*corev1.Pod{kubeletPod(nil)}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", true, false},
+		"both addresses of the own pod":            {[]*corev1.Pod{kubeletPod(nil)}, []net.IP{net.IPv4(10, 0, 0, 5), net.ParseIP("fd00::5")}, "vk-milan-1-0", true, false},
+		"the address of a node":                    {[]*corev1.Pod{kubeletPod(nil)}, []net.IP{net.IPv4(10, 0, 0, 1)}, "", false, false},
+		"the address of a node and of the own pod": {[]*corev1.Pod{kubeletPod(nil)}, []net.IP{net.IPv4(10, 0, 0, 5), net.IPv4(10, 0, 0, 1)}, "", false, false},
+		"no pod":                             {nil, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
+		"the pod of another virtual kubelet": {[]*corev1.Pod{kubeletPod(func(p *corev1.Pod) { p.Labels[offloadingv1beta1.VirtualNodeLabel] = "milan-2" })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
+		"a pod of another account":           {[]*corev1.Pod{kubeletPod(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "default" })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
+		"a pod in another namespace":         {[]*corev1.Pod{kubeletPod(func(p *corev1.Pod) { p.Namespace = "shop" })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
+		"a pod that has ended":               {[]*corev1.Pod{kubeletPod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
+		"a pod in the host network":          {[]*corev1.Pod{kubeletPod(func(p *corev1.Pod) { p.Spec.HostNetwork = true })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, false},
+		"a token of another pod":             {[]*corev1.Pod{kubeletPod(nil)}, []net.IP{net.IPv4(10, 0, 0, 5)}, "miner", false, false},
+		"a pod without an address yet":       {[]*corev1.Pod{kubeletPod(func(p *corev1.Pod) { p.Status = corev1.PodStatus{} })}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", false, true},
+		"a replica without an address yet":   {[]*corev1.Pod{kubeletPod(func(p *corev1.Pod) { p.Name = "vk-milan-1-1"; p.Status = corev1.PodStatus{} }), kubeletPod(nil)}, []net.IP{net.IPv4(10, 0, 0, 5)}, "", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := request(t, func(r *x509.CertificateRequest) { r.IPAddresses = tc.ips }, func(c *certificatesv1.CertificateSigningRequest) {
+			csr := newRequest(t, func(r *x509.CertificateRequest) { r.IPAddresses = tc.ips }, func(c *certificatesv1.CertificateSigningRequest) {
 				if tc.pod != "" {
 					c.Spec.Extra = map[string]certificatesv1.ExtraValue{"authentication.kubernetes.io/pod-name": {tc.pod}}
 				}
@@ -106,31 +106,31 @@ func TestOnlyAddressesOfTheOwnPodAreApproved(t *testing.T) {
 			for _, pod := range tc.pods {
 				objects = append(objects, pod)
 			}
-			approved, result := decide(t, asked, objects...)
+			approved, result := reconcile(t, csr, objects...)
 			assert.Equal(t, tc.want, approved)
 			assert.Equal(t, tc.wait, result.RequeueAfter > 0)
 		})
 	}
 }
 
-// decide makes one reconcile and reports whether the request is approved.
-func decide(t *testing.T, asked *certificatesv1.CertificateSigningRequest, objects ...client.Object) (approved bool, result ctrl.Result) {
+// reconcile reconciles a request once and reports whether it is approved.
+func reconcile(t *testing.T, csr *certificatesv1.CertificateSigningRequest, objects ...client.Object) (approved bool, result ctrl.Result) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	require.NoError(t, errors.Join(certificatesv1.AddToScheme(scheme), corev1.AddToScheme(scheme), offloadingv1beta1.AddToScheme(scheme)))
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, asked)...).WithStatusSubresource(asked).Build()
-	r := &certificate.Reconciler{Client: approving{c}, APIReader: c, Clock: testingclock.NewFakePassiveClock(time.Unix(0, 0))}
-	result, err := r.Reconcile(t.Context(), asked.DeepCopy())
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, csr)...).WithStatusSubresource(csr).Build()
+	r := &certificate.Reconciler{Client: approvalClient{c}, APIReader: c, Clock: testingclock.NewFakePassiveClock(time.Unix(0, 0))}
+	result, err := r.Reconcile(t.Context(), csr.DeepCopy())
 	require.NoError(t, err)
 	got := &certificatesv1.CertificateSigningRequest{}
-	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(asked), got))
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(csr), got))
 	for _, condition := range got.Status.Conditions {
 		approved = approved || condition.Type == certificatesv1.CertificateApproved
 	}
 	return approved, result
 }
 
-func TestOnlyTheCertificateOfTheOwnNodeIsApproved(t *testing.T) {
+func TestCertificateOfTheOwnNodeIsApproved(t *testing.T) {
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan-1"}}
 	type csr = certificatesv1.CertificateSigningRequest
 	for name, tc := range map[string]struct {
@@ -138,37 +138,37 @@ func TestOnlyTheCertificateOfTheOwnNodeIsApproved(t *testing.T) {
 		alterObject func(*csr)
 		want        bool
 	}{
-		"its own node":            {nil, nil, true},
-		"its own node, on EKS":    {nil, func(c *csr) { c.Spec.SignerName = "beta.eks.amazonaws.com/app-serving" }, true},
+		"the own node":            {nil, nil, true},
+		"the own node on EKS":     {nil, func(c *csr) { c.Spec.SignerName = "beta.eks.amazonaws.com/app-serving" }, true},
 		"another node":            {func(r *x509.CertificateRequest) { r.Subject.CommonName = "system:node:master" }, nil, false},
 		"another group":           {func(r *x509.CertificateRequest) { r.Subject.Organization = []string{"system:masters"} }, nil, false},
-		"one more group":          {func(r *x509.CertificateRequest) { r.Subject.Organization = append(r.Subject.Organization, "x") }, nil, false},
+		"an additional group":     {func(r *x509.CertificateRequest) { r.Subject.Organization = append(r.Subject.Organization, "x") }, nil, false},
 		"a DNS name":              {func(r *x509.CertificateRequest) { r.DNSNames = []string{"kubernetes"} }, nil, false},
 		"no address":              {func(r *x509.CertificateRequest) { r.IPAddresses = nil }, nil, false},
-		"a client's certificate":  {nil, func(c *csr) { c.Spec.Usages = append(c.Spec.Usages, certificatesv1.UsageClientAuth) }, false},
-		"no server's certificate": {nil, func(c *csr) { c.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature} }, false},
+		"a client certificate":    {nil, func(c *csr) { c.Spec.Usages = append(c.Spec.Usages, certificatesv1.UsageClientAuth) }, false},
+		"no server certificate":   {nil, func(c *csr) { c.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature} }, false},
 		"another signer":          {nil, func(c *csr) { c.Spec.SignerName = "kubernetes.io/kube-apiserver-client" }, false},
 		"another service account": {nil, func(c *csr) { c.Spec.Username = "system:serviceaccount:liqo-tenant-milan:default" }, false},
 		"another namespace":       {nil, func(c *csr) { c.Spec.Username = "system:serviceaccount:default:milan-1" }, false},
 		"a user":                  {nil, func(c *csr) { c.Spec.Username = "milan-1" }, false},
-		"half a service account":  {nil, func(c *csr) { c.Spec.Username = "system:serviceaccount:liqo-tenant-milan" }, false},
-		"rubbish":                 {nil, func(c *csr) { c.Spec.Request = []byte("rubbish") }, false},
-		"one that was denied before": {nil, func(c *csr) {
+		"an incomplete user name": {nil, func(c *csr) { c.Spec.Username = "system:serviceaccount:liqo-tenant-milan" }, false},
+		"not a request":           {nil, func(c *csr) { c.Spec.Request = []byte("rubbish") }, false},
+		"a denied request": {nil, func(c *csr) {
 			c.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateDenied}}
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			approved, _ := decide(t, request(t, tc.alter, tc.alterObject), vn.DeepCopy(), kubelet(nil))
+			approved, _ := reconcile(t, newRequest(t, tc.alter, tc.alterObject), vn.DeepCopy(), kubeletPod(nil))
 			assert.Equal(t, tc.want, approved)
 		})
 	}
 }
 
-// approving has the subresource that the fake client lacks.
-type approving struct{ client.Client }
+// approvalClient adds the subresource approval to a fake client.
+type approvalClient struct{ client.Client }
 
 // SubResource implements client.Client.
-func (a approving) SubResource(name string) client.SubResourceClient {
+func (a approvalClient) SubResource(name string) client.SubResourceClient {
 	if name == "approval" {
 		name = "status"
 	}

@@ -1,7 +1,7 @@
-// Package certificate approves the serving certificates that virtual kubelets ask for,
-// so that the consumer's API server can verify them as it does real kubelets. Each gets
-// that of its own node, for the addresses of its own pod and no others. Any other request is
-// left to administrators.
+// Package certificate approves the serving certificates that virtual kubelets request, so that
+// the consumer's API server can verify them like real kubelets. A virtual kubelet gets the
+// certificate of its own node with the addresses of its own pod. All other requests are left
+// to administrators.
 package certificate
 
 import (
@@ -45,31 +45,31 @@ type Reconciler struct {
 
 // SetupWithManager adds the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	concerns := predicate.NewPredicateFuncs(func(object client.Object) bool {
+	pending := predicate.NewPredicateFuncs(func(object client.Object) bool {
 		csr, ok := object.(*certificatesv1.CertificateSigningRequest)
-		return ok && Concerns(csr)
+		return ok && IsPending(csr)
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named("certificate").
-		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(concerns)).
+		For(&certificatesv1.CertificateSigningRequest{}, builder.WithPredicates(pending)).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 	if err != nil {
-		return fmt.Errorf("adding the controller of serving certificates: %w", err)
+		return fmt.Errorf("adding the certificate controller: %w", err)
 	}
 	return nil
 }
 
-// Reconcile approves one request if it is that of a virtual kubelet for its own node.
+// Reconcile approves a request of a virtual kubelet for its own node.
 func (r *Reconciler) Reconcile(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (ctrl.Result, error) {
 	key, ok := Requester(csr)
-	if !ok || !Concerns(csr) {
+	if !ok || !IsPending(csr) {
 		return ctrl.Result{}, nil
 	}
 	vn := &offloadingv1beta1.VirtualNode{}
 	err := r.Client.Get(ctx, key, vn)
 	switch {
 	case apierrors.IsNotFound(err):
-		// Some other service account; its request is nothing to us.
+		// A request of another service account.
 		return ctrl.Result{}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("reading the VirtualNode of a certificate request: %w", err)
@@ -77,7 +77,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, csr *certificatesv1.Certific
 	log := ctrl.LoggerFrom(ctx).WithValues("VirtualNode", key)
 	addresses, err := Check(csr, vn.Name)
 	if err != nil {
-		log.Info("Leaving a certificate request to the administrators", "request", csr.Name, "reason", err.Error())
+		log.Info("Not approving a certificate request", "request", csr.Name, "reason", err.Error())
 		return ctrl.Result{}, nil
 	}
 	pods := &corev1.PodList{}
@@ -87,20 +87,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, csr *certificatesv1.Certific
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing the pods of the virtual kubelet of VirtualNode %s: %w", key, err)
 	}
-	switch has, unknown := hasAddresses(requesterPods(csr, vn.Name, pods.Items), addresses); {
-	case !has && unknown:
-		// The older the request, the less often: the kubelet reports the address within seconds.
+	switch has, isUnknown := hasAddresses(requesterPods(csr, vn.Name, pods.Items), addresses); {
+	case !has && isUnknown:
+		// The kubelet reports the pod's address within seconds; older requests are checked less
+		// often.
 		return ctrl.Result{RequeueAfter: max(time.Second, r.Clock.Since(csr.CreationTimestamp.Time))}, nil
 	case !has:
-		log.Info("Leaving a certificate request to the administrators", "request", csr.Name,
-			"reason", fmt.Sprintf("the request is for addresses %v, and no pod of the virtual kubelet has them", addresses))
+		log.Info("Not approving a certificate request", "request", csr.Name,
+			"reason", fmt.Sprintf("no pod of the virtual kubelet has the addresses %v", addresses))
 		return ctrl.Result{}, nil
 	}
 	approved := csr.DeepCopy()
 	now := metav1.NewTime(r.Clock.Now())
 	approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: approvalReason,
-		Message: "The virtual kubelet of VirtualNode " + key.String() + " asks for the certificate of its node", LastUpdateTime: now,
+		Message: "The virtual kubelet of VirtualNode " + key.String() + " requests the certificate of its node", LastUpdateTime: now,
 	})
 	log.Info("Approving the serving certificate of a virtual kubelet", "request", csr.Name)
 	if err := r.Client.SubResource("approval").Update(ctx, approved); err != nil {

@@ -28,8 +28,8 @@ const (
 	backdate             = time.Hour
 )
 
-// SelfSigned makes certificates that nobody vouches for. They last a year and are made
-// anew on the last day. It is safe for concurrent use.
+// SelfSigned creates self-signed certificates. They are valid for a year and replaced on the
+// last day. It is safe for concurrent use.
 type SelfSigned struct {
 	nodeName string
 	ip       net.IP
@@ -39,12 +39,12 @@ type SelfSigned struct {
 	current *tls.Certificate
 }
 
-// NewSelfSigned makes nothing yet.
+// NewSelfSigned returns a SelfSigned that creates its first certificate on demand.
 func NewSelfSigned(nodeName string, ip net.IP, now func() time.Time) *SelfSigned {
 	return &SelfSigned{nodeName: nodeName, ip: ip, now: now}
 }
 
-// Certificate returns the certificate of today.
+// Certificate returns a valid certificate.
 func (s *SelfSigned) Certificate() (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,11 +54,11 @@ func (s *SelfSigned) Certificate() (*tls.Certificate, error) {
 	}
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making a key for the kubelet API: %w", err)
+		return nil, fmt.Errorf("generating a key for the kubelet API: %w", err)
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return nil, fmt.Errorf("making a serial number for the kubelet API: %w", err)
+		return nil, fmt.Errorf("generating a serial number for the kubelet API: %w", err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: commonNamePrefix + s.nodeName, Organization: []string{selfSignedOrg}},
@@ -67,25 +67,25 @@ func (s *SelfSigned) Certificate() (*tls.Certificate, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
 	if err != nil {
-		return nil, fmt.Errorf("making a certificate for the kubelet API: %w", err)
+		return nil, fmt.Errorf("creating a certificate for the kubelet API: %w", err)
 	}
 	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, fmt.Errorf("reading the certificate of the kubelet API: %w", err)
+		return nil, fmt.Errorf("parsing the certificate of the kubelet API: %w", err)
 	}
 	s.current = &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private, Leaf: leaf}
 	return s.current, nil
 }
 
-// Signed asks a signer of the consumer for the certificate, keeps it in memory and
-// renews it in time. Until the first request is approved it serves a self-signed one,
-// which API servers accept that do not verify kubelets.
+// Signed requests the certificate from a signer of the consumer, keeps it in memory and
+// renews it. Until the first request is approved it returns a self-signed certificate, which
+// is enough for API servers that do not verify kubelets.
 type Signed struct {
 	manager  certificate.Manager
 	fallback *SelfSigned
 }
 
-// NewSigned asks for nothing before Run.
+// NewSigned returns a Signed that sends no request before Run.
 func NewSigned(client kubernetes.Interface, signer, nodeName string, ip net.IP, now func() time.Time) (*Signed, error) {
 	manager, err := certificate.NewManager(&certificate.Config{
 		ClientsetFn: func(*tls.Certificate) (kubernetes.Interface, error) { return client, nil },
@@ -105,14 +105,14 @@ func NewSigned(client kubernetes.Interface, signer, nodeName string, ip net.IP, 
 	return &Signed{manager: manager, fallback: NewSelfSigned(nodeName, ip, now)}, nil
 }
 
-// Run keeps the certificate until the context ends.
+// Run requests and renews the certificate until the context ends.
 func (s *Signed) Run(ctx context.Context) {
 	s.manager.Start()
 	<-ctx.Done()
 	s.manager.Stop()
 }
 
-// Certificate returns the certificate to serve with.
+// Certificate returns the signed certificate, or the self-signed one before the approval.
 func (s *Signed) Certificate() (*tls.Certificate, error) {
 	if current := s.manager.Current(); current != nil {
 		return current, nil
@@ -120,7 +120,7 @@ func (s *Signed) Certificate() (*tls.Certificate, error) {
 	return s.fallback.Certificate()
 }
 
-// memoryStore keeps a certificate for the life of the process: the next one asks anew.
+// memoryStore is a certificate.Store that does not survive a restart.
 type memoryStore struct {
 	mu      sync.Mutex
 	current *tls.Certificate
@@ -131,8 +131,8 @@ func (s *memoryStore) Current() (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == nil {
-		none := certificate.NoCertKeyError("no certificate yet")
-		return nil, &none
+		missing := certificate.NoCertKeyError("no certificate yet")
+		return nil, &missing
 	}
 	return s.current, nil
 }
@@ -141,7 +141,7 @@ func (s *memoryStore) Current() (*tls.Certificate, error) {
 func (s *memoryStore) Update(cert, key []byte) (*tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, fmt.Errorf("reading the signed certificate: %w", err)
+		return nil, fmt.Errorf("parsing the signed certificate: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,15 +21,15 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-var errDown = errors.New("the API server is away")
+var errUnavailable = errors.New("the API server is not available")
 
-// consumer answers reviews: the token "good" is alice's, and alice may get nodes/proxy
-// of milan-1 and nothing else.
-func consumer(asked *authorizationv1.SubjectAccessReviewSpec, broken bool) *fake.Clientset {
+// consumer returns a cluster in which the token "good" is alice's, and alice has only the
+// right to get nodes/proxy of milan-1. It stores the last access review.
+func consumer(reviewed *authorizationv1.SubjectAccessReviewSpec, broken bool) *fake.Clientset {
 	clientset := fake.NewClientset()
 	clientset.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if broken {
-			return true, nil, errDown
+			return true, nil, errUnavailable
 		}
 		review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
 		review.Status.Authenticated = review.Spec.Token == "good"
@@ -38,10 +38,10 @@ func consumer(asked *authorizationv1.SubjectAccessReviewSpec, broken bool) *fake
 	})
 	clientset.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if broken {
-			return true, nil, errDown
+			return true, nil, errUnavailable
 		}
 		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
-		*asked = review.Spec
+		*reviewed = review.Spec
 		attributes := review.Spec.ResourceAttributes
 		review.Status.Allowed = review.Spec.User == "alice" && attributes.Verb == "get" && attributes.Subresource == "proxy" && attributes.Name == "milan-1"
 		return true, review, nil
@@ -49,7 +49,7 @@ func consumer(asked *authorizationv1.SubjectAccessReviewSpec, broken bool) *fake
 	return clientset
 }
 
-func guard(t *testing.T, clientset *fake.Clientset, authorities func(context.Context) ([]byte, error)) *Guard {
+func newGuard(t *testing.T, clientset *fake.Clientset, authorities func(context.Context) ([]byte, error)) *Guard {
 	t.Helper()
 	g, err := NewGuard(GuardOptions{
 		NodeName: "milan-1", Now: time.Now, Authorities: authorities,
@@ -59,7 +59,7 @@ func guard(t *testing.T, clientset *fake.Clientset, authorities func(context.Con
 	return g
 }
 
-func noAuthorities(context.Context) ([]byte, error) { return nil, errDown }
+func noAuthorities(context.Context) ([]byte, error) { return nil, errUnavailable }
 
 func TestGuard(t *testing.T) {
 	alice := &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: "alice", Organization: []string{"people"}}}}}}
@@ -73,28 +73,28 @@ func TestGuard(t *testing.T) {
 		want         int
 		wantBody     string
 	}{
-		"nobody":                         {nil, "", "GET", "/pods", false, 401, "show a client certificate"},
-		"a certificate":                  {alice, "", "GET", "/pods", false, 200, ""},
-		"a certificate nobody verified":  {unverified, "", "GET", "/pods", false, 401, "show a client certificate"},
-		"a certificate without rights":   {bob, "", "GET", "/pods", false, 403, `user "bob" may not get nodes/proxy of node "milan-1"`},
-		"a token":                        {nil, "Bearer good", "GET", "/containerLogs/a/b/c", false, 200, ""},
-		"an unknown token":               {nil, "Bearer bad", "GET", "/pods", false, 401, "does not know the token"},
-		"an empty token":                 {nil, "Bearer ", "GET", "/pods", false, 401, "show a client certificate"},
-		"another scheme":                 {nil, "Basic good", "GET", "/pods", false, 401, "show a client certificate"},
-		"another verb":                   {nil, "Bearer good", "POST", "/exec/a/b/c", false, 403, "may not create nodes/proxy"},
-		"a shell over WebSocket":         {nil, "Bearer good", "GET", "/exec/a/b/c", false, 403, "may not create nodes/proxy"},
-		"attaching over WebSocket":       {nil, "Bearer good", "GET", "/attach/a/b/c", false, 403, "may not create nodes/proxy"},
-		"a forwarded port, likewise":     {nil, "Bearer good", "GET", "/portForward/a/b", false, 403, "may not create nodes/proxy"},
-		"a shell by its unclean path":    {nil, "Bearer good", "GET", "//exec/a/b/c", false, 403, "may not create nodes/proxy"},
-		"running a command":              {nil, "Bearer good", "GET", "/run/a/b/c", false, 403, "may not create nodes/proxy"},
-		"another subresource":            {nil, "Bearer good", "GET", "/metrics/cadvisor", false, 403, "may not get nodes/metrics"},
-		"a path that only begins alike":  {nil, "Bearer good", "GET", "/statsx", false, 200, ""},
-		"the API server is away: tokens": {nil, "Bearer good", "GET", "/pods", true, 401, "the API server is away"},
-		"the API server is away: rights": {alice, "", "GET", "/pods", true, 403, "the API server is away"},
+		"no credentials":               {nil, "", "GET", "/pods", false, 401, "is required"},
+		"a certificate":                {alice, "", "GET", "/pods", false, 200, ""},
+		"an unverified certificate":    {unverified, "", "GET", "/pods", false, 401, "is required"},
+		"a certificate without rights": {bob, "", "GET", "/pods", false, 403, `user "bob" cannot get nodes/proxy of node "milan-1"`},
+		"a token":                      {nil, "Bearer good", "GET", "/containerLogs/a/b/c", false, 200, ""},
+		"an unknown token":             {nil, "Bearer bad", "GET", "/pods", false, 401, "the token is not valid"},
+		"an empty token":               {nil, "Bearer ", "GET", "/pods", false, 401, "is required"},
+		"another scheme":               {nil, "Basic good", "GET", "/pods", false, 401, "is required"},
+		"another verb":                 {nil, "Bearer good", "POST", "/exec/a/b/c", false, 403, "cannot create nodes/proxy"},
+		"a shell over WebSocket":       {nil, "Bearer good", "GET", "/exec/a/b/c", false, 403, "cannot create nodes/proxy"},
+		"attaching over WebSocket":     {nil, "Bearer good", "GET", "/attach/a/b/c", false, 403, "cannot create nodes/proxy"},
+		"port-forward over WebSocket":  {nil, "Bearer good", "GET", "/portForward/a/b", false, 403, "cannot create nodes/proxy"},
+		"a shell with an unclean path": {nil, "Bearer good", "GET", "//exec/a/b/c", false, 403, "cannot create nodes/proxy"},
+		"running a command":            {nil, "Bearer good", "GET", "/run/a/b/c", false, 403, "cannot create nodes/proxy"},
+		"another subresource":          {nil, "Bearer good", "GET", "/metrics/cadvisor", false, 403, "cannot get nodes/metrics"},
+		"a path with a similar prefix": {nil, "Bearer good", "GET", "/statsx", false, 200, ""},
+		"no token review":              {nil, "Bearer good", "GET", "/pods", true, 401, "the API server is not available"},
+		"no access review":             {alice, "", "GET", "/pods", true, 403, "the API server is not available"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var asked authorizationv1.SubjectAccessReviewSpec
-			g := guard(t, consumer(&asked, tc.broken), noAuthorities)
+			var reviewed authorizationv1.SubjectAccessReviewSpec
+			g := newGuard(t, consumer(&reviewed, tc.broken), noAuthorities)
 			request := httptest.NewRequestWithContext(t.Context(), tc.method, tc.path, nil)
 			request.TLS = tc.tls
 			request.Header.Set("Authorization", tc.token)
@@ -105,20 +105,20 @@ func TestGuard(t *testing.T) {
 			assert.Equal(t, tc.want == http.StatusOK, served)
 			assert.Contains(t, response.Body.String(), tc.wantBody)
 			if served && tc.tls != nil {
-				assert.Equal(t, []string{"people", "system:authenticated"}, asked.Groups)
+				assert.Equal(t, []string{"people", "system:authenticated"}, reviewed.Groups)
 			}
 		})
 	}
 }
 
-func TestAuthoritiesAreKeptWhileTheyCannotBeRead(t *testing.T) {
+func TestPreviousAuthoritiesAreUsedWhileTheyCannotBeRead(t *testing.T) {
 	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 	ca := NewSelfSigned("ca", net.IPv4(127, 0, 0, 1), func() time.Time { return now })
 	reads, fail := 0, false
-	g := guard(t, fake.NewClientset(), func(context.Context) ([]byte, error) {
+	g := newGuard(t, fake.NewClientset(), func(context.Context) ([]byte, error) {
 		reads++
 		if fail {
-			return nil, errDown
+			return nil, errUnavailable
 		}
 		return certificatePEM(t, ca), nil
 	})
@@ -131,20 +131,20 @@ func TestAuthoritiesAreKeptWhileTheyCannotBeRead(t *testing.T) {
 	assert.Equal(t, 1, reads)
 	now, fail = now.Add(authorityLifetime+time.Second), true
 	kept, err := g.authorities(t.Context())
-	require.ErrorIs(t, err, errDown)
+	require.ErrorIs(t, err, errUnavailable)
 	assert.Same(t, first, kept)
 }
 
-func TestReviewsAreRememberedForAWhile(t *testing.T) {
+func TestReviewsAreCached(t *testing.T) {
 	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
-	var asked authorizationv1.SubjectAccessReviewSpec
-	clientset := consumer(&asked, false)
+	var reviewed authorizationv1.SubjectAccessReviewSpec
+	clientset := consumer(&reviewed, false)
 	g, err := NewGuard(GuardOptions{
 		NodeName: "milan-1", Now: func() time.Time { return now }, Authorities: noAuthorities,
 		Tokens: clientset.AuthenticationV1().TokenReviews(), Access: clientset.AuthorizationV1().SubjectAccessReviews(),
 	})
 	require.NoError(t, err)
-	ask := func(token, method, path string) (status, requests int) {
+	send := func(token, method, path string) (status, requests int) {
 		clientset.ClearActions()
 		request := httptest.NewRequestWithContext(t.Context(), method, path, nil)
 		request.Header.Set("Authorization", "Bearer "+token)
@@ -154,7 +154,7 @@ func TestReviewsAreRememberedForAWhile(t *testing.T) {
 	}
 	expect := func(wantStatus, wantRequests int, token, method, path string) {
 		t.Helper()
-		status, requests := ask(token, method, path)
+		status, requests := send(token, method, path)
 		assert.Equal(t, wantStatus, status)
 		assert.Equal(t, wantRequests, requests)
 	}
@@ -171,17 +171,17 @@ func TestReviewsAreRememberedForAWhile(t *testing.T) {
 	expect(200, 2, "good", "GET", "/pods")
 }
 
-func TestWhatFailedIsAskedAgain(t *testing.T) {
-	broken, asked := true, 0
+func TestFailedReviewsAreNotCached(t *testing.T) {
+	broken, reviews := true, 0
 	clientset := fake.NewClientset()
 	clientset.PrependReactor("create", "subjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-		asked++
+		reviews++
 		if broken {
-			return true, nil, errDown
+			return true, nil, errUnavailable
 		}
 		return true, &authorizationv1.SubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
 	})
-	g := guard(t, clientset, noAuthorities)
+	g := newGuard(t, clientset, noAuthorities)
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/pods", nil)
 	request.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{Subject: pkix.Name{CommonName: "alice"}}}}}
 	for _, want := range []int{http.StatusForbidden, http.StatusOK} {
@@ -190,14 +190,14 @@ func TestWhatFailedIsAskedAgain(t *testing.T) {
 		assert.Equal(t, want, response.Code)
 		broken = false
 	}
-	assert.Equal(t, 2, asked)
+	assert.Equal(t, 2, reviews)
 }
 
-func TestAHandshakeDoesNotWaitForTheReadOfAnother(t *testing.T) {
+func TestConcurrentHandshakesShareOneRead(t *testing.T) {
 	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 	ca := NewSelfSigned("ca", net.IPv4(127, 0, 0, 1), func() time.Time { return now })
 	reading, release := make(chan struct{}), make(chan struct{})
-	g := guard(t, fake.NewClientset(), func(context.Context) ([]byte, error) {
+	g := newGuard(t, fake.NewClientset(), func(context.Context) ([]byte, error) {
 		close(reading)
 		<-release
 		return certificatePEM(t, ca), nil
@@ -211,16 +211,16 @@ func TestAHandshakeDoesNotWaitForTheReadOfAnother(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := g.authorities(ended)
-	require.ErrorIs(t, err, context.Canceled, "a client that has gone waits for nothing")
+	require.ErrorIs(t, err, context.Canceled, "a canceled handshake does not wait")
 	close(release)
 	pool := <-first
 	require.NotNil(t, pool)
-	known, err := g.authorities(t.Context())
+	cached, err := g.authorities(t.Context())
 	require.NoError(t, err)
-	assert.Same(t, pool, known, "it is read once: a second read would panic")
+	assert.Same(t, pool, cached, "a second read would panic")
 }
 
-func TestSelfSignedCertificateIsMadeAnewOnItsLastDay(t *testing.T) {
+func TestSelfSignedCertificateIsReplacedOnItsLastDay(t *testing.T) {
 	now := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 	ip := net.IPv4(127, 0, 0, 9)
 	s := NewSelfSigned("milan-1", ip, func() time.Time { return now })

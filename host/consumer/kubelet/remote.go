@@ -24,13 +24,13 @@ import (
 	utilexec "k8s.io/client-go/util/exec"
 )
 
-// Provider reaches the subresources of remote pods.
+// Provider accesses the subresources of remote pods.
 type Provider struct {
 	config *rest.Config
 	core   corev1client.CoreV1Interface
 }
 
-// NewProvider connects to nothing yet.
+// NewProvider returns a Provider that sends nothing yet.
 func NewProvider(config *rest.Config) (*Provider, error) {
 	core, err := corev1client.NewForConfig(config)
 	if err != nil {
@@ -39,15 +39,15 @@ func NewProvider(config *rest.Config) (*Provider, error) {
 	return &Provider{config: config, core: core}, nil
 }
 
-// remotePods answers for local pods by asking their remote pods.
+// remotePods serves requests for local pods from their remote pods.
 type remotePods struct {
 	pods     Pods
 	provider *Provider
 }
 
-// find translates a local pod; pods of other nodes are not found, so that nobody reaches
-// the provider's own pods through their names.
-func (p *remotePods) find(namespace, name string) (string, error) {
+// remoteNamespace returns the remote namespace of a local pod. Pods of other nodes are not
+// found, so that the provider's own pods cannot be accessed by their names.
+func (p *remotePods) remoteNamespace(namespace, name string) (string, error) {
 	remote, ok := p.pods.Remote(namespace, name)
 	if !ok {
 		return "", errdefs.NotFoundf("pod %s/%s is not offloaded through this node", namespace, name)
@@ -56,18 +56,18 @@ func (p *remotePods) find(namespace, name string) (string, error) {
 }
 
 func (p *remotePods) logs(ctx context.Context, namespace, name, container string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
-	remote, err := p.find(namespace, name)
+	remote, err := p.remoteNamespace(namespace, name)
 	if err != nil {
 		return nil, err
 	}
 	stream, err := p.provider.core.Pods(remote).GetLogs(name, logOptions(container, opts)).Stream(ctx)
 	if err != nil {
-		return nil, translate(fmt.Errorf("reading the log of the remote pod: %w", err))
+		return nil, withKind(fmt.Errorf("reading the log of the remote pod: %w", err))
 	}
 	return stream, nil
 }
 
-// logOptions leaves out what was not asked for: the library says it with zeros.
+// logOptions converts the library's options, in which zero means unset.
 func logOptions(container string, opts api.ContainerLogOpts) *corev1.PodLogOptions {
 	out := &corev1.PodLogOptions{
 		Container: container, Follow: opts.Follow, Previous: opts.Previous, Timestamps: opts.Timestamps,
@@ -102,7 +102,7 @@ func (p *remotePods) attach(ctx context.Context, namespace, name, container stri
 }
 
 func (p *remotePods) stream(ctx context.Context, namespace, name, subresource string, options runtime.Object, io api.AttachIO) error {
-	remote, err := p.find(namespace, name)
+	remote, err := p.remoteNamespace(namespace, name)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (p *remotePods) stream(ctx context.Context, namespace, name, subresource st
 		VersionedParams(options, clientgoscheme.ParameterCodec).URL()
 	executor, err := remotecommand.NewSPDYExecutor(p.provider.config, http.MethodPost, url)
 	if err != nil {
-		return fmt.Errorf("preparing %s of the remote pod: %w", subresource, err)
+		return fmt.Errorf("preparing %s in the remote pod: %w", subresource, err)
 	}
 	streams := remotecommand.StreamOptions{Stdin: io.Stdin(), Tty: io.TTY()}
 	if out := io.Stdout(); out != nil {
@@ -120,25 +120,24 @@ func (p *remotePods) stream(ctx context.Context, namespace, name, subresource st
 		streams.Stderr = out
 	}
 	if io.TTY() {
-		streams.TerminalSizeQueue = sizes{ctx: ctx, from: io.Resize()}
+		streams.TerminalSizeQueue = terminalSizes{ctx: ctx, from: io.Resize()}
 	}
 	err = executor.StreamWithContext(ctx, streams)
 	var exit utilexec.ExitError
 	if err == nil || errors.As(err, &exit) {
-		// The library tells the client the exit code by the type of this error.
-		return err //nolint:wrapcheck // Its type is the message.
+		return err //nolint:wrapcheck // The library reads the exit code from the error's type.
 	}
-	return translate(fmt.Errorf("%s in the remote pod: %w", subresource, err))
+	return withKind(fmt.Errorf("%s in the remote pod: %w", subresource, err))
 }
 
-// sizes passes the sizes of the client's terminal on.
-type sizes struct {
+// terminalSizes forwards the sizes of the client's terminal.
+type terminalSizes struct {
 	ctx  context.Context
 	from <-chan api.TermSize
 }
 
 // Next implements remotecommand.TerminalSizeQueue.
-func (s sizes) Next() *remotecommand.TerminalSize {
+func (s terminalSizes) Next() *remotecommand.TerminalSize {
 	select {
 	case <-s.ctx.Done():
 		return nil
@@ -150,20 +149,20 @@ func (s sizes) Next() *remotecommand.TerminalSize {
 	}
 }
 
-// portForward connects one stream of the client with one port of the remote pod.
+// portForward connects a stream of the client with a port of the remote pod.
 func (p *remotePods) portForward(ctx context.Context, namespace, name string, port int32, client io.ReadWriteCloser) error {
-	remote, err := p.find(namespace, name)
+	remote, err := p.remoteNamespace(namespace, name)
 	if err != nil {
 		return err
 	}
 	transport, upgrader, err := spdy.RoundTripperFor(p.provider.config)
 	if err != nil {
-		return fmt.Errorf("preparing the port of the remote pod: %w", err)
+		return fmt.Errorf("preparing the connection to the remote pod: %w", err)
 	}
 	url := p.provider.core.RESTClient().Post().Namespace(remote).Resource("pods").Name(name).SubResource("portforward").URL()
 	connection, _, err := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url).Dial(portforward.PortForwardProtocolV1Name)
 	if err != nil {
-		return translate(fmt.Errorf("opening a port of the remote pod: %w", err))
+		return withKind(fmt.Errorf("connecting to the remote pod: %w", err))
 	}
 	defer func() { _ = connection.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
@@ -173,35 +172,36 @@ func (p *remotePods) portForward(ctx context.Context, namespace, name string, po
 	headers.Set(corev1.PortHeader, strconv.Itoa(int(port)))
 	headers.Set(corev1.PortForwardRequestIDHeader, "0")
 	headers.Set(corev1.StreamType, corev1.StreamTypeError)
-	failures, err := connection.CreateStream(headers)
+	errorStream, err := connection.CreateStream(headers)
 	if err != nil {
 		return fmt.Errorf("opening port %d of the remote pod: %w", port, err)
 	}
-	// Nothing is written to it, and the server waits for its end.
-	_ = failures.Close()
+	// The server waits until the client's side is closed; nothing is written to it.
+	_ = errorStream.Close()
 	headers.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := connection.CreateStream(headers)
 	if err != nil {
 		return fmt.Errorf("opening port %d of the remote pod: %w", port, err)
 	}
-	return exchange(client, data, failures, func() { _ = connection.Close() })
+	return exchange(client, data, errorStream, func() { _ = connection.Close() })
 }
 
-// exchange copies both ways until the remote end is done, and returns what it says of
-// its failures. Where the client has gone the remote end may never be done: then it is cut.
-func exchange(client io.ReadWriteCloser, data io.ReadWriteCloser, failures io.Reader, cut func()) error {
+// exchange copies in both directions until the remote end closes data, and returns the error
+// that it reports. It closes the connection when the client has disconnected, because the
+// remote end may stay open.
+func exchange(client io.ReadWriteCloser, data io.ReadWriteCloser, errorStream io.Reader, closeConnection func()) error {
 	var group sync.WaitGroup
 	var message []byte
-	group.Go(func() { message, _ = io.ReadAll(failures) })
+	group.Go(func() { message, _ = io.ReadAll(errorStream) })
 	go func() {
-		// The client may stay silent after the remote end is done, so nobody waits here.
+		// Not awaited: the client may stay connected after the remote end has closed.
 		_, _ = io.Copy(data, client)
 		_ = data.Close()
 	}()
-	to := &gone{Writer: client}
-	_, err := io.Copy(to, data)
-	if to.gone {
-		cut()
+	writer := &clientWriter{Writer: client}
+	_, err := io.Copy(writer, data)
+	if writer.hasFailed {
+		closeConnection()
 	}
 	group.Wait()
 	switch {
@@ -213,21 +213,21 @@ func exchange(client io.ReadWriteCloser, data io.ReadWriteCloser, failures io.Re
 	return nil
 }
 
-// gone notes that nobody takes what is written any more.
-type gone struct {
+// clientWriter records whether writing to the client has failed.
+type clientWriter struct {
 	io.Writer
-	gone bool
+	hasFailed bool
 }
 
 // Write implements io.Writer.
-func (g *gone) Write(p []byte) (int, error) {
-	n, err := g.Writer.Write(p)
-	g.gone = err != nil
-	return n, err //nolint:wrapcheck // The error of what it stands for.
+func (w *clientWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	w.hasFailed = err != nil
+	return n, err //nolint:wrapcheck // The wrapped writer's error.
 }
 
-// translate tells the library what kind of error it is, in its own terms.
-func translate(err error) error {
+// withKind converts an API error into the kinds of the library.
+func withKind(err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
 		return errdefs.AsNotFound(err)

@@ -1,10 +1,8 @@
-// Package kubelet: Pod flow, stage 3: the HTTPS API of a kubelet for the pods that were
-// accepted by a virtual node: logs, exec, attach and port-forward, passed on to their
-// remote pods.
+// Package kubelet: Pod flow, stage 3: serves the HTTPS API of a kubelet for the pods of a
+// virtual node. Logs, exec, attach and port-forward are forwarded to the remote pods.
 //
-// Nobody is served who is not known (T27): clients show a certificate of the consumer's
-// authority, as its API server does, or a token; and each request is authorized by the
-// consumer as it would be by a real kubelet.
+// Clients authenticate with a certificate of the consumer's authority, as its API server does,
+// or with a token, and the consumer authorizes each request, as with a real kubelet (T27).
 package kubelet
 
 import (
@@ -23,26 +21,25 @@ import (
 )
 
 const (
-	// streamTimeout is how long a session may be silent, as in a real kubelet. The
-	// library takes the time to create a stream for the time that a forwarded port may be
-	// idle and the reverse, so both are the same.
+	// streamTimeout is the idle timeout of a real kubelet. It is also the creation timeout,
+	// because the library exchanges both for forwarded ports.
 	streamTimeout = 4 * time.Hour
 	headerTimeout = 30 * time.Second
 	closeTimeout  = 2 * time.Second
 )
 
-// Pods tells which pods are this virtual node's, and where they are in the provider.
+// Pods are the pods of this virtual node.
 type Pods interface {
-	// Pods lists the local pods of the virtual node. They are shared: read only.
+	// Pods returns the local pods of the virtual node. They must not be modified.
 	Pods() []*corev1.Pod
-	// Remote returns the remote namespace of a local pod of this node, and false if there
-	// is no such pod or its namespace is not offloaded.
+	// Remote returns the remote namespace of a local pod of this node, and false if the pod
+	// does not exist or its namespace is not offloaded.
 	Remote(namespace, name string) (remoteNamespace string, ok bool)
 }
 
-// Options are what a [Server] needs; all are required.
+// Options configure a [Server]. All are required.
 type Options struct {
-	// Address and Port are where it listens.
+	// Address and Port are the listener's.
 	Address string
 	Port    int
 	// Certificate returns the serving certificate.
@@ -58,7 +55,7 @@ type Server struct{ options Options }
 // New returns a server that does not listen yet.
 func New(options Options) (*Server, error) {
 	if options.Certificate == nil || options.Guard == nil || options.Pods == nil || options.Provider == nil {
-		return nil, errors.New("the kubelet API needs a certificate, a guard, the node's pods and the provider")
+		return nil, errors.New("composing the kubelet API: Certificate, Guard, Pods and Provider are required")
 	}
 	return &Server{options: options}, nil
 }
@@ -75,18 +72,18 @@ func (s *Server) Run(ctx context.Context) error {
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12,
-			// Streams need the upgrade of HTTP/1.1.
+			// Streams use the upgrade of HTTP/1.1.
 			NextProtos:         []string{"http/1.1"},
 			GetConfigForClient: s.clientConfig,
 			GetCertificate:     func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.options.Certificate() },
 		},
-		ErrorLog: errorLog(logr.FromContextOrDiscard(ctx)),
+		ErrorLog: newErrorLog(logr.FromContextOrDiscard(ctx)),
 	}
 	stop := context.AfterFunc(ctx, func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		if server.Shutdown(closing) != nil {
-			// Streams that outlive their session are cut.
+			// Shutdown does not wait for streams.
 			_ = server.Close()
 		}
 	})
@@ -97,12 +94,12 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-// clientConfig asks clients for a certificate of the authorities as they are now. One
-// that is shown must be good; whether one is needed is decided per request.
+// clientConfig verifies a client certificate with the current authorities if the client
+// presents one. protect decides per request whether one is required.
 func (s *Server) clientConfig(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	authorities, err := s.options.Guard.authorities(hello.Context())
 	if err != nil {
-		logr.FromContextOrDiscard(hello.Context()).V(1).Info("No authority of clients is known, only tokens are accepted", "reason", err.Error())
+		logr.FromContextOrDiscard(hello.Context()).V(1).Info("No certificate authority of clients is available, only tokens are accepted", "reason", err.Error())
 	}
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},

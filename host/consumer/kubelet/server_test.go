@@ -39,7 +39,7 @@ func certificatePEM(t *testing.T, s *SelfSigned) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
 }
 
-// onePod is a node with the pod shop/web, offloaded to shop-rome.
+// onePod has the pod shop/web, whose remote namespace is shop-rome.
 type onePod struct{}
 
 func (onePod) Pods() []*corev1.Pod {
@@ -50,11 +50,11 @@ func (onePod) Remote(namespace, name string) (string, bool) {
 	return "shop-rome", namespace == "shop" && name == "web"
 }
 
-// exited is a command that ended with a code.
-type exited struct{ utilexec.CodeExitError }
+// exitError is the error of a command with an exit code.
+type exitError struct{ utilexec.CodeExitError }
 
-// newProvider is an API server with one running pod, shop-rome/web: its subresources are
-// those of a kubelet under other paths.
+// newProvider starts an API server with one running pod, shop-rome/web. It maps the pod's
+// subresources to the paths of a kubelet.
 func newProvider(t *testing.T) *rest.Config {
 	t.Helper()
 	handler := api.PodHandler(api.PodHandlerConfig{
@@ -63,10 +63,10 @@ func newProvider(t *testing.T) *rest.Config {
 		},
 		RunInContainer: func(_ context.Context, namespace, pod, container string, command []string, streams api.AttachIO) error {
 			if command[0] == "false" {
-				return exited{utilexec.CodeExitError{Err: errors.New("exit 3"), Code: 3}}
+				return exitError{utilexec.CodeExitError{Err: errors.New("exit 3"), Code: 3}}
 			}
 			input, _ := io.ReadAll(streams.Stdin())
-			fmt.Fprintf(streams.Stdout(), "%s/%s/%s %v said %s", namespace, pod, container, command, input)
+			fmt.Fprintf(streams.Stdout(), "%s/%s/%s %v read %s", namespace, pod, container, command, input)
 			return nil
 		},
 		AttachToContainer: func(_ context.Context, _, _, _ string, streams api.AttachIO) error {
@@ -110,10 +110,10 @@ func newProvider(t *testing.T) *rest.Config {
 	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 }
 
-// allowing lets the token "good" do everything.
-func allowing() *fake.Clientset {
-	var asked authorizationv1.SubjectAccessReviewSpec
-	clientset := consumer(&asked, false)
+// allowAll returns a consumer in which the token "good" has all rights.
+func allowAll() *fake.Clientset {
+	var reviewed authorizationv1.SubjectAccessReviewSpec
+	clientset := consumer(&reviewed, false)
 	clientset.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview).DeepCopy()
 		review.Status.Allowed = true
@@ -122,7 +122,7 @@ func allowing() *fake.Clientset {
 	return clientset
 }
 
-// serve runs the kubelet API and returns how a client that may do everything reaches it.
+// serve runs the kubelet API and returns the configuration of a client with all rights.
 func serve(t *testing.T) *rest.Config {
 	t.Helper()
 	provider, err := NewProvider(newProvider(t))
@@ -131,7 +131,7 @@ func serve(t *testing.T) *rest.Config {
 	port := freePort(t)
 	server, err := New(Options{
 		Address: "127.0.0.1", Port: port, Certificate: serving.Certificate, Pods: onePod{}, Provider: provider,
-		Guard: guard(t, allowing(), noAuthorities),
+		Guard: newGuard(t, allowAll(), noAuthorities),
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -178,10 +178,10 @@ func get(t *testing.T, config *rest.Config, path string) (int, string) {
 
 func TestKubeletAPI(t *testing.T) {
 	config := serve(t)
-	t.Run("strangers are not served", func(t *testing.T) {
-		stranger := rest.CopyConfig(config)
-		stranger.BearerToken = ""
-		code, _ := get(t, stranger, "/pods")
+	t.Run("a client without credentials is rejected", func(t *testing.T) {
+		anonymous := rest.CopyConfig(config)
+		anonymous.BearerToken = ""
+		code, _ := get(t, anonymous, "/pods")
 		assert.Equal(t, http.StatusUnauthorized, code)
 	})
 	t.Run("the node's pods are listed", func(t *testing.T) {
@@ -189,21 +189,21 @@ func TestKubeletAPI(t *testing.T) {
 		assert.Equal(t, http.StatusOK, code)
 		assert.Contains(t, body, `"name":"web"`)
 	})
-	t.Run("logs are those of the remote pod", func(t *testing.T) {
+	t.Run("logs are read from the remote pod", func(t *testing.T) {
 		code, body := get(t, config, "/containerLogs/shop/web/main?tailLines=5&follow=true")
 		assert.Equal(t, http.StatusOK, code)
 		assert.Equal(t, "shop-rome/web/main tail=5 follow=true", body)
 	})
-	t.Run("pods that are not this node's are not found", func(t *testing.T) {
+	t.Run("pods of other nodes are not found", func(t *testing.T) {
 		code, _ := get(t, config, "/containerLogs/shop-rome/web/main")
 		assert.Equal(t, http.StatusNotFound, code)
 	})
 	t.Run("a command runs in the remote pod", func(t *testing.T) {
 		var out bytes.Buffer
 		require.NoError(t, stream(t, config, "/exec/shop/web/main?command=echo&command=hi&input=1&output=1", strings.NewReader("hello"), &out))
-		assert.Equal(t, "shop-rome/web/main [echo hi] said hello", out.String())
+		assert.Equal(t, "shop-rome/web/main [echo hi] read hello", out.String())
 	})
-	t.Run("its exit code comes back", func(t *testing.T) {
+	t.Run("the exit code is returned", func(t *testing.T) {
 		err := stream(t, config, "/exec/shop/web/main?command=false&output=1", nil, io.Discard)
 		var exit utilexec.ExitError
 		require.ErrorAs(t, err, &exit)
@@ -217,7 +217,7 @@ func TestKubeletAPI(t *testing.T) {
 	t.Run("a port is forwarded to the remote pod", func(t *testing.T) {
 		assert.Equal(t, "port 8080 got ping", forward(t, config, 8080))
 	})
-	t.Run("a port that is closed there is told", func(t *testing.T) {
+	t.Run("the error of a closed port is returned", func(t *testing.T) {
 		assert.Contains(t, forward(t, config, 1), "connection refused")
 	})
 }
@@ -231,7 +231,7 @@ func stream(t *testing.T, config *rest.Config, path string, in io.Reader, out io
 	return executor.StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdin: in, Stdout: out})
 }
 
-// forward sends "ping" to a port and returns what came back, from it or of its failure.
+// forward sends "ping" to a port and returns its response and its error.
 func forward(t *testing.T, config *rest.Config, port int) string {
 	t.Helper()
 	transport, upgrader, err := spdy.RoundTripperFor(config)
@@ -245,22 +245,22 @@ func forward(t *testing.T, config *rest.Config, port int) string {
 	headers.Set(corev1.PortHeader, strconv.Itoa(port))
 	headers.Set(corev1.PortForwardRequestIDHeader, "1")
 	headers.Set(corev1.StreamType, corev1.StreamTypeError)
-	failures, err := connection.CreateStream(headers)
+	errorStream, err := connection.CreateStream(headers)
 	require.NoError(t, err)
-	require.NoError(t, failures.Close())
+	require.NoError(t, errorStream.Close())
 	headers.Set(corev1.StreamType, corev1.StreamTypeData)
 	data, err := connection.CreateStream(headers)
 	require.NoError(t, err)
 	_, err = data.Write([]byte("ping"))
 	require.NoError(t, err)
-	answer, err := io.ReadAll(data)
+	response, err := io.ReadAll(data)
 	require.NoError(t, err)
-	failure, err := io.ReadAll(failures)
+	reported, err := io.ReadAll(errorStream)
 	require.NoError(t, err)
-	return string(answer) + string(failure)
+	return string(response) + string(reported)
 }
 
-func TestLogOptionsLeaveOutWhatWasNotAskedFor(t *testing.T) {
+func TestLogOptions(t *testing.T) {
 	since := time.Date(2026, 11, 21, 7, 0, 0, 0, time.UTC)
 	assert.Equal(t, &corev1.PodLogOptions{Container: "main"}, logOptions("main", api.ContainerLogOpts{}))
 	n := int64(2)
@@ -269,7 +269,7 @@ func TestLogOptionsLeaveOutWhatWasNotAskedFor(t *testing.T) {
 	}, logOptions("main", api.ContainerLogOpts{Previous: true, Timestamps: true, Tail: 2, LimitBytes: 2, SinceSeconds: 2, SinceTime: since}))
 }
 
-func TestAnAddressThatIsTakenIsToldWithTheFlags(t *testing.T) {
+func TestUsedPortIsReportedWithTheFlags(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
@@ -277,7 +277,7 @@ func TestAnAddressThatIsTakenIsToldWithTheFlags(t *testing.T) {
 	require.NoError(t, err)
 	server, err := New(Options{
 		Address: "127.0.0.1", Port: listener.Addr().(*net.TCPAddr).Port, Pods: onePod{}, Provider: provider,
-		Certificate: NewSelfSigned("n", nil, time.Now).Certificate, Guard: guard(t, allowing(), noAuthorities),
+		Certificate: NewSelfSigned("n", nil, time.Now).Certificate, Guard: newGuard(t, allowAll(), noAuthorities),
 	})
 	require.NoError(t, err)
 	assert.ErrorContains(t, server.Run(t.Context()), "listening for the kubelet API (--node-ip, --listen-port)")

@@ -8,8 +8,8 @@ import (
 	vklog "github.com/virtual-kubelet/virtual-kubelet/log"
 )
 
-// withLogger lets virtual-kubelet's library write to our logger. What it says is for
-// whoever looks for the cause of something: level 1, debug 4.
+// withLogger makes virtual-kubelet's library write to the logger of the context: at
+// verbosity 1, its debug messages at 4.
 func withLogger(ctx context.Context) context.Context {
 	return vklog.WithLogger(ctx, logger{logr.FromContextOrDiscard(ctx).WithName("virtual-kubelet")})
 }

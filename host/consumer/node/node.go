@@ -1,11 +1,11 @@
-// Package node: Pod flow, stage 2: the Node of a virtual node in the consumer, whose
-// shape is all that the scheduler sees of the provider: capacity, labels, taints,
-// conditions, and a lease that ends when the provider does not answer.
+// Package node: Pod flow, stage 2: maintains the Node of a virtual node in the consumer. The
+// scheduler sees the provider only through it: capacity, labels, taints, conditions, and a
+// lease that expires when the provider does not answer.
 //
-// What the Node is to be is computed by host/forge/local from the VirtualNode and, where
-// the network matters, the ForeignCluster. Registration, lease and heartbeats are those
-// of virtual-kubelet's node controller; taints and what others changed on the Node,
-// which that controller cannot put right, are healed here (T63).
+// host/forge/local computes the desired Node from the VirtualNode and, if the network is
+// checked, the ForeignCluster. virtual-kubelet's node controller registers the Node and sends
+// lease and heartbeats. This package restores taints and fields that other clients change,
+// which that controller does not (T63).
 package node
 
 import (
@@ -31,23 +31,23 @@ import (
 )
 
 const (
-	// retryPause is how soon a registration that failed is tried again.
-	retryPause = 2 * time.Second
-	// recoveryPause lets the node controller note a ping that succeeded again before it
-	// is asked to publish.
-	recoveryPause = 500 * time.Millisecond
+	// registerRetry is how soon a failed registration is tried again.
+	registerRetry = 2 * time.Second
+	// publishDelay lets the node controller record a ping that succeeded again before the
+	// status is published.
+	publishDelay = 500 * time.Millisecond
 )
 
-// Options are what a [Node] needs. All fields up to Now are required.
+// Options configure a [Node]. All fields up to Now are required.
 type Options struct {
-	// Nodes and Leases are clients of the consumer; leases live in kube-node-lease.
+	// Nodes and Leases are clients of the consumer; leases are in kube-node-lease.
 	Nodes  corev1client.NodeInterface
 	Leases coordinationv1client.LeaseInterface
 	// Local watches ForeignClusters and the Node.
 	Local client.WithWatch
-	// RemoteHealth asks the provider's API server whether it lives.
-	RemoteHealth func(context.Context) error
-	// VirtualNode as it was when the virtual kubelet started.
+	// CheckProvider returns an error if the provider's API server does not answer.
+	CheckProvider func(context.Context) error
+	// VirtualNode is the VirtualNode at the start of the virtual kubelet.
 	VirtualNode *offloadingv1beta1.VirtualNode
 	Now         func() time.Time
 
@@ -59,25 +59,27 @@ type Options struct {
 	ExtraLabels, ExtraAnnotations map[string]string
 	// CheckNetwork makes the Node's readiness depend on the network.
 	CheckNetwork bool
-	// LeaseDuration of the Node; renewed four times as often.
+	// NotReady returns why the virtual kubelet cannot run pods yet, and nil when it can. A Node
+	// that was ready before stays ready, so that a restart does not affect its pods. A change
+	// is followed by a call of Refresh. Optional.
+	NotReady func() *local.NotReady
+	// LeaseDuration is that of the Node's lease, which is renewed four times as often.
 	LeaseDuration time.Duration
-	// PingInterval and PingTimeout rule how the provider is looked at; an interval of
-	// zero means never.
+	// PingInterval and PingTimeout apply to CheckProvider; an interval of zero disables it.
 	PingInterval, PingTimeout time.Duration
-	// StatusInterval is how often the status is published although nothing changed.
+	// StatusInterval is how often an unchanged status is published.
 	StatusInterval time.Duration
-	// Reachable is told each time the provider was looked at. Optional.
-	Reachable func(bool)
-	// Unreachable is called with true once the provider has not answered for half of
-	// LeaseDuration, which is before the consumer gives the Node up, and with false each time
-	// it answers. Optional.
-	Unreachable func(bool)
-	// Tell is told what the owner of the VirtualNode must know, each cause once a while.
-	// The context may have ended. Optional.
-	Tell func(ctx context.Context, vn *offloadingv1beta1.VirtualNode, reason Reason, message string)
+	// OnPing is called with the result of each ping. Optional.
+	OnPing func(reachable bool)
+	// OnOutage is called with true when the provider has not answered for half of
+	// LeaseDuration, before the consumer marks the Node, and with false after each answer.
+	// Optional.
+	OnOutage func(outage bool)
+	// Report records an event on the VirtualNode. The context may have ended. Optional.
+	Report func(ctx context.Context, vn *offloadingv1beta1.VirtualNode, reason Reason, message string)
 }
 
-// Node keeps one Node. Its methods are safe for concurrent use.
+// Node maintains one Node. It is safe for concurrent use.
 type Node struct {
 	options Options
 	changed chan struct{}
@@ -85,38 +87,40 @@ type Node struct {
 	mu             sync.Mutex
 	virtualNode    *offloadingv1beta1.VirtualNode
 	foreignCluster *liqocorev1beta1.ForeignCluster
-	server         *corev1.Node
-	published      *corev1.Node
-	unrecorded     *corev1.Node
-	pingError      error
-	// answered is when the provider answered last.
-	answered time.Time
-	pinged   bool
-	told     map[Reason]telling
+	// server is the Node of the API server, published the one sent last, and registered the
+	// one registered last until it was published too.
+	server, published, registered *corev1.Node
+	pingError                     error
+	pinged                        bool
+	answeredAt                    time.Time
+	reports                       map[Reason]lastReport
 }
 
-// New checks the options. Nothing is sent before Run.
+// New returns a Node that sends nothing before Run.
 func New(options Options) (*Node, error) {
 	switch {
-	case options.Nodes == nil || options.Leases == nil || options.Local == nil || options.RemoteHealth == nil:
-		return nil, errors.New("a node needs clients for nodes, leases and watches, and a way to ask the provider")
+	case options.Nodes == nil || options.Leases == nil || options.Local == nil || options.CheckProvider == nil:
+		return nil, errors.New("composing a node: Nodes, Leases, Local and CheckProvider are required")
 	case options.VirtualNode == nil || options.Now == nil:
-		return nil, errors.New("a node needs its VirtualNode and a clock")
+		return nil, errors.New("composing a node: VirtualNode and Now are required")
 	case options.LeaseDuration < 4*time.Second:
-		return nil, fmt.Errorf("a node's lease of %s is too short: at least 4s, since it is renewed in whole seconds, four times as often", options.LeaseDuration)
+		return nil, fmt.Errorf("composing a node: lease duration %s is too short: at least 4s, because the lease is renewed in whole seconds, four times as often", options.LeaseDuration)
 	}
 	return &Node{
-		options: options, virtualNode: options.VirtualNode, changed: make(chan struct{}, 1), told: map[Reason]telling{},
+		options: options, virtualNode: options.VirtualNode, changed: make(chan struct{}, 1), reports: map[Reason]lastReport{},
 	}, nil
 }
 
-// VirtualNodeChanged takes over a new VirtualNode; the Node follows.
+// VirtualNodeChanged updates the Node to a changed VirtualNode.
 func (n *Node) VirtualNodeChanged(vn *offloadingv1beta1.VirtualNode) {
 	n.mu.Lock()
 	n.virtualNode = vn
 	n.mu.Unlock()
 	n.wake()
 }
+
+// Refresh publishes the Node if the desired one has changed.
+func (n *Node) Refresh() { n.wake() }
 
 func (n *Node) wake() {
 	select {
@@ -127,47 +131,47 @@ func (n *Node) wake() {
 
 func (n *Node) name() string { return n.options.VirtualNode.Name }
 
-// Run keeps the Node until the context ends. The Node stays: whoever removes the
-// VirtualNode drains and deletes it.
+// Run maintains the Node until the context ends. It does not delete it: the controller of
+// VirtualNodes drains and deletes the Node.
 func (n *Node) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
-	if !n.followForeignCluster(ctx, &group) {
+	if !n.watchForeignCluster(ctx, &group) {
 		return nil
 	}
-	if err := n.claim(ctx); err != nil {
+	if err := n.checkOwner(ctx); err != nil {
 		return err
 	}
-	n.followNode(ctx, &group)
+	n.watchNode(ctx, &group)
 	for ctx.Err() == nil {
 		tried, err := n.register(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if apierrors.IsInvalid(err) {
-			n.refused(ctx, err)
-			n.untilAnother(ctx, tried)
+			n.reportRefused(ctx, err)
+			n.awaitChange(ctx, tried)
 			continue
 		}
-		if apierrors.IsForbidden(err) && n.untilCreated(ctx) {
+		if apierrors.IsForbidden(err) && n.awaitCreation(ctx) {
 			continue
 		}
-		logr.FromContextOrDiscard(ctx).Error(err, "Registering the node failed, trying again", "node", n.name())
-		retry.Pause(ctx, retryPause)
+		logr.FromContextOrDiscard(ctx).Error(err, "Registering the node failed, retrying", "node", n.name())
+		retry.Pause(ctx, registerRetry)
 	}
 	return nil
 }
 
-// untilCreated waits for the manager to create the Node, which a virtual kubelet has no right
-// to do, and reports whether it had to wait.
-func (n *Node) untilCreated(ctx context.Context) (waited bool) {
+// awaitCreation waits until the manager has created the Node, which a virtual kubelet has no
+// right to do, and reports whether it had to wait.
+func (n *Node) awaitCreation(ctx context.Context) (waited bool) {
 	for {
 		n.mu.Lock()
-		created := n.server != nil
+		exists := n.server != nil
 		n.mu.Unlock()
-		if created {
+		if exists {
 			return waited
 		}
 		if !waited {
@@ -182,23 +186,23 @@ func (n *Node) untilCreated(ctx context.Context) (waited bool) {
 	}
 }
 
-// claim refuses a name that is that of a real node, or of another provider's: the node
-// controller would turn it into ours.
-func (n *Node) claim(ctx context.Context) error {
+// checkOwner returns an error if the Node exists and is a real node or that of another
+// provider: the node controller would overwrite it.
+func (n *Node) checkOwner(ctx context.Context) error {
 	for {
 		node, err := n.options.Nodes.Get(ctx, n.name(), metav1.GetOptions{})
 		switch {
 		case ctx.Err() != nil || apierrors.IsNotFound(err):
 			return nil
 		case err != nil:
-			logr.FromContextOrDiscard(ctx).Error(err, "Looking for the node failed, trying again", "node", n.name())
-			retry.Pause(ctx, retryPause)
+			logr.FromContextOrDiscard(ctx).Error(err, "Reading the node failed, retrying", "node", n.name())
+			retry.Pause(ctx, registerRetry)
 			continue
 		}
 		provider := string(n.options.VirtualNode.Spec.ClusterID)
 		if node.Labels[offloadingv1beta1.NodeTypeLabel] != offloadingv1beta1.NodeTypeVirtual ||
 			node.Labels[liqocorev1beta1.RemoteClusterIDLabel] != provider {
-			return fmt.Errorf("node %q exists and is no virtual node of cluster %q: give the VirtualNode another name", n.name(), provider)
+			return fmt.Errorf("node %q exists and is not a virtual node of cluster %q: give the VirtualNode another name", n.name(), provider)
 		}
 		n.mu.Lock()
 		n.server = node
@@ -207,9 +211,9 @@ func (n *Node) claim(ctx context.Context) error {
 	}
 }
 
-// register runs virtual-kubelet's node controller once the provider has answered: its
-// first look at the provider must succeed, or it gives up. It returns the Node that it
-// tried to register.
+// register runs virtual-kubelet's node controller after the provider has answered: the
+// controller gives up when its first ping fails. It returns the Node that it tried to
+// register.
 func (n *Node) register(ctx context.Context) (*corev1.Node, error) {
 	for n.options.PingInterval > 0 && n.Ping(ctx) != nil {
 		if !retry.Pause(ctx, n.options.PingInterval) {
@@ -227,8 +231,8 @@ func (n *Node) register(ctx context.Context) (*corev1.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the node controller: %w", err)
 	}
-	n.registering(desired)
-	logr.FromContextOrDiscard(ctx).Info("Keeping the node", "node", n.name())
+	n.setRegistered(desired)
+	logr.FromContextOrDiscard(ctx).Info("Maintaining the node", "node", n.name())
 	if err := controller.Run(withLogger(ctx)); err != nil {
 		return tried, fmt.Errorf("running the node controller: %w", err)
 	}
@@ -250,20 +254,20 @@ func (n *Node) controllerOptions() []vknode.NodeControllerOpt {
 	return options
 }
 
-// recreate creates the Node again when somebody deleted it (5.5). Where the manager does it,
-// the Node is published when it has appeared.
+// recreate creates a Node that was deleted (wire 5.5). If the manager creates Nodes, the Node
+// is published when it exists again.
 func (n *Node) recreate(ctx context.Context, cause error) error {
 	log := logr.FromContextOrDiscard(ctx)
 	if !apierrors.IsNotFound(cause) {
 		switch {
 		case apierrors.IsInvalid(cause):
-			n.refused(ctx, cause)
+			n.reportRefused(ctx, cause)
 		case ctx.Err() == nil:
-			log.Error(cause, "Publishing the node's status failed, the next heartbeat tries again", "node", n.name())
+			log.Error(cause, "Publishing the node's status failed, the next heartbeat retries", "node", n.name())
 		}
 		return cause
 	}
-	log.Info("Creating the node again, since it was deleted", "node", n.name())
+	log.Info("Creating the node again after it was deleted", "node", n.name())
 	if _, err := n.options.Nodes.Create(ctx, n.desired(), metav1.CreateOptions{}); apierrors.IsForbidden(err) {
 		return cause
 	} else if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -272,27 +276,31 @@ func (n *Node) recreate(ctx context.Context, cause error) error {
 	return nil
 }
 
-// desired is the Node as it is to be now.
+// desired returns the desired Node.
 func (n *Node) desired() *corev1.Node {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var previous []corev1.NodeCondition
-	switch {
-	case n.published != nil:
-		previous = n.published.Status.Conditions
-	case n.server != nil:
-		previous = n.server.Status.Conditions
+	previous := n.published
+	if previous == nil {
+		previous = n.server
 	}
-	return local.Node(local.NodeInput{
+	input := local.NodeInput{
 		VirtualNode: n.virtualNode,
 		ExtraLabels: n.options.ExtraLabels, ExtraAnnotations: n.options.ExtraAnnotations,
 		NodeIP: n.options.NodeIP, KubeletPort: n.options.KubeletPort, KubeletVersion: n.options.KubeletVersion,
-		Network: n.network(), Previous: previous, Now: n.options.Now(),
-	})
+		Network: n.network(), Now: n.options.Now(),
+	}
+	if previous != nil {
+		input.Previous = previous.Status.Conditions
+	}
+	if n.options.NotReady != nil && (previous == nil || readyStatus(previous) != corev1.ConditionTrue) {
+		input.NotReady = n.options.NotReady()
+	}
+	return local.Node(input)
 }
 
-// network evaluates the ForeignCluster (5.4). Only a networking module that its status
-// reports as enabled counts: without one the Node is ready whatever the network is.
+// network evaluates the ForeignCluster (wire 5.4). If its status reports no enabled network
+// module, the Node's readiness does not depend on the network.
 func (n *Node) network() local.Network {
 	fc := n.foreignCluster
 	switch {
@@ -315,10 +323,9 @@ func (n *Node) setPublished(node *corev1.Node) {
 	n.published = node
 }
 
-// registering notes what the Node is registered with.
-func (n *Node) registering(node *corev1.Node) {
+func (n *Node) setRegistered(node *corev1.Node) {
 	n.mu.Lock()
-	n.published, n.unrecorded = node, node
+	n.published, n.registered = node, node
 	n.mu.Unlock()
 	n.wake()
 }

@@ -30,7 +30,7 @@ import (
 
 const patience = time.Minute
 
-var errDown = errors.New("connection refused")
+var errUnreachable = errors.New("connection refused")
 
 func virtualNode() *offloadingv1beta1.VirtualNode {
 	return &offloadingv1beta1.VirtualNode{
@@ -44,11 +44,11 @@ func virtualNode() *offloadingv1beta1.VirtualNode {
 	}
 }
 
-// listing is a fake client, which lists before it watches.
-type listing struct{ client.WithWatch }
+// listClient makes client-go's reflector list before it watches, as a fake client needs it.
+type listClient struct{ client.WithWatch }
 
-// IsWatchListSemanticsUnSupported tells client-go's reflector.
-func (listing) IsWatchListSemanticsUnSupported() bool { return true }
+// IsWatchListSemanticsUnSupported is called by client-go's reflector.
+func (listClient) IsWatchListSemanticsUnSupported() bool { return true }
 
 func testScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
@@ -61,9 +61,9 @@ func newNode(t *testing.T, clientset *fake.Clientset, alter func(*Options)) *Nod
 	t.Helper()
 	options := Options{
 		Nodes: clientset.CoreV1().Nodes(), Leases: clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease),
-		Local:        listing{ctrlfake.NewClientBuilder().WithScheme(testScheme(t)).Build()},
-		RemoteHealth: func(context.Context) error { return nil },
-		VirtualNode:  virtualNode(), Now: time.Now, NodeIP: "127.0.0.9", KubeletPort: 10250, KubeletVersion: "v1.37.0",
+		Local:         listClient{ctrlfake.NewClientBuilder().WithScheme(testScheme(t)).Build()},
+		CheckProvider: func(context.Context) error { return nil },
+		VirtualNode:   virtualNode(), Now: time.Now, NodeIP: "127.0.0.9", KubeletPort: 10250, KubeletVersion: "v1.37.0",
 		LeaseDuration: 40 * time.Second, PingInterval: 10 * time.Millisecond, PingTimeout: time.Second, StatusInterval: time.Minute,
 	}
 	if alter != nil {
@@ -85,14 +85,14 @@ func run(t *testing.T, n *Node) {
 	})
 }
 
-func TestNodeIsRegisteredWithALeaseAndFollowsItsVirtualNode(t *testing.T) {
+func TestNodeIsRegisteredWithALeaseAndUpdated(t *testing.T) {
 	clientset := fake.NewClientset()
 	n := newNode(t, clientset, nil)
 	run(t, n)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
 		require.NoError(c, err)
-		assert.Equal(c, corev1.ConditionTrue, ready(node))
+		assert.Equal(c, corev1.ConditionTrue, readyStatus(node))
 		lease, err := clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "milan-1", metav1.GetOptions{})
 		require.NoError(c, err)
 		assert.Equal(c, int32(40), *lease.Spec.LeaseDurationSeconds)
@@ -105,7 +105,7 @@ func TestNodeIsRegisteredWithALeaseAndFollowsItsVirtualNode(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
 		require.NoError(c, err)
-		assert.NotContains(c, node.Status.Capacity, corev1.ResourceName("example.com/gpu"), "T64: although the node was created with it")
+		assert.NotContains(c, node.Status.Capacity, corev1.ResourceName("example.com/gpu"), "T64: a resource that the node was registered with")
 	}, patience, 10*time.Millisecond)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
@@ -120,34 +120,34 @@ func TestNodeIsRegisteredWithALeaseAndFollowsItsVirtualNode(t *testing.T) {
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
 		require.NoError(c, err)
-		assert.NotContains(c, node.Labels, "zone", "what was ours and is not wanted any more goes")
+		assert.NotContains(c, node.Labels, "zone", "a removed label is removed from the node")
 		assert.NotContains(c, node.Status.Capacity, corev1.ResourceMemory, "T64")
-		assert.Equal(c, corev1.ConditionFalse, ready(node))
+		assert.Equal(c, corev1.ConditionFalse, readyStatus(node))
 	}, patience, 10*time.Millisecond)
 }
 
-func TestNoLeaseAndNoNodeWhileTheProviderDoesNotAnswer(t *testing.T) {
+func TestNothingIsWrittenBeforeTheProviderAnswers(t *testing.T) {
 	clientset := fake.NewClientset()
-	asked := make(chan struct{}, 100)
+	checks := make(chan struct{}, 100)
 	n := newNode(t, clientset, func(o *Options) {
-		o.RemoteHealth = func(context.Context) error {
+		o.CheckProvider = func(context.Context) error {
 			select {
-			case asked <- struct{}{}:
+			case checks <- struct{}{}:
 			default:
 			}
-			return errDown
+			return errUnreachable
 		}
 	})
 	run(t, n)
 	for range 3 {
-		<-asked
+		<-checks
 	}
 	for _, action := range clientset.Actions() {
-		assert.Equal(t, "get", action.GetVerb(), "nothing is written: %v", action)
+		assert.Equal(t, "get", action.GetVerb(), "%v", action)
 	}
 }
 
-func TestNodeThatIsDeletedIsMadeAnew(t *testing.T) {
+func TestDeletedNodeIsCreatedAgain(t *testing.T) {
 	clientset := fake.NewClientset()
 	n := newNode(t, clientset, func(o *Options) { o.StatusInterval = 50 * time.Millisecond })
 	run(t, n)
@@ -160,8 +160,8 @@ func TestNodeThatIsDeletedIsMadeAnew(t *testing.T) {
 	require.Eventually(t, exists, patience, 10*time.Millisecond)
 }
 
-// forbidden makes a clientset in which a virtual kubelet may not create Nodes.
-func forbidden(nodes ...runtime.Object) *fake.Clientset {
+// clientsetWithoutCreate returns a clientset without the right to create Nodes.
+func clientsetWithoutCreate(nodes ...runtime.Object) *fake.Clientset {
 	clientset := fake.NewClientset(nodes...)
 	clientset.PrependReactor("create", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(corev1.Resource("nodes"), "milan-1", errors.New("no such right"))
@@ -169,39 +169,39 @@ func forbidden(nodes ...runtime.Object) *fake.Clientset {
 	return clientset
 }
 
-// byManager is the Node as the manager creates it.
-func byManager() *corev1.Node {
+// managerNode returns the Node as the manager creates it.
+func managerNode() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-1", Labels: map[string]string{
 		"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "milan",
 	}}}
 }
 
-func TestANodeThatTheManagerCreatesIsCompleted(t *testing.T) {
+func TestNodeOfTheManagerIsUpdated(t *testing.T) {
 	isReady := func(clientset *fake.Clientset) func() bool {
 		return func() bool {
 			node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
-			return err == nil && ready(node) == corev1.ConditionTrue
+			return err == nil && readyStatus(node) == corev1.ConditionTrue
 		}
 	}
-	t.Run("when it is there already", func(t *testing.T) {
-		clientset := forbidden(byManager())
+	t.Run("that exists", func(t *testing.T) {
+		clientset := clientsetWithoutCreate(managerNode())
 		run(t, newNode(t, clientset, nil))
 		require.Eventually(t, isReady(clientset), patience, 10*time.Millisecond)
 	})
-	t.Run("when it comes later, and when it is created again", func(t *testing.T) {
-		clientset := forbidden()
-		asked := make(chan struct{}, 100)
+	t.Run("that is created later, and again", func(t *testing.T) {
+		clientset := clientsetWithoutCreate()
+		creations := make(chan struct{}, 100)
 		clientset.PrependReactor("create", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			asked <- struct{}{}
+			creations <- struct{}{}
 			return false, nil, nil
 		})
-		// Watches come from a client of their own.
+		// The clientset has no field selectors: watches use another client.
 		watched := ctrlfake.NewClientBuilder().WithScheme(testScheme(t)).
 			WithIndex(&corev1.Node{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).Build()
-		// What is created between its list and its watch, the fake client does not show.
+		// The fake client loses objects that are created between its list and its watch.
 		watching := make(chan struct{}, 10)
 		run(t, newNode(t, clientset, func(o *Options) {
-			o.Local = listing{interceptor.NewClient(watched, interceptor.Funcs{
+			o.Local = listClient{interceptor.NewClient(watched, interceptor.Funcs{
 				Watch: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
 					w, err := c.Watch(ctx, list, opts...)
 					if _, nodes := list.(*corev1.NodeList); nodes && err == nil {
@@ -211,20 +211,20 @@ func TestANodeThatTheManagerCreatesIsCompleted(t *testing.T) {
 				},
 			})}
 		}))
-		<-asked
+		<-creations
 		<-watching
 		for range 2 {
-			require.NoError(t, clientset.Tracker().Add(byManager()))
-			require.NoError(t, watched.Create(t.Context(), byManager()))
+			require.NoError(t, clientset.Tracker().Add(managerNode()))
+			require.NoError(t, watched.Create(t.Context(), managerNode()))
 			require.Eventually(t, isReady(clientset), patience, 10*time.Millisecond)
 			require.NoError(t, clientset.CoreV1().Nodes().Delete(t.Context(), "milan-1", metav1.DeleteOptions{}))
-			require.NoError(t, watched.Delete(t.Context(), byManager()))
+			require.NoError(t, watched.Delete(t.Context(), managerNode()))
 		}
-		assert.LessOrEqual(t, len(asked), 2, "it waits for an event, and does not poll")
+		assert.LessOrEqual(t, len(creations), 2, "it waits for events and does not poll")
 	})
 }
 
-func TestANodeOfSomebodyElseIsNotTakenOver(t *testing.T) {
+func TestExistingNodeOfAnotherOwnerIsRefused(t *testing.T) {
 	for name, labels := range map[string]map[string]string{
 		"a real node":             nil,
 		"another provider's node": {"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "paris"},
@@ -232,7 +232,7 @@ func TestANodeOfSomebodyElseIsNotTakenOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clientset := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-1", Labels: labels}})
 			err := newNode(t, clientset, nil).Run(t.Context())
-			require.ErrorContains(t, err, `node "milan-1" exists and is no virtual node of cluster "milan"`)
+			require.ErrorContains(t, err, `node "milan-1" exists and is not a virtual node of cluster "milan"`)
 		})
 	}
 }
@@ -242,19 +242,19 @@ func TestPing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status    *liqocorev1beta1.ConditionStatusType
 		remote    error
-		wantAsked bool
+		wantCheck bool
 		wantErr   string
 	}{
-		"no ForeignCluster: the peer is asked":     {nil, nil, true, ""},
-		"no ForeignCluster, no answer":             {nil, errDown, true, `asking the API server of cluster "milan": connection refused`},
-		"nobody probes: the peer is asked":         {&none, nil, true, ""},
-		"the ForeignCluster says that it is there": {&established, errDown, false, ""},
-		"the ForeignCluster says that it is not":   {&broken, nil, false, `ForeignCluster milan says of the API server of cluster "milan": Error`},
+		"no ForeignCluster, the provider answers":         {nil, nil, true, ""},
+		"no ForeignCluster, the provider does not answer": {nil, errUnreachable, true, `checking the API server of cluster "milan": connection refused`},
+		"ForeignCluster without probe":                    {&none, nil, true, ""},
+		"ForeignCluster reports a reachable provider":     {&established, errUnreachable, false, ""},
+		"ForeignCluster reports an unreachable provider":  {&broken, nil, false, `condition APIServerStatus of ForeignCluster "milan" is "Error"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := false
+			isChecked := false
 			n := newNode(t, fake.NewClientset(), func(o *Options) {
-				o.RemoteHealth = func(context.Context) error { asked = true; return tc.remote }
+				o.CheckProvider = func(context.Context) error { isChecked = true; return tc.remote }
 			})
 			if tc.status != nil {
 				n.foreignCluster = &liqocorev1beta1.ForeignCluster{
@@ -265,7 +265,7 @@ func TestPing(t *testing.T) {
 				}
 			}
 			err := n.Ping(t.Context())
-			assert.Equal(t, tc.wantAsked, asked)
+			assert.Equal(t, tc.wantCheck, isChecked)
 			if tc.wantErr == "" {
 				assert.NoError(t, err)
 				return
@@ -275,58 +275,58 @@ func TestPing(t *testing.T) {
 	}
 }
 
-func TestWhatAPingFoundIsToldUnlessItWasStopped(t *testing.T) {
-	stopped, stop := context.WithCancel(t.Context())
-	stop()
-	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+func TestResultOfAPingIsReportedUnlessCanceled(t *testing.T) {
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	expired, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer cancel()
 	for name, tc := range map[string]struct {
 		ctx  context.Context
 		want []bool
 	}{
-		"no answer in time": {late, []bool{false}},
-		"stopped":           {stopped, nil},
+		"deadline exceeded": {expired, []bool{false}},
+		"canceled":          {canceled, nil},
 		"no answer":         {t.Context(), []bool{false}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var told []bool
+			var results []bool
 			n := newNode(t, fake.NewClientset(), func(o *Options) {
-				o.RemoteHealth = func(context.Context) error { return errDown }
-				o.Reachable = func(up bool) { told = append(told, up) }
+				o.CheckProvider = func(context.Context) error { return errUnreachable }
+				o.OnPing = func(reachable bool) { results = append(results, reachable) }
 			})
 			require.Error(t, n.Ping(tc.ctx))
-			assert.Equal(t, tc.want, told)
+			assert.Equal(t, tc.want, results)
 		})
 	}
 }
 
-// One answer that is lost is no outage; the consumer gives the Node up after LeaseDuration.
-func TestAnOutageIsReportedBeforeTheNodeIsGivenUp(t *testing.T) {
+// One lost answer is not an outage. The consumer marks the Node after LeaseDuration.
+func TestOutageIsReportedBeforeTheLeaseExpires(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var health error
 	var reports []string
 	n := newNode(t, fake.NewClientset(), func(o *Options) {
 		o.Now = func() time.Time { return at }
-		o.RemoteHealth = func(context.Context) error { return health }
-		o.Unreachable = func(down bool) { reports = append(reports, at.Format("04:05")+" "+strconv.FormatBool(down)) }
+		o.CheckProvider = func(context.Context) error { return health }
+		o.OnOutage = func(outage bool) { reports = append(reports, at.Format("04:05")+" "+strconv.FormatBool(outage)) }
 	})
 	ping := func(err error, after time.Duration) {
 		health, at = err, at.Add(after)
 		assert.ErrorIs(t, n.Ping(t.Context()), err)
 	}
 	ping(nil, 0)
-	ping(errDown, 10*time.Second)
+	ping(errUnreachable, 10*time.Second)
 	ping(nil, 10*time.Second)
-	ping(errDown, 10*time.Second)
-	ping(errDown, 10*time.Second)
+	ping(errUnreachable, 10*time.Second)
+	ping(errUnreachable, 10*time.Second)
 	ping(nil, 10*time.Second)
 	assert.Equal(t, []string{"04:05 false", "04:25 false", "04:45 true", "04:55 false"}, reports)
 }
 
-func TestPingOfAnIntervalOfZeroAsksNobody(t *testing.T) {
+func TestPingWithAnIntervalOfZeroIsDisabled(t *testing.T) {
 	n := newNode(t, fake.NewClientset(), func(o *Options) {
 		o.PingInterval = 0
-		o.RemoteHealth = func(context.Context) error { return errDown }
+		o.CheckProvider = func(context.Context) error { return errUnreachable }
 	})
 	assert.NoError(t, n.Ping(t.Context()))
 }
@@ -345,7 +345,7 @@ func TestNetwork(t *testing.T) {
 		fc    *liqocorev1beta1.ForeignCluster
 		want  local.Network
 	}{
-		"not to be checked":            {false, nil, local.NetworkUnchecked},
+		"check disabled":               {false, nil, local.NetworkUnchecked},
 		"no ForeignCluster":            {true, nil, local.NetworkDown},
 		"module off":                   {true, cluster(1, false, ""), local.NetworkUnchecked},
 		"no component reports modules": {true, cluster(0, false, ""), local.NetworkUnchecked},
@@ -360,8 +360,8 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// The label liqo.io/remote-cluster-id is set by a webhook that need not be there.
-func TestTheForeignClusterIsFoundByItsClusterID(t *testing.T) {
+// The label liqo.io/remote-cluster-id is set by a webhook that may be missing.
+func TestForeignClusterIsFoundByItsClusterID(t *testing.T) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, liqocorev1beta1.AddToScheme(scheme))
 	cluster := func(name, id string) *liqocorev1beta1.ForeignCluster {
@@ -370,7 +370,7 @@ func TestTheForeignClusterIsFoundByItsClusterID(t *testing.T) {
 			Spec:       liqocorev1beta1.ForeignClusterSpec{ClusterID: liqocorev1beta1.ClusterID(id)},
 		}
 	}
-	c := listing{ctrlfake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster("a", "turin"), cluster("b", "milan"), cluster("c", "paris")).Build()}
+	c := listClient{ctrlfake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster("a", "turin"), cluster("b", "milan"), cluster("c", "paris")).Build()}
 	n := newNode(t, fake.NewClientset(), func(o *Options) { o.Local = c })
 	found := func() string {
 		n.mu.Lock()
@@ -384,28 +384,28 @@ func TestTheForeignClusterIsFoundByItsClusterID(t *testing.T) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
-	require.True(t, n.followForeignCluster(ctx, &group))
+	require.True(t, n.watchForeignCluster(ctx, &group))
 	require.Eventually(t, func() bool { return found() == "b" }, time.Minute, time.Millisecond)
 	require.NoError(t, c.Delete(t.Context(), cluster("a", "turin")))
 	require.NoError(t, c.Delete(t.Context(), cluster("b", "milan")))
 	require.Eventually(t, func() bool { return found() == "" }, time.Minute, time.Millisecond)
 }
 
-func TestTaintsAreMergedWithThoseOfOthers(t *testing.T) {
-	ours := corev1.Taint{Key: "virtual-node.liqo.io/not-allowed", Value: "true", Effect: corev1.TaintEffectNoExecute}
-	others := corev1.Taint{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: time.Unix(1, 0)}}
+func TestMergeTaints(t *testing.T) {
+	own := corev1.Taint{Key: "virtual-node.liqo.io/not-allowed", Value: "true", Effect: corev1.TaintEffectNoExecute}
+	other := corev1.Taint{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoExecute, TimeAdded: &metav1.Time{Time: time.Unix(1, 0)}}
 	gpu := corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}
 	for name, tc := range map[string]struct {
 		record                string
 		server, desired, want []corev1.Taint
 	}{
-		"ours was taken away (T63)":        {"", []corev1.Taint{others}, []corev1.Taint{ours}, []corev1.Taint{others, ours}},
-		"all is well":                      {"", []corev1.Taint{ours, others}, []corev1.Taint{ours}, []corev1.Taint{ours, others}},
-		"one of the VirtualNode's is new":  {"", []corev1.Taint{ours}, []corev1.Taint{ours, gpu}, []corev1.Taint{ours, gpu}},
-		"one of the VirtualNode's is gone": {"gpu:NoSchedule", []corev1.Taint{ours, gpu}, []corev1.Taint{ours}, []corev1.Taint{ours}},
-		"an administrator's stays":         {"", []corev1.Taint{ours, gpu}, []corev1.Taint{ours}, []corev1.Taint{ours, gpu}},
-		"a value was changed": {
-			"", []corev1.Taint{{Key: ours.Key, Value: "no", Effect: ours.Effect}}, []corev1.Taint{ours}, []corev1.Taint{ours},
+		"own taint was removed (T63)":        {"", []corev1.Taint{other}, []corev1.Taint{own}, []corev1.Taint{other, own}},
+		"no difference":                      {"", []corev1.Taint{own, other}, []corev1.Taint{own}, []corev1.Taint{own, other}},
+		"taint added to the VirtualNode":     {"", []corev1.Taint{own}, []corev1.Taint{own, gpu}, []corev1.Taint{own, gpu}},
+		"taint removed from the VirtualNode": {"gpu:NoSchedule", []corev1.Taint{own, gpu}, []corev1.Taint{own}, []corev1.Taint{own}},
+		"administrator's taint":              {"", []corev1.Taint{own, gpu}, []corev1.Taint{own}, []corev1.Taint{own, gpu}},
+		"value was changed": {
+			"", []corev1.Taint{{Key: own.Key, Value: "no", Effect: own.Effect}}, []corev1.Taint{own}, []corev1.Taint{own},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -416,50 +416,50 @@ func TestTaintsAreMergedWithThoseOfOthers(t *testing.T) {
 	}
 }
 
-func TestHealingTaintsIsOnePatchOfTheVersionThatWasLookedAt(t *testing.T) {
+func TestApplyTaintsSendsOnePatch(t *testing.T) {
 	existing := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan-1", ResourceVersion: "7"}}
 	clientset := fake.NewClientset(existing)
 	n := newNode(t, clientset, nil)
 	n.server = existing
-	n.healTaints(t.Context(), n.desired())
+	n.applyTaints(t.Context(), n.desired())
 	node, err := clientset.CoreV1().Nodes().Get(t.Context(), "milan-1", metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, n.desired().Spec.Taints, node.Spec.Taints)
 	n.server = node
 	before := len(clientset.Actions())
-	n.healTaints(t.Context(), n.desired())
-	assert.Len(t, clientset.Actions(), before, "nothing is sent when nothing is to be done")
+	n.applyTaints(t.Context(), n.desired())
+	assert.Len(t, clientset.Actions(), before, "no request without a difference")
 }
 
-func TestStaleness(t *testing.T) {
+func TestNeedsPublish(t *testing.T) {
 	for name, tc := range map[string]struct {
 		alter func(published, server *corev1.Node)
 		want  bool
 	}{
-		"nothing changed":                   {func(_, _ *corev1.Node) {}, false},
-		"only the heartbeat is older":       {func(p, _ *corev1.Node) { p.Status.Conditions[0].LastHeartbeatTime = metav1.Time{} }, false},
-		"others added a label":              {func(_, s *corev1.Node) { s.Labels["admin"] = "x" }, false},
-		"others took a label away":          {func(_, s *corev1.Node) { delete(s.Labels, "liqo.io/type") }, true},
-		"others changed the capacity":       {func(_, s *corev1.Node) { s.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("9") }, true},
-		"the node was given up meanwhile":   {func(_, s *corev1.Node) { s.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
-		"the VirtualNode has another label": {func(p, _ *corev1.Node) { p.Labels["old"] = "x" }, true},
+		"no difference":                          {func(_, _ *corev1.Node) {}, false},
+		"older heartbeat":                        {func(p, _ *corev1.Node) { p.Status.Conditions[0].LastHeartbeatTime = metav1.Time{} }, false},
+		"another client added a label":           {func(_, s *corev1.Node) { s.Labels["admin"] = "x" }, false},
+		"another client removed a label":         {func(_, s *corev1.Node) { delete(s.Labels, "liqo.io/type") }, true},
+		"another client changed the capacity":    {func(_, s *corev1.Node) { s.Status.Capacity[corev1.ResourceCPU] = resource.MustParse("9") }, true},
+		"node controller marked the node":        {func(_, s *corev1.Node) { s.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
+		"label was removed from the VirtualNode": {func(p, _ *corev1.Node) { p.Labels["old"] = "x" }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, fake.NewClientset(), nil)
 			n.server = n.desired()
 			n.published = n.desired()
 			tc.alter(n.published, n.server)
-			assert.Equal(t, tc.want, n.stale(n.desired()))
+			assert.Equal(t, tc.want, n.needsPublish(n.desired()))
 		})
 	}
 }
 
 func TestOptionsAreChecked(t *testing.T) {
 	_, err := New(Options{})
-	require.ErrorContains(t, err, "needs clients")
+	require.ErrorContains(t, err, "Nodes, Leases, Local and CheckProvider are required")
 	n := newNode(t, fake.NewClientset(&coordinationv1.Lease{}), nil)
 	options := n.options
 	options.LeaseDuration = time.Second
 	_, err = New(options)
-	assert.ErrorContains(t, err, "lease of 1s is too short")
+	assert.ErrorContains(t, err, "lease duration 1s is too short")
 }

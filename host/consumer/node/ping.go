@@ -10,8 +10,9 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
 
-// Ping tells whether the provider can be reached (5.5). While it fails, neither lease
-// nor status of the Node are renewed, so that the consumer's controllers take over.
+// Ping returns an error if the provider cannot be reached (wire 5.5). While it fails, neither
+// the lease nor the status of the Node is renewed, and the consumer's node controller marks
+// the Node.
 func (n *Node) Ping(ctx context.Context) error {
 	if n.options.PingInterval == 0 {
 		return nil
@@ -22,17 +23,17 @@ func (n *Node) Ping(ctx context.Context) error {
 		limited, cancel = context.WithTimeout(ctx, n.options.PingTimeout)
 		defer cancel()
 	}
-	err := n.reach(limited)
+	err := n.checkProvider(limited)
+	// A canceled ping is no result; one that exceeds its deadline is.
 	if !errors.Is(ctx.Err(), context.Canceled) {
-		// Whoever stops says nothing about the provider; a timeout does.
-		n.notePing(ctx, err)
+		n.recordPing(ctx, err)
 	}
 	return err
 }
 
-// reach believes the ForeignCluster where somebody probes the peer, and asks the peer
-// itself where nobody does.
-func (n *Node) reach(ctx context.Context) error {
+// checkProvider uses the ForeignCluster's condition if a controller sets it, and checks the
+// provider otherwise.
+func (n *Node) checkProvider(ctx context.Context) error {
 	n.mu.Lock()
 	fc := n.foreignCluster
 	n.mu.Unlock()
@@ -43,46 +44,46 @@ func (n *Node) reach(ctx context.Context) error {
 		case liqocorev1beta1.ConditionStatusEstablished:
 			return nil
 		default:
-			return fmt.Errorf("ForeignCluster %s says of the API server of cluster %q: %s", fc.Name, provider, status)
+			return fmt.Errorf("condition %s of ForeignCluster %q is %q", liqocorev1beta1.APIServerStatusCondition, fc.Name, status)
 		}
 	}
-	if err := n.options.RemoteHealth(ctx); err != nil {
-		return fmt.Errorf("asking the API server of cluster %q: %w", provider, err)
+	if err := n.options.CheckProvider(ctx); err != nil {
+		return fmt.Errorf("checking the API server of cluster %q: %w", provider, err)
 	}
 	return nil
 }
 
-// notePing logs what changed, and publishes the status at once when the provider is
-// back: the lease alone does not make a Node ready again.
-func (n *Node) notePing(ctx context.Context, err error) {
+// recordPing reports changes. It publishes the status at once when the provider answers
+// again: the lease alone does not make a Node ready.
+func (n *Node) recordPing(ctx context.Context, err error) {
 	n.mu.Lock()
-	had, first := n.pingError, !n.pinged
-	// A Node that is there lasts through one look that fails.
-	overdue := had != nil || n.published == nil && n.server == nil
+	previous, isFirst := n.pingError, !n.pinged
+	// An existing Node is kept through one failed ping.
+	isOverdue := previous != nil || n.published == nil && n.server == nil
 	n.pingError, n.pinged = err, true
 	now := n.options.Now()
 	if err == nil {
-		n.answered = now
+		n.answeredAt = now
 	}
-	silence := now.Sub(n.answered)
+	silence := now.Sub(n.answeredAt)
 	n.mu.Unlock()
-	if n.options.Unreachable != nil && (err == nil || silence >= n.options.LeaseDuration/2) {
-		n.options.Unreachable(err != nil)
+	if n.options.OnOutage != nil && (err == nil || silence >= n.options.LeaseDuration/2) {
+		n.options.OnOutage(err != nil)
 	}
-	if n.options.Reachable != nil {
-		n.options.Reachable(err == nil)
+	if n.options.OnPing != nil {
+		n.options.OnPing(err == nil)
 	}
 	log := logr.FromContextOrDiscard(ctx).WithValues("node", n.name(), "remoteCluster", n.options.VirtualNode.Spec.ClusterID)
-	if err != nil && overdue {
-		n.tell(ctx, ReasonUnreachable, "The provider cannot be reached, so the Node is not made, or not kept: "+err.Error()+
-			"; make sure that the provider runs, and that the kubeconfig of spec.kubeconfigSecretRef leads to it")
+	if err != nil && isOverdue {
+		n.report(ctx, ReasonUnreachable, "The Node is not registered or not renewed, because the provider cannot be reached: "+err.Error()+
+			". Check that the provider runs and that the kubeconfig of spec.kubeconfigSecretRef leads to it.")
 	}
 	switch {
-	case err != nil && had == nil:
+	case err != nil && previous == nil:
 		log.Info("The provider cannot be reached, the node's lease is not renewed", "reason", err.Error())
-	case err == nil && (had != nil || first):
+	case err == nil && (previous != nil || isFirst):
 		log.Info("The provider can be reached")
-		n.forget(ReasonUnreachable)
+		n.clearReport(ReasonUnreachable)
 		n.wake()
 	}
 }

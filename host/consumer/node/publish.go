@@ -22,13 +22,13 @@ import (
 )
 
 // taintsAnnotation on the Node lists the taints that come from the VirtualNode, as
-// key:effect, so that one which is removed there while nobody runs is removed here too,
-// and those of the cluster's own controllers are left alone. Only the patch of taints
-// writes it: in the hands of the node controller it could vanish before it was read.
+// key:effect. A taint that was removed from the VirtualNode while no virtual kubelet ran is
+// removed from the Node too; other taints are kept. Only applyTaints writes it: the node
+// controller could remove it before it was read.
 const taintsAnnotation = "longshore.dev/applied-taints"
 
-// taintRecord is the value of taintsAnnotation, empty for no taints.
-func taintRecord(vn *offloadingv1beta1.VirtualNode) string {
+// recordedTaints returns the value of taintsAnnotation; empty without taints.
+func recordedTaints(vn *offloadingv1beta1.VirtualNode) string {
 	var taints []string
 	for i := range vn.Spec.Taints {
 		taints = append(taints, taintID(&vn.Spec.Taints[i]))
@@ -38,7 +38,7 @@ func taintRecord(vn *offloadingv1beta1.VirtualNode) string {
 
 func taintID(taint *corev1.Taint) string { return taint.Key + ":" + string(taint.Effect) }
 
-// notifier is what virtual-kubelet's node controller asks.
+// notifier is the provider of virtual-kubelet's node controller.
 type notifier struct {
 	node  *Node
 	group *sync.WaitGroup
@@ -47,8 +47,8 @@ type notifier struct {
 // Ping implements vknode.NodeProvider.
 func (p *notifier) Ping(ctx context.Context) error { return p.node.Ping(ctx) }
 
-// NotifyNodeStatus implements vknode.NodeProvider: it publishes each time something
-// changed, until the context ends.
+// NotifyNodeStatus implements vknode.NodeProvider: it publishes after each change until the
+// context ends.
 func (p *notifier) NotifyNodeStatus(ctx context.Context, publish func(*corev1.Node)) {
 	n := p.node
 	p.group.Go(func() {
@@ -58,64 +58,64 @@ func (p *notifier) NotifyNodeStatus(ctx context.Context, publish func(*corev1.No
 				return
 			case <-n.changed:
 			}
-			if !retry.Pause(ctx, recoveryPause) {
+			if !retry.Pause(ctx, publishDelay) {
 				return
 			}
-			if created := n.takeUnrecorded(); created != nil {
-				handOver(ctx, publish, created)
+			if registered := n.takeRegistered(); registered != nil {
+				publishNode(ctx, publish, registered)
 			}
 			desired := n.desired()
-			if n.stale(desired) {
+			if n.needsPublish(desired) {
 				n.setPublished(desired)
-				handOver(ctx, publish, desired)
+				publishNode(ctx, publish, desired)
 			}
-			n.healTaints(ctx, desired)
+			n.applyTaints(ctx, desired)
 		}
 	})
 }
 
-// takeUnrecorded returns the Node as it was registered, once. The node controller removes
-// what it published before and is not wanted any more, and it does not count what a
-// Node was created with: so that is published once too (T64).
-func (n *Node) takeUnrecorded() *corev1.Node {
+// takeRegistered returns the Node as it was registered; nil when called again. The node
+// controller removes only fields that it has published itself, so the registered Node is
+// published once (T64).
+func (n *Node) takeRegistered() *corev1.Node {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	created := n.unrecorded
-	n.unrecorded = nil
-	return created
+	registered := n.registered
+	n.registered = nil
+	return registered
 }
 
-// handOver gives a Node to the controller, which takes one at a time and none any more
-// once it has stopped.
-func handOver(ctx context.Context, publish func(*corev1.Node), node *corev1.Node) {
-	taken := make(chan struct{})
+// publishNode passes a Node to the node controller, whose callback blocks forever after the
+// controller has stopped.
+func publishNode(ctx context.Context, publish func(*corev1.Node), node *corev1.Node) {
+	done := make(chan struct{})
 	go func() {
 		publish(node.DeepCopy())
-		close(taken)
+		close(done)
 	}()
 	select {
-	case <-taken:
+	case <-done:
 	case <-ctx.Done():
 	}
 }
 
-// stale reports whether the Node must be published: it is to be another one than was
-// published last, or the server's has lost something of it.
-func (n *Node) stale(desired *corev1.Node) bool {
+// needsPublish reports whether the desired Node differs from the one published last, or the
+// API server's Node has lost a part of it.
+func (n *Node) needsPublish(desired *corev1.Node) bool {
 	n.mu.Lock()
 	published, server := n.published, n.server
 	n.mu.Unlock()
 	if published == nil || !maps.Equal(published.Labels, desired.Labels) || !maps.Equal(published.Annotations, desired.Annotations) ||
-		!equality.Semantic.DeepEqual(timeless(&published.Status), timeless(&desired.Status)) {
+		!equality.Semantic.DeepEqual(withoutHeartbeats(&published.Status), withoutHeartbeats(&desired.Status)) {
 		return true
 	}
-	return server != nil && (lacks(server.Labels, desired.Labels) || lacks(server.Annotations, desired.Annotations) ||
-		lostReady(server, desired) || !carries(server.Status.Capacity, desired.Status.Capacity) ||
-		!carries(server.Status.Allocatable, desired.Status.Allocatable))
+	return server != nil && (!containsPairs(server.Labels, desired.Labels) || !containsPairs(server.Annotations, desired.Annotations) ||
+		hasLostReady(server, desired) || !containsResources(server.Status.Capacity, desired.Status.Capacity) ||
+		!containsResources(server.Status.Allocatable, desired.Status.Allocatable))
 }
 
-// timeless drops the heartbeats, which change with every look.
-func timeless(status *corev1.NodeStatus) *corev1.NodeStatus {
+// withoutHeartbeats returns a copy without heartbeat times, which always differ.
+func withoutHeartbeats(status *corev1.NodeStatus) *corev1.NodeStatus {
 	clean := status.DeepCopy()
 	for i := range clean.Conditions {
 		clean.Conditions[i].LastHeartbeatTime = metav1.Time{}
@@ -123,32 +123,32 @@ func timeless(status *corev1.NodeStatus) *corev1.NodeStatus {
 	return clean
 }
 
-func lacks(have, want map[string]string) bool {
-	for key, value := range want {
-		if current, present := have[key]; !present || current != value {
-			return true
-		}
-	}
-	return false
-}
-
-func carries(have, want corev1.ResourceList) bool {
-	for key, value := range want {
-		if current, present := have[key]; !present || current.Cmp(value) != 0 {
+func containsPairs(all, part map[string]string) bool {
+	for key, value := range part {
+		if current, exists := all[key]; !exists || current != value {
 			return false
 		}
 	}
 	return true
 }
 
-// lostReady reports whether the consumer's controllers gave the Node up meanwhile, or
-// created it again.
-func lostReady(server, desired *corev1.Node) bool {
-	current := ready(server)
-	return (current == corev1.ConditionUnknown || current == "") && ready(desired) != corev1.ConditionUnknown
+func containsResources(all, part corev1.ResourceList) bool {
+	for key, value := range part {
+		if current, exists := all[key]; !exists || current.Cmp(value) != 0 {
+			return false
+		}
+	}
+	return true
 }
 
-func ready(node *corev1.Node) corev1.ConditionStatus {
+// hasLostReady reports whether the consumer's controllers marked the Node as unknown or
+// created it again without conditions.
+func hasLostReady(server, desired *corev1.Node) bool {
+	current := readyStatus(server)
+	return (current == corev1.ConditionUnknown || current == "") && readyStatus(desired) != corev1.ConditionUnknown
+}
+
+func readyStatus(node *corev1.Node) corev1.ConditionStatus {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {
 			return node.Status.Conditions[i].Status
@@ -157,12 +157,12 @@ func ready(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// healTaints brings the Node's taints to what is wanted, keeping those of others (T63).
-// The patch carries the version that was looked at: the cluster's controllers write
-// taints too, and the next event tries again.
-func (n *Node) healTaints(ctx context.Context, desired *corev1.Node) {
+// applyTaints sets the desired taints and keeps those of other owners (T63). The patch
+// contains the resourceVersion that was read, because the cluster's controllers write taints
+// too; after a conflict, the next event tries again.
+func (n *Node) applyTaints(ctx context.Context, desired *corev1.Node) {
 	n.mu.Lock()
-	server, record := n.server, taintRecord(n.virtualNode)
+	server, record := n.server, recordedTaints(n.virtualNode)
 	n.mu.Unlock()
 	if server == nil || server.DeletionTimestamp != nil {
 		return
@@ -185,27 +185,27 @@ func (n *Node) healTaints(ctx context.Context, desired *corev1.Node) {
 		_, err = n.options.Nodes.Patch(ctx, n.name(), types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	if apierrors.IsInvalid(err) {
-		n.refused(ctx, err)
+		n.reportRefused(ctx, err)
 		return
 	}
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-		log.Error(fmt.Errorf("setting the taints of node %q: %w", n.name(), err), "The node's taints are not as wanted, the next change of the node tries again")
+		log.Error(fmt.Errorf("setting the taints of node %q: %w", n.name(), err), "Applying the node's taints failed, retrying after the next change of the node")
 	}
 }
 
-// mergeTaints keeps the order of what is there, drops what was ours and is not wanted
-// any more, and adds what is missing.
+// mergeTaints keeps the order of the existing taints, removes recorded taints that are no
+// longer desired and appends those that are missing.
 func mergeTaints(server, desired *corev1.Node) []corev1.Taint {
-	ours := strings.Split(server.Annotations[taintsAnnotation], ",")
+	recorded := strings.Split(server.Annotations[taintsAnnotation], ",")
 	var merged []corev1.Taint
 	for i := range server.Spec.Taints {
 		taint := server.Spec.Taints[i]
-		wanted := slices.IndexFunc(desired.Spec.Taints, func(w corev1.Taint) bool { return w.MatchTaint(&taint) })
+		match := slices.IndexFunc(desired.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
 		switch {
-		case wanted >= 0:
-			taint.Value = desired.Spec.Taints[wanted].Value
+		case match >= 0:
+			taint.Value = desired.Spec.Taints[match].Value
 			merged = append(merged, taint)
-		case !slices.Contains(ours, taintID(&taint)):
+		case !slices.Contains(recorded, taintID(&taint)):
 			merged = append(merged, taint)
 		}
 	}

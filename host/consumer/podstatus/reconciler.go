@@ -1,9 +1,9 @@
-// Package podstatus: Pod flow, stage 7: marks the offloaded pods of a virtual node that is
-// not ready, and takes the mark away when it is (wire 3.10). While the mark is
-// there, the virtual kubelet keeps the pods not ready: their remote pods cannot be seen.
+// Package podstatus: Pod flow, stage 7: labels the offloaded pods of a virtual node that is
+// not ready, and removes the label when it is ready (wire 3.10). The virtual kubelet keeps
+// labeled pods not ready, because the status of their remote pods is stale.
 //
-// It runs in the manager, because the virtual kubelet may be what failed. It writes no
-// status: that is the virtual kubelet's.
+// The controller runs in the manager, because the virtual kubelet may have failed. It does not
+// write pod status, which belongs to the virtual kubelet.
 package podstatus
 
 import (
@@ -32,9 +32,9 @@ const (
 	nodeNameField = "spec.nodeName"
 	// labelValue is the value of both labels.
 	labelValue = "true"
-	// lookAgain is how soon the pods of a Node that is not ready are listed again: one may
-	// have become an offloaded pod since.
-	lookAgain = 30 * time.Second
+	// relistInterval is how often the pods of a Node that is not ready are listed again: pods
+	// may have been offloaded meanwhile.
+	relistInterval = 30 * time.Second
 )
 
 // Reconciler labels pods.
@@ -43,33 +43,33 @@ const (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;patch
 type Reconciler struct {
 	Client client.Client
-	// APIReader lists the pods of a Node, of which the cache holds none.
+	// APIReader lists the pods of a Node, which are not cached.
 	APIReader client.Reader
 }
 
 // SetupWithManager adds the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	concerns := predicate.Funcs{
+	relevant := predicate.Funcs{
 		CreateFunc:  func(e event.CreateEvent) bool { return isVirtual(e.Object) },
 		DeleteFunc:  func(event.DeleteEvent) bool { return false },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok := e.ObjectOld.(*corev1.Node)
 			after, okToo := e.ObjectNew.(*corev1.Node)
-			return ok && okToo && matters(before, after)
+			return ok && okToo && isReadinessChange(before, after)
 		},
 	}
 	err := ctrl.NewControllerManagedBy(mgr).Named("podstatus").
-		For(&corev1.Node{}, builder.WithPredicates(concerns)).
+		For(&corev1.Node{}, builder.WithPredicates(relevant)).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 	if err != nil {
-		return fmt.Errorf("adding the controller of pods whose node is not ready: %w", err)
+		return fmt.Errorf("adding the podstatus controller: %w", err)
 	}
 	return nil
 }
 
-// Reconcile brings the label of the pods of one Node in line with its readiness.
+// Reconcile labels the pods of a Node that is not ready, and removes the label otherwise.
 func (r *Reconciler) Reconcile(ctx context.Context, node *corev1.Node) (ctrl.Result, error) {
 	if !isVirtual(node) {
 		return ctrl.Result{}, nil
@@ -90,23 +90,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, node *corev1.Node) (ctrl.Res
 		return ctrl.Result{}, err
 	}
 	if unavailable {
-		return ctrl.Result{RequeueAfter: lookAgain}, nil
+		return ctrl.Result{RequeueAfter: relistInterval}, nil
 	}
 	return ctrl.Result{}, nil
 }
 
 // label sets or removes the label of one pod.
 func (r *Reconciler) label(ctx context.Context, pod *metav1.PartialObjectMetadata, unavailable bool) error {
-	value, labeled := pod.Labels[offloadingv1beta1.RemoteUnavailableLabel]
-	var want any
+	value, isLabeled := pod.Labels[offloadingv1beta1.RemoteUnavailableLabel]
+	var desired any
 	if unavailable {
-		want = labelValue
+		desired = labelValue
 	}
-	if unavailable && value == labelValue || !unavailable && !labeled {
+	if unavailable && value == labelValue || !unavailable && !isLabeled {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": pod.UID, "labels": map[string]any{offloadingv1beta1.RemoteUnavailableLabel: want},
+		"uid": pod.UID, "labels": map[string]any{offloadingv1beta1.RemoteUnavailableLabel: desired},
 	}})
 	if err == nil {
 		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
@@ -119,8 +119,8 @@ func (r *Reconciler) label(ctx context.Context, pod *metav1.PartialObjectMetadat
 	return nil
 }
 
-// matters reports whether a change of a Node alters what its pods are labeled with.
-func matters(before, after *corev1.Node) bool {
+// isReadinessChange reports whether an update of a Node changes the label of its pods.
+func isReadinessChange(before, after *corev1.Node) bool {
 	return isVirtual(after) && (!isVirtual(before) || isReady(before) != isReady(after))
 }
 

@@ -40,21 +40,21 @@ func pod(name, nodeName string, labels ...string) *corev1.Pod {
 
 const offloaded, unavailable = "liqo.io/shadowPod", "liqo.io/remote-unavailable"
 
-// world has a fake cluster, the number of patches, and how many of the next ones fail.
-type world struct {
+// cluster is a fake cluster that counts patches and fails the next ones.
+type cluster struct {
 	*Reconciler
 	patches, fail int
 }
 
-func newWorld(t *testing.T, objects ...client.Object) *world {
+func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	require.NoError(t, corev1.AddToScheme(scheme))
-	w := &world{}
+	f := &cluster{}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, nodeNameField, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		WithInterceptorFuncs(interceptor.Funcs{
-			// The fake cluster selects by fields only what is typed.
+			// The fake client supports field selectors for typed objects only.
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				partial, ok := list.(*metav1.PartialObjectMetadataList)
 				if !ok {
@@ -68,21 +68,21 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 				return err
 			},
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-				if w.patches++; w.fail > 0 {
-					w.fail--
+				if f.patches++; f.fail > 0 {
+					f.fail--
 					return apierrors.NewServiceUnavailable("busy")
 				}
 				return c.Patch(ctx, o, p, opts...)
 			},
 		}).Build()
-	w.Reconciler = &Reconciler{Client: c, APIReader: c}
-	return w
+	f.Reconciler = &Reconciler{Client: c, APIReader: c}
+	return f
 }
 
-func (w *world) labeled(t *testing.T) []string {
+func (f *cluster) labeled(t *testing.T) []string {
 	t.Helper()
 	pods := &corev1.PodList{}
-	require.NoError(t, w.Client.List(t.Context(), pods))
+	require.NoError(t, f.Client.List(t.Context(), pods))
 	var names []string
 	for i := range pods.Items {
 		if pods.Items[i].Labels[unavailable] == "true" {
@@ -97,52 +97,52 @@ func TestReconcile(t *testing.T) {
 		node    *corev1.Node
 		want    []string
 		patches int
-		again   bool
+		requeue bool
 	}{
-		"a Node that is given up":    {node("milan-1", corev1.ConditionUnknown, true), []string{"labeled", "web-0", "web-1"}, 2, true},
+		"a Node with unknown status": {node("milan-1", corev1.ConditionUnknown, true), []string{"labeled", "web-0", "web-1"}, 2, true},
 		"a Node that is not ready":   {node("milan-1", corev1.ConditionFalse, true), []string{"labeled", "web-0", "web-1"}, 2, true},
 		"a Node without a condition": {node("milan-1", "", true), []string{"labeled", "web-0", "web-1"}, 2, true},
 		"a Node that is ready":       {node("milan-1", corev1.ConditionTrue, true), nil, 1, false},
 		"a Node that is not virtual": {node("milan-1", corev1.ConditionUnknown, false), []string{"labeled"}, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.node,
+			f := newCluster(t, tc.node,
 				pod("web-0", "milan-1", offloaded), pod("web-1", "milan-1", offloaded), pod("labeled", "milan-1", offloaded, unavailable),
-				pod("not-offloaded", "milan-1"), pod("elsewhere", "milan-2", offloaded))
-			result, err := w.Reconcile(t.Context(), tc.node)
+				pod("not-offloaded", "milan-1"), pod("other-node", "milan-2", offloaded))
+			result, err := f.Reconcile(t.Context(), tc.node)
 			require.NoError(t, err)
-			assert.Equal(t, tc.want, w.labeled(t))
-			assert.Equal(t, tc.patches, w.patches, "what is as it should be costs no request")
-			assert.Equal(t, tc.again, result.RequeueAfter > 0, "a pod may be offloaded while the Node is not ready")
+			assert.Equal(t, tc.want, f.labeled(t))
+			assert.Equal(t, tc.patches, f.patches, "no request without a difference")
+			assert.Equal(t, tc.requeue, result.RequeueAfter > 0, "pods may be offloaded while the Node is not ready")
 		})
 	}
 }
 
-func TestAPodThatCannotBeLabelledHoldsUpNoOther(t *testing.T) {
+func TestFailedPatchDoesNotDelayOtherPods(t *testing.T) {
 	down := node("milan-1", corev1.ConditionUnknown, true)
-	w := newWorld(t, down, pod("web-0", "milan-1", offloaded), pod("web-1", "milan-1", offloaded), pod("web-2", "milan-1", offloaded))
-	w.fail = 1
-	_, err := w.Reconcile(t.Context(), down)
+	f := newCluster(t, down, pod("web-0", "milan-1", offloaded), pod("web-1", "milan-1", offloaded), pod("web-2", "milan-1", offloaded))
+	f.fail = 1
+	_, err := f.Reconcile(t.Context(), down)
 	require.ErrorContains(t, err, `labeling pod shop/web-0`)
-	assert.Equal(t, []string{"web-1", "web-2"}, w.labeled(t))
-	_, err = w.Reconcile(t.Context(), down)
+	assert.Equal(t, []string{"web-1", "web-2"}, f.labeled(t))
+	_, err = f.Reconcile(t.Context(), down)
 	require.NoError(t, err)
-	assert.Equal(t, []string{"web-0", "web-1", "web-2"}, w.labeled(t))
+	assert.Equal(t, []string{"web-0", "web-1", "web-2"}, f.labeled(t))
 }
 
-func TestAPodThatIsGoneIsNoFailure(t *testing.T) {
+func TestDeletedPodIsIgnored(t *testing.T) {
 	down := node("milan-1", corev1.ConditionUnknown, true)
-	w := newWorld(t, down, pod("web-0", "milan-1", offloaded))
-	w.Client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
+	f := newCluster(t, down, pod("web-0", "milan-1", offloaded))
+	f.Client = interceptor.NewClient(f.Client.(client.WithWatch), interceptor.Funcs{
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 			return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web-0")
 		},
 	})
-	_, err := w.Reconcile(t.Context(), down)
+	_, err := f.Reconcile(t.Context(), down)
 	require.NoError(t, err)
 }
 
-func TestWhichNodeEventsMatter(t *testing.T) {
+func TestIsReadinessChange(t *testing.T) {
 	heartbeat := node("milan-1", corev1.ConditionTrue, true)
 	heartbeat.Status.Conditions[1].LastHeartbeatTime = metav1.NewTime(time.Unix(1, 0))
 	for name, tc := range map[string]struct {
@@ -150,14 +150,14 @@ func TestWhichNodeEventsMatter(t *testing.T) {
 		want          bool
 	}{
 		"a heartbeat":     {node("milan-1", corev1.ConditionTrue, true), heartbeat, false},
-		"given up":        {node("milan-1", corev1.ConditionTrue, true), node("milan-1", corev1.ConditionUnknown, true), true},
+		"marked unknown":  {node("milan-1", corev1.ConditionTrue, true), node("milan-1", corev1.ConditionUnknown, true), true},
 		"still not ready": {node("milan-1", corev1.ConditionUnknown, true), node("milan-1", corev1.ConditionFalse, true), false},
-		"back":            {node("milan-1", corev1.ConditionUnknown, true), node("milan-1", corev1.ConditionTrue, true), true},
+		"ready again":     {node("milan-1", corev1.ConditionUnknown, true), node("milan-1", corev1.ConditionTrue, true), true},
 		"became virtual":  {node("milan-1", corev1.ConditionUnknown, false), node("milan-1", corev1.ConditionUnknown, true), true},
 		"a real node":     {node("worker", corev1.ConditionTrue, false), node("worker", corev1.ConditionUnknown, false), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, matters(tc.before, tc.after))
+			assert.Equal(t, tc.want, isReadinessChange(tc.before, tc.after))
 		})
 	}
 }

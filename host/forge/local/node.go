@@ -31,6 +31,9 @@ const (
 	defaultArchitecture = "amd64"
 )
 
+// NotReady is the reason and the message of a Node that is not ready.
+type NotReady struct{ Reason, Message string }
+
 // NodeInput is what a virtual node's Node depends on.
 type NodeInput struct {
 	VirtualNode *offloadingv1beta1.VirtualNode
@@ -43,6 +46,8 @@ type NodeInput struct {
 	// KubeletVersion is the version of the consumer's API server.
 	KubeletVersion string
 	Network        Network
+	// NotReady is why the virtual kubelet cannot run pods yet; nil when it can.
+	NotReady *NotReady
 	// Previous are the conditions that were published last; they keep their transition
 	// time while their status stays.
 	Previous []corev1.NodeCondition
@@ -144,6 +149,9 @@ func nodeConditions(in NodeInput) []corev1.NodeCondition {
 	if in.Network != NetworkUnchecked {
 		conditions = append(conditions,
 			condition(corev1.NodeNetworkUnavailable, in.Network == NetworkDown, networkDownReason, networkUpReason, ""))
+	}
+	if in.NotReady != nil && ready {
+		conditions[0].Status, conditions[0].Reason, conditions[0].Message = corev1.ConditionFalse, in.NotReady.Reason, in.NotReady.Message
 	}
 	for i := range conditions {
 		conditions[i].LastHeartbeatTime = transition(in.Now)

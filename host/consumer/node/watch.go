@@ -15,18 +15,17 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
 
-// follow watches the objects that a selection yields and calls changed with each change;
-// gone says that the object was deleted. The returned function reports whether the first
-// list was seen.
-func follow(ctx context.Context, group *sync.WaitGroup, c client.WithWatch, object client.Object, newList func() client.ObjectList,
-	selection client.ListOptions, changed func(object client.Object, gone bool),
+// watchObjects watches the selected objects and calls changed with each change and deletion.
+// The returned function reports whether changed was called for the first list.
+func watchObjects(ctx context.Context, group *sync.WaitGroup, c client.WithWatch, object client.Object, newList func() client.ObjectList,
+	selection client.ListOptions, changed func(object client.Object, deleted bool),
 ) cache.InformerSynced {
-	handle := func(raw any, gone bool) {
+	handle := func(raw any, deleted bool) {
 		if tombstone, ok := raw.(cache.DeletedFinalStateUnknown); ok {
 			raw = tombstone.Obj
 		}
 		if object, ok := raw.(client.Object); ok {
-			changed(object, gone)
+			changed(object, deleted)
 		}
 	}
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
@@ -44,8 +43,8 @@ func follow(ctx context.Context, group *sync.WaitGroup, c client.WithWatch, obje
 		}, c),
 		ObjectType: object,
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(now any) { handle(now, false) },
-			UpdateFunc: func(_, now any) { handle(now, false) },
+			AddFunc:    func(current any) { handle(current, false) },
+			UpdateFunc: func(_, current any) { handle(current, false) },
 			DeleteFunc: func(last any) { handle(last, true) },
 		},
 	})
@@ -53,19 +52,19 @@ func follow(ctx context.Context, group *sync.WaitGroup, c client.WithWatch, obje
 	return informer.HasSynced
 }
 
-// followForeignCluster keeps the ForeignCluster of the provider, and returns once it is
-// known whether there is one, or false when the context ends first.
-func (n *Node) followForeignCluster(ctx context.Context, group *sync.WaitGroup) bool {
-	// By the specification: the label is set by a webhook that need not be there.
+// watchForeignCluster caches the provider's ForeignCluster. It returns after the first list,
+// or false when the context ends first.
+func (n *Node) watchForeignCluster(ctx context.Context, group *sync.WaitGroup) bool {
+	// The spec is compared, because the label is set by a webhook that may be missing.
 	provider := n.options.VirtualNode.Spec.ClusterID
-	synced := follow(ctx, group, n.options.Local, &liqocorev1beta1.ForeignCluster{},
+	synced := watchObjects(ctx, group, n.options.Local, &liqocorev1beta1.ForeignCluster{},
 		func() client.ObjectList { return &liqocorev1beta1.ForeignClusterList{} }, client.ListOptions{},
-		func(object client.Object, gone bool) {
+		func(object client.Object, deleted bool) {
 			fc, ok := object.(*liqocorev1beta1.ForeignCluster)
 			if !ok || fc.Spec.ClusterID != provider {
 				return
 			}
-			if gone {
+			if deleted {
 				fc = nil
 			}
 			n.mu.Lock()
@@ -76,13 +75,13 @@ func (n *Node) followForeignCluster(ctx context.Context, group *sync.WaitGroup) 
 	return cache.WaitForCacheSync(ctx.Done(), synced)
 }
 
-// followNode keeps the Node as the server has it, so that what others took away is seen.
-func (n *Node) followNode(ctx context.Context, group *sync.WaitGroup) {
+// watchNode caches the Node of the API server, so that changes by other clients are seen.
+func (n *Node) watchNode(ctx context.Context, group *sync.WaitGroup) {
 	selection := client.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, n.name())}
-	follow(ctx, group, n.options.Local, &corev1.Node{}, func() client.ObjectList { return &corev1.NodeList{} }, selection,
-		func(object client.Object, gone bool) {
+	watchObjects(ctx, group, n.options.Local, &corev1.Node{}, func() client.ObjectList { return &corev1.NodeList{} }, selection,
+		func(object client.Object, deleted bool) {
 			node, _ := object.(*corev1.Node)
-			if gone {
+			if deleted {
 				node = nil
 			}
 			n.mu.Lock()

@@ -1,0 +1,363 @@
+package kubelet
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/election"
+	kubeletapi "github.com/longshore-dev/longshore/host/consumer/kubelet"
+	"github.com/longshore-dev/longshore/host/consumer/link"
+	"github.com/longshore-dev/longshore/host/consumer/node"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/facts"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/kit/events"
+	"github.com/longshore-dev/longshore/host/kit/remotecluster"
+	"github.com/longshore-dev/longshore/host/policy/view"
+)
+
+const (
+	// reasonBrokenKubeconfig is the reason of the event on a VirtualNode whose kubeconfig
+	// Secret cannot be used.
+	reasonBrokenKubeconfig = "BrokenKubeconfig"
+	// awsSigner signs the serving certificates of kubelets on EKS.
+	awsSigner = "beta.eks.amazonaws.com/app-serving"
+	// eventTimeout bounds the requests for one event.
+	eventTimeout   = 5 * time.Second
+	eventComponent = "virtual-kubelet"
+)
+
+// virtualNode runs one VirtualNode: one session after the other, and what outlives them.
+type virtualNode struct {
+	*shared
+	options  *Options
+	facts    *facts.Facts
+	link     *link.Link
+	election *election.Election
+	// certificate returns the serving certificate; keepCertificate renews a signed one and is
+	// nil otherwise.
+	certificate     func() (*tls.Certificate, error)
+	keepCertificate func(context.Context)
+
+	reachable      prometheus.Gauge
+	sessionMetrics sessionCollector
+
+	kubeconfigChanged chan struct{}
+
+	mu      sync.Mutex
+	session *session
+	leading bool
+}
+
+func newVirtualNode(o *Options, s *shared) (*virtualNode, error) {
+	v := &virtualNode{shared: s, options: o, kubeconfigChanged: make(chan struct{}, 1)}
+	v.facts = facts.New(v.origin(), func() view.Evaluator { return s.policies })
+	v.link = link.New(o.NodePingInterval, o.NodePingTimeout, time.Now)
+	v.reachable = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "longshore_remote_cluster_up", Help: "Whether the provider's API server can be reached.",
+	})
+	if err := errors.Join(s.registry.Register(v.reachable), s.registry.Register(&v.sessionMetrics)); err != nil {
+		return nil, fmt.Errorf("adding the metrics of the provider: %w", err)
+	}
+	return v, errors.Join(v.addCertificate(), v.addElection())
+}
+
+func (v *virtualNode) origin() remote.Origin {
+	return remote.Origin{HomeClusterID: v.options.HomeClusterID, ProviderClusterID: v.options.ForeignClusterID, NodeName: v.options.NodeName}
+}
+
+func (v *virtualNode) addCertificate() error {
+	ip := net.ParseIP(v.options.NodeIP)
+	signer := certificatesv1.KubeletServingSignerName
+	switch CertificateType(v.options.CertificateType) {
+	case CertificateSelfSigned:
+		v.certificate = kubeletapi.NewSelfSigned(v.options.NodeName, ip, time.Now).Certificate
+		return nil
+	case CertificateAWS:
+		signer = awsSigner
+	case CertificateKubelet:
+	}
+	signed, err := kubeletapi.NewSigned(v.clientset, signer, v.options.NodeName, ip, time.Now)
+	if err != nil {
+		return fmt.Errorf("composing the kubelet API: %w", err)
+	}
+	v.certificate, v.keepCertificate = signed.Certificate, signed.Run
+	return nil
+}
+
+func (v *virtualNode) addElection() error {
+	o := v.options
+	options := election.Options{
+		LeaseDuration: o.VKLeaseDuration, RenewDeadline: o.VKLeaseRenewInterval, RetryPeriod: o.VKLeaseRetryPeriod,
+		Link: v.link, OnChange: v.setLeading, Now: time.Now,
+	}
+	if o.VKLeaseEnabled {
+		identity, err := o.identity()
+		if err != nil {
+			return err
+		}
+		if options.ElectorLock, err = election.NewLock(protobuf(v.config), o.TenantNamespace, identity, o.VKLeaseRenewInterval); err != nil {
+			return err
+		}
+		if options.Lock, err = election.NewLock(protobuf(v.config), o.TenantNamespace, identity, o.VKLeaseRenewInterval); err != nil {
+			return err
+		}
+	}
+	var err error
+	v.election, err = election.New(options)
+	return err
+}
+
+// run runs sessions until the context ends. The manager calls it after the lease of the node
+// was acquired.
+func (v *virtualNode) run(ctx context.Context) error {
+	vn, err := v.readVirtualNode(ctx)
+	if err != nil {
+		return err
+	}
+	v.facts.SetVirtualNode(vn)
+	if err := v.watchVirtualNodes(ctx); err != nil {
+		return err
+	}
+	config, err := v.readKubeconfig(ctx)
+	if err != nil {
+		v.warn(ctx, vn, reasonBrokenKubeconfig, err.Error())
+		return err
+	}
+	if err := v.watch(ctx, &corev1.Secret{}, func(any) { v.notifyKubeconfig() }, func(string) {}); err != nil {
+		return err
+	}
+	if v.keepCertificate != nil && v.options.CreateNode {
+		go v.keepCertificate(ctx)
+	}
+	trim := time.AfterFunc(trimDelay, v.policies.trim)
+	defer trim.Stop()
+	defer v.startElection(ctx)()
+	for ctx.Err() == nil {
+		if config, err = v.runSession(ctx, config); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startElection campaigns until the returned function is called, which releases the lease.
+// It is called after the last session: the next leader does not send at the same time.
+func (v *virtualNode) startElection(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if v.policies.await(ctx) {
+			v.election.Run(ctx)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// runSession runs a session until the context ends, a part fails or the Secret contains
+// another kubeconfig, which it returns.
+func (v *virtualNode) runSession(ctx context.Context, config *rest.Config) (*rest.Config, error) {
+	current, err := v.newSession(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- current.run(ctx) }()
+	v.setSession(current)
+	defer v.setSession(nil)
+	// The VirtualNode may have changed while the session was composed.
+	current.virtualNodeChanged(v.facts.VirtualNode())
+	for {
+		select {
+		case err := <-ended:
+			return config, err
+		case <-v.kubeconfigChanged:
+		}
+		next := v.nextKubeconfig(ctx, config)
+		if next == nil {
+			continue
+		}
+		ctrl.LoggerFrom(ctx).Info("Reconnecting to the provider after a change of its kubeconfig")
+		cancel()
+		return next, <-ended
+	}
+}
+
+func (v *virtualNode) setSession(current *session) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.session = current
+	if current != nil {
+		current.engine.Lead(v.leading)
+	}
+}
+
+// setLeading passes the result of the election to the current session and to later ones.
+func (v *virtualNode) setLeading(leading bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.leading = leading
+	if v.session != nil {
+		v.session.engine.Lead(leading)
+	}
+}
+
+func (v *virtualNode) currentSession() *session {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.session
+}
+
+// policiesChanged makes the current session ask policies about all objects again.
+func (v *virtualNode) policiesChanged() {
+	if current := v.currentSession(); current != nil {
+		current.engine.PoliciesChanged()
+	}
+}
+
+func (v *virtualNode) notifyKubeconfig() {
+	select {
+	case v.kubeconfigChanged <- struct{}{}:
+	default:
+	}
+}
+
+func (v *virtualNode) readVirtualNode(ctx context.Context) (*offloadingv1beta1.VirtualNode, error) {
+	vn := &offloadingv1beta1.VirtualNode{}
+	key := client.ObjectKey{Namespace: v.options.TenantNamespace, Name: v.options.NodeName}
+	err := v.client.Get(ctx, key, vn)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("VirtualNode %s does not exist: correct --tenant-namespace and --nodename", key)
+	case err != nil:
+		return nil, fmt.Errorf("reading VirtualNode %s: %w", key, err)
+	case string(vn.Spec.ClusterID) != v.options.ForeignClusterID:
+		return nil, fmt.Errorf("VirtualNode %s is of cluster %q and --foreign-cluster-id is %q", key, vn.Spec.ClusterID, v.options.ForeignClusterID)
+	}
+	return vn, nil
+}
+
+// watchVirtualNodes passes changes of VirtualNodes to the Node and to the policies. It returns
+// after the first list.
+func (v *virtualNode) watchVirtualNodes(ctx context.Context) error {
+	return v.watch(ctx, &offloadingv1beta1.VirtualNode{}, func(object any) {
+		vn, ok := object.(*offloadingv1beta1.VirtualNode)
+		if !ok {
+			return
+		}
+		hasChanged := v.facts.SetVirtualNode(vn)
+		if current := v.currentSession(); current != nil && vn.Name == v.options.NodeName {
+			current.virtualNodeChanged(vn)
+		}
+		if hasChanged {
+			v.policiesChanged()
+		}
+	}, func(name string) {
+		if v.facts.RemoveVirtualNode(name) {
+			v.policiesChanged()
+		}
+	})
+}
+
+// watch calls changed with each object of a kind and deleted with the names of deleted ones.
+// It returns after changed was called for the first list.
+func (v *virtualNode) watch(ctx context.Context, object client.Object, changed func(any), deleted func(string)) error {
+	informer, err := v.manager.GetCache().GetInformer(ctx, object)
+	if err != nil {
+		return fmt.Errorf("watching %T of the tenant namespace: %w", object, err)
+	}
+	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: changed, UpdateFunc: func(_, current any) { changed(current) },
+		DeleteFunc: func(object any) {
+			if key, err := toolscache.DeletionHandlingObjectToName(object); err == nil {
+				deleted(key.Name)
+			}
+		},
+	})
+	if err == nil {
+		hasSynced := func(context.Context) (bool, error) { return handler.HasSynced(), nil }
+		err = wait.PollUntilContextCancel(ctx, startPoll, true, hasSynced)
+	}
+	if err != nil {
+		return fmt.Errorf("watching %T of the tenant namespace: %w", object, err)
+	}
+	return nil
+}
+
+// readKubeconfig reads the Secret with the provider's kubeconfig.
+func (v *virtualNode) readKubeconfig(ctx context.Context) (*rest.Config, error) {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: v.options.TenantNamespace, Name: v.options.ForeignKubeconfigSecretName}
+	err := v.client.Get(ctx, key, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("kubeconfig Secret %s does not exist: create it, or correct spec.kubeconfigSecretRef of the VirtualNode", key)
+	case err != nil:
+		return nil, fmt.Errorf("reading kubeconfig Secret %s: %w", key, err)
+	}
+	config, err := remotecluster.Config(secret)
+	if err != nil {
+		return nil, fmt.Errorf("reading the provider's kubeconfig: %w", err)
+	}
+	if ended, expired := remotecluster.Expired(config, time.Now()); expired {
+		return nil, fmt.Errorf("kubeconfig Secret %s: the client certificate expired at %s: renew it", key, ended.Format(time.RFC3339))
+	}
+	return v.options.limit(config), nil
+}
+
+// nextKubeconfig returns the kubeconfig of the Secret if it differs from the one in use, else
+// nil. If it cannot be used, an event is recorded and the session continues.
+func (v *virtualNode) nextKubeconfig(ctx context.Context, config *rest.Config) *rest.Config {
+	next, err := v.readKubeconfig(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
+		ctrl.LoggerFrom(ctx).Error(err, "The provider's kubeconfig cannot be used, the previous one stays in use")
+		v.warn(ctx, v.facts.VirtualNode(), reasonBrokenKubeconfig, err.Error())
+		return nil
+	case remotecluster.SameConnection(next, config):
+		return nil
+	}
+	return next
+}
+
+// report is the Report of node.Options, whose context may have ended.
+func (v *virtualNode) report(ctx context.Context, vn *offloadingv1beta1.VirtualNode, reason node.Reason, message string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), eventTimeout)
+	defer cancel()
+	v.warn(ctx, vn, string(reason), message)
+}
+
+func (v *virtualNode) warn(ctx context.Context, vn *offloadingv1beta1.VirtualNode, reason, message string) {
+	err := events.Warn(ctx, v.client, events.Warning{
+		Regarding: corev1.ObjectReference{
+			APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "VirtualNode", Namespace: vn.Namespace, Name: vn.Name, UID: vn.UID,
+		},
+		Reason: reason, Message: message, Component: eventComponent, ReportingInstance: v.options.NodeName,
+	})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Recording an event on the VirtualNode failed", "reason", reason, "message", message)
+	}
+}

@@ -1,0 +1,87 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+var errUnreachable = errors.New("no route to host")
+
+func TestIsReachable(t *testing.T) {
+	for name, tc := range map[string]struct {
+		result error
+		want   bool
+	}{
+		"ok":                  {nil, true},
+		"forbidden":           {apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no right")), true},
+		"not found":           {apierrors.NewNotFound(schema.GroupResource{}, "livez"), true},
+		"too many requests":   {apierrors.NewTooManyRequests("busy", 1), true},
+		"unauthorized":        {apierrors.NewUnauthorized("expired"), false},
+		"internal error":      {apierrors.NewInternalError(errors.New("etcd failed")), false},
+		"service unavailable": {apierrors.NewServiceUnavailable("no endpoints"), false},
+		"connection refused":  {errors.New("connection refused"), false},
+		"deadline exceeded":   {context.DeadlineExceeded, false},
+		"wrapped API status":  {fmt.Errorf("probing: %w", apierrors.NewTooManyRequests("busy", 1)), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := New(time.Second, time.Second, time.Now)
+			l.Connect(func(context.Context) error { return tc.result })
+			assert.Equal(t, tc.want, l.Failures(t.Context(), false) == 0)
+		})
+	}
+}
+
+func TestResultsAreSharedWithinAnInterval(t *testing.T) {
+	clock, probes := testclock.NewFakePassiveClock(time.Date(2026, 11, 21, 17, 0, 0, 0, time.UTC)), 0
+	var result error
+	l := New(10*time.Second, time.Second, clock.Now)
+	l.Connect(func(context.Context) error { probes++; return result })
+	require.NoError(t, l.Check(t.Context()))
+	assert.Zero(t, l.Failures(t.Context(), false))
+	assert.Equal(t, 1, probes, "the result of the Node's check is used")
+
+	clock.SetTime(clock.Now().Add(10 * time.Second))
+	assert.Zero(t, l.Failures(t.Context(), false))
+	assert.Equal(t, 2, probes, "a result is used for one interval")
+
+	result = errUnreachable
+	clock.SetTime(clock.Now().Add(10 * time.Second))
+	assert.Equal(t, 1, l.Failures(t.Context(), false))
+	assert.Equal(t, 1, l.Failures(t.Context(), false))
+	require.ErrorIs(t, l.Check(t.Context()), errUnreachable)
+	assert.Equal(t, 2, l.Failures(t.Context(), false))
+	assert.Equal(t, 3, l.Failures(t.Context(), true), "recheck probes after a failure")
+
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, l.Check(canceled), errUnreachable)
+	assert.Equal(t, 3, l.Failures(t.Context(), false), "a canceled check is not recorded")
+
+	result = nil
+	l.Connect(func(context.Context) error { return result })
+	assert.Zero(t, l.Failures(t.Context(), false), "a new connection is checked at once")
+	result = errUnreachable
+	assert.Zero(t, l.Failures(t.Context(), true), "recheck uses a success within the interval")
+}
+
+func TestIntervalOfZeroChecksNothing(t *testing.T) {
+	l := New(0, 0, time.Now)
+	l.Connect(func(context.Context) error { return errUnreachable })
+	assert.Zero(t, l.Failures(t.Context(), false))
+}
+
+func TestFailuresWaitsForTheFirstConnection(t *testing.T) {
+	l := New(time.Second, time.Second, time.Now)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	assert.Equal(t, 1, l.Failures(ended, false))
+}
