@@ -74,71 +74,71 @@ func (f *faults) reflectEach(t *testing.T, name string) []client.Object {
 	return locals
 }
 
-// inProvider returns an empty object with the remote name of a local one.
-func inProvider(local client.Object) client.Object {
-	there := reflect.New(reflect.TypeOf(local).Elem()).Interface().(client.Object)
-	there.SetNamespace("shop-rome")
-	there.SetName(local.GetName())
-	return there
+// remoteObject returns an empty object with the remote name of a local one.
+func remoteObject(local client.Object) client.Object {
+	object := reflect.New(reflect.TypeOf(local).Elem()).Interface().(client.Object)
+	object.SetNamespace("shop-rome")
+	object.SetName(local.GetName())
+	return object
 }
 
 func (f *faults) awaitStep(t *testing.T, local client.Object, step string) {
 	t.Helper()
 	planetest.Until(t, func(t planetest.T) bool {
-		there := inProvider(local)
-		require.NoError(t, f.milan.Get(t.Context(), client.ObjectKeyFromObject(there), there))
-		return there.GetLabels()["step"] == step
+		object := remoteObject(local)
+		require.NoError(t, f.milan.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+		return object.GetLabels()["step"] == step
 	}, soon, tick, "the %T %s reaches the provider", local, local.GetName())
 }
 
-// TestWatchesThatAreGoneAfterDeletions ends all watches of a virtual kubelet, deletes objects
-// in both clusters, and answers 410 Gone to the watches that continue from before that.
-func TestWatchesThatAreGoneAfterDeletions(t *testing.T) {
+// All watches of a virtual kubelet end, objects are deleted in both clusters, and the watches
+// that continue are answered with 410 Gone.
+func TestExpiredWatchesAfterDeletions(t *testing.T) {
 	f := newFaults(t)
-	deleted, replaced, lost, stays := f.runs(t, "deleted"), f.runs(t, "replaced"), f.runs(t, "lost"), f.runs(t, "stays")
+	deleted, replaced, lost, stays := f.runPod(t, "deleted"), f.runPod(t, "replaced"), f.runPod(t, "lost"), f.runPod(t, "stays")
 	before := map[string]types.UID{}
 	for _, name := range []string{"deleted", "replaced", "lost", "stays"} {
-		before[name] = f.remoteAfter(t, name, "").UID
+		before[name] = f.awaitRemotePod(t, name, "").UID
 	}
 	removed, vanished := f.reflectEach(t, "deleted"), f.reflectEach(t, "lost")
 
-	f.here.Break(faultproxy.TooManyRequests, isWatch)
-	f.there.Break(faultproxy.TooManyRequests, isWatch)
-	f.deletes(t, deleted, ptr.To[int64](0))
-	f.deletes(t, replaced, ptr.To[int64](0))
-	again := long("replaced")
-	f.create(f.rome, again)
+	f.consumerProxy.Break(faultproxy.TooManyRequests, isWatch)
+	f.providerProxy.Break(faultproxy.TooManyRequests, isWatch)
+	f.deletePod(t, deleted, ptr.To[int64](0))
+	f.deletePod(t, replaced, ptr.To[int64](0))
+	replacement := longGracePod("replaced")
+	f.create(f.rome, replacement)
 	for _, local := range removed {
 		require.NoError(t, f.rome.Delete(t.Context(), local))
 	}
-	// Objects that the consumer still wants vanish from the provider.
+	// Objects that are still desired are deleted in the provider.
 	for _, local := range vanished {
-		require.NoError(t, f.milan.Delete(t.Context(), inProvider(local)))
+		require.NoError(t, f.milan.Delete(t.Context(), remoteObject(local)))
 	}
 	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "lost"}}
 	require.NoError(t, f.milan.Delete(t.Context(), shadow))
-	stale := f.goes(t, "lost", 600)
+	stale := f.awaitTerminating(t, "lost", 600)
 	require.NoError(t, f.milan.Delete(t.Context(), stale, client.GracePeriodSeconds(0)))
 
-	here, beyond := &resumedWatches{paths: map[string]bool{}}, &resumedWatches{paths: map[string]bool{}}
-	f.here.Break(faultproxy.Gone, here.matches)
-	f.there.Break(faultproxy.Gone, beyond.matches)
-	const local, there = "/api/v1/namespaces/shop/", "/api/v1/namespaces/shop-rome/"
-	here.await(t, "/api/v1/pods", local+"configmaps", local+"secrets", local+"services")
-	beyond.await(t, there+"pods", there+"configmaps", there+"secrets", there+"services", "/apis/offloading.liqo.io/v1beta1/namespaces/shop-rome/shadowpods")
+	consumerWatches, providerWatches := &resumedWatches{paths: map[string]bool{}}, &resumedWatches{paths: map[string]bool{}}
+	f.consumerProxy.Break(faultproxy.Gone, consumerWatches.matches)
+	f.providerProxy.Break(faultproxy.Gone, providerWatches.matches)
+	const local, remote = "/api/v1/namespaces/shop/", "/api/v1/namespaces/shop-rome/"
+	consumerWatches.await(t, "/api/v1/pods", local+"configmaps", local+"secrets", local+"services")
+	providerWatches.await(t, remote+"pods", remote+"configmaps", remote+"secrets", remote+"services", "/apis/offloading.liqo.io/v1beta1/namespaces/shop-rome/shadowpods")
 
 	for i := range removed {
 		f.awaitStep(t, vanished[i], "changed")
-		f.vanishes(t, f.milan, inProvider(removed[i]))
+		f.awaitDeleted(t, f.milan, remoteObject(removed[i]))
 	}
 	for _, name := range []string{"deleted", "replaced"} {
-		// The local pod was deleted by force (T16): the remote pod gets the shortest period.
-		assert.Equal(t, before[name], f.goes(t, name, 1).UID)
-		require.NoError(t, f.milan.Delete(t.Context(), f.remoteAfter(t, name, ""), client.GracePeriodSeconds(0)))
+		// A grace period of zero becomes the shortest one of the remote pod (T16).
+		assert.Equal(t, before[name], f.awaitTerminating(t, name, 1).UID)
+		require.NoError(t, f.milan.Delete(t.Context(), f.awaitRemotePod(t, name, ""), client.GracePeriodSeconds(0)))
 	}
-	f.awaitRuns(t, again, f.remoteAfter(t, "replaced", before["replaced"]))
-	f.awaitRuns(t, lost, f.remoteAfter(t, "lost", before["lost"]))
-	assert.Equal(t, before["stays"], f.remoteAfter(t, "stays", "").UID)
-	f.awaitRuns(t, stays, f.remoteAfter(t, "stays", ""))
-	f.pairs(t, "replaced", "lost", "stays")
+	f.reportRunning(t, replacement, f.awaitRemotePod(t, "replaced", before["replaced"]))
+	f.reportRunning(t, lost, f.awaitRemotePod(t, "lost", before["lost"]))
+	assert.Equal(t, before["stays"], f.awaitRemotePod(t, "stays", "").UID)
+	f.reportRunning(t, stays, f.awaitRemotePod(t, "stays", ""))
+	f.awaitExactly(t, "replaced", "lost", "stays")
 }
