@@ -6,8 +6,8 @@
 //
 // # The life of an offloaded pod
 //
-// Read the folders along this table. Each package named here says in its own
-// comment which stage it is.
+// Read the folders along this table. The comment of each package named here
+// begins with its stage.
 //
 //	1 Admit     a pod is created in an offloaded namespace; toleration and node affinity are
 //	            added by strategy            host/consumer/admission/podplacement   PodMutation (Admission)

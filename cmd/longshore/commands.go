@@ -50,7 +50,7 @@ func ownCluster() (*rest.Config, error) {
 		config, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	}
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("this is no pod with a service account, and no kubeconfig names a cluster: set KUBECONFIG to a file")
+		return nil, errors.New("not a pod with a service account, and no kubeconfig names a cluster: set KUBECONFIG to a file")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("finding the own cluster (KUBECONFIG, or a service account): %w", err)
@@ -99,7 +99,7 @@ func webhookCommand() *cobra.Command {
 	processFlags(f, &o.Options)
 	f.StringVar(&o.BindAddress, "webhook-address", "", "address to listen on; empty means all")
 	f.IntVar(&o.Port, "webhook-port", 9443, "port to listen on")
-	f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second, "how long to serve on when told to stop, while the Service's endpoints change")
+	f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second, "how long to keep serving after the signal to stop, while the endpoints of the Service change")
 	f.StringVar(&o.SecretName, "secret-name", "longshore-webhook-certs", "Secret with the serving certificate")
 	f.StringVar(&o.ServiceName, "service-name", "longshore-webhook", "Service that the certificate is for")
 	f.StringVar(&o.ConfigurationName, "configuration-name", "longshore-webhook", "webhook configurations whose caBundle is kept")

@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestACommandThatFindsNoClusterSaysWhatToSet(t *testing.T) {
+func TestTheErrorOfAMissingClusterNamesWhatToSet(t *testing.T) {
 	for name, tc := range map[string]struct {
 		kubeconfig, want string
 	}{
-		"nothing is set":           {"", "this is no pod with a service account, and no kubeconfig names a cluster: set KUBECONFIG to a file"},
+		"nothing is set":           {"", "not a pod with a service account, and no kubeconfig names a cluster: set KUBECONFIG to a file"},
 		"the file is no YAML":      {"{", "finding the own cluster (KUBECONFIG, or a service account): "},
 		"it names no cluster":      {"apiVersion: v1\nkind: Config\n", "no kubeconfig names a cluster"},
 		"its context is not in it": {"apiVersion: v1\nkind: Config\ncurrent-context: rome\n", "rome"},

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longshore-dev/longshore/host/app/kubelet"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/mirror"
 	"github.com/longshore-dev/longshore/host/kit/vkflag"
 )
 
@@ -174,8 +175,8 @@ func lastField(expression ast.Expr) string {
 	return field
 }
 
-// readers are the fields of options that the code of an app reads. Checking a value, or
-// setting its default, is no use of it.
+// readers returns the fields of options that the code of an app reads. Validating a value
+// and setting its default do not count.
 func readers(t *testing.T, app string) map[string]bool {
 	t.Helper()
 	read := map[string]bool{}
@@ -208,31 +209,16 @@ func isOptions(of ast.Expr) bool {
 }
 
 // reflected are the resources that virtual kubelets have a definition for.
-func reflected(t *testing.T) []string {
-	t.Helper()
-	var names []string
-	for _, file := range sources(t, filepath.Join("..", "..", "host", "app", "kubelet")) {
-		for _, declaration := range file.Decls {
-			function, ok := declaration.(*ast.FuncDecl)
-			if !ok || function.Name.Name != "definitions" {
-				continue
-			}
-			ast.Inspect(function, func(node ast.Node) bool {
-				if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
-					name, err := strconv.Unquote(literal.Value)
-					require.NoError(t, err)
-					names = append(names, name)
-				}
-				return true
-			})
-		}
+func reflected() []string {
+	names := []string{"pod"}
+	for _, kind := range mirror.Kinds() {
+		names = append(names, kind.Name)
 	}
-	require.NotEmpty(t, names)
 	return names
 }
 
-func TestEveryFlagHasAnEffectOrSaysThatItHasNone(t *testing.T) {
-	declared, resources := bound(t), reflected(t)
+func TestEveryFlagHasAnEffectOrIsMarked(t *testing.T) {
+	declared, resources := bound(t), reflected()
 	for _, cmd := range command([]string{"longshore"}).Commands() {
 		if !slices.Contains(apps, cmd.Name()) {
 			continue
@@ -254,13 +240,13 @@ func TestEveryFlagHasAnEffectOrSaysThatItHasNone(t *testing.T) {
 				case ofResource:
 					effective = slices.Contains(resources, resource)
 				default:
-					require.True(t, isOption, "this test does not see what the flag sets")
+					require.True(t, isOption, "this test does not find the option that the flag sets")
 					effective = read[set.field]
 				}
-				// What it is handed to may have none.
+				// The virtual kubelet, to which it is passed, does not use it.
 				handedOn := cmd.Name() == "webhook" && flag.Name == "podcidr"
 				assert.Equal(t, !effective || handedOn, strings.Contains(flag.Usage, "(no effect: "),
-					"effective: %t; a flag that nothing reads belongs into host/kit/vkflag, one that is read does not", effective)
+					"effective: %t; exactly the flags without effect belong into host/kit/vkflag", effective)
 				if cmd.Name() == "kubelet" && !strings.HasPrefix(flag.Name, "klog.") {
 					assert.Equal(t, !effective, kubelet.WithoutEffect(flag.Name) != "")
 					assert.Equal(t, flag.Value.Type() == "bool", vkflag.IsBoolean(flag.Name))

@@ -40,7 +40,7 @@ func command(args []string) *cobra.Command {
 		SilenceErrors: true,
 	}
 	development := root.PersistentFlags().Bool("log-text", false, "log text for people instead of JSON")
-	verbosity := root.PersistentFlags().Int("v", 0, "log verbosity: 0 says what changed, 1 also why")
+	verbosity := root.PersistentFlags().Int("v", 0, "log verbosity: 0 logs changes, 1 also their reasons")
 	root.PersistentPreRun = func(*cobra.Command, []string) {
 		logger := newLogger(*development, *verbosity)
 		ctrl.SetLogger(logger)

@@ -98,7 +98,7 @@ func TestCommandsThatReadAClusterAgainstARealAPIServer(t *testing.T) {
 
 func explains(t *testing.T, c client.Client, kubeconfig string) {
 	t.Helper()
-	told := func(namespace, text string) metav1.ObjectMeta {
+	annotated := func(namespace, text string) metav1.ObjectMeta {
 		meta := metav1.ObjectMeta{Namespace: namespace, Name: "web", Annotations: map[string]string{}}
 		if text != "" {
 			meta.Annotations[policyv1alpha1.DecisionsAnnotation] = text
@@ -106,15 +106,15 @@ func explains(t *testing.T, c client.Client, kubeconfig string) {
 		return meta
 	}
 	nm := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "milan"}}
-	pod := &corev1.Pod{ObjectMeta: told("shop", `[{"point":"PodMutation","policy":"default-podplacement","module":"builtin","digest":"0123456789ab","ops":["ensure /spec/tolerations"]}]`),
+	pod := &corev1.Pod{ObjectMeta: annotated("shop", `[{"point":"PodMutation","policy":"default-podplacement","module":"builtin","digest":"0123456789ab","ops":["ensure /spec/tolerations"]}]`),
 		Spec: corev1.PodSpec{AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}}
 	require.Eventually(t, func() bool { return c.Create(t.Context(), pod) == nil }, soon, tick, "the namespace gets its service account")
 	create(t, c,
-		&offloadingv1beta1.ShadowPod{ObjectMeta: told("shop-rome", `[{"part":"spec","point":"PodMutation","policy":"mirror","module":"m","digest":"111111111111","ops":["set /spec/containers[*]/image"]},`+
+		&offloadingv1beta1.ShadowPod{ObjectMeta: annotated("shop-rome", `[{"part":"spec","point":"PodMutation","policy":"mirror","module":"m","digest":"111111111111","ops":["set /spec/containers[*]/image"]},`+
 			`{"part":"metadata","point":"MetadataFilter","policy":"filter","module":"f","digest":"222222222222","ops":["remove /metadata/labels[team]","merge /metadata/labels[tenant]"],"ignored":true}]`),
 			Spec: offloadingv1beta1.ShadowPodSpec{Pod: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}}},
-		&corev1.Secret{ObjectMeta: told("shop", ""), StringData: map[string]string{"password": "hunter2"}},
-		&corev1.Service{ObjectMeta: told("shop-rome", "spoilt"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
+		&corev1.Secret{ObjectMeta: annotated("shop", ""), StringData: map[string]string{"password": "hunter2"}},
+		&corev1.Service{ObjectMeta: annotated("shop-rome", "spoilt"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}},
 		nm,
 	)
 	at := func(args ...string) (string, int, string) {
@@ -160,7 +160,7 @@ func explains(t *testing.T, c client.Client, kubeconfig string) {
 		code int
 		want string
 	}{
-		{[]string{"svc/web", "-n", "shop-rome"}, output.CodeFailed, "somebody else than Longshore wrote it"},
+		{[]string{"svc/web", "-n", "shop-rome"}, output.CodeFailed, "was not annotated by Longshore"},
 		{[]string{"pod/none", "-n", "shop"}, output.CodeFailed, "pods/none in namespace shop does not exist"},
 		{[]string{"shadowpod/web", "-n", "shop-rome", "--remote-kubeconfig", kubeconfig}, output.CodeUsage, "in the provider already"},
 		{[]string{"pod/web", "--context", "none"}, output.CodeUsage, `context "none" does not exist`},
@@ -177,7 +177,7 @@ func otherEnds(t *testing.T, c client.Client, at func(...string) (string, int, s
 	t.Helper()
 	out, code, message := at("secret/web", "-n", "shop", "--remote-context", "rome")
 	require.Equal(t, output.CodeDone, code, message)
-	assert.Contains(t, out, "\nsecret shop-rome/web (in the provider)\nIt is not there: not sent yet, or gone already.\n")
+	assert.Contains(t, out, "\nsecret shop-rome/web (in the provider)\nThe object does not exist: it was not created yet, or it was deleted.\n")
 
 	authority := []string{"cm/kube-root-ca.crt", "-n", "shop", "--remote-context", "rome"}
 	require.Eventually(t, func() bool {
@@ -185,7 +185,7 @@ func otherEnds(t *testing.T, c client.Client, at func(...string) (string, int, s
 		return !strings.Contains(message, "kube-root-ca.crt in namespace shop does not exist")
 	}, soon, tick)
 	assert.Equal(t, output.CodeFailed, code)
-	assert.Contains(t, message, "in the provider: namespace shop-rome has no label liqo.io/remote-cluster-id, which tells whose it is")
+	assert.Contains(t, message, "in the provider: namespace shop-rome has no label liqo.io/remote-cluster-id with the cluster ID of the consumer")
 	there := namespace("shop-rome")
 	require.NoError(t, c.Patch(t.Context(), there, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"liqo.io/remote-cluster-id":"rome"}}}`))))
 	create(t, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "kube-root-ca.crt.rome"}})
@@ -224,7 +224,7 @@ func inspects(t *testing.T, c client.Client, kubeconfig string) {
 
 	digest, generation := module.Digest(wasm), object.Generation
 	condition := func(kind string, status metav1.ConditionStatus) metav1.Condition {
-		return metav1.Condition{Type: kind, Status: status, Reason: "Test", Message: "said the test", LastTransitionTime: metav1.Now()}
+		return metav1.Condition{Type: kind, Status: status, Reason: "Test", Message: "message of the test", LastTransitionTime: metav1.Now()}
 	}
 	object.Status = policyv1alpha1.OffloadingPolicyStatus{
 		ObservedGeneration: generation, Digest: digest,
@@ -242,9 +242,9 @@ func inspects(t *testing.T, c client.Client, kubeconfig string) {
 	out, code, message := at()
 	assert.Equal(t, output.CodeDone, code, message)
 	for _, want := range []string{
-		"Digest:     " + digest, "reads   /object/metadata/name", "writes  /metadata/labels (merge)", "Ready      True    Test: said the test",
+		"Digest:     " + digest, "reads   /object/metadata/name", "writes  /metadata/labels (merge)", "Ready      True    Test: message of the test",
 		"webhook/a runs " + digest[7:19] + " of generation 1", "7 calls, 0 changes, 0 denials, 2 failures",
-		"would, at PodMutation, for Pod shop/web: merge /metadata/labels[team]", "Ready: the cluster runs the policy as it stands",
+		"would, at PodMutation, for Pod shop/web: merge /metadata/labels[team]", "Ready: the cluster runs the current policy",
 	} {
 		assert.Contains(t, out, want)
 	}
@@ -262,11 +262,11 @@ func inspects(t *testing.T, c client.Client, kubeconfig string) {
 	var live policy.Live
 	require.NoError(t, json.Unmarshal([]byte(out), &live))
 	assert.Equal(t, []string{
-		"webhook/a runs 0123456789ab, status tells " + digest[7:19],
+		"webhook/a runs 0123456789ab, status reports " + digest[7:19],
 		"the module at ConfigMap longshore/mirror has digest " + module.Digest(other)[7:19] + ", the cluster has loaded " + digest[7:19],
-		"the module at ConfigMap longshore/mirror says it is another 1, status tells mirror 1",
-		"status tells that it reads /object/spec at PodMutation, the module at ConfigMap longshore/mirror does not declare it",
-		"status tells that it writes /metadata/labels (merge, remove) at PodMutation, the module at ConfigMap longshore/mirror does not declare it",
+		"the module at ConfigMap longshore/mirror says it is another 1, status reports mirror 1",
+		"status reports that it reads /object/spec at PodMutation, the module at ConfigMap longshore/mirror does not declare it",
+		"status reports that it writes /metadata/labels (merge, remove) at PodMutation, the module at ConfigMap longshore/mirror does not declare it",
 	}, live.Disagreements)
 	assert.Equal(t, "it trapped; its author must act", live.Components[0].Message)
 

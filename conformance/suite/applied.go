@@ -10,8 +10,8 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/operation"
 )
 
-// applied asks the question through a chain, as a cluster would, about the object and
-// then about what became of it. An error says why the host does not accept the answer.
+// applied asks the question through a chain, as a cluster would, about the object and then
+// about the result. The error is the reason why the host does not accept the answer.
 func (r *run) applied(ctx context.Context, q *question) (once, twice map[string]any, err error) {
 	chains := chain.New(chain.Options{MemoEntries: -1})
 	if err := chains.Swap([]chain.Binding{{Name: "conformance", Policy: r.hosts.ours.module, Point: q.point, Settings: q.source.Settings}}); err != nil {
@@ -51,7 +51,7 @@ func (r *run) applied(ctx context.Context, q *question) (once, twice map[string]
 	return first.Object, second.Object, nil
 }
 
-// sameObject says how two objects differ.
+// sameObject returns an error with the difference of two objects.
 func sameObject(once, twice map[string]any) error {
 	if operation.Equal(once, twice) {
 		return nil

@@ -101,7 +101,7 @@ func TestHostsAnswerTheSameBytes(t *testing.T) {
 	}
 }
 
-// The compiled module says of settings what the native check says, in both hosts.
+// The compiled module checks settings as the native code does, in both hosts.
 func TestBuiltinsCheckTheirSettings(t *testing.T) {
 	for settings, want := range map[string]string{
 		`{"version":"v1alpha1","points":["MetadataFilter"],"settings":{"rules":[{"drop":["a/"]}]}}`:  "",

@@ -21,34 +21,34 @@ type Options struct {
 	Vectors []vectors.Vector
 	// CacheDir holds compiled modules between runs; empty for none.
 	CacheDir string
-	// Strict makes [Run] fail for what is advice.
+	// Strict makes [Run] fail for advice, too.
 	Strict bool
 }
 
 // Result of one check of a module.
 type Result struct {
-	// Check says what is asked of the module, such as "deterministic".
+	// Check is the property that is tested, such as "deterministic".
 	Check string
-	// Name says of what: a vector, an export, a kind of garbage.
+	// Name is what is tested: a vector, an export, a kind of invalid input.
 	Name string
-	// Err says how the module does not conform; nil when it does.
+	// Err is the reason why the module does not conform; nil if it does.
 	Err error
-	// Advice tells that the host bears it: a module in a small language need not check
-	// what the host never sends. Modules written with the SDK pass these too.
+	// Advice is true for a check that a module may fail: the host never sends such input.
+	// Modules written with the SDK pass these checks, too.
 	Advice bool
 }
 
 // Conform holds a module, compressed or not, against its vectors and the probes:
 //
-//   - vector: each vector is answered as it says, by our host and by stock Extism.
+//   - vector: each vector has its expected answer, in our host and in stock Extism.
 //   - same in stock Extism: both hosts get the same bytes, and errors for the same.
 //   - deterministic: the same question has the same answer again, in another order, and
 //     in a fresh instance.
 //   - inside its writes: what the module answers is accepted by the host: it is a
 //     response of the contract, within what the manifest declares.
 //   - idempotent: asked about what it made of an object, it changes nothing more.
-//   - garbage is an error: what is no question is refused, and does no lasting harm.
-//     That JSON of another shape is refused is advice.
+//   - garbage is an error: invalid input is refused, and later questions are answered as
+//     before. That JSON of another shape is refused is advice.
 //
 // Beside the module's own vectors it is asked the golden questions of the points that it
 // declares. The error is that of a module which cannot be loaded, or of the context.
@@ -216,7 +216,7 @@ func (r *run) question(ctx context.Context, q *question) {
 	}
 	r.add("deterministic", q.name, deviation)
 	if err != nil {
-		return // a policy may refuse to answer; its vectors say when it must not
+		return // a policy may refuse to answer; its vectors hold the questions that it must answer
 	}
 	once, twice, err := r.applied(ctx, q)
 	r.add("inside its writes", q.name, err)
@@ -239,7 +239,7 @@ func differ(first []byte, firstErr error, second []byte, secondErr error) error 
 	}
 }
 
-// garbage asks what is no question.
+// garbage sends invalid input.
 func (r *run) garbage(ctx context.Context, point contract.Point, questions []question) {
 	at := slices.IndexFunc(questions, func(q question) bool { return q.point == point && q.answer != nil })
 	broken, misshapen := garbage(point)
@@ -252,7 +252,7 @@ func (r *run) garbage(ctx context.Context, point contract.Point, questions []que
 	}
 }
 
-// refuses asks what is no question, and then one that is.
+// refuses sends invalid input, and then a valid question.
 func (r *run) refuses(ctx context.Context, point contract.Point, name string, input []byte, questions []question, at int) {
 	output, err := r.hosts.ours.Call(ctx, point.Export(), input)
 	var problem error

@@ -14,7 +14,7 @@ import (
 
 // FuzzBuiltins asks the compiled module and the native functions the same, and holds
 // their answers equal. The fuzzer varies settings and facts; the latter pass through the
-// contract's types first, as the host sends nothing that those could not say.
+// contract's types first, as the host sends nothing else.
 func FuzzBuiltins(f *testing.F) {
 	all, err := vectors.All()
 	require.NoError(f, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// buildPlugin compiles an example policy as its README says.
+// buildPlugin compiles an example policy with the command of its README.
 func buildPlugin(t *testing.T, name string) []byte {
 	t.Helper()
 	if testing.Short() {

@@ -54,7 +54,7 @@ func TestCheckFindsWrongAnswers(t *testing.T) {
 	}{
 		"the right answer":                      {answer, fake{output: `{"warnings":["a"], "version":"v1alpha1"}`}, ""},
 		"another answer":                        {answer, fake{output: `{"version":"v1alpha1"}`}, "want {"},
-		"no answer":                             {answer, fake{}, "which is no response"},
+		"no answer":                             {answer, fake{}, "which is not a response"},
 		"a member that the contract lacks":      {answer, fake{output: `{"version":"v1alpha1","warnings":["a"],"x":1}`}, "unknown field"},
 		"a failure where an answer is due":      {answer, fake{err: errors.New("trap")}, "trap"},
 		"the right failure":                     {failure, fake{err: errors.New("there are no terms here")}, ""},

@@ -1,7 +1,6 @@
-// Package suite holds a policy module against golden vectors, in our host and in
-// stock extism/go-sdk: whatever answers differently in the two has found a bug in an
-// ABI, and whatever answers differently from a vector does not behave as the vector's
-// origin says.
+// Package suite tests a policy module against golden vectors, in our host and in stock
+// extism/go-sdk. Different answers of the two hosts are a bug in an ABI; an answer other
+// than the vector's is a bug of the module.
 package suite
 
 import (
@@ -67,7 +66,7 @@ func sameResponse(got, want []byte) error {
 	dec.DisallowUnknownFields()
 	var response contract.Response
 	if err := dec.Decode(&response); err != nil {
-		return fmt.Errorf("answered %q, which is no response: %w", got, err)
+		return fmt.Errorf("answered %q, which is not a response: %w", got, err)
 	}
 	var gotValue, wantValue any
 	if err := errors.Join(json.Unmarshal(got, &gotValue), json.Unmarshal(want, &wantValue)); err != nil {

@@ -62,7 +62,7 @@ func TestAccess(t *testing.T) {
 	t.Run("a client behind the fault proxy is cut off and comes back", func(t *testing.T) { testFaultProxy(t, c) })
 	t.Run("a webhook is called by ExternalName and by URL", func(t *testing.T) { testWebhooks(t, c) })
 	t.Run("the audit log names users and verbs, each request once", func(t *testing.T) { testAudit(t, c, audit) })
-	t.Run("the server says its version", func(t *testing.T) {
+	t.Run("the server reports its version", func(t *testing.T) {
 		version, err := planetest.Client(t, c).Discovery().ServerVersion()
 		require.NoError(t, err)
 		assert.Equal(t, "v1.37.0", version.GitVersion)

@@ -9,16 +9,16 @@ import (
 	"syscall"
 )
 
-// DefaultPort is the API server's port unless Options say otherwise. Each cluster has
-// its own address, so all can have the same port.
+// DefaultPort is the API server's port unless Options set another. Each cluster has its own
+// address, so all can use the same port.
 const DefaultPort = 6443
 
 // reservationPort is held open on an address for as long as it is taken: the kernel
 // keeps two clones, two users and parallel tests apart, and frees it with the process.
 const reservationPort = 6442
 
-// Address is a loopback address that nobody else who asks ReserveAddress gets until it
-// is released or this process ends.
+// Address is a reserved loopback address: ReserveAddress does not return it again, in any
+// process, until it is released or this process ends.
 type Address struct {
 	// IP is 127.x.y.z.
 	IP string
@@ -47,7 +47,7 @@ func ReserveAddress() (*Address, error) {
 // on its API port.
 func HoldAddress(ip string) (*Address, error) {
 	if parsed := net.ParseIP(ip); parsed == nil || !parsed.IsLoopback() {
-		return nil, fmt.Errorf("%q is no loopback address", ip)
+		return nil, fmt.Errorf("%q is not a loopback address", ip)
 	}
 	held, err := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(reservationPort)))
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -70,7 +70,7 @@ func (a *Address) Release() {
 	_ = a.held.Close()
 }
 
-// portFree says in one line who would be in the way.
+// portFree returns an error if the port is in use.
 func portFree(ip string, port int) error {
 	endpoint := net.JoinHostPort(ip, strconv.Itoa(port))
 	listener, err := net.Listen("tcp", endpoint)

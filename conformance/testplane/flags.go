@@ -71,7 +71,7 @@ func (c *Cluster) managerArgs() []string {
 		"--leader-elect=false",
 		"--secure-port=0",
 		// Each controller under its own name, as in a real cluster: their RBAC rules
-		// hold, and an audit log tells them apart.
+		// apply, and audit logs name the controller.
 		"--use-service-account-credentials=true",
 		// With the default of 20 a second the first Deployment waits for seconds.
 		"--kube-api-qps=500",

@@ -27,7 +27,7 @@ const (
 	simulatedNodeIP = "192.0.2.1"
 )
 
-// KwokOptions say which nodes kwok plays and how.
+// KwokOptions select the nodes that kwok simulates, and set its flags.
 type KwokOptions struct {
 	// NodeSelector selects the nodes by label; empty: SimulatedLabel=true.
 	NodeSelector string

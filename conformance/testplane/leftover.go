@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// record is one process as the cluster's directory remembers it. A process ID alone may
-// have passed to a stranger; with the start time it has not.
+// record is a process of the cluster, stored in its directory. The start time distinguishes
+// it from a later process with the same ID.
 type record struct {
 	Name    string `json:"name"`
 	PID     int    `json:"pid"`
@@ -24,11 +24,11 @@ type record struct {
 
 const recordFolder = "processes"
 
-// remember notes a process so that a later run can find it.
+// remember stores a process so that a later run can find it.
 func (c *Cluster) remember(p *process) error {
 	started, err := startTime(p.pid())
 	if err != nil {
-		// It ended already; whoever waits for it will say how.
+		// It has ended already; the caller that waits for it reports how.
 		return nil
 	}
 	folder := c.path(recordFolder)

@@ -26,7 +26,7 @@ type authority struct {
 	pem         []byte
 }
 
-// subject is what a certificate says and whether it also serves.
+// subject is the subject of a certificate, and whether it is a serving certificate.
 type subject struct {
 	name   string
 	groups []string

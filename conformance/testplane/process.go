@@ -28,7 +28,7 @@ type process struct {
 	// stdin is our end of the pipe whose end ends the child; nil when it is detached.
 	stdin *os.File
 	log   string
-	// done is closed when the child has ended; then err says how.
+	// done is closed when the child has ended; err is its exit error.
 	done chan struct{}
 	err  error
 }
@@ -93,7 +93,7 @@ func (p *process) closeStdin() {
 	}
 }
 
-// ended tells that the child has.
+// ended reports whether the child has ended.
 func (p *process) ended() bool {
 	select {
 	case <-p.done:
@@ -103,7 +103,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// state says whether the child runs, or how it ended.
+// state describes whether the child runs, or how it ended.
 func (p *process) state() string {
 	if !p.ended() {
 		return "running"
@@ -154,7 +154,7 @@ func (p *process) signal(s os.Signal) error {
 	return nil
 }
 
-// tail returns the last lines of a log; what it cannot read it says in their place.
+// tail returns the last lines of a log, or the error of reading them.
 func tail(path string, lines int) string {
 	file, err := os.Open(path)
 	if err != nil {

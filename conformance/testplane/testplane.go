@@ -10,15 +10,15 @@
 // # Webhooks
 //
 // There is no kube-proxy, so the API server cannot reach a ClusterIP. It does reach a
-// webhook that listens on loopback in two ways, both kept by a test:
+// webhook that listens on loopback in two ways, both tested:
 //
 //   - clientConfig.service names a Service of type ExternalName whose externalName is the
 //     dotted address ("127.81.2.3"); the port is the one in clientConfig.service.port, and
 //     the certificate must be for NAME.NAMESPACE.svc.
 //   - clientConfig.url "https://127.81.2.3:9443/path"; the certificate must be for the IP.
 //
-// EndpointSlices with loopback addresses are refused by the API server, so routing to
-// endpoints is no third way. Several replicas behind one Service: package processnode.
+// EndpointSlices with loopback addresses are refused by the API server, so there is no
+// routing to endpoints. Several replicas behind one Service: package processnode.
 package testplane
 
 import (
@@ -49,7 +49,7 @@ const (
 	stopGrace = 10 * time.Second
 )
 
-// Options say what cluster to start. Zero values are sane, except for Name and Dir.
+// Options configure a cluster. Name and Dir are required.
 type Options struct {
 	// Name is for messages and for the names inside kubeconfigs.
 	Name string
@@ -201,7 +201,7 @@ func (c *Cluster) Address() string { return c.options.Address }
 // LogFile is the log of the control plane. Logs of others are beside it.
 func (c *Cluster) LogFile() string { return c.logFile("control-plane") }
 
-// Diagnose says of every process whether it runs, with the last lines of its log.
+// Diagnose describes the state of every process, with the last lines of its log.
 func (c *Cluster) Diagnose(lines int) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -31,7 +31,7 @@ const (
 )
 
 // ownerEnvironment makes the test binary a process that starts a cluster in the folder
-// it names, says so, and waits to be killed.
+// it names, reports that, and waits to be killed.
 const ownerEnvironment = "PLANE_TEST_OWNER_DIR"
 
 func TestMain(m *testing.M) {
@@ -162,7 +162,7 @@ func TestKwokLeavesOtherNodesAlone(t *testing.T) {
 	node, err := client.CoreV1().Nodes().Get(t.Context(), "virtual", metav1.GetOptions{})
 	require.NoError(t, err)
 	for _, condition := range node.Status.Conditions {
-		assert.NotEqual(t, corev1.ConditionTrue, condition.Status, "nobody reports for the virtual node")
+		assert.NotEqual(t, corev1.ConditionTrue, condition.Status, "no kubelet reports for the virtual node")
 	}
 }
 

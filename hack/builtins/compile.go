@@ -18,7 +18,7 @@ func compile(dir string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating a folder for the module: %w", err)
 	}
-	// What stays behind in the temporary folder harms nobody.
+	// Files that stay in the temporary folder do no harm.
 	defer func() { _ = os.RemoveAll(out) }()
 	file := filepath.Join(out, "module.wasm")
 	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-o", file, ".")

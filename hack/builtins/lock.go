@@ -38,7 +38,7 @@ func compileBuiltins(top string) (*built, error) {
 
 // build compiles the built-in module into dist/. The lock follows the sources. With
 // another Go version than the lock's it stays as it is, since a developer's toolchain
-// does not decide what a release contains, and a local lock says what was built.
+// does not decide what a release contains, and a local lock records what was built.
 func build(messages io.Writer) error {
 	top, err := root()
 	if err != nil {
@@ -113,13 +113,13 @@ func verify(messages io.Writer) error {
 	return compare(b.lock, *want, messages)
 }
 
-// compare says whether what was built is what the lock promises.
+// compare returns an error if the built module is not that of the lock.
 func compare(got, want builtinpolicies.Lock, messages io.Writer) error {
 	if got.Go != want.Go {
 		return fmt.Errorf("the lock names %s, this is %s: verify with the lock's Go", want.Go, got.Go)
 	}
 	if got != want {
-		return fmt.Errorf("the sources give a module with digest %.12s (%d bytes), the lock says %.12s (%d bytes): run make builtins and commit %s",
+		return fmt.Errorf("the sources give a module with digest %.12s (%d bytes), the lock has %.12s (%d bytes): run make builtins and commit %s",
 			got.SHA256, got.Size, want.SHA256, want.Size, builtinpolicies.LockFile)
 	}
 	fmt.Fprintf(messages, "builtins: sha256:%s, as locked\n", got.SHA256)

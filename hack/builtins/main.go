@@ -3,7 +3,7 @@
 // bin/plugins.
 //
 //	go run ./hack/builtins build     compile the built-in module, update its lock
-//	go run ./hack/builtins verify    compile it elsewhere and compare with the lock
+//	go run ./hack/builtins verify    compile it in a temporary folder and compare with the lock
 //	go run ./hack/builtins plugins   compile the example policies
 package main
 

@@ -159,7 +159,7 @@ func TestAnInterruptedDemoLeavesNothing(t *testing.T) {
 			require.NoError(t, cmd.Process.Signal(os.Interrupt))
 			require.Error(t, cmd.Wait())
 			assert.Contains(t, out.String(), "Interrupted; what this run started is stopped.")
-			assert.Empty(t, d.processes(), "what it says is so when it says it")
+			assert.Empty(t, d.processes(), "it reports success after the last process has ended")
 		})
 	}
 }

@@ -44,7 +44,7 @@ func command() *cobra.Command {
 		Use: "demo", Short: "Two clusters on loopback, and a pod of one that runs in the other",
 		SilenceUsage: true, SilenceErrors: true,
 	}
-	// What the libraries have to say belongs in the supervisor's log, not between the steps.
+	// Logs of the libraries belong in the supervisor's log, not between the steps.
 	klog.SetLogger(logr.Discard())
 	quiet := func(*cobra.Command, []string) { ctrl.SetLogger(logr.Discard()) }
 	root.PersistentFlags().StringVar(&dir, "dir", ".demo", "folder of the demo's files")

@@ -25,7 +25,7 @@ const (
 
 func connectionPath(s *session.Session) string { return filepath.Join(s.DataDir(), connectionFile) }
 
-// supervise owns both clusters until it is told to end. Its standard error is the
+// supervise owns both clusters until it is signaled to end. Its standard error is the
 // supervisor's log.
 func supervise(ctx context.Context, s *session.Session, longshore string) error {
 	lock, err := s.InheritSupervisor(os.NewFile(inheritedLock, "supervisor.lock"))
@@ -41,18 +41,18 @@ func supervise(ctx context.Context, s *session.Session, longshore string) error 
 }
 
 func superviseLocked(ctx context.Context, s *session.Session, longshore string) error {
-	tell := func(step string) {
+	report := func(step string) {
 		if err := s.Write(session.State{PID: os.Getpid(), Step: step}); err != nil {
-			fmt.Fprintln(os.Stderr, "telling what is being done:", err)
+			fmt.Fprintln(os.Stderr, "writing the current step:", err)
 		}
 	}
-	tell("cleaning up after an earlier run")
+	report("cleaning up after an earlier run")
 	if err := cleanUp(ctx, s); err != nil {
 		return err
 	}
 	clusters, err := rig.StartClusters(ctx, rig.StartOptions{
 		Dir: s.DataDir(), LogDir: s.LogDir(), Longshore: longshore,
-		SimulatedNodes: simulatedNodes, PodsPerNode: podsPerNode, Step: tell,
+		SimulatedNodes: simulatedNodes, PodsPerNode: podsPerNode, Step: report,
 	})
 	if err != nil {
 		return err

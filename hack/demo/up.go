@@ -22,8 +22,8 @@ const (
 	statePoll = 100 * time.Millisecond
 	// stepPatience bounds each step: on a slow machine, a step that has not ended by then never will.
 	stepPatience = 3 * time.Minute
-	// recovery is how long clusters of an earlier run may take to be well again: kwok, if the
-	// supervisor has just started it again, says so within seconds.
+	// recovery is how long the clusters of an earlier run may take to become healthy. Kwok
+	// needs seconds if the supervisor has just started it again.
 	recovery = time.Minute
 )
 
@@ -52,8 +52,8 @@ func (u *upCommand) run(ctx context.Context) error {
 	return errors.Join(err, lock.Release())
 }
 
-// explain says what went wrong and what is left. What this run started and could not
-// finish because it was interrupted is stopped again.
+// explain prints what failed and what still runs. If the run was interrupted, what it had
+// started is stopped.
 func (u *upCommand) explain(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		u.out.Line("\nError: %v", err)
@@ -177,8 +177,8 @@ func (u *upCommand) healthy(ctx context.Context, progress func(string)) error {
 }
 
 // startSupervisor starts the supervisor in a session of its own, so that a Ctrl-C in
-// this terminal does not reach it. It is born with its lock: from the first moment on,
-// whoever asks finds it alive and can stop it.
+// this terminal does not reach it. It inherits its lock: from the first moment on
+// other commands find it alive and can stop it.
 func (u *upCommand) startSupervisor() (err error) {
 	lock, err := u.session.LockSupervisor()
 	if err != nil {

@@ -46,13 +46,13 @@ func threats(t *testing.T, document string) map[string][]string {
 	return found
 }
 
-// exists says why a test that a row names is not there: a test or fuzz function in a folder,
+// exists returns the reason why a test of a row does not exist: a test or fuzz function in a folder,
 // or the folder of a probe.
 func exists(named string) string {
 	match := namedTest.FindStringSubmatch(named)
 	if match == nil {
 		if _, err := os.Stat(filepath.Join(root, named, "want.txt")); !strings.HasPrefix(named, "conformance/probes/") || err != nil {
-			return "is no test (folder.TestName) and no probe (conformance/probes/NAME)"
+			return "is neither a test (folder.TestName) nor a probe (conformance/probes/NAME)"
 		}
 		return ""
 	}
@@ -94,8 +94,8 @@ func TestATestThatIsNotThereIsNoticed(t *testing.T) {
 		"a test that is not there": {"hack/docscheck.TestNothing", "is not in hack/docscheck"},
 		"the beginning of a name":  {"hack/docscheck.TestATest", "is not in hack/docscheck"},
 		"no folder":                {"hack/nowhere.TestNothing", "is in a folder without tests"},
-		"no probe":                 {"conformance/probes/nothing", "is no test"},
-		"no test at all":           {"README.md", "is no test"},
+		"no probe":                 {"conformance/probes/nothing", "is neither"},
+		"no test at all":           {"README.md", "is neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			problem := exists(tc.named)

@@ -20,9 +20,9 @@ const (
 	marker = "+kubebuilder:rbac:"
 )
 
-// components tells which folders a component's rights come from: those of the code
-// that it runs. controller-gen would do, were markers within a function's doc comment
-// its business; here they are, since they belong to what the function watches.
+// components maps each component to the folders with the markers of its rights: those of
+// the code that it runs. controller-gen does not read markers in the doc comment of a
+// function, which is where they belong: beside what the function watches.
 // A folder that is named here is not part of the one above it.
 var components = map[string][]string{
 	"manager":    {"host/provider", "host/consumer/virtualnode", "host/consumer/namespaceoffloading", "host/consumer/access", "host/consumer/certificate", "host/consumer/podstatus", "host/policysource/configmap", "host/app/manager"},
@@ -99,7 +99,7 @@ func collect(folder string) ([]string, error) {
 	return found, err
 }
 
-// assigned tells whether some component has this very folder.
+// assigned reports whether a component has this folder.
 func assigned(folder string) bool {
 	for _, folders := range components {
 		if slices.Contains(folders, folder) {

@@ -132,7 +132,7 @@ func literals(group *ast.GenDecl) ([]string, error) {
 		for _, value := range constants.Values {
 			literal, ok := value.(*ast.BasicLit)
 			if !ok || literal.Kind != token.STRING {
-				return nil, errors.New("a constant is no literal text")
+				return nil, errors.New("a constant is not a string literal")
 			}
 			values = append(values, constant.StringVal(constant.MakeFromLiteral(literal.Value, literal.Kind, 0)))
 		}

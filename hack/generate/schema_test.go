@@ -86,13 +86,13 @@ func accepts(t *testing.T, schema map[string]any, data []byte, what string) {
 func TestSchemasRefuseWhatTheHostRefuses(t *testing.T) {
 	made := schemas(t)
 	for name, tc := range map[string]struct{ file, data string }{
-		"an unknown member of a response":       {"response", `{"version":"v1alpha1","operation":[]}`},
-		"no version":                            {"response", `{"operations":[]}`},
-		"an unknown verb":                       {"response", `{"version":"v1alpha1","operations":[{"op":"copy","path":"/a"}]}`},
-		"a denial without a reason":             {"response", `{"version":"v1alpha1","deny":{"message":"m"}}`},
-		"an unknown point":                      {"manifest", `{"name":"n","version":"1","contracts":["v1alpha1"],"points":[{"point":"Other","reads":[]}]}`},
-		"reads that are no list":                {"manifest", `{"name":"n","version":"1","contracts":["v1alpha1"],"points":[{"point":"MetadataFilter","reads":"/a"}]}`},
-		"a label that is no text, in the facts": {"facts-metadata-filter", `{"object":{"metadata":{"labels":{"a":1}}}}`},
+		"an unknown member of a response":            {"response", `{"version":"v1alpha1","operation":[]}`},
+		"no version":                                 {"response", `{"operations":[]}`},
+		"an unknown verb":                            {"response", `{"version":"v1alpha1","operations":[{"op":"copy","path":"/a"}]}`},
+		"a denial without a reason":                  {"response", `{"version":"v1alpha1","deny":{"message":"m"}}`},
+		"an unknown point":                           {"manifest", `{"name":"n","version":"1","contracts":["v1alpha1"],"points":[{"point":"Other","reads":[]}]}`},
+		"reads that are no list":                     {"manifest", `{"name":"n","version":"1","contracts":["v1alpha1"],"points":[{"point":"MetadataFilter","reads":"/a"}]}`},
+		"a label that is not a string, in the facts": {"facts-metadata-filter", `{"object":{"metadata":{"labels":{"a":1}}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var value any
@@ -131,13 +131,13 @@ func (v validator) check(schema, value any, at string) error {
 	case "object":
 		members, ok := value.(map[string]any)
 		if !ok {
-			return fmt.Errorf("%s: %v is no object", at, value)
+			return fmt.Errorf("%s: %v is not an object", at, value)
 		}
 		return v.members(s, members, at)
 	case "array":
 		items, ok := value.([]any)
 		if !ok {
-			return fmt.Errorf("%s: %v is no list", at, value)
+			return fmt.Errorf("%s: %v is not a list", at, value)
 		}
 		for i, item := range items {
 			if err := v.check(s["items"], item, fmt.Sprintf("%s[%d]", at, i)); err != nil {

@@ -276,7 +276,7 @@ func endingCall(call *ast.CallExpr, collecting, ending map[string]bool) string {
 	return ""
 }
 
-// takesAnyT says whether a parameter may be a t that collects: CollectT, TestingT, planetest.T.
+// takesAnyT reports whether a parameter may be a t that collects: CollectT, TestingT, planetest.T.
 func takesAnyT(e ast.Expr) bool {
 	if star, ok := e.(*ast.StarExpr); ok {
 		return lastName(star.X) == "CollectT"
@@ -284,7 +284,7 @@ func takesAnyT(e ast.Expr) bool {
 	return slices.Contains([]string{"TestingT", "T"}, lastName(e))
 }
 
-// isT says whether an expression is a test's t by its name: t, tb, or a field of that name.
+// isT reports whether an expression is a test's t by its name: t, tb, or a field of that name.
 func isT(e ast.Expr) bool {
 	name := lastName(e)
 	return name == "t" || name == "tb"

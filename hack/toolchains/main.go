@@ -1,6 +1,6 @@
 // Command toolchains installs the compilers of the test guests that come from npm. The
 // others, clang and lld, come from the system's packages (.ci/run installs them).
-// Without them tests are skipped, and say why.
+// Tests that need a missing one are skipped, with the reason.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package cluster is how longshorectl reaches a cluster: with the flags and the files that
-// kubectl users know. It only ever reads.
+// Package cluster connects longshorectl to a cluster, with the flags and the kubeconfig
+// files of kubectl. It is read-only.
 package cluster
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 )
 
-// Flags say which cluster is meant, as kubectl's do.
+// Flags select a cluster, as those of kubectl do.
 type Flags struct {
 	// Kubeconfig file; kubectl's, from KUBECONFIG or the home folder, when empty.
 	Kubeconfig string
@@ -44,22 +44,22 @@ func (f *Flags) AddNamespaceTo(flags *pflag.FlagSet) {
 
 // Cluster reads objects of a cluster.
 type Cluster struct {
-	// Namespace that is meant when none is named.
+	// Namespace is the default namespace.
 	Namespace string
 
 	config  *rest.Config
 	objects dynamic.Interface
 }
 
-// Connect reads the kubeconfig; nothing is sent yet. A context that the kubeconfig has not
-// is an error of the command line; a kubeconfig that is missing or wrong is not.
+// Connect reads the kubeconfig and sends nothing. An unknown context is a usage error; a
+// missing or invalid kubeconfig is not.
 func (f *Flags) Connect() (*Cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.Kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.Context}
 	overrides.Context.Namespace = f.Namespace
 	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
-	// Read beforehand: the loader reports a context that there is not like a file that is wrong.
+	// The loader does not distinguish an unknown context from an invalid file.
 	if raw, err := loaded.RawConfig(); err == nil && f.Context != "" && raw.Contexts[f.Context] == nil {
 		return nil, output.Usagef("context %q does not exist in the kubeconfig", f.Context)
 	}
@@ -90,7 +90,7 @@ func (c *Cluster) Get(ctx context.Context, resource schema.GroupVersionResource,
 	return decode(object, into)
 }
 
-// List reads the objects of all namespaces and gives them to a function, one by one.
+// List reads the objects of all namespaces and calls each for every one.
 func List[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionResource, each func(*T)) error {
 	list, err := c.objects.Resource(resource).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -106,8 +106,8 @@ func List[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionRe
 	return nil
 }
 
-// Metadata reads the metadata of an object and nothing else: what a Secret holds never
-// comes here.
+// Metadata reads the metadata of an object only, so that the data of Secrets is never
+// transferred.
 func (c *Cluster) Metadata(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*metav1.PartialObjectMetadata, error) {
 	client, err := metadata.NewForConfig(c.config)
 	if err != nil {
@@ -134,13 +134,14 @@ func decode(object *unstructured.Unstructured, into any) error {
 	return nil
 }
 
-// AbsentError says that an object does not exist, of a kind that the server knows.
+// AbsentError is returned for an object that does not exist, of a kind that the server
+// serves.
 type AbsentError struct{ what, host string }
 
 // Error implements error.
 func (e *AbsentError) Error() string { return e.what + " does not exist at " + e.host }
 
-// explain says what an error of the API server means for whoever typed the command.
+// explain adds what the user can do to an error of the API server.
 func (c *Cluster) explain(err error, resource schema.GroupVersionResource, namespace, name string) error {
 	what := resource.Resource
 	if name != "" {

@@ -15,7 +15,7 @@ const example = `  # Which policies decided about this pod when it was created?
   # And on its way to the provider?
   longshorectl explain pod/web -n shop --remote-kubeconfig milan.kubeconfig
 
-  # Who dropped labels of this ConfigMap, seen from the provider, for a program
+  # Which policies dropped labels of this ConfigMap, read in the provider, as JSON
   longshorectl explain configmap/settings -n shop-rome --context milan -o json`
 
 // Command returns `explain`.
@@ -24,11 +24,11 @@ func Command(out io.Writer, getenv func(string) string) *cobra.Command {
 	var here, there cluster.Flags
 	command := &cobra.Command{
 		Use:   "explain KIND/NAME",
-		Short: "Tell which policies decided about an object, and what they wrote and dropped",
-		Long: "Tell which policies decided about an object, and what they wrote and dropped: by point, policy, module and digest, no values.\n" +
-			"KIND is pod, shadowpod, configmap, secret or service. Of a pod in the consumer this is its admission; what was decided on its way to the\n" +
-			"provider stands on the other end there, which is read as well with --remote-kubeconfig or --remote-context. Only metadata is read.\n" +
-			"DECIDES is \"all\", or, when labels and annotations were decided again later, \"spec\" for who decided at creation and \"metadata\" for now.\n" +
+		Short: "Show which policies decided about an object, and what they wrote and dropped",
+		Long: "Show which policies decided about an object, and what they wrote and dropped: by point, policy, module and digest, no values.\n" +
+			"KIND is pod, shadowpod, configmap, secret or service. A pod in the consumer records its admission. Its remote object in the provider records\n" +
+			"what was decided on the way there; --remote-kubeconfig or --remote-context reads it as well. Only metadata is read.\n" +
+			"DECIDES is \"all\", or, when labels and annotations were decided again later, \"spec\" for the decisions at creation and \"metadata\" for the latest ones.\n" +
 			"Exit codes: 0 explained, 1 the object cannot be read, 2 wrong command line.",
 		Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -63,7 +63,7 @@ func Command(out io.Writer, getenv func(string) string) *cobra.Command {
 	format.AddTo(flags)
 	here.AddTo(flags)
 	here.AddNamespaceTo(flags)
-	flags.StringVar(&there.Kubeconfig, "remote-kubeconfig", "", "kubeconfig file of the provider: the other end is explained as well")
+	flags.StringVar(&there.Kubeconfig, "remote-kubeconfig", "", "kubeconfig file of the provider, to explain the remote object as well")
 	flags.StringVar(&there.Context, "remote-context", "", "context of the provider, in --remote-kubeconfig or else --kubeconfig")
 	flags.StringVar(&there.Namespace, "remote-namespace", "", "namespace in the provider; looked up in the NamespaceMaps when absent")
 	return command

@@ -1,5 +1,5 @@
-// Package explain is `longshorectl explain`: it tells, of a pod or of what was reflected
-// with it, which policy wrote or dropped what.
+// Package explain implements `longshorectl explain`: it shows which policies changed a pod
+// or a reflected object, and what they changed.
 package explain
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
-// kind is a kind of objects that tell of decisions.
+// kind is a kind whose objects record decisions.
 type kind struct {
 	resource schema.GroupVersionResource
-	// remote is the kind of the other end.
+	// remote is the kind of the remote object.
 	remote string
 }
 
@@ -79,28 +79,29 @@ func ParseTarget(arguments []string) (Target, error) {
 	return Target{Kind: name, Name: arguments[1]}, nil
 }
 
-// Explanation tells who decided about an object.
+// Explanation lists the decisions about an object.
 type Explanation struct {
-	// Objects are the one that was asked for, and its other end in the provider if that was
-	// asked for as well.
+	// Objects are the requested object and, if requested, its remote object in the
+	// provider.
 	Objects []Object `json:"objects"`
 }
 
-// Object is one end.
+// Object is a local or a remote object.
 type Object struct {
-	// Remote tells whether it is the end in the provider.
+	// Remote is true for the object in the provider.
 	Remote    bool   `json:"remote,omitempty"`
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Absent is true for another end that is not there: not sent yet, or gone already.
+	// Absent is true for a remote object that does not exist: it was not created yet, or it
+	// was deleted.
 	Absent bool `json:"absent,omitempty"`
-	// Decisions are those of its annotation policy.longshore.dev/decisions.
+	// Decisions are read from the annotation policy.longshore.dev/decisions.
 	Decisions []view.Entry `json:"decisions"`
 }
 
-// Explain reads the object and, when there is a provider, its other end there. The remote
-// namespace is looked up in the NamespaceMaps of the consumer when it is not given.
+// Explain reads the object and, if there is a provider, its remote object. An empty remote
+// namespace is looked up in the NamespaceMaps of the consumer.
 func Explain(ctx context.Context, here *cluster.Cluster, target Target, there *cluster.Cluster, remoteNamespace string) (*Explanation, error) {
 	object, err := read(ctx, here, target.Kind, here.Namespace, target.Name)
 	if err != nil {
@@ -135,8 +136,9 @@ func Explain(ctx context.Context, here *cluster.Cluster, target Target, there *c
 	return explanation, nil
 }
 
-// remoteName is the name of the other end: the same, but for the ConfigMap with the root
-// CA, whose name tells the consumer, as the label of the namespace there does.
+// remoteName returns the name of the remote object. It differs for the ConfigMap with the
+// root CA only: its suffix is the cluster ID of the consumer, which is a label of the remote
+// namespace.
 func remoteName(ctx context.Context, there *cluster.Cluster, target Target, namespace string) (string, error) {
 	if target != (Target{configMaps, remoteforge.RootCAConfigMapName}) {
 		return target.Name, nil
@@ -147,7 +149,7 @@ func remoteName(ctx context.Context, there *cluster.Cluster, target Target, name
 	}
 	home := found.Labels[liqocorev1beta1.RemoteClusterIDLabel]
 	if home == "" {
-		return "", fmt.Errorf("namespace %s has no label %s, which tells whose it is: is it the remote namespace of an offloaded one?",
+		return "", fmt.Errorf("namespace %s has no label %s with the cluster ID of the consumer: is it the remote namespace of an offloaded one?",
 			namespace, liqocorev1beta1.RemoteClusterIDLabel)
 	}
 	return remoteforge.ConfigMapName(target.Name, remoteforge.Origin{HomeClusterID: home}), nil
@@ -160,12 +162,12 @@ func read(ctx context.Context, c *cluster.Cluster, kind, namespace, name string)
 	}
 	decisions, err := view.DecodeDecisions(found.Annotations[policyv1alpha1.DecisionsAnnotation])
 	if err != nil {
-		return nil, fmt.Errorf("%s %s/%s: somebody else than Longshore wrote it: %w", kind, namespace, name, err)
+		return nil, fmt.Errorf("%s %s/%s was not annotated by Longshore: %w", kind, namespace, name, err)
 	}
 	return &Object{Kind: kind, Namespace: namespace, Name: name, Decisions: decisions}, nil
 }
 
-// mapped returns what the namespace is mapped to.
+// mapped returns the remote namespace of the local one.
 func mapped(ctx context.Context, here *cluster.Cluster) (string, error) {
 	found := map[string]bool{}
 	err := cluster.List(ctx, here, offloading("namespacemaps"), func(nm *offloadingv1beta1.NamespaceMap) {

@@ -26,7 +26,7 @@ func TestTargetsAreNamedAsForKubectl(t *testing.T) {
 		"no name":                 {[]string{"pod/"}, Target{}, "want one object, as pod/NAME"},
 		"two objects":             {[]string{"pod", "web", "db"}, Target{}, "want one object, as pod/NAME"},
 		"two names in one":        {[]string{"pod/web/db"}, Target{}, "want one object, as pod/NAME"},
-		"a kind nobody filters":   {[]string{"node/milan"}, Target{}, `kind "node": policies decide about configmap, pod, secret, service, shadowpod`},
+		"an unsupported kind":     {[]string{"node/milan"}, Target{}, `kind "node": policies decide about configmap, pod, secret, service, shadowpod`},
 		"a kind and a typed name": {[]string{"pod", "pod/web"}, Target{}, "want one object, as pod/NAME"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestTargetsAreNamedAsForKubectl(t *testing.T) {
 	}
 }
 
-// Whoever may write the object may write its annotations.
+// Every user who may write the object may write its annotations.
 func TestTheTableHasNoControlCharactersOfTheAnnotation(t *testing.T) {
 	const hostile = "x\x1b[2J\n\u202ey"
 	for name, entry := range map[string]view.Entry{
@@ -67,7 +67,7 @@ func TestTheTableHasNoControlCharactersOfTheAnnotation(t *testing.T) {
 	}
 }
 
-func TestTheTableSaysWhatTheAnnotationSays(t *testing.T) {
+func TestTheTableShowsTheAnnotation(t *testing.T) {
 	explanation := &Explanation{Objects: []Object{{Kind: "pod", Namespace: "shop", Name: "web", Decisions: []view.Entry{
 		{Point: "MetadataFilter", Policy: "filter", Module: "f", Digest: "d", Operations: []string{"remove /metadata/labels[team]"}, Kept: []string{"/metadata/labels/x"}},
 		{Part: view.PartSpec, Point: "PodMutation", Policy: "p", FellBack: true},
@@ -82,7 +82,7 @@ MetadataFilter   all        filter   f        d        remove /metadata/labels[t
                                                        tried to change /metadata/labels/x, which is reserved
 PodMutation      spec       p                          failed, and its previous version decided
 MetadataFilter   metadata   quiet                      nothing
-…                metadata                              3 more policies, which the annotation has no room to name
+…                metadata                              3 more policies, which do not fit into the annotation
 `, plain.String())
 	require.NoError(t, explanation.text(&colored, output.Colored(true)))
 	assert.Contains(t, colored.String(), "\033[31mremove /metadata/labels[team]\033[0m", "what is gone is seen at once")

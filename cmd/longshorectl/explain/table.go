@@ -11,7 +11,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
-// cell is a word of a table, and what it is to look like.
+// cell is a cell of a table, and its color.
 type cell struct {
 	text  string
 	paint func(string) output.Painted
@@ -19,7 +19,7 @@ type cell struct {
 
 func plain(text string) cell { return cell{text: engine.Plain(text)} }
 
-// text writes a table for each object: who was asked where, and what that did.
+// text writes a table for each object.
 func (e *Explanation) text(w io.Writer, style output.Style) error {
 	for i := range e.Objects {
 		o := &e.Objects[i]
@@ -42,7 +42,7 @@ func (e *Explanation) text(w io.Writer, style output.Style) error {
 
 func (o *Object) table(w io.Writer, style output.Style) error {
 	if o.Absent {
-		_, err := fmt.Fprintln(w, "It is not there: not sent yet, or gone already.")
+		_, err := fmt.Fprintln(w, "The object does not exist: it was not created yet, or it was deleted.")
 		return err //nolint:wrapcheck // the caller wraps it
 	}
 	if len(o.Decisions) == 0 {
@@ -61,12 +61,12 @@ func (o *Object) table(w io.Writer, style output.Style) error {
 	return write(w, rows)
 }
 
-// rowsOf are one for each thing that a policy did, and one for a policy that did nothing.
+// rowsOf returns a row for each change of a policy, or one row for a policy without any.
 func rowsOf(entry *view.Entry, style output.Style) [][]cell {
 	part := string(entry.Part)
 	switch {
 	case entry.Omitted > 0:
-		return [][]cell{{plain("…"), plain(part), plain(""), plain(""), plain(""), plain(fmt.Sprintf("%d more policies, which the annotation has no room to name", entry.Omitted))}}
+		return [][]cell{{plain("…"), plain(part), plain(""), plain(""), plain(""), plain(fmt.Sprintf("%d more policies, which do not fit into the annotation", entry.Omitted))}}
 	case part == "":
 		part = "all"
 	}
@@ -97,7 +97,7 @@ func rowsOf(entry *view.Entry, style output.Style) [][]cell {
 	return rows
 }
 
-// write aligns the columns by what is seen of them: colors have no width.
+// write aligns the columns by their visible width.
 func write(w io.Writer, rows [][]cell) error {
 	var widths []int
 	for _, row := range rows {

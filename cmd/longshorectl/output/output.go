@@ -1,5 +1,5 @@
-// Package output is how longshorectl answers: as text for people, in color only on a
-// terminal, or as JSON or YAML for programs, and with an exit code that says who must act.
+// Package output prints the results of longshorectl as text, in color only on a terminal,
+// or as JSON or YAML, and maps errors to exit codes.
 package output
 
 import (
@@ -38,7 +38,7 @@ const (
 type Exit struct {
 	// Code of the process.
 	Code int
-	// Err for the standard error; nil when the answer on the standard output says it all.
+	// Err is printed on the standard error; nil if the standard output has the reason.
 	Err error
 }
 
@@ -59,8 +59,8 @@ func Usage(err error) error { return &Exit{Code: CodeUsage, Err: err} }
 // Usagef is Usage of a message.
 func Usagef(format string, arguments ...any) error { return Usage(fmt.Errorf(format, arguments...)) }
 
-// Group makes a command one that has only subcommands: it prints its help, and a
-// subcommand that it has not is an error of the command line.
+// Group makes a command a group of subcommands: it prints its help, and an unknown
+// subcommand is a usage error.
 func Group(command *cobra.Command) {
 	command.SuggestionsMinimumDistance = 2
 	command.Args = func(c *cobra.Command, args []string) error {

@@ -8,8 +8,7 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 )
 
-// A run says what a cluster would do: there an object that cannot be read back, or that is
-// less isolated than before, is refused.
+// A cluster refuses an object that cannot be decoded, or that is less isolated than before.
 func TestRunFindsWhatAClusterRefuses(t *testing.T) {
 	const manifest = `{"name":"site","version":"1","contracts":["v1alpha1"],"points":[{"point":"PodMutation","reads":["/object/metadata/name"],"writes":[` +
 		`{"path":"/spec","verbs":["set"]},{"path":"/metadata/annotations","verbs":["merge"]},{"path":"/metadata/labels","verbs":["merge"]}]}]}`
@@ -24,7 +23,7 @@ func TestRunFindsWhatAClusterRefuses(t *testing.T) {
 		"a number too large":     {set("/spec/activeDeadlineSeconds", `9223372036854775808`), "Failed (BadOutput): module site gave no valid answer: checking the object that the answer makes: reading back spec: "},
 		"an invalid label":       {merge("/metadata/labels", `{"a b":"c"}`), "Failed (BadOutput): module site gave no valid answer"},
 		"a guarded annotation":   {merge("/metadata/annotations", `{"run.oci.keep_original_groups":"1"}`), "Failed (UndeclaredWrite): module site gave no valid answer"},
-		"the node's network":     {set("/spec/hostNetwork", `true`), "Failed (Invariants): module site broke what no policy may change: /spec"},
+		"the node's network":     {set("/spec/hostNetwork", `true`), "Failed (Invariants): module site violated an invariant: /spec"},
 		"a privileged container": {set("/spec/containers", `[{"name":"web","image":"web:1","securityContext":{"privileged":true}}]`), "/securityContext/privileged: set to true"},
 		"a token of its account": {set("/spec/automountServiceAccountToken", `true`), "automountServiceAccountToken"},
 	} {

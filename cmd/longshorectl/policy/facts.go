@@ -24,12 +24,11 @@ type question struct {
 	facts  map[string]any
 	// settings are those of a conformance vector.
 	settings json.RawMessage
-	// assumed are facts that the input does not tell, as paths.
+	// assumed are the paths of facts that the input does not have.
 	assumed []string
 }
 
-// readQuestion understands an input file: an object of any kind, facts, or a conformance
-// vector. Errors speak to whoever wrote the file.
+// readQuestion reads an input file: an object of any kind, facts, or a conformance vector.
 func readQuestion(name string, data []byte, point contract.Point, moment contract.Moment) (*question, error) {
 	var document map[string]any
 	if err := yaml.Unmarshal(data, &document); err != nil {
@@ -78,7 +77,8 @@ func fromVector(name string, request map[string]any) (*question, error) {
 	return q, nil
 }
 
-// fromObject makes facts of an object alone; what it cannot tell is assumed, and said.
+// fromObject builds facts from an object alone. Facts that it does not contain are assumed,
+// and reported as such.
 func fromObject(object map[string]any, point contract.Point, moment contract.Moment) *question {
 	pod := object
 	if spec, ok := object[memberSpec].(map[string]any); ok && object["kind"] == "ShadowPod" {

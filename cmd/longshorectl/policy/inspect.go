@@ -18,8 +18,8 @@ import (
 // configMapBytes is what Kubernetes lets a ConfigMap hold.
 const configMapBytes = 1 << 20
 
-// Inspection is what is to be known of a module. What could not be found out, since the
-// module was refused before, is empty.
+// Inspection describes a module. Fields that could not be determined because the module was
+// refused are empty.
 type Inspection struct {
 	// Source is the file.
 	Source string `json:"source"`
@@ -35,15 +35,15 @@ type Inspection struct {
 	Contracts []string `json:"contracts,omitempty"`
 	// Points that the module answers, with what it reads and writes there.
 	Points []contract.PointManifest `json:"points,omitempty"`
-	// ChecksSettings tells whether the module checks its settings when they are written.
+	// ChecksSettings is true for a module that checks its settings when they are written.
 	ChecksSettings bool `json:"checksSettings"`
 	// Imports of the module, "module.name".
 	Imports []string `json:"imports,omitempty"`
-	// Describe is what asking for the manifest took.
+	// Describe is the usage of the call that returns the manifest.
 	Describe *Usage `json:"describe,omitempty"`
-	// Accepted tells whether a cluster with this version of Longshore loads the module.
+	// Accepted is true if a cluster with this version of Longshore loads the module.
 	Accepted bool `json:"accepted"`
-	// Verdict is the sentence that says so, or who must do what.
+	// Verdict is a sentence with the outcome, or with what must be done and by which role.
 	Verdict string `json:"verdict"`
 	// Stderr is what the module wrote before it was refused.
 	Stderr string `json:"stderr,omitempty"`
@@ -51,7 +51,7 @@ type Inspection struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Usage is what a call took, beside its limits.
+// Usage is the fuel and memory of a call, and their limits.
 type Usage struct {
 	Fuel             uint64 `json:"fuel"`
 	FuelLimit        uint64 `json:"fuelLimit"`
@@ -59,8 +59,7 @@ type Usage struct {
 	MemoryLimitBytes uint64 `json:"memoryLimitBytes"`
 }
 
-// Inspect loads the module as a cluster does, and tells what it found. Only what is not
-// the module's fault is an error.
+// Inspect loads the module as a cluster does. The error is never a fault of the module.
 func Inspect(ctx context.Context, source string, raw []byte) (*Inspection, error) {
 	report := &Inspection{Source: source, Bytes: len(raw)}
 	report.read(raw)
@@ -85,19 +84,19 @@ func Inspect(ctx context.Context, source string, raw []byte) (*Inspection, error
 	return report, nil
 }
 
-// read finds out what can be seen without running the module.
+// read fills in what is known without running the module.
 func (r *Inspection) read(raw []byte) {
 	if r.Bytes > configMapBytes {
 		r.Notes = append(r.Notes, fmt.Sprintf("the file has %s and a ConfigMap holds 1 MiB: compress it with gzip or zstd, leave out what it does not need, or store it in parts", size(r.Bytes)))
 	}
 	wasm, err := module.Unpack(raw)
 	if err != nil {
-		return // the verdict says so
+		return // the verdict has the reason
 	}
 	r.UnpackedBytes, r.Digest = len(wasm), module.Digest(wasm)
 	parsed, err := fuel.Parse(wasm)
 	if err != nil {
-		return // the verdict says so
+		return // the verdict has the reason
 	}
 	for _, i := range parsed.Imports {
 		r.Imports = append(r.Imports, i.Module+"."+i.Name)
@@ -175,8 +174,8 @@ func (r *Inspection) text(w io.Writer, style output.Style) error {
 	return p.err
 }
 
-// importText names what is imported, WASI by its number: it is the same for every module
-// of a toolchain, and our stub behind it does nothing.
+// importText lists the imports. Functions of WASI are only counted: they are the same for
+// every module of a toolchain, and the host's stubs do nothing.
 func (r *Inspection) importText() string {
 	var names []string
 	wasi := 0
@@ -217,7 +216,7 @@ func (p *printer) point(point *contract.PointManifest) {
 	}
 }
 
-// writeText is a rule for people: path, verbs and the only keys, if there are such.
+// writeText formats a rule: its path, its verbs, and its keys if they are restricted.
 func writeText(rule *contract.WriteRule) string {
 	verbs := make([]string, len(rule.Verbs))
 	for i, verb := range rule.Verbs {

@@ -27,25 +27,25 @@ type Live struct {
 	// Mode and FailurePolicy as the cluster has them.
 	Mode          string `json:"mode,omitempty"`
 	FailurePolicy string `json:"failurePolicy,omitempty"`
-	// Source says where its module comes from.
+	// Source is where its module comes from.
 	Source string `json:"source"`
 	// Conditions of the policy, with who must act.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Digest of the module that the cluster has loaded, and its manifest, as status tells.
+	// Digest and Manifest of the loaded module, as reported in status.
 	Digest   string                          `json:"digest,omitempty"`
 	Manifest *policyv1alpha1.ManifestSummary `json:"manifest,omitempty"`
 	// Components that run it: their failures (in message and counters) and the latest
 	// differences that a policy in mode Shadow would have made.
 	Components []policyv1alpha1.Observation `json:"components,omitempty"`
-	// Module is the module at the source, loaded here; nil when it could not be read, which
-	// ModuleError says.
+	// Module is the module at the source, loaded by this process. It is nil if it could not
+	// be read; ModuleError then has the reason.
 	Module      *Inspection `json:"module,omitempty"`
 	ModuleError string      `json:"moduleError,omitempty"`
-	// Disagreements are what of spec, status, components and module does not fit together.
+	// Disagreements are the differences between spec, status, components and module.
 	Disagreements []string `json:"disagreements,omitempty"`
 }
 
-// healthy reports whether there is nothing that somebody must act on.
+// healthy reports whether the policy needs no action.
 func (l *Live) healthy() bool {
 	ready := false
 	for i := range l.Conditions {
@@ -132,18 +132,18 @@ func moduleOf(ctx context.Context, c *cluster.Cluster, source *policyv1alpha1.Mo
 	return whole, nil
 }
 
-// compare finds what does not fit together; each sentence says what is where.
+// compare finds the differences between spec, status, components and module.
 func (l *Live) compare(policy *policyv1alpha1.OffloadingPolicy) {
 	if policy.Status.ObservedGeneration != policy.Generation {
 		l.disagree("status is about generation %d of the spec, which is at %d: it is not loaded yet, or no component runs", policy.Status.ObservedGeneration, policy.Generation)
 	}
 	if policy.Spec.Mode == policyv1alpha1.ModeDisabled {
-		return // nobody loads it
+		return // no component loads it
 	}
 	for i := range l.Components {
 		o := &l.Components[i]
 		if o.Digest != l.Digest {
-			l.disagree("%s runs %s, status tells %s", o.Name, orNone(chain.ShortDigest(o.Digest)), orNone(chain.ShortDigest(l.Digest)))
+			l.disagree("%s runs %s, status reports %s", o.Name, orNone(chain.ShortDigest(o.Digest)), orNone(chain.ShortDigest(l.Digest)))
 		}
 		if o.Generation != policy.Generation {
 			l.disagree("%s decides by generation %d of the spec, which is at %d", o.Name, o.Generation, policy.Generation)
@@ -176,29 +176,29 @@ func (l *Live) comparePoints(policy *policyv1alpha1.OffloadingPolicy) {
 		return
 	}
 	if l.Manifest.Name != l.Module.Name || l.Manifest.Version != l.Module.Version {
-		l.disagree("the module at %s says it is %s, status tells %s", l.Source,
+		l.disagree("the module at %s is %s, status reports %s", l.Source,
 			strings.TrimSpace(l.Module.Name+" "+l.Module.Version), strings.TrimSpace(l.Manifest.Name+" "+l.Manifest.Version))
 	}
 	for i := range l.Manifest.Points {
-		told := &l.Manifest.Points[i]
-		point := declared[string(told.Point)]
+		reported := &l.Manifest.Points[i]
+		point := declared[string(reported.Point)]
 		if point == nil {
-			l.disagree("status tells that the policy answers %s, the module at %s does not", told.Point, l.Source)
+			l.disagree("status reports that the policy answers %s, the module at %s does not", reported.Point, l.Source)
 			continue
 		}
 		readable := slices.Concat(point.Reads, point.SettingsReads)
-		for _, path := range told.Reads {
+		for _, path := range reported.Reads {
 			if !slices.Contains(readable, path) {
-				l.disagree("status tells that it reads %s at %s, the module at %s does not declare it", path, told.Point, l.Source)
+				l.disagree("status reports that it reads %s at %s, the module at %s does not declare it", path, reported.Point, l.Source)
 			}
 		}
 		declares := map[string]bool{}
 		for j := range point.Writes {
 			declares[writeText(&point.Writes[j])] = true
 		}
-		for _, rule := range manifestOf(told).Writes {
+		for _, rule := range manifestOf(reported).Writes {
 			if text := writeText(&rule); !declares[text] {
-				l.disagree("status tells that it writes %s at %s, the module at %s does not declare it", text, told.Point, l.Source)
+				l.disagree("status reports that it writes %s at %s, the module at %s does not declare it", text, reported.Point, l.Source)
 			}
 		}
 	}

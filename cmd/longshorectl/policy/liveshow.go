@@ -41,22 +41,22 @@ func (l *Live) text(w io.Writer, style output.Style) error {
 		}
 	}
 	if l.healthy() {
-		p.line("%s the cluster runs the policy as it stands", style.Good("Ready:"))
+		p.line("%s the cluster runs the current policy", style.Good("Ready:"))
 	} else {
-		p.line("%s see the conditions, components and disagreements above", style.Bad("Not as it should be:"))
+		p.line("%s see the conditions, components and disagreements above", style.Bad("Not ready:"))
 	}
 	return p.err
 }
 
-// manifestOf is the manifest of a point that status tells.
-func manifestOf(told *policyv1alpha1.PointSummary) *contract.PointManifest {
-	point := &contract.PointManifest{Point: contract.Point(told.Point), Reads: told.Reads}
-	for _, moment := range told.Moments {
+// manifestOf converts a point of the reported manifest.
+func manifestOf(summary *policyv1alpha1.PointSummary) *contract.PointManifest {
+	point := &contract.PointManifest{Point: contract.Point(summary.Point), Reads: summary.Reads}
+	for _, moment := range summary.Moments {
 		point.Moments = append(point.Moments, contract.Moment(moment))
 	}
-	for i := range told.Writes {
-		rule := contract.WriteRule{Path: told.Writes[i].Path, Keys: told.Writes[i].Keys}
-		for _, verb := range told.Writes[i].Verbs {
+	for i := range summary.Writes {
+		rule := contract.WriteRule{Path: summary.Writes[i].Path, Keys: summary.Writes[i].Keys}
+		for _, verb := range summary.Writes[i].Verbs {
 			rule.Verbs = append(rule.Verbs, contract.Verb(verb))
 		}
 		point.Writes = append(point.Writes, rule)
@@ -104,7 +104,7 @@ func (p *printer) components(components []policyv1alpha1.Observation) {
 	}
 }
 
-// differenceText writes what a policy in mode Shadow would have done.
+// differenceText formats what a policy in mode Shadow would have done.
 func differenceText(d *policyv1alpha1.Difference) string {
 	what := strings.Join(d.Operations, ", ")
 	if d.Omitted > 0 {

@@ -45,13 +45,13 @@ const (
 	OutcomeAnswered = "Answered"
 	// OutcomeDenied: the policy refused the object.
 	OutcomeDenied = "Denied"
-	// OutcomeSkipped: the policy leaves the object at home.
+	// OutcomeSkipped: the object is not reflected.
 	OutcomeSkipped = "Skipped"
 	// OutcomeFailed: the module is refused, or gave no valid answer.
 	OutcomeFailed = "Failed"
 )
 
-// Report says what a module answered and what came of it.
+// Report is the answer of a module and its effect on the object.
 type Report struct {
 	Module string `json:"module,omitempty"`
 	Digest string `json:"digest,omitempty"`
@@ -59,7 +59,7 @@ type Report struct {
 	Moment string `json:"moment,omitempty"`
 	// Outcome is Answered, Denied, Skipped or Failed.
 	Outcome string `json:"outcome"`
-	// Error says why it failed and who must act; Class is the kind of failure.
+	// Error is the reason of a failure, with the role that must act; Class is its kind.
 	Error string `json:"error,omitempty"`
 	Class string `json:"class,omitempty"`
 	// Stderr is what the module wrote before it failed.
@@ -69,13 +69,13 @@ type Report struct {
 	Answer  json.RawMessage `json:"answer,omitempty"`
 	// Operations of the answer.
 	Operations []contract.Operation `json:"operations,omitempty"`
-	// Denial is why the policy refused the object.
+	// Denial is the reason why the policy refused the object.
 	Denial *contract.Denial `json:"denial,omitempty"`
-	// Skip is why the policy leaves the object at home.
+	// Skip is the reason why the object is not reflected.
 	Skip *contract.Skip `json:"skip,omitempty"`
-	// Warnings are what the person who made the request would read.
+	// Warnings are returned to the user with the API server's answer.
 	Warnings []string `json:"warnings,omitempty"`
-	// Decisions is what the annotation policy.longshore.dev/decisions would say.
+	// Decisions are the entries of the annotation policy.longshore.dev/decisions.
 	Decisions []view.Entry `json:"decisions,omitempty"`
 	// Diff of the object, unified, as YAML; empty when nothing changed.
 	Diff string `json:"diff,omitempty"`
@@ -85,7 +85,7 @@ type Report struct {
 	Usage *Usage `json:"usage,omitempty"`
 	// Log lines of the module.
 	Log []string `json:"log,omitempty"`
-	// Assumed are facts that the input did not tell, as paths.
+	// Assumed are the paths of facts that the input does not have.
 	Assumed []string `json:"assumed,omitempty"`
 }
 
@@ -101,8 +101,8 @@ func (r *Report) exit() error {
 	}
 }
 
-// Run asks a module one question by the chain that decides in a cluster. What is the
-// module's fault is in the report; errors are about the inputs.
+// Run asks a module one question through the chain that runs in a cluster. Faults of the
+// module are reported; errors are about the inputs.
 func Run(ctx context.Context, options RunOptions) (*Report, error) {
 	report := &Report{}
 	runtime, err := engine.New(ctx, engine.Options{Log: func(l engine.Line) {
@@ -197,7 +197,7 @@ func (r *Report) ask(ctx context.Context, binding chain.Binding, w *witness, lim
 	}
 	if err := checkInvariants(in, result); err != nil {
 		r.Outcome, r.Class = OutcomeFailed, classInvariants
-		r.Error = engine.Plain(fmt.Sprintf("module %s broke what no policy may change: %v; its author must act", r.Module, err))
+		r.Error = engine.Plain(fmt.Sprintf("module %s violated an invariant: %v; its author must act", r.Module, err))
 	}
 	if r.Decisions, err = view.DecodeDecisions(view.EncodeDecisions(result.Decisions, view.MaxDecisionsBytes)); err != nil {
 		return fmt.Errorf("reading the decisions: %w", err)
@@ -205,7 +205,7 @@ func (r *Report) ask(ctx context.Context, binding chain.Binding, w *witness, lim
 	return r.compare(q.object, result.Object)
 }
 
-// fail puts what the module or the operator must hear into the report.
+// fail records the failure of the module in the report.
 func (r *Report) fail(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("trying the policy: %w", ctx.Err())
@@ -213,7 +213,7 @@ func (r *Report) fail(ctx context.Context, err error) error {
 	r.Outcome, r.Error = OutcomeFailed, err.Error()
 	if failure, ok := errors.AsType[*chain.PolicyError](err); ok {
 		r.Class = string(failure.Class)
-		// What an operator could do to an OffloadingPolicy does not help who tries a file.
+		// There is no OffloadingPolicy: leave out what an operator could change in one.
 		r.Error = fmt.Sprintf("module %s gave no valid answer: %s", failure.Module, failure.Reason())
 	}
 	if call, ok := errors.AsType[*engine.CallError](err); ok {
@@ -222,7 +222,7 @@ func (r *Report) fail(ctx context.Context, err error) error {
 	return nil
 }
 
-// witness is a module that keeps the last question and answer.
+// witness is a module that records its last request and answer.
 type witness struct {
 	*module.Module
 

@@ -3,8 +3,8 @@
 //
 // Building takes minutes, so the file lives outside the clone, in the user's cache
 // folder, under a key made of everything that goes into it: a second clone of the same
-// revision finds it built. Tests only ever look it up; a missing one is an error that
-// names the command, never a skipped test and never a build inside `go test`.
+// revision finds it built. Tests only look it up; a missing file is an error that names the
+// command, never a skipped test and never a build inside `go test`.
 package binary
 
 import (
@@ -29,7 +29,7 @@ const BuildCommand = "go run ./conformance/testplane/cmd build"
 // Environment names a ready-made test plane and so overrides the cache.
 const Environment = "LONGSHORE_TESTPLANE"
 
-// ErrMissing says that the test plane is not built yet.
+// ErrMissing is returned if the test plane is not built yet.
 var ErrMissing = errors.New("the test plane is not built")
 
 const (
@@ -42,7 +42,7 @@ const (
 func Locate(ctx context.Context) (string, error) {
 	if path := os.Getenv(Environment); path != "" {
 		if _, err := os.Stat(path); err != nil {
-			return "", fmt.Errorf("%w: %s says it is %s: %w", ErrMissing, Environment, path, err)
+			return "", fmt.Errorf("%w: %s is set to %s: %w", ErrMissing, Environment, path, err)
 		}
 		return path, nil
 	}
@@ -54,8 +54,7 @@ func Locate(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("%w (no %s): run `%s` in %s, it takes some minutes once",
 			ErrMissing, t.path(), BuildCommand, t.root)
 	}
-	// Fresh times tell prune which builds are in use. Failing to set them costs at most
-	// a rebuild later.
+	// prune keeps builds with recent times. Failing to set them costs at most a rebuild.
 	now := time.Now()
 	_ = os.Chtimes(t.path(), now, now)
 	return t.path(), nil
@@ -122,7 +121,7 @@ func buildEnv() []string {
 
 var kubernetesVersion = regexp.MustCompile(`(?m)^\s*(?:require )?k8s\.io/kubernetes v(\d+)\.(\d+)\.(\d+)`)
 
-// linkerFlags make the binary say its version: without them the API server claims to be
+// linkerFlags set the version of the binary: without them the API server reports
 // v0.0.0-master.
 func (t *target) linkerFlags() (string, error) {
 	mod, err := os.ReadFile(filepath.Join(t.source, "go.mod"))

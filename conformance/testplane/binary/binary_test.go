@@ -74,7 +74,7 @@ func TestItIsBuiltOncePerRevision(t *testing.T) {
 	again, err := binary.Build(t.Context(), &messages)
 	require.NoError(t, err)
 	assert.Equal(t, built, again)
-	assert.Empty(t, messages.String(), "nothing to do, nothing to say")
+	assert.Empty(t, messages.String(), "nothing is built")
 
 	write(t, filepath.Join(source, "main_test.go"), "package main\n")
 	_, err = binary.Locate(t.Context())
@@ -126,7 +126,7 @@ func TestAnInterruptedBuildLeavesNothing(t *testing.T) {
 	assertOnlyTheLock(t, cache)
 }
 
-func TestBuildsNobodyUsesAreRemoved(t *testing.T) {
+func TestUnusedBuildsAreRemoved(t *testing.T) {
 	source, cache := tinyClone(t)
 	old, err := binary.Build(t.Context(), &bytes.Buffer{})
 	require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestBuildsNobodyUsesAreRemoved(t *testing.T) {
 	assert.FileExists(t, newest)
 }
 
-func TestOutsideACloneTheErrorSaysWhatToDo(t *testing.T) {
+func TestOutsideACloneTheErrorNamesWhatToDo(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv(binary.Environment, "")
 	_, err := binary.Locate(t.Context())

@@ -142,7 +142,7 @@ func lock(ctx context.Context, path string, messages io.Writer) (release func(),
 	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	for said := false; ; {
+	for reported := false; ; {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
 			return func() { file.Close() }, nil
@@ -151,9 +151,9 @@ func lock(ctx context.Context, path string, messages io.Writer) (release func(),
 			file.Close()
 			return nil, fmt.Errorf("taking the build lock %s: %w", path, err)
 		}
-		if !said {
+		if !reported {
 			fmt.Fprintf(messages, "test plane: another build is running (lock %s), waiting for it\n", path)
-			said = true
+			reported = true
 		}
 		select {
 		case <-ctx.Done():
@@ -164,8 +164,8 @@ func lock(ctx context.Context, path string, messages io.Writer) (release func(),
 	}
 }
 
-// prune removes builds that nobody has looked up for long, and what interrupted builds
-// left. It runs under the build lock.
+// prune removes builds that were not used for a long time, and the remains of interrupted
+// builds. It runs under the build lock.
 func (t *target) prune(messages io.Writer) {
 	entries, err := os.ReadDir(t.cache)
 	if err != nil {

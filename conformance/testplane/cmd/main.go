@@ -1,4 +1,4 @@
-// Command testplane builds the test control plane, or says where it is.
+// Command cmd builds the test control plane, or prints its path.
 //
 //	go run ./conformance/testplane/cmd build   build it unless it is built; prints its path
 //	go run ./conformance/testplane/cmd path    print where it is or would be

@@ -20,7 +20,7 @@ const (
 	None Fault = iota
 	// Reset resets connections, old and new ones, as when the peer's host refuses.
 	Reset
-	// Blackhole lets nothing through and says nothing, as when packets are lost.
+	// Blackhole drops all bytes silently, as when packets are lost.
 	// Bytes that were under way arrive after Heal.
 	Blackhole
 )
@@ -237,7 +237,7 @@ func (l *link) close(abort bool) {
 	close(l.done)
 	for _, connection := range []net.Conn{l.client, l.server} {
 		if tcp, ok := connection.(*net.TCPConn); ok {
-			// Errors say that the peer was faster.
+			// An error means that the peer closed the connection first.
 			if abort {
 				_ = tcp.SetLinger(0)
 			}

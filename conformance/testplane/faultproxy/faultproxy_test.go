@@ -117,7 +117,7 @@ func TestResetEndsOldAndNewConnectionsUntilHealed(t *testing.T) {
 	proxy.Cut(faultproxy.Reset)
 	_, err = receive(old, patience)
 	require.Error(t, err)
-	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the end is said, not silent")
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the connection is closed, it does not time out")
 	assertRefused(t, proxy)
 
 	proxy.Heal()

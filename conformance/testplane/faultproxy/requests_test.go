@@ -85,7 +85,7 @@ func everything(*http.Request) bool { return true }
 func TestARequestMeetsTheFaultThatIsSet(t *testing.T) {
 	cases := map[string]struct {
 		fault    faultproxy.RequestFault
-		code     int // 0 is no answer
+		code     int // 0: no answer
 		timesOut bool
 		reaches  int64
 	}{

@@ -8,11 +8,11 @@
 //
 // It is a process of its own because Kubernetes allows one API server and one
 // controller manager per process (their informer names are global), and a module of its
-// own because k8s.io/kubernetes needs some thirty replace lines that nobody else should
-// inherit. conformance/testplane starts it and owns the flags; nothing here knows Longshore.
+// own because k8s.io/kubernetes needs some thirty replace lines that no other module
+// should need. conformance/testplane starts it and owns the flags; nothing here knows Longshore.
 //
 // With --exit-with-stdin before the subcommand the process ends when its standard input
-// does: whoever holds the other end of that pipe cannot die and leave it behind.
+// is closed, so it never outlives the process that holds the other end of that pipe.
 package main
 
 import (

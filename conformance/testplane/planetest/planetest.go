@@ -34,7 +34,8 @@ func NeedsControlPlane(tb testing.TB) {
 // failed, the end of the cluster's log is printed. Start several clusters of a test
 // with ForTests, that is faster.
 //
-// It fails the test at once when the test plane binary is not built, and says how to.
+// It fails the test at once when the test plane binary is not built, and names the command
+// that builds it.
 func ForTest(tb testing.TB, name string, adjust ...func(*testplane.Options)) *testplane.Cluster {
 	tb.Helper()
 	NeedsControlPlane(tb)

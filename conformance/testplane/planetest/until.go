@@ -16,10 +16,10 @@ type T interface {
 	Context() context.Context
 }
 
-// Until looks again until the condition holds, and ends the test when it does not within
-// the patience. What fails in the condition with the T that it is given fails this look, not
-// the test: a real cluster now and then shows an object before its status, or refuses a
-// connection. What failed in the last look is told.
+// Until polls until the condition is true, and fails the test if that takes longer than the
+// patience. An assertion that fails with the condition's own T fails this attempt, not the
+// test: a real cluster now and then returns an object before its status, or refuses a
+// connection. The failures of the last attempt are reported.
 func Until(t T, condition func(t T) bool, patience, every time.Duration, messageAndArguments ...any) {
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {

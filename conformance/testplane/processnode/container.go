@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// containerRun runs one container again and again, as its restart policy says.
+// containerRun runs a container and restarts it according to its restart policy.
 type containerRun struct {
 	worker *podWorker
 	spec   *corev1.Container
@@ -168,8 +168,8 @@ func (c *containerRun) terminate(p *process, grace time.Duration) {
 }
 
 // probe asks the container's probes until the context ends: first the startup probe,
-// then the others beside each other. When startup or liveness fails it says on dead how
-// long the process may take to end.
+// then the others beside each other. When startup or liveness fails it sends the grace
+// period of the process on dead.
 func (c *containerRun) probe(ctx context.Context, dead chan<- time.Duration) {
 	w := c.worker
 	kill := func(probe *corev1.Probe, what string, err error) {
@@ -226,9 +226,9 @@ func (c *containerRun) setReady(v verdict, err error) bool {
 	return true
 }
 
-// ask asks a probe again and again, eagerly until it first succeeded, while tell wants
-// more; it returns the last verdict.
-func (c *containerRun) ask(ctx context.Context, probe *corev1.Probe, eager bool, tell func(verdict, error) bool) verdict {
+// ask runs a probe periodically, more often until it first succeeds, until report returns
+// false. It returns the last verdict.
+func (c *containerRun) ask(ctx context.Context, probe *corev1.Probe, eager bool, report func(verdict, error) bool) verdict {
 	w := c.worker
 	counts := &tally{probe: probe}
 	if delay := time.Duration(probe.InitialDelaySeconds) * time.Second; delay > 0 && !w.pause(ctx, nil, delay) {
@@ -240,7 +240,7 @@ func (c *containerRun) ask(ctx context.Context, probe *corev1.Probe, eager bool,
 			return undecided
 		}
 		v := counts.record(err == nil, w.clock.Now())
-		if !tell(v, err) {
+		if !report(v, err) {
 			return v
 		}
 		eager = eager && v != succeeded

@@ -22,7 +22,7 @@
 // connection on to one of the node's pods that are ready, in turn (or to those that are
 // leaving and still ready, when no other is). Connections stay when endpoints change.
 // Without endpoints they are refused. One thing is kinder than kube-proxy: a pod that
-// refuses a connection is passed over at once, before its status says that it is gone.
+// refuses a connection is passed over at once, before its status changes.
 //
 // What cannot be had this way (other volumes, exec probes, sidecars, lifecycle hooks, …)
 // fails the pod with a message that names it: see unsupported. Limits on resources and

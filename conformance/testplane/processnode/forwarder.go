@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// dialTimeout bounds what a backend's silence costs. On loopback a process either listens or
-// does not, which the kernel tells at once; the rest is for a machine that stands still.
+// dialTimeout bounds the wait for a backend. On loopback the kernel refuses a connection at
+// once if no process listens; the timeout is for an overloaded machine.
 const dialTimeout = 10 * time.Second
 
 // connections are those that forwarders have open. They outlive the forwarder that made
@@ -54,7 +54,7 @@ func (c *connections) close() {
 	c.running.Wait()
 }
 
-// abort resets a connection; errors say that it was over.
+// abort resets a connection; an error means that it was closed already.
 func abort(conn *net.TCPConn) {
 	_ = conn.SetLinger(0)
 	_ = conn.Close()

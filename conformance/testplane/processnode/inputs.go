@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// tokenSeconds is the life of a token of which the pod does not say it.
+	// tokenSeconds is the lifetime of a token if the pod does not set one.
 	tokenSeconds = int64(3600)
-	// renewAfter is the part of its life after which a token is renewed, as the kubelet does.
+	// renewAfter is the part of its lifetime after which a token is renewed, as the kubelet does.
 	renewAfter = 0.8
 )
 

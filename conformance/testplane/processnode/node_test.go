@@ -59,8 +59,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// playContainer says who it is to the API server and what it may not do, crashes once,
-// and then serves its health.
+// playContainer asks the API server for its user and for a denied request, crashes once,
+// and then serves its health check.
 func playContainer(args []string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err != nil {

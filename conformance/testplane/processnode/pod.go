@@ -227,7 +227,8 @@ func (w *podWorker) update(change func()) {
 	w.publish()
 }
 
-// setWaiting says why a container, or all when it is nil, does not run; "" takes it back.
+// setWaiting sets the reason why a container, or each one if it is nil, does not run; an
+// empty reason clears it.
 func (w *podWorker) setWaiting(one *containerState, reason, message string) {
 	w.update(func() {
 		states := []*containerState{one}
@@ -243,7 +244,7 @@ func (w *podWorker) setWaiting(one *containerState, reason, message string) {
 	})
 }
 
-// publish tells the pod controller the pod's status.
+// publish sends the pod's status to the pod controller.
 func (w *podWorker) publish() {
 	w.publishing.Lock()
 	defer w.publishing.Unlock()

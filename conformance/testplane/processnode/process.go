@@ -75,8 +75,8 @@ func (s *spawner) start(program Program, env []string, dir, logFile string) (*pr
 }
 
 func (p *process) wait() {
-	// Until the leader is reaped nobody else can get the group's number, so what it left
-	// behind is ended first, as the end of a container's first process ends the others.
+	// Until the leader is reaped no other process gets the group's number. So the rest of the
+	// group is killed first, as a container ends with its first process.
 	for errors.Is(unix.Waitid(unix.P_PID, p.pid(), nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 		continue
 	}
@@ -84,7 +84,7 @@ func (p *process) wait() {
 	p.mu.Lock()
 	p.reaped = true
 	p.mu.Unlock()
-	// The error is the exit status, which the process state says too.
+	// The error is the exit status, which the process state has too.
 	_ = p.cmd.Wait()
 	status, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	p.exit = int32(status.ExitStatus())

@@ -160,7 +160,7 @@ func TestConnectionsToAServiceReachThePodsThatAreReady(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	require.Eventually(t, func() bool { return syscall.Kill(pid, 0) != nil }, patience, time.Millisecond)
-	_ = answering(t, url) // None fails, whatever status says by now.
+	_ = answering(t, url) // None fails, whether or not status has changed.
 	require.Eventually(t, reached(addresses...), patience, every, "it starts again and is reached again")
 
 	require.NoError(t, r.client.AppsV1().Deployments("apps").Delete(t.Context(), "server", metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}))

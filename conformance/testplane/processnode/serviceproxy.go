@@ -112,7 +112,7 @@ func (p *serviceProxy) serve(port servicePort, r route) error {
 	return nil
 }
 
-// warn tells on the Service why nobody can connect to it.
+// warn records an event on the Service that cannot be served.
 func (p *serviceProxy) warn(services []*corev1.Service, port servicePort, err error) {
 	at := slices.IndexFunc(services, func(s *corev1.Service) bool { return s.Namespace == port.namespace && s.Name == port.name })
 	p.events.Event(services[at], corev1.EventTypeWarning, "ServiceNotServed", "The process node tries again: "+err.Error())

@@ -49,12 +49,12 @@ func TestRoutesOfAService(t *testing.T) {
 			pods: []*corev1.Pod{backend("127.1.0.2"), backend("127.1.0.1"), backend("127.1.0.3", unready)},
 			want: map[int32]route{443: {"127.9.0.1:443", []string{"127.1.0.1:9443", "127.1.0.2:9443"}}},
 		},
-		"nobody": {want: map[int32]route{443: {listen: "127.9.0.1:443"}}},
-		"who leaves is passed over": {
+		"no pod": {want: map[int32]route{443: {listen: "127.9.0.1:443"}}},
+		"a terminating pod is passed over": {
 			pods: []*corev1.Pod{backend("127.1.0.1", leaving), backend("127.1.0.2")},
 			want: map[int32]route{443: {"127.9.0.1:443", []string{"127.1.0.2:9443"}}},
 		},
-		"who leaves serves on when nobody else does": {
+		"a terminating pod serves if no other pod does": {
 			pods: []*corev1.Pod{backend("127.1.0.1", leaving), backend("127.1.0.2", unready), backend("127.1.0.3", unready, leaving)},
 			want: map[int32]route{443: {"127.9.0.1:443", []string{"127.1.0.1:9443"}}},
 		},
@@ -74,8 +74,8 @@ func TestRoutesOfAService(t *testing.T) {
 			want: map[int32]route{80: {"127.9.0.1:80", []string{"127.1.0.1:8080"}}, 81: {"127.9.0.1:81", []string{"127.1.0.1:81"}}},
 		},
 		"a ClusterIP":                    {change: func(s *corev1.Service) { s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeClusterIP, "" }},
-		"a name of elsewhere":            {change: func(s *corev1.Service) { s.Spec.ExternalName = "web.example.com" }},
-		"an address of elsewhere":        {change: func(s *corev1.Service) { s.Spec.ExternalName = "10.0.0.1" }},
+		"a name of another domain":       {change: func(s *corev1.Service) { s.Spec.ExternalName = "web.example.com" }},
+		"an address of a network":        {change: func(s *corev1.Service) { s.Spec.ExternalName = "10.0.0.1" }},
 		"a Service that selects nothing": {change: func(s *corev1.Service) { s.Spec.Selector = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -56,20 +56,20 @@ func restartable(policy corev1.RestartPolicy, exit int) bool {
 type containerState struct {
 	name, image string
 	running     bool
-	// startedUp is what the startup probe says, ready what the readiness probe says; true
-	// of a running container without one.
+	// startedUp and ready are the results of the startup and the readiness probe; true for a
+	// running container without the probe.
 	startedUp, ready bool
 	started          metav1.Time
 	restarts         int32
-	// waiting says why it does not run now; ended how it ended for good, last how the run
-	// before ended.
+	// waiting is the reason why it does not run, ended how it ended for good, last how the
+	// previous run ended.
 	waiting *corev1.ContainerStateWaiting
 	ended   *corev1.ContainerStateTerminated
 	last    *corev1.ContainerStateTerminated
 	id      string
 }
 
-// newState continues what the pod's status says of a container: after a restart of the
+// newState restores the state of a container from the pod's status: after a restart of the
 // node its process is gone, and its restarts still count.
 func newState(container *corev1.Container, statuses []corev1.ContainerStatus) *containerState {
 	state := &containerState{name: container.Name, image: container.Image}
@@ -121,12 +121,12 @@ type podFacts struct {
 	initialized bool
 	containers  []*containerState
 	inits       []*containerState
-	// failure says why the pod can never run.
+	// failure is the reason why the pod can never run.
 	failure error
 	// over means that nothing will be started any more.
 	over bool
-	// previous is the status before: conditions of others stay, ours keep their
-	// transition times, and the QoS class is the API server's to say.
+	// previous is the last status. Conditions of other writers and the QoS class are kept, as
+	// are the transition times of our conditions.
 	previous   corev1.PodStatus
 	generation int64
 	now        metav1.Time
@@ -219,7 +219,7 @@ func phase(f podFacts) corev1.PodPhase {
 	}
 }
 
-// began tells whether the container ever ran.
+// began reports whether the container has run before.
 func (c *containerState) began() bool { return c.ended != nil || c.last != nil || c.restarts > 0 }
 
 func allEnded(states []*containerState) bool {

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// unsupported says everything that a pod asks for and a process node cannot give without
-// the pod being another one than its author meant; nil means it can run.
+// unsupported returns an error with every field of the pod that a process node cannot
+// honor; nil if the pod can run.
 func unsupported(spec *corev1.PodSpec) error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

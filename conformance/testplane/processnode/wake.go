@@ -2,8 +2,8 @@ package processnode
 
 import "sync"
 
-// wake tells all who wait that something changed. Take the channel before looking at
-// what may change, or a change in between is missed.
+// wake notifies all waiting goroutines of a change. Take the channel before reading the
+// state, or a change in between is missed.
 type wake struct {
 	mu sync.Mutex
 	ch chan struct{}

@@ -30,20 +30,20 @@ type auditEvent struct {
 	} `json:"responseStatus"`
 }
 
-// request is what requests are counted by.
+// request is the key by which requests are counted.
 type request struct {
 	// Cluster is the cluster that was asked.
 	Cluster string
 	// Who is a component of Longshore, or the user when it is none.
 	Who string
-	// Ours tells whether Who is a component of Longshore.
+	// Ours is true if Who is a component of Longshore.
 	Ours     bool
 	Verb     string
 	Resource string
 	Failed   bool
 }
 
-// lease tells whether the request only says that somebody is alive.
+// lease reports whether the request is about a lease.
 func (r request) lease() bool { return r.Resource == "leases" }
 
 // counts are numbers of requests.
@@ -66,7 +66,7 @@ func (c counts) sum(keep func(request) bool) int {
 	return total
 }
 
-// group adds up the requests by what label says of them; "" leaves one out.
+// group adds up the requests by their label; requests with an empty label are left out.
 func (c counts) group(label func(request) string) map[string]int {
 	groups := map[string]int{}
 	for key, n := range c {

@@ -95,7 +95,7 @@ func idleFigures(name string, m map[string]float64) []sample {
 func writeFigures(name string, m map[string]float64) []sample {
 	return []sample{
 		figure("policy/write-to-first-use/"+name, "ms", m["ms/first-use"], writeNote+"; until a pod is decided by it"),
-		figure("policy/write-to-ready/"+name, "ms", m["ms/ready"], writeNote+"; until the status says Ready with it"),
+		figure("policy/write-to-ready/"+name, "ms", m["ms/ready"], writeNote+"; until the status reports Ready with it"),
 	}
 }
 
@@ -150,7 +150,7 @@ func (b *bench) runGoBenchmark(ctx context.Context, benchmark goBenchmark) ([]by
 	return output, nil
 }
 
-// goBenchmarkLine is what one line of `go test -bench` says.
+// goBenchmarkLine is one line of the output of `go test -bench`.
 type goBenchmarkLine struct {
 	// name is what follows the benchmark's own and its slash; "" without.
 	name    string

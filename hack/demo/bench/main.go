@@ -1,6 +1,6 @@
 // Command bench measures what Longshore costs: latency, throughput, requests, CPU time,
 // memory, and policy calls, each beside a baseline. `make bench` runs it and writes
-// bench/results.json; bench/README.md says how to read that.
+// bench/results.json; bench/README.md explains the results.
 package main
 
 import (
@@ -172,7 +172,7 @@ func (o *options) command() string {
 	return fmt.Sprintf("%s -runs %d -pods %d", command, max(o.runs, 1), o.pods)
 }
 
-// needs tells whether a measure of this prefix is wanted. An expression that names
+// needs reports whether a measure of this prefix is wanted. An expression that names
 // another measure does not need this one.
 func (b *bench) needs(prefixes ...string) bool {
 	expression := b.only.String()

@@ -24,7 +24,7 @@ type spent struct {
 	asked                     asked
 }
 
-// suffix tells the measures with forgetful servers from the others.
+// suffix distinguishes the measures with forgetful servers.
 func suffix(forgetful bool) string {
 	if forgetful {
 		return "-forgetful"
@@ -126,7 +126,7 @@ func (b *bench) reportNative(wasm, native spent, forgetful bool) {
 	note := fmt.Sprintf("%d pods of Deployments, %s", b.sizes.burst, nativeNote)
 	ratio, share := ratioGoal(nativeGoal), valueGoal(shareGoal)
 	if forgetful {
-		// No server that anybody runs forgets: these say what is saved by remembering.
+		// Forgetful servers exist in benchmarks only: they show what the memo saves.
 		note, ratio, share = note+forgetNote, goal{}, goal{}
 	}
 	sharesOf := func(s spent) float64 { return 100 * s.asked.seconds / s.kubelet }

@@ -17,14 +17,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// modifiedSuffix marks the commit of a working tree with changes: no later run can tell
+// modifiedSuffix marks the commit of a working tree with changes: a later run cannot know
 // what was measured.
 const modifiedSuffix = "-modified"
 
 // measuredPaths are git's patterns of the files on which figures depend.
 var measuredPaths = []string{"--", ".", ":(exclude)docs", ":(exclude)bench", ":(exclude)*.md"}
 
-// origin says what was measured, when and where.
+// origin is what was measured, when and where.
 type origin struct {
 	commit, date, machine string
 }

@@ -57,7 +57,7 @@ func questions() ([]question, error) {
 	return found, nil
 }
 
-// hasSettings tells whether the vector's question comes from a binding with settings.
+// hasSettings reports whether the vector's question comes from a binding with settings.
 func hasSettings(v *vectors.Vector) (bool, error) {
 	var request contract.Request
 	if err := json.Unmarshal(v.Request, &request); err != nil {
@@ -66,7 +66,7 @@ func hasSettings(v *vectors.Vector) (bool, error) {
 	return len(request.Settings) > 0, nil
 }
 
-// changesObject tells whether the vector has an object that its result differs from.
+// changesObject reports whether the vector has an object that its result differs from.
 func changesObject(v *vectors.Vector) (bool, error) {
 	if len(v.Object) == 0 {
 		return false, nil

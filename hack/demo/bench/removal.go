@@ -18,7 +18,7 @@ const (
 	removedPlainNote = "the plain client: ShadowPods deleted until neither they nor their pods are left"
 	removedOursNote  = "all requests of Longshore in both clusters while %d pods were taken away, events included, leases not; baseline: Longshore's while the plain client's ShadowPods were"
 	removedCPUNote   = "user and system time of Longshore's processes while %d pods were taken away; baseline: while the plain client's ShadowPods were"
-	removedAllNote   = "requests of anybody for pods and ShadowPods in the provider, the garbage collector's and the kubelets' included; baseline: the same for the plain client's"
+	removedAllNote   = "requests of all clients for pods and ShadowPods in the provider, the garbage collector's and the kubelets' included; baseline: the same for the plain client's"
 )
 
 // removal is what it took to take a burst away.
@@ -89,10 +89,10 @@ func (b *bench) reportRemoval(through, plainly removal) {
 	}
 }
 
-// longshores tells whether Longshore asked for something, and not only said that it lives.
+// longshores reports whether Longshore sent the request and it is not about a lease.
 func (r request) longshores() bool { return r.Ours && !r.lease() }
 
-// ofRemotePods tells whether the provider was asked for pods or ShadowPods.
+// ofRemotePods reports whether the request is about pods or ShadowPods in the provider.
 func (r request) ofRemotePods() bool {
 	if r.Cluster != rig.Provider {
 		return false

@@ -39,7 +39,7 @@ func TestARemovalIsSetBesideThePlainClients(t *testing.T) {
 	}
 	assert.InDelta(t, 2, *row("burst/removed").Ratio, 0)
 	assert.InDelta(t, 2, row("requests/per-removed-pod").Value, 0, "leases and others are not Longshore's")
-	assert.InDelta(t, 2, row("requests/per-removed-pod-in-the-provider").Value, 0, "pods and ShadowPods only, but anybody's")
+	assert.InDelta(t, 2, row("requests/per-removed-pod-in-the-provider").Value, 0, "pods and ShadowPods only, of all clients")
 	assert.InDelta(t, 1.5, *row("requests/per-removed-pod-in-the-provider").Baseline, 0)
 	assert.InDelta(t, 0.5, *row("requests/per-removed-pod/" + collector + "@milan/delete/pods").Baseline, 0)
 	assert.NotContains(t, got, "requests/per-removed-pod/"+collector+"@rome/delete/pods")

@@ -20,7 +20,7 @@ type Result struct {
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
 	// Baseline is what the value is compared with: measured in the same run, or the
-	// reference system's; the notes say which.
+	// reference system's; the notes have which.
 	Baseline *float64 `json:"baseline,omitempty"`
 	// Ratio is the median of value/baseline of each run: below 1 is better than the baseline.
 	Ratio *float64 `json:"ratio,omitempty"`
@@ -43,7 +43,7 @@ type Result struct {
 	Machine string `json:"machine"`
 }
 
-// goal bounds a value or a ratio from above; the zero value is no goal.
+// goal bounds a value or a ratio from above; the zero value means that there is none.
 type goal struct {
 	of  string // "value" or "ratio"
 	max float64
@@ -182,7 +182,7 @@ func merge(known, results []Result) []Result {
 	return merged
 }
 
-// read returns the results of earlier runs, none when there is no file.
+// read returns the results of earlier runs; a missing file has none.
 func read(path string) ([]Result, error) {
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

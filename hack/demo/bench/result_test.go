@@ -94,7 +94,7 @@ func TestResultsOfEarlierRunsStay(t *testing.T) {
 }
 
 func TestARunOfEverythingReplacesAllResultsButThoseOfNative(t *testing.T) {
-	gone := Result{Name: "a measure that is no more", Command: "bin/bench -runs 3 -pods 1000"}
+	gone := Result{Name: "a measure that was removed", Command: "bin/bench -runs 3 -pods 1000"}
 	native := Result{Name: "cpu/wasm", Command: (&options{native: 7, pods: 1000}).command()}
 	tests := map[string]struct {
 		options options
@@ -116,7 +116,7 @@ func TestEarlierResultsAreRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results.json")
 	results, err := read(path)
 	require.NoError(t, err)
-	assert.Empty(t, results, "there is no file")
+	assert.Empty(t, results, "the file does not exist")
 	require.NoError(t, write(path, recorded("", figure("a", "s", 1, ""))))
 	results, err = read(path)
 	require.NoError(t, err)

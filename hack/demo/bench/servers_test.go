@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The files that take the place of the product's must fit there: the compiler says so.
+// The files that replace those of the product must compile there.
 func TestEveryServerCompiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles host/app/policies three times")

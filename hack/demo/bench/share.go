@@ -34,7 +34,7 @@ const (
 
 // asked is what the virtual kubelet has asked policies so far.
 type asked struct {
-	// seconds spent, questions in all, and those of them that no remembered answer met.
+	// seconds spent, questions in all, and those of them that had no remembered answer.
 	seconds, questions, calls float64
 }
 

@@ -31,7 +31,7 @@ func median(values []float64) float64 {
 }
 
 // spread is the distance between the largest and the smallest value as a share of the
-// median. It says nothing of fewer than two values.
+// median. It is undefined for fewer than two values.
 func spread(values []float64) (float64, bool) {
 	m := median(values)
 	if len(values) < 2 || m == 0 {

@@ -147,7 +147,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"unknown mode":                     {map[string]any{"clusterID": "rome", "policies": map[string]any{"podPlacement": map[string]any{"mode": "Off"}}}, "mode"},
 		"unknown failure policy":           {map[string]any{"clusterID": "rome", "webhook": map[string]any{"failurePolicy": "Maybe"}}, "failurePolicy"},
 		"external name without a name":     {map[string]any{"clusterID": "rome", "webhook": map[string]any{"service": map[string]any{"type": "ExternalName"}}}, "webhook.service.externalName"},
-		"replicas that elect nobody":       {map[string]any{"clusterID": "rome", "manager": map[string]any{"replicas": 2, "leaderElection": false}}, "several replicas need manager.leaderElection"},
+		"replicas without leader election": {map[string]any{"clusterID": "rome", "manager": map[string]any{"replicas": 2, "leaderElection": false}}, "several replicas need manager.leaderElection"},
 		"negative shutdown delay":          {map[string]any{"clusterID": "rome", "webhook": map[string]any{"shutdownDelaySeconds": -1}}, "shutdownDelaySeconds"},
 		"reflector with an unknown type":   {map[string]any{"clusterID": "rome", "reflection": map[string]any{"reflectors": map[string]any{"secret": map[string]any{"workers": 1, "type": "Some"}}}}, "reflectors"},
 		"reflector of an unknown resource": {map[string]any{"clusterID": "rome", "reflection": map[string]any{"reflectors": map[string]any{"pods": map[string]any{"workers": 1}}}}, "pods"},

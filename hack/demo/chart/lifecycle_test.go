@@ -176,7 +176,7 @@ func (r *release) revision(t *testing.T) int {
 	return len(history)
 }
 
-// applyCRDs does what the chart's notes say: kubectl apply --server-side --force-conflicts.
+// applyCRDs follows the chart's notes: kubectl apply --server-side --force-conflicts.
 func (r *release) applyCRDs(t *testing.T, chrt *chartv2.Chart) {
 	t.Helper()
 	for _, crd := range chrt.CRDObjects() {
@@ -238,7 +238,7 @@ func (r *release) events(t *testing.T, do func(), kinds ...schema.GroupVersionKi
 }
 
 // requireInPlace runs a change of the release. None of the default objects may be deleted or
-// created again, and none may be in another mode than the values say.
+// created again, and none may be in another mode than that of the values.
 func (r *release) requireInPlace(t *testing.T, do func() error, images ...string) {
 	t.Helper()
 	before := map[string]types.UID{}

@@ -210,8 +210,8 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 	}
 }
 
-// testPodWebhook registers the webhook of pods while nobody serves it. Whoever labels
-// which namespace, what it needs itself must come up without it.
+// testPodWebhook registers the webhook of pods while it is not served. Whatever namespaces
+// are labeled, the webhook's own pods must start without it.
 func testPodWebhook(t *testing.T, c client.Client, objects []*unstructured.Unstructured) {
 	t.Helper()
 	for _, object := range objects {
@@ -315,7 +315,7 @@ func testRefusals(t *testing.T, c client.Client) {
 		"offloading with an unknown strategy":          {offloading("NamespaceOffloading", map[string]any{"podOffloadingStrategy": "Everywhere"}), "podOffloadingStrategy"},
 		"offloading with an unknown mapping":           {offloading("NamespaceOffloading", map[string]any{"namespaceMappingStrategy": "Any"}), "namespaceMappingStrategy"},
 		"virtual node of no cluster's name":            {offloading("VirtualNode", map[string]any{"clusterID": "Milan!"}), "spec.clusterID"},
-		"quota of nobody":                              {offloading("Quota", map[string]any{"user": "", "resources": map[string]any{}}), "spec.user"},
+		"quota without user":                           {offloading("Quota", map[string]any{"user": "", "resources": map[string]any{}}), "spec.user"},
 		"quota with an unknown enforcement":            {offloading("Quota", map[string]any{"user": "u", "resources": map[string]any{}, "limitsEnforcement": "none"}), "limitsEnforcement"},
 		"template without an image":                    {offloading("VkOptionsTemplate", map[string]any{"createNode": true, "disableNetworkCheck": false, "metricsEnabled": false}), "spec.containerImage"},
 		"shadow pod without containers":                {offloading("ShadowPod", map[string]any{"pod": map[string]any{}}), "spec.pod.containers"},

@@ -201,7 +201,7 @@ func lease(namespace, name string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: object(namespace, name)}
 }
 
-// testStolenKubelet tries what whoever has the account of a virtual kubelet would try
+// testStolenKubelet tries what an attacker with the account of a virtual kubelet would try
 // (docs/explanation/trust.md).
 func testStolenKubelet(t *testing.T, admin client.Client, config *rest.Config) {
 	t.Helper()

@@ -137,7 +137,7 @@ func shadowPod(name string, change func(*corev1.PodSpec)) *offloadingv1beta1.Sha
 }
 
 // A malicious tenant has both credentials of a consumer: that of the control plane and
-// that of its virtual kubelets. So has whoever steals its kubeconfigs.
+// that of its virtual kubelets. So has an attacker who steals its kubeconfigs.
 func TestAMaliciousTenantStaysInItsNamespaces(t *testing.T) {
 	t.Parallel()
 	p := newProvider(t)
@@ -145,7 +145,7 @@ func TestAMaliciousTenantStaysInItsNamespaces(t *testing.T) {
 	control, kubelet := p.as(t, rome.ControlPlane()), p.as(t, rome.Slice("milan"))
 	other := p.as(t, oslo.Slice("milan"))
 
-	// rome says that it is oslo, and asks for names that are not its own.
+	// rome claims to be oslo, and asks for names that are not its own.
 	require.NoError(t, control.Create(t.Context(), replicatedMap("rome", "oslo", map[string]string{
 		"shop": "shop-rome", "a": "kube-dns", "b": "liqo-tenant-paris", "c": "bank-oslo", "d": "longshore", "e": "liqo-tenant-oslo",
 	})))
@@ -165,7 +165,7 @@ func TestAMaliciousTenantStaysInItsNamespaces(t *testing.T) {
 
 	t.Run("it does what RBAC allows and nothing else", func(t *testing.T) { testTenantRights(t, control, kubelet, other) })
 	t.Run("the provider creates none of its hostile pods", func(t *testing.T) { p.testHostilePods(t, kubelet) })
-	t.Run("metadata that somebody changes is restored", p.testRestore)
+	t.Run("changed metadata is restored", p.testRestore)
 	t.Run("namespaces that it hides in its status are withdrawn", func(t *testing.T) { p.testWithdrawal(t, control) })
 }
 
@@ -189,29 +189,29 @@ func testTenantRights(t *testing.T, control, kubelet, other client.Client) {
 		who client.Client
 		do  func(client.Client) error
 	}{
-		"it creates no pod itself":          {kubelet, create(pod)},
-		"it changes no pod":                 {kubelet, label(pod)},
-		"it adds no container to a pod":     {kubelet, func(c client.Client) error { return c.SubResource("ephemeralcontainers").Update(t.Context(), pod) }},
-		"it labels no namespace":            {kubelet, label(shop)},
-		"nor does its control plane":        {control, label(shop)},
-		"nor its tenant namespace":          {control, label(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}})},
-		"it creates no namespace":           {control, create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "evil-rome"}})},
-		"it lets nobody into its namespace": {kubelet, create(&rbacv1.RoleBinding{ObjectMeta: in("shop-rome"), RoleRef: roleRef("cluster-admin")})},
-		"it makes no service account":       {kubelet, create(&corev1.ServiceAccount{ObjectMeta: in("shop-rome")})},
+		"it creates no pod itself":             {kubelet, create(pod)},
+		"it changes no pod":                    {kubelet, label(pod)},
+		"it adds no container to a pod":        {kubelet, func(c client.Client) error { return c.SubResource("ephemeralcontainers").Update(t.Context(), pod) }},
+		"it labels no namespace":               {kubelet, label(shop)},
+		"nor does its control plane":           {control, label(shop)},
+		"nor its tenant namespace":             {control, label(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}})},
+		"it creates no namespace":              {control, create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "evil-rome"}})},
+		"it grants no access to its namespace": {kubelet, create(&rbacv1.RoleBinding{ObjectMeta: in("shop-rome"), RoleRef: roleRef("cluster-admin")})},
+		"it makes no service account":          {kubelet, create(&corev1.ServiceAccount{ObjectMeta: in("shop-rome")})},
 		"it mints no token": {kubelet, func(c client.Client) error {
 			return c.SubResource("token").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "default"}}, &authenticationv1.TokenRequest{})
 		}},
-		"it reads no Secret of another consumer":        {kubelet, list(&corev1.SecretList{}, "shop-oslo")},
-		"nor of another tenant namespace":               {kubelet, list(&corev1.SecretList{}, "liqo-tenant-oslo")},
-		"nor of Longshore":                              {kubelet, list(&corev1.SecretList{}, "longshore")},
-		"nor of the whole cluster":                      {kubelet, list(&corev1.SecretList{}, "")},
-		"its control plane reads no Secret":             {control, list(&corev1.SecretList{}, "liqo-tenant-rome")},
-		"it runs nothing in another's namespace":        {kubelet, create(&offloadingv1beta1.ShadowPod{ObjectMeta: in("shop-oslo"), Spec: shadowPod("", nil).Spec})},
-		"nor in a namespace of the provider":            {kubelet, create(&offloadingv1beta1.ShadowPod{ObjectMeta: in("kube-system"), Spec: shadowPod("", nil).Spec})},
-		"it reads no Node":                              {kubelet, list(&corev1.NodeList{}, "")},
-		"it maps nothing for another":                   {control, create(&offloadingv1beta1.NamespaceMap{ObjectMeta: in("liqo-tenant-oslo")})},
-		"it writes no status of its own mapping":        {control, func(c client.Client) error { return c.Status().Update(t.Context(), replicatedMap("rome", "rome", nil)) }},
-		"the cluster that it said it was is not let in": {other, list(&corev1.SecretList{}, "shop-rome")},
+		"it reads no Secret of another consumer":          {kubelet, list(&corev1.SecretList{}, "shop-oslo")},
+		"nor of another tenant namespace":                 {kubelet, list(&corev1.SecretList{}, "liqo-tenant-oslo")},
+		"nor of Longshore":                                {kubelet, list(&corev1.SecretList{}, "longshore")},
+		"nor of the whole cluster":                        {kubelet, list(&corev1.SecretList{}, "")},
+		"its control plane reads no Secret":               {control, list(&corev1.SecretList{}, "liqo-tenant-rome")},
+		"it runs nothing in another's namespace":          {kubelet, create(&offloadingv1beta1.ShadowPod{ObjectMeta: in("shop-oslo"), Spec: shadowPod("", nil).Spec})},
+		"nor in a namespace of the provider":              {kubelet, create(&offloadingv1beta1.ShadowPod{ObjectMeta: in("kube-system"), Spec: shadowPod("", nil).Spec})},
+		"it reads no Node":                                {kubelet, list(&corev1.NodeList{}, "")},
+		"it maps nothing for another":                     {control, create(&offloadingv1beta1.NamespaceMap{ObjectMeta: in("liqo-tenant-oslo")})},
+		"it writes no status of its own mapping":          {control, func(c client.Client) error { return c.Status().Update(t.Context(), replicatedMap("rome", "rome", nil)) }},
+		"the cluster that it claimed to be has no access": {other, list(&corev1.SecretList{}, "shop-rome")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := tc.do(tc.who)
@@ -245,7 +245,7 @@ func (p *provider) testHostilePods(t *testing.T, kubelet client.Client) {
 		require.Eventually(t, func() bool {
 			err := kubelet.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: name}, shadow)
 			return err == nil && shadow.Status.Reason == offloadingv1beta1.FailedCreatePodReason
-		}, established, poll, "the consumer reads why there is no pod %s", name)
+		}, established, poll, "the consumer reads why the pod %s does not exist", name)
 		assert.Contains(t, shadow.Status.Message, `Pod Security level "baseline"`)
 		assert.True(t, apierrors.IsNotFound(p.admin.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: name}, &corev1.Pod{})))
 	}

@@ -41,7 +41,7 @@ func TestAPipeIsTold(t *testing.T) {
 	read, write := io.Pipe()
 	c := NewPlain(write)
 	c.every = time.Millisecond
-	told := make(chan string, 1)
+	shown := make(chan string, 1)
 	go func() {
 		line := make([]byte, 4096)
 		for {
@@ -51,7 +51,7 @@ func TestAPipeIsTold(t *testing.T) {
 			}
 			if text := string(line[:n]); strings.Contains(text, "web-1") {
 				select {
-				case told <- text:
+				case shown <- text:
 				default:
 				}
 			}
@@ -59,7 +59,7 @@ func TestAPipeIsTold(t *testing.T) {
 	}()
 	require.NoError(t, c.Step("Running the shop", func(progress func(string)) error {
 		progress("1 of 2 pods ready,\n  waiting for web-1")
-		assert.Regexp(t, `^\.\.\.  Running the shop {43} +\d+\.\ds 1 of 2 pods ready, waiting for web-1\n$`, <-told)
+		assert.Regexp(t, `^\.\.\.  Running the shop {43} +\d+\.\ds 1 of 2 pods ready, waiting for web-1\n$`, <-shown)
 		return nil
 	}))
 	require.NoError(t, write.Close())

@@ -62,7 +62,7 @@ func podsElsewhere(t *testing.T, r *rig.Rig) {
 	pod := podOn("aside")
 	require.NoError(t, r.Rome.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pod.Namespace}}))
 	createPod(t, r, pod)
-	eventually(t, "its status says why it does not run", func(t planetest.T) bool {
+	eventually(t, "its status has the reason why it does not run", func(t planetest.T) bool {
 		require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 		return pod.Status.Reason == offloadingv1beta1.OffloadingBackOffReason
 	})

@@ -95,8 +95,8 @@ spec: {module: {builtIn: default}, mode: Sometimes}`, "spec.mode"},
 	}
 }
 
-// badInput applies what people get wrong to a real API server with the real webhooks:
-// the answer must say what is wrong.
+// badInput applies common mistakes to a real API server with the real webhooks: the answer
+// must name the mistake.
 func badInput(t *testing.T, r *rig.Rig) {
 	for name, tc := range refused() {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,8 @@ func badInput(t *testing.T, r *rig.Rig) {
 	t.Run("a VirtualNode whose provider does not answer", func(t *testing.T) { deadProvider(t, r) })
 }
 
-// deadProvider is a kubeconfig that leads nowhere: nobody but the virtual kubelet notices.
+// deadProvider is a kubeconfig of a server that does not exist: only the virtual kubelet
+// notices.
 func deadProvider(t *testing.T, r *rig.Rig) {
 	tenant := rig.Pair.ConsumerTenant()
 	require.NoError(t, r.Rome.Create(t.Context(), &corev1.Secret{
@@ -143,7 +144,7 @@ current-context: milan`)},
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "dead", Namespace: tenant}}
 	vn.Spec.ClusterID, vn.Spec.KubeconfigSecretRef = rig.Provider, &corev1.LocalObjectReference{Name: "dead"}
 	require.NoError(t, r.Rome.Create(t.Context(), vn))
-	eventually(t, "the condition says that the Node is not published", func(t planetest.T) bool {
+	eventually(t, "the condition reports that the Node is not published", func(t planetest.T) bool {
 		now := &offloadingv1beta1.VirtualNode{}
 		if r.Rome.Get(t.Context(), client.ObjectKeyFromObject(vn), now) != nil {
 			return false
@@ -155,7 +156,7 @@ current-context: milan`)},
 		}
 		return false
 	})
-	eventually(t, "an event on the VirtualNode says why", func(t planetest.T) bool {
+	eventually(t, "an event on the VirtualNode has the reason", func(t planetest.T) bool {
 		list := &corev1.EventList{}
 		if r.Rome.List(t.Context(), list, client.InNamespace(tenant)) != nil {
 			return false
@@ -182,7 +183,7 @@ func brokenKubeconfig(t *testing.T, r *rig.Rig, secret, content, want string) {
 	vn.Spec.ClusterID, vn.Spec.KubeconfigSecretRef = rig.Provider, &corev1.LocalObjectReference{Name: secret}
 	require.NoError(t, r.Rome.Create(t.Context(), vn))
 	var message string
-	eventually(t, "the condition says what is wrong", func(t planetest.T) bool {
+	eventually(t, "the condition names the mistake", func(t planetest.T) bool {
 		require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKeyFromObject(vn), vn))
 		for _, c := range vn.Status.Conditions {
 			if c.Type == offloadingv1beta1.VirtualKubeletConditionType {

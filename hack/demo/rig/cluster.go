@@ -82,7 +82,7 @@ func (c *Cluster) Apply(ctx context.Context, objects ...client.Object) error {
 	return nil
 }
 
-// unserved tells errors that mean "not yet" from those that mean "no".
+// unserved reports whether the API server may accept the same request later.
 func unserved(err error) bool {
 	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
 }
@@ -104,8 +104,7 @@ func toUnstructured(obj client.Object) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// eventually asks until the answer is yes, an error, or the context ends; the last
-// reason is part of the error then.
+// eventually polls until ask returns true or an error, or the context ends.
 func (c *Cluster) eventually(ctx context.Context, ask func(context.Context) (bool, error)) error {
 	err := wait.PollUntilContextCancel(ctx, poll, true, ask)
 	if wait.Interrupted(err) && ctx.Err() != nil {

@@ -30,7 +30,7 @@ const (
 // Pair is the demo's peering.
 var Pair = manual.Pair{Consumer: Consumer, Provider: Provider}
 
-// StartOptions say how to start both clusters.
+// StartOptions configure both clusters.
 type StartOptions struct {
 	// Dir holds the clusters' data; LogDir the logs of Longshore's processes.
 	Dir, LogDir string
@@ -44,7 +44,7 @@ type StartOptions struct {
 	Audit bool
 	// SchedulerArgs are added to the flags of both schedulers.
 	SchedulerArgs []string
-	// Step is told what is being done.
+	// Step is called with the name of each step.
 	Step func(string)
 }
 

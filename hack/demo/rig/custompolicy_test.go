@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// What `make plugins` puts beside each other is what the README says to load.
+	// What `make plugins` puts beside each other is what the README loads.
 	plugin     = "../../../bin/plugins/registryrewrite/module.wasm.gz"
 	pluginSpec = "../../../bin/plugins/registryrewrite/policy.yaml"
 	customName = "registry-rewrite"
@@ -58,7 +58,7 @@ func customPolicy(t *testing.T, r *rig.Rig) {
 	for _, d := range decisions {
 		named = named || d.Policy == customName && d.Digest == chain.ShortDigest(policy.Status.Digest)
 	}
-	assert.True(t, named, "the remote pod says who rewrote its image: %v", decisions)
+	assert.True(t, named, "the remote pod names the policy that rewrote its image: %v", decisions)
 	local := pods(t, r.Rome, application.Namespace, map[string]string{"app": "storefront"})
 	assert.Equal(t, "shop.example/storefront:1.4.0", local[0].Spec.Containers[0].Image, "the local pod keeps what its author wrote")
 
@@ -116,8 +116,8 @@ func getPolicy(t planetest.T, r *rig.Rig, name string) *policyv1alpha1.Offloadin
 	return policy
 }
 
-// awaitReady waits for the end of a load: a policy whose module takes longer to load is
-// not ready meanwhile, and says so.
+// awaitReady waits until the module is loaded: until then the policy reports that it is not
+// ready.
 func awaitReady(t *testing.T, r *rig.Rig, name string) *policyv1alpha1.OffloadingPolicy {
 	t.Helper()
 	var policy *policyv1alpha1.OffloadingPolicy

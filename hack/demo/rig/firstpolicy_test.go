@@ -20,7 +20,7 @@ func firstPolicy(t *testing.T, r *rig.Rig) {
 	runDocument(t, r, document(t, filepath.Join(top, "docs", "tutorials", "first-policy.md")), top, demo)
 }
 
-// readmePolicy is what README.md says about switching a policy off.
+// readmePolicy runs the commands of README.md that switch a policy off.
 func readmePolicy(t *testing.T, r *rig.Rig) {
 	const title = "\n### Switch a policy off\n"
 	content := document(t, filepath.Join(topOf(t), "README.md"))

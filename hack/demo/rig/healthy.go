@@ -11,9 +11,9 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// Healthy waits until both API servers answer and all nodes that somebody plays for the
-// demo are ready: kwok's, and those on which processes run. Virtual nodes and Longshore's
-// own Deployments are not asked about: who installs again repairs them, and waits.
+// Healthy waits until both API servers answer and all nodes except virtual ones are ready:
+// those of kwok, and those on which processes run. Longshore's own Deployments are not
+// checked: installing again repairs them.
 func (r *Rig) Healthy(ctx context.Context, progress Progress) error {
 	for _, c := range []*Cluster{r.Rome, r.Milan} {
 		if err := c.waitForOwnNodes(ctx, progress); err != nil {
@@ -40,7 +40,7 @@ func (c *Cluster) waitForOwnNodes(ctx context.Context, progress Progress) error 
 	return err
 }
 
-// unreadyNodes says which of the nodes are not ready and why, virtual ones excepted.
+// unreadyNodes describes the nodes that are not ready, virtual ones excepted.
 func unreadyNodes(nodes []corev1.Node) []string {
 	unready := []string{}
 	for i := range nodes {
@@ -48,7 +48,7 @@ func unreadyNodes(nodes []corev1.Node) []string {
 		if node.Labels[offloadingv1beta1.NodeTypeLabel] == offloadingv1beta1.NodeTypeVirtual {
 			continue
 		}
-		reason := "it has not said anything"
+		reason := "it has no Ready condition"
 		for _, condition := range node.Status.Conditions {
 			if condition.Type == corev1.NodeReady {
 				reason = strings.TrimSuffix(condition.Reason+": "+condition.Message, ": ")

@@ -38,11 +38,11 @@ func TestHealthyAsksTheNodes(t *testing.T) {
 		fails       error
 		want        []string // of the error; none: healthy
 	}{
-		"every node is ready":           {rome: []client.Object{ready("rome-processes"), virtual}, milan: []client.Object{ready("milan-worker-1")}},
-		"a node whose kwok is gone":     {rome: []client.Object{ready("rome-processes")}, milan: []client.Object{ready("a"), unknown}, want: []string{`cluster "milan"`, "node milan-worker-1 is not ready: NodeStatusUnknown: Kubelet stopped posting node status.", given.Error()}},
-		"a node that never said a word": {rome: []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}}, want: []string{`cluster "rome"`, "node new is not ready: it has not said anything"}},
-		"no node at all":                {rome: []client.Object{ready("rome-processes")}, want: []string{`cluster "milan"`, "it has no nodes"}},
-		"no answer":                     {fails: errors.New("connection refused"), want: []string{`cluster "rome" does not answer`, "connection refused"}},
+		"every node is ready":       {rome: []client.Object{ready("rome-processes"), virtual}, milan: []client.Object{ready("milan-worker-1")}},
+		"a node whose kwok is gone": {rome: []client.Object{ready("rome-processes")}, milan: []client.Object{ready("a"), unknown}, want: []string{`cluster "milan"`, "node milan-worker-1 is not ready: NodeStatusUnknown: Kubelet stopped posting node status.", given.Error()}},
+		"a node without conditions": {rome: []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "new"}}}, want: []string{`cluster "rome"`, "node new is not ready: it has no Ready condition"}},
+		"no node at all":            {rome: []client.Object{ready("rome-processes")}, want: []string{`cluster "milan"`, "it has no nodes"}},
+		"no answer":                 {fails: errors.New("connection refused"), want: []string{`cluster "rome" does not answer`, "connection refused"}},
 	}
 	for name, tc := range cases {
 		// Its time is over from the start: it asks once.

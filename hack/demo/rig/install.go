@@ -14,7 +14,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// Progress tells what a step is waiting for.
+// Progress is called with what a step is waiting for.
 type Progress func(string)
 
 // WaitForDeployments waits until every replica of the namespace's Deployments is available.
@@ -100,8 +100,8 @@ func (c *Cluster) Offload(ctx context.Context, namespace string, strategy offloa
 }
 
 // WaitForPods waits until the namespace has at least want pods and all of them are
-// ready, terminating ones excepted. What does not become ready is named, with what its
-// status and its last event say.
+// ready, terminating ones excepted. The error describes each pod that is not ready, with its
+// status and its last event.
 func (c *Cluster) WaitForPods(ctx context.Context, namespace string, want int, progress Progress) error {
 	total := 0
 	var unready []*corev1.Pod

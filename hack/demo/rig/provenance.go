@@ -22,17 +22,17 @@ const defaultPrefix = "default-"
 type provenance struct {
 	// builtIn is the short digest of the module that was built from this tree.
 	builtIn string
-	// loaded are the policies besides the defaults, and those defaults to which somebody
-	// gave another module, by name.
+	// loaded are, by name, the policies besides the defaults, and the defaults with another
+	// module.
 	loaded map[string]loaded
 }
 
-// loaded is what a cluster says of a policy.
+// loaded is the state of a policy in a cluster.
 type loaded struct {
 	// digests, short, that its status reports.
 	digests []string
-	// since the last of the components began to run its version. Decisions on older pods
-	// may be those of a version that nobody reports any more.
+	// since is when the last component began to run the version. Decisions on older pods may
+	// be those of a version that no component reports any more.
 	since time.Time
 }
 

@@ -38,7 +38,7 @@ func TestDecisionsAreHeldAgainstWhatTheClusterReports(t *testing.T) {
 		"a default policy, by another module":                               {decisions: []view.Entry{of("default-antiaffinity", "5555")}, want: "not of the built-in module b0b0"},
 		"another policy with the built-in module":                           {decisions: []view.Entry{of("twice", "b0b0")}},
 		"that policy, by another module":                                    {decisions: []view.Entry{of("twice", "5555")}, want: "reports b0b0"},
-		"a default policy, by a module that it reports and somebody loaded": {decisions: []view.Entry{of("default-offloaded", "7777")}},
+		"a default policy, by a module that it reports and that was loaded": {decisions: []view.Entry{of("default-offloaded", "7777")}},
 		"that policy, by the built-in module":                               {decisions: []view.Entry{of("default-offloaded", "b0b0")}, want: "reports 7777"},
 		"a loaded policy, by the module that it reports":                    {decisions: []view.Entry{admitted, of("registry-rewrite", "6666")}},
 		"a loaded policy, by another policy's module":                       {decisions: []view.Entry{of("registry-rewrite", "7777")}, want: "reports 5555, 6666"},
@@ -49,8 +49,8 @@ func TestDecisionsAreHeldAgainstWhatTheClusterReports(t *testing.T) {
 		"a policy that was taken away":                                      {decisions: []view.Entry{admitted, of("lie", "9999")}},
 		"no policy's name":                                                  {decisions: []view.Entry{admitted, of("", "9999")}, want: "not of the built-in module"},
 		"decisions too many to list":                                        {decisions: []view.Entry{admitted, {Omitted: 3}}},
-		"nobody decided":                                                    {want: "no policy decided about its admission"},
-		"nobody decided at admission":                                       {decisions: []view.Entry{{Point: "OffloadingPatch", Policy: "default-offloadingpatch", Digest: "b0b0"}}, want: "no policy decided about its admission"},
+		"no policy decided":                                                 {want: "no policy decided about its admission"},
+		"no policy decided at admission":                                    {decisions: []view.Entry{{Point: "OffloadingPatch", Policy: "default-offloadingpatch", Digest: "b0b0"}}, want: "no policy decided about its admission"},
 	}
 	for name, tc := range cases {
 		created := tc.created

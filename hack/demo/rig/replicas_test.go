@@ -102,7 +102,7 @@ func replicas(t *testing.T, r *rig.Rig) []corev1.Pod {
 	return found
 }
 
-// awaitRolledOut waits until status says that this many components run the version, and
+// awaitRolledOut waits until status reports that this many components run the version, and
 // that those are all.
 func awaitRolledOut(t *testing.T, r *rig.Rig, digest string, everybody int) {
 	t.Helper()

@@ -98,9 +98,9 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"the tutorial of the first policy is true, command by command", firstPolicy},
 		{"bad input is refused where its author looks", badInput},
 		{"a pod that vanishes on the provider comes back", remotePodComesBack},
-		{"a scheduling label that somebody takes away comes back", labelComesBack},
+		{"a removed scheduling label comes back", labelComesBack},
 		{"a change of a ConfigMap arrives", configMapFollows},
-		{"what the README says about switching a policy off is true, command by command", readmePolicy},
+		{"the commands of the README switch a policy off", readmePolicy},
 		{"scaling down takes the remote pod away", scaleDown},
 		{"a policy that is switched off changes the outcome", policySwitchedOff},
 		{"a custom policy loaded from a ConfigMap decides, live", customPolicy},
@@ -243,9 +243,9 @@ func policySwitchedOff(t *testing.T, r *rig.Rig) {
 	}
 	require.Equal(t, 1, tolerations(t), "the placement policy lets the pod onto virtual nodes")
 	setMode(t, r, "default-podplacement", policyv1alpha1.ModeDisabled)
-	eventually(t, "without the policy nobody does", func(t planetest.T) bool { return tolerations(t) == 0 })
+	eventually(t, "without the policy the pod has no toleration", func(t planetest.T) bool { return tolerations(t) == 0 })
 	setMode(t, r, "default-podplacement", policyv1alpha1.ModeEnforce)
-	eventually(t, "and with it somebody does again", func(t planetest.T) bool { return tolerations(t) == 1 })
+	eventually(t, "with the policy it has one again", func(t planetest.T) bool { return tolerations(t) == 1 })
 }
 
 func pod(name string) *corev1.Pod {
@@ -336,7 +336,7 @@ func deleteVirtualNode(t *testing.T, r *rig.Rig) {
 		return apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKeyFromObject(vn), vn))
 	})
 	assert.True(t, apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKey{Name: rig.Node}, &corev1.Node{})))
-	eventually(t, "nobody has access to namespaces", func(t planetest.T) bool { return len(accesses(t, r, "")) == 0 })
+	eventually(t, "no kubelet has access to namespaces", func(t planetest.T) bool { return len(accesses(t, r, "")) == 0 })
 	for _, object := range virtualnode.ForgeRights(vn) {
 		assert.True(t, isGone(t, r, object), "%T %s", object, object.GetName())
 	}

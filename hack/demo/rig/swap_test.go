@@ -36,7 +36,7 @@ const (
 	swapNamespace = "swap"
 	swapRemote    = "swap-rome"
 	swapPolicy    = "stamp"
-	// swapRate is how many pods a second are created, unless the variable says otherwise.
+	// swapRate is how many pods a second are created, unless the variable sets another rate.
 	// A slower machine creates fewer: the test asserts order and loss, not time.
 	swapRate         = 100
 	swapRateVariable = "LONGSHORE_SWAP_RATE"
@@ -282,7 +282,7 @@ func replaceModule(t *testing.T, r *rig.Rig, wasm []byte) error {
 	return r.Rome.Update(t.Context(), cm)
 }
 
-// awaitDigest waits until status says that every component runs the version.
+// awaitDigest waits until status reports that every component runs the version.
 func awaitDigest(t *testing.T, r *rig.Rig, digest string) {
 	t.Helper()
 	eventually(t, "webhook and virtual kubelet run "+digest, func(t planetest.T) bool {
@@ -321,7 +321,7 @@ func withdrawSwapNamespace(t *testing.T, r *rig.Rig) {
 	eventually(t, "the policy is gone", func(t planetest.T) bool { return getPolicy(t, r, swapPolicy).Name == "" })
 }
 
-// noPolicyEvents checks that no owner of a pod was told of a failing policy.
+// noPolicyEvents checks that no event on a pod reports a failing policy.
 func noPolicyEvents(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	list := &eventsv1.EventList{}

@@ -14,10 +14,10 @@ import (
 // explainPatience bounds the questions asked when something has failed already.
 const explainPatience = 5 * time.Second
 
-// trouble says in a line what a pod that is not ready waits for: the reason nearest to
-// its cause that its status gives.
+// trouble describes in one line why a pod is not ready: the reason in its status that is
+// nearest to the cause.
 func trouble(pod *corev1.Pod) string {
-	reason := said(pod.Status.Reason, pod.Status.Message)
+	reason := joinReason(pod.Status.Reason, pod.Status.Message)
 	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 	for i := range statuses {
 		if reason == "" {
@@ -38,7 +38,7 @@ func trouble(pod *corev1.Pod) string {
 func conditionTrouble(pod *corev1.Pod, kind corev1.PodConditionType) string {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == kind && condition.Status != corev1.ConditionTrue {
-			return said(condition.Reason, condition.Message)
+			return joinReason(condition.Reason, condition.Message)
 		}
 	}
 	return ""
@@ -47,23 +47,23 @@ func conditionTrouble(pod *corev1.Pod, kind corev1.PodConditionType) string {
 func containerTrouble(status *corev1.ContainerStatus) string {
 	switch {
 	case status.State.Waiting != nil:
-		return "container " + status.Name + " waits: " + said(status.State.Waiting.Reason, status.State.Waiting.Message)
+		return "container " + status.Name + " waits: " + joinReason(status.State.Waiting.Reason, status.State.Waiting.Message)
 	case status.State.Terminated != nil && status.State.Terminated.ExitCode != 0:
 		ended := status.State.Terminated
-		return fmt.Sprintf("container %s ended with %d: %s", status.Name, ended.ExitCode, said(ended.Reason, ended.Message))
+		return fmt.Sprintf("container %s ended with %d: %s", status.Name, ended.ExitCode, joinReason(ended.Reason, ended.Message))
 	}
 	return ""
 }
 
-// said joins a reason and a message, either of which may be missing.
-func said(reason, message string) string {
+// joinReason joins a reason and a message, either of which may be missing.
+func joinReason(reason, message string) string {
 	return strings.Trim(reason+": "+message, ": ")
 }
 
-// explain says of every pod what stands against it, with its last event. Of pods that do
-// not even exist, the warnings about others in the namespace may tell.
+// explain describes every pod that is not ready, with its last event, and for missing pods
+// the last warning about another object of the namespace.
 func (c *Cluster) explain(ctx context.Context, namespace string, unready []*corev1.Pod, missing int) string {
-	// The time of who waited is over.
+	// The context of the wait has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), explainPatience)
 	defer cancel()
 	events := &corev1.EventList{}
@@ -73,17 +73,17 @@ func (c *Cluster) explain(ctx context.Context, namespace string, unready []*core
 	for _, pod := range unready {
 		line := trouble(pod)
 		if last := lastEvent(events.Items, func(e *corev1.Event) bool { return e.InvolvedObject.UID == pod.UID }); last != nil {
-			line += "; last event: " + said(last.Reason, last.Message)
+			line += "; last event: " + joinReason(last.Reason, last.Message)
 		}
 		lines = append(lines, line)
 	}
 	if missing > 0 {
-		line := fmt.Sprintf("%d more do not even exist", missing)
+		line := fmt.Sprintf("%d more do not exist", missing)
 		last := lastEvent(events.Items, func(e *corev1.Event) bool {
 			return e.Type == corev1.EventTypeWarning && e.InvolvedObject.Kind != "Pod"
 		})
 		if last != nil {
-			line += fmt.Sprintf("; last warning: %s %s: %s", last.InvolvedObject.Kind, last.InvolvedObject.Name, said(last.Reason, last.Message))
+			line += fmt.Sprintf("; last warning: %s %s: %s", last.InvolvedObject.Kind, last.InvolvedObject.Name, joinReason(last.Reason, last.Message))
 		}
 		lines = append(lines, line)
 	}
@@ -103,7 +103,7 @@ func lastEvent(events []corev1.Event, about func(*corev1.Event) bool) *corev1.Ev
 	return nil
 }
 
-// eventTime is when an event was seen last; which field says so depends on its author.
+// eventTime is when an event was seen last; the field depends on the recorder.
 func eventTime(event *corev1.Event) time.Time {
 	at := event.CreationTimestamp.Time
 	for _, other := range []time.Time{event.EventTime.Time, event.LastTimestamp.Time} {

@@ -23,13 +23,13 @@ func TestTrouble(t *testing.T) {
 		status corev1.PodStatus
 		want   string
 	}{
-		"no node for it":        {corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{unscheduled}}, "Unschedulable: 0/2 nodes are available"},
-		"no node, so not ready": {corev1.PodStatus{Conditions: []corev1.PodCondition{unready, unscheduled}}, "Unschedulable: 0/2 nodes are available"},
-		"a container waits":     {corev1.PodStatus{Conditions: []corev1.PodCondition{unready}, InitContainerStatuses: []corev1.ContainerStatus{fine}, ContainerStatuses: []corev1.ContainerStatus{waiting}}, "container web waits: ErrImagePull: no such image"},
-		"an init container":     {corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{ended}, ContainerStatuses: []corev1.ContainerStatus{waiting}}, "container init ended with 3: Error"},
-		"not ready":             {corev1.PodStatus{Conditions: []corev1.PodCondition{unready}}, "ContainersNotReady"},
-		"refused":               {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OffloadingBackOff", Message: "refused", Conditions: []corev1.PodCondition{unready}}, "OffloadingBackOff: refused"},
-		"nothing is said":       {corev1.PodStatus{Phase: corev1.PodPending}, "phase Pending"},
+		"no node for it":          {corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{unscheduled}}, "Unschedulable: 0/2 nodes are available"},
+		"no node, so not ready":   {corev1.PodStatus{Conditions: []corev1.PodCondition{unready, unscheduled}}, "Unschedulable: 0/2 nodes are available"},
+		"a container waits":       {corev1.PodStatus{Conditions: []corev1.PodCondition{unready}, InitContainerStatuses: []corev1.ContainerStatus{fine}, ContainerStatuses: []corev1.ContainerStatus{waiting}}, "container web waits: ErrImagePull: no such image"},
+		"an init container":       {corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{ended}, ContainerStatuses: []corev1.ContainerStatus{waiting}}, "container init ended with 3: Error"},
+		"not ready":               {corev1.PodStatus{Conditions: []corev1.PodCondition{unready}}, "ContainersNotReady"},
+		"refused":                 {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OffloadingBackOff", Message: "refused", Conditions: []corev1.PodCondition{unready}}, "OffloadingBackOff: refused"},
+		"a status without reason": {corev1.PodStatus{Phase: corev1.PodPending}, "phase Pending"},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}, Status: tc.status}
 		assert.Equal(t, "pod web-1: "+tc.want, trouble(pod), name)
@@ -57,14 +57,14 @@ func TestPodsThatDoNotComeUpAreNamed(t *testing.T) {
 	given := errors.New("not done after a minute")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(given) // Its time is over from the start: it asks once.
-	var told string
-	err := c.WaitForPods(ctx, "shop", 4, func(progress string) { told = progress })
+	var reported string
+	err := c.WaitForPods(ctx, "shop", 4, func(progress string) { reported = progress })
 	require.ErrorIs(t, err, given)
 	assert.ErrorContains(t, err, `waiting for the pods of namespace "shop" in cluster "rome": 1 of 4 pods ready:
   pod web: phase Pending; last event: Reason: the last word
-  2 more do not even exist; last warning: ReplicaSet catalog-1: Reason: admission denied
+  2 more do not exist; last warning: ReplicaSet catalog-1: Reason: admission denied
 `)
-	assert.Equal(t, "1 of 4 pods ready; pod web: phase Pending", told)
+	assert.Equal(t, "1 of 4 pods ready; pod web: phase Pending", reported)
 	require.NoError(t, c.Delete(t.Context(), pending))
 	require.NoError(t, c.WaitForPods(ctx, "shop", 1, func(string) {}))
 }

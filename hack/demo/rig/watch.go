@@ -9,9 +9,8 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane"
 )
 
-// Watch looks after both clusters until the context ends, which is no error. It returns
-// one when a control plane or a process node ends by itself: what they held is lost, and
-// somebody must look. Kwok holds nothing, so one that ends is started again.
+// Watch returns nil when the context ends, and an error when a control plane or a process
+// node ends before: their state is lost. Kwok has no state and is started again.
 func (w *Clusters) Watch(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
 	for {

@@ -15,7 +15,7 @@ import (
 // workers is the process node of one cluster, running.
 type workers struct {
 	cancel context.CancelFunc
-	// done is closed when the node has ended; then err says how.
+	// done is closed when the node has ended; err is its error.
 	done chan struct{}
 	err  error
 }

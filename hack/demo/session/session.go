@@ -1,11 +1,11 @@
-// Package session knows whether a demo runs in a clone, who it is, and how to end it.
+// Package session finds the demo that runs in a clone, and ends it.
 //
-// The supervisor holds a file lock for as long as it lives; the kernel lets go of it
-// whatever kills the supervisor. So "is it alive" is never a guess from a process ID
-// that somebody else may have by now. Who starts the supervisor takes the lock and hands
-// it down, so that there is no moment in which it runs and nobody can tell. The locks
-// belong to open file descriptions (fcntl, F_OFD_SETLK): they are inherited, and they can
-// be asked about without being taken.
+// The supervisor holds a file lock for as long as it lives; the kernel releases it however
+// the supervisor ends. So the supervisor is never mistaken for another process that has its
+// process ID by now. The command that starts the supervisor takes the lock and passes it on,
+// so that there is no moment in which the supervisor runs without it. The locks belong to
+// open file descriptions (fcntl, F_OFD_SETLK): they are inherited, and they can be tested
+// without being taken.
 package session
 
 import (
@@ -32,17 +32,17 @@ const (
 	pollEvery    = 50 * time.Millisecond
 )
 
-// ErrBusy says that somebody else holds a lock.
+// ErrBusy is returned if another process holds a lock.
 var ErrBusy = errors.New("held by another process")
 
-// State is what the supervisor tells about itself.
+// State is written by the supervisor.
 type State struct {
 	PID int `json:"pid"`
 	// Step is what the supervisor is doing, for people.
 	Step string `json:"step,omitempty"`
 	// Ready means that both clusters run.
 	Ready bool `json:"ready"`
-	// Error says why the supervisor gave up.
+	// Error is the reason why the supervisor gave up.
 	Error string `json:"error,omitempty"`
 	// Clusters are the kubeconfig files by cluster name.
 	Clusters map[string]string `json:"clusters,omitempty"`
@@ -96,8 +96,8 @@ func lock(file *os.File) error {
 	return nil
 }
 
-// held tells whether somebody holds the lock, and takes nothing: who asked by taking it
-// would make it busy for the one who needs it at that moment.
+// held reports whether a process holds the lock. It does not take the lock, so that it never
+// blocks a process that needs it.
 func held(path string) (bool, error) {
 	file, err := open(path)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *Session) InheritSupervisor(file *os.File) (*Lock, error) {
 	return &Lock{file: file}, nil
 }
 
-// Alive reports whether a supervisor lives, and what it says.
+// Alive reports whether a supervisor lives, and its state.
 func (s *Session) Alive() (bool, State, error) {
 	alive, err := held(filepath.Join(s.dir, lockFile))
 	if err != nil || !alive {
@@ -216,10 +216,10 @@ func (s *Session) Stop(ctx context.Context) (bool, error) {
 	return alive, s.clean()
 }
 
-// identify waits until a living supervisor has said who it is: one that was started a
-// moment ago has not.
+// identify waits until a living supervisor has written its process ID: it does so some time
+// after its start.
 func (s *Session) identify(ctx context.Context) (alive bool, pid int, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, stopPatience, errors.New("a supervisor runs and does not say who it is"))
+	ctx, cancel := context.WithTimeoutCause(ctx, stopPatience, errors.New("a supervisor runs and has not written its process ID"))
 	defer cancel()
 	for {
 		alive, state, err := s.Alive()
@@ -243,7 +243,7 @@ func pause(ctx context.Context) error {
 }
 
 // terminate ends the supervisor and returns when every process of its session has ended.
-// The lock does not say that: the supervisor releases it before its process ends, and the
+// The lock does not show that: the supervisor releases it before its process ends, and the
 // processes that it started end after a supervisor that was killed.
 func (s *Session) terminate(ctx context.Context, pid int) error {
 	deadline := time.Now().Add(stopPatience)

@@ -31,7 +31,7 @@ func supervise(dir string) {
 	if err == nil {
 		_, err = s.InheritSupervisor(os.NewFile(3, "lock"))
 	}
-	// As a busy machine would, it says who it is only when it is told to.
+	// It writes its state only on request, as late as on a busy machine.
 	if err == nil {
 		_, _ = os.Stdout.WriteString("inherited\n")
 		_, err = bufio.NewReader(os.Stdin).ReadString('\n')
@@ -84,7 +84,7 @@ func start(t *testing.T, s *Session) *supervisor {
 	return c
 }
 
-// introduce lets it say who it is.
+// introduce makes it write its state.
 func (c *supervisor) introduce() {
 	c.t.Helper()
 	line, err := c.out.ReadString('\n')
@@ -137,7 +137,7 @@ func TestAKilledSupervisorIsNotAliveAndLeavesNoWayBack(t *testing.T) {
 	require.Error(t, cmd.Wait())
 	assert.False(t, alive(t, s), "and its own children, which live on for a moment, do not count")
 
-	// Its process ID is in the file still; it may be somebody else's by now and is never signaled.
+	// Its process ID is in the file still; it may be that of another process by now and is never signaled.
 	require.NoError(t, s.Write(State{PID: os.Getpid(), Ready: true}))
 	stopped, err := s.Stop(t.Context())
 	require.NoError(t, err)

@@ -1,8 +1,8 @@
-// Package tutorial runs the command blocks of a document, as its reader would, and holds
-// the output against what the document shows.
+// Package tutorial runs the command blocks of a document, as its reader would, and compares
+// the output with that in the document.
 //
 // A block fenced as "sh" is run by one shell for the whole document; a block fenced as
-// "text" behind it is its output. Words after "sh" say more: "skip" is not run, "until"
+// "text" behind it is its output. Words after "sh" change that: "skip" is not run, "until"
 // is run again until the output is as shown, "refused" must fail.
 package tutorial
 
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Kind says how a block is run.
+// Kind is how a block is run.
 type Kind string
 
 // The kinds.
@@ -93,7 +93,7 @@ var (
 	wildcards = strings.NewReplacer(" … ", ` (?:[^\n]* )?`, " …\n", "(?: [^\n]*)?\n", "…", `[^\n]*`)
 )
 
-// Matches tells whether an output is what the document shows: "…" stands for anything
+// Matches reports whether an output is that of the document: "…" stands for anything
 // within a line, and alone on a line for any lines. Blanks do not count.
 func (b *Block) Matches(output string) bool {
 	if b.Output == "" {

@@ -23,12 +23,12 @@ func TestParse(t *testing.T) {
 	}, blocks)
 
 	for name, document := range map[string]string{
-		"a block without an end":     "```sh\necho",
-		"output of nothing":          fenced("text", "a"),
-		"two outputs of one block":   fenced("sh", "echo a") + fenced("text", "a") + fenced("text", "a"),
-		"an unknown kind":            fenced("sh sometimes", "echo a"),
-		"two kinds":                  fenced("sh skip until", "echo a"),
-		"a block that nobody checks": fenced("yaml", "a: b"),
+		"a block without an end":      "```sh\necho",
+		"output of nothing":           fenced("text", "a"),
+		"two outputs of one block":    fenced("sh", "echo a") + fenced("text", "a") + fenced("text", "a"),
+		"an unknown kind":             fenced("sh sometimes", "echo a"),
+		"two kinds":                   fenced("sh skip until", "echo a"),
+		"a block that is not checked": fenced("yaml", "a: b"),
 	} {
 		_, err := tutorial.Parse(document)
 		assert.Error(t, err, name)
