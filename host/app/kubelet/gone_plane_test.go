@@ -124,7 +124,7 @@ func TestExpiredWatchesAfterDeletions(t *testing.T) {
 	f.consumerProxy.Break(faultproxy.Gone, consumerWatches.matches)
 	f.providerProxy.Break(faultproxy.Gone, providerWatches.matches)
 	const local, remote = "/api/v1/namespaces/shop/", "/api/v1/namespaces/shop-rome/"
-	consumerWatches.await(t, "/api/v1/pods", local+"configmaps", local+"secrets", local+"services")
+	consumerWatches.await(t, "/api/v1/pods", "/api/v1/configmaps", "/api/v1/services", local+"secrets")
 	providerWatches.await(t, remote+"pods", remote+"configmaps", remote+"secrets", remote+"services", "/apis/offloading.liqo.io/v1beta1/namespaces/shop-rome/shadowpods")
 
 	for i := range removed {

@@ -26,7 +26,7 @@ func NewClient(config *rest.Config, scheme *runtime.Scheme, definitions ...Defin
 	return c, nil
 }
 
-// restMapper maps the namespaced kinds that reflection handles to their resources.
+// restMapper maps the kinds that reflection handles to their resources.
 func restMapper(scheme *runtime.Scheme, definitions ...Definition) (meta.RESTMapper, error) {
 	kinds := []Kind{namespaceMapKind}
 	for _, definition := range definitions {
@@ -35,6 +35,9 @@ func restMapper(scheme *runtime.Scheme, definitions ...Definition) (meta.RESTMap
 		if resource.Dependent != nil {
 			kinds = append(kinds, *resource.Dependent)
 		}
+		for i := range resource.Related {
+			kinds = append(kinds, resource.Related[i].Kind)
+		}
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, kind := range kinds {
@@ -42,7 +45,11 @@ func restMapper(scheme *runtime.Scheme, definitions ...Definition) (meta.RESTMap
 		if err != nil {
 			return nil, fmt.Errorf("making the client of the reflection: %w", err)
 		}
-		mapper.Add(gvk, meta.RESTScopeNamespace)
+		scope := meta.RESTScopeNamespace
+		if kind.ClusterScoped {
+			scope = meta.RESTScopeRoot
+		}
+		mapper.Add(gvk, scope)
 	}
 	return mapper, nil
 }

@@ -70,12 +70,18 @@ type Resource struct {
 	// the same name belongs to the same key; nil for most.
 	Local, Remote Kind
 	Dependent     *Kind
-	// LocalFields, when set, makes the local side one informer over all namespaces with
-	// this field selector. Otherwise there is one per mapped namespace.
+	// LocalFields narrows what is watched locally. Objects of namespaces that are not
+	// mapped are decided too, by Fallback. Without it, decisions are about mapped
+	// namespaces only.
 	LocalFields fields.Selector
 	// LocalFieldsOf returns the fields of a local object that LocalFields selects by;
 	// required with it.
 	LocalFieldsOf func(client.Object) fields.Set
+	// LocalPerNamespace watches local objects in each mapped namespace, for kinds that the
+	// virtual kubelet may not read elsewhere. Otherwise one informer holds all namespaces.
+	LocalPerNamespace bool
+	// Related are further local kinds that decisions depend on, as Input.Related.
+	Related []Related
 	// RemoteLabels narrows what is watched remotely, in addition to the ownership labels.
 	// An object that carries the ownership labels but not these belongs to another
 	// virtual node of the same provider.
@@ -92,10 +98,23 @@ type Resource struct {
 	Workers int
 }
 
-// Kind is one Go type of Kubernetes objects.
+// Related is a local kind that decisions about another kind depend on.
+type Related struct {
+	Kind Kind
+	// Fields narrows what is watched. Definitions that select the same objects share the
+	// informer. Optional.
+	Fields fields.Selector
+	// Keys returns the names of the local objects that are decided again when a related
+	// object changed. Both are of one namespace, unless the related kind has none.
+	Keys func(changed client.Object, locals []client.Object) []string
+}
+
+// Kind is a kind of Kubernetes objects, typed or unstructured.
 type Kind struct {
 	New     func() client.Object
 	NewList func() client.ObjectList
+	// ClusterScoped is possible for related kinds only.
+	ClusterScoped bool
 	// Trim drops, in place, what no decision reads, before the object enters the cache.
 	// Managed fields are dropped anyway, but for those of an apply of ours. Optional.
 	Trim func(client.Object)
@@ -127,6 +146,9 @@ type Input struct {
 	Facts Facts
 	// Local, Remote and Dependent are nil when absent. They are shared: read only.
 	Local, Remote, Dependent client.Object
+	// Related look up objects of Resource.Related, in the same order, by their name in the
+	// namespace of the key. They return nil for absent objects.
+	Related []func(name string) client.Object
 	// Memory is what the last [Remember] for this key held, nil at first. It does not
 	// survive a restart and vanishes with the last object of the key.
 	Memory any

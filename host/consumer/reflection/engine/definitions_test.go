@@ -94,3 +94,12 @@ func (p pods) Decide(in Input) ([]Action, error) {
 func (p pods) Fallback(in Input) ([]Action, error) {
 	return []Action{RecordEvent{Type: EventWarning, Reason: ReasonReflectionDisabled, Message: "not offloaded"}}, nil
 }
+
+// perNamespace is [maps] that watches only mapped namespaces.
+type perNamespace struct{ maps }
+
+func (perNamespace) Resource() Resource {
+	resource := maps{}.Resource()
+	resource.LocalPerNamespace = true
+	return resource
+}

@@ -4,11 +4,11 @@
 // allow annotations, requests with their preconditions, events, metrics and back-off.
 // What is to be done is decided by the definitions, which send nothing themselves.
 //
-// One informer per resource watches the consumer: over all namespaces where the server
-// can select (pods of one node), else one per mapped namespace, so that only what can be
-// reflected is held in memory. The provider is watched per mapped namespace, since the
-// consumer's rights there are per namespace. A namespace is mapped while the
-// NamespaceMap of this provider says that the provider accepted it.
+// One informer per kind watches the consumer, shared by the definitions; Secrets have one
+// per mapped namespace, since the virtual kubelet may not read others. The provider is
+// watched per mapped namespace, since the consumer's rights there are per namespace. A
+// namespace is mapped while the NamespaceMap of this provider says that the provider
+// accepted it.
 package engine
 
 import (
@@ -68,6 +68,8 @@ type Engine struct {
 
 	maps *store
 	kick chan struct{}
+	// informers are set by Run.
+	informers *informers
 	// revertBase is the constant, shorter in tests.
 	revertBase time.Duration
 
@@ -120,21 +122,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	e.maps = newStore(nil, func(client.Object) { e.wake() })
-	synced := []<-chan struct{}{e.maps.synced}
-	group.Go(func() {
-		watchKind(ctx, e.options.Local, namespaceMapKind, e.selectMaps(), e.maps, nil)
-	})
-	for _, r := range e.runners {
-		if r.local == nil {
-			continue
-		}
-		synced = append(synced, r.local.synced)
-		group.Go(func() {
-			watchKind(ctx, e.options.Local, r.resource.Local, client.ListOptions{FieldSelector: r.resource.LocalFields}, r.local, nil)
-		})
-	}
-	if !waitFor(ctx, synced...) {
+	e.informers = newInformers(ctx, &group)
+	if !waitFor(ctx, e.startInformers(ctx)...) {
 		return nil
 	}
 	logr.FromContextOrDiscard(ctx).Info("Reflecting", "remoteCluster", e.options.ProviderClusterID, "node", e.options.NodeName)
@@ -146,6 +135,25 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	e.followNamespaces(ctx, &group)
 	return nil
+}
+
+// startInformers starts the informers that do not depend on what is mapped.
+func (e *Engine) startInformers(ctx context.Context) (synced []<-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	maps := selection{client: e.options.Local, kind: namespaceMapKind, options: e.selectMaps()}
+	e.maps = e.informers.acquire(ctx, maps, &subscriber{changed: func(client.Object) { e.wake() }})
+	synced = append(synced, e.maps.synced)
+	for _, r := range e.runners {
+		if r.resource.LocalFields == nil {
+			continue
+		}
+		r.local = e.informers.acquire(ctx, r.localSelection(""), &subscriber{changed: func(object client.Object) {
+			r.queue.AddTo(laneLocal, Key{Namespace: object.GetNamespace(), Name: object.GetName()})
+		}})
+		synced = append(synced, r.local.synced)
+	}
+	return synced
 }
 
 // selectMaps selects the NamespaceMap of the provider.
@@ -166,7 +174,7 @@ func (e *Engine) PoliciesChanged() {
 	for _, ns := range e.namespaces {
 		for r, end := range ns.ends {
 			if end.active.Load() {
-				r.keys(ns, end, enqueue)
+				r.keys(ns, end, func(r *runner, key Key) { r.queue.AddTo(laneBackground, key) })
 			}
 		}
 	}
@@ -186,19 +194,19 @@ func (e *Engine) RemoteNamespace(local string) (string, bool) {
 // Local returns the local objects of a resource that are in the cache, for example the
 // pods of the virtual node. They are shared: read only.
 func (e *Engine) Local(resource string) []client.Object {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
 	var out []client.Object
 	for _, r := range e.runners {
 		if r.resource.Name != resource {
 			continue
 		}
 		if r.local != nil {
-			return r.local.List()
+			return r.local.List("")
 		}
-		e.mu.RLock()
-		defer e.mu.RUnlock()
-		for _, ns := range e.namespaces {
+		for local, ns := range e.namespaces {
 			if end := ns.ends[r]; end != nil {
-				out = append(out, end.local.List()...)
+				out = append(out, end.local.List(local)...)
 			}
 		}
 	}
@@ -207,6 +215,8 @@ func (e *Engine) Local(resource string) []client.Object {
 
 // LocalObject returns one local object from the cache, or nil.
 func (e *Engine) LocalObject(resource, namespace, name string) client.Object {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
 	for _, r := range e.runners {
 		if r.resource.Name != resource {
 			continue
@@ -214,8 +224,8 @@ func (e *Engine) LocalObject(resource, namespace, name string) client.Object {
 		if r.local != nil {
 			return r.local.Get(namespace, name)
 		}
-		if _, end := e.place(namespace, r); end != nil {
-			return end.local.Get(namespace, name)
+		if ns := e.namespaces[namespace]; ns != nil && ns.ends[r] != nil {
+			return ns.ends[r].local.Get(namespace, name)
 		}
 	}
 	return nil
@@ -271,6 +281,9 @@ func (e *Engine) newRunner(definition Definition) (*runner, error) {
 	if resource.LocalFields != nil && resource.LocalFieldsOf == nil {
 		return nil, fmt.Errorf("definition %s: LocalFields needs LocalFieldsOf", resource.Name)
 	}
+	if err := e.checkKinds(resource); err != nil {
+		return nil, fmt.Errorf("definition %s: %w", resource.Name, err)
+	}
 	r := &runner{
 		engine:     e,
 		definition: definition,
@@ -281,10 +294,26 @@ func (e *Engine) newRunner(definition Definition) (*runner, error) {
 		states:     newStates(),
 		recorder:   e.options.Recorder("liqo-" + resource.Name + "-reflection"),
 	}
-	if resource.LocalFields != nil {
-		r.local = newStore(resource.Local.Trim, func(object client.Object) {
-			r.queue.AddUrgent(Key{Namespace: object.GetNamespace(), Name: object.GetName()})
-		})
-	}
 	return r, nil
+}
+
+// checkKinds returns an error for a kind that the clients do not know.
+func (e *Engine) checkKinds(resource Resource) error {
+	local, remote := []Kind{namespaceMapKind, resource.Local}, []Kind{resource.Remote}
+	for i := range resource.Related {
+		local = append(local, resource.Related[i].Kind)
+	}
+	if resource.Dependent != nil {
+		remote = append(remote, *resource.Dependent)
+	}
+	var errs []error
+	check := func(c client.Client, kinds []Kind) {
+		for _, kind := range kinds {
+			_, err := c.GroupVersionKindFor(kind.New())
+			errs = append(errs, err)
+		}
+	}
+	check(e.options.Local, local)
+	check(e.options.Remote, remote)
+	return errors.Join(errs...)
 }

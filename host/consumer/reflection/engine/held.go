@@ -14,7 +14,7 @@ import (
 // acts: one cause for each cache.
 type held struct {
 	mu     sync.Mutex
-	causes [3]string
+	causes []string
 }
 
 // set notes the cause of a cache, "" for none, and reports whether there is another one to
@@ -23,6 +23,9 @@ func (h *held) set(number int, cause string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	had := h.first()
+	if missing := number + 1 - len(h.causes); missing > 0 {
+		h.causes = append(h.causes, make([]string, missing)...)
+	}
 	h.causes[number] = cause
 	now := h.first()
 	return now != "" && now != had
@@ -35,7 +38,7 @@ func (h *held) cause() string {
 }
 
 func (h *held) first() string {
-	if i := slices.IndexFunc(h.causes[:], func(cause string) bool { return cause != "" }); i >= 0 {
+	if i := slices.IndexFunc(h.causes, func(cause string) bool { return cause != "" }); i >= 0 {
 		return h.causes[i]
 	}
 	return ""
@@ -56,8 +59,8 @@ func (r *runner) read(ctx context.Context, ns *namespace, end *ends, number int,
 		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of that cluster must let cluster %s read namespace %s there: %s",
 			o.ProviderClusterID, o.HomeClusterID, ns.remote, err)
 	default:
-		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of this cluster must let virtual node %s read namespace %s: %s",
-			o.ProviderClusterID, o.NodeName, ns.local, err)
+		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of this cluster must grant virtual node %s a missing right: %s",
+			o.ProviderClusterID, o.NodeName, err)
 	}
 	if !end.held.set(number, cause) {
 		return

@@ -79,16 +79,16 @@ func TestWhoIsToldThatANamespaceCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestAnOwnNamespaceThatCannotBeReadIsItsOperatorsBusiness(t *testing.T) {
+func TestALocalNamespaceThatCannotBeReadHoldsOnlyItself(t *testing.T) {
 	local, remote := mapped(t, localPod("shop", "web"))
 	local.deny("shop", forbidden("configmaps"))
-	w := start(t, local, remote, maps{}, pods{})
+	w := start(t, local, remote, perNamespace{}, pods{})
 	require.NoError(t, local.Create(t.Context(), localMap("settings", map[string]string{"k": "1"})))
 	w.awaitShadow(t, "shop-rome", "web")
 	require.Eventually(t, func() bool { return local.count("list ConfigMapList") > 0 }, soon, tick)
 	local.deny("shop", nil)
 	w.remoteData(t, "settings", "1")
-	assert.Empty(t, w.journal.all(), "what is not known is not told")
+	assert.Empty(t, w.journal.all(), "objects that cannot be read get no event")
 }
 
 func TestOneCauseIsToldAfterTheOther(t *testing.T) {

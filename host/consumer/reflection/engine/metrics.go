@@ -60,9 +60,9 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) lagged(resource string, urgent bool, lag time.Duration) {
+func (m *metrics) lagged(resource string, isLocal bool, lag time.Duration) {
 	direction := directionIn
-	if urgent {
+	if isLocal {
 		direction = directionOut
 	}
 	m.lag.WithLabelValues(resource, direction).Observe(lag.Seconds())

@@ -23,14 +23,14 @@ type namespace struct {
 	ends map[*runner]*ends
 }
 
-// ends are the caches of one resource in one namespace. dependent is nil for most; local is
-// the runner's own where one informer covers all namespaces.
+// ends are the caches of one resource in one namespace. dependent is nil for most.
 type ends struct {
 	ctx    context.Context // its lifetime: that of the namespace, or of the leadership
 	cancel context.CancelFunc
 	// active is true once all caches are filled: no decision is taken on half a picture.
 	active                   atomic.Bool
 	local, remote, dependent *store
+	related                  []*store
 	// held says why they cannot be filled until somebody acts.
 	held  held
 	fresh freshness
@@ -61,7 +61,7 @@ func (e *Engine) followNamespaces(ctx context.Context, group *sync.WaitGroup) {
 // reconcileNamespaces compares what is mapped with what is followed.
 func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup) {
 	log := logr.FromContextOrDiscard(ctx)
-	wanted, ok := mapping(ctx, e.maps.List(), e.followed())
+	wanted, ok := mapping(ctx, e.maps.List(""), e.followed())
 	if ok && e.loses(wanted) {
 		wanted, ok = e.readMapping(ctx)
 	}
@@ -153,7 +153,7 @@ func isFailing(nm *offloadingv1beta1.NamespaceMap, local string) bool {
 
 // mappingFails is isFailing of the NamespaceMap in the cache.
 func (e *Engine) mappingFails(local string) bool {
-	for _, object := range e.maps.List() {
+	for _, object := range e.maps.List("") {
 		if nm, ok := object.(*offloadingv1beta1.NamespaceMap); ok && isFailing(nm, local) {
 			return true
 		}
@@ -174,43 +174,51 @@ func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, l
 	return ns
 }
 
-// startEnds starts the informers of one resource in a namespace and activates it when all
+// startEnds acquires the informers of one resource in a namespace and activates it when all
 // are filled.
 func (e *Engine) startEnds(group *sync.WaitGroup, ns *namespace, r *runner) *ends {
 	ctx, cancel := context.WithCancel(ns.ctx)
 	end := &ends{ctx: ctx, cancel: cancel, local: r.local}
 	end.startFresh(&e.link)
-	var fill []func()
 	var synced []<-chan struct{}
-	follow := func(c client.WithWatch, kind Kind, options client.ListOptions, changed func(client.Object)) *store {
-		into := newStore(kind.Trim, func(object client.Object) {
-			if end.active.Load() || end.held.cause() != "" {
-				changed(object)
-			}
+	follow := func(s selection, namespace string, changed func(client.Object)) *store {
+		number := len(synced)
+		into := e.informers.acquire(ctx, s, &subscriber{
+			namespace: namespace,
+			changed: func(object client.Object) {
+				if end.active.Load() || end.held.cause() != "" {
+					changed(object)
+				}
+			},
+			read: func(err error) { r.read(ctx, ns, end, number, s.isRemote, err) },
 		})
 		synced = append(synced, into.synced)
-		number := len(fill)
-		there := c == e.options.Remote
-		fill = append(fill, func() {
-			watchKind(ctx, c, kind, options, into, func(err error) { r.read(ctx, ns, end, number, there, err) })
-		})
 		return into
 	}
 	fromRemote := func(object client.Object) {
 		r.queue.Add(Key{Namespace: ns.local, Name: r.toLocal(object.GetName())})
 	}
-	there := client.ListOptions{Namespace: ns.remote, LabelSelector: e.remoteSelector(r.resource)}
-	end.remote = follow(e.options.Remote, r.resource.Remote, there, fromRemote)
+	end.remote = follow(r.remoteSelection(r.resource.Remote, ns.remote), ns.remote, fromRemote)
 	if r.resource.Dependent != nil {
-		end.dependent = follow(e.options.Remote, *r.resource.Dependent, there, fromRemote)
+		end.dependent = follow(r.remoteSelection(*r.resource.Dependent, ns.remote), ns.remote, fromRemote)
 	}
 	if end.local == nil {
-		end.local = follow(e.options.Local, r.resource.Local, client.ListOptions{Namespace: ns.local}, func(object client.Object) {
-			r.queue.AddUrgent(Key{Namespace: ns.local, Name: object.GetName()})
+		end.local = follow(r.localSelection(ns.local), ns.local, func(object client.Object) {
+			r.queue.AddTo(laneLocal, Key{Namespace: ns.local, Name: object.GetName()})
 		})
 	}
-	for _, f := range fill {
-		group.Go(f)
+	for i := range r.resource.Related {
+		related := &r.resource.Related[i]
+		namespace := ns.local
+		if related.Kind.ClusterScoped {
+			namespace = ""
+		}
+		s := selection{client: e.options.Local, kind: related.Kind, options: client.ListOptions{FieldSelector: related.Fields}, user: r.user(related.Kind)}
+		end.related = append(end.related, follow(s, namespace, func(object client.Object) {
+			for _, name := range related.Keys(object, end.local.List(ns.local)) {
+				r.queue.Add(Key{Namespace: ns.local, Name: name})
+			}
+		}))
 	}
 	group.Go(func() {
 		if !waitFor(ctx, synced...) {
@@ -221,6 +229,30 @@ func (e *Engine) startEnds(group *sync.WaitGroup, ns *namespace, r *runner) *end
 		r.keys(ns, end, enqueue)
 	})
 	return end
+}
+
+// localSelection selects the local objects of the resource that a namespace needs.
+func (r *runner) localSelection(namespace string) selection {
+	options := client.ListOptions{FieldSelector: r.resource.LocalFields}
+	if r.resource.LocalPerNamespace {
+		options.Namespace = namespace
+	}
+	return selection{client: r.engine.options.Local, kind: r.resource.Local, options: options, user: r.user(r.resource.Local)}
+}
+
+// remoteSelection selects the objects of a kind in a namespace of the provider.
+func (r *runner) remoteSelection(kind Kind, namespace string) selection {
+	return selection{
+		client: r.engine.options.Remote, isRemote: true, kind: kind, user: r.user(kind),
+		options: client.ListOptions{Namespace: namespace, LabelSelector: r.engine.remoteSelector(r.resource)},
+	}
+}
+
+func (r *runner) user(kind Kind) string {
+	if kind.Trim == nil {
+		return ""
+	}
+	return r.resource.Name
 }
 
 // remoteSelector selects what is ours in the provider, at the server.

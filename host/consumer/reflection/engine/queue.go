@@ -9,20 +9,33 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
-// normalEvery is how often, at least, a key of the normal lane is taken while the urgent one
-// is not empty.
-const normalEvery = 8
+// lane is where a key waits. Lower values are preferred when a key is added to several.
+type lane int
 
-// queue is a rate-limited work queue with two lanes. What changed in the consumer is
-// urgent: in a burst, a new pod that is not sent yet runs nowhere, while one whose status
-// is late runs all the same. A key is never handled by two workers at once.
+const (
+	// laneLocal holds keys whose local object changed, as in a burst of new pods.
+	laneLocal lane = iota
+	// laneRemote holds keys whose remote object changed, and retries. It gets every second
+	// turn, so that the status of running pods does not wait behind a burst of new ones.
+	laneRemote
+	// laneBackground holds keys that are decided again although no object changed. It
+	// waits behind the other lanes, but for one turn in backgroundEvery.
+	laneBackground
+	lanesCount
+)
+
+// backgroundEvery is how often, at least, laneBackground has a turn.
+const backgroundEvery = 16
+
+// queue is a rate-limited work queue with lanes. A key waits in one lane and is handled by
+// one worker at a time.
 type queue struct {
 	workqueue.TypedRateLimitingInterface[Key]
 	lanes *lanes
 }
 
 func newQueue(name string, now func() time.Time) *queue {
-	l := &lanes{now: now, queued: map[Key]place{}, hints: map[Key]struct{}{}, taken: map[Key]place{}}
+	l := &lanes{now: now, queued: map[Key]place{}, hints: map[Key]lane{}, taken: map[Key]place{}}
 	inner := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[Key]{Name: name, Queue: l})
 	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[Key]{Name: name, Queue: inner})
 	return &queue{
@@ -32,103 +45,119 @@ func newQueue(name string, now func() time.Time) *queue {
 	}
 }
 
-// AddUrgent adds a key to the urgent lane.
-func (q *queue) AddUrgent(key Key) {
-	q.lanes.hint(key)
+// AddTo adds a key to a lane. Add without a lane adds it to laneRemote.
+func (q *queue) AddTo(in lane, key Key) {
+	q.lanes.hint(key, in)
 	q.Add(key)
 }
 
-// Taken returns where and since when a key waited that a worker has taken.
-func (q *queue) Taken(key Key) (urgent bool, since time.Time) {
+// Taken returns in which lane, and since when, a key waited that a worker has taken.
+func (q *queue) Taken(key Key) (in lane, since time.Time) {
 	q.lanes.mu.Lock()
 	defer q.lanes.mu.Unlock()
 	p := q.lanes.taken[key]
 	delete(q.lanes.taken, key)
-	return p.urgent, p.since
+	return p.lane, p.since
 }
 
 // place is where a key waits, and since when.
 type place struct {
-	urgent bool
-	since  time.Time
+	lane  lane
+	since time.Time
 }
 
-// lanes implements workqueue.Queue. All its methods are called under the queue's own
-// lock, hint and takeHint aside.
+// lanes implements workqueue.Queue. The queue calls all its methods under its own lock,
+// except hint and takeHint.
 type lanes struct {
-	now            func() time.Time
-	urgent, normal []Key
-	// queued holds every waiting key. An entry of normal whose key has moved on is
-	// skipped when it is met.
+	now func() time.Time
+	// keys of each lane. An entry whose key has moved to another lane is skipped.
+	keys [lanesCount][]Key
+	// queued holds every waiting key.
 	queued map[Key]place
 	pops   int
 
 	mu    sync.Mutex
-	hints map[Key]struct{}
+	hints map[Key]lane
 	taken map[Key]place
 }
 
-func (l *lanes) hint(key Key) {
+func (l *lanes) hint(key Key, in lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hints[key] = struct{}{}
+	if before, hinted := l.hints[key]; !hinted || in < before {
+		l.hints[key] = in
+	}
 }
 
-func (l *lanes) takeHint(key Key) bool {
+func (l *lanes) takeHint(key Key) lane {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, urgent := l.hints[key]
+	in, hinted := l.hints[key]
 	delete(l.hints, key)
-	return urgent
+	if !hinted {
+		return laneRemote
+	}
+	return in
 }
 
-// Touch implements workqueue.Queue: a queued key that is added again may become urgent.
+// Touch implements workqueue.Queue: a queued key that is added again may move to a better
+// lane.
 func (l *lanes) Touch(key Key) {
 	p, queued := l.queued[key]
-	// The hint of a key that is being handled waits for its Push; any other is used up here.
-	if queued && l.takeHint(key) && !p.urgent {
-		p.urgent = true
+	if !queued {
+		return // it is being handled, and its hint is for the Push that follows
+	}
+	if in := l.takeHint(key); in < p.lane {
+		p.lane = in
 		l.queued[key] = p
-		l.urgent = append(l.urgent, key)
+		l.keys[in] = append(l.keys[in], key)
 	}
 }
 
 // Push implements workqueue.Queue.
 func (l *lanes) Push(key Key) {
-	urgent := l.takeHint(key)
-	l.queued[key] = place{urgent: urgent, since: l.now()}
-	if urgent {
-		l.urgent = append(l.urgent, key)
-		return
-	}
-	l.normal = append(l.normal, key)
+	in := l.takeHint(key)
+	l.queued[key] = place{lane: in, since: l.now()}
+	l.keys[in] = append(l.keys[in], key)
 }
 
 // Len implements workqueue.Queue.
 func (l *lanes) Len() int { return len(l.queued) }
 
-// Pop implements workqueue.Queue. It is called only when Len is not zero.
+// Pop implements workqueue.Queue. The queue calls it only when Len is not zero.
 func (l *lanes) Pop() Key {
 	l.pops++
-	order := [2]*[]Key{&l.urgent, &l.normal}
-	if l.pops%normalEvery == 0 {
-		order[0], order[1] = order[1], order[0]
+	order := [lanesCount]lane{laneLocal, laneRemote, laneBackground}
+	switch {
+	case l.pops%backgroundEvery == 0:
+		order = [lanesCount]lane{laneBackground, laneRemote, laneLocal}
+	case l.pops%2 == 0:
+		order = [lanesCount]lane{laneRemote, laneLocal, laneBackground}
 	}
-	for _, from := range order {
-		for len(*from) > 0 {
-			key := (*from)[0]
-			*from = (*from)[1:]
-			if len(*from) == 0 {
-				*from = nil
-			}
-			if p, queued := l.queued[key]; queued && p.urgent == (from == &l.urgent) {
-				delete(l.queued, key)
-				l.mu.Lock()
-				l.taken[key] = p
-				l.mu.Unlock()
-				return key
-			}
+	for _, in := range order {
+		if key, found := l.popFrom(in); found {
+			return key
 		}
 	}
 	return Key{}
+}
+
+func (l *lanes) popFrom(in lane) (Key, bool) {
+	for len(l.keys[in]) > 0 {
+		key := l.keys[in][0]
+		l.keys[in] = l.keys[in][1:]
+		if len(l.keys[in]) == 0 {
+			l.keys[in] = nil // frees the array
+		}
+		p, queued := l.queued[key]
+		if !queued || p.lane != in {
+			continue
+		}
+		delete(l.queued, key)
+		l.mu.Lock()
+		l.taken[key] = p
+		l.mu.Unlock()
+		return key, true
+	}
+	return Key{}, false
 }

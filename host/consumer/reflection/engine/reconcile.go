@@ -24,7 +24,7 @@ type runner struct {
 	queue            *queue
 	states           *states
 	recorder         Recorder
-	// local is set when one informer covers all namespaces.
+	// local is set, by Run, for resources whose objects are selected by their fields.
 	local *store
 }
 
@@ -50,7 +50,7 @@ func (r *runner) work(ctx context.Context) bool {
 	}
 	defer r.queue.Done(key)
 	log := logr.FromContextOrDiscard(ctx).WithValues("resource", r.resource.Name, "namespace", key.Namespace, "name", key.Name)
-	urgent, since := r.queue.Taken(key)
+	in, since := r.queue.Taken(key)
 	again, err := r.guarded(logr.NewContext(ctx, log), key)
 	switch {
 	case ctx.Err() != nil:
@@ -60,7 +60,7 @@ func (r *runner) work(ctx context.Context) bool {
 		log.Error(err, "Reflection failed, trying again", "retries", r.queue.NumRequeues(key))
 		r.queue.AddRateLimited(key)
 	default:
-		r.engine.metrics.lagged(r.resource.Name, urgent, r.engine.options.Now().Sub(since))
+		r.engine.metrics.lagged(r.resource.Name, in == laneLocal, r.engine.options.Now().Sub(since))
 		r.queue.Forget(key)
 		if again > 0 {
 			r.queue.AddAfter(key, again)
@@ -173,6 +173,13 @@ func (r *runner) gather(ctx context.Context, key Key, ns *namespace, end *ends) 
 	if end.dependent != nil {
 		in.Facts.RemoteUnknown = end.isUnknown(&r.engine.link)
 		in.Dependent = end.dependent.Get(ns.remote, r.toRemote(key.Name))
+	}
+	for i, related := range end.related {
+		namespace := key.Namespace
+		if r.resource.Related[i].Kind.ClusterScoped {
+			namespace = ""
+		}
+		in.Related = append(in.Related, func(name string) client.Object { return related.Get(namespace, name) })
 	}
 	if in.Local == nil {
 		return in, nil

@@ -30,7 +30,7 @@ func (e *Engine) resync(ctx context.Context, period time.Duration) {
 func (e *Engine) enqueueTurn(turn uint32) {
 	e.each(func(r *runner, key Key) {
 		if turnOf(key) == turn {
-			r.queue.Add(key)
+			r.queue.AddTo(laneBackground, key)
 		}
 	})
 }

@@ -75,13 +75,15 @@ func (s *store) Names(namespace string) []types.NamespacedName {
 	return out
 }
 
-// List returns all objects.
-func (s *store) List() []client.Object {
+// List returns the objects in a namespace, or in all for "".
+func (s *store) List(namespace string) []client.Object {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	out := make([]client.Object, 0, len(s.objects))
-	for _, obj := range s.objects {
-		out = append(out, obj)
+	for name, object := range s.objects {
+		if namespace == "" || name.Namespace == namespace {
+			out = append(out, object)
+		}
 	}
 	return out
 }

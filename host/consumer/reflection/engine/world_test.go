@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -270,6 +271,9 @@ func (c *cluster) watch(ctx context.Context, inner client.WithWatch, list client
 				if muted || !selects(options, event.Object.(client.Object)) {
 					continue
 				}
+				if _, isUntyped := list.(*unstructured.UnstructuredList); isUntyped {
+					event.Object = untype(event.Object, mark.GetObjectKind().GroupVersionKind())
+				}
 				if !send(event) {
 					return
 				}
@@ -277,6 +281,17 @@ func (c *cluster) watch(ctx context.Context, inner client.WithWatch, list client
 		}
 	}()
 	return watch.NewProxyWatcher(out), nil
+}
+
+// untype does what the fake cluster does not: its watches answer with Go types.
+func untype(object runtime.Object, kind schema.GroupVersionKind) runtime.Object {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		panic(err)
+	}
+	out := &unstructured.Unstructured{Object: content}
+	out.SetGroupVersionKind(kind)
+	return out
 }
 
 // newest is the resource version of a list: that of its youngest object, or "absent".
@@ -306,6 +321,14 @@ func newItem(list client.ObjectList) client.Object {
 		return &corev1.Pod{}
 	case *corev1.ConfigMapList:
 		return &corev1.ConfigMap{}
+	case *corev1.SecretList:
+		return &corev1.Secret{}
+	case *unstructured.UnstructuredList:
+		item := &unstructured.Unstructured{}
+		kind := list.GetObjectKind().GroupVersionKind()
+		kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+		item.SetGroupVersionKind(kind)
+		return item
 	case *offloadingv1beta1.ShadowPodList:
 		return &offloadingv1beta1.ShadowPod{}
 	default:

@@ -52,6 +52,9 @@ type kind[T client.Object] struct {
 	// the input.
 	forge func(local T, in engine.Input, o Options) runtime.ApplyConfiguration
 
+	// perNamespace watches mapped namespaces only, where the virtual kubelet may not read
+	// others.
+	perNamespace bool
 	// ignore returns why objects of a key are left as they are, or "". Optional.
 	ignore func(in engine.Input) string
 	// withhold returns why a local object must not be in the provider, or "". The reason
@@ -88,7 +91,8 @@ func (d *definition[T]) Resource() engine.Resource {
 	kind := engine.Kind{New: d.kind.empty, NewList: d.kind.emptyList}
 	return engine.Resource{
 		Name: d.kind.name, Local: kind, Remote: kind,
-		Policy: d.options.Policy, Filter: true, LeaderOnly: true, Workers: max(d.options.Workers, 1),
+		LocalPerNamespace: d.kind.perNamespace,
+		Policy:            d.options.Policy, Filter: true, LeaderOnly: true, Workers: max(d.options.Workers, 1),
 	}
 }
 

@@ -136,6 +136,7 @@ func TestEveryKindIsMirroredTheSameWay(t *testing.T) {
 			assert.Equal(t, offloadingv1beta1.AllowList, resource.Policy)
 			assert.True(t, resource.Filter)
 			assert.True(t, resource.LeaderOnly)
+			assert.Equal(t, name == "secret", resource.LocalPerNamespace)
 			assert.IsType(t, object(), resource.Local.New())
 		})
 	}

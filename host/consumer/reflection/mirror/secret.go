@@ -25,6 +25,7 @@ var secret = kind[*corev1.Secret]{
 	forge: func(local *corev1.Secret, in engine.Input, o Options) runtime.ApplyConfiguration {
 		return remote.Secret(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, o.Origin)
 	},
+	perNamespace: true,
 	ignore: func(in engine.Input) string {
 		if current, ok := in.Remote.(*corev1.Secret); ok && isPodToken(current) {
 			return "the remote Secret holds the tokens of a pod"

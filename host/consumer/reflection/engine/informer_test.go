@@ -1,0 +1,153 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// another is [maps] under another name, for objects of another reflection.
+type another struct{ maps }
+
+func (another) Resource() Resource {
+	resource := maps{}.Resource()
+	resource.Name = "another"
+	return resource
+}
+
+func (another) Decide(Input) ([]Action, error) { return nil, nil }
+
+func twoNamespaces(t *testing.T, objects ...client.Object) (local, remote *cluster) {
+	t.Helper()
+	return newCluster(t, append(objects, namespaceMap(map[string]string{"shop": "shop-rome", "bank": "bank-rome"}))...), newCluster(t)
+}
+
+func TestInformersAreShared(t *testing.T) {
+	tests := map[string]struct {
+		definitions   []Definition
+		local, remote int
+	}{
+		// One local informer is that of the NamespaceMap.
+		"one local informer serves all namespaces":       {[]Definition{maps{}}, 2, 2},
+		"definitions of one kind share their informers":  {[]Definition{maps{}, another{}}, 2, 2},
+		"a kind that may not be read everywhere has two": {[]Definition{perNamespace{}}, 3, 2},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			local, remote := twoNamespaces(t, localMap("settings", map[string]string{"k": "1"}))
+			w := start(t, local, remote, tc.definitions...)
+			w.remoteData(t, "settings", "1")
+			require.Eventually(t, func() bool { return local.openWatches() == tc.local && remote.openWatches() == tc.remote }, soon, tick)
+			w.remap(t, map[string]string{"bank": "bank-rome"})
+			require.Eventually(t, func() bool { return remote.openWatches() == tc.remote-1 }, soon, tick, "the informers of a namespace stop with it")
+			w.remap(t, nil)
+			require.Eventually(t, func() bool { return local.openWatches() == 1 && remote.openWatches() == 0 }, soon, tick)
+			w.remap(t, map[string]string{"shop": "shop-rome"})
+			require.NoError(t, local.Create(t.Context(), localMap("late", map[string]string{"k": "2"})))
+			w.remoteData(t, "late", "2")
+		})
+	}
+}
+
+// linked is [maps] that takes its data from the Secret of the same name.
+type linked struct{ maps }
+
+func (linked) Resource() Resource {
+	resource := maps{}.Resource()
+	resource.Related = []Related{{
+		Kind: Kind{New: func() client.Object { return &corev1.Secret{} }, NewList: func() client.ObjectList { return &corev1.SecretList{} }},
+		Keys: func(changed client.Object, locals []client.Object) (keys []string) {
+			for _, local := range locals {
+				if local.GetName() == changed.GetName() {
+					keys = append(keys, local.GetName())
+				}
+			}
+			return keys
+		},
+	}}
+	return resource
+}
+
+func (linked) Decide(in Input) ([]Action, error) {
+	if in.Local == nil {
+		return nil, nil
+	}
+	value := "absent"
+	if secret, ok := in.Related[0](in.Key.Name).(*corev1.Secret); ok {
+		value = string(secret.Data["k"])
+	}
+	return []Action{Apply{Config: corev1apply.ConfigMap(in.Key.Name, in.Facts.RemoteNamespace).
+		WithLabels(owned).WithData(map[string]string{"k": value})}}, nil
+}
+
+func TestARelatedObjectThatChangesDecidesAgain(t *testing.T) {
+	local, remote := mapped(t, localMap("settings", nil), localMap("alone", nil))
+	w := start(t, local, remote, linked{})
+	w.remoteData(t, "settings", "absent")
+	w.remoteData(t, "alone", "absent")
+
+	in := metav1.ObjectMeta{Namespace: "shop", Name: "settings"}
+	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "settings"}, Data: map[string][]byte{"k": []byte("wrong")}}
+	secret := &corev1.Secret{ObjectMeta: in, Data: map[string][]byte{"k": []byte("1")}}
+	require.NoError(t, local.Create(t.Context(), other))
+	require.NoError(t, local.Create(t.Context(), secret))
+	w.remoteData(t, "settings", "1")
+	secret.Data["k"] = []byte("2")
+	require.NoError(t, local.Update(t.Context(), secret))
+	w.remoteData(t, "settings", "2")
+	require.NoError(t, local.Delete(t.Context(), secret))
+	w.remoteData(t, "settings", "absent")
+	w.remoteData(t, "alone", "absent")
+	assert.Empty(t, w.journal.all())
+}
+
+// untyped is [maps] without a Go type.
+type untyped struct{ maps }
+
+func (untyped) Resource() Resource {
+	resource := maps{}.Resource()
+	kind := Kind{
+		New: func() client.Object {
+			return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}
+		},
+		NewList: func() client.ObjectList {
+			return &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMapList"}}
+		},
+	}
+	resource.Local, resource.Remote = kind, kind
+	return resource
+}
+
+func (untyped) Decide(in Input) ([]Action, error) {
+	local, ok := in.Local.(*unstructured.Unstructured)
+	switch {
+	case !ok && in.Remote != nil:
+		return []Action{DeleteRemote{}}, nil
+	case !ok:
+		return nil, nil
+	}
+	data, _, err := unstructured.NestedStringMap(local.Object, "data")
+	if err != nil {
+		return nil, err
+	}
+	return []Action{Apply{Config: corev1apply.ConfigMap(in.Key.Name, in.Facts.RemoteNamespace).
+		WithLabels(labels.Merge(in.Labels, owned)).WithData(data)}}, nil
+}
+
+func TestAKindWithoutAGoTypeIsReflected(t *testing.T) {
+	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
+	w := start(t, local, remote, untyped{})
+	w.remoteData(t, "settings", "1")
+	changed := localMap("settings", map[string]string{"k": "2"})
+	require.NoError(t, local.Update(t.Context(), changed))
+	w.remoteData(t, "settings", "2")
+	require.NoError(t, local.Delete(t.Context(), changed))
+	w.remoteGone(t, "settings")
+}
