@@ -104,7 +104,7 @@ func (r *rig) cut(t *testing.T) {
 }
 
 // labels changes a label while the provider is away: it arrives when the provider is back,
-// and nobody is told of a conflict.
+// and no conflict is recorded.
 func (r *rig) labels(t *testing.T) {
 	t.Helper()
 	r.proxy.Cut(faultproxy.Reset)

@@ -283,7 +283,7 @@ func TestReflectionOverRealControlPlanes(t *testing.T) {
 	}
 	r := newRig(t)
 	t.Run("a pod waits while its namespace is not offloaded", func(t *testing.T) { r.waits(t) })
-	t.Run("who decided about labels is told with what they decided", func(t *testing.T) { r.provenance(t) })
+	t.Run("the policies that decided about labels are recorded", func(t *testing.T) { r.provenance(t) })
 	t.Run("what a pod needs goes along", func(t *testing.T) { r.needs(t) })
 	t.Run("fields that a Service loses go", func(t *testing.T) { r.removes(t) })
 	t.Run("pods run, at few requests each", func(t *testing.T) { r.run(t) })
@@ -309,7 +309,7 @@ func (r *rig) waits(t *testing.T) {
 	planetest.Until(t, func(t planetest.T) bool { return r.countPods(t, corev1.PodRunning) == 1 }, soon, tick)
 	p := &corev1.Pod{}
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "early-0"}, p))
-	assert.Empty(t, p.Status.Reason, "what it was told is gone")
+	assert.Empty(t, p.Status.Reason, "the earlier reason is gone")
 	assert.Equal(t, "true", p.Labels[offloadingv1beta1.LocalPodLabel])
 }
 
@@ -345,25 +345,25 @@ func (r *rig) needs(t *testing.T) {
 		}
 		return cm.Data["k"] == "2" && len(cm.Data) == 1
 	}, soon, tick)
-	// An immutable secret made anew (T47).
+	// An immutable Secret that was deleted and created again (T47).
 	require.NoError(t, r.rome.Delete(t.Context(), objects[1]))
 	require.NoError(t, r.rome.Create(t.Context(), &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"k": []byte("2")}, Immutable: &yes}))
 	require.Eventually(t, func() bool {
 		s := &corev1.Secret{}
 		return r.milan.Get(t.Context(), there, s) == nil && string(s.Data["k"]) == "2"
 	}, soon, tick)
-	// A stranger is left alone.
-	stranger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "theirs"}, Data: map[string]string{"k": "theirs"}}
-	require.NoError(t, r.milan.Create(t.Context(), stranger))
-	require.NoError(t, r.rome.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "theirs"}, Data: map[string]string{"k": "ours"}}))
+	// An unmanaged object is left alone.
+	unmanaged := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: remoteNamespace, Name: "other"}, Data: map[string]string{"k": "other"}}
+	require.NoError(t, r.milan.Create(t.Context(), unmanaged))
+	require.NoError(t, r.rome.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "other"}, Data: map[string]string{"k": "desired"}}))
 	require.Eventually(t, func() bool {
 		r.events.mu.Lock()
 		defer r.events.mu.Unlock()
 		return strings.Contains(strings.Join(r.events.all, "\n"), "theirs: FailedReflection")
 	}, soon, tick)
-	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKeyFromObject(stranger), stranger))
-	assert.Equal(t, map[string]string{"k": "theirs"}, stranger.Data)
-	assert.Empty(t, stranger.Labels)
+	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKeyFromObject(unmanaged), unmanaged))
+	assert.Equal(t, map[string]string{"k": "other"}, unmanaged.Data)
+	assert.Empty(t, unmanaged.Labels)
 }
 
 func (r *rig) run(t *testing.T) {
@@ -476,7 +476,7 @@ func (r *rig) vanish(t *testing.T) {
 		}
 		return len(here.Items) == 0 && len(there.Items) == 0
 	}, soon, tick)
-	assert.Empty(t, r.events.failures(), "nobody was told of a failure")
+	assert.Empty(t, r.events.failures(), "no failure is recorded")
 }
 
 // failures are the events but for the one that a test provoked and the early pod's.

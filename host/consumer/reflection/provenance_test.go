@@ -39,7 +39,7 @@ func (v *versions) Evaluate(_ context.Context, in chain.Input) (*chain.Result, e
 	switch {
 	case in.Point == contract.MetadataFilter:
 		answer = append(answer, contract.Remove("/metadata/labels", now.drops))
-	case in.Point == contract.PodMutation && labels["app"] == "told":
+	case in.Point == contract.PodMutation && labels["app"] == "recorded":
 		answer = append(answer, contract.Set("/spec/hostname", contract.String(now.digest)))
 	}
 	operations, err := operation.Compile(answer)
@@ -71,13 +71,13 @@ func (r *rig) provenance(t *testing.T) {
 	t.Helper()
 	r.policies.latest.Store(&version{"v1", "team"})
 	defer r.policies.latest.Store(nil)
-	labels := map[string]string{"app": "told", "team": "blue", "cost": "1"}
+	labels := map[string]string{"app": "recorded", "team": "blue", "cost": "1"}
 	settings := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "told", Labels: maps.Clone(labels), Annotations: map[string]string{remote.DecisionsAnnotation: "a third cluster's"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "recorded", Labels: maps.Clone(labels), Annotations: map[string]string{remote.DecisionsAnnotation: "a third cluster's"}},
 		Data:       map[string]string{"k": "1"},
 	}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "told", Labels: maps.Clone(labels)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "recorded", Labels: maps.Clone(labels)},
 		Spec:       corev1.PodSpec{NodeName: nodeName, TerminationGracePeriodSeconds: new(int64), Containers: []corev1.Container{{Name: "web", Image: "web:1"}}},
 	}
 	before := r.out.snapshot()
@@ -96,7 +96,7 @@ func (r *rig) provenance(t *testing.T) {
 	r.engine.PoliciesChanged()
 	require.NoError(t, r.rome.Patch(t.Context(), settings, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"k":"2"}}`))))
 	require.NoError(t, r.rome.Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"note":"x"}}}`))))
-	key := client.ObjectKey{Namespace: remoteNamespace, Name: "told"}
+	key := client.ObjectKey{Namespace: remoteNamespace, Name: "recorded"}
 	require.Eventually(t, func() bool {
 		cm, shadow := &corev1.ConfigMap{}, &offloadingv1beta1.ShadowPod{}
 		if err := r.milan.Get(t.Context(), key, cm); err != nil {
@@ -113,7 +113,7 @@ func (r *rig) provenance(t *testing.T) {
 	r.tells(t, &corev1.ConfigMap{}, "cost", "team", byFirst)
 	r.tells(t, &offloadingv1beta1.ShadowPod{}, "cost", "team", ofFirst)
 
-	// A version that drops another label is told with it; the spec stays the first one's.
+	// A version that drops another label is recorded; the spec stays that of the first.
 	r.policies.latest.Store(&version{"v3", "cost"})
 	r.engine.PoliciesChanged()
 	r.tells(t, &corev1.ConfigMap{}, "team", "cost",
@@ -122,7 +122,7 @@ func (r *rig) provenance(t *testing.T) {
 		`[{"part":"spec","point":"PodMutation","policy":"p","module":"m","digest":"v1","ops":["set /spec/hostname"]},`+
 			`{"part":"metadata","point":"MetadataFilter","policy":"p","module":"m","digest":"v3","ops":["remove /metadata/labels[cost]"]}]`)
 
-	// None at all: nothing is told of a copy, and of the pod only who made its spec.
+	// Without policies, a copy has no record, and a pod only that of its spec.
 	r.policies.latest.Store(nil)
 	r.engine.PoliciesChanged()
 	r.tells(t, &corev1.ConfigMap{}, "cost", "absent", "")
@@ -142,7 +142,7 @@ func (r *rig) provenance(t *testing.T) {
 // what it tells by then.
 func (r *rig) tells(t *testing.T, object client.Object, has, lacks, want string) {
 	t.Helper()
-	key := client.ObjectKey{Namespace: remoteNamespace, Name: "told"}
+	key := client.ObjectKey{Namespace: remoteNamespace, Name: "recorded"}
 	require.Eventually(t, func() bool {
 		if r.milan.Get(t.Context(), key, object) != nil {
 			return false

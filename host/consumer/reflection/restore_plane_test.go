@@ -19,7 +19,7 @@ import (
 
 // A provider whose etcd is restored from a backup goes back in time: its resource versions
 // are lower than those that the engine has seen.
-func TestAProviderRestoredFromABackupIsBroughtUpToDate(t *testing.T) {
+func TestAProviderRestoredFromABackupConverges(t *testing.T) {
 	planetest.NeedsControlPlane(t)
 	r := newRig(t)
 	r.remap(t, remoteNamespace)

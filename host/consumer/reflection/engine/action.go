@@ -17,8 +17,8 @@ type Action interface{ action() }
 type Create struct{ Object client.Object }
 
 // Apply brings the remote object to a configuration by server-side apply. It creates an
-// absent object and forces an owned one. It leaves an unmanaged object alone, and sends
-// nothing that would change nothing.
+// absent object and forces a managed one. It leaves an unmanaged object alone, and sends no
+// request that would change nothing.
 type Apply struct{ Config runtime.ApplyConfiguration }
 
 // PatchRemote sets labels and annotations of the remote object; nil removes a key.

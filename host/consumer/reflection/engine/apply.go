@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// absent is a resource version that no object has: an apply that carries it creates
-// or conflicts, and never touches what is there.
-const absent = "1"
+// absentVersion is a resource version that no object has. An apply with it creates the
+// object, or conflicts with an existing one.
+const absentVersion = "1"
 
-// configuration is what an [Apply] asks for, as JSON. meta is its metadata, sum its hash.
-// want and by are set when policies changed it: the same, typed, and who did.
+// configuration is the content of an [Apply], as JSON. meta is its metadata, sum its hash.
+// If policies changed it, want is the same as a Go type, and by names the policies.
 type configuration struct {
 	content, meta map[string]any
 	sum           uint64
@@ -45,8 +45,7 @@ func (x *execution) parse(body []byte) (configuration, error) {
 }
 
 // apply sends a configuration by server-side apply, unless that would change nothing. An
-// apply is either one that creates and touches nothing that exists, or one that is
-// forced onto the very object that was observed.
+// apply either creates the object, or is forced onto the object with the observed UID.
 func (x *execution) apply(ctx context.Context, a Apply) error {
 	config, err := x.configuration(a)
 	if err != nil {
@@ -55,12 +54,12 @@ func (x *execution) apply(ctx context.Context, a Apply) error {
 	if skipped, err := x.mutate(ctx, &config); err != nil || skipped {
 		return err
 	}
-	if replaced, err := x.replaced(ctx, &config); err != nil || replaced {
+	if replaced, err := x.deleteReplaced(ctx, &config); err != nil || replaced {
 		return err
 	}
 	state := x.states.get(x.in.Key)
 	if x.in.Remote == nil {
-		config.meta["resourceVersion"] = absent
+		config.meta["resourceVersion"] = absentVersion
 	} else {
 		how, err := cover(x.in.Remote, config.content)
 		if err != nil {
@@ -71,7 +70,7 @@ func (x *execution) apply(ctx context.Context, a Apply) error {
 		}
 		config.meta["uid"] = string(x.in.Remote.GetUID())
 	}
-	if state.applied == config.sum && x.contested(state) {
+	if state.applied == config.sum && x.isContested(state) {
 		return nil
 	}
 	return x.sendApply(ctx, config)
@@ -98,25 +97,25 @@ func (x *execution) sendApply(ctx context.Context, config configuration) error {
 		})
 		return nil
 	case apierrors.IsConflict(err) && x.in.Remote == nil:
-		return x.meet(ctx, name)
+		return x.resolveConflict(ctx, name)
 	case apierrors.IsConflict(err):
-		return stale(err)
+		return asStale(err)
 	case config.by != "":
-		return fmt.Errorf("applying remote %s as %s left it: %w", x.resource.Name, config.by, err)
+		return fmt.Errorf("applying remote %s as changed by %s: %w", x.resource.Name, config.by, err)
 	default:
 		return fmt.Errorf("applying remote %s: %w", x.resource.Name, err)
 	}
 }
 
-// contested reports that a change in the provider is not reverted now, and has the key
-// decided again when it may be.
-func (x *execution) contested(state keyState) bool {
+// isContested reports whether a change by another writer in the provider is not reverted
+// now. Then the key is requeued for the time when it may be.
+func (x *execution) isContested(state keyState) bool {
 	pause, reported := state.contest.pause(x.engine.revertBase, x.in.Facts.Now)
 	if reported {
-		x.refuse(Contested(x.in.Facts, "the reflected object"))
+		x.recordEvent(Contested(x.in.Facts, "the reflected object"))
 	}
 	if pause > 0 {
-		x.wait(pause)
+		x.requeueAfter(pause)
 	}
 	return pause > 0
 }

@@ -10,10 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// NewClient returns a client that knows the kinds of the definitions, and the
-// NamespaceMap, without asking the server for its resources: protobuf for the built-in
-// kinds, JSON straight into the Go type for the others. The configuration's rate limits
-// hold; requests of other kinds fail.
+// NewClient returns a client for the kinds of the definitions and the NamespaceMap. It needs
+// no discovery, uses protobuf for built-in kinds, and fails for other kinds. The rate limits
+// of the configuration apply.
 func NewClient(config *rest.Config, scheme *runtime.Scheme, definitions ...Definition) (client.WithWatch, error) {
 	mapper, err := restMapper(scheme, definitions...)
 	if err != nil {

@@ -3,20 +3,20 @@ package engine
 import "time"
 
 const (
-	// revertBase is the pause after the first revert of a change in the provider; it
-	// doubles up to revertMax, and is forgotten after revertCalm.
+	// revertBase is the pause after the first revert of a change in the provider. It
+	// doubles up to revertMax. After revertCalm without reverts, counting starts again.
 	revertBase = time.Second
 	revertMax  = 5 * time.Minute
 	revertCalm = 30 * time.Minute
-	// revertsReported is how many reverts it takes until an event says so.
+	// revertsReported is the number of reverts after which an event is recorded.
 	revertsReported = 4
 )
 
 // Contest counts how often one desired state had to be written again because another
-// writer in the provider changed it (T76). The zero value has counted nothing.
+// writer in the provider changed it (T76). The zero value is a count of zero.
 type Contest struct {
 	reverts int
-	// wroteAt is when the desired state was written last.
+	// wroteAt is the time of the last write.
 	wroteAt time.Time
 }
 
@@ -30,9 +30,9 @@ func (c Contest) Wrote(again bool, now time.Time) Contest {
 	return next
 }
 
-// Pause returns how long the next write of the same desired state must wait: not at all
-// the first time, then ever longer, up to five minutes. reported says that the other
-// writer insists, so that an event should say so.
+// Pause returns how long the next write of the same desired state must wait: zero the first
+// time, then longer and longer, up to five minutes. reported is true when an event about
+// the other writer is due.
 func (c Contest) Pause(now time.Time) (pause time.Duration, reported bool) {
 	return c.pause(revertBase, now)
 }
@@ -47,8 +47,8 @@ func (c Contest) pause(base time.Duration, now time.Time) (time.Duration, bool) 
 
 func (c Contest) isCalm(now time.Time) bool { return now.Sub(c.wroteAt) > revertCalm }
 
-// Contested is the event about another writer that insists. object says what of the
-// reflected object that writer changes.
+// Contested returns the event about another writer in the provider. object names what that
+// writer changes.
 func Contested(facts Facts, object string) RecordEvent {
 	return RecordEvent{
 		Type: EventWarning, Reason: ReasonFailedReflection,

@@ -11,23 +11,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// coverage says how a remote object compares with a configuration to be applied.
+// coverage is the result of comparing a remote object with a configuration to be applied.
 type coverage int
 
 const (
 	// differs: applying would change something.
 	differs coverage = iota
-	// covered: everything in the configuration is there, and fields that an apply would
-	// remove, or that may be ours: the managed fields do not say.
+	// covered: the object has everything in the configuration. It may also have fields that
+	// an apply would remove, because the managed fields do not tell their owner.
 	covered
-	// exact: everything in the configuration is there, and what is there besides is not
-	// ours.
+	// exact: the object has everything in the configuration, and its other fields are not
+	// owned by this reflection.
 	exact
 )
 
-// cover compares without a request, so that an event which changes nothing costs none.
-// Fields that the configuration does not mention are the provider's (defaults, cluster
-// IPs, node ports) unless the managed fields say that an earlier apply set them.
+// cover compares an object with a configuration, so that an event which changes nothing
+// costs no request. Fields that are not in the configuration belong to the provider
+// (defaults, cluster IPs, node ports), unless the managed fields name an earlier apply.
 func cover(remote client.Object, config map[string]any) (coverage, error) {
 	have, err := runtime.DefaultUnstructuredConverter.ToUnstructured(remote)
 	if err != nil {
@@ -48,15 +48,15 @@ func cover(remote client.Object, config map[string]any) (coverage, error) {
 	return exact, nil
 }
 
-// fieldSet is a part of the tree of fields that applies of ours own, in the form of
-// metav1.FieldsV1; nil for fields that they do not. It is not known for an object that was
-// never applied, and inside of what is owned as a whole.
+// fieldSet is a part of the tree of fields that this reflection has applied, in the form
+// of metav1.FieldsV1; nil for other fields. It is not known for an object that was never
+// applied, and below fields that are owned as a whole.
 type fieldSet struct {
 	tree  map[string]any
 	known bool
 }
 
-// appliedFields returns the fields of an object that applies of ours own.
+// appliedFields returns the fields of an object that this reflection has applied.
 func appliedFields(object map[string]any) fieldSet {
 	meta, _ := object["metadata"].(map[string]any)
 	entries, _ := meta["managedFields"].([]any)
@@ -112,8 +112,8 @@ func (f fieldSet) exceeds(config any) bool {
 	return false
 }
 
-// itemOf returns the item of a list that the keys, JSON, name, or nil. A key that an item
-// does not have is defaulted by the API server, so the item with the most keys is meant.
+// itemOf returns the item of a list with these keys, which are JSON, or nil. The API server
+// defaults keys that an item does not have, so the item with the most equal keys is found.
 func itemOf(list any, keys string) map[string]any {
 	var want map[string]any
 	if json.Unmarshal([]byte(keys), &want) != nil {
@@ -189,8 +189,8 @@ func containsMap(have any, want map[string]any, owned fieldSet) bool {
 	if len(haveMap) <= len(want) || !isStringMap(haveMap) || !owned.known || owned.isGranular() {
 		return true
 	}
-	// A map that is replaced as a whole and holds more: its keys are all ours, or were until
-	// another writer took it over.
+	// The map is replaced as a whole and has more keys: this reflection owns all of them, or
+	// did until another writer took over.
 	return len(want) == 0 && !owned.isWhole()
 }
 

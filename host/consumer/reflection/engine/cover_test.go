@@ -43,7 +43,7 @@ const coveredFields = `{
 
 func managed(fields string, operation metav1.ManagedFieldsOperationType) []metav1.ManagedFieldsEntry {
 	return []metav1.ManagedFieldsEntry{
-		{Manager: "somebody-else", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:type":{}}}`)},
+		{Manager: "another-writer", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:type":{}}}`)},
 		{Manager: FieldManager, Operation: operation, FieldsV1: metav1.NewFieldsV1(fields)},
 	}
 }
@@ -116,8 +116,8 @@ func TestCover(t *testing.T) {
 	}
 }
 
-// The cache keeps of the managed fields what an apply of ours owns.
-func TestTheCacheKeepsTheFieldsThatAreApplied(t *testing.T) {
+// The cache keeps the managed fields of this reflection's applies.
+func TestTheCacheKeepsTheManagedFieldsOfApplies(t *testing.T) {
 	s := newStore(nil, nil)
 	applied := coveredService()
 	applied.ManagedFields = managed(coveredFields, metav1.ManagedFieldsOperationApply)
@@ -131,7 +131,7 @@ func TestTheCacheKeepsTheFieldsThatAreApplied(t *testing.T) {
 }
 
 // What the local object loses, the remote one loses: while the engine runs and after a restart.
-func TestAFieldThatIsNoLongerWantedGoes(t *testing.T) {
+func TestAFieldThatIsNoLongerDesiredIsRemoved(t *testing.T) {
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1", "old": "x", "older": "x"}))
 	w := start(t, local, remote, maps{})
 	w.remoteData(t, "settings", "1")
@@ -149,14 +149,14 @@ func TestAFieldThatIsNoLongerWantedGoes(t *testing.T) {
 	require.Eventually(t, func() bool { return !has("old") }, soon, tick)
 	// A key of the provider's stays.
 	cm, _ := get(t.Context(), remote.WithWatch, "shop-rome", "settings", &corev1.ConfigMap{})
-	cm.Data["theirs"] = "y"
+	cm.Data["other"] = "y"
 	require.NoError(t, remote.Update(t.Context(), cm))
 
 	w.end()
 	remove("older")
 	w = start(t, local, remote, maps{})
 	require.Eventually(t, func() bool { return !has("older") }, soon, tick)
-	assert.True(t, has("theirs"))
+	assert.True(t, has("other"))
 
 	// A start that changes nothing sends nothing.
 	w.end()

@@ -13,8 +13,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// Key names one reflected object by its local namespace and its local name, whichever
-// end an event came from.
+// Key is the local namespace and the local name of a reflected object.
 type Key struct {
 	Namespace string
 	Name      string
@@ -23,11 +22,10 @@ type Key struct {
 // String implements fmt.Stringer: "namespace/name".
 func (k Key) String() string { return k.Namespace + "/" + k.Name }
 
-// Definition says of one resource what is to be done. Implementations are safe for
-// concurrent use and never alter the objects that they are given: those are shared
-// with the cache.
+// Definition decides how one resource is reflected. Implementations are safe for concurrent
+// use and do not alter the objects in their input, which are shared with the cache.
 type Definition interface {
-	// Resource describes both ends.
+	// Resource describes the local and the remote kind.
 	Resource() Resource
 	// Decide returns the actions that follow from what was observed. It is a pure function:
 	// what it needs to ask of policies or API servers goes into a [Query]. After an error,
@@ -35,39 +33,39 @@ type Definition interface {
 	Decide(in Input) ([]Action, error)
 }
 
-// Fallback is implemented by definitions whose objects need an answer while their
-// namespace is not offloaded (wire 3.9). Input then has no remote objects.
+// Fallback is implemented by definitions that decide about local objects of namespaces that
+// are not offloaded (wire 3.9). The input has no remote objects then.
 type Fallback interface {
 	Fallback(in Input) ([]Action, error)
 }
 
-// Remapper is implemented by definitions whose names differ between both ends.
-// ToLocal is the inverse of ToRemote.
+// Remapper is implemented by definitions whose remote objects have other names. ToLocal is
+// the inverse of ToRemote.
 type Remapper interface {
 	ToRemote(localName string) string
 	ToLocal(remoteName string) string
 }
 
-// Replacer is implemented by definitions of whose objects not everything can be changed.
-// Replaces reports whether no update brings the remote object to what is wanted: the local
-// object, or what policies made of it. The remote object is then deleted and made anew.
+// Replacer is implemented by definitions of kinds with immutable fields. Replaces reports
+// whether no update changes the remote object into the desired one, which is the local
+// object or the result of the policies. Then the remote object is deleted and created again.
 type Replacer interface {
-	Replaces(want, there client.Object) bool
+	Replaces(desired, current client.Object) bool
 }
 
-// PolicyChooser is implemented by definitions for some of whose objects another
-// reflection policy than the resource's holds (wire 4.6: root CA).
+// PolicyChooser is implemented by definitions with objects that have a reflection policy of
+// their own (wire 4.6: root CA).
 type PolicyChooser interface {
 	ReflectionPolicy(local client.Object) offloadingv1beta1.ReflectionType
 }
 
 // Resource describes what a definition reflects.
 type Resource struct {
-	// Name is the lower-case singular word that metrics and the event component carry,
-	// for example "configmap".
+	// Name is the lower-case singular word in metrics and event components, for example
+	// "configmap".
 	Name string
-	// Local and Remote are the two ends. Dependent is a further remote kind whose object of
-	// the same name belongs to the same key; nil for most.
+	// Local and Remote are the two kinds. Dependent is the remote kind whose object of the
+	// same name the remote object controls; nil for most.
 	Local, Remote Kind
 	Dependent     *Kind
 	// LocalFields narrows what is watched locally. Objects of namespaces that are not
@@ -86,11 +84,10 @@ type Resource struct {
 	// An object that carries the ownership labels but not these belongs to another
 	// virtual node of the same provider.
 	RemoteLabels labels.Set
-	// LeaderOnly says that the objects are not one virtual node's but the provider's: of
-	// its virtual kubelets, only the leader handles them (wire 4.1). Without it, every
-	// one handles what is its own.
+	// LeaderOnly is set for objects that do not belong to one virtual node. Of the virtual
+	// kubelets of a provider, only the leader handles them (wire 4.1).
 	LeaderOnly bool
-	// Policy says how the skip and allow annotations are read.
+	// Policy is the meaning of the skip and allow annotations.
 	Policy offloadingv1beta1.ReflectionType
 	// Filter asks for Input.Labels and Input.Annotations before every decision.
 	Filter bool
@@ -115,27 +112,28 @@ type Kind struct {
 	NewList func() client.ObjectList
 	// ClusterScoped is possible for related kinds only.
 	ClusterScoped bool
-	// Trim drops, in place, what no decision reads, before the object enters the cache.
-	// Managed fields are dropped anyway, but for those of an apply of ours. Optional.
+	// Trim removes, in place, what no decision reads, before the object enters the cache.
+	// The cache keeps only the managed fields of this reflection's applies. Optional.
 	Trim func(client.Object)
 }
 
-// Facts are what is known beyond the objects.
+// Facts are the inputs of a decision that are not objects.
 type Facts struct {
 	HomeClusterID     string
 	ProviderClusterID string
 	NodeName          string
 	// NodeIP is the address that the virtual node announces.
 	NodeIP string
-	// RemoteNamespace is what the key's namespace is mapped to; empty in a Fallback.
+	// RemoteNamespace is the namespace that the key's namespace is mapped to; empty in a
+	// Fallback.
 	RemoteNamespace string
-	// MappingFails is set in a Fallback when the namespace is asked for and the provider fails
-	// to create it, or to restore it: what ran there may still run.
+	// MappingFails is set in a Fallback when the provider fails to create or restore the
+	// remote namespace. Its pods may still run.
 	MappingFails bool
 	// PolicyRevision grows with every change of the policies.
 	PolicyRevision uint64
-	// RemoteUnknown says that the remote objects may be of before an outage of the link to
-	// the provider: how they are now is not known.
+	// RemoteUnknown is set when the dependent objects were read before an outage of the link
+	// to the provider, so that their current state is unknown.
 	RemoteUnknown bool
 	Now           time.Time
 }
@@ -155,15 +153,15 @@ type Input struct {
 	// Labels and Annotations are those of Local after the metadata filter; set when the
 	// resource asks for it, the object exists and is not skipped.
 	Labels, Annotations map[string]string
-	// Skipped says that the reflection policy excludes Local; SkipAnnotated that it does
-	// so because of an annotation which somebody set.
+	// Skipped is set when the reflection policy excludes Local, SkipAnnotated when it does so
+	// because of an annotation.
 	Skipped, SkipAnnotated bool
 }
 
-// MetadataFilter asks the policies which labels and annotations of an object are
-// reflected; the annotations that it returns also tell who decided so. Namespace and name
-// are the local ones. remote is what was reflected before, nil when that is not there: what
-// it tells already need not be told in other words, at the price of a request.
+// MetadataFilter asks the policies which labels and annotations of a local object are
+// reflected. The annotations in the result also record which policies decided. remote is the
+// current remote object or nil; a record on it that is still true is not reworded, which
+// would cost a request.
 type MetadataFilter func(ctx context.Context, apiVersion, kind string, local, remote client.Object) (labels, annotations map[string]string, err error)
 
 // Recorder records an event on an object; client-go's record.EventRecorder is one.

@@ -1,8 +1,7 @@
-// Package engine is the reflector: it keeps objects of the consumer and of the provider
-// in step, for every resource that a [Definition] describes. The engine owns everything
-// that the resources have in common: informers, keys, the queue, ownership, the skip and
-// allow annotations, requests with their preconditions, events, metrics and back-off.
-// What is to be done is decided by the definitions, which send nothing themselves.
+// Package engine reflects objects between the consumer and the provider, for each resource
+// that a [Definition] describes. The engine owns what the resources have in common:
+// informers, the queue, ownership, the skip and allow annotations, requests with their
+// preconditions, events, metrics and backoff. Definitions decide, and send no requests.
 //
 // One informer per kind watches the consumer, shared by the definitions; Secrets have one
 // per mapped namespace, since the virtual kubelet may not read others. The provider is
@@ -32,28 +31,29 @@ import (
 // FieldManager owns the fields that reflection writes, on both sides (wire 7.4).
 const FieldManager = offloadingv1beta1.ReflectionFieldManager
 
-// Options are what an [Engine] needs. All but Filter, Mutate, NodeIP,
-// Registerer and ResyncPeriod are required.
+// Options configure an [Engine]. Filter, Mutate, NodeIP, Registerer and ResyncPeriod are
+// optional.
 type Options struct {
-	// Local and Remote are uncached typed clients of both clusters. Their rate limits
-	// and content types are the caller's business.
+	// Local and Remote are uncached clients of both clusters. The caller sets their rate
+	// limits and content types.
 	Local, Remote client.WithWatch
 	Definitions   []Definition
-	// HomeClusterID, ProviderClusterID and NodeName say whose reflection this is.
+	// HomeClusterID, ProviderClusterID and NodeName identify the reflection.
 	HomeClusterID, ProviderClusterID, NodeName string
 	NodeIP                                     string
 	// TenantNamespace is the local namespace that holds the provider's NamespaceMap.
 	TenantNamespace string
-	// Filter is asked for the resources that want it; without it, everything passes.
+	// Filter is called for resources with Resource.Filter; without it, all labels and
+	// annotations are reflected.
 	Filter MetadataFilter
-	// Mutate is asked about every object that is applied; without it, all are sent as they
-	// were forged. Pods are created, not applied, and their definition asks on its own.
+	// Mutate is called for each object that is applied. Pods are created, not applied, and
+	// their definition asks the policies itself.
 	Mutate ResourceMutation
 	// Recorder returns the recorder of events of a component, for example
 	// "liqo-pod-reflection" (wire 4.1).
 	Recorder   func(component string) Recorder
 	Registerer prometheus.Registerer
-	// ResyncPeriod is how often every object is decided again; 0 is never.
+	// ResyncPeriod is the time after which each object is decided again; 0 is never.
 	ResyncPeriod time.Duration
 	Now          func() time.Time
 }
@@ -70,19 +70,19 @@ type Engine struct {
 	kick chan struct{}
 	// informers are set by Run.
 	informers *informers
-	// revertBase is the constant, shorter in tests.
+	// revertBase is the constant; tests shorten it.
 	revertBase time.Duration
 
 	mu         sync.RWMutex
 	namespaces map[string]*namespace
-	// settled is true once it is known which namespaces are mapped; until then no pod is
-	// told that its namespace is not offloaded.
+	// settled is true once the mapped namespaces are known. Until then, objects of other
+	// namespaces are not decided.
 	settled bool
-	// leading says that this engine handles what is for the leader only.
+	// leading is set while this engine handles resources with LeaderOnly.
 	leading bool
 }
 
-// New checks the options. Nothing is sent before Run.
+// New checks the options and returns an engine. It sends no requests before Run.
 func New(options Options) (*Engine, error) {
 	switch {
 	case options.Local == nil || options.Remote == nil:
@@ -90,7 +90,7 @@ func New(options Options) (*Engine, error) {
 	case options.HomeClusterID == "" || options.ProviderClusterID == "" || options.NodeName == "":
 		return nil, errors.New("reflection needs the IDs of both clusters and the name of the virtual node")
 	case options.TenantNamespace == "":
-		return nil, errors.New("reflection needs the tenant namespace, where the NamespaceMap is")
+		return nil, errors.New("reflection needs the tenant namespace, which holds the NamespaceMap")
 	case options.Recorder == nil || options.Now == nil:
 		return nil, errors.New("reflection needs an event recorder and a clock")
 	}
@@ -114,8 +114,7 @@ func New(options Options) (*Engine, error) {
 	return e, nil
 }
 
-// Run reflects until the context ends, then waits for everything that it started. It
-// returns the context's cause only when that is not a plain cancellation.
+// Run reflects until the context ends, and then waits for its goroutines.
 func (e *Engine) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -160,27 +159,27 @@ func (e *Engine) startInformers(ctx context.Context) (synced []<-chan struct{}) 
 func (e *Engine) selectMaps() client.ListOptions {
 	return client.ListOptions{Namespace: e.options.TenantNamespace, LabelSelector: labels.SelectorFromSet(labels.Set{
 		liqocorev1beta1.RemoteClusterIDLabel: e.options.ProviderClusterID,
-		// The peer's own map, replicated here when both offload to each other, has the
-		// first label too, and its mapping is the inverse of ours (T55).
+		// When both clusters offload to each other, the replicated map of the peer has the
+		// first label too, and its mapping is the inverse (T55).
 		liqocorev1beta1.RemoteIDLabel: e.options.ProviderClusterID,
 	})}
 }
 
-// PoliciesChanged makes every object be decided again, with the next policy revision.
+// PoliciesChanged increments the policy revision and decides all objects again.
 func (e *Engine) PoliciesChanged() {
 	e.revision.Add(1)
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	for _, ns := range e.namespaces {
-		for r, end := range ns.ends {
-			if end.active.Load() {
-				r.keys(ns, end, func(r *runner, key Key) { r.queue.AddTo(laneBackground, key) })
+		for r, caches := range ns.caches {
+			if caches.active.Load() {
+				r.visitKeys(ns, caches, func(r *runner, key Key) { r.queue.AddTo(laneBackground, key) })
 			}
 		}
 	}
 }
 
-// RemoteNamespace returns what a local namespace is mapped to, and whether it is.
+// RemoteNamespace returns the remote namespace of a local one, and whether it is mapped.
 func (e *Engine) RemoteNamespace(local string) (string, bool) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -205,8 +204,8 @@ func (e *Engine) Local(resource string) []client.Object {
 			return r.local.List("")
 		}
 		for local, ns := range e.namespaces {
-			if end := ns.ends[r]; end != nil {
-				out = append(out, end.local.List(local)...)
+			if caches := ns.caches[r]; caches != nil {
+				out = append(out, caches.local.List(local)...)
 			}
 		}
 	}
@@ -224,31 +223,30 @@ func (e *Engine) LocalObject(resource, namespace, name string) client.Object {
 		if r.local != nil {
 			return r.local.Get(namespace, name)
 		}
-		if ns := e.namespaces[namespace]; ns != nil && ns.ends[r] != nil {
-			return ns.ends[r].local.Get(namespace, name)
+		if ns := e.namespaces[namespace]; ns != nil && ns.caches[r] != nil {
+			return ns.caches[r].local.Get(namespace, name)
 		}
 	}
 	return nil
 }
 
-// Settled reports whether it is known which namespaces are mapped. It does not tell
-// whether they can be read: one that cannot holds nobody but its own objects.
+// Settled reports whether the mapped namespaces are known. Their objects may still be
+// unreadable.
 func (e *Engine) Settled() bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return e.settled
 }
 
-// place returns a namespace that is followed and what this engine handles of a resource
-// there; both may be nil.
-func (e *Engine) place(local string, r *runner) (*namespace, *ends) {
+// lookUp returns a reflected namespace and the caches of a resource there; both may be nil.
+func (e *Engine) lookUp(local string, r *runner) (*namespace, *namespaceCaches) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	ns := e.namespaces[local]
 	if ns == nil {
 		return nil, nil
 	}
-	return ns, ns.ends[r]
+	return ns, ns.caches[r]
 }
 
 func (e *Engine) facts(remoteNamespace string) Facts {
@@ -276,7 +274,7 @@ func (e *Engine) newRunner(definition Definition) (*runner, error) {
 		return nil, fmt.Errorf("definition %s: %w", resource.Name, err)
 	}
 	if resource.LeaderOnly && resource.LocalFields != nil {
-		return nil, fmt.Errorf("definition %s: what is selected for one virtual node cannot be left to the leader of all", resource.Name)
+		return nil, fmt.Errorf("definition %s: LeaderOnly and LocalFields exclude each other", resource.Name)
 	}
 	if resource.LocalFields != nil && resource.LocalFieldsOf == nil {
 		return nil, fmt.Errorf("definition %s: LocalFields needs LocalFieldsOf", resource.Name)

@@ -29,7 +29,7 @@ func localPod(namespace, name string) *corev1.Pod {
 }
 
 // remoteData waits until the remote ConfigMap holds the value under "k".
-func (w *world) remoteData(t *testing.T, name, want string) *corev1.ConfigMap {
+func (w *env) remoteData(t *testing.T, name, want string) *corev1.ConfigMap {
 	t.Helper()
 	var found *corev1.ConfigMap
 	require.Eventually(t, func() bool {
@@ -42,7 +42,7 @@ func (w *world) remoteData(t *testing.T, name, want string) *corev1.ConfigMap {
 
 // fence waits until everything that was queued before it has been handled: the
 // definition has one worker.
-func (w *world) fence(t *testing.T, name string) {
+func (w *env) fence(t *testing.T, name string) {
 	t.Helper()
 	require.NoError(t, w.local.Create(t.Context(), localMap(name, map[string]string{"k": "fence"})))
 	w.remoteData(t, name, "fence")
@@ -69,7 +69,7 @@ func TestMirrorLifecycle(t *testing.T) {
 	require.NoError(t, local.Update(t.Context(), source))
 	assert.NotContains(t, w.remoteData(t, "settings", "3").Data, "new")
 
-	// What somebody changes in the provider is reverted, what is deleted comes back.
+	// Changes in the provider are reverted, deleted objects are created again.
 	cm, _ = get(t.Context(), remote.WithWatch, "shop-rome", "settings", &corev1.ConfigMap{})
 	cm.Data["k"] = "drifted"
 	require.NoError(t, remote.Update(t.Context(), cm))
@@ -85,7 +85,7 @@ func TestMirrorLifecycle(t *testing.T) {
 	assert.Empty(t, w.journal.all())
 }
 
-func TestNothingIsSentThatChangesNothing(t *testing.T) {
+func TestAnUnchangedObjectCostsNoRequest(t *testing.T) {
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
 	w := start(t, local, remote, maps{})
 	w.remoteData(t, "settings", "1")
@@ -106,7 +106,7 @@ func TestNothingIsSentThatChangesNothing(t *testing.T) {
 	assert.Equal(t, "added", cm.Labels["provider"])
 }
 
-func TestSomebodyWhoInsistsIsNotFought(t *testing.T) {
+func TestAContestedObjectIsRevertedWithPauses(t *testing.T) {
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
 	w := start(t, local, remote, maps{})
 	w.remoteData(t, "settings", "1")
@@ -114,7 +114,7 @@ func TestSomebodyWhoInsistsIsNotFought(t *testing.T) {
 	require.Eventually(t, func() bool {
 		cm, ok := get(t.Context(), remote.WithWatch, "shop-rome", "settings", &corev1.ConfigMap{})
 		if ok && cm.Data["k"] == "1" {
-			cm.Data["k"] = "theirs"
+			cm.Data["k"] = "other"
 			if remote.Update(t.Context(), cm) == nil { // else the engine was quicker
 				rounds++
 			}
@@ -136,7 +136,7 @@ func TestContestPause(t *testing.T) {
 		assert.Equal(t, want, pause, reverts)
 		assert.Equal(t, reverts >= revertsReported, reported, reverts)
 		pause, _ = contest.Pause(begin.Add(want))
-		assert.Zero(t, pause, "%d: giving way ends", reverts)
+		assert.Zero(t, pause, "%d: giving way caches", reverts)
 		pause, reported = contest.Pause(begin.Add(revertCalm + time.Second))
 		assert.Zero(t, pause, "%d: forgotten after a while", reverts)
 		assert.False(t, reported, reverts)
@@ -144,24 +144,24 @@ func TestContestPause(t *testing.T) {
 	}
 }
 
-func TestStrangersAreLeftAlone(t *testing.T) {
-	local, remote := mapped(t, localMap("settings", map[string]string{"k": "ours"}))
-	stranger := localMap("settings", map[string]string{"k": "theirs"})
-	stranger.Namespace = "shop-rome"
-	require.NoError(t, remote.Create(t.Context(), stranger))
+func TestUnmanagedObjectsAreLeftAlone(t *testing.T) {
+	local, remote := mapped(t, localMap("settings", map[string]string{"k": "desired"}))
+	unmanaged := localMap("settings", map[string]string{"k": "other"})
+	unmanaged.Namespace = "shop-rome"
+	require.NoError(t, remote.Create(t.Context(), unmanaged))
 	w := start(t, local, remote, maps{})
 
 	w.fence(t, "fence-1")
 	source, _ := get(t.Context(), local.WithWatch, "shop", "settings", &corev1.ConfigMap{})
-	source.Data["k"] = "ours, again"
+	source.Data["k"] = "desired again"
 	require.NoError(t, local.Update(t.Context(), source))
 	w.fence(t, "fence-2")
 
-	assert.Equal(t, []string{"shop/settings FailedReflection"}, w.journal.all(), "told once")
-	assert.NotContains(t, w.remoteData(t, "settings", "theirs").Labels, offloadingv1beta1.OriginLabel)
+	assert.Equal(t, []string{"shop/settings FailedReflection"}, w.journal.all(), "recorded once")
+	assert.NotContains(t, w.remoteData(t, "settings", "other").Labels, offloadingv1beta1.OriginLabel)
 	require.NoError(t, local.Delete(t.Context(), source))
 	w.fence(t, "fence-3")
-	w.remoteData(t, "settings", "theirs")
+	w.remoteData(t, "settings", "other")
 }
 
 func TestSkippedObjectsAreWithdrawn(t *testing.T) {
@@ -176,7 +176,7 @@ func TestSkippedObjectsAreWithdrawn(t *testing.T) {
 		return !ok
 	}, soon, tick)
 	w.fence(t, "fence")
-	assert.Equal(t, []string{"shop/settings ReflectionDisabled"}, w.journal.all(), "told once (T52)")
+	assert.Equal(t, []string{"shop/settings ReflectionDisabled"}, w.journal.all(), "recorded once (T52)")
 }
 
 func TestFaults(t *testing.T) {
@@ -189,7 +189,7 @@ func TestFaults(t *testing.T) {
 		"a lost link is retried in silence":   {fault: errors.New("connection refused"), times: 3},
 		"a busy server is retried in silence": {fault: apierrors.NewTooManyRequests("busy", 0), times: 2},
 		"a failing server too":                {fault: apierrors.NewInternalError(errors.New("etcd")), times: 2},
-		"a refusal is retried and told once": {
+		"a refusal is retried and recorded once": {
 			fault: apierrors.NewForbidden(gr, "settings", errors.New("quota exceeded")), times: 3,
 			wantEvents: []string{"shop/settings FailedReflection"},
 		},
@@ -214,7 +214,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestEveryVerbIsTriedAgain(t *testing.T) {
+func TestEveryVerbIsRetried(t *testing.T) {
 	unavailable := apierrors.NewServiceUnavailable("etcd")
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web", errors.New("the UID is another"))
 	local, remote := mapped(t)
@@ -241,10 +241,10 @@ func TestEveryVerbIsTriedAgain(t *testing.T) {
 	}, soon, tick)
 	assert.Equal(t, 2, remote.count("delete ShadowPod"))
 	assert.Equal(t, 3, local.count("patch/status Pod"))
-	assert.Empty(t, w.journal.all(), "a busy or absent server is nobody's mistake")
+	assert.Empty(t, w.journal.all(), "a slow or unreachable server is not recorded")
 }
 
-func TestAWatchThatFailsIsTakenUpAgain(t *testing.T) {
+func TestAFailedWatchIsRetried(t *testing.T) {
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
 	remote.fail("watch ConfigMapList", apierrors.NewInternalError(errors.New("etcd")))
 	w := start(t, local, remote, maps{})
@@ -256,8 +256,8 @@ func TestNamespacesComeAndGo(t *testing.T) {
 	remote := newCluster(t)
 	w := start(t, local, remote, maps{}, pods{})
 	require.Eventually(t, w.engine.Settled, soon, tick)
-	require.Eventually(t, func() bool { return len(w.journal.all()) == 1 }, soon, tick, "the pod is told")
-	require.Zero(t, remote.openWatches(), "nothing is watched for nobody")
+	require.Eventually(t, func() bool { return len(w.journal.all()) == 1 }, soon, tick, "the pod gets an event")
+	require.Zero(t, remote.openWatches(), "no namespace is watched")
 
 	// Mapped: what was there before is reflected without a further event (T54).
 	w.remap(t, map[string]string{"shop": "shop-rome"})
@@ -285,7 +285,7 @@ func TestNamespacesComeAndGo(t *testing.T) {
 	assert.False(t, ok)
 }
 
-func TestNobodyIsToldBeforeTheMappingIsKnown(t *testing.T) {
+func TestNoEventBeforeTheMappingIsKnown(t *testing.T) {
 	local := newCluster(t, namespaceMap(map[string]string{"shop": "shop-rome"}), localPod("shop", "web"), localPod("other", "db"))
 	local.deny(tenant, errors.New("connection refused"))
 	remote := newCluster(t)
@@ -303,17 +303,17 @@ func TestNobodyIsToldBeforeTheMappingIsKnown(t *testing.T) {
 	assert.Equal(t, []string{"other/db ReflectionDisabled"}, w.journal.all())
 }
 
-func TestTwoNamespacesCannotShareARemoteOne(t *testing.T) {
+func TestTwoNamespacesCannotShareARemoteNamespace(t *testing.T) {
 	local := newCluster(t, namespaceMap(map[string]string{"shop": "shop-rome", "shop2": "shop-rome"}),
 		localMap("settings", map[string]string{"k": "1"}), localPod("shop2", "web"))
 	w := start(t, local, newCluster(t), maps{}, pods{})
 	w.remoteData(t, "settings", "1")
 	_, ok := w.engine.RemoteNamespace("shop2")
 	assert.False(t, ok)
-	require.Eventually(t, func() bool { return len(w.journal.all()) == 1 }, soon, tick, "its pods are told")
+	require.Eventually(t, func() bool { return len(w.journal.all()) == 1 }, soon, tick, "its pods get an event")
 }
 
-func TestThePeersOwnMapIsIgnored(t *testing.T) {
+func TestTheMapOfThePeerIsIgnored(t *testing.T) {
 	inverse := namespaceMap(map[string]string{"shop-milan": "shop"})
 	inverse.Name = home
 	inverse.Labels["liqo.io/remoteID"] = home
@@ -324,7 +324,7 @@ func TestThePeersOwnMapIsIgnored(t *testing.T) {
 	assert.False(t, ok, "T55")
 }
 
-func TestStatusComesBackInOneRequest(t *testing.T) {
+func TestAStatusIsWrittenInOneRequest(t *testing.T) {
 	local, remote := mapped(t, localPod("shop", "web"))
 	w := start(t, local, remote, pods{})
 	require.Eventually(t, func() bool { return remote.count("create ShadowPod") == 1 }, soon, tick)
@@ -346,7 +346,7 @@ func TestStatusComesBackInOneRequest(t *testing.T) {
 	_ = w
 }
 
-func TestAShadowPodOfAnotherVirtualNodeIsWaitedFor(t *testing.T) {
+func TestAShadowPodOfAnotherVirtualNodeIsAwaited(t *testing.T) {
 	local, remote := mapped(t, localPod("shop", "web"))
 	other := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop-rome", Name: "web",
@@ -399,7 +399,7 @@ func TestMemoryAndErrorsOfADefinition(t *testing.T) {
 	assert.Equal(t, []string{"shop/web FailedReflection"}, w.journal.all())
 }
 
-func TestRunEndsEverything(t *testing.T) {
+func TestRunStopsAllGoroutines(t *testing.T) {
 	local, remote := mapped(t, localPod("shop", "web"))
 	w := start(t, local, remote, maps{}, pods{})
 	require.Eventually(t, func() bool { return remote.count("create ShadowPod") == 1 }, soon, tick)

@@ -16,32 +16,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// strangerRetry is how long a name that a stranger holds in the provider is left alone.
-// Strangers are not watched, so their end makes no event.
-const strangerRetry = 5 * time.Minute
+// unmanagedRetry is the pause after a name was found taken by an unmanaged object of the
+// provider. Unmanaged objects are not watched, so their deletion is no event.
+const unmanagedRetry = 5 * time.Minute
 
 const (
-	// releaseTries is how often a name is tried that another virtual node holds before
-	// somebody is told: with the pauses of the queue, after 13 seconds.
-	releaseTries = 7
-	// releaseRetry is how soon it is tried after that. What belongs to another virtual
-	// node is not watched, so its end makes no event.
-	releaseRetry = 30 * time.Second
+	// otherNodeTries is the number of tries after which an event reports that another
+	// virtual node still holds the name: with the queue's backoff, 13 seconds.
+	otherNodeTries = 7
+	// otherNodeRetry is the pause after that. Objects of other virtual nodes are not
+	// watched, so their deletion is no event.
+	otherNodeRetry = 30 * time.Second
 )
 
-// errAgain asks for another decision soon, without a word to anybody: the picture was
-// out of date.
-var errAgain = errors.New("out of date")
+// errStale requeues a key without an event, because its input was stale.
+var errStale = errors.New("the cache is stale")
 
 // execution carries out the actions of one decision.
 type execution struct {
 	*runner
 	in Input
-	// end is nil in a Fallback.
-	end           *ends
+	// caches is nil in a Fallback.
+	caches        *namespaceCaches
 	local, remote *store
 	again         time.Duration
-	told          bool
+	hasRecorded   bool
 }
 
 // run executes the actions in order and stops at the first that fails.
@@ -49,8 +48,8 @@ func (x *execution) run(ctx context.Context, actions []Action) (time.Duration, e
 	if err := x.doAll(ctx, actions); err != nil {
 		return 0, err
 	}
-	if !x.told {
-		x.states.update(x.in.Key, func(s *keyState) { s.told = 0 })
+	if !x.hasRecorded {
+		x.states.update(x.in.Key, func(s *keyState) { s.lastEvent = 0 })
 	}
 	return x.again, nil
 }
@@ -69,14 +68,14 @@ func (x *execution) do(ctx context.Context, action Action) error {
 	case Query:
 		actions, err := a.Run(ctx)
 		if err != nil {
-			return &undecidedError{err}
+			return &decisionError{err}
 		}
 		return x.doAll(ctx, actions)
 	case Requeue:
 		logr.FromContextOrDiscard(ctx).V(2).Info("Requeueing", "after", a.After, "reason", a.Reason)
-		x.wait(a.After)
+		x.requeueAfter(a.After)
 	case RecordEvent:
-		x.refuse(a)
+		x.recordEvent(a)
 	case Remember:
 		x.states.update(x.in.Key, func(s *keyState) { s.memory = a.Value })
 	case Keep:
@@ -111,11 +110,11 @@ func (x *execution) doRemote(ctx context.Context, action Action) error {
 	case RefreshRemote:
 		return x.refreshRemote(ctx)
 	default:
-		return fmt.Errorf("action %T is not known to the engine", action)
+		return fmt.Errorf("unknown action %T", action)
 	}
 }
 
-func (x *execution) wait(d time.Duration) {
+func (x *execution) requeueAfter(d time.Duration) {
 	if x.again == 0 || d < x.again {
 		x.again = d
 	}
@@ -135,55 +134,54 @@ func (x *execution) create(ctx context.Context, a Create) error {
 		x.remote.Assume(object)
 		return nil
 	case apierrors.IsAlreadyExists(err):
-		return x.meet(ctx, object.GetName())
+		return x.resolveConflict(ctx, object.GetName())
 	default:
 		return fmt.Errorf("creating remote %s: %w", x.resource.Name, err)
 	}
 }
 
-// meet reads an object that was in the way.
-func (x *execution) meet(ctx context.Context, name string) error {
+// resolveConflict reads the object that has the name of the one to be created.
+func (x *execution) resolveConflict(ctx context.Context, name string) error {
 	object := x.resource.Remote.New()
 	err := x.engine.options.Remote.Get(ctx, client.ObjectKey{Namespace: x.in.Facts.RemoteNamespace, Name: name}, object)
 	x.observe(directionOut, "get", err)
 	switch {
 	case apierrors.IsNotFound(err):
-		return errAgain
+		return errStale
 	case err != nil:
 		return fmt.Errorf("reading remote %s: %w", x.resource.Name, err)
 	case !Owned(object, x.in.Facts):
-		x.refuse(NameConflict(x.in.Facts, x.resource.Name, name))
-		x.wait(strangerRetry)
+		x.recordEvent(NameConflict(x.in.Facts, x.resource.Name, name))
+		x.requeueAfter(unmanagedRetry)
 		return nil
 	}
 	for key, value := range x.resource.RemoteLabels {
 		if object.GetLabels()[key] != value {
-			return x.yield(name, key+"="+object.GetLabels()[key])
+			return x.awaitOtherNode(name, key+"="+object.GetLabels()[key])
 		}
 	}
 	x.remote.Assume(object)
-	return errAgain
+	return errStale
 }
 
-// yield waits for a name that another virtual node still holds. It mostly goes a moment
-// later, of which nobody needs to know; if it does not, the owner is told what the pod
-// waits for.
-func (x *execution) yield(name, holder string) error {
-	if x.queue.NumRequeues(x.in.Key) < releaseTries && x.states.get(x.in.Key).told == 0 {
-		return errAgain
+// awaitOtherNode waits until another virtual node releases the name. That usually takes a
+// moment; after some tries an event is recorded.
+func (x *execution) awaitOtherNode(name, holder string) error {
+	if x.queue.NumRequeues(x.in.Key) < otherNodeTries && x.states.get(x.in.Key).lastEvent == 0 {
+		return errStale
 	}
-	x.refuse(RecordEvent{
+	x.recordEvent(RecordEvent{
 		Type: EventWarning, Reason: ReasonFailedReflection,
 		Message: "A " + x.resource.Name + " named " + name + " in namespace " + x.in.Facts.RemoteNamespace + " of cluster " +
-			x.in.Facts.ProviderClusterID + " still belongs to another virtual node (" + holder + "): waiting for its end",
+			x.in.Facts.ProviderClusterID + " still belongs to another virtual node (" + holder + "). Waiting for its deletion.",
 	})
-	x.wait(releaseRetry)
+	x.requeueAfter(otherNodeRetry)
 	return nil
 }
 
 func (x *execution) patchRemote(ctx context.Context, a PatchRemote) error {
 	if x.in.Remote == nil {
-		return errAgain
+		return errStale
 	}
 	meta := map[string]any{"uid": x.in.Remote.GetUID()}
 	if len(a.Labels) > 0 {
@@ -203,9 +201,9 @@ func (x *execution) patchRemote(ctx context.Context, a PatchRemote) error {
 	x.observe(directionOut, "patch", client.IgnoreNotFound(err))
 	switch {
 	case apierrors.IsNotFound(err):
-		return errAgain // it is gone, and the event on its way says so
+		return errStale // the event of the deletion is on its way
 	case err != nil:
-		return stale(fmt.Errorf("patching remote %s: %w", x.resource.Name, err))
+		return asStale(fmt.Errorf("patching remote %s: %w", x.resource.Name, err))
 	}
 	x.remote.Assume(object)
 	return nil
@@ -222,7 +220,7 @@ func (x *execution) deleteRemote(ctx context.Context) error {
 	err := x.engine.options.Remote.Delete(ctx, object, client.Preconditions{UID: &uid})
 	x.observe(directionOut, "delete", client.IgnoreNotFound(err))
 	if client.IgnoreNotFound(err) != nil {
-		return stale(fmt.Errorf("deleting remote %s: %w", x.resource.Name, err))
+		return asStale(fmt.Errorf("deleting remote %s: %w", x.resource.Name, err))
 	}
 	x.remote.AssumeDeleted(object.GetNamespace(), object.GetName(), uid, x.engine.now())
 	return nil
@@ -273,8 +271,8 @@ func (x *execution) patchLocalStatus(ctx context.Context, a PatchLocalStatus) er
 	})
 }
 
-// writeLocal patches the local object that was observed. The UID in the body is the
-// precondition: a new object of the same name conflicts.
+// writeLocal patches the local object. The UID in the body is a precondition, so that a new
+// object of the same name conflicts.
 func (x *execution) writeLocal(ctx context.Context, operation string, body map[string]any,
 	send func(context.Context, client.Object, client.Patch) error,
 ) error {
@@ -289,9 +287,9 @@ func (x *execution) writeLocal(ctx context.Context, operation string, body map[s
 	x.observe(directionIn, operation, client.IgnoreNotFound(err))
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // it is gone, and the event on its way says so
+		return nil // the event of the deletion is on its way
 	case err != nil:
-		return stale(fmt.Errorf("patching local %s: %w", x.resource.Name, err))
+		return asStale(fmt.Errorf("patching local %s: %w", x.resource.Name, err))
 	}
 	x.local.Assume(object)
 	return nil
@@ -305,22 +303,22 @@ func (x *execution) deleteLocal(ctx context.Context) error {
 	err := x.engine.options.Local.Delete(ctx, object, client.GracePeriodSeconds(0), client.Preconditions{UID: &uid})
 	x.observe(directionIn, "delete", client.IgnoreNotFound(err))
 	if client.IgnoreNotFound(err) != nil {
-		return stale(fmt.Errorf("deleting local %s: %w", x.resource.Name, err))
+		return asStale(fmt.Errorf("deleting local %s: %w", x.resource.Name, err))
 	}
 	return nil
 }
 
-// stale marks a failed precondition: there is a newer picture, nobody needs to know.
-func stale(err error) error {
+// asStale wraps a conflict in errStale, and returns other errors as they are.
+func asStale(err error) error {
 	if apierrors.IsConflict(err) {
-		return fmt.Errorf("%w: %w", errAgain, err)
+		return fmt.Errorf("%w: %w", errStale, err)
 	}
 	return err
 }
 
-// terminating reports that the provider's namespace is going away; the NamespaceMap
-// will say so too.
-func terminating(err error) bool {
+// isNamespaceTerminating reports whether the provider deletes the namespace. The NamespaceMap
+// will follow.
+func isNamespaceTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
@@ -332,9 +330,8 @@ func mergePatch(body map[string]any) (client.Patch, error) {
 	return client.RawPatch(types.MergePatchType, data), nil
 }
 
-// statusPatch returns the members of a merge patch that turns one status into another:
-// changed members whole, vanished ones as null. Lists are replaced, so that no stale
-// condition stays (T18).
+// statusPatch returns the merge patch that turns one status into another. Lists are replaced,
+// so that no stale condition remains (T18).
 func statusPatch(before, after any) (map[string]any, error) {
 	have, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
 	if err != nil {
@@ -342,7 +339,7 @@ func statusPatch(before, after any) (map[string]any, error) {
 	}
 	want, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
 	if err != nil {
-		return nil, fmt.Errorf("reading the wanted status: %w", err)
+		return nil, fmt.Errorf("reading the desired status: %w", err)
 	}
 	return diff(have, want), nil
 }

@@ -2,15 +2,13 @@ package engine
 
 import "sync"
 
-// Lead says whether this engine handles the resources that are for the leader only, of
-// all virtual kubelets of one provider. It does not, until told.
+// Lead sets whether this engine handles the resources with LeaderOnly. It does not at first.
 //
-// An engine that follows holds nothing of them and sends nothing about them: what a new
-// leader needs to know, it reads from both ends as at a start, so that also what was
-// deleted while nobody led is found. When Lead(false) returns, what was under way is
-// canceled. Two engines that lead for a moment do each other no harm: what one creates
-// conflicts with what the other has created, a deletion names the object that was seen,
-// and what is applied twice is the same, or is put right by the one that goes on.
+// A follower neither watches nor writes their objects. A new leader reads both clusters as
+// at a start, and so finds deletions that happened without a leader. When Lead(false)
+// returns, running requests are canceled. Two leaders for a short time are harmless:
+// creations conflict, deletions have the UID as precondition, and the remaining leader
+// corrects different applies.
 func (e *Engine) Lead(lead bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -23,17 +21,17 @@ func (e *Engine) Lead(lead bool) {
 		return
 	}
 	for _, ns := range e.namespaces {
-		for r, end := range ns.ends {
+		for r, caches := range ns.caches {
 			if r.resource.LeaderOnly {
-				end.cancel()
-				delete(ns.ends, r)
+				caches.cancel()
+				delete(ns.caches, r)
 			}
 		}
 	}
 }
 
-// takeUp starts what is for the leader only, where it is not started yet.
-func (e *Engine) takeUp(group *sync.WaitGroup) {
+// startLeaderOnly starts the resources of the leader where they do not run yet.
+func (e *Engine) startLeaderOnly(group *sync.WaitGroup) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.leading {
@@ -41,12 +39,12 @@ func (e *Engine) takeUp(group *sync.WaitGroup) {
 	}
 	for local, ns := range e.namespaces {
 		for _, r := range e.runners {
-			if ns.ends[r] != nil {
+			if ns.caches[r] != nil {
 				continue
 			}
-			// Another leader may have applied something else in the meantime.
-			r.states.forgetNamespace(local)
-			ns.ends[r] = e.startEnds(group, ns, r)
+			// Another leader may have applied something else since.
+			r.states.dropNamespace(local)
+			ns.caches[r] = e.startCaches(group, ns, r)
 		}
 	}
 }

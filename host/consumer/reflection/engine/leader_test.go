@@ -46,12 +46,12 @@ func stamp(key, value string) func(*Options) {
 	}
 }
 
-func (w *world) remoteLabels(ctx context.Context, name string) map[string]string {
+func (w *env) remoteLabels(ctx context.Context, name string) map[string]string {
 	cm, _ := get(ctx, w.remote.WithWatch, "shop-rome", name, &corev1.ConfigMap{})
 	return cm.Labels
 }
 
-func (w *world) remoteGone(t *testing.T, name string) {
+func (w *env) remoteGone(t *testing.T, name string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		_, ok := get(t.Context(), w.remote.WithWatch, "shop-rome", name, &corev1.ConfigMap{})
@@ -59,7 +59,7 @@ func (w *world) remoteGone(t *testing.T, name string) {
 	}, soon, tick, "remote ConfigMap %s is gone", name)
 }
 
-func TestAFollowerHoldsNothingAndSendsNothing(t *testing.T) {
+func TestAFollowerWatchesAndWritesNothing(t *testing.T) {
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
 	w := start(t, local, remote, shared{}, pods{})
 	require.Eventually(t, w.engine.Settled, soon, tick, "what follows does not wait for what the leader does")
@@ -83,7 +83,7 @@ func TestAFollowerHoldsNothingAndSendsNothing(t *testing.T) {
 	assert.Zero(t, remote.count("delete ShadowPod")+local.count("delete Pod")+local.count("patch/status Pod"))
 }
 
-func TestALeaderTakesUpNamespacesThatComeLater(t *testing.T) {
+func TestALeaderReflectsNamespacesThatAreMappedLater(t *testing.T) {
 	local := newCluster(t, namespaceMap(nil), localMap("settings", map[string]string{"k": "1"}))
 	w := start(t, local, newCluster(t), shared{})
 	w.engine.Lead(true)
@@ -98,7 +98,7 @@ func TestALeaderTakesUpNamespacesThatComeLater(t *testing.T) {
 	w.remoteData(t, "settings", "1")
 }
 
-func TestANewLeaderFindsWhatHappenedWhileNobodyLed(t *testing.T) {
+func TestANewLeaderFindsChangesWithoutALeader(t *testing.T) {
 	local, remote := mapped(t,
 		localMap("stays", map[string]string{"k": "1"}), localMap("changes", map[string]string{"k": "1"}), localMap("goes", map[string]string{"k": "1"}))
 	first := start(t, local, remote, shared{})
@@ -126,7 +126,7 @@ func TestANewLeaderFindsWhatHappenedWhileNobodyLed(t *testing.T) {
 	assert.Empty(t, second.journal.all())
 }
 
-func TestALostLeadershipEndsWhatIsUnderWay(t *testing.T) {
+func TestALostLeadershipCancelsRequests(t *testing.T) {
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
 	deciding, ended := make(chan struct{}), make(chan error, 1)
 	w := start(t, local, remote, shared{before: func(ctx context.Context) error {
@@ -147,7 +147,7 @@ func TestALostLeadershipEndsWhatIsUnderWay(t *testing.T) {
 	assert.Empty(t, w.journal.all())
 }
 
-func TestTwoLeadersDoEachOtherNoHarm(t *testing.T) {
+func TestTwoLeadersConverge(t *testing.T) {
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
 	first := startWith(t, local, remote, stamp("decided-by", "first"), shared{})
 	second := startWith(t, local, remote, stamp("decided-by", "second"), shared{})
@@ -159,7 +159,7 @@ func TestTwoLeadersDoEachOtherNoHarm(t *testing.T) {
 	require.NoError(t, local.Update(t.Context(), source))
 	first.remoteData(t, "settings", "2")
 
-	// Who goes on leading has the last word, also about what the other deletes.
+	// The remaining leader corrects the writes of the other.
 	first.engine.Lead(false)
 	require.Eventually(t, func() bool { return second.remoteLabels(t.Context(), "settings")["decided-by"] == "second" }, soon, tick)
 	first.engine.Lead(true)
@@ -171,7 +171,7 @@ func TestTwoLeadersDoEachOtherNoHarm(t *testing.T) {
 	require.Eventually(t, func() bool { return second.remoteLabels(t.Context(), "settings")["decided-by"] == "second" }, soon, tick)
 }
 
-func TestWhoLeadsAgainDoesNotTrustWhatItAppliedBefore(t *testing.T) {
+func TestALeaderForgetsItsAppliesOfAnEarlierTerm(t *testing.T) {
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
 	first := start(t, local, remote, shared{})
 	second := startWith(t, local, remote, stamp("added-by", "second"), shared{})
@@ -192,13 +192,13 @@ func TestWhoLeadsAgainDoesNotTrustWhatItAppliedBefore(t *testing.T) {
 	}, soon, tick)
 }
 
-func TestWhatIsOneVirtualNodesIsNotTheLeaders(t *testing.T) {
+func TestLeaderOnlyExcludesLocalFields(t *testing.T) {
 	_, err := New(Options{
 		Local: newCluster(t), Remote: newCluster(t), HomeClusterID: home, ProviderClusterID: provider, NodeName: nodeName,
 		TenantNamespace: tenant, Recorder: func(string) Recorder { return &journal{} }, Now: time.Now,
 		Definitions: []Definition{contradictory{}},
 	})
-	assert.ErrorContains(t, err, "definition configmap: what is selected for one virtual node")
+	assert.ErrorContains(t, err, "definition configmap: LeaderOnly and LocalFields exclude")
 }
 
 type contradictory struct{ shared }

@@ -12,7 +12,7 @@ import (
 
 // A malicious provider writes the status of the NamespaceMap: what it adds would send it the
 // Secrets of any namespace.
-func TestAProviderGetsNoNamespaceThatThisClusterDidNotAskFor(t *testing.T) {
+func TestOnlyRequestedNamespacesAreMapped(t *testing.T) {
 	accepted := func(remote string) offloadingv1beta1.RemoteNamespaceStatus {
 		return offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: remote, Phase: offloadingv1beta1.MappingAccepted}
 	}
@@ -37,11 +37,11 @@ func TestAProviderGetsNoNamespaceThatThisClusterDidNotAskFor(t *testing.T) {
 			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("loot")},
 			want: map[string]string{},
 		},
-		"what is being withdrawn goes on until the provider ends it": {
+		"a namespace that is withdrawn continues until the provider ends it": {
 			current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": accepted("shop-rome")}, followed: map[string]string{"shop": "shop-rome"},
 			want: map[string]string{"shop": "shop-rome"},
 		},
-		"what the provider cannot restore at the moment goes on": {
+		"a namespace that the provider fails to restore continues": {
 			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")},
 			followed: map[string]string{"shop": "shop-rome"},
 			want:     map[string]string{"shop": "shop-rome"},
@@ -50,7 +50,7 @@ func TestAProviderGetsNoNamespaceThatThisClusterDidNotAskFor(t *testing.T) {
 			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")},
 			want: map[string]string{},
 		},
-		"what fails and is no longer asked for ends": {
+		"what fails and is no longer asked for caches": {
 			current:  map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")},
 			followed: map[string]string{"shop": "shop-rome"},
 			want:     map[string]string{},

@@ -26,10 +26,10 @@ type metrics struct {
 	// remote_to_local), operation (create, apply, patch, patch_status, delete, get, list) and
 	// result (ok, error).
 	operations *prometheus.CounterVec
-	// lag is longshore_reflection_lag_seconds: from an event to the end of the decision
-	// that it led to, requests included, by resource and direction.
+	// lag is longshore_reflection_lag_seconds: from an event to the end of its decision,
+	// requests included, by resource and direction.
 	lag *prometheus.HistogramVec
-	// panics is longshore_reflection_panics_total: decisions that met a bug, by resource.
+	// panics is longshore_reflection_panics_total: decisions that panicked, by resource.
 	panics *prometheus.CounterVec
 }
 
@@ -60,7 +60,7 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) lagged(resource string, isLocal bool, lag time.Duration) {
+func (m *metrics) observeLag(resource string, isLocal bool, lag time.Duration) {
 	direction := directionIn
 	if isLocal {
 		direction = directionOut

@@ -9,29 +9,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ResourceMutation has the last word about an object that is about to be applied, whatever
-// its kind: after its definition has forged it, before anything is compared or sent.
-// content is the object as JSON, local what is reflected, remote what was reflected before,
-// nil when that is not there, and empty makes an object of the remote type. Nothing that is
-// passed is altered.
+// ResourceMutation asks the policies about a forged object of any kind before it is compared
+// and applied. content is the object as JSON, local the local object, remote the current
+// remote object or nil. empty returns a new object of the remote type. The arguments are
+// read only.
 //
-// A nil answer leaves the object as it is; so should the answer be, at no cost, when there
-// is nobody to ask. An error holds the object back, and its owner is told.
+// A nil result leaves the object as it is. After an error the object is not applied, and an
+// event is recorded.
 type ResourceMutation func(ctx context.Context, local, remote client.Object, content map[string]any, empty func() client.Object) (*Mutation, error)
 
-// Mutation is what became of an object.
+// Mutation is the result of a ResourceMutation.
 type Mutation struct {
-	// Content to be sent; nil when that did not change. It is read only.
+	// Content is the changed object, nil for the unchanged one. It is read only.
 	Content map[string]any
-	// Object is Content, typed; nil when no more than annotations of ours changed.
+	// Object is Content as a Go type; nil if only records of the policies changed.
 	Object client.Object
-	// By says who changed it, for messages.
+	// By names the policies that changed it, for messages.
 	By string
-	// Skip says why the object stays at home, and who wants it to; empty when it does not.
+	// Skip is the reason why a policy does not want the object reflected; empty if it does.
 	Skip string
 }
 
-// mutate asks about a configuration and reports whether the object stays at home.
+// mutate asks the policies about a configuration, and reports whether they skip the object.
 func (x *execution) mutate(ctx context.Context, c *configuration) (skipped bool, err error) {
 	if x.engine.options.Mutate == nil {
 		return false, nil
@@ -39,11 +38,11 @@ func (x *execution) mutate(ctx context.Context, c *configuration) (skipped bool,
 	mutation, err := x.engine.options.Mutate(ctx, x.in.Local, x.in.Remote, c.content, x.resource.Remote.New)
 	switch {
 	case err != nil:
-		return false, &undecidedError{err}
+		return false, &decisionError{err}
 	case mutation == nil:
 		return false, nil
 	case mutation.Skip != "":
-		return true, x.leaveOut(ctx, mutation.Skip)
+		return true, x.withdrawSkipped(ctx, mutation.Skip)
 	case mutation.Content == nil:
 		return false, nil
 	}
@@ -51,7 +50,7 @@ func (x *execution) mutate(ctx context.Context, c *configuration) (skipped bool,
 	if err != nil {
 		return false, fmt.Errorf("encoding remote %s: %w", x.resource.Name, err)
 	}
-	// Decoded anew, since the metadata is added to, and what policies answered is shared.
+	// A decoded copy, since the result of the policies is shared and metadata is added.
 	next, err := x.parse(body)
 	if err != nil {
 		return false, err
@@ -61,31 +60,31 @@ func (x *execution) mutate(ctx context.Context, c *configuration) (skipped bool,
 	return false, nil
 }
 
-// leaveOut withdraws an object that a policy wants to stay at home, as the skip annotation
-// does, and tells its owner so.
-func (x *execution) leaveOut(ctx context.Context, why string) error {
-	logr.FromContextOrDiscard(ctx).V(1).Info("Leaving an object at home", "reason", why)
+// withdrawSkipped deletes the remote object of an object that a policy skips, and records an
+// event, as for the skip annotation.
+func (x *execution) withdrawSkipped(ctx context.Context, reason string) error {
+	logr.FromContextOrDiscard(ctx).V(1).Info("A policy skips the object", "reason", reason)
 	if err := x.deleteRemote(ctx); err != nil {
 		return err
 	}
-	// It is not there for us to keep right: once it may travel, that is no revert.
+	// Once the object is reflected again, that is not a revert.
 	x.states.update(x.in.Key, func(s *keyState) { s.applied, s.contest = 0, Contest{} })
-	x.refuse(RecordEvent{Type: EventNormal, Reason: ReasonReflectionDisabled, Message: NotReflected(x.in.Facts, why)})
+	x.recordEvent(RecordEvent{Type: EventNormal, Reason: ReasonReflectionDisabled, Message: NotReflected(x.in.Facts, reason)})
 	return nil
 }
 
-// replaced deletes a remote object that no update can bring to the configuration. Its end
-// is an event, which makes it anew (T47).
-func (x *execution) replaced(ctx context.Context, c *configuration) (bool, error) {
+// deleteReplaced deletes a remote object that no update changes into the configuration, and
+// reports whether it did. The event of the deletion creates it again (T47).
+func (x *execution) deleteReplaced(ctx context.Context, c *configuration) (bool, error) {
 	replacer, ok := x.definition.(Replacer)
 	if !ok || x.in.Remote == nil {
 		return false, nil
 	}
-	want := c.want
-	if want == nil {
-		want = x.in.Local
+	desired := c.want
+	if desired == nil {
+		desired = x.in.Local
 	}
-	if !replacer.Replaces(want, x.in.Remote) {
+	if !replacer.Replaces(desired, x.in.Remote) {
 		return false, nil
 	}
 	return true, x.deleteRemote(ctx)

@@ -60,7 +60,7 @@ func (frozen) Replaces(want, there client.Object) bool {
 }
 
 // mutated runs an engine whose policies first give the answer about settings.
-func mutated(t *testing.T, definition Definition, first *answer) (*world, *mutator) {
+func mutated(t *testing.T, definition Definition, first *answer) (*env, *mutator) {
 	t.Helper()
 	m := &mutator{}
 	m.now.Store(first)
@@ -69,12 +69,12 @@ func mutated(t *testing.T, definition Definition, first *answer) (*world, *mutat
 }
 
 // say has the policies answer otherwise.
-func (w *world) say(m *mutator, next *answer) {
+func (w *env) say(m *mutator, next *answer) {
 	m.now.Store(next)
 	w.engine.PoliciesChanged()
 }
 
-func (w *world) absent(t *testing.T, name string) {
+func (w *env) absent(t *testing.T, name string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		_, ok := get(t.Context(), w.remote.WithWatch, "shop-rome", name, &corev1.ConfigMap{})
@@ -82,7 +82,7 @@ func (w *world) absent(t *testing.T, name string) {
 	}, soon, tick)
 }
 
-func TestAPolicyChangesWhatIsSent(t *testing.T) {
+func TestAPolicyChangesTheAppliedObject(t *testing.T) {
 	w, m := mutated(t, maps{}, &answer{data: map[string]any{"k": "changed", "more": "x"}})
 	assert.Equal(t, "x", w.remoteData(t, "settings", "changed").Data["more"])
 
@@ -92,7 +92,7 @@ func TestAPolicyChangesWhatIsSent(t *testing.T) {
 	w.fence(t, "fence")
 	assert.Equal(t, before+1, w.remote.count("patch ConfigMap"), "the fence's only")
 
-	// What somebody changes in the provider becomes what the policy says.
+	// Changes in the provider are reverted to the result of the policy.
 	there := w.remoteData(t, "settings", "changed")
 	there.Data["k"] = "drifted"
 	require.NoError(t, w.remote.Update(t.Context(), there))
@@ -103,7 +103,7 @@ func TestAPolicyChangesWhatIsSent(t *testing.T) {
 	assert.Empty(t, w.journal.all())
 }
 
-func TestAPolicyWithdrawsWhatWasReflected(t *testing.T) {
+func TestAPolicyThatSkipsDeletesTheRemoteObject(t *testing.T) {
 	w, m := mutated(t, maps{}, nil)
 	w.remoteData(t, "settings", "1")
 	w.remote.fail("delete ConfigMap", apierrors.NewServiceUnavailable("etcd"))
@@ -112,13 +112,13 @@ func TestAPolicyWithdrawsWhatWasReflected(t *testing.T) {
 	require.Eventually(t, func() bool { return len(w.journal.all()) == 1 }, soon, tick)
 	w.engine.PoliciesChanged()
 	w.fence(t, "fence")
-	assert.Equal(t, []string{"shop/settings ReflectionDisabled"}, w.journal.all(), "told once, as of the skip annotation")
+	assert.Equal(t, []string{"shop/settings ReflectionDisabled"}, w.journal.all(), "recorded once, as for the skip annotation")
 
 	w.say(m, nil)
 	w.remoteData(t, "settings", "1")
 }
 
-func TestAPolicyThatFailsHoldsTheObject(t *testing.T) {
+func TestAFailedPolicyBlocksTheObject(t *testing.T) {
 	w, m := mutated(t, maps{}, &answer{err: errors.New("policy p gave no valid answer")})
 	require.Eventually(t, func() bool { return len(w.journal.all()) == 1 }, soon, tick)
 	w.absent(t, "settings")
@@ -132,7 +132,7 @@ func TestAPolicyThatFailsHoldsTheObject(t *testing.T) {
 	assert.Equal(t, []string{"shop/settings FailedReflection", "shop/settings FailedReflection"}, w.journal.all())
 }
 
-func TestWhatAPolicyChangesOfWhatCannotChangeIsMadeAnew(t *testing.T) {
+func TestAPolicyThatChangesImmutableFieldsReplacesTheObject(t *testing.T) {
 	w, m := mutated(t, frozen{}, &answer{data: map[string]any{"k": "changed"}})
 	w.remoteData(t, "settings", "changed")
 	w.engine.PoliciesChanged()
@@ -163,7 +163,7 @@ func (l *listener) all() []string {
 	return append([]string(nil), l.said...)
 }
 
-func TestTheOwnerIsToldWhichPolicyItWas(t *testing.T) {
+func TestEventsNameThePolicy(t *testing.T) {
 	tests := map[string]struct {
 		answer answer
 		fault  error
@@ -172,24 +172,24 @@ func TestTheOwnerIsToldWhichPolicyItWas(t *testing.T) {
 		"which left it what the provider refuses": {
 			answer{data: map[string]any{"k": "changed"}},
 			apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "settings", errors.New("it is too large")),
-			`Reflection to cluster milan failed: applying remote configmap as policy "p" left it`,
+			`Reflection to cluster milan failed: applying remote configmap as changed by policy "p"`,
 		},
 		"which skipped it": {answer: answer{skip: `policy "p" skips the object: HomeOnly: why`}, want: `Not reflected to cluster milan: policy "p" skips the object: HomeOnly: why`},
 		"which failed":     {answer: answer{err: errors.New(`policy "p" failed`)}, want: `Reflection to cluster milan failed: policy "p" failed`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			m, told := &mutator{}, &listener{}
+			m, recorded := &mutator{}, &listener{}
 			m.now.Store(&tc.answer)
 			local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
 			if tc.fault != nil {
 				remote.fail("patch ConfigMap", tc.fault)
 			}
 			startWith(t, local, remote, func(o *Options) {
-				o.Mutate, o.Recorder = m.mutate, func(string) Recorder { return told }
+				o.Mutate, o.Recorder = m.mutate, func(string) Recorder { return recorded }
 			}, maps{})
-			require.Eventually(t, func() bool { return len(told.all()) > 0 }, soon, tick)
-			assert.Contains(t, told.all()[0], tc.want)
+			require.Eventually(t, func() bool { return len(recorded.all()) > 0 }, soon, tick)
+			assert.Contains(t, recorded.all()[0], tc.want)
 		})
 	}
 }

@@ -13,30 +13,29 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// namespace is one mapped namespace that is being followed.
+// namespace is a mapped namespace that is reflected.
 type namespace struct {
 	local, remote string
-	ctx           context.Context // it is the namespace's lifetime, which ends requests in flight
+	ctx           context.Context // the namespace's lifetime; its end cancels requests
 	cancel        context.CancelFunc
-	// ends are those of the resources that are handled here; the engine's mutex guards
-	// the map.
-	ends map[*runner]*ends
+	// caches of the resources that are reflected here; the engine's mutex guards the map.
+	caches map[*runner]*namespaceCaches
 }
 
-// ends are the caches of one resource in one namespace. dependent is nil for most.
-type ends struct {
-	ctx    context.Context // its lifetime: that of the namespace, or of the leadership
+// namespaceCaches are the caches of one resource in one namespace. dependent is nil for
+// most.
+type namespaceCaches struct {
+	ctx    context.Context // the lifetime: that of the namespace, or of the leadership
 	cancel context.CancelFunc
-	// active is true once all caches are filled: no decision is taken on half a picture.
+	// active is true once all caches are filled. Decisions need all of them.
 	active                   atomic.Bool
 	local, remote, dependent *store
 	related                  []*store
-	// held says why they cannot be filled until somebody acts.
-	held  held
-	fresh freshness
+	readErrors               readErrors
+	fresh                    freshness
 }
 
-// wake makes followNamespaces look at the NamespaceMap again.
+// wake triggers reconcileNamespaces.
 func (e *Engine) wake() {
 	select {
 	case e.kick <- struct{}{}:
@@ -53,16 +52,16 @@ func (e *Engine) followNamespaces(ctx context.Context, group *sync.WaitGroup) {
 			return
 		case <-e.kick:
 			e.reconcileNamespaces(ctx, group)
-			e.takeUp(group)
+			e.startLeaderOnly(group)
 		}
 	}
 }
 
-// reconcileNamespaces compares what is mapped with what is followed.
+// reconcileNamespaces starts and stops the reflection of namespaces as they are mapped.
 func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup) {
 	log := logr.FromContextOrDiscard(ctx)
 	wanted, ok := mapping(ctx, e.maps.List(""), e.followed())
-	if ok && e.loses(wanted) {
+	if ok && e.wouldStop(wanted) {
 		wanted, ok = e.readMapping(ctx)
 	}
 	if !ok {
@@ -77,7 +76,7 @@ func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup)
 		log.Info("Stopping the reflection of a namespace", "namespace", local, "remoteNamespace", ns.remote)
 		ns.cancel()
 		delete(e.namespaces, local)
-		e.forgetNamespace(local)
+		e.dropNamespace(local)
 	}
 	taken := map[string]string{}
 	for local, ns := range e.namespaces {
@@ -89,8 +88,8 @@ func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup)
 			continue
 		}
 		if other, busy := taken[remote]; busy {
-			// Both would see the other's objects as orphans and delete them (T75).
-			log.Error(nil, "Two local namespaces are mapped to one remote namespace, only the first is reflected",
+			// Each would delete the objects of the other as orphans (T75).
+			log.Error(nil, "Two local namespaces are mapped to one remote namespace, reflecting only the first",
 				"namespace", local, "remoteNamespace", remote, "reflected", other)
 			continue
 		}
@@ -98,10 +97,10 @@ func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup)
 		log.Info("Starting the reflection of a namespace", "namespace", local, "remoteNamespace", remote)
 		e.namespaces[local] = e.startNamespace(ctx, group, local, remote)
 	}
-	e.settleLocked()
+	e.markSettledLocked()
 }
 
-// followed returns local → remote of the namespaces that are reflected now.
+// followed returns the reflected namespaces, local → remote.
 func (e *Engine) followed() map[string]string {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -112,11 +111,10 @@ func (e *Engine) followed() map[string]string {
 	return followed
 }
 
-// mapping returns local → remote of the accepted namespaces. The provider writes the status,
-// so an entry counts only if this cluster asked for it; one that is followed already goes on
-// until the provider ends it. That the provider fails to restore a namespace ends nothing: its
-// pods may run. Two maps for one provider are a mistake that cannot be
-// resolved by guessing: what runs goes on as it is.
+// mapping returns the accepted namespaces, local → remote. The provider writes the status, so
+// an entry must also be in the spec; a followed namespace continues until the provider ends
+// it. If the provider fails to restore a namespace, it continues too: its pods may run. With
+// two maps for one provider, ok is false and the current mapping stays in force.
 func mapping(ctx context.Context, objects []client.Object, followed map[string]string) (map[string]string, bool) {
 	if len(objects) > 1 {
 		logr.FromContextOrDiscard(ctx).Error(nil, "More than one NamespaceMap for the provider, changes are ignored until one is left")
@@ -143,16 +141,15 @@ func mapping(ctx context.Context, objects []client.Object, followed map[string]s
 	return wanted, true
 }
 
-// isFailing reports whether a namespace is asked for, and the provider fails to create it or to
-// restore what was changed of it.
+// isFailing reports whether the provider fails to create or restore a requested namespace.
 func isFailing(nm *offloadingv1beta1.NamespaceMap, local string) bool {
 	status, found := nm.Status.CurrentMapping[local]
 	return found && status.Phase == offloadingv1beta1.MappingCreationLoopBackOff &&
 		status.RemoteNamespace != "" && nm.Spec.DesiredMapping[local] == status.RemoteNamespace
 }
 
-// mappingFails is isFailing of the NamespaceMap in the cache.
-func (e *Engine) mappingFails(local string) bool {
+// isMappingFailing is isFailing for the NamespaceMap in the cache.
+func (e *Engine) isMappingFailing(local string) bool {
 	for _, object := range e.maps.List("") {
 		if nm, ok := object.(*offloadingv1beta1.NamespaceMap); ok && isFailing(nm, local) {
 			return true
@@ -161,36 +158,36 @@ func (e *Engine) mappingFails(local string) bool {
 	return false
 }
 
-// startNamespace starts what every virtual kubelet handles in a namespace, and what the
-// leader handles while this is one.
+// startNamespace starts the reflection of a namespace, with the resources of the leader if
+// this engine leads.
 func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, local, remote string) *namespace {
 	ctx, cancel := context.WithCancel(parent)
-	ns := &namespace{local: local, remote: remote, ctx: ctx, cancel: cancel, ends: map[*runner]*ends{}}
+	ns := &namespace{local: local, remote: remote, ctx: ctx, cancel: cancel, caches: map[*runner]*namespaceCaches{}}
 	for _, r := range e.runners {
 		if e.leading || !r.resource.LeaderOnly {
-			ns.ends[r] = e.startEnds(group, ns, r)
+			ns.caches[r] = e.startCaches(group, ns, r)
 		}
 	}
 	return ns
 }
 
-// startEnds acquires the informers of one resource in a namespace and activates it when all
+// startCaches acquires the informers of one resource in a namespace and activates it when all
 // are filled.
-func (e *Engine) startEnds(group *sync.WaitGroup, ns *namespace, r *runner) *ends {
+func (e *Engine) startCaches(group *sync.WaitGroup, ns *namespace, r *runner) *namespaceCaches {
 	ctx, cancel := context.WithCancel(ns.ctx)
-	end := &ends{ctx: ctx, cancel: cancel, local: r.local}
-	end.startFresh(&e.link)
+	caches := &namespaceCaches{ctx: ctx, cancel: cancel, local: r.local}
+	caches.startFresh(&e.link)
 	var synced []<-chan struct{}
 	follow := func(s selection, namespace string, changed func(client.Object)) *store {
 		number := len(synced)
 		into := e.informers.acquire(ctx, s, &subscriber{
 			namespace: namespace,
 			changed: func(object client.Object) {
-				if end.active.Load() || end.held.cause() != "" {
+				if caches.active.Load() || caches.readErrors.cause() != "" {
 					changed(object)
 				}
 			},
-			read: func(err error) { r.read(ctx, ns, end, number, s.isRemote, err) },
+			read: func(err error) { r.observeRead(ctx, ns, caches, number, s.isRemote, err) },
 		})
 		synced = append(synced, into.synced)
 		return into
@@ -198,12 +195,12 @@ func (e *Engine) startEnds(group *sync.WaitGroup, ns *namespace, r *runner) *end
 	fromRemote := func(object client.Object) {
 		r.queue.Add(Key{Namespace: ns.local, Name: r.toLocal(object.GetName())})
 	}
-	end.remote = follow(r.remoteSelection(r.resource.Remote, ns.remote), ns.remote, fromRemote)
+	caches.remote = follow(r.remoteSelection(r.resource.Remote, ns.remote), ns.remote, fromRemote)
 	if r.resource.Dependent != nil {
-		end.dependent = follow(r.remoteSelection(*r.resource.Dependent, ns.remote), ns.remote, fromRemote)
+		caches.dependent = follow(r.remoteSelection(*r.resource.Dependent, ns.remote), ns.remote, fromRemote)
 	}
-	if end.local == nil {
-		end.local = follow(r.localSelection(ns.local), ns.local, func(object client.Object) {
+	if caches.local == nil {
+		caches.local = follow(r.localSelection(ns.local), ns.local, func(object client.Object) {
 			r.queue.AddTo(laneLocal, Key{Namespace: ns.local, Name: object.GetName()})
 		})
 	}
@@ -214,8 +211,8 @@ func (e *Engine) startEnds(group *sync.WaitGroup, ns *namespace, r *runner) *end
 			namespace = ""
 		}
 		s := selection{client: e.options.Local, kind: related.Kind, options: client.ListOptions{FieldSelector: related.Fields}, user: r.user(related.Kind)}
-		end.related = append(end.related, follow(s, namespace, func(object client.Object) {
-			for _, name := range related.Keys(object, end.local.List(ns.local)) {
+		caches.related = append(caches.related, follow(s, namespace, func(object client.Object) {
+			for _, name := range related.Keys(object, caches.local.List(ns.local)) {
 				r.queue.Add(Key{Namespace: ns.local, Name: name})
 			}
 		}))
@@ -224,11 +221,11 @@ func (e *Engine) startEnds(group *sync.WaitGroup, ns *namespace, r *runner) *end
 		if !waitFor(ctx, synced...) {
 			return
 		}
-		end.active.Store(true)
+		caches.active.Store(true)
 		// Pods that were bound before their namespace was offloaded have no other event (T54).
-		r.keys(ns, end, enqueue)
+		r.visitKeys(ns, caches, enqueue)
 	})
-	return end
+	return caches
 }
 
 // localSelection selects the local objects of the resource that a namespace needs.
@@ -255,7 +252,7 @@ func (r *runner) user(kind Kind) string {
 	return r.resource.Name
 }
 
-// remoteSelector selects what is ours in the provider, at the server.
+// remoteSelector selects the managed objects of a resource in the provider.
 func (e *Engine) remoteSelector(resource Resource) labels.Selector {
 	set := labels.Set{
 		offloadingv1beta1.OriginLabel:      e.options.HomeClusterID,
@@ -264,24 +261,24 @@ func (e *Engine) remoteSelector(resource Resource) labels.Selector {
 	return labels.SelectorFromSet(labels.Merge(set, resource.RemoteLabels))
 }
 
-// keys visits every object of a resource in a namespace, of both ends: what was deleted
-// while nobody looked is found by its remote end.
-func (r *runner) keys(ns *namespace, end *ends, visit func(*runner, Key)) {
-	for _, name := range end.local.Names(ns.local) {
+// visitKeys calls visit with the key of each local and each remote object of a resource in
+// a namespace. The remote objects include those whose local object was deleted unnoticed.
+func (r *runner) visitKeys(ns *namespace, caches *namespaceCaches, visit func(*runner, Key)) {
+	for _, name := range caches.local.Names(ns.local) {
 		visit(r, Key{Namespace: ns.local, Name: name.Name})
 	}
-	for _, name := range end.remote.Names("") {
+	for _, name := range caches.remote.Names("") {
 		visit(r, Key{Namespace: ns.local, Name: r.toLocal(name.Name)})
 	}
 }
 
-// enqueue is a visitor that enqueues.
+// enqueue adds a key to the queue.
 func enqueue(r *runner, key Key) { r.queue.Add(key) }
 
-// forgetNamespace makes the objects of a namespace that is no longer followed fall back.
-func (e *Engine) forgetNamespace(local string) {
+// dropNamespace requeues the objects of a namespace that is no longer reflected.
+func (e *Engine) dropNamespace(local string) {
 	for _, r := range e.runners {
-		r.states.forgetNamespace(local)
+		r.states.dropNamespace(local)
 		if r.local == nil {
 			continue
 		}
@@ -291,8 +288,9 @@ func (e *Engine) forgetNamespace(local string) {
 	}
 }
 
-// settleLocked ends the start: pods of namespaces that are not mapped may now be told.
-func (e *Engine) settleLocked() {
+// markSettledLocked records that the mapped namespaces are known, and enqueues the objects
+// of the others.
+func (e *Engine) markSettledLocked() {
 	if e.settled {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// reachability is what is known of the link to the provider. Each outage has a number.
+// reachability is the state of the link to the provider. Each outage has a number.
 type reachability struct {
 	mu      sync.Mutex
 	outages uint64
@@ -38,18 +38,18 @@ func (r *reachability) get() (outages uint64, down bool) {
 	return r.outages, r.down
 }
 
-// freshness says after which outage the dependent objects of a namespace were read.
+// freshness is the number of the last outage before dependent objects of a namespace were
+// read.
 type freshness struct {
 	outages atomic.Uint64
-	// reading is held while they are read again.
+	// reading is locked during the read.
 	reading sync.Mutex
 }
 
-// Reachable takes over whether the provider answers. From an outage on, what was read
-// before it is unknown (Facts.RemoteUnknown) until a decision asks for it again with
-// [RefreshRemote]: a watch may go on showing an old state after the link is back. When it
-// is back, every object with a dependent end is decided again. An engine that is not told
-// takes the provider for reachable.
+// Reachable sets whether the provider is reachable; it is at first. After an outage, the
+// dependent objects that were read before are unknown (Facts.RemoteUnknown) until a decision
+// reads them again with [RefreshRemote]: a watch may show an old state after the link is
+// back. Then all objects with a dependent are decided again.
 func (e *Engine) Reachable(up bool) {
 	if !e.link.set(up) || !up {
 		return
@@ -61,39 +61,38 @@ func (e *Engine) Reachable(up bool) {
 	})
 }
 
-// startFresh marks ends whose caches are about to be filled. What is read during an outage
-// that the watches outlive is not fresh afterwards.
-func (end *ends) startFresh(link *reachability) {
+// startFresh marks caches that are about to be filled. Objects that are read during an
+// outage are unknown after it.
+func (c *namespaceCaches) startFresh(link *reachability) {
 	outages, down := link.get()
 	if down {
 		outages--
 	}
-	end.fresh.outages.Store(outages)
+	c.fresh.outages.Store(outages)
 }
 
 // isUnknown reports whether the dependent objects were read before an outage.
-func (end *ends) isUnknown(link *reachability) bool {
+func (c *namespaceCaches) isUnknown(link *reachability) bool {
 	outages, down := link.get()
-	return down || end.fresh.outages.Load() != outages
+	return down || c.fresh.outages.Load() != outages
 }
 
-// refreshRemote reads the dependent objects of the namespace from the provider, once after
-// each outage, and has the key decided again. During an outage it does nothing: the end
-// of the outage makes another decision.
+// refreshRemote lists the dependent objects of the namespace once after each outage, and
+// requeues the key. During an outage it does nothing, because its end requeues all keys.
 func (x *execution) refreshRemote(ctx context.Context) error {
-	if x.end == nil || x.end.dependent == nil {
-		return fmt.Errorf("action %T without a dependent end: this is a bug in the definition", RefreshRemote{})
+	if x.caches == nil || x.caches.dependent == nil {
+		return fmt.Errorf("action %T without a dependent kind: this is a bug in the definition", RefreshRemote{})
 	}
 	outages, down := x.engine.link.get()
 	if down {
 		return nil
 	}
-	if !x.end.fresh.reading.TryLock() {
-		return errAgain // another worker reads them
+	if !x.caches.fresh.reading.TryLock() {
+		return errStale // another worker reads them
 	}
-	defer x.end.fresh.reading.Unlock()
-	if x.end.fresh.outages.Load() == outages {
-		return errAgain
+	defer x.caches.fresh.reading.Unlock()
+	if x.caches.fresh.outages.Load() == outages {
+		return errStale
 	}
 	list := x.resource.Dependent.NewList()
 	err := x.engine.options.Remote.List(ctx, list, &client.ListOptions{
@@ -111,9 +110,9 @@ func (x *execution) refreshRemote(ctx context.Context) error {
 	for _, item := range items {
 		objects = append(objects, item)
 	}
-	if err := x.end.dependent.Replace(objects, list.GetResourceVersion()); err != nil {
+	if err := x.caches.dependent.Replace(objects, list.GetResourceVersion()); err != nil {
 		return fmt.Errorf("storing the remote objects of %s: %w", x.resource.Name, err)
 	}
-	x.end.fresh.outages.Store(outages)
-	return errAgain
+	x.caches.fresh.outages.Store(outages)
+	return errStale
 }

@@ -14,7 +14,7 @@ import (
 
 // After an outage the watch may still show what was before it. What a decision depends on
 // is then read from the provider.
-func TestWhatWasReadBeforeAnOutageIsUnknown(t *testing.T) {
+func TestObjectsReadBeforeAnOutageAreUnknown(t *testing.T) {
 	local, remote := mapped(t, localPod("shop", "web"))
 	there := localPod("shop-rome", "web")
 	there.Labels = labels.Merge(owned, labels.Set{offloadingv1beta1.NodeNameLabel: nodeName})
@@ -22,14 +22,14 @@ func TestWhatWasReadBeforeAnOutageIsUnknown(t *testing.T) {
 	require.NoError(t, remote.Create(t.Context(), there))
 	require.NoError(t, remote.Create(t.Context(), remoteShadow("web")))
 
-	type picture struct {
+	type snapshot struct {
 		phase   corev1.PodPhase
 		unknown bool
 	}
-	var last atomic.Pointer[picture]
+	var last atomic.Pointer[snapshot]
 	var decided, refreshed atomic.Int64
 	w := start(t, local, remote, pods{decide: func(in Input) ([]Action, error) {
-		p := &picture{unknown: in.Facts.RemoteUnknown}
+		p := &snapshot{unknown: in.Facts.RemoteUnknown}
 		if in.Dependent != nil {
 			p.phase = in.Dependent.(*corev1.Pod).Status.Phase
 		}
@@ -42,7 +42,7 @@ func TestWhatWasReadBeforeAnOutageIsUnknown(t *testing.T) {
 		return []Action{Keep{}}, nil
 	}})
 	is := func(phase corev1.PodPhase, unknown bool) func() bool {
-		return func() bool { p := last.Load(); return p != nil && *p == picture{phase, unknown} }
+		return func() bool { p := last.Load(); return p != nil && *p == snapshot{phase, unknown} }
 	}
 	require.Eventually(t, is(corev1.PodRunning, false), soon, tick)
 	assert.Zero(t, remote.count("list PodList"), "nothing is read twice while the link works")

@@ -14,8 +14,8 @@ func Owned(object client.Object, facts Facts) bool {
 		labels[offloadingv1beta1.DestinationLabel] == facts.ProviderClusterID
 }
 
-// Stranger is what the owner of a local object is told when an object that is not ours
-// has its name in the provider (T39).
+// NameConflict returns the event on a local object whose remote name is taken by an
+// unmanaged object (T39).
 func NameConflict(facts Facts, kind, remoteName string) RecordEvent {
 	return RecordEvent{
 		Type:   EventWarning,

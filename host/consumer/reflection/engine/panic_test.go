@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestABugThatOneObjectMeetsStopsNoOther(t *testing.T) {
+func TestAPanicStopsNoOtherObject(t *testing.T) {
 	local, remote := mapped(t)
 	decide := pods{}.Decide
 	w := start(t, local, remote, pods{decide: func(in Input) ([]Action, error) {
@@ -22,6 +22,6 @@ func TestABugThatOneObjectMeetsStopsNoOther(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return remote.count("create ShadowPod") == 1 }, soon, tick)
 	require.Eventually(t, func() bool { return len(w.journal.all()) > 0 }, soon, tick)
-	assert.Equal(t, []string{"shop/poison FailedReflection"}, w.journal.all(), "told once")
+	assert.Equal(t, []string{"shop/poison FailedReflection"}, w.journal.all(), "recorded once")
 	require.Eventually(t, func() bool { return testutil.ToFloat64(w.engine.metrics.panics.WithLabelValues("pod")) > 1 }, soon, tick, "tried again")
 }

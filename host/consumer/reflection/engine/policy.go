@@ -9,12 +9,12 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// Explicit is the reflection policy of objects that are always reflected unless an
-// annotation says otherwise, and that heed both annotations (wire 4.6).
+// Explicit is the reflection policy of objects that are reflected unless an annotation says
+// otherwise. Both annotations apply (wire 4.6).
 const Explicit offloadingv1beta1.ReflectionType = "Explicit"
 
-// skip evaluates a reflection policy (wire 4.1, T51). annotated says that an
-// annotation on the object, and not the lack of one, excludes it.
+// skip evaluates a reflection policy (wire 4.1, T51). annotated is true if an annotation
+// excludes the object, and false if the lack of one does.
 func skip(policy offloadingv1beta1.ReflectionType, object client.Object) (skipped, annotated bool, err error) {
 	annotations := object.GetAnnotations()
 	deny := isSet(annotations, offloadingv1beta1.SkipReflectionAnnotation)

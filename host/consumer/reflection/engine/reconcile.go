@@ -51,16 +51,16 @@ func (r *runner) work(ctx context.Context) bool {
 	defer r.queue.Done(key)
 	log := logr.FromContextOrDiscard(ctx).WithValues("resource", r.resource.Name, "namespace", key.Namespace, "name", key.Name)
 	in, since := r.queue.Taken(key)
-	again, err := r.guarded(logr.NewContext(ctx, log), key)
+	again, err := r.reconcileRecovering(logr.NewContext(ctx, log), key)
 	switch {
 	case ctx.Err() != nil:
-	case errors.Is(err, errAgain):
+	case errors.Is(err, errStale):
 		r.queue.AddRateLimited(key)
 	case err != nil:
-		log.Error(err, "Reflection failed, trying again", "retries", r.queue.NumRequeues(key))
+		log.Error(err, "Reflection failed, requeueing", "retries", r.queue.NumRequeues(key))
 		r.queue.AddRateLimited(key)
 	default:
-		r.engine.metrics.lagged(r.resource.Name, in == laneLocal, r.engine.options.Now().Sub(since))
+		r.engine.metrics.observeLag(r.resource.Name, in == laneLocal, r.engine.options.Now().Sub(since))
 		r.queue.Forget(key)
 		if again > 0 {
 			r.queue.AddAfter(key, again)
@@ -69,9 +69,9 @@ func (r *runner) work(ctx context.Context) bool {
 	return true
 }
 
-// guarded is reconcile, of which a panic is an error: one object that meets a bug of ours
-// must not end the reflection of all others, again and again.
-func (r *runner) guarded(ctx context.Context, key Key) (again time.Duration, err error) {
+// reconcileRecovering calls reconcile and turns a panic into an error, so that an object that
+// triggers a bug does not stop the reflection of the others.
+func (r *runner) reconcileRecovering(ctx context.Context, key Key) (again time.Duration, err error) {
 	defer func() {
 		cause := recover()
 		if cause == nil {
@@ -79,54 +79,53 @@ func (r *runner) guarded(ctx context.Context, key Key) (again time.Duration, err
 		}
 		r.engine.metrics.panics.WithLabelValues(r.resource.Name).Inc()
 		err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
-		r.announce(Input{Key: key, Local: r.engine.LocalObject(r.resource.Name, key.Namespace, key.Name)}, RecordEvent{
+		r.recordOnce(Input{Key: key, Local: r.engine.LocalObject(r.resource.Name, key.Namespace, key.Name)}, RecordEvent{
 			Type: EventWarning, Reason: ReasonFailedReflection,
-			Message: fmt.Sprintf("Reflection to cluster %s met a bug of Longshore, whose log has more of it; please report it: %v",
+			Message: fmt.Sprintf("Internal error while reflecting to cluster %s. See the virtual kubelet's log and report it: %v",
 				r.engine.options.ProviderClusterID, cause),
 		})
 	}()
 	return r.reconcile(ctx, key)
 }
 
-// reconcile gathers, asks for a decision and executes it.
+// reconcile observes, decides, and executes the decision.
 func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, err error) {
-	ns, end := r.engine.place(key.Namespace, r)
+	ns, caches := r.engine.lookUp(key.Namespace, r)
 	switch {
 	case ns == nil:
 		return r.fallback(ctx, key)
-	case end == nil:
+	case caches == nil:
 		return 0, nil // not handled here
-	case !end.active.Load():
-		r.tellHeld(key, end)
+	case !caches.active.Load():
+		r.recordReadError(key, caches)
 		return 0, nil // its activation enqueues everything
 	}
-	// The context of the namespace or of the leadership, so that its end stops what is
-	// under way; values (the logger) come from the caller's.
-	ctx = logr.NewContext(end.ctx, logr.FromContextOrDiscard(ctx))
-	in, err := r.gather(ctx, key, ns, end)
+	// The end of the namespace or of the leadership cancels the requests.
+	ctx = logr.NewContext(caches.ctx, logr.FromContextOrDiscard(ctx))
+	in, err := r.gather(ctx, key, ns, caches)
 	if err != nil {
-		return 0, r.tell(in, &undecidedError{err})
+		return 0, r.recordError(in, &decisionError{err})
 	}
 	if in.Local == nil && in.Remote == nil && in.Dependent == nil {
 		r.states.forget(key)
 		return 0, nil
 	}
 	if in.Local == nil {
-		if err := r.confirmAbsent(ctx, key); err != nil {
+		if err := r.confirmAbsence(ctx, key); err != nil {
 			return 0, err
 		}
 	}
 	actions, err := r.definition.Decide(in)
 	if err != nil {
-		return 0, r.tell(in, &undecidedError{err})
+		return 0, r.recordError(in, &decisionError{err})
 	}
-	x := &execution{runner: r, in: in, end: end, local: end.local, remote: end.remote}
+	x := &execution{runner: r, in: in, caches: caches, local: caches.local, remote: caches.remote}
 	again, err = x.run(ctx, actions)
-	if end.ctx.Err() != nil {
-		return 0, nil // it stopped: whatever failed, failed because of that
+	if caches.ctx.Err() != nil {
+		return 0, nil // canceled
 	}
 	if err != nil {
-		return 0, r.tell(in, err)
+		return 0, r.recordError(in, err)
 	}
 	return again, nil
 }
@@ -143,38 +142,38 @@ func (r *runner) fallback(ctx context.Context, key Key) (time.Duration, error) {
 		return 0, nil
 	}
 	in := Input{Key: key, Facts: r.engine.facts(""), Local: local, Memory: r.states.get(key).memory}
-	in.Facts.MappingFails = r.engine.mappingFails(key.Namespace)
+	in.Facts.MappingFails = r.engine.isMappingFailing(key.Namespace)
 	actions, err := definition.Fallback(in)
 	if err != nil {
-		return 0, r.tell(in, &undecidedError{err})
+		return 0, r.recordError(in, &decisionError{err})
 	}
 	x := &execution{runner: r, in: in, local: r.local}
 	again, err := x.run(ctx, actions)
 	if apierrors.IsForbidden(err) {
-		// Without access to the namespace, its pods are the manager's (package access).
+		// The manager handles pods in namespaces without access (package access).
 		logr.FromContextOrDiscard(ctx).V(1).Info("No access to a namespace that is not offloaded", "reason", err.Error())
 		return 0, nil
 	}
 	if err != nil {
-		return 0, r.tell(in, err)
+		return 0, r.recordError(in, err)
 	}
 	return again, nil
 }
 
-// gather collects everything that a decision depends on.
-func (r *runner) gather(ctx context.Context, key Key, ns *namespace, end *ends) (Input, error) {
+// gather returns the input of a decision.
+func (r *runner) gather(ctx context.Context, key Key, ns *namespace, caches *namespaceCaches) (Input, error) {
 	in := Input{
 		Key:    key,
 		Facts:  r.engine.facts(ns.remote),
-		Local:  end.local.Get(key.Namespace, key.Name),
-		Remote: end.remote.Get(ns.remote, r.toRemote(key.Name)),
+		Local:  caches.local.Get(key.Namespace, key.Name),
+		Remote: caches.remote.Get(ns.remote, r.toRemote(key.Name)),
 		Memory: r.states.get(key).memory,
 	}
-	if end.dependent != nil {
-		in.Facts.RemoteUnknown = end.isUnknown(&r.engine.link)
-		in.Dependent = end.dependent.Get(ns.remote, r.toRemote(key.Name))
+	if caches.dependent != nil {
+		in.Facts.RemoteUnknown = caches.isUnknown(&r.engine.link)
+		in.Dependent = caches.dependent.Get(ns.remote, r.toRemote(key.Name))
 	}
-	for i, related := range end.related {
+	for i, related := range caches.related {
 		namespace := key.Namespace
 		if r.resource.Related[i].Kind.ClusterScoped {
 			namespace = ""
@@ -184,7 +183,7 @@ func (r *runner) gather(ctx context.Context, key Key, ns *namespace, end *ends) 
 	if in.Local == nil {
 		return in, nil
 	}
-	r.seen(key)
+	r.clearAbsence(key)
 	var err error
 	if in.Skipped, in.SkipAnnotated, err = skip(r.policy(in.Local), in.Local); err != nil {
 		return in, err

@@ -6,13 +6,11 @@ import (
 	"time"
 )
 
-// resyncTurns is into how many parts a resync period is divided: each key has its turn
-// once in a period, and no turn has all of them.
+// resyncTurns is the number of turns of a resync period. Each key has one turn in a period.
 const resyncTurns = 60
 
-// resync makes every object be decided again once in each period, until the context ends.
-// A decision that finds everything as it should be sends nothing; this is for what no
-// event tells: a policy that would answer otherwise now, or an event that never came.
+// resync decides each object again once in a period, until the context ends. It finds
+// changes without an event, such as a policy that now answers otherwise.
 func (e *Engine) resync(ctx context.Context, period time.Duration) {
 	ticker := time.NewTicker(max(period/resyncTurns, 1))
 	defer ticker.Stop()
@@ -21,13 +19,13 @@ func (e *Engine) resync(ctx context.Context, period time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			e.enqueueTurn(turn)
+			e.requeueTurn(turn)
 		}
 	}
 }
 
-// enqueueTurn enqueues the keys whose turn it is.
-func (e *Engine) enqueueTurn(turn uint32) {
+// requeueTurn requeues the keys of one turn.
+func (e *Engine) requeueTurn(turn uint32) {
 	e.each(func(r *runner, key Key) {
 		if turnOf(key) == turn {
 			r.queue.AddTo(laneBackground, key)
@@ -35,15 +33,15 @@ func (e *Engine) enqueueTurn(turn uint32) {
 	})
 }
 
-// each calls visit with every key that this engine handles, also with those whose
-// namespace is not mapped; with some twice.
+// each calls visit with the key of each object that this engine handles, those of namespaces
+// that are not mapped included. It may visit a key twice.
 func (e *Engine) each(visit func(*runner, Key)) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	for _, ns := range e.namespaces {
-		for r, end := range ns.ends {
-			if end.active.Load() {
-				r.keys(ns, end, visit)
+		for r, caches := range ns.caches {
+			if caches.active.Load() {
+				r.visitKeys(ns, caches, visit)
 			}
 		}
 	}
@@ -59,7 +57,7 @@ func (e *Engine) each(visit func(*runner, Key)) {
 	}
 }
 
-// turnOf spreads the keys evenly, and leaves each its turn for as long as it lives.
+// turnOf returns the turn of a key. It spreads the keys evenly.
 func turnOf(key Key) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key.String()))

@@ -26,7 +26,7 @@ func TestEveryKeyHasOneTurnInAPeriod(t *testing.T) {
 	assert.Len(t, turns, resyncTurns)
 }
 
-func TestAResyncDecidesEverythingAgainAndSendsNothing(t *testing.T) {
+func TestAResyncOfUnchangedObjectsCostsNoRequest(t *testing.T) {
 	var mu sync.Mutex
 	decided := map[Key]int{}
 	count := func(key Key) {
@@ -59,9 +59,9 @@ func TestAResyncDecidesEverythingAgainAndSendsNothing(t *testing.T) {
 	assert.Equal(t, 1, remote.count("patch ConfigMap"))
 	assert.Equal(t, 1, remote.count("create ShadowPod"))
 	assert.Equal(t, 1, local.count("patch Pod"))
-	assert.Equal(t, []string{"elsewhere/waits ReflectionDisabled"}, w.journal.all(), "told once")
+	assert.Equal(t, []string{"elsewhere/waits ReflectionDisabled"}, w.journal.all(), "recorded once")
 
-	// What nobody told of is found: here, a policy that answers otherwise now.
+	// A change without event is found: here, a policy that answers otherwise now.
 	answer.Store(true)
 	require.Eventually(t, func() bool { return w.remoteLabels(t.Context(), "settings")["answer"] == "other" }, soon, tick)
 }

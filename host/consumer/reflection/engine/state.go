@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// keyState is what the engine keeps of a key between decisions. Everything in it can be
-// lost: it saves requests and events, and carries the definition's memory.
+// keyState is kept for a key between decisions. It does not survive a restart: it saves
+// requests and events, and holds the definition's memory.
 type keyState struct {
 	memory any
-	// told is the hash of the last event, so that a cause is told once.
-	told uint64
+	// lastEvent is the hash of the last event, which is not recorded again.
+	lastEvent uint64
 	// applied is the hash of the last configuration that was applied.
 	applied uint64
-	// absent says that the API server confirmed that there is no local object.
+	// absent is set when the API server has confirmed that there is no local object.
 	absent bool
 	// contest counts the writes of that configuration.
 	contest Contest
@@ -36,13 +36,13 @@ func (s *states) get(key Key) keyState {
 	return s.keys[key]
 }
 
-// update alters the state of a key; a zero state takes no room.
+// update changes the state of a key. A zero state is not stored.
 func (s *states) update(key Key, alter func(*keyState)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := s.keys[key]
 	alter(&state)
-	if state.memory == nil && state.told == 0 && state.applied == 0 && !state.absent {
+	if state.memory == nil && state.lastEvent == 0 && state.applied == 0 && !state.absent {
 		delete(s.keys, key)
 		return
 	}
@@ -66,7 +66,7 @@ func (s *states) hash(parts ...string) uint64 {
 	return h.Sum64() | 1
 }
 
-func (s *states) forgetNamespace(namespace string) {
+func (s *states) dropNamespace(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key := range s.keys {

@@ -10,31 +10,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// store is the cache of one informer: what a reflector has seen, and what we have
-// written ourselves and the reflector has not seen yet. A decision therefore never
-// misses its own write, so nothing is created or patched twice (row 9 of reference
-// 3.6 needs no row). An assumption ends by itself, without a timer: with the event of
-// the write, with a deletion, with a list, or with the first bookmark that is newer
-// and has not brought it (T24). A write whose answer is read after the watch has passed
-// it is not assumed: the watch has shown what became of it, its deletion for one.
+// store is the cache of one informer. It holds the objects that the reflector has seen, and
+// the answers to writes of this process that the reflector has not seen yet: assumed
+// objects. A decision therefore sees its own writes, and creates and patches nothing twice
+// (row 9 of wire 3.6). An assumption ends with the event of the write, with a deletion, with
+// a list, or with a newer bookmark that did not bring the object (T24). An answer that
+// arrives after the watch has passed its resource version is not assumed.
 //
-// Resource versions of one resource are comparable (KEP-5504); one that does not parse
-// counts as newer than everything.
+// Resource versions of one resource are comparable (KEP-5504). One that does not parse
+// counts as newer than all others.
 type store struct {
 	trim func(client.Object)
-	// changed is called, outside the lock, with every object that was added, altered or
-	// removed by somebody else.
+	// changed is called, outside the lock, with each object that another writer added,
+	// changed or removed.
 	changed func(client.Object)
 
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]client.Object
 	assumed map[types.NamespacedName]struct{}
-	// seen is the resource version up to which the reflector has shown everything; ""
+	// seen is the resource version up to which the reflector has seen all changes; ""
 	// before its first list.
 	seen string
 	// newest is the highest resource version in an event, a list or the answer to a write.
 	newest string
-	// restored says that the server is behind newest: the next list replaces everything.
+	// restored is set when the server is behind newest. The next list replaces all objects.
 	restored bool
 	synced   chan struct{}
 	isSynced bool
@@ -88,7 +87,7 @@ func (s *store) List(namespace string) []client.Object {
 	return out
 }
 
-// Assume records the answer to a write of ours.
+// Assume stores the answer to a write of this process.
 func (s *store) Assume(obj client.Object) {
 	s.transform(obj)
 	name := client.ObjectKeyFromObject(obj)
@@ -97,7 +96,7 @@ func (s *store) Assume(obj client.Object) {
 	if s.seen != "" && !newerVersion(obj.GetResourceVersion(), s.seen) {
 		return
 	}
-	s.raise(obj.GetResourceVersion())
+	s.raiseNewest(obj.GetResourceVersion())
 	if have := s.objects[name]; have != nil && !newer(obj, have) {
 		return
 	}
@@ -133,35 +132,34 @@ func (s *store) Update(obj any) error {
 	}
 	s.transform(object)
 	s.mu.Lock()
-	news := s.put(object)
-	s.pass(object.GetResourceVersion())
+	isNews := s.put(object)
+	s.advance(object.GetResourceVersion())
 	s.mu.Unlock()
-	if news {
+	if isNews {
 		s.changed(object)
 	}
 	return nil
 }
 
-// pass records that the watch has reached a resource version; it never goes back. It is
-// called under the same lock as what the watch showed is stored: an answer that came in
-// between would be assumed although it is refuted already.
-func (s *store) pass(version string) {
+// advance records, under the lock, that the watch has reached a resource version. The caller
+// stores the event under the same lock, so that no older answer is assumed in between.
+func (s *store) advance(version string) {
 	if s.seen == "" || newerVersion(version, s.seen) {
 		s.seen = version
 	}
-	s.raise(version)
+	s.raiseNewest(version)
 }
 
-// raise records, under the lock, a resource version that the server has reached.
-func (s *store) raise(version string) {
+// raiseNewest records, under the lock, a resource version that the server has reached.
+func (s *store) raiseNewest(version string) {
 	if s.newest == "" || newerVersion(version, s.newest) {
 		s.newest = version
 	}
 }
 
-// wentBack reports whether a server that is at a resource version now has been at a later
-// one: its data was restored from a backup. Then the next list replaces everything.
-func (s *store) wentBack(version string) bool {
+// detectRestore reports whether the server's current resource version is lower than an
+// earlier one: its data was restored from a backup. Then the next list replaces all objects.
+func (s *store) detectRestore(version string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	order, err := resourceversion.CompareResourceVersion(version, s.newest)
@@ -169,7 +167,8 @@ func (s *store) wentBack(version string) bool {
 	return s.restored
 }
 
-// put stores, under the lock, what the reflector saw, and reports whether that is news.
+// put stores, under the lock, an object from the reflector, and reports whether it is newer
+// than the stored one.
 func (s *store) put(object client.Object) bool {
 	name := client.ObjectKeyFromObject(object)
 	have := s.objects[name]
@@ -179,7 +178,7 @@ func (s *store) put(object client.Object) bool {
 		return true
 	}
 	if have.GetResourceVersion() == object.GetResourceVersion() {
-		// Our own write comes back, or a reflector starts again where it was.
+		// The event of an assumed write, or a list that repeats the object.
 		delete(s.assumed, name)
 	}
 	return false
@@ -199,7 +198,7 @@ func (s *store) Delete(obj any) error {
 		delete(s.objects, name)
 		delete(s.assumed, name)
 	}
-	s.pass(object.GetResourceVersion())
+	s.advance(object.GetResourceVersion())
 	s.mu.Unlock()
 	if gone {
 		s.changed(have)
@@ -240,8 +239,8 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	}
 	first := !s.isSynced
 	s.isSynced = true
-	s.seen = resourceVersion // it goes back with a restored server
-	s.raise(resourceVersion)
+	s.seen = resourceVersion // lower than before after a restore
+	s.raiseNewest(resourceVersion)
 	s.mu.Unlock()
 	for _, object := range altered {
 		s.changed(object)
@@ -253,9 +252,9 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 }
 
 // restore returns, under the lock, the objects that a list of this resource version
-// replaces. A list that is older than what was seen comes from a server that went back: a
-// reflector asks for lists that are not older, or reads from the quorum. Its older objects
-// replace the cached ones, and our later writes are lost.
+// replaces. A list that is older than what was seen comes from a restored server, because a
+// reflector requests lists that are not older. Its objects replace newer ones, and the
+// assumed writes are dropped.
 func (s *store) restore(version string) map[types.NamespacedName]client.Object {
 	before := s.objects
 	if order, err := resourceversion.CompareResourceVersion(version, s.seen); s.restored || err == nil && order < 0 {
@@ -267,7 +266,7 @@ func (s *store) restore(version string) map[types.NamespacedName]client.Object {
 
 // Bookmark implements cache.ReflectorBookmarkStore.
 func (s *store) Bookmark(resourceVersion string) error {
-	var refuted []client.Object
+	var dropped []client.Object
 	s.mu.Lock()
 	for name := range s.assumed {
 		have := s.objects[name]
@@ -276,17 +275,17 @@ func (s *store) Bookmark(resourceVersion string) error {
 		}
 		delete(s.objects, name)
 		delete(s.assumed, name)
-		refuted = append(refuted, have)
+		dropped = append(dropped, have)
 	}
-	s.pass(resourceVersion)
+	s.advance(resourceVersion)
 	s.mu.Unlock()
-	for _, object := range refuted {
+	for _, object := range dropped {
 		s.changed(object)
 	}
 	return nil
 }
 
-// Resync implements cache.ReflectorStore: there is none.
+// Resync implements cache.ReflectorStore. It does nothing.
 func (s *store) Resync() error { return nil }
 
 // Transformer implements cache.TransformingStore.
@@ -306,8 +305,8 @@ func (s *store) transform(object client.Object) {
 	}
 }
 
-// applied returns the entry of the applies of ours, by which [cover] knows what the next
-// one would remove; nil for the objects that are not applied.
+// applied returns the managed fields of this reflection's applies, from which [cover] knows
+// what the next one would remove; nil for objects that are not applied.
 func applied(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	for i := range entries {
 		if e := &entries[i]; e.Manager == FieldManager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == "" {
@@ -327,8 +326,7 @@ func newerVersion(a, b string) bool {
 	return err != nil || order > 0
 }
 
-// knownNewer reports whether a is for certain a later state than b: a deletion, for one,
-// that is older than what we created since.
+// knownNewer reports whether a is a later state than b, and both versions are comparable.
 func knownNewer(a, b client.Object) bool {
 	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
 	return err == nil && order > 0

@@ -24,7 +24,7 @@ var storeTests = map[string]struct {
 	want        string
 	wantChanges int
 }{
-	"what the reflector sees is news": {
+	"what the reflector sees is isNews": {
 		steps: func(t *testing.T, s *store) {
 			t.Helper()
 			require.NoError(t, s.Add(configMap("a", "u1", "10")))
@@ -32,7 +32,7 @@ var storeTests = map[string]struct {
 		},
 		want: "11", wantChanges: 2,
 	},
-	"our own write is known at once, and no news when it comes back": {
+	"our own write is known at once, and no isNews when it comes back": {
 		steps: func(t *testing.T, s *store) {
 			t.Helper()
 			s.Assume(configMap("a", "u1", "10"))
@@ -102,7 +102,7 @@ var storeTests = map[string]struct {
 		},
 		want: "", wantChanges: 0,
 	},
-	"a list that goes back in time takes our writes for news again": {
+	"a list that goes back in time takes our writes for isNews again": {
 		steps: func(t *testing.T, s *store) {
 			t.Helper()
 			require.NoError(t, s.Bookmark("30"))
@@ -133,10 +133,10 @@ var storeTests = map[string]struct {
 			t.Helper()
 			require.NoError(t, s.Replace(nil, "20"))
 			s.Assume(configMap("a", "u1", "40"))
-			assert.False(t, s.wentBack("40"))
-			assert.True(t, s.wentBack("30"))
+			assert.False(t, s.detectRestore("40"))
+			assert.True(t, s.detectRestore("30"))
 			require.NoError(t, s.Replace(nil, "31"))
-			assert.False(t, s.wentBack("31"))
+			assert.False(t, s.detectRestore("31"))
 		},
 		want: "", wantChanges: 1,
 	},
@@ -145,7 +145,7 @@ var storeTests = map[string]struct {
 			t.Helper()
 			require.NoError(t, s.Replace([]any{configMap("a", "u1", "10")}, "50"))
 			s.AssumeDeleted("ns", "a", "u1", metav1.Now())
-			assert.True(t, s.wentBack("30"))
+			assert.True(t, s.detectRestore("30"))
 			require.NoError(t, s.Replace([]any{configMap("a", "u1", "10")}, "50"))
 			assert.Nil(t, s.Get("ns", "a").GetDeletionTimestamp())
 		},

@@ -15,19 +15,17 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// namespaceMapKind is the kind that says which namespaces are mapped.
+// namespaceMapKind is the kind whose status lists the mapped namespaces.
 var namespaceMapKind = Kind{
 	New:     func() client.Object { return &offloadingv1beta1.NamespaceMap{} },
 	NewList: func() client.ObjectList { return &offloadingv1beta1.NamespaceMapList{} },
 }
 
-// watchKind fills the store until the context ends. A reflector without a queue behind
-// it: the store is the cache, and decisions are triggered as events come in.
+// watchKind keeps the store up to date until the context ends.
 //
-// After a failure it tries again within seconds, not within the minute of client-go's
-// default: a link that is back should not leave pods waiting. read, which may be nil, is
-// told how each try went; a streaming list that is refused is followed by a plain one, and
-// only that counts.
+// It retries within seconds, not within the minute of client-go's default, so that pods do
+// not wait after an outage. read is called with the result of each list, and with nil when a
+// watch began. A streaming list that fails is followed by a plain list.
 func watchKind(ctx context.Context, c client.WithWatch, kind Kind, options client.ListOptions, into *store, read func(error)) {
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
@@ -36,10 +34,8 @@ func watchKind(ctx context.Context, c client.WithWatch, kind Kind, options clien
 			o.Raw = &raw
 			o.Limit, o.Continue = raw.Limit, raw.Continue
 			err := c.List(ctx, list, &o)
-			if read != nil {
-				read(err)
-			}
-			return list, err //nolint:wrapcheck // The reflector looks into it.
+			read(err)
+			return list, err //nolint:wrapcheck // The reflector inspects it.
 		},
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
 			if raw.SendInitialEvents == nil && isBehind(ctx, c, kind, options, into) {
@@ -48,10 +44,10 @@ func watchKind(ctx context.Context, c client.WithWatch, kind Kind, options clien
 			o := options
 			o.Raw = &raw
 			w, err := c.Watch(ctx, kind.NewList(), &o)
-			if read != nil && err == nil {
+			if err == nil {
 				read(nil)
 			}
-			return w, err //nolint:wrapcheck // The reflector looks into it.
+			return w, err //nolint:wrapcheck // The reflector inspects it.
 		},
 	}, c)
 	cache.NewReflectorWithOptions(lw, kind.New(), into, cache.ReflectorOptions{
@@ -60,17 +56,17 @@ func watchKind(ctx context.Context, c client.WithWatch, kind Kind, options clien
 	}).RunWithContext(ctx)
 }
 
-// isBehind asks whether the server is behind what the store has seen of it: its data was
-// restored from a backup. A watch that goes on from there succeeds and shows nothing until
-// the server has reached that resource version again, and never what it missed.
+// isBehind reports whether the server's resource version is lower than the store's, because
+// its data was restored from a backup. A watch from the store's version would succeed, and
+// show nothing until the server reaches it again.
 func isBehind(ctx context.Context, c client.WithWatch, kind Kind, options client.ListOptions, into *store) bool {
 	list := kind.NewList()
 	options.Limit = 1
-	// After an error the watch meets the same one, or needs no right to list.
-	return c.List(ctx, list, &options) == nil && into.wentBack(list.GetResourceVersion())
+	// After an error, the watch fails as well or is permitted without the right to list.
+	return c.List(ctx, list, &options) == nil && into.detectRestore(list.GetResourceVersion())
 }
 
-// waitFor waits for all channels, or reports false when the context ends first.
+// waitFor waits until all channels are closed. It returns false if the context ends first.
 func waitFor(ctx context.Context, channels ...<-chan struct{}) bool {
 	for _, channel := range channels {
 		select {

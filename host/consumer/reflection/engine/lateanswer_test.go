@@ -13,7 +13,7 @@ import (
 
 // Answers and events come on different connections: either may be late.
 
-func TestPodIsCreatedOnceThoughItsEventsAreLate(t *testing.T) {
+func TestAPodIsCreatedOnceIfItsEventsAreLate(t *testing.T) {
 	local, remote := mapped(t)
 	w := start(t, local, remote, pods{})
 	require.Eventually(t, w.engine.Settled, soon, tick)
@@ -39,16 +39,16 @@ func TestPodIsCreatedOnceThoughItsEventsAreLate(t *testing.T) {
 	assert.Equal(t, 1, local.count("patch Pod"))
 }
 
-func TestADeletionThatOvertakesTheAnswerOfAWriteIsSeen(t *testing.T) {
+func TestADeletionBeforeTheAnswerToAWriteIsNotLost(t *testing.T) {
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
-	var w *world
+	var w *env
 	started := make(chan struct{})
 	var once sync.Once
 	remote.beforeAnswer = func(written client.Object) {
 		once.Do(func() {
 			<-started
-			_, end := w.engine.place("shop", w.engine.runners[0])
-			there := end.remote
+			_, caches := w.engine.lookUp("shop", w.engine.runners[0])
+			there := caches.remote
 			known := func() bool { return there.Get("shop-rome", "settings") != nil }
 			assert.Eventually(t, known, soon, tick)
 			if err := remote.WithWatch.Delete(t.Context(), written.DeepCopyObject().(client.Object)); err != nil {

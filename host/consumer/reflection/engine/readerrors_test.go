@@ -18,7 +18,7 @@ func forbidden(resource string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf("User %q cannot list resource %q", home, resource))
 }
 
-func (w *world) awaitShadow(t *testing.T, namespace, name string) {
+func (w *env) awaitShadow(t *testing.T, namespace, name string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		_, ok := get(t.Context(), w.remote.WithWatch, namespace, name, &offloadingv1beta1.ShadowPod{})
@@ -26,32 +26,32 @@ func (w *world) awaitShadow(t *testing.T, namespace, name string) {
 	}, soon, tick, "ShadowPod %s/%s exists", namespace, name)
 }
 
-func TestANamespaceThatCannotBeReadHoldsOnlyItself(t *testing.T) {
+func TestAnUnreadableNamespaceBlocksNoOther(t *testing.T) {
 	local := newCluster(t, namespaceMap(map[string]string{"shop": "shop-rome", "bank": "bank-rome"}),
 		localPod("shop", "web"), localPod("bank", "db"), localPod("elsewhere", "job"))
 	remote := newCluster(t)
 	remote.deny("bank-rome", forbidden("shadowpods"))
-	told := &messages{}
-	w := startWith(t, local, remote, func(o *Options) { o.Recorder = func(string) Recorder { return told } }, pods{})
+	recorded := &messages{}
+	w := startWith(t, local, remote, func(o *Options) { o.Recorder = func(string) Recorder { return recorded } }, pods{})
 
 	w.awaitShadow(t, "shop-rome", "web")
 	waits := "Warning FailedReflection Reflection to cluster milan waits: the operator of that cluster must let cluster rome read namespace bank-rome there: " +
 		`shadowpods is forbidden: User "rome" cannot list resource "shadowpods"`
 	notOffloaded := "Warning ReflectionDisabled not offloaded"
-	require.Eventually(t, func() bool { return len(told.all()) == 2 }, soon, tick, "whom it concerns, and who is not offloaded at all")
-	assert.ElementsMatch(t, []string{notOffloaded, waits}, told.all())
+	require.Eventually(t, func() bool { return len(recorded.all()) == 2 }, soon, tick, "pods of the unreadable namespace, and of one that is not offloaded")
+	assert.ElementsMatch(t, []string{notOffloaded, waits}, recorded.all())
 
-	// Who comes later is told as well, and all goes on once it can be read.
+	// Later pods get the event as well, and all are reflected once the namespace is readable.
 	require.NoError(t, local.Create(t.Context(), localPod("bank", "late")))
-	require.Eventually(t, func() bool { return len(told.all()) == 3 }, soon, tick)
+	require.Eventually(t, func() bool { return len(recorded.all()) == 3 }, soon, tick)
 	assert.Zero(t, local.count("patch/status Pod"), "no pod is touched")
 	remote.deny("bank-rome", nil)
 	w.awaitShadow(t, "bank-rome", "db")
 	w.awaitShadow(t, "bank-rome", "late")
-	assert.ElementsMatch(t, []string{notOffloaded, waits, waits}, told.all(), "told once")
+	assert.ElementsMatch(t, []string{notOffloaded, waits, waits}, recorded.all(), "recorded once")
 }
 
-func TestWhoIsToldThatANamespaceCannotBeRead(t *testing.T) {
+func TestWhichReadErrorsAreRecorded(t *testing.T) {
 	shop := []string{"shop/settings FailedReflection"}
 	for name, tc := range map[string]struct {
 		fault error
@@ -79,7 +79,7 @@ func TestWhoIsToldThatANamespaceCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestALocalNamespaceThatCannotBeReadHoldsOnlyItself(t *testing.T) {
+func TestAnUnreadableLocalNamespaceBlocksNoOther(t *testing.T) {
 	local, remote := mapped(t, localPod("shop", "web"))
 	local.deny("shop", forbidden("configmaps"))
 	w := start(t, local, remote, perNamespace{}, pods{})
@@ -91,14 +91,14 @@ func TestALocalNamespaceThatCannotBeReadHoldsOnlyItself(t *testing.T) {
 	assert.Empty(t, w.journal.all(), "objects that cannot be read get no event")
 }
 
-func TestOneCauseIsToldAfterTheOther(t *testing.T) {
-	h := &held{}
-	assert.True(t, h.set(1, "pods"))
-	assert.False(t, h.set(1, "pods"), "the same again")
-	assert.True(t, h.set(0, "shadowpods"))
-	assert.False(t, h.set(1, "pods"), "the first is told already")
-	assert.Equal(t, "shadowpods", h.cause())
-	assert.True(t, h.set(0, ""), "what is left")
-	assert.False(t, h.set(1, ""))
-	assert.Empty(t, h.cause())
+func TestTheFirstReadErrorIsRecorded(t *testing.T) {
+	e := &readErrors{}
+	assert.True(t, e.set(1, "pods"))
+	assert.False(t, e.set(1, "pods"), "the same again")
+	assert.True(t, e.set(0, "shadowpods"))
+	assert.False(t, e.set(1, "pods"), "the first one is still there")
+	assert.Equal(t, "shadowpods", e.cause())
+	assert.True(t, e.set(0, ""), "what is left")
+	assert.False(t, e.set(1, ""))
+	assert.Empty(t, e.cause())
 }

@@ -12,13 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// mapRetry is how soon the NamespaceMap is read again after reading it failed.
+// mapRetry is the pause before a failed read of the NamespaceMap is repeated.
 const mapRetry = time.Second
 
-// confirmAbsent returns an error unless the local object of a key is really gone. The
-// cache alone does not prove that: its list may come from an API server that is behind.
-// The API server is asked once for each time that an object is missing.
-func (r *runner) confirmAbsent(ctx context.Context, key Key) error {
+// confirmAbsence returns an error unless the API server has no local object of a key. The
+// cache does not prove that: its list may be stale. The API server is asked once for each
+// deletion.
+func (r *runner) confirmAbsence(ctx context.Context, key Key) error {
 	if r.states.get(key).absent {
 		return nil
 	}
@@ -30,22 +30,23 @@ func (r *runner) confirmAbsent(ctx context.Context, key Key) error {
 	case err != nil:
 		return fmt.Errorf("reading local %s, which the cache does not hold: %w", r.resource.Name, err)
 	case r.resource.LocalFields == nil || r.resource.LocalFields.Matches(r.resource.LocalFieldsOf(object)):
-		return fmt.Errorf("%w: the cache does not hold local %s", errAgain, r.resource.Name)
+		return fmt.Errorf("%w: the cache does not hold local %s", errStale, r.resource.Name)
 	}
 	r.states.update(key, func(s *keyState) { s.absent = true })
 	return nil
 }
 
-// seen forgets that a local object was absent.
-func (r *runner) seen(key Key) {
+// clearAbsence records that a local object exists.
+func (r *runner) clearAbsence(key Key) {
 	if r.states.get(key).absent {
 		r.states.update(key, func(s *keyState) { s.absent = false })
 	}
 }
 
-// loses reports whether pods would be ended, or told that their namespace is not
-// offloaded, because the cache holds no mapping for it. A cache may be behind.
-func (e *Engine) loses(wanted map[string]string) bool {
+// wouldStop reports whether the mappings in the cache would stop the reflection of a
+// namespace, or are the first ones. Then they are read from the API server: the cache may
+// be stale, and pods of a namespace that is not offloaded are aborted.
+func (e *Engine) wouldStop(wanted map[string]string) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	for local, ns := range e.namespaces {
@@ -56,8 +57,8 @@ func (e *Engine) loses(wanted map[string]string) bool {
 	return !e.settled
 }
 
-// readMapping reads the mapping from the API server. When that fails, what runs goes on
-// and the mapping is read again soon.
+// readMapping reads the mapping from the API server. After an error, the current mapping
+// stays in force and is read again soon.
 func (e *Engine) readMapping(ctx context.Context) (map[string]string, bool) {
 	list, options := namespaceMapKind.NewList(), e.selectMaps()
 	err := e.options.Local.List(ctx, list, &options)

@@ -296,7 +296,7 @@ func untype(object runtime.Object, kind schema.GroupVersionKind) runtime.Object 
 
 // newest is the resource version of a list: that of its youngest object, or "absent".
 func newest(items []runtime.Object) string {
-	version := absent
+	version := absentVersion
 	for _, item := range items {
 		if v := item.(client.Object).GetResourceVersion(); newerVersion(v, version) {
 			version = v
@@ -355,8 +355,8 @@ func (j *journal) all() []string {
 	return append([]string(nil), j.events...)
 }
 
-// world is a consumer, a provider and an engine between them.
-type world struct {
+// env is a consumer, a provider and an engine between them.
+type env struct {
 	local, remote *cluster
 	journal       *journal
 	engine        *Engine
@@ -378,15 +378,15 @@ func namespaceMap(mapping map[string]string) *offloadingv1beta1.NamespaceMap {
 }
 
 // start runs an engine until the test ends.
-func start(t *testing.T, local, remote *cluster, definitions ...Definition) *world {
+func start(t *testing.T, local, remote *cluster, definitions ...Definition) *env {
 	t.Helper()
 	return startWith(t, local, remote, func(*Options) {}, definitions...)
 }
 
 // startWith is start with other options.
-func startWith(t *testing.T, local, remote *cluster, alter func(*Options), definitions ...Definition) *world {
+func startWith(t *testing.T, local, remote *cluster, alter func(*Options), definitions ...Definition) *env {
 	t.Helper()
-	w := &world{local: local, remote: remote, journal: &journal{}, done: make(chan error, 1)}
+	w := &env{local: local, remote: remote, journal: &journal{}, done: make(chan error, 1)}
 	options := Options{
 		Local: local, Remote: remote, Definitions: definitions,
 		HomeClusterID: home, ProviderClusterID: provider, NodeName: nodeName, TenantNamespace: tenant,
@@ -405,7 +405,7 @@ func startWith(t *testing.T, local, remote *cluster, alter func(*Options), defin
 	return w
 }
 
-func (w *world) end() {
+func (w *env) end() {
 	w.stop()
 	if w.done != nil {
 		<-w.done
@@ -413,7 +413,7 @@ func (w *world) end() {
 	}
 }
 
-func (w *world) remap(t *testing.T, mapping map[string]string) {
+func (w *env) remap(t *testing.T, mapping map[string]string) {
 	t.Helper()
 	nm := &offloadingv1beta1.NamespaceMap{}
 	require.NoError(t, w.local.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: provider}, nm))

@@ -30,7 +30,7 @@ func remoteShadow(name string) *offloadingv1beta1.ShadowPod {
 
 // A first list may come from an API server that is behind: what it lacks is deleted in the
 // provider only if it is really gone.
-func TestWhatAStaleFirstListLacksStaysInTheProvider(t *testing.T) {
+func TestObjectsMissingFromAStaleListAreNotDeleted(t *testing.T) {
 	elsewhere := localPod("shop", "elsewhere")
 	elsewhere.Spec.NodeName = "another-node"
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}), localPod("shop", "web"), elsewhere)
@@ -51,7 +51,7 @@ func TestWhatAStaleFirstListLacksStaysInTheProvider(t *testing.T) {
 	}
 	require.Eventually(t, gone("orphan", &corev1.ConfigMap{}), soon, tick, "an orphan goes")
 	require.Eventually(t, gone("orphan", &offloadingv1beta1.ShadowPod{}), soon, tick, "an orphan goes")
-	require.Eventually(t, gone("elsewhere", &offloadingv1beta1.ShadowPod{}), soon, tick, "a pod of another node is not ours")
+	require.Eventually(t, gone("elsewhere", &offloadingv1beta1.ShadowPod{}), soon, tick, "a pod of another node is not reflected")
 
 	// The keys of both were decided: they are asked about again and again.
 	require.Eventually(t, func() bool { return local.count("get ConfigMap") >= 3 && local.count("get Pod") >= 4 }, soon, tick)
@@ -67,7 +67,7 @@ func TestWhatAStaleFirstListLacksStaysInTheProvider(t *testing.T) {
 }
 
 // While the API server gives no answer, nothing is deleted.
-func TestWhatCannotBeAskedAboutStaysInTheProvider(t *testing.T) {
+func TestAnUnconfirmedAbsenceDeletesNothing(t *testing.T) {
 	local, remote := mapped(t)
 	require.NoError(t, remote.Create(t.Context(), remoteMap("orphan")))
 	local.fail("get ConfigMap", errors.New("connection refused"),
@@ -82,7 +82,7 @@ func TestWhatCannotBeAskedAboutStaysInTheProvider(t *testing.T) {
 }
 
 // An orphan is asked about once, however often its key is decided.
-func TestAnOrphanIsAskedAboutOnce(t *testing.T) {
+func TestAnAbsenceIsConfirmedOnce(t *testing.T) {
 	local, remote := mapped(t)
 	orphan := remoteMap("orphan")
 	orphan.Finalizers = []string{"example.com/held"}
@@ -105,7 +105,7 @@ func TestAnOrphanIsAskedAboutOnce(t *testing.T) {
 }
 
 // A NamespaceMap that a stale list lacks does not end the pods of its namespaces.
-func TestAStaleListOfNamespaceMapsEndsNoReflection(t *testing.T) {
+func TestAStaleListOfNamespaceMapsStopsNothing(t *testing.T) {
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}), localPod("shop", "web"))
 	local.hide(provider, true)
 	w := start(t, local, remote, maps{}, pods{})
@@ -119,8 +119,8 @@ func TestAStaleListOfNamespaceMapsEndsNoReflection(t *testing.T) {
 	assert.Equal(t, []string{"shop/web ReflectionDisabled"}, w.journal.all())
 }
 
-// While the API server gives no answer, a namespace that the cache lacks goes on.
-func TestANamespaceThatCannotBeAskedAboutIsStillReflected(t *testing.T) {
+// While the API server does not answer, a namespace missing from the cache continues.
+func TestAFailedReadOfNamespaceMapsStopsNothing(t *testing.T) {
 	local, remote := mapped(t, localPod("shop", "web"))
 	w := start(t, local, remote, maps{}, pods{})
 	require.Eventually(t, w.engine.Settled, soon, tick)

@@ -35,32 +35,32 @@ func (m *messages) all() []string {
 	return append([]string(nil), m.said...)
 }
 
-func TestANameThatAnotherVirtualNodeKeepsIsToldOnce(t *testing.T) {
+func TestANameHeldByAnotherVirtualNodeIsRecordedOnce(t *testing.T) {
 	local, remote := mapped(t, localPod("shop", "web"))
 	other := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "shop-rome", Name: "web",
 		Labels: labels.Merge(owned, labels.Set{offloadingv1beta1.NodeNameLabel: "another-node"}),
 	}}
 	require.NoError(t, remote.Create(t.Context(), other))
-	told := &messages{}
-	startWith(t, local, remote, func(o *Options) { o.Recorder = func(string) Recorder { return told } }, pods{})
+	recorded := &messages{}
+	startWith(t, local, remote, func(o *Options) { o.Recorder = func(string) Recorder { return recorded } }, pods{})
 	touches := 0
-	// A change of the pod is a reason to try at once, so nobody waits for the queue.
+	// A change of the pod skips the backoff of the queue.
 	touch := func() error {
 		touches++
 		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":"%d"}}}`, touches))
 		return local.Patch(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}, patch)
 	}
 	require.Eventually(t, func() bool {
-		return touch() == nil && len(told.all()) > 0
+		return touch() == nil && len(recorded.all()) > 0
 	}, soon, tick)
 	tries := remote.count("get ShadowPod")
-	assert.Greater(t, tries, releaseTries, "not at once: most names are free a moment later")
+	assert.Greater(t, tries, otherNodeTries, "not at once: most names are free a moment later")
 	require.Eventually(t, func() bool {
-		return touch() == nil && remote.count("get ShadowPod") > tries+releaseTries
+		return touch() == nil && remote.count("get ShadowPod") > tries+otherNodeTries
 	}, soon, tick)
 	assert.Equal(t, []string{"Warning FailedReflection A pod named web in namespace shop-rome of cluster milan " +
-		"still belongs to another virtual node (offloading.liqo.io/nodename=another-node): waiting for its end"}, told.all())
+		"still belongs to another virtual node (offloading.liqo.io/nodename=another-node). Waiting for its deletion."}, recorded.all())
 
 	require.NoError(t, remote.Delete(t.Context(), other))
 	require.NoError(t, touch())
@@ -68,5 +68,5 @@ func TestANameThatAnotherVirtualNodeKeepsIsToldOnce(t *testing.T) {
 		shadow, ok := get(t.Context(), remote.WithWatch, "shop-rome", "web", &offloadingv1beta1.ShadowPod{})
 		return ok && shadow.Labels[offloadingv1beta1.NodeNameLabel] == nodeName
 	}, soon, tick)
-	assert.Len(t, told.all(), 1)
+	assert.Len(t, recorded.all(), 1)
 }

@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// readErrors are the permanent errors of the caches of one resource in one namespace, by
+// the number of the cache.
+type readErrors struct {
+	mu     sync.Mutex
+	causes []string
+}
+
+// set sets the error of a cache, "" for none, and reports whether the first error changed.
+// Of several errors, events show the first.
+func (e *readErrors) set(number int, cause string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	had := e.first()
+	if missing := number + 1 - len(e.causes); missing > 0 {
+		e.causes = append(e.causes, make([]string, missing)...)
+	}
+	e.causes[number] = cause
+	now := e.first()
+	return now != "" && now != had
+}
+
+func (e *readErrors) cause() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.first()
+}
+
+func (e *readErrors) first() string {
+	if i := slices.IndexFunc(e.causes, func(cause string) bool { return cause != "" }); i >= 0 {
+		return e.causes[i]
+	}
+	return ""
+}
+
+// observeRead records the result of filling a cache. A permanent error blocks this resource
+// in this namespace only, and is recorded as an event on the local objects.
+func (r *runner) observeRead(ctx context.Context, ns *namespace, caches *namespaceCaches, number int, isRemote bool, err error) {
+	if caches.active.Load() || ctx.Err() != nil {
+		return
+	}
+	o := &r.engine.options
+	cause := ""
+	switch {
+	case !isPermanent(err):
+	case isRemote:
+		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of that cluster must let cluster %s read namespace %s there: %s",
+			o.ProviderClusterID, o.HomeClusterID, ns.remote, err)
+	default:
+		cause = fmt.Sprintf("Reflection to cluster %s waits: the operator of this cluster must grant virtual node %s a missing right: %s",
+			o.ProviderClusterID, o.NodeName, err)
+	}
+	if !caches.readErrors.set(number, cause) {
+		return
+	}
+	logr.FromContextOrDiscard(ctx).Info("Objects cannot be read, the resource is not reflected in this namespace",
+		"resource", r.resource.Name, "namespace", ns.local, "remoteNamespace", ns.remote, "reason", caches.readErrors.cause())
+	for _, name := range caches.local.Names(ns.local) {
+		r.queue.Add(Key{Namespace: ns.local, Name: name.Name})
+	}
+}
+
+// recordReadError records the permanent read error, if there is one, on a local object.
+func (r *runner) recordReadError(key Key, caches *namespaceCaches) {
+	cause, local := caches.readErrors.cause(), caches.local.Get(key.Namespace, key.Name)
+	if cause == "" || local == nil {
+		return
+	}
+	if skipped, _, err := skip(r.policy(local), local); skipped || err != nil {
+		return // an error is recorded with the decision
+	}
+	r.recordOnce(Input{Key: key, Local: local}, RecordEvent{Type: EventWarning, Reason: ReasonFailedReflection, Message: cause})
+}
+
+// isPermanent reports whether an operator must resolve a read error: a missing right, or a
+// kind that is not served.
+func isPermanent(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err)
+}
