@@ -26,7 +26,7 @@ func (r *rig) testQuotaReported(t *testing.T) {
 	r.awaitReason(t, pod, "exceeded quota: first")
 	assert.Equal(t, corev1.PodPending, pod.Status.Phase)
 	assert.Equal(t, "true", pod.Labels[offloadingv1beta1.LocalPodLabel], "the ShadowPod exists")
-	assert.Contains(t, pod.Status.Message, "Cluster milan cannot make the pod (FailedCreatePod): ")
+	assert.Contains(t, pod.Status.Message, "(FailedCreatePod)")
 
 	second := r.createFullQuota(t, "second")
 	require.NoError(t, r.milan.Delete(t.Context(), first))
@@ -54,8 +54,8 @@ func (r *rig) testQuotaReported(t *testing.T) {
 	shadow := &offloadingv1beta1.ShadowPod{}
 	planetest.Until(t, func(t planetest.T) bool {
 		require.NoError(t, r.milan.Get(t.Context(), client.ObjectKey{Namespace: "shop-rome", Name: pod.Name}, shadow))
-		return shadow.Status == offloadingv1beta1.ShadowPodStatus{Phase: corev1.PodRunning}
-	}, soon, tick, "the cause is removed")
+		return shadow.Status.Reason == "" && shadow.Status.Message == ""
+	}, soon, tick, "the refusal is removed from the ShadowPod")
 }
 
 // createFullQuota creates a quota that rejects all pods in the remote namespace, and waits until
