@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -25,9 +27,27 @@ import (
 var projects embed.FS
 
 const (
-	languageGo     = "go"
 	templateSuffix = ".tmpl"
+	// commonTemplates is the folder of the files that projects in every language have.
+	commonTemplates = "common"
 )
+
+// language is a language in which a project can be written.
+type language struct {
+	// setup installs what the project needs, before make; empty when it needs nothing.
+	setup string
+	// copies are files of the SDK that become part of the project.
+	copies []string
+}
+
+// languages are the languages of projects by the name of their templates' folder.
+var languages = map[string]language{
+	"go":             {setup: "go mod tidy"},
+	"c":              {copies: []string{"c/longshore.h"}},
+	"assemblyscript": {setup: "npm install"},
+}
+
+func languageNames() string { return strings.Join(slices.Sorted(maps.Keys(languages)), ", ") }
 
 // Project is a new policy.
 type Project struct {
@@ -35,7 +55,9 @@ type Project struct {
 	Name string `json:"name"`
 	// Folder in which the project is created; it must not exist or be empty.
 	Folder string `json:"folder"`
-	// SDK is the folder sdk of a clone of Longshore, as go.mod names it.
+	// Language of the project, a key of languages.
+	Language string `json:"language"`
+	// SDK is the absolute path of the folder sdk of a clone of Longshore.
 	SDK string `json:"sdk"`
 	// Files that were written, relative to Folder.
 	Files []string `json:"files"`
@@ -43,16 +65,20 @@ type Project struct {
 
 const initExample = `  # A policy in Go that builds, tests and conforms at once
   longshorectl policy init my-policy --sdk ~/longshore/sdk
-  cd my-policy && go mod tidy && make test conform`
+  cd my-policy && go mod tidy && make test conform
+
+  # The same in C
+  longshorectl policy init my-policy --lang c --sdk ~/longshore/sdk
+  cd my-policy && make test conform`
 
 func initCommand(streams Streams) *cobra.Command {
 	var format output.Format
-	var language, sdk, folder string
+	var lang, sdk, folder string
 	command := &cobra.Command{
 		Use:   "init NAME --sdk FOLDER",
 		Short: "Create a policy project that builds, tests and conforms at once",
-		Long: "Create a policy project in Go: manifest, policy, test, golden cases, Makefile. It labels offloaded pods with their virtual\n" +
-			"node; change it into your policy. NAME names the policy, and its folder unless --folder does.\n" +
+		Long: "Create a policy project: manifest, policy, golden cases, Makefile. It labels offloaded pods with their virtual node; change\n" +
+			"it into your policy. NAME names the policy, and its folder unless --folder does.\n" +
 			"Exit codes: 0 created, 1 it cannot be written, 2 wrong command line.",
 		Example: initExample,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -65,10 +91,10 @@ func initCommand(streams Streams) *cobra.Command {
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			if language != languageGo {
-				return output.Usagef("invalid --lang %q: there is a project for %s only; conformance/guests has policies in C and AssemblyScript", language, languageGo)
+			if _, known := languages[lang]; !known {
+				return output.Usagef("invalid --lang %q: the languages are %s", lang, languageNames())
 			}
-			project, err := newProject(args[0], folder, sdk)
+			project, err := newProject(args[0], folder, lang, sdk)
 			if err != nil {
 				return err
 			}
@@ -81,13 +107,13 @@ func initCommand(streams Streams) *cobra.Command {
 	}
 	flags := command.Flags()
 	format.AddTo(flags)
-	flags.StringVar(&language, "lang", languageGo, "language of the project")
+	flags.StringVar(&lang, "lang", "go", "language of the project: "+languageNames())
 	flags.StringVar(&sdk, "sdk", "", "the folder sdk of a clone of Longshore; required until the SDK is released")
 	flags.StringVar(&folder, "folder", "", "where to create the project; ./NAME when empty")
 	return command
 }
 
-func newProject(name, folder, sdk string) (*Project, error) {
+func newProject(name, folder, lang, sdk string) (*Project, error) {
 	if sdk == "" {
 		return nil, output.Usagef("--sdk is missing: the SDK is not released yet, so name the folder sdk of a clone of Longshore")
 	}
@@ -102,7 +128,7 @@ func newProject(name, folder, sdk string) (*Project, error) {
 	if folder == "" {
 		folder = name
 	}
-	return &Project{Name: name, Folder: folder, SDK: filepath.ToSlash(absolute)}, nil
+	return &Project{Name: name, Folder: folder, Language: lang, SDK: filepath.ToSlash(absolute)}, nil
 }
 
 // write creates the files. It never overwrites one, and an existing folder must be empty.
@@ -114,20 +140,31 @@ func (p *Project) write() error {
 	if len(entries) > 0 {
 		return fmt.Errorf("creating the project: folder %s is not empty", p.Folder)
 	}
-	root := path.Join("project", languageGo)
-	err = fs.WalkDir(projects, root, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+	for _, folder := range []string{p.Language, commonTemplates} {
+		root := path.Join("project", folder)
+		err := fs.WalkDir(projects, root, func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			return p.writeTemplate(name, strings.TrimSuffix(strings.TrimPrefix(name, root+"/"), templateSuffix))
+		})
+		if err != nil {
+			return fmt.Errorf("creating the project: %w", err)
+		}
+	}
+	for _, name := range languages[p.Language].copies {
+		content, err := os.ReadFile(filepath.Join(p.SDK, filepath.FromSlash(name)))
+		if err != nil {
+			return fmt.Errorf("copying a file of the SDK: %w", err)
+		}
+		if err := p.writeFile(path.Base(name), content); err != nil {
 			return err
 		}
-		return p.writeFile(name, strings.TrimSuffix(strings.TrimPrefix(name, root+"/"), templateSuffix))
-	})
-	if err != nil {
-		return fmt.Errorf("creating the project: %w", err)
 	}
 	return nil
 }
 
-func (p *Project) writeFile(source, target string) error {
+func (p *Project) writeTemplate(source, target string) error {
 	if target == "gitignore" {
 		target = ".gitignore" // embed leaves out files that begin with a dot
 	}
@@ -143,11 +180,15 @@ func (p *Project) writeFile(source, target string) error {
 	if err := parsed.Execute(&content, p); err != nil {
 		return fmt.Errorf("filling the template %s: %w", source, err)
 	}
+	return p.writeFile(target, content.Bytes())
+}
+
+func (p *Project) writeFile(target string, content []byte) error {
 	file := filepath.Join(p.Folder, filepath.FromSlash(target))
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("creating a folder: %w", err)
 	}
-	if err := os.WriteFile(file, content.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(file, content, 0o644); err != nil {
 		return fmt.Errorf("writing a file: %w", err)
 	}
 	p.Files = append(p.Files, target)
@@ -162,6 +203,10 @@ func (p *Project) text(w io.Writer, style output.Style) error {
 	}
 	out.line("")
 	out.section("Next")
-	out.line("  cd %s && go mod tidy && make test conform", p.Folder)
+	setup := ""
+	if command := languages[p.Language].setup; command != "" {
+		setup = command + " && "
+	}
+	out.line("  cd %s && %smake test conform", p.Folder, setup)
 	return out.err
 }

@@ -73,26 +73,37 @@ func InstallAssemblyScript(ctx context.Context, tree fs.FS) error {
 	return nil
 }
 
+// AssemblyScriptModules returns the folder node_modules with the compiler that the tree's
+// package-lock.json pins.
+func AssemblyScriptModules(tree fs.FS) (string, error) {
+	dir, _, err := installed(tree)
+	if err != nil {
+		return "", err
+	}
+	modules := filepath.Join(dir, "node_modules")
+	if _, err := os.Stat(filepath.Join(modules, "assemblyscript", "bin", "asc.js")); err != nil {
+		return "", fmt.Errorf("%w: the AssemblyScript compiler is not installed: run %s", ErrMissing, InstallCommand)
+	}
+	return modules, nil
+}
+
 // AssemblyScript compiles the .ts files of a tree, beginning with the file of this
 // name (without ending). Its function stop is called when a guest gives up.
 func AssemblyScript(ctx context.Context, tree fs.FS, entry string) ([]byte, error) {
-	dir, _, err := installed(tree)
-	if err != nil {
-		return nil, err
-	}
 	node, err := find("node")
 	if err != nil {
 		return nil, fmt.Errorf("%w: install Node.js 20 with npm, then run %s: %w", ErrMissing, InstallCommand, err)
 	}
-	compiler := filepath.Join(dir, "node_modules", "assemblyscript", "bin", "asc.js")
-	if _, err := os.Stat(compiler); err != nil {
-		return nil, fmt.Errorf("%w: the AssemblyScript compiler is not installed: run %s", ErrMissing, InstallCommand)
+	modules, err := AssemblyScriptModules(tree)
+	if err != nil {
+		return nil, err
 	}
+	compiler := filepath.Join(modules, "assemblyscript", "bin", "asc.js")
 	files, err := sources(tree, ".ts")
 	if err != nil {
 		return nil, err
 	}
-	parts := []string{"assemblyscript", filepath.Base(dir), entry}
+	parts := []string{"assemblyscript", filepath.Base(filepath.Dir(modules)), entry}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		parts = append(parts, name, string(files[name]))
 	}
@@ -103,7 +114,7 @@ func AssemblyScript(ctx context.Context, tree fs.FS, entry string) ([]byte, erro
 			}
 		}
 		cmd := exec.CommandContext(ctx, node, compiler, entry+".ts", "--outFile", "guest.wasm", "--optimize",
-			"--runtime", "stub", "--use", "abort="+entry+"/stop", "--path", filepath.Join(dir, "node_modules"))
+			"--runtime", "stub", "--use", "abort="+entry+"/stop", "--path", modules)
 		cmd.Dir = work
 		return output(cmd, filepath.Join(work, "guest.wasm"))
 	})

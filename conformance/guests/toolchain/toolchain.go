@@ -52,14 +52,23 @@ func Go(ctx context.Context, dir string) ([]byte, error) {
 	})
 }
 
-// C compiles one file of C without a library, for exports marked as such.
-func C(ctx context.Context, source []byte) ([]byte, error) {
+// Clang returns the path of a C compiler with a linker for wasm.
+func Clang() (string, error) {
 	clang, err := find("clang", "clang-19", "clang-16", "clang-14")
 	if err != nil {
-		return nil, fmt.Errorf("%w: install clang and lld (Debian: apt-get install clang lld): %w", ErrMissing, err)
+		return "", fmt.Errorf("%w: install clang and lld (Debian: apt-get install clang lld): %w", ErrMissing, err)
 	}
 	if _, err := find("wasm-ld", "wasm-ld-19", "wasm-ld-16", "wasm-ld-14"); err != nil {
-		return nil, fmt.Errorf("%w: install lld (Debian: apt-get install lld): %w", ErrMissing, err)
+		return "", fmt.Errorf("%w: install lld (Debian: apt-get install lld): %w", ErrMissing, err)
+	}
+	return clang, nil
+}
+
+// C compiles one file of C without a library. Its exports must be marked in the source.
+func C(ctx context.Context, source []byte) ([]byte, error) {
+	clang, err := Clang()
+	if err != nil {
+		return nil, err
 	}
 	version, err := exec.CommandContext(ctx, clang, "--version").Output()
 	if err != nil {
