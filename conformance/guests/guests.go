@@ -1,11 +1,9 @@
-// Package guests holds one small policy, "accelerator", in every language that our
-// tests hold the engine against: standard Go with the SDK, C, AssemblyScript with the
-// host's functions declared by hand and with Extism's own kit, and the text format.
+// Package guests holds one small policy, "accelerator", in every language that tests compare:
+// Go, C and AssemblyScript with the SDKs, AssemblyScript with Extism's kit, and the text
+// format, which is the smallest policy without any SDK.
 //
-// They answer PodMutation alike: a pod that selects nodes with an accelerator gets the
-// toleration of their taint. Each reads its whole request as JSON and refuses what is
-// none. They are examples of how little a policy needs, and the modules that tests and
-// benchmarks ask when they must not depend on our own SDK.
+// They answer PodMutation in the same way: a pod that selects nodes with an accelerator gets
+// the toleration of their taint. Each reads its whole request and refuses invalid JSON.
 package guests
 
 import (
@@ -28,7 +26,7 @@ var files embed.FS
 type Guest struct {
 	// Name of the language, and of the folder.
 	Name string
-	// Small says that the module brings no language runtime with it.
+	// Small is set for modules without a language's runtime.
 	Small bool
 	build func(ctx context.Context) ([]byte, error)
 }
@@ -41,10 +39,10 @@ func All() []Guest {
 			return withFile("c/policy.c", func(source []byte) ([]byte, error) { return toolchain.C(ctx, source) })
 		}},
 		{Name: "assemblyscript", Small: true, build: func(ctx context.Context) ([]byte, error) {
-			return toolchain.AssemblyScript(ctx, AssemblyScript(), "policy")
+			return toolchain.AssemblyScript(ctx, AssemblyScript(), "policy", "~lib/@longshore/policy/index/stop")
 		}},
 		{Name: "assemblyscript with Extism's kit", Small: true, build: func(ctx context.Context) ([]byte, error) {
-			return toolchain.AssemblyScript(ctx, AssemblyScript(), "pdk")
+			return toolchain.AssemblyScript(ctx, AssemblyScript(), "pdk", "pdk/stop")
 		}},
 		{Name: "text", Small: true, build: func(context.Context) ([]byte, error) {
 			return withFile("text/policy.wat", func(source []byte) ([]byte, error) { return wat.Assemble(string(source)) })
@@ -70,8 +68,8 @@ func (g *Guest) Wasm(tb testing.TB) []byte {
 	return wasm
 }
 
-// AssemblyScript is the tree of the guests in AssemblyScript, with what pins their
-// compiler.
+// AssemblyScript returns the sources of the guests in AssemblyScript, and the lock file of
+// their compiler.
 func AssemblyScript() fs.FS {
 	tree, err := fs.Sub(files, "assemblyscript")
 	if err != nil {

@@ -80,6 +80,9 @@ var questions = map[string]struct{ request, want string }{
 	"the selector":                  {request(`{"nodeSelector":{"accelerator":"tpu"}}`), tolerates(`"tpu"`)},
 	"the selector among others":     {request(`{"nodeSelector":{"a":"b","accelerator":"tpu","z":"accelerator"}}`), tolerates(`"tpu"`)},
 	"an escaped value":              {request(`{"nodeSelector":{"accelerator":"a\"\\\u00e9b"}}`), tolerates(`"a\"\\éb"`)},
+	"escapes of all kinds":          {request(`{"nodeSelector":{"accelerator":"\b\f\n\r\t\/\"\u20ac\u007f"}}`), tolerates(`"\b\f\n\r\t/\"€\u007f"`)},
+	"a pair of surrogates":          {request(`{"nodeSelector":{"accelerator":"\ud83d\ude00"}}`), tolerates(`"😀"`)},
+	"a name that comes twice":       {request(`{"nodeSelector":{"accelerator":"first","accelerator":"last"}}`), tolerates(`"last"`)},
 	"text beyond ASCII":             {request(`{"nodeSelector":{"accelerator":"größe"}}`), tolerates(`"größe"`)},
 	"white space everywhere":        {" {\"version\" : \"v1alpha1\" ,\n\t\"point\":\"PodMutation\",\"moment\":\"Admission\",\r\n\"facts\": { \"object\" : { \"spec\" : { \"nodeSelector\" : { \"accelerator\" : \"tpu\" } } } } } ", tolerates(`"tpu"`)},
 	"the name at another place":     {request(`{"accelerator":"tpu","tolerations":[{"key":"accelerator"}],"nodeSelector":{}}`), nothing},
@@ -96,6 +99,7 @@ var questions = map[string]struct{ request, want string }{
 	"a number without digits":       {request(`{"a":-}`), ""},
 	"a string that does not end":    {request(`{}`) + `"`, ""},
 	"a control character":           {request("{\"a\":\"\x01\"}"), ""},
+	"a string cut by the escape":    {request(`{"a":"\`), ""},
 	"an unknown escape":             {request(`{"a":"\x"}`), ""},
 	"an escape that is cut":         {request(`{"a":"\u00g0"}`), ""},
 	"nested too deep":               {request(strings.Repeat("[", 5000) + strings.Repeat("]", 5000)), ""},
@@ -123,6 +127,20 @@ func TestGuestsAnswerAlike(t *testing.T) {
 				var response contract.Response
 				require.NoError(t, json.Unmarshal(output, &response))
 			})
+		}
+	})
+}
+
+// The SDKs refuse text that is not Unicode, so that a policy never answers with it.
+func TestSDKsRefuseHalfAPairOfSurrogates(t *testing.T) {
+	each(t, func(t *testing.T, g *guests.Guest, wasm []byte) {
+		if g.Name == "text" {
+			return // it has no SDK, and copies what it was sent
+		}
+		host := longshore(t, wasm)
+		for _, half := range []string{`\ud83d`, `\ude00`, `\ud83d\u0041`, `\ud83d\ud83d`} {
+			_, err := host.Call(t.Context(), contract.PodMutation.Export(), []byte(request(`{"nodeSelector":{"accelerator":"a`+half+`b"}}`)))
+			assert.ErrorIs(t, err, engine.Guest, half)
 		}
 	})
 }

@@ -150,7 +150,7 @@ func (o overlay) Open(name string) (fs.File, error) {
 func TestAssemblyScriptSaysWhy(t *testing.T) {
 	tree, err := fs.Sub(files, "asabort")
 	require.NoError(t, err)
-	wasm, err := toolchain.AssemblyScript(t.Context(), overlay{tree}, "probe")
+	wasm, err := toolchain.AssemblyScript(t.Context(), overlay{tree}, "probe", "probe/stop")
 	toolchain.Need(t, err)
 	golden(t, filepath.Join("asabort", "want.txt"), outcome(t, newEngine(t, "", nil), wasm, question(LongQuestion, "")))
 }

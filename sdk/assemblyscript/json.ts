@@ -58,6 +58,15 @@ class Scanner {
     return number;
   }
 
+  // escaped skips what follows \u: four digits, or a pair of surrogates.
+  escaped(): bool {
+    const rune = this.hex();
+    if (rune < 0xd800 || rune >= 0xe000) return rune >= 0;
+    if (rune >= 0xdc00 || !this.word("\\u")) return false;
+    const low = this.hex();
+    return low >= 0xdc00 && low < 0xe000;
+  }
+
   // rune skips a character beyond ASCII.
   rune(): bool {
     const first = this.peek();
@@ -89,7 +98,7 @@ class Scanner {
       c = this.peek();
       this.at++;
       if (c == 0x75) {
-        if (this.hex() < 0) return false;
+        if (!this.escaped()) return false;
       } else if (c != 0x22 && c != 0x5c && c != 0x2f && c != 0x62 && c != 0x66 && c != 0x6e && c != 0x72 && c != 0x74) {
         return false;
       }

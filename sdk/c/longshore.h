@@ -149,6 +149,16 @@ static int ls_scan_rune(ls_scanner *s) {
 	return !((more == 2 && rune < 0x800) || (more == 3 && (rune < 0x10000 || rune > 0x10ffff)) || (rune >= 0xd800 && rune < 0xe000));
 }
 
+// ls_scan_escaped reads what follows \u: four digits, or a pair of surrogates.
+static int ls_scan_escaped(ls_scanner *s, ls_u32 *rune) {
+	ls_u32 low;
+	if (!ls_scan_hex(s, rune)) return 0;
+	if (*rune < 0xd800 || *rune >= 0xe000) return 1;
+	if (*rune >= 0xdc00 || !ls_scan_word(s, "\\u") || !ls_scan_hex(s, &low) || low < 0xdc00 || low >= 0xe000) return 0;
+	*rune = 0x10000 + ((*rune - 0xd800) << 10) + (low - 0xdc00);
+	return 1;
+}
+
 static int ls_scan_string(ls_scanner *s) {
 	ls_u32 ignored;
 	if (!ls_accept(s, '"')) return 0;
@@ -164,7 +174,7 @@ static int ls_scan_string(ls_scanner *s) {
 		if (c != '\\') continue;
 		switch (c = ls_peek(s), s->at++, c) {
 		case 'u':
-			if (!ls_scan_hex(s, &ignored)) return 0;
+			if (!ls_scan_escaped(s, &ignored)) return 0;
 		case '"': case '\\': case '/': case 'b': case 'f': case 'n': case 'r': case 't':
 			break;
 		default:
@@ -241,7 +251,7 @@ static LS_UNUSED ls_text ls_text_of(ls_value value) {
 			*to++ = c;
 			continue;
 		}
-		ls_u32 rune, low;
+		ls_u32 rune = 0;
 		switch (c = *s.at++, c) {
 		case 'b': *to++ = '\b'; break;
 		case 'f': *to++ = '\f'; break;
@@ -249,13 +259,7 @@ static LS_UNUSED ls_text ls_text_of(ls_value value) {
 		case 'r': *to++ = '\r'; break;
 		case 't': *to++ = '\t'; break;
 		case 'u':
-			ls_scan_hex(&s, &rune);
-			if (rune >= 0xd800 && rune < 0xe000) { // half of a pair, or invalid
-				ls_scanner next = s;
-				int paired = rune < 0xdc00 && ls_accept(&next, '\\') && ls_accept(&next, 'u') && ls_scan_hex(&next, &low) && low >= 0xdc00 && low < 0xe000;
-				rune = paired ? 0x10000 + ((rune - 0xd800) << 10) + (low - 0xdc00) : 0xfffd;
-				if (paired) s = next;
-			}
+			ls_scan_escaped(&s, &rune);
 			to = ls_put_rune(to, rune);
 			break;
 		default: *to++ = c;

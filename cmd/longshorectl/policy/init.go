@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/sdk/c"
 )
 
 // projects holds a folder of templates for each language.
@@ -36,15 +37,17 @@ const (
 type language struct {
 	// setup installs what the project needs, before make; empty when it needs nothing.
 	setup string
-	// copies are files of the SDK that become part of the project.
-	copies []string
+	// isSDKNeeded is set when the project refers to the folder of the SDK.
+	isSDKNeeded bool
+	// files are files of the SDK that become part of the project.
+	files map[string]string
 }
 
 // languages are the languages of projects by the name of their templates' folder.
 var languages = map[string]language{
-	"go":             {setup: "go mod tidy"},
-	"c":              {copies: []string{"c/longshore.h"}},
-	"assemblyscript": {setup: "npm install"},
+	"go":             {setup: "go mod tidy", isSDKNeeded: true},
+	"c":              {files: map[string]string{"longshore.h": c.Header}},
+	"assemblyscript": {setup: "npm install", isSDKNeeded: true},
 }
 
 func languageNames() string { return strings.Join(slices.Sorted(maps.Keys(languages)), ", ") }
@@ -57,8 +60,9 @@ type Project struct {
 	Folder string `json:"folder"`
 	// Language of the project, a key of languages.
 	Language string `json:"language"`
-	// SDK is the absolute path of the folder sdk of a clone of Longshore.
-	SDK string `json:"sdk"`
+	// SDK is the absolute path of the folder sdk of a clone of Longshore; empty when the
+	// project does not refer to it.
+	SDK string `json:"sdk,omitempty"`
 	// Files that were written, relative to Folder.
 	Files []string `json:"files"`
 }
@@ -68,14 +72,14 @@ const initExample = `  # A policy in Go that builds, tests and conforms at once
   cd my-policy && go mod tidy && make test conform
 
   # The same in C
-  longshorectl policy init my-policy --lang c --sdk ~/longshore/sdk
+  longshorectl policy init my-policy --lang c
   cd my-policy && make test conform`
 
 func initCommand(streams Streams) *cobra.Command {
 	var format output.Format
 	var lang, sdk, folder string
 	command := &cobra.Command{
-		Use:   "init NAME --sdk FOLDER",
+		Use:   "init NAME [--lang LANGUAGE] [--sdk FOLDER]",
 		Short: "Create a policy project that builds, tests and conforms at once",
 		Long: "Create a policy project: manifest, policy, golden cases, Makefile. It labels offloaded pods with their virtual node; change\n" +
 			"it into your policy. NAME names the policy, and its folder unless --folder does.\n" +
@@ -108,12 +112,18 @@ func initCommand(streams Streams) *cobra.Command {
 	flags := command.Flags()
 	format.AddTo(flags)
 	flags.StringVar(&lang, "lang", "go", "language of the project: "+languageNames())
-	flags.StringVar(&sdk, "sdk", "", "the folder sdk of a clone of Longshore; required until the SDK is released")
+	flags.StringVar(&sdk, "sdk", "", "the folder sdk of a clone of Longshore; required until the SDK is released, but not for c")
 	flags.StringVar(&folder, "folder", "", "where to create the project; ./NAME when empty")
 	return command
 }
 
 func newProject(name, folder, lang, sdk string) (*Project, error) {
+	if folder == "" {
+		folder = name
+	}
+	if !languages[lang].isSDKNeeded {
+		return &Project{Name: name, Folder: folder, Language: lang}, nil
+	}
 	if sdk == "" {
 		return nil, output.Usagef("--sdk is missing: the SDK is not released yet, so name the folder sdk of a clone of Longshore")
 	}
@@ -124,9 +134,6 @@ func newProject(name, folder, lang, sdk string) (*Project, error) {
 	content, err := os.ReadFile(filepath.Join(absolute, "go.mod"))
 	if err != nil || !bytes.Contains(content, []byte("module github.com/longshore-dev/longshore/sdk\n")) {
 		return nil, output.Usagef("invalid --sdk %q: it has no go.mod of Longshore's SDK", sdk)
-	}
-	if folder == "" {
-		folder = name
 	}
 	return &Project{Name: name, Folder: folder, Language: lang, SDK: filepath.ToSlash(absolute)}, nil
 }
@@ -152,12 +159,8 @@ func (p *Project) write() error {
 			return fmt.Errorf("creating the project: %w", err)
 		}
 	}
-	for _, name := range languages[p.Language].copies {
-		content, err := os.ReadFile(filepath.Join(p.SDK, filepath.FromSlash(name)))
-		if err != nil {
-			return fmt.Errorf("copying a file of the SDK: %w", err)
-		}
-		if err := p.writeFile(path.Base(name), content); err != nil {
+	for name, content := range languages[p.Language].files {
+		if err := p.writeFile(name, []byte(content)); err != nil {
 			return err
 		}
 	}

@@ -1,12 +1,9 @@
-// The policy "accelerator" with Extism's own kit for AssemblyScript: what it imports
-// and how it reads and answers is the kit's, and none of ours.
-//
-//	asc pdk.ts --outFile pdk.wasm --optimize --runtime stub --use abort=pdk/stop
+// The policy "accelerator" with Extism's kit for AssemblyScript, whose functions read the
+// input and write the answer.
 
 import { Host, Memory } from "@extism/as-pdk/index";
 import { error_set } from "@extism/as-pdk/lib/env";
-import { after, before, manifest, notAString, notJSON, nothing } from "./answers";
-import { found, foundEnd, scan, wrong } from "./json";
+import { Value, quote } from "@longshore/policy/json";
 
 function stop(message: string | null, file: string | null, line: u32, column: u32): void {
   unreachable();
@@ -17,21 +14,27 @@ function fail(text: string): i32 {
   return 1;
 }
 
-export function describe(): i32 {
-  Host.outputString(manifest);
+// Host.outputString counts UTF-16 units where it means bytes.
+function answer(text: string): i32 {
+  Host.output(Uint8Array.wrap(String.UTF8.encode(text)));
   return 0;
+}
+
+export function describe(): i32 {
+  return answer(
+    '{"name":"accelerator","version":"1.0.0","contracts":["v1alpha1"],"points":[{"point":"PodMutation",' +
+    '"moments":["Admission"],"reads":["/object/spec/nodeSelector"],' +
+    '"writes":[{"path":"/spec/tolerations","verbs":["ensure"]}]}]}');
 }
 
 export function pod_mutation(): i32 {
   const input = Host.input();
-  if (!scan(input.dataStart, input.byteLength)) return fail(notJSON);
-  if (wrong) return fail(notAString);
-  if (found == 0) {
-    Host.outputString(nothing);
-    return 0;
-  }
-  // Not Host.outputString: it counts UTF-16 units where it means bytes.
-  const text = before + String.UTF8.decodeUnsafe(found, foundEnd - found) + after;
-  Host.output(Uint8Array.wrap(String.UTF8.encode(text)));
-  return 0;
+  const request = Value.parse(input.dataStart, input.byteLength);
+  if (!request.exists) return fail("the request is not JSON");
+  const kind = request.get("facts").get("object").get("spec").get("nodeSelector").get("accelerator");
+  if (!kind.exists) return answer('{"version":"v1alpha1"}');
+  if (!kind.isString) return fail("spec.nodeSelector.accelerator is not a string");
+  return answer(
+    '{"version":"v1alpha1","operations":[{"op":"ensure","path":"/spec/tolerations",' +
+    '"value":[{"key":"accelerator","operator":"Equal","value":' + quote(kind.text) + ',"effect":"NoSchedule"}]}]}');
 }

@@ -19,6 +19,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	csdk "github.com/longshore-dev/longshore/sdk/c"
 )
 
 // Environment names the variable that, when it is set to "required", turns a missing
@@ -64,7 +66,7 @@ func Clang() (string, error) {
 	return clang, nil
 }
 
-// C compiles one file of C without a library. Its exports must be marked in the source.
+// C compiles one file of C without a library. It can include the SDK's longshore.h.
 func C(ctx context.Context, source []byte) ([]byte, error) {
 	clang, err := Clang()
 	if err != nil {
@@ -75,10 +77,13 @@ func C(ctx context.Context, source []byte) ([]byte, error) {
 		return nil, fmt.Errorf("asking clang for its version: %w", err)
 	}
 	flags := []string{"--target=wasm32", "-O2", "-nostdlib", "-ffreestanding", "-Wall", "-Wextra", "-Werror", "-Wl,--no-entry", "-Wl,--strip-all"}
-	return cached(key("c", string(version), strings.Join(flags, " "), string(source)), func(work string) ([]byte, error) {
+	return cached(key("c", string(version), strings.Join(flags, " "), string(source), csdk.Header), func(work string) ([]byte, error) {
 		in, out := filepath.Join(work, "policy.c"), filepath.Join(work, "guest.wasm")
 		if err := os.WriteFile(in, source, 0o600); err != nil {
 			return nil, fmt.Errorf("writing the source: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(work, "longshore.h"), []byte(csdk.Header), 0o600); err != nil {
+			return nil, fmt.Errorf("writing the SDK: %w", err)
 		}
 		return output(exec.CommandContext(ctx, clang, append(flags, "-o", out, in)...), out)
 	})
