@@ -241,7 +241,7 @@ func (x *execution) deleteDependent(ctx context.Context, a DeleteDependent) erro
 		logr.FromContextOrDiscard(ctx).V(1).Info("The provider does not grant the deletion of its object", "kind", fmt.Sprintf("%T", object))
 		return nil
 	case client.IgnoreNotFound(err) != nil:
-		return stale(fmt.Errorf("deleting the dependent object of %s: %w", x.resource.Name, err))
+		return asStale(fmt.Errorf("deleting the dependent object of %s: %w", x.resource.Name, err))
 	}
 	return nil
 }
