@@ -11,6 +11,7 @@ import (
 
 	"github.com/longshore-dev/longshore/builtin-policies/metadatafilter"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -34,7 +35,7 @@ func filtered(t *testing.T, f contract.MetadataFilterEntries, settings string) (
 	require.NoError(t, err)
 	data, err := json.Marshal(map[string]any{"metadata": f.Object.Metadata})
 	require.NoError(t, err)
-	object, err := operation.Decode(data)
+	object, err := jsonvalue.Decode(data)
 	require.NoError(t, err)
 	after, _, err := operation.Apply(object.(map[string]any), compiled)
 	require.NoError(t, err)

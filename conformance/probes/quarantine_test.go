@@ -59,7 +59,7 @@ func TestProbesThatFailAreQuarantined(t *testing.T) {
 			require.ErrorAs(t, fails(5), &quarantined)
 			assert.Equal(t, chain.Quarantined, quarantined.Class)
 			assert.Contains(t, quarantined.Error(), fmt.Sprintf(`policy "%s" (module `, p.Name))
-			assert.Contains(t, quarantined.Error(), "it is not asked since 2026-01-02T03:04:05Z, because it gave no valid answer 5 times in a row ("+string(failure.Class)+": ")
+			assert.Contains(t, quarantined.Error(), "not called since 2026-01-02T03:04:05Z, after 5 failures in a row ("+string(failure.Class)+": ")
 			assert.NotContains(t, quarantined.Error(), "\n")
 			require.NoError(t, ask("short"), "what is remembered is as true as before")
 			assert.ErrorContains(t, ask("shrt"), "is quarantined")

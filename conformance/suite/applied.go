@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 )
@@ -17,7 +18,7 @@ func (r *run) applied(ctx context.Context, q *question) (once, twice map[string]
 	if err := chains.Swap([]chain.Binding{{Name: "conformance", Policy: r.hosts.ours.module, Point: q.point, Settings: q.source.Settings}}); err != nil {
 		return nil, nil, fmt.Errorf("binding the module: %w", err)
 	}
-	value, err := operation.Decode(q.source.Facts)
+	value, err := jsonvalue.Decode(q.source.Facts)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the facts: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/longshore-dev/longshore/conformance/vectors"
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -48,7 +49,7 @@ func CheckResult(v *vectors.Vector) error {
 }
 
 func decodeObject(data []byte) (map[string]any, error) {
-	value, err := operation.Decode(data)
+	value, err := jsonvalue.Decode(data)
 	if err != nil {
 		return nil, fmt.Errorf("decoding an object: %w", err)
 	}

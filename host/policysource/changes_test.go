@@ -127,7 +127,7 @@ func (s *site) moduleChanges() map[string]func() {
 			s.expect("webhook", "virtual-kubelet/milan", "virtual-kubelet/turin")
 			defer s.expect("webhook", "virtual-kubelet/milan")
 			late := s.start("virtual-kubelet/turin", false)
-			assert.Contains(s.t, late.hostname(s.t.Context()), `policy "mine" (module custom, `+chain.ShortDigest(newCustom("v1").Digest())+") was in force and cannot be used now", "it has no version from before (ADR 24)")
+			assert.Contains(s.t, late.hostname(s.t.Context()), `policy "mine" (module custom, `+chain.ShortDigest(newCustom("v1").Digest())+") was enforced before and cannot be used now", "it has no version from before (ADR 24)")
 			s.decideBy("v1")
 			s.eventually(func(t planetest.T) bool {
 				return s.policy(t, "mine").Status.RunBy == "2/3 webhook,virtual-kubelet/milan"

@@ -177,7 +177,7 @@ func TestWhatDecidesAfterARestart(t *testing.T) {
 					continue
 				}
 				assert.Contains(t, r.hostname(), `policy "`+tc.name+`" (module `)
-				assert.Contains(t, r.hostname(), "was in force and cannot be used now, so nobody answers at PodMutation: "+tc.want)
+				assert.Contains(t, r.hostname(), "was enforced before and cannot be used now at PodMutation: "+tc.want)
 				assert.Contains(t, r.condition(tc.name, policyv1alpha1.DegradedCondition), "True ")
 				assert.Contains(t, r.own(tc.name).Message, tc.want)
 				assert.Zero(t, r.own(tc.name).Generation)
@@ -212,7 +212,7 @@ func TestWhatIsHeldIsReleased(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := heldRig(t, func(*policyv1alpha1.OffloadingPolicySpec) {})
-			assert.Contains(t, r.hostname(), "was in force")
+			assert.Contains(t, r.hostname(), "was enforced before")
 			changes := r.changes
 			tc.release(r)
 			r.mustPass()
@@ -276,12 +276,12 @@ longshore_policy_refused{instead="held",policy="mine",reason="ModuleNotLoaded"} 
 	r.report()
 	assert.Equal(t, want, r.get("mine").Status.Enforced)
 	r.mustPass()
-	assert.Contains(t, r.hostname(), "was in force")
+	assert.Contains(t, r.hostname(), "was enforced before")
 
 	r.change("mine", failing(policyv1alpha1.FailurePolicyIgnore))
 	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "no version of it can be used here: objects pass without it at PodMutation, since spec.failurePolicy is Ignore.")
 	result := r.evaluate(contract.PodMutation, chain.Attributes{})
-	assert.Contains(t, result.Warnings[0], `policy "mine" (module custom, `+chain.ShortDigest(digest)+") was in force and cannot be used now")
+	assert.Contains(t, result.Warnings[0], `policy "mine" (module custom, `+chain.ShortDigest(digest)+") was enforced before and cannot be used now")
 	assert.Equal(t, brokenModule, result.Decisions[1].Ignored)
 
 	r.store("v2")
@@ -326,7 +326,7 @@ func TestWhatIsHeldWaitsForTheModuleThatIsLoaded(t *testing.T) {
 	let := r.slow("slow")
 	r.store("slow")
 	r.mustLook()
-	assert.Contains(t, r.hostname(), "was in force")
+	assert.Contains(t, r.hostname(), "was enforced before")
 	assert.Equal(t, changes, r.changes, "nothing is new yet")
 	r.later(2e9)
 	r.report()

@@ -90,7 +90,7 @@ func badObjects() map[string]badObject {
 		"an allow list that is bad": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			fromConfigMap(s)
 			s.Allow = &policyv1alpha1.Allow{Reads: []string{"/nothing"}}
-		}, want: "BindingRefused: binding policy \"mine\" at PodMutation: allow: reads"},
+		}, want: "BindingRefused: binding policy \"mine\" at PodMutation: spec.allow.reads"},
 		"another namespace": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			fromConfigMap(s)
 			s.Module.ConfigMap.Namespace = "kube-system"

@@ -10,8 +10,8 @@ import (
 	"github.com/google/cel-go/cel"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/chain"
-	"github.com/longshore-dev/longshore/host/policy/operation"
 )
 
 const (
@@ -122,7 +122,7 @@ func plain(object map[string]any) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the object for match conditions: %w", err)
 	}
-	decoded, err := operation.Decode(raw)
+	decoded, err := jsonvalue.Decode(raw)
 	if err != nil {
 		return nil, fmt.Errorf("decoding the object for match conditions: %w", err)
 	}

@@ -148,7 +148,7 @@ func TestAQuarantineIsToldAndEnds(t *testing.T) {
 	for range 5 {
 		r.hostname()
 	}
-	assert.Contains(t, r.hostname(), `policy "mine" (module custom, `+chain.ShortDigest(module.Digest())+`) is quarantined at PodMutation: it is not asked since 2026-01-02T03:04:05Z`)
+	assert.Contains(t, r.hostname(), `policy "mine" (module custom, `+chain.ShortDigest(module.Digest())+`) is quarantined at PodMutation: not called since 2026-01-02T03:04:05Z`)
 	r.report()
 	want := "Quarantined at PodMutation since 2026-01-02T03:04:05Z, because it gave no valid answer several times in a row (Trap: pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom). Objects that need it are refused, since spec.failurePolicy is Fail. The module's author must correct it; an operator can load a version that works, or set spec.failurePolicy or spec.mode meanwhile. It is tried again from time to time."
 	assert.Equal(t, "False Quarantined: "+want, r.condition("mine", policyv1alpha1.ReadyCondition))

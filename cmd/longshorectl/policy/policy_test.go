@@ -188,7 +188,7 @@ func TestRun(t *testing.T) {
 			guest{answer: `{"version":"v1alpha1","operations":[{"op":"set","path":"/spec/nodeName","value":"n"}]}`},
 			[]string{"--moment", "Offload"},
 			output.CodeModule,
-			[]string{"Failed (UndeclaredWrite): module labeller gave no valid answer: ", "set /spec/nodeName is not allowed, only merge /metadata/labels; the module's author must act\n"},
+			[]string{"Failed (UndeclaredWrite): module labeller gave no valid answer: ", "set /spec/nodeName is not allowed, only merge /metadata/labels; the module's author must correct it\n"},
 		},
 		"a reserved key stays as it was": {
 			guest{answer: `{"version":"v1alpha1","operations":[{"op":"merge","path":"/metadata/labels","value":{"offloading.liqo.io/origin":"me"}}]}`},

@@ -78,7 +78,7 @@ func (l *policyLoader) Evaluate(ctx context.Context, in chain.Input) (*chain.Res
 // Asks reports whether a policy may be bound to an extension point; package view uses it.
 func (l *policyLoader) Asks(point contract.Point) bool {
 	loaded := l.loaded.Load()
-	return loaded == nil || loaded.Chains().Asks(point)
+	return loaded == nil || loaded.Chains().HasBindings(point)
 }
 
 // trim returns memory that only the start needed; the runtime does so within minutes.

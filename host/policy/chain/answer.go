@@ -3,8 +3,10 @@ package chain
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/operation"
@@ -18,9 +20,6 @@ const (
 	maxWarningBytes = 256
 )
 
-// maxSaidBytes bounds the answer that a link keeps, in bytes.
-const maxSaidBytes = 16 << 10
-
 // answer is a checked response. It is immutable.
 type answer struct {
 	operations []operation.Operation
@@ -32,95 +31,106 @@ type answer struct {
 	bytes int
 }
 
-// ask calls the policy and checks its answer.
-func (l *link) ask(ctx context.Context, request []byte) (*answer, error) {
+// call calls the policy and checks its answer.
+func (l *link) call(ctx context.Context, request []byte) (*answer, error) {
 	data, stats, err := l.Policy.Call(ctx, l.export, request)
 	if err != nil {
 		_, called := errors.AsType[*engine.CallError](err)
 		if !called && ctx.Err() == nil && !errors.Is(err, engine.ErrClosed) {
-			err = &fault{class: engine.Guest, err: err} // of a policy that is no module
+			err = &classError{class: engine.Guest, err: err} // the policy is a Go function
 		}
 		return nil, err
 	}
-	a, err := l.read(data)
+	if last := l.lastAnswer.Load(); last != nil && bytes.Equal(last.data, data) {
+		a := *last.answer
+		a.stats = stats
+		return &a, nil
+	}
+	a, err := l.decode(data)
 	if err != nil {
 		class := engine.BadOutput
-		if undeclared, ok := errors.AsType[*fault](err); ok {
-			class = undeclared.class
+		if known, ok := errors.AsType[*classError](err); ok {
+			class = known.class
 		}
-		return nil, &fault{class: class, err: fmt.Errorf("checking the answer: %w", err)}
+		return nil, &classError{class: class, err: fmt.Errorf("checking the answer: %w", err)}
 	}
-	answered := *a
-	answered.stats = stats
-	return &answered, nil
+	a.stats = stats
+	if len(data) <= maxLastAnswerBytes {
+		l.lastAnswer.Store(&decodedAnswer{data: data, answer: a})
+	}
+	return a, nil
 }
 
-// said is what a policy said last, and what it means.
-type said struct {
+// decodedAnswer is the last answer of a link. Most policies have few different answers, and
+// decoding one takes as long as the call (row policy/admission-four of hack/bench).
+type decodedAnswer struct {
 	data   []byte
 	answer *answer
 }
 
-// read is decode, but what the policy says again, about another object, is not decoded
-// again: most policies have few answers.
-func (l *link) read(data []byte) (*answer, error) {
-	if last := l.said.Load(); last != nil && bytes.Equal(last.data, data) {
-		return last.answer, nil
-	}
-	a, err := l.decode(data)
-	if err == nil && len(data) <= maxSaidBytes {
-		l.said.Store(&said{data: data, answer: a})
-	}
-	return a, err
-}
+// maxLastAnswerBytes bounds the answer that a link keeps.
+const maxLastAnswerBytes = 16 << 10
 
-// decode reads a response strictly: what we do not understand is an error, never
-// nothing.
+// decode decodes a response and checks it.
 func (l *link) decode(data []byte) (*answer, error) {
 	if len(data) == 0 {
-		return nil, errors.New("it is empty")
+		return nil, errors.New("the answer is empty")
 	}
 	if len(data) > l.maximum.ResponseBytes {
-		return nil, fmt.Errorf("it has %d bytes, more than %d", len(data), l.maximum.ResponseBytes)
+		return nil, fmt.Errorf("the answer has %d bytes, more than %d", len(data), l.maximum.ResponseBytes)
 	}
-	response, err := operation.DecodeResponse(data)
+	response, err := decodeStrictly(data)
 	if err != nil {
 		return nil, err
 	}
 	if response.Version != contract.Version {
-		return nil, fmt.Errorf("its contract version is %q, want %q", response.Version, contract.Version)
+		return nil, fmt.Errorf("the contract version is %q, want %q", response.Version, contract.Version)
 	}
-	a := &answer{bytes: len(data)}
-	if err := a.checkTexts(response); err != nil {
+	if err := checkTexts(response); err != nil {
 		return nil, err
 	}
+	a := &answer{bytes: len(data)}
 	for _, warning := range response.Warnings {
 		a.warnings = append(a.warnings, engine.Plain(warning))
 	}
 	if response.Deny != nil || response.Skip != nil {
-		return a, l.refuse(a, response)
+		return a, l.setRefusal(a, response)
 	}
 	if len(response.Operations) > l.maximum.Operations {
-		return nil, fmt.Errorf("it has %d operations, more than %d", len(response.Operations), l.maximum.Operations)
+		return nil, fmt.Errorf("the answer has %d operations, more than %d", len(response.Operations), l.maximum.Operations)
 	}
 	if a.operations, err = operation.Compile(response.Operations); err != nil {
-		return nil, err
+		return nil, err //nolint:wrapcheck // The error names the operation.
 	}
 	for i := range a.operations {
 		if err := l.writes.Check(&a.operations[i]); err != nil {
-			return nil, &fault{class: Undeclared, err: fmt.Errorf("operation %d is outside of what the module declares and the binding allows: %w", i, err)}
+			return nil, &classError{class: Undeclared, err: fmt.Errorf("operation %d is outside of what the module declares and the binding allows: %w", i, err)}
 		}
 	}
 	return a, nil
 }
 
-// refuse takes the refusal or the skip of an answer, where the point allows one.
-func (l *link) refuse(a *answer, response *contract.Response) error {
+// decodeStrictly rejects unknown fields and more than one value.
+func decodeStrictly(data []byte) (*contract.Response, error) {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	response := &contract.Response{}
+	if err := decoder.Decode(response); err != nil {
+		return nil, fmt.Errorf("decoding the answer: %w", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("decoding the answer: found more than one JSON value")
+	}
+	return response, nil
+}
+
+// setRefusal sets the denial or the skip of an answer, if the point allows it.
+func (l *link) setRefusal(a *answer, response *contract.Response) error {
 	if response.Deny != nil && !l.bound.denies {
-		return fmt.Errorf("a policy cannot deny at %s", l.Point)
+		return fmt.Errorf("policies cannot deny at %s", l.Point)
 	}
 	if response.Skip != nil && !l.bound.skips {
-		return fmt.Errorf("a policy cannot skip at %s", l.Point)
+		return fmt.Errorf("policies cannot skip at %s", l.Point)
 	}
 	if deny := response.Deny; deny != nil {
 		a.deny = &contract.Denial{Reason: engine.Plain(deny.Reason), Message: engine.Plain(deny.Message)}
@@ -131,9 +141,10 @@ func (l *link) refuse(a *answer, response *contract.Response) error {
 	return nil
 }
 
-func (a *answer) checkTexts(response *contract.Response) error {
+// checkTexts checks the number and size of the texts of a response.
+func checkTexts(response *contract.Response) error {
 	if len(response.Warnings) > contract.MaxWarnings {
-		return fmt.Errorf("it has %d warnings, more than %d", len(response.Warnings), contract.MaxWarnings)
+		return fmt.Errorf("the answer has %d warnings, more than %d", len(response.Warnings), contract.MaxWarnings)
 	}
 	for _, warning := range response.Warnings {
 		if len(warning) > maxWarningBytes {
@@ -151,12 +162,15 @@ func (a *answer) checkTexts(response *contract.Response) error {
 	return nil
 }
 
-func checkReason(what, reason, message string) error {
+func checkReason(kind, reason, message string) error {
 	if reason == "" || message == "" {
-		return fmt.Errorf("a %s needs a reason and a message", what)
+		return fmt.Errorf("a %s needs a reason and a message", kind)
 	}
-	if len(reason) > maxReasonBytes || len(message) > maxMessageBytes {
-		return fmt.Errorf("a %s is longer than %d and %d bytes", what, maxReasonBytes, maxMessageBytes)
+	if len(reason) > maxReasonBytes {
+		return fmt.Errorf("the reason of a %s has %d bytes, more than %d", kind, len(reason), maxReasonBytes)
+	}
+	if len(message) > maxMessageBytes {
+		return fmt.Errorf("the message of a %s has %d bytes, more than %d", kind, len(message), maxMessageBytes)
 	}
 	return nil
 }

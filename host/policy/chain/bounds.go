@@ -12,17 +12,16 @@ const (
 	annotationsPath = "/metadata/annotations"
 )
 
-// bound is what a point allows at most, whatever a manifest declares.
+// bound is the maximum that an extension point allows, whatever a manifest declares.
 type bound struct {
 	writes operation.Rules
-	// facts are the members of the facts object that exist at the point.
+	// facts are the members of the facts object at the point.
 	facts []string
-	// denies tells whether the point's policies may refuse the object, skips whether they
-	// may leave it at home.
+	// denies and skips report whether policies may deny or skip the object.
 	denies, skips bool
 }
 
-// bounds of the extension points (docs/explanation/architecture.md, 2.2).
+// bounds of the extension points (docs/explanation/architecture.md).
 var bounds = map[contract.Point]bound{
 	contract.PodMutation: {
 		writes: anyVerb(labelsPath, annotationsPath, "/spec"),
@@ -41,8 +40,8 @@ var bounds = map[contract.Point]bound{
 		writes: anyVerb(labelsPath, annotationsPath),
 		facts:  []string{"object", "notReflected", "virtualNode"},
 	},
-	// What of it a kind has is for [Input].Writes to say. Never identity or ownership, and
-	// never status (ADR 49).
+	// [Input].Writes narrows this for each kind. Identity, ownership and status are never
+	// writable (ADR 49).
 	contract.ResourceMutation: {
 		writes: anyVerb(labelsPath, annotationsPath, "/spec", "/data", "/binaryData"),
 		facts:  []string{"object", "local", "virtualNode"},
@@ -50,8 +49,7 @@ var bounds = map[contract.Point]bound{
 	},
 }
 
-// anyVerb allows every verb at the paths; they are constants of this file, and a
-// test compiles them.
+// anyVerb allows every verb at the paths.
 func anyVerb(paths ...string) operation.Rules {
 	rules := make([]contract.WriteRule, len(paths))
 	for i, path := range paths {

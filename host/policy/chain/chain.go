@@ -1,16 +1,15 @@
-// Package chain decides. Pod flow, stage 4: it asks the policies that are bound to an
-// extension point, one after the other, each about the result of the one before, and
-// applies what they answer.
+// Package chain calls policies. Pod flow, stage 4: it calls the policies that are bound to
+// an extension point in order, each with the result of the previous one, and applies their
+// answers.
 //
-// A policy is given only the facts that it declared to read, and only operations
-// that it declared to write are accepted, within the bounds of the point and of its
-// binding. Answers are remembered, since policies are pure. What an answer changed is
+// A policy sees only the facts that its manifest declares to read. Its operations are
+// accepted only where its manifest declares to write, within the bounds of the extension
+// point and of the binding. Answers are cached, because policies are pure. Each change is
 // recorded as a decision, without values.
 //
-// The package knows nothing of Kubernetes: documents are JSON-like values, which
-// objects a binding concerns is for its [Matcher] to say, and metrics leave through
-// an [Observer]. It does not load modules, and it does not check the host's own
-// invariants.
+// The package does not depend on Kubernetes: documents are JSON-like values, a [Matcher]
+// decides which objects a binding matches, and an [Observer] exports metrics. It does not
+// load modules and does not check the host's invariants.
 package chain
 
 import (
@@ -33,49 +32,51 @@ import (
 type Policy interface {
 	// Name of the module.
 	Name() string
-	// Digest identifies the code, "sha256:…": equal digests, equal answers.
+	// Digest identifies the code ("sha256:…"). Policies with equal digests give equal
+	// answers.
 	Digest() string
 	// Manifest declares points, reads and writes. It does not change.
 	Manifest() *contract.Manifest
-	// Call asks the export with an encoded contract.Request. The answer is the caller's.
+	// Call calls the export with an encoded contract.Request. The caller owns the answer.
 	Call(ctx context.Context, export string, request []byte) ([]byte, engine.Stats, error)
 }
 
-// FailurePolicy says what happens when a policy gives no valid answer.
+// FailurePolicy is what happens when a policy gives no valid answer.
 type FailurePolicy string
 
 // The failure policies. The zero value is Fail.
 const (
 	// Fail refuses the object with a [*PolicyError].
 	Fail FailurePolicy = "Fail"
-	// Ignore goes on without the policy, and says so in a warning and a decision.
+	// Ignore skips the policy and records that in a warning and a decision.
 	Ignore FailurePolicy = "Ignore"
-	// LastGood asks the binding's Fallback, and says so in a warning and a decision;
-	// without one it is Fail. A failure that is not the policy's is Fail, too.
+	// LastGood calls the binding's Fallback and records that in a warning and a decision.
+	// Without a Fallback, or if the policy did not cause the failure, it is like Fail.
 	LastGood FailurePolicy = "LastGood"
 )
 
-// Mode says what is done with the answers of a policy.
+// Mode is what happens with the answers of a policy.
 type Mode string
 
 // The modes. The zero value is Enforce.
 const (
-	// Enforce applies them.
+	// Enforce applies the answers.
 	Enforce Mode = "Enforce"
-	// Shadow asks, tells the observer what would differ, and applies nothing. It needs
-	// no order, conflicts with nobody, and its failures disturb nothing.
+	// Shadow calls the policy and reports to the observer what would differ, but applies
+	// nothing. A Shadow binding needs no order, has no conflicts, and its failures have no
+	// effect.
 	Shadow Mode = "Shadow"
-	// Disabled does not ask.
+	// Disabled does not call the policy.
 	Disabled Mode = "Disabled"
 )
 
-// Allow narrows what the manifest declares. An empty list narrows nothing.
+// Allow narrows the reads and writes of the manifest. An empty list narrows nothing.
 type Allow struct {
 	Reads  []string
 	Writes []contract.WriteRule
 }
 
-// Limits lower the contract's bounds; zero means the contract's.
+// Limits lower the contract's bounds. Zero means the contract's bound.
 type Limits struct {
 	// RequestBytes bounds the encoded request.
 	RequestBytes int
@@ -89,20 +90,21 @@ type Limits struct {
 // which is what etcd stores, has up to 7 MiB as JSON.
 const MaxBuiltInBytes = 8 << 20
 
-// Binding says: at this point, in this order, for these objects, this policy.
+// Binding binds a policy to an extension point: where, in which order, and for which
+// objects it is called.
 type Binding struct {
-	// Name of the binding, that of its OffloadingPolicy. Unique at a point, but for one
-	// Shadow binding that stands in for the enforced one of its name: it is asked about
-	// the same object, and compared with what that one makes of it.
+	// Name of the binding: that of its OffloadingPolicy. It is unique at a point, except
+	// that a Shadow binding may have the name of an enforced one. It is then called with
+	// the same object, and its result is compared with that of the enforced binding.
 	Name string
-	// Policy that answers; may be nil when the mode is Disabled.
+	// Policy to call; may be nil if the mode is Disabled.
 	Policy Policy
-	// Point at which it is asked.
+	// Point at which it is called.
 	Point contract.Point
 	// Moments narrows the manifest's; empty narrows nothing.
 	Moments []contract.Moment
-	// Order among the bindings of the point, lowest first; those without come last,
-	// by name. Bindings whose writes do not commute need different ones.
+	// Order among the bindings of the point, lowest first. Bindings without an order come
+	// last, by name. Bindings with writes that do not commute need different orders.
 	Order *int
 	// FailurePolicy, Fail when empty.
 	FailurePolicy FailurePolicy
@@ -114,120 +116,117 @@ type Binding struct {
 	Allow Allow
 	// Limits lower the contract's bounds.
 	Limits Limits
-	// Match says which objects the policy is asked about; nil means all.
+	// Match selects the objects; nil selects all.
 	Match Matcher
-	// Fallback is the version that is asked when this one fails and the failure policy is
-	// LastGood; nil when there is none. Of it, Policy, Moments, Settings, Allow and Limits
-	// count.
+	// Fallback is the version to call if this one fails and the failure policy is LastGood;
+	// may be nil. Only its Policy, Moments, Settings, Allow and Limits are used.
 	Fallback *Binding
-	// BuiltIn marks a policy that the host carries. It is never quarantined, and requests and
-	// answers are bounded by [MaxBuiltInBytes] instead of the contract's bounds: its author
-	// answers for it on the largest object that an API server stores.
+	// BuiltIn marks a policy of the host. It is never quarantined, and its requests and
+	// answers are bounded by [MaxBuiltInBytes] instead of the contract's bounds, because it
+	// must handle the largest object that an API server stores.
 	BuiltIn bool
-	// Unavailable says why the policy cannot be asked at present, although it counts: each
-	// question that concerns it fails with this cause and class [Unavailable], and the
-	// failure policy says what comes of that; LastGood is Fail then. Policy is not called:
-	// it says who would have answered, and at which moments. Nil when it can be asked. Of no
-	// use in mode Shadow.
+	// Unavailable is set if the policy was enforced before and cannot be called now. Every
+	// evaluation that matches the binding then fails with this cause and class
+	// [Unavailable], and the failure policy applies; LastGood is like Fail. Policy is not
+	// called, but its name, digest and manifest are used. Not for mode Shadow.
 	Unavailable error
 }
 
-// Attributes of the object in question, for matching. They are the local object's.
+// Attributes of the local object, for matching.
 type Attributes struct {
 	// Namespace of the local object.
 	Namespace string
-	// NamespaceLabels, nil when the caller does not know them.
+	// NamespaceLabels, nil if the caller does not know them.
 	NamespaceLabels map[string]string
 	// Labels of the local object.
 	Labels map[string]string
-	// VirtualNode is the name of the virtual node, "" while none is chosen.
+	// VirtualNode is the name of the virtual node, "" before the pod is scheduled.
 	VirtualNode string
-	// Object is [Input].Object, before all policies. The chains set it.
+	// Object is [Input].Object, before all policies. [Chains.Evaluate] sets it.
 	Object map[string]any
 }
 
-// Matcher says whether a binding concerns an object. It is safe for concurrent use.
-// An error counts as a failure of the policy.
+// Matcher reports whether a binding matches an object. It is safe for concurrent use. An
+// error fails the evaluation with class [Host].
 type Matcher interface {
 	Matches(ctx context.Context, attributes Attributes) (bool, error)
 }
 
-// Input is one question to a chain.
+// Input is one evaluation of a chain.
 type Input struct {
-	// Point and Moment of the question.
+	// Point and Moment of the evaluation.
 	Point  contract.Point
 	Moment contract.Moment
-	// Object is the JSON form of the object being decided: objects are
-	// map[string]any, other values may also be Go values that marshal to JSON, so a
-	// caller need not convert what no policy touches. It is not altered.
+	// Object is the JSON form of the object. Objects are map[string]any; other values may
+	// be any Go values that marshal to JSON, so that a caller need not convert fields that
+	// no policy reads or writes. It is not altered.
 	Object map[string]any
-	// Facts are the other members of the facts object: "local", "patch" … Any Go value
-	// that marshals to JSON will do; only what is read is looked at.
+	// Facts are the other members of the facts object ("local", "patch" …). Any Go values
+	// that marshal to JSON are allowed; only declared reads are encoded.
 	Facts map[string]any
-	// Writes narrows the bound of the point for this very object, whose kind may have
-	// less; nil narrows nothing. An operation beyond it is a failure of the policy.
+	// Writes narrows the bound of the point for the kind of this object; nil narrows
+	// nothing. An operation beyond it is a failure of the policy.
 	Writes operation.Rules
-	// Check tells what is wrong with the object as one policy left it; nil finds nothing. An
-	// error is a failure of that policy.
+	// Check validates the object after each policy that changed it; may be nil. An error is
+	// a failure of that policy.
 	Check ObjectCheck
-	// Match are the attributes that bindings are matched with.
+	// Match are the attributes with which bindings are matched.
 	Match Attributes
 }
 
-// ObjectCheck compares an object before and after one policy that changed it, and returns an error
-// if the host cannot use what the policy made of it.
+// ObjectCheck compares an object before and after one policy changed it, and returns an
+// error if the host cannot use the result.
 type ObjectCheck func(before, after map[string]any) error
 
-// Result is the answer of a chain.
+// Result is the result of a chain.
 type Result struct {
-	// Object after all policies. It shares with the input what did not change, and
-	// values with remembered answers: treat it as read-only.
+	// Object after all policies. It shares unchanged values with the input and written
+	// values with cached answers: treat it as read-only.
 	Object map[string]any
-	// Changed tells whether Object differs from the input's.
+	// Changed reports whether Object differs from the input's.
 	Changed bool
-	// Decisions of the policies that were asked, in order.
+	// Decisions of the policies that were called, in order.
 	Decisions []Decision
-	// Denial is set when a policy refused the object or had it skipped; those after it were
-	// not asked.
+	// Denial is set if a policy refused or skipped the object. Later policies were not
+	// called.
 	Denial *Denied
-	// Warnings for the person who made the request.
+	// Warnings for the user who made the request.
 	Warnings []string
 }
 
 // Options of [New].
 type Options struct {
-	// MemoEntries bounds the number of remembered answers, 8192 when zero, none when
-	// negative.
+	// MemoEntries bounds the number of cached answers: 8192 if zero, no cache if negative.
 	MemoEntries int
-	// MemoBytes bounds their size, 32 MiB when zero.
+	// MemoBytes bounds the size of cached answers, 32 MiB if zero.
 	MemoBytes int64
-	// Observer is told of every question to a policy; may be nil.
+	// Observer receives every call of a policy and every cached answer; may be nil.
 	Observer Observer
-	// Clock measures calls for the Observer and times quarantines; nil measures none, and
-	// nothing is quarantined.
+	// Clock measures calls for the Observer and times quarantines. With nil, durations are
+	// zero and no policy is quarantined.
 	Clock func() time.Time
-	// Quarantine says when a policy that keeps failing is no longer asked.
+	// Quarantine configures when a policy that keeps failing is no longer called.
 	Quarantine QuarantineOptions
 	// HealthChanged is called when a quarantine begins or ends; may be nil. It must not
 	// block.
 	HealthChanged func()
-	// ReservedKey tells which label and annotation keys no policy may set, change or
-	// drop (T40); nil reserves none.
+	// ReservedKey reports the label and annotation keys that no policy may set, change or
+	// remove (T40); nil reserves none.
 	ReservedKey func(key string) bool
-	// GuardedKey reports the label and annotation keys on which runtimes, networks and clouds
-	// act. A policy may set one only if its binding names the key in Allow.Writes. Nil guards
-	// none.
+	// GuardedKey reports the label and annotation keys on which runtimes, networks and
+	// clouds act. A policy may set one only if its binding names the key in Allow.Writes.
+	// Nil guards none.
 	GuardedKey func(key string) bool
-	// Retired is told, once, of each policy that no binding names any more, after its
-	// last call has returned; may be nil. The policy may be closed then.
+	// Retired is called once for each policy that no binding uses any more, after its last
+	// call has returned; may be nil. The policy may then be closed.
 	Retired func(Policy)
 }
 
-// ErrNotLoaded is returned by Evaluate before the first Swap: nothing may be decided
-// before the operator's policies are known.
-var ErrNotLoaded = errors.New("the policies are not loaded yet")
+// ErrNotLoaded is returned by [Chains.Evaluate] before the first [Chains.Swap]. No object
+// is decided before the policies are known.
+var ErrNotLoaded = errors.New("policies are not loaded yet")
 
-// Chains are the bindings of all points. They are safe for concurrent use.
+// Chains holds the bindings of all points. It is safe for concurrent use.
 type Chains struct {
 	options Options
 	memo    *memo
@@ -254,9 +253,8 @@ func New(options Options) *Chains {
 	}
 }
 
-// Swap replaces all bindings at once: an evaluation sees either the old ones or the
-// new ones. On error nothing changes; the error is a [*BindingError] or a
-// [*ConflictError] and names the binding to blame.
+// Swap replaces all bindings at once: an evaluation sees either the old ones or the new
+// ones. On error nothing changes; the error is a [*BindingError] or a [*ConflictError].
 func (c *Chains) Swap(bindings []Binding) error {
 	next, err := newSnapshot(bindings)
 	if err != nil {
@@ -266,20 +264,19 @@ func (c *Chains) Swap(bindings []Binding) error {
 	for policy := range next.policies {
 		c.uses[policy]++
 	}
-	c.health = next.adopt(c.health, c.options.Quarantine)
+	c.health = next.assignHealth(c.health, c.options.Quarantine)
 	previous := c.current.Swap(next)
 	c.mu.Unlock()
 	if previous != nil {
-		previous.superseded.Store(true)
+		previous.replaced.Store(true)
 		c.retireIfIdle(previous)
 	}
 	return nil
 }
 
-// Asks reports whether any policy is bound to the point, be it in mode Shadow. Without one
-// a question need not even be laid out. Before the first [Chains.Swap] it is true: nobody
-// knows.
-func (c *Chains) Asks(point contract.Point) bool {
+// HasBindings reports whether any policy is bound to the point, in any mode but Disabled. It
+// is true before the first [Chains.Swap].
+func (c *Chains) HasBindings(point contract.Point) bool {
 	current := c.current.Load()
 	return current == nil || len(current.chains[point]) > 0
 }
@@ -291,7 +288,7 @@ func (c *Chains) acquire() (*snapshot, error) {
 		if current == nil {
 			return nil, ErrNotLoaded
 		}
-		current.calls.Add(1)
+		current.evaluations.Add(1)
 		if c.current.Load() == current {
 			return current, nil
 		}
@@ -300,12 +297,12 @@ func (c *Chains) acquire() (*snapshot, error) {
 }
 
 func (c *Chains) release(s *snapshot) {
-	s.calls.Add(-1)
+	s.evaluations.Add(-1)
 	c.retireIfIdle(s)
 }
 
 func (c *Chains) retireIfIdle(s *snapshot) {
-	if !s.superseded.Load() || s.calls.Load() != 0 || !s.retired.CompareAndSwap(false, true) {
+	if !s.replaced.Load() || s.evaluations.Load() != 0 || !s.retired.CompareAndSwap(false, true) {
 		return
 	}
 	var unused []Policy

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/operation"
@@ -53,7 +54,7 @@ func bind(p chain.Policy) chain.Binding {
 func order(n int) *int { return &n }
 
 func podInput(object string) chain.Input {
-	value, err := operation.Decode([]byte(object))
+	value, err := jsonvalue.Decode([]byte(object))
 	if err != nil {
 		panic(err)
 	}
@@ -75,7 +76,7 @@ func encoded(t *testing.T, value any) string {
 	return string(data)
 }
 
-func TestNothingIsDecidedBeforeTheFirstSwap(t *testing.T) {
+func TestEvaluateFailsBeforeTheFirstSwap(t *testing.T) {
 	chains := chain.New(chain.Options{})
 	_, err := chains.Evaluate(t.Context(), podInput(`{}`))
 	require.ErrorIs(t, err, chain.ErrNotLoaded)
@@ -87,7 +88,7 @@ func TestNothingIsDecidedBeforeTheFirstSwap(t *testing.T) {
 	assert.Empty(t, result.Decisions)
 }
 
-func TestEachPolicySeesTheResultOfTheOneBefore(t *testing.T) {
+func TestEachPolicyGetsThePreviousResult(t *testing.T) {
 	reader := policy("reader", []string{"/object/spec/nodeSelector"}, writes("/metadata/labels", "merge"), func(r contract.Request) (contract.Response, error) {
 		return contract.Response{Operations: []contract.Operation{contract.Merge("/metadata/labels", contract.StringMap{"seen": string(r.Facts)})}}, nil
 	})
@@ -108,7 +109,7 @@ func TestEachPolicySeesTheResultOfTheOneBefore(t *testing.T) {
 	}, result.Decisions)
 }
 
-func TestTheRequestIsCanonicalAndHoldsOnlyWhatIsRead(t *testing.T) {
+func TestRequestsAreCanonicalAndHaveDeclaredFactsOnly(t *testing.T) {
 	var got string
 	p := policy("reader", []string{"/object/spec/containers[*]/image", "/object/spec/containers[name=b]/command", "/object/metadata/annotations/liqo.io~1x", "/local/spec/tolerations", "/runtimeClassName", "/object/spec/absent"},
 		nil, func(r contract.Request) (contract.Response, error) {
@@ -125,28 +126,28 @@ func TestTheRequestIsCanonicalAndHoldsOnlyWhatIsRead(t *testing.T) {
 	assert.JSONEq(t, `{"version":"v1alpha1","point":"PodMutation","moment":"Offload","settings":{"a":"<>","z":1},"facts":{"local":{"spec":{"tolerations":[{"key":"k"}]}},"object":{"metadata":{"annotations":{"liqo.io/x":"1"}},"spec":{"containers":[{"image":"i"},{"command":["c"]},{}]}},"runtimeClassName":"liqo"}}`, got)
 }
 
-func TestAnswersOutsideOfTheContractAreErrors(t *testing.T) {
+func TestInvalidAnswersAreErrors(t *testing.T) {
 	many := make([]contract.Operation, contract.MaxOperations+1)
 	for name, tc := range map[string]struct {
 		raw     string
 		answer  answerFunc
 		wantErr string
 	}{
-		"empty output":              {raw: "-", wantErr: "it is empty"},
-		"no JSON":                   {raw: "hello", wantErr: "invalid character"},
+		"empty output":              {raw: "-", wantErr: "the answer is empty"},
+		"text that is not JSON":     {raw: "hello", wantErr: "invalid character"},
 		"an unknown field":          {raw: `{"version":"v1alpha1","patch":[]}`, wantErr: `unknown field "patch"`},
 		"an unknown operand":        {raw: `{"version":"v1alpha1","operations":[{"op":"set","path":"/spec/a","value":1,"from":"/b"}]}`, wantErr: `unknown field "from"`},
 		"text after the answer":     {raw: `{"version":"v1alpha1"}{}`, wantErr: "more than one JSON value"},
-		"another version":           {raw: `{"version":"v2"}`, wantErr: `its contract version is "v2"`},
-		"no version":                {raw: `{}`, wantErr: `its contract version is ""`},
+		"another version":           {raw: `{"version":"v2"}`, wantErr: `the contract version is "v2"`},
+		"no version":                {raw: `{}`, wantErr: `the contract version is ""`},
 		"an undeclared path":        {answer: answers(contract.Remove("/spec/b")), wantErr: "operation 0 is outside of what the module declares and the binding allows: remove /spec/b is not allowed, only set|remove /spec/a"},
 		"an undeclared verb":        {answer: answers(contract.Merge("/spec/a", contract.StringMap{})), wantErr: "merge /spec/a is not allowed"},
 		"too many operations":       {answer: answers(many...), wantErr: "257 operations"},
-		"a shape that does not fit": {answer: answers(contract.Set("/spec/a/b", contract.Int(1))), wantErr: "found a string where an object is expected"},
+		"a shape that does not fit": {answer: answers(contract.Set("/spec/a/b", contract.Int(1))), wantErr: "found a string, want an object"},
 		"a denial without reason":   {raw: `{"version":"v1alpha1","deny":{"message":"no"}}`, wantErr: "needs a reason"},
 		"too many warnings":         {raw: `{"version":"v1alpha1","warnings":["","","","","","","","",""]}`, wantErr: "9 warnings"},
-		"an endless warning":        {raw: `{"version":"v1alpha1","warnings":["` + strings.Repeat("x", 300) + `"]}`, wantErr: "300 bytes"},
-		"an endless answer":         {raw: `{"version":"v1alpha1"` + strings.Repeat(" ", contract.MaxResponseBytes) + `}`, wantErr: "more than 262144"},
+		"a long warning":            {raw: `{"version":"v1alpha1","warnings":["` + strings.Repeat("x", 300) + `"]}`, wantErr: "300 bytes"},
+		"a long answer":             {raw: `{"version":"v1alpha1"` + strings.Repeat(" ", contract.MaxResponseBytes) + `}`, wantErr: "more than 262144"},
 		"the policy's own error":    {answer: fails("no clue"), wantErr: "no clue"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,7 +157,7 @@ func TestAnswersOutsideOfTheContractAreErrors(t *testing.T) {
 				asked = &rawPolicy{Policy: p, answer: strings.TrimPrefix(tc.raw, "-")}
 			}
 			chains := swapped(t, chain.Options{}, bind(asked))
-			for range 2 { // no error is remembered
+			for range 2 { // errors are not cached
 				_, err := chains.Evaluate(t.Context(), podInput(`{"spec":{"a":"text"}}`))
 				var failure *chain.PolicyError
 				require.ErrorAs(t, err, &failure)
@@ -178,7 +179,7 @@ func TestAnswersOutsideOfTheContractAreErrors(t *testing.T) {
 	}
 }
 
-// rawPolicy answers with bytes.
+// rawPolicy answers with fixed bytes.
 type rawPolicy struct {
 	chain.Policy
 	answer string
@@ -202,35 +203,35 @@ func TestADenialEndsTheChain(t *testing.T) {
 
 	filter := at(contract.MetadataFilter, "filter", nil, nil, denies)
 	_, err = swapped(t, chain.Options{}, bind(filter)).Evaluate(t.Context(), chain.Input{Point: contract.MetadataFilter})
-	require.ErrorContains(t, err, "a policy cannot deny at MetadataFilter")
+	require.ErrorContains(t, err, "policies cannot deny at MetadataFilter")
 }
 
-func TestSwapRefusesBadBindings(t *testing.T) {
+func TestSwapRejectsInvalidBindings(t *testing.T) {
 	good := policy("good", nil, writes("/spec/a", "set"), answers())
 	for name, tc := range map[string]struct {
 		binding func(*chain.Binding)
 		policy  *policytest.Policy
 		wantErr string
 	}{
-		"a read of another point's fact":  {policy: policy("p", []string{"/patch/x"}, nil, nil), wantErr: `path "/patch/x": the point has no such fact, only object, local`},
+		"a read of another point's fact":  {policy: policy("p", []string{"/patch/x"}, nil, nil), wantErr: `path "/patch/x": the extension point has no such fact, only object, local`},
 		"a bad read":                      {policy: policy("p", []string{"object"}, nil, nil), wantErr: "must begin with a slash"},
 		"a bad write rule":                {policy: policy("p", nil, writes("/spec/a"), nil), wantErr: "allows no verb"},
-		"a write beyond the point":        {policy: policy("p", nil, writes("/status", "set"), nil), wantErr: "declares more than the point allows: set /status is not allowed"},
+		"a write beyond the point":        {policy: policy("p", nil, writes("/status", "set"), nil), wantErr: "declares more than the extension point allows: set /status is not allowed"},
 		"a preset writing node affinity":  {policy: at(contract.AntiAffinityPreset, "p", nil, writes("/spec/affinity", "set"), nil), wantErr: "set /spec/affinity is not allowed, only"},
 		"a filter writing a spec":         {policy: at(contract.MetadataFilter, "p", nil, writes("/spec", "set"), nil), wantErr: "set /spec is not allowed"},
 		"a patch writing containers":      {policy: at(contract.OffloadingPatch, "p", nil, writes("/spec/containers", "set"), nil), wantErr: "set /spec/containers is not allowed"},
-		"a point that it does not answer": {binding: func(b *chain.Binding) { b.Point = contract.MetadataFilter }, wantErr: `module "good" does not answer this point`},
+		"a point that is not implemented": {binding: func(b *chain.Binding) { b.Point = contract.MetadataFilter }, wantErr: `module "good" does not implement this extension point`},
 		"an unknown point":                {binding: func(b *chain.Binding) { b.Point = "Later" }, wantErr: "unknown extension point"},
-		"a moment that it does not answer": {
+		"a moment that is not implemented": {
 			policy:  policytest.Native("p", contract.Manifest{Points: []contract.PointManifest{{Point: contract.PodMutation, Moments: []contract.Moment{contract.MomentAdmission}}}}, nil),
-			binding: func(b *chain.Binding) { b.Moments = []contract.Moment{contract.MomentOffload} }, wantErr: "does not answer at moment Offload"},
-		"another contract":          {policy: policytest.Native("p", contract.Manifest{Contracts: []string{"v9"}, Points: []contract.PointManifest{{Point: contract.PodMutation}}}, nil), wantErr: "speaks the contract versions [v9]"},
-		"settings that are no JSON": {binding: func(b *chain.Binding) { b.Settings = []byte("{") }, wantErr: "settings: decoding JSON"},
-		"settings that are a list":  {binding: func(b *chain.Binding) { b.Settings = []byte("[]") }, wantErr: "settings must be a JSON object"},
-		"an unknown mode":           {binding: func(b *chain.Binding) { b.Mode = "Later" }, wantErr: `unknown mode "Later"`},
-		"an unknown failure policy": {binding: func(b *chain.Binding) { b.FailurePolicy = "Maybe" }, wantErr: `unknown failure policy "Maybe"`},
-		"no policy":                 {binding: func(b *chain.Binding) { b.Policy = nil }, wantErr: "needs a name and a policy"},
-		"a bad allow list":          {binding: func(b *chain.Binding) { b.Allow.Reads = []string{"x"} }, wantErr: "allow: reads"},
+			binding: func(b *chain.Binding) { b.Moments = []contract.Moment{contract.MomentOffload} }, wantErr: "does not implement the moment Offload"},
+		"another contract":           {policy: policytest.Native("p", contract.Manifest{Contracts: []string{"v9"}, Points: []contract.PointManifest{{Point: contract.PodMutation}}}, nil), wantErr: "supports the contract versions [v9]"},
+		"settings that are not JSON": {binding: func(b *chain.Binding) { b.Settings = []byte("{") }, wantErr: "settings: decoding JSON"},
+		"settings that are a list":   {binding: func(b *chain.Binding) { b.Settings = []byte("[]") }, wantErr: "settings must be a JSON object"},
+		"an unknown mode":            {binding: func(b *chain.Binding) { b.Mode = "Later" }, wantErr: `unknown mode "Later"`},
+		"an unknown failure policy":  {binding: func(b *chain.Binding) { b.FailurePolicy = "Maybe" }, wantErr: `unknown failure policy "Maybe"`},
+		"no policy":                  {binding: func(b *chain.Binding) { b.Policy = nil }, wantErr: "needs a name and a policy"},
+		"a bad allow list":           {binding: func(b *chain.Binding) { b.Allow.Reads = []string{"x"} }, wantErr: "spec.allow.reads"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := tc.policy
@@ -248,16 +249,16 @@ func TestSwapRefusesBadBindings(t *testing.T) {
 			require.ErrorContains(t, err, tc.wantErr)
 			result, err := chains.Evaluate(t.Context(), podInput(`{}`))
 			require.NoError(t, err)
-			assert.Len(t, result.Decisions, 1, "the bindings from before stay")
+			assert.Len(t, result.Decisions, 1, "the bindings are unchanged")
 		})
 	}
 	b := bind(good)
 	require.ErrorContains(t, chain.New(chain.Options{}).Swap([]chain.Binding{b, b}), "bound twice")
 	b.Mode, b.Policy = chain.Disabled, nil
-	require.NoError(t, chain.New(chain.Options{}).Swap([]chain.Binding{b, b}), "disabled bindings are not looked at")
+	require.NoError(t, chain.New(chain.Options{}).Swap([]chain.Binding{b, b}), "disabled bindings are not checked")
 }
 
-func TestOverlappingWritesNeedAnOrder(t *testing.T) {
+func TestConflictingWritesNeedAnOrder(t *testing.T) {
 	a := bind(policy("a", nil, writes("/spec/nodeSelector", "merge"), answers(contract.Merge("/spec/nodeSelector", contract.StringMap{"k": "a"}))))
 	b := bind(policy("b", nil, writes("/spec", "merge", "set"), answers(contract.Set("/spec/nodeSelector", contract.StringMap{"k": "b"}))))
 	err := chain.New(chain.Options{}).Swap([]chain.Binding{a, b})
@@ -266,9 +267,9 @@ func TestOverlappingWritesNeedAnOrder(t *testing.T) {
 	assert.Equal(t, &chain.ConflictError{Point: contract.PodMutation, Path: "/spec/nodeSelector", First: "a", Second: "b"}, conflict)
 
 	a.Order = order(1)
-	require.Error(t, chain.New(chain.Options{}).Swap([]chain.Binding{a, b}), "one order is not enough")
+	require.Error(t, chain.New(chain.Options{}).Swap([]chain.Binding{a, b}), "both need an order")
 	b.Order = order(1)
-	require.Error(t, chain.New(chain.Options{}).Swap([]chain.Binding{a, b}), "equal orders are none")
+	require.Error(t, chain.New(chain.Options{}).Swap([]chain.Binding{a, b}), "the orders must differ")
 	for _, tc := range []struct {
 		order int
 		want  string
@@ -281,13 +282,13 @@ func TestOverlappingWritesNeedAnOrder(t *testing.T) {
 
 	b.Order = nil
 	b.Allow.Writes = writes("/spec/tolerations", "set")
-	require.NoError(t, chain.New(chain.Options{}).Swap([]chain.Binding{a, b}), "narrowed apart")
+	require.NoError(t, chain.New(chain.Options{}).Swap([]chain.Binding{a, b}), "allow makes them disjoint")
 	b.Allow.Writes = nil
 	a.Moments, b.Moments = []contract.Moment{contract.MomentAdmission}, []contract.Moment{contract.MomentOffload}
-	require.NoError(t, chain.New(chain.Options{}).Swap([]chain.Binding{a, b}), "never asked together")
+	require.NoError(t, chain.New(chain.Options{}).Swap([]chain.Binding{a, b}), "they are never called together")
 }
 
-func TestABindingNarrowsWhatIsReadAndWritten(t *testing.T) {
+func TestABindingNarrowsReadsAndWrites(t *testing.T) {
 	p := policy("p", []string{"/object/spec", "/local"}, writes("/spec", "set"), func(r contract.Request) (contract.Response, error) {
 		return contract.Response{Operations: []contract.Operation{contract.Set("/spec/hostname", contract.Raw(r.Facts))}}, nil
 	})
@@ -304,7 +305,7 @@ func TestABindingNarrowsWhatIsReadAndWritten(t *testing.T) {
 	require.ErrorContains(t, err, "set /spec/hostname is not allowed, only set /spec/other")
 }
 
-func TestReservedKeysStayAsTheyWere(t *testing.T) {
+func TestReservedKeysAreRestored(t *testing.T) {
 	reserved := func(key string) bool { return strings.HasPrefix(key, "reserved/") }
 	for name, tc := range map[string]struct {
 		op          contract.Operation
@@ -316,7 +317,7 @@ func TestReservedKeysStayAsTheyWere(t *testing.T) {
 		"removing only reserved ones": {op: contract.Remove("/metadata/labels", "reserved/a"), want: `{"metadata":{"labels":{"b":"2","reserved/a":"1"}}}`, wantKept: []string{"/metadata/labels/reserved~1a"}},
 		"removing all labels":         {op: contract.Remove("/metadata/labels"), want: `{"metadata":{"labels":{"reserved/a":"1"}}}`, wantKept: []string{"/metadata/labels/reserved~1a"}, wantChanged: true},
 		"replacing all labels":        {op: contract.Set("/metadata/labels", contract.StringMap{"c": "3", "reserved/z": "9"}), want: `{"metadata":{"labels":{"c":"3","reserved/a":"1"}}}`, wantKept: []string{"/metadata/labels/reserved~1a", "/metadata/labels/reserved~1z"}, wantChanged: true},
-		"forging one":                 {op: contract.Merge("/metadata/annotations", contract.StringMap{"reserved/z": "9", "x": "y"}), want: `{"metadata":{"annotations":{"x":"y"},"labels":{"b":"2","reserved/a":"1"}}}`, wantKept: []string{"/metadata/annotations/reserved~1z"}, wantChanged: true},
+		"adding one":                  {op: contract.Merge("/metadata/annotations", contract.StringMap{"reserved/z": "9", "x": "y"}), want: `{"metadata":{"annotations":{"x":"y"},"labels":{"b":"2","reserved/a":"1"}}}`, wantKept: []string{"/metadata/annotations/reserved~1z"}, wantChanged: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules := append(writes("/metadata/labels", contract.Verbs()...), writes("/metadata/annotations", contract.Verbs()...)...)
@@ -343,7 +344,7 @@ func (m matchNamespace) Matches(_ context.Context, a chain.Attributes) (bool, er
 	return a.Namespace == string(m), nil
 }
 
-func TestOnlyMatchingObjectsAreAsked(t *testing.T) {
+func TestPoliciesAreCalledForMatchingObjectsOnly(t *testing.T) {
 	p := policy("p", nil, nil, answers())
 	b := bind(p)
 	b.Match = matchNamespace("here")
@@ -356,7 +357,7 @@ func TestOnlyMatchingObjectsAreAsked(t *testing.T) {
 		assert.Len(t, result.Decisions, want, namespace)
 	}
 	_, err := chains.Evaluate(t.Context(), podInput(`{}`))
-	require.ErrorContains(t, err, "matching the object: no namespace", "not to know is no reason to skip")
+	require.ErrorContains(t, err, "matching the object: no namespace", "an error does not skip the policy")
 }
 
 type recorder struct {
@@ -372,7 +373,7 @@ func (r *recorder) Observe(o chain.Observation) {
 	r.time += o.Duration
 }
 
-func TestObserversSeeEveryQuestion(t *testing.T) {
+func TestObserversGetEveryEvaluation(t *testing.T) {
 	observer := &recorder{}
 	one := bind(policy("1", nil, writes("/spec/a", "set"), answers(contract.Set("/spec/a", contract.Int(1)))))
 	two := bind(policy("2", nil, nil, fails("x")))

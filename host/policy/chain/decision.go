@@ -10,47 +10,48 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// Decision says what one policy did to an object: provenance, without values.
+// Decision is what one policy did to an object, without values.
 type Decision struct {
 	Point  contract.Point
 	Moment contract.Moment
 	// Binding is the name of the OffloadingPolicy.
 	Binding string
-	// Module and Digest of the code that answered.
+	// Module and Digest of the code that was called.
 	Module string
 	Digest string
 	// Effects are the operations that changed the object.
 	Effects []operation.Effect
-	// Kept are reserved keys, as paths, that the policy tried to change (T40).
+	// Kept are the paths of reserved keys that the policy tried to change (T40).
 	Kept []string
-	// Denied tells that the policy refused the object, or had it skipped.
+	// Denied reports that the policy denied or skipped the object.
 	Denied bool
-	// Ignored says why the policy was skipped (failure policy Ignore), else empty.
+	// Ignored is the error for which the policy was skipped (failure policy Ignore).
 	Ignored string
-	// FellBack says why the previous version decided (failure policy LastGood), else
-	// empty. Module and Digest are that version's.
+	// FellBack is the error for which the previous version was called (failure policy
+	// LastGood). Module and Digest are that version's.
 	FellBack string
 }
 
-// Denied is a policy's refusal of an object, or its wish that it stays at home.
+// Denied is the answer of a policy that denies or skips an object.
 type Denied struct {
-	// Policy is the name of the OffloadingPolicy that refused, Module and Digest its code.
+	// Policy is the name of the OffloadingPolicy, Module and Digest its code.
 	Policy string
 	Module string
 	Digest string
 	// Reason is a CamelCase word, Message a sentence for the object's owner.
 	Reason  string
 	Message string
-	// Skip tells that the object is fine, and stays at home (contract.ResourceMutation).
+	// Skip reports that the object is valid and is not reflected
+	// (contract.ResourceMutation).
 	Skip bool
 }
 
-// Error implements error, so that a refusal can be returned as one.
+// Error implements error.
 func (d *Denied) Error() string {
 	if d.Skip {
 		return fmt.Sprintf("policy %q (module %s, %s) skips the object: %s: %s", d.Policy, d.Module, ShortDigest(d.Digest), d.Reason, d.Message)
 	}
-	return fmt.Sprintf("policy %q (module %s, %s) refused the object: %s: %s; its owner must change it, or an operator the policy",
+	return fmt.Sprintf("policy %q (module %s, %s) denied the object: %s: %s; its owner must change the object, or an operator the policy",
 		d.Policy, d.Module, ShortDigest(d.Digest), d.Reason, d.Message)
 }
 
@@ -62,26 +63,27 @@ func ShortDigest(digest string) string {
 	return digest[:min(len(digest), 12)]
 }
 
-// Outcome of a question to a policy.
+// Outcome of an evaluation of one policy.
 type Outcome string
 
 // The outcomes.
 const (
-	// Answered by a call.
+	// Answered: the policy was called.
 	Answered Outcome = "answered"
-	// Remembered: answered from the memo, or by a call that another question made.
+	// Remembered: the answer was cached.
 	Remembered Outcome = "remembered"
-	// Refused the object, or had it skipped.
+	// Refused: the policy denied or skipped the object.
 	Refused Outcome = "denied"
-	// Failed without a valid answer.
+	// Failed: the policy gave no valid answer.
 	Failed Outcome = "failed"
-	// Skipped: failed, but the failure policy is Ignore.
+	// Skipped: the policy failed, and its failure policy is Ignore.
 	Skipped Outcome = "ignored"
-	// FellBack: failed, and the previous version answered (failure policy LastGood).
+	// FellBack: the policy failed, and its previous version was called (failure policy
+	// LastGood).
 	FellBack Outcome = "fellback"
 )
 
-// Observation is what an [Observer] is told of a question to a policy.
+// Observation describes the evaluation of one policy.
 type Observation struct {
 	Point   contract.Point
 	Moment  contract.Moment
@@ -89,26 +91,26 @@ type Observation struct {
 	Module  string
 	Digest  string
 	Outcome Outcome
-	// Changed tells whether the answer changed the object.
+	// Changed reports whether the answer changed the object.
 	Changed bool
-	// Stats of the call; zero for remembered answers.
+	// Stats of the call; zero for cached answers.
 	Stats engine.Stats
-	// Duration from the question to the applied answer, zero without a clock.
+	// Duration of matching, encoding, calling and applying; zero without a clock.
 	Duration time.Duration
-	// Err is the failure, if any, a [*PolicyError], and Class its class.
+	// Err is a [*PolicyError] if the policy failed, and Class its class.
 	Err   error
 	Class engine.Class
-	// Shadow tells that nothing comes of the answer, and Difference what would have; nil
-	// when that is nothing.
+	// Shadow reports that the answer is not applied. Difference is what it would have
+	// changed, nil for nothing.
 	Shadow     bool
 	Difference *Difference
 }
 
-// Observer takes observations for metrics and counters. It is called while the
-// object waits, from many goroutines, and must not block.
+// Observer receives observations, for metrics. It is called from many goroutines while the
+// object waits, and must not block.
 type Observer interface {
 	Observe(Observation)
 }
 
-// PlainText is [engine.Plain] for packages that know of no engine.
+// PlainText is [engine.Plain], for packages that do not import the engine.
 func PlainText(text string) string { return engine.Plain(text) }

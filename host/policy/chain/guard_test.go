@@ -14,7 +14,7 @@ import (
 
 func guards(key string) bool { return strings.HasPrefix(key, "runtime.example/") }
 
-func TestAGuardedKeyNeedsAGrant(t *testing.T) {
+func TestGuardedKeysNeedAGrant(t *testing.T) {
 	const annotations = "/metadata/annotations"
 	keys := func(path string, keys ...string) []contract.WriteRule {
 		verbs := contract.Verbs()
@@ -30,16 +30,16 @@ func TestAGuardedKeyNeedsAGrant(t *testing.T) {
 		allow     []contract.WriteRule
 		refused   bool
 	}{
-		"set without a grant":            {`{}`, sets, nil, true},
-		"changed without a grant":        {`{"metadata":{"annotations":{"runtime.example/hook":"y"}}}`, sets, nil, true},
-		"all annotations are no grant":   {`{}`, sets, keys(annotations), true},
-		"as one value without a grant":   {`{}`, contract.Set(annotations, contract.StringMap{"runtime.example/hook": "x"}), nil, true},
-		"a label without a grant":        {`{}`, contract.Merge("/metadata/labels", contract.StringMap{"runtime.example/hook": "x"}), nil, true},
-		"granted by its key":             {`{}`, sets, keys(annotations, "runtime.example/hook"), false},
-		"granted by its path":            {`{}`, contract.Set(annotations+"/runtime.example~1hook", contract.String("x")), keys(annotations + "/runtime.example~1hook"), false},
-		"as it was":                      {`{"metadata":{"annotations":{"runtime.example/hook":"x"}}}`, sets, nil, false},
-		"dropped, which sets nothing":    {`{"metadata":{"annotations":{"runtime.example/hook":"x"}}}`, contract.Remove(annotations, "runtime.example/hook"), nil, false},
-		"another annotation is not held": {`{}`, contract.Merge(annotations, contract.StringMap{"note": "x"}), nil, false},
+		"set without a grant":          {`{}`, sets, nil, true},
+		"changed without a grant":      {`{"metadata":{"annotations":{"runtime.example/hook":"y"}}}`, sets, nil, true},
+		"a grant of all annotations":   {`{}`, sets, keys(annotations), true},
+		"as one value without a grant": {`{}`, contract.Set(annotations, contract.StringMap{"runtime.example/hook": "x"}), nil, true},
+		"a label without a grant":      {`{}`, contract.Merge("/metadata/labels", contract.StringMap{"runtime.example/hook": "x"}), nil, true},
+		"granted by its key":           {`{}`, sets, keys(annotations, "runtime.example/hook"), false},
+		"granted by its path":          {`{}`, contract.Set(annotations+"/runtime.example~1hook", contract.String("x")), keys(annotations + "/runtime.example~1hook"), false},
+		"unchanged":                    {`{"metadata":{"annotations":{"runtime.example/hook":"x"}}}`, sets, nil, false},
+		"removed":                      {`{"metadata":{"annotations":{"runtime.example/hook":"x"}}}`, contract.Remove(annotations, "runtime.example/hook"), nil, false},
+		"another annotation":           {`{}`, contract.Merge(annotations, contract.StringMap{"note": "x"}), nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := policy("p", nil, []contract.WriteRule{
@@ -61,7 +61,7 @@ func TestAGuardedKeyNeedsAGrant(t *testing.T) {
 	}
 }
 
-// evil would clear a terminal, forge a line of a log and turn the direction of text.
+// evil has a terminal escape, a forged log line and a bidirectional control character.
 const evil = "a\x1b[2Jb\nlevel=error c\u202ed\x00\u009b"
 
 func plain(t *testing.T, texts ...string) {
@@ -115,7 +115,7 @@ func TestFailuresOfPoliciesArePlainAndBounded(t *testing.T) {
 	}
 }
 
-func TestAReservedKeyIsToldInPlainText(t *testing.T) {
+func TestReservedKeysAreReportedInPlainText(t *testing.T) {
 	p := policy("p", nil, writes("/metadata/labels", "merge"), answers(contract.Merge("/metadata/labels", contract.StringMap{"reserved/" + evil: "x"})))
 	chains := swapped(t, chain.Options{ReservedKey: func(key string) bool { return strings.HasPrefix(key, "reserved/") }}, bind(p))
 	result, err := chains.Evaluate(t.Context(), podInput(`{}`))

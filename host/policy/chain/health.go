@@ -3,6 +3,8 @@ package chain
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,20 +13,22 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// QuarantineOptions say when a policy that keeps failing is no longer asked.
+// QuarantineOptions configure when a policy that keeps failing is no longer called.
 type QuarantineOptions struct {
-	// Failures in a row that quarantine a policy at a point, 5 when zero; never when
-	// negative.
+	// Failures in a row that quarantine a policy at a point: 5 if zero, never if negative.
 	Failures int
-	// Owners is the number of namespaces whose objects must be among those failures, 3 when
-	// zero: the objects of one user must not stop the policy for all others.
+	// Owners is the number of namespaces with objects among those failures, 3 if zero. The
+	// objects of one user must not stop a policy for all users.
 	Owners int
-	// Probe is the time after which one question is let through, 10 seconds when zero.
-	// Each that fails doubles it.
+	// Probe is the time after which one call is allowed, 10 seconds if zero. Each failed
+	// probe doubles it.
 	Probe time.Duration
-	// MaxProbe bounds it, 5 minutes when zero.
+	// MaxProbe bounds Probe, 5 minutes if zero.
 	MaxProbe time.Duration
 }
+
+// neverQuarantine is a value of [QuarantineOptions].Failures.
+const neverQuarantine = -1
 
 func (o QuarantineOptions) withDefaults() QuarantineOptions {
 	if o.Failures == 0 {
@@ -42,29 +46,30 @@ func (o QuarantineOptions) withDefaults() QuarantineOptions {
 	return o
 }
 
-// Health is how a binding does at a point, in its present version.
+// Health is the health of a binding at a point, in its current version.
 type Health struct {
 	Binding string
 	Point   contract.Point
 	Digest  string
-	// Shadow tells that nothing comes of its answers.
+	// Shadow reports that the answers are not applied.
 	Shadow bool
-	// Answered tells that it has given a valid answer.
+	// Answered reports that the policy has given a valid answer.
 	Answered bool
 	// Failures in a row.
 	Failures int
-	// Last failure of the row: its class and what it says, empty without failures.
+	// Class and Last are the class and the message of the last failure in the row; empty
+	// without failures.
 	Class engine.Class
 	Last  string
-	// Since is when it was quarantined, the zero time when it is not.
+	// Since is when the policy was quarantined, zero if it is not.
 	Since time.Time
-	// FallsBack tells that its previous version answers meanwhile, and Fallback is that
-	// version's digest.
+	// FallsBack reports that the previous version, with digest Fallback, answers while the
+	// policy fails.
 	FallsBack bool
 	Fallback  string
 }
 
-// Quarantined tells whether the policy is not asked at present.
+// Quarantined reports whether the policy is currently not called.
 func (h Health) Quarantined() bool { return !h.Since.IsZero() }
 
 // healthKey is a version of a binding at a point.
@@ -76,74 +81,73 @@ type healthKey struct {
 }
 
 // health counts the failures of a version of a binding. It outlives the snapshots that
-// the version is part of.
+// contain the version.
 type health struct {
 	options QuarantineOptions
-	// troubled is false while there is nothing to look at: the usual case takes no lock.
-	troubled atomic.Bool
-	answered atomic.Bool
+	// hasFailures is false without failures: the common case takes no lock.
+	hasFailures atomic.Bool
+	answered    atomic.Bool
 
 	mu       sync.Mutex
 	failures int
 	class    engine.Class
 	last     string
 	since    time.Time
-	// owners are the namespaces whose objects the policy failed on in this row.
-	owners map[string]*probation
+	// probes holds the namespaces of the objects in this row of failures.
+	probes map[string]*probe
 }
 
-// probation says when a policy in quarantine is asked about an object of a namespace again.
-// Each namespace has its own, so that the objects of one do not delay the others.
-type probation struct {
-	next    time.Time
-	wait    time.Duration
-	probing bool
+// probe is the schedule by which a quarantined policy is called for objects of one
+// namespace. Each namespace has its own, so that one does not delay the others.
+type probe struct {
+	next      time.Time
+	wait      time.Duration
+	isRunning bool
 }
 
-// maxOwners bounds the namespaces with a probation of their own; those beyond share one.
-const maxOwners = 1024
+// maxProbes bounds the namespaces with their own probe. All others share one.
+const maxProbes = 1024
 
-// probation returns that of a namespace, and whether it is new.
-func (h *health) probation(owner string) (p *probation, isNew bool) {
-	if h.owners == nil {
-		h.owners = map[string]*probation{}
+// probeOf returns the probe of a namespace, and whether it is new.
+func (h *health) probeOf(namespace string) (p *probe, isNew bool) {
+	if h.probes == nil {
+		h.probes = map[string]*probe{}
 	}
-	if p = h.owners[owner]; p == nil && len(h.owners) >= maxOwners {
-		owner = ""
-		p = h.owners[owner]
+	if p = h.probes[namespace]; p == nil && len(h.probes) >= maxProbes {
+		namespace = ""
+		p = h.probes[namespace]
 	}
 	if p != nil {
 		return p, false
 	}
-	p = &probation{}
-	h.owners[owner] = p
+	p = &probe{}
+	h.probes[namespace] = p
 	return p, true
 }
 
-// QuarantineError says since when and why a policy is not asked.
+// QuarantineError reports since when and why a policy is not called.
 type QuarantineError struct {
-	// Since when.
+	// Since is the beginning of the quarantine.
 	Since time.Time
 	// Failures in a row that led to it.
 	Failures int
-	// Class and Last describe the last of them.
+	// Class and Last are the class and the message of the last of them.
 	Class engine.Class
 	Last  string
 }
 
-// Error implements error. It does not change while the quarantine lasts, so that
-// events and conditions do not either.
+// Error implements error. It does not change while the quarantine lasts, so that events and
+// conditions do not change either.
 func (e *QuarantineError) Error() string {
-	return fmt.Sprintf("it is not asked since %s, because it gave no valid answer %d times in a row (%s: %s)",
+	return fmt.Sprintf("not called since %s, after %d failures in a row (%s: %s)",
 		e.Since.UTC().Format(time.RFC3339), e.Failures, string(e.Class), e.Last)
 }
 
-// admit says whether the policy may be called for an object of a namespace; probe reports
-// that this call decides whether the quarantine ends. An error is a [*QuarantineError].
-// The first question of a namespace on whose objects the policy has not failed is always a
-// probe.
-func (h *health) admit(now func() time.Time, owner string) (probe bool, err error) {
-	if !h.troubled.Load() {
+// admit returns nil if the policy may be called for an object of a namespace, else a
+// [*QuarantineError]. isProbe reports that the call decides whether the quarantine ends. A
+// namespace without failures so far gets a probe at once.
+func (h *health) admit(now func() time.Time, namespace string) (isProbe bool, err error) {
+	if !h.hasFailures.Load() {
 		return false, nil
 	}
 	h.mu.Lock()
@@ -151,81 +155,78 @@ func (h *health) admit(now func() time.Time, owner string) (probe bool, err erro
 	if h.since.IsZero() {
 		return false, nil
 	}
-	p, isNew := h.probation(owner)
-	if isNew || !p.probing && !now().Before(p.next) {
-		p.probing = true
+	p, isNew := h.probeOf(namespace)
+	if isNew || !p.isRunning && !now().Before(p.next) {
+		p.isRunning = true
 		return true, nil
 	}
-	return false, h.quarantine()
+	return false, &QuarantineError{Since: h.since, Failures: h.options.Failures, Class: h.class, Last: h.last}
 }
 
-func (h *health) quarantine() *QuarantineError {
-	return &QuarantineError{Since: h.since, Failures: h.options.Failures, Class: h.class, Last: h.last}
-}
-
-// succeed notes a valid answer, of a call or remembered. It tells whether that ended a
-// quarantine; what is remembered does not.
-func (h *health) succeed(called bool) bool {
+// recordSuccess records a valid answer and reports whether it ended a quarantine. A cached
+// answer does not.
+func (h *health) recordSuccess(cached bool) bool {
 	if !h.answered.Load() {
 		h.answered.Store(true)
 	}
-	if !h.troubled.Load() {
+	if !h.hasFailures.Load() {
 		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	quarantined := !h.since.IsZero()
-	if quarantined && !called {
+	if quarantined && cached {
 		return false
 	}
-	h.failures, h.class, h.last, h.since, h.owners = 0, "", "", time.Time{}, nil
-	h.troubled.Store(false)
+	h.failures, h.class, h.last, h.since, h.probes = 0, "", "", time.Time{}, nil
+	h.hasFailures.Store(false)
 	return quarantined
 }
 
-// fail records a failure that speaks against the policy, on an object of a namespace, and
-// reports whether it began a quarantine.
-func (h *health) fail(now time.Time, f failed) bool {
+// failedCall is a call that failed because of the policy.
+type failedCall struct {
+	// namespace of the object.
+	namespace string
+	// probe reports that the policy is quarantined and the call was a probe.
+	probe bool
+	class engine.Class
+	err   error
+}
+
+// recordFailure records a failure of the policy and reports whether it began a quarantine.
+func (h *health) recordFailure(now time.Time, f failedCall) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p, _ := h.probation(f.owner)
+	p, _ := h.probeOf(f.namespace)
 	if !h.since.IsZero() {
 		if f.probe {
-			p.probing = false
+			p.isRunning = false
 			p.wait = min(max(2*p.wait, h.options.Probe), h.options.MaxProbe)
 			p.next = now.Add(p.wait)
 		}
 		return false
 	}
 	h.failures++
-	h.class, h.last = f.class, bounded(f.err.Error())
-	h.troubled.Store(true)
-	// Without a clock there would be no way out.
-	if h.options.Failures < 0 || h.failures < h.options.Failures || len(h.owners) < h.options.Owners || now.IsZero() {
+	h.class, h.last = f.class, truncate(f.err.Error())
+	h.hasFailures.Store(true)
+	// Without a clock a quarantine would never end.
+	if h.options.Failures < 0 || h.failures < h.options.Failures || len(h.probes) < h.options.Owners || now.IsZero() {
 		return false
 	}
 	h.since = now
-	for _, p := range h.owners {
+	for _, p := range h.probes {
 		p.wait, p.next = h.options.Probe, now.Add(h.options.Probe)
 	}
 	return true
 }
 
-// failed is a failure of a policy: whose object it was asked about, and whether in
-// quarantine.
-type failed struct {
-	owner string
-	probe bool
-	class engine.Class
-	err   error
-}
-
-// undecided ends a probe that says nothing about the policy; the next call is one.
-func (h *health) undecided(owner string) {
+// cancelProbe ends a probe that failed for another reason than the policy. The next call is
+// a probe again.
+func (h *health) cancelProbe(namespace string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p, _ := h.probation(owner)
-	p.probing = false
+	p, _ := h.probeOf(namespace)
+	p.isRunning = false
 }
 
 func (h *health) report(l *link) Health {
@@ -241,24 +242,24 @@ func (h *health) report(l *link) Health {
 	return out
 }
 
-// maxLastBytes bounds what is kept of an error.
+// maxLastBytes bounds the message of an error that is kept.
 const maxLastBytes = 768
 
-func bounded(text string) string { return engine.PlainWithin(text, maxLastBytes) }
+func truncate(text string) string { return engine.PlainWithin(text, maxLastBytes) }
 
-// Health tells how the bound policies do, in the order of the points' names and of the
-// chains.
+// Health returns the health of all bindings, by the names of their points and in the order
+// of the chains.
 func (c *Chains) Health() []Health {
 	s := c.current.Load()
 	if s == nil {
 		return nil
 	}
 	var out []Health
-	for _, point := range sortedPoints(s.chains) {
+	for _, point := range slices.Sorted(maps.Keys(s.chains)) {
 		for _, l := range s.chains[point] {
 			out = append(out, l.health.report(l))
-			if l.shadowed != nil {
-				out = append(out, l.shadowed.health.report(l.shadowed))
+			if l.shadow != nil {
+				out = append(out, l.shadow.health.report(l.shadow))
 			}
 		}
 	}

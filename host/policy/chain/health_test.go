@@ -17,16 +17,16 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// patient is a policy that fails while it is ill.
-type patient struct {
+// flakyPolicy is a policy that fails while isFailing is set.
+type flakyPolicy struct {
 	*policytest.Policy
-	ill   atomic.Bool
-	fault error
-	hook  func()
+	isFailing atomic.Bool
+	failure   error
+	hook      func()
 }
 
-func newPatient(name, version string) *patient {
-	p := &patient{fault: &engine.CallError{
+func newFlaky(name, version string) *flakyPolicy {
+	p := &flakyPolicy{failure: &engine.CallError{
 		Module: name, Point: "pod_mutation", Class: engine.Trap, Err: errors.New("the module crashed: unreachable; its author must correct it; it wrote: panic: boom"),
 	}}
 	p.Policy = policytest.Native(name, contract.Manifest{Version: version, Points: []contract.PointManifest{{
@@ -37,125 +37,125 @@ func newPatient(name, version string) *patient {
 	return p
 }
 
-func (p *patient) Call(ctx context.Context, export string, request []byte) ([]byte, engine.Stats, error) {
+func (p *flakyPolicy) Call(ctx context.Context, export string, request []byte) ([]byte, engine.Stats, error) {
 	if p.hook != nil {
 		p.hook()
 	}
-	if p.ill.Load() {
+	if p.isFailing.Load() {
 		_, _, _ = p.Policy.Call(ctx, export, request)
-		return nil, engine.Stats{}, p.fault
+		return nil, engine.Stats{}, p.failure
 	}
 	return p.Policy.Call(ctx, export, request)
 }
 
-// onCall sets what happens during the next calls.
-func (p *patient) onCall(hook func()) { p.hook = hook }
+// onCall sets a function to run during each call.
+func (p *flakyPolicy) onCall(hook func()) { p.hook = hook }
 
-// ward is a chain with a clock.
-type ward struct {
-	t      *testing.T
-	chains *chain.Chains
-	now    time.Time
-	news   int
-	seen   []chain.Outcome
-	pods   int
+// fixture is a chain with a fake clock that counts notifications.
+type fixture struct {
+	t        *testing.T
+	chains   *chain.Chains
+	now      time.Time
+	notified int
+	seen     []chain.Outcome
+	pods     int
 }
 
-func (w *ward) Observe(o chain.Observation) { w.seen = append(w.seen, o.Outcome) }
+func (w *fixture) Observe(o chain.Observation) { w.seen = append(w.seen, o.Outcome) }
 
-func newWard(t *testing.T, bindings ...chain.Binding) *ward {
+func newFixture(t *testing.T, bindings ...chain.Binding) *fixture {
 	t.Helper()
-	w := &ward{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	w := &fixture{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	w.chains = swapped(t, chain.Options{
-		Clock: func() time.Time { return w.now }, Observer: w, HealthChanged: func() { w.news++ },
+		Clock: func() time.Time { return w.now }, Observer: w, HealthChanged: func() { w.notified++ },
 		Quarantine: chain.QuarantineOptions{Failures: 3, Owners: 1},
 	}, bindings...)
 	return w
 }
 
-// ask asks about a pod that was never seen before.
-func (w *ward) ask() (*chain.Result, error) {
+// evaluate evaluates a new pod.
+func (w *fixture) evaluate() (*chain.Result, error) {
 	w.pods++
-	return w.askAbout("pod-" + string(rune('a'+w.pods)))
+	return w.evaluatePod("pod-" + string(rune('a'+w.pods)))
 }
 
-func (w *ward) askAbout(name string) (*chain.Result, error) {
+func (w *fixture) evaluatePod(name string) (*chain.Result, error) {
 	return w.chains.Evaluate(w.t.Context(), podInput(`{"metadata":{"name":"`+name+`"}}`))
 }
 
-func (w *ward) health() chain.Health {
+func (w *fixture) health() chain.Health {
 	w.t.Helper()
 	all := w.chains.Health()
 	require.Len(w.t, all, 1)
 	return all[0]
 }
 
-func TestAPolicyThatKeepsFailingIsQuarantinedAndRecovers(t *testing.T) {
-	p := newPatient("p", "1")
-	w := newWard(t, bind(p))
-	_, err := w.askAbout("known")
+func TestAFailingPolicyIsQuarantinedAndRecovers(t *testing.T) {
+	p := newFlaky("p", "1")
+	w := newFixture(t, bind(p))
+	_, err := w.evaluatePod("known")
 	require.NoError(t, err)
 	assert.True(t, w.health().Answered)
 
-	p.ill.Store(true)
+	p.isFailing.Store(true)
 	for range 3 {
-		_, err = w.ask()
-		require.ErrorContains(t, err, `policy "p" (module p, `+chain.ShortDigest(p.Digest())+`) gave no valid answer at PodMutation/Offload (Trap): pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom; an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "p", or of the ConfigMap it is kept from, meanwhile`)
+		_, err = w.evaluate()
+		require.ErrorContains(t, err, `policy "p" (module p, `+chain.ShortDigest(p.Digest())+`) gave no valid answer at PodMutation/Offload (Trap): pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom; meanwhile, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "p", or of the ConfigMap that defines it`)
 		require.ErrorIs(t, err, engine.Trap)
 	}
-	assert.Equal(t, 1, w.news)
+	assert.Equal(t, 1, w.notified)
 	calls := p.Calls()
-	_, err = w.ask()
-	require.EqualError(t, err, `policy "p" (module p, `+chain.ShortDigest(p.Digest())+`) is quarantined at PodMutation/Offload: it is not asked since 2026-01-02T03:04:05Z, because it gave no valid answer 3 times in a row (Trap: pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom); the module's author must correct it, an operator can load a version that works, or set spec.failurePolicy or spec.mode of OffloadingPolicy "p", or of the ConfigMap it is kept from, meanwhile; it is tried again from time to time`)
-	assert.Equal(t, calls, p.Calls(), "it is not asked")
+	_, err = w.evaluate()
+	require.EqualError(t, err, `policy "p" (module p, `+chain.ShortDigest(p.Digest())+`) is quarantined at PodMutation/Offload: not called since 2026-01-02T03:04:05Z, after 3 failures in a row (Trap: pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom); the module's author must correct it; meanwhile, an operator can load a working version, or set spec.failurePolicy or spec.mode of OffloadingPolicy "p", or of the ConfigMap that defines it; the policy is retried periodically`)
+	assert.Equal(t, calls, p.Calls(), "it is not called")
 	health := w.health()
 	assert.True(t, health.Quarantined())
 	assert.Equal(t, engine.Trap, health.Class)
 	assert.Equal(t, 3, health.Failures)
 
-	result, err := w.askAbout("known")
-	require.NoError(t, err, "what it answered before is true still")
+	result, err := w.evaluatePod("known")
+	require.NoError(t, err, "cached answers stay valid")
 	assert.True(t, result.Changed)
 	assert.True(t, w.health().Quarantined())
 
-	// The probes fail, each later than the one before.
+	// Each failed probe doubles the wait.
 	for _, wait := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second} {
 		calls = p.Calls()
 		w.now = w.now.Add(wait - time.Second)
-		_, err = w.ask()
+		_, err = w.evaluate()
 		require.ErrorContains(t, err, "is quarantined")
 		assert.Equal(t, calls, p.Calls(), "too early")
 		w.now = w.now.Add(time.Second)
-		_, err = w.ask()
-		require.ErrorContains(t, err, "gave no valid answer", "the probe is a question like any other")
+		_, err = w.evaluate()
+		require.ErrorContains(t, err, "gave no valid answer", "the probe fails like any other call")
 		assert.Equal(t, calls+1, p.Calls())
 	}
-	assert.Equal(t, 1, w.news)
+	assert.Equal(t, 1, w.notified)
 
-	p.ill.Store(false)
+	p.isFailing.Store(false)
 	w.now = w.now.Add(time.Hour)
-	_, err = w.ask()
+	_, err = w.evaluate()
 	require.NoError(t, err)
-	assert.Equal(t, 2, w.news)
+	assert.Equal(t, 2, w.notified)
 	assert.False(t, w.health().Quarantined())
 	assert.Zero(t, w.health().Failures)
-	_, err = w.ask()
-	require.NoError(t, err, "it has recovered")
+	_, err = w.evaluate()
+	require.NoError(t, err, "the quarantine has ended")
 }
 
-func TestOnlyOneProbeAtATime(t *testing.T) {
-	p := newPatient("p", "1")
-	p.ill.Store(true)
-	w := newWard(t, bind(p))
+func TestProbesDoNotOverlap(t *testing.T) {
+	p := newFlaky("p", "1")
+	p.isFailing.Store(true)
+	w := newFixture(t, bind(p))
 	for range 3 {
-		_, err := w.ask()
+		_, err := w.evaluate()
 		require.Error(t, err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
-	p.fault = context.Canceled // as when the asker leaves while waiting for an instance
+	p.failure = context.Canceled // like a caller that gives up while it waits for an instance
 	w.now = w.now.Add(10 * time.Second)
 	p.onCall(func() {
-		_, err := w.askAbout("meanwhile")
+		_, err := w.evaluatePod("meanwhile")
 		require.ErrorContains(t, err, "is quarantined")
 		cancel()
 	})
@@ -163,12 +163,12 @@ func TestOnlyOneProbeAtATime(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 
 	p.onCall(nil)
-	p.ill.Store(false)
-	_, err = w.ask()
-	require.NoError(t, err, "a probe that nobody waited for is made up for at once")
+	p.isFailing.Store(false)
+	_, err = w.evaluate()
+	require.NoError(t, err, "the next call is a probe again")
 }
 
-func TestWhatIsNoFaultOfThePolicyDoesNotQuarantineIt(t *testing.T) {
+func TestFailuresOfOthersDoNotQuarantineAPolicy(t *testing.T) {
 	denies := func(contract.Request) (contract.Response, error) {
 		return contract.Response{Deny: &contract.Denial{Reason: "No", Message: "no"}}, nil
 	}
@@ -178,21 +178,21 @@ func TestWhatIsNoFaultOfThePolicyDoesNotQuarantineIt(t *testing.T) {
 	}{
 		"denials": {binding: func() chain.Binding { return bind(policy("p", []string{"/object/metadata/name"}, nil, denies)) }},
 		"a closed module": {binding: func() chain.Binding {
-			p := newPatient("p", "1")
-			p.ill.Store(true)
-			p.fault = engine.ErrClosed
+			p := newFlaky("p", "1")
+			p.isFailing.Store(true)
+			p.failure = engine.ErrClosed
 			return bind(p)
 		}},
 		"no instance in time": {binding: func() chain.Binding {
-			p := newPatient("p", "1")
-			p.ill.Store(true)
-			p.fault = &engine.CallError{Class: engine.Timeout, Err: context.DeadlineExceeded}
+			p := newFlaky("p", "1")
+			p.isFailing.Store(true)
+			p.failure = &engine.CallError{Class: engine.Timeout, Err: context.DeadlineExceeded}
 			return bind(p)
 		}},
 		"no instance to be made": {binding: func() chain.Binding {
-			p := newPatient("p", "1")
-			p.ill.Store(true)
-			p.fault = &engine.CallError{Class: engine.Timeout, Err: fmt.Errorf("%w: no memory", engine.ErrNoInstance)}
+			p := newFlaky("p", "1")
+			p.isFailing.Store(true)
+			p.failure = &engine.CallError{Class: engine.Timeout, Err: fmt.Errorf("%w: no memory", engine.ErrNoInstance)}
 			return bind(p)
 		}},
 		"an unknown namespace": {binding: func() chain.Binding {
@@ -207,34 +207,34 @@ func TestWhatIsNoFaultOfThePolicyDoesNotQuarantineIt(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWard(t, tc.binding())
+			w := newFixture(t, tc.binding())
 			for range 10 {
-				_, _ = w.ask()
+				_, _ = w.evaluate()
 			}
 			assert.False(t, w.health().Quarantined())
 			assert.Zero(t, w.health().Failures)
-			assert.Zero(t, w.news)
+			assert.Zero(t, w.notified)
 		})
 	}
 }
 
-func TestEveryFaultOfThePolicyCounts(t *testing.T) {
+func TestFailuresOfThePolicyQuarantineIt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy func() chain.Policy
 		want   engine.Class
 	}{
-		"its own error": {policy: func() chain.Policy { return policy("p", nil, nil, fails("no clue")) }, want: engine.Guest},
-		"no answer":     {policy: func() chain.Policy { return &rawPolicy{Policy: policy("p", nil, nil, nil)} }, want: engine.BadOutput},
+		"an error of the module": {policy: func() chain.Policy { return policy("p", nil, nil, fails("no clue")) }, want: engine.Guest},
+		"no answer":              {policy: func() chain.Policy { return &rawPolicy{Policy: policy("p", nil, nil, nil)} }, want: engine.BadOutput},
 		"an undeclared write": {policy: func() chain.Policy {
 			return policy("p", nil, writes("/spec/a", "set"), answers(contract.Remove("/spec/b")))
 		}, want: chain.Undeclared},
-		"an answer that fits no pod, remembered": {policy: func() chain.Policy {
+		"a cached answer that cannot be applied": {policy: func() chain.Policy {
 			return policy("p", nil, writes("/spec", "set"), answers(contract.Set("/spec/name/first", contract.Int(1))))
 		}, want: engine.BadOutput},
-		"a trap": {policy: func() chain.Policy { p := newPatient("p", "1"); p.ill.Store(true); return p }, want: engine.Trap},
+		"a trap": {policy: func() chain.Policy { p := newFlaky("p", "1"); p.isFailing.Store(true); return p }, want: engine.Trap},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWard(t, bind(tc.policy()))
+			w := newFixture(t, bind(tc.policy()))
 			for range 4 {
 				_, err := w.chains.Evaluate(t.Context(), podInput(`{"spec":{"name":"text"}}`))
 				require.Error(t, err)
@@ -246,67 +246,67 @@ func TestEveryFaultOfThePolicyCounts(t *testing.T) {
 	}
 }
 
-func TestASuccessInBetweenIsNoQuarantine(t *testing.T) {
-	p := newPatient("p", "1")
-	w := newWard(t, bind(p))
+func TestASuccessResetsTheCount(t *testing.T) {
+	p := newFlaky("p", "1")
+	w := newFixture(t, bind(p))
 	for range 5 {
-		p.ill.Store(true)
+		p.isFailing.Store(true)
 		for range 2 {
-			_, err := w.ask()
+			_, err := w.evaluate()
 			require.Error(t, err)
 		}
-		p.ill.Store(false)
-		_, err := w.ask()
+		p.isFailing.Store(false)
+		_, err := w.evaluate()
 		require.NoError(t, err)
 	}
-	assert.Zero(t, w.news)
+	assert.Zero(t, w.notified)
 }
 
-func TestIgnoreSkipsWhatIsQuarantined(t *testing.T) {
-	p := newPatient("p", "1")
-	p.ill.Store(true)
+func TestIgnoreSkipsAQuarantinedPolicy(t *testing.T) {
+	p := newFlaky("p", "1")
+	p.isFailing.Store(true)
 	b := bind(p)
 	b.FailurePolicy = chain.Ignore
-	w := newWard(t, b)
+	w := newFixture(t, b)
 	for range 5 {
-		result, err := w.ask()
+		result, err := w.evaluate()
 		require.NoError(t, err)
 		assert.False(t, result.Changed)
 	}
 	assert.Equal(t, 3, p.Calls())
-	result, err := w.ask()
+	result, err := w.evaluate()
 	require.NoError(t, err)
-	assert.Contains(t, result.Decisions[0].Ignored, "it is not asked since")
+	assert.Contains(t, result.Decisions[0].Ignored, "not called since")
 	assert.Contains(t, result.Warnings[0], "is quarantined")
 }
 
-func TestANewVersionLiftsAQuarantine(t *testing.T) {
-	p := newPatient("p", "1")
-	p.ill.Store(true)
+func TestANewVersionIsNotQuarantined(t *testing.T) {
+	p := newFlaky("p", "1")
+	p.isFailing.Store(true)
 	other := bind(policy("other", nil, nil, answers()))
-	w := newWard(t, bind(p))
+	w := newFixture(t, bind(p))
 	for range 3 {
-		_, err := w.ask()
+		_, err := w.evaluate()
 		require.Error(t, err)
 	}
 	require.NoError(t, w.chains.Swap([]chain.Binding{bind(p), other}))
-	_, err := w.ask()
-	require.ErrorContains(t, err, "is quarantined", "another policy changes nothing")
+	_, err := w.evaluate()
+	require.ErrorContains(t, err, "is quarantined", "other bindings do not matter")
 
 	next := bind(p)
 	next.Settings = []byte(`{"new":true}`)
 	require.NoError(t, w.chains.Swap([]chain.Binding{next}))
-	_, err = w.ask()
+	_, err = w.evaluate()
 	require.ErrorContains(t, err, "gave no valid answer", "new settings are a new version")
 
-	require.NoError(t, w.chains.Swap([]chain.Binding{bind(newPatient("p", "2"))}))
-	_, err = w.ask()
+	require.NoError(t, w.chains.Swap([]chain.Binding{bind(newFlaky("p", "2"))}))
+	_, err = w.evaluate()
 	require.NoError(t, err)
 }
 
-func TestWithoutAClockNothingIsQuarantined(t *testing.T) {
-	p := newPatient("p", "1")
-	p.ill.Store(true)
+func TestNoQuarantineWithoutAClock(t *testing.T) {
+	p := newFlaky("p", "1")
+	p.isFailing.Store(true)
 	chains := swapped(t, chain.Options{}, bind(p))
 	for range 10 {
 		_, err := chains.Evaluate(t.Context(), podInput(`{}`))
@@ -314,8 +314,8 @@ func TestWithoutAClockNothingIsQuarantined(t *testing.T) {
 	}
 }
 
-// lastGood binds a new version with the previous one behind it.
-func lastGood(next, previous *patient) chain.Binding {
+// lastGood binds a new version with the previous one as fallback.
+func lastGood(next, previous *flakyPolicy) chain.Binding {
 	b := bind(next)
 	b.FailurePolicy = chain.LastGood
 	if previous != nil {
@@ -325,52 +325,52 @@ func lastGood(next, previous *patient) chain.Binding {
 	return b
 }
 
-func TestLastGoodFallsBackToThePreviousVersion(t *testing.T) {
-	previous, next := newPatient("p", "1"), newPatient("p", "2")
-	next.ill.Store(true)
-	w := newWard(t, lastGood(next, previous))
+func TestLastGoodCallsThePreviousVersion(t *testing.T) {
+	previous, next := newFlaky("p", "1"), newFlaky("p", "2")
+	next.isFailing.Store(true)
+	w := newFixture(t, lastGood(next, previous))
 	for range 5 {
-		result, err := w.ask()
-		require.NoError(t, err, "pods keep flowing")
+		result, err := w.evaluate()
+		require.NoError(t, err, "the pod is admitted")
 		assert.Equal(t, "1", result.Object["spec"].(map[string]any)["hostname"])
 		require.Len(t, result.Decisions, 1)
-		assert.Equal(t, previous.Digest(), result.Decisions[0].Digest, "who decided")
+		assert.Equal(t, previous.Digest(), result.Decisions[0].Digest, "the digest of the previous version")
 		assert.Equal(t, "p", result.Decisions[0].Binding)
 		assert.NotEmpty(t, result.Decisions[0].FellBack)
-		assert.Contains(t, result.Warnings[0], "its previous version ("+chain.ShortDigest(previous.Digest())+") decided instead")
+		assert.Contains(t, result.Warnings[0], "its previous version ("+chain.ShortDigest(previous.Digest())+") was used instead")
 	}
-	assert.Equal(t, 3, next.Calls(), "and then it is quarantined")
+	assert.Equal(t, 3, next.Calls(), "then it is quarantined")
 	assert.Equal(t, []chain.Outcome{chain.FellBack, chain.FellBack, chain.FellBack, chain.FellBack, chain.FellBack}, w.seen)
 	health := w.health()
 	assert.True(t, health.Quarantined())
 	assert.True(t, health.FallsBack)
 	assert.Equal(t, previous.Digest(), health.Fallback)
 
-	next.ill.Store(false)
+	next.isFailing.Store(false)
 	w.now = w.now.Add(time.Minute)
-	result, err := w.ask()
+	result, err := w.evaluate()
 	require.NoError(t, err)
-	assert.Equal(t, "2", result.Object["spec"].(map[string]any)["hostname"], "the probe brings it back")
+	assert.Equal(t, "2", result.Object["spec"].(map[string]any)["hostname"], "the probe succeeded")
 
-	previous.ill.Store(true)
-	next.ill.Store(true)
-	_, err = w.ask()
+	previous.isFailing.Store(true)
+	next.isFailing.Store(true)
+	_, err = w.evaluate()
 	require.ErrorContains(t, err, "its previous version ("+chain.ShortDigest(previous.Digest())+") failed too: ")
 
-	_, err = newWard(t, lastGood(next, nil)).ask()
-	require.ErrorContains(t, err, "gave no valid answer", "without a previous version it is Fail")
+	_, err = newFixture(t, lastGood(next, nil)).evaluate()
+	require.ErrorContains(t, err, "gave no valid answer", "LastGood without a previous version is Fail")
 }
 
-func TestLastGoodDoesNotHideWhatIsNotThePolicysFault(t *testing.T) {
-	b := lastGood(newPatient("p", "2"), newPatient("p", "1"))
+func TestLastGoodDoesNotHideFailuresOfTheHost(t *testing.T) {
+	b := lastGood(newFlaky("p", "2"), newFlaky("p", "1"))
 	b.Match = matchNamespace("here")
-	_, err := newWard(t, b).ask()
-	require.ErrorContains(t, err, "could not be asked at PodMutation/Offload: matching the object: no namespace; if it lasts, an operator should read the log of the component")
+	_, err := newFixture(t, b).evaluate()
+	require.ErrorContains(t, err, "could not be called at PodMutation/Offload: matching the object: no namespace; if this persists, an operator must check the log of the component")
 }
 
-func TestAPreviousVersionIsKeptOpenWhileItIsBehindANewOne(t *testing.T) {
+func TestAFallbackIsNotRetired(t *testing.T) {
 	var retired []string
-	previous, next := newPatient("p", "1"), newPatient("p", "2")
+	previous, next := newFlaky("p", "1"), newFlaky("p", "2")
 	chains := swapped(t, chain.Options{Retired: func(p chain.Policy) { retired = append(retired, p.Manifest().Version) }}, bind(previous))
 	require.NoError(t, chains.Swap([]chain.Binding{lastGood(next, previous)}))
 	assert.Empty(t, retired)

@@ -2,19 +2,20 @@ package chain
 
 import "github.com/longshore-dev/longshore/sdk/contract"
 
-// Stage is one question of a sequence.
+// Stage is one evaluation of a sequence.
 type Stage struct {
 	Point  contract.Point
 	Moment contract.Moment
 }
 
-// OffloadOrder returns the questions asked while the remote pod is forged, in order;
-// each sees the result of the one before. This is the only place that fixes it.
+// OffloadOrder returns the evaluations for an offloaded pod, in order. Each one gets the
+// result of the previous one. The order is defined only here:
 //
-// Metadata is filtered first because the anti-affinity preset selects by the labels
-// that the remote pods will carry. The VirtualNode's patch comes before the preset,
-// which adds to its affinity (T1). The operator's own policies see the finished pod, and
-// those about objects of any kind see it last, as they see all others.
+//   - MetadataFilter is first, because the anti-affinity preset selects by the labels of the
+//     remote pods.
+//   - The VirtualNode's patch comes before the preset, which adds to its affinity (T1).
+//   - The operator's own policies get the complete pod.
+//   - ResourceMutation is last for objects of all kinds.
 func OffloadOrder() []Stage {
 	return []Stage{
 		{Point: contract.MetadataFilter},

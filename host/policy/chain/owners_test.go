@@ -16,8 +16,8 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// askFor asks about an object of a namespace that was never seen before.
-func (w *ward) askFor(namespace string) error {
+// evaluateIn evaluates a new object of a namespace.
+func (w *fixture) evaluateIn(namespace string) error {
 	w.pods++
 	in := podInput(fmt.Sprintf(`{"metadata":{"name":"%s-%d"}}`, namespace, w.pods))
 	in.Match.Namespace = namespace
@@ -25,7 +25,7 @@ func (w *ward) askFor(namespace string) error {
 	return err
 }
 
-// failingIn is a policy that fails on objects of some namespaces.
+// failingIn is a policy that fails for objects of the namespaces.
 func failingIn(namespaces ...string) *policytest.Policy {
 	return policytest.Native("p", contract.Manifest{Points: []contract.PointManifest{{
 		Point: contract.PodMutation, Reads: []string{"/object/metadata/name"},
@@ -41,62 +41,61 @@ func failingIn(namespaces ...string) *policytest.Policy {
 	})
 }
 
-// newWardOfNamespaces has the default options of quarantine.
-func newWardOfNamespaces(t *testing.T, binding chain.Binding) *ward {
+// newFixtureWithDefaults uses the default options of quarantine.
+func newFixtureWithDefaults(t *testing.T, binding chain.Binding) *fixture {
 	t.Helper()
-	w := newWard(t)
+	w := newFixture(t)
 	w.chains = swapped(t, chain.Options{
-		Clock: func() time.Time { return w.now }, Observer: w, HealthChanged: func() { w.news++ },
+		Clock: func() time.Time { return w.now }, Observer: w, HealthChanged: func() { w.notified++ },
 	}, binding)
 	return w
 }
 
-func TestObjectsOfFewNamespacesQuarantineNothing(t *testing.T) {
-	w := newWardOfNamespaces(t, bind(failingIn("evil", "worse")))
+func TestFailuresInFewNamespacesDoNotQuarantine(t *testing.T) {
+	w := newFixtureWithDefaults(t, bind(failingIn("evil", "worse")))
 	for range 20 {
-		require.ErrorContains(t, w.askFor("evil"), "gave no valid answer")
-		require.ErrorContains(t, w.askFor("worse"), "gave no valid answer")
+		require.ErrorContains(t, w.evaluateIn("evil"), "gave no valid answer")
+		require.ErrorContains(t, w.evaluateIn("worse"), "gave no valid answer")
 	}
 	assert.False(t, w.health().Quarantined())
-	require.NoError(t, w.askFor("good"))
+	require.NoError(t, w.evaluateIn("good"))
 }
 
-func TestObjectsOfSeveralNamespacesQuarantineAPolicy(t *testing.T) {
-	w := newWardOfNamespaces(t, bind(failingIn("a", "b", "c", "d")))
+func TestFailuresInSeveralNamespacesQuarantine(t *testing.T) {
+	w := newFixtureWithDefaults(t, bind(failingIn("a", "b", "c", "d")))
 	for _, namespace := range []string{"a", "b", "c", "a", "a"} {
-		require.ErrorContains(t, w.askFor(namespace), "gave no valid answer")
+		require.ErrorContains(t, w.evaluateIn(namespace), "gave no valid answer")
 	}
 	assert.True(t, w.health().Quarantined())
-	require.ErrorContains(t, w.askFor("a"), "is quarantined")
+	require.ErrorContains(t, w.evaluateIn("a"), "is quarantined")
 
-	// A namespace on whose objects it has not failed is asked about once, and what happens
-	// then to the objects of others does not delay it.
-	require.ErrorContains(t, w.askFor("d"), "gave no valid answer")
-	require.ErrorContains(t, w.askFor("d"), "is quarantined")
+	// A new namespace gets one probe at once. Probes of other namespaces do not delay it.
+	require.ErrorContains(t, w.evaluateIn("d"), "gave no valid answer")
+	require.ErrorContains(t, w.evaluateIn("d"), "is quarantined")
 	w.now = w.now.Add(10 * time.Second)
-	require.ErrorContains(t, w.askFor("a"), "gave no valid answer")
-	require.ErrorContains(t, w.askFor("a"), "is quarantined")
-	assert.Equal(t, 1, w.news)
-	require.NoError(t, w.askFor("good"))
+	require.ErrorContains(t, w.evaluateIn("a"), "gave no valid answer")
+	require.ErrorContains(t, w.evaluateIn("a"), "is quarantined")
+	assert.Equal(t, 1, w.notified)
+	require.NoError(t, w.evaluateIn("good"))
 	assert.False(t, w.health().Quarantined())
-	assert.Equal(t, 2, w.news)
+	assert.Equal(t, 2, w.notified)
 }
 
 func TestABuiltInPolicyIsNeverQuarantined(t *testing.T) {
 	binding := bind(failingIn("a", "b", "c", "d"))
 	binding.BuiltIn = true
-	w := newWardOfNamespaces(t, binding)
+	w := newFixtureWithDefaults(t, binding)
 	for range 20 {
 		for _, namespace := range []string{"a", "b", "c", "d"} {
-			require.ErrorContains(t, w.askFor(namespace), "gave no valid answer")
+			require.ErrorContains(t, w.evaluateIn(namespace), "gave no valid answer")
 		}
 	}
 	assert.False(t, w.health().Quarantined())
-	assert.Zero(t, w.news)
-	require.NoError(t, w.askFor("good"))
+	assert.Zero(t, w.notified)
+	require.NoError(t, w.evaluateIn("good"))
 }
 
-func TestAnObjectThatIsTooLargeIsItsAuthorsError(t *testing.T) {
+func TestALargeObjectIsNotAFailureOfThePolicy(t *testing.T) {
 	requirement := func(i int) string { return fmt.Sprintf(`{"matchExpressions":[{"key":"k%d","operator":"Exists"}]}`, i) }
 	terms := make([]string, operation.MaxTerms+1)
 	for i := range terms {
@@ -106,13 +105,13 @@ func TestAnObjectThatIsTooLargeIsItsAuthorsError(t *testing.T) {
 		object string
 		want   string
 	}{
-		"to be asked about": {
+		"for the request": {
 			object: `{"metadata":{"name":"` + strings.Repeat("n", contract.MaxRequestBytes) + `"}}`,
-			want:   "what the policy reads of the object has 1048",
+			want:   "the facts that the policy reads have 1048",
 		},
-		"for what is answered": {
+		"for the answer": {
 			object: `{"metadata":{"name":"n"},"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[` + strings.Join(terms, ",") + `]}}}}}`,
-			want:   "with the 257 node selector terms that it has it would get more than 256",
+			want:   "the object is too large: its 257 node selector terms would become more than 256",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +122,7 @@ func TestAnObjectThatIsTooLargeIsItsAuthorsError(t *testing.T) {
 					MatchExpressions: []contract.NodeSelectorRequirement{{Key: "a", Operator: "Exists"}},
 				})),
 			})
-			w := newWard(t, bind(p))
+			w := newFixture(t, bind(p))
 			var failure *chain.PolicyError
 			for range 10 {
 				_, err := w.chains.Evaluate(t.Context(), podInput(tc.object))
@@ -131,7 +130,7 @@ func TestAnObjectThatIsTooLargeIsItsAuthorsError(t *testing.T) {
 				assert.Equal(t, chain.TooLarge, failure.Class)
 				assert.Contains(t, err.Error(), `the object is too large for policy "p" (module p, `)
 				assert.Contains(t, err.Error(), tc.want)
-				assert.Contains(t, err.Error(), "; its author must make it smaller")
+				assert.Contains(t, err.Error(), "; the object's author must make it smaller")
 			}
 			assert.Zero(t, w.health().Failures)
 		})

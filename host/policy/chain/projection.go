@@ -7,9 +7,8 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/operation"
 )
 
-// appendFacts appends the projected facts object of a question as canonical JSON:
-// only what is read, keys sorted, absent and null members left out, lists with their
-// length kept (an item of which nothing is read is {}).
+// appendFacts appends the facts that a link reads as canonical JSON: keys sorted, absent and
+// null members omitted. Lists keep their length; an item without readable members is {}.
 func (r *reads) appendFacts(b []byte, object map[string]any, facts map[string]any) ([]byte, error) {
 	b = append(b, '{')
 	first := true
@@ -20,13 +19,13 @@ func (r *reads) appendFacts(b []byte, object map[string]any, facts map[string]an
 		}
 		var err error
 		if b, first, err = m.appendTo(b, value, first); err != nil {
-			return nil, fmt.Errorf("projecting /%s: %w", m.key, err)
+			return nil, fmt.Errorf("encoding /%s: %w", m.key, err)
 		}
 	}
 	return append(b, '}'), nil
 }
 
-// appendTo appends the member with its key, or nothing when there is nothing.
+// appendTo appends the member with its key, unless it is absent or null.
 func (m member) appendTo(b []byte, value any, first bool) ([]byte, bool, error) {
 	if value == nil {
 		return b, first, nil
@@ -43,8 +42,8 @@ func (m member) appendTo(b []byte, value any, first bool) ([]byte, bool, error) 
 	return out, false, nil
 }
 
-// append appends what is read of a value; false when that is nothing, because the
-// value is null or of another shape than the paths suppose.
+// append appends the readable part of a value. It reports false if there is none, because
+// the value is null or does not have the shape that the paths expect.
 func (n *readNode) append(b []byte, value any) ([]byte, bool, error) {
 	if n.whole {
 		return appendWhole(b, value)
@@ -76,7 +75,7 @@ func (n *readNode) append(b []byte, value any) ([]byte, bool, error) {
 	return n.appendReflected(b, value)
 }
 
-// appendWhole appends a value as it is.
+// appendWhole appends a whole value, and reports false if it is null.
 func appendWhole(b []byte, value any) ([]byte, bool, error) {
 	start := len(b)
 	b, err := appendJSON(b, value)
@@ -138,16 +137,16 @@ func (n *readNode) appendItem(b []byte, item any) ([]byte, error) {
 	return out, nil
 }
 
-// union returns a node that reads what any of the nodes reads.
+// union returns a node that reads everything that one of the nodes reads.
 func union(nodes []*readNode) *readNode {
 	joined := &readNode{}
 	for _, node := range nodes {
-		joined.join(node)
+		joined.merge(node)
 	}
 	return joined
 }
 
-func (n *readNode) join(other *readNode) {
+func (n *readNode) merge(other *readNode) {
 	if n.whole {
 		return
 	}
@@ -156,15 +155,15 @@ func (n *readNode) join(other *readNode) {
 		return
 	}
 	for _, m := range other.members {
-		n.child(operation.Step{Kind: operation.StepKey, Key: m.key}).join(m.node)
+		n.child(operation.Step{Kind: operation.StepKey, Key: m.key}).merge(m.node)
 	}
 	for _, i := range other.items {
-		n.child(i.step).join(i.node)
+		n.child(i.step).merge(i.node)
 	}
 }
 
-// appendReflected projects a Go value that is no JSON value: structs by their JSON
-// names, without converting what is not read.
+// appendReflected appends the readable part of a Go value that is not a value of a document.
+// It takes fields of structs by their JSON names, without converting the others.
 func (n *readNode) appendReflected(b []byte, value any) ([]byte, bool, error) {
 	v := reflect.ValueOf(value)
 	for v.Kind() == reflect.Pointer && !v.IsNil() && !operation.Marshals(v.Type()) {

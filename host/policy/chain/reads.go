@@ -8,10 +8,10 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/operation"
 )
 
-// reads is a tree of the facts that a link may read.
+// reads is the tree of the facts that a link may read.
 type reads struct{ root readNode }
 
-// readNode is a field that is read: the whole of it, or some members or items.
+// readNode is a field that is read: as a whole, or some of its members or items.
 type readNode struct {
 	whole   bool
 	members []member // sorted by key
@@ -28,19 +28,18 @@ type items struct {
 	node *readNode
 }
 
-// newReads compiles the declared paths, narrowed by the allowed ones when there are
-// any.
+// newReads compiles the declared paths, narrowed by the allowed ones if there are any.
 func newReads(declared, allowed []string, limit bound) (*reads, error) {
 	paths, err := parseReads(declared, limit)
 	if err != nil {
-		return nil, fmt.Errorf("manifest: reads: %w; the module's author must correct it", err)
+		return nil, fmt.Errorf("reads of the manifest: %w; the module's author must correct it", err)
 	}
 	if len(allowed) > 0 {
 		narrow, err := parseReads(allowed, limit)
 		if err != nil {
-			return nil, fmt.Errorf("allow: reads: %w; the operator must correct it", err)
+			return nil, fmt.Errorf("spec.allow.reads: %w; the operator must correct it", err)
 		}
-		paths = narrowed(paths, narrow)
+		paths = intersectPaths(paths, narrow)
 	}
 	r := &reads{}
 	for _, path := range paths {
@@ -57,15 +56,15 @@ func parseReads(texts []string, limit bound) ([]operation.Path, error) {
 			return nil, err
 		}
 		if !limit.hasFact(path) {
-			return nil, fmt.Errorf("path %q: the point has no such fact, only %s", text, strings.Join(limit.facts, ", "))
+			return nil, fmt.Errorf("path %q: the extension point has no such fact, only %s", text, strings.Join(limit.facts, ", "))
 		}
 		paths[i] = path
 	}
 	return paths, nil
 }
 
-// narrowed returns the paths that lie in both lists.
-func narrowed(declared, allowed []operation.Path) []operation.Path {
+// intersectPaths returns paths that are covered by both lists.
+func intersectPaths(declared, allowed []operation.Path) []operation.Path {
 	var paths []operation.Path
 	for _, d := range declared {
 		for _, a := range allowed {
@@ -109,8 +108,7 @@ func (n *readNode) child(step operation.Step) *readNode {
 	return n.members[at].node
 }
 
-// forItem returns what is read of a list item: by "[*]", and by each selector that
-// picks it. Nil means nothing.
+// forItem returns the nodes of the selectors that select a list item.
 func (n *readNode) forItem(item any) []*readNode {
 	var nodes []*readNode
 	for _, candidate := range n.items {

@@ -25,7 +25,7 @@ func skips(reason, message string) contract.Response {
 	return contract.Response{Skip: &contract.Skip{Reason: reason, Message: message}}
 }
 
-func TestWhatAResourceMutationPolicyMayDeclare(t *testing.T) {
+func TestBoundsOfResourceMutation(t *testing.T) {
 	for path, allowed := range map[string]bool{
 		"/metadata/labels": true, "/metadata/annotations": true, "/data": true, "/binaryData": true, "/spec": true, "/spec/containers[*]/image": true,
 		"/metadata": false, "/metadata/name": false, "/metadata/namespace": false, "/metadata/uid": false,
@@ -38,26 +38,26 @@ func TestWhatAResourceMutationPolicyMayDeclare(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			require.ErrorContains(t, err, "declares more than the point allows")
+			require.ErrorContains(t, err, "declares more than the extension point allows")
 		})
 	}
 }
 
 func TestAResourceMutationPolicySkips(t *testing.T) {
-	first, second := resource("first", nil, skips("HomeOnly", "it is of use at home only")), resource("second", nil, contract.Response{})
+	first, second := resource("first", nil, skips("LocalOnly", "only used locally")), resource("second", nil, contract.Response{})
 	result, err := swapped(t, chain.Options{}, first, second).Evaluate(t.Context(), resourceInput(`{"kind":"Secret"}`))
 	require.NoError(t, err)
 	require.NotNil(t, result.Denial)
 	assert.True(t, result.Denial.Skip)
-	assert.Equal(t, "HomeOnly", result.Denial.Reason)
+	assert.Equal(t, "LocalOnly", result.Denial.Reason)
 	assert.Contains(t, result.Denial.Error(), `policy "first" (module first, `)
-	assert.Contains(t, result.Denial.Error(), "skips the object: HomeOnly: it is of use at home only")
-	require.Len(t, result.Decisions, 1, "those after it are not asked")
+	assert.Contains(t, result.Denial.Error(), "skips the object: LocalOnly: only used locally")
+	require.Len(t, result.Decisions, 1, "later policies are not called")
 	assert.True(t, result.Decisions[0].Denied)
 	assert.JSONEq(t, `{"kind":"Secret"}`, encoded(t, result.Object))
 }
 
-func TestSkipsThatAreNoAnswer(t *testing.T) {
+func TestInvalidSkips(t *testing.T) {
 	for name, tc := range map[string]struct {
 		point    contract.Point
 		response contract.Response
@@ -66,10 +66,10 @@ func TestSkipsThatAreNoAnswer(t *testing.T) {
 		"without a reason":  {contract.ResourceMutation, skips("", "m"), "a skip needs a reason and a message"},
 		"without a message": {contract.ResourceMutation, skips("R", ""), "a skip needs a reason and a message"},
 		"of a pod that is being created": {
-			contract.PodMutation, skips("R", "m"), "a policy cannot skip at PodMutation",
+			contract.PodMutation, skips("R", "m"), "policies cannot skip at PodMutation",
 		},
-		"of labels":  {contract.MetadataFilter, skips("R", "m"), "a policy cannot skip at MetadataFilter"},
-		"as denials": {contract.ResourceMutation, contract.Response{Deny: &contract.Denial{Reason: "R", Message: "m"}}, "a policy cannot deny at ResourceMutation"},
+		"of labels":  {contract.MetadataFilter, skips("R", "m"), "policies cannot skip at MetadataFilter"},
+		"as denials": {contract.ResourceMutation, contract.Response{Deny: &contract.Denial{Reason: "R", Message: "m"}}, "policies cannot deny at ResourceMutation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := at(tc.point, "p", nil, nil, func(contract.Request) (contract.Response, error) { return tc.response, nil })
@@ -87,13 +87,12 @@ func TestSkipsThatAreNoAnswer(t *testing.T) {
 	}
 }
 
-// What a point allows may be more than an object of one kind does.
-func TestAnObjectMayLetPoliciesWriteLess(t *testing.T) {
+func TestWritesOfAnObjectNarrowTheBound(t *testing.T) {
 	set := resource("p", writes("/data", contract.VerbMerge), contract.Response{Operations: []contract.Operation{contract.Merge("/data", contract.StringMap{"a": "b"})}})
 	chains := swapped(t, chain.Options{}, set)
 	in := resourceInput(`{"kind":"Service"}`)
 	in.Writes = operation.MustCompileRules([]contract.WriteRule{{Path: "/spec", Verbs: contract.Verbs()}})
-	for range 2 { // the second time from the memo
+	for range 2 { // the second answer is cached
 		_, err := chains.Evaluate(t.Context(), in)
 		var refused *chain.PolicyError
 		require.ErrorAs(t, err, &refused)
@@ -106,27 +105,27 @@ func TestAnObjectMayLetPoliciesWriteLess(t *testing.T) {
 	assert.JSONEq(t, `{"kind":"Service","data":{"a":"b"}}`, encoded(t, result.Object))
 }
 
-func TestAShadowThatWouldSkipIsToldOf(t *testing.T) {
+func TestAShadowReportsASkip(t *testing.T) {
 	seen := &watcher{}
-	shadow := resource("p", nil, skips("HomeOnly", "m"))
+	shadow := resource("p", nil, skips("LocalOnly", "m"))
 	shadow.Mode = chain.Shadow
 	result, err := swapped(t, chain.Options{Observer: seen}, shadow).Evaluate(t.Context(), resourceInput(`{"kind":"Secret","metadata":{"name":"s"}}`))
 	require.NoError(t, err)
 	assert.Nil(t, result.Denial)
 	require.Len(t, seen.seen, 1)
-	assert.Equal(t, &chain.Difference{Kind: "Secret", Name: "s", Denied: "HomeOnly"}, seen.seen[0].Difference)
+	assert.Equal(t, &chain.Difference{Kind: "Secret", Name: "s", Denied: "LocalOnly"}, seen.seen[0].Difference)
 }
 
-func TestResourceMutationPoliciesThatWriteAlikeNeedAnOrder(t *testing.T) {
+func TestConflictingResourceMutationsNeedAnOrder(t *testing.T) {
 	a, b := resource("a", writes("/data", contract.VerbMerge), contract.Response{}), resource("b", writes("/data", contract.VerbMerge), contract.Response{})
 	require.ErrorContains(t, chain.Check([]chain.Binding{a, b}), `policies "a" and "b" both write /data at ResourceMutation`)
 	a.Order, b.Order = order(1), order(2)
 	require.NoError(t, chain.Check([]chain.Binding{a, b}))
 }
 
-func TestWhetherThereIsAnybodyToAsk(t *testing.T) {
+func TestHasBindings(t *testing.T) {
 	chains := chain.New(chain.Options{})
-	assert.True(t, chains.Asks(contract.ResourceMutation), "nobody knows yet")
+	assert.True(t, chains.HasBindings(contract.ResourceMutation), "no bindings are known before the first Swap")
 	other := bind(policy("other", nil, nil, answers()))
 	disabled, shadow := resource("p", nil, contract.Response{}), resource("p", nil, contract.Response{})
 	disabled.Mode, shadow.Mode = chain.Disabled, chain.Shadow
@@ -136,8 +135,8 @@ func TestWhetherThereIsAnybodyToAsk(t *testing.T) {
 	} {
 		for _, each := range bindings {
 			require.NoError(t, chains.Swap(each))
-			assert.Equal(t, want, chains.Asks(contract.ResourceMutation))
-			assert.Zero(t, testing.AllocsPerRun(100, func() { chains.Asks(contract.ResourceMutation) }))
+			assert.Equal(t, want, chains.HasBindings(contract.ResourceMutation))
+			assert.Zero(t, testing.AllocsPerRun(100, func() { chains.HasBindings(contract.ResourceMutation) }))
 		}
 	}
 }

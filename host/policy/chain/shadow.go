@@ -2,65 +2,66 @@ package chain
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// Difference is what a Shadow policy would have made of an object that the chain
-// without it did not: verbs and paths, no values.
+// Difference is what a Shadow policy would have changed that the chain without it did not:
+// verbs and paths, no values.
 type Difference struct {
-	// Kind, Namespace and Name of the object; the namespace is the local one. An object
-	// that is being created may have no name yet, but the beginning of one.
+	// Kind, Namespace and Name of the local object. An object that is being created may
+	// have a generateName only; Name is then that prefix and an ellipsis.
 	Kind, Namespace, Name string
-	// Effects that the policy would have had. For one that stands in for an enforced
-	// policy of its name, what would differ from that one's result.
+	// Effects of the policy. For a binding with the name of an enforced one, the
+	// differences from that one's result.
 	Effects []operation.Effect
-	// Denied is the reason with which it would have refused the object.
+	// Denied is the reason with which the policy would have denied the object.
 	Denied string
 }
 
-// shadow asks a Shadow policy and tells the observer; nothing else comes of it.
-// The object is the one before, the baseline the one after the enforced policy that the
-// shadow stands in for, and the same if there is none.
-func (c *Chains) shadow(ctx context.Context, l *link, in Input, object, baseline map[string]any) {
-	scratch := &Result{Object: object}
-	asked := c.attempt(ctx, l, in, scratch)
-	if ctx.Err() != nil || (asked.err == nil && !asked.concerned) {
+// observeShadow calls a Shadow policy and reports to the observer. before is the object
+// before, and enforced the object after the enforced policy with the same name; both are
+// the same without one.
+func (c *Chains) observeShadow(ctx context.Context, l *link, in Input, before, enforced map[string]any) {
+	result := &Result{Object: before}
+	a := c.attempt(ctx, l, in, result)
+	if ctx.Err() != nil || (a.err == nil && !a.matched) {
 		return
 	}
-	asked.seen.Shadow = true
-	if asked.err != nil {
-		failure := l.failure(in, asked.err)
-		asked.seen.Err, asked.seen.Class, asked.seen.Outcome = failure, failure.Class, Failed
-		c.observe(asked.seen)
+	a.observation.Shadow = true
+	defer func() { c.observe(a.observation) }()
+	fail := func(err error) {
+		failure := l.policyError(in, err)
+		a.observation.Err, a.observation.Class, a.observation.Outcome = failure, failure.Class, Failed
+	}
+	if a.err != nil {
+		fail(a.err)
 		return
 	}
-	difference := &Difference{Effects: asked.decision.Effects}
-	if scratch.Denial != nil {
-		difference.Denied = scratch.Denial.Reason
-	} else if l.twin {
-		effects, err := differences(baseline, scratch.Object)
+	difference := &Difference{Effects: a.decision.Effects}
+	if result.Denial != nil {
+		difference.Denied = result.Denial.Reason
+	} else if l.isPaired {
+		effects, err := compareDocuments(enforced, result.Object)
 		if err != nil {
-			asked.seen.Err, asked.seen.Class, asked.seen.Outcome = l.failure(in, err), Host, Failed
-			c.observe(asked.seen)
+			fail(err)
 			return
 		}
 		difference.Effects = effects
 	}
 	if len(difference.Effects) > 0 || difference.Denied != "" {
-		difference.identify(in)
-		asked.seen.Difference = difference
+		difference.setObject(in)
+		a.observation.Difference = difference
 	}
-	c.observe(asked.seen)
 }
 
-// identify names the object.
-func (d *Difference) identify(in Input) {
+// setObject sets the kind, namespace and name of the object.
+func (d *Difference) setObject(in Input) {
 	text := func(value any) string {
 		value, err := operation.Normalize(value)
 		if err != nil {
@@ -69,36 +70,35 @@ func (d *Difference) identify(in Input) {
 		s, _ := value.(string)
 		return s
 	}
-	metadata, _ := operation.Normalize(in.Object["metadata"])
-	members := object(metadata)
-	d.Kind, d.Namespace, d.Name = text(in.Object["kind"]), in.Match.Namespace, text(members["name"])
+	metadata := asObject(in.Object["metadata"])
+	d.Kind, d.Namespace, d.Name = text(in.Object["kind"]), in.Match.Namespace, text(metadata["name"])
 	if d.Namespace == "" {
-		d.Namespace = text(members["namespace"])
+		d.Namespace = text(metadata["namespace"])
 	}
-	if prefix := text(members["generateName"]); d.Name == "" && prefix != "" {
+	if prefix := text(metadata["generateName"]); d.Name == "" && prefix != "" {
 		d.Name = prefix + "…"
 	}
 }
 
-// differences lists what turns one document into another: fields to set and fields to
-// remove, lists as a whole.
-func differences(from, to map[string]any) ([]operation.Effect, error) {
+// compareDocuments returns the fields to set and to remove to turn one document into
+// another. Lists are compared as a whole.
+func compareDocuments(from, to map[string]any) ([]operation.Effect, error) {
 	var documents [2]map[string]any
 	for i, document := range []map[string]any{from, to} {
 		encoded, err := appendJSON(nil, document)
 		if err != nil {
 			return nil, fmt.Errorf("comparing objects: %w", err)
 		}
-		decoded, err := operation.Normalize(json.RawMessage(encoded))
+		decoded, err := jsonvalue.Decode(encoded)
 		if err != nil {
 			return nil, fmt.Errorf("comparing objects: %w", err)
 		}
-		documents[i] = object(decoded)
+		documents[i] = asObject(decoded)
 	}
-	return compare(nil, "", documents[0], documents[1]), nil
+	return compareObjects(nil, "", documents[0], documents[1]), nil
 }
 
-func compare(effects []operation.Effect, path string, from, to map[string]any) []operation.Effect {
+func compareObjects(effects []operation.Effect, path string, from, to map[string]any) []operation.Effect {
 	keys := slices.Sorted(maps.Keys(from))
 	for key := range to {
 		if _, both := from[key]; !both {
@@ -116,7 +116,7 @@ func compare(effects []operation.Effect, path string, from, to map[string]any) [
 				effects = append(effects, operation.Effect{Verb: contract.VerbRemove, Path: at})
 			}
 		case isObject && areObjects:
-			effects = compare(effects, at, before, after)
+			effects = compareObjects(effects, at, before, after)
 		case !operation.Equal(from[key], value):
 			effects = append(effects, operation.Effect{Verb: contract.VerbSet, Path: at})
 		}

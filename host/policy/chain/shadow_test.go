@@ -12,7 +12,7 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// watcher keeps what shadows would have done.
+// watcher keeps the observations of Shadow policies.
 type watcher struct{ seen []chain.Observation }
 
 func (w *watcher) Observe(o chain.Observation) {
@@ -39,7 +39,7 @@ func evaluateShadow(t *testing.T, bindings ...chain.Binding) (*chain.Result, []c
 	return result, seen.seen
 }
 
-func TestAShadowChangesNothingAndTellsWhatItWouldHave(t *testing.T) {
+func TestAShadowReportsDifferencesAndChangesNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		answer answerFunc
 		want   *chain.Difference
@@ -60,7 +60,7 @@ func TestAShadowChangesNothingAndTellsWhatItWouldHave(t *testing.T) {
 			result, seen := evaluateShadow(t, shadow)
 			assert.False(t, result.Changed)
 			assert.JSONEq(t, podObject, encoded(t, result.Object))
-			assert.Empty(t, result.Decisions, "it decided nothing")
+			assert.Empty(t, result.Decisions, "it is not applied")
 			assert.Empty(t, result.Warnings)
 			assert.Nil(t, result.Denial)
 			require.Len(t, seen, 1)
@@ -78,26 +78,26 @@ func TestAShadowChangesNothingAndTellsWhatItWouldHave(t *testing.T) {
 	}
 }
 
-func TestAShadowNeedsNoOrderAndSeesTheObjectAtItsPlace(t *testing.T) {
+func TestAShadowGetsTheObjectAtItsPlaceInTheOrder(t *testing.T) {
 	first := bind(policy("first", nil, writes("/spec/hostname", "set"), answers(contract.Set("/spec/hostname", contract.String("first")))))
 	first.Order = order(1)
-	var saw []string
-	looks := func(name string, at *int) chain.Binding {
+	var got []string
+	shadow := func(name string, at *int) chain.Binding {
 		b := shadowOf(policy(name, []string{"/object/spec/hostname"}, writes("/spec/hostname", "set"), func(r contract.Request) (contract.Response, error) {
-			saw = append(saw, name+" "+string(r.Facts))
+			got = append(got, name+" "+string(r.Facts))
 			return contract.Response{Operations: []contract.Operation{contract.Set("/spec/hostname", contract.String(name))}}, nil
 		}))
 		b.Order = at
 		return b
 	}
-	result, seen := evaluateShadow(t, looks("last", nil), first, looks("before", order(0)))
-	assert.Equal(t, []string{`before {"object":{"spec":{"hostname":"h"}}}`, `last {"object":{"spec":{"hostname":"first"}}}`}, saw)
+	result, seen := evaluateShadow(t, shadow("last", nil), first, shadow("before", order(0)))
+	assert.Equal(t, []string{`before {"object":{"spec":{"hostname":"h"}}}`, `last {"object":{"spec":{"hostname":"first"}}}`}, got)
 	assert.Equal(t, []string{"first"}, []string{result.Decisions[0].Binding})
 	assert.Equal(t, "first", result.Object["spec"].(map[string]any)["hostname"])
 	assert.Len(t, seen, 2)
 }
 
-func TestAShadowOfAnEnforcedPolicyIsComparedWithIt(t *testing.T) {
+func TestAShadowIsComparedWithTheEnforcedPolicyOfItsName(t *testing.T) {
 	enforced := bind(policy("p", nil, writes("/spec", contract.Verbs()...), answers(
 		contract.Set("/spec/hostname", contract.String("new")), contract.Merge("/spec/nodeSelector", contract.StringMap{"z": "1"}))))
 	for name, tc := range map[string]struct {
@@ -123,14 +123,14 @@ func TestAShadowOfAnEnforcedPolicyIsComparedWithIt(t *testing.T) {
 	}
 }
 
-func TestAShadowThatKeepsFailingIsLeftAlone(t *testing.T) {
-	p := newPatient("p", "1")
-	p.ill.Store(true)
+func TestAFailingShadowIsQuarantined(t *testing.T) {
+	p := newFlaky("p", "1")
+	p.isFailing.Store(true)
 	b := bind(p)
 	b.Mode = chain.Shadow
-	w := newWard(t, b)
+	w := newFixture(t, b)
 	for range 10 {
-		result, err := w.ask()
+		result, err := w.evaluate()
 		require.NoError(t, err)
 		assert.Empty(t, result.Warnings)
 	}

@@ -6,22 +6,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync/atomic"
 
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// snapshot is all chains at one instant. It is immutable but for its counters.
+// snapshot holds all chains at one time. It is immutable except for its counters.
 type snapshot struct {
 	chains   map[contract.Point][]*link
 	policies map[Policy]struct{}
 
-	calls      atomic.Int64
-	superseded atomic.Bool
-	retired    atomic.Bool
+	// evaluations that use the snapshot.
+	evaluations atomic.Int64
+	replaced    atomic.Bool
+	retired     atomic.Bool
 }
 
 // link is a checked binding of a chain.
@@ -32,24 +33,24 @@ type link struct {
 	writes  operation.Rules
 	bound   bound
 	export  string
-	// identity tells apart answers that may differ for equal requests: the digests of
-	// module and settings, and what is accepted of the answer.
+	// identity differs for links that may answer the same request differently. It covers
+	// the digest of the module, the settings and the checks of the answer.
 	identity [sha256.Size]byte
 	// prefixes are the encoded requests up to the facts, by moment.
 	prefixes map[contract.Moment][]byte
 	maximum  Limits
 	// health of this version; shared with the links of other snapshots.
 	health *health
-	// fallback is the previous version, nil when there is none at this point.
-	fallback *link
-	// said is the last answer of the policy, decoded.
-	said atomic.Pointer[said]
-	// shadowed stands in for this link, and is its twin.
-	shadowed *link
-	twin     bool
+	// fallback is the previous version, nil if there is none at this point.
+	fallback   *link
+	lastAnswer atomic.Pointer[decodedAnswer]
+	// shadow is the Shadow link with the name of this enforced link, nil if there is none.
+	shadow *link
+	// isPaired marks such a Shadow link.
+	isPaired bool
 }
 
-// BindingError tells which binding cannot be used and why.
+// BindingError reports which binding cannot be used and why.
 type BindingError struct {
 	Binding string
 	Point   contract.Point
@@ -64,8 +65,8 @@ func (e *BindingError) Error() string {
 // Unwrap returns the cause.
 func (e *BindingError) Unwrap() error { return e.Err }
 
-// ConflictError tells that the order of two policies matters at a path, and that
-// nobody has fixed it. Second is the later in the list given to Swap.
+// ConflictError reports that the order of two policies matters at a path and is not set.
+// Second is the later binding in the list given to [Chains.Swap].
 type ConflictError struct {
 	Point         contract.Point
 	Path          string
@@ -74,17 +75,17 @@ type ConflictError struct {
 
 // Error implements error.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("policies %q and %q both write %s at %s: an operator must give each a different spec.order, or narrow one with spec.allow",
+	return fmt.Sprintf("policies %q and %q both write %s at %s: an operator must give them different values of spec.order, or narrow one with spec.allow",
 		e.First, e.Second, e.Path, e.Point)
 }
 
-// Check tells whether [Chains.Swap] would take these bindings, with the same errors.
+// Check returns the error that [Chains.Swap] would return for these bindings.
 func Check(bindings []Binding) error {
 	_, err := newSnapshot(bindings)
 	return err
 }
 
-// newSnapshot checks bindings and sorts them into chains. Disabled ones are left out.
+// newSnapshot checks bindings and sorts them into chains. It omits disabled ones.
 func newSnapshot(bindings []Binding) (*snapshot, error) {
 	s := &snapshot{chains: map[contract.Point][]*link{}, policies: map[Policy]struct{}{}}
 	for i := range bindings {
@@ -96,7 +97,7 @@ func newSnapshot(bindings []Binding) (*snapshot, error) {
 		if err != nil {
 			return nil, &BindingError{Binding: b.Name, Point: b.Point, Err: err}
 		}
-		if err := s.fits(l); err != nil {
+		if err := s.checkConflicts(l); err != nil {
 			return nil, err
 		}
 		s.chains[b.Point] = append(s.chains[b.Point], l)
@@ -107,16 +108,15 @@ func newSnapshot(bindings []Binding) (*snapshot, error) {
 	}
 	for point, links := range s.chains {
 		slices.SortStableFunc(links, compareLinks)
-		s.chains[point] = pair(links)
+		s.chains[point] = pairShadows(links)
 	}
 	return s, nil
 }
 
-// fits checks a link against those there are: names are unique per mode, and the order
-// of writes that do not commute is fixed. A Shadow link writes nothing, nor does
-// one that cannot be asked. Nor is the order of a fallback's writes looked at: it stands
-// where its binding stands.
-func (s *snapshot) fits(l *link) error {
+// checkConflicts checks a link against the links so far: names are unique per mode, and
+// writes that do not commute have an order. Shadow and unavailable links write nothing. A
+// fallback has the order of its binding and is not checked.
+func (s *snapshot) checkConflicts(l *link) error {
 	for _, other := range s.chains[l.Point] {
 		if (other.Mode == Shadow) != (l.Mode == Shadow) {
 			continue
@@ -134,8 +134,9 @@ func (s *snapshot) fits(l *link) error {
 	return nil
 }
 
-// pair takes the Shadow links out of the order that stand in for an enforced one.
-func pair(links []*link) []*link {
+// pairShadows moves each Shadow link that has the name of an enforced link from the list to
+// that link.
+func pairShadows(links []*link) []*link {
 	return slices.DeleteFunc(links, func(l *link) bool {
 		if l.Mode != Shadow {
 			return false
@@ -146,42 +147,38 @@ func pair(links []*link) []*link {
 		if at < 0 {
 			return false
 		}
-		links[at].shadowed, l.twin = l, true
+		links[at].shadow, l.isPaired = l, true
 		return true
 	})
 }
 
-// adopt gives the links their health: that of the version so far, else a new one.
-func (s *snapshot) adopt(known map[healthKey]*health, options QuarantineOptions) map[healthKey]*health {
-	now := map[healthKey]*health{}
-	give := func(l *link, options QuarantineOptions) {
+// assignHealth gives each link the health of its version, from known if it is there, and
+// returns the health of all links.
+func (s *snapshot) assignHealth(known map[healthKey]*health, options QuarantineOptions) map[healthKey]*health {
+	all := map[healthKey]*health{}
+	assign := func(l *link) {
 		key := healthKey{name: l.Name, point: l.Point, policy: l.Policy, identity: l.identity}
-		if l.BuiltIn {
-			options.Failures = -1 // what it fails on is an object: it is Longshore's own code
-		}
 		if l.health = known[key]; l.health == nil {
 			l.health = &health{options: options}
+			if l.BuiltIn {
+				l.health.options.Failures = neverQuarantine
+			}
 		}
-		now[key] = l.health
+		all[key] = l.health
 	}
 	for _, links := range s.chains {
 		for _, l := range links {
-			give(l, options)
-			if l.shadowed != nil {
-				give(l.shadowed, options)
+			assign(l)
+			if l.shadow != nil {
+				assign(l.shadow)
 			}
 			if l.fallback != nil {
-				// There is nothing behind it, so it is always asked.
-				l.fallback.health = &health{options: QuarantineOptions{Failures: -1}}
+				// A fallback has no fallback of its own, so it is always called.
+				l.fallback.health = &health{options: QuarantineOptions{Failures: neverQuarantine}}
 			}
 		}
 	}
-	return now
-}
-
-// sortedPoints returns the points that have chains, by name.
-func sortedPoints(chains map[contract.Point][]*link) []contract.Point {
-	return slices.Sorted(maps.Keys(chains))
+	return all
 }
 
 func compareLinks(a, b *link) int {
@@ -215,11 +212,11 @@ func newLink(b Binding) (*link, error) {
 	}
 	manifest := b.Policy.Manifest()
 	if _, ok := contract.Negotiate(contract.Versions(), manifest.Contracts); !ok {
-		return nil, fmt.Errorf("module %q speaks the contract versions %v, the host %v: its author must build it for one of the latter", b.Policy.Name(), manifest.Contracts, contract.Versions())
+		return nil, fmt.Errorf("module %q supports the contract versions %v, the host %v: the module's author must build it for a version of the host", b.Policy.Name(), manifest.Contracts, contract.Versions())
 	}
 	declared := manifest.For(b.Point)
 	if declared == nil {
-		return nil, fmt.Errorf("module %q does not answer this point: the operator must choose another module, or other points", b.Policy.Name())
+		return nil, fmt.Errorf("module %q does not implement this extension point: the operator must choose another module or other points", b.Policy.Name())
 	}
 	l := &link{Binding: b, bound: limit, export: b.Point.Export(), maximum: b.Limits.withDefaults(b.BuiltIn)}
 	var err error
@@ -238,8 +235,8 @@ func newLink(b Binding) (*link, error) {
 	return l, l.addFallback()
 }
 
-// addFallback makes the link of the previous version, if it answered this point. The
-// binding's own matcher says which objects are concerned.
+// addFallback adds the link of the previous version, if that version implements the point.
+// Objects are matched by the binding's own matcher.
 func (l *link) addFallback() error {
 	previous := l.Fallback
 	if previous == nil || l.FailurePolicy != LastGood || l.Unavailable != nil || l.Mode == Shadow || previous.Policy == nil ||
@@ -250,20 +247,20 @@ func (l *link) addFallback() error {
 	b.Name, b.Point, b.Order, b.Match, b.Fallback, b.Mode, b.FailurePolicy = l.Name, l.Point, l.Order, nil, nil, Enforce, Fail
 	fallback, err := newLink(b)
 	if err != nil {
-		return fmt.Errorf("its previous version: %w", err)
+		return fmt.Errorf("previous version: %w", err)
 	}
 	l.fallback = fallback
 	return nil
 }
 
-// momentsOf returns the moments at which a binding is asked, nil for all.
+// momentsOf returns the moments at which a binding is called, nil for all.
 func momentsOf(b Binding, declared *contract.PointManifest) ([]contract.Moment, error) {
 	if len(b.Moments) == 0 {
 		return declared.Moments, nil
 	}
 	for _, moment := range b.Moments {
 		if !declared.At(moment) {
-			return nil, fmt.Errorf("module %q does not answer at moment %s", b.Policy.Name(), moment)
+			return nil, fmt.Errorf("module %q does not implement the moment %s: the operator must correct spec.points", b.Policy.Name(), moment)
 		}
 	}
 	return b.Moments, nil
@@ -272,29 +269,29 @@ func momentsOf(b Binding, declared *contract.PointManifest) ([]contract.Moment, 
 func writesOf(b Binding, declared *contract.PointManifest, limit bound) (operation.Rules, error) {
 	writes, err := operation.CompileRules(declared.Writes)
 	if err != nil {
-		return nil, fmt.Errorf("manifest of module %q: %w; its author must correct it", b.Policy.Name(), err)
+		return nil, fmt.Errorf("manifest of module %q: %w; the module's author must correct it", b.Policy.Name(), err)
 	}
 	if err := writes.Within(limit.writes); err != nil {
-		return nil, fmt.Errorf("manifest of module %q declares more than the point allows: %w; its author must correct it", b.Policy.Name(), err)
+		return nil, fmt.Errorf("manifest of module %q declares more than the extension point allows: %w; the module's author must correct it", b.Policy.Name(), err)
 	}
 	if len(b.Allow.Writes) == 0 {
 		return writes, nil
 	}
 	allowed, err := operation.CompileRules(b.Allow.Writes)
 	if err != nil {
-		return nil, fmt.Errorf("allow: %w; the operator must correct it", err)
+		return nil, fmt.Errorf("spec.allow: %w; the operator must correct it", err)
 	}
 	return writes.Intersect(allowed), nil
 }
 
-// prepare encodes what all requests of the link have in common.
+// prepare encodes the part that all requests of the link have in common.
 func (l *link) prepare() error {
 	var settings json.RawMessage
 	if len(l.Settings) > 0 {
 		if err := operation.CheckSettings(l.Settings); err != nil {
 			return err
 		}
-		value, err := operation.Decode(l.Settings)
+		value, err := jsonvalue.Decode(l.Settings)
 		if err != nil {
 			return fmt.Errorf("settings: %w; the operator must correct them", err)
 		}
@@ -307,7 +304,7 @@ func (l *link) prepare() error {
 	}
 	l.prefixes = map[contract.Moment][]byte{}
 	for _, moment := range []contract.Moment{"", contract.MomentAdmission, contract.MomentOffload} {
-		if !l.at(moment) {
+		if !l.isCalledAt(moment) {
 			continue
 		}
 		prefix := append([]byte(`{"version":"`), contract.Version...)
@@ -343,18 +340,17 @@ func (l Limits) withDefaults(builtIn bool) Limits {
 	}
 }
 
-// at reports whether the link is asked at the moment; points without moments are
-// asked at "".
-func (l *link) at(moment contract.Moment) bool {
+// isCalledAt reports whether the link is called at a moment, "" at points without moments.
+func (l *link) isCalledAt(moment contract.Moment) bool {
 	return len(l.moments) == 0 || slices.Contains(l.moments, moment)
 }
 
-// conflict finds a path at which the unfixed order of two links matters.
+// conflict returns a path at which the order of two links matters and is not set.
 func (l *link) conflict(other *link) (string, bool) {
 	if l.Order != nil && other.Order != nil && *l.Order != *other.Order {
 		return "", false
 	}
-	if len(l.moments) > 0 && len(other.moments) > 0 && !slices.ContainsFunc(l.moments, other.at) {
+	if len(l.moments) > 0 && len(other.moments) > 0 && !slices.ContainsFunc(l.moments, other.isCalledAt) {
 		return "", false
 	}
 	return other.writes.Conflict(l.writes)

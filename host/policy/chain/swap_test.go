@@ -19,7 +19,7 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// closable fails when it is called after it was closed.
+// closable counts calls after it was closed.
 type closable struct {
 	*policytest.Policy
 	closed atomic.Bool
@@ -35,9 +35,8 @@ func (p *closable) Call(ctx context.Context, export string, request []byte) ([]b
 	return p.Policy.Call(ctx, export, request)
 }
 
-// TestSwapUnderLoadLosesNothing is the promise to an operator who replaces a module:
-// no error, no wait, and whoever asks after Swap has returned (which is before status
-// tells of the new digest) is answered by the new version.
+// Replacing a module under load causes no errors, and every evaluation that begins after
+// Swap has returned uses the new version.
 func TestSwapUnderLoadLosesNothing(t *testing.T) {
 	var misuse, retired atomic.Int64
 	version := func(n int) *closable {
@@ -61,7 +60,7 @@ func TestSwapUnderLoadLosesNothing(t *testing.T) {
 
 	ctx, stop := context.WithCancel(t.Context())
 	var workers sync.WaitGroup
-	// reported is the version that status would tell of.
+	// reported is the version of the last Swap that has returned.
 	var evaluated, reported atomic.Int64
 	var failed atomic.Pointer[string]
 	fail := func(format string, arguments ...any) {
@@ -73,7 +72,7 @@ func TestSwapUnderLoadLosesNothing(t *testing.T) {
 			latest := int64(-1)
 			for ctx.Err() == nil && failed.Load() == nil {
 				known := reported.Load()
-				// Some questions are equal and remembered, some are not.
+				// Some requests are equal and cached.
 				result, err := chains.Evaluate(t.Context(), podInput(fmt.Sprintf(`{"metadata":{"name":"%d"}}`, worker%3)))
 				if err != nil || len(result.Decisions) != 1 {
 					fail("%v", err)
@@ -82,7 +81,7 @@ func TestSwapUnderLoadLosesNothing(t *testing.T) {
 				hostname, _ := result.Object["spec"].(map[string]any)["hostname"].(string)
 				version, _ := strconv.ParseInt(hostname, 10, 64)
 				if version < known || version < latest {
-					fail("version %d decided after %d had been reported and %d had decided", version, known, latest)
+					fail("version %d was used after %d had been reported and %d had been used", version, known, latest)
 				}
 				latest = version
 				evaluated.Add(1)
@@ -92,25 +91,25 @@ func TestSwapUnderLoadLosesNothing(t *testing.T) {
 	const swaps = 40
 	for i := range swaps {
 		for evaluated.Load() < int64(i)*100 && failed.Load() == nil {
-			runtime.Gosched() // load goes on between the swaps
+			runtime.Gosched() // wait for evaluations between two swaps
 		}
 		require.NoError(t, chains.Swap(bindings(version(i+1))))
 		reported.Store(int64(i + 1))
 		result, err := chains.Evaluate(t.Context(), podInput(`{}`))
 		require.NoError(t, err)
-		assert.JSONEq(t, fmt.Sprintf(`{"spec":{"hostname":"%d"}}`, i+1), encoded(t, result.Object), "decided by the new version")
+		assert.JSONEq(t, fmt.Sprintf(`{"spec":{"hostname":"%d"}}`, i+1), encoded(t, result.Object), "the new version is used")
 	}
 	stop()
 	workers.Wait()
 	if text := failed.Load(); text != nil {
 		t.Fatal(*text)
 	}
-	assert.Zero(t, misuse.Load(), "no module was closed under a call")
-	assert.Equal(t, int64(swaps), retired.Load(), "every old module was retired, once")
+	assert.Zero(t, misuse.Load(), "no module was closed during a call")
+	assert.Equal(t, int64(swaps), retired.Load(), "every old module was retired once")
 	assert.Positive(t, evaluated.Load())
 }
 
-func TestAPolicyThatStaysIsNotRetired(t *testing.T) {
+func TestABoundPolicyIsNotRetired(t *testing.T) {
 	var retired []string
 	chains := chain.New(chain.Options{Retired: func(p chain.Policy) { retired = append(retired, p.Name()) }})
 	stays, goes := policy("stays", nil, nil, answers()), policy("goes", nil, nil, answers())
@@ -121,57 +120,7 @@ func TestAPolicyThatStaysIsNotRetired(t *testing.T) {
 	assert.Equal(t, []string{"goes", "stays"}, retired)
 }
 
-// gate blocks calls until it is opened.
-type gate struct {
-	*policytest.Policy
-	entered chan struct{}
-	open    chan struct{}
-}
-
-func (p *gate) Call(ctx context.Context, export string, request []byte) ([]byte, engine.Stats, error) {
-	p.entered <- struct{}{}
-	<-p.open
-	return p.Policy.Call(ctx, export, request)
-}
-
-func TestEqualQuestionsThatMeetAreOneCall(t *testing.T) {
-	p := &gate{Policy: policy("slow", nil, nil, answers()), entered: make(chan struct{}), open: make(chan struct{})}
-	chains := swapped(t, chain.Options{}, bind(p))
-
-	const others = 20
-	answered := make(chan error, others+1)
-	ask := func() {
-		_, err := chains.Evaluate(t.Context(), podInput(`{}`))
-		answered <- err
-	}
-	go ask()
-	<-p.entered
-	for range others {
-		go ask()
-	}
-	canceled, cancel := context.WithCancel(t.Context())
-	left := make(chan error)
-	go func() {
-		_, err := chains.Evaluate(canceled, podInput(`{}`))
-		left <- err
-	}()
-	cancel()
-	require.ErrorIs(t, <-left, context.Canceled, "who gives up does not wait")
-	close(p.open)
-	for range others + 1 {
-		select {
-		case err := <-answered:
-			require.NoError(t, err)
-		case <-p.entered:
-			t.Fatal("the policy was called twice")
-		case <-time.After(10 * time.Second):
-			t.Fatal("no answer")
-		}
-	}
-	assert.Equal(t, 1, p.Calls())
-}
-
-func TestACanceledRequestIsNoFailureOfThePolicy(t *testing.T) {
+func TestACanceledRequestIsNotAFailureOfThePolicy(t *testing.T) {
 	p := bind(policy("p", nil, nil, answers()))
 	p.FailurePolicy = chain.Ignore
 	ctx, cancel := context.WithCancel(t.Context())

@@ -12,47 +12,47 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// matchWith is a matcher of a function.
+// matchWith is a Matcher of a function.
 type matchWith func(chain.Attributes) (bool, error)
 
 func (m matchWith) Matches(_ context.Context, a chain.Attributes) (bool, error) { return m(a) }
 
 var errGone = errors.New("ConfigMap longshore/module does not exist")
 
-// unavailable is a binding of which nobody can be asked.
+// unavailable is a binding of a policy that cannot be called.
 func unavailable(p chain.Policy, failurePolicy chain.FailurePolicy) chain.Binding {
 	b := bind(p)
 	b.Name, b.FailurePolicy, b.Unavailable = "mine", failurePolicy, errGone
 	return b
 }
 
-func TestWhoCannotBeAskedIsDecidedByTheFailurePolicy(t *testing.T) {
-	before := newPatient("custom", "v1")
+func TestFailurePoliciesOfAnUnavailablePolicy(t *testing.T) {
+	before := newFlaky("custom", "v1")
 	behind := bind(before)
 	for name, tc := range map[string]struct {
 		failurePolicy chain.FailurePolicy
 		wantRefused   bool
 		wantOutcome   chain.Outcome
 	}{
-		"nothing said": {wantRefused: true, wantOutcome: chain.Failed},
-		"Fail":         {failurePolicy: chain.Fail, wantRefused: true, wantOutcome: chain.Failed},
-		"LastGood is Fail, whatever stands behind": {failurePolicy: chain.LastGood, wantRefused: true, wantOutcome: chain.Failed},
-		"Ignore passes and says so":                {failurePolicy: chain.Ignore, wantOutcome: chain.Skipped},
+		"the default":            {wantRefused: true, wantOutcome: chain.Failed},
+		"Fail":                   {failurePolicy: chain.Fail, wantRefused: true, wantOutcome: chain.Failed},
+		"LastGood is like Fail":  {failurePolicy: chain.LastGood, wantRefused: true, wantOutcome: chain.Failed},
+		"Ignore skips and warns": {failurePolicy: chain.Ignore, wantOutcome: chain.Skipped},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPatient("custom", "v1")
+			p := newFlaky("custom", "v1")
 			b := unavailable(p, tc.failurePolicy)
 			b.Fallback = &behind
-			w := newWard(t, b)
+			w := newFixture(t, b)
 			for range 10 {
-				result, err := w.ask()
+				result, err := w.evaluate()
 				if tc.wantRefused {
 					failure, ok := errors.AsType[*chain.PolicyError](err)
 					require.True(t, ok, "%v", err)
 					assert.Equal(t, chain.Unavailable, failure.Class)
 					require.ErrorIs(t, err, errGone)
 					require.ErrorIs(t, err, chain.Unavailable)
-					assert.Equal(t, `policy "mine" (module custom, `+chain.ShortDigest(p.Digest())+`) was in force and cannot be used now, so nobody answers at PodMutation/Offload: ConfigMap longshore/module does not exist; an operator must put that right, or set spec.failurePolicy or spec.mode of OffloadingPolicy "mine", or of the ConfigMap it is kept from, meanwhile`, err.Error())
+					assert.Equal(t, `policy "mine" (module custom, `+chain.ShortDigest(p.Digest())+`) was enforced before and cannot be used now at PodMutation/Offload: ConfigMap longshore/module does not exist; an operator must correct that; meanwhile, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "mine", or of the ConfigMap that defines it`, err.Error())
 					continue
 				}
 				require.NoError(t, err)
@@ -62,9 +62,9 @@ func TestWhoCannotBeAskedIsDecidedByTheFailurePolicy(t *testing.T) {
 				require.Len(t, result.Warnings, 1)
 				assert.Contains(t, result.Warnings[0], `policy "mine"`)
 			}
-			assert.Zero(t, p.Calls(), "nobody is asked")
-			assert.Zero(t, before.Calls(), "nor the version before")
-			assert.Zero(t, w.news, "however often, it is no failure of the policy and no quarantine")
+			assert.Zero(t, p.Calls(), "the policy is not called")
+			assert.Zero(t, before.Calls(), "the fallback is not called")
+			assert.Zero(t, w.notified, "it is not a failure of the policy")
 			assert.False(t, w.chains.Health()[0].Quarantined())
 			assert.Equal(t, tc.wantOutcome, w.seen[9])
 			assert.Zero(t, w.chains.MemoStats().Entries)
@@ -72,36 +72,35 @@ func TestWhoCannotBeAskedIsDecidedByTheFailurePolicy(t *testing.T) {
 	}
 }
 
-// It is no answer, so it is not remembered, and what is remembered is no answer to it.
-func TestNoMemoryOfAnswersBridgesWhatCannotBeAsked(t *testing.T) {
-	p := newPatient("custom", "v1")
+func TestCachedAnswersAreNotUsedWhileThePolicyIsUnavailable(t *testing.T) {
+	p := newFlaky("custom", "v1")
 	good := bind(p)
 	good.Name = "mine"
-	w := newWard(t, good)
+	w := newFixture(t, good)
 	answered := func() {
 		t.Helper()
-		result, err := w.askAbout("web")
+		result, err := w.evaluatePod("web")
 		require.NoError(t, err)
 		assert.True(t, result.Changed)
 	}
 	answered()
 	require.NoError(t, w.chains.Swap([]chain.Binding{unavailable(p, chain.Fail)}))
 	for range 2 {
-		_, err := w.askAbout("web")
+		_, err := w.evaluatePod("web")
 		require.ErrorIs(t, err, chain.Unavailable)
 	}
 	require.NoError(t, w.chains.Swap([]chain.Binding{good}))
 	answered()
-	assert.Equal(t, 1, p.Calls(), "the answer from before is as true as before")
+	assert.Equal(t, 1, p.Calls(), "the answer is still cached")
 }
 
-func TestWhoCannotBeAskedConcernsItsObjectsAndMomentsOnly(t *testing.T) {
-	p := newPatient("custom", "v1")
+func TestAnUnavailablePolicyFailsForItsObjectsAndMomentsOnly(t *testing.T) {
+	p := newFlaky("custom", "v1")
 	p.Manifest().Points[0].Moments = []contract.Moment{contract.MomentOffload}
 	b := unavailable(p, chain.Fail)
 	var failing error
 	b.Match = matchWith(func(a chain.Attributes) (bool, error) { return a.Namespace == "shop", failing })
-	w := newWard(t, b)
+	w := newFixture(t, b)
 	ask := func(namespace string, moment contract.Moment) error {
 		_, err := w.chains.Evaluate(t.Context(), chain.Input{Point: contract.PodMutation, Moment: moment, Match: chain.Attributes{Namespace: namespace}})
 		return err
@@ -112,13 +111,13 @@ func TestWhoCannotBeAskedConcernsItsObjectsAndMomentsOnly(t *testing.T) {
 	failing = errors.New("no connection")
 	failure, ok := errors.AsType[*chain.PolicyError](ask("shop", contract.MomentOffload))
 	require.True(t, ok)
-	assert.Equal(t, chain.Host, failure.Class, "who cannot tell whom it concerns says that")
+	assert.Equal(t, chain.Host, failure.Class, "matching failed")
 }
 
-func TestWhoCannotBeAskedConflictsWithNobody(t *testing.T) {
-	held, other := unavailable(newPatient("custom", "v1"), chain.Fail), bind(newPatient("other", "v1"))
+func TestAnUnavailablePolicyHasNoConflicts(t *testing.T) {
+	held, other := unavailable(newFlaky("custom", "v1"), chain.Fail), bind(newFlaky("other", "v1"))
 	require.NoError(t, chain.Check([]chain.Binding{held, other}))
 	require.NoError(t, chain.Check([]chain.Binding{other, held}))
 	held.Unavailable = nil
-	require.Error(t, chain.Check([]chain.Binding{held, other}), "they both write the hostname")
+	require.Error(t, chain.Check([]chain.Binding{held, other}), "both write the hostname")
 }

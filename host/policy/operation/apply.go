@@ -8,26 +8,25 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// absent is what an edit answers for a field that is to be dropped.
-type absent struct{}
+// removed is the value that an edit returns for a field or item to remove.
+type removed struct{}
 
-// Apply applies operations in order and returns the new document with the effects
-// of those that changed it. The given document is not altered; the new one shares
-// with it what did not change and, with the operations, the values written, so
-// neither may be altered in place afterwards. Without effects the document is
-// returned as it is.
+// Apply applies operations in order and returns the new document and the changes. It does
+// not alter the given document. The new document shares unchanged values with the given
+// one, and written values with the operations, so neither may be altered in place
+// afterwards. If nothing changes, Apply returns the given document.
 //
-// An error means that the document does not have the shape that an operation
-// expects (a merge into a list, say); the policy's author must act.
+// An error means that the document does not have the shape that an operation expects (a
+// merge into a list, for example); the policy's author must fix it.
 func Apply(doc map[string]any, operations []Operation) (map[string]any, []Effect, error) {
 	var effects []Effect
 	for i := range operations {
 		o := &operations[i]
-		if o.idle() {
+		if o.isNoOp() {
 			continue
 		}
-		run := editor{operation: o}
-		edited, changed, err := run.edit(doc, o.Path.steps)
+		e := editor{operation: o}
+		edited, changed, err := e.edit(doc, o.Path.steps)
 		if err != nil {
 			return nil, nil, fmt.Errorf("operation %d (%s %s): %w", i, o.Verb, o.Path, err)
 		}
@@ -39,15 +38,14 @@ func Apply(doc map[string]any, operations []Operation) (map[string]any, []Effect
 			return nil, nil, fmt.Errorf("operation %d (%s %s): the document became a %T", i, o.Verb, o.Path, edited)
 		}
 		doc = next
-		slices.Sort(run.keys)
-		effects = append(effects, Effect{Verb: o.Verb, Path: o.Path.text, Keys: slices.Compact(run.keys)})
+		slices.Sort(e.keys)
+		effects = append(effects, Effect{Verb: o.Verb, Path: o.Path.text, Keys: slices.Compact(e.keys)})
 	}
 	return doc, effects, nil
 }
 
-// idle reports whether the operation asks for nothing, whatever the document is like: not
-// even the shape of the document matters then.
-func (o *Operation) idle() bool {
+// isNoOp reports whether the operation changes no document, whatever its shape.
+func (o *Operation) isNoOp() bool {
 	switch value := o.value.(type) {
 	case []any:
 		return o.Verb == contract.VerbEnsure && len(value) == 0
@@ -58,17 +56,17 @@ func (o *Operation) idle() bool {
 	}
 }
 
-// editor applies one operation and collects the keys that it touched.
+// editor applies one operation and collects the map keys that it changed.
 type editor struct {
 	operation *Operation
 	keys      []string
 }
 
-// edit returns node with the operation applied below the remaining steps. A nil
-// node is an absent one.
+// edit returns node with the operation applied below the remaining steps. A nil node is
+// absent.
 func (e *editor) edit(node any, steps []Step) (any, bool, error) {
 	if len(steps) == 0 {
-		return e.leaf(node)
+		return e.applyVerb(node)
 	}
 	if steps[0].Kind != StepKey {
 		return e.editItems(node, steps[0], steps[1:])
@@ -83,24 +81,21 @@ func (e *editor) edit(node any, steps []Step) (any, bool, error) {
 	if err != nil || !changed {
 		return node, false, err
 	}
-	next := make(map[string]any, len(members)+1)
-	maps.Copy(next, members)
-	if edited == (absent{}) {
+	next := withMember(members, key, edited)
+	if edited == (removed{}) {
 		delete(next, key)
-	} else {
-		next[key] = edited
 	}
 	return next, true, nil
 }
 
-// editItems edits the items that a selector picks. No item, no change.
+// editItems edits the items that a selector step selects.
 func (e *editor) editItems(node any, selector Step, steps []Step) (any, bool, error) {
 	items, err := asList(node)
 	if err != nil {
 		return nil, false, err
 	}
 	var next []any
-	dropped := false
+	hasRemoved := false
 	for i, item := range items {
 		if !selector.Selects(item) {
 			continue
@@ -116,19 +111,19 @@ func (e *editor) editItems(node any, selector Step, steps []Step) (any, bool, er
 			next = slices.Clone(items)
 		}
 		next[i] = edited
-		dropped = dropped || edited == (absent{})
+		hasRemoved = hasRemoved || edited == (removed{})
 	}
 	if next == nil {
 		return node, false, nil
 	}
-	if dropped {
-		next = slices.DeleteFunc(next, func(item any) bool { return item == absent{} })
+	if hasRemoved {
+		next = slices.DeleteFunc(next, func(item any) bool { return item == removed{} })
 	}
 	return next, true, nil
 }
 
-// Selects reports whether a selector step picks a list item. Items that are no
-// objects are picked by "[*]" only.
+// Selects reports whether a selector step selects a list item. Only "[*]" selects items
+// that are not objects.
 func (s Step) Selects(item any) bool {
 	if s.Kind == StepAll {
 		return true
@@ -141,8 +136,8 @@ func (s Step) Selects(item any) bool {
 	return ok && members[s.Key] == s.Value
 }
 
-// leaf applies the verb to the node at the end of the path.
-func (e *editor) leaf(node any) (any, bool, error) {
+// applyVerb applies the operation's verb to the node at the end of its path.
+func (e *editor) applyVerb(node any) (any, bool, error) {
 	switch e.operation.Verb {
 	case contract.VerbSet:
 		if Equal(node, e.operation.value) {
@@ -167,7 +162,7 @@ func (e *editor) remove(node any) (any, bool, error) {
 		return node, false, nil
 	}
 	if len(e.operation.Keys) == 0 {
-		return absent{}, true, nil
+		return removed{}, true, nil
 	}
 	members, err := asObject(node)
 	if err != nil {
@@ -211,9 +206,6 @@ func (e *editor) merge(node any) (any, bool, error) {
 	return next, next != nil, nil
 }
 
-// fewComparisons take less time than making a set.
-const fewComparisons = 256
-
 func (e *editor) ensure(node any) (any, bool, error) {
 	items, err := asList(node)
 	if err != nil {
@@ -223,21 +215,12 @@ func (e *editor) ensure(node any) (any, bool, error) {
 	if !ok {
 		return nil, false, fmt.Errorf("the value is a %T", e.operation.value)
 	}
-	next := items
-	isNew := func(value any) bool {
-		return !slices.ContainsFunc(next, func(item any) bool { return Equal(item, value) })
-	}
-	if (len(items)+len(values))*len(values) > fewComparisons {
-		isNew = setOf(items).add
-	}
+	next := slices.Clip(items) // appending must not write into the caller's list
+	known := newSet(items, hashValue, Equal)
 	for _, value := range values {
-		if !isNew(value) {
-			continue
+		if known.add(value) {
+			next = append(next, value)
 		}
-		if len(next) == len(items) {
-			next = slices.Clip(next) // appending must not write into the caller's list
-		}
-		next = append(next, value)
 	}
 	return next, len(next) > len(items), nil
 }
@@ -250,7 +233,7 @@ func asObject(node any) (map[string]any, error) {
 	}
 	members, ok := normalized.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("found a %s where an object is expected", kind(normalized))
+		return nil, fmt.Errorf("found %s, want an object", jsonType(normalized))
 	}
 	return members, nil
 }
@@ -263,23 +246,31 @@ func asList(node any) ([]any, error) {
 	}
 	items, ok := normalized.([]any)
 	if !ok {
-		return nil, fmt.Errorf("found a %s where a list is expected", kind(normalized))
+		return nil, fmt.Errorf("found %s, want a list", jsonType(normalized))
 	}
 	return items, nil
 }
 
-// kind names a value in the words of JSON.
-func kind(value any) string {
+// jsonType describes the JSON type of a value.
+func jsonType(value any) string {
 	switch value.(type) {
 	case map[string]any:
-		return "object"
+		return "an object"
 	case []any:
-		return "list (items are selected by [name=x] or [*])"
+		return "a list (select items by [name=x] or [*])"
 	case string:
-		return "string"
+		return "a string"
 	case bool:
-		return "boolean"
+		return "a boolean"
 	default:
-		return "number"
+		return "a number"
 	}
+}
+
+// withMember returns a copy of an object with one member set.
+func withMember(members map[string]any, key string, value any) map[string]any {
+	next := make(map[string]any, len(members)+1)
+	maps.Copy(next, members)
+	next[key] = value
+	return next
 }

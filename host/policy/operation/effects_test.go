@@ -10,10 +10,10 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// TestEffectsAreExact: provenance tells all that an answer changed, and nothing else.
-// What no effect names is as it was, and every key that an effect names did change.
+// Effects name every change and nothing else: a document without the fields that effects
+// name is unchanged, and every key that an effect names did change.
 func TestEffectsAreExact(t *testing.T) {
-	told := 0
+	changed := 0
 	for seed := range uint64(5 * rounds) {
 		s := newSource(seed)
 		_, operations := s.policy(t)
@@ -26,7 +26,7 @@ func TestEffectsAreExact(t *testing.T) {
 			require.Equal(t, encode(t, doc), encode(t, after), "seed %d", seed)
 			continue
 		}
-		told++
+		changed++
 		current := doc
 		for i := range operations {
 			next, own, err := operation.Apply(current, operations[i:i+1])
@@ -43,10 +43,10 @@ func TestEffectsAreExact(t *testing.T) {
 			current = next
 		}
 	}
-	assert.Greater(t, told, rounds/2, "the property must be tried")
+	assert.Greater(t, changed, rounds/2, "too few documents changed")
 }
 
-// withoutKey returns the effect without one of its keys; none when that leaves none.
+// withoutKey returns the effect without one of its keys, or nothing if no key is left.
 func withoutKey(effect operation.Effect, key string) []operation.Effect {
 	var keys []string
 	for _, other := range effect.Keys {
@@ -60,15 +60,15 @@ func withoutKey(effect operation.Effect, key string) []operation.Effect {
 	return []operation.Effect{{Verb: effect.Verb, Path: effect.Path, Keys: keys}}
 }
 
-// blank writes a document without what the effects name, and without objects and lists
-// that are empty then.
+// blank encodes a document without the fields that the effects name, and without empty
+// objects and lists.
 func blank(t *testing.T, doc map[string]any, effects []operation.Effect) string {
 	t.Helper()
 	for _, effect := range effects {
 		path := effect.Path
 		next, _, err := operation.Apply(doc, compile(t, contract.Remove(path, effect.Keys...)))
 		if err != nil {
-			continue // an object that became something else: another effect names it
+			continue // the object has another type now: another effect names it
 		}
 		doc = next
 	}

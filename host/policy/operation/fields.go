@@ -10,7 +10,8 @@ import (
 	"sync"
 )
 
-// Fields are the JSON fields of a struct type, sorted by name.
+// Fields are the JSON fields of a struct type, sorted by name. They let a policy's facts be
+// taken from typed objects without converting the whole object.
 type Fields []Field
 
 // Field is a JSON field of a struct type.
@@ -22,20 +23,19 @@ type Field struct {
 	omitZero  bool
 }
 
-// known caches FieldsOf: reflect.Type to Fields, nil for types that we leave to
-// encoding/json.
-var known sync.Map
+// fieldsByType caches [FieldsOf]. The value is nil for types that it rejects.
+var fieldsByType sync.Map
 
-// FieldsOf returns the JSON fields of a struct type; false for other types, for those
-// that marshal themselves, and for those whose tags say more than we read.
+// FieldsOf returns the JSON fields of a struct type. It reports false for other types, for
+// types that marshal themselves, and for tag options that it does not support.
 func FieldsOf(t reflect.Type) (Fields, bool) {
-	if cached, ok := known.Load(t); ok {
+	if cached, ok := fieldsByType.Load(t); ok {
 		fields, ok := cached.(Fields)
 		return fields, ok && fields != nil
 	}
 	fields, ok := Fields(nil), false
 	if t.Kind() == reflect.Struct && !Marshals(t) && !Marshals(reflect.PointerTo(t)) {
-		fields, ok = collect(t, Fields{}, nil)
+		fields, ok = appendFields(Fields{}, t, nil)
 		slices.SortFunc(fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
 		for i := 1; i < len(fields); i++ {
 			ok = ok && fields[i].Name != fields[i-1].Name // shadowed fields
@@ -44,11 +44,12 @@ func FieldsOf(t reflect.Type) (Fields, bool) {
 	if !ok {
 		fields = nil
 	}
-	known.Store(t, fields)
+	fieldsByType.Store(t, fields)
 	return fields, ok
 }
 
-func collect(t reflect.Type, fields Fields, index []int) (Fields, bool) {
+// appendFields appends the JSON fields of a struct type and of the structs embedded in it.
+func appendFields(fields Fields, t reflect.Type, index []int) (Fields, bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		tag := f.Tag.Get("json")
@@ -62,7 +63,7 @@ func collect(t reflect.Type, fields Fields, index []int) (Fields, bool) {
 				return nil, false
 			}
 			var ok bool
-			if fields, ok = collect(f.Type, fields, at); !ok {
+			if fields, ok = appendFields(fields, f.Type, at); !ok {
 				return nil, false
 			}
 			continue
@@ -85,7 +86,7 @@ func collect(t reflect.Type, fields Fields, index []int) (Fields, bool) {
 	return fields, true
 }
 
-// Value returns the field of a struct, or false when encoding/json leaves it out.
+// Value returns the field of a struct, or false if encoding/json omits it.
 func (f *Field) Value(v reflect.Value) (reflect.Value, bool) {
 	field := v
 	for _, i := range f.index {
@@ -101,7 +102,7 @@ func (fields Fields) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(fields, name, func(f Field, name string) int { return strings.Compare(f.Name, name) })
 }
 
-// Get returns a field by its JSON name, nil when it is absent or left out.
+// Get returns a field by its JSON name, nil if it is unknown or omitted.
 func (fields Fields) Get(v reflect.Value, name string) any {
 	at, found := fields.find(name)
 	if !found {
@@ -114,7 +115,7 @@ func (fields Fields) Get(v reflect.Value, name string) any {
 	return Reference(field)
 }
 
-// Reference returns the value for further projection, without copying structs.
+// Reference returns the value without copying it if it is an addressable struct.
 func Reference(v reflect.Value) any {
 	if v.Kind() == reflect.Struct && v.CanAddr() {
 		return v.Addr().Interface()
@@ -136,12 +137,12 @@ func Marshals(t reflect.Type) bool {
 	if cached, ok := marshaling.Load(t); ok {
 		return cached == true
 	}
-	does := t.Implements(marshaler) || t.Implements(textMarshaler)
-	marshaling.Store(t, does)
-	return does
+	marshals := t.Implements(marshaler) || t.Implements(textMarshaler)
+	marshaling.Store(t, marshals)
+	return marshals
 }
 
-// IsNil reports whether a value is null in JSON.
+// IsNil reports whether encoding/json encodes a value as null.
 func IsNil(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Invalid:
@@ -153,7 +154,7 @@ func IsNil(v reflect.Value) bool {
 	}
 }
 
-// isEmpty is encoding/json's omitempty.
+// isEmpty reports whether omitempty omits a value.
 func isEmpty(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Array, reflect.Map, reflect.Slice, reflect.String:
@@ -165,7 +166,7 @@ func isEmpty(v reflect.Value) bool {
 	}
 }
 
-// isZero is encoding/json's omitzero.
+// isZero reports whether omitzero omits a value.
 func isZero(v reflect.Value) bool {
 	if zeroer, ok := v.Interface().(interface{ IsZero() bool }); ok {
 		return zeroer.IsZero()
@@ -178,17 +179,16 @@ func isZero(v reflect.Value) bool {
 	return v.IsZero()
 }
 
-// Members returns the fields of the struct that pointer points to as an object whose
-// values are the fields themselves: nothing below is converted. Fields that
-// encoding/json leaves out are left out.
+// Members returns the fields of the struct that pointer points to as an object. The values
+// are the struct's own; nothing is converted. Fields that encoding/json omits are omitted.
 func Members(pointer any) (map[string]any, error) {
 	v := reflect.ValueOf(pointer)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
-		return nil, fmt.Errorf("a %T is no pointer to a struct", pointer)
+		return nil, fmt.Errorf("%T is not a pointer to a struct", pointer)
 	}
 	fields, ok := FieldsOf(v.Type().Elem())
 	if !ok {
-		return nil, fmt.Errorf("a %T is no pointer to a struct whose fields can be listed", pointer)
+		return nil, fmt.Errorf("the fields of %T cannot be listed", pointer)
 	}
 	members := make(map[string]any, 16)
 	for i := range fields {
@@ -199,17 +199,17 @@ func Members(pointer any) (map[string]any, error) {
 	return members, nil
 }
 
-// CopyMember sets the field of that JSON name in the struct that to points to as it is
-// in the one that from points to; both are of one type.
+// CopyMember copies one field, by its JSON name, from one struct to another of the same
+// type. Both arguments are pointers.
 func CopyMember(to, from any, name string) error {
 	target, source := reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()
 	fields, ok := FieldsOf(target.Type())
 	if !ok || target.Type() != source.Type() {
-		return fmt.Errorf("cannot copy fields from a %T to a %T", from, to)
+		return fmt.Errorf("cannot copy fields from %T to %T", from, to)
 	}
 	at, found := fields.find(name)
 	if !found {
-		return fmt.Errorf("a %s has no field %q", target.Type(), name)
+		return fmt.Errorf("%s has no field %q", target.Type(), name)
 	}
 	target.FieldByIndex(fields[at].index).Set(source.FieldByIndex(fields[at].index))
 	return nil

@@ -3,8 +3,10 @@ package operation
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -12,36 +14,35 @@ import (
 const MaxKeys = 1024
 
 // Operation is a parsed and checked operation of the contract. It is immutable and
-// safe for concurrent use, so that a memoised answer is parsed once.
+// safe for concurrent use.
 type Operation struct {
 	// Verb of the operation.
 	Verb contract.Verb
-	// Path that it concerns.
+	// Path of the field that it changes.
 	Path Path
 	// Keys of a remove, as sent.
 	Keys []string
 
 	// value is decoded: an object for merge, a list for ensure.
 	value any
-	// terms are those of a require, without the empty ones.
+	// terms of a require, without empty ones.
 	terms []term
 }
 
-// Effect is what an operation did to a document: its verb and path, the map keys
-// concerned, no values.
+// Effect is a change that an operation made to a document. It has no values.
 type Effect struct {
 	Verb contract.Verb
 	Path string
-	// Keys of the map at Path that were set or dropped, sorted; empty when the verb
-	// concerned the field itself.
+	// Keys of the map at Path that were set or removed, sorted; empty when the field itself
+	// was.
 	Keys []string
 }
 
-// Compile parses and checks the operations of one answer. Errors name the
-// operation, by position, verb and path; they are the policy author's to fix.
+// Compile parses and checks the operations of one answer. Errors name the operation by
+// position, verb and path; the policy's author must fix them.
 func Compile(operations []contract.Operation) ([]Operation, error) {
 	if len(operations) > contract.MaxOperations {
-		return nil, fmt.Errorf("%d operations are more than the allowed %d", len(operations), contract.MaxOperations)
+		return nil, fmt.Errorf("%d operations, more than the allowed %d", len(operations), contract.MaxOperations)
 	}
 	if len(operations) == 0 {
 		return nil, nil
@@ -67,8 +68,8 @@ func (o *Operation) compile(source contract.Operation) error {
 	return o.checkSelectors()
 }
 
-// checkSelectors refuses to change the member by which the path selects items: what an
-// operation concerns must not depend on whether it was applied before.
+// checkSelectors returns an error if the operation changes the member by which its path
+// selects items: applying an operation twice must select the same items.
 func (o *Operation) checkSelectors() error {
 	for i, step := range o.Path.steps {
 		if step.Kind != StepMatch {
@@ -89,7 +90,7 @@ func (o *Operation) checkSelectors() error {
 			changes = slices.Contains(o.Keys, step.Key)
 		}
 		if changes {
-			return fmt.Errorf("it changes %q, by which its path selects items: select them by another member, or by [*]", step.Key)
+			return fmt.Errorf("the operation changes %q, by which its path selects items: select them by another member, or by [*]", step.Key)
 		}
 	}
 	return nil
@@ -100,7 +101,7 @@ func (o *Operation) compileValue(source contract.Operation) error {
 		return o.compileRemove(source)
 	}
 	if len(source.Keys) > 0 {
-		return errors.New("only remove has keys")
+		return errors.New("keys are allowed for remove only")
 	}
 	if !slices.Contains(contract.Verbs(), source.Op) {
 		return fmt.Errorf("unknown verb %q, want one of %v", source.Op, contract.Verbs())
@@ -108,11 +109,11 @@ func (o *Operation) compileValue(source contract.Operation) error {
 	if len(source.Value) == 0 {
 		return errors.New("value is missing")
 	}
-	if d := Depth(source.Value); d > contract.MaxValueDepth {
+	if d := jsonvalue.Depth(source.Value); d > contract.MaxValueDepth {
 		return fmt.Errorf("value is nested %d deep, more than %d", d, contract.MaxValueDepth)
 	}
 	var err error
-	if o.value, err = Decode(source.Value); err != nil {
+	if o.value, err = decode(source.Value); err != nil {
 		return err
 	}
 	switch source.Op {
@@ -125,7 +126,7 @@ func (o *Operation) compileValue(source contract.Operation) error {
 		return err
 	default:
 		if o.value == nil {
-			return errors.New("value is null: use remove to drop a field")
+			return errors.New("value is null: use remove to remove a field")
 		}
 		return nil
 	}
@@ -133,10 +134,10 @@ func (o *Operation) compileValue(source contract.Operation) error {
 
 func (o *Operation) compileRemove(source contract.Operation) error {
 	if len(source.Value) > 0 {
-		return errors.New("remove has no value")
+		return errors.New("remove takes no value")
 	}
 	if len(source.Keys) > MaxKeys {
-		return fmt.Errorf("%d keys are more than the allowed %d", len(source.Keys), MaxKeys)
+		return fmt.Errorf("%d keys, more than the allowed %d", len(source.Keys), MaxKeys)
 	}
 	if slices.Contains(source.Keys, "") {
 		return errors.New("a key is empty")
@@ -148,14 +149,14 @@ func (o *Operation) compileRemove(source contract.Operation) error {
 func (o *Operation) checkMerge() error {
 	members, ok := o.value.(map[string]any)
 	if !ok {
-		return errors.New("the value of a merge is an object")
+		return errors.New("the value of a merge must be an object")
 	}
 	for key, value := range members {
 		if key == "" {
 			return errors.New("a key is empty")
 		}
 		if value == nil {
-			return fmt.Errorf("the value of key %q is null: use remove to drop a key", key)
+			return fmt.Errorf("the value of key %q is null: use remove to remove a key", key)
 		}
 	}
 	return nil
@@ -164,7 +165,7 @@ func (o *Operation) checkMerge() error {
 func (o *Operation) checkEnsure() error {
 	items, ok := o.value.([]any)
 	if !ok {
-		return errors.New("the value of an ensure is a list")
+		return errors.New("the value of an ensure must be a list")
 	}
 	if slices.Contains(items, nil) {
 		return errors.New("an item is null")
@@ -174,14 +175,6 @@ func (o *Operation) checkEnsure() error {
 
 // mergeKeys returns the keys that a merge sets, sorted.
 func (o *Operation) mergeKeys() []string {
-	members, ok := o.value.(map[string]any)
-	if !ok {
-		return nil
-	}
-	keys := make([]string, 0, len(members))
-	for key := range members {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
+	members, _ := o.value.(map[string]any)
+	return slices.Sorted(maps.Keys(members))
 }

@@ -2,10 +2,9 @@
 // operations and manifests name, checks operations against what a policy declared
 // to write, and applies the five verbs of the contract to a JSON object.
 //
-// It is pure and knows nothing of Kubernetes, of modules or of who asks. It never
-// alters a document that it is given: what changes is copied along the path, the
-// rest is shared. It does not decide which policy may do what, that is
-// host/policy/chain.
+// The package is pure and depends neither on Kubernetes nor on modules. It never alters a
+// given document: it copies the path to each change and shares the rest. It does not decide
+// which policy may do what; host/policy/chain does.
 package operation
 
 import (
@@ -15,7 +14,7 @@ import (
 	"strings"
 )
 
-// Bounds of a path. No field of a Kubernetes object lies deeper.
+// Bounds of a path. No field of a Kubernetes object is deeper.
 const (
 	// MaxPathBytes bounds the length of a path, in bytes.
 	MaxPathBytes = 1024
@@ -23,7 +22,7 @@ const (
 	MaxPathSteps = 32
 )
 
-// StepKind says what a [Step] does.
+// StepKind is what a [Step] does.
 type StepKind uint8
 
 // The kinds of steps.
@@ -52,7 +51,7 @@ type Path struct {
 	steps []Step
 }
 
-// ParsePath parses a path. It refuses the empty path (no operation concerns a whole
+// ParsePath parses a path. It rejects the empty path (no operation changes a whole
 // document), list indices, and escapes other than "~0" for "~" and "~1" for "/".
 func ParsePath(text string) (Path, error) {
 	if len(text) > MaxPathBytes {
@@ -95,7 +94,7 @@ func (p Path) Covers(other Path) bool {
 	return true
 }
 
-// Overlaps reports whether some field can lie below both paths.
+// Overlaps reports whether a field can lie below both paths.
 func (p Path) Overlaps(other Path) bool {
 	for i := range min(len(p.steps), len(other.steps)) {
 		if !p.steps[i].overlaps(other.steps[i]) {
@@ -105,17 +104,17 @@ func (p Path) Overlaps(other Path) bool {
 	return true
 }
 
-// interferes reports whether what is done below p can depend on what is done below other,
-// beyond the fields that lie below both: when one goes through a list where the other
-// goes through an object, only one of them can succeed; and when one writes the member
-// by which the other selects items, it changes what the other concerns.
-func (p Path) interferes(other Path) bool {
+// interferesWith reports whether a write below p can change the result of a write below
+// other although they have no field in common: one path goes through a list where the other
+// goes through an object, so only one write can succeed; or one path writes the member by
+// which the other selects items.
+func (p Path) interferesWith(other Path) bool {
 	for i := range min(len(p.steps), len(other.steps)) {
 		a, b := p.steps[i], other.steps[i]
 		if (a.Kind == StepKey) != (b.Kind == StepKey) {
 			return true
 		}
-		if p.writes(i, b) || other.writes(i, a) {
+		if p.writesSelector(i, b) || other.writesSelector(i, a) {
 			return true
 		}
 		if !a.overlaps(b) {
@@ -125,9 +124,9 @@ func (p Path) interferes(other Path) bool {
 	return false
 }
 
-// writes reports whether p, whose step i selects items, writes the member by which
-// another selector picks them. The member that p itself selects by cannot change.
-func (p Path) writes(i int, selector Step) bool {
+// writesSelector reports whether p, whose step i selects items, writes the member by which
+// another selector selects them.
+func (p Path) writesSelector(i int, selector Step) bool {
 	if selector.Kind != StepMatch || i+1 >= len(p.steps) {
 		return false
 	}
@@ -139,8 +138,8 @@ func (p Path) entersItems(n int) bool {
 	return slices.ContainsFunc(p.steps[n:], func(s Step) bool { return s.Kind != StepKey })
 }
 
-// selecting writes the path with all items for one: what a rule would say.
-func (p Path) selecting() string {
+// withAllItems returns the path with "[*]" in place of every selector.
+func (p Path) withAllItems() string {
 	var out strings.Builder
 	for _, step := range p.steps {
 		if step.Kind == StepKey {
@@ -152,8 +151,8 @@ func (p Path) selecting() string {
 	return out.String()
 }
 
-// below returns the path of a member.
-func (p Path) below(key string) Path {
+// member returns the path of a member.
+func (p Path) member(key string) Path {
 	return Path{text: p.text + "/" + EscapeToken(key), steps: append(slices.Clip(p.steps), Step{Kind: StepKey, Key: key})}
 }
 
@@ -161,8 +160,8 @@ func (s Step) covers(other Step) bool {
 	return s == other || (s.Kind == StepAll && other.Kind == StepMatch)
 }
 
-// overlaps of two matches on different members ("[name=a]", "[image=b]") is true:
-// one item may be both.
+// overlaps is true for two matches on different members ("[name=a]", "[image=b]"), because
+// both may select the same item.
 func (s Step) overlaps(other Step) bool {
 	if s.Kind == StepKey || other.Kind == StepKey {
 		return s == other
@@ -173,7 +172,7 @@ func (s Step) overlaps(other Step) bool {
 	return true
 }
 
-// parseToken turns "containers[name=web]" into its one or two steps.
+// parseToken parses one token of a path ("containers[name=web]") into one or two steps.
 func parseToken(token string) ([]Step, error) {
 	name, selector, selects := strings.Cut(token, "[")
 	key, err := unescape(name)
@@ -181,10 +180,10 @@ func parseToken(token string) ([]Step, error) {
 		return nil, err
 	}
 	if key == "" {
-		return nil, errors.New("it has an empty token")
+		return nil, errors.New("a token is empty")
 	}
 	if key == "-" || strings.Trim(key, "0123456789") == "" {
-		return nil, fmt.Errorf("token %q is an index: list items are selected by [name=x] or [*]", token)
+		return nil, fmt.Errorf("token %q is an index: select list items by [name=x] or [*]", token)
 	}
 	steps := []Step{{Kind: StepKey, Key: key}}
 	if !selects {
@@ -235,7 +234,7 @@ func unescape(token string) (string, error) {
 	return out.String(), nil
 }
 
-// EscapeToken writes a map key as one token of a JSON pointer (RFC 6901).
+// EscapeToken returns a map key as a token of a JSON pointer (RFC 6901).
 func EscapeToken(key string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }

@@ -49,16 +49,16 @@ func TestParsePath(t *testing.T) {
 		},
 		"no path":               {path: "", wantErr: "must begin with a slash"},
 		"no slash":              {path: "spec", wantErr: "must begin with a slash"},
-		"the whole document":    {path: "/", wantErr: "empty token"},
-		"an empty token":        {path: "/spec//x", wantErr: "empty token"},
+		"the whole document":    {path: "/", wantErr: "a token is empty"},
+		"an empty token":        {path: "/spec//x", wantErr: "a token is empty"},
 		"an index":              {path: "/spec/containers/0", wantErr: "is an index"},
 		"the append index":      {path: "/spec/containers/-", wantErr: "is an index"},
 		"an unclosed selector":  {path: "/spec/containers[name=web", wantErr: "at the end of the token"},
 		"text after a selector": {path: "/spec/containers[*]x", wantErr: "at the end of the token"},
 		"two selectors":         {path: "/spec/containers[*][*]", wantErr: "at the end of the token"},
-		"a selector alone":      {path: "/spec/[*]", wantErr: "empty token"},
+		"a selector alone":      {path: "/spec/[*]", wantErr: "a token is empty"},
 		"an index selector":     {path: "/spec/containers[0]", wantErr: "a selector is"},
-		"a wild escape":         {path: "/spec/a~2b", wantErr: "followed by 0 or 1"},
+		"an unknown escape":     {path: "/spec/a~2b", wantErr: "followed by 0 or 1"},
 		"a trailing tilde":      {path: "/spec/a~", wantErr: "followed by 0 or 1"},
 		"a very long path":      {path: "/" + strings.Repeat("x", operation.MaxPathBytes), wantErr: "longer than"},
 		"a very deep path":      {path: strings.Repeat("/x", operation.MaxPathSteps+1), wantErr: "more than"},
@@ -76,28 +76,28 @@ func TestParsePath(t *testing.T) {
 	}
 }
 
-func TestPathsCoverAndOverlap(t *testing.T) {
+func TestCoversAndOverlaps(t *testing.T) {
 	for name, tc := range map[string]struct {
-		a, b                      string
-		aCoversB, bCoversA, meets bool
+		a, b                        string
+		aCoversB, bCoversA, overlap bool
 	}{
-		"equal paths":             {a: "/a/b", b: "/a/b", aCoversB: true, bCoversA: true, meets: true},
-		"a field and its parent":  {a: "/a", b: "/a/b", aCoversB: true, meets: true},
-		"siblings":                {a: "/a/b", b: "/a/c"},
-		"a common prefix of text": {a: "/a/b", b: "/a/bc"},
-		"all and one item":        {a: "/l[*]", b: "/l[name=x]", aCoversB: true, meets: true},
-		"a list and its item":     {a: "/l", b: "/l[name=x]/y", aCoversB: true, meets: true},
-		"different items":         {a: "/l[name=x]", b: "/l[name=y]"},
-		"items by other members":  {a: "/l[name=x]", b: "/l[image=y]", meets: true},
-		"a key is no selector":    {a: "/l/x", b: "/l[*]/x"},
-		"all of a field and one":  {a: "/l[*]/a", b: "/l[name=x]/b"},
+		"equal paths":                      {a: "/a/b", b: "/a/b", aCoversB: true, bCoversA: true, overlap: true},
+		"a field and its parent":           {a: "/a", b: "/a/b", aCoversB: true, overlap: true},
+		"siblings":                         {a: "/a/b", b: "/a/c"},
+		"a common prefix of text":          {a: "/a/b", b: "/a/bc"},
+		"all and one item":                 {a: "/l[*]", b: "/l[name=x]", aCoversB: true, overlap: true},
+		"a list and its item":              {a: "/l", b: "/l[name=x]/y", aCoversB: true, overlap: true},
+		"different items":                  {a: "/l[name=x]", b: "/l[name=y]"},
+		"items by other members":           {a: "/l[name=x]", b: "/l[image=y]", overlap: true},
+		"a key is not a selector":          {a: "/l/x", b: "/l[*]/x"},
+		"fields of all items and one item": {a: "/l[*]/a", b: "/l[name=x]/b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := mustPath(t, tc.a), mustPath(t, tc.b)
 			assert.Equal(t, tc.aCoversB, a.Covers(b), "a covers b")
 			assert.Equal(t, tc.bCoversA, b.Covers(a), "b covers a")
-			assert.Equal(t, tc.meets, a.Overlaps(b), "a overlaps b")
-			assert.Equal(t, tc.meets, b.Overlaps(a), "b overlaps a")
+			assert.Equal(t, tc.overlap, a.Overlaps(b), "a overlaps b")
+			assert.Equal(t, tc.overlap, b.Overlaps(a), "b overlaps a")
 		})
 	}
 }

@@ -12,11 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longshore-dev/longshore/conformance/vectors"
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// source makes random documents and operations over few names, so that they meet.
+// source makes random documents and operations with few names, so that they interact.
 type source struct{ *rand.Rand }
 
 func newSource(seed uint64) source { return source{rand.New(rand.NewPCG(seed, 1))} }
@@ -102,21 +103,21 @@ func forAll(t *testing.T, check func(t *testing.T, s source) bool) {
 	}
 }
 
-// apply reports false when the operation does not fit the document.
+// apply reports false if the operation cannot be applied to the document.
 func apply(t *testing.T, doc map[string]any, op contract.Operation) (map[string]any, bool) {
 	t.Helper()
 	got, _, err := operation.Apply(doc, compile(t, op))
 	return got, err == nil
 }
 
-func TestEveryOperationIsIdempotentAndLeavesItsInputAlone(t *testing.T) {
+func TestOperationsAreIdempotentAndDoNotAlterTheirInput(t *testing.T) {
 	forAll(t, func(t *testing.T, s source) bool {
 		t.Helper()
 		doc, op := decode(t, s.doc()), s.operation()
 		before := encode(t, doc)
-		once, fits := apply(t, doc, op)
-		if !assert.Equal(t, before, encode(t, doc), op) || !fits {
-			return fits || !t.Failed()
+		once, applies := apply(t, doc, op)
+		if !assert.Equal(t, before, encode(t, doc), op) || !applies {
+			return applies || !t.Failed()
 		}
 		first := encode(t, once)
 		twice, effects, err := operation.Apply(once, compile(t, op))
@@ -126,31 +127,31 @@ func TestEveryOperationIsIdempotentAndLeavesItsInputAlone(t *testing.T) {
 }
 
 func TestPairsWithoutConflictCommute(t *testing.T) {
-	met := 0
+	tried := 0
 	forAll(t, func(t *testing.T, s source) bool {
 		t.Helper()
 		doc, a, b := decode(t, s.doc()), s.operation(), s.operation()
 		if _, conflict := rules(t, narrowest(a)).Conflict(rules(t, narrowest(b))); conflict {
 			return true
 		}
-		ab, fits := apply(t, doc, a)
-		if fits {
-			ab, fits = apply(t, ab, b)
+		ab, applies := apply(t, doc, a)
+		if applies {
+			ab, applies = apply(t, ab, b)
 		}
-		if !fits {
+		if !applies {
 			return true
 		}
-		ba, fits := apply(t, doc, b)
-		require.True(t, fits)
-		ba, fits = apply(t, ba, a)
-		require.True(t, fits)
-		met++
+		ba, applies := apply(t, doc, b)
+		require.True(t, applies)
+		ba, applies = apply(t, ba, a)
+		require.True(t, applies)
+		tried++
 		return assert.Equal(t, normal(t, ab), normal(t, ba), "%v then %v on %s", a, b, encode(t, doc))
 	})
-	assert.Greater(t, met, rounds/10, "the property must be tried")
+	assert.Greater(t, tried, rounds/10, "too few pairs were tried")
 }
 
-// narrowest is the rule that allows exactly the operation.
+// narrowest returns the rule that allows only the operation.
 func narrowest(op contract.Operation) contract.WriteRule {
 	rule := contract.WriteRule{Path: op.Path, Verbs: []contract.Verb{op.Op}, Keys: op.Keys}
 	if op.Op == contract.VerbMerge {
@@ -165,8 +166,8 @@ func narrowest(op contract.Operation) contract.WriteRule {
 	return rule
 }
 
-// normal writes a document so that two that mean the same are equal: lists sorted,
-// node selector terms as a set without those that another one implies.
+// normal encodes a document so that equivalent documents are equal: with sorted lists, and
+// node selector terms as a set without those that others imply.
 func normal(t *testing.T, doc map[string]any) string {
 	t.Helper()
 	clone := decode(t, encode(t, doc))
@@ -209,14 +210,14 @@ func minimal(terms []any) []any {
 	return out
 }
 
-// TestRequireMeansAnd evaluates the affinity: a node passes after a require exactly
-// when it passed before and satisfies one of the new terms.
+// A node matches after a require exactly if it matched before and matches one of the new
+// terms.
 func TestRequireMeansAnd(t *testing.T) {
 	forAll(t, func(t *testing.T, s source) bool {
 		t.Helper()
 		doc, added := decode(t, nodeAffinity(s.terms())), s.terms()
-		got, fits := apply(t, doc, raw("require", "/na", added))
-		require.True(t, fits)
+		got, applies := apply(t, doc, raw("require", "/na", added))
+		require.True(t, applies)
 		value := decode(t, nodeAffinity(added))
 		for node := range 1 << 5 {
 			want := passes(doc, node) && passes(value, node)
@@ -228,28 +229,27 @@ func TestRequireMeansAnd(t *testing.T) {
 	})
 }
 
-// passes reports whether a node that has the properties of the bit mask matches.
+// passes reports whether a node with the properties of the bit mask matches.
 func passes(doc map[string]any, node int) bool {
 	required := doc["na"].(map[string]any)["requiredDuringSchedulingIgnoredDuringExecution"].(map[string]any)
 	for _, item := range required["nodeSelectorTerms"].([]any) {
-		matches, demands := true, false
+		matches, hasRequirement := true, false
 		for _, field := range []string{"matchExpressions", "matchFields"} {
 			list, _ := item.(map[string]any)[field].([]any)
 			for _, requirement := range list {
-				demands = true
+				hasRequirement = true
 				bit := strings.Index("abcfg", requirement.(map[string]any)["key"].(string))
 				matches = matches && node&(1<<bit) != 0
 			}
 		}
-		if matches && demands {
+		if matches && hasRequirement {
 			return true
 		}
 	}
 	return false
 }
 
-// Seeds are every operation of the golden vectors, on the vectors' objects, and some that
-// no policy of ours answers.
+// The seeds are the operations of the golden vectors on the vectors' objects, and others.
 func FuzzApply(f *testing.F) {
 	all, err := vectors.All()
 	require.NoError(f, err)
@@ -268,7 +268,7 @@ func FuzzApply(f *testing.F) {
 	f.Add(`{"spec":{"tolerations":null}}`, "ensure", "/spec/tolerations", "", `[{"key":"x~1"}]`)
 	f.Add(nodeAffinity(`[`+expr("x")+`]`), "require", "/na", "", `[`+expr("a")+`]`)
 	f.Fuzz(func(t *testing.T, text, verb, path, key, value string) {
-		decoded, err := operation.Decode([]byte(text))
+		decoded, err := jsonvalue.Decode([]byte(text))
 		if err != nil {
 			return
 		}

@@ -15,29 +15,27 @@ const (
 	fieldsField      = "matchFields"
 )
 
-// MaxTerms bounds the node selector terms that a require may produce: the product of
-// two long lists would else fill memory and the scheduler.
+// MaxTerms bounds the node selector terms that a require may produce. The product of two
+// long lists would otherwise exhaust memory and slow the scheduler down.
 const MaxTerms = 256
 
-// ErrTooLarge is the error of an operation that is fine, but that the document is too large
-// for.
+// ErrTooLarge is the error of a valid operation on a document that is too large for it.
 var ErrTooLarge = errors.New("the object is too large")
 
-// term is a node selector term: an AND of requirements on labels and on fields.
+// term is a node selector term: all of its requirements on labels and fields must hold.
 type term struct {
 	expressions []any
 	fields      []any
-	// source is what the term was read from, so that an unchanged one is kept as is.
+	// source is the value that the term was parsed from.
 	source any
 }
 
-// parseTerms reads the value of a require. Empty terms are left out: they match no
-// node, so beside other terms, which are alternatives, they say nothing. If only
-// empty terms remain, the result is one empty term: nothing matches.
+// parseTerms parses the value of a require. It drops empty terms, which match no node and
+// so add nothing to a list of alternatives. If all terms are empty, it returns one of them.
 func parseTerms(value any) ([]term, error) {
 	items, ok := value.([]any)
 	if !ok {
-		return nil, errors.New("the value of a require is a list of node selector terms")
+		return nil, errors.New("the value of a require must be a list of node selector terms")
 	}
 	if len(items) == 0 {
 		return nil, errors.New("a require needs at least one node selector term")
@@ -46,7 +44,7 @@ func parseTerms(value any) ([]term, error) {
 	for i, item := range items {
 		members, ok := item.(map[string]any)
 		if !ok {
-			return nil, fmt.Errorf("node selector term %d is no object", i)
+			return nil, fmt.Errorf("node selector term %d is not an object", i)
 		}
 		for key := range members {
 			if key != expressionsField && key != fieldsField {
@@ -59,7 +57,7 @@ func parseTerms(value any) ([]term, error) {
 		}
 		terms = append(terms, parsed)
 	}
-	return matching(terms), nil
+	return dropEmptyTerms(terms), nil
 }
 
 func parseTerm(item any) (term, error) {
@@ -78,57 +76,57 @@ func parseTerm(item any) (term, error) {
 	return term{expressions: expressions, fields: fields, source: item}, nil
 }
 
-// matching drops the terms that match no node, unless that leaves none.
-func matching(terms []term) []term {
-	kept := slices.DeleteFunc(slices.Clone(terms), term.empty)
+// dropEmptyTerms drops the terms that match no node, but keeps one if all are empty.
+func dropEmptyTerms(terms []term) []term {
+	kept := slices.DeleteFunc(slices.Clone(terms), term.isEmpty)
 	if len(kept) == 0 && len(terms) > 0 {
 		return terms[:1]
 	}
 	return kept
 }
 
-func (t term) empty() bool { return len(t.expressions) == 0 && len(t.fields) == 0 }
+func (t term) isEmpty() bool { return len(t.expressions) == 0 && len(t.fields) == 0 }
 
-// contains reports whether t demands everything that other demands.
-func (t term) contains(other term) bool {
-	if other.empty() {
-		return t.empty()
+// implies reports whether t has every requirement of other.
+func (t term) implies(other term) bool {
+	if other.isEmpty() {
+		return t.isEmpty()
 	}
-	return containsAll(t.expressions, other.expressions) && containsAll(t.fields, other.fields)
+	return requirementSet(t.expressions).containsAll(other.expressions) && requirementSet(t.fields).containsAll(other.fields)
 }
 
-// and returns the term that demands what both demand. An empty one matches nothing,
-// and so does the result.
+func (t term) equal(other term) bool {
+	return len(t.expressions) == len(other.expressions) && len(t.fields) == len(other.fields) && t.implies(other)
+}
+
+// and returns a term with the requirements of both. An empty term matches no node, and so
+// does its AND with any other.
 func (t term) and(other term) term {
-	if t.empty() || other.empty() {
+	if t.isEmpty() || other.isEmpty() {
 		return term{}
 	}
 	joined := term{
-		expressions: union(t.expressions, other.expressions),
-		fields:      union(t.fields, other.fields),
+		expressions: unionOfRequirements(t.expressions, other.expressions),
+		fields:      unionOfRequirements(t.fields, other.fields),
 	}
-	// Members that we do not know stay with the term that was there.
+	// Members that this version does not know are kept.
 	members := map[string]any{}
 	if known, err := asObject(t.source); err == nil {
 		members = maps.Clone(known)
 	}
-	joined.source = joined.write(members)
+	if len(joined.expressions) > 0 {
+		members[expressionsField] = joined.expressions
+	}
+	if len(joined.fields) > 0 {
+		members[fieldsField] = joined.fields
+	}
+	joined.source = members
 	return joined
 }
 
-func (t term) write(members map[string]any) map[string]any {
-	if len(t.expressions) > 0 {
-		members[expressionsField] = t.expressions
-	}
-	if len(t.fields) > 0 {
-		members[fieldsField] = t.fields
-	}
-	return members
-}
-
-// require ANDs terms onto the required terms of a NodeAffinity (T4: matchFields of
-// both sides are kept; T7: an AND is a product). Existing terms are outermost; one
-// that already contains a new one stays as it is, because P and (P or Q) is P.
+// require ANDs terms onto the required terms of a NodeAffinity (T4, T7). The result is the
+// product of both lists, existing terms outermost. An existing term that implies an added
+// one stays as it is, because P and (P or Q) is P.
 func require(node any, added []term) (any, bool, error) {
 	affinity, err := asObject(node)
 	if err != nil {
@@ -148,7 +146,7 @@ func require(node any, added []term) (any, bool, error) {
 			return nil, false, fmt.Errorf("%s %d: %w", termsField, i, err)
 		}
 	}
-	result, changed, err := product(existing, added)
+	result, changed, err := multiplyTerms(existing, added)
 	if err != nil || !changed {
 		return node, false, err
 	}
@@ -159,22 +157,15 @@ func require(node any, added []term) (any, bool, error) {
 			list[i] = map[string]any{}
 		}
 	}
-	return with(affinity, requiredField, with(required, termsField, list)), true, nil
+	return withMember(affinity, requiredField, withMember(required, termsField, list)), true, nil
 }
 
-func product(existing, added []term) ([]term, bool, error) {
+func multiplyTerms(existing, added []term) (result []term, changed bool, err error) {
 	if len(existing) == 0 {
 		return added, true, nil
 	}
-	var result []term
-	changed := false
 	for _, old := range existing {
-		if slices.ContainsFunc(added, old.contains) {
-			result = append(result, old)
-			continue
-		}
-		// A term that matches nothing still does after an AND.
-		if old.empty() {
+		if old.isEmpty() || slices.ContainsFunc(added, old.implies) {
 			result = append(result, old)
 			continue
 		}
@@ -187,83 +178,31 @@ func product(existing, added []term) ([]term, bool, error) {
 		}
 		if len(result) > MaxTerms {
 			if len(added) > MaxTerms {
-				return nil, false, fmt.Errorf("%d node selector terms are more than the allowed %d", len(added), MaxTerms)
+				return nil, false, fmt.Errorf("%d node selector terms, more than the allowed %d", len(added), MaxTerms)
 			}
-			return nil, false, fmt.Errorf("%w: with the %d node selector terms that it has it would get more than %d", ErrTooLarge, len(existing), MaxTerms)
+			return nil, false, fmt.Errorf("%w: its %d node selector terms would become more than %d", ErrTooLarge, len(existing), MaxTerms)
 		}
 	}
 	if changed {
-		result = matching(result)
+		result = dropEmptyTerms(result)
 	}
 	return result, changed, nil
 }
 
-func (t term) equal(other term) bool {
-	return len(t.expressions) == len(other.expressions) && len(t.fields) == len(other.fields) && t.contains(other)
-}
-
-func with(members map[string]any, key string, value any) map[string]any {
-	next := make(map[string]any, len(members)+1)
-	maps.Copy(next, members)
-	next[key] = value
-	return next
-}
-
-func containsAll(have, want []any) bool {
-	all := requirements(have, len(want))
-	for _, item := range want {
-		if !all.contains(item) {
-			return false
-		}
-	}
-	return true
-}
-
-func union(have, add []any) []any {
+func unionOfRequirements(have, added []any) []any {
 	joined := slices.Clone(have)
-	all := requirements(have, len(add))
-	for _, item := range add {
-		if all.add(item) {
+	known := requirementSet(have)
+	for _, item := range added {
+		if known.add(item) {
 			joined = append(joined, item)
 		}
 	}
 	return joined
 }
 
-// collection is a set of requirements, or for few of them a list.
-type collection interface {
-	contains(item any) bool
-	// add puts an item into the collection and reports whether it was not there.
-	add(item any) bool
-}
+func requirementSet(items []any) *set { return newSet(items, hashRequirement, equalRequirements) }
 
-type shortList struct{ items []any }
-
-func (l *shortList) contains(item any) bool {
-	return slices.ContainsFunc(l.items, func(other any) bool { return sameRequirement(item, other) })
-}
-
-func (l *shortList) add(item any) bool {
-	if l.contains(item) {
-		return false
-	}
-	l.items = append(l.items, item)
-	return true
-}
-
-// requirements returns the items as a collection that is asked about so many.
-func requirements(items []any, asked int) collection {
-	if (len(items)+asked)*asked <= fewComparisons {
-		return &shortList{items: slices.Clip(items)}
-	}
-	s := newSet(len(items), hashRequirement, sameRequirement)
-	for _, item := range items {
-		s.add(item)
-	}
-	return s
-}
-
-// hashRequirement is equal for requirements that are the same.
+// hashRequirement returns the same hash for requirements that equalRequirements finds equal.
 func hashRequirement(item any) uint64 {
 	members, err := asObject(item)
 	if err != nil {
@@ -285,9 +224,8 @@ func hashRequirement(item any) uint64 {
 	return mix(mix(hashValue(members["key"]), hashValue(members["operator"])), sum)
 }
 
-// sameRequirement compares key, operator and values; the order of values has no
-// meaning.
-func sameRequirement(a, b any) bool {
+// equalRequirements compares key, operator and values. The order of values has no meaning.
+func equalRequirements(a, b any) bool {
 	x, errX := asObject(a)
 	y, errY := asObject(b)
 	if errX != nil || errY != nil || !Equal(x["key"], y["key"]) || !Equal(x["operator"], y["operator"]) {
@@ -298,20 +236,5 @@ func sameRequirement(a, b any) bool {
 	if errX != nil || errY != nil {
 		return false
 	}
-	return subset(left, right) && subset(right, left)
-}
-
-func subset(part, whole []any) bool {
-	contains := func(item any) bool {
-		return slices.ContainsFunc(whole, func(other any) bool { return Equal(item, other) })
-	}
-	if len(part)*len(whole) > fewComparisons {
-		contains = setOf(whole).contains
-	}
-	for _, item := range part {
-		if !contains(item) {
-			return false
-		}
-	}
-	return true
+	return newSet(right, hashValue, Equal).containsAll(left) && newSet(left, hashValue, Equal).containsAll(right)
 }

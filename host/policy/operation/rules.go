@@ -10,8 +10,8 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// Rules are compiled write rules: what a policy, a point or a binding allows. They
-// are immutable and safe for concurrent use.
+// Rules are the compiled write rules of a policy, an extension point or a binding. They are
+// immutable and safe for concurrent use.
 type Rules []rule
 
 type rule struct {
@@ -20,8 +20,7 @@ type rule struct {
 	keys  []string
 }
 
-// CompileRules parses write rules. Errors name the rule; they are the author's to
-// fix.
+// CompileRules parses write rules. Errors name the rule; its author must fix it.
 func CompileRules(source []contract.WriteRule) (Rules, error) {
 	rules := make(Rules, 0, len(source))
 	for i, from := range source {
@@ -47,7 +46,7 @@ func compileRule(from contract.WriteRule) (rule, error) {
 			return rule{}, fmt.Errorf("path %q: unknown verb %q", from.Path, verb)
 		}
 		if len(from.Keys) > 0 && verb != contract.VerbMerge && verb != contract.VerbRemove {
-			return rule{}, fmt.Errorf("path %q: keys narrow merge and remove only, not %s", from.Path, verb)
+			return rule{}, fmt.Errorf("path %q: keys are allowed with merge and remove only, not with %s", from.Path, verb)
 		}
 	}
 	if slices.Contains(from.Keys, "") {
@@ -56,17 +55,16 @@ func compileRule(from contract.WriteRule) (rule, error) {
 	return rule{path: path, verbs: from.Verbs, keys: from.Keys}, nil
 }
 
-// additive reports whether a verb commutes with itself: what it adds stays whatever the
-// same verb adds before or after. That holds as long as neither reaches into what the
-// other adds, so a rule that allows such a verb allows it at its path and at fields
-// below, but not in the items of a list that its path does not select.
-func additive(verb contract.Verb) bool {
+// isAdditive reports whether a verb commutes with itself. It does as long as neither
+// operation changes what the other adds. A rule that allows such a verb therefore allows it
+// at its path and at fields below, but not in list items that its path does not select.
+func isAdditive(verb contract.Verb) bool {
 	return verb == contract.VerbEnsure || verb == contract.VerbRequire
 }
 
-// Check returns an error unless some rule allows the operation: its path covers the
-// operation's, it lists the verb, and its keys, if it has any, include all those of
-// the operation. A rule with keys concerns the map at its path only, and never the
+// Check returns an error unless a rule allows the operation: the rule's path covers the
+// operation's, the rule lists the verb, and its keys, if it has any, include all keys of the
+// operation. A rule with keys applies to the map at its path only, and does not allow the
 // removal of the whole map. Ensure and require go no deeper into lists than the rule.
 func (r Rules) Check(o *Operation) error {
 	for i := range r {
@@ -75,13 +73,13 @@ func (r Rules) Check(o *Operation) error {
 		}
 	}
 	what := string(o.Verb) + " " + o.Path.text
-	if keys := o.keysTouched(); len(keys) > 0 {
+	if keys := o.changedKeys(); len(keys) > 0 {
 		what += " [" + strings.Join(keys, " ") + "]"
 	}
-	covered := func(each rule) bool { return slices.Contains(each.verbs, o.Verb) && each.path.Covers(o.Path) }
-	if additive(o.Verb) && slices.ContainsFunc(r, covered) {
-		return fmt.Errorf("%s is not allowed, only %s: %s reaches into list items only where a rule's path selects them, such as %s",
-			what, r, o.Verb, o.Path.selecting())
+	isCovered := func(each rule) bool { return slices.Contains(each.verbs, o.Verb) && each.path.Covers(o.Path) }
+	if isAdditive(o.Verb) && slices.ContainsFunc(r, isCovered) {
+		return fmt.Errorf("%s is not allowed, only %s: a rule allows %s in list items only if its path selects them, for example %s",
+			what, r, o.Verb, o.Path.withAllItems())
 	}
 	return fmt.Errorf("%s is not allowed, only %s", what, r)
 }
@@ -90,20 +88,20 @@ func (r rule) allows(o *Operation) bool {
 	if !slices.Contains(r.verbs, o.Verb) || !r.path.Covers(o.Path) {
 		return false
 	}
-	if additive(o.Verb) && o.Path.entersItems(len(r.path.steps)) {
+	if isAdditive(o.Verb) && o.Path.entersItems(len(r.path.steps)) {
 		return false
 	}
 	if len(r.keys) == 0 {
 		return true
 	}
-	keys := o.keysTouched()
+	keys := o.changedKeys()
 	if len(r.path.steps) != len(o.Path.steps) || (o.Verb == contract.VerbRemove && len(keys) == 0) {
 		return false
 	}
 	return !slices.ContainsFunc(keys, func(key string) bool { return !slices.Contains(r.keys, key) })
 }
 
-func (o *Operation) keysTouched() []string {
+func (o *Operation) changedKeys() []string {
 	if o.Verb == contract.VerbMerge {
 		return o.mergeKeys()
 	}
@@ -129,8 +127,7 @@ func (r Rules) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Within returns an error naming the first rule that no rule of outer covers: what
-// it allows, outer must allow.
+// Within returns an error that names the first rule that allows what outer does not.
 func (r Rules) Within(outer Rules) error {
 	for i := range r {
 		for _, verb := range r[i].verbs {
@@ -155,19 +152,19 @@ func (r rule) includes(inner rule, verb contract.Verb) bool {
 	return !slices.ContainsFunc(inner.keys, func(key string) bool { return !slices.Contains(r.keys, key) })
 }
 
-// Conflict returns the path at which the order of two policies with these rules
-// matters, and whether there is one. Ensure with ensure, require with require, and
-// merge or remove of different keys commute; everything else on one path does not, and
-// neither does writing a member with selecting by it. If there is no conflict, any order
-// of operations that the rules allow has one outcome, up to the order of list items and
-// to node selector terms that others imply, or fails in any order.
+// Conflict returns a path at which the order of two policies with these rules matters, and
+// whether there is such a path. Ensure commutes with ensure, require with require, and
+// merges or removals of different keys with each other. Nothing else on one path commutes,
+// nor does writing a member with selecting by it. Without a conflict, operations that the
+// rules allow have the same result in any order, except for the order of list items and for
+// node selector terms that others imply, or fail in any order.
 func (r Rules) Conflict(other Rules) (string, bool) {
 	for _, a := range r {
 		for _, b := range other {
 			if !conflicts(a, b) {
 				continue
 			}
-			// The same one, whoever is asked: the more exact path.
+			// The more exact path, so that the result does not depend on the receiver.
 			first, second := a.path, b.path
 			if cmp.Or(cmp.Compare(len(second.steps), len(first.steps)), cmp.Compare(first.text, second.text)) > 0 {
 				return second.text, true
@@ -180,26 +177,26 @@ func (r Rules) Conflict(other Rules) (string, bool) {
 
 func conflicts(a, b rule) bool {
 	for _, left := range a.paths() {
-		if slices.ContainsFunc(b.paths(), left.interferes) {
+		if slices.ContainsFunc(b.paths(), left.interferesWith) {
 			return true
 		}
 	}
 	return a.path.Overlaps(b.path) && !commute(a, b)
 }
 
-// paths are what the rule concerns: its path, or the keys of the map there.
+// paths returns the rule's path, or the paths of its keys.
 func (r rule) paths() []Path {
 	if len(r.keys) == 0 {
 		return []Path{r.path}
 	}
 	paths := make([]Path, len(r.keys))
 	for i, key := range r.keys {
-		paths[i] = r.path.below(key)
+		paths[i] = r.path.member(key)
 	}
 	return paths
 }
 
-// commute takes rules whose paths overlap.
+// commute reports whether two rules with overlapping paths commute.
 func commute(a, b rule) bool {
 	if len(a.keys) > 0 && len(b.keys) > 0 && len(a.path.steps) == len(b.path.steps) {
 		return !slices.ContainsFunc(a.keys, func(key string) bool { return slices.Contains(b.keys, key) })
@@ -210,7 +207,7 @@ func commute(a, b rule) bool {
 	}
 	for _, va := range a.verbs {
 		for _, vb := range b.verbs {
-			if va != vb || !additive(va) {
+			if va != vb || !isAdditive(va) {
 				return false
 			}
 		}
@@ -218,8 +215,8 @@ func commute(a, b rule) bool {
 	return true
 }
 
-// MustCompileRules is [CompileRules] for rules written in the host's code; it panics
-// on a bad one.
+// MustCompileRules is [CompileRules] for rules that are constants of the host. It panics on
+// an invalid rule.
 func MustCompileRules(source []contract.WriteRule) Rules {
 	rules, err := CompileRules(source)
 	if err != nil {
@@ -228,7 +225,7 @@ func MustCompileRules(source []contract.WriteRule) Rules {
 	return rules
 }
 
-// Intersect returns the rules that allow what both allow.
+// Intersect returns rules that allow what r and other both allow.
 func (r Rules) Intersect(other Rules) Rules {
 	var both Rules
 	for _, a := range r {
@@ -250,7 +247,7 @@ func (r rule) intersect(other rule) (rule, bool) {
 	default:
 		return rule{}, false
 	}
-	// A rule with keys concerns its own map only, so nothing below it is common.
+	// A rule with keys applies to its own map only, so the intersection is empty below it.
 	sameMap := len(r.path.steps) == len(other.path.steps)
 	for _, outer := range []rule{r, other} {
 		if len(outer.keys) == 0 {
@@ -268,7 +265,7 @@ func (r rule) intersect(other rule) (rule, bool) {
 	}
 	common.verbs = intersection(r.verbs, other.verbs)
 	if common.path.entersItems(min(len(r.path.steps), len(other.path.steps))) {
-		common.verbs = slices.DeleteFunc(common.verbs, additive)
+		common.verbs = slices.DeleteFunc(common.verbs, isAdditive)
 	}
 	return common, len(common.verbs) > 0
 }

@@ -32,7 +32,7 @@ func compile(t *testing.T, source ...contract.Operation) []operation.Operation {
 	return compiled
 }
 
-func TestRulesAllowOnlyWhatTheyList(t *testing.T) {
+func TestCheck(t *testing.T) {
 	labels := rules(t, keyed("/metadata/labels", []string{"a", "b"}, contract.VerbMerge, contract.VerbRemove),
 		rule("/spec/containers[*]/image", contract.VerbSet),
 		rule("/spec/tolerations", contract.VerbEnsure))
@@ -40,17 +40,17 @@ func TestRulesAllowOnlyWhatTheyList(t *testing.T) {
 		op      contract.Operation
 		wantErr string
 	}{
-		"a declared key":              {op: contract.Remove("/metadata/labels", "a")},
-		"merge of declared keys":      {op: contract.Merge("/metadata/labels", contract.StringMap{"a": "1", "b": "2"})},
-		"one item of all":             {op: contract.Set("/spec/containers[name=web]/image", contract.String("x"))},
-		"an undeclared key":           {op: contract.Remove("/metadata/labels", "a", "c"), wantErr: "remove /metadata/labels [a c] is not allowed"},
-		"merge of an undeclared key":  {op: contract.Merge("/metadata/labels", contract.StringMap{"c": "1"}), wantErr: "not allowed"},
-		"the whole map of some keys":  {op: contract.Remove("/metadata/labels"), wantErr: "not allowed"},
-		"a key in the path":           {op: contract.Remove("/metadata/labels/a"), wantErr: "not allowed"},
-		"another verb":                {op: contract.Set("/spec/tolerations", contract.Raw("[]")), wantErr: "set /spec/tolerations is not allowed, only"},
-		"a parent of what is allowed": {op: contract.Set("/spec", contract.Raw("{}")), wantErr: "not allowed"},
-		"items that no rule selects":  {op: contract.Ensure("/spec/tolerations[key=a]/x", contract.String("y")), wantErr: "ensure reaches into list items only where a rule's path selects them, such as /spec/tolerations[*]/x"},
-		"a sibling":                   {op: contract.Set("/spec/containers[name=web]/command", contract.Raw("[]")), wantErr: "not allowed"},
+		"a declared key":               {op: contract.Remove("/metadata/labels", "a")},
+		"merge of declared keys":       {op: contract.Merge("/metadata/labels", contract.StringMap{"a": "1", "b": "2"})},
+		"one item of all":              {op: contract.Set("/spec/containers[name=web]/image", contract.String("x"))},
+		"an undeclared key":            {op: contract.Remove("/metadata/labels", "a", "c"), wantErr: "remove /metadata/labels [a c] is not allowed"},
+		"merge of an undeclared key":   {op: contract.Merge("/metadata/labels", contract.StringMap{"c": "1"}), wantErr: "not allowed"},
+		"the whole map of some keys":   {op: contract.Remove("/metadata/labels"), wantErr: "not allowed"},
+		"a key in the path":            {op: contract.Remove("/metadata/labels/a"), wantErr: "not allowed"},
+		"another verb":                 {op: contract.Set("/spec/tolerations", contract.Raw("[]")), wantErr: "set /spec/tolerations is not allowed, only"},
+		"a parent of an allowed field": {op: contract.Set("/spec", contract.Raw("{}")), wantErr: "not allowed"},
+		"items that no rule selects":   {op: contract.Ensure("/spec/tolerations[key=a]/x", contract.String("y")), wantErr: "a rule allows ensure in list items only if its path selects them, for example /spec/tolerations[*]/x"},
+		"a sibling":                    {op: contract.Set("/spec/containers[name=web]/command", contract.Raw("[]")), wantErr: "not allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := labels.Check(&compile(t, tc.op)[0])
@@ -64,7 +64,7 @@ func TestRulesAllowOnlyWhatTheyList(t *testing.T) {
 	assert.ErrorContains(t, operation.Rules(nil).Check(&compile(t, contract.Remove("/a"))[0]), "only nothing")
 }
 
-func TestBadRulesAreRefused(t *testing.T) {
+func TestCompileRulesRejectsInvalidRules(t *testing.T) {
 	for name, tc := range map[string]struct {
 		rule    contract.WriteRule
 		wantErr string
@@ -72,7 +72,7 @@ func TestBadRulesAreRefused(t *testing.T) {
 		"a bad path":         {rule: rule("spec", contract.VerbSet), wantErr: "must begin with a slash"},
 		"no verb":            {rule: rule("/spec"), wantErr: "allows no verb"},
 		"an unknown verb":    {rule: rule("/spec", "copy"), wantErr: `unknown verb "copy"`},
-		"keys with set":      {rule: keyed("/spec", []string{"a"}, contract.VerbSet), wantErr: "merge and remove only"},
+		"keys with set":      {rule: keyed("/spec", []string{"a"}, contract.VerbSet), wantErr: "with merge and remove only"},
 		"an empty key":       {rule: keyed("/spec", []string{""}, contract.VerbMerge), wantErr: "a key is empty"},
 		"an index in a path": {rule: rule("/spec/containers/0/image", contract.VerbSet), wantErr: "is an index"},
 	} {
@@ -83,7 +83,7 @@ func TestBadRulesAreRefused(t *testing.T) {
 	}
 }
 
-func TestRulesLieWithinABound(t *testing.T) {
+func TestWithin(t *testing.T) {
 	bound := rules(t, rule("/spec/affinity", contract.VerbEnsure, contract.VerbSet),
 		keyed("/metadata/labels", []string{"a", "b"}, contract.VerbRemove))
 	for name, tc := range map[string]struct {
@@ -108,28 +108,28 @@ func TestRulesLieWithinABound(t *testing.T) {
 	}
 }
 
-func TestConflictsAreFound(t *testing.T) {
+func TestConflict(t *testing.T) {
 	for name, tc := range map[string]struct {
 		a, b contract.WriteRule
 		want string
 	}{
-		"ensure and ensure":            {a: rule("/a", contract.VerbEnsure), b: rule("/a", contract.VerbEnsure)},
-		"require and require":          {a: rule("/a", contract.VerbRequire), b: rule("/a", contract.VerbRequire)},
-		"merges of different keys":     {a: keyed("/a", []string{"x"}, contract.VerbMerge), b: keyed("/a", []string{"y"}, contract.VerbMerge)},
-		"different fields":             {a: rule("/a", contract.VerbSet), b: rule("/b", contract.VerbSet)},
-		"different items":              {a: rule("/l[name=x]", contract.VerbSet), b: rule("/l[name=y]", contract.VerbSet)},
-		"ensure in what ensure adds":   {a: rule("/l", contract.VerbEnsure), b: rule("/l[*]/tags", contract.VerbEnsure), want: "/l[*]/tags"},
-		"ensure in all and one item":   {a: rule("/l[*]/tags", contract.VerbEnsure), b: rule("/l[name=x]/tags", contract.VerbEnsure)},
-		"a rename and a selection":     {a: rule("/l[*]/name", contract.VerbSet), b: rule("/l[name=x]/v", contract.VerbSet), want: "/l[*]/name"},
-		"a rename of selected items":   {a: rule("/l[kind=p]/name", contract.VerbSet), b: rule("/l[name=x]/v", contract.VerbSet), want: "/l[kind=p]/name"},
-		"a rename by key":              {a: keyed("/l[*]", []string{"name"}, contract.VerbMerge), b: keyed("/l[name=x]", []string{"v"}, contract.VerbMerge), want: "/l[*]"},
-		"an object and a list":         {a: rule("/a/b", contract.VerbSet), b: rule("/a[name=x]/c", contract.VerbRemove), want: "/a[name=x]/c"},
-		"set and set":                  {a: rule("/a", contract.VerbSet), b: rule("/a", contract.VerbSet), want: "/a"},
-		"set above ensure":             {a: rule("/a", contract.VerbSet), b: rule("/a/b", contract.VerbEnsure), want: "/a/b"},
-		"merges of any keys":           {a: rule("/a", contract.VerbMerge), b: rule("/a", contract.VerbMerge), want: "/a"},
-		"merge and remove of one key":  {a: keyed("/a", []string{"x"}, contract.VerbMerge), b: keyed("/a", []string{"x", "y"}, contract.VerbRemove), want: "/a"},
-		"merge of a key and the whole": {a: keyed("/a", []string{"x"}, contract.VerbMerge), b: rule("/a", contract.VerbRemove), want: "/a"},
-		"one verb of several":          {a: rule("/a", contract.VerbEnsure, contract.VerbSet), b: rule("/a", contract.VerbEnsure), want: "/a"},
+		"ensure and ensure":                {a: rule("/a", contract.VerbEnsure), b: rule("/a", contract.VerbEnsure)},
+		"require and require":              {a: rule("/a", contract.VerbRequire), b: rule("/a", contract.VerbRequire)},
+		"merges of different keys":         {a: keyed("/a", []string{"x"}, contract.VerbMerge), b: keyed("/a", []string{"y"}, contract.VerbMerge)},
+		"different fields":                 {a: rule("/a", contract.VerbSet), b: rule("/b", contract.VerbSet)},
+		"different items":                  {a: rule("/l[name=x]", contract.VerbSet), b: rule("/l[name=y]", contract.VerbSet)},
+		"ensure in items that ensure adds": {a: rule("/l", contract.VerbEnsure), b: rule("/l[*]/tags", contract.VerbEnsure), want: "/l[*]/tags"},
+		"ensure in all and one item":       {a: rule("/l[*]/tags", contract.VerbEnsure), b: rule("/l[name=x]/tags", contract.VerbEnsure)},
+		"a rename and a selection":         {a: rule("/l[*]/name", contract.VerbSet), b: rule("/l[name=x]/v", contract.VerbSet), want: "/l[*]/name"},
+		"a rename of selected items":       {a: rule("/l[kind=p]/name", contract.VerbSet), b: rule("/l[name=x]/v", contract.VerbSet), want: "/l[kind=p]/name"},
+		"a rename by key":                  {a: keyed("/l[*]", []string{"name"}, contract.VerbMerge), b: keyed("/l[name=x]", []string{"v"}, contract.VerbMerge), want: "/l[*]"},
+		"an object and a list":             {a: rule("/a/b", contract.VerbSet), b: rule("/a[name=x]/c", contract.VerbRemove), want: "/a[name=x]/c"},
+		"set and set":                      {a: rule("/a", contract.VerbSet), b: rule("/a", contract.VerbSet), want: "/a"},
+		"set above ensure":                 {a: rule("/a", contract.VerbSet), b: rule("/a/b", contract.VerbEnsure), want: "/a/b"},
+		"merges of any keys":               {a: rule("/a", contract.VerbMerge), b: rule("/a", contract.VerbMerge), want: "/a"},
+		"merge and remove of one key":      {a: keyed("/a", []string{"x"}, contract.VerbMerge), b: keyed("/a", []string{"x", "y"}, contract.VerbRemove), want: "/a"},
+		"merge of a key and the whole":     {a: keyed("/a", []string{"x"}, contract.VerbMerge), b: rule("/a", contract.VerbRemove), want: "/a"},
+		"one verb of several":              {a: rule("/a", contract.VerbEnsure, contract.VerbSet), b: rule("/a", contract.VerbEnsure), want: "/a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path, conflict := rules(t, tc.a).Conflict(rules(t, tc.b))

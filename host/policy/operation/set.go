@@ -5,22 +5,17 @@ import (
 	"math"
 )
 
-// set holds values that are compared by a relation of the caller. Values that are equal by
-// it must have the same hash, so that a value is compared with few others: the lists of one
-// object may have a hundred thousand items.
+// set holds values that are compared by a relation of the caller. Equal values must have
+// the same hash. Lists of one object may have a hundred thousand items, so values must not
+// be compared pair by pair.
 type set struct {
 	hash    func(value any) uint64
 	equal   func(a, b any) bool
 	buckets map[uint64][]any
 }
 
-func newSet(size int, hash func(any) uint64, equal func(a, b any) bool) *set {
-	return &set{hash: hash, equal: equal, buckets: make(map[uint64][]any, size)}
-}
-
-// setOf returns the set of values that [Equal] compares.
-func setOf(values []any) *set {
-	s := newSet(len(values), hashValue, Equal)
+func newSet(values []any, hash func(any) uint64, equal func(a, b any) bool) *set {
+	s := &set{hash: hash, equal: equal, buckets: make(map[uint64][]any, len(values))}
 	for _, value := range values {
 		s.add(value)
 	}
@@ -28,6 +23,15 @@ func setOf(values []any) *set {
 }
 
 func (s *set) contains(value any) bool { return s.find(s.hash(value), value) }
+
+func (s *set) containsAll(values []any) bool {
+	for _, value := range values {
+		if !s.contains(value) {
+			return false
+		}
+	}
+	return true
+}
 
 func (s *set) find(hash uint64, value any) bool {
 	for _, other := range s.buckets[hash] {
@@ -38,7 +42,7 @@ func (s *set) find(hash uint64, value any) bool {
 	return false
 }
 
-// add puts a value into the set and reports whether it was not there.
+// add adds a value to the set and reports whether the set did not contain it.
 func (s *set) add(value any) bool {
 	hash := s.hash(value)
 	if s.find(hash, value) {
@@ -50,7 +54,7 @@ func (s *set) add(value any) bool {
 
 var hashSeed = maphash.MakeSeed()
 
-// hashValue hashes a value of a document; values that are [Equal] have one hash.
+// hashValue hashes a value of a document. [Equal] values have the same hash.
 func hashValue(value any) uint64 {
 	value, err := Normalize(value)
 	if err != nil {
@@ -74,7 +78,7 @@ func hashValue(value any) uint64 {
 	case map[string]any:
 		sum := uint64(0)
 		for key, member := range v {
-			if member != nil { // members with a null value are like absent ones
+			if member != nil { // a member with a null value is like an absent one
 				sum += mix(maphash.String(hashSeed, key), hashValue(member))
 			}
 		}
@@ -86,7 +90,7 @@ func hashValue(value any) uint64 {
 
 func hashNumber(f float64) uint64 {
 	if f == 0 {
-		f = 0 // not -0, which is equal
+		f = 0 // -0 equals 0 and has other bits
 	}
 	return mix(1, math.Float64bits(f))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -36,7 +37,7 @@ func (s source) items() string {
 	return "[" + strings.Join(items, ",") + "]"
 }
 
-// deepDoc is a document in which the paths below meet all there is.
+// deepDoc returns a random document with values at the paths below.
 func (s source) deepDoc() string {
 	members := []string{`"na":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":` + s.terms() + `}}`}
 	if s.IntN(4) > 0 {
@@ -58,7 +59,7 @@ func (s source) path() string {
 		"/words", "/words[*]", "/na", "/new", "/new/a", "/new/a/b", "/list/odd", "/map[*]/odd")
 }
 
-// rule is a random write rule, often one that commutes with others.
+// rule returns a random write rule, often one that commutes with others.
 func (s source) rule() contract.WriteRule {
 	rule := contract.WriteRule{Path: s.path()}
 	verbs := contract.Verbs()
@@ -74,8 +75,8 @@ func (s source) rule() contract.WriteRule {
 	return rule
 }
 
-// inside is a random operation that the rule allows, or false.
-func (s source) inside(rule contract.WriteRule) (contract.Operation, bool) {
+// operationOf returns a random operation that the rule probably allows.
+func (s source) operationOf(rule contract.WriteRule) contract.Operation {
 	path := rule.Path
 	if s.IntN(3) == 0 {
 		path += s.pick("/a", "/v", "/tags", "/m", "/name", "/kind", "[*]", "[name=x]", "[name=x]/v", "[*]/tags", "[*]/kind")
@@ -101,10 +102,10 @@ func (s source) inside(rule contract.WriteRule) (contract.Operation, bool) {
 	case contract.VerbRequire:
 		op.Value = json.RawMessage(s.terms())
 	}
-	return op, true
+	return op
 }
 
-// policy is random rules and operations that they allow.
+// policy returns random rules and operations that they allow.
 func (s source) policy(t *testing.T) (operation.Rules, []operation.Operation) {
 	t.Helper()
 	var declared []contract.WriteRule
@@ -114,7 +115,7 @@ func (s source) policy(t *testing.T) (operation.Rules, []operation.Operation) {
 	allowed := rules(t, declared...)
 	var operations []operation.Operation
 	for range 1 + s.IntN(3) {
-		op, _ := s.inside(declared[s.IntN(len(declared))])
+		op := s.operationOf(declared[s.IntN(len(declared))])
 		compiled, err := operation.Compile([]contract.Operation{op})
 		if err == nil && allowed.Check(&compiled[0]) == nil {
 			operations = append(operations, compiled...)
@@ -123,8 +124,8 @@ func (s source) policy(t *testing.T) (operation.Rules, []operation.Operation) {
 	return allowed, operations
 }
 
-// TestConflictIsSound: when Conflict finds none between two policies' rules, it does not
-// matter in which order they come, whatever they answer inside of their rules.
+// If Conflict finds no conflict between the rules of two policies, their operations have the
+// same result in both orders.
 func TestConflictIsSound(t *testing.T) {
 	tried, changed := 0, 0
 	for seed := range uint64(20 * rounds) {
@@ -136,8 +137,8 @@ func TestConflictIsSound(t *testing.T) {
 		}
 		doc := decode(t, s.deepDoc())
 		before := encode(t, doc)
-		ab, effects, errAB := both(doc, a, b)
-		ba, _, errBA := both(doc, b, a)
+		ab, effects, errAB := applyBoth(doc, a, b)
+		ba, _, errBA := applyBoth(doc, b, a)
 		require.Equal(t, before, encode(t, doc), "seed %d: the input is altered", seed)
 		require.Equal(t, errAB == nil, errBA == nil, "seed %d: %s\n%s: %v\n%s: %v\non %s: %v and %v", seed, "one order fails", rulesA, a, rulesB, b, before, errAB, errBA)
 		tried++
@@ -149,11 +150,11 @@ func TestConflictIsSound(t *testing.T) {
 		}
 		require.Equal(t, canonical(t, ab), canonical(t, ba), "seed %d\n%s: %v\n%s: %v\non %s", seed, rulesA, a, rulesB, b, before)
 	}
-	assert.Greater(t, tried, rounds, "the property must be tried")
-	assert.Greater(t, changed, rounds/10, "and must be about something")
+	assert.Greater(t, tried, rounds, "too few pairs were tried")
+	assert.Greater(t, changed, rounds/10, "too few pairs changed the document")
 }
 
-func both(doc map[string]any, first, second []operation.Operation) (map[string]any, int, error) {
+func applyBoth(doc map[string]any, first, second []operation.Operation) (map[string]any, int, error) {
 	next, one, err := operation.Apply(doc, first)
 	if err != nil {
 		return nil, 0, err
@@ -162,8 +163,8 @@ func both(doc map[string]any, first, second []operation.Operation) (map[string]a
 	return next, len(one) + len(two), err
 }
 
-// canonical writes a document with its lists sorted, and node selector terms without
-// those that others imply.
+// canonical encodes a document with sorted lists and without node selector terms that others
+// imply.
 func canonical(t *testing.T, doc map[string]any) string {
 	t.Helper()
 	clone := decode(t, encode(t, doc))
@@ -201,17 +202,16 @@ func sortLists(value any) {
 	}
 }
 
-// Rules that say no to conflicts must not be so strict that nothing commutes.
-func TestRulesOfTheBuiltInsStillNeedNoOrder(t *testing.T) {
+func TestThePlacementPolicyDoesNotConflictWithItself(t *testing.T) {
 	placement := rules(t, rule("/spec/affinity/nodeAffinity", contract.VerbRequire), rule("/spec/tolerations", contract.VerbEnsure))
 	_, conflict := placement.Conflict(placement)
 	assert.False(t, conflict)
 }
 
-func TestAnOperationDoesNotChangeWhatItSelectsBy(t *testing.T) {
+func TestCompileRejectsChangesOfSelectors(t *testing.T) {
 	for name, tc := range map[string]struct {
-		op   contract.Operation
-		fine bool
+		op      contract.Operation
+		isValid bool
 	}{
 		"the member itself":                {op: contract.Set("/l[name=x]/name", contract.String("y"))},
 		"below the member":                 {op: contract.Set("/l[name=x]/name/first", contract.String("y"))},
@@ -221,17 +221,17 @@ func TestAnOperationDoesNotChangeWhatItSelectsBy(t *testing.T) {
 		"a merge of another name":          {op: raw("merge", "/l[name=x]", `{"name":"y"}`)},
 		"a removal of the name":            {op: contract.Remove("/l[name=x]", "v", "name")},
 		"an outer selector":                {op: contract.Set("/l[name=x]/m[k=v]/k", contract.String("w"))},
-		"an item of the same name":         {op: raw("set", "/l[name=x]", `{"name":"x","v":2}`), fine: true},
-		"a merge of the same name":         {op: raw("merge", "/l[name=x]", `{"name":"x","v":2}`), fine: true},
-		"a removal of the item":            {op: contract.Remove("/l[name=x]"), fine: true},
-		"another member":                   {op: contract.Set("/l[name=x]/v", contract.Int(1)), fine: true},
-		"any name, with all of them":       {op: contract.Set("/l[*]/name", contract.String("y")), fine: true},
-		"the name, selected by the kind":   {op: contract.Set("/l[kind=p]/name", contract.String("y")), fine: true},
-		"the same name in an inner object": {op: contract.Set("/l[name=x]/m/name", contract.String("y")), fine: true},
+		"an item of the same name":         {op: raw("set", "/l[name=x]", `{"name":"x","v":2}`), isValid: true},
+		"a merge of the same name":         {op: raw("merge", "/l[name=x]", `{"name":"x","v":2}`), isValid: true},
+		"a removal of the item":            {op: contract.Remove("/l[name=x]"), isValid: true},
+		"another member":                   {op: contract.Set("/l[name=x]/v", contract.Int(1)), isValid: true},
+		"any name, with all of them":       {op: contract.Set("/l[*]/name", contract.String("y")), isValid: true},
+		"the name, selected by the kind":   {op: contract.Set("/l[kind=p]/name", contract.String("y")), isValid: true},
+		"the same name in an inner object": {op: contract.Set("/l[name=x]/m/name", contract.String("y")), isValid: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := operation.Compile([]contract.Operation{tc.op})
-			if tc.fine {
+			if tc.isValid {
 				assert.NoError(t, err)
 				return
 			}
@@ -240,7 +240,6 @@ func TestAnOperationDoesNotChangeWhatItSelectsBy(t *testing.T) {
 	}
 }
 
-// Seeds are the operations of the tables; the fuzzer varies document, rules and answers.
 func FuzzConflict(f *testing.F) {
 	f.Add(`{"l":[{"name":"x"}]}`, "/l[*]/name", "set", `"y"`, "/l[name=x]/v", "set", `1`)
 	f.Add(`{}`, "/l", "ensure", `[{"name":"x"}]`, "/l[*]/tags", "ensure", `["t"]`)
@@ -248,7 +247,7 @@ func FuzzConflict(f *testing.F) {
 	f.Add(`{"spec":{}}`, "/spec/tolerations", "ensure", `[{"key":"a"}]`, "/spec/tolerations", "ensure", `[{"key":"b"}]`)
 	f.Add(nodeAffinity(`[`+expr("x")+`]`), "/na", "require", `[`+expr("a")+`]`, "/na", "require", `[`+expr("b")+`]`)
 	f.Fuzz(func(t *testing.T, text, pathA, verbA, valueA, pathB, verbB, valueB string) {
-		decoded, err := operation.Decode([]byte(text))
+		decoded, err := jsonvalue.Decode([]byte(text))
 		doc, ok := decoded.(map[string]any)
 		if err != nil || !ok {
 			return
@@ -269,8 +268,8 @@ func FuzzConflict(f *testing.F) {
 		if conflict || verbA == "require" {
 			return // requires are compared by their meaning, in TestRequireMeansAnd
 		}
-		ab, _, errAB := both(doc, a, b)
-		ba, _, errBA := both(doc, b, a)
+		ab, _, errAB := applyBoth(doc, a, b)
+		ba, _, errBA := applyBoth(doc, b, a)
 		require.Equal(t, errAB == nil, errBA == nil, "%v and %v", errAB, errBA)
 		if errAB == nil {
 			sortLists(ab)

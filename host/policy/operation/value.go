@@ -1,79 +1,21 @@
 package operation
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math"
-	"strconv"
 
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// Values of a document are those of encoding/json with exact integers: nil, bool,
-// string, int64, float64, []any, map[string]any. A document may also hold other Go
-// values that marshal to JSON (a typed []corev1.Toleration, say): they are
-// [Normalize]d when an operation has to look inside, and left alone otherwise, so
+// Values of a document are those of package jsonvalue: nil, bool, string, int64, float64,
+// []any, map[string]any. A document may also hold other Go values that marshal to JSON (a
+// []corev1.Toleration, for example). An operation that looks inside [Normalize]s them, so
 // that a caller need not convert a whole pod for one field.
 
-// Decode parses JSON text into a value of a document.
-func Decode(data []byte) (any, error) {
-	if value, ok := parse(data); ok {
-		return value, nil
-	}
-	return decode(data)
-}
-
-// decode decodes what is unusual, which mostly is wrong, and says what is wrong.
-func decode(data []byte) (any, error) {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	var value any
-	if err := decoder.Decode(&value); err != nil {
-		return nil, fmt.Errorf("decoding JSON: %w", err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("decoding JSON: there is more than one value")
-	}
-	return exact(value)
-}
-
-// exact replaces json.Number by int64 where it is an integer, else by float64, in place.
-func exact(value any) (any, error) {
-	switch v := value.(type) {
-	case json.Number:
-		if i, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
-			return i, nil
-		}
-		f, err := v.Float64()
-		if err != nil {
-			return nil, fmt.Errorf("number %s is out of range", v)
-		}
-		return f, nil
-	case []any:
-		for i, item := range v {
-			exactItem, err := exact(item)
-			if err != nil {
-				return nil, err
-			}
-			v[i] = exactItem
-		}
-	case map[string]any:
-		for key, item := range v {
-			exactItem, err := exact(item)
-			if err != nil {
-				return nil, err
-			}
-			v[key] = exactItem
-		}
-	}
-	return value, nil
-}
-
-// Normalize turns any Go value that marshals to JSON into a value of a document.
-// Values of a document are returned as they are, without looking inside.
+// Normalize turns any Go value that marshals to JSON into a value of a document. It returns
+// values of a document as they are, without looking inside.
 func Normalize(value any) (any, error) {
 	switch v := value.(type) {
 	case nil, bool, string, int64, float64, []any, map[string]any:
@@ -101,17 +43,21 @@ func Normalize(value any) (any, error) {
 		}
 		return members, nil
 	case json.RawMessage:
-		return Decode(v)
+		return decode(v)
 	}
 	data, err := json.Marshal(value)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a %T: %w", value, err)
 	}
-	return Decode(data)
+	return decode(data)
 }
 
-// Equal compares two values of documents: numbers by value, members with a null
-// value like absent ones. Values that do not marshal are equal to nothing.
+func decode(data []byte) (any, error) {
+	return jsonvalue.Decode(data) //nolint:wrapcheck // The error says that JSON was decoded.
+}
+
+// Equal compares two values of documents: numbers by value, members with a null value like
+// absent ones. A value that does not marshal is equal to no value.
 func Equal(a, b any) bool {
 	a, errA := Normalize(a)
 	b, errB := Normalize(b)
@@ -161,41 +107,20 @@ func equalMembers(x, y map[string]any) bool {
 		}
 	}
 	for key, value := range y {
-		if _, seen := x[key]; !seen && value != nil {
+		if _, compared := x[key]; !compared && value != nil {
 			return false
 		}
 	}
 	return true
 }
 
-// Depth returns how deep lists and objects are nested in JSON text, without
-// decoding it: hostile nesting must not reach the recursive decoder.
-func Depth(data []byte) int {
-	deepest, level := 0, 0
-	inString := false
-	for i := 0; i < len(data); i++ {
-		switch c := data[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
-			level++
-			deepest = max(deepest, level)
-		case c == '}' || c == ']':
-			level--
-		}
-	}
-	return deepest
-}
-
-// CheckSettings refuses settings that are too long or too deep, before anything reads them.
+// CheckSettings returns an error for settings that are too long or nested too deep. Call it
+// before decoding them.
 func CheckSettings(settings []byte) error {
 	if len(settings) > contract.MaxSettingsBytes {
 		return fmt.Errorf("settings have %d bytes, more than %d; the operator must shorten them", len(settings), contract.MaxSettingsBytes)
 	}
-	if depth := Depth(settings); depth > contract.MaxValueDepth {
+	if depth := jsonvalue.Depth(settings); depth > contract.MaxValueDepth {
 		return fmt.Errorf("settings are nested %d deep, more than %d; the operator must flatten them", depth, contract.MaxValueDepth)
 	}
 	return nil

@@ -1,6 +1,5 @@
-// Package policytest makes policies of plain Go functions, for tests of whatever
-// asks policies: no module is compiled, and the requests and answers are the encoded
-// ones that a module would see.
+// Package policytest makes policies from Go functions, for tests of code that calls policies.
+// No module is compiled; requests and answers are encoded like those of a module.
 package policytest
 
 import (
@@ -15,10 +14,10 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// Func answers one extension point. It must be pure.
+// Func implements one extension point. It must be pure.
 type Func func(contract.Request) (contract.Response, error)
 
-// Policy is a policy of Go functions; it fits chain.Policy.
+// Policy is a policy of Go functions. It implements chain.Policy.
 type Policy struct {
 	name      string
 	digest    string
@@ -27,9 +26,9 @@ type Policy struct {
 	calls     atomic.Int64
 }
 
-// Native returns a policy that answers each point with its function. The manifest's
-// name and contracts are filled in when they are empty. The digest is that of name
-// and manifest: give two policies that answer differently different versions.
+// Native returns a policy that implements each point with a function. An empty name and empty
+// contracts of the manifest are filled in. The digest covers name and manifest only: policies
+// with different functions need different versions.
 func Native(name string, manifest contract.Manifest, functions map[contract.Point]func(contract.Request) (contract.Response, error)) *Policy {
 	if manifest.Name == "" {
 		manifest.Name = name
@@ -46,8 +45,8 @@ func Native(name string, manifest contract.Manifest, functions map[contract.Poin
 	return p
 }
 
-// Decide turns a pure decision on typed facts, such as those of builtin-policies,
-// into a function for [Native].
+// Decide turns a pure function of typed facts, as in builtin-policies, into a function for
+// [Native].
 func Decide[F any](decide func(F) ([]contract.Operation, error)) func(contract.Request) (contract.Response, error) {
 	return func(request contract.Request) (contract.Response, error) {
 		var facts F
@@ -68,11 +67,11 @@ func (p *Policy) Digest() string { return p.digest }
 // Manifest returns the manifest.
 func (p *Policy) Manifest() *contract.Manifest { return &p.manifest }
 
-// Calls returns how often the policy was called.
+// Calls returns the number of calls.
 func (p *Policy) Calls() int { return int(p.calls.Load()) }
 
-// Call decodes the request, asks the function, and encodes its answer. The version
-// of the answer is filled in when it is empty.
+// Call decodes the request, calls the function and encodes its answer. It fills in an empty
+// version of the answer.
 func (p *Policy) Call(_ context.Context, export string, request []byte) ([]byte, engine.Stats, error) {
 	p.calls.Add(1)
 	function, ok := p.functions[export]

@@ -62,12 +62,12 @@ func TestDigestsTellVersionsApart(t *testing.T) {
 	assert.Regexp(t, "^sha256:[0-9a-f]{64}$", native("1").Digest())
 }
 
-func TestCallsThatCannotBeAnswered(t *testing.T) {
+func TestInvalidCalls(t *testing.T) {
 	policy := native("1")
 	for name, tc := range map[string]struct{ export, request, wantErr string }{
-		"an export that is not there": {export: "pod_mutation", request: `{}`, wantErr: "no export pod_mutation"},
-		"a request that is no JSON":   {export: "metadata_filter", request: `{`, wantErr: "decoding the request"},
-		"facts of another shape":      {export: "metadata_filter", request: `{"facts":[]}`, wantErr: "decoding facts"},
+		"a missing export":           {export: "pod_mutation", request: `{}`, wantErr: "no export pod_mutation"},
+		"a request that is not JSON": {export: "metadata_filter", request: `{`, wantErr: "decoding the request"},
+		"facts of another shape":     {export: "metadata_filter", request: `{"facts":[]}`, wantErr: "decoding facts"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := policy.Call(t.Context(), tc.export, []byte(tc.request))

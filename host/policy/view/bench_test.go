@@ -20,7 +20,7 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// largePod is a pod of about 7 KiB of JSON, as a Deployment of a service makes it.
+// largePod returns a pod of about 7 KiB of JSON, like one of a typical Deployment.
 func largePod() *corev1.Pod {
 	pod := localPod()
 	pod.CreationTimestamp = metav1.Unix(1_700_000_000, 0)
@@ -60,9 +60,8 @@ func largeOffload() view.OffloadInput {
 	return in
 }
 
-// TestTypedAndConvertedPodsAskTheSame holds the projection of typed pods to that of
-// their unstructured form: remembered answers are shared, and nothing is lost.
-func TestTypedAndConvertedPodsAskTheSame(t *testing.T) {
+// Typed pods and their unstructured form give equal requests, so they share cached answers.
+func TestTypedAndConvertedPodsGiveEqualRequests(t *testing.T) {
 	var requests []string
 	spy := policytest.Native("spy", contract.Manifest{Points: []contract.PointManifest{{
 		Point: contract.PodMutation,
@@ -172,8 +171,8 @@ func BenchmarkAdmitRawPodRemembered(b *testing.B) {
 	}
 }
 
-// BenchmarkQuestionFromRawJSON is a remembered answer that changes nothing, from the
-// request's bytes: what is left is the projection.
+// BenchmarkQuestionFromRawJSON measures a cached answer that changes nothing: splitting the
+// pod and encoding the request.
 func BenchmarkQuestionFromRawJSON(b *testing.B) {
 	c, _ := chains(b)
 	in := admissionInput()
@@ -201,7 +200,7 @@ func BenchmarkFilterMetadata(b *testing.B) {
 	}
 }
 
-// BenchmarkNativeDecode is what a pod costs to decode, to compare with.
+// BenchmarkNativeDecode measures the decoding of a pod, for comparison.
 func BenchmarkNativeDecode(b *testing.B) {
 	data, err := json.Marshal(largePod())
 	require.NoError(b, err)

@@ -2,6 +2,7 @@ package view
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -9,14 +10,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// CheckOf returns how the chain checks an object that policies of the point have changed. The
-// target is an empty object of its type, and may be nil for pods, or when the type is not
-// known.
+// CheckOf returns the check of objects that policies of an extension point changed. target
+// is an empty object of the type; it may be nil for pods and for unknown types.
 func CheckOf(point contract.Point, kind string, target runtime.Object) chain.ObjectCheck {
 	switch {
 	case point == contract.MetadataFilter:
@@ -28,41 +29,37 @@ func CheckOf(point contract.Point, kind string, target runtime.Object) chain.Obj
 	}
 }
 
-// checkResource reads a whole object of the target's type.
+// checkResource checks that an object can be decoded into the target's type.
 func checkResource(target runtime.Object) chain.ObjectCheck {
 	return func(before, after map[string]any) error {
 		if err := checkMetadata(before, after); err != nil || target == nil {
 			return err
 		}
-		fresh := reflect.New(reflect.TypeOf(target).Elem()).Interface()
-		return readStrictly(after, fresh)
+		return decodeStrictly(after, reflect.New(reflect.TypeOf(target).Elem()).Interface())
 	}
 }
 
-// readStrictly decodes an object. A field that the target does not have is an error, and so
-// is a number that its field cannot hold.
-func readStrictly(object map[string]any, target any) error {
-	// This finds unknown fields, but turns a number that is too large into another one.
-	probe := reflect.New(reflect.TypeOf(target).Elem()).Interface()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, probe, true); err != nil {
-		return err //nolint:wrapcheck // The caller says of what.
-	}
+// decodeStrictly decodes an object. Unknown fields and numbers out of range are errors.
+func decodeStrictly(object map[string]any, target any) error {
 	data, err := json.Marshal(object)
 	if err != nil {
-		return err //nolint:wrapcheck // The caller says of what.
+		return err //nolint:wrapcheck // The caller names the object.
 	}
-	return json.Unmarshal(data, target) //nolint:wrapcheck // The caller says of what.
+	strictErrors, err := kjson.UnmarshalStrict(data, target)
+	if err != nil {
+		return err //nolint:wrapcheck // The caller names the object.
+	}
+	return errors.Join(strictErrors...)
 }
 
-// checkMetadata checks the labels and annotations that differ between two objects, by the
-// API server's rules.
+// checkMetadata checks changed labels and annotations by the rules of the API server.
 func checkMetadata(before, after map[string]any) error {
-	old, now, err := both(before, after, fieldMetadata)
+	old, now, err := bothMembers(before, after, fieldMetadata)
 	if err != nil {
 		return err
 	}
 	for _, field := range []string{fieldLabels, fieldAnnotations} {
-		if old[field] != nil && now[field] != nil && same(old[field], now[field]) {
+		if old[field] != nil && now[field] != nil && isIdentical(old[field], now[field]) {
 			continue
 		}
 		entries, err := stringMap(now, field)
@@ -71,7 +68,7 @@ func checkMetadata(before, after map[string]any) error {
 		}
 		had, err := stringMap(old, field)
 		if err != nil {
-			had = nil // the policies have repaired it
+			had = nil // invalid before, and valid now
 		}
 		if err := checkEntries(field, had, entries); err != nil {
 			return err
@@ -80,22 +77,22 @@ func checkMetadata(before, after map[string]any) error {
 	return nil
 }
 
-// checkEntries checks what is new in labels or annotations.
+// checkEntries checks new and changed labels or annotations.
 func checkEntries(field string, had, entries map[string]string) error {
-	size, before := 0, 0
+	size, sizeBefore := 0, 0
 	for key, value := range had {
-		before += len(key) + len(value)
+		sizeBefore += len(key) + len(value)
 	}
 	for key, value := range entries {
 		size += len(key) + len(value)
 		if old, known := had[key]; known && old == value {
 			continue
 		}
-		name, problems := key, []string(nil)
+		name := key
 		if field == fieldAnnotations {
 			name = strings.ToLower(key)
 		}
-		problems = validation.IsQualifiedName(name)
+		problems := validation.IsQualifiedName(name)
 		if field == fieldLabels {
 			problems = slices.Concat(problems, validation.IsValidLabelValue(value))
 		}
@@ -103,7 +100,7 @@ func checkEntries(field string, had, entries map[string]string) error {
 			return fmt.Errorf("metadata.%s[%q]: %s", field, key, strings.Join(problems, "; "))
 		}
 	}
-	if field == fieldAnnotations && size > maxAnnotationsBytes && size > before {
+	if field == fieldAnnotations && size > maxAnnotationsBytes && size > sizeBefore {
 		return fmt.Errorf("metadata.annotations have %d bytes, more than %d", size, maxAnnotationsBytes)
 	}
 	return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// unreadable are operations that are fine by themselves, and make of a pod what is none.
-func unreadable() map[string]contract.Operation {
+// invalidating returns valid operations that make a pod invalid.
+func invalidating() map[string]contract.Operation {
 	set := func(path, value string) contract.Operation { return contract.Set(path, contract.Raw(value)) }
 	return map[string]contract.Operation{
 		"an unknown field":                     set("/spec/nodeSelektor", `{"a":"b"}`),
@@ -34,18 +34,16 @@ func unreadable() map[string]contract.Operation {
 	}
 }
 
-func spoiling(operation contract.Operation) []contract.Operation {
+func withHostname(operation contract.Operation) []contract.Operation {
 	return []contract.Operation{contract.Set("/spec/hostname", contract.String("changed")), operation}
 }
 
 var everything = append(anything("/spec"), append(anything("/metadata/labels"), anything("/metadata/annotations")...)...)
 
-// What cannot be read is the failure of the policy that wrote it: its name, its count, its
-// failure policy, and nothing of its answer is applied.
-func TestAnAnswerThatMakesNoPodIsAFailureOfItsPolicy(t *testing.T) {
+func TestAnInvalidPodIsAFailureOfThePolicy(t *testing.T) {
 	raw, err := json.Marshal(localPod())
 	require.NoError(t, err)
-	asks := map[string]func(c *chain.Chains) (hostname string, err error){
+	moments := map[string]func(c *chain.Chains) (hostname string, err error){
 		"offload": func(c *chain.Chains) (string, error) {
 			result, err := view.OffloadPod(t.Context(), c, offloadInput())
 			if err != nil {
@@ -68,17 +66,17 @@ func TestAnAnswerThatMakesNoPodIsAFailureOfItsPolicy(t *testing.T) {
 			return "changed", nil
 		},
 	}
-	for name, operation := range unreadable() {
-		for moment, ask := range asks {
+	for name, operation := range invalidating() {
+		for moment, ask := range moments {
 			t.Run(name+" at "+moment, func(t *testing.T) {
-				p := answering("spoiler", contract.PodMutation, everything, spoiling(operation)...)
-				binding := chain.Binding{Name: "spoiler", Policy: p, Point: contract.PodMutation}
+				p := answering("invalid", contract.PodMutation, everything, withHostname(operation)...)
+				binding := chain.Binding{Name: "invalid", Policy: p, Point: contract.PodMutation}
 				c, _ := chains(t)
 				require.NoError(t, c.Swap([]chain.Binding{binding}))
 				_, err := ask(c)
 				var failure *chain.PolicyError
 				require.ErrorAs(t, err, &failure)
-				assert.Equal(t, "spoiler", failure.Binding)
+				assert.Equal(t, "invalid", failure.Binding)
 				assert.Equal(t, engine.BadOutput, failure.Class)
 				assert.Equal(t, 1, c.Health()[0].Failures)
 
@@ -86,21 +84,21 @@ func TestAnAnswerThatMakesNoPodIsAFailureOfItsPolicy(t *testing.T) {
 				require.NoError(t, c.Swap([]chain.Binding{binding}))
 				hostname, err := ask(c)
 				require.NoError(t, err)
-				assert.Empty(t, hostname, "nothing of the answer is applied")
+				assert.Empty(t, hostname, "no operation of the answer is applied")
 			})
 		}
 	}
 }
 
-func TestAFilterThatMakesNoLabelsFails(t *testing.T) {
-	for name, value := range map[string]string{"a number": `{"a":1}`, "a value that is none": `{"a":"x y"}`, "a key that is none": `{"a b":""}`} {
+func TestInvalidLabelsAreAFailureOfTheFilter(t *testing.T) {
+	for name, value := range map[string]string{"a number": `{"a":1}`, "an invalid value": `{"a":"x y"}`, "an invalid key": `{"a b":""}`} {
 		t.Run(name, func(t *testing.T) {
-			p := answering("spoiler", contract.MetadataFilter, anything("/metadata/labels"), contract.Merge("/metadata/labels", contract.Raw(value)))
+			p := answering("invalid", contract.MetadataFilter, anything("/metadata/labels"), contract.Merge("/metadata/labels", contract.Raw(value)))
 			c, _ := chains(t, p)
 			_, _, _, err := view.FilterMetadata(t.Context(), c, view.MetadataInput{APIVersion: "v1", Kind: "Service", Labels: map[string]string{"app": "web"}})
 			var failure *chain.PolicyError
 			require.ErrorAs(t, err, &failure)
-			assert.Equal(t, "spoiler", failure.Binding)
+			assert.Equal(t, "invalid", failure.Binding)
 			assert.Equal(t, engine.BadOutput, failure.Class)
 		})
 	}

@@ -184,7 +184,7 @@ func (x crossing) wants(t *testing.T, spec *corev1.PodSpec) {
 	assert.ElementsMatch(t, want[1], soft)
 }
 
-// schedulable evaluates required terms that only say Exists.
+// schedulable evaluates required terms whose operators are all Exists.
 func schedulable(terms []corev1.NodeSelectorTerm, has map[string]bool) bool {
 	if len(terms) == 0 {
 		return true
@@ -201,10 +201,10 @@ func schedulable(terms []corev1.NodeSelectorTerm, has map[string]bool) bool {
 	return false
 }
 
-// TestWritersOfStage4Compose crosses anti-affinity presets, the VirtualNode's patch and
-// policies of the operator, through the whole chain: nobody's wish is lost (T1, T7), no
-// order is needed, asking twice is asking once, and inputs are left alone.
-func TestWritersOfStage4Compose(t *testing.T) {
+// TestPoliciesOfStage4Compose crosses anti-affinity presets, the VirtualNode's patch and
+// policies of the operator: all of them are applied (T1, T7), no order is needed, a second
+// evaluation changes nothing, and the inputs are not altered.
+func TestPoliciesOfStage4Compose(t *testing.T) {
 	for _, x := range crossings() {
 		t.Run(x.String(), func(t *testing.T) {
 			var outcomes []*corev1.PodSpec
@@ -231,7 +231,7 @@ func TestWritersOfStage4Compose(t *testing.T) {
 
 // Terms that were multiplied by one writer are absorbed when it asks again after
 // another one has multiplied them once more (T4, T7).
-func TestCrossedTermsAreAbsorbed(t *testing.T) {
+func TestImpliedTermsAreAbsorbed(t *testing.T) {
 	x := crossing{patch: "required", own: "places"}
 	in := x.input()
 	c := unordered(t, false, x.policies()...)
@@ -252,7 +252,7 @@ func TestCrossedTermsAreAbsorbed(t *testing.T) {
 }
 
 // At admission placement meets what the pod's owner wrote, twice.
-func TestPlacementComposesWithTheOwnersTerms(t *testing.T) {
+func TestPlacementComposesWithTermsOfThePod(t *testing.T) {
 	for _, strategy := range []offloadingv1beta1.PodOffloadingStrategyType{
 		offloadingv1beta1.RemotePodOffloadingStrategyType, offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType,
 	} {
@@ -291,17 +291,17 @@ func TestPlacementComposesWithTheOwnersTerms(t *testing.T) {
 }
 
 // T3, through the chain: the preset selects among the labels that are left.
-func TestPresetsSelectByTheLabelsThatAreReflected(t *testing.T) {
+func TestPresetsSelectByReflectedLabels(t *testing.T) {
 	for name, tc := range map[string]struct {
 		list string
 		drop []string
 		want map[string]string
 	}{
 		"all labels but those that differ": {"", nil, map[string]string{"app": "web", "internal": "x", "offloading.liqo.io/nodename": "milan"}},
-		"a dropped label is not selected":  {"", []string{"internal"}, map[string]string{"app": "web", "offloading.liqo.io/nodename": "milan"}},
+		"a removed label is not selected":  {"", []string{"internal"}, map[string]string{"app": "web", "offloading.liqo.io/nodename": "milan"}},
 		"a trimmed list":                   {" app , internal ", nil, map[string]string{"app": "web", "internal": "x"}},
-		"a list of what was dropped":       {"internal", []string{"internal"}, nil},
-		"a list that names nothing there":  {"tier", nil, nil},
+		"a list of removed labels":         {"internal", []string{"internal"}, nil},
+		"a list without existing labels":   {"tier", nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := chains(t)

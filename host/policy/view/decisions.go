@@ -14,28 +14,27 @@ import (
 // MaxDecisionsBytes bounds the decisions annotation.
 const MaxDecisionsBytes = 4 << 10
 
-// Part is what of an object an entry tells about.
+// Part is the part of an object that an entry describes.
 type Part string
 
 const (
-	// PartSpec are decisions about the spec, which were taken when the object was created
-	// and hold for as long as it lives (T8).
+	// PartSpec is the spec. Its decisions are made once, when the object is created (T8).
 	PartSpec Part = "spec"
-	// PartMetadata are the decisions about labels and annotations that are in force; they
-	// were taken after the object was created.
+	// PartMetadata are labels and annotations whose decisions were made after the object was
+	// created.
 	PartMetadata Part = "metadata"
 )
 
-// Entry is a decision as the annotation policy.longshore.dev/decisions tells it.
+// Entry is a decision in the annotation policy.longshore.dev/decisions.
 type Entry struct {
-	// Part is empty while the same decisions made spec and metadata, which is the rule.
+	// Part is empty if the entry describes the whole object.
 	Part Part `json:"part,omitempty"`
-	// Point at which the policy was asked.
+	// Point at which the policy was called.
 	Point string `json:"point"`
 	// Policy is the name of the OffloadingPolicy.
 	Policy string `json:"policy"`
-	// Module that answered, and the first digits of its digest. A later version that
-	// decides the same is not written down: it changed nothing.
+	// Module that was called, and the first digits of its digest. They stay those of the
+	// first version if a later version makes the same changes.
 	Module string `json:"module,omitempty"`
 	Digest string `json:"digest,omitempty"`
 	// Operations that changed the object, as "verb path" or "verb path[key key]". The last
@@ -43,22 +42,21 @@ type Entry struct {
 	Operations []string `json:"ops,omitempty"`
 	// Kept are reserved keys that the policy tried to change.
 	Kept []string `json:"kept,omitempty"`
-	// Ignored tells that the policy failed and its failure policy is Ignore.
+	// Ignored reports that the policy failed and its failure policy is Ignore.
 	Ignored bool `json:"ignored,omitempty"`
-	// FellBack tells that the policy failed and its previous version decided, which Digest
-	// is that of (failure policy LastGood).
+	// FellBack reports that the policy failed and its previous version, with Digest, was
+	// called (failure policy LastGood).
 	FellBack bool `json:"fellBack,omitempty"`
-	// Omitted is the number of further decisions, in the last entry of a list that was
-	// too long; that entry has no policy.
+	// Omitted is the number of further decisions, in the last entry of a list that is too
+	// long; that entry has no policy.
 	Omitted int `json:"omitted,omitempty"`
 }
 
-// EncodeDecisions encodes decisions for the annotation: which policy, by name and
-// digest, changed which paths, and no values. Within the limit in bytes, at most
-// [MaxDecisionsBytes], every policy is named before any has all its operations listed;
-// what is left out is counted, as "… and 12 more" at the end of a list, and as Omitted
-// when there are too many policies even to name. No decisions are "", and so are those
-// for which the limit leaves no room at all.
+// EncodeDecisions encodes decisions for the annotation: which policy, by name and digest,
+// changed which paths, without values. The limit is in bytes, at most [MaxDecisionsBytes].
+// If it is exceeded, every policy is named before operations are listed; omitted operations
+// are counted ("… and 12 more"), and omitted policies in Omitted. The result is "" without
+// decisions, and if the limit is too small for any.
 func EncodeDecisions(decisions []chain.Decision, limit int) string {
 	return encode(shorten(entriesOf(decisions), limit))
 }
@@ -71,7 +69,7 @@ func entriesOf(decisions []chain.Decision) []Entry {
 	return entries
 }
 
-// encode writes entries; their fields always marshal.
+// encode encodes entries. Their fields always marshal.
 func encode(entries []Entry) string {
 	if len(entries) == 0 {
 		return ""
@@ -84,19 +82,17 @@ func encode(entries []Entry) string {
 }
 
 const (
-	// omissionBytes is room for the brackets, and for the entry that says how many were
-	// omitted.
+	// omissionBytes is room for the brackets and for an entry with Omitted.
 	omissionBytes = 64
-	// leastBytes is below what an annotation would say nothing.
-	leastBytes = 256
+	// minBytes is the smallest useful annotation.
+	minBytes = 256
 )
 
-// shorten leaves out what is too much for the limit in bytes: each entry gets an equal
-// share of the room that those before it have left. What it returns it leaves alone when
-// given again.
+// shorten shortens entries to a limit in bytes. Each entry gets an equal share of the room
+// that the previous ones left. Shortening twice gives the same result.
 func shorten(entries []Entry, limit int) []Entry {
 	limit = min(limit, MaxDecisionsBytes)
-	if limit < leastBytes {
+	if limit < minBytes {
 		return nil
 	}
 	if len(encode(entries)) <= limit {
@@ -107,7 +103,7 @@ func shorten(entries []Entry, limit int) []Entry {
 	omitted := 0
 	for i := range entries {
 		bare := entries[i]
-		bare.Operations, bare.Kept = counted(bare.Operations, 0), counted(bare.Kept, 0)
+		bare.Operations, bare.Kept = firstItems(bare.Operations, 0), firstItems(bare.Kept, 0)
 		size := len(encode([]Entry{bare}))
 		if bare.Omitted > 0 || size > room {
 			for _, left := range entries[i:] {
@@ -121,7 +117,7 @@ func shorten(entries []Entry, limit int) []Entry {
 	for i := range kept {
 		share := room / (len(kept) - i)
 		before := len(encode(kept[i : i+1]))
-		fit(&kept[i], &entries[i], before+share)
+		fillEntry(&kept[i], &entries[i], before+share)
 		room -= len(encode(kept[i:i+1])) - before
 	}
 	if omitted > 0 {
@@ -130,11 +126,11 @@ func shorten(entries []Entry, limit int) []Entry {
 	return kept
 }
 
-// fit lists as many operations and kept keys of the whole entry as its size allows.
-func fit(short, whole *Entry, size int) {
+// fillEntry lists as many operations and kept keys of the whole entry as the size allows.
+func fillEntry(short, whole *Entry, size int) {
 	for _, list := range []struct{ short, whole *[]string }{{&short.Operations, &whole.Operations}, {&short.Kept, &whole.Kept}} {
 		for n := len(*list.whole); n >= 0; n-- {
-			*list.short = counted(*list.whole, n)
+			*list.short = firstItems(*list.whole, n)
 			if len(encode([]Entry{*short})) <= size {
 				break
 			}
@@ -142,25 +138,23 @@ func fit(short, whole *Entry, size int) {
 	}
 }
 
-// counted returns the first items of a list, and how many there are beside; the last item
-// may be such a count itself.
-func counted(list []string, n int) []string {
+// firstItems returns the first n items of a list and a count of the others. The last item of
+// the list may be such a count.
+func firstItems(list []string, n int) []string {
 	if n >= len(list) {
 		return list
 	}
-	left := len(list) - n
-	if beside := uncounted(list[len(list)-1]); beside > 0 {
-		left += beside - 1
+	others := len(list) - n
+	if counted := parseMore(list[len(list)-1]); counted > 0 {
+		others += counted - 1
 	}
-	return append(slices.Clip(list[:n]), more(left))
+	return append(slices.Clip(list[:n]), fmt.Sprintf(moreFormat, others))
 }
 
 const moreFormat = "… and %d more"
 
-func more(n int) string { return fmt.Sprintf(moreFormat, n) }
-
-// uncounted reads what [more] wrote; 0 for anything else.
-func uncounted(item string) int {
+// parseMore parses moreFormat. It returns 0 for any other text.
+func parseMore(item string) int {
 	var n int
 	if _, err := fmt.Sscanf(item, moreFormat, &n); err != nil || n < 1 {
 		return 0
@@ -168,7 +162,7 @@ func uncounted(item string) int {
 	return n
 }
 
-// DecodeDecisions reads what [EncodeDecisions] wrote.
+// DecodeDecisions is the inverse of [EncodeDecisions].
 func DecodeDecisions(text string) ([]Entry, error) {
 	if text == "" {
 		return nil, nil
@@ -192,14 +186,14 @@ func entry(decision *chain.Decision) Entry {
 	return e
 }
 
-// maxEffectKeys is how many keys of one effect are listed.
+// maxEffectKeys bounds the listed keys of one effect.
 const maxEffectKeys = 32
 
-// EffectText writes an effect, which has no values, as "verb path" or "verb path[key key]".
+// EffectText formats an effect as "verb path" or "verb path[key key]".
 func EffectText(effect *operation.Effect) string {
 	text := string(effect.Verb) + " " + effect.Path
 	if len(effect.Keys) > 0 {
-		text += "[" + strings.Join(counted(effect.Keys, maxEffectKeys), " ") + "]"
+		text += "[" + strings.Join(firstItems(effect.Keys, maxEffectKeys), " ") + "]"
 	}
 	return chain.PlainText(text)
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// What the annotation says when policies fail, or only watch.
-func TestDecisionsTellWhoDecidedInsteadOfWhom(t *testing.T) {
+func TestDecisionsRecordFallbacksAndSkippedPolicies(t *testing.T) {
 	version := func(version string, fails bool) *policytest.Policy {
 		manifest := contract.Manifest{Version: version, Points: []contract.PointManifest{{
 			Point: contract.PodMutation, Writes: []contract.WriteRule{{Path: "/spec/hostname", Verbs: contract.Verbs()}},
@@ -40,7 +39,7 @@ func TestDecisionsTellWhoDecidedInsteadOfWhom(t *testing.T) {
 	skipped.Order = &second
 	chains := chain.New(chain.Options{})
 	require.NoError(t, chains.Swap([]chain.Binding{
-		fallsBack, skipped, binding("watches", version("other", false), "", chain.Shadow), binding("watches-too", bad, "", chain.Shadow),
+		fallsBack, skipped, binding("shadow", version("other", false), "", chain.Shadow), binding("failing-shadow", bad, "", chain.Shadow),
 	}))
 	result, err := view.AdmitPod(t.Context(), chains, view.AdmissionInput{Raw: []byte(`{"metadata":{"name":"web"},"spec":{}}`)})
 	require.NoError(t, err)
@@ -49,7 +48,7 @@ func TestDecisionsTellWhoDecidedInsteadOfWhom(t *testing.T) {
 	assert.Equal(t, []view.Entry{
 		{Point: "PodMutation", Policy: "falls-back", Module: "module", Digest: chain.ShortDigest(good.Digest()), Operations: []string{"set /spec/hostname"}, FellBack: true},
 		{Point: "PodMutation", Policy: "skipped", Module: "module", Digest: chain.ShortDigest(bad.Digest()), Ignored: true},
-	}, entries, "shadows decided nothing")
+	}, entries, "shadows are not recorded")
 	require.Len(t, result.Warnings, 2)
-	assert.Contains(t, result.Warnings[0], "its previous version ("+chain.ShortDigest(good.Digest())+") decided instead")
+	assert.Contains(t, result.Warnings[0], "its previous version ("+chain.ShortDigest(good.Digest())+") was used instead")
 }

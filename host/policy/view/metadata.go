@@ -7,7 +7,7 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// MetadataInput are the facts about an object that is being reflected.
+// MetadataInput are the facts about an object that is reflected.
 type MetadataInput struct {
 	// APIVersion and Kind of the object.
 	APIVersion string
@@ -15,18 +15,18 @@ type MetadataInput struct {
 	// Namespace and Name of the local object.
 	Namespace string
 	Name      string
-	// Labels and Annotations to be filtered. They are not altered.
+	// Labels and Annotations to filter. They are not altered.
 	Labels      map[string]string
 	Annotations map[string]string
 	// NotReflected are the key lists of the VirtualNode.
 	NotReflected contract.NotReflected
-	// VirtualNode that reflects.
+	// VirtualNode that reflects the object.
 	VirtualNode contract.VirtualNode
 }
 
-// FilterMetadata asks the MetadataFilter policies which labels and annotations are
-// reflected (stages 4 and 5). The maps that it returns are never nil, and are the
-// given ones when no policy changed them.
+// FilterMetadata evaluates the MetadataFilter policies, which decide which labels and
+// annotations are reflected (stages 4 and 5). The returned maps are never nil; they are the
+// given ones if no policy changed them.
 func FilterMetadata(ctx context.Context, ev Evaluator, in MetadataInput) (labels, annotations map[string]string, decisions []chain.Decision, err error) {
 	var o outcome
 	object := map[string]any{
@@ -40,23 +40,22 @@ func FilterMetadata(ctx context.Context, ev Evaluator, in MetadataInput) (labels
 	return labels, annotations, o.decisions, err
 }
 
-// ReflectMetadata is [FilterMetadata] for an object that is sent as it is, without a seal:
-// the annotations that it returns also tell, as policy.longshore.dev/decisions, which
-// policies dropped or wrote which keys. They do so only when one did, and in the words of
-// have, that annotation of the remote object, when the same was done before. What the
-// local object tells under that key stays at home: it is about that object.
+// ReflectMetadata is [FilterMetadata] for an object that is not sealed. It adds the
+// annotation policy.longshore.dev/decisions if a policy changed labels or annotations. have
+// is that annotation of the remote object; it is kept if it records the same changes. The
+// annotation of the local object is about the local object and is not reflected.
 func ReflectMetadata(ctx context.Context, ev Evaluator, in MetadataInput, have string) (labels, annotations map[string]string, err error) {
-	in.Annotations = annotated(in.Annotations, "")
+	in.Annotations = withDecisions(in.Annotations, "")
 	labels, annotations, decisions, err := FilterMetadata(ctx, ev, in)
 	if err != nil {
 		return nil, nil, err
 	}
-	return labels, annotated(annotations, encodeFilter(have, decisions, DecisionsRoom(annotations))), nil
+	return labels, withDecisions(annotations, encodeFilter(have, decisions, DecisionsRoom(annotations))), nil
 }
 
-// filter asks the MetadataFilter policies about an object.
+// filter evaluates the MetadataFilter policies.
 func (o *outcome) filter(ctx context.Context, ev Evaluator, object, facts map[string]any, attributes chain.Attributes) (labels, annotations map[string]string, err error) {
-	after, err := o.ask(ctx, ev, chain.Input{Point: contract.MetadataFilter, Object: object, Facts: facts, Match: attributes, Check: checkMetadata})
+	after, err := o.evaluate(ctx, ev, chain.Input{Point: contract.MetadataFilter, Object: object, Facts: facts, Match: attributes, Check: checkMetadata})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -10,37 +10,37 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// OffloadInput are the facts about a pod that is being forged for the provider.
+// OffloadInput are the facts about a pod that is forged for the provider.
 type OffloadInput struct {
 	// Local pod, unfiltered.
 	Local *corev1.Pod
-	// Draft of the ShadowPod before any policy (wire 3.2 step 1, 3.3).
+	// Draft of the ShadowPod before the policies (wire 3.2 step 1, 3.3).
 	Draft *offloadingv1beta1.ShadowPod
-	// Patch is the VirtualNode's spec.offloadingPatch, nil when it has none.
+	// Patch is the VirtualNode's spec.offloadingPatch; may be nil.
 	Patch *offloadingv1beta1.OffloadingPatch
-	// VirtualNode that the pod is bound to.
+	// VirtualNode to which the pod is bound.
 	VirtualNode contract.VirtualNode
-	// NamespaceLabels are those of the local namespace, nil when they are not known:
-	// bindings with a namespace selector then look them up.
+	// NamespaceLabels of the local namespace; nil if unknown, and bindings with a namespace
+	// selector then look them up.
 	NamespaceLabels map[string]string
 }
 
-// OffloadResult is what the policies of stage 4 decided.
+// OffloadResult is the result of the policies of stage 4.
 type OffloadResult struct {
-	// ShadowPod afterwards: the draft when nothing changed, else a copy that shares with
-	// it what did not.
+	// ShadowPod after the policies: the draft if nothing changed, else a copy that shares
+	// its unchanged fields.
 	ShadowPod *offloadingv1beta1.ShadowPod
-	// Changed tells whether a policy changed the draft.
+	// Changed reports whether a policy changed the draft.
 	Changed bool
-	// Decisions of the policies asked, in order.
+	// Decisions of the policies that were called, in order.
 	Decisions []chain.Decision
-	// Denial is set when a policy refused the pod, or wants it to stay at home.
+	// Denial is set if a policy denied or skipped the pod.
 	Denial *chain.Denied
 	// Warnings for the pod's owner.
 	Warnings []string
 }
 
-// patchFacts is contract.Patch on the API's own types.
+// patchFacts is contract.Patch with the types of the API.
 type patchFacts struct {
 	NodeSelector     map[string]string           `json:"nodeSelector,omitempty"`
 	Tolerations      []corev1.Toleration         `json:"tolerations,omitempty"`
@@ -48,8 +48,8 @@ type patchFacts struct {
 	RuntimeClassName *string                     `json:"runtimeClassName,omitempty"`
 }
 
-// OffloadPod asks the policies of stage 4, in the order of chain.OffloadOrder; each
-// sees the result of the one before. Local and Draft are not altered.
+// OffloadPod evaluates the policies of stage 4 in the order of chain.OffloadOrder. Local and
+// Draft are not altered.
 func OffloadPod(ctx context.Context, ev Evaluator, in OffloadInput) (*OffloadResult, error) {
 	before, err := podObject(metadataObject(in.Draft.Name, in.Draft.Namespace, in.Draft.Labels, in.Draft.Annotations), &in.Draft.Spec.Pod)
 	if err != nil {
@@ -74,12 +74,12 @@ func OffloadPod(ctx context.Context, ev Evaluator, in OffloadInput) (*OffloadRes
 		switch {
 		case stage.Point == contract.MetadataFilter:
 			object, err = o.filterDraft(ctx, ev, in, object, metadataFilterFacts(notReflected, &in.VirtualNode), attributes)
-		case stage.Point == contract.ResourceMutation && !AsksResources(ev):
+		case stage.Point == contract.ResourceMutation && !HasResourcePolicies(ev):
 			continue
 		case stage.Point == contract.ResourceMutation:
 			object, err = o.mutate(ctx, ev, object, localPod(in.Local), &in.VirtualNode, attributes, checkPod)
 		default:
-			object, err = o.ask(ctx, ev, chain.Input{
+			object, err = o.evaluate(ctx, ev, chain.Input{
 				Point: stage.Point, Moment: stage.Moment, Object: object, Facts: facts, Match: attributes, Check: checkPod,
 			})
 		}
@@ -90,7 +90,7 @@ func OffloadPod(ctx context.Context, ev Evaluator, in OffloadInput) (*OffloadRes
 			break
 		}
 	}
-	shadow, err := readShadowPod(in.Draft, before, object)
+	shadow, err := shadowPodWithChanges(in.Draft, before, object)
 	if err != nil {
 		return nil, err
 	}
@@ -100,15 +100,15 @@ func OffloadPod(ctx context.Context, ev Evaluator, in OffloadInput) (*OffloadRes
 	}, nil
 }
 
-// localPod is what the ResourceMutation policies are told of the local pod.
+// localPod returns the fact "local" of the ResourceMutation policies for a pod.
 func localPod(pod *corev1.Pod) *contract.ObjectMetadata {
 	return &contract.ObjectMetadata{APIVersion: "v1", Kind: "Pod", Metadata: contract.Metadata{
-		Name: pod.Name, Namespace: pod.Namespace, Labels: pod.Labels, Annotations: annotated(pod.Annotations, ""),
+		Name: pod.Name, Namespace: pod.Namespace, Labels: pod.Labels, Annotations: withDecisions(pod.Annotations, ""),
 	}}
 }
 
-// filterDraft filters the draft's metadata; the object that these policies see is the
-// local pod, by name and namespace.
+// filterDraft filters the draft's metadata. These policies get an object with the name and
+// namespace of the local pod.
 func (o *outcome) filterDraft(ctx context.Context, ev Evaluator, in OffloadInput, draft, facts map[string]any, attributes chain.Attributes) (map[string]any, error) {
 	object := map[string]any{
 		"apiVersion":  draft["apiVersion"],
@@ -122,12 +122,12 @@ func (o *outcome) filterDraft(ctx context.Context, ev Evaluator, in OffloadInput
 	if !o.changed {
 		return draft, nil
 	}
-	return with(draft, fieldMetadata, metadataObject(in.Draft.Name, in.Draft.Namespace, labels, annotations)), nil
+	return withMember(draft, fieldMetadata, metadataObject(in.Draft.Name, in.Draft.Namespace, labels, annotations)), nil
 }
 
-// readShadowPod returns the draft with what changed between two layouts of it.
-func readShadowPod(draft *offloadingv1beta1.ShadowPod, before, after map[string]any) (*offloadingv1beta1.ShadowPod, error) {
-	if len(changed(before, after)) == 0 {
+// shadowPodWithChanges returns the draft with the differences between two documents of it.
+func shadowPodWithChanges(draft *offloadingv1beta1.ShadowPod, before, after map[string]any) (*offloadingv1beta1.ShadowPod, error) {
+	if len(changedMembers(before, after)) == 0 {
 		return draft, nil
 	}
 	next := *draft
@@ -141,11 +141,11 @@ func readShadowPod(draft *offloadingv1beta1.ShadowPod, before, after map[string]
 	if next.Annotations, err = stringMap(metadata, fieldAnnotations); err != nil {
 		return nil, err
 	}
-	oldSpec, newSpec, err := both(before, after, fieldSpec)
+	oldSpec, newSpec, err := bothMembers(before, after, fieldSpec)
 	if err != nil {
 		return nil, err
 	}
-	if err := readBack(&next.Spec.Pod, oldSpec, newSpec, fieldSpec); err != nil {
+	if err := decodeChanges(&next.Spec.Pod, oldSpec, newSpec, fieldSpec); err != nil {
 		return nil, err
 	}
 	return &next, nil

@@ -3,6 +3,7 @@ package view
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/longshore-dev/longshore/host/policy/operation"
@@ -15,11 +16,10 @@ type patchOperation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// JSONPatch returns what the policies changed as an RFC 6902 patch of the pod that
-// the API server sent; nil when nothing changed. Only changed fields of metadata and
-// spec appear. A list that was only appended to is patched by appending, so that
-// fields of its items that this host does not know survive. Annotations given here
-// are set too.
+// JSONPatch returns the changes as an RFC 6902 patch of the pod that the API server sent,
+// nil if nothing changed. It also sets the given annotations. The patch has only changed
+// fields of metadata and spec, and appends to lists that were only appended to, so that
+// fields that the host does not know are kept.
 func (r *AdmissionResult) JSONPatch(annotations map[string]string) ([]byte, error) {
 	after := r.after
 	if len(annotations) > 0 {
@@ -38,15 +38,15 @@ func (r *AdmissionResult) JSONPatch(annotations map[string]string) ([]byte, erro
 		for key, value := range annotations {
 			all[key] = value
 		}
-		after = with(after, fieldMetadata, with(metadata, fieldAnnotations, all))
+		after = withMember(after, fieldMetadata, withMember(metadata, fieldAnnotations, all))
 	}
 	var patch []patchOperation
 	for _, name := range []string{fieldMetadata, fieldSpec} {
-		old, now, err := both(r.before, after, name)
+		old, now, err := bothMembers(r.before, after, name)
 		if err != nil {
 			return nil, err
 		}
-		for _, field := range changed(old, now) {
+		for _, field := range changedMembers(old, now) {
 			if patch, err = diff(patch, "/"+name+"/"+field, old[field], now[field]); err != nil {
 				return nil, err
 			}
@@ -95,13 +95,7 @@ func diff(patch []patchOperation, path string, before, after any) ([]patchOperat
 }
 
 func diffMembers(patch []patchOperation, path string, before, after map[string]any) ([]patchOperation, error) {
-	keys := make([]string, 0, len(before)+len(after))
-	for key := range before {
-		keys = append(keys, key)
-	}
-	for key := range after {
-		keys = append(keys, key)
-	}
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(before)), maps.Keys(after))
 	slices.Sort(keys)
 	var err error
 	for _, key := range slices.Compact(keys) {
@@ -112,9 +106,7 @@ func diffMembers(patch []patchOperation, path string, before, after map[string]a
 	return patch, nil
 }
 
-// diffItems patches items in place and appends new ones. Policies only ever append to
-// lists, drop selected items, or replace a list; the latter two change its beginning
-// or its length, where items are compared pair by pair or the list is replaced whole.
+// diffItems compares items pair by pair and appends the rest. after must not be shorter.
 func diffItems(patch []patchOperation, path string, before, after []any) ([]patchOperation, error) {
 	var err error
 	for i, item := range after {

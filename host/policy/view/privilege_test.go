@@ -13,14 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/chain"
-	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// told returns the facts that a policy with these reads is told of an object.
-func told(t *testing.T, reads []string, allow chain.Allow, object any) string {
+// factsOf returns the facts about an object that a policy with these reads gets.
+func factsOf(t *testing.T, reads []string, allow chain.Allow, object any) string {
 	t.Helper()
 	var facts string
 	spy := policytest.Native("spy", contract.Manifest{Points: []contract.PointManifest{{Point: contract.PodMutation, Reads: reads}}},
@@ -39,20 +39,20 @@ func told(t *testing.T, reads []string, allow chain.Allow, object any) string {
 	return facts
 }
 
-// forms are the ways in which the host has an object at hand: typed, converted, and as
-// the JSON text that the API server sent.
+// forms returns an object in the forms that the host uses: typed, unstructured, and split JSON
+// text.
 func forms(t *testing.T, object any) map[string]any {
 	t.Helper()
 	converted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	require.NoError(t, err)
 	data, err := json.Marshal(object)
 	require.NoError(t, err)
-	split, err := operation.Split(data, "metadata", "spec")
+	split, err := jsonvalue.Split(data, "metadata", "spec")
 	require.NoError(t, err)
 	return map[string]any{"typed": object, "unstructured": converted, "JSON text": split}
 }
 
-func TestPoliciesAreToldWhatTheyReadOfAnyKind(t *testing.T) {
+func TestPoliciesGetTheFactsThatTheyRead(t *testing.T) {
 	configMap := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "settings", Annotations: map[string]string{"example.com/a~b": "1", "example.com/c": "2"}},
 		Data:       map[string]string{"a.yaml": "x: 1", "b/c": "d"}, BinaryData: map[string][]byte{"bin": {1, 2}}, Immutable: ptr.To(true),
@@ -77,25 +77,25 @@ func TestPoliciesAreToldWhatTheyReadOfAnyKind(t *testing.T) {
 		reads  []string
 		want   string
 	}{
-		"the whole of a map":             {configMap, []string{"/local/data"}, `{"local":{"data":{"a.yaml":"x: 1","b/c":"d"}}}`},
+		"a whole map":                    {configMap, []string{"/local/data"}, `{"local":{"data":{"a.yaml":"x: 1","b/c":"d"}}}`},
 		"one key, with a slash":          {configMap, []string{"/local/data/b~1c"}, `{"local":{"data":{"b/c":"d"}}}`},
 		"a key with slash and tilde":     {configMap, []string{"/local/metadata/annotations/example.com~1a~0b"}, `{"local":{"metadata":{"annotations":{"example.com/a~b":"1"}}}}`},
 		"bytes, as base64":               {configMap, []string{"/local/binaryData/bin"}, `{"local":{"binaryData":{"bin":"AQI="}}}`},
 		"a boolean":                      {configMap, []string{"/local/immutable"}, `{"local":{"immutable":true}}`},
-		"a field that is absent":         {configMap, []string{"/local/spec/type", "/local/immutable"}, `{"local":{"immutable":true}}`},
+		"an absent field":                {configMap, []string{"/local/spec/type", "/local/immutable"}, `{"local":{"immutable":true}}`},
 		"all items, some members":        {service, []string{"/local/spec/ports[*]/port"}, `{"local":{"spec":{"ports":[{"port":80},{"port":9090},{"port":1}]}}}`},
 		"one item: the length is kept":   {service, []string{"/local/spec/ports[name=metrics]/port"}, `{"local":{"spec":{"ports":[{},{"port":9090},{}]}}}`},
 		"all items and more of one":      {service, []string{"/local/spec/ports[*]/name", "/local/spec/ports[name=http]/targetPort"}, `{"local":{"spec":{"ports":[{"name":"http","targetPort":"http"},{"name":"metrics"},{}]}}}`},
-		"an item that is not there":      {service, []string{"/local/spec/ports[name=none]/port"}, `{"local":{"spec":{"ports":[{},{},{}]}}}`},
+		"an absent item":                 {service, []string{"/local/spec/ports[name=none]/port"}, `{"local":{"spec":{"ports":[{},{},{}]}}}`},
 		"items by another member":        {service, []string{"/local/spec/ports[protocol=TCP]"}, `{"local":{"spec":{"ports":[{"name":"http","port":80,"protocol":"TCP","targetPort":"http"},{},{}]}}}`},
-		"items that are no objects":      {service, []string{"/local/spec/clusterIPs[*]"}, `{"local":{"spec":{"clusterIPs":["10.0.0.1","fd00::1"]}}}`},
+		"items that are not objects":     {service, []string{"/local/spec/clusterIPs[*]"}, `{"local":{"spec":{"clusterIPs":["10.0.0.1","fd00::1"]}}}`},
 		"lists within lists":             {ingress, []string{"/local/spec/rules[*]/http/paths[*]/path"}, `{"local":{"spec":{"rules":[{"http":{"paths":[{"path":"/x"},{"path":"/y"}]}},{}]}}}`},
 		"a path through a scalar":        {ingress, []string{"/local/spec/rules[*]/host/x"}, `{"local":{"spec":{"rules":[{},{}]}}}`},
 		"a list where a map is expected": {service, []string{"/local/spec/selector[*]/x", "/local/spec/ports/http"}, `{"local":{"spec":{}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for form, object := range forms(t, tc.object) {
-				assert.JSONEq(t, tc.want, told(t, tc.reads, chain.Allow{}, object), form)
+				assert.JSONEq(t, tc.want, factsOf(t, tc.reads, chain.Allow{}, object), form)
 			}
 		})
 	}
@@ -125,7 +125,7 @@ func TestPoliciesAreToldWhatTheyReadOfACustomResource(t *testing.T) {
 		"nothing that another fact is read": {[]string{"/object/spec"}, `{"object":{}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.JSONEq(t, tc.want, told(t, tc.reads, chain.Allow{}, resource))
+			assert.JSONEq(t, tc.want, factsOf(t, tc.reads, chain.Allow{}, resource))
 		})
 	}
 }
@@ -145,7 +145,7 @@ func TestABindingNarrowsWhatAPolicyIsTold(t *testing.T) {
 		"what is not declared grants nothing":  {[]string{"/local/metadata"}, `{}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.JSONEq(t, tc.want, told(t, reads, chain.Allow{Reads: tc.allow}, pod))
+			assert.JSONEq(t, tc.want, factsOf(t, reads, chain.Allow{Reads: tc.allow}, pod))
 		})
 	}
 }
@@ -198,11 +198,11 @@ func TestWritesAreEnforced(t *testing.T) {
 		"another verb than allowed":    {point: contract.PodMutation, declared: spec, allow: images, op: contract.Remove("/spec/containers[name=web]/image"), wantErr: "not allowed"},
 		"a key that is not allowed":    {point: contract.PodMutation, declared: []contract.WriteRule{{Path: "/metadata/labels", Verbs: []contract.Verb{contract.VerbMerge}}}, allow: []contract.WriteRule{{Path: "/metadata/labels", Verbs: []contract.Verb{contract.VerbMerge}, Keys: []string{"a"}}}, op: contract.Merge("/metadata/labels", contract.StringMap{"a": "1", "b": "2"}), wantErr: "merge /metadata/labels [a b] is not allowed, only merge /metadata/labels [a]"},
 		"allowed more than declared":   {point: contract.PodMutation, declared: images, allow: spec, op: contract.Set("/spec/hostname", contract.String("x")), wantErr: "not allowed"},
-		"status is nobody's":           {point: contract.PodMutation, declared: []contract.WriteRule{{Path: "/status", Verbs: contract.Verbs()}}, wantBind: "declares more than the point allows"},
-		"the preset's point":           {point: contract.AntiAffinityPreset, declared: []contract.WriteRule{{Path: "/spec/affinity", Verbs: contract.Verbs()}}, wantBind: "declares more than the point allows: set /spec/affinity is not allowed"},
+		"the status":                   {point: contract.PodMutation, declared: []contract.WriteRule{{Path: "/status", Verbs: contract.Verbs()}}, wantBind: "declares more than the extension point allows"},
+		"the preset's point":           {point: contract.AntiAffinityPreset, declared: []contract.WriteRule{{Path: "/spec/affinity", Verbs: contract.Verbs()}}, wantBind: "declares more than the extension point allows: set /spec/affinity is not allowed"},
 		"the preset's point, inside":   {point: contract.AntiAffinityPreset, declared: []contract.WriteRule{{Path: "/spec/affinity/podAntiAffinity", Verbs: contract.Verbs()}}, op: contract.Set("/spec/affinity/podAntiAffinity", contract.Raw("{}"))},
-		"the patch's point":            {point: contract.OffloadingPatch, declared: images, wantBind: "declares more than the point allows"},
-		"the filter's point":           {point: contract.MetadataFilter, declared: []contract.WriteRule{{Path: "/metadata", Verbs: contract.Verbs()}}, wantBind: "declares more than the point allows"},
+		"the patch's point":            {point: contract.OffloadingPatch, declared: images, wantBind: "declares more than the extension point allows"},
+		"the filter's point":           {point: contract.MetadataFilter, declared: []contract.WriteRule{{Path: "/metadata", Verbs: contract.Verbs()}}, wantBind: "declares more than the extension point allows"},
 		"a path that the filter reads": {point: contract.MetadataFilter, declared: []contract.WriteRule{{Path: "/metadata/labels", Verbs: []contract.Verb{contract.VerbRemove}}}, op: contract.Remove("/metadata/annotations", "a"), wantErr: "remove /metadata/annotations [a] is not allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// maxAnnotationsBytes is what Kubernetes lets all annotations of an object hold, keys
-	// included (apimachinery, api/validation, TotalAnnotationSizeLimitB).
+	// maxAnnotationsBytes bounds all annotations of an object, keys included
+	// (TotalAnnotationSizeLimitB of apimachinery).
 	maxAnnotationsBytes = 256 << 10
-	// spareBytes of them are left to those who annotate after us: the seal of a ShadowPod,
-	// the provider's own controllers.
-	spareBytes = 2 << 10
+	// reservedBytes of them are left for annotations that are added later: by sealing the
+	// ShadowPod and by controllers of the provider.
+	reservedBytes = 2 << 10
 )
 
-// DecisionsRoom returns how many bytes the decisions annotation may have on an object that
-// has these annotations beside: [MaxDecisionsBytes], unless they fill the object.
+// DecisionsRoom returns the size limit, in bytes, of the decisions annotation of an object
+// with these annotations: [MaxDecisionsBytes], or less if the annotations fill the object.
 func DecisionsRoom(annotations map[string]string) int {
-	room := maxAnnotationsBytes - spareBytes - len(policyv1alpha1.DecisionsAnnotation)
+	room := maxAnnotationsBytes - reservedBytes - len(policyv1alpha1.DecisionsAnnotation)
 	for key, value := range annotations {
 		if key != policyv1alpha1.DecisionsAnnotation {
 			room -= len(key) + len(value)
@@ -32,13 +32,13 @@ func DecisionsRoom(annotations map[string]string) int {
 	return max(0, min(room, MaxDecisionsBytes))
 }
 
-// DecisionsRoom is the function of that name for the admitted pod.
+// DecisionsRoom is the function [DecisionsRoom] for the admitted pod.
 func (r *AdmissionResult) DecisionsRoom() (int, error) {
 	metadata, err := member(r.after, fieldMetadata)
 	if err != nil {
 		return 0, err
 	}
-	// As the API server sent it, annotations are mostly far too short to matter.
+	// Annotations that policies did not change are rarely long enough to matter.
 	if raw, ok := metadata[fieldAnnotations].(json.RawMessage); ok && len(raw) < maxAnnotationsBytes/2 {
 		return MaxDecisionsBytes, nil
 	}
@@ -46,57 +46,71 @@ func (r *AdmissionResult) DecisionsRoom() (int, error) {
 	return DecisionsRoom(annotations), err
 }
 
-// EncodeOffload encodes the decisions about a new ShadowPod. It is [EncodeDecisions], but
-// for a list that is too long for the limit: of that spec and metadata are shortened
-// apart, so that [EncodeMetadata] can tell later whether the metadata's have changed.
+// EncodeOffload encodes the decisions about a new ShadowPod like [EncodeDecisions]. If the
+// list exceeds the limit, the parts for spec and metadata are shortened separately, so that
+// [EncodeMetadata] can compare the latter.
 func EncodeOffload(decisions []chain.Decision, limit int) string {
 	entries := entriesOf(decisions)
-	if len(encode(entries)) <= min(limit, MaxDecisionsBytes) {
-		return encode(entries)
+	if text := encode(entries); len(text) <= min(limit, MaxDecisionsBytes) {
+		return text
 	}
-	return encode(join(ofSpec(entries), ofMetadata(entries), limit))
+	return encode(shortenParts(specEntries(entries), metadataEntries(entries), limit))
 }
 
-// EncodeMetadata encodes the decisions about a ShadowPod whose labels and annotations were
-// decided anew. have is its annotation: what that tells of the spec stays, since the spec
-// does. It returns have when the same policies do the same to labels and annotations as
-// those that have tells of, be it by another version.
+// EncodeMetadata encodes new decisions about labels and annotations of a ShadowPod. have is
+// its annotation; the part about the spec is kept, because the spec does not change. It
+// returns have if the same policies, in any version, make the same changes to labels and
+// annotations as have records.
 func EncodeMetadata(have string, decisions []chain.Decision, limit int) string {
 	entries, err := DecodeDecisions(have)
 	if err != nil {
-		entries = nil // somebody in the provider wrote it: nothing is known of the spec
+		entries = nil // overwritten in the provider: the part about the spec is lost
 	}
-	now := ofMetadata(entriesOf(decisions))
+	metadata := metadataEntries(entriesOf(decisions))
 	limit = min(limit, MaxDecisionsBytes)
-	compared := now
-	if apart(entries) {
-		compared = shorten(now, limit/2)
+	shortened := metadata
+	if hasParts(entries) {
+		shortened = shorten(metadata, limit/2)
 	}
-	if err == nil && len(have) <= limit && alike(ofMetadata(entries), compared) {
+	if err == nil && len(have) <= limit && recordSameChanges(metadataEntries(entries), shortened) {
 		return have
 	}
-	return encode(join(ofSpec(entries), now, limit))
+	return encode(shortenParts(specEntries(entries), metadata, limit))
 }
 
-// encodeFilter encodes the decisions about labels and annotations of an object that is
-// reflected; none when no policy had a part in them. It returns have, the annotation of
-// the remote object, when that tells the same.
+// encodeFilter encodes the decisions of the metadata filter about a reflected object, "" if
+// no policy changed anything. It returns have, the annotation of the remote object, if that
+// records the same changes.
 func encodeFilter(have string, decisions []chain.Decision, limit int) string {
-	entries := slices.DeleteFunc(entriesOf(decisions), func(e Entry) bool { return !e.telling() })
-	entries = shorten(entries, limit)
-	had, err := DecodeDecisions(have)
-	if filtered := ofFilter(had); err == nil && len(have) <= limit && len(entries) > 0 && alike(filtered, entries) {
-		if len(filtered) < len(had) {
-			return encode(filtered) // the others are told of when they have been asked
+	entries := shorten(withChanges(entriesOf(decisions)), limit)
+	remote, err := DecodeDecisions(have)
+	if filter := filterEntries(remote); err == nil && len(have) <= limit && len(entries) > 0 && recordSameChanges(filter, entries) {
+		if len(filter) < len(remote) {
+			return encode(filter) // encodeResource adds the others
 		}
 		return have
 	}
 	return encode(entries)
 }
 
-// annotated returns the annotations with that of the decisions, or without when the text
-// is empty. The argument is not altered.
-func annotated(annotations map[string]string, text string) map[string]string {
+// encodeResource appends the decisions of the ResourceMutation policies to those of the
+// metadata filter. It returns have, the annotation of the remote object, if that records the
+// same changes.
+func encodeResource(have, filterDecisions string, decisions []chain.Decision, limit int) string {
+	entries, err := DecodeDecisions(filterDecisions)
+	if err != nil {
+		entries = nil // not written by encodeFilter
+	}
+	entries = shorten(append(entries, withChanges(entriesOf(decisions))...), limit)
+	if remote, err := DecodeDecisions(have); err == nil && len(have) <= limit && len(entries) > 0 && recordSameChanges(remote, entries) {
+		return have
+	}
+	return encode(entries)
+}
+
+// withDecisions returns a copy of the annotations with the decisions annotation set, or
+// removed if the text is empty.
+func withDecisions(annotations map[string]string, text string) map[string]string {
 	if _, has := annotations[policyv1alpha1.DecisionsAnnotation]; !has && text == "" {
 		return annotations
 	}
@@ -109,27 +123,28 @@ func annotated(annotations map[string]string, text string) map[string]string {
 	return next
 }
 
-// join shortens the two parts apart: what one of them says does not depend on the other.
-func join(spec, metadata []Entry, limit int) []Entry {
+// shortenParts shortens each part to half of the limit, so that one does not depend on the
+// other.
+func shortenParts(spec, metadata []Entry, limit int) []Entry {
 	half := min(limit, MaxDecisionsBytes) / 2
 	return slices.Concat(shorten(spec, half), shorten(metadata, half))
 }
 
-// apart reports whether spec and metadata are told of apart.
-func apart(entries []Entry) bool {
+// hasParts reports whether the entries for spec and metadata are separate.
+func hasParts(entries []Entry) bool {
 	return slices.ContainsFunc(entries, func(e Entry) bool { return e.Part != "" })
 }
 
-// ofSpec returns what the entries tell of the spec: all of a policy that was asked about
-// it but what it did to the metadata.
-func ofSpec(entries []Entry) []Entry {
+// specEntries returns the entries about the spec: all policies but those of the metadata
+// filter, without changes to the metadata.
+func specEntries(entries []Entry) []Entry {
 	var spec []Entry
 	for _, e := range entries {
 		if e.Part == PartMetadata || e.Part == "" && e.Point == string(contract.MetadataFilter) {
 			continue
 		}
 		if e.Part == "" {
-			e.Operations = slices.DeleteFunc(slices.Clone(e.Operations), concernsMetadata)
+			e.Operations = slices.DeleteFunc(slices.Clone(e.Operations), changesMetadata)
 			e.Part, e.Kept = PartSpec, nil // reserved keys are labels and annotations
 		}
 		spec = append(spec, e)
@@ -137,16 +152,16 @@ func ofSpec(entries []Entry) []Entry {
 	return spec
 }
 
-// ofMetadata returns what the entries tell of labels and annotations.
-func ofMetadata(entries []Entry) []Entry {
+// metadataEntries returns the entries about labels and annotations.
+func metadataEntries(entries []Entry) []Entry {
 	var metadata []Entry
 	for _, e := range entries {
 		switch e.Part {
 		case PartSpec:
 			continue
 		case "":
-			e.Operations = slices.DeleteFunc(slices.Clone(e.Operations), func(op string) bool { return !concernsMetadata(op) })
-			if e.Omitted > 0 || e.Point != string(contract.MetadataFilter) && !e.telling() {
+			e.Operations = slices.DeleteFunc(slices.Clone(e.Operations), func(op string) bool { return !changesMetadata(op) })
+			if e.Omitted > 0 || e.Point != string(contract.MetadataFilter) && !e.hasChanges() {
 				continue
 			}
 			e.Part = PartMetadata
@@ -157,30 +172,30 @@ func ofMetadata(entries []Entry) []Entry {
 	return metadata
 }
 
-// concernsMetadata reports whether an operation, as [EffectText] writes it, is one on
-// labels or annotations.
-func concernsMetadata(operation string) bool {
+// filterEntries returns the entries of the metadata filter.
+func filterEntries(entries []Entry) []Entry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return e.Point == string(contract.ResourceMutation) })
+}
+
+// changesMetadata reports whether an operation, in the form of [EffectText], changes labels
+// or annotations.
+func changesMetadata(operation string) bool {
 	_, path, _ := strings.Cut(operation, " ")
 	return strings.HasPrefix(path, "/"+fieldMetadata)
 }
 
-// telling reports whether an entry says more than that a policy was asked.
-func (e *Entry) telling() bool {
+// hasChanges reports whether an entry records more than that a policy was called.
+func (e *Entry) hasChanges() bool {
 	return len(e.Operations)+len(e.Kept)+e.Omitted > 0 || e.Ignored
 }
 
-// alike reports whether both tell the same, whatever version of the policies did it.
-func alike(a, b []Entry) bool {
-	telling := func(entries []Entry) []Entry {
-		var out []Entry
-		for _, e := range entries {
-			if e.telling() {
-				out = append(out, e)
-			}
-		}
-		return out
-	}
-	return slices.EqualFunc(telling(a), telling(b), func(x, y Entry) bool {
+func withChanges(entries []Entry) []Entry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return !e.hasChanges() })
+}
+
+// recordSameChanges compares entries without the versions of policies.
+func recordSameChanges(a, b []Entry) bool {
+	return slices.EqualFunc(withChanges(a), withChanges(b), func(x, y Entry) bool {
 		return x.Part == y.Part && x.Point == y.Point && x.Policy == y.Policy && x.Ignored == y.Ignored && x.Omitted == y.Omitted &&
 			slices.Equal(x.Operations, y.Operations) && slices.Equal(x.Kept, y.Kept)
 	})

@@ -58,7 +58,7 @@ func brief(t *testing.T, text string) []string {
 	return lines
 }
 
-func TestDecisionsAboutMetadataThatAreTakenAnew(t *testing.T) {
+func TestEncodeMetadata(t *testing.T) {
 	const filter, mutation = contract.MetadataFilter, contract.PodMutation
 	atCreation := []chain.Decision{
 		decided(filter, "filter", "v1", "remove /metadata/labels[team]"),
@@ -82,35 +82,35 @@ func TestDecisionsAboutMetadataThatAreTakenAnew(t *testing.T) {
 		now  []chain.Decision
 		want []string
 	}{
-		"the same policies do the same": {now: atCreation, want: unchanged},
-		"later versions do the same, and are not named": {now: []chain.Decision{
+		"the same policies make the same changes": {now: atCreation, want: unchanged},
+		"later versions make the same changes": {now: []chain.Decision{
 			decided(filter, "filter", "v2", "remove /metadata/labels[team]"),
 			decided(mutation, "mirror", "v2", "set /spec/containers[*]/image", "merge /metadata/annotations[mirrored]"),
 		}, want: unchanged},
-		"what they would do to the spec now is not done": {now: []chain.Decision{
+		"changes to the spec are ignored": {now: []chain.Decision{
 			decided(filter, "filter", "v1", "remove /metadata/labels[team]"),
 			decided(mutation, "mirror", "v2", "set /spec/schedulerName", "merge /metadata/annotations[mirrored]"),
 			decided(mutation, "new", "v1", "set /spec/priority"),
 		}, want: unchanged},
-		"policies that leave the metadata alone come and go": {now: []chain.Decision{
+		"policies without changes to the metadata are ignored": {now: []chain.Decision{
 			decided(filter, "filter", "v1", "remove /metadata/labels[team]"), decided(filter, "idle", "v1"),
 			decided(mutation, "mirror", "v1", "merge /metadata/annotations[mirrored]"),
 		}, want: unchanged},
-		"a later version drops another key": {now: []chain.Decision{
+		"a later version removes another key": {now: []chain.Decision{
 			decided(filter, "filter", "v2", "remove /metadata/labels[cost]"),
 			decided(contract.OffloadingPatch, "patch", "v2", "set /spec/hostname"),
 			decided(mutation, "mirror", "v1", "set /spec/containers[*]/image", "merge /metadata/annotations[mirrored]"),
 			decided(mutation, "quiet", "v1"),
 		}, want: append(spec[:3:3], "metadata MetadataFilter/filter@v2, remove /metadata/labels[cost]",
 			"metadata PodMutation/mirror@v1, merge /metadata/annotations[mirrored]")},
-		"the policies are gone": {now: nil, want: spec},
-		"a policy was skipped, which may be why a key is missing": {now: []chain.Decision{
+		"the policies were deleted": {now: nil, want: spec},
+		"a policy was skipped": {now: []chain.Decision{
 			decided(filter, "filter", "v1", "remove /metadata/labels[team]"), ignored(decided(mutation, "mirror", "v2")),
 		}, want: append(spec[:3:3], "metadata MetadataFilter/filter@v1, remove /metadata/labels[team]", "metadata PodMutation/mirror@v2 ignored")},
-		"an object that tells nothing was made by somebody else": {have: "[]", now: atCreation, want: []string{
+		"an object without decisions": {have: "[]", now: atCreation, want: []string{
 			"metadata MetadataFilter/filter@v1, remove /metadata/labels[team]", "metadata PodMutation/mirror@v1, merge /metadata/annotations[mirrored]",
 		}},
-		"what the provider wrote there is not believed": {have: "spoilt", now: atCreation[:1], want: []string{
+		"an invalid annotation": {have: "invalid", now: atCreation[:1], want: []string{
 			"metadata MetadataFilter/filter@v1, remove /metadata/labels[team]",
 		}},
 	} {
@@ -125,13 +125,13 @@ func TestDecisionsAboutMetadataThatAreTakenAnew(t *testing.T) {
 
 			back := view.EncodeMetadata(got, atCreation, view.MaxDecisionsBytes)
 			for _, line := range brief(t, back) {
-				assert.NotContains(t, line, "cost", "what no longer holds is no longer told")
+				assert.NotContains(t, line, "cost", "outdated decisions are removed")
 			}
 		})
 	}
 }
 
-func TestLongDecisionsAboutMetadataAreComparedAsTheyAreTold(t *testing.T) {
+func TestShortenedDecisionsAboutMetadataAreCompared(t *testing.T) {
 	long := func(version string, effects int) []chain.Decision {
 		d := []chain.Decision{decided(contract.MetadataFilter, "filter", version), decided(contract.PodMutation, "mirror", version)}
 		for i := range effects {
@@ -180,10 +180,10 @@ func TestDecisionsFitBesideOtherAnnotations(t *testing.T) {
 	for name, tc := range map[string]struct {
 		bytes, want int
 	}{
-		"few":                               {100, view.MaxDecisionsBytes},
-		"many, room for some":               {258000, 256<<10 - 2<<10 - len(decisionsKey) - 258000},
-		"all that Kubernetes takes":         {256 << 10, 0},
-		"more than Kubernetes takes anyway": {300 << 10, 0},
+		"few":                          {100, view.MaxDecisionsBytes},
+		"many":                         {258000, 256<<10 - 2<<10 - len(decisionsKey) - 258000},
+		"as many as Kubernetes allows": {256 << 10, 0},
+		"more than Kubernetes allows":  {300 << 10, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			room := view.DecisionsRoom(map[string]string{"note": strings.Repeat("x", tc.bytes-4), decisionsKey: "is replaced"})
@@ -215,27 +215,27 @@ func (e evaluator) Evaluate(_ context.Context, in chain.Input) (*chain.Result, e
 	return result, nil
 }
 
-func TestReflectedObjectsTellWhoFilteredThem(t *testing.T) {
+func TestReflectMetadataRecordsDecisions(t *testing.T) {
 	filter := func(version string, effects ...string) chain.Decision {
 		return decided(contract.MetadataFilter, "filter", version, effects...)
 	}
 	reserved := filter("v1")
 	reserved.Kept = []string{"/metadata/labels/liqo.io~1managed-by"}
-	const told = `[{"point":"MetadataFilter","policy":"filter","module":"m","digest":"v1","ops":["remove /metadata/labels[team]"]}]`
+	const removesTeam = `[{"point":"MetadataFilter","policy":"filter","module":"m","digest":"v1","ops":["remove /metadata/labels[team]"]}]`
 	for name, tc := range map[string]struct {
 		have string
 		now  evaluator
 		want string
 	}{
-		"nothing dropped, nothing told":         {now: evaluator{filter("v1")}},
+		"no change":                             {now: evaluator{filter("v1")}},
 		"no policies":                           {},
-		"a dropped key, no value":               {now: evaluator{filter("v1", "remove /metadata/labels[team]"), filter("v1")}, want: told},
-		"a later version that does the same":    {have: told, now: evaluator{filter("v2", "remove /metadata/labels[team]")}, want: told},
-		"a later version that does more":        {have: told, now: evaluator{filter("v2", "remove /metadata/labels[app team]")}, want: strings.NewReplacer("[team]", "[app team]", "v1", "v2").Replace(told)},
-		"nothing is dropped any more":           {have: told, now: evaluator{filter("v2")}},
-		"what the provider spoilt is put right": {have: "spoilt", now: evaluator{filter("v1", "remove /metadata/labels[team]")}, want: told},
-		"a reserved key that was kept":          {now: evaluator{reserved}, want: `[{"point":"MetadataFilter","policy":"filter","module":"m","digest":"v1","kept":["/metadata/labels/liqo.io~1managed-by"]}]`},
-		"a policy that was skipped":             {now: evaluator{ignored(filter("v1"))}, want: `[{"point":"MetadataFilter","policy":"filter","module":"m","digest":"v1","ignored":true}]`},
+		"a removed key":                         {now: evaluator{filter("v1", "remove /metadata/labels[team]"), filter("v1")}, want: removesTeam},
+		"a later version makes the same change": {have: removesTeam, now: evaluator{filter("v2", "remove /metadata/labels[team]")}, want: removesTeam},
+		"a later version makes more changes":    {have: removesTeam, now: evaluator{filter("v2", "remove /metadata/labels[app team]")}, want: strings.NewReplacer("[team]", "[app team]", "v1", "v2").Replace(removesTeam)},
+		"the change is gone":                    {have: removesTeam, now: evaluator{filter("v2")}},
+		"an invalid annotation is replaced":     {have: "invalid", now: evaluator{filter("v1", "remove /metadata/labels[team]")}, want: removesTeam},
+		"a reserved key":                        {now: evaluator{reserved}, want: `[{"point":"MetadataFilter","policy":"filter","module":"m","digest":"v1","kept":["/metadata/labels/liqo.io~1managed-by"]}]`},
+		"a skipped policy":                      {now: evaluator{ignored(filter("v1"))}, want: `[{"point":"MetadataFilter","policy":"filter","module":"m","digest":"v1","ignored":true}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			local := map[string]string{"note": "x", decisionsKey: "about the local object"}
@@ -255,12 +255,12 @@ func TestReflectedObjectsTellWhoFilteredThem(t *testing.T) {
 	}
 }
 
-func TestAnAdmittedPodHasRoomForDecisionsBesideItsAnnotations(t *testing.T) {
+func TestDecisionsRoomOfAnAdmittedPod(t *testing.T) {
 	for name, tc := range map[string]struct{ bytes, want int }{
-		"few":                       {100, view.MaxDecisionsBytes},
-		"more than half of all":     {200 << 10, view.MaxDecisionsBytes},
-		"nearly all":                {258000, 256<<10 - 2<<10 - len(decisionsKey) - 258000},
-		"all that Kubernetes takes": {256 << 10, 0},
+		"few":                          {100, view.MaxDecisionsBytes},
+		"more than half of all":        {200 << 10, view.MaxDecisionsBytes},
+		"nearly all":                   {258000, 256<<10 - 2<<10 - len(decisionsKey) - 258000},
+		"as many as Kubernetes allows": {256 << 10, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			raw := fmt.Sprintf(`{"metadata":{"name":"web","annotations":{"note":%q}},"spec":{}}`, strings.Repeat("x", tc.bytes-4))

@@ -14,61 +14,56 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// ResourceInput are the facts about an object that is about to be sent to the provider.
+// ResourceInput are the facts about an object that will be sent to the provider.
 type ResourceInput struct {
-	// Object is what would be sent, as JSON: apiVersion, kind, metadata and content. It is
-	// not altered.
+	// Object to send, as a document with apiVersion, kind, metadata and content. It is not
+	// altered.
 	Object map[string]any
-	// Target is an empty object of its type, into which what the policies made of it is
-	// read; left alone when they change nothing.
+	// Target is an empty object of its type. The changed object is decoded into it.
 	Target runtime.Object
 	// Namespace, Name, Labels and Annotations of the local object.
 	Namespace, Name     string
 	Labels, Annotations map[string]string
-	// VirtualNode that reflects.
+	// VirtualNode that reflects the object.
 	VirtualNode contract.VirtualNode
-	// Have is the decisions annotation of the remote object, "" when there is none.
+	// Have is the decisions annotation of the remote object, "" if there is none.
 	Have string
 }
 
-// ResourceResult is what the policies of contract.ResourceMutation decided.
+// ResourceResult is the result of the policies of contract.ResourceMutation.
 type ResourceResult struct {
-	// Object to be sent. It shares with the input what did not change, and values with
-	// remembered answers: treat it as read-only.
+	// Object to send. It shares unchanged values with the input and written values with
+	// cached answers: treat it as read-only.
 	Object map[string]any
-	// Changed tells whether it differs from the input's, be it in what its annotation
-	// tells of the decisions.
+	// Changed reports whether Object, including its decisions annotation, differs from the
+	// input's.
 	Changed bool
-	// By names the policies that changed it, for messages; empty when none did.
+	// By names the policies that changed the object, for messages; empty if none did.
 	By string
-	// Skip is set when a policy wants the object to stay at home.
+	// Skip is set if a policy skipped the object.
 	Skip *chain.Denied
 	// Warnings for the operator.
 	Warnings []string
 }
 
-// asker is an [Evaluator] that can tell whether there is anybody to ask.
-type asker interface {
-	Asks(point contract.Point) bool
+// HasResourcePolicies reports whether any policy may be bound to contract.ResourceMutation.
+// If none is, callers need not call [MutateResource] or prepare its input.
+func HasResourcePolicies(ev Evaluator) bool {
+	known, ok := ev.(interface {
+		HasBindings(point contract.Point) bool
+	})
+	return !ok || known.HasBindings(contract.ResourceMutation)
 }
 
-// AsksResources reports whether any policy may be bound to contract.ResourceMutation. If
-// none is, [MutateResource] need not be called, and nothing be laid out for it.
-func AsksResources(ev Evaluator) bool {
-	known, ok := ev.(asker)
-	return !ok || known.Asks(contract.ResourceMutation)
-}
-
-// MutateResource asks the ResourceMutation policies about an object that is reflected,
-// whatever its kind (stage 5). That is the last question before it is sent. Pods are asked
-// about with their other questions, by [OffloadPod].
+// MutateResource evaluates the ResourceMutation policies for an object of any kind but Pod
+// (stage 5), last before the object is sent. [OffloadPod] evaluates them for pods.
 func MutateResource(ctx context.Context, ev Evaluator, in ResourceInput) (*ResourceResult, error) {
-	before, told, err := withoutDecisions(in.Object)
+	before, filterDecisions, err := withoutDecisions(in.Object)
 	if err != nil {
 		return nil, err
 	}
 	local := &contract.ObjectMetadata{Metadata: contract.Metadata{
-		Name: in.Name, Namespace: in.Namespace, Labels: in.Labels, Annotations: annotated(in.Annotations, ""),
+		Name: in.Name, Namespace: in.Namespace, Labels: in.Labels, Annotations: withDecisions(in.Annotations, ""),
 	}}
 	local.APIVersion, _ = before["apiVersion"].(string)
 	local.Kind, _ = before["kind"].(string)
@@ -84,9 +79,9 @@ func MutateResource(ctx context.Context, ev Evaluator, in ResourceInput) (*Resou
 		return result, nil
 	}
 	if o.changed {
-		result.By = Culprits(o.decisions, wholeObject(after))
-		if err := readStrictly(after, in.Target); err != nil {
-			return nil, fmt.Errorf("reading back the %s as %s left it: %w", local.Kind, result.By, err)
+		result.By = ChangedBy(o.decisions, allMembers(after))
+		if err := decodeStrictly(after, in.Target); err != nil {
+			return nil, fmt.Errorf("decoding the %s that %s changed: %w", local.Kind, result.By, err)
 		}
 	}
 	metadata, err := member(after, fieldMetadata)
@@ -97,42 +92,40 @@ func MutateResource(ctx context.Context, ev Evaluator, in ResourceInput) (*Resou
 	if err != nil {
 		return nil, err
 	}
-	text := encodeResource(in.Have, told, o.decisions, DecisionsRoom(annotations))
-	if !o.changed && text == told {
+	text := encodeResource(in.Have, filterDecisions, o.decisions, DecisionsRoom(annotations))
+	if !o.changed && text == filterDecisions {
 		return result, nil
 	}
 	result.Changed = true
-	result.Object = with(after, fieldMetadata, with(metadata, fieldAnnotations, document(annotated(annotations, text))))
+	result.Object = withMember(after, fieldMetadata, withMember(metadata, fieldAnnotations, toDocument(withDecisions(annotations, text))))
 	return result, nil
 }
 
-// mutate asks the ResourceMutation policies about an object of any kind.
+// mutate evaluates the ResourceMutation policies for an object of any kind.
 func (o *outcome) mutate(ctx context.Context, ev Evaluator, object map[string]any, local *contract.ObjectMetadata, node *contract.VirtualNode, attributes chain.Attributes, check chain.ObjectCheck) (map[string]any, error) {
-	return o.ask(ctx, ev, chain.Input{
+	return o.evaluate(ctx, ev, chain.Input{
 		Point: contract.ResourceMutation, Object: object,
-		Facts: map[string]any{"local": local, "virtualNode": node},
-		// What a kind lacks no policy may write, least of all what nobody would read back.
+		Facts:  map[string]any{"local": local, "virtualNode": node},
 		Writes: writesOf(local.APIVersion, local.Kind), Match: attributes, Check: check,
 	})
 }
 
-// Writable by policies of every reflected object. Never identity (name, namespace, kind)
-// or ownership (owner references, finalizers, the labels that say whose it is), nor status.
+// anyKind are the fields that policies may write in objects of every kind. Identity (name,
+// namespace, kind), ownership (owner references, finalizers, ownership labels) and status
+// are never writable.
 var anyKind = []string{"/metadata/labels", "/metadata/annotations"}
 
-// serviceFields are what of a Service policies may write. Missing are addresses: where a
-// Service is found (clusterIP, clusterIPs, ipFamilies, loadBalancerIP), what it takes over
-// (externalIPs) and where it sends its callers (externalName) is not for a policy to say.
+// serviceFields are the fields of a Service that policies may write. They exclude addresses:
+// clusterIP, clusterIPs, ipFamilies, loadBalancerIP, externalIPs and externalName.
 var serviceFields = []string{
 	"/spec/allocateLoadBalancerNodePorts", "/spec/externalTrafficPolicy", "/spec/internalTrafficPolicy",
 	"/spec/loadBalancerClass", "/spec/loadBalancerSourceRanges", "/spec/ports", "/spec/publishNotReadyAddresses",
 	"/spec/selector", "/spec/sessionAffinity", "/spec/sessionAffinityConfig", "/spec/trafficDistribution", "/spec/type",
 }
 
-// kinds says what policies may write of a reflected object beyond labels and annotations.
-// Of a Secret that is its data and not its type: a type can have the provider put a token
-// of its own into it. Of a pod it is the spec, which the host's invariants are checked on
-// afterwards.
+// kinds are the rules for fields other than labels and annotations. The type of a Secret is
+// not writable, because some types make the provider add a token of its own. The pod's spec
+// is writable, because the host checks its invariants afterwards.
 var kinds = map[string]operation.Rules{
 	"v1 ConfigMap": writable("/data", "/binaryData"),
 	"v1 Secret":    writable("/data"),
@@ -142,14 +135,14 @@ var kinds = map[string]operation.Rules{
 
 var otherKinds = writable()
 
-// Writes returns what the ResourceMutation policies may write of an object, at most.
+// Writes returns the bound of what ResourceMutation policies may write in an object.
 func Writes(object map[string]any) operation.Rules {
 	apiVersion, _ := object["apiVersion"].(string)
 	kind, _ := object["kind"].(string)
 	return writesOf(apiVersion, kind)
 }
 
-// writesOf is [Writes] by kind.
+// writesOf is [Writes] for a kind.
 func writesOf(apiVersion, kind string) operation.Rules {
 	if rules, known := kinds[apiVersion+" "+kind]; known {
 		return rules
@@ -165,8 +158,8 @@ func writable(paths ...string) operation.Rules {
 	return operation.MustCompileRules(rules)
 }
 
-// wholeObject lists the members of an object as paths.
-func wholeObject(object map[string]any) []string {
+// allMembers returns the paths of all members of an object.
+func allMembers(object map[string]any) []string {
 	paths := make([]string, 0, len(object))
 	for name := range object {
 		paths = append(paths, "/"+name)
@@ -174,8 +167,8 @@ func wholeObject(object map[string]any) []string {
 	return paths
 }
 
-// withoutDecisions returns an object without the annotation that tells who decided, and
-// what that told: policies are not asked about it, and it would spoil what is remembered.
+// withoutDecisions returns an object without its decisions annotation, and the annotation.
+// Policies do not get it, because it would make requests differ that are otherwise equal.
 func withoutDecisions(object map[string]any) (map[string]any, string, error) {
 	metadata, err := member(object, fieldMetadata)
 	if err != nil {
@@ -185,41 +178,20 @@ func withoutDecisions(object map[string]any) (map[string]any, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	told, has := annotations[policyv1alpha1.DecisionsAnnotation].(string)
+	decisions, has := annotations[policyv1alpha1.DecisionsAnnotation].(string)
 	if !has {
 		return object, "", nil
 	}
 	annotations = maps.Clone(annotations)
 	delete(annotations, policyv1alpha1.DecisionsAnnotation)
-	return with(object, fieldMetadata, with(metadata, fieldAnnotations, annotations)), told, nil
+	return withMember(object, fieldMetadata, withMember(metadata, fieldAnnotations, annotations)), decisions, nil
 }
 
-// document returns a map of strings as a value of a document.
-func document(texts map[string]string) map[string]any {
+// toDocument returns a map of strings as a value of a document.
+func toDocument(texts map[string]string) map[string]any {
 	out := make(map[string]any, len(texts))
 	for key, text := range texts {
 		out[key] = text
 	}
 	return out
-}
-
-// encodeResource adds to what the metadata filter's decisions tell of an object, told, what
-// the ResourceMutation policies did to it, if anything. It returns have, the annotation of
-// the remote object, when that tells the same.
-func encodeResource(have, told string, decisions []chain.Decision, limit int) string {
-	entries, err := DecodeDecisions(told)
-	if err != nil {
-		entries = nil // ours, and never so
-	}
-	entries = append(entries, slices.DeleteFunc(entriesOf(decisions), func(e Entry) bool { return !e.telling() })...)
-	entries = shorten(entries, limit)
-	if had, err := DecodeDecisions(have); err == nil && len(have) <= limit && len(entries) > 0 && alike(had, entries) {
-		return have
-	}
-	return encode(entries)
-}
-
-// ofFilter returns the entries of the metadata filter, out of what an object tells.
-func ofFilter(entries []Entry) []Entry {
-	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return e.Point == string(contract.ResourceMutation) })
 }

@@ -57,27 +57,27 @@ func mutating(operations ...contract.Operation) *policytest.Policy {
 	return answering("site", contract.ResourceMutation, rules, operations...)
 }
 
-func TestWhatPoliciesMayWriteOfAnObjectDependsOnItsKind(t *testing.T) {
+func TestWritableFieldsDependOnTheKind(t *testing.T) {
 	value := contract.String("x")
 	text := contract.StringMap{"a": "x"}
 	for name, tc := range map[string]struct {
 		operation contract.Operation
 		kinds     []string
 	}{
-		"labels":                           {contract.Merge("/metadata/labels", text), []string{"ConfigMap", "Secret", "Service"}},
-		"annotations":                      {contract.Merge("/metadata/annotations", text), []string{"ConfigMap", "Secret", "Service"}},
-		"data":                             {contract.Merge("/data", contract.StringMap{"a": "eA=="}), []string{"ConfigMap", "Secret"}},
-		"binary data":                      {contract.Merge("/binaryData", contract.StringMap{"a": "eA=="}), []string{"ConfigMap"}},
-		"the type of a Service":            {contract.Set("/spec/type", contract.String("NodePort")), []string{"Service"}},
-		"its ports":                        {contract.Set("/spec/ports", contract.Raw(`[{"port":81}]`)), []string{"Service"}},
-		"whom it selects":                  {contract.Merge("/spec/selector", text), []string{"Service"}},
-		"its address":                      {contract.Set("/spec/clusterIP", contract.String("None")), nil},
-		"its addresses":                    {contract.Set("/spec/clusterIPs", contract.Raw(`["None"]`)), nil},
-		"the addresses it takes over":      {contract.Ensure("/spec/externalIPs", contract.String("192.0.2.1")), nil},
-		"where it sends its callers":       {contract.Set("/spec/externalName", value), nil},
-		"the load balancer's address":      {contract.Set("/spec/loadBalancerIP", value), nil},
-		"the whole spec of a Service":      {contract.Merge("/spec", contract.Raw(`{"externalIPs":["192.0.2.1"]}`)), nil},
-		"the containers of what is no pod": {contract.Set("/spec/containers", contract.Raw(`[]`)), nil},
+		"labels":                      {contract.Merge("/metadata/labels", text), []string{"ConfigMap", "Secret", "Service"}},
+		"annotations":                 {contract.Merge("/metadata/annotations", text), []string{"ConfigMap", "Secret", "Service"}},
+		"data":                        {contract.Merge("/data", contract.StringMap{"a": "eA=="}), []string{"ConfigMap", "Secret"}},
+		"binary data":                 {contract.Merge("/binaryData", contract.StringMap{"a": "eA=="}), []string{"ConfigMap"}},
+		"the type of a Service":       {contract.Set("/spec/type", contract.String("NodePort")), []string{"Service"}},
+		"the ports of a Service":      {contract.Set("/spec/ports", contract.Raw(`[{"port":81}]`)), []string{"Service"}},
+		"the selector of a Service":   {contract.Merge("/spec/selector", text), []string{"Service"}},
+		"the cluster IP":              {contract.Set("/spec/clusterIP", contract.String("None")), nil},
+		"the cluster IPs":             {contract.Set("/spec/clusterIPs", contract.Raw(`["None"]`)), nil},
+		"external IPs":                {contract.Ensure("/spec/externalIPs", contract.String("192.0.2.1")), nil},
+		"the external name":           {contract.Set("/spec/externalName", value), nil},
+		"the load balancer's address": {contract.Set("/spec/loadBalancerIP", value), nil},
+		"the whole spec of a Service": {contract.Merge("/spec", contract.Raw(`{"externalIPs":["192.0.2.1"]}`)), nil},
+		"containers of another kind":  {contract.Set("/spec/containers", contract.Raw(`[]`)), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := chains(t, mutating(tc.operation))
@@ -100,14 +100,13 @@ func contains(list []string, item string) bool {
 	return false
 }
 
-// A kind that nobody has thought of has labels and annotations, and nothing else.
-func TestOfOtherKindsPoliciesMayWriteLabelsAndAnnotations(t *testing.T) {
+func TestLabelsAndAnnotationsOfOtherKindsAreWritable(t *testing.T) {
 	c, _ := chains(t, mutating(contract.Set("/spec/rules", contract.Raw(`[]`))))
 	_, err := view.MutateResource(t.Context(), c, resourceInput(t, "Ingress"))
 	require.ErrorContains(t, err, "outside of what policies may write of an object of this kind")
 }
 
-func TestWhatAPolicyMakesOfAnObject(t *testing.T) {
+func TestMutateResource(t *testing.T) {
 	c, _ := chains(t, mutating(
 		contract.Merge("/data", contract.StringMap{"cluster": "milan"}), contract.Remove("/data", "k"),
 		contract.Merge("/metadata/labels", contract.StringMap{"site": "a", "offloading.liqo.io/origin": "nowhere"}),
@@ -126,7 +125,7 @@ func TestWhatAPolicyMakesOfAnObject(t *testing.T) {
 	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(result.Object, got))
 	assert.Equal(t, map[string]string{"cluster": "milan"}, got.Data)
 	assert.Equal(t, map[string]string{"app": "web", "site": "a", "offloading.liqo.io/origin": "rome", "offloading.liqo.io/destination": "milan"},
-		got.Labels, "whose it is no policy says (T40)")
+		got.Labels, "policies cannot change ownership labels (T40)")
 	entries, err := view.DecodeDecisions(got.Annotations[remote.DecisionsAnnotation])
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
@@ -139,7 +138,7 @@ func TestWhatAPolicyMakesOfAnObject(t *testing.T) {
 	assert.Equal(t, got.Data, target.Data)
 }
 
-func TestWhatAPolicyWritesMustBeRead(t *testing.T) {
+func TestMutateResourceDecodesChangesStrictly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		kind      string
 		operation contract.Operation
@@ -153,14 +152,14 @@ func TestWhatAPolicyWritesMustBeRead(t *testing.T) {
 			c, _ := chains(t, mutating(tc.operation))
 			_, err := view.MutateResource(t.Context(), c, resourceInput(t, tc.kind))
 			require.ErrorContains(t, err, tc.want)
-			assert.ErrorContains(t, err, "gave no valid answer at ResourceMutation (BadOutput): checking the object that the answer makes: ")
+			assert.ErrorContains(t, err, "gave no valid answer at ResourceMutation (BadOutput): checking the changed object: ")
 		})
 	}
 }
 
-// Two policies decide about one object, at two points; the annotation tells of both, in the
-// words that are there.
-func TestWhatTheFilterToldStays(t *testing.T) {
+// The annotation records policies of both points, and does not change if they make the same
+// changes.
+func TestDecisionsOfTheFilterAreKept(t *testing.T) {
 	filter := answering("drops", contract.MetadataFilter, anything("/metadata/labels"), contract.Remove("/metadata/labels", "internal"))
 	ask := func(c *chain.Chains, have string) (text string, changed bool) {
 		in := resourceInput(t, "ConfigMap")
@@ -201,7 +200,7 @@ func TestWhatTheFilterToldStays(t *testing.T) {
 	again, _ = ask(renewed, first)
 	assert.Equal(t, first, again)
 
-	// And with the policy goes what was told of it.
+	// Without the policy its decisions are removed.
 	alone, _ := chains(t, filter)
 	again, changed = ask(alone, first)
 	assert.False(t, changed)
@@ -211,7 +210,7 @@ func TestWhatTheFilterToldStays(t *testing.T) {
 	assert.Equal(t, "MetadataFilter", entries[0].Point)
 }
 
-func TestWhatPoliciesAreToldOfAnObject(t *testing.T) {
+func TestFactsOfResourceMutation(t *testing.T) {
 	var facts string
 	spy := policytest.Native("spy", contract.Manifest{Points: []contract.PointManifest{{
 		Point: contract.ResourceMutation,
@@ -234,10 +233,10 @@ func TestWhatPoliciesAreToldOfAnObject(t *testing.T) {
 		"object":{"kind":"Secret","type":"Opaque","metadata":{"name":"web","namespace":"shop-rome",`+owned+`,"annotations":{"a":"b"}}},
 		"local":{"apiVersion":"v1","kind":"Secret","metadata":{"name":"web","namespace":"shop","labels":{"app":"web","internal":"x"}}},
 		"virtualNode":{"name":"milan-1","providerClusterID":"milan","consumerClusterID":"rome"}}`, facts,
-		"the data of a Secret is for those who read it, and who decided for nobody")
+		"data is passed only if declared, and the decisions annotation never")
 }
 
-func TestAPodIsAskedAboutLast(t *testing.T) {
+func TestResourceMutationIsLastForPods(t *testing.T) {
 	last := policytest.Native("last", contract.Manifest{Points: []contract.PointManifest{{
 		Point: contract.ResourceMutation, Reads: []string{"/object/kind", "/object/metadata/labels", "/object/spec/schedulerName", "/local/metadata/name"},
 		Writes: append(anything("/spec/hostname"), anything("/data")...),
@@ -260,7 +259,7 @@ func TestAPodIsAskedAboutLast(t *testing.T) {
 	require.ErrorContains(t, err, "outside of what policies may write of an object of this kind")
 }
 
-// counted tells how often the policies of a point were asked.
+// counted counts the evaluations of each point.
 type counted struct {
 	*chain.Chains
 	asked map[contract.Point]int
@@ -271,18 +270,18 @@ func (c *counted) Evaluate(ctx context.Context, in chain.Input) (*chain.Result, 
 	return c.Chains.Evaluate(ctx, in)
 }
 
-func TestWithoutAPolicyNobodyIsAsked(t *testing.T) {
+func TestHasResourcePolicies(t *testing.T) {
 	none, _ := chains(t)
 	c := &counted{none, map[contract.Point]int{}}
-	assert.False(t, view.AsksResources(c))
-	assert.Zero(t, testing.AllocsPerRun(100, func() { view.AsksResources(none) }))
+	assert.False(t, view.HasResourcePolicies(c))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { view.HasResourcePolicies(none) }))
 	_, err := view.OffloadPod(t.Context(), c, offloadInput())
 	require.NoError(t, err)
 	assert.Equal(t, map[contract.Point]int{contract.MetadataFilter: 1, contract.OffloadingPatch: 1, contract.AntiAffinityPreset: 1, contract.PodMutation: 1}, c.asked)
 }
 
 // The probe declares what its point allows, and writes what no policy may of a Service.
-func TestAModuleThatWritesBeyondTheKindIsRefused(t *testing.T) {
+func TestAModuleMayNotWriteOtherFieldsOfTheKind(t *testing.T) {
 	wasm, err := wattest.Guest{
 		Export:   contract.ResourceMutation.Export(),
 		Manifest: `{"name":"probe","version":"1","contracts":["v1alpha1"],"points":[{"point":"ResourceMutation","reads":[],"writes":[{"path":"/spec","verbs":["set"]}]}]}`,

@@ -1,11 +1,10 @@
-// Package view is the only bridge between Kubernetes objects and the contract: it
-// lays typed objects out as the facts that policies ask for, lets an [Evaluator]
-// decide, and reads back strictly what was changed.
+// Package view converts between Kubernetes objects and the documents of policies: it turns
+// objects into documents, evaluates the policies of an extension point, and decodes the
+// changed fields strictly.
 //
-// Fields that no policy touches are never converted, so none can be lost, and a
-// decision that is remembered costs little. A field that a policy writes and that
-// the host does not know is an error that names it. The package does not choose
-// policies and does not check the host's invariants.
+// Fields that no policy changes are never converted, so none is lost. A changed field that
+// the host does not know is an error. The package does not choose policies and does not
+// check the host's invariants.
 package view
 
 import (
@@ -21,12 +20,12 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// Evaluator asks the policies of an extension point; *chain.Chains is one.
+// Evaluator evaluates the policies of an extension point. *chain.Chains implements it.
 type Evaluator interface {
 	Evaluate(ctx context.Context, in chain.Input) (*chain.Result, error)
 }
 
-// Members of the objects that policies see.
+// Members of documents.
 const (
 	fieldMetadata    = "metadata"
 	fieldSpec        = "spec"
@@ -34,17 +33,18 @@ const (
 	fieldAnnotations = "annotations"
 )
 
-// podObject lays a pod out: its metadata and spec are objects, what is below stays
-// typed until somebody looks at it.
+// podObject returns the document of a pod. Its metadata and spec are objects; their members
+// stay typed.
 func podObject(metadata map[string]any, spec any) (map[string]any, error) {
 	members, err := operation.Members(spec)
 	if err != nil {
-		return nil, fmt.Errorf("laying out the pod spec: %w", err)
+		return nil, fmt.Errorf("listing the fields of the pod spec: %w", err)
 	}
 	return map[string]any{"apiVersion": "v1", "kind": "Pod", fieldMetadata: metadata, fieldSpec: members}, nil
 }
 
-// metadataObject holds what is set of name, namespace, labels and annotations.
+// metadataObject returns an object with those of name, namespace, labels and annotations
+// that are not empty.
 func metadataObject(name, namespace string, labels, annotations map[string]string) map[string]any {
 	metadata := make(map[string]any, 4)
 	if name != "" {
@@ -62,7 +62,7 @@ func metadataObject(name, namespace string, labels, annotations map[string]strin
 	return metadata
 }
 
-// member returns an object's member that is an object itself, nil when absent.
+// member returns a member that must be an object, nil if it is absent.
 func member(object map[string]any, name string) (map[string]any, error) {
 	value, err := operation.Normalize(object[name])
 	if err != nil {
@@ -73,17 +73,17 @@ func member(object map[string]any, name string) (map[string]any, error) {
 	}
 	members, ok := value.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("%s became a %T, it must be an object", name, value)
+		return nil, fmt.Errorf("%s has type %T, want an object", name, value)
 	}
 	return members, nil
 }
 
-// changed returns the names of the members that differ between two objects, sorted.
-// Members that no operation touched are the same values, so nothing is compared deeply.
-func changed(before, after map[string]any) []string {
+// changedMembers returns the names of the members that differ between two objects, sorted.
+// Members that no operation changed are identical values, so nothing is compared deeply.
+func changedMembers(before, after map[string]any) []string {
 	var names []string
 	for name, value := range after {
-		if old, had := before[name]; !had || !same(old, value) {
+		if old, had := before[name]; !had || !isIdentical(old, value) {
 			names = append(names, name)
 		}
 	}
@@ -96,8 +96,8 @@ func changed(before, after map[string]any) []string {
 	return names
 }
 
-// same reports whether two values are one and the same, not merely equal.
-func same(a, b any) bool {
+// isIdentical reports whether two values share their memory or, for scalars, are equal.
+func isIdentical(a, b any) bool {
 	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
 	if x.Type() != y.Type() {
 		return false
@@ -112,10 +112,10 @@ func same(a, b any) bool {
 	}
 }
 
-// readBack sets in target, a pointer to a struct, the members that changed between
-// two objects, decoding them strictly. The struct's other fields are left alone.
-func readBack[T any](target *T, before, after map[string]any, prefix string) error {
-	names := changed(before, after)
+// decodeChanges decodes the members that differ between two objects into a struct. It leaves
+// the struct's other fields unchanged. field names the object in errors.
+func decodeChanges[T any](target *T, before, after map[string]any, field string) error {
+	names := changedMembers(before, after)
 	if len(names) == 0 {
 		return nil
 	}
@@ -126,18 +126,18 @@ func readBack[T any](target *T, before, after map[string]any, prefix string) err
 		}
 	}
 	var decoded T
-	if err := readStrictly(values, &decoded); err != nil {
-		return fmt.Errorf("reading back %s: %w", prefix, err)
+	if err := decodeStrictly(values, &decoded); err != nil {
+		return fmt.Errorf("decoding the changed %s: %w", field, err)
 	}
 	for _, name := range names {
 		if err := operation.CopyMember(target, &decoded, name); err != nil {
-			return fmt.Errorf("reading back %s: %w", prefix, err)
+			return fmt.Errorf("decoding the changed %s: %w", field, err)
 		}
 	}
 	return nil
 }
 
-// stringMap reads labels or annotations back; nil when there are none.
+// stringMap returns labels or annotations of a document, nil if there are none.
 func stringMap(metadata map[string]any, field string) (map[string]string, error) {
 	switch value := metadata[field].(type) {
 	case nil:
@@ -149,24 +149,24 @@ func stringMap(metadata map[string]any, field string) (map[string]string, error)
 		for key, item := range value {
 			text, ok := item.(string)
 			if !ok {
-				return nil, fmt.Errorf("a policy set metadata.%s key %q to a %T, its author must make it a string", field, key, item)
+				return nil, fmt.Errorf("metadata.%s[%q] has type %T, want a string", field, key, item)
 			}
 			out[key] = text
 		}
 		return out, nil
 	case json.RawMessage:
-		// Untouched by policies: as the API server sent it.
+		// Not changed by policies.
 		var out map[string]string
 		if err := json.Unmarshal(value, &out); err != nil {
-			return nil, fmt.Errorf("reading metadata.%s: %w", field, err)
+			return nil, fmt.Errorf("decoding metadata.%s: %w", field, err)
 		}
 		return out, nil
 	default:
-		return nil, fmt.Errorf("a policy made metadata.%s a %T, its author must make it an object", field, value)
+		return nil, fmt.Errorf("metadata.%s has type %T, want an object", field, value)
 	}
 }
 
-// outcome gathers what the policies of several questions decided.
+// outcome accumulates the results of several evaluations.
 type outcome struct {
 	decisions []chain.Decision
 	warnings  []string
@@ -174,13 +174,13 @@ type outcome struct {
 	changed   bool
 }
 
-// ask asks one question and returns the object afterwards.
-func (o *outcome) ask(ctx context.Context, ev Evaluator, in chain.Input) (map[string]any, error) {
+// evaluate evaluates the policies of one point and returns the object afterwards.
+func (o *outcome) evaluate(ctx context.Context, ev Evaluator, in chain.Input) (map[string]any, error) {
 	result, err := ev.Evaluate(ctx, in)
 	if err != nil {
-		return nil, fmt.Errorf("asking the %s policies: %w", in.Point, err)
+		return nil, fmt.Errorf("evaluating the %s policies: %w", in.Point, err)
 	}
-	trace(ctx, result.Decisions)
+	logDecisions(ctx, result.Decisions)
 	o.decisions = append(o.decisions, result.Decisions...)
 	o.warnings = append(o.warnings, result.Warnings...)
 	o.denial = result.Denial
@@ -188,14 +188,14 @@ func (o *outcome) ask(ctx context.Context, ev Evaluator, in chain.Input) (map[st
 	return result.Object, nil
 }
 
-// with returns a copy of an object with one member replaced.
-func with(object map[string]any, name string, value any) map[string]any {
+// withMember returns a copy of an object with one member replaced.
+func withMember(object map[string]any, name string, value any) map[string]any {
 	next := maps.Clone(object)
 	next[name] = value
 	return next
 }
 
-// metadataFilterFacts are the facts of contract.MetadataFilter beside the object.
+// metadataFilterFacts returns the facts of contract.MetadataFilter beside the object.
 func metadataFilterFacts(notReflected contract.NotReflected, node *contract.VirtualNode) map[string]any {
 	return map[string]any{"notReflected": &notReflected, "virtualNode": node}
 }

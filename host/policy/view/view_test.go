@@ -125,7 +125,7 @@ func text(tb testing.TB, value any) string {
 	return string(data)
 }
 
-func TestOffloadPodAsksTheWholeChain(t *testing.T) {
+func TestOffloadPodEvaluatesAllPoints(t *testing.T) {
 	c, policy := chains(t)
 	in := offloadInput()
 	before := text(t, []any{in.Local, in.Draft, in.Patch})
@@ -173,16 +173,16 @@ func TestOffloadPodUnchangedReturnsTheDraft(t *testing.T) {
 	assert.Len(t, result.Decisions, 3)
 }
 
-func TestOffloadPodReadsBackStrictly(t *testing.T) {
+func TestOffloadPodDecodesChangesStrictly(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy  *policytest.Policy
 		wantErr string
 	}{
-		"an unknown field":        {policy: answering("p", contract.PodMutation, anything("/spec"), contract.Set("/spec/nodeSelektor", contract.StringMap{"a": "b"})), wantErr: `unknown field "nodeSelektor"`},
-		"an unknown nested field": {policy: answering("p", contract.PodMutation, anything("/spec"), contract.Set("/spec/containers[name=web]/imagePolicy", contract.String("x"))), wantErr: `unknown field "containers[0].imagePolicy"`},
-		"a value of another type": {policy: answering("p", contract.PodMutation, anything("/spec"), contract.Set("/spec/containers", contract.String("x"))), wantErr: "reading back spec"},
-		"a label that is no text": {policy: answering("p", contract.MetadataFilter, anything("/metadata/labels"), contract.Merge("/metadata/labels", contract.Raw(`{"a":1}`))), wantErr: `key "a" to a int64`},
-		"labels that are a list":  {policy: answering("p", contract.MetadataFilter, anything("/metadata/labels"), contract.Set("/metadata/labels", contract.Raw(`[1]`))), wantErr: "metadata.labels: found a []interface {}"},
+		"an unknown field":             {policy: answering("p", contract.PodMutation, anything("/spec"), contract.Set("/spec/nodeSelektor", contract.StringMap{"a": "b"})), wantErr: `unknown field "nodeSelektor"`},
+		"an unknown nested field":      {policy: answering("p", contract.PodMutation, anything("/spec"), contract.Set("/spec/containers[name=web]/imagePolicy", contract.String("x"))), wantErr: `unknown field "containers[0].imagePolicy"`},
+		"a value of another type":      {policy: answering("p", contract.PodMutation, anything("/spec"), contract.Set("/spec/containers", contract.String("x"))), wantErr: "decoding the changed spec"},
+		"a label that is not a string": {policy: answering("p", contract.MetadataFilter, anything("/metadata/labels"), contract.Merge("/metadata/labels", contract.Raw(`{"a":1}`))), wantErr: `metadata.labels["a"] has type int64, want a string`},
+		"labels that are a list":       {policy: answering("p", contract.MetadataFilter, anything("/metadata/labels"), contract.Set("/metadata/labels", contract.Raw(`[1]`))), wantErr: "metadata.labels: found a []interface {}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := chains(t, tc.policy)
@@ -193,7 +193,7 @@ func TestOffloadPodReadsBackStrictly(t *testing.T) {
 	}
 }
 
-func TestOffloadPodKeepsWhatItDoesNotTouchInAChangedField(t *testing.T) {
+func TestOffloadPodKeepsUnchangedMembersOfAChangedField(t *testing.T) {
 	c, _ := chains(t, answering("mirror", contract.PodMutation, anything("/spec/containers[*]/image"),
 		contract.Set("/spec/containers[name=web]/image", contract.String("mirror/web:1"))))
 	in := offloadInput()
@@ -217,7 +217,7 @@ func TestOffloadPodStopsAtADenial(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, result.Denial)
 	assert.Equal(t, "no", result.Denial.Policy)
-	assert.Len(t, result.Decisions, 4, "those before it are told too")
+	assert.Len(t, result.Decisions, 4, "earlier decisions are recorded too")
 }
 
 func admissionInput() view.AdmissionInput {
@@ -292,7 +292,7 @@ func TestAdmitPodFromRawJSON(t *testing.T) {
 	_, err = view.AdmitPod(t.Context(), bad, in)
 	require.ErrorContains(t, err, `unknown field "nodeSelektor"`)
 
-	for name, broken := range map[string]string{"no object": `[]`, "labels that are a list": `{"metadata":{"labels":[]}}`, "a spec that is text": `{"spec":"x"}`} {
+	for name, broken := range map[string]string{"a list": `[]`, "labels that are a list": `{"metadata":{"labels":[]}}`, "a spec that is text": `{"spec":"x"}`} {
 		in.Raw = []byte(broken)
 		_, err = view.AdmitPod(t.Context(), c, in)
 		assert.Error(t, err, name)
@@ -315,7 +315,7 @@ func TestFilterMetadata(t *testing.T) {
 
 // T40, whatever a module does: reserved keys are neither dropped nor renamed, and nothing
 // is renamed onto them.
-func TestNoFilterTouchesReservedKeys(t *testing.T) {
+func TestFiltersCannotChangeReservedKeys(t *testing.T) {
 	c, _ := chains(t, answering("thief", contract.MetadataFilter, append(anything("/metadata/labels"), anything("/metadata/annotations")...),
 		contract.Remove("/metadata/labels", "offloading.liqo.io/origin", "team"),
 		contract.Merge("/metadata/labels", contract.StringMap{"stolen": "rome", "liqo.io/managed-by": "thief", "offloading.liqo.io/destination": "paris"}),
@@ -334,9 +334,9 @@ func TestNoFilterTouchesReservedKeys(t *testing.T) {
 	}, decisions[1].Kept)
 }
 
-// Provenance: every path written or dropped is told, with the keys that really changed,
-// also when a later policy overwrites it.
-func TestDecisionsTellEveryPathWrittenOrDropped(t *testing.T) {
+// Every changed path is recorded with the changed keys, even if a later policy changes it
+// again.
+func TestDecisionsRecordEveryChangedPath(t *testing.T) {
 	filter := answering("filter", contract.MetadataFilter, anything("/metadata/labels"),
 		contract.Remove("/metadata/labels", "offloading.liqo.io/nodename", "app", "absent"),
 		contract.Merge("/metadata/labels", contract.StringMap{"tenant": "blue", "pod-template-hash": "h1"}))
@@ -358,16 +358,16 @@ func TestDecisionsTellEveryPathWrittenOrDropped(t *testing.T) {
 	require.NoError(t, c.Swap(bindings))
 	result, err := view.OffloadPod(t.Context(), c, offloadInput())
 	require.NoError(t, err)
-	told := map[string][]string{}
+	recorded := map[string][]string{}
 	entries, err := view.DecodeDecisions(view.EncodeDecisions(result.Decisions, view.MaxDecisionsBytes))
 	require.NoError(t, err)
 	var order []string
 	for _, entry := range entries {
 		at := entry.Policy + " at " + entry.Point
 		order = append(order, at)
-		told[at] = entry.Operations
+		recorded[at] = entry.Operations
 		for _, kept := range entry.Kept {
-			told[at] = append(told[at], "kept "+kept)
+			recorded[at] = append(recorded[at], "kept "+kept)
 		}
 	}
 	assert.Equal(t, []string{
@@ -382,7 +382,7 @@ func TestDecisionsTellEveryPathWrittenOrDropped(t *testing.T) {
 		"default at AntiAffinityPreset": {"ensure /spec/affinity/podAntiAffinity/preferredDuringSchedulingIgnoredDuringExecution"},
 		"first at PodMutation":          {"set /spec/containers[name=web]/image", "merge /spec/nodeSelector[zone]"},
 		"second at PodMutation":         {"set /spec/containers[*]/image", "remove /spec[tolerations]"},
-	}, told)
+	}, recorded)
 }
 
 func TestDecisionsAreEncodedWithoutValues(t *testing.T) {
@@ -396,7 +396,7 @@ func TestDecisionsAreEncodedWithoutValues(t *testing.T) {
 
 }
 
-func TestDecisionsThatAreTooLongAreCutHonestly(t *testing.T) {
+func TestOmittedDecisionsAreCounted(t *testing.T) {
 	decision := func(name string, effects int) chain.Decision {
 		d := chain.Decision{Point: contract.PodMutation, Binding: name, Module: "m", Digest: "sha256:0123456789abcdef"}
 		for i := range effects {
@@ -455,7 +455,7 @@ func TestDecisionsThatAreTooLongAreCutHonestly(t *testing.T) {
 	})
 }
 
-func TestCulpritsAreWhoWroteTheField(t *testing.T) {
+func TestChangedBy(t *testing.T) {
 	by := func(name string, effects ...operation.Effect) chain.Decision {
 		return chain.Decision{Binding: name, Module: "m", Digest: "sha256:0123456789abcdef", Effects: effects}
 	}
@@ -467,19 +467,19 @@ func TestCulpritsAreWhoWroteTheField(t *testing.T) {
 		field  string
 		want   bool
 	}{
-		"the field":                      {set("/spec/hostNetwork"), "/spec/hostNetwork", true},
-		"above it":                       {set("/spec/containers"), "/spec/containers[name=web]/securityContext/privileged", true},
-		"below it":                       {set("/spec/securityContext/seLinuxOptions/type"), "/spec/securityContext/seLinuxOptions", true},
-		"all items":                      {set("/spec/containers[*]/securityContext"), "/spec/containers[name=web]/securityContext/privileged", true},
-		"another item":                   {set("/spec/containers[name=log]/securityContext"), "/spec/containers[name=web]/securityContext/privileged", false},
-		"another field":                  {set("/spec/hostPID"), "/spec/hostNetwork", false},
-		"a key of a map":                 {set("/metadata/annotations", "a/b"), "/metadata/annotations/a~1b", true},
-		"another key of the map":         {set("/metadata/annotations", "a/c"), "/metadata/annotations/a~1b", false},
-		"a key that is a field":          {set("/spec", "hostNetwork", "x"), "/spec/hostNetwork", true},
-		"a key that no path can express": {set("/spec", "7"), "/spec/hostNetwork", true},
+		"the field":                       {set("/spec/hostNetwork"), "/spec/hostNetwork", true},
+		"above it":                        {set("/spec/containers"), "/spec/containers[name=web]/securityContext/privileged", true},
+		"below it":                        {set("/spec/securityContext/seLinuxOptions/type"), "/spec/securityContext/seLinuxOptions", true},
+		"all items":                       {set("/spec/containers[*]/securityContext"), "/spec/containers[name=web]/securityContext/privileged", true},
+		"another item":                    {set("/spec/containers[name=log]/securityContext"), "/spec/containers[name=web]/securityContext/privileged", false},
+		"another field":                   {set("/spec/hostPID"), "/spec/hostNetwork", false},
+		"a key of a map":                  {set("/metadata/annotations", "a/b"), "/metadata/annotations/a~1b", true},
+		"another key of the map":          {set("/metadata/annotations", "a/c"), "/metadata/annotations/a~1b", false},
+		"a key that is a field":           {set("/spec", "hostNetwork", "x"), "/spec/hostNetwork", true},
+		"a key that is not a valid token": {set("/spec", "7"), "/spec/hostNetwork", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := view.Culprits([]chain.Decision{by("other", set("/spec/nodeSelector")), by("evil", tc.effect)}, []string{tc.field})
+			got := view.ChangedBy([]chain.Decision{by("other", set("/spec/nodeSelector")), by("evil", tc.effect)}, []string{tc.field})
 			if tc.want {
 				assert.Equal(t, `policy "evil" (module m, 0123456789ab)`, got)
 			} else {
@@ -487,6 +487,6 @@ func TestCulpritsAreWhoWroteTheField(t *testing.T) {
 			}
 		})
 	}
-	both := view.Culprits([]chain.Decision{by("a", set("/spec/x")), by("b", set("/spec/x")), by("a", set("/spec/x"))}, []string{"/spec/x", "not a path"})
+	both := view.ChangedBy([]chain.Decision{by("a", set("/spec/x")), by("b", set("/spec/x")), by("a", set("/spec/x"))}, []string{"/spec/x", "not a path"})
 	assert.Equal(t, `policy "a" (module m, 0123456789ab) and policy "b" (module m, 0123456789ab)`, both)
 }

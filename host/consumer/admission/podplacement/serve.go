@@ -12,7 +12,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/longshore-dev/longshore/host/policy/operation"
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 )
 
 // maxReviewBytes bounds what is read here; controller-runtime has its own bound.
@@ -75,7 +75,7 @@ func readAll(r *http.Request) ([]byte, error) {
 // readReview reads a review of this version whose members are all known; the objects in
 // it share memory with the body.
 func readReview(body []byte, request *admissionv1.AdmissionRequest) bool {
-	review, err := operation.Split(body, "request")
+	review, err := jsonvalue.Split(body, "request")
 	if err != nil || text(review["apiVersion"]) != admissionv1.SchemeGroupVersion.String() || text(review["kind"]) != reviewKind {
 		return false
 	}

@@ -90,7 +90,7 @@ func guard(result *view.AdmissionResult) error {
 		return err
 	}
 	return fmt.Errorf("%s broke what no policy may change: %w; the author must act, an operator can narrow spec.allow.writes or disable the OffloadingPolicy meanwhile",
-		view.Culprits(result.Decisions, broken.Causes()), err)
+		view.ChangedBy(result.Decisions, broken.Causes()), err)
 }
 
 // patched answers with a patch of what the policies changed and of nothing else: the pod

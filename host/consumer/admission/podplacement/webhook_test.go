@@ -172,14 +172,14 @@ func TestWhatAPolicySaysReachesTheUser(t *testing.T) {
 		"a refusal with its reason and policy": {
 			func(r contract.Request) (contract.Response, error) {
 				return contract.Response{Version: r.Version, Deny: &contract.Denial{Reason: "Frozen", Message: "no releases on Fridays"}}, nil
-			}, "refused the object: Frozen: no releases on Fridays; its owner must change it, or an operator the policy"},
+			}, "denied the object: Frozen: no releases on Fridays; its owner must change the object, or an operator the policy"},
 		"an answer outside its writes": {
 			func(r contract.Request) (contract.Response, error) {
 				return contract.Response{Version: r.Version, Operations: []contract.Operation{contract.Set("/spec/hostNetwork", contract.Bool(true))}}, nil
 			}, `gave no valid answer at PodMutation/Admission (UndeclaredWrite): checking the answer: operation 0 is outside of what the module declares and the binding allows: set /spec/hostNetwork is not allowed`},
 		"a failure": {
 			func(contract.Request) (contract.Response, error) { return contract.Response{}, assert.AnError },
-			`(Guest): ` + assert.AnError.Error() + `; the module's author must act; an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "default-podplacement", or of the ConfigMap it is kept from, meanwhile`},
+			`(Guest): ` + assert.AnError.Error() + `; the module's author must correct it; meanwhile, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "default-podplacement", or of the ConfigMap that defines it`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -163,7 +163,7 @@ func (f *Facts) FilterMetadata(ctx context.Context, apiVersion, kind string, loc
 // engine.ResourceMutation and costs nothing when no policy is bound to the point.
 func (f *Facts) MutateResource(ctx context.Context, local, remoteObject client.Object, content map[string]any, empty func() client.Object) (*engine.Mutation, error) {
 	evaluator := f.evaluator()
-	if !view.AsksResources(evaluator) {
+	if !view.HasResourcePolicies(evaluator) {
 		return nil, nil
 	}
 	target := empty()

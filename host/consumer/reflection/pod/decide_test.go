@@ -360,7 +360,7 @@ func TestPolicyThatFails(t *testing.T) {
 	actions, err := decide(t.Context(), definition(fails), input(localPod(), nil, nil))
 	require.NoError(t, err)
 	assert.Equal(t, "status Pending PolicyFailed, event PolicyFailed, wait Policy", summary(actions))
-	want := `Not offloaded: policy "buggy" (module buggy-module, 0123456789ab) gave no valid answer at PodMutation/Offload (Trap): pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom; an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "buggy", or of the ConfigMap it is kept from, meanwhile`
+	want := `Not offloaded: policy "buggy" (module buggy-module, 0123456789ab) gave no valid answer at PodMutation/Offload (Trap): pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom; meanwhile, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "buggy", or of the ConfigMap that defines it`
 	assert.Equal(t, want, actions[1].(engine.RecordEvent).Message)
 	waiting := localPod()
 	waiting.Status = *patchedStatus(actions)

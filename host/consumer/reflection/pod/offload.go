@@ -157,7 +157,7 @@ func skippedPolicies(decisions []chain.Decision) string {
 func violationMessage(err error, result *view.OffloadResult) string {
 	policies := "the policies"
 	if violation, ok := errors.AsType[*invariants.Error](err); ok {
-		policies = view.Culprits(result.Decisions, violation.Causes())
+		policies = view.ChangedBy(result.Decisions, violation.Causes())
 	}
 	return "Not offloaded: " + policies + " violated an invariant: " + err.Error() +
 		". The author of the policy must correct it; until then an operator can narrow spec.allow.writes or disable the OffloadingPolicy."

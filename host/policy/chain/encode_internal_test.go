@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/longshore-dev/longshore/host/policy/operation"
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 )
 
 type inner struct {
@@ -18,7 +18,7 @@ type inner struct {
 	Skip  string            `json:"-"`
 }
 
-// stamp marshals itself, as metav1.Time does.
+// stamp marshals itself, like metav1.Time.
 type stamp struct{ time.Time }
 
 func (s stamp) MarshalJSON() ([]byte, error) {
@@ -54,14 +54,13 @@ func full() *outer {
 	}
 }
 
-// TestStructsAndMapsGiveTheSameBytes holds the encoder to encoding/json's reading of
-// the tags: what it writes of a struct, it writes of the struct's JSON form too.
-func TestStructsAndMapsGiveTheSameBytes(t *testing.T) {
+// The encoder reads tags like encoding/json: it encodes a struct like the struct's JSON form.
+func TestStructsAndMapsAreEncodedAlike(t *testing.T) {
 	for name, value := range map[string]any{"full": full(), "empty": &outer{}, "a list of values": []outer{*full()}, "nil": (*outer)(nil)} {
 		t.Run(name, func(t *testing.T) {
 			text, err := json.Marshal(value)
 			require.NoError(t, err)
-			decoded, err := operation.Decode(text)
+			decoded, err := jsonvalue.Decode(text)
 			require.NoError(t, err)
 			want, err := appendJSON(nil, decoded)
 			require.NoError(t, err)
@@ -77,27 +76,27 @@ func TestStructsAndMapsGiveTheSameBytes(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestProjectionOfStructsAndMapsIsTheSame(t *testing.T) {
+func TestFactsOfStructsAndMapsAreTheSame(t *testing.T) {
 	text, err := json.Marshal(full())
 	require.NoError(t, err)
-	decoded, err := operation.Decode(text)
+	decoded, err := jsonvalue.Decode(text)
 	require.NoError(t, err)
 	for name, tc := range map[string]struct {
 		reads []string
 		want  string
 	}{
-		"a field of an embedded struct":   {reads: []string{"/object/zeta"}, want: `{"object":{"zeta":"a\"\\\n\t\r\u0001é` + "\ufffd" + `<>&` + "\u2028" + `"}}`},
-		"one key of a map":                {reads: []string{"/object/alpha/b", "/object/alpha/missing"}, want: `{"object":{"alpha":{"b":"1"}}}`},
-		"items by name":                   {reads: []string{"/object/list[zeta=z]/zeta"}, want: `{"object":{"list":[{},{"zeta":"z"}]}}`},
-		"all items, and one more of":      {reads: []string{"/object/list[zeta=z]", "/object/list[*]/alpha"}, want: `{"object":{"list":[{},{"zeta":"z"}]}}`},
-		"inside of raw JSON":              {reads: []string{"/object/raw/a"}, want: `{"object":{"raw":{"a":[1.5,null]}}}`},
-		"below a scalar":                  {reads: []string{"/object/number/x", "/object/when/x", "/object/float[*]"}, want: `{"object":{}}`},
-		"a list without selector":         {reads: []string{"/object/list/zeta"}, want: `{"object":{}}`},
-		"a prefix swallows what is in it": {reads: []string{"/object/nested/zeta", "/object/nested"}, want: `{"object":{"nested":{"zeta":"n"}}}`},
-		"a map with typed keys":           {reads: []string{"/object/keys/k1"}, want: `{"object":{"keys":{"k1":1}}}`},
-		"a self-made value":               {reads: []string{"/object/when"}, want: `{"object":{"when":"<2026-01-02>"}}`},
-		"what is not in JSON":             {reads: []string{"/object/Skip", "/object/hidden"}, want: `{"object":{}}`},
-		"nothing":                         {want: `{}`},
+		"a field of an embedded struct": {reads: []string{"/object/zeta"}, want: `{"object":{"zeta":"a\"\\\n\t\r\u0001é` + "\ufffd" + `<>&` + "\u2028" + `"}}`},
+		"one key of a map":              {reads: []string{"/object/alpha/b", "/object/alpha/missing"}, want: `{"object":{"alpha":{"b":"1"}}}`},
+		"items by name":                 {reads: []string{"/object/list[zeta=z]/zeta"}, want: `{"object":{"list":[{},{"zeta":"z"}]}}`},
+		"all items, and one item whole": {reads: []string{"/object/list[zeta=z]", "/object/list[*]/alpha"}, want: `{"object":{"list":[{},{"zeta":"z"}]}}`},
+		"inside of raw JSON":            {reads: []string{"/object/raw/a"}, want: `{"object":{"raw":{"a":[1.5,null]}}}`},
+		"below a scalar":                {reads: []string{"/object/number/x", "/object/when/x", "/object/float[*]"}, want: `{"object":{}}`},
+		"a list without selector":       {reads: []string{"/object/list/zeta"}, want: `{"object":{}}`},
+		"a field and its parent":        {reads: []string{"/object/nested/zeta", "/object/nested"}, want: `{"object":{"nested":{"zeta":"n"}}}`},
+		"a map with typed keys":         {reads: []string{"/object/keys/k1"}, want: `{"object":{"keys":{"k1":1}}}`},
+		"a value that marshals itself":  {reads: []string{"/object/when"}, want: `{"object":{"when":"<2026-01-02>"}}`},
+		"fields without a JSON name":    {reads: []string{"/object/Skip", "/object/hidden"}, want: `{"object":{}}`},
+		"nothing":                       {want: `{}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := newReads(tc.reads, nil, bound{facts: []string{"object"}})

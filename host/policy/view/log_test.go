@@ -20,7 +20,7 @@ func (a answered) Evaluate(_ context.Context, in chain.Input) (*chain.Result, er
 	return &chain.Result{Object: in.Object, Decisions: a}, nil
 }
 
-func TestWhoWroteWhatIsInTheTraceLog(t *testing.T) {
+func TestDecisionsAreLogged(t *testing.T) {
 	skipped := ignored(decided(contract.MetadataFilter, "other", "0123456789abcdef"))
 	skipped.Kept = []string{"/metadata/labels/liqo.io~1managed-by"}
 	decisions := answered{decided(contract.MetadataFilter, "teams", "abc", "remove /metadata/labels[app team]"), skipped}

@@ -8,12 +8,13 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 )
 
-// appendJSON appends any value as canonical JSON: keys sorted, no spaces, no escapes
-// but the necessary ones. Equal documents give equal bytes, whether they are made of
-// maps or of structs, so that they share remembered answers.
+// appendJSON appends any value as canonical JSON: keys sorted, no spaces, only necessary
+// escapes. Equal documents give equal bytes, whether they are maps or structs, so that they
+// share cached answers.
 func appendJSON(b []byte, value any) ([]byte, error) {
 	switch v := value.(type) {
 	case nil:
@@ -47,7 +48,7 @@ func appendJSON(b []byte, value any) ([]byte, error) {
 	return appendValue(b, reflect.ValueOf(value))
 }
 
-// appendMap leaves null members out, as absent ones.
+// appendMap omits null members.
 func appendMap[V any](b []byte, members map[string]V, appendMember func([]byte, V) ([]byte, error)) ([]byte, error) {
 	if members == nil {
 		return append(b, "null"...), nil
@@ -78,7 +79,7 @@ func appendMap[V any](b []byte, members map[string]V, appendMember func([]byte, 
 	return append(b, '}'), nil
 }
 
-// appendValue appends a value by reflection, as encoding/json would read its tags.
+// appendValue appends a value by reflection, with the tags of encoding/json.
 func appendValue(b []byte, v reflect.Value) ([]byte, error) {
 	if operation.IsNil(v) {
 		return append(b, "null"...), nil
@@ -100,7 +101,7 @@ func appendValue(b []byte, v reflect.Value) ([]byte, error) {
 	}
 }
 
-// appendComposite appends structs, lists and maps, and what only encoding/json knows.
+// appendComposite appends structs, lists and maps, and leaves other values to encoding/json.
 func appendComposite(b []byte, v reflect.Value) ([]byte, error) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -115,7 +116,7 @@ func appendComposite(b []byte, v reflect.Value) ([]byte, error) {
 		if v.Type().Key().Kind() == reflect.String && !operation.Marshals(v.Type().Key()) {
 			return appendReflectedMap(b, v)
 		}
-	default: // numbers of other kinds, arrays, and what JSON does not know
+	default: // other numbers, arrays, and values without a JSON form
 	}
 	return appendMarshaled(b, v)
 }
@@ -142,8 +143,7 @@ func appendReflectedMap(b []byte, v reflect.Value) ([]byte, error) {
 	return appendMap(b, members, appendValue)
 }
 
-// appendMarshaled leaves the encoding to the type, and puts what it says into our
-// form when it is more than a scalar.
+// appendMarshaled appends what encoding/json encodes, in canonical form.
 func appendMarshaled(b []byte, v reflect.Value) ([]byte, error) {
 	value := v.Interface()
 	if v.CanAddr() {
@@ -156,17 +156,17 @@ func appendMarshaled(b []byte, v reflect.Value) ([]byte, error) {
 	if len(data) == 0 || (data[0] != '{' && data[0] != '[' && data[0] != '"') {
 		return append(b, data...), nil
 	}
-	decoded, err := operation.Decode(data)
+	decoded, err := jsonvalue.Decode(data)
 	if err != nil {
-		return nil, fmt.Errorf("reading back a %s: %w", v.Type(), err)
+		return nil, fmt.Errorf("decoding an encoded %s: %w", v.Type(), err)
 	}
 	return appendJSON(b, decoded)
 }
 
 const hexDigits = "0123456789abcdef"
 
-// appendString appends a JSON string; bytes that are no UTF-8 become U+FFFD, as
-// encoding/json does.
+// appendString appends a JSON string. Like encoding/json, it replaces invalid UTF-8 by
+// U+FFFD.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0
@@ -204,7 +204,7 @@ func appendString(b []byte, s string) []byte {
 	return append(append(b, s[start:]...), '"')
 }
 
-// appendFields appends a struct with its members sorted, null ones left out.
+// appendFields appends a struct with its members sorted. It omits null members.
 func appendFields(b []byte, fields operation.Fields, v reflect.Value) ([]byte, error) {
 	b = append(b, '{')
 	empty := len(b)

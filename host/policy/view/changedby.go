@@ -9,16 +9,15 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/operation"
 )
 
-// Culprits names the policies that changed one of the fields, in order, each once: who
-// to turn to when the outcome of a chain must not be. Fields are JSON pointers into the
-// object that policies see ("/spec/hostNetwork"); a policy that wrote above or below one
-// counts. It returns "the policies" when none did.
+// ChangedBy names the policies that changed one of the fields, in order, each once. Fields
+// are JSON pointers into the object that policies see ("/spec/hostNetwork"). A change above
+// or below a field counts. Without such a policy it returns "the policies".
 //
 //	policy "evil" (module evil, 0123456789ab)
-func Culprits(decisions []chain.Decision, fields []string) string {
+func ChangedBy(decisions []chain.Decision, fields []string) string {
 	paths := make([]operation.Path, 0, len(fields))
 	for _, field := range fields {
-		// What is no path was written by nobody.
+		// No operation can have changed a field that is not a valid path.
 		if path, err := operation.ParsePath(field); err == nil {
 			paths = append(paths, path)
 		}
@@ -27,8 +26,8 @@ func Culprits(decisions []chain.Decision, fields []string) string {
 	for i := range decisions {
 		d := &decisions[i]
 		name := fmt.Sprintf("policy %q (module %s, %s)", d.Binding, d.Module, chain.ShortDigest(d.Digest))
-		wrote := slices.ContainsFunc(d.Effects, func(e operation.Effect) bool { return touches(&e, paths) })
-		if wrote && !slices.Contains(names, name) {
+		changed := slices.ContainsFunc(d.Effects, func(e operation.Effect) bool { return overlapsAny(&e, paths) })
+		if changed && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
@@ -38,19 +37,19 @@ func Culprits(decisions []chain.Decision, fields []string) string {
 	return strings.Join(names, " and ")
 }
 
-// touches reports whether an effect concerns one of the paths.
-func touches(effect *operation.Effect, paths []operation.Path) bool {
-	wrote := []string{effect.Path}
+// overlapsAny reports whether an effect changed a field at one of the paths.
+func overlapsAny(effect *operation.Effect, paths []operation.Path) bool {
+	changed := []string{effect.Path}
 	if len(effect.Keys) > 0 {
-		wrote = wrote[:0]
+		changed = changed[:0]
 		for _, key := range effect.Keys {
-			wrote = append(wrote, effect.Path+"/"+operation.EscapeToken(key))
+			changed = append(changed, effect.Path+"/"+operation.EscapeToken(key))
 		}
 	}
-	for _, text := range wrote {
+	for _, text := range changed {
 		path, err := operation.ParsePath(text)
 		if err != nil {
-			// A key that is no token of a path: the map as a whole counts.
+			// The key is not a valid token of a path: use the path of the map.
 			if path, err = operation.ParsePath(effect.Path); err != nil {
 				return true
 			}
