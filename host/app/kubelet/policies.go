@@ -75,8 +75,8 @@ func (l *policyLoader) Evaluate(ctx context.Context, in chain.Input) (*chain.Res
 	return nil, chain.ErrNotLoaded
 }
 
-// Asks reports whether a policy may be bound to an extension point; package view uses it.
-func (l *policyLoader) Asks(point contract.Point) bool {
+// HasBindings reports whether a policy may be bound to an extension point; package view uses it.
+func (l *policyLoader) HasBindings(point contract.Point) bool {
 	loaded := l.loaded.Load()
 	return loaded == nil || loaded.Chains().HasBindings(point)
 }
