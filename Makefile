@@ -94,8 +94,8 @@ test-fast: builtins ## The tests that need no control plane
 	@$(call test_modules,-short -timeout 10m)
 
 .PHONY: test-race
-test-race: builtins ## The race detector over the packages with locks (needs a C compiler)
-	@CGO_ENABLED=1 $(GO) test -race -short -timeout 15m ./host/policy/... ./host/policysource/loading/... ./host/consumer/reflection/engine/...
+test-race: builtins ## The race detector over host and sdk (needs a C compiler)
+	@CGO_ENABLED=1 $(GO) test -race -short -timeout 20m ./host/...
 	@cd sdk && CGO_ENABLED=1 $(GO) test -race ./...
 
 .PHONY: bench
@@ -134,7 +134,7 @@ verify-generate: ## Generated files are up to date
 	@git diff --exit-code --stat -- host/apis charts sdk/contract/schema docs/reference/metrics.md || { echo "generated files differ: run 'make generate' and commit"; exit 1; }
 
 .PHONY: verify-builtins
-verify-builtins: ## The built-in module is what its lock says
+verify-builtins: ## The built-in module matches its lock
 	@$(GO) run ./hack/builtins verify
 
 .PHONY: verify-modules
