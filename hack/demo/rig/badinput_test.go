@@ -47,12 +47,12 @@ spec: {namespaceMappingStrategy: SelectedName}`, "spec.remoteNamespaceName is re
 apiVersion: offloading.liqo.io/v1beta1
 kind: NamespaceOffloading
 metadata: {name: offloading, namespace: longshore}
-spec: {}`, `namespace "longshore" cannot be offloaded: it holds Longshore itself`},
+spec: {}`, `namespace "longshore" cannot be offloaded because it contains Longshore itself`},
 		"an offloading of a tenant's namespace": {`
 apiVersion: offloading.liqo.io/v1beta1
 kind: NamespaceOffloading
 metadata: {name: offloading, namespace: liqo-tenant-milan}
-spec: {}`, `namespace "liqo-tenant-milan" cannot be offloaded: it holds the virtual kubelets of a peer`},
+spec: {}`, `namespace "liqo-tenant-milan" cannot be offloaded because it contains the virtual kubelets of a peer`},
 		"a VirtualNode with a label and a taint that no Node can have": {`
 apiVersion: offloading.liqo.io/v1beta1
 kind: VirtualNode

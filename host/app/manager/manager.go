@@ -41,17 +41,16 @@ type Options struct {
 	process.Options
 	// LeaderElection elects one of several replicas.
 	LeaderElection bool
-	// ShadowPodWorkers is how many ShadowPods are worked on at once.
+	// ShadowPodWorkers is the number of ShadowPods that are reconciled concurrently.
 	ShadowPodWorkers int
-	// PodSecurityLevel is the Pod Security level of consumers' pods in namespaces without a
-	// label for it; empty means baseline.
+	// PodSecurityLevel is the Pod Security level of consumers' pods in namespaces without a label
+	// for it. The default is baseline.
 	PodSecurityLevel string
-	// ReservedNamespaces are patterns of names that no consumer gets for a namespace.
+	// ReservedNamespaces are patterns of names that consumers may not use for namespaces.
 	ReservedNamespaces []string
-	// Replication runs the replicator in this process; without it, the cluster needs a
-	// process of its own for it.
+	// Replication runs the replicator in this process instead of in a separate one.
 	Replication bool
-	// ResyncPeriod is that of the replicator's informers.
+	// ResyncPeriod is the resync period of the replicator's informers.
 	ResyncPeriod time.Duration
 }
 

@@ -1,7 +1,6 @@
-// Package process is what the processes with controllers or webhooks have in common: the
-// options that each has, and a manager with scheme, caches, metrics, health and election. A
-// process is a small definition on top. (A virtual kubelet is none of them: there are many,
-// so it knows few kinds, and its leases are others.)
+// Package process composes the processes with controllers or webhooks: options, and a manager with
+// scheme, cache, metrics, health probes and leader election. Virtual kubelets do not use it: they
+// need fewer kinds and other leases.
 package process
 
 import (
@@ -31,20 +30,20 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/lease"
 )
 
-// Options are those of every process. The names are those of the command's flags.
+// Options are the options of every process. The names are those of the command's flags.
 type Options struct {
-	// Config reaches the own cluster.
+	// Config is the client configuration of the local cluster.
 	Config *rest.Config
-	// ClusterID is the own cluster's identity.
+	// ClusterID is the ID of the local cluster.
 	ClusterID string
 	// Namespace is Longshore's own namespace, where the lease lives.
 	Namespace string
-	// MetricsAddress and HealthProbeAddress are host:port; "0" switches off.
+	// MetricsAddress and HealthProbeAddress are host:port, or "0" to disable.
 	MetricsAddress     string
 	HealthProbeAddress string
 }
 
-// Validate says what is wrong with the options, all of it.
+// Validate returns every invalid option.
 func (o *Options) Validate() error {
 	var errs []error
 	if err := liqocorev1beta1.ClusterID(o.ClusterID).Validate(); err != nil {
@@ -56,20 +55,19 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Definition says what one process is, beyond what all are.
+// Definition defines a process.
 type Definition struct {
-	// Name is that of the process in errors, with its article: "the manager".
+	// Name is the name of the process in errors, with its article: "the manager".
 	Name string
-	// Lease names the lease by which one of several replicas is elected; with an empty one,
-	// every replica works.
+	// Lease is the name of the lease for leader election. If empty, every replica is active.
 	Lease string
-	// Cache says of which objects of a kind only some are held in memory, and what of them.
+	// Cache restricts the cache by kind.
 	Cache map[client.Object]cache.ByObject
-	// Alter adds to the manager's options what only this process has. Optional.
+	// Alter changes the options of the manager. It may be nil.
 	Alter func(*ctrl.Options) error
-	// Add adds what the process does to the manager.
+	// Add adds controllers and handlers to the manager.
 	Add func(ctrl.Manager) error
-	// Ready says whether requests can be served; without it, a running process is ready.
+	// Ready returns an error until requests can be served. If nil, a running process is ready.
 	Ready func(*http.Request) error
 }
 
@@ -94,8 +92,7 @@ func New(o *Options, d Definition) (*App, error) {
 		LeaderElectionID:              d.Lease,
 		LeaderElectionNamespace:       o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
-		// Names of controllers are checked per process, and those of both clusters may
-		// share one in tests.
+		// Controller names are unique per process. Tests run several managers in one process.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 		Cache:      cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: d.Cache},
 	}

@@ -22,7 +22,7 @@ func TestValidateReturnsEveryInvalidOption(t *testing.T) {
 	}
 }
 
-func TestADefinitionIsAllThatIsSpecial(t *testing.T) {
+func TestNew(t *testing.T) {
 	broken := errors.New("broken")
 	var seen ctrl.Options
 	keep := func(o *ctrl.Options) error {
@@ -35,14 +35,14 @@ func TestADefinitionIsAllThatIsSpecial(t *testing.T) {
 		want       error
 		wantLease  string
 	}{
-		"one of several replicas":   {process.Definition{Name: "the one", Lease: "lease", Alter: keep, Add: nothing}, nil, "lease"},
-		"every replica":             {process.Definition{Name: "the one", Alter: keep, Add: nothing, Ready: func(*http.Request) error { return nil }}, nil, ""},
-		"what is special is broken": {process.Definition{Name: "the one", Alter: func(*ctrl.Options) error { return broken }, Add: nothing}, broken, ""},
-		"what it does is broken":    {process.Definition{Name: "the one", Add: func(ctrl.Manager) error { return broken }}, broken, ""},
+		"with a lease":    {process.Definition{Name: "the process", Lease: "lease", Alter: keep, Add: nothing}, nil, "lease"},
+		"without a lease": {process.Definition{Name: "the process", Alter: keep, Add: nothing, Ready: func(*http.Request) error { return nil }}, nil, ""},
+		"Alter fails":     {process.Definition{Name: "the process", Alter: func(*ctrl.Options) error { return broken }, Add: nothing}, broken, ""},
+		"Add fails":       {process.Definition{Name: "the process", Add: func(ctrl.Manager) error { return broken }}, broken, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen = ctrl.Options{}
-			// Nothing is asked before it runs.
+			// New sends no requests.
 			app, err := process.New(&process.Options{
 				Config: &rest.Config{Host: "https://127.0.0.1:1"}, ClusterID: "rome", Namespace: "longshore", MetricsAddress: "0", HealthProbeAddress: "0",
 			}, tc.definition)

@@ -1,4 +1,4 @@
-// Package scheme lists the kinds that Longshore's processes read and write.
+// Package scheme builds the scheme of Longshore's processes.
 package scheme
 
 import (
@@ -14,7 +14,7 @@ import (
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 )
 
-// New returns a scheme with Kubernetes' own kinds and Longshore's.
+// New returns a scheme with the kinds of Kubernetes and Longshore.
 func New() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	err := errors.Join(

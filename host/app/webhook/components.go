@@ -14,11 +14,10 @@ import (
 	"github.com/longshore-dev/longshore/host/policysource"
 )
 
-// replicaLabels are those that the pods of all replicas have in common, whatever they are
-// called.
+// replicaLabels are the labels that the pods of all replicas have in common.
 var replicaLabels = []string{"app.kubernetes.io/name", "app.kubernetes.io/instance"}
 
-// componentName is how a replica names itself in policy status.
+// componentName returns the name of a replica in policy status.
 func componentName(pod string) string {
 	if pod == "" {
 		return Component
@@ -26,17 +25,17 @@ func componentName(pod string) string {
 	return Component + "/" + pod
 }
 
-// components knows who runs policies: the replicas of the webhook, and a virtual kubelet
-// for each VirtualNode.
+// components lists the components that run policies: the replicas of the webhook, and a virtual
+// kubelet for each VirtualNode.
 type components struct {
 	reader client.Reader
-	// pod is this replica's; without a name it is the only one.
+	// pod is the pod of this replica. Without a name, it is the only replica.
 	pod client.ObjectKey
 }
 
-// list names them as they name themselves in policy status. A replica is there as long as
-// its pod is, and one that leaves as long as it serves; the first of those that serve and
-// stay speaks for all.
+// list returns the names of the components in policy status. A replica is listed while its pod
+// exists, and a terminating one while it is ready. The speaker is the first replica that is ready
+// and not terminating.
 //
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
 func (c components) list(ctx context.Context) (policysource.Components, error) {
@@ -51,7 +50,7 @@ func (c components) list(ctx context.Context) (policysource.Components, error) {
 	}
 	replicas, err := c.replicas(ctx)
 	if apierrors.IsNotFound(err) {
-		// The cache does not show this pod yet, and so perhaps no other: nobody is dismissed.
+		// The cache does not have this pod yet, and possibly not the others.
 		return policysource.Components{Speaker: own}, nil
 	}
 	if err != nil {
@@ -60,8 +59,7 @@ func (c components) list(ctx context.Context) (policysource.Components, error) {
 	for i := range replicas {
 		name := componentName(replicas[i].Name)
 		out.Names[name] = true
-		stays := replicas[i].DeletionTimestamp.IsZero()
-		if stays && serves(&replicas[i]) && (out.Speaker == "" || name < out.Speaker) {
+		if replicas[i].DeletionTimestamp.IsZero() && isReady(&replicas[i]) && (out.Speaker == "" || name < out.Speaker) {
 			out.Speaker = name
 		}
 	}
@@ -71,9 +69,8 @@ func (c components) list(ctx context.Context) (policysource.Components, error) {
 	return out, nil
 }
 
-// replicas returns the pods of the webhook that answer, or will: one that leaves answers
-// until it is no longer ready (ShutdownDelay), and a version has not reached everybody
-// before it has.
+// replicas returns the pods of the webhook that serve requests or will do so. A terminating pod
+// serves until it is not ready any more (ShutdownDelay).
 func (c components) replicas(ctx context.Context) ([]corev1.Pod, error) {
 	if c.pod.Name == "" {
 		return nil, nil
@@ -93,18 +90,18 @@ func (c components) replicas(ctx context.Context) ([]corev1.Pod, error) {
 	if err := c.reader.List(ctx, pods, client.InNamespace(c.pod.Namespace), shared); err != nil {
 		return nil, fmt.Errorf("listing the replicas of the webhook: %w", err)
 	}
-	var there []corev1.Pod
+	var active []corev1.Pod
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if !ended && (pod.DeletionTimestamp.IsZero() || serves(pod)) {
-			there = append(there, *pod)
+		if !ended && (pod.DeletionTimestamp.IsZero() || isReady(pod)) {
+			active = append(active, *pod)
 		}
 	}
-	return there, nil
+	return active, nil
 }
 
-func serves(pod *corev1.Pod) bool {
+func isReady(pod *corev1.Pod) bool {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady {
 			return condition.Status == corev1.ConditionTrue
@@ -113,27 +110,27 @@ func serves(pod *corev1.Pod) bool {
 	return false
 }
 
-// departures tells when somebody who ran policies may have gone, or another replica is to
-// speak.
-type departures struct {
+// componentWatcher calls changed when a component that runs policies is deleted, or when the
+// speaker may have changed.
+type componentWatcher struct {
 	cache cache.Cache
-	// replicas tells whether the pods of replicas are watched.
+	// replicas is true if the pods of replicas are watched.
 	replicas bool
-	tell     func()
+	changed  func()
 }
 
 // Start implements manager.Runnable.
-func (d departures) Start(ctx context.Context) error {
-	gone := toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { d.tell() }}
+func (d componentWatcher) Start(ctx context.Context) error {
+	gone := toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { d.changed() }}
 	if err := d.watch(ctx, &offloadingv1beta1.VirtualNode{}, gone); err != nil {
 		return fmt.Errorf("watching VirtualNodes: %w", err)
 	}
 	if d.replicas {
-		changed := toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { d.tell() }, UpdateFunc: func(before, after any) {
+		changed := toolscache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { d.changed() }, UpdateFunc: func(before, after any) {
 			was, _ := before.(*corev1.Pod)
 			is, _ := after.(*corev1.Pod)
-			if was != nil && is != nil && (serves(was) != serves(is) || was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero()) {
-				d.tell()
+			if was != nil && is != nil && (isReady(was) != isReady(is) || was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero()) {
+				d.changed()
 			}
 		}}
 		if err := d.watch(ctx, &corev1.Pod{}, changed); err != nil {
@@ -145,19 +142,18 @@ func (d departures) Start(ctx context.Context) error {
 }
 
 // watch calls the handler until the context ends.
-func (d departures) watch(ctx context.Context, kind client.Object, handler toolscache.ResourceEventHandler) error {
+func (d componentWatcher) watch(ctx context.Context, kind client.Object, handler toolscache.ResourceEventHandler) error {
 	informer, err := d.cache.GetInformer(ctx, kind)
 	if err != nil {
-		return err //nolint:wrapcheck // The caller says of what.
+		return err //nolint:wrapcheck // The caller wraps it.
 	}
 	registration, err := informer.AddEventHandler(handler)
 	if err != nil {
-		return err //nolint:wrapcheck // The caller says of what.
+		return err //nolint:wrapcheck // The caller wraps it.
 	}
 	context.AfterFunc(ctx, func() { _ = informer.RemoveEventHandler(registration) }) // The process ends.
 	return nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: any replica may have to
-// speak.
-func (departures) NeedLeaderElection() bool { return false }
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica watches.
+func (componentWatcher) NeedLeaderElection() bool { return false }

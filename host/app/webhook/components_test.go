@@ -34,7 +34,7 @@ func replica(name string, ready corev1.ConditionStatus, change func(*corev1.Pod)
 	return pod
 }
 
-func TestComponentsAreTheWebhookAndTheVirtualKubelets(t *testing.T) {
+func TestComponents(t *testing.T) {
 	going := func(pod *corev1.Pod) {
 		pod.DeletionTimestamp, pod.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"example.com/f"}
 	}
@@ -44,13 +44,13 @@ func TestComponentsAreTheWebhookAndTheVirtualKubelets(t *testing.T) {
 		want        []string
 		wantSpeaker string
 	}{
-		"no pod of a cluster":                        {want: []string{"webhook"}, wantSpeaker: "webhook"},
-		"the only replica":                           {pod: "b", pods: []client.Object{replica("b", starting, nil)}, want: []string{"webhook/b"}, wantSpeaker: "webhook/b"},
-		"the first speaks":                           {pod: "b", pods: []client.Object{replica("a", serving, nil), replica("b", serving, nil)}, want: []string{"webhook/a", "webhook/b"}, wantSpeaker: "webhook/a"},
-		"the first of those ready":                   {pod: "b", pods: []client.Object{replica("a", starting, nil), replica("b", serving, nil), replica("c", serving, nil)}, want: []string{"webhook/a", "webhook/b", "webhook/c"}, wantSpeaker: "webhook/b"},
-		"who leaves answers, and does not speak":     {pod: "b", pods: []client.Object{replica("a", serving, going), replica("b", serving, nil)}, want: []string{"webhook/a", "webhook/b"}, wantSpeaker: "webhook/b"},
-		"who leaves and serves no longer is no more": {pod: "b", pods: []client.Object{replica("a", starting, going), replica("b", serving, nil)}, want: []string{"webhook/b"}, wantSpeaker: "webhook/b"},
-		"who has ended is no more":                   {pod: "b", pods: []client.Object{replica("a", starting, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), replica("b", serving, nil)}, want: []string{"webhook/b"}, wantSpeaker: "webhook/b"},
+		"no pod of a cluster":                      {want: []string{"webhook"}, wantSpeaker: "webhook"},
+		"the only replica":                         {pod: "b", pods: []client.Object{replica("b", starting, nil)}, want: []string{"webhook/b"}, wantSpeaker: "webhook/b"},
+		"the speaker is the first":                 {pod: "b", pods: []client.Object{replica("a", serving, nil), replica("b", serving, nil)}, want: []string{"webhook/a", "webhook/b"}, wantSpeaker: "webhook/a"},
+		"the first of those ready":                 {pod: "b", pods: []client.Object{replica("a", starting, nil), replica("b", serving, nil), replica("c", serving, nil)}, want: []string{"webhook/a", "webhook/b", "webhook/c"}, wantSpeaker: "webhook/b"},
+		"a terminating replica is not the speaker": {pod: "b", pods: []client.Object{replica("a", serving, going), replica("b", serving, nil)}, want: []string{"webhook/a", "webhook/b"}, wantSpeaker: "webhook/b"},
+		"a terminating replica that is not ready":  {pod: "b", pods: []client.Object{replica("a", starting, going), replica("b", serving, nil)}, want: []string{"webhook/b"}, wantSpeaker: "webhook/b"},
+		"a replica that has ended":                 {pod: "b", pods: []client.Object{replica("a", starting, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), replica("b", serving, nil)}, want: []string{"webhook/b"}, wantSpeaker: "webhook/b"},
 		"other pods beside them": {pod: "b", pods: []client.Object{
 			replica("a", serving, func(p *corev1.Pod) { p.Labels["app.kubernetes.io/name"] = "longshore-manager" }),
 			replica("a2", serving, func(p *corev1.Pod) { p.Labels["app.kubernetes.io/instance"] = "other" }),
@@ -69,7 +69,7 @@ func TestComponentsAreTheWebhookAndTheVirtualKubelets(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, tc.wantSpeaker, got.Speaker)
 			if tc.want == nil {
-				assert.Nil(t, got.Names, "nobody is dismissed")
+				assert.Nil(t, got.Names, "no component is removed")
 				return
 			}
 			want := map[string]bool{"virtual-kubelet/milan": true}

@@ -12,20 +12,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// named selects the one object of a name; the right to watch is limited to it.
-func named(name string) cache.ByObject {
+// selectName selects the object with the name, to which RBAC restricts the watch.
+func selectName(name string) cache.ByObject {
 	return cache.ByObject{Field: fields.OneTermEqualSelector(metav1.ObjectNameField, name)}
 }
 
-// watchConfigurations returns a channel that delivers a value after events of the webhook
-// configurations in the cache: one that is recreated has no caBundle, and the API server
-// refuses requests or skips the webhook until it has.
+// watchConfigurations returns a channel that receives a value after events of the webhook
+// configurations in the cache. A configuration that is recreated has no caBundle, and the webhook
+// is not called until it has one.
 func watchConfigurations(ctx context.Context, informers cache.Informers) (<-chan struct{}, error) {
 	changes := make(chan struct{}, 1)
 	notify := func(any) {
 		select {
 		case changes <- struct{}{}:
-		default: // The value that waits stands for this event too.
+		default: // A value is pending.
 		}
 	}
 	for _, kind := range []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}} {

@@ -10,27 +10,26 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// drain lets a replica that is told to stop do so without failing anybody's request. Two
-// things would: connections that are made while the Service's endpoints still name it, so
-// it serves on for a while; and the end of the server's context, which is the parent of
-// every request's, so requests are kept out of that.
+// drain shuts a replica down without failed requests. The replica serves for a delay after the
+// signal, while the Service's endpoints still have its address. The contexts of requests do not
+// end with the server's context, which is their parent.
 type drain struct {
-	delay   time.Duration
-	clock   clock.Clock
-	leaving atomic.Bool
+	delay      time.Duration
+	clock      clock.Clock
+	isDraining atomic.Bool
 }
 
-// outlive returns a context that ends the delay after ctx does, or when end is called.
-func (d *drain) outlive(ctx context.Context) (longer context.Context, end func()) {
+// extend returns a context that ends the delay after ctx, or when end is called.
+func (d *drain) extend(ctx context.Context) (longer context.Context, end func()) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		// Before the server's context ends, or a request would take that for its client's end.
-		d.leaving.Store(true)
+		// Set before the server's context ends, which finish must not take for the end of a client.
+		d.isDraining.Store(true)
 		defer cancel()
 		if d.delay == 0 {
 			return
 		}
-		ctrl.LoggerFrom(ctx).Info("Serving on until the endpoints no longer name this replica", "delay", d.delay.String())
+		ctrl.LoggerFrom(ctx).Info("Serving until the endpoints are updated", "delay", d.delay.String())
 		timer := d.clock.NewTimer(d.delay)
 		defer timer.Stop()
 		select {
@@ -44,18 +43,18 @@ func (d *drain) outlive(ctx context.Context) (longer context.Context, end func()
 	}
 }
 
-// finish answers requests to their end, also when the server stops meanwhile. A request
-// whose client goes ends before. A replica that leaves gives up each connection with its
-// answer: one that is kept would end with the server, under the client's next request.
+// finish completes requests even if the server is stopped. A request ends when its client
+// disconnects. A draining replica closes each connection with its response: a connection that is
+// kept alive would be closed during the client's next request.
 func (d *drain) finish(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 		defer cancel()
-		if d.leaving.Load() {
+		if d.isDraining.Load() {
 			w.Header().Set("Connection", "close")
 		}
 		defer context.AfterFunc(r.Context(), func() {
-			if !d.leaving.Load() {
+			if !d.isDraining.Load() {
 				cancel()
 			}
 		})()

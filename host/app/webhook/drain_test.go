@@ -19,11 +19,11 @@ const (
 	every    = 5 * time.Millisecond
 )
 
-func TestAReplicaServesOnForTheDelay(t *testing.T) {
+func TestServesForTheDelay(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(100, 0))
 	d := &drain{delay: 5 * time.Second, clock: clock}
-	told, stop := context.WithCancel(t.Context())
-	serving, end := d.outlive(told)
+	signaled, stop := context.WithCancel(t.Context())
+	serving, end := d.extend(signaled)
 	defer end()
 	stop()
 	require.Eventually(t, clock.HasWaiters, patience, every)
@@ -33,11 +33,11 @@ func TestAReplicaServesOnForTheDelay(t *testing.T) {
 	require.Eventually(t, func() bool { return serving.Err() != nil }, patience, every)
 }
 
-func TestAReplicaThatFailsDoesNotWait(t *testing.T) {
+func TestDoesNotWaitAfterAFailure(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(100, 0))
 	d := &drain{delay: 5 * time.Second, clock: clock}
-	told, stop := context.WithCancel(t.Context())
-	serving, end := d.outlive(told)
+	signaled, stop := context.WithCancel(t.Context())
+	serving, end := d.extend(signaled)
 	stop()
 	require.Eventually(t, clock.HasWaiters, patience, every)
 	end()
@@ -45,13 +45,13 @@ func TestAReplicaThatFailsDoesNotWait(t *testing.T) {
 	require.Eventually(t, func() bool { return !clock.HasWaiters() }, patience, every, "the timer goes as well")
 
 	without := &drain{clock: clock}
-	serving, end = without.outlive(told)
+	serving, end = without.extend(signaled)
 	defer end()
 	require.Eventually(t, func() bool { return serving.Err() != nil }, patience, every, "no delay, no wait")
 }
 
-// slow serves as controller-runtime does, every request a child of ctx, and holds each
-// until it is released or its context ends.
+// slow serves requests as controller-runtime does, with contexts derived from ctx. Each request
+// waits until it is released or its context ends.
 func slow(t *testing.T, ctx context.Context, d *drain) (url string, begun chan struct{}, release chan struct{}, ended chan error) {
 	t.Helper()
 	begun, release, ended = make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -70,10 +70,10 @@ func slow(t *testing.T, ctx context.Context, d *drain) (url string, begun chan s
 	return server.URL, begun, release, ended
 }
 
-func TestARequestInFlightOutlivesTheServersContext(t *testing.T) {
+func TestARequestInFlightIsCompleted(t *testing.T) {
 	d := &drain{clock: clocktesting.NewFakeClock(time.Unix(100, 0))}
-	told, stop := context.WithCancel(t.Context())
-	serving, end := d.outlive(told)
+	signaled, stop := context.WithCancel(t.Context())
+	serving, end := d.extend(signaled)
 	defer end()
 	url, begun, release, ended := slow(t, serving, d)
 	answer := make(chan string, 1)
@@ -114,14 +114,14 @@ func TestARequestEndsWithItsClient(t *testing.T) {
 	assert.ErrorIs(t, <-ended, context.Canceled)
 }
 
-func TestAReplicaThatLeavesKeepsNoConnection(t *testing.T) {
+func TestADrainingReplicaClosesConnections(t *testing.T) {
 	d := &drain{}
 	server := httptest.NewServer(d.finish(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "answered")
 	})))
 	t.Cleanup(server.Close)
 	for _, leaving := range []bool{false, true} {
-		d.leaving.Store(leaving)
+		d.isDraining.Store(leaving)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
 		require.NoError(t, err)
 		response, err := server.Client().Do(request)

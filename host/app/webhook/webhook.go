@@ -1,5 +1,5 @@
 // Package webhook composes the admission webhooks of the consumer: pods, VirtualNodes,
-// NamespaceOffloadings, policies and their modules. Every replica serves; nothing here needs a leader.
+// NamespaceOffloadings, policies and their modules. Every replica serves, without leader election.
 package webhook
 
 import (
@@ -35,41 +35,41 @@ import (
 	"github.com/longshore-dev/longshore/host/policysource"
 )
 
-// Component names this process in policy status, with its pod when that is known.
+// Component is the name of this process in policy status, followed by the name of its pod.
 const Component = "webhook"
 
 // Options configures an App. The names are those of the command's flags.
 type Options struct {
 	process.Options
-	// PodName is this replica's in that namespace; empty when it is the only one and no pod.
+	// PodName is the name of this replica's pod. It is empty outside of a cluster.
 	PodName string
 	// BindAddress and Port are where the webhooks listen.
 	BindAddress string
 	Port        int
-	// ShutdownDelay is how long a replica that is told to stop serves on, so that whoever
-	// routes to the Service's endpoints learns meanwhile that it goes. Zero stops at once.
+	// ShutdownDelay is how long the server serves after a signal, until the Service's endpoints
+	// are updated.
 	ShutdownDelay time.Duration
-	// SecretName holds the serving certificate, ServiceName is what it is for.
+	// SecretName is the Secret of the serving certificate, ServiceName the Service that it is for.
 	SecretName, ServiceName string
-	// ConfigurationName names the mutating and validating webhook configurations.
+	// ConfigurationName is the name of both webhook configurations.
 	ConfigurationName string
-	// PodCIDRs of the own cluster, passed on to virtual kubelets.
+	// PodCIDRs of the local cluster, passed to virtual kubelets.
 	PodCIDRs []string
-	// DefaultOptions names the VkOptionsTemplate of VirtualNodes that name none.
+	// DefaultOptions is the VkOptionsTemplate of VirtualNodes without a reference to one.
 	DefaultOptions client.ObjectKey
 	// RuntimeClassName is the cluster's Liqo runtime class.
 	RuntimeClassName string
-	// PolicyCacheDir keeps compiled policies between starts; empty keeps none.
+	// PolicyCacheDir is the directory of compiled policies. If empty, they are not cached.
 	PolicyCacheDir string
-	// PolicyCompiler compiles the modules of policies outside of this process; nil compiles
-	// them in it, without a limit.
+	// PolicyCompiler compiles modules in another process. If nil, they are compiled in this one
+	// without a memory limit.
 	PolicyCompiler engine.Compiler
 	// PolicyNamespaces are the namespaces beside Longshore's own whose ConfigMaps may
 	// hold modules of policies.
 	PolicyNamespaces []string
 }
 
-// Validate says what is wrong with the options, all of it.
+// Validate returns every invalid option.
 func (o *Options) Validate() error {
 	required := map[string]string{
 		"--secret-name":                 o.SecretName,
@@ -84,7 +84,7 @@ func (o *Options) Validate() error {
 	}
 	for _, cidr := range o.PodCIDRs {
 		if _, err := netip.ParsePrefix(cidr); err != nil {
-			errs = append(errs, fmt.Errorf("--podcidr: %q is no CIDR", cidr))
+			errs = append(errs, fmt.Errorf("parsing --podcidr %q: %w", cidr, err))
 		}
 	}
 	if err := policies.ValidateNamespaces(o.PolicyNamespaces); err != nil {
@@ -94,7 +94,7 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--shutdown-delay is %s: it cannot be negative", o.ShutdownDelay))
 	}
 	if o.Port < 1 || o.Port > 65535 {
-		errs = append(errs, fmt.Errorf("--webhook-port is %d: a port is between 1 and 65535", o.Port))
+		errs = append(errs, fmt.Errorf("--webhook-port is %d: it must be between 1 and 65535", o.Port))
 	}
 	return errors.Join(errs...)
 }
@@ -118,7 +118,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 		Mutating:   []string{options.ConfigurationName},
 		Validating: []string{options.ConfigurationName},
 		OnError: func(err error) {
-			ctrl.Log.WithName("servingcert").Error(err, "Keeping the serving certificate failed, retrying")
+			ctrl.Log.WithName("servingcert").Error(err, "Failed to update the serving certificate, retrying")
 		},
 	}
 	a := &App{drain: &drain{delay: options.ShutdownDelay, clock: clock.RealClock{}}}
@@ -128,8 +128,8 @@ func New(ctx context.Context, options Options) (*App, error) {
 		Cache: map[client.Object]cache.ByObject{
 			&corev1.ConfigMap{}: policies.CacheOf(options.modules()),
 			&corev1.Pod{}:       policies.CacheOf([]string{options.Namespace}),
-			&admissionregistrationv1.MutatingWebhookConfiguration{}:   named(options.ConfigurationName),
-			&admissionregistrationv1.ValidatingWebhookConfiguration{}: named(options.ConfigurationName),
+			&admissionregistrationv1.MutatingWebhookConfiguration{}:   selectName(options.ConfigurationName),
+			&admissionregistrationv1.ValidatingWebhookConfiguration{}: selectName(options.ConfigurationName),
 		},
 		Alter: func(o *ctrl.Options) (err error) {
 			o.WebhookServer = webhook.NewServer(webhook.Options{
@@ -138,7 +138,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 			})
 			o.Client = client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Node{}}}}
 			if keeper.Client, err = client.New(options.Config, client.Options{Scheme: o.Scheme}); err != nil {
-				return fmt.Errorf("connecting to the own cluster: %w", err)
+				return fmt.Errorf("creating the client of the local cluster: %w", err)
 			}
 			return nil
 		},
@@ -166,7 +166,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 	return a, nil
 }
 
-// add adds the policies, and the handlers that ask them.
+// add adds the policies and the handlers.
 func (a *App) add(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	observer, err := policysource.NewMetrics(metrics.Registry)
 	if err != nil {
@@ -174,21 +174,21 @@ func (a *App) add(ctx context.Context, mgr ctrl.Manager, options Options) error 
 	}
 	a.policies, err = policies.New(ctx, mgr, policies.Options{
 		Component: componentName(options.PodName), CacheDir: options.PolicyCacheDir, Compiler: options.PolicyCompiler, ModuleNamespaces: options.modules(), Metrics: observer,
-		// One component tells what is true of a policy everywhere.
+		// One component writes the conditions of policies.
 		Conditions: true,
 		Components: components{reader: mgr.GetClient(), pod: client.ObjectKey{Namespace: options.Namespace, Name: options.PodName}}.list,
 	})
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(departures{cache: mgr.GetCache(), replicas: options.PodName != "", tell: a.policies.Report}); err != nil {
+	if err := mgr.Add(componentWatcher{cache: mgr.GetCache(), replicas: options.PodName != "", changed: a.policies.Report}); err != nil {
 		return fmt.Errorf("watching the components that run policies: %w", err)
 	}
 	register(mgr, a.drain.finish, a.policies, options)
 	return nil
 }
 
-// modules are the namespaces whose ConfigMaps may hold modules of policies.
+// modules returns the namespaces of ConfigMaps with modules of policies.
 func (o *Options) modules() []string { return policies.Namespaces(o.Namespace, o.PolicyNamespaces) }
 
 func dnsNames(service, namespace string) []string {
@@ -197,7 +197,7 @@ func dnsNames(service, namespace string) []string {
 	}
 }
 
-// register puts every handler behind the wrapper.
+// register registers the handlers, each with the wrapper.
 func register(mgr ctrl.Manager, wrap func(http.Handler) http.Handler, decide *policies.Policies, options Options) {
 	decoder := admission.NewDecoder(mgr.GetScheme())
 	serve := func(path string, handler http.Handler) { mgr.GetWebhookServer().Register(path, wrap(handler)) }
@@ -218,9 +218,9 @@ func register(mgr ctrl.Manager, wrap func(http.Handler) http.Handler, decide *po
 
 // Run serves until the context ends and the delay after it.
 func (a *App) Run(ctx context.Context) error {
-	serving, end := a.drain.outlive(ctx)
+	serving, end := a.drain.extend(ctx)
 	defer end()
-	// All of the manager outlives: who still serves still follows changes of policies.
+	// The whole manager runs in the extended context: policies are updated until the end.
 	err := a.process.Run(serving)
 	if closeErr := a.policies.Close(context.WithoutCancel(ctx)); closeErr != nil {
 		err = errors.Join(err, closeErr)

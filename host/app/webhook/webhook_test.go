@@ -10,7 +10,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/process"
 )
 
-func TestOptionsSayAllThatIsWrongAtOnce(t *testing.T) {
+func TestValidateReturnsEveryInvalidOption(t *testing.T) {
 	good := Options{
 		Options:    process.Options{ClusterID: "rome", Namespace: "longshore"},
 		SecretName: "s", ServiceName: "w", ConfigurationName: "c", Port: 9443,
@@ -21,7 +21,7 @@ func TestOptionsSayAllThatIsWrongAtOnce(t *testing.T) {
 	for _, want := range []string{
 		`--cluster-id: invalid cluster ID "Rome"`, "--liqo-namespace is required", "--secret-name is required", "--service-name is required",
 		"--configuration-name is required", "--vk-options-default-template is required", "--liqo-runtime-class is required",
-		`--podcidr: "10.0.0.0" is no CIDR`, "--webhook-port is 70000", "--shutdown-delay is -1ns", `--policy-namespace: "Team" is no namespace name`,
+		`parsing --podcidr "10.0.0.0"`, "--webhook-port is 70000", "--shutdown-delay is -1ns", `--policy-namespace: "Team" is no namespace name`,
 	} {
 		assert.ErrorContains(t, err, want)
 	}

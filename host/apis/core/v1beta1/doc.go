@@ -1,6 +1,5 @@
-// Package v1beta1 holds the kinds of core.liqo.io/v1beta1 (wire P1.2):
-// the ForeignCluster, the type of a cluster's ID, and the labels that tell to which
-// cluster an object belongs and whether it is a replica.
+// Package v1beta1 defines the kinds of core.liqo.io/v1beta1 (wire P1.2): the ForeignCluster, the type
+// of cluster IDs, and the labels of clusters and replication.
 //
 // +kubebuilder:object:generate=true
 // +groupName=core.liqo.io

@@ -1,8 +1,6 @@
-// Package v1beta1 holds the kinds of offloading.liqo.io/v1beta1, letter for letter
-// as Liqo's wire has them (wire 1): virtual nodes and their
-// template, the offloading of namespaces, and the shadow objects that travel to the
-// provider. Labels, annotations, finalizers and taints of the offloading path stand
-// beside the kind that owns them. No behavior lives here.
+// Package v1beta1 defines the kinds of offloading.liqo.io/v1beta1, which are wire compatible with
+// Liqo (wire 1): virtual nodes and their template, the offloading of namespaces, and shadow
+// objects. Labels, annotations, finalizers and taints are defined beside the kind that uses them.
 //
 // +kubebuilder:object:generate=true
 // +groupName=offloading.liqo.io

@@ -7,18 +7,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Keys of namespace maps and the namespaces they make (wire 6.5, 7.3, 7.4).
+// Keys of NamespaceMaps and their namespaces (wire 6.5, 7.3, 7.4).
 const (
 	// ManagedByNamespaceMapAnnotation on a remote namespace and its RoleBinding is
-	// "<namespace>/<name>" of the NamespaceMap that made it.
+	// "<namespace>/<name>" of its NamespaceMap.
 	ManagedByNamespaceMapAnnotation = "liqo.io/managed-by-namespace-map"
 	// OriginalNameAnnotation on a remote namespace is the local namespace's name.
 	OriginalNameAnnotation = "liqo.io/original-name"
 	// VirtualNodesAnnotation on a NamespaceMap of the consumer lists the VirtualNodes that use
-	// it, "<namespace>/<name>" separated by commas, until each is withdrawn. One that is
-	// listed and does not exist was deleted without its finalizer.
+	// it, "<namespace>/<name>" separated by commas, until they are withdrawn. A VirtualNode that
+	// is listed and does not exist was deleted without its finalizer.
 	VirtualNodesAnnotation = "longshore.dev/virtual-nodes"
-	// NamespaceMapFinalizer is held by the provider until the namespaces are gone.
+	// NamespaceMapFinalizer is the finalizer of the provider's controller.
 	NamespaceMapFinalizer = "namespacemap-controller.liqo.io/finalizer"
 )
 
@@ -36,11 +36,11 @@ const (
 
 // RemoteNamespaceStatus is a remote namespace and its state.
 type RemoteNamespaceStatus struct {
-	// RemoteNamespace is its name.
+	// RemoteNamespace is the name of the namespace.
 	RemoteNamespace string `json:"remoteNamespace,omitempty"`
-	// Phase is its state.
+	// Phase is the state of the namespace.
 	Phase MappingPhase `json:"phase,omitempty"`
-	// Message says why the namespace was not made.
+	// Message is why the namespace was not created.
 	Message string `json:"message,omitempty"`
 }
 
@@ -56,7 +56,7 @@ type NamespaceMapStatus struct {
 	CurrentMapping map[string]RemoteNamespaceStatus `json:"currentMapping,omitempty"`
 }
 
-// NamespaceMap tells a provider which namespaces a consumer wants there.
+// NamespaceMap requests namespaces of a consumer from a provider.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=nm;nsmap,categories=liqo
@@ -86,8 +86,8 @@ func (m *NamespaceMap) VirtualNodes() []string {
 	return strings.FieldsFunc(m.Annotations[VirtualNodesAnnotation], func(r rune) bool { return r == ',' })
 }
 
-// AddVirtualNode records that a VirtualNode uses the NamespaceMap, and reports whether that
-// is a change.
+// AddVirtualNode records that a VirtualNode uses the NamespaceMap. It returns false if that was
+// recorded before.
 func (m *NamespaceMap) AddVirtualNode(name string) bool {
 	names := m.VirtualNodes()
 	if slices.Contains(names, name) {
@@ -99,8 +99,8 @@ func (m *NamespaceMap) AddVirtualNode(name string) bool {
 	return true
 }
 
-// RemoveVirtualNode records that a VirtualNode was withdrawn, and reports whether that is a
-// change.
+// RemoveVirtualNode records that a VirtualNode was withdrawn. It returns false if it was not
+// recorded.
 func (m *NamespaceMap) RemoveVirtualNode(name string) bool {
 	names := m.VirtualNodes()
 	kept := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })

@@ -11,26 +11,26 @@ const (
 	NamespaceOffloadingName = "offloading"
 	// SchedulingEnabledLabel is "true" on a namespace whose pods may be offloaded.
 	SchedulingEnabledLabel = "liqo.io/scheduling-enabled"
-	// NamespaceOffloadingFinalizer is held until every remote namespace is gone.
+	// NamespaceOffloadingFinalizer is kept until all remote namespaces are deleted.
 	NamespaceOffloadingFinalizer = "namespaceoffloading-controller.liqo.io/finalizer"
 )
 
-// NamespaceMappingStrategyType tells how the remote namespace is called.
+// NamespaceMappingStrategyType determines the name of the remote namespace.
 //
 // +kubebuilder:validation:Enum=EnforceSameName;DefaultName;SelectedName
 type NamespaceMappingStrategyType string
 
 // The mapping strategies (wire 6.1).
 const (
-	// EnforceSameNameMappingStrategyType takes the local name.
+	// EnforceSameNameMappingStrategyType uses the local name.
 	EnforceSameNameMappingStrategyType NamespaceMappingStrategyType = "EnforceSameName"
-	// DefaultNameMappingStrategyType takes "<local name>-<own ClusterID>".
+	// DefaultNameMappingStrategyType uses "<local name>-<local ClusterID>".
 	DefaultNameMappingStrategyType NamespaceMappingStrategyType = "DefaultName"
-	// SelectedNameMappingStrategyType takes spec.remoteNamespaceName.
+	// SelectedNameMappingStrategyType uses spec.remoteNamespaceName.
 	SelectedNameMappingStrategyType NamespaceMappingStrategyType = "SelectedName"
 )
 
-// PodOffloadingStrategyType tells where the pods of a namespace may run.
+// PodOffloadingStrategyType determines where the pods of a namespace may run.
 //
 // +kubebuilder:validation:Enum=Local;Remote;LocalAndRemote
 type PodOffloadingStrategyType string
@@ -44,23 +44,23 @@ const (
 
 // NamespaceOffloadingSpec is the desired state of a NamespaceOffloading.
 type NamespaceOffloadingSpec struct {
-	// NamespaceMappingStrategy tells how the remote namespace is called. Immutable.
+	// NamespaceMappingStrategy determines the name of the remote namespace. Immutable.
 	// +kubebuilder:default="DefaultName"
 	// +optional
 	NamespaceMappingStrategy NamespaceMappingStrategyType `json:"namespaceMappingStrategy,omitempty"`
 	// RemoteNamespaceName for the strategy SelectedName. Immutable.
 	RemoteNamespaceName string `json:"remoteNamespaceName,omitempty"`
-	// PodOffloadingStrategy tells where pods may run.
+	// PodOffloadingStrategy determines where pods may run.
 	// +kubebuilder:default="LocalAndRemote"
 	// +optional
 	PodOffloadingStrategy PodOffloadingStrategyType `json:"podOffloadingStrategy,omitempty"`
-	// ClusterSelector selects virtual nodes by the labels of their Nodes; no term
+	// ClusterSelector selects virtual nodes by the labels of their Nodes. A selector without terms
 	// selects all.
 	// +optional
 	ClusterSelector corev1.NodeSelector `json:"clusterSelector,omitempty,omitzero"`
 }
 
-// OffloadingPhaseType sums the conditions of an offloaded namespace up.
+// OffloadingPhaseType summarizes the conditions of an offloaded namespace.
 type OffloadingPhaseType string
 
 // The phases of an offloaded namespace (wire 6.2).
@@ -73,14 +73,14 @@ const (
 	TerminatingOffloadingPhaseType       OffloadingPhaseType = "Terminating"
 )
 
-// RemoteNamespaceConditionType names an aspect of a remote namespace.
+// RemoteNamespaceConditionType is the type of a condition of a remote namespace.
 type RemoteNamespaceConditionType string
 
-// The aspects of a remote namespace.
+// The condition types of a remote namespace.
 const (
-	// NamespaceOffloadingRequired tells whether the cluster is selected.
+	// NamespaceOffloadingRequired is True if the cluster is selected.
 	NamespaceOffloadingRequired RemoteNamespaceConditionType = "OffloadingRequired"
-	// NamespaceReady tells whether the remote namespace exists.
+	// NamespaceReady is True if the remote namespace exists.
 	NamespaceReady RemoteNamespaceConditionType = "Ready"
 )
 
@@ -96,7 +96,7 @@ type RemoteNamespaceCondition struct {
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty,omitzero"`
 	// Reason for the last transition, in CamelCase.
 	Reason string `json:"reason,omitempty"`
-	// Message for people.
+	// Message is human-readable.
 	Message string `json:"message,omitempty"`
 }
 
@@ -107,17 +107,16 @@ type RemoteNamespaceConditions []RemoteNamespaceCondition
 type NamespaceOffloadingStatus struct {
 	// RemoteNamespaceName is the name in every selected cluster.
 	RemoteNamespaceName string `json:"remoteNamespaceName,omitempty"`
-	// OffloadingPhase sums the conditions up.
+	// OffloadingPhase summarizes the conditions.
 	OffloadingPhase OffloadingPhaseType `json:"offloadingPhase,omitempty"`
-	// RemoteNamespacesConditions by the name of the NamespaceMap, that is the
-	// provider's ClusterID.
+	// RemoteNamespacesConditions by the name of the NamespaceMap, which is the provider's
+	// ClusterID.
 	RemoteNamespacesConditions map[string]RemoteNamespaceConditions `json:"remoteNamespacesConditions,omitempty"`
-	// ObservedGeneration is the last generation acted upon.
+	// ObservedGeneration is the last reconciled generation.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
-// NamespaceOffloading extends its namespace to other clusters. It must be called
-// "offloading".
+// NamespaceOffloading extends its namespace to other clusters. Its name must be "offloading".
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=nso;nsof;nsoff;nsoffloading,categories=liqo

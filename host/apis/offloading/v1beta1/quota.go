@@ -5,35 +5,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LimitsEnforcement tells what a provider demands of the requests and limits of pods.
+// LimitsEnforcement determines which requests and limits a provider requires of pods.
 //
 // +kubebuilder:validation:Enum=Hard;Soft;None
 type LimitsEnforcement string
 
 // The enforcements (wire 1.7).
 const (
-	// HardLimitsEnforcement demands requests of cpu and memory, and equal limits.
+	// HardLimitsEnforcement requires requests of cpu and memory, and equal limits.
 	HardLimitsEnforcement LimitsEnforcement = "Hard"
-	// SoftLimitsEnforcement demands requests of cpu and memory.
+	// SoftLimitsEnforcement requires requests of cpu and memory.
 	SoftLimitsEnforcement LimitsEnforcement = "Soft"
-	// NoLimitsEnforcement demands nothing.
+	// NoLimitsEnforcement requires none.
 	NoLimitsEnforcement LimitsEnforcement = "None"
 )
 
 // QuotaSpec is the desired state of a Quota.
 type QuotaSpec struct {
-	// User whom the quota limits: the CN of the consumer's certificate.
+	// User is the CN of the consumer's certificate.
 	// +kubebuilder:validation:MinLength=1
 	User string `json:"user"`
 	// LimitsEnforcement for the user's pods.
 	LimitsEnforcement LimitsEnforcement `json:"limitsEnforcement,omitempty"`
 	// Resources granted.
 	Resources corev1.ResourceList `json:"resources"`
-	// Cordoned stops new pods.
+	// Cordoned prevents new pods.
 	Cordoned *bool `json:"cordoned,omitempty"`
 }
 
-// Quota limits what a consumer's identity may use.
+// Quota limits the resources of a consumer's identity.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=qt,categories=liqo

@@ -23,7 +23,7 @@ type ShadowEndpointSliceSpec struct {
 	Template EndpointSliceTemplate `json:"template,omitempty"`
 }
 
-// ShadowEndpointSlice asks a provider to keep an EndpointSlice.
+// ShadowEndpointSlice requests an EndpointSlice from a provider.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=shes;sheps;seps,categories=liqo

@@ -8,17 +8,17 @@ import (
 // ShadowPodGVK is the kind of a ShadowPod, the controller of the remote pod.
 var ShadowPodGVK = GroupVersion.WithKind("ShadowPod")
 
-// Keys on offloaded pods and what goes with them (wire 7.2, 7.3).
+// Labels of offloaded pods and related objects (wire 7.2, 7.3).
 const (
 	// LocalPodLabel is "true" on a local pod that is offloaded.
 	LocalPodLabel = "liqo.io/shadowPod"
 	// RemoteUnavailableLabel is "true" on a local pod whose provider is unreachable.
 	RemoteUnavailableLabel = "liqo.io/remote-unavailable"
-	// ManagedByLabel on a remote object names the kind of its owner.
+	// ManagedByLabel on a remote object is the kind of its owner.
 	ManagedByLabel = "liqo.io/managed-by"
-	// ManagedByShadowPod is its value on pods.
+	// ManagedByShadowPod is the value of ManagedByLabel on pods.
 	ManagedByShadowPod = "shadowpod"
-	// ManagedByShadowEndpointSlice is its value on EndpointSlices.
+	// ManagedByShadowEndpointSlice is the value of ManagedByLabel on EndpointSlices.
 	ManagedByShadowEndpointSlice = "shadowendpointslice"
 	// OriginLabel on a reflected object is the consumer's ClusterID.
 	OriginLabel = "offloading.liqo.io/origin"
@@ -31,7 +31,7 @@ const (
 	CreatorUserLabel = "liqo.io/creator-user"
 )
 
-// Annotations with which a local pod asks for something (wire 7.3).
+// Annotations of local pods (wire 7.3).
 const (
 	// AntiAffinityPresetAnnotation is "propagate", "soft" or "hard".
 	AntiAffinityPresetAnnotation = "liqo.io/anti-affinity-preset"
@@ -47,11 +47,11 @@ const (
 
 // Reasons in the status of a local pod (wire 7.4).
 const (
-	// OffloadingBackOffReason: the pod cannot be offloaded for now.
+	// OffloadingBackOffReason means that the pod cannot be offloaded at present.
 	OffloadingBackOffReason = "OffloadingBackOff"
-	// OffloadingAbortedReason: the pod will not be offloaded again.
+	// OffloadingAbortedReason means that the pod will not be offloaded again.
 	OffloadingAbortedReason = "OffloadingAborted"
-	// RemotePodTerminatedReason: the remote pod vanished.
+	// RemotePodTerminatedReason means that the remote pod was deleted.
 	RemotePodTerminatedReason = "RemotePodTerminated"
 )
 
@@ -59,16 +59,15 @@ const (
 // the pod cannot be created (wire 3.7).
 const FailedCreatePodReason = "FailedCreatePod"
 
-// Names with which fields are managed (wire 7.4).
+// Field managers (wire 7.4).
 const (
-	// ReflectionFieldManager is that of the virtual kubelet.
+	// ReflectionFieldManager is the field manager of virtual kubelets.
 	ReflectionFieldManager = "reflection.liqo.io"
-	// ShadowPodFieldManager is that of the provider's ShadowPod controller.
+	// ShadowPodFieldManager is the field manager of the ShadowPod controller.
 	ShadowPodFieldManager = "shadow-pod"
 )
 
-// LiqoRuntimeClassName is the RuntimeClass with which a pod asks for a virtual node
-// (wire 2.6).
+// LiqoRuntimeClassName is the RuntimeClass of pods that request a virtual node (wire 2.6).
 const LiqoRuntimeClassName = "liqo"
 
 // ShadowPodSpec is the desired state of a ShadowPod.

@@ -15,21 +15,21 @@ const (
 	// NodeTypeLabel and NodeTypeVirtual mark the Node of a virtual node.
 	NodeTypeLabel   = "liqo.io/type"
 	NodeTypeVirtual = "virtual-node"
-	// KubeletTypeLabel and KubeletTypeVirtual do so for autoscalers, which skip it.
+	// KubeletTypeLabel and KubeletTypeVirtual mark the Node for autoscalers, which ignore it.
 	KubeletTypeLabel   = "type"
 	KubeletTypeVirtual = "virtual-kubelet"
 	// StorageAvailableLabel on the Node is "true" when the provider offers storage.
 	StorageAvailableLabel = "storage.liqo.io/available"
-	// VirtualNodeLabel on a virtual kubelet's Deployment and pods names its VirtualNode.
+	// VirtualNodeLabel on a virtual kubelet's Deployment and pods is the name of its VirtualNode.
 	VirtualNodeLabel = "liqo.io/virtual-node"
-	// ComponentLabel and ComponentVirtualKubelet mark them.
+	// ComponentLabel and ComponentVirtualKubelet mark the Deployment and pods of a virtual kubelet.
 	ComponentLabel          = "offloading.liqo.io/component"
 	ComponentVirtualKubelet = "virtual-kubelet"
 	// OffloadingPatchHashAnnotation on a virtual kubelet's Deployment is the hex SHA-256 of
-	// the patch's JSON (5.1). The reference puts it on the pod template, so that a changed
-	// patch restarts the virtual kubelet; here that takes the patch as it runs.
+	// the patch's JSON (5.1). In the reference it is on the pod template, so that a changed patch
+	// restarts the virtual kubelet. Here the virtual kubelet applies it without a restart.
 	OffloadingPatchHashAnnotation = "liqo.io/offloading-patch-hash"
-	// VirtualNodeFinalizer is held until Node and Deployment are gone.
+	// VirtualNodeFinalizer is kept until Node and Deployment are deleted.
 	VirtualNodeFinalizer = "virtualnode-controller.liqo.io/finalizer"
 )
 
@@ -49,26 +49,26 @@ type DeploymentTemplate struct {
 	Spec appsv1.DeploymentSpec `json:"spec,omitempty"`
 }
 
-// Affinity is the part of an affinity that an OffloadingPatch may carry.
+// Affinity is the affinity of an OffloadingPatch.
 type Affinity struct {
-	// NodeAffinity is merged into the remote pod's.
+	// NodeAffinity is merged into that of the remote pod.
 	// +optional
 	NodeAffinity *corev1.NodeAffinity `json:"nodeAffinity,omitempty"`
 }
 
-// OffloadingPatch is what a virtual node changes on everything it offloads.
+// OffloadingPatch is applied to objects that are offloaded through a virtual node.
 type OffloadingPatch struct {
-	// AnnotationsNotReflected are annotation keys that stay in the consumer, exact match.
+	// AnnotationsNotReflected are keys of annotations that are not reflected, by exact match.
 	AnnotationsNotReflected []string `json:"annotationsNotReflected,omitempty"`
-	// LabelsNotReflected are label keys that stay in the consumer, exact match.
+	// LabelsNotReflected are keys of labels that are not reflected, by exact match.
 	LabelsNotReflected []string `json:"labelsNotReflected,omitempty"`
 	// NodeSelector keys are set on the remote pod.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 	// Tolerations are added to the remote pod.
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// Affinity is merged into the remote pod's.
+	// Affinity is merged into that of the remote pod.
 	Affinity *Affinity `json:"affinity,omitempty"`
-	// RuntimeClassName is used when neither the pod nor its annotation asks for another.
+	// RuntimeClassName of the remote pod, unless the pod or its annotation has one.
 	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
 }
 
@@ -80,28 +80,28 @@ type OffloadingPatch struct {
 type VirtualNodeSpec struct {
 	// ClusterID of the provider.
 	ClusterID liqocorev1beta1.ClusterID `json:"clusterID,omitempty"`
-	// Template of the virtual kubelet's Deployment; filled at creation.
+	// Template of the virtual kubelet's Deployment. It is set at creation.
 	Template *DeploymentTemplate `json:"template,omitempty"`
-	// OffloadingPatch applied to everything offloaded through this node.
+	// OffloadingPatch applied to objects that are offloaded through this node.
 	OffloadingPatch *OffloadingPatch `json:"offloadingPatch,omitempty"`
-	// CreateNode tells whether a Node appears; without one only the other resources
-	// are reflected.
+	// CreateNode determines whether a Node is created. Without a Node, only other resources are
+	// reflected.
 	CreateNode *bool `json:"createNode,omitempty"`
-	// DisableNetworkCheck keeps the network's state out of the Node's readiness.
+	// DisableNetworkCheck makes the Node's readiness independent of the network.
 	DisableNetworkCheck *bool `json:"disableNetworkCheck,omitempty"`
-	// KubeconfigSecretRef names the Secret with the kubeconfig of the provider, in the
-	// same namespace, key "kubeconfig".
+	// KubeconfigSecretRef refers to the Secret with the kubeconfig of the provider, in the same
+	// namespace, key "kubeconfig".
 	KubeconfigSecretRef *corev1.LocalObjectReference `json:"kubeconfigSecretRef,omitempty"`
-	// Images that are present on the provider; copied to the Node.
+	// Images of the provider, copied to the Node.
 	Images []corev1.ContainerImage `json:"images,omitempty"`
-	// ResourceQuota gives the Node's capacity; only hard is used.
+	// ResourceQuota is the Node's capacity. Only hard is used.
 	// +optional
 	ResourceQuota corev1.ResourceQuotaSpec `json:"resourceQuota,omitempty"`
 	// Labels of the Node.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Annotations of the Node.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Taints of the Node, besides the one every virtual node has.
+	// Taints of the Node, in addition to that of every virtual node.
 	Taints []corev1.Taint `json:"taints,omitempty"`
 	// StorageClasses that the provider offers.
 	StorageClasses []authv1beta1.StorageType `json:"storageClasses,omitempty"`
@@ -109,27 +109,27 @@ type VirtualNodeSpec struct {
 	IngressClasses []authv1beta1.IngressType `json:"ingressClasses,omitempty"`
 	// LoadBalancerClasses that the provider offers.
 	LoadBalancerClasses []authv1beta1.LoadBalancerType `json:"loadBalancerClasses,omitempty"`
-	// VkOptionsTemplateRef names the template to use; only namespace and name count.
+	// VkOptionsTemplateRef refers to a template. Only namespace and name are used.
 	VkOptionsTemplateRef *corev1.ObjectReference `json:"vkOptionsTemplateRef,omitempty"`
 }
 
-// VirtualNodeConditionType names a part of a virtual node.
+// VirtualNodeConditionType is the type of a condition of a virtual node.
 //
 // +kubebuilder:validation:Enum=VirtualKubelet;Node
 type VirtualNodeConditionType string
 
-// The parts of a virtual node.
+// The condition types of a virtual node.
 const (
 	VirtualKubeletConditionType VirtualNodeConditionType = "VirtualKubelet"
 	NodeConditionType           VirtualNodeConditionType = "Node"
 )
 
-// VirtualNodeConditionStatusType is the state of a part of a virtual node.
+// VirtualNodeConditionStatusType is the status of a condition.
 //
 // +kubebuilder:validation:Enum=None;Running;Creating;Draining;Deleting
 type VirtualNodeConditionStatusType string
 
-// The states of a part of a virtual node.
+// The statuses of a condition.
 const (
 	NoneConditionStatusType     VirtualNodeConditionStatusType = "None"
 	RunningConditionStatusType  VirtualNodeConditionStatusType = "Running"
@@ -138,7 +138,7 @@ const (
 	DeletingConditionStatusType VirtualNodeConditionStatusType = "Deleting"
 )
 
-// VirtualNodeCondition is the state of a part of a virtual node.
+// VirtualNodeCondition is a condition of a virtual node.
 type VirtualNodeCondition struct {
 	// Type of the condition.
 	Type VirtualNodeConditionType `json:"type"`
@@ -150,13 +150,13 @@ type VirtualNodeCondition struct {
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitempty,omitzero"`
 	// Reason for the last transition, in CamelCase.
 	Reason string `json:"reason,omitempty"`
-	// Message for people.
+	// Message is human-readable.
 	Message string `json:"message,omitempty"`
 }
 
 // VirtualNodeStatus is the observed state of a VirtualNode.
 type VirtualNodeStatus struct {
-	// Conditions of the virtual node's parts.
+	// Conditions of the virtual node.
 	Conditions []VirtualNodeCondition `json:"conditions,omitempty"`
 }
 

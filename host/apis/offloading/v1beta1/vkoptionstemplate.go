@@ -5,27 +5,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DefaultVkOptionsTemplateName is the template used by a VirtualNode that names none
+// DefaultVkOptionsTemplateName is the template of VirtualNodes without a reference to one
 // (wire 7.4).
 const DefaultVkOptionsTemplateName = "virtual-kubelet-default"
 
-// ReflectionType tells whether objects are reflected unless, or only if, they say so.
-// The schema accepts any string, as in the reference; other values fail when the
-// virtual kubelet starts.
+// ReflectionType determines whether objects are reflected by default. The schema accepts any string,
+// as in the reference; the virtual kubelet does not start with an unknown value.
 type ReflectionType string
 
 // The reflection types.
 const (
-	// DenyList reflects all but those annotated otherwise.
+	// DenyList reflects all objects without SkipReflectionAnnotation.
 	DenyList ReflectionType = "DenyList"
-	// AllowList reflects only those annotated so.
+	// AllowList reflects the objects with AllowReflectionAnnotation.
 	AllowList ReflectionType = "AllowList"
-	// CustomLiqo is reserved to resources that have a rule of their own.
+	// CustomLiqo is reserved for resources with their own rule.
 	CustomLiqo ReflectionType = "CustomLiqo"
 )
 
-// Annotations with which an object asks for, or refuses, its reflection; "false"
-// negates (wire 7.3).
+// Annotations that enable or disable the reflection of an object. The value "false" negates them
+// (wire 7.3).
 const (
 	SkipReflectionAnnotation  = "liqo.io/skip-reflection"
 	AllowReflectionAnnotation = "liqo.io/allow-reflection"
@@ -33,13 +32,13 @@ const (
 
 // ReflectorConfig configures the reflection of one resource.
 type ReflectorConfig struct {
-	// NumWorkers that reflect concurrently; 0 switches the reflection off.
+	// NumWorkers is the number of concurrent workers. 0 disables the reflection.
 	NumWorkers uint `json:"workers"`
 	// Type of the reflection.
 	Type ReflectionType `json:"type,omitempty"`
 }
 
-// VkOptionsTemplateSpec holds what VirtualNodes take when they are created.
+// VkOptionsTemplateSpec has the defaults of new VirtualNodes.
 type VkOptionsTemplateSpec struct {
 	// CreateNode is the default of VirtualNode.spec.createNode.
 	CreateNode bool `json:"createNode"`
@@ -47,9 +46,9 @@ type VkOptionsTemplateSpec struct {
 	DisableNetworkCheck bool `json:"disableNetworkCheck"`
 	// ContainerImage of the virtual kubelet.
 	ContainerImage string `json:"containerImage"`
-	// MetricsEnabled tells whether metrics are served.
+	// MetricsEnabled enables metrics.
 	MetricsEnabled bool `json:"metricsEnabled"`
-	// MetricsAddress to serve them at, host:port.
+	// MetricsAddress is the address of the metrics endpoint, host:port.
 	MetricsAddress string `json:"metricsAddress,omitempty"`
 	// LabelsNotReflected are added to the offloadingPatch of new VirtualNodes.
 	LabelsNotReflected []string `json:"labelsNotReflected,omitempty"`
@@ -61,7 +60,7 @@ type VkOptionsTemplateSpec struct {
 	// Resources of the virtual kubelet's container.
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
-	// ExtraArgs are appended to the virtual kubelet's arguments as they are.
+	// ExtraArgs are appended to the virtual kubelet's arguments.
 	ExtraArgs []string `json:"extraArgs,omitempty"`
 	// ExtraAnnotations of the Deployment and its pods.
 	ExtraAnnotations map[string]string `json:"extraAnnotations,omitempty"`
@@ -75,13 +74,13 @@ type VkOptionsTemplateSpec struct {
 	Replicas *int32 `json:"replicas,omitempty"`
 	// ImagePullSecrets of the virtual kubelet's pod.
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
-	// PullPolicy of the virtual kubelet's image; IfNotPresent when empty.
+	// PullPolicy of the virtual kubelet's image. The default is IfNotPresent.
 	PullPolicy corev1.PullPolicy `json:"pullPolicy,omitempty"`
 	// Tolerations of the virtual kubelet's pod.
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 }
 
-// VkOptionsTemplate holds the options of the virtual kubelets of new VirtualNodes.
+// VkOptionsTemplate has the options of the virtual kubelets of new VirtualNodes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=vkot;vkopt,categories=liqo

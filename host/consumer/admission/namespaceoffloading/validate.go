@@ -14,7 +14,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// verdict is an admission answer: a denial, or warnings with an approval.
+// verdict is the result of a validation: a denial, or warnings.
 type verdict struct {
 	denial   string
 	warnings []string
@@ -22,30 +22,29 @@ type verdict struct {
 
 func deny(format string, args ...any) verdict { return verdict{denial: fmt.Sprintf(format, args...)} }
 
-// kubernetesNamespaces are those of Kubernetes itself, by what they hold. Every cluster has
-// them, and their own names are nobody else's.
+// kubernetesNamespaces are the namespaces that exist in every cluster, with their content. An empty
+// content means that the namespace may be offloaded, but not under its own name.
 var kubernetesNamespaces = map[string]string{
 	metav1.NamespaceSystem:    "the cluster's own components",
-	metav1.NamespacePublic:    "what everybody may read of the cluster",
+	metav1.NamespacePublic:    "data that all users may read",
 	corev1.NamespaceNodeLease: "the nodes' leases",
 	metav1.NamespaceDefault:   "",
 }
 
-// facts are what a new NamespaceOffloading is judged by, beside itself.
-type facts struct {
-	// home is the own cluster's identity, own the namespace that Longshore runs in.
-	home, own string
-	// namespace holds the labels of the NamespaceOffloading's namespace.
-	namespace map[string]string
+// environment is what the validation of a NamespaceOffloading depends on.
+type environment struct {
+	// clusterID is the ID of the local cluster, ownNamespace the namespace of Longshore.
+	clusterID, ownNamespace string
+	// labels are the labels of the NamespaceOffloading's namespace.
+	labels map[string]string
 }
 
-// validateCreate decides about a new NamespaceOffloading (wire 2.3). The selector's
-// syntax is checked here, not in the controller's events only.
-func validateCreate(nso *offloadingv1beta1.NamespaceOffloading, known facts) verdict {
+// validateCreate validates a new NamespaceOffloading (wire 2.3).
+func validateCreate(nso *offloadingv1beta1.NamespaceOffloading, env environment) verdict {
 	if v := validateName(nso); v.denial != "" {
 		return v
 	}
-	if v := validateNamespace(nso.Namespace, known); v.denial != "" {
+	if v := validateNamespace(nso.Namespace, env); v.denial != "" {
 		return v
 	}
 	if v := validateSelector(&nso.Spec.ClusterSelector); v.denial != "" {
@@ -57,44 +56,43 @@ func validateCreate(nso *offloadingv1beta1.NamespaceOffloading, known facts) ver
 			return deny("spec.remoteNamespaceName is required with namespaceMappingStrategy SelectedName")
 		}
 		if errs := validation.IsDNS1123Label(spec.RemoteNamespaceName); len(errs) > 0 {
-			return deny("spec.remoteNamespaceName %q is no namespace name: %s", spec.RemoteNamespaceName, strings.Join(errs, "; "))
+			return deny("invalid spec.remoteNamespaceName %q: %s", spec.RemoteNamespaceName, strings.Join(errs, "; "))
 		}
 	}
 	if v := validateRemoteName(nso); v.denial != "" {
 		return v
 	}
-	// DefaultName appends the cluster ID, which can exceed what a namespace name may hold (T67).
+	// DefaultName appends the cluster ID, which can exceed the maximum length of a name (T67).
 	if spec.NamespaceMappingStrategy == offloadingv1beta1.DefaultNameMappingStrategyType || spec.NamespaceMappingStrategy == "" {
-		if name := nso.Namespace + "-" + known.home; len(name) > validation.DNS1123LabelMaxLength {
-			return deny("the remote namespace would be named %q, which is longer than %d characters: use namespaceMappingStrategy SelectedName",
+		if name := nso.Namespace + "-" + env.clusterID; len(name) > validation.DNS1123LabelMaxLength {
+			return deny("the name of the remote namespace, %q, is longer than %d characters: use namespaceMappingStrategy SelectedName",
 				name, validation.DNS1123LabelMaxLength)
 		}
 	}
 	if spec.RemoteNamespaceName != "" && spec.NamespaceMappingStrategy != offloadingv1beta1.SelectedNameMappingStrategyType {
-		return verdict{warnings: []string{fmt.Sprintf("spec.remoteNamespaceName %q has no effect: only namespaceMappingStrategy SelectedName reads it",
+		return verdict{warnings: []string{fmt.Sprintf("spec.remoteNamespaceName %q has no effect without namespaceMappingStrategy SelectedName",
 			spec.RemoteNamespaceName)}}
 	}
 	return verdict{}
 }
 
-// validateNamespace keeps at home what offloading itself stands on: an offloaded namespace
-// makes its pods wait for the webhook, which would wait for itself, and sends its Secrets
-// to the provider, of which these hold the cluster's own.
-func validateNamespace(name string, known facts) verdict {
-	holds := kubernetesNamespaces[name]
+// validateNamespace denies offloading the namespaces that offloading depends on: their pods would
+// wait for the webhook, which may run in them, and their Secrets would be sent to the provider.
+func validateNamespace(name string, env environment) verdict {
+	content := kubernetesNamespaces[name]
 	switch {
-	case name == known.own:
-		holds = "Longshore itself"
-	case known.namespace[liqocorev1beta1.TenantNamespaceLabel] == "true":
-		holds = "the virtual kubelets of a peer and the credentials for it"
+	case name == env.ownNamespace:
+		content = "Longshore itself"
+	case env.labels[liqocorev1beta1.TenantNamespaceLabel] == "true":
+		content = "the virtual kubelets of a peer and the credentials for it"
 	}
-	if holds == "" {
+	if content == "" {
 		return verdict{}
 	}
-	return deny("namespace %q cannot be offloaded: it holds %s; offload the namespaces of your applications", name, holds)
+	return deny("namespace %q cannot be offloaded because it contains %s: offload namespaces of applications", name, content)
 }
 
-// validateRemoteName refuses the names that no provider can give away.
+// validateRemoteName denies remote names that exist in every cluster.
 func validateRemoteName(nso *offloadingv1beta1.NamespaceOffloading) verdict {
 	name, field := nso.Spec.RemoteNamespaceName, "spec.remoteNamespaceName"
 	switch nso.Spec.NamespaceMappingStrategy {
@@ -104,19 +102,18 @@ func validateRemoteName(nso *offloadingv1beta1.NamespaceOffloading) verdict {
 	default:
 		return verdict{}
 	}
-	if _, taken := kubernetesNamespaces[name]; !taken {
+	if _, exists := kubernetesNamespaces[name]; !exists {
 		return verdict{}
 	}
-	return deny("%s asks for a remote namespace %q, which is every provider's own: choose another name", field, name)
+	return deny("%s results in the remote namespace %q, which exists in every cluster: choose another name", field, name)
 }
 
-// validateUpdate decides about a changed NamespaceOffloading (wire 2.3).
+// validateUpdate validates a changed NamespaceOffloading (wire 2.3).
 func validateUpdate(before, after *offloadingv1beta1.NamespaceOffloading) verdict {
 	if v := validateName(after); v.denial != "" {
 		return v
 	}
-	// A selector that was there before this webhook may stay, or nothing else of the
-	// object could be written any more.
+	// An invalid selector of the old object must not prevent other changes.
 	if !equality.Semantic.DeepEqual(before.Spec.ClusterSelector, after.Spec.ClusterSelector) {
 		if v := validateSelector(&after.Spec.ClusterSelector); v.denial != "" {
 			return v
@@ -131,12 +128,12 @@ func validateUpdate(before, after *offloadingv1beta1.NamespaceOffloading) verdic
 	tightened := after.Spec.PodOffloadingStrategy != offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType
 	if before.Spec.PodOffloadingStrategy != after.Spec.PodOffloadingStrategy && tightened {
 		return verdict{warnings: []string{fmt.Sprintf(
-			"pods that already run may violate podOffloadingStrategy %s: they are not moved", after.Spec.PodOffloadingStrategy)}}
+			"running pods are not moved and may violate podOffloadingStrategy %s", after.Spec.PodOffloadingStrategy)}}
 	}
 	return verdict{}
 }
 
-// validateName holds what is true for every operation.
+// validateName validates the name.
 func validateName(nso *offloadingv1beta1.NamespaceOffloading) verdict {
 	if nso.Name != offloadingv1beta1.NamespaceOffloadingName {
 		return deny("a NamespaceOffloading must be named %q: there is one per namespace", offloadingv1beta1.NamespaceOffloadingName)

@@ -43,7 +43,7 @@ func TestValidateCreate(t *testing.T) {
 		denial string
 	}{
 		"the default is allowed": {},
-		"another name is refused": {
+		"another name is denied": {
 			func(n *offloadingv1beta1.NamespaceOffloading) { n.Name = "mine" }, `must be named "offloading"`},
 		"a selected name must be given": {
 			func(n *offloadingv1beta1.NamespaceOffloading) { n.Spec.NamespaceMappingStrategy = "SelectedName" },
@@ -51,38 +51,38 @@ func TestValidateCreate(t *testing.T) {
 		"a selected name must be a namespace name": {
 			func(n *offloadingv1beta1.NamespaceOffloading) {
 				n.Spec.NamespaceMappingStrategy, n.Spec.RemoteNamespaceName = "SelectedName", "Not_One"
-			}, "is no namespace name"},
-		"a default name that is too long is refused (T67)": {
+			}, "invalid spec.remoteNamespaceName"},
+		"a default name that is too long is denied (T67)": {
 			func(n *offloadingv1beta1.NamespaceOffloading) { n.Namespace = strings.Repeat("x", 60) }, "longer than 63 characters"},
 		"the same long name with EnforceSameName is allowed": {
 			change: func(n *offloadingv1beta1.NamespaceOffloading) {
 				n.Namespace, n.Spec.NamespaceMappingStrategy = strings.Repeat("x", 60), "EnforceSameName"
 			}},
-		"a selected name that every provider has itself is refused": {
+		"a selected name that every provider has itself is denied": {
 			func(n *offloadingv1beta1.NamespaceOffloading) {
 				n.Spec.NamespaceMappingStrategy, n.Spec.RemoteNamespaceName = "SelectedName", "kube-system"
-			}, `spec.remoteNamespaceName asks for a remote namespace "kube-system"`},
-		"so is the own name, where it is one": {
+			}, `spec.remoteNamespaceName results in the remote namespace "kube-system"`},
+		"EnforceSameName with such a name is denied": {
 			func(n *offloadingv1beta1.NamespaceOffloading) {
 				n.Namespace, n.Spec.NamespaceMappingStrategy = "default", "EnforceSameName"
-			}, `EnforceSameName asks for a remote namespace "default"`},
-		"the default namespace has another name there": {
+			}, `EnforceSameName results in the remote namespace "default"`},
+		"the default namespace with DefaultName is allowed": {
 			change: func(n *offloadingv1beta1.NamespaceOffloading) { n.Namespace = "default" }},
 		"a selector that parses is allowed": {
 			change: func(n *offloadingv1beta1.NamespaceOffloading) {
 				n.Spec.ClusterSelector = selector(corev1.NodeSelectorOpIn, "eu")
 			}},
-		"an unknown operator is refused": {
+		"an unknown operator is denied": {
 			func(n *offloadingv1beta1.NamespaceOffloading) { n.Spec.ClusterSelector = selector("Is", "eu") },
 			"spec.clusterSelector is invalid"},
-		"In without values is refused": {
+		"In without values is denied": {
 			func(n *offloadingv1beta1.NamespaceOffloading) {
 				n.Spec.ClusterSelector = selector(corev1.NodeSelectorOpIn)
 			}, "spec.clusterSelector is invalid"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := validateCreate(offloading(tc.change), facts{home: "rome", own: "longshore"})
+			got := validateCreate(offloading(tc.change), environment{clusterID: "rome", ownNamespace: "longshore"})
 			if tc.denial == "" {
 				assert.Empty(t, got.denial)
 				return
@@ -92,20 +92,20 @@ func TestValidateCreate(t *testing.T) {
 	}
 }
 
-func TestWhatOffloadingStandsOnStaysAtHome(t *testing.T) {
+func TestValidateNamespace(t *testing.T) {
 	for name, tc := range map[string]struct {
 		namespace string
 		labels    map[string]string
 		denial    string
 	}{
-		"an application's":                      {namespace: "shop"},
-		"the default one":                       {namespace: "default"},
-		"Longshore's own":                       {"longshore", nil, `namespace "longshore" cannot be offloaded: it holds Longshore itself`},
-		"the cluster's components":              {"kube-system", nil, `namespace "kube-system" cannot be offloaded: it holds the cluster's own components`},
-		"what everybody may read":               {"kube-public", nil, `namespace "kube-public" cannot be offloaded`},
-		"the leases of nodes":                   {"kube-node-lease", nil, `namespace "kube-node-lease" cannot be offloaded`},
-		"a tenant's, whatever its name":         {"peer", map[string]string{"liqo.io/tenant-namespace": "true"}, "the virtual kubelets of a peer and the credentials for it"},
-		"one that is labeled to be no tenant's": {namespace: "peer", labels: map[string]string{"liqo.io/tenant-namespace": "false"}},
+		"of an application":                 {namespace: "shop"},
+		"default":                           {namespace: "default"},
+		"of Longshore":                      {"longshore", nil, `namespace "longshore" cannot be offloaded because it contains Longshore itself`},
+		"kube-system":                       {"kube-system", nil, `namespace "kube-system" cannot be offloaded because it contains the cluster's own components`},
+		"kube-public":                       {"kube-public", nil, `namespace "kube-public" cannot be offloaded`},
+		"kube-node-lease":                   {"kube-node-lease", nil, `namespace "kube-node-lease" cannot be offloaded`},
+		"a tenant namespace":                {"peer", map[string]string{"liqo.io/tenant-namespace": "true"}, "the virtual kubelets of a peer and the credentials for it"},
+		"labeled as not a tenant namespace": {namespace: "peer", labels: map[string]string{"liqo.io/tenant-namespace": "false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := runtime.NewScheme()
@@ -132,19 +132,19 @@ func TestWhatOffloadingStandsOnStaysAtHome(t *testing.T) {
 	}
 }
 
-func TestANameThatNobodyReadsIsWarnedOf(t *testing.T) {
+func TestARemoteNameWithoutEffectCausesAWarning(t *testing.T) {
 	for strategy, want := range map[offloadingv1beta1.NamespaceMappingStrategyType][]string{
 		offloadingv1beta1.SelectedNameMappingStrategyType: nil,
-		offloadingv1beta1.DefaultNameMappingStrategyType:  {`spec.remoteNamespaceName "foo" has no effect: only namespaceMappingStrategy SelectedName reads it`},
+		offloadingv1beta1.DefaultNameMappingStrategyType:  {`spec.remoteNamespaceName "foo" has no effect without namespaceMappingStrategy SelectedName`},
 	} {
 		got := validateCreate(offloading(func(n *offloadingv1beta1.NamespaceOffloading) {
 			n.Spec.NamespaceMappingStrategy, n.Spec.RemoteNamespaceName = strategy, "foo"
-		}), facts{home: "rome"})
+		}), environment{clusterID: "rome"})
 		assert.Equal(t, verdict{warnings: want}, got, strategy)
 	}
 }
 
-func TestWhatWasThereBeforeTheWebhookCanStillBeWritten(t *testing.T) {
+func TestUpdateAcceptsAnOldInvalidSelector(t *testing.T) {
 	broken := offloading(func(n *offloadingv1beta1.NamespaceOffloading) { n.Spec.ClusterSelector = selector("Is", "eu") })
 	labeled := broken.DeepCopy()
 	labeled.Finalizers = []string{offloadingv1beta1.NamespaceOffloadingFinalizer}
@@ -167,7 +167,7 @@ func TestValidateUpdate(t *testing.T) {
 		"a tighter pod strategy is allowed with a warning": {
 			change:  func(n *offloadingv1beta1.NamespaceOffloading) { n.Spec.PodOffloadingStrategy = "Remote" },
 			warning: "may violate podOffloadingStrategy Remote"},
-		"a broken selector is refused on update too": {
+		"an invalid selector is denied": {
 			change: func(n *offloadingv1beta1.NamespaceOffloading) { n.Spec.ClusterSelector = selector("Is", "eu") },
 			denial: "spec.clusterSelector is invalid"},
 	}

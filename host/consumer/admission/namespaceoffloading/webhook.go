@@ -1,5 +1,4 @@
-// Package namespaceoffloading is the webhook that validates NamespaceOffloadings
-// (wire 2.3): who writes a wrong one reads why at once.
+// Package namespaceoffloading serves the webhook that validates NamespaceOffloadings (wire 2.3).
 package namespaceoffloading
 
 import (
@@ -15,19 +14,19 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// Path is where the webhook is served (wire 2.1).
+// Path is the URL path of the webhook (wire 2.1).
 const Path = "/validate/namespace-offloading"
 
 // Handler answers admission requests for NamespaceOffloadings.
 type Handler struct {
 	// Decoder decodes the wire objects.
 	Decoder admission.Decoder
-	// Reader reads the namespaces of new NamespaceOffloadings, past any cache: they may
-	// be as new.
+	// Reader reads the namespaces of new NamespaceOffloadings without a cache, which may not have
+	// a new namespace yet.
 	Reader client.Reader
-	// ClusterID is the own cluster's identity.
+	// ClusterID is the ID of the local cluster.
 	ClusterID string
-	// Namespace is the one that Longshore runs in.
+	// Namespace is the namespace of Longshore.
 	Namespace string
 }
 
@@ -49,10 +48,10 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 		if err := h.Reader.Get(ctx, client.ObjectKey{Name: request.Namespace}, namespace); err != nil {
 			return admission.Errored(http.StatusInternalServerError, fmt.Errorf("reading namespace %q: %w", request.Namespace, err))
 		}
-		v = validateCreate(after, facts{home: h.ClusterID, own: h.Namespace, namespace: namespace.Labels})
+		v = validateCreate(after, environment{clusterID: h.ClusterID, ownNamespace: h.Namespace, labels: namespace.Labels})
 	case admissionv1.Update:
 		if !after.DeletionTimestamp.IsZero() {
-			// A finalizer must be removable whatever the object holds.
+			// Removing a finalizer must succeed even if the object is invalid.
 			return admission.Allowed("")
 		}
 		before := &offloadingv1beta1.NamespaceOffloading{}

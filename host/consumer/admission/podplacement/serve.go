@@ -15,15 +15,16 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 )
 
-// maxReviewBytes bounds what is read here; controller-runtime has its own bound.
+// maxReviewBytes is the maximum size of a review that is read here. Larger ones are passed to
+// controller-runtime, which has its own limit.
 const maxReviewBytes = 3 << 20
 
-// server serves reviews as controller-runtime does, but reads the usual ones without
-// decoding the pod: of a review, reading it took more than half of the time.
+// server serves reviews like controller-runtime, but without decoding the pod, which takes more than
+// half of the time of a review.
 type server struct{ hook *admission.Webhook }
 
-// Serve returns the HTTP side of the webhook. What is unusual in a review, from its
-// version to its size, is left to controller-runtime, and so is every error.
+// Serve returns the HTTP handler of the webhook. Reviews with an unknown version, member or size, and
+// errors, are passed to controller-runtime.
 func Serve(h *Handler) http.Handler { return &server{hook: &admission.Webhook{Handler: h}} }
 
 // ServeHTTP implements http.Handler.
@@ -40,13 +41,13 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.hook.ServeHTTP(w, again)
 		return
 	}
-	defer func() { _ = r.Body.Close() }() // it was read
+	defer func() { _ = r.Body.Close() }() // The body was read completely.
 	response := s.hook.Handle(r.Context(), request)
 	review := admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: reviewKind},
 		Response: &response.AdmissionResponse,
 	}
-	// An error is that of the connection: there is nobody to tell.
+	// An error is an error of the connection.
 	_ = json.NewEncoder(w).Encode(review)
 }
 
@@ -57,23 +58,23 @@ type replayed struct {
 
 const reviewKind = "AdmissionReview"
 
-// readAll reads a body of usual size; what was read comes with an error, too.
+// readAll reads a body of at most maxReviewBytes. With an error it returns the bytes read so far.
 func readAll(r *http.Request) ([]byte, error) {
 	size := r.ContentLength
 	if size < 0 || size > maxReviewBytes {
-		return nil, fmt.Errorf("a review of %d bytes", size)
+		return nil, fmt.Errorf("unsupported length of a review: %d bytes", size)
 	}
-	// One more byte, so that the end is seen without growing.
+	// One more byte to detect the end of the body.
 	body := make([]byte, size+1)
 	n, err := io.ReadFull(r.Body, body)
 	if err != io.ErrUnexpectedEOF && err != io.EOF {
-		return body[:n], fmt.Errorf("the body does not end: %w", err)
+		return body[:n], fmt.Errorf("reading the body: %w", err)
 	}
 	return body[:n], nil
 }
 
-// readReview reads a review of this version whose members are all known; the objects in
-// it share memory with the body.
+// readReview reads a review. It returns false if the version or a member is not known. The objects in
+// the request share memory with the body.
 func readReview(body []byte, request *admissionv1.AdmissionRequest) bool {
 	review, err := jsonvalue.Split(body, "request")
 	if err != nil || text(review["apiVersion"]) != admissionv1.SchemeGroupVersion.String() || text(review["kind"]) != reviewKind {
@@ -92,7 +93,7 @@ func readReview(body []byte, request *admissionv1.AdmissionRequest) bool {
 	return true
 }
 
-// text returns a string without escapes, else "".
+// text returns a JSON string without escapes, or "".
 func text(value any) string {
 	raw, ok := value.(json.RawMessage)
 	if !ok || len(raw) < 2 || raw[0] != '"' || bytes.IndexByte(raw, '\\') >= 0 {
@@ -116,7 +117,7 @@ func readMember(name string, raw json.RawMessage, request *admissionv1.Admission
 	return true
 }
 
-// field is the field of that JSON name, nil for objects and for what we do not know.
+// field returns a pointer to the field with the JSON name, or nil for objects and unknown names.
 func field(name string, request *admissionv1.AdmissionRequest) any {
 	var target any
 	switch name {

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// review is a request of the API server with every field that it may have.
+// review returns a request of the API server with all fields.
 func review(t *testing.T) []byte {
 	t.Helper()
 	kind, resource, dryRun := metav1.GroupVersionKind{Version: "v1", Kind: "Pod"}, metav1.GroupVersionResource{Version: "v1", Resource: "pods"}, true
@@ -41,37 +41,37 @@ func review(t *testing.T) []byte {
 	return data
 }
 
-// TestReviewsAreServedAsByControllerRuntime holds our reading of reviews to that of
-// controller-runtime: the same request for the handler, the same answer, the same errors.
-func TestReviewsAreServedAsByControllerRuntime(t *testing.T) {
+// TestServeEqualsControllerRuntime compares requests, responses and errors with those of
+// controller-runtime.
+func TestServeEqualsControllerRuntime(t *testing.T) {
 	whole := string(review(t))
 	for name, tc := range map[string]struct {
 		body, contentType string
 		unknownLength     bool
-		// read tells that our own reader takes the text, if it is given it.
+		// read is true if readReview accepts the body.
 		read bool
 	}{
-		"all fields":                 {body: whole, read: true},
-		"few fields":                 {body: `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","object":{"spec":{}},"oldObject":null}}`, read: true},
-		"spaces":                     {body: " { \"kind\" : \"AdmissionReview\",\n\"apiVersion\":\"admission.k8s.io/v1\" , \"request\" : { \"uid\" : \"\\u0075\" } } ", read: true},
-		"an unknown length":          {body: whole, unknownLength: true, read: true},
-		"an older version":           {body: strings.Replace(whole, "admission.k8s.io/v1", "admission.k8s.io/v1beta1", 1)},
-		"an unknown version":         {body: strings.Replace(whole, "admission.k8s.io/v1", "admission.k8s.io/v9", 1)},
-		"another kind":               {body: strings.Replace(whole, `"AdmissionReview"`, `"Pod"`, 1)},
-		"a member from the future":   {body: strings.Replace(whole, `"uid"`, `"future":{},"uid"`, 1)},
-		"a member in another case":   {body: strings.Replace(whole, `"uid"`, `"Uid"`, 1)},
-		"a member of another type":   {body: strings.Replace(whole, `"uid":"u-1"`, `"uid":1`, 1)},
-		"user info in another case":  {body: strings.Replace(whole, `"username"`, `"Username"`, 1), read: true},
-		"no request":                 {body: `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`},
-		"a request that is none":     {body: `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":[]}`},
-		"cut in half":                {body: whole[:len(whole)/2]},
-		"more than a review":         {body: whole + "{}"},
-		"a pod that is no JSON":      {body: strings.Replace(whole, `"futureField"`, `futureField`, 1)},
-		"a pod that is no object":    {body: `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","object":[1]}}`, read: true},
-		"nothing":                    {body: ""},
-		"another content type":       {body: whole, contentType: "application/yaml", read: true},
-		"larger than is usual":       {body: strings.Replace(whole, "shop", strings.Repeat("s", maxReviewBytes), 1), read: true},
-		"larger than any review may": {body: strings.Replace(whole, "shop", strings.Repeat("s", 7<<20), 1), read: true},
+		"all fields":                                  {body: whole, read: true},
+		"few fields":                                  {body: `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","object":{"spec":{}},"oldObject":null}}`, read: true},
+		"spaces":                                      {body: " { \"kind\" : \"AdmissionReview\",\n\"apiVersion\":\"admission.k8s.io/v1\" , \"request\" : { \"uid\" : \"\\u0075\" } } ", read: true},
+		"an unknown length":                           {body: whole, unknownLength: true, read: true},
+		"an older version":                            {body: strings.Replace(whole, "admission.k8s.io/v1", "admission.k8s.io/v1beta1", 1)},
+		"an unknown version":                          {body: strings.Replace(whole, "admission.k8s.io/v1", "admission.k8s.io/v9", 1)},
+		"another kind":                                {body: strings.Replace(whole, `"AdmissionReview"`, `"Pod"`, 1)},
+		"an unknown member":                           {body: strings.Replace(whole, `"uid"`, `"future":{},"uid"`, 1)},
+		"a member in another case":                    {body: strings.Replace(whole, `"uid"`, `"Uid"`, 1)},
+		"a member of another type":                    {body: strings.Replace(whole, `"uid":"u-1"`, `"uid":1`, 1)},
+		"user info in another case":                   {body: strings.Replace(whole, `"username"`, `"Username"`, 1), read: true},
+		"no request":                                  {body: `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`},
+		"an invalid request":                          {body: `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":[]}`},
+		"truncated":                                   {body: whole[:len(whole)/2]},
+		"more than a review":                          {body: whole + "{}"},
+		"a pod that is not JSON":                      {body: strings.Replace(whole, `"futureField"`, `futureField`, 1)},
+		"a pod that is not an object":                 {body: `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","object":[1]}}`, read: true},
+		"an empty body":                               {body: ""},
+		"another content type":                        {body: whole, contentType: "application/yaml", read: true},
+		"larger than maxReviewBytes":                  {body: strings.Replace(whole, "shop", strings.Repeat("s", maxReviewBytes), 1), read: true},
+		"larger than the limit of controller-runtime": {body: strings.Replace(whole, "shop", strings.Repeat("s", 7<<20), 1), read: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests [2]*admission.Request
@@ -104,8 +104,7 @@ func TestReviewsAreServedAsByControllerRuntime(t *testing.T) {
 	}
 }
 
-// TestABodyThatBreaksOffIsAnError whoever reads it.
-func TestABodyThatBreaksOffIsAnError(t *testing.T) {
+func TestAnErrorOfTheBodyIsReturned(t *testing.T) {
 	answer := httptest.NewRecorder()
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, Path, io.MultiReader(strings.NewReader("{"), failing{}))
 	request.Header.Set("Content-Type", "application/json")

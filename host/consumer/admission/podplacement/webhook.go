@@ -1,10 +1,9 @@
-// Package podplacement: Pod flow, stage 1: the webhook that a pod in an offloaded
-// namespace passes at its creation. It gathers the facts, asks the PodMutation policies
-// (moment Admission) and answers with a patch of what they changed.
+// Package podplacement serves the webhook for new pods in offloaded namespaces (pod flow, stage 1). It
+// gathers the facts, calls the PodMutation policies (moment Admission) and responds with a patch of
+// their changes.
 //
-// A pod is refused when its namespace carries the scheduling label but has no
-// NamespaceOffloading (T6, kept): the label alone holds pods back until the offloading
-// is defined.
+// A pod is rejected if its namespace has the scheduling label but no NamespaceOffloading (T6): pods
+// must not be created before the offloading is defined.
 package podplacement
 
 import (
@@ -26,14 +25,14 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
-// Path is where the webhook is served (wire 2.1).
+// Path is the URL path of the webhook (wire 2.1).
 const Path = "/mutate/pod"
 
 // Handler answers admission requests for pods.
 type Handler struct {
 	// Reader reads NamespaceOffloadings and namespaces, from a cache.
 	Reader client.Reader
-	// Policies decides.
+	// Policies evaluates the policies.
 	Policies view.Evaluator
 	// RuntimeClassName is the cluster's Liqo runtime class.
 	RuntimeClassName string
@@ -46,7 +45,7 @@ var _ admission.Handler = (*Handler)(nil)
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 func (h *Handler) Handle(ctx context.Context, request admission.Request) admission.Response {
-	facts, err := h.facts(ctx, request.Namespace)
+	facts, err := h.gather(ctx, request.Namespace)
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
@@ -64,19 +63,19 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 		if errors.Is(err, chain.TooLarge) {
 			status = http.StatusRequestEntityTooLarge
 		}
-		return admission.Errored(int32(status), fmt.Errorf("deciding about the pod: %w", err))
+		return admission.Errored(int32(status), fmt.Errorf("evaluating the policies: %w", err))
 	}
 	if result.Denial != nil {
 		return admission.Denied(result.Denial.Error()).WithWarnings(result.Warnings...)
 	}
-	if err := guard(result); err != nil {
+	if err := checkInvariants(result); err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	return patched(result)
+	return patchResponse(result)
 }
 
-// guard holds the policies to what none may change on a pod that its owner creates.
-func guard(result *view.AdmissionResult) error {
+// checkInvariants returns an error if policies changed what no policy may change at admission.
+func checkInvariants(result *view.AdmissionResult) error {
 	before, after, compare, err := result.Pods(invariants.HarmlessField)
 	if err != nil {
 		return fmt.Errorf("comparing the pod before and after the policies: %w", err)
@@ -89,28 +88,28 @@ func guard(result *view.AdmissionResult) error {
 	if !ok {
 		return err
 	}
-	return fmt.Errorf("%s broke what no policy may change: %w; the author must act, an operator can narrow spec.allow.writes or disable the OffloadingPolicy meanwhile",
+	return fmt.Errorf("%s violated an invariant: %w; the author must correct the policy, until then an operator can narrow spec.allow.writes or disable the OffloadingPolicy",
 		view.ChangedBy(result.Decisions, broken.Causes()), err)
 }
 
-// patched answers with a patch of what the policies changed and of nothing else: the pod
-// is never decoded whole, so fields that this build does not know survive.
-func patched(result *view.AdmissionResult) admission.Response {
+// patchResponse returns a response with a patch of the policies' changes. The pod is not decoded as a
+// whole, so that unknown fields are kept.
+func patchResponse(result *view.AdmissionResult) admission.Response {
 	response := admission.Allowed("").WithWarnings(result.Warnings...)
 	if !result.Changed {
 		return response
 	}
-	patch, err := sign(result)
+	patch, err := encodePatch(result)
 	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the decisions about the pod: %w", err))
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the patch of the pod: %w", err))
 	}
 	kind := admissionv1.PatchTypeJSONPatch
 	response.Patch, response.PatchType = patch, &kind
 	return response
 }
 
-// sign returns the patch, with the annotation that tells whose it is.
-func sign(result *view.AdmissionResult) ([]byte, error) {
+// encodePatch returns the patch with the annotation of the decisions.
+func encodePatch(result *view.AdmissionResult) ([]byte, error) {
 	room, err := result.DecisionsRoom()
 	if err != nil {
 		return nil, err
@@ -127,8 +126,8 @@ type facts struct {
 	namespace  *corev1.Namespace
 }
 
-// facts reads by the request's namespace: the pod's own may be empty at admission.
-func (h *Handler) facts(ctx context.Context, namespace string) (*facts, error) {
+// gather reads the facts. The namespace is that of the request, since the pod's may be empty.
+func (h *Handler) gather(ctx context.Context, namespace string) (*facts, error) {
 	f := &facts{offloading: &offloadingv1beta1.NamespaceOffloading{}, namespace: &corev1.Namespace{}}
 	err := h.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName}, f.offloading)
 	if apierrors.IsNotFound(err) {

@@ -26,7 +26,7 @@ import (
 
 type decide = func(contract.Request) (contract.Response, error)
 
-// handler asks one native policy about pods of namespace "shop".
+// handler returns a Handler with one native policy.
 func handler(t *testing.T, policy decide, existing ...client.Object) *Handler {
 	t.Helper()
 	s, err := scheme.New()
@@ -55,7 +55,7 @@ func offloaded(strategy offloadingv1beta1.PodOffloadingStrategyType) []client.Ob
 	}
 }
 
-// rawPod has a field that no Kubernetes library knows.
+// rawPod has an unknown field.
 const rawPod = `{"metadata":{"name":"web","labels":{"app":"web"},"annotations":{"note":"kept"}},"spec":{"containers":[{"name":"c","image":"i"}],"futureField":{"kept":true}}}`
 
 func ask(t *testing.T, h *Handler, pod []byte) admission.Response {
@@ -101,8 +101,7 @@ func TestAPodOfAnOffloadedNamespaceIsPlaced(t *testing.T) {
 	assert.Equal(t, pod.Spec, twice.Spec, "placing a pod twice is placing it once")
 }
 
-// A policy at admission may do to a pod what its owner could ask for anyway, and no more.
-func TestAPolicyThatWeakensAPodIsRefusedByName(t *testing.T) {
+func TestAPolicyThatViolatesAnInvariantIsNamed(t *testing.T) {
 	writes := []contract.WriteRule{{Path: "/spec", Verbs: contract.Verbs()}, {Path: "/metadata/annotations", Verbs: contract.Verbs()}}
 	for name, tc := range map[string]struct {
 		operation contract.Operation
@@ -112,8 +111,8 @@ func TestAPolicyThatWeakensAPodIsRefusedByName(t *testing.T) {
 		"another account":            {contract.Set("/spec/serviceAccountName", contract.String("admin")), "/spec/serviceAccountName: changed"},
 		"a node":                     {contract.Set("/spec/nodeName", contract.String("n1")), "/spec/nodeName: changed"},
 		"privileges":                 {contract.Set("/spec/containers[*]/securityContext", contract.Raw(`{"privileged":true}`)), "/spec/containers[name=c]/securityContext/privileged: set to true"},
-		"less for the pod's context": {contract.Remove("/spec", "securityContext"), "/spec/containers[name=c]/securityContext/runAsNonRoot: no longer true"},
-		"a profile, by annotation":   {contract.Merge("/metadata/annotations", contract.StringMap{"io.kubernetes.cri-o.x": "y"}), "/metadata/annotations/io.kubernetes.cri-o.x"},
+		"a removed security context": {contract.Remove("/spec", "securityContext"), "/spec/containers[name=c]/securityContext/runAsNonRoot: no longer true"},
+		"an annotation of a runtime": {contract.Merge("/metadata/annotations", contract.StringMap{"io.kubernetes.cri-o.x": "y"}), "/metadata/annotations/io.kubernetes.cri-o.x"},
 		"another image":              {contract.Set("/spec/containers[*]/image", contract.String("mirror/i")), ""},
 		"another node selector":      {contract.Merge("/spec/nodeSelector", contract.StringMap{"a": "b"}), ""},
 	} {
@@ -145,39 +144,39 @@ func TestAPolicyThatWeakensAPodIsRefusedByName(t *testing.T) {
 			assert.Contains(t, response.Result.Message, tc.want)
 			assert.Contains(t, response.Result.Message, `policy "evil" (module evil-module, `)
 			assert.NotContains(t, response.Result.Message, "innocent")
-			assert.Contains(t, response.Result.Message, "the author must act")
+			assert.Contains(t, response.Result.Message, "the author must correct the policy")
 		})
 	}
 }
 
-func TestAPodThatStaysLocalIsLeftAlone(t *testing.T) {
+func TestALocalPodIsNotChanged(t *testing.T) {
 	h := handler(t, policytest.Decide(builtin.Decide), offloaded(offloadingv1beta1.LocalPodOffloadingStrategyType)...)
 	response := ask(t, h, []byte(rawPod))
 	assert.True(t, response.Allowed)
 	assert.Empty(t, response.Patch)
 }
 
-func TestAPodIsHeldBackWhileNothingSaysWhereItMayGo(t *testing.T) {
+func TestAPodWithoutANamespaceOffloadingIsRejected(t *testing.T) {
 	response := ask(t, handler(t, policytest.Decide(builtin.Decide)), []byte(rawPod))
 	assert.False(t, response.Allowed)
 	assert.Equal(t, int32(500), response.Result.Code, "T6")
 	assert.Contains(t, response.Result.Message, `no NamespaceOffloading "offloading" yet`)
 }
 
-func TestWhatAPolicySaysReachesTheUser(t *testing.T) {
+func TestDenialsAndErrorsNameThePolicy(t *testing.T) {
 	cases := map[string]struct {
 		policy decide
 		want   string
 	}{
-		"a refusal with its reason and policy": {
+		"a denial": {
 			func(r contract.Request) (contract.Response, error) {
 				return contract.Response{Version: r.Version, Deny: &contract.Denial{Reason: "Frozen", Message: "no releases on Fridays"}}, nil
 			}, "denied the object: Frozen: no releases on Fridays; its owner must change the object, or an operator the policy"},
-		"an answer outside its writes": {
+		"a response outside of its write set": {
 			func(r contract.Request) (contract.Response, error) {
 				return contract.Response{Version: r.Version, Operations: []contract.Operation{contract.Set("/spec/hostNetwork", contract.Bool(true))}}, nil
 			}, `gave no valid answer at PodMutation/Admission (UndeclaredWrite): checking the answer: operation 0 is outside of what the module declares and the binding allows: set /spec/hostNetwork is not allowed`},
-		"a failure": {
+		"an error": {
 			func(contract.Request) (contract.Response, error) { return contract.Response{}, assert.AnError },
 			`(Guest): ` + assert.AnError.Error() + `; the module's author must correct it; meanwhile, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "default-podplacement", or of the ConfigMap that defines it`},
 	}
@@ -191,7 +190,7 @@ func TestWhatAPolicySaysReachesTheUser(t *testing.T) {
 	}
 }
 
-func TestAPodThatPassesWithoutAPolicyIsToldSo(t *testing.T) {
+func TestAPolicyThatIsSkippedCausesAWarning(t *testing.T) {
 	h := handler(t, policytest.Decide(builtin.Decide), offloaded(offloadingv1beta1.RemotePodOffloadingStrategyType)...)
 	manifest := contract.Manifest{Points: []contract.PointManifest{{Point: contract.PodMutation}}}
 	fails := policytest.Native("buggy-module", manifest, map[contract.Point]decide{
