@@ -1,8 +1,11 @@
-// Package lease reduces the requests of a leader election.
+// Package lease reduces the requests of a leader election, and ends it after the API server was
+// restored from a backup.
 package lease
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -24,14 +27,24 @@ const (
 	RetryPeriod = 2 * time.Second
 )
 
+// ErrRestored is returned by Get if the lease is older than the last renewal of this process: the
+// API server was restored from a backup. The caches of the process are newer than the server, and
+// its watches do not return events until the server reaches their resource versions again. The
+// elector gives up the lease, so that the process ends and starts with empty caches.
+var ErrRestored = errors.New("the API server was restored from a backup")
+
+// precision is more than the precision of the times of a Lease, and less than any RenewPeriod.
+const precision = time.Millisecond
+
 // sparse is a lock that omits renewals.
 type sparse struct {
 	resourcelock.Interface
 	period time.Duration
 	now    func() time.Time
 
-	renewedAt time.Time
-	written   resourcelock.LeaderElectionRecord
+	renewedAt  time.Time
+	written    resourcelock.LeaderElectionRecord
+	isRestored bool
 }
 
 // Sparse returns a lock that omits a renewal if the previous one is younger than the period.
@@ -45,7 +58,15 @@ func Sparse(lock resourcelock.Interface, period time.Duration, now func() time.T
 // after a conflict; the next update is sent.
 func (s *sparse) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	s.renewedAt = time.Time{}
-	return s.Interface.Get(ctx) //nolint:wrapcheck // The elector inspects it.
+	record, raw, err := s.Interface.Get(ctx)
+	if err != nil {
+		return record, raw, err //nolint:wrapcheck // The elector inspects it.
+	}
+	isOwn := s.written.HolderIdentity == s.Identity() && record.HolderIdentity == s.Identity()
+	if s.isRestored = s.isRestored || isOwn && record.RenewTime.Add(precision).Before(s.written.RenewTime.Time); s.isRestored {
+		return nil, nil, fmt.Errorf("reading the lease: %w", ErrRestored)
+	}
+	return record, raw, nil
 }
 
 // Create implements resourcelock.Interface.

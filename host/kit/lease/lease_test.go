@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	testclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	"github.com/longshore-dev/longshore/host/kit/lease"
 )
@@ -78,6 +79,47 @@ func TestSparseOmitsRenewalsOnly(t *testing.T) {
 	assert.Equal(t, 6, counted.updates, "a release is sent")
 	require.NoError(t, lock.Update(t.Context(), record()))
 	assert.Equal(t, 7, counted.updates, "an acquisition is sent")
+}
+
+func TestALeaseThatIsOlderThanTheLastRenewalMeansARestoredServer(t *testing.T) {
+	start := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
+	record := func(holder string, renewed time.Duration) resourcelock.LeaderElectionRecord {
+		return resourcelock.LeaderElectionRecord{
+			HolderIdentity: holder, AcquireTime: metav1.NewTime(start), RenewTime: metav1.NewTime(start.Add(renewed)), LeaseDurationSeconds: 30,
+		}
+	}
+	for name, tc := range map[string]struct {
+		written, stored *resourcelock.LeaderElectionRecord
+		restored        bool
+	}{
+		"the lease was not acquired":                       {stored: ptr.To(record("a", 0))},
+		"the lease is the last renewal":                    {written: ptr.To(record("a", time.Minute)), stored: ptr.To(record("a", time.Minute))},
+		"the lease has microseconds only":                  {written: ptr.To(record("a", time.Minute+999)), stored: ptr.To(record("a", time.Minute))},
+		"the lease is older than the last renewal":         {written: ptr.To(record("a", time.Minute)), stored: ptr.To(record("a", 0)), restored: true},
+		"another replica has the lease":                    {written: ptr.To(record("a", time.Minute)), stored: ptr.To(record("b", 0))},
+		"the lease was released and acquired by a replica": {written: ptr.To(record("", time.Minute)), stored: ptr.To(record("a", 0))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored := newLock("a", fake.NewClientset())
+			lock := lease.Sparse(stored, 15*time.Second, func() time.Time { return start })
+			require.NoError(t, stored.Create(t.Context(), record("a", 0)))
+			if tc.written != nil {
+				_, _, err := lock.Get(t.Context())
+				require.NoError(t, err)
+				require.NoError(t, lock.Update(t.Context(), *tc.written))
+			}
+			require.NoError(t, stored.Update(t.Context(), *tc.stored))
+			_, _, err := lock.Get(t.Context())
+			if !tc.restored {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, lease.ErrRestored)
+			require.NoError(t, stored.Update(t.Context(), record("a", time.Hour)))
+			_, _, err = lock.Get(t.Context())
+			require.ErrorIs(t, err, lease.ErrRestored, "the caches of the process stay invalid")
+		})
+	}
 }
 
 // The leader stops before another replica may start, even if its last renewal is one period old.
