@@ -32,9 +32,10 @@ type crd struct {
 	additions []string
 }
 
-// peeringCRDs are the definitions of the reference, field by field (wire P1.1, P1.2).
-func peeringCRDs() map[string]crd {
-	age := "Age .metadata.creationTimestamp"
+const age = "Age .metadata.creationTimestamp"
+
+// identityCRDs are the definitions of Tenant and Identity in the reference (wire P1.1).
+func identityCRDs() map[string]crd {
 	return map[string]crd{
 		"tenants.authentication.liqo.io": {
 			shortNames: "tn", scope: "Namespaced", columns: []string{"Condition .spec.tenantCondition", age},
@@ -62,6 +63,12 @@ func peeringCRDs() map[string]crd {
 			}, authParams("spec.authParams")),
 			additions: []string{"status.conditions"},
 		},
+	}
+}
+
+// sliceCRDs are the definitions of ResourceSlice and Renew in the reference (wire P1.1).
+func sliceCRDs() map[string]crd {
+	return map[string]crd{
 		"resourceslices.authentication.liqo.io": {
 			shortNames: "rslice", scope: "Namespaced",
 			columns: []string{
@@ -104,6 +111,12 @@ func peeringCRDs() map[string]crd {
 				"spec.resourceSliceRef.name": "string default: ",
 			}, authParams("status.authParams")),
 		},
+	}
+}
+
+// coreCRDs is the definition of ForeignCluster in the reference (wire P1.2).
+func coreCRDs() map[string]crd {
+	return map[string]crd{
 		"foreignclusters.core.liqo.io": {
 			shortNames: "fc", scope: "Cluster", columns: []string{"Role .status.role", "ClusterID .spec.clusterID 1", age},
 			fields: join(map[string]string{
@@ -121,8 +134,9 @@ func peeringCRDs() map[string]crd {
 	}
 }
 
-func join(all ...map[string]string) map[string]string {
-	out := map[string]string{}
+// join returns a map with the entries of all maps.
+func join[V any](all ...map[string]V) map[string]V {
+	out := map[string]V{}
 	for _, m := range all {
 		maps.Copy(out, m)
 	}
@@ -153,7 +167,7 @@ func conditions(path string) map[string]string {
 }
 
 func TestPeeringCRDsEqualTheReference(t *testing.T) {
-	for name, want := range peeringCRDs() {
+	for name, want := range join(identityCRDs(), sliceCRDs(), coreCRDs()) {
 		t.Run(name, func(t *testing.T) {
 			plural, group, _ := strings.Cut(name, ".")
 			spec := readCRD(t, plural)

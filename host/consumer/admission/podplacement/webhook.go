@@ -1,4 +1,4 @@
-// Package podplacement serves the webhook for new pods in offloaded namespaces (pod flow, stage 1). It
+// Package podplacement is Pod flow, stage 1: the webhook for new pods in offloaded namespaces. It
 // gathers the facts, calls the PodMutation policies (moment Admission) and responds with a patch of
 // their changes.
 //
