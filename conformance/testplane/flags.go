@@ -29,7 +29,7 @@ func (c *Cluster) controlPlaneArgs() ([]string, error) {
 		}
 	}
 	add("apiserver-arg", c.apiServerArgs(), audit, c.options.APIServerArgs)
-	add("manager-arg", c.managerArgs(), c.options.ManagerArgs)
+	add("manager-arg", c.managerArgs())
 	add("scheduler-arg", c.schedulerArgs(), c.options.SchedulerArgs)
 	return args, nil
 }
@@ -81,7 +81,7 @@ func (c *Cluster) managerArgs() []string {
 		"--cluster-signing-cert-file=" + c.CAFile(),
 		"--cluster-signing-key-file=" + c.pki("ca.key"),
 		"--allocate-node-cidrs=true",
-		"--cluster-cidr=" + c.options.PodCIDR,
+		"--cluster-cidr=" + podCIDR,
 		"--node-cidr-mask-size=" + strconv.Itoa(nodeCIDRMaskSize),
 		"--service-cluster-ip-range=" + c.options.ServiceCIDR,
 	}

@@ -49,7 +49,7 @@ func (c *Cluster) StartKwok(ctx context.Context, options KwokOptions) error {
 		"--manage-all-nodes=false",
 		"--manage-nodes-with-label-selector=" + options.NodeSelector,
 		"--node-lease-duration-seconds=40",
-		"--cidr=" + c.options.PodCIDR, // for nodes without a CIDR of their own
+		"--cidr=" + podCIDR, // for nodes without a CIDR of their own
 		"--node-ip=" + simulatedNodeIP,
 		"--server-address=" + health,
 	}, options.Args...)
@@ -60,7 +60,7 @@ func (c *Cluster) StartKwok(ctx context.Context, options KwokOptions) error {
 	if err != nil {
 		return fmt.Errorf("starting kwok of cluster %q: %w", c.Name, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.options.StartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	err = errors.Join(c.remember(p), waitFor(ctx, p, func(ctx context.Context) error { return healthy(ctx, "http://"+health+"/healthz") }))
 	if err != nil {

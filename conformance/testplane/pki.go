@@ -234,13 +234,5 @@ func (c *Cluster) servingIPs() ([]net.IP, error) {
 	}
 	first := append(net.IP(nil), network.IP...)
 	first[len(first)-1]++
-	ips := []net.IP{net.ParseIP(c.options.Address), net.IPv4(127, 0, 0, 1), first}
-	for _, extra := range c.options.ExtraIPs {
-		ip := net.ParseIP(extra)
-		if ip == nil {
-			return nil, fmt.Errorf("parsing Options.ExtraIPs: %q is no IP address", extra)
-		}
-		ips = append(ips, ip)
-	}
-	return ips, nil
+	return []net.IP{net.ParseIP(c.options.Address), net.IPv4(127, 0, 0, 1), first}, nil
 }

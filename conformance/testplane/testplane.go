@@ -40,11 +40,11 @@ import (
 
 const (
 	defaultServiceCIDR = "10.96.0.0/16"
-	defaultPodCIDR     = "10.128.0.0/12"
+	podCIDR            = "10.128.0.0/12"
 	// nodeCIDRMaskSize leaves 4,094 pods on each of 256 nodes.
 	nodeCIDRMaskSize = 20
 
-	defaultStartTimeout = 2 * time.Minute
+	startTimeout = 2 * time.Minute
 	// stopGrace is how long processes may take to end in order: 2 to 3 seconds are usual.
 	stopGrace = 10 * time.Second
 )
@@ -60,23 +60,19 @@ type Options struct {
 	Address string
 	// Port of the API server; 0: DefaultPort.
 	Port int
-	// ServiceCIDR and PodCIDR; addresses in them are fiction, no packet ever goes there.
-	ServiceCIDR, PodCIDR string
-	// ExtraIPs are further addresses in the API server's certificate.
-	ExtraIPs []string
+	// ServiceCIDR is the range of ClusterIPs. No packet is sent to them.
+	ServiceCIDR string
 	// AuditLog is a path; not empty: every request of every user is logged there at
 	// level Metadata when it is answered, one JSON object a line.
 	AuditLog string
-	// APIServerArgs, ManagerArgs and SchedulerArgs are added to the components' flags
-	// and win over ours. Feature gates go to APIServerArgs and hold for all three.
-	APIServerArgs, ManagerArgs, SchedulerArgs []string
+	// APIServerArgs and SchedulerArgs are added to the components' flags and override ours.
+	// Feature gates go to APIServerArgs and apply to all components.
+	APIServerArgs, SchedulerArgs []string
 	// Binary is the test plane; empty: the built one (binary.Locate).
 	Binary string
 	// Detach lets the cluster outlive this process; StopLeftover ends it. Without it the
 	// cluster ends when this process does, however that happens.
 	Detach bool
-	// StartTimeout is how long Start waits at most; 0: two minutes.
-	StartTimeout time.Duration
 }
 
 // Cluster is a running control plane. Its methods may be called concurrently.
@@ -115,9 +111,7 @@ func newCluster(ctx context.Context, options Options) (*Cluster, error) {
 		return nil, errors.New("Options.Name and Options.Dir are needed")
 	}
 	setDefault(&options.ServiceCIDR, defaultServiceCIDR)
-	setDefault(&options.PodCIDR, defaultPodCIDR)
 	setDefault(&options.Port, DefaultPort)
-	setDefault(&options.StartTimeout, defaultStartTimeout)
 	var err error
 	// The control plane works in its directory, so paths must not be relative.
 	if options.Dir, err = filepath.Abs(options.Dir); err != nil {
@@ -182,7 +176,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	c.mu.Lock()
 	c.control = control
 	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, c.options.StartTimeout)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := c.waitServing(ctx, control); err != nil {
 		return errors.Join(err, control.kill(), c.forget())

@@ -69,11 +69,6 @@ func (n *Node) run(ctx context.Context) error {
 	}
 	defer release()
 	n.provider.hostIP = ip
-	port, stopAPI, err := n.provider.serveAPI()
-	if err != nil {
-		return err
-	}
-	defer stopAPI()
 	broadcaster := record.NewBroadcaster()
 	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: n.client.CoreV1().Events("")})
 	defer broadcaster.Shutdown()
@@ -86,7 +81,7 @@ func (n *Node) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := node.NewNodeController(node.NaiveNodeProvider{}, n.object(ip, port), n.client.CoreV1().Nodes(),
+	nodes, err := node.NewNodeController(node.NaiveNodeProvider{}, n.object(ip), n.client.CoreV1().Nodes(),
 		node.WithNodeEnableLeaseV1(n.client.CoordinationV1().Leases(corev1.NamespaceNodeLease), leaseSeconds))
 	if err != nil {
 		return fmt.Errorf("composing the node controller: %w", err)
@@ -167,7 +162,7 @@ func (n *Node) podController(ctx context.Context) (cache.InformerSynced, *node.P
 	return pods.Informer().HasSynced, controller, nil
 }
 
-func (n *Node) object(ip string, port int32) *corev1.Node {
+func (n *Node) object(ip string) *corev1.Node {
 	labels := map[string]string{
 		corev1.LabelHostname: n.options.Name, corev1.LabelOSStable: runtime.GOOS, corev1.LabelArchStable: runtime.GOARCH,
 		"kubernetes.io/role": "agent",
@@ -178,10 +173,9 @@ func (n *Node) object(ip string, port int32) *corev1.Node {
 		Spec:       corev1.NodeSpec{Taints: n.options.Taints},
 		Status: corev1.NodeStatus{
 			Capacity: n.options.Capacity, Allocatable: n.options.Capacity,
-			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}, {Type: corev1.NodeHostName, Address: n.options.Name}},
-			Conditions:      []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "ProcessNodeReady", LastTransitionTime: metav1.NewTime(n.options.Clock.Now())}},
-			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: port}},
-			NodeInfo:        corev1.NodeSystemInfo{OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH, ContainerRuntimeVersion: "process://local"},
+			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}, {Type: corev1.NodeHostName, Address: n.options.Name}},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "ProcessNodeReady", LastTransitionTime: metav1.NewTime(n.options.Clock.Now())}},
+			NodeInfo:   corev1.NodeSystemInfo{OperatingSystem: runtime.GOOS, Architecture: runtime.GOARCH, ContainerRuntimeVersion: "process://local"},
 		},
 	}
 }

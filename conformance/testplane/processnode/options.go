@@ -14,9 +14,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// defaultStopGrace is longer than the chart's processes need and shorter than a person's
-// patience.
-const defaultStopGrace = 10 * time.Second
+// stopGrace bounds how long processes may take to end when the node stops.
+const stopGrace = 10 * time.Second
 
 // Program is a local executable and the arguments that come before all others.
 type Program struct {
@@ -46,15 +45,6 @@ type Options struct {
 	Taints []corev1.Taint
 	// Capacity of the Node.
 	Capacity corev1.ResourceList
-	// ServingCert issues the certificate of the node's kubelet API at its address, by an
-	// authority that the API server trusts for kubelets; ClientCA (PEM) is the authority
-	// of the API server's own client certificate. With both, `kubectl logs` works; without,
-	// logs are files only.
-	ServingCert func(ip string) (certPEM, keyPEM []byte, err error)
-	ClientCA    []byte
-	// StopGrace is how long processes may take to end when the node stops, if their pods
-	// allow for that much; 0: ten seconds.
-	StopGrace time.Duration
 	// Clock is the time source; nil means the real one.
 	Clock clock.WithTicker
 }
@@ -63,14 +53,8 @@ func (o *Options) complete() error {
 	if o.Name == "" || o.Config == nil || o.Dir == "" || o.LogDir == "" || o.Address == nil {
 		return errors.New("options Name, Config, Dir, LogDir and Address are required")
 	}
-	if (o.ServingCert == nil) != (len(o.ClientCA) == 0) {
-		return errors.New("options ServingCert and ClientCA belong together: set both or none")
-	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
-	}
-	if o.StopGrace == 0 {
-		o.StopGrace = defaultStopGrace
 	}
 	for _, dir := range []*string{&o.Dir, &o.LogDir} {
 		absolute, err := filepath.Abs(*dir)

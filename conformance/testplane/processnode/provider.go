@@ -210,7 +210,7 @@ func (p *provider) stopAll() {
 	p.mu.Unlock()
 	var stopping sync.WaitGroup
 	for _, w := range p.workers() {
-		stopping.Go(func() { w.stop(min(graceOf(w.pod), p.options.StopGrace)) })
+		stopping.Go(func() { w.stop(min(graceOf(w.pod), stopGrace)) })
 	}
 	stopping.Wait()
 }

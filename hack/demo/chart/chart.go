@@ -25,8 +25,6 @@ import (
 
 // Options of a rendering.
 type Options struct {
-	// Release is the name of the release; "longshore" when empty.
-	Release string
 	// Namespace of the release; "longshore" when empty.
 	Namespace string
 }
@@ -40,7 +38,7 @@ func Render(values map[string]any, options Options) ([]*unstructured.Unstructure
 		return nil, err
 	}
 	release := common.ReleaseOptions{
-		Name: cmp.Or(options.Release, "longshore"), Namespace: cmp.Or(options.Namespace, "longshore"), IsInstall: true, Revision: 1,
+		Name: "longshore", Namespace: cmp.Or(options.Namespace, "longshore"), IsInstall: true, Revision: 1,
 	}
 	composed, err := util.ToRenderValues(chrt, values, release, common.DefaultCapabilities)
 	if err != nil {
