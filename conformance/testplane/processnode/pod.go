@@ -279,19 +279,4 @@ func reasonOf(err error) string {
 	return reasonStartError
 }
 
-// running reports whether a container's process runs; known is false for a container
-// that the pod does not have.
-func (w *podWorker) running(container string) (running, known bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, states := range [][]*containerState{w.states, w.inits} {
-		for _, state := range states {
-			if state.name == container {
-				return state.running, true
-			}
-		}
-	}
-	return false, false
-}
-
 func processID(pid int) string { return fmt.Sprintf("process://%d", pid) }
