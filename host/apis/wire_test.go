@@ -1,4 +1,4 @@
-// Package apis_test holds the API types to manifests from the reference's documents.
+// Package apis_test compares the API types with manifests and definitions of the reference.
 package apis_test
 
 import (
@@ -33,8 +33,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	return scheme
 }
 
-// The manifests of the reference's documents must be understood to the last field,
-// and nothing of them may be lost on the way back.
+// Manifests of the reference's documents decode strictly and keep all fields.
 func TestManifestsOfTheReferenceSurviveARoundTrip(t *testing.T) {
 	scheme := newScheme(t)
 	strict := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
@@ -59,7 +58,7 @@ func TestManifestsOfTheReferenceSurviveARoundTrip(t *testing.T) {
 	}
 }
 
-// dropEmpty removes what a manifest says without meaning anything: null and {}.
+// dropEmpty removes null and {} from a manifest.
 func dropEmpty(object map[string]any) {
 	for key, value := range object {
 		if child, ok := value.(map[string]any); ok {
@@ -74,7 +73,7 @@ func dropEmpty(object map[string]any) {
 	}
 }
 
-func TestAnUnknownFieldIsNoticed(t *testing.T) {
+func TestAnUnknownFieldIsAnError(t *testing.T) {
 	scheme := newScheme(t)
 	strict := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
 	_, _, err := strict.Decode([]byte("apiVersion: offloading.liqo.io/v1beta1\nkind: NamespaceMap\nspec: {desired: {}}\n"), nil, nil)
@@ -104,9 +103,8 @@ func TestEveryKindIsRegistered(t *testing.T) {
 	}
 }
 
-// An object that says nothing must say nothing on the wire either: a zero selector
-// sent as {nodeSelectorTerms: null} would be refused by the schema.
-func TestZeroValuesStayOffTheWire(t *testing.T) {
+// Zero values are not encoded: the schema rejects a selector {nodeSelectorTerms: null}.
+func TestZeroValuesAreNotEncoded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		object any
 		want   string
@@ -124,7 +122,7 @@ func TestZeroValuesStayOffTheWire(t *testing.T) {
 	}
 }
 
-// Deep copies share nothing: a copied patch must not change with its original.
+// A copied patch does not change with its original.
 func TestDeepCopiesAreDeep(t *testing.T) {
 	node := &offloadingv1beta1.VirtualNode{Spec: offloadingv1beta1.VirtualNodeSpec{OffloadingPatch: &offloadingv1beta1.OffloadingPatch{
 		NodeSelector: map[string]string{"a": "b"},

@@ -42,7 +42,7 @@ func TestDoesNotWaitAfterAFailure(t *testing.T) {
 	require.Eventually(t, clock.HasWaiters, patience, every)
 	end()
 	require.Error(t, serving.Err())
-	require.Eventually(t, func() bool { return !clock.HasWaiters() }, patience, every, "the timer goes as well")
+	require.Eventually(t, func() bool { return !clock.HasWaiters() }, patience, every, "the timer is stopped")
 
 	without := &drain{clock: clock}
 	serving, end = without.extend(signaled)

@@ -68,7 +68,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&offloadingv1beta1.NamespaceMap{}, all).
 		Watches(&offloadingv1beta1.VirtualNode{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		// The labels of a namespace tell whether it is scheduled and whether it is a tenant namespace.
+		// Labels mark namespaces for scheduling, and tenant namespaces.
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.relatedToNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&corev1.Node{}, all, builder.WithPredicates(virtual, predicate.LabelChangedPredicate{})).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
@@ -257,7 +257,7 @@ func (r *Reconciler) enforce(ctx context.Context, s *scope) error {
 }
 
 // selectClusters returns the clusters that the namespace is mapped to: those that the
-// selector picks, and those whose mapping must stay.
+// selector matches, and those whose mapping is kept.
 func (s *scope) selectClusters(now time.Time) (map[string]bool, error) {
 	selector := &s.nso.Spec.ClusterSelector
 	selected, err := Selected(selector, s.virtualNodes, s.nodes)

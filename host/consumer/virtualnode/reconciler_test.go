@@ -192,14 +192,14 @@ func TestDeletionRemovesPartsInOrder(t *testing.T) {
 func TestDrainEvictsPodsWithoutALabelOfOffloading(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode", UID: "n", Labels: ownNode("", "").Labels}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "young", Namespace: "shop", UID: "p"}, Spec: corev1.PodSpec{NodeName: "mynode"}}
-	elsewhere := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere", Namespace: "shop", UID: "q"}, Spec: corev1.PodSpec{NodeName: "other"}}
+	onOtherNode := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "shop", UID: "q"}, Spec: corev1.PodSpec{NodeName: "other"}}
 	now := metav1.Now()
 	vn := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.DeletionTimestamp = &now })
 
-	w := pass(t, vn, append(peered(kubeconfig), node, pod, elsewhere)...)
+	w := pass(t, vn, append(peered(kubeconfig), node, pod, onOtherNode)...)
 	assert.Contains(t, conditions(w.vn)["Node"], "1 pods left", "the virtual kubelet stays until nothing runs for it on the provider")
 	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(pod), &corev1.Pod{})), "evicted")
-	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(elsewhere), &corev1.Pod{}))
+	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(onOtherNode), &corev1.Pod{}))
 	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(node), &corev1.Node{}))
 }
 
@@ -357,10 +357,10 @@ func TestAVirtualNodeOutsideOfItsTenantNamespaceDoesNotBlockOthers(t *testing.T)
 		assert.Zero(t, meta.LenList(list), "%T", list)
 	}
 	t.Run("a NamespaceMap in another namespace", func(t *testing.T) {
-		foreign := ForgeNamespaceMap("milan", "shop")
-		w := pass(t, virtualNode(nil), append(peered(kubeconfig), foreign)...)
+		unmanaged := ForgeNamespaceMap("milan", "shop")
+		w := pass(t, virtualNode(nil), append(peered(kubeconfig), unmanaged)...)
 		require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-milan", Name: "milan"}, &offloadingv1beta1.NamespaceMap{}))
-		w = pass(t, deleted(virtualNode(nil)), append(peered(kubeconfig), foreign)...)
-		assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign), "it is not this VirtualNode's to delete")
+		w = pass(t, deleted(virtualNode(nil)), append(peered(kubeconfig), unmanaged)...)
+		assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(unmanaged), unmanaged), "it belongs to another namespace")
 	})
 }

@@ -40,7 +40,7 @@ func TestRightsAreUpdated(t *testing.T) {
 	role := &rbacv1.ClusterRole{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(widened), role))
 	assert.Equal(t, []string{"mynode"}, role.Rules[0].ResourceNames, "a change is reverted")
-	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(old), &rbacv1.RoleBinding{})), "an earlier version's wider binding goes")
+	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(old), &rbacv1.RoleBinding{})), "the binding of an earlier version is deleted")
 	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(added), &rbacv1.RoleBinding{}))
 }
 

@@ -55,7 +55,7 @@ func expire(t *testing.T, client *http.Client, url string) {
 	require.ErrorAs(t, err, &timeout)
 	assert.True(t, timeout.Timeout())
 	var exceeded *deadline.Error
-	require.ErrorAs(t, err, &exceeded, "the error says why")
+	require.ErrorAs(t, err, &exceeded, "the error is the deadline")
 	assert.Equal(t, limit, exceeded.Limit)
 }
 

@@ -64,7 +64,7 @@ func (s *server) Patch(_ context.Context, event *eventsv1.Event, _ []byte) (*eve
 	return event, nil
 }
 
-// notes returns what the events say, and how many of them were counted up.
+// notes returns the notes of the events, and how many events were aggregated.
 func (s *server) notes() (notes []string, counted int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,9 +80,9 @@ func aPod() *corev1.Pod {
 
 func TestEventsWithDifferentNotesAreNotAggregated(t *testing.T) {
 	s := newServer(t)
-	tell := events.New(s, "test")
+	recorder := events.New(s, "test")
 	for _, namespace := range []string{"a1", "a2"} {
-		tell.Eventf(aPod(), nil, corev1.EventTypeWarning, "MappingFailed", "MapNamespace", "namespace %q not made", namespace)
+		recorder.Eventf(aPod(), nil, corev1.EventTypeWarning, "MappingFailed", "MapNamespace", "namespace %q not made", namespace)
 	}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		notes, _ := s.notes()
@@ -92,11 +92,11 @@ func TestEventsWithDifferentNotesAreNotAggregated(t *testing.T) {
 
 func TestEventsWithEqualNotesAreAggregated(t *testing.T) {
 	s := newServer(t)
-	tell := events.New(s, "test")
+	recorder := events.New(s, "test")
 	for _, version := range []string{"7", "8"} {
 		pod := aPod()
 		pod.ResourceVersion = version
-		tell.Eventf(pod, pod, corev1.EventTypeWarning, "MappingFailed", "MapNamespace", "100%% %s", "full")
+		recorder.Eventf(pod, pod, corev1.EventTypeWarning, "MappingFailed", "MapNamespace", "100%% %s", "full")
 		assert.Equal(t, version, pod.ResourceVersion, "the caller's object stays as it is")
 	}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -108,8 +108,8 @@ func TestEventsWithEqualNotesAreAggregated(t *testing.T) {
 
 func TestNotesAndActionsAreTruncated(t *testing.T) {
 	s := newServer(t)
-	tell := events.New(s, "test")
-	tell.Eventf(aPod(), nil, corev1.EventTypeWarning, "Failed", strings.Repeat("é", 100), "%s", "a"+strings.Repeat("é", 1000))
+	recorder := events.New(s, "test")
+	recorder.Eventf(aPod(), nil, corev1.EventTypeWarning, "Failed", strings.Repeat("é", 100), "%s", "a"+strings.Repeat("é", 1000))
 	require.Eventually(t, func() bool {
 		notes, _ := s.notes()
 		return len(notes) == 1

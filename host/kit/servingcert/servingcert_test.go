@@ -98,13 +98,13 @@ func TestAnInvalidCertificateIsReplaced(t *testing.T) {
 	require.NoError(t, other.Ensure(t.Context()))
 	secret := &corev1.Secret{}
 	require.NoError(t, c.Get(t.Context(), other.Secret, secret))
-	stranger := keeper(cluster(), clock)
-	require.NoError(t, stranger.Ensure(t.Context()))
-	theirs := &corev1.Secret{}
-	require.NoError(t, stranger.Client.Get(t.Context(), stranger.Secret, theirs))
+	unrelated := keeper(cluster(), clock)
+	require.NoError(t, unrelated.Ensure(t.Context()))
+	otherSecret := &corev1.Secret{}
+	require.NoError(t, unrelated.Client.Get(t.Context(), unrelated.Secret, otherSecret))
 
 	for problem, spoil := range map[string]func(){
-		"another authority": func() { secret.Data[KeyCA] = theirs.Data[KeyCA] },
+		"another authority": func() { secret.Data[KeyCA] = otherSecret.Data[KeyCA] },
 		"no authority":      func() { delete(secret.Data, KeyCA) },
 		"garbage":           func() { secret.Data[KeyCert] = []byte("garbage") },
 	} {

@@ -150,7 +150,7 @@ func TestWithdrawalContinuesAfterARestart(t *testing.T) {
 	result, err := w.pass(t)
 	require.NoError(t, err)
 	assert.Positive(t, result.RequeueAfter, "the credential stays while it is needed")
-	planetest.Until(t, func(t planetest.T) bool { return get(t, w.remote, providerTenant) == nil }, patience, every, "the copy goes")
+	planetest.Until(t, func(t planetest.T) bool { return get(t, w.remote, providerTenant) == nil }, patience, every, "the copy is deleted")
 	planetest.Until(t, func(t planetest.T) bool { return len(get(t, w.local, consumerTenant).GetFinalizers()) == 0 }, patience, every, "and lets its original go")
 
 	require.NoError(t, w.local.Resource(nsMaps).Namespace(consumerTenant).Delete(t.Context(), "milan", metav1.DeleteOptions{}))
@@ -238,7 +238,7 @@ func TestAnotherKubeconfigReplacesTheSession(t *testing.T) {
 	before := w.running[key]
 	changed := &corev1.Secret{}
 	require.NoError(t, w.Client.Get(t.Context(), key, changed))
-	changed.Annotations[authv1beta1.RemoteTenantNamespaceAnnotation] = "elsewhere"
+	changed.Annotations[authv1beta1.RemoteTenantNamespaceAnnotation] = "other"
 	require.NoError(t, w.Client.Update(t.Context(), changed))
 	_, err = w.pass(t)
 	require.NoError(t, err)
@@ -272,7 +272,7 @@ func TestASecretThatIsNotAKubeconfigAnyMoreIsReleased(t *testing.T) {
 			current := &corev1.Secret{}
 			if err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(secret()), current); !apierrors.IsNotFound(err) {
 				require.NoError(t, err)
-				assert.Empty(t, current.Finalizers, "nobody would remove it later")
+				assert.Empty(t, current.Finalizers, "no controller would remove it later")
 			}
 		})
 	}

@@ -37,7 +37,7 @@ func TestTheTenantNamespaceIdentifiesTheConsumer(t *testing.T) {
 func TestANamespaceMapOutsideOfATenantNamespaceIsRejected(t *testing.T) {
 	cases := map[string]func(*corev1.Namespace){
 		"no tenant namespace":          func(n *corev1.Namespace) { n.Labels = nil },
-		"one that says it is none":     func(n *corev1.Namespace) { n.Labels[liqocorev1beta1.TenantNamespaceLabel] = "false" },
+		"the label is false":           func(n *corev1.Namespace) { n.Labels[liqocorev1beta1.TenantNamespaceLabel] = "false" },
 		"one of no cluster":            func(n *corev1.Namespace) { delete(n.Labels, liqocorev1beta1.RemoteClusterIDLabel) },
 		"one of a name that is no ID":  func(n *corev1.Namespace) { n.Labels[liqocorev1beta1.RemoteClusterIDLabel] = "Rome_1" },
 		"one that the cache has not":   func(n *corev1.Namespace) { n.Name = "other" },
@@ -114,8 +114,8 @@ func TestChangesOfAManagedNamespaceAreReverted(t *testing.T) {
 		},
 		"all of it is replaced":                  func(n *corev1.Namespace, _ *rbacv1.RoleBinding) { n.Labels, n.Annotations = nil, nil },
 		"the binding's metadata is removed":      func(_ *corev1.Namespace, b *rbacv1.RoleBinding) { b.Labels, b.Annotations = nil, nil },
-		"the binding lets somebody else in":      func(_ *corev1.Namespace, b *rbacv1.RoleBinding) { b.Subjects = append(b.Subjects, subject("oslo")) },
-		"the binding lets nobody in":             func(_ *corev1.Namespace, b *rbacv1.RoleBinding) { b.Subjects = nil },
+		"another subject is in the binding":      func(_ *corev1.Namespace, b *rbacv1.RoleBinding) { b.Subjects = append(b.Subjects, subject("oslo")) },
+		"the binding has no subject":             func(_ *corev1.Namespace, b *rbacv1.RoleBinding) { b.Subjects = nil },
 		"metadata of others is none of our care": func(n *corev1.Namespace, b *rbacv1.RoleBinding) { n.Labels["team"], b.Labels["team"] = "x", "x" },
 	}
 	for name, change := range cases {

@@ -99,7 +99,7 @@ func TestAnUnmanagedNamespaceIsNotAdopted(t *testing.T) {
 			assert.Equal(t, offloadingv1beta1.MappingCreationLoopBackOff, statusOf(t, c)["shop"].Phase)
 			bindings := &rbacv1.RoleBindingList{}
 			require.NoError(t, c.List(t.Context(), bindings))
-			assert.Empty(t, bindings.Items, "nobody is let in")
+			assert.Empty(t, bindings.Items, "no subject is bound")
 		})
 	}
 }
@@ -137,7 +137,7 @@ func TestTwoMappingsToOneRemoteNamespace(t *testing.T) {
 	assert.Equal(t, offloadingv1beta1.MappingAccepted, status["cart"].Phase)
 	assert.Equal(t, offloadingv1beta1.MappingCreationLoopBackOff, status["shop"].Phase)
 
-	// The loser leaves: the winner's namespace stays (T75).
+	// Removing the rejected mapping keeps the namespace of the accepted one (T75).
 	current := &offloadingv1beta1.NamespaceMap{}
 	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(nm), current))
 	delete(current.Spec.DesiredMapping, "shop")
@@ -157,16 +157,15 @@ func TestAnAcceptedMappingKeepsItsRemoteNamespace(t *testing.T) {
 	require.Len(t, seen, 1)
 	assert.Contains(t, seen[0], `already mapped to local namespace "shop"`)
 	status := statusOf(t, c)
-	assert.Equal(t, offloadingv1beta1.MappingAccepted, status["shop"].Phase, "its pods run there")
+	assert.Equal(t, offloadingv1beta1.MappingAccepted, status["shop"].Phase, "pods run in the namespace")
 	assert.Equal(t, offloadingv1beta1.MappingCreationLoopBackOff, status["cart"].Phase)
 }
 
 func TestTheRemoteNamespaceOfAnotherMappingIsNotAdopted(t *testing.T) {
-	// "shop" is no longer desired; as far as the cache knows, nobody has deleted its
-	// namespace yet.
+	// "shop" is no longer desired, and the cache still has its namespace.
 	nm := namespaceMap(map[string]string{"cart": "shared"}, nil)
 	c, seen, err := reconcileOnce(t, nm, ForgeNamespace(nm, "rome", "shop", "shared"))
-	require.NoError(t, err, "its end is an event")
+	require.NoError(t, err, "the deletion of the namespace causes an event")
 	require.Len(t, seen, 1)
 	assert.Contains(t, seen[0], `belongs to local namespace "shop"`)
 	assert.Equal(t, offloadingv1beta1.MappingCreationLoopBackOff, statusOf(t, c)["cart"].Phase, "it would be deleted under its pods (T75)")
@@ -178,7 +177,7 @@ func TestATerminatingNamespaceIsWaitedForWithoutAnEvent(t *testing.T) {
 	now := metav1.Now()
 	namespace.Finalizers, namespace.DeletionTimestamp = []string{"example.com/slow"}, &now
 	c, seen, err := reconcileOnce(t, nm, namespace)
-	require.NoError(t, err, "its end is an event")
+	require.NoError(t, err, "the deletion of the namespace causes an event")
 	assert.Empty(t, seen)
 	assert.Equal(t, offloadingv1beta1.MappingTerminating, statusOf(t, c)["shop"].Phase)
 }

@@ -148,7 +148,7 @@ func TestUpdateAcceptsAnOldInvalidSelector(t *testing.T) {
 	broken := offloading(func(n *offloadingv1beta1.NamespaceOffloading) { n.Spec.ClusterSelector = selector("Is", "eu") })
 	labeled := broken.DeepCopy()
 	labeled.Finalizers = []string{offloadingv1beta1.NamespaceOffloadingFinalizer}
-	assert.Empty(t, validateUpdate(broken, labeled).denial, "else the controller could not even say what is wrong with it")
+	assert.Empty(t, validateUpdate(broken, labeled).denial, "otherwise the controller could not write the status")
 }
 
 func TestValidateUpdate(t *testing.T) {
