@@ -61,7 +61,16 @@ type TenantStatus struct {
 	TenantNamespace string `json:"tenantNamespace,omitempty"`
 	// AuthParams are the control-plane credentials; absent with TolerateNoHandshake.
 	AuthParams *AuthParams `json:"authParams,omitempty"`
+	// Conditions has Ready, which says why a handshake is not complete. It is an addition to
+	// the wire (A4).
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
+
+// TenantReady is the type of a Tenant's condition: True when the consumer has its credentials
+// and rights.
+const TenantReady = "Ready"
 
 // Tenant is a consumer, as its provider sees it.
 //

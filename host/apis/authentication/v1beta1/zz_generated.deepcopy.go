@@ -7,6 +7,7 @@ package v1beta1
 import (
 	corev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	"k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -595,6 +596,13 @@ func (in *TenantStatus) DeepCopyInto(out *TenantStatus) {
 		in, out := &in.AuthParams, &out.AuthParams
 		*out = new(AuthParams)
 		(*in).DeepCopyInto(*out)
+	}
+	if in.Conditions != nil {
+		in, out := &in.Conditions, &out.Conditions
+		*out = make([]metav1.Condition, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
 	}
 }
 

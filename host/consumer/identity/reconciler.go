@@ -1,0 +1,176 @@
+// Package identity keeps a consumer's credentials for its providers: the cluster's key pair,
+// signatures over providers' nonces, and the kubeconfig Secrets of Identities, which it renews
+// (wire P2.3, P2.7, P2.8).
+package identity
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/retry"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
+)
+
+const (
+	reasonKubeconfigEnsured    = "KubeconfigEnsured"
+	reasonNotInTenantNamespace = "NotInTenantNamespace"
+	actionEnsureKubeconfig     = "EnsureKubeconfig"
+)
+
+// Reconciler makes the kubeconfig Secret of each Identity, and the Renew of those of a control
+// plane.
+//
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=get;list;watch;update
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities/status,verbs=patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities/finalizers,verbs=update
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews,verbs=get;list;watch;create;update
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update
+type Reconciler struct {
+	// Client reads Secrets from a cache of those with the label of a remote cluster.
+	Client client.Client
+	// Events records on Identities.
+	Events events.EventRecorder
+	Keys   *Keys
+	// ClusterID is the own cluster's identity.
+	ClusterID liqocorev1beta1.ClusterID
+}
+
+// SetupWithManager registers watches on Identities, and on the Secrets and Renews that they own.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if err := mgr.Add(r.Keys); err != nil {
+		return fmt.Errorf("registering the cluster's key pair: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named("identity").
+		For(&authv1beta1.Identity{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&corev1.Secret{}).
+		Owns(&authv1beta1.Renew{}).
+		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
+		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+}
+
+// Reconcile brings what belongs to one Identity in line with it.
+func (r *Reconciler) Reconcile(ctx context.Context, identity *authv1beta1.Identity) (ctrl.Result, error) {
+	if !identity.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil // The garbage collector removes what it owns.
+	}
+	namespace := &corev1.Namespace{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: identity.Namespace}, namespace); err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading namespace %q: %w", identity.Namespace, err)
+	}
+	if problem := authentication.TenantNamespaceProblem(namespace, identity.Spec.ClusterID); problem != "" {
+		r.Events.Eventf(identity, nil, corev1.EventTypeWarning, reasonNotInTenantNamespace, actionEnsureKubeconfig, "No kubeconfig is made: %s", problem)
+		return ctrl.Result{}, nil
+	}
+	if identity.Spec.Type == authv1beta1.ControlPlaneIdentityType {
+		if renewed, err := r.renew(ctx, identity); renewed || err != nil {
+			return ctrl.Result{}, err // The update enqueues the Identity.
+		}
+	}
+	return ctrl.Result{}, r.ensureSecret(ctx, identity)
+}
+
+// renew keeps the Renew of a control plane's Identity, and takes fresh credentials from its
+// status. It reports whether it updated the Identity.
+func (r *Reconciler) renew(ctx context.Context, identity *authv1beta1.Identity) (bool, error) {
+	want := authentication.Renew(identity, r.ClusterID)
+	renew := &authv1beta1.Renew{}
+	renew.Name, renew.Namespace = want.Name, want.Namespace
+	_, err := controllerutil.CreateOrUpdate(ctx, r.Client, renew, func() error {
+		if renew.Labels == nil {
+			renew.Labels = map[string]string{}
+		}
+		maps.Copy(renew.Labels, want.Labels)
+		renew.Spec = want.Spec
+		return controllerutil.SetControllerReference(identity, renew, r.Client.Scheme())
+	})
+	if err != nil {
+		return false, fmt.Errorf("writing Renew %q: %w", want.Name, err)
+	}
+	fresh := renew.Status.AuthParams
+	if fresh == nil || len(fresh.SignedCRT) == 0 || equality.Semantic.DeepEqual(*fresh, identity.Spec.AuthParams) {
+		return false, nil
+	}
+	// A Renew that is older than the Identity's own credentials must not bring back the
+	// previous certificate.
+	if !isNewer(fresh.SignedCRT, identity.Spec.AuthParams.SignedCRT) {
+		return false, nil
+	}
+	updated := identity.DeepCopy()
+	updated.Spec.AuthParams = *fresh
+	if err := r.Client.Update(ctx, updated); err != nil {
+		return false, fmt.Errorf("updating the credentials of Identity %q: %w", identity.Name, err)
+	}
+	return true, nil
+}
+
+// isNewer reports whether a certificate ends after another one. One that is not usable is older
+// than any.
+func isNewer(certificate, other []byte) bool {
+	if bytes.Equal(certificate, other) {
+		return true // Only the address or the authority changed.
+	}
+	candidate, err := authentication.ParseCertificate(certificate)
+	if err != nil {
+		return false
+	}
+	current, err := authentication.ParseCertificate(other)
+	return err != nil || candidate.NotAfter.After(current.NotAfter)
+}
+
+// ensureSecret writes the kubeconfig Secret and names it in the status.
+func (r *Reconciler) ensureSecret(ctx context.Context, identity *authv1beta1.Identity) error {
+	_, private, err := r.Keys.Get(ctx)
+	if err != nil {
+		return err
+	}
+	want, err := authentication.KubeconfigSecret(identity, private)
+	if err != nil {
+		return err
+	}
+	secret := &corev1.Secret{}
+	secret.Name, secret.Namespace = want.Name, want.Namespace
+	result, err := controllerutil.CreateOrUpdate(ctx, r.Client, secret, func() error {
+		if owner := secret.OwnerReferences; secret.ResourceVersion != "" && len(owner) == 0 {
+			return fmt.Errorf("kubeconfig Secret %s/%s exists and is not managed by an Identity: delete one of the two", secret.Namespace, secret.Name)
+		}
+		for _, pair := range []struct{ have, want *map[string]string }{{&secret.Labels, &want.Labels}, {&secret.Annotations, &want.Annotations}} {
+			if *pair.have == nil {
+				*pair.have = map[string]string{}
+			}
+			maps.Copy(*pair.have, *pair.want)
+		}
+		secret.Data = want.Data
+		return controllerutil.SetControllerReference(identity, secret, r.Client.Scheme())
+	})
+	if err != nil {
+		return fmt.Errorf("writing kubeconfig Secret %q: %w", want.Name, err)
+	}
+	if result != controllerutil.OperationResultNone {
+		r.Events.Eventf(identity, secret, corev1.EventTypeNormal, reasonKubeconfigEnsured, actionEnsureKubeconfig, "Secret %s has the kubeconfig.", secret.Name)
+	}
+	if ref := identity.Status.KubeconfigSecretRef; ref != nil && ref.Name == secret.Name {
+		return nil
+	}
+	before := identity.DeepCopy()
+	identity.Status.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: secret.Name}
+	if err := r.Client.Status().Patch(ctx, identity, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("patching the status of Identity %q: %w", identity.Name, err)
+	}
+	return nil
+}
+

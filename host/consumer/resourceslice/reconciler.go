@@ -1,0 +1,166 @@
+// Package resourceslice follows a consumer's requests for resources (wire P4): it completes
+// them, and makes of the provider's answer an Identity and a VirtualNode.
+package resourceslice
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/identity"
+	"github.com/longshore-dev/longshore/host/kit/retry"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
+)
+
+const (
+	reasonNotInTenantNamespace = "NotInTenantNamespace"
+	reasonVirtualNodeCreated   = "VirtualNodeCreated"
+	reasonVirtualNodeConflict  = "VirtualNodeConflict"
+	actionComplete             = "Complete"
+	actionCreateVirtualNode    = "CreateVirtualNode"
+)
+
+// Reconciler follows the cluster's own ResourceSlices.
+//
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices,verbs=get;list;watch;update
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices/finalizers,verbs=update
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities,verbs=get;list;watch;create;update;delete
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch;create;update
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+type Reconciler struct {
+	Client client.Client
+	// Events records on ResourceSlices.
+	Events events.EventRecorder
+	Keys   *identity.Keys
+	// ClusterID is the own cluster's identity.
+	ClusterID liqocorev1beta1.ClusterID
+}
+
+// SetupWithManager registers watches on the cluster's own slices and on what they own.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	local := predicate.NewPredicateFuncs(func(object client.Object) bool { return isLocal(object) })
+	return ctrl.NewControllerManagedBy(mgr).Named("resourceslice-local").
+		For(&authv1beta1.ResourceSlice{}, builder.WithPredicates(local)).
+		Owns(&authv1beta1.Identity{}).
+		Owns(&offloadingv1beta1.VirtualNode{}).
+		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
+		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+}
+
+// Reconcile completes one slice, and follows its answer.
+func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceSlice) (ctrl.Result, error) {
+	if !isLocal(slice) || !slice.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil // The garbage collector removes what it owns.
+	}
+	provider := liqocorev1beta1.ClusterID(slice.Labels[liqocorev1beta1.RemoteIDLabel])
+	namespace := &corev1.Namespace{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: slice.Namespace}, namespace); err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading namespace %q: %w", slice.Namespace, err)
+	}
+	if problem := authentication.TenantNamespaceProblem(namespace, provider); problem != "" {
+		r.Events.Eventf(slice, nil, corev1.EventTypeWarning, reasonNotInTenantNamespace, actionComplete, "The slice is not sent: %s", problem)
+		return ctrl.Result{}, nil
+	}
+	if changed, err := r.complete(ctx, slice, provider); changed || err != nil {
+		return ctrl.Result{}, err // The update enqueues the slice.
+	}
+	made, err := r.follow(ctx, slice)
+	if err != nil || made == nil || made.Status.KubeconfigSecretRef == nil || !wantsVirtualNode(slice) {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, r.ensureVirtualNode(ctx, slice, provider, made.Status.KubeconfigSecretRef.Name)
+}
+
+// complete fills what the administrator left out: both cluster IDs and the certificate request.
+// A request for another subject or key is replaced: it could never be accepted (A12).
+func (r *Reconciler) complete(ctx context.Context, slice *authv1beta1.ResourceSlice, provider liqocorev1beta1.ClusterID) (bool, error) {
+	key, _, err := r.Keys.Get(ctx)
+	if err != nil {
+		return false, err
+	}
+	subject := authentication.SliceSubject(r.ClusterID, slice.Name)
+	if ptr.Deref(slice.Spec.ConsumerClusterID, "") == r.ClusterID && ptr.Deref(slice.Spec.ProviderClusterID, "") == provider &&
+		authentication.MatchCSR(slice.Spec.CSR, subject, key.Public()) {
+		return false, nil
+	}
+	completed := slice.DeepCopy()
+	completed.Spec.ConsumerClusterID, completed.Spec.ProviderClusterID = ptr.To(r.ClusterID), ptr.To(provider)
+	if completed.Spec.CSR, err = authentication.NewCSR(key, subject); err != nil {
+		return false, err
+	}
+	if err := r.Client.Update(ctx, completed); err != nil {
+		return false, fmt.Errorf("completing ResourceSlice %q: %w", slice.Name, err)
+	}
+	return true, nil
+}
+
+// follow keeps the Identity of a slice as the provider authenticated it, and returns it; nil
+// while it has not, or when it denied it (wire P4.2, step 8).
+func (r *Reconciler) follow(ctx context.Context, slice *authv1beta1.ResourceSlice) (*authv1beta1.Identity, error) {
+	made := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Name: authentication.SliceIdentityName(slice.Name), Namespace: slice.Namespace}}
+	want := authentication.SliceIdentity(slice)
+	switch condition(slice, authv1beta1.ResourceSliceConditionTypeAuthentication) {
+	case authv1beta1.ResourceSliceConditionDenied:
+		if err := r.Client.Delete(ctx, made); client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("deleting Identity %q, whose slice was denied: %w", made.Name, err)
+		}
+		return nil, nil //nolint:nilnil // A denied slice has no Identity.
+	case authv1beta1.ResourceSliceConditionAccepted:
+	default:
+		want = nil
+	}
+	if want == nil {
+		return nil, nil //nolint:nilnil // There is no answer yet.
+	}
+	_, err := controllerutil.CreateOrUpdate(ctx, r.Client, made, func() error {
+		made.Labels = merge(made.Labels, want.Labels)
+		made.Spec = want.Spec
+		return controllerutil.SetControllerReference(slice, made, r.Client.Scheme())
+	})
+	if err != nil {
+		return nil, fmt.Errorf("writing Identity %q: %w", made.Name, err)
+	}
+	return made, nil
+}
+
+// ensureVirtualNode keeps the VirtualNode of a slice.
+func (r *Reconciler) ensureVirtualNode(ctx context.Context, slice *authv1beta1.ResourceSlice, provider liqocorev1beta1.ClusterID, secret string) error {
+	vn := &offloadingv1beta1.VirtualNode{}
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(slice), vn)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading VirtualNode %q: %w", slice.Name, err)
+	}
+	exists := !apierrors.IsNotFound(err)
+	if exists && !metav1.IsControlledBy(vn, slice) {
+		r.Events.Eventf(slice, vn, corev1.EventTypeWarning, reasonVirtualNodeConflict, actionCreateVirtualNode,
+			"VirtualNode %s exists and was not made of this slice. Delete it, or create the slice under another name.", vn.Name)
+		return nil
+	}
+	vn.Name, vn.Namespace = slice.Name, slice.Namespace
+	result, err := controllerutil.CreateOrUpdate(ctx, r.Client, vn, func() error {
+		setVirtualNode(vn, slice, provider, secret)
+		return controllerutil.SetControllerReference(slice, vn, r.Client.Scheme())
+	})
+	if err != nil {
+		return fmt.Errorf("writing VirtualNode %q: %w", slice.Name, err)
+	}
+	if result == controllerutil.OperationResultCreated {
+		r.Events.Eventf(slice, vn, corev1.EventTypeNormal, reasonVirtualNodeCreated, actionCreateVirtualNode, "VirtualNode %s is created.", vn.Name)
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+// Package resourceslice answers the ResourceSlices of consumers (wire P4): it checks who asks,
+// issues the credentials of the slice, and grants resources by its class.
+package resourceslice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/retry"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
+	"github.com/longshore-dev/longshore/host/provider/certificate"
+)
+
+const (
+	reasonNotInTenantNamespace = "NotInTenantNamespace"
+	actionAuthenticate         = "Authenticate"
+)
+
+// errNoTenant is retried: the Tenant of the slice's namespace does not exist yet.
+var errNoTenant = errors.New("namespace has no Tenant")
+
+// Reconciler answers replicated ResourceSlices.
+//
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;tenants,verbs=get;list;watch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices/status,verbs=patch
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+type Reconciler struct {
+	Client client.Client
+	// Events records on ResourceSlices.
+	Events   events.EventRecorder
+	Clock    clock.PassiveClock
+	Issuer   *certificate.Issuer
+	Endpoint *certificate.Endpoint
+	Offer    Offer
+}
+
+// SetupWithManager registers watches on slices that were replicated to this cluster, and on
+// Tenants.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	isRequest := predicate.NewPredicateFuncs(func(object client.Object) bool {
+		_, ok := object.GetLabels()[certificate.RequestLabel]
+		return ok
+	})
+	return ctrl.NewControllerManagedBy(mgr).Named("resourceslice-remote").
+		For(&authv1beta1.ResourceSlice{}, builder.WithPredicates(predicate.NewPredicateFuncs(isReplicated), predicate.GenerationChangedPredicate{})).
+		Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+			return r.requests(ctx, client.InNamespace(object.GetNamespace()))
+		})).
+		Watches(&certificatesv1.CertificateSigningRequest{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
+			return r.requests(ctx, client.MatchingLabels{liqocorev1beta1.OriginIDLabel: object.GetLabels()[liqocorev1beta1.RemoteClusterIDLabel]})
+		}), builder.WithPredicates(isRequest)).
+		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
+		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+}
+
+// isReplicated reports whether an object is a copy of a consumer's.
+func isReplicated(object client.Object) bool {
+	labels := object.GetLabels()
+	return labels[liqocorev1beta1.ReplicatedLabel] == "true" && labels[liqocorev1beta1.OriginIDLabel] != ""
+}
+
+func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	list := &authv1beta1.ResourceSliceList{}
+	if err := r.Client.List(ctx, list, options...); err != nil {
+		// Listing from the cache fails only while the manager stops.
+		ctrl.LoggerFrom(ctx).Error(err, "Listing ResourceSlices failed")
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if isReplicated(&list.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+// Reconcile answers one slice. Its namespace says who asks: a consumer writes in no other, and
+// cannot change its labels.
+func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceSlice) (ctrl.Result, error) {
+	if !isReplicated(slice) || !slice.DeletionTimestamp.IsZero() || len(slice.Spec.CSR) == 0 {
+		return ctrl.Result{}, nil
+	}
+	namespace := &corev1.Namespace{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: slice.Namespace}, namespace); err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading namespace %q: %w", slice.Namespace, err)
+	}
+	consumer := ptr.Deref(slice.Spec.ConsumerClusterID, "")
+	before := slice.DeepCopy()
+	if problem := authentication.TenantNamespaceProblem(namespace, consumer); problem != "" {
+		r.denyAuthentication(slice, problem)
+		r.Events.Eventf(slice, nil, corev1.EventTypeWarning, reasonNotInTenantNamespace, actionAuthenticate, "%s", problem)
+		return ctrl.Result{}, r.writeStatus(ctx, slice, before)
+	}
+	tenant, err := r.tenant(ctx, slice.Namespace)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	result, err := r.authenticate(ctx, slice, tenant)
+	if err != nil {
+		return ctrl.Result{}, errors.Join(err, r.writeStatus(ctx, slice, before))
+	}
+	if err := r.decide(ctx, slice, tenant); err != nil {
+		return ctrl.Result{}, err
+	}
+	return result, r.writeStatus(ctx, slice, before)
+}
+
+// tenant returns the Tenant of a tenant namespace: the oldest, since one is all that the
+// webhook of the reference admits.
+func (r *Reconciler) tenant(ctx context.Context, namespace string) (*authv1beta1.Tenant, error) {
+	list := &authv1beta1.TenantList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing Tenants of namespace %q: %w", namespace, err)
+	}
+	var tenant *authv1beta1.Tenant
+	for i := range list.Items {
+		if tenant == nil || list.Items[i].CreationTimestamp.Before(&tenant.CreationTimestamp) {
+			tenant = &list.Items[i]
+		}
+	}
+	if tenant == nil {
+		return nil, fmt.Errorf("namespace %q: %w", namespace, errNoTenant)
+	}
+	return tenant, nil
+}
+
+// authenticate checks the certificate request of a slice and issues its credentials.
+func (r *Reconciler) authenticate(ctx context.Context, slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) (ctrl.Result, error) {
+	if tenant.Spec.TenantCondition == authv1beta1.TenantConditionDrained {
+		r.denyAuthentication(slice, "The tenant is drained.")
+		return ctrl.Result{}, nil
+	}
+	if err := checkRequest(slice, tenant); err != nil {
+		r.denyAuthentication(slice, fmt.Sprintf("The certificate request is refused: %s.", err))
+		return ctrl.Result{}, nil
+	}
+	consumer := *slice.Spec.ConsumerClusterID
+	issued, err := r.Issuer.Issue(ctx, certificate.Request{Namespace: slice.Namespace, Consumer: consumer, Slice: slice.Name, CSR: slice.Spec.CSR})
+	if err != nil {
+		r.denyAuthentication(slice, err.Error())
+		return ctrl.Result{}, err
+	}
+	if issued == nil {
+		return ctrl.Result{}, nil // The CertificateSigningRequest enqueues the slice.
+	}
+	params, err := r.Endpoint.AuthParams(ctx, issued.PEM, tenant.Spec.ProxyURL)
+	if err != nil {
+		r.denyAuthentication(slice, err.Error())
+		return ctrl.Result{}, err
+	}
+	slice.Status.AuthParams = params
+	setCondition(&slice.Status, authv1beta1.ResourceSliceConditionTypeAuthentication, authv1beta1.ResourceSliceConditionAccepted,
+		reasonAuthenticationAccepted, "The credentials are issued.", metav1.NewTime(r.Clock.Now()))
+	return ctrl.Result{RequeueAfter: max(issued.RenewAt.Sub(r.Clock.Now()), retry.Max)}, nil
+}
+
+// checkRequest checks that the certificate request is for this slice of this consumer, with the
+// key that the consumer's handshake proved; without a handshake, with any key (wire P2.12).
+func checkRequest(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) error {
+	subject := authentication.SliceSubject(*slice.Spec.ConsumerClusterID, slice.Name)
+	if ptr.Deref(tenant.Spec.AuthzPolicy, authv1beta1.KeysExchange) == authv1beta1.TolerateNoHandshake {
+		return authentication.CheckCSR(slice.Spec.CSR, subject, nil)
+	}
+	if tenant.Status.AuthParams == nil {
+		return errors.New("the tenant's handshake is not complete")
+	}
+	key, err := authentication.ParsePublicKey(tenant.Spec.PublicKey)
+	if err != nil {
+		return fmt.Errorf("parsing the tenant's public key: %w", err)
+	}
+	return authentication.CheckCSR(slice.Spec.CSR, subject, key)
+}
+
+func (r *Reconciler) denyAuthentication(slice *authv1beta1.ResourceSlice, message string) {
+	setCondition(&slice.Status, authv1beta1.ResourceSliceConditionTypeAuthentication, authv1beta1.ResourceSliceConditionDenied,
+		reasonAuthenticationDenied, message, metav1.NewTime(r.Clock.Now()))
+}
+
+// decide grants resources. A slice without credentials gets none: what is denied must not look
+// accepted (Q3).
+func (r *Reconciler) decide(ctx context.Context, slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) error {
+	if slice.Status.AuthParams == nil && tenant.Spec.TenantCondition != authv1beta1.TenantConditionDrained {
+		return nil
+	}
+	storage := &storagev1.StorageClassList{}
+	if err := r.Client.List(ctx, storage); err != nil {
+		return fmt.Errorf("listing StorageClasses: %w", err)
+	}
+	decideResources(slice, tenant.Spec.TenantCondition, &r.Offer, storage.Items, metav1.NewTime(r.Clock.Now()))
+	return nil
+}
+
+func (r *Reconciler) writeStatus(ctx context.Context, slice, before *authv1beta1.ResourceSlice) error {
+	if equality.Semantic.DeepEqual(before.Status, slice.Status) {
+		return nil
+	}
+	if err := r.Client.Status().Patch(ctx, slice, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("patching the status of ResourceSlice %q: %w", slice.Name, err)
+	}
+	return nil
+}

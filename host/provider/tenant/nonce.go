@@ -1,0 +1,82 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/retry"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
+)
+
+const (
+	reasonNotInTenantNamespace = "NotInTenantNamespace"
+	actionCreateNonce          = "CreateNonce"
+)
+
+// NonceReconciler puts a nonce into each Secret that asks for one (wire P2.3, step 2).
+//
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;update
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+type NonceReconciler struct {
+	// Client reads Secrets from a cache of those with the label of a remote cluster.
+	Client client.Client
+	// Events records on the Secrets.
+	Events events.EventRecorder
+}
+
+// SetupWithManager registers the watch on the Secrets.
+func (r *NonceReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("nonce").
+		For(&corev1.Secret{}, builder.WithPredicates(predicate.NewPredicateFuncs(isNonce))).
+		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
+		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+}
+
+func isNonce(object client.Object) bool {
+	_, ok := object.GetLabels()[authentication.NonceLabel]
+	return ok
+}
+
+// Reconcile writes a nonce into a Secret that has none.
+func (r *NonceReconciler) Reconcile(ctx context.Context, secret *corev1.Secret) (ctrl.Result, error) {
+	if !isNonce(secret) || !secret.DeletionTimestamp.IsZero() || len(secret.Data[authentication.NonceKey]) > 0 {
+		return ctrl.Result{}, nil
+	}
+	cluster := liqocorev1beta1.ClusterID(secret.Labels[liqocorev1beta1.RemoteClusterIDLabel])
+	problem, err := namespaceProblem(ctx, r.Client, secret.Namespace, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if problem != "" {
+		r.Events.Eventf(secret, nil, corev1.EventTypeWarning, reasonNotInTenantNamespace, actionCreateNonce, "No nonce is made: %s", problem)
+		return ctrl.Result{}, nil
+	}
+	filled := secret.DeepCopy()
+	if filled.Data == nil {
+		filled.Data = map[string][]byte{}
+	}
+	filled.Data[authentication.NonceKey] = authentication.NewNonce()
+	if err := r.Client.Update(ctx, filled); err != nil { // With the version that was read: a nonce is never replaced.
+		return ctrl.Result{}, fmt.Errorf("writing the nonce of cluster %q: %w", cluster, err)
+	}
+	return ctrl.Result{}, nil
+}
+
+// namespaceProblem returns why a namespace is not the tenant namespace of a cluster, or "".
+func namespaceProblem(ctx context.Context, reader client.Reader, name string, cluster liqocorev1beta1.ClusterID) (string, error) {
+	namespace := &corev1.Namespace{}
+	if err := reader.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+		return "", fmt.Errorf("reading namespace %q: %w", name, err)
+	}
+	return authentication.TenantNamespaceProblem(namespace, cluster), nil
+}
