@@ -73,6 +73,11 @@ func managerCommand() *cobra.Command {
 	f.StringSliceVar(&o.ReservedNamespaces, "reserved-namespaces", nil, "patterns of names that consumers do not get for namespaces, such as istio-*; names that end in their own cluster ID are excepted")
 	f.BoolVar(&o.Replication, "enable-replication", true, "run the replicator in this process; switch it off where the replicator runs alone")
 	resyncFlag(f, &o.ResyncPeriod)
+	f.StringVar(&o.Peering.APIServerAddress, "api-server-address-override", "", "address, host:port or URL, at which peers reach the API server; empty means that of the first control-plane node")
+	f.BoolVar(&o.Peering.TrustedCA, "trusted-ca", false, "a certificate authority that every system trusts signed the API server's certificate: peers get none")
+	f.StringToStringVar(&o.Peering.ClusterLabels, "cluster-labels", nil, "labels of the virtual nodes that consumers make of this cluster")
+	f.BoolVar(&o.Peering.DefaultClassEnabled, "default-resource-slice-class-enabled", true, "grant the resources that ResourceSlices of the default class ask for")
+	f.StringToStringVar(&o.Peering.DefaultNodeResources, "default-node-resources", nil, "resources granted to ResourceSlices that do not name them; cpu=4, memory=8Gi, pods=110 and ephemeral-storage=20Gi when absent")
 	return cmd
 }
 

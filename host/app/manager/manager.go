@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/app/replicator"
@@ -52,6 +53,8 @@ type Options struct {
 	Replication bool
 	// ResyncPeriod is the resync period of the replicator's informers.
 	ResyncPeriod time.Duration
+	// Peering configures what peers get of this cluster.
+	Peering PeeringOptions
 }
 
 // Validate returns every invalid option.
@@ -64,6 +67,9 @@ func (o *Options) Validate() error {
 		if _, levelErr := api.ParseLevel(o.PodSecurityLevel); levelErr != nil {
 			err = errors.Join(err, fmt.Errorf("parsing --pod-security-level %q: %w", o.PodSecurityLevel, levelErr))
 		}
+	}
+	if _, resourcesErr := o.Peering.resources(); resourcesErr != nil {
+		err = errors.Join(err, resourcesErr)
 	}
 	if namesErr := o.names().Validate(); namesErr != nil {
 		err = errors.Join(err, fmt.Errorf("--reserved-namespaces: %w", namesErr))
@@ -84,6 +90,10 @@ func New(options Options) (*process.App, error) {
 	if err != nil {
 		return nil, fmt.Errorf("selecting the roles of virtual kubelets: %w", err)
 	}
+	ofPeers, err := labels.Parse(liqocorev1beta1.RemoteClusterIDLabel)
+	if err != nil {
+		return nil, fmt.Errorf("selecting the Secrets of peerings: %w", err)
+	}
 	definition := process.Definition{
 		Name: "the manager",
 		Cache: map[client.Object]cache.ByObject{
@@ -93,7 +103,8 @@ func New(options Options) (*process.App, error) {
 			},
 			&rbacv1.Role{}:        {Label: virtualKubeletRoles},
 			&rbacv1.ClusterRole{}: {Label: virtualKubeletRoles},
-			&corev1.Secret{}:      replicator.Secrets(),
+			// The Secrets of peerings.
+			&corev1.Secret{}: {Label: ofPeers},
 			// RBAC restricts the manager to ConfigMaps of its own namespace.
 			&corev1.ConfigMap{}: {
 				Namespaces: map[string]cache.Config{options.Namespace: {}},
@@ -137,6 +148,7 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 			Client: mgr.GetClient(), Events: recorder, Namespace: options.Namespace,
 		}).SetupWithManager(mgr)),
 		addReplication(mgr, options),
+		addPeering(mgr, &options, recorder, passive),
 	)
 }
 

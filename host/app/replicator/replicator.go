@@ -90,9 +90,13 @@ func Add(mgr ctrl.Manager, options Options) error {
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events.New(mgr, "longshore-replicator"),
 		Options: replication.Options{
 			ClusterID: options.ClusterID,
-			Resources: []schema.GroupVersionResource{offloadingv1beta1.GroupVersion.WithResource("namespacemaps")},
-			Resync:    options.ResyncPeriod,
-			Local:     local,
+			Resources: []schema.GroupVersionResource{
+				offloadingv1beta1.GroupVersion.WithResource("namespacemaps"),
+				authv1beta1.GroupVersion.WithResource("resourceslices"),
+				authv1beta1.GroupVersion.WithResource("renews"),
+			},
+			Resync: options.ResyncPeriod,
+			Local:  local,
 			Connect: func(config *rest.Config) (dynamic.Interface, error) {
 				return dynamic.NewForConfig(deadline.Wrap(config, 0))
 			},

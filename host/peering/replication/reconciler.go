@@ -92,6 +92,8 @@ type session struct {
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=update
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;renews,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices/status;renews/status,verbs=update
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.running = map[client.ObjectKey]*session{}
 	if err := mgr.Add(r); err != nil {

@@ -1,0 +1,146 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
+)
+
+// errBidirectional is returned when the tenant namespaces serve the reverse peering, too.
+var errBidirectional = errors.New("the clusters are peered in both directions and share their tenant namespaces: unpeer both directions first, then delete them")
+
+// FindTenantNamespaces finds what an earlier peering left.
+func (p *Pair) FindTenantNamespaces(ctx context.Context) (err error) {
+	if p.inConsumer, err = p.Consumer.findTenantNamespace(ctx, p.Provider.ID); err != nil {
+		return err
+	}
+	p.inProvider, err = p.Provider.findTenantNamespace(ctx, p.Consumer.ID)
+	return err
+}
+
+// WithdrawSteps delete what runs on the provider: slices and virtual nodes, which drain.
+func (p *Pair) WithdrawSteps() []Step {
+	return []Step{
+		{"Resource slices and virtual nodes", func(ctx context.Context, waiting Waiting) error {
+			if p.inConsumer == "" {
+				return nil
+			}
+			objects, err := p.leftovers(ctx)
+			if err != nil {
+				return err
+			}
+			return deleteAll(ctx, p.Consumer, objects, waiting)
+		}},
+	}
+}
+
+// leftovers are the slices and virtual nodes of the provider.
+func (p *Pair) leftovers(ctx context.Context) ([]client.Object, error) {
+	slices, nodes := &authv1beta1.ResourceSliceList{}, &offloadingv1beta1.VirtualNodeList{}
+	err := errors.Join(
+		p.Consumer.List(ctx, slices, client.InNamespace(p.inConsumer), client.MatchingLabels{
+			liqocorev1beta1.ReplicationLabel: "true", liqocorev1beta1.RemoteIDLabel: string(p.Provider.ID),
+		}),
+		p.Consumer.List(ctx, nodes, client.InNamespace(p.inConsumer)))
+	if err != nil {
+		return nil, fmt.Errorf("listing the slices and virtual nodes of cluster %q: %w", p.Provider.ID, err)
+	}
+	var objects []client.Object
+	for i := range slices.Items {
+		objects = append(objects, &slices.Items[i])
+	}
+	for i := range nodes.Items {
+		if nodes.Items[i].Spec.ClusterID == p.Provider.ID {
+			objects = append(objects, &nodes.Items[i])
+		}
+	}
+	return objects, nil
+}
+
+// UnauthenticateSteps take the credentials back. The provider's Tenant goes last: while
+// anything is replicated, its deletion would leave copies that no right can remove (R3).
+func (p *Pair) UnauthenticateSteps() []Step {
+	return []Step{
+		{"Credentials of the consumer", func(ctx context.Context, waiting Waiting) error {
+			if p.inConsumer == "" {
+				return nil
+			}
+			objects, err := p.leftovers(ctx)
+			if err != nil {
+				return err
+			}
+			if len(objects) > 0 {
+				return fmt.Errorf("%s and %d more still use the peering: delete them first, or run longshorectl unpeer", describe(objects[0]), len(objects)-1)
+			}
+			name := authentication.ControlPlaneIdentityName(p.Provider.ID)
+			identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.inConsumer}}
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: authentication.KubeconfigSecretName(name), Namespace: p.inConsumer}}
+			if err := deleteAll(ctx, p.Consumer, []client.Object{identity}, waiting); err != nil {
+				return err
+			}
+			return p.Consumer.untilGone(ctx, secret, waiting)
+		}},
+		{"Tenant of the provider", func(ctx context.Context, waiting Waiting) error {
+			if p.inProvider == "" {
+				return nil
+			}
+			tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: string(p.Consumer.ID), Namespace: p.inProvider}}
+			return deleteAll(ctx, p.Provider, []client.Object{tenant}, waiting)
+		}},
+	}
+}
+
+// DeleteNamespacesStep deletes both tenant namespaces.
+func (p *Pair) DeleteNamespacesStep() Step {
+	return Step{"Tenant namespaces in both clusters", func(ctx context.Context, waiting Waiting) error {
+		for side, name := range map[*Side]string{p.Consumer: p.inConsumer, p.Provider: p.inProvider} {
+			if name == "" {
+				continue
+			}
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if err := deleteAll(ctx, side, []client.Object{namespace}, waiting); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+// CheckOneDirection fails when the provider is also a consumer of the consumer.
+func (p *Pair) CheckOneDirection(ctx context.Context) error {
+	if p.inConsumer == "" {
+		return nil
+	}
+	tenants := &authv1beta1.TenantList{}
+	if err := p.Consumer.List(ctx, tenants, client.InNamespace(p.inConsumer)); err != nil {
+		return fmt.Errorf("listing the Tenants of namespace %q: %w", p.inConsumer, err)
+	}
+	if len(tenants.Items) > 0 {
+		return errBidirectional
+	}
+	return nil
+}
+
+// deleteAll deletes objects and waits until they are gone.
+func deleteAll(ctx context.Context, side *Side, objects []client.Object, waiting Waiting) error {
+	for _, object := range objects {
+		if err := side.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting %s in the %s: %w", describe(object), side.Role, err)
+		}
+	}
+	for _, object := range objects {
+		if err := side.untilGone(ctx, object, waiting); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package manager
+
+import (
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/rest"
+	clientevents "k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	corev1 "k8s.io/api/core/v1"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/identity"
+	consumerslice "github.com/longshore-dev/longshore/host/consumer/resourceslice"
+	"github.com/longshore-dev/longshore/host/peering/foreigncluster"
+	"github.com/longshore-dev/longshore/host/provider/certificate"
+	providerslice "github.com/longshore-dev/longshore/host/provider/resourceslice"
+	"github.com/longshore-dev/longshore/host/provider/tenant"
+)
+
+// PeeringOptions configure what peers get of this cluster. The names are those of the
+// command's flags.
+type PeeringOptions struct {
+	// APIServerAddress is how peers reach the API server, host:port or a URL; empty means the
+	// first control-plane node.
+	APIServerAddress string
+	// TrustedCA says that a certificate authority which every system trusts signed the API
+	// server's certificate: peers get none.
+	TrustedCA bool
+	// ClusterLabels describe this cluster on the virtual nodes of its consumers.
+	ClusterLabels map[string]string
+	// DefaultClassEnabled lets the built-in class grant resources.
+	DefaultClassEnabled bool
+	// DefaultNodeResources are granted of resources that a ResourceSlice does not name.
+	DefaultNodeResources map[string]string
+}
+
+// resources parses the default resources.
+func (o *PeeringOptions) resources() (corev1.ResourceList, error) {
+	list := providerslice.DefaultResources()
+	for name, value := range o.DefaultNodeResources {
+		quantity, err := resource.ParseQuantity(value)
+		if err != nil {
+			return nil, fmt.Errorf("parsing --default-node-resources %s=%q: %w", name, value, err)
+		}
+		list[corev1.ResourceName(name)] = quantity
+	}
+	return list, nil
+}
+
+// addPeering adds the controllers of the handshake and of ResourceSlices, of both roles.
+func addPeering(mgr ctrl.Manager, o *Options, recorder clientevents.EventRecorder, passive clock.PassiveClock) error {
+	defaults, err := o.Peering.resources()
+	if err != nil {
+		return err
+	}
+	authority, err := certificateAuthority(o)
+	if err != nil {
+		return err
+	}
+	own := liqocorev1beta1.ClusterID(o.ClusterID)
+	keys := &identity.Keys{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Namespace: o.Namespace}
+	issuer := &certificate.Issuer{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: passive}
+	endpoint := &certificate.Endpoint{Override: o.Peering.APIServerAddress, CA: authority, Reader: mgr.GetAPIReader()}
+	return errors.Join(
+		wrapSetup("nonce", (&tenant.NonceReconciler{Client: mgr.GetClient(), Events: recorder}).SetupWithManager(mgr)),
+		wrapSetup("tenant", (&tenant.Reconciler{
+			Client: mgr.GetClient(), Events: recorder, Clock: passive, Issuer: issuer, Endpoint: endpoint,
+		}).SetupWithManager(mgr)),
+		wrapSetup("resourceslice-remote", (&providerslice.Reconciler{
+			Client: mgr.GetClient(), Events: recorder, Clock: passive, Issuer: issuer, Endpoint: endpoint,
+			Offer: providerslice.Offer{
+				Defaults: defaults, ClassDisabled: !o.Peering.DefaultClassEnabled, NodeLabels: o.Peering.ClusterLabels,
+			},
+		}).SetupWithManager(mgr)),
+		wrapSetup("nonce-signer", (&identity.NonceSigner{Client: mgr.GetClient(), Events: recorder, Keys: keys}).SetupWithManager(mgr)),
+		wrapSetup("identity", (&identity.Reconciler{Client: mgr.GetClient(), Events: recorder, Keys: keys, ClusterID: own}).SetupWithManager(mgr)),
+		wrapSetup("resourceslice-local", (&consumerslice.Reconciler{
+			Client: mgr.GetClient(), Events: recorder, Keys: keys, ClusterID: own,
+		}).SetupWithManager(mgr)),
+		wrapSetup("foreigncluster", (&foreigncluster.Reconciler{Client: mgr.GetClient(), Clock: passive}).SetupWithManager(mgr)),
+	)
+}
+
+// certificateAuthority returns the PEM bundle by which peers verify the API server: the one by
+// which this process does.
+func certificateAuthority(o *Options) ([]byte, error) {
+	if o.Peering.TrustedCA {
+		return nil, nil
+	}
+	config := rest.CopyConfig(o.Config)
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return nil, fmt.Errorf("reading the certificate authority of the API server: %w", err)
+	}
+	return config.CAData, nil
+}
