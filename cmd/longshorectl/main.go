@@ -19,6 +19,7 @@ import (
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/explain"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/peer"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
 	"github.com/longshore-dev/longshore/host/kit/version"
 	"github.com/longshore-dev/longshore/host/policy/engine"
@@ -45,6 +46,7 @@ func command() *cobra.Command {
 	}
 	output.Group(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return output.Usage(err) })
+	root.AddCommand(peer.Commands(peer.Streams{Out: os.Stdout, Err: os.Stderr})...)
 	root.AddCommand(explain.Command(os.Stdout, os.Getenv), policy.Command(policy.Streams{In: os.Stdin, Out: os.Stdout, Getenv: os.Getenv}))
 	return root
 }

@@ -19,7 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
-	"github.com/longshore-dev/longshore/hack/demo/console"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/console"
 	"github.com/longshore-dev/longshore/hack/demo/session"
 )
 

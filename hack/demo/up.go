@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/longshore-dev/longshore/cmd/longshorectl/console"
 	"github.com/longshore-dev/longshore/conformance/testplane/binary"
 	"github.com/longshore-dev/longshore/hack/demo/application"
-	"github.com/longshore-dev/longshore/hack/demo/console"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	"github.com/longshore-dev/longshore/hack/demo/session"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"

@@ -37,6 +37,12 @@ func (f *Flags) AddTo(flags *pflag.FlagSet) {
 	flags.StringVar(&f.Context, "context", "", "context in the kubeconfig; the current one when absent")
 }
 
+// AddRemoteTo adds --remote-kubeconfig and --remote-context, for commands on two clusters.
+func (f *Flags) AddRemoteTo(flags *pflag.FlagSet) {
+	flags.StringVar(&f.Kubeconfig, "remote-kubeconfig", "", "kubeconfig file of the remote cluster; that of the local cluster when absent")
+	flags.StringVar(&f.Context, "remote-context", "", "context of the remote cluster")
+}
+
 // AddNamespaceTo adds --namespace.
 func (f *Flags) AddNamespaceTo(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace; that of the context when absent")
@@ -51,34 +57,44 @@ type Cluster struct {
 	objects dynamic.Interface
 }
 
-// Connect reads the kubeconfig and sends nothing. An unknown context is a usage error; a
-// missing or invalid kubeconfig is not.
+// Connect reads the kubeconfig; no request is sent yet.
 func (f *Flags) Connect() (*Cluster, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.Kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.Context}
-	overrides.Context.Namespace = f.Namespace
-	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
-	// The loader does not distinguish an unknown context from an invalid file.
-	if raw, err := loaded.RawConfig(); err == nil && f.Context != "" && raw.Contexts[f.Context] == nil {
-		return nil, output.Usagef("context %q does not exist in the kubeconfig", f.Context)
-	}
-	config, err := loaded.ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("no kubeconfig names a cluster: set --kubeconfig or KUBECONFIG")
-	}
+	config, namespace, err := f.Config()
 	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig (set --kubeconfig or KUBECONFIG): %w", err)
-	}
-	namespace, _, err := loaded.Namespace()
-	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+		return nil, err
 	}
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	return &Cluster{Namespace: namespace, config: config, objects: objects}, nil
+}
+
+// Config returns the client configuration of the cluster, and the namespace to use when a
+// command names none. A context that does not exist is an error of the command line; a
+// kubeconfig that is missing or invalid is not.
+func (f *Flags) Config() (*rest.Config, string, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.Kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.Context}
+	overrides.Context.Namespace = f.Namespace
+	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	// The loader reports a missing context like an invalid file, so it is looked up before.
+	if raw, err := loaded.RawConfig(); err == nil && f.Context != "" && raw.Contexts[f.Context] == nil {
+		return nil, "", output.Usagef("context %q does not exist in the kubeconfig", f.Context)
+	}
+	config, err := loaded.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, "", errors.New("no kubeconfig names a cluster: set --kubeconfig or KUBECONFIG")
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the kubeconfig (set --kubeconfig or KUBECONFIG): %w", err)
+	}
+	namespace, _, err := loaded.Namespace()
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return config, namespace, nil
 }
 
 // Get reads an object into a typed one; the namespace is empty for kinds that have none.

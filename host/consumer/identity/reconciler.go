@@ -173,4 +173,3 @@ func (r *Reconciler) ensureSecret(ctx context.Context, identity *authv1beta1.Ide
 	}
 	return nil
 }
-

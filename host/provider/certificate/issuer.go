@@ -213,7 +213,9 @@ func (i *Issuer) store(ctx context.Context, key client.ObjectKey, secret *corev1
 	secret.Data = map[string][]byte{requestKey: r.CSR, certificateKey: certificate}
 	write := i.Client.Update
 	if secret.ResourceVersion == "" {
-		write = func(ctx context.Context, obj client.Object, _ ...client.UpdateOption) error { return i.Client.Create(ctx, obj) }
+		write = func(ctx context.Context, obj client.Object, _ ...client.UpdateOption) error {
+			return i.Client.Create(ctx, obj)
+		}
 	}
 	if err := write(ctx, secret); err != nil {
 		return fmt.Errorf("writing Secret %s: %w", key, err)

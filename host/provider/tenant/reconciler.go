@@ -315,4 +315,3 @@ func (r *Reconciler) cordon(ctx context.Context, tenant *authv1beta1.Tenant) err
 	}
 	return nil
 }
-
