@@ -82,10 +82,7 @@ func cleanUp(ctx context.Context, s *session.Session) error {
 }
 
 func announce(s *session.Session, clusters *rig.Clusters) error {
-	connection, err := clusters.Connection()
-	if err != nil {
-		return err
-	}
+	connection := clusters.Connection()
 	if err := connection.Save(connectionPath(s)); err != nil {
 		return err
 	}

@@ -119,8 +119,8 @@ func (u *upCommand) steps(r *rig.Rig) []step {
 			}
 			return r.Milan.WaitForDeployments(ctx, rig.Namespace, progress)
 		}},
-		{"Peering rome with milan, by hand", func(ctx context.Context, _ rig.Progress) error { return r.Peer(ctx) }},
-		{"Creating virtual node milan in rome", func(ctx context.Context, progress rig.Progress) error {
+		{"Peering rome with milan (longshorectl peer)", r.Peer},
+		{"Creating virtual node milan in rome of a resource slice", func(ctx context.Context, progress rig.Progress) error {
 			return r.CreateVirtualNode(ctx, rig.Capacity("64", "256Gi", "500"), progress)
 		}},
 		{"Offloading namespace shop", func(ctx context.Context, progress rig.Progress) error {

@@ -88,11 +88,7 @@ func (w *testbed) prepare(ctx context.Context, o testbedOptions) error {
 	for _, name := range []string{rig.Consumer, rig.Provider} {
 		w.audit = append(w.audit, &auditLog{cluster: name, path: rig.AuditLog(w.dir, name)})
 	}
-	connection, err := w.rig.Connection()
-	if err != nil {
-		return err
-	}
-	r, err := rig.Open(connection)
+	r, err := rig.Open(w.rig.Connection())
 	if err != nil {
 		return err
 	}
@@ -117,7 +113,7 @@ func (w *testbed) prepare(ctx context.Context, o testbedOptions) error {
 		}
 	}
 	o.logf("peering, virtual node, offloaded namespace")
-	if err := r.Peer(ctx); err != nil {
+	if err := r.Peer(ctx, quiet); err != nil {
 		return err
 	}
 	if err := r.CreateVirtualNode(ctx, rig.Capacity("256", "1024Gi", virtualPods), quiet); err != nil {

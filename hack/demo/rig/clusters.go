@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/testplane"
-	"github.com/longshore-dev/longshore/host/peering/authentication"
 	"github.com/longshore-dev/longshore/host/peering/manual"
 )
 
@@ -144,28 +143,10 @@ func (s *Side) simulateNodes(ctx context.Context, options StartOptions) error {
 }
 
 // Connection is what another process needs to work on the clusters.
-func (w *Clusters) Connection() (*Connection, error) {
-	controlPlane, err := w.Milan.credential(Pair.ControlPlane())
-	if err != nil {
-		return nil, err
-	}
-	slice, err := w.Milan.credential(Pair.Slice(Node))
-	if err != nil {
-		return nil, err
-	}
-	return &Connection{
-		Rome: w.Rome.endpoint(), Milan: w.Milan.endpoint(), ControlPlane: controlPlane, Slice: slice,
-	}, nil
+func (w *Clusters) Connection() *Connection {
+	return &Connection{Rome: w.Rome.endpoint(), Milan: w.Milan.endpoint()}
 }
 
 func (s *Side) endpoint() Endpoint {
 	return Endpoint{Name: s.Name, Kubeconfig: s.Plane.Kubeconfig(), WebhookIP: s.WebhookAddress.IP}
-}
-
-func (s *Side) credential(identity authentication.Subject) (manual.Credential, error) {
-	certificate, key, err := s.Plane.IssueClientCert(identity.User, []string{identity.Group})
-	if err != nil {
-		return manual.Credential{}, fmt.Errorf("issuing the certificate of %q: %w", identity.User, err)
-	}
-	return manual.Credential{Server: s.Plane.Server(), CA: s.Plane.CAPEM(), Certificate: certificate, Key: key}, nil
 }

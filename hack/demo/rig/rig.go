@@ -11,15 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/cmd/longshorectl/peer"
 	"github.com/longshore-dev/longshore/hack/demo/chart"
-	"github.com/longshore-dev/longshore/host/peering/manual"
 )
 
 // Connection is what a process needs to work on running clusters: the administrators'
-// kubeconfigs and the consumer's credentials for the provider.
+// kubeconfigs.
 type Connection struct {
-	Rome, Milan         Endpoint
-	ControlPlane, Slice manual.Credential
+	Rome, Milan Endpoint
 }
 
 // Endpoint is one cluster.
@@ -118,6 +117,7 @@ func (e Endpoint) Values() map[string]any {
 func (r *Rig) Install(ctx context.Context, change func(cluster string, values map[string]any)) error {
 	for cluster, endpoint := range map[*Cluster]Endpoint{r.Rome: r.connection.Rome, r.Milan: r.connection.Milan} {
 		values := endpoint.Values()
+		values["apiServer"] = map[string]any{"address": cluster.Config.Host}
 		if change != nil {
 			change(cluster.Name, values)
 		}
@@ -136,24 +136,47 @@ func (r *Rig) Install(ctx context.Context, change func(cluster string, values ma
 	return nil
 }
 
-// Peer applies the hand-made peering in both clusters.
-func (r *Rig) Peer(ctx context.Context) error {
-	if err := r.Milan.Apply(ctx, Pair.ProviderObjects()...); err != nil {
-		return err
-	}
-	objects, err := Pair.ConsumerObjects(Node, r.connection.ControlPlane, r.connection.Slice)
+// Peer gives rome its credentials for milan, with the code of longshorectl peer.
+func (r *Rig) Peer(ctx context.Context, progress Progress) error {
+	pair, err := r.pair(ctx)
 	if err != nil {
 		return err
 	}
-	return r.Rome.Apply(ctx, objects...)
+	return runSteps(ctx, pair.AuthenticateSteps(), progress)
 }
 
-// CreateVirtualNode asks for the virtual node and waits until it is ready.
+// CreateVirtualNode asks milan for resources, and waits until their virtual node is ready.
 func (r *Rig) CreateVirtualNode(ctx context.Context, capacity corev1.ResourceList, progress Progress) error {
-	if err := r.Rome.Apply(ctx, Pair.VirtualNode(Node, capacity)); err != nil {
+	pair, err := r.pair(ctx)
+	if err != nil {
 		return err
 	}
-	return r.Rome.WaitForNode(ctx, Node, progress)
+	if err := pair.FindTenantNamespaces(ctx); err != nil {
+		return fmt.Errorf("finding the tenant namespaces: %w", err)
+	}
+	return runSteps(ctx, pair.SliceSteps(peer.Slice{Name: Node, Resources: capacity, VirtualNode: true}), progress)
+}
+
+func (r *Rig) pair(ctx context.Context) (*peer.Pair, error) {
+	consumer, err := peer.Connect(ctx, "consumer", r.Rome.Config, Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("peering: %w", err)
+	}
+	provider, err := peer.Connect(ctx, "provider", r.Milan.Config, Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("peering: %w", err)
+	}
+	return &peer.Pair{Consumer: consumer, Provider: provider}, nil
+}
+
+func runSteps(ctx context.Context, steps []peer.Step, progress Progress) error {
+	for _, step := range steps {
+		progress(step.Title)
+		if err := step.Run(ctx, peer.Waiting(progress)); err != nil {
+			return fmt.Errorf("%s: %w", step.Title, err)
+		}
+	}
+	return nil
 }
 
 func namespace(name string) *unstructured.Unstructured {

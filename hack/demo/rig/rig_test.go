@@ -50,9 +50,7 @@ func start(t *testing.T) *rig.Rig {
 			printLogs(t, logs)
 		}
 	})
-	connection, err := clusters.Connection()
-	require.NoError(t, err)
-	r, err := rig.Open(connection)
+	r, err := rig.Open(clusters.Connection())
 	require.NoError(t, err)
 	return r
 }
@@ -80,7 +78,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 	require.NoError(t, r.Install(ctx, nil))
 	require.NoError(t, r.Rome.WaitForDeployments(ctx, rig.Namespace, quiet))
 	require.NoError(t, r.Milan.WaitForDeployments(ctx, rig.Namespace, quiet))
-	require.NoError(t, r.Peer(ctx))
+	require.NoError(t, r.Peer(ctx, quiet))
 	waiting, stopWaiting := context.WithTimeout(ctx, patience)
 	defer stopWaiting()
 	require.NoError(t, r.CreateVirtualNode(waiting, rig.Capacity("640", "2560Gi", "5000"), quiet))
