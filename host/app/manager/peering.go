@@ -4,22 +4,26 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/rest"
 	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-
-	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/identity"
 	consumerslice "github.com/longshore-dev/longshore/host/consumer/resourceslice"
 	"github.com/longshore-dev/longshore/host/peering/foreigncluster"
+	"github.com/longshore-dev/longshore/host/peering/tenantnamespace"
 	"github.com/longshore-dev/longshore/host/provider/certificate"
 	providerslice "github.com/longshore-dev/longshore/host/provider/resourceslice"
 	"github.com/longshore-dev/longshore/host/provider/tenant"
 )
+
+// serviceAccount is the name of the manager's ServiceAccount, which the chart gives it.
+const serviceAccount = "longshore-manager"
 
 // PeeringOptions configure what peers get of this cluster. The names are those of the
 // command's flags.
@@ -66,6 +70,9 @@ func addPeering(mgr ctrl.Manager, o *Options, recorder clientevents.EventRecorde
 	issuer := &certificate.Issuer{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: passive}
 	endpoint := &certificate.Endpoint{Override: o.Peering.APIServerAddress, CA: authority, Reader: mgr.GetAPIReader()}
 	return errors.Join(
+		wrapSetup("tenantnamespace", (&tenantnamespace.Reconciler{
+			Client: mgr.GetClient(), ServiceAccount: client.ObjectKey{Namespace: o.Namespace, Name: serviceAccount},
+		}).SetupWithManager(mgr)),
 		wrapSetup("nonce", (&tenant.NonceReconciler{Client: mgr.GetClient(), Events: recorder}).SetupWithManager(mgr)),
 		wrapSetup("tenant", (&tenant.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Clock: passive, Issuer: issuer, Endpoint: endpoint,

@@ -15,8 +15,6 @@ import (
 
 // Keys is the cluster's key pair, in a Secret of Longshore's own namespace (wire P2.1). It
 // proves who the cluster is to all its providers.
-//
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create
 type Keys struct {
 	Client client.Client
 	// APIReader reads the Secret, which is not cached.

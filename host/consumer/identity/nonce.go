@@ -32,7 +32,6 @@ const (
 
 // NonceSigner signs the nonces of providers (wire P2.3, step 5).
 //
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 type NonceSigner struct {
 	// Client reads Secrets from a cache of those with the label of a remote cluster.

@@ -39,7 +39,6 @@ const (
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities/status,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities/finalizers,verbs=update
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews,verbs=get;list;watch;create;update
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update
 type Reconciler struct {
 	// Client reads Secrets from a cache of those with the label of a remote cluster.
 	Client client.Client

@@ -33,7 +33,7 @@ import (
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants;identities,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=secrets;nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 type Reconciler struct {
 	// Client reads Secrets from a cache of those with the label of a remote cluster.
 	Client client.Client

@@ -76,7 +76,6 @@ type Issued struct {
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests/approval,verbs=update
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kube-apiserver-client,verbs=approve
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;create;update
 type Issuer struct {
 	Client client.Client
 	// APIReader reads Secrets and requests past the cache: a certificate must not be asked

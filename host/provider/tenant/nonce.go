@@ -25,7 +25,6 @@ const (
 
 // NonceReconciler puts a nonce into each Secret that asks for one (wire P2.3, step 2).
 //
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 type NonceReconciler struct {
 	// Client reads Secrets from a cache of those with the label of a remote cluster.
