@@ -3,7 +3,7 @@
 // The module itself is not in version control: `make builtins` compiles it from
 // builtin-policies/module into dist/, from where it is embedded. What is in version
 // control is dist/builtin.lock, the digest that a build must have, so a fresh clone
-// compiles without the module and nobody runs another one by accident.
+// compiles without the module and no other module runs by accident.
 package builtinpolicies
 
 import (

@@ -132,7 +132,7 @@ func TestFilesAndFunctionsStayReadable(t *testing.T) {
 }
 
 // client-go's recorders drop what an event says if another says something else about the
-// same; host/kit/events keeps both, so nobody takes a recorder past it.
+// same; host/kit/events keeps both, so no package takes a recorder past it.
 func TestEventsAreRecordedThroughTheKit(t *testing.T) {
 	goFiles(t, func(path string, file *ast.File, fset *token.FileSet, _ []byte) {
 		if strings.HasPrefix(path, "host/kit/events/") {

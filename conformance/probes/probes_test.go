@@ -66,7 +66,7 @@ func outcome(t *testing.T, e *engine.Engine, wasm, request []byte) string {
 	result := call(t, m, request)
 	for range 3 {
 		assert.Equal(t, result, call(t, m, request), "a call knows nothing of the calls before it")
-		// Whatever happened, the next question of somebody else is answered.
+		// Whatever happened, the next question of another caller is answered.
 		output, _, err := m.Call(t.Context(), contract.PodMutation.Export(), question(0, ""))
 		require.NoError(t, err)
 		assert.JSONEq(t, `{"version":"v1alpha1"}`, string(output))
@@ -134,7 +134,7 @@ func TestCSaysWhy(t *testing.T) {
 	toolchain.Need(t, err)
 	e := newEngine(t, "", nil)
 	golden(t, filepath.Join("ctrap", "silent.txt"), outcome(t, e, wasm, question(LongQuestion, "")))
-	golden(t, filepath.Join("ctrap", "told.txt"), outcome(t, e, wasm, question(5000, "")))
+	golden(t, filepath.Join("ctrap", "reported.txt"), outcome(t, e, wasm, question(5000, "")))
 }
 
 // overlay adds the probe to what pins the compiler.

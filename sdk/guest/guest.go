@@ -53,6 +53,6 @@ type Answer struct {
 	Operations []contract.Operation
 	// Deny refuses the pod; Operations are then ignored.
 	Deny *contract.Denial
-	// Warnings are shown to whoever created the pod, at most contract.MaxWarnings.
+	// Warnings are shown to the user who created the pod, at most contract.MaxWarnings.
 	Warnings []string
 }

@@ -37,7 +37,7 @@ func TestTablesAlign(t *testing.T) {
 }
 
 // In a log of a long step there is something to read meanwhile.
-func TestAPipeIsTold(t *testing.T) {
+func TestProgressIsWrittenToAPipe(t *testing.T) {
 	read, write := io.Pipe()
 	c := NewPlain(write)
 	c.every = time.Millisecond

@@ -171,7 +171,7 @@ func inTemporary(build func(work string) ([]byte, error)) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a folder to compile in: %w", err)
 	}
-	// What stays behind in the temporary folder harms nobody.
+	// Files that stay in the temporary folder do no harm.
 	defer func() { _ = os.RemoveAll(work) }()
 	return build(work)
 }

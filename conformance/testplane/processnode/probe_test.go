@@ -76,7 +76,7 @@ func TestProbes(t *testing.T) {
 		"headers are sent":          {bad, "418"},
 		"a name that is not there":  {get("/fine", "", intstr.FromString("other")), `no port named "other"`},
 		"a port that listens":       {corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")}}, ""},
-		"a port that nobody serves": {corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(1)}}, "connecting"},
+		"a port that is not served": {corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(1)}}, "connecting"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

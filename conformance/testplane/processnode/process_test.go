@@ -101,7 +101,7 @@ func TestWhatAProcessLeavesBehindEndsWithIt(t *testing.T) {
 	require.Eventually(t, func() bool { return gone(child) }, patient, soon, "the background child ends")
 }
 
-func TestASignalReachesTheGroupAndNobodyAfterwards(t *testing.T) {
+func TestASignalReachesTheGroupAndNoLaterProcess(t *testing.T) {
 	p, log := run(t, "sleep 600 & echo $!; wait")
 	require.Eventually(t, func() bool { return strings.HasSuffix(content(log), "\n") }, patient, soon)
 	p.signal(syscall.SIGTERM)

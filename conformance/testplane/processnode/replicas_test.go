@@ -170,7 +170,7 @@ func TestConnectionsToAServiceReachThePodsThatAreReady(t *testing.T) {
 	}, patience, every)
 }
 
-func TestAnAddressThatIsTakenIsToldAndServedLater(t *testing.T) {
+func TestAnAddressThatIsTakenIsReportedAndServedLater(t *testing.T) {
 	r := start(t)
 	t.Cleanup(r.stop)
 	address := reserve(t)

@@ -77,7 +77,7 @@ func mapAddresses(status *corev1.PodStatus, in PodStatusInput) {
 	}
 }
 
-// forceNotReady takes the pod out of its Services while nobody knows how it is. The time
+// forceNotReady takes the pod out of its Services while its state is unknown. The time
 // of the transition is that of the local condition once that is false, so that the
 // status does not change with every look.
 func forceNotReady(status, local *corev1.PodStatus, now time.Time) {

@@ -19,7 +19,7 @@ import (
 
 var rome = remote.Origin{HomeClusterID: "rome", ProviderClusterID: "milan", NodeName: "milan-1"}
 
-// A Kubernetes upgrade that adds a field fails here until somebody decides what becomes
+// A Kubernetes upgrade that adds a field fails here until it is decided what becomes
 // of it. Carried fields are found by forging, not listed, so the list cannot lie.
 func TestEveryFieldOfAPodSpecIsCarriedOrDroppedWithAReason(t *testing.T) {
 	dropped := remote.DroppedPodFields()

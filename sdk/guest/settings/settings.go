@@ -29,7 +29,7 @@ func Handle(check func(guest.Settings) error) {
 }
 
 // HandlePoints is [Handle] for a module whose extension points have settings of their
-// own: the check is told at which points the binding uses them, none meaning all that
+// own: the check is given the points at which the binding uses them, none meaning all that
 // the module answers.
 func HandlePoints(check func([]contract.Point, guest.Settings) error) {
 	dispatch.Register(contract.ExportValidateSettings, func(input []byte) ([]byte, error) {

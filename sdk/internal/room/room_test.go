@@ -12,7 +12,7 @@ type value struct {
 	next *value
 }
 
-// Everything that a supply hands out is zero, and nobody else's, however much is taken
+// Everything that a supply hands out is zero, and not shared, however much is taken
 // and whether or not it is filled in between.
 func TestNothingIsHandedOutTwice(t *testing.T) {
 	const portion = 8

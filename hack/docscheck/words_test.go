@@ -1,0 +1,108 @@
+package docscheck
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// replacements are words that the writing guide (CONTRIBUTING.md) excludes, with the terms
+// to use instead.
+var replacements = map[string]string{
+	"stranger":    "unmanaged object, conflict",
+	"strangers":   "unmanaged objects, conflicts",
+	"nobody":      "name the subject: no component, no user",
+	"somebody":    "name the subject: a component, a user",
+	"whoever":     "name the subject: the user who",
+	"predecessor": "previous, stale",
+	"told":        "reported, recorded, requested",
+	"likened":     "compared",
+	"scene":       "rig, clusters, testbed",
+	"lest":        "so that … not",
+	"heed":        "observe",
+	"heeds":       "observes",
+	"ailing":      "unhealthy, degraded",
+	"ailment":     "failure reason",
+	"sayings":     "messages, reports",
+}
+
+// notYetClean are folders whose files may still contain these words. A folder leaves the
+// list when its last one is gone, and none is added.
+var notYetClean = []string{}
+
+// part is a word of an identifier: requests, Told of setTold, and ID of clusterID.
+var part = regexp.MustCompile(`[A-Z]+(?:[a-z]+|\b)|[a-z]+|[A-Z]+`)
+
+// excludedWords returns the excluded words of a text, in alphabetical order.
+func excludedWords(text string) []string {
+	found := map[string]bool{}
+	for _, word := range part.FindAllString(text, -1) {
+		word = strings.ToLower(word)
+		if _, excluded := replacements[word]; excluded {
+			found[word] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+func isNotYetClean(path string) bool {
+	return slices.ContainsFunc(notYetClean, func(folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") })
+}
+
+func TestTheWritingGuidesExcludedWordsStayOut(t *testing.T) {
+	for _, path := range files(t, ".go", ".md") {
+		relative, err := filepath.Rel(root, path)
+		require.NoError(t, err)
+		relative = filepath.ToSlash(relative)
+		if relative == "hack/docscheck/words_test.go" || isNotYetClean(relative) {
+			continue
+		}
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		number := 0
+		for line := range strings.Lines(string(content)) {
+			number++
+			for _, word := range excludedWords(line) {
+				assert.Fail(t, "excluded word", "%s:%d: %q; write instead: %s", relative, number, word, replacements[word])
+			}
+		}
+	}
+}
+
+func TestFoldersThatAreNotYetCleanExistAndAreNotClean(t *testing.T) {
+	for _, folder := range notYetClean {
+		found := false
+		for _, path := range files(t, ".go", ".md") {
+			relative, err := filepath.Rel(root, path)
+			require.NoError(t, err)
+			if relative = filepath.ToSlash(relative); relative != folder && !strings.HasPrefix(relative, folder+"/") {
+				continue
+			}
+			content, err := os.ReadFile(path)
+			require.NoError(t, err)
+			found = found || len(excludedWords(string(content))) > 0
+		}
+		assert.True(t, found, "%s has no excluded word any more: remove it from notYetClean", folder)
+	}
+}
+
+func TestWordsAreFoundInIdentifiersAndSentences(t *testing.T) {
+	for text, want := range map[string][]string{
+		"// Nobody is told.":          {"nobody", "told"},
+		"func isStranger() bool":      {"stranger"},
+		"strangersOf(pods)":           {"strangers"},
+		"previousNobodyID := 1":       {"nobody"},
+		"setTOLD":                     {"told"},
+		"a bold, scenic threshold":    nil,
+		"lastly the latest checklist": nil,
+	} {
+		assert.Equal(t, want, append([]string(nil), excludedWords(text)...), text)
+	}
+}
