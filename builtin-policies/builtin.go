@@ -30,7 +30,7 @@ const (
 //go:embed dist
 var dist embed.FS
 
-// Lock says what the compiled module is.
+// Lock identifies the compiled module.
 type Lock struct {
 	// Go is the exact version of the toolchain: another patch version may give other bytes.
 	Go string `json:"go"`
@@ -50,7 +50,7 @@ var ErrNotBuilt = errors.New("the built-in policies are not compiled into this b
 // is missing, and when the module is not the one that the lock names.
 func Module() ([]byte, error) { return module(dist) }
 
-// Locked returns what the lock says of the compiled module.
+// Locked returns the lock of the compiled module.
 func Locked() (Lock, error) { return readLock(dist) }
 
 func module(files fs.FS) ([]byte, error) {
@@ -66,7 +66,7 @@ func module(files fs.FS) ([]byte, error) {
 		return nil, err
 	}
 	if got := Digest(packed); got != lock.PackedSHA256 {
-		return nil, fmt.Errorf("the built-in policies have digest %.12s, but the lock says %.12s: run make builtins and build again", got, lock.PackedSHA256)
+		return nil, fmt.Errorf("the built-in policies have digest %.12s, but the lock has %.12s: run make builtins and build again", got, lock.PackedSHA256)
 	}
 	return packed, nil
 }

@@ -17,7 +17,7 @@ func TestModule(t *testing.T) {
 		wantError string
 	}{
 		"a fresh clone has the lock only":              {files: map[string][]byte{LockFile: lock}, wantError: "run make builtins"},
-		"the module is what the lock says":             {files: map[string][]byte{LockFile: lock, ModuleFile: packed}},
+		"the module is the one of the lock":            {files: map[string][]byte{LockFile: lock, ModuleFile: packed}},
 		"the module is another one":                    {files: map[string][]byte{LockFile: other, ModuleFile: packed}, wantError: "run make builtins"},
 		"another Go patch version has a lock for this": {files: map[string][]byte{LockFile: other, LocalLockFile: lock, ModuleFile: packed}},
 		"the lock is missing":                          {files: map[string][]byte{ModuleFile: packed}, wantError: "reading the lock"},

@@ -15,7 +15,7 @@ import (
 // Name of the module.
 const Name = "longshore-defaults"
 
-// Version of the module. The digest, not the version, says which bytes run.
+// Version of the module. The digest, not the version, identifies the bytes.
 const Version = "1.0.0"
 
 // CheckSettings refuses settings that the policies of these points could not use; none

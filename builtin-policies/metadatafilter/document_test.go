@@ -15,8 +15,7 @@ import (
 	"github.com/longshore-dev/longshore/builtin-policies/metadatafilter"
 )
 
-// What docs/howto/filter-labels.md shows is accepted, does what it says, and fails as it
-// says.
+// The settings in docs/howto/filter-labels.md have the documented effects and errors.
 func TestTheDocumentIsRight(t *testing.T) {
 	text, err := os.ReadFile("../../docs/howto/filter-labels.md")
 	require.NoError(t, err)

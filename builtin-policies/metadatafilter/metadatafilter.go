@@ -25,9 +25,9 @@ const (
 	maxKeys = 1024
 )
 
-// reservedPrefix and the keys of [Reserved] are what marks an object as reflected: without them
-// the object would be nobody's, and never be updated or deleted again (T40). The host
-// protects them too. An operator who lists one in a VirtualNode gets the rest of the
+// reservedPrefix and the keys of [Reserved] mark an object as reflected. Without them it
+// would be unmanaged, and never be updated or deleted again (T40). The host protects them,
+// too. An operator who lists one in a VirtualNode gets the rest of the
 // list; a rule of the settings that names one is refused.
 const reservedPrefix = "offloading.liqo.io/"
 

@@ -7,7 +7,7 @@ import (
 	"github.com/longshore-dev/longshore/sdk/guest/strictjson"
 )
 
-// Rule of the settings. Exactly one of Drop, Keep and Rename says what it does.
+// Rule of the settings. Exactly one of Drop, Keep and Rename must be set.
 //
 // Keys are named by patterns of three forms: a key ("example.com/team"); a domain with
 // its slash, for all keys of the domain ("example.com/"); and a glob, in which "*"
@@ -32,7 +32,7 @@ type Rule struct {
 	// Kinds of objects that the rule is for, by kind ("ConfigMap") or by API version and
 	// kind ("v1/ConfigMap", "apps/v1/*"), globs allowed; none means all.
 	Kinds []string
-	// In says where: labels, annotations; none means both.
+	// In is the list of maps: labels, annotations; empty means both.
 	In []string
 	// Drop lists patterns of keys that are not reflected.
 	Drop []string

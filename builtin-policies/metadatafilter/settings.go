@@ -77,7 +77,7 @@ func (r *Rule) check() (field, problem string) {
 	}
 	for i, kind := range r.Kinds {
 		if kind == "" || strings.Count(kind, "/") > 2 || strings.HasPrefix(kind, "/") || strings.HasSuffix(kind, "/") {
-			return at(".kinds", i), strconv.Quote(kind) + " is no kind, want one such as ConfigMap, v1/ConfigMap or apps/v1/Deployment"
+			return at(".kinds", i), strconv.Quote(kind) + " is not a kind, want one such as ConfigMap, v1/ConfigMap or apps/v1/Deployment"
 		}
 	}
 	if r.Rename != nil {
@@ -180,7 +180,7 @@ func (r *Rule) checkMove(i int) string {
 }
 
 func reserved(key string) string {
-	return strconv.Quote(key) + " is reserved: by these keys it is told whose an object is, and no policy can change them"
+	return strconv.Quote(key) + " is reserved: Longshore identifies its objects by it, and no policy can change it"
 }
 
 // checkKey refuses what the API server would not take as a key: an optional DNS
@@ -197,7 +197,7 @@ func checkKey(key string) string {
 		valid = valid && wordByte(name[i])
 	}
 	if !valid {
-		return strconv.Quote(key) + " is no key of a label or annotation, want one such as team or example.com/team"
+		return strconv.Quote(key) + " is not a key of a label or annotation, want one such as team or example.com/team"
 	}
 	return ""
 }
@@ -215,7 +215,7 @@ func checkDomain(domain string) string {
 		}
 	}
 	if !valid {
-		return strconv.Quote(domain) + " is no domain of keys, want one such as example.com/"
+		return strconv.Quote(domain) + " is not a domain of keys, want one such as example.com/"
 	}
 	return ""
 }

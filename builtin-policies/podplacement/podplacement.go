@@ -97,7 +97,7 @@ func requiredTerms(strategy string, selector []contract.NodeSelectorTerm) ([]con
 		return append(terms, notVirtual), nil
 	default:
 		return nil, errors.New("unknown podOffloadingStrategy " + strconv.Quote(strategy) +
-			": the NamespaceOffloading must say Local, Remote or LocalAndRemote")
+			": the NamespaceOffloading must have Local, Remote or LocalAndRemote")
 	}
 }
 

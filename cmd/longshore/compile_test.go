@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
+	"github.com/longshore-dev/longshore/host/policy/encode"
 	"github.com/longshore-dev/longshore/host/policy/engine"
-	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 	"github.com/longshore-dev/longshore/host/policy/module"
 )
 
@@ -36,13 +36,13 @@ func TestComponentsCompilePoliciesInTheirOwnBinary(t *testing.T) {
 	assert.Equal(t, "longshore-defaults", loaded.Name())
 
 	// A function with many locals, and a table of branches into its loop.
-	bomb := &wasmtest.Module{}
+	bomb := &encode.Module{}
 	var changes []byte
 	for i := range uint64(400) {
-		changes = append(changes, wasmtest.Code(wasmtest.Get(i), wasmtest.Const64(1), 0x7c, wasmtest.Set(i))...)
+		changes = append(changes, encode.Code(encode.Get(i), encode.Const64(1), 0x7c, encode.Set(i))...)
 	}
-	bomb.Export("describe", wasmtest.Function, bomb.RawFunc(nil, nil, wasmtest.Code(1, wasmtest.Uleb(400), wasmtest.I64,
-		0x03, 0x40, changes, wasmtest.Get(0), 0x50, 0x0e, wasmtest.Uleb(3000), make([]byte, 3001), 0x0b, 0x0b)))
+	bomb.Export("describe", encode.Function, bomb.RawFunc(nil, nil, encode.Code(1, encode.Uleb(400), encode.I64,
+		0x03, 0x40, changes, encode.Get(0), 0x50, 0x0e, encode.Uleb(3000), make([]byte, 3001), 0x0b, 0x0b)))
 	_, err = module.Load(t.Context(), e, bomb.Bytes(), module.Options{Name: "bomb"})
 	require.ErrorIs(t, err, engine.ErrBudget)
 	assert.True(t, module.AtFault(err))

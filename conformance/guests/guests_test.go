@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// each runs a test with every guest whose compiler is there.
+// each runs a test with every guest for which a compiler is installed.
 func each(t *testing.T, test func(t *testing.T, g *guests.Guest, wasm []byte)) {
 	t.Helper()
 	for _, g := range guests.All() {

@@ -70,7 +70,7 @@ func damaged(t *testing.T, e *engine.Engine, wasm []byte) fate {
 	return ran
 }
 
-// asMetered is the error as the other module would say it.
+// asMetered is the error as the other module would report it.
 func asMetered(err error) string {
 	var failed *engine.CallError
 	if !errors.As(err, &failed) {

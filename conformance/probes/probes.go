@@ -24,7 +24,7 @@ var files embed.FS
 type Probe struct {
 	// Name of its folder.
 	Name string
-	// About says what it does, in a sentence.
+	// About describes the probe in a sentence.
 	About string
 	// Wasm is the module.
 	Wasm []byte

@@ -66,7 +66,7 @@ func outcome(t *testing.T, e *engine.Engine, wasm, request []byte) string {
 	result := call(t, m, request)
 	for range 3 {
 		assert.Equal(t, result, call(t, m, request), "a call knows nothing of the calls before it")
-		// Whatever happened, the next question of another caller is answered.
+		// The next request to another module is answered.
 		output, _, err := m.Call(t.Context(), contract.PodMutation.Export(), question(0, ""))
 		require.NoError(t, err)
 		assert.JSONEq(t, `{"version":"v1alpha1"}`, string(output))
@@ -97,7 +97,7 @@ func call(t *testing.T, m *module.Module, request []byte) string {
 	return "bad answer: " + refused.Err.Error()
 }
 
-// Each probe ends as its want.txt says, word for word, three times in a row, and the
+// Each probe ends exactly as in its want.txt, three times in a row, and the
 // module goes on answering others.
 func TestProbes(t *testing.T) {
 	all, err := All()
@@ -106,14 +106,14 @@ func TestProbes(t *testing.T) {
 	e := newEngine(t, "", nil)
 	for _, p := range all {
 		t.Run(p.Name, func(t *testing.T) {
-			assert.NotEmpty(t, p.About, "a probe says what it does")
+			assert.NotEmpty(t, p.About, "a probe has a description")
 			golden(t, filepath.Join(p.Name, "want.txt"), outcome(t, e, p.Wasm, question(LongQuestion, "")))
 		})
 	}
 }
 
-// What a Go program says when it gives up reaches the author.
-func TestGoSaysWhy(t *testing.T) {
+// The message of a Go program that gives up reaches the author.
+func TestGoReportsTheReason(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles a Go runtime")
 	}
@@ -127,7 +127,7 @@ func TestGoSaysWhy(t *testing.T) {
 	}
 }
 
-func TestCSaysWhy(t *testing.T) {
+func TestCReportsTheReason(t *testing.T) {
 	source, err := files.ReadFile("ctrap/probe.c")
 	require.NoError(t, err)
 	wasm, err := toolchain.C(t.Context(), source)
@@ -147,7 +147,7 @@ func (o overlay) Open(name string) (fs.File, error) {
 	return o.FS.Open(name)
 }
 
-func TestAssemblyScriptSaysWhy(t *testing.T) {
+func TestAssemblyScriptReportsTheReason(t *testing.T) {
 	tree, err := fs.Sub(files, "asabort")
 	require.NoError(t, err)
 	wasm, err := toolchain.AssemblyScript(t.Context(), overlay{tree}, "probe", "probe/stop")

@@ -106,7 +106,7 @@ func TestBuiltinsCheckTheirSettings(t *testing.T) {
 	for settings, want := range map[string]string{
 		`{"version":"v1alpha1","points":["MetadataFilter"],"settings":{"rules":[{"drop":["a/"]}]}}`:  "",
 		`{"version":"v1alpha1","settings":null}`:                                                     "",
-		`{"version":"v1alpha1","points":["MetadataFilter"],"settings":{"rules":[{"drop":["a b"]}]}}`: `spec.settings.rules[0].drop[0]: "a b" is no key`,
+		`{"version":"v1alpha1","points":["MetadataFilter"],"settings":{"rules":[{"drop":["a b"]}]}}`: `spec.settings.rules[0].drop[0]: "a b" is not a key`,
 		`{"version":"v1alpha1","points":["PodMutation"],"settings":{"rules":[{"drop":["a/"]}]}}`:     "the default policy of PodMutation has none",
 	} {
 		for _, host := range []suite.Host{longshore(t), oracle(t)} {

@@ -23,7 +23,7 @@ var files embed.FS
 type Vector struct {
 	// Name is the file's path without its ending: "podmutation/remote-product".
 	Name string `json:"-"`
-	// Description says in a sentence what the case shows.
+	// Description is a sentence about the case.
 	Description string `json:"description"`
 	// Origin names the behavior that the case pins: a section of the reference or a
 	// trap (T1 …), with the word deviation where the answer differs on purpose.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/longshore-dev/longshore/host/policy/encode"
 )
 
 // What follows an opcode.
@@ -306,18 +308,18 @@ func (b *body) one(immediate int, n *node) error {
 			return n.fail("call_indirect needs a type")
 		}
 		if index, err = find(&n.list[1], b.module.typeNames, "type"); err == nil {
-			b.code = append(uleb(b.code, index), 0)
+			b.code = append(binary.AppendUvarint(b.code, uint64(index)), 0)
 		}
 		return err
 	case immediateSegment:
 		if index, err = find(n, nil, "segment"); err == nil {
-			b.code = append(uleb(b.code, index), 0)
+			b.code = append(binary.AppendUvarint(b.code, uint64(index)), 0)
 		}
 		return err
 	case immediateDrop:
 		index, err = find(n, nil, "segment")
 	}
-	b.code = uleb(b.code, index)
+	b.code = binary.AppendUvarint(b.code, uint64(index))
 	return err
 }
 
@@ -325,12 +327,12 @@ func (b *body) one(immediate int, n *node) error {
 func (b *body) constant(immediate int, n *node) error {
 	if immediate == immediateI32 || immediate == immediateI64 {
 		v, err := number(n, map[int]int{immediateI32: 32, immediateI64: 64}[immediate])
-		b.code = append(b.code, sleb(v)...)
+		b.code = append(b.code, encode.Sleb(v)...)
 		return err
 	}
 	v, err := strconv.ParseFloat(n.text, 64)
 	if err != nil {
-		return n.fail("%q is no number", n.text)
+		return n.fail("%q is not a number", n.text)
 	}
 	if immediate == immediateF32 {
 		b.code = binary.LittleEndian.AppendUint32(b.code, math.Float32bits(float32(v)))
@@ -360,13 +362,13 @@ func (b *body) labelList(nodes []node) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		labels = uleb(labels, l)
+		labels = binary.AppendUvarint(labels, uint64(l))
 		used++
 	}
 	if used == 1 {
 		return 2, nil
 	}
-	b.code = append(uleb(b.code, uint32(used-2)), labels...)
+	b.code = append(binary.AppendUvarint(b.code, uint64(used-2)), labels...)
 	return used, nil
 }
 
@@ -383,7 +385,7 @@ func (b *body) memoryArgument(o operation, nodes []node) (int, error) {
 		}
 		used++
 	}
-	b.code = uleb(append(b.code, align), uint32(offset))
+	b.code = binary.AppendUvarint(append(b.code, align), uint64(uint32(offset)))
 	return used, nil
 }
 

@@ -1,19 +1,18 @@
 package wat
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/longshore-dev/longshore/host/policy/encode"
 )
 
 // module is a module while it is assembled.
 type module struct {
-	types, imports, functions, tables, memories, globals, exports, elements, codes, data [][]byte
-	start                                                                                []byte
-	passive                                                                              bool
-	typeNames, functionNames, globalNames                                                map[string]uint32
-	functionCount, globalCount                                                           uint32
+	sections                              encode.Sections
+	typeNames, functionNames, globalNames map[string]uint32
+	functionCount, globalCount            uint32
 	// bodies are assembled when every name is known.
 	bodies []pending
 }
@@ -52,7 +51,7 @@ func Assemble(text string) ([]byte, error) {
 	if err := m.finish(); err != nil {
 		return nil, fmt.Errorf("assembling: %w", err)
 	}
-	return m.bytes(), nil
+	return m.sections.Bytes(), nil
 }
 
 // importsAndTypes is the first pass.
@@ -66,7 +65,7 @@ func (m *module) importsAndTypes(n *node) error {
 		if err != nil {
 			return err
 		}
-		m.typeNames[n.list[1].text] = m.signature(params, results)
+		m.typeNames[n.list[1].text] = m.sections.Signature(params, results)
 	case "import":
 		if len(n.list) != 4 || n.list[3].head() != "func" {
 			return n.fail(`an import is (import "module" "name" (func …))`)
@@ -76,7 +75,7 @@ func (m *module) importsAndTypes(n *node) error {
 		if err != nil {
 			return err
 		}
-		m.imports = append(m.imports, concat(text(n.list[1].text), text(n.list[2].text), []byte{0}, uleb(nil, m.signature(params, results))))
+		m.sections.Imports = append(m.sections.Imports, encode.Code(text(n.list[1].text), text(n.list[2].text), []byte{0}, encode.Uleb(uint64(m.sections.Signature(params, results)))))
 		if name != "" {
 			m.functionNames[name] = m.functionCount
 		}
@@ -96,7 +95,7 @@ func (m *module) declare(n *node) error {
 		return m.memory(n)
 	case "table":
 		limits, err := limits(n.list[1:])
-		m.tables = append(m.tables, concat([]byte{0x70}, limits))
+		m.sections.Tables = append(m.sections.Tables, encode.Code([]byte{0x70}, limits))
 		return err
 	case "global":
 		return m.global(n)
@@ -128,7 +127,7 @@ func (m *module) refer(n *node) error {
 			return n.fail("a start is (start $name)")
 		}
 		index, err := find(&n.list[1], m.functionNames, "function")
-		m.start = uleb(nil, index)
+		m.sections.Start = encode.Uleb(uint64(index))
 		return err
 	case "elem":
 		return m.element(n)
@@ -168,9 +167,9 @@ func (m *module) function(n *node) error {
 		}
 		rest = rest[1:]
 	}
-	p.declarations = append(uleb(nil, count), p.declarations...)
+	p.declarations = append(encode.Uleb(uint64(count)), p.declarations...)
 	p.instructions = rest
-	m.functions = append(m.functions, uleb(nil, m.signature(params, results)))
+	m.sections.Functions = append(m.sections.Functions, encode.Uleb(uint64(m.sections.Signature(params, results))))
 	m.bodies = append(m.bodies, p)
 	m.functionCount++
 	return nil
@@ -194,7 +193,7 @@ func (m *module) memory(n *node) error {
 		return err
 	}
 	limits, err := limits(rest)
-	m.memories = append(m.memories, limits)
+	m.sections.Memories = append(m.sections.Memories, limits)
 	return err
 }
 
@@ -212,7 +211,7 @@ func (m *module) global(n *node) error {
 		return err
 	}
 	initial, err := m.constant(&rest[1])
-	m.globals = append(m.globals, concat(types, []byte{mutable}, initial))
+	m.sections.Globals = append(m.sections.Globals, encode.Code(types, []byte{mutable}, initial))
 	if name != "" {
 		m.globalNames[name] = m.globalCount
 	}
@@ -241,9 +240,9 @@ func (m *module) element(n *node) error {
 		if err != nil {
 			return err
 		}
-		items = append(items, uleb(nil, index))
+		items = append(items, encode.Uleb(uint64(index)))
 	}
-	m.elements = append(m.elements, concat([]byte{0}, offset, list(items)))
+	m.sections.Elements = append(m.sections.Elements, encode.Code([]byte{0}, offset, encode.List(items)))
 	return nil
 }
 
@@ -256,9 +255,9 @@ func (m *module) segment(n *node) error {
 		if err != nil {
 			return err
 		}
-		head, rest = concat([]byte{0}, offset), rest[1:]
+		head, rest = encode.Code([]byte{0}, offset), rest[1:]
 	} else {
-		m.passive = true
+		m.sections.HasDataCount = true
 	}
 	var content string
 	for i := range rest {
@@ -267,7 +266,7 @@ func (m *module) segment(n *node) error {
 		}
 		content += rest[i].text
 	}
-	m.data = append(m.data, concat(head, text(content)))
+	m.sections.Data = append(m.sections.Data, encode.Code(head, text(content)))
 	return nil
 }
 
@@ -277,55 +276,16 @@ func (m *module) finish() error {
 		if err := b.instructions(p.instructions); err != nil {
 			return err
 		}
-		m.codes = append(m.codes, sized(concat(p.declarations, b.code, []byte{0x0b})))
+		m.sections.Codes = append(m.sections.Codes, encode.Sized(encode.Code(p.declarations, b.code, []byte{0x0b})))
 	}
 	return nil
 }
 
 func (m *module) export(name string, kind byte, index uint32) {
-	m.exports = append(m.exports, uleb(concat(text(name), []byte{kind}), index))
+	m.sections.Exports = append(m.sections.Exports, encode.Code(text(name), kind, encode.Uleb(uint64(index))))
 }
 
 // signature adds a type unless it is there, and answers with its index.
-func (m *module) signature(params, results []byte) uint32 {
-	encoded := concat([]byte{0x60}, sized(params), sized(results))
-	for i, have := range m.types {
-		if string(have) == string(encoded) {
-			return uint32(i)
-		}
-	}
-	m.types = append(m.types, encoded)
-	return uint32(len(m.types) - 1)
-}
-
-// bytes puts the sections together.
-func (m *module) bytes() []byte {
-	out := []byte("\x00asm\x01\x00\x00\x00")
-	section := func(id byte, content []byte) { out = append(append(out, id), sized(content)...) }
-	items := func(id byte, items [][]byte) {
-		if len(items) > 0 {
-			section(id, list(items))
-		}
-	}
-	items(1, m.types)
-	items(2, m.imports)
-	items(3, m.functions)
-	items(4, m.tables)
-	items(5, m.memories)
-	items(6, m.globals)
-	items(7, m.exports)
-	if m.start != nil {
-		section(8, m.start)
-	}
-	items(9, m.elements)
-	if m.passive {
-		section(12, uleb(nil, uint32(len(m.data))))
-	}
-	items(10, m.codes)
-	items(11, m.data)
-	return out
-}
-
 // named takes a name off the front.
 func named(nodes []node) (string, []node) {
 	if len(nodes) > 0 && strings.HasPrefix(nodes[0].text, "$") && !nodes[0].isList {
@@ -385,7 +345,7 @@ func limits(nodes []node) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		sizes = uleb(sizes, uint32(v))
+		sizes = append(sizes, encode.Uleb(uint64(uint32(v)))...)
 		count++
 	}
 	if count == 0 {
@@ -407,37 +367,4 @@ func find(n *node, names map[string]uint32, what string) (uint32, error) {
 	return index, nil
 }
 
-func uleb(b []byte, n uint32) []byte { return binary.AppendUvarint(b, uint64(n)) }
-
-// sleb encodes a signed number.
-func sleb(n int64) []byte {
-	var b []byte
-	for {
-		c := byte(n & 0x7f)
-		n >>= 7
-		if n == 0 && c&0x40 == 0 || n == -1 && c&0x40 != 0 {
-			return append(b, c)
-		}
-		b = append(b, c|0x80)
-	}
-}
-
-func text(s string) []byte { return sized([]byte(s)) }
-
-func sized(b []byte) []byte { return append(uleb(nil, uint32(len(b))), b...) }
-
-func list(items [][]byte) []byte {
-	b := uleb(nil, uint32(len(items)))
-	for _, i := range items {
-		b = append(b, i...)
-	}
-	return b
-}
-
-func concat(parts ...[]byte) []byte {
-	var b []byte
-	for _, p := range parts {
-		b = append(b, p...)
-	}
-	return b
-}
+func text(s string) []byte { return encode.Sized([]byte(s)) }

@@ -173,7 +173,7 @@ func number(n *node, bits int) (int64, error) {
 	}
 	v, err := strconv.ParseUint(text, 0, bits)
 	if err != nil || n.isList {
-		return 0, n.fail("%q is no number of %d bits", n.text, bits)
+		return 0, n.fail("%q is not a number of %d bits", n.text, bits)
 	}
 	if bits == 32 {
 		return int64(int32(v)), nil // The same bits, as the format has it.

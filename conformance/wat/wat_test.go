@@ -111,7 +111,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"an unknown local":            {"(func (local.get $x))", "local $x is unknown"},
 		"an unknown function":         {"(func (call $x))", "function $x is unknown"},
 		"an unknown label":            {"(func (br $x))", "label $x is unknown"},
-		"a number that is too large":  {"(func (i32.const 4294967296))", "no number of 32 bits"},
+		"a number that is too large":  {"(func (i32.const 4294967296))", "not a number of 32 bits"},
 		"a missing immediate":         {"(func (i32.const))", "lacks an immediate"},
 		"an immediate too many":       {"(func (nop nop))", "too many immediates"},
 		"an if without then":          {"(func (if (i32.const 1)))", "an if has a then"},

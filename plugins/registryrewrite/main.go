@@ -1,6 +1,6 @@
 // Command registryrewrite is a policy module that pulls images from mirrors: it
 // rewrites the image of every container of an offloaded pod by a list of prefixes.
-// README.md tells how it is built and loaded.
+// README.md explains how to build and load it.
 package main
 
 import (

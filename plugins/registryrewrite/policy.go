@@ -76,7 +76,7 @@ func checkSettings(s guest.Settings) error {
 	return nil
 }
 
-// checkPath refuses what is no beginning of an image reference.
+// checkPath refuses text with which no image reference can begin.
 func checkPath(field, value string) error {
 	if value == "" || strings.HasSuffix(value, "/") || strings.Contains(value, "://") {
 		return errors.New(field + " is " + strconv.Quote(value) + ": want a registry or repository path such as docker.io/library")

@@ -17,7 +17,7 @@ func TestRewrite(t *testing.T) {
 		{From: "registry.example:5000", To: "registry.example:5000/cache"},
 		{From: "quay.io/team/web", To: "mirror.example/web"},
 	}}
-	// An empty wish says that the image stays as it is.
+	// An empty want means that the image stays unchanged.
 	for image, want := range map[string]string{
 		"web":                               "mirror.example/official/web",
 		"web:1.2":                           "mirror.example/official/web:1.2",

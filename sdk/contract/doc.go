@@ -1,5 +1,5 @@
 // Package contract is the one typed contract between the Longshore host and a
-// policy module: what the host tells a policy, and what a policy may answer.
+// policy module: the requests of the host, and the answers of a policy.
 //
 // A policy is a pure function from facts to operations. The host encodes a
 // [Request] as JSON, the module answers with a [Response] as JSON; nothing else

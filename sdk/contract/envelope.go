@@ -1,6 +1,6 @@
 package contract
 
-// Request is what the host sends to a policy.
+// Request is a request of the host to a policy.
 //
 // Facts is a JSON object that holds only what the module's manifest declares in
 // reads: a field that was not declared is absent, whatever the object holds. Lists
@@ -25,8 +25,8 @@ type Request struct {
 	Facts RawMessage `json:"facts"`
 }
 
-// Response is what a policy answers. An empty operation list means "nothing to
-// change". Unknown fields are refused by the host.
+// Response is the answer of a policy. An empty list of operations changes nothing. The
+// host refuses unknown fields.
 //
 // Example:
 //
@@ -40,7 +40,7 @@ type Response struct {
 	// Deny refuses the object. Operations are then ignored. Only PodMutation and the
 	// admission points may deny.
 	Deny *Denial `json:"deny,omitempty"`
-	// Skip leaves the object at home. Operations are then ignored. Only ResourceMutation
+	// Skip keeps the object from being reflected. Operations are then ignored. Only ResourceMutation
 	// may skip.
 	Skip *Skip `json:"skip,omitempty"`
 	// Warnings are shown to the user who made the request, at most [MaxWarnings].
@@ -82,8 +82,8 @@ type SettingsRequest struct {
 type SettingsResponse struct {
 	// Version must equal the request's version.
 	Version string `json:"version"`
-	// Valid tells whether the module can work with the settings.
+	// Valid is set when the module accepts the settings.
 	Valid bool `json:"valid"`
-	// Message says what is wrong and where; required when Valid is false.
+	// Message names the problem and the field; required when Valid is false.
 	Message string `json:"message,omitempty"`
 }

@@ -1,6 +1,6 @@
 package contract
 
-// Manifest is what a module says of itself: the output of its describe export.
+// Manifest describes a module. It is the output of the export describe.
 //
 // Example:
 //

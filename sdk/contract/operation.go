@@ -35,8 +35,8 @@ func Verbs() []Verb { return []Verb{VerbSet, VerbRemove, VerbMerge, VerbEnsure, 
 // Operation is one change to facts.object.
 //
 // Path is a JSON pointer without indices; "[name=web]" selects the list items
-// whose field name is "web", "[*]" selects all. Map keys never stand in the path:
-// they stand in Keys or in Value, so that a key with a slash needs no escaping. An
+// whose field name is "web", "[*]" selects all. Map keys are
+// never part of the path but of Keys or Value, so that a slash needs no escaping. An
 // operation must not change the member that its path selects by: no set of
 // "/spec/containers[name=web]/name".
 //

@@ -179,7 +179,7 @@ type LabelSelector struct {
 type PodAffinityTerm struct {
 	// LabelSelector selects the pods that are meant.
 	LabelSelector *LabelSelector `json:"labelSelector,omitempty"`
-	// TopologyKey is the label of nodes that says what is near.
+	// TopologyKey is the node label that defines the topology.
 	TopologyKey string `json:"topologyKey"`
 }
 

@@ -19,7 +19,7 @@ type PodMutationFacts struct {
 	Offloading *NamespaceOffloading `json:"offloading,omitempty"`
 	// Namespace of the pod; set at MomentAdmission.
 	Namespace *Metadata `json:"namespace,omitempty"`
-	// Request says who creates the pod; set at MomentAdmission.
+	// Request has the user who creates the pod; set at MomentAdmission.
 	Request *AdmissionRequest `json:"request,omitempty"`
 	// VirtualNode that the pod is bound to; set at MomentOffload.
 	VirtualNode *VirtualNode `json:"virtualNode,omitempty"`
@@ -40,17 +40,17 @@ type NamespaceOffloading struct {
 	ClusterSelector NodeSelector `json:"clusterSelector"`
 }
 
-// AdmissionRequest says who creates the pod.
+// AdmissionRequest describes the request that creates the pod.
 //
 // Example:
 //
 //	{"user":"ada","groups":["system:authenticated"],"dryRun":true}
 type AdmissionRequest struct {
-	// User is the name of who creates the pod.
+	// User is the name of the user who creates the pod.
 	User string `json:"user"`
 	// Groups of the user.
 	Groups []string `json:"groups,omitempty"`
-	// DryRun tells that the pod will not be stored.
+	// DryRun is set when the pod will not be stored.
 	DryRun bool `json:"dryRun,omitempty"`
 }
 

@@ -60,7 +60,7 @@ const (
 	ExportValidateSettings = "validate_settings"
 )
 
-// Moment tells which of its several occasions a point is asked at.
+// Moment is the occasion of a request to a point that has several.
 type Moment string
 
 // The moments of PodMutation. The other points have none.

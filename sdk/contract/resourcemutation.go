@@ -38,7 +38,7 @@ type Resource struct {
 	Metadata Metadata `json:"metadata"`
 	// Type of a Secret.
 	Type string `json:"type,omitempty"`
-	// Immutable tells that the provider will not let data change.
+	// Immutable is set when the provider does not allow changes of data.
 	Immutable bool `json:"immutable,omitempty"`
 	// Data of a ConfigMap, or of a Secret, whose values are base64.
 	Data map[string]string `json:"data,omitempty"`
@@ -52,7 +52,7 @@ type Resource struct {
 //
 // Example:
 //
-//	{"reason":"HomeOnly","message":"ConfigMaps of the home site are of no use elsewhere"}
+//	{"reason":"HomeOnly","message":"ConfigMaps of the home site are used there only"}
 type Skip struct {
 	// Reason is a CamelCase word for machines.
 	Reason string `json:"reason"`

@@ -2,7 +2,7 @@ package contract
 
 // Version is the contract version that this package speaks. It stands in every
 // [Request] and [Response]. It is a different number from the version of the ABI
-// (Extism's), which says how bytes travel, not what they mean.
+// (Extism's), which defines how bytes are passed, not their meaning.
 const Version = "v1alpha1"
 
 // Versions lists the contract versions that a host built with this package

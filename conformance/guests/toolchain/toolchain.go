@@ -3,7 +3,7 @@
 // in the user's cache folder, under a key made of everything that goes into them.
 //
 // A compiler that is missing is ErrMissing, which names what to install; tests skip
-// then, unless Environment says that everything must be there, as in CI.
+// then, unless Environment requires all compilers, as in CI.
 package toolchain
 
 import (
@@ -27,7 +27,7 @@ import (
 // toolchain from a reason to skip a test into its failure.
 const Environment = "LONGSHORE_TOOLCHAINS"
 
-// ErrMissing says that a compiler is not installed.
+// ErrMissing is the error for a compiler that is not installed.
 var ErrMissing = errors.New("the toolchain is missing")
 
 // Need fails or skips a test that got this error from one of the compilers.
@@ -171,7 +171,6 @@ func inTemporary(build func(work string) ([]byte, error)) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a folder to compile in: %w", err)
 	}
-	// Files that stay in the temporary folder do no harm.
 	defer func() { _ = os.RemoveAll(work) }()
 	return build(work)
 }

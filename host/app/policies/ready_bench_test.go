@@ -19,6 +19,7 @@ import (
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/policies"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/encode"
 	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 	"github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -112,7 +113,7 @@ func (s *bed) decides(b planetest.T, digest string, settings []byte) bool {
 func (s *bed) version(b *testing.B, number int) (packed []byte, digest string) {
 	b.Helper()
 	name := fmt.Sprintf("version %d", number)
-	wasm := append(bytes.Clone(s.wasm), wasmtest.Section(0, append([]byte{byte(len(name))}, name...))...)
+	wasm := append(bytes.Clone(s.wasm), encode.Section(0, append([]byte{byte(len(name))}, name...))...)
 	var buffer bytes.Buffer
 	w, err := gzip.NewWriterLevel(&buffer, gzip.BestSpeed)
 	require.NoError(b, err)

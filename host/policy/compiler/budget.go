@@ -2,7 +2,7 @@ package compiler
 
 import "time"
 
-// Budget is what compiling a module may use.
+// Budget bounds the resources for compiling a module.
 type Budget struct {
 	// CPU time of the process, whole seconds.
 	CPU time.Duration
@@ -14,11 +14,11 @@ type Budget struct {
 
 const (
 	baseCPU = 2 * time.Second
-	// includedBytes of a module are compiled within baseCPU, and every cpuBytes more have
-	// a second more: three times what the code of compilers for Go, Rust and C takes.
+	// includedBytes of a module are compiled within baseCPU, and each further cpuBytes within
+	// one more second: three times the time for code of the Go, Rust and C compilers.
 	includedBytes = 2 << 20
 	cpuBytes      = 1 << 20
-	// memoryBytes is for all that the compiler keeps, beside what the process has anyway.
+	// memoryBytes is the memory of the compiler, beside that of an idle process.
 	memoryBytes = 256 << 20
 	// Machine code has three to five times the size of the module.
 	baseCodeBytes = 1 << 20

@@ -16,12 +16,12 @@ import (
 // Exit codes of a child.
 const (
 	exitDone = 0
-	// exitFailed: something failed that is not the module's doing.
+	// exitFailed: the host or the machine failed, not the module.
 	exitFailed = 1
 	// exitCrashed is what the Go runtime exits with after a panic, and when it gets no more
 	// memory.
 	exitCrashed = 2
-	// exitInvalid: the module is not valid; standard error says why.
+	// exitInvalid: the module is not valid; standard error has the reason.
 	exitInvalid = 3
 )
 

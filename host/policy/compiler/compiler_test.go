@@ -17,9 +17,9 @@ import (
 
 	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
 	"github.com/longshore-dev/longshore/host/policy/compiler"
+	"github.com/longshore-dev/longshore/host/policy/encode"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/fuel"
-	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 	"github.com/longshore-dev/longshore/host/policy/module"
 )
 
@@ -197,7 +197,7 @@ func TestARealModuleIsCompiledOnce(t *testing.T) {
 func TestAComponentNeverCompiles(t *testing.T) {
 	raw, err := builtinpolicies.Module()
 	require.NoError(t, err)
-	other, err := metered(t.Context(), oneFunction(0, wasmtest.I64))
+	other, err := metered(t.Context(), oneFunction(0, encode.I64))
 	require.NoError(t, err)
 	for name, compile := range map[string]engine.Compiler{
 		"nothing":      func(context.Context, []byte, string) error { return nil },
@@ -214,7 +214,7 @@ func TestAComponentNeverCompiles(t *testing.T) {
 }
 
 func TestWhatIsNotTheModulesFault(t *testing.T) {
-	ready, err := metered(t.Context(), oneFunction(0, wasmtest.I64))
+	ready, err := metered(t.Context(), oneFunction(0, encode.I64))
 	require.NoError(t, err)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -239,7 +239,7 @@ func TestWhatIsNotTheModulesFault(t *testing.T) {
 }
 
 func TestAnInvalidModuleIsRefusedInTheChild(t *testing.T) {
-	err := newChildren(t).Compile(t.Context(), oneFunction(0, wasmtest.I64, drop), t.TempDir())
+	err := newChildren(t).Compile(t.Context(), oneFunction(0, encode.I64, drop), t.TempDir())
 	require.ErrorContains(t, err, "the module is not valid; its author must rebuild it")
 	assert.True(t, engine.AtFault(err))
 }
@@ -248,7 +248,7 @@ func TestAnInvalidModuleIsRefusedInTheChild(t *testing.T) {
 func TestACompilerThatCrashesOnAModuleRefusesIt(t *testing.T) {
 	c := newChildren(t)
 	c.Args = []string{crashArgument}
-	ready, err := metered(t.Context(), oneFunction(0, wasmtest.I64))
+	ready, err := metered(t.Context(), oneFunction(0, encode.I64))
 	require.NoError(t, err)
 	err = c.Compile(t.Context(), ready, t.TempDir())
 	require.ErrorContains(t, err, "the compiler crashed on the module (panic: BUG: the compiler did not expect this)")
@@ -270,7 +270,7 @@ func FuzzCompilingStaysWithinTheBudget(f *testing.F) {
 	for i := range names {
 		f.Add(uint8(i), uint16(100), uint16(20), []byte(nil))
 	}
-	f.Add(uint8(0), uint16(0), uint16(0), oneFunction(1, wasmtest.I64, truth(0), drop))
+	f.Add(uint8(0), uint16(0), uint16(0), oneFunction(1, encode.I64, truth(0), drop))
 	f.Fuzz(func(t *testing.T, shape uint8, n, m uint16, wasm []byte) {
 		if len(wasm) == 0 {
 			s := all[names[int(shape)%len(names)]]

@@ -5,8 +5,7 @@
 // compiles a policy's module itself. [Process.Compile] runs the component's own binary a
 // second time; there [Child] sets limits that the kernel keeps, compiles, and leaves the
 // result in a directory from which the component loads it. A module that needs more than
-// its [Budget] is refused, whatever its shape is.
+// its [Budget] is refused.
 //
-// The package knows processes and limits. It does not know what a policy is, and the
-// compiling itself is package engine's.
+// Package engine compiles; this package only starts and limits processes.
 package compiler

@@ -22,23 +22,23 @@ type Process struct {
 	// Child reads are appended.
 	Path string
 	Args []string
-	// Observe is given what each child has used; may be nil.
+	// Observe is called with the usage of each child. Optional.
 	Observe func(Usage)
 }
 
-// Usage is what a child has used.
+// Usage is the resources that a child has used.
 type Usage struct {
 	// CPU time, user and system.
 	CPU time.Duration
-	// MemoryBytes is the most memory that it had at once, that of the program included.
+	// MemoryBytes is the peak of its memory, including the program.
 	MemoryBytes int64
 }
 
-// patience bounds the time of a child on a clock: a machine under load gives it a part of a
-// processor only.
+// patience bounds the elapsed time of a child, which gets only a part of a processor on a
+// busy machine.
 const patience = 2 * time.Minute
 
-// maxOutput bounds what is kept of a child's standard error.
+// maxOutput bounds the recorded standard error of a child.
 const maxOutput = 8 << 10
 
 // Compile implements [engine.Compiler]. The child ends with the context.
@@ -50,7 +50,7 @@ func (p *Process) Compile(ctx context.Context, wasm []byte, dir string) error {
 	cmd := exec.CommandContext(ctx, p.Path, args...)
 	stderr := &head{}
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(wasm), stderr
-	cmd.Env = []string{} // nothing of the component's environment is the compiler's business
+	cmd.Env = []string{} // the environment may hold secrets
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	var used Usage
@@ -64,34 +64,34 @@ func (p *Process) Compile(ctx context.Context, wasm []byte, dir string) error {
 		return fmt.Errorf("compiling in a child process: %w", ctx.Err())
 	}
 	if err != nil {
-		return judge(err, cmd.ProcessState, used, budget, stderr.String())
+		return classify(err, cmd.ProcessState, used, budget, stderr.String())
 	}
 	return checkSize(dir, budget)
 }
 
-// judge says why a child failed: the module is not valid, or needs too much; all else is
-// ours or the machine's.
-func judge(err error, state *os.ProcessState, used Usage, budget Budget, said string) error {
+// classify returns the reason why a child failed: the module is invalid or exceeds its
+// budget, otherwise the host or the machine failed.
+func classify(err error, state *os.ProcessState, used Usage, budget Budget, stderr string) error {
 	switch {
 	case state == nil:
 		return fmt.Errorf("starting a child process to compile in: %w", err)
 	case state.ExitCode() == exitInvalid:
-		return engine.Refuse(errors.New(said))
+		return engine.Refuse(errors.New(stderr))
 	case isKilled(state) && used.CPU >= budget.CPU-cpuGranularity:
 		return engine.Refuse(fmt.Errorf("%w CPU time, more than %s; its author must split up its largest functions", engine.ErrBudget, budget.CPU))
-	case state.ExitCode() == exitCrashed && (strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate memory")):
+	case state.ExitCode() == exitCrashed && (strings.Contains(stderr, "out of memory") || strings.Contains(stderr, "cannot allocate memory")):
 		return engine.Refuse(fmt.Errorf("%w memory, more than %d MiB; its author must split up its largest functions", engine.ErrBudget, budget.MemoryBytes>>20))
-	case state.ExitCode() == exitCrashed && strings.Contains(said, "panic: "):
-		return engine.Refuse(fmt.Errorf("the compiler crashed on the module (%s); its author must report this to Longshore, and can build it with another compiler", firstLine(said)))
+	case state.ExitCode() == exitCrashed && strings.Contains(stderr, "panic: "):
+		return engine.Refuse(fmt.Errorf("the compiler crashed on the module (%s); its author must report this to Longshore, and can build it with another compiler", firstLine(stderr)))
 	default:
-		return fmt.Errorf("compiling in a child process: %w: %s", err, firstLine(said))
+		return fmt.Errorf("compiling in a child process: %w: %s", err, firstLine(stderr))
 	}
 }
 
-// cpuGranularity is by how much the kernel's account of a limit may differ from ours.
+// cpuGranularity is the difference between the kernel's accounting of a limit and ours.
 const cpuGranularity = 250 * time.Millisecond
 
-// checkSize refuses a module that becomes too much machine code: each component keeps it.
+// checkSize refuses a module with too much machine code, which each component holds.
 func checkSize(dir string, budget Budget) error {
 	var size int64
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
@@ -119,7 +119,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// head keeps the beginning of what is written, up to maxOutput, and drops the rest.
+// head records the first maxOutput bytes that are written.
 type head struct{ bytes.Buffer }
 
 // Write implements io.Writer.

@@ -6,7 +6,7 @@ package compiler_test
 import (
 	"slices"
 
-	. "github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
+	. "github.com/longshore-dev/longshore/host/policy/encode"
 )
 
 // shape is a family of modules whose compilation costs more than their size.

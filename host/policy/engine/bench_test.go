@@ -10,16 +10,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/longshore-dev/longshore/host/policy/encode"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/fuel"
-	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 // noop is a guest that does as little as an answer takes.
 func noop() []byte {
-	m := &wasmtest.Module{}
-	m.Export("f", wasmtest.Function, answering(m, wasmtest.Const32(1)))
+	m := &encode.Module{}
+	m.Export("f", encode.Function, answering(m, encode.Const32(1)))
 	return m.Bytes()
 }
 
@@ -156,13 +156,13 @@ func BenchmarkMetering(b *testing.B) {
 
 // BenchmarkRunaway shows how long endless code takes until its fuel is used up.
 func BenchmarkRunaway(b *testing.B) {
-	m := &wasmtest.Module{}
-	m.Export("loop", wasmtest.Function, m.Func(nil, nil, nil, 0x03, 0x40, 0x0c, 0, 0x0b))
-	m.Export("recursion", wasmtest.Function, m.Func(nil, nil, nil, wasmtest.Call(1)))
-	m.Export("straight", wasmtest.Function, m.Func(nil, nil, nil, 0x03, 0x40, slices.Repeat(wasmtest.Code(wasmtest.Const64(3), wasmtest.GlobalGet(0), 0x7e, wasmtest.GlobalSet(0)), 5000), 0x0c, 0, 0x0b))
-	m.Global(wasmtest.I64, true, wasmtest.Const64(1))
+	m := &encode.Module{}
+	m.Export("loop", encode.Function, m.Func(nil, nil, nil, 0x03, 0x40, 0x0c, 0, 0x0b))
+	m.Export("recursion", encode.Function, m.Func(nil, nil, nil, encode.Call(1)))
+	m.Export("straight", encode.Function, m.Func(nil, nil, nil, 0x03, 0x40, slices.Repeat(encode.Code(encode.Const64(3), encode.GlobalGet(0), 0x7e, encode.GlobalSet(0)), 5000), 0x0c, 0, 0x0b))
+	m.Global(encode.I64, true, encode.Const64(1))
 	m.Memory(100, 100)
-	m.Export("fill", wasmtest.Function, m.Func(nil, nil, nil, 0x03, 0x40, wasmtest.Const32(0), wasmtest.Const32(7), wasmtest.Const32(6<<20), 0xfc, 11, 0, 0x0c, 0, 0x0b))
+	m.Export("fill", encode.Function, m.Func(nil, nil, nil, 0x03, 0x40, encode.Const32(0), encode.Const32(7), encode.Const32(6<<20), 0xfc, 11, 0, 0x0c, 0, 0x0b))
 	guest := compile(b, m.Bytes(), engine.Limits{})
 	goGuest := compile(b, probe(b), engine.Limits{})
 	for _, export := range []string{"loop", "recursion", "straight", "fill"} {

@@ -79,7 +79,7 @@ func TestDamagedCacheIsDiscarded(t *testing.T) {
 		"a file that was cut":          code(func(b []byte) []byte { return b[:len(b)/2] }),
 		"an empty file":                code(func([]byte) []byte { return nil }),
 		"text":                         code(func([]byte) []byte { return []byte("text") }),
-		"digests that are no JSON": each(func(t *testing.T, path string, _ []byte) {
+		"digests that are not JSON": each(func(t *testing.T, path string, _ []byte) {
 			t.Helper()
 			if strings.HasSuffix(path, ".json") {
 				require.NoError(t, os.WriteFile(path, []byte("{"), 0o600))
@@ -229,7 +229,7 @@ func TestCacheOfOthersIsRemoved(t *testing.T) {
 			require.NoError(t, os.Rename(root, root+"-moved"))
 			require.NoError(t, os.Symlink(root+"-moved", root))
 		},
-		"somebody else's": func(t *testing.T, root string) {
+		"a directory of another user": func(t *testing.T, root string) {
 			t.Helper()
 			if os.Geteuid() != 0 {
 				t.Skip("only root can give a directory away")

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/longshore-dev/longshore/host/policy/encode"
 	"github.com/longshore-dev/longshore/host/policy/engine"
-	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 )
 
 // class is a kind of instructions. Its code uses the local variables below and leaves
@@ -47,64 +47,64 @@ const manyLocals = 500
 const tiny = math.SmallestNonzeroFloat64
 
 func binaryOf(a, b uint64, op ...any) []byte {
-	return wasmtest.Code(wasmtest.Get(a), wasmtest.Get(b), wasmtest.Code(op...), wasmtest.Set(a))
+	return encode.Code(encode.Get(a), encode.Get(b), encode.Code(op...), encode.Set(a))
 }
 
 // classes are those of the instructions and host functions that take longest for what they
 // cost, as the attacks on earlier versions did, and ordinary ones.
 func classes() map[string]class {
-	next := wasmtest.Code(wasmtest.Get(chaos), wasmtest.Const64(6364136223846793005), 0x7e, wasmtest.Const64(1442695040888963407), 0x7c, 0x22, chaos)
-	somewhere := wasmtest.Code(next, wasmtest.Const64(39), 0x88, 0xa7, wasmtest.Const32(0x1fffff0), 0x71)
-	bit := wasmtest.Code(next, wasmtest.Const64(63), 0x88, 0xa7)
-	two := wasmtest.Code(next, wasmtest.Const64(62), 0x88, 0xa7)
+	next := encode.Code(encode.Get(chaos), encode.Const64(6364136223846793005), 0x7e, encode.Const64(1442695040888963407), 0x7c, 0x22, chaos)
+	somewhere := encode.Code(next, encode.Const64(39), 0x88, 0xa7, encode.Const32(0x1fffff0), 0x71)
+	bit := encode.Code(next, encode.Const64(63), 0x88, 0xa7)
+	two := encode.Code(next, encode.Const64(62), 0x88, 0xa7)
 	fill := func(n int64) []byte {
-		return wasmtest.Code(wasmtest.Const32(0), wasmtest.Const32(7), wasmtest.Const32(n), 0xfc, 11, 0)
+		return encode.Code(encode.Const32(0), encode.Const32(7), encode.Const32(n), 0xfc, 11, 0)
 	}
 	move := func(to, from, n int64) []byte {
-		return wasmtest.Code(wasmtest.Const32(to), wasmtest.Const32(from), wasmtest.Const32(n), 0xfc, 10, 0, 0)
+		return encode.Code(encode.Const32(to), encode.Const32(from), encode.Const32(n), 0xfc, 10, 0, 0)
 	}
 	var many []byte
 	for n := range uint64(manyLocals) {
-		many = append(many, wasmtest.Code(wasmtest.Get(chaos), wasmtest.Const64(int64(n)), 0x7c, wasmtest.Set(chaos+1+n))...)
+		many = append(many, encode.Code(encode.Get(chaos), encode.Const64(int64(n)), 0x7c, encode.Set(chaos+1+n))...)
 	}
 	return map[string]class{
-		"dependent loads":           {code: wasmtest.Code(wasmtest.Get(word), 0x28, 2, 0, wasmtest.Set(word)), chain: true},
-		"dependent wide loads":      {code: wasmtest.Code(wasmtest.Get(word), 0xfd, 0, 0, 0, 0xfd, 0x1b, 0, wasmtest.Set(word)), chain: true},
-		"loads from anywhere":       {code: wasmtest.Code(somewhere, 0x28, 2, 0, wasmtest.Set(word))},
-		"stores to anywhere":        {code: wasmtest.Code(somewhere, wasmtest.Get(word), 0x36, 2, 0)},
-		"near loads":                {code: wasmtest.Code(wasmtest.Get(otherWord), 0x28, 2, 0, wasmtest.Set(word))},
+		"dependent loads":           {code: encode.Code(encode.Get(word), 0x28, 2, 0, encode.Set(word)), chain: true},
+		"dependent wide loads":      {code: encode.Code(encode.Get(word), 0xfd, 0, 0, 0, 0xfd, 0x1b, 0, encode.Set(word)), chain: true},
+		"loads from anywhere":       {code: encode.Code(somewhere, 0x28, 2, 0, encode.Set(word))},
+		"stores to anywhere":        {code: encode.Code(somewhere, encode.Get(word), 0x36, 2, 0)},
+		"near loads":                {code: encode.Code(encode.Get(otherWord), 0x28, 2, 0, encode.Set(word))},
 		"additions":                 {code: binaryOf(word, otherWord, 0x6a)},
 		"multiplications":           {code: binaryOf(long, otherLong, 0x7e)},
 		"divisions":                 {code: binaryOf(long, otherLong, 0x80)},
-		"counting zeros":            {code: wasmtest.Code(wasmtest.Get(long), 0x79, wasmtest.Set(long))},
+		"counting zeros":            {code: encode.Code(encode.Get(long), 0x79, encode.Set(long))},
 		"float multiplications":     {code: binaryOf(double, otherDouble, 0xa2)},
 		"divisions of tiny numbers": {code: binaryOf(double, otherDouble, 0xa3)},
 		"products of tiny numbers":  {code: binaryOf(float, otherFloat, 0x94)},
-		"square roots":              {code: wasmtest.Code(0x44, bytesOf(tiny), 0x9f, wasmtest.Set(double))},
-		"conversions":               {code: wasmtest.Code(wasmtest.Get(float), 0xbb, 0xb6, wasmtest.Set(float))},
-		"truncations":               {code: wasmtest.Code(wasmtest.Get(otherDouble), 0xfc, 6, 0xb9, wasmtest.Set(double))},
+		"square roots":              {code: encode.Code(0x44, bytesOf(tiny), 0x9f, encode.Set(double))},
+		"conversions":               {code: encode.Code(encode.Get(float), 0xbb, 0xb6, encode.Set(float))},
+		"truncations":               {code: encode.Code(encode.Get(otherDouble), 0xfc, 6, 0xb9, encode.Set(double))},
 		"vector multiplications":    {code: binaryOf(wide, otherWide, 0xfd, 0xd5, 1)},
 		"vector divisions":          {code: binaryOf(wide, otherWide, 0xfd, 0xf3, 1)},
-		"vector conversions":        {code: wasmtest.Code(wasmtest.Get(wide), 0xfd, 0xfd, 1, wasmtest.Set(wide))},
-		"unpredictable branches":    {code: wasmtest.Code(bit, 0x04, 0x40, wasmtest.Get(word), wasmtest.Const32(7), 0x6c, wasmtest.Set(word), 0x0b)},
-		"unpredictable jump tables": {code: wasmtest.Code(0x02, 0x40, 0x02, 0x40, 0x02, 0x40, 0x02, 0x40, two, 0x0e, 3, 0, 1, 2, 3, 0x0b, 0x0b, 0x0b, 0x0b)},
+		"vector conversions":        {code: encode.Code(encode.Get(wide), 0xfd, 0xfd, 1, encode.Set(wide))},
+		"unpredictable branches":    {code: encode.Code(bit, 0x04, 0x40, encode.Get(word), encode.Const32(7), 0x6c, encode.Set(word), 0x0b)},
+		"unpredictable jump tables": {code: encode.Code(0x02, 0x40, 0x02, 0x40, 0x02, 0x40, 0x02, 0x40, two, 0x0e, 3, 0, 1, 2, 3, 0x0b, 0x0b, 0x0b, 0x0b)},
 		"an empty loop":             {code: nil},
-		"moves where paths meet":    {code: wasmtest.Code(wasmtest.Get(otherWord), 0x45, 0x04, 0x40, many, 0x0b), times: 16},
-		"references to functions":   {code: wasmtest.Code(0xd2, 7, 0xd1, wasmtest.Set(word))},
-		"entries of a table":        {code: wasmtest.Code(wasmtest.Const32(3), 0x25, 0, 0xd1, wasmtest.Set(word))},
-		"globals":                   {code: wasmtest.Code(wasmtest.GlobalGet(0), wasmtest.Const32(3), 0x6a, wasmtest.GlobalSet(0))},
-		"calls":                     {code: wasmtest.Call(7)},
-		"calls with many locals":    {code: wasmtest.Call(8), times: 8},
-		"unpredictable calls":       {code: wasmtest.Code(two, 0x11, 5, 0)},
-		"calls of the kernel":       {code: wasmtest.Code(wasmtest.Const64(200), wasmtest.Call(1), wasmtest.Set(long))},
-		"calls through a table":     {code: wasmtest.Code(wasmtest.Const64(200), wasmtest.Const32(4), 0x11, 1, 0, wasmtest.Set(long))},
-		"calls of the host":         {code: wasmtest.Code(wasmtest.Const32(0), wasmtest.Const64(0), wasmtest.Const32(8), wasmtest.Call(0), wasmtest.Set(word))},
-		"variables with long keys":  {code: wasmtest.Code(wasmtest.GlobalGet(1), wasmtest.Call(3), wasmtest.Set(long))},
-		"variables that are set":    {code: wasmtest.Code(wasmtest.GlobalGet(2), wasmtest.GlobalGet(2), wasmtest.Call(4))},
-		"log lines":                 {code: wasmtest.Code(wasmtest.GlobalGet(1), wasmtest.Call(5))},
-		"random bytes":              {code: wasmtest.Code(wasmtest.Const32(0), wasmtest.Const32(1<<16), wasmtest.Call(6), wasmtest.Set(word)), times: 4},
-		"memory.grow by nothing":    {code: wasmtest.Code(wasmtest.Const32(0), 0x40, 0, wasmtest.Set(word))},
-		"memory.size":               {code: wasmtest.Code(0x3f, 0, wasmtest.Set(word))},
+		"moves where paths meet":    {code: encode.Code(encode.Get(otherWord), 0x45, 0x04, 0x40, many, 0x0b), times: 16},
+		"references to functions":   {code: encode.Code(0xd2, 7, 0xd1, encode.Set(word))},
+		"entries of a table":        {code: encode.Code(encode.Const32(3), 0x25, 0, 0xd1, encode.Set(word))},
+		"globals":                   {code: encode.Code(encode.GlobalGet(0), encode.Const32(3), 0x6a, encode.GlobalSet(0))},
+		"calls":                     {code: encode.Call(7)},
+		"calls with many locals":    {code: encode.Call(8), times: 8},
+		"unpredictable calls":       {code: encode.Code(two, 0x11, 5, 0)},
+		"calls of the kernel":       {code: encode.Code(encode.Const64(200), encode.Call(1), encode.Set(long))},
+		"calls through a table":     {code: encode.Code(encode.Const64(200), encode.Const32(4), 0x11, 1, 0, encode.Set(long))},
+		"calls of the host":         {code: encode.Code(encode.Const32(0), encode.Const64(0), encode.Const32(8), encode.Call(0), encode.Set(word))},
+		"variables with long keys":  {code: encode.Code(encode.GlobalGet(1), encode.Call(3), encode.Set(long))},
+		"variables that are set":    {code: encode.Code(encode.GlobalGet(2), encode.GlobalGet(2), encode.Call(4))},
+		"log lines":                 {code: encode.Code(encode.GlobalGet(1), encode.Call(5))},
+		"random bytes":              {code: encode.Code(encode.Const32(0), encode.Const32(1<<16), encode.Call(6), encode.Set(word)), times: 4},
+		"memory.grow by nothing":    {code: encode.Code(encode.Const32(0), 0x40, 0, encode.Set(word))},
+		"memory.size":               {code: encode.Code(0x3f, 0, encode.Set(word))},
 		"filling a little":          {code: fill(64)},
 		"filling much":              {code: fill(16 << 20), times: 1},
 		"copying a little":          {code: move(64, 4096, 256)},
@@ -118,36 +118,36 @@ func bytesOf(v float64) []byte { return binary.LittleEndian.AppendUint64(nil, ma
 
 // guest is a module whose function "f" repeats a class without end.
 func (c class) guest() []byte {
-	w, none := []byte{wasmtest.I64}, []byte(nil)
-	m := &wasmtest.Module{}
-	m.Import("wasi_snapshot_preview1", "clock_time_get", []byte{wasmtest.I32, wasmtest.I64, wasmtest.I32}, []byte{wasmtest.I32})
+	w, none := []byte{encode.I64}, []byte(nil)
+	m := &encode.Module{}
+	m.Import("wasi_snapshot_preview1", "clock_time_get", []byte{encode.I32, encode.I64, encode.I32}, []byte{encode.I32})
 	m.Import("extism:host/env", "length", w, w)
 	alloc := m.Import("extism:host/env", "alloc", w, w)
 	m.Import("extism:host/env", "var_get", w, w)
-	m.Import("extism:host/env", "var_set", []byte{wasmtest.I64, wasmtest.I64}, none)
+	m.Import("extism:host/env", "var_set", []byte{encode.I64, encode.I64}, none)
 	m.Import("extism:host/env", "log_info", w, none)
-	m.Import("wasi_snapshot_preview1", "random_get", []byte{wasmtest.I32, wasmtest.I32}, []byte{wasmtest.I32})
+	m.Import("wasi_snapshot_preview1", "random_get", []byte{encode.I32, encode.I32}, []byte{encode.I32})
 	m.Func(none, none, none)
 	m.Func(none, none, slices.Repeat(w, 200))
 	m.Func(none, none, none, 0x01)
 	m.Func(none, none, none, 0x01, 0x01)
 	m.Table(5, 5)
-	m.Element(0, wasmtest.Const32(0), 0x0b, wasmtest.List([][]byte{{7}, {9}, {10}, {7}, {1}}))
+	m.Element(0, encode.Const32(0), 0x0b, encode.List([][]byte{{7}, {9}, {10}, {7}, {1}}))
 	m.Memory(512, 512)
-	m.Global(wasmtest.I32, true, wasmtest.Const32(0))
-	m.Global(wasmtest.I64, true, wasmtest.Const64(0))
-	m.Global(wasmtest.I64, true, wasmtest.Const64(0))
+	m.Global(encode.I32, true, encode.Const32(0))
+	m.Global(encode.I64, true, encode.Const64(0))
+	m.Global(encode.I64, true, encode.Const64(0))
 	const lines = 512 << 16 >> 6
 	initialize := "unused"
 	if c.chain {
 		initialize = "_initialize"
 	}
-	m.Export(initialize, wasmtest.Function, m.Func(none, none, []byte{wasmtest.I32},
-		0x03, 0x40, wasmtest.Get(0), wasmtest.Const32(6), 0x74,
-		wasmtest.Get(0), wasmtest.Const32(1664525), 0x6c, wasmtest.Const32(1013904223), 0x6a, wasmtest.Const32(lines-1), 0x71, wasmtest.Const32(6), 0x74,
-		0x36, 2, 0, wasmtest.Get(0), wasmtest.Const32(1), 0x6a, 0x22, 0, wasmtest.Const32(lines), 0x48, 0x0d, 0, 0x0b))
+	m.Export(initialize, encode.Function, m.Func(none, none, []byte{encode.I32},
+		0x03, 0x40, encode.Get(0), encode.Const32(6), 0x74,
+		encode.Get(0), encode.Const32(1664525), 0x6c, encode.Const32(1013904223), 0x6a, encode.Const32(lines-1), 0x71, encode.Const32(6), 0x74,
+		0x36, 2, 0, encode.Get(0), encode.Const32(1), 0x6a, 0x22, 0, encode.Const32(lines), 0x48, 0x0d, 0, 0x0b))
 	locals := []byte{
-		wasmtest.I32, wasmtest.I32, wasmtest.I64, wasmtest.I64, 0x7d, 0x7d, wasmtest.F64, wasmtest.F64, wasmtest.V128, wasmtest.V128, wasmtest.I64,
+		encode.I32, encode.I32, encode.I64, encode.I64, 0x7d, 0x7d, encode.F64, encode.F64, encode.V128, encode.V128, encode.I64,
 	}
 	if c.times == 16 {
 		locals = append(locals, slices.Repeat(w, manyLocals)...)
@@ -156,13 +156,13 @@ func (c class) guest() []byte {
 	if times == 0 {
 		times = 1024
 	}
-	m.Export("f", wasmtest.Function, m.Func(none, []byte{wasmtest.I32}, locals,
-		wasmtest.Const64(64<<10), wasmtest.Call(alloc), wasmtest.GlobalSet(1), wasmtest.Const64(64), wasmtest.Call(alloc), wasmtest.GlobalSet(2),
-		wasmtest.Const32(640), wasmtest.Set(word), wasmtest.Const32(640), wasmtest.Set(otherWord), wasmtest.Const64(7), wasmtest.Set(otherLong),
-		0x43, []byte{1, 0, 0, 0}, wasmtest.Set(float), 0x43, []byte{0, 0, 0x40, 0x3f}, wasmtest.Set(otherFloat),
-		0x44, bytesOf(tiny), wasmtest.Set(double), 0x44, bytesOf(0.75), wasmtest.Set(otherDouble),
-		0x44, bytesOf(tiny), 0xfd, 0x14, wasmtest.Set(wide), 0x44, bytesOf(0.75), 0xfd, 0x14, wasmtest.Set(otherWide),
-		0x03, 0x40, slices.Repeat(c.code, times), 0x0c, 0, 0x0b, wasmtest.Get(word)))
+	m.Export("f", encode.Function, m.Func(none, []byte{encode.I32}, locals,
+		encode.Const64(64<<10), encode.Call(alloc), encode.GlobalSet(1), encode.Const64(64), encode.Call(alloc), encode.GlobalSet(2),
+		encode.Const32(640), encode.Set(word), encode.Const32(640), encode.Set(otherWord), encode.Const64(7), encode.Set(otherLong),
+		0x43, []byte{1, 0, 0, 0}, encode.Set(float), 0x43, []byte{0, 0, 0x40, 0x3f}, encode.Set(otherFloat),
+		0x44, bytesOf(tiny), encode.Set(double), 0x44, bytesOf(0.75), encode.Set(otherDouble),
+		0x44, bytesOf(tiny), 0xfd, 0x14, encode.Set(wide), 0x44, bytesOf(0.75), 0xfd, 0x14, encode.Set(otherWide),
+		0x03, 0x40, slices.Repeat(c.code, times), 0x0c, 0, 0x0b, encode.Get(word)))
 	return m.Bytes()
 }
 
@@ -297,11 +297,11 @@ func mixed(seed uint64) class {
 		code := c.code
 		if c.chain {
 			// The other classes leave any number in the local variable and in memory.
-			code = wasmtest.Code(wasmtest.Get(word), wasmtest.Const32(0x1ffffc0), 0x71, wasmtest.Set(word), code)
+			code = encode.Code(encode.Get(word), encode.Const32(0x1ffffc0), 0x71, encode.Set(word), code)
 		}
 		code = slices.Repeat(code, 1+random.IntN(40))
 		if random.IntN(2) == 0 {
-			code = wasmtest.Code(0x02, 0x40, 0x03, 0x40, code, wasmtest.Get(word), wasmtest.Const32(1<<10), 0x71, 0x0d, 0, 0x0b, 0x0b)
+			code = encode.Code(0x02, 0x40, 0x03, 0x40, code, encode.Get(word), encode.Const32(1<<10), 0x71, 0x0d, 0, 0x0b, 0x0b)
 		}
 		mix.code = append(mix.code, code...)
 		mix.chain = mix.chain || c.chain

@@ -113,7 +113,7 @@ func TestFailures(t *testing.T) {
 		"an empty error with status 1":      {"fail ", engine.Guest, []string{"returned 1 without an error message"}},
 		"an answer past the cap":            {"oversize", engine.BadOutput, []string{"307200 bytes, more than 262144"}},
 		"an answer from nowhere":            {"range", engine.BadOutput, []string{"outside the memory that the module was given"}},
-		"an answer at the end of the world": {"rangewrap", engine.BadOutput, []string{"outside the memory"}},
+		"an answer at the end of the address space": {"rangewrap", engine.BadOutput, []string{"outside the memory"}},
 		"an answer below the input":         {"rangelow", engine.BadOutput, []string{"outside the memory"}},
 		"a store outside":                   {"store", engine.Trap, []string{"outside the blocks that alloc gave it"}},
 		"a load outside":                    {"load", engine.Trap, []string{"outside the blocks that alloc gave it"}},
@@ -177,7 +177,7 @@ func TestCallsWithoutPauseArePure(t *testing.T) {
 }
 
 // A module may be called before it is warmed up; what that call used is of the old state
-// and serves nobody any more.
+// and serves no further calls.
 func TestWarmUpBesideACall(t *testing.T) {
 	for range 20 {
 		m := compile(t, probe(t), engine.Limits{Instances: 2})
@@ -308,7 +308,7 @@ func TestErrorsAreErrors(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.NotErrorIs(t, err, engine.Timeout)
 	assert.Equal(t, "p: context canceled", err.Error())
-	assert.False(t, engine.AtFault(err), "nobody waits any more")
+	assert.False(t, engine.AtFault(err), "the caller has gone")
 	assert.False(t, engine.AtFault(&engine.CallError{Class: engine.Timeout, Err: engine.ErrNoInstance}))
 	assert.False(t, engine.AtFault(fmt.Errorf("reserving memory: %w", syscall.ENOMEM)))
 	assert.True(t, engine.AtFault(fmt.Errorf("asking: %w", &engine.CallError{Class: engine.Trap, Err: errors.New("the module crashed")})))

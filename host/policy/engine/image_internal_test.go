@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMemoriesAreSetBackToTheirImage writes at random, as a hostile guest might, to
+// TestMemoriesAreResetToTheirImage writes at random, as a hostile guest may, to
 // memories that share their image's pages and to those that copied them.
-func TestMemoriesAreSetBackToTheirImage(t *testing.T) {
+func TestMemoriesAreResetToTheirImage(t *testing.T) {
 	const size = 700 * blockBytes
 	random := rand.New(rand.NewPCG(1, 2))
 	content := make([]byte, size)
@@ -31,7 +31,7 @@ func TestMemoriesAreSetBackToTheirImage(t *testing.T) {
 			im, err := newImage(untilZero(content), size)
 			require.NoError(t, err)
 			if !without && im.file < 0 {
-				t.Skip("the kernel does not tell which pages were written to")
+				t.Skip("the kernel does not report which pages were written to")
 			}
 			if without {
 				im.file = -1
@@ -43,7 +43,7 @@ func TestMemoriesAreSetBackToTheirImage(t *testing.T) {
 				t.Cleanup(memories[n].Free)
 				copy(memories[n].reserved, bytes.Repeat([]byte{7}, size)) // as data segments do
 				require.NoError(t, memories[n].adopt(im, size))
-				require.True(t, bytes.Equal(content, memories[n].reserved[:size]), "it begins as the image")
+				require.True(t, bytes.Equal(content, memories[n].reserved[:size]), "it is equal to the image at first")
 			}
 			written, other := memories[0], memories[1]
 			for round := range 200 {
@@ -59,10 +59,10 @@ func TestMemoriesAreSetBackToTheirImage(t *testing.T) {
 				require.True(t, bytes.Equal(content, written.reserved[:size]), "round %d", round)
 				if round%20 == 19 {
 					written.releasePages(im, size)
-					require.True(t, bytes.Equal(content, written.reserved[:size]), "it is the same after a rest")
+					require.True(t, bytes.Equal(content, written.reserved[:size]), "it is the same after its pages were released")
 				}
 			}
-			assert.True(t, bytes.Equal(untilZero(content), im.bytes), "nobody writes to the image")
+			assert.True(t, bytes.Equal(untilZero(content), im.bytes), "the image does not change")
 
 			// The state of the module changes once, when it was warmed up.
 			next := make([]byte, size)
@@ -96,8 +96,8 @@ func TestSmallMemoriesAreCopied(t *testing.T) {
 	assert.Equal(t, zeros[:], none.block(0))
 }
 
-// TestImagesAreGivenBack once nobody needs them: a host lives through many modules.
-func TestImagesAreGivenBack(t *testing.T) {
+// TestImagesAreFreed shows that the process does not collect the images of former modules.
+func TestImagesAreFreed(t *testing.T) {
 	shared := func() int {
 		links, _ := filepath.Glob("/proc/self/fd/*") // Only a malformed pattern is an error.
 		return len(slices.DeleteFunc(links, func(link string) bool {
@@ -113,7 +113,7 @@ func TestImagesAreGivenBack(t *testing.T) {
 		require.NoError(t, err)
 	}
 	if images[0].file < 0 {
-		t.Skip("the kernel does not tell which pages were written to")
+		t.Skip("the kernel does not report which pages were written to")
 	}
 	require.GreaterOrEqual(t, shared(), len(images))
 	runtime.KeepAlive(images)

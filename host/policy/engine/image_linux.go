@@ -26,7 +26,7 @@ var openPagemap = sync.OnceValue(func() int {
 
 // tracksWrites tests what restoring relies on: a private mapping shows the pages of a file
 // until they are written to, shows them again after its own are discarded, and the page map
-// tells written pages from others. Not every system that calls itself Linux behaves so.
+// distinguishes written pages. Not every system that calls itself Linux behaves so.
 func tracksWrites(pagemap int) bool {
 	const pages, ofFile, written, behind = 6, 4, 1, 5
 	if os.Getpagesize() != blockBytes {

@@ -1,5 +1,11 @@
 package engine
 
+import (
+	"slices"
+
+	"github.com/longshore-dev/longshore/host/policy/encode"
+)
+
 // The kernel is the module that implements Extism's memory. Each instance of a guest
 // has its own, so calls from the guest to it stay in compiled code, and the host reads
 // and writes its memory directly.
@@ -38,7 +44,7 @@ const (
 )
 
 // kernelGlobals are the indices of the kernel's globals.
-type kernelGlobals struct{ inputLength, top, outputOffset, outputLength, failure, fault uint32 }
+type kernelGlobals struct{ inputLength, top, outputOffset, outputLength, failure, fault uint64 }
 
 // blockEnd rounds the end of a block up, so that headers are aligned and eight bytes
 // can be loaded from the last byte of a block.
@@ -46,12 +52,12 @@ func blockEnd(end uint64) uint64 { return (end + 15) &^ 7 }
 
 // kernel encodes the kernel with a memory of the given number of pages.
 func kernel(pages uint32) []byte {
-	e := &emitter{}
+	e := &kernelEncoder{}
 	one, two, none := []byte{i64}, []byte{i64, i64}, []byte(nil)
-	log := e.importFunction(kernelHostModule, "log", []byte{i32, i64}, none)
-	varGet := e.importFunction(kernelHostModule, "var_get", one, one)
-	varSet := e.importFunction(kernelHostModule, "var_set", two, none)
-	denied := e.importFunction(kernelHostModule, "denied", one, none)
+	log := e.Import(kernelHostModule, "log", []byte{i32, i64}, none)
+	varGet := e.Import(kernelHostModule, "var_get", one, one)
+	varSet := e.Import(kernelHostModule, "var_set", two, none)
+	denied := e.Import(kernelHostModule, "denied", one, none)
 	g := kernelGlobals{
 		inputLength:  e.variable("global.input_length", 0),
 		top:          e.variable("global.top", inputOffset),
@@ -60,44 +66,45 @@ func kernel(pages uint32) []byte {
 		failure:      e.variable("global.failure", 0),
 		fault:        e.variable("global.fault", faultNone),
 	}
-	e.memory(g, int64(pages)*pageBytes)
+	e.Memory(int64(pages), int64(pages))
+	e.blocks(g, int64(pages)*pageBytes)
 	e.input(g)
 	e.output(g)
 	for i, name := range []string{"log_trace", "log_debug", "log_info", "log_warn", "log_error"} {
-		e.function(name, one, none, 0, code(const32(int64(i)), local(0), call(log)))
+		e.function(name, one, none, 0, encode.Code(encode.Const32(int64(i)), encode.Get(0), encode.Call(log)))
 	}
-	e.function("get_log_level", none, []byte{i32}, 0, const32(kernelLogLevel))
+	e.function("get_log_level", none, []byte{i32}, 0, encode.Const32(kernelLogLevel))
 	// Settings travel in the request.
-	e.function("config_get", one, one, 0, const64(0))
-	e.function("var_get", one, one, 0, code(local(0), call(varGet)))
-	e.function("var_set", two, none, 0, code(local(0), local(1), call(varSet)))
-	e.function("http_request", two, one, 0, code(local(0), call(denied), fault(g, faultDenied)))
-	e.function("http_status_code", none, []byte{i32}, 0, const32(0))
-	e.function("http_headers", none, one, 0, const64(0))
-	return e.module(pages)
+	e.function("config_get", one, one, 0, encode.Const64(0))
+	e.function("var_get", one, one, 0, encode.Code(encode.Get(0), encode.Call(varGet)))
+	e.function("var_set", two, none, 0, encode.Code(encode.Get(0), encode.Get(1), encode.Call(varSet)))
+	e.function("http_request", two, one, 0, encode.Code(encode.Get(0), encode.Call(denied), fault(g, faultDenied)))
+	e.function("http_status_code", none, []byte{i32}, 0, encode.Const32(0))
+	e.function("http_headers", none, one, 0, encode.Const64(0))
+	return e.Bytes()
 }
 
 // fault encodes: set the global "fault" and trap.
 func fault(g kernelGlobals, f int64) []byte {
-	return code(const64(f), setGlobal(g.fault), opUnreachable)
+	return encode.Code(encode.Const64(f), encode.GlobalSet(g.fault), opUnreachable)
 }
 
-// memory adds the functions on blocks.
-func (e *emitter) memory(g kernelGlobals, size int64) {
+// blocks adds the functions on blocks.
+func (e *kernelEncoder) blocks(g kernelGlobals, size int64) {
 	one, two, none := []byte{i64}, []byte{i64, i64}, []byte(nil)
 	// alloc(n): p = top + header; end = (p + n + 15) & -8; n is compared first, so that
 	// the sum cannot wrap.
 	const n, p, end = 0, 1, 2
-	e.function("alloc", one, one, 2, code(
-		local(n), opI64Eqz, when(const64(0), opReturn),
-		local(n), const64(size), opI64GtU, when(fault(g, faultMemory)),
-		global(g.top), const64(blockHeader), opI64Add, setLocal(p),
-		local(p), local(n), opI64Add, const64(15), opI64Add, const64(-8), opI64And, setLocal(end),
-		local(end), const64(size), opI64GtU, when(fault(g, faultMemory)),
-		global(g.top), opI32Wrap, local(p), const64(blockMark), opI64Xor, opI64Store, 3, 0,
-		global(g.top), opI32Wrap, local(n), opI64Store, 3, 8,
-		local(end), setGlobal(g.top),
-		local(p),
+	e.function("alloc", one, one, 2, encode.Code(
+		encode.Get(n), opI64Eqz, when(encode.Const64(0), opReturn),
+		encode.Get(n), encode.Const64(size), opI64GtU, when(fault(g, faultMemory)),
+		encode.GlobalGet(g.top), encode.Const64(blockHeader), opI64Add, encode.Set(p),
+		encode.Get(p), encode.Get(n), opI64Add, encode.Const64(15), opI64Add, encode.Const64(-8), opI64And, encode.Set(end),
+		encode.Get(end), encode.Const64(size), opI64GtU, when(fault(g, faultMemory)),
+		encode.GlobalGet(g.top), opI32Wrap, encode.Get(p), encode.Const64(blockMark), opI64Xor, opI64Store, 3, 0,
+		encode.GlobalGet(g.top), opI32Wrap, encode.Get(n), opI64Store, 3, 8,
+		encode.Get(end), encode.GlobalSet(g.top),
+		encode.Get(p),
 	))
 	e.function("free", one, none, 0, nil)
 	for _, name := range []string{"length", "length_unsafe"} {
@@ -106,14 +113,14 @@ func (e *emitter) memory(g kernelGlobals, size int64) {
 	// inside encodes: trap unless the n bytes at the address in local 0 lie below top, which
 	// is never below inputOffset.
 	inside := func(n int64) []byte {
-		return code(local(0), global(g.top), const64(n), opI64Sub, opI64GtU, when(fault(g, faultRange)))
+		return encode.Code(encode.Get(0), encode.GlobalGet(g.top), encode.Const64(n), opI64Sub, opI64GtU, when(fault(g, faultRange)))
 	}
-	at := code(local(0), opI32Wrap)
-	e.function("load_u8", one, []byte{i32}, 0, code(inside(1), at, opI32Load8U, 0, 0))
-	e.function("load_u64", one, one, 0, code(inside(8), at, opI64Load, 0, 0))
-	e.function("store_u8", []byte{i64, i32}, none, 0, code(inside(1), at, local(1), opI32Store8, 0, 0))
-	e.function("store_u64", two, none, 0, code(inside(8), at, local(1), opI64Store, 0, 0))
-	e.function("memory_bytes", none, one, 0, const64(size))
+	at := encode.Code(encode.Get(0), opI32Wrap)
+	e.function("load_u8", one, []byte{i32}, 0, encode.Code(inside(1), at, opI32Load8U, 0, 0))
+	e.function("load_u64", one, one, 0, encode.Code(inside(8), at, opI64Load, 0, 0))
+	e.function("store_u8", []byte{i64, i32}, none, 0, encode.Code(inside(1), at, encode.Get(1), opI32Store8, 0, 0))
+	e.function("store_u64", two, none, 0, encode.Code(inside(8), at, encode.Get(1), opI64Store, 0, 0))
+	e.function("memory_bytes", none, one, 0, encode.Const64(size))
 	// reset is for hosts; a guest that calls it would free the input.
 	e.function("reset", none, none, 0, nil)
 }
@@ -122,43 +129,96 @@ func (e *emitter) memory(g kernelGlobals, size int64) {
 // which no block begins.
 func blockLength(g kernelGlobals) []byte {
 	const o, n = 0, 1
-	return code(
-		local(o), const64(inputOffset+blockHeader), opI64LtU,
-		local(o), global(g.top), opI64GeU, opI32Or,
-		when(const64(0), opReturn),
-		local(o), const64(blockHeader), opI64Sub, opI32Wrap, opI64Load, 0, 0,
-		local(o), const64(blockMark), opI64Xor, opI64Ne,
-		when(const64(0), opReturn),
-		local(o), const64(8), opI64Sub, opI32Wrap, opI64Load, 0, 0, setLocal(n),
-		local(n), global(g.top), local(o), opI64Sub, opI64GtU,
-		when(const64(0), opReturn),
-		local(n),
+	return encode.Code(
+		encode.Get(o), encode.Const64(inputOffset+blockHeader), opI64LtU,
+		encode.Get(o), encode.GlobalGet(g.top), opI64GeU, opI32Or,
+		when(encode.Const64(0), opReturn),
+		encode.Get(o), encode.Const64(blockHeader), opI64Sub, opI32Wrap, opI64Load, 0, 0,
+		encode.Get(o), encode.Const64(blockMark), opI64Xor, opI64Ne,
+		when(encode.Const64(0), opReturn),
+		encode.Get(o), encode.Const64(8), opI64Sub, opI32Wrap, opI64Load, 0, 0, encode.Set(n),
+		encode.Get(n), encode.GlobalGet(g.top), encode.Get(o), opI64Sub, opI64GtU,
+		when(encode.Const64(0), opReturn),
+		encode.Get(n),
 	)
 }
 
 // input adds the functions on the input. Zeros follow it, so that eight bytes can be loaded
 // from any of its offsets. Loads beyond it return 0.
-func (e *emitter) input(g kernelGlobals) {
+func (e *kernelEncoder) input(g kernelGlobals) {
 	one := []byte{i64}
-	e.function("input_length", nil, one, 0, global(g.inputLength))
-	e.function("input_offset", nil, one, 0, const64(inputOffset))
-	beyond := code(local(0), global(g.inputLength), opI64GeU)
-	e.function("input_load_u8", one, []byte{i32}, 0, code(
-		beyond, when(const32(0), opReturn),
-		local(0), opI32Wrap, opI32Load8U, 0, uleb(inputOffset)))
-	e.function("input_load_u64", one, one, 0, code(
-		beyond, when(const64(0), opReturn),
-		local(0), opI32Wrap, opI64Load, 0, uleb(inputOffset)))
+	e.function("input_length", nil, one, 0, encode.GlobalGet(g.inputLength))
+	e.function("input_offset", nil, one, 0, encode.Const64(inputOffset))
+	beyond := encode.Code(encode.Get(0), encode.GlobalGet(g.inputLength), opI64GeU)
+	e.function("input_load_u8", one, []byte{i32}, 0, encode.Code(
+		beyond, when(encode.Const32(0), opReturn),
+		encode.Get(0), opI32Wrap, opI32Load8U, 0, encode.Uleb(inputOffset)))
+	e.function("input_load_u64", one, one, 0, encode.Code(
+		beyond, when(encode.Const64(0), opReturn),
+		encode.Get(0), opI32Wrap, opI64Load, 0, encode.Uleb(inputOffset)))
 	// input_set is for hosts.
 	e.function("input_set", []byte{i64, i64}, nil, 0, nil)
 }
 
 // output adds the functions on the answer and the error. The host checks the range.
-func (e *emitter) output(g kernelGlobals) {
+func (e *kernelEncoder) output(g kernelGlobals) {
 	one, two := []byte{i64}, []byte{i64, i64}
-	e.function("output_set", two, nil, 0, code(local(0), setGlobal(g.outputOffset), local(1), setGlobal(g.outputLength)))
-	e.function("output_length", nil, one, 0, global(g.outputLength))
-	e.function("output_offset", nil, one, 0, global(g.outputOffset))
-	e.function("error_set", one, nil, 0, code(local(0), setGlobal(g.failure)))
-	e.function("error_get", nil, one, 0, global(g.failure))
+	e.function("output_set", two, nil, 0, encode.Code(encode.Get(0), encode.GlobalSet(g.outputOffset), encode.Get(1), encode.GlobalSet(g.outputLength)))
+	e.function("output_length", nil, one, 0, encode.GlobalGet(g.outputLength))
+	e.function("output_offset", nil, one, 0, encode.GlobalGet(g.outputOffset))
+	e.function("error_set", one, nil, 0, encode.Code(encode.Get(0), encode.GlobalSet(g.failure)))
+	e.function("error_get", nil, one, 0, encode.GlobalGet(g.failure))
 }
+
+// kernelEncoder encodes the kernel.
+type kernelEncoder struct{ encode.Module }
+
+// function adds an exported function with i64 locals beside its parameters.
+func (e *kernelEncoder) function(name string, params, results []byte, locals int, body []byte) {
+	e.Export(name, encode.Function, e.Func(params, results, slices.Repeat([]byte{i64}, locals), body))
+}
+
+// variable adds an exported mutable i64 global.
+func (e *kernelEncoder) variable(name string, initial int64) uint64 {
+	index := e.Global(i64, true, encode.Const64(initial))
+	e.Export(name, encode.Global, index)
+	return uint64(index)
+}
+
+// when encodes: if the i32 on the stack is not zero.
+func when(body ...any) []byte { return encode.Code(opIf, blockEmpty, encode.Code(body...), opEnd) }
+
+// Value types and instructions of the kernel.
+const (
+	i32 = encode.I32
+	i64 = encode.I64
+
+	opUnreachable = 0x00
+	opIf          = 0x04
+	opEnd         = 0x0b
+	opReturn      = 0x0f
+	opCall        = 0x10
+	opLocalGet    = 0x20
+	opLocalSet    = 0x21
+	opGlobalGet   = 0x23
+	opGlobalSet   = 0x24
+	opI32Load8U   = 0x2d
+	opI64Load     = 0x29
+	opI32Store8   = 0x3a
+	opI64Store    = 0x37
+	opI32Const    = 0x41
+	opI64Const    = 0x42
+	opI64Eqz      = 0x50
+	opI64Ne       = 0x52
+	opI64LtU      = 0x54
+	opI64GtU      = 0x56
+	opI64GeU      = 0x5a
+	opI32Or       = 0x72
+	opI64Add      = 0x7c
+	opI64Sub      = 0x7d
+	opI64And      = 0x83
+	opI64Xor      = 0x85
+	opI32Wrap     = 0xa7
+
+	blockEmpty = 0x40
+)

@@ -8,25 +8,25 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longshore-dev/longshore/host/policy/encode"
 	"github.com/longshore-dev/longshore/host/policy/fuel"
-	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 )
 
 // counter is a guest with memory that answers with how often it was called.
 func counter(t *testing.T) []byte {
 	t.Helper()
-	w := []byte{wasmtest.I64}
-	m := &wasmtest.Module{}
+	w := []byte{encode.I64}
+	m := &encode.Module{}
 	alloc := m.Import(extismModule, "alloc", w, w)
-	store := m.Import(extismModule, "store_u64", []byte{wasmtest.I64, wasmtest.I64}, nil)
-	output := m.Import(extismModule, "output_set", []byte{wasmtest.I64, wasmtest.I64}, nil)
+	store := m.Import(extismModule, "store_u64", []byte{encode.I64, encode.I64}, nil)
+	output := m.Import(extismModule, "output_set", []byte{encode.I64, encode.I64}, nil)
 	m.Memory(1, 1)
-	zero, load, add, put := wasmtest.Const32(0), []byte{0x29, 3, 0}, byte(0x7c), []byte{0x37, 3, 0}
-	m.Export("count", wasmtest.Function, m.Func(nil, nil, w,
-		zero, zero, load, wasmtest.Const64(1), add, put,
-		wasmtest.Const64(8), wasmtest.Call(alloc), wasmtest.Set(0),
-		wasmtest.Get(0), zero, load, wasmtest.Call(store),
-		wasmtest.Get(0), wasmtest.Const64(8), wasmtest.Call(output)))
+	zero, load, add, put := encode.Const32(0), []byte{0x29, 3, 0}, byte(0x7c), []byte{0x37, 3, 0}
+	m.Export("count", encode.Function, m.Func(nil, nil, w,
+		zero, zero, load, encode.Const64(1), add, put,
+		encode.Const64(8), encode.Call(alloc), encode.Set(0),
+		encode.Get(0), zero, load, encode.Call(store),
+		encode.Get(0), encode.Const64(8), encode.Call(output)))
 	parsed, err := fuel.Parse(m.Bytes())
 	require.NoError(t, err)
 	metered, err := parsed.Meter(fuel.Names{Fuel: FuelExport, Stack: StackExport, RefuelModule: RefuelModule, Refuel: RefuelFunction, Globals: GlobalExports, Memory: MemoryExport, Start: StartExport})

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longshore-dev/longshore/host/policy/encode"
 	"github.com/longshore-dev/longshore/host/policy/engine"
-	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 )
 
 // Hundreds of goroutines, good and bad calls mixed: everybody gets its own answer.
@@ -109,41 +109,41 @@ func TestEngineClose(t *testing.T) {
 }
 
 // small is a hand-written guest: it answers with its input, byte by byte.
-func small() *wasmtest.Module {
-	w, none := []byte{wasmtest.I64}, []byte(nil)
-	m := &wasmtest.Module{}
+func small() *encode.Module {
+	w, none := []byte{encode.I64}, []byte(nil)
+	m := &encode.Module{}
 	length := m.Import("extism:host/env", "input_length", none, w)
-	load := m.Import("extism:host/env", "input_load_u8", w, []byte{wasmtest.I32})
+	load := m.Import("extism:host/env", "input_load_u8", w, []byte{encode.I32})
 	alloc := m.Import("extism:host/env", "alloc", w, w)
-	store := m.Import("extism:host/env", "store_u8", []byte{wasmtest.I64, wasmtest.I32}, none)
-	output := m.Import("extism:host/env", "output_set", []byte{wasmtest.I64, wasmtest.I64}, none)
+	store := m.Import("extism:host/env", "store_u8", []byte{encode.I64, encode.I32}, none)
+	output := m.Import("extism:host/env", "output_set", []byte{encode.I64, encode.I64}, none)
 	m.Import("extism:host/env", "free", w, none)
 	const n, at, out = 0, 1, 2
-	m.Export("echo", wasmtest.Function, m.Func(none, []byte{wasmtest.I32}, []byte{wasmtest.I64, wasmtest.I64, wasmtest.I64},
-		wasmtest.Call(length), wasmtest.Set(n),
-		wasmtest.Get(n), wasmtest.Call(alloc), wasmtest.Set(out),
+	m.Export("echo", encode.Function, m.Func(none, []byte{encode.I32}, []byte{encode.I64, encode.I64, encode.I64},
+		encode.Call(length), encode.Set(n),
+		encode.Get(n), encode.Call(alloc), encode.Set(out),
 		0x03, 0x40,
-		wasmtest.Get(at), wasmtest.Get(n), 0x54, 0x04, 0x40,
-		wasmtest.Get(out), wasmtest.Get(at), 0x7c, wasmtest.Get(at), wasmtest.Call(load), wasmtest.Call(store),
-		wasmtest.Get(at), wasmtest.Const64(1), 0x7c, wasmtest.Set(at),
+		encode.Get(at), encode.Get(n), 0x54, 0x04, 0x40,
+		encode.Get(out), encode.Get(at), 0x7c, encode.Get(at), encode.Call(load), encode.Call(store),
+		encode.Get(at), encode.Const64(1), 0x7c, encode.Set(at),
 		0x0c, 1, 0x0b,
 		0x0b,
-		wasmtest.Get(out), wasmtest.Get(n), wasmtest.Call(output),
-		wasmtest.Const32(0),
+		encode.Get(out), encode.Get(n), encode.Call(output),
+		encode.Const32(0),
 	))
 	return m
 }
 
 // answering returns a body that answers with four bytes that the code leaves as i32.
-func answering(m *wasmtest.Module, value ...any) uint32 {
-	w := []byte{wasmtest.I64}
+func answering(m *encode.Module, value ...any) uint32 {
+	w := []byte{encode.I64}
 	alloc := m.Import("extism:host/env", "alloc", w, w)
-	store := m.Import("extism:host/env", "store_u64", []byte{wasmtest.I64, wasmtest.I64}, nil)
-	output := m.Import("extism:host/env", "output_set", []byte{wasmtest.I64, wasmtest.I64}, nil)
+	store := m.Import("extism:host/env", "store_u64", []byte{encode.I64, encode.I64}, nil)
+	output := m.Import("extism:host/env", "output_set", []byte{encode.I64, encode.I64}, nil)
 	return m.Func(nil, nil, w,
-		wasmtest.Const64(8), wasmtest.Call(alloc), wasmtest.Set(0),
-		wasmtest.Get(0), wasmtest.Code(value...), 0xad, wasmtest.Call(store),
-		wasmtest.Get(0), wasmtest.Const64(8), wasmtest.Call(output))
+		encode.Const64(8), encode.Call(alloc), encode.Set(0),
+		encode.Get(0), encode.Code(value...), 0xad, encode.Call(store),
+		encode.Get(0), encode.Const64(8), encode.Call(output))
 }
 
 func TestSmallGuests(t *testing.T) {
@@ -159,35 +159,35 @@ func TestSmallGuests(t *testing.T) {
 }
 
 func TestStateIsForgotten(t *testing.T) {
-	one := wasmtest.Const32(1)
-	tests := map[string]func(m *wasmtest.Module) (value []byte, want byte){
-		"a global": func(m *wasmtest.Module) ([]byte, byte) {
-			m.Global(wasmtest.I32, true, wasmtest.Const32(5))
-			return wasmtest.Code(wasmtest.GlobalGet(0), one, 0x6a, wasmtest.GlobalSet(0), wasmtest.GlobalGet(0)), 6
+	one := encode.Const32(1)
+	tests := map[string]func(m *encode.Module) (value []byte, want byte){
+		"a global": func(m *encode.Module) ([]byte, byte) {
+			m.Global(encode.I32, true, encode.Const32(5))
+			return encode.Code(encode.GlobalGet(0), one, 0x6a, encode.GlobalSet(0), encode.GlobalGet(0)), 6
 		},
-		"memory": func(m *wasmtest.Module) ([]byte, byte) {
+		"memory": func(m *encode.Module) ([]byte, byte) {
 			m.Memory(2, 4)
 			m.Data(70_000, "\x07")
-			return wasmtest.Code(wasmtest.Const32(70_000), wasmtest.Const32(70_000), 0x28, 2, 0, one, 0x6a, 0x36, 2, 0, wasmtest.Const32(70_000), 0x28, 2, 0), 8
+			return encode.Code(encode.Const32(70_000), encode.Const32(70_000), 0x28, 2, 0, one, 0x6a, 0x36, 2, 0, encode.Const32(70_000), 0x28, 2, 0), 8
 		},
-		"memory that is not exported": func(m *wasmtest.Module) ([]byte, byte) {
+		"memory that is not exported": func(m *encode.Module) ([]byte, byte) {
 			m.HiddenMemory(1, 4)
-			return wasmtest.Code(wasmtest.Const32(0), wasmtest.Const32(0), 0x28, 2, 0, one, 0x6a, 0x36, 2, 0, wasmtest.Const32(0), 0x28, 2, 0), 1
+			return encode.Code(encode.Const32(0), encode.Const32(0), 0x28, 2, 0, one, 0x6a, 0x36, 2, 0, encode.Const32(0), 0x28, 2, 0), 1
 		},
-		"the size of the memory": func(m *wasmtest.Module) ([]byte, byte) {
+		"the size of the memory": func(m *encode.Module) ([]byte, byte) {
 			m.Memory(1, 4)
-			return wasmtest.Code(one, 0x40, 0, 0x1a, 0x3f, 0), 2
+			return encode.Code(one, 0x40, 0, 0x1a, 0x3f, 0), 2
 		},
-		"the size of the memory, grown from nothing": func(m *wasmtest.Module) ([]byte, byte) {
+		"the size of the memory, grown from nothing": func(m *encode.Module) ([]byte, byte) {
 			m.Memory(0, 4)
-			return wasmtest.Code(one, 0x40, 0, 0x1a, 0x3f, 0), 1
+			return encode.Code(one, 0x40, 0, 0x1a, 0x3f, 0), 1
 		},
 	}
 	for name, make := range tests {
 		t.Run(name, func(t *testing.T) {
-			m := &wasmtest.Module{}
+			m := &encode.Module{}
 			value, want := make(m)
-			m.Export("f", wasmtest.Function, answering(m, value))
+			m.Export("f", encode.Function, answering(m, value))
 			module := compile(t, m.Bytes(), engine.Limits{Instances: 2})
 			for n := range 50 {
 				output, _, err := module.Call(t.Context(), "f", nil)
@@ -200,12 +200,12 @@ func TestStateIsForgotten(t *testing.T) {
 
 // A guest cannot read what an earlier call left in the kernel's memory.
 func TestKernelMemoryIsForgotten(t *testing.T) {
-	w := []byte{wasmtest.I64}
+	w := []byte{encode.I64}
 	m := small()
 	alloc := uint32(2)
-	m.Export("peek", wasmtest.Function, m.Func(nil, nil, w,
-		wasmtest.Const64(64<<10), wasmtest.Call(alloc), wasmtest.Set(0),
-		wasmtest.Get(0), wasmtest.Const64(64<<10), wasmtest.Call(4)))
+	m.Export("peek", encode.Function, m.Func(nil, nil, w,
+		encode.Const64(64<<10), encode.Call(alloc), encode.Set(0),
+		encode.Get(0), encode.Const64(64<<10), encode.Call(4)))
 	module := compile(t, m.Bytes(), engine.Limits{Instances: 1})
 	for _, size := range []int{100, 60 << 10, 900 << 10} {
 		secret := make([]byte, size)
@@ -221,9 +221,9 @@ func TestKernelMemoryIsForgotten(t *testing.T) {
 }
 
 func TestStartup(t *testing.T) {
-	count := wasmtest.Code(wasmtest.GlobalGet(0), wasmtest.Const32(10), 0x6c, wasmtest.GlobalSet(0))
+	count := encode.Code(encode.GlobalGet(0), encode.Const32(10), 0x6c, encode.GlobalSet(0))
 	add := func(n int64) []byte {
-		return wasmtest.Code(count, wasmtest.GlobalGet(0), wasmtest.Const32(n), 0x6a, wasmtest.GlobalSet(0))
+		return encode.Code(count, encode.GlobalGet(0), encode.Const32(n), 0x6a, encode.GlobalSet(0))
 	}
 	tests := map[string]struct {
 		exports []string
@@ -239,14 +239,14 @@ func TestStartup(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			m := &wasmtest.Module{}
-			m.Global(wasmtest.I32, true, wasmtest.Const32(0))
-			m.Export("f", wasmtest.Function, answering(m, wasmtest.GlobalGet(0)))
+			m := &encode.Module{}
+			m.Global(encode.I32, true, encode.Const32(0))
+			m.Export("f", encode.Function, answering(m, encode.GlobalGet(0)))
 			if tc.start {
 				m.Start(m.Func(nil, nil, nil, add(1)))
 			}
 			for i, e := range tc.exports {
-				m.Export(e, wasmtest.Function, m.Func(nil, nil, nil, add(int64(2+i))))
+				m.Export(e, encode.Function, m.Func(nil, nil, nil, add(int64(2+i))))
 			}
 			module := compile(t, m.Bytes(), engine.Limits{})
 			for range 3 {
@@ -261,8 +261,8 @@ func TestStartup(t *testing.T) {
 }
 
 func TestCompileRefuses(t *testing.T) {
-	with := func(f func(m *wasmtest.Module)) []byte {
-		m := &wasmtest.Module{}
+	with := func(f func(m *encode.Module)) []byte {
+		m := &encode.Module{}
 		f(m)
 		return m.Bytes()
 	}
@@ -270,20 +270,20 @@ func TestCompileRefuses(t *testing.T) {
 		wasm []byte
 		want string
 	}{
-		"an import of another module": {with(func(m *wasmtest.Module) { m.Import("env", "abort", nil, nil) }), "imports env.abort, which policies are not given"},
-		"an import for the network":   {with(func(m *wasmtest.Module) { m.Import("wasi_snapshot_preview1", "sock_open", nil, nil) }), "imports wasi_snapshot_preview1.sock_open"},
-		"a host function of its own":  {with(func(m *wasmtest.Module) { m.Import("extism:host/user", "f", nil, nil) }), "policies have no host functions of their own"},
-		"the engine's own functions":  {with(func(m *wasmtest.Module) { m.Import("longshore:kernel", "log", nil, nil) }), "imports longshore:kernel.log"},
-		"a wrong signature": {with(func(m *wasmtest.Module) {
-			m.Import("extism:host/env", "alloc", []byte{wasmtest.I32}, []byte{wasmtest.I32})
+		"an import of another module": {with(func(m *encode.Module) { m.Import("env", "abort", nil, nil) }), "imports env.abort, which policies are not given"},
+		"an import for the network":   {with(func(m *encode.Module) { m.Import("wasi_snapshot_preview1", "sock_open", nil, nil) }), "imports wasi_snapshot_preview1.sock_open"},
+		"a host function of its own":  {with(func(m *encode.Module) { m.Import("extism:host/user", "f", nil, nil) }), "policies have no host functions of their own"},
+		"the engine's own functions":  {with(func(m *encode.Module) { m.Import("longshore:kernel", "log", nil, nil) }), "imports longshore:kernel.log"},
+		"a wrong signature": {with(func(m *encode.Module) {
+			m.Import("extism:host/env", "alloc", []byte{encode.I32}, []byte{encode.I32})
 		}), "signature mismatch"},
-		"an imported memory": {with(func(m *wasmtest.Module) { m.ImportRaw("env", "memory", wasmtest.Memory, []byte{0, 1}) }), "imports a memory"},
-		"a wrong type":       {with(func(m *wasmtest.Module) { m.Func(nil, []byte{wasmtest.I32}, nil) }), "not valid; its author must rebuild it"},
-		"a start with parameters": {with(func(m *wasmtest.Module) {
-			m.Export("_initialize", wasmtest.Function, m.Func([]byte{wasmtest.I32}, nil, nil))
+		"an imported memory": {with(func(m *encode.Module) { m.ImportRaw("env", "memory", encode.Memory, []byte{0, 1}) }), "imports a memory"},
+		"a wrong type":       {with(func(m *encode.Module) { m.Func(nil, []byte{encode.I32}, nil) }), "not valid; its author must rebuild it"},
+		"a start with parameters": {with(func(m *encode.Module) {
+			m.Export("_initialize", encode.Function, m.Func([]byte{encode.I32}, nil, nil))
 		}), "_initialize takes parameters"},
-		"a start that traps": {with(func(m *wasmtest.Module) { m.Start(m.Func(nil, nil, nil, 0x00)) }), "crashed: unreachable"},
-		"data outside the memory": {with(func(m *wasmtest.Module) {
+		"a start that traps": {with(func(m *encode.Module) { m.Start(m.Func(nil, nil, nil, 0x00)) }), "crashed: unreachable"},
+		"data outside the memory": {with(func(m *encode.Module) {
 			m.Memory(1, 1)
 			m.Data(65_530, "too long for it")
 		}), "instantiating the module"},
@@ -294,13 +294,13 @@ func TestCompileRefuses(t *testing.T) {
 			_, err := e.Compile(t.Context(), "guest", meter(t, tc.wasm), engine.Limits{})
 			require.ErrorContains(t, err, tc.want)
 			assert.True(t, engine.AtFault(err), "it would be the same again")
-			assert.Regexp(t, "author must|author should", err.Error(), "it says who must act")
+			assert.Regexp(t, "author must|author should", err.Error(), "the message names the role that must act")
 		})
 	}
 	t.Run("a module that was not metered", func(t *testing.T) {
 		_, err := e.Compile(t.Context(), "guest", small().Bytes(), engine.Limits{})
 		require.ErrorContains(t, err, "was not metered for this engine")
-		_, err = e.Compile(t.Context(), "guest", with(func(m *wasmtest.Module) { m.Memory(1, 1) }), engine.Limits{})
+		_, err = e.Compile(t.Context(), "guest", with(func(m *encode.Module) { m.Memory(1, 1) }), engine.Limits{})
 		require.ErrorContains(t, err, "was not metered for this engine")
 	})
 	t.Run("no module", func(t *testing.T) {
@@ -339,7 +339,7 @@ func TestInstancesAreDropped(t *testing.T) {
 	}
 }
 
-// A slow call holds up nobody but itself, and a log sink may ask the module in turn: no
+// A slow call delays no other call, and Options.Log may call the module: no
 // lock is held while a guest runs or is listened to.
 func TestNoLockIsHeldDuringCalls(t *testing.T) {
 	var m *engine.Module

@@ -65,7 +65,7 @@ func TestSameAnswersAsExtism(t *testing.T) {
 	}
 }
 
-// Where we are stricter on purpose, so that nobody takes the difference for an accident.
+// The intended differences: our host is stricter.
 func TestWhereExtismFailsOpen(t *testing.T) {
 	wasm := probe(t)
 	ours := compile(t, wasm, engine.Limits{})

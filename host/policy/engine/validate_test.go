@@ -9,9 +9,9 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/longshore-dev/longshore/host/policy/encode"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/fuel"
-	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 )
 
 // Validation without compilation says what compilation says, of each kind of damage.
@@ -38,7 +38,7 @@ func TestValidateIsWhatTheCompilerDoes(t *testing.T) {
 	assert.Greater(t, valid, 50)
 	assert.Greater(t, invalid, 500)
 	require.NoError(t, engine.Validate(t.Context(), wasm))
-	require.NoError(t, engine.Validate(t.Context(), (&wasmtest.Module{}).Bytes()), "a module without functions")
+	require.NoError(t, engine.Validate(t.Context(), (&encode.Module{}).Bytes()), "a module without functions")
 	require.NoError(t, engine.Validate(t.Context(), builtin(t)))
 }
 

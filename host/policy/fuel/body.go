@@ -62,7 +62,7 @@ type metering struct {
 	// temporary that of one of type i32, used only when bulk is set.
 	after, temporary uint32
 	bulk             bool
-	// calls says that the function calls others of the module.
+	// calls is set when the function calls others of the module.
 	calls bool
 	head  []byte
 	// signatures are the module's, and those that blocks of ours need.
@@ -310,7 +310,7 @@ func (w *metering) nest(i *instruction) error {
 	return nil
 }
 
-// own tells whether a function is the module's own, not imported.
+// own reports whether a function is defined in the module, not imported.
 func (w *metering) own(function uint32) bool {
 	return int64(function) >= int64(w.module.importedFunctions)
 }

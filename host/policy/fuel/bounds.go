@@ -103,7 +103,7 @@ func (c *counter) function(index int) error {
 	}
 	switch {
 	case r.err != nil:
-		return nil // The error is the rewriting's, which says more.
+		return nil // rewriting reports a more precise error
 	case c.branches*c.locals > maxJoins:
 		return fmt.Errorf("has %d branches and %d local variables, more than %d when multiplied", c.branches, c.locals, maxJoins)
 	case c.moves > maxMoves:

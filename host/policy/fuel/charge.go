@@ -65,7 +65,7 @@ func (w *metering) edit(r *reader, i *instruction, start, copied int) int {
 	return copied
 }
 
-// forgets tells whether less than a tick that is due in front of an instruction is
+// forgets reports whether less than a tick that is due in front of an instruction is
 // forgotten behind it, since it is paid with the tick of a loop's head or a function's
 // entry; or whether the way parts there for good. A tick and more must be charged before.
 func (w *metering) forgets(i *instruction) bool {
@@ -128,7 +128,7 @@ func (w *metering) release(c []byte, n int64) []byte {
 	return index(c, opGlobalSet, w.stack)
 }
 
-// bulkShift tells whether an instruction's cost depends on the length on top of the
+// bulkShift reports whether an instruction's cost depends on the length on top of the
 // stack, and how. Filling and copying memory are not among them: they are done in parts.
 func bulkShift(i *instruction) (shift int, ok bool) {
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/tetratelabs/wazero"
 
-	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
+	"github.com/longshore-dev/longshore/host/policy/encode"
 )
 
 // dataSection returns a module's data section, empty when there is none.
@@ -37,16 +37,16 @@ type datum struct {
 func active(data ...datum) []byte {
 	var items [][]byte
 	for _, d := range data {
-		items = append(items, wasmtest.Code(0, wasmtest.Const32(d.offset), 0x0b, wasmtest.Sized([]byte(d.data))))
+		items = append(items, encode.Code(0, encode.Const32(d.offset), 0x0b, encode.Sized([]byte(d.data))))
 	}
-	return wasmtest.List(items)
+	return encode.List(items)
 }
 
 func TestSegmentsAreJoinedWhereNobodyCanTell(t *testing.T) {
 	far := strings.Repeat("\x00", 24)
-	own := func(m *wasmtest.Module) { m.Memory(1, 1) }
+	own := func(m *encode.Module) { m.Memory(1, 1) }
 	cases := map[string]struct {
-		shape func(m *wasmtest.Module)
+		shape func(m *encode.Module)
 		data  []datum
 		want  []byte
 	}{
@@ -57,18 +57,18 @@ func TestSegmentsAreJoinedWhereNobodyCanTell(t *testing.T) {
 		"nothing to join":              {own, []datum{{0, "a"}, {26, "b"}}, active(datum{0, "a"}, datum{26, "b"})},
 		"in any order":                 {own, []datum{{9, "b"}, {90, "c"}, {8, "a"}}, active(datum{8, "ab"}, datum{90, "c"})},
 		"one that writes over another": {own, []datum{{8, "ab"}, {9, "c"}}, active(datum{8, "ab"}, datum{9, "c"})},
-		"one that code may name": {func(m *wasmtest.Module) {
+		"one that code may name": {func(m *encode.Module) {
 			m.Memory(1, 1)
 			m.PassiveData("p")
-		}, []datum{{8, "a"}, {9, "b"}}, wasmtest.Code(
-			3, 1, wasmtest.Sized([]byte("p")), active(datum{8, "a"}, datum{9, "b"})[1:])},
-		"a memory that somebody else may have written to": {func(m *wasmtest.Module) {
+		}, []datum{{8, "a"}, {9, "b"}}, encode.Code(
+			3, 1, encode.Sized([]byte("p")), active(datum{8, "a"}, datum{9, "b"})[1:])},
+		"an imported memory, to which another module may have written": {func(m *encode.Module) {
 			m.ImportRaw("host", "memory", 2, []byte{0, 1})
 		}, []datum{{8, "a"}, {9, "b"}}, active(datum{8, "a"}, datum{9, "b"})},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			m := &wasmtest.Module{}
+			m := &encode.Module{}
 			tc.shape(m)
 			for _, d := range tc.data {
 				m.Data(d.offset, d.data)
@@ -99,7 +99,7 @@ func TestJoinedSegmentsFillTheSameMemory(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var fewer, failed int
 	for range 300 {
-		m := &wasmtest.Module{}
+		m := &encode.Module{}
 		m.Memory(1, 1)
 		offset := random.Int64N(100)
 		if random.IntN(10) == 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
+	"github.com/longshore-dev/longshore/host/policy/encode"
 	"github.com/longshore-dev/longshore/host/policy/fuel"
 	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 )
@@ -44,27 +45,27 @@ func (g *generator) local() uint64 { return g.random.Uint64N(scratch) }
 func (g *generator) number() []byte {
 	switch g.random.IntN(6) {
 	case 0:
-		return wasmtest.Const32(g.random.Int64N(1<<16) - 1<<15)
+		return encode.Const32(g.random.Int64N(1<<16) - 1<<15)
 	case 1:
-		return wasmtest.Code(g.number2(), byte(0x6a+g.random.IntN(3)))
+		return encode.Code(g.number2(), byte(0x6a+g.random.IntN(3)))
 	case 2: // a division that cannot trap
-		return wasmtest.Code(wasmtest.Get(g.local()), wasmtest.Const32(1+g.random.Int64N(9)), 0x6e)
+		return encode.Code(encode.Get(g.local()), encode.Const32(1+g.random.Int64N(9)), 0x6e)
 	case 3:
-		return wasmtest.Code(g.address(), 0x28, 2, 0)
+		return encode.Code(g.address(), 0x28, 2, 0)
 	case 4:
-		return wasmtest.Code(g.address(), 0x2d, 0, 0)
+		return encode.Code(g.address(), 0x2d, 0, 0)
 	default:
-		return wasmtest.Get(g.local())
+		return encode.Get(g.local())
 	}
 }
 
 func (g *generator) number2() []byte {
-	return wasmtest.Code(wasmtest.Get(g.local()), wasmtest.Get(g.local()))
+	return encode.Code(encode.Get(g.local()), encode.Get(g.local()))
 }
 
 // address writes code that leaves an address inside the memory.
 func (g *generator) address() []byte {
-	return wasmtest.Code(wasmtest.Get(g.local()), wasmtest.Const32(0xfff8), 0x71)
+	return encode.Code(encode.Get(g.local()), encode.Const32(0xfff8), 0x71)
 }
 
 func (g *generator) statements() []byte {
@@ -82,42 +83,42 @@ func (g *generator) statement() []byte {
 	}
 	switch kind {
 	case 0:
-		return wasmtest.Code(0x02, 0x40, g.nested(false), 0x0b)
+		return encode.Code(0x02, 0x40, g.nested(false), 0x0b)
 	case 1:
-		return wasmtest.Code(g.number(), 0x04, 0x40, g.nested(false), 0x05, g.nested(false), 0x0b)
+		return encode.Code(g.number(), 0x04, 0x40, g.nested(false), 0x05, g.nested(false), 0x0b)
 	case 2:
-		return wasmtest.Code(g.number(), 0x04, 0x40, g.nested(false), 0x0b)
+		return encode.Code(g.number(), 0x04, 0x40, g.nested(false), 0x0b)
 	case 3:
 		return g.loop()
 	case 4:
-		return wasmtest.Code(g.address(), g.number(), 0x36, 2, 0)
+		return encode.Code(g.address(), g.number(), 0x36, 2, 0)
 	case 5:
 		if target, ok := g.target(); ok {
-			return wasmtest.Code(g.number(), 0x0d, target)
+			return encode.Code(g.number(), 0x0d, target)
 		}
 	case 6:
 		if a, ok := g.target(); ok {
 			b, _ := g.target()
-			return wasmtest.Code(0x02, 0x40, g.number(), 0x0e, 2, a+1, 0, b+1, 0x0b)
+			return encode.Code(0x02, 0x40, g.number(), 0x0e, 2, a+1, 0, b+1, 0x0b)
 		}
 	case 7: // memory.fill, memory.copy
-		length := wasmtest.Const32(g.random.Int64N(200))
+		length := encode.Const32(g.random.Int64N(200))
 		if g.random.IntN(2) == 0 {
-			return wasmtest.Code(wasmtest.Const32(512), g.number(), length, 0xfc, 11, 0)
+			return encode.Code(encode.Const32(512), g.number(), length, 0xfc, 11, 0)
 		}
-		return wasmtest.Code(wasmtest.Const32(1024), wasmtest.Const32(900), length, 0xfc, 10, 0, 0)
+		return encode.Code(encode.Const32(1024), encode.Const32(900), length, 0xfc, 10, 0, 0)
 	case 8:
-		return wasmtest.Code(g.number(), wasmtest.GlobalSet(0))
+		return encode.Code(g.number(), encode.GlobalSet(0))
 	case 9:
-		return wasmtest.Code(repeat(nop, g.random.IntN(100)))
+		return encode.Code(repeat(nop, g.random.IntN(100)))
 	case 10:
-		return wasmtest.Code(g.number(), wasmtest.Call(0), wasmtest.Set(g.local()))
+		return encode.Code(g.number(), encode.Call(0), encode.Set(g.local()))
 	case 11: // a return from somewhere inside
-		return wasmtest.Code(g.number(), wasmtest.Const32(7), 0x71, 0x45, 0x04, 0x40, g.number(), 0x0f, 0x0b)
+		return encode.Code(g.number(), encode.Const32(7), 0x71, 0x45, 0x04, 0x40, g.number(), 0x0f, 0x0b)
 	case 12: // a recursive function with two results
-		return wasmtest.Code(g.number(), wasmtest.Const32(15), 0x71, wasmtest.Call(1), wasmtest.Set(g.local()), wasmtest.Set(g.local()))
+		return encode.Code(g.number(), encode.Const32(15), 0x71, encode.Call(1), encode.Set(g.local()), encode.Set(g.local()))
 	}
-	return wasmtest.Code(g.number(), wasmtest.Set(g.local()))
+	return encode.Code(g.number(), encode.Set(g.local()))
 }
 
 func (g *generator) nested(loop bool) []byte {
@@ -149,28 +150,28 @@ func (g *generator) loop() []byte {
 	}
 	counter := scratch + g.loops
 	g.loops++
-	return wasmtest.Code(wasmtest.Const32(1+g.random.Int64N(6)), wasmtest.Set(counter),
-		0x03, 0x40, g.nested(true), wasmtest.Get(counter), wasmtest.Const32(1), 0x6b, 0x22, wasmtest.Uleb(counter), 0x0d, 0, 0x0b)
+	return encode.Code(encode.Const32(1+g.random.Int64N(6)), encode.Set(counter),
+		0x03, 0x40, g.nested(true), encode.Get(counter), encode.Const32(1), 0x6b, 0x22, encode.Uleb(counter), 0x0d, 0, 0x0b)
 }
 
 // generated is a module with a random function "f" of one parameter.
 func generated(seed uint64) []byte {
 	g := &generator{random: rand.New(rand.NewPCG(seed, 1))}
-	m := &wasmtest.Module{}
+	m := &encode.Module{}
 	m.Memory(1, 1)
-	m.Global(wasmtest.I32, true, wasmtest.Const32(0))
-	m.Export("g", wasmtest.Global, 0)
-	two := wasmtest.Code(wasmtest.Get(0), wasmtest.Const32(2), 0x6c)
+	m.Global(encode.I32, true, encode.Const32(0))
+	m.Export("g", encode.Global, 0)
+	two := encode.Code(encode.Get(0), encode.Const32(2), 0x6c)
 	m.Func(i32, i32, nil, two)
 	// Counts its parameter down to zero, adding up on the way back.
-	m.Func(i32, []byte{wasmtest.I32, wasmtest.I32}, nil,
-		wasmtest.Get(0), 0x45, 0x04, 0x40, wasmtest.Const32(1), wasmtest.Const32(2), 0x0f, 0x0b,
-		wasmtest.Get(0), wasmtest.Const32(1), 0x6b, wasmtest.Call(1), wasmtest.Get(0), 0x6a)
+	m.Func(i32, []byte{encode.I32, encode.I32}, nil,
+		encode.Get(0), 0x45, 0x04, 0x40, encode.Const32(1), encode.Const32(2), 0x0f, 0x0b,
+		encode.Get(0), encode.Const32(1), 0x6b, encode.Call(1), encode.Get(0), 0x6a)
 	locals := make([]byte, scratch+maxCounter)
 	for i := range locals {
-		locals[i] = wasmtest.I32
+		locals[i] = encode.I32
 	}
-	m.Export("f", wasmtest.Function, m.Func(i32, i32, locals[1:], g.statements(), g.statements(), g.number()))
+	m.Export("f", encode.Function, m.Func(i32, i32, locals[1:], g.statements(), g.statements(), g.number()))
 	return m.Bytes()
 }
 
@@ -260,13 +261,13 @@ func FuzzMeter(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(generated(seed))
 	}
-	table := &wasmtest.Module{}
+	table := &encode.Module{}
 	table.Import("env", "f", i32, i32)
 	table.Table(2, 4)
 	table.Memory(1, 1)
-	table.Global(wasmtest.I64, true, wasmtest.Const64(3))
-	table.Start(table.Func(nil, nil, []byte{wasmtest.V128}, wasmtest.Const32(0), 0xfd, 0, 4, 0, wasmtest.Set(0), wasmtest.Const32(0), 0x11, 1, 0))
-	table.Element(0, wasmtest.Const32(0), 0x0b, wasmtest.List([][]byte{{1}}))
+	table.Global(encode.I64, true, encode.Const64(3))
+	table.Start(table.Func(nil, nil, []byte{encode.V128}, encode.Const32(0), 0xfd, 0, 4, 0, encode.Set(0), encode.Const32(0), 0x11, 1, 0))
+	table.Element(0, encode.Const32(0), 0x0b, encode.List([][]byte{{1}}))
 	table.Data(8, "data")
 	table.PassiveData("passive")
 	f.Add(table.Bytes())

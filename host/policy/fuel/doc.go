@@ -18,7 +18,7 @@
 // engine pays for each.
 //
 // The package is pure. It must not know who runs the module or what the module may
-// import: it says what it found and leaves the judgment to its caller. Whatever the
+// import: it reports what it found, and the caller decides. Whatever the
 // input is, it answers with an error or with a module, never with a panic, and never
 // allocates more than a small multiple of the input.
 package fuel

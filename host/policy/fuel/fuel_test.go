@@ -14,6 +14,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/longshore-dev/longshore/host/policy/encode"
 	"github.com/longshore-dev/longshore/host/policy/fuel"
 	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 )
@@ -67,26 +68,26 @@ func setFuel(m api.Module, ticks int64) {
 func left(m api.Module) int64 { return int64(m.ExportedGlobal(testNames.Fuel).Get()) }
 
 // one is a module that exports one function, "f".
-func one(params, results, locals []byte, body ...any) *wasmtest.Module {
-	m := &wasmtest.Module{}
+func one(params, results, locals []byte, body ...any) *encode.Module {
+	m := &encode.Module{}
 	m.Memory(1, 32)
-	m.Export("f", wasmtest.Function, m.Func(params, results, locals, body...))
+	m.Export("f", encode.Function, m.Func(params, results, locals, body...))
 	return m
 }
 
 var (
-	i32 = []byte{wasmtest.I32}
+	i32 = []byte{encode.I32}
 	nop = []byte{0x01}
 )
 
-// countdown is a loop that runs as often as parameter 0 says.
-var countdown = wasmtest.Code(0x03, 0x40, wasmtest.Get(0), wasmtest.Const32(1), 0x6b, 0x22, 0, 0x0d, 0, 0x0b)
+// countdown is a loop of as many rounds as parameter 0.
+var countdown = encode.Code(0x03, 0x40, encode.Get(0), encode.Const32(1), 0x6b, 0x22, 0, 0x0d, 0, 0x0b)
 
 func TestTicks(t *testing.T) {
 	const tick, part = fuel.Parts, 1536
-	fill := wasmtest.Code(wasmtest.Const32(0), wasmtest.Const32(7), wasmtest.Get(0), 0xfc, 11, 0)
-	grow := wasmtest.Code(wasmtest.Get(0), 0x40, 0, 0x1a)
-	load := wasmtest.Code(wasmtest.Const32(0), 0x28, 2, 0, 0x1a)
+	fill := encode.Code(encode.Const32(0), encode.Const32(7), encode.Get(0), 0xfc, 11, 0)
+	grow := encode.Code(encode.Get(0), 0x40, 0, 0x1a)
+	load := encode.Code(encode.Const32(0), 0x28, 2, 0, 0x1a)
 	tests := map[string]struct {
 		body     []byte
 		argument uint64
@@ -99,16 +100,16 @@ func TestTicks(t *testing.T) {
 		"as heavy as three ticks cost three":          {repeat(nop, 3*tick*part), 0, 4 * tick},
 		"loads cost more, as memory may be far":       {repeat(load, 30), 0, tick + 30*3},
 		"loads of a loop cost more in each iteration": {loop(100, repeat(load, 6)), 0, tick + 100*tick + 100*6*3},
-		"loads in front of a return":                  {wasmtest.Code(0x02, 0x40, repeat(load, 5), 0x0f, 0x0b), 0, tick + 5*3},
+		"loads in front of a return":                  {encode.Code(0x02, 0x40, repeat(load, 5), 0x0f, 0x0b), 0, tick + 5*3},
 		"a few loads are paid with the entry":         {repeat(load, 3), 0, tick},
 		"filling memory costs a part for 512 bytes":   {fill, 64 << 10, tick + 1 + 128},
-		"filling much costs the same, in parts":       {wasmtest.Code(wasmtest.Const32(16), 0x40, 0, 0x1a, fill), 1 << 20, tick + 1 + 16*64 + 3*512 + 1 + 512},
+		"filling much costs the same, in parts":       {encode.Code(encode.Const32(16), 0x40, 0, 0x1a, fill), 1 << 20, tick + 1 + 16*64 + 3*512 + 1 + 512},
 		"filling nothing costs the instruction":       {fill, 0, tick + 1},
 		"growing memory costs 64 parts a page":        {grow, 2, tick + 1 + 128},
-		"what is not run is not paid":                 {wasmtest.Code(wasmtest.Get(0), 0x04, 0x40, repeat(nop, 2*tick*part), 0x0b), 0, tick},
-		"but for less than what is charged at once":   {wasmtest.Code(wasmtest.Get(0), 0x04, 0x40, repeat(nop, 3*tick*part), 0x0b), 0, 2 * tick},
-		"a skipped part passes what is due on":        {wasmtest.Code(0x02, 0x40, repeat(nop, tick*part/2), 0x0c, 0, 0x0b, repeat(nop, tick*part/2)), 0, 2 * tick},
-		"a jump is counted where the paths meet":      {wasmtest.Code(0x02, 0x40, wasmtest.Get(0), 0x0d, 0, repeat(nop, tick*part-60), 0x0b, repeat(nop, 70)), 1, 2 * tick},
+		"what is not run is not paid":                 {encode.Code(encode.Get(0), 0x04, 0x40, repeat(nop, 2*tick*part), 0x0b), 0, tick},
+		"but for less than what is charged at once":   {encode.Code(encode.Get(0), 0x04, 0x40, repeat(nop, 3*tick*part), 0x0b), 0, 2 * tick},
+		"a skipped part passes what is due on":        {encode.Code(0x02, 0x40, repeat(nop, tick*part/2), 0x0c, 0, 0x0b, repeat(nop, tick*part/2)), 0, 2 * tick},
+		"a jump is counted where the paths meet":      {encode.Code(0x02, 0x40, encode.Get(0), 0x0d, 0, repeat(nop, tick*part-60), 0x0b, repeat(nop, 70)), 1, 2 * tick},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +131,7 @@ func TestTicks(t *testing.T) {
 
 // loop is code that runs n times.
 func loop(n int64, code []byte) []byte {
-	return wasmtest.Code(wasmtest.Const32(n), wasmtest.Set(0), 0x03, 0x40, code, wasmtest.Get(0), wasmtest.Const32(1), 0x6b, 0x22, 0, 0x0d, 0, 0x0b)
+	return encode.Code(encode.Const32(n), encode.Set(0), 0x03, 0x40, code, encode.Get(0), encode.Const32(1), 0x6b, 0x22, 0, 0x0d, 0, 0x0b)
 }
 
 func repeat(code []byte, n int) []byte {
@@ -142,24 +143,24 @@ func repeat(code []byte, n int) []byte {
 }
 
 func TestEndlessCodeStops(t *testing.T) {
-	m := &wasmtest.Module{}
-	m.Export("loop", wasmtest.Function, m.Func(nil, nil, nil, 0x03, 0x40, 0x0c, 0, 0x0b))
-	m.Export("recursion", wasmtest.Function, m.Func(nil, nil, nil, wasmtest.Call(1)))
-	m.Export("mutual", wasmtest.Function, m.Func(nil, nil, nil, wasmtest.Call(3)))
-	m.Func(nil, nil, nil, wasmtest.Call(2))
+	m := &encode.Module{}
+	m.Export("loop", encode.Function, m.Func(nil, nil, nil, 0x03, 0x40, 0x0c, 0, 0x0b))
+	m.Export("recursion", encode.Function, m.Func(nil, nil, nil, encode.Call(1)))
+	m.Export("mutual", encode.Function, m.Func(nil, nil, nil, encode.Call(3)))
+	m.Func(nil, nil, nil, encode.Call(2))
 	m.Table(1, 1)
-	m.Element(0, wasmtest.Const32(0), 0x0b, wasmtest.List([][]byte{{4}}))
-	m.Export("indirect", wasmtest.Function, m.Func(nil, nil, nil, wasmtest.Const32(0), 0x11, 0, 0))
+	m.Element(0, encode.Const32(0), 0x0b, encode.List([][]byte{{4}}))
+	m.Export("indirect", encode.Function, m.Func(nil, nil, nil, encode.Const32(0), 0x11, 0, 0))
 	// A loop of long straight code that jumps over every place where a naive meter
 	// would count.
 	var long []byte
 	for range 500 {
-		long = wasmtest.Code(long, 0x02, 0x40, repeat(nop, 500), 0x0c, 0, repeat(nop, 8), 0x0b)
+		long = encode.Code(long, 0x02, 0x40, repeat(nop, 500), 0x0c, 0, repeat(nop, 8), 0x0b)
 	}
-	m.Global(wasmtest.I32, true, wasmtest.Const32(0))
-	m.Export("count", wasmtest.Global, 0)
-	count := wasmtest.Code(wasmtest.GlobalGet(0), wasmtest.Const32(1), 0x6a, wasmtest.GlobalSet(0))
-	m.Export("islands", wasmtest.Function, m.Func(nil, nil, nil, 0x03, 0x40, count, long, 0x0c, 0, 0x0b))
+	m.Global(encode.I32, true, encode.Const32(0))
+	m.Export("count", encode.Global, 0)
+	count := encode.Code(encode.GlobalGet(0), encode.Const32(1), 0x6a, encode.GlobalSet(0))
+	m.Export("islands", encode.Function, m.Func(nil, nil, nil, 0x03, 0x40, count, long, 0x0c, 0, 0x0b))
 	g := instantiate(t, wazero.NewRuntime(t.Context()), meter(t, m.Bytes()).Wasm)
 	for export, want := range map[string]string{
 		"loop": "out of fuel", "recursion": "unreachable", "mutual": "unreachable", "indirect": "unreachable", "islands": "out of fuel",
@@ -176,14 +177,14 @@ func TestEndlessCodeStops(t *testing.T) {
 // A function that calls others gives back at its end what it held, on whatever way it
 // leaves; what it held while it ran bounds the depth of recursion.
 func TestDepthIsBounded(t *testing.T) {
-	m := &wasmtest.Module{}
-	m.Global(wasmtest.I32, true, wasmtest.Const32(0))
-	m.Export("depth", wasmtest.Global, 0)
-	count := wasmtest.Code(wasmtest.GlobalGet(0), wasmtest.Const32(1), 0x6a, wasmtest.GlobalSet(0))
+	m := &encode.Module{}
+	m.Global(encode.I32, true, encode.Const32(0))
+	m.Export("depth", encode.Global, 0)
+	count := encode.Code(encode.GlobalGet(0), encode.Const32(1), 0x6a, encode.GlobalSet(0))
 	// down(n) = n == 0 ? return 5 : down(n-1)
-	m.Export("down", wasmtest.Function, m.Func(i32, i32, nil, count,
-		wasmtest.Get(0), 0x45, 0x04, 0x40, wasmtest.Const32(5), 0x0f, 0x0b,
-		wasmtest.Get(0), wasmtest.Const32(1), 0x6b, wasmtest.Call(0)))
+	m.Export("down", encode.Function, m.Func(i32, i32, nil, count,
+		encode.Get(0), 0x45, 0x04, 0x40, encode.Const32(5), 0x0f, 0x0b,
+		encode.Get(0), encode.Const32(1), 0x6b, encode.Call(0)))
 	g := instantiate(t, wazero.NewRuntime(t.Context()), meter(t, m.Bytes()).Wasm)
 	setFuel(g, 1_000_000)
 	results, err := g.ExportedFunction("down").Call(t.Context(), 1000)
@@ -199,10 +200,10 @@ func TestDepthIsBounded(t *testing.T) {
 }
 
 func TestNothingRunsBeforeTheHostSetsFuel(t *testing.T) {
-	m := &wasmtest.Module{}
-	g := m.Global(wasmtest.I32, true, wasmtest.Const32(0))
-	m.Export("g", wasmtest.Global, g)
-	m.Start(m.Func(nil, nil, nil, wasmtest.Const32(7), wasmtest.GlobalSet(0)))
+	m := &encode.Module{}
+	g := m.Global(encode.I32, true, encode.Const32(0))
+	m.Export("g", encode.Global, g)
+	m.Start(m.Func(nil, nil, nil, encode.Const32(7), encode.GlobalSet(0)))
 	i := instantiate(t, wazero.NewRuntime(t.Context()), meter(t, m.Bytes()).Wasm)
 	assert.Equal(t, uint64(0), i.ExportedGlobal("g").Get(), "the start function must not run by itself")
 	_, err := i.ExportedFunction(testNames.Start).Call(t.Context())
@@ -214,10 +215,10 @@ func TestNothingRunsBeforeTheHostSetsFuel(t *testing.T) {
 }
 
 func TestExportsForSnapshots(t *testing.T) {
-	m := &wasmtest.Module{}
-	m.Global(wasmtest.I32, false, wasmtest.Const32(1))
-	m.Global(wasmtest.I64, true, wasmtest.Const64(2))
-	m.Global(wasmtest.F64, true, 0x44, make([]byte, 8))
+	m := &encode.Module{}
+	m.Global(encode.I32, false, encode.Const32(1))
+	m.Global(encode.I64, true, encode.Const64(2))
+	m.Global(encode.F64, true, 0x44, make([]byte, 8))
 	m.HiddenMemory(1, -1)
 	wasm := meter(t, m.Bytes()).Wasm
 	i := instantiate(t, wazero.NewRuntime(t.Context()), wasm)
@@ -233,18 +234,18 @@ func TestExportsForSnapshots(t *testing.T) {
 
 func TestUnrestorable(t *testing.T) {
 	table := func(body ...any) []byte {
-		m := &wasmtest.Module{}
+		m := &encode.Module{}
 		m.Table(2, 4)
 		m.Memory(1, 1)
 		m.Func(nil, nil, nil, body...)
-		m.Element(1, 0, wasmtest.List([][]byte{{0}}))
+		m.Element(1, 0, encode.List([][]byte{{0}}))
 		m.PassiveData("x")
 		return m.Bytes()
 	}
-	zero := wasmtest.Const32(0)
-	global := &wasmtest.Module{}
-	global.Global(wasmtest.V128, true, 0xfd, 12, make([]byte, 16))
-	global.Global(wasmtest.FuncRef, true, 0xd0, 0x70)
+	zero := encode.Const32(0)
+	global := &encode.Module{}
+	global.Global(encode.V128, true, 0xfd, 12, make([]byte, 16))
+	global.Global(encode.FuncRef, true, 0xd0, 0x70)
 	tests := map[string]struct {
 		wasm []byte
 		want []string
@@ -274,7 +275,7 @@ func TestUnrestorable(t *testing.T) {
 
 // raw is a module of one section.
 func raw(id byte, content ...any) []byte {
-	return wasmtest.Code("\x00asm\x01\x00\x00\x00", wasmtest.Section(id, wasmtest.Code(content...)))
+	return encode.Code("\x00asm\x01\x00\x00\x00", encode.Section(id, encode.Code(content...)))
 }
 
 // body is a module of one function without parameters.
@@ -304,12 +305,12 @@ func refuse(t *testing.T, tests map[string]refusal) {
 func TestDamagedModulesAreRefused(t *testing.T) {
 	valid := one(i32, nil, nil, countdown).Bytes()
 	rawBody := func(b ...any) []byte {
-		m := &wasmtest.Module{}
-		m.RawFunc(nil, nil, wasmtest.Code(b...))
+		m := &encode.Module{}
+		m.RawFunc(nil, nil, encode.Code(b...))
 		return m.Bytes()
 	}
-	huge := wasmtest.Uleb(math.MaxUint32)
-	many := &wasmtest.Module{}
+	huge := encode.Uleb(math.MaxUint32)
+	many := &encode.Module{}
 	for range 20 {
 		many.Func(nil, nil, nil, repeat([]byte{0x02, 0x40, 0x0b}, 9_999))
 	}
@@ -331,14 +332,14 @@ func TestDamagedModulesAreRefused(t *testing.T) {
 		"a huge list of data segments":          {raw(11, huge), "cannot fit"},
 		"a huge data segment":                   {raw(11, 1, 1, huge), "ends too early"},
 		"a huge table":                          {raw(4, 1, 0x70, 0, huge), "size of 4294967295"},
-		"a huge memory":                         {raw(5, 1, 0, wasmtest.Uleb(65537)), "size of 65537"},
-		"too many local variables":              {rawBody(1, huge, wasmtest.I32, 0x0b), "4294967295 local variables"},
-		"sections in the wrong order":           {append(raw(3, 0), wasmtest.Section(1, []byte{0})...), "wrong place or twice"},
-		"a section twice":                       {append(raw(1, 0), wasmtest.Section(1, []byte{0})...), "wrong place or twice"},
+		"a huge memory":                         {raw(5, 1, 0, encode.Uleb(65537)), "size of 65537"},
+		"too many local variables":              {rawBody(1, huge, encode.I32, 0x0b), "4294967295 local variables"},
+		"sections in the wrong order":           {append(raw(3, 0), encode.Section(1, []byte{0})...), "wrong place or twice"},
+		"a section twice":                       {append(raw(1, 0), encode.Section(1, []byte{0})...), "wrong place or twice"},
 		"an unknown section":                    {raw(42, 0), "section 42 is unknown"},
 		"bytes behind a section's content":      {raw(3, 0, 0), "left over"},
 		"code without declaration":              {raw(10, 1, 2, 0, 0x0b), "declares 0 functions and has the code of 1"},
-		"a function of unknown type":            {append(raw(3, 1, 7), wasmtest.Section(10, []byte{1, 2, 0, 0x0b})...), "unknown type 7"},
+		"a function of unknown type":            {append(raw(3, 1, 7), encode.Section(10, []byte{1, 2, 0, 0x0b})...), "unknown type 7"},
 		"an export of an unknown function":      {raw(7, 1, 1, "f", 0, 9), "unknown function 9"},
 		"an unknown start function":             {raw(8, 3), "start function 3 is unknown"},
 		"a body that does not end":              {rawBody(0, 0x01), "does not end"},
@@ -350,8 +351,8 @@ func TestDamagedModulesAreRefused(t *testing.T) {
 		"a function that is too long":           {body(repeat(nop, 300<<10)), "too long to compile: split it up"},
 		"a function with too many branches":     {body(repeat([]byte{0x02, 0x40, 0x0b}, 10_001)), "10001 branches would take too long to compile"},
 		"many functions that compile slowly":    {slow, "too long to compile"},
-		"many large tables":                     {raw(4, 3, 0x70, 0, wasmtest.Uleb(1<<17), 0x70, 0, wasmtest.Uleb(1<<17), 0x70, 0, 1), "more than 262144 items"},
-		"many globals":                          {raw(6, wasmtest.Uleb(10_001), repeat([]byte{0x7f, 0, 0x41, 0, 0x0b}, 10_001)), "a list has 10001 items, more than 10000"},
+		"many large tables":                     {raw(4, 3, 0x70, 0, encode.Uleb(1<<17), 0x70, 0, encode.Uleb(1<<17), 0x70, 0, 1), "more than 262144 items"},
+		"many globals":                          {raw(6, encode.Uleb(10_001), repeat([]byte{0x7f, 0, 0x41, 0, 0x0b}, 10_001)), "a list has 10001 items, more than 10000"},
 		"a number that is too long":             {body(0x41, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80), "too long"},
 		"a name that is not UTF-8":              {raw(7, 1, 1, 0xff, 0, 0), "not UTF-8"},
 		"an unknown SIMD instruction":           {body(0xfd, 0x9a, 0x01), "unknown"},
@@ -387,13 +388,13 @@ func TestProposalsAreRefusedByName(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	m, err := fuel.Parse((&wasmtest.Module{}).Bytes())
+	m, err := fuel.Parse((&encode.Module{}).Bytes())
 	require.NoError(t, err)
 	_, err = m.Meter(fuel.Names{Fuel: "fuel"})
 	require.ErrorContains(t, err, "not set")
 	for _, taken := range []string{"fuel", "stack", "mem", "start", "global:0", "global:x"} {
-		guest := &wasmtest.Module{}
-		guest.Export(taken, wasmtest.Function, guest.Func(nil, nil, nil))
+		guest := &encode.Module{}
+		guest.Export(taken, encode.Function, guest.Func(nil, nil, nil))
 		m, err := fuel.Parse(guest.Bytes())
 		require.NoError(t, err)
 		_, err = m.Meter(testNames)
@@ -402,7 +403,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestParseTellsWhatAModuleIs(t *testing.T) {
-	guest := one(i32, i32, nil, wasmtest.Get(0))
+	guest := one(i32, i32, nil, encode.Get(0))
 	m, err := fuel.Parse(guest.Bytes())
 	require.NoError(t, err)
 	assert.Equal(t, &fuel.Limits{Min: 1, Max: 32, HasMax: true}, m.Memory)
@@ -410,11 +411,11 @@ func TestParseTellsWhatAModuleIs(t *testing.T) {
 	assert.Equal(t, "f", m.Exports[1].Name)
 	assert.Equal(t, fuel.Signature{Params: []fuel.ValueType{fuel.I32}, Results: []fuel.ValueType{fuel.I32}}, m.Exports[1].Signature)
 
-	guest = &wasmtest.Module{}
+	guest = &encode.Module{}
 	guest.Import("a", "f", i32, nil)
-	guest.ImportRaw("a", "t", wasmtest.Table, []byte{0x70, 0, 1})
-	guest.ImportRaw("a", "m", wasmtest.Memory, []byte{0, 1})
-	guest.ImportRaw("a", "g", wasmtest.Global, []byte{0x7e, 1})
+	guest.ImportRaw("a", "t", encode.Table, []byte{0x70, 0, 1})
+	guest.ImportRaw("a", "m", encode.Memory, []byte{0, 1})
+	guest.ImportRaw("a", "g", encode.Global, []byte{0x7e, 1})
 	m, err = fuel.Parse(guest.Bytes())
 	require.NoError(t, err)
 	var kinds []string

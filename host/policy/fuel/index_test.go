@@ -10,18 +10,18 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
-	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
+	"github.com/longshore-dev/longshore/host/policy/encode"
 )
 
 // full has one item of each kind and a function with this body. Each index 1 is the first
 // that does not exist, or exists only after rewriting.
-func full(locals []byte, body ...any) *wasmtest.Module {
-	m := &wasmtest.Module{}
+func full(locals []byte, body ...any) *encode.Module {
+	m := &encode.Module{}
 	m.Table(2, 4)
 	m.Memory(1, 1)
-	m.Global(wasmtest.I64, true, wasmtest.Const64(5))
+	m.Global(encode.I64, true, encode.Const64(5))
 	m.Func(nil, nil, locals, body...)
-	m.Element(1, 0, wasmtest.List([][]byte{{0}}))
+	m.Element(1, 0, encode.List([][]byte{{0}}))
 	m.PassiveData("x")
 	return m
 }
@@ -29,9 +29,9 @@ func full(locals []byte, body ...any) *wasmtest.Module {
 // Before rewriting, these indices name nothing. After it some of them name the fuel, a
 // local variable or a block of the meter's.
 func TestIndicesOfNothingAreRefused(t *testing.T) {
-	zero, one64 := wasmtest.Const32(0), wasmtest.Const64(1<<40)
+	zero, one64 := encode.Const32(0), encode.Const64(1<<40)
 	fn := func(body ...any) []byte { return full(i32, body...).Bytes() }
-	calling := func(body ...any) []byte { return fn(wasmtest.Code(body...), wasmtest.Call(0)) }
+	calling := func(body ...any) []byte { return fn(encode.Code(body...), encode.Call(0)) }
 	exporting := func(kind byte, index uint32) []byte {
 		m := full(nil)
 		m.Export("x", kind, index)
@@ -39,7 +39,7 @@ func TestIndicesOfNothingAreRefused(t *testing.T) {
 	}
 	global := func(initial ...any) []byte {
 		m := full(nil)
-		m.Global(wasmtest.I64, true, initial...)
+		m.Global(encode.I64, true, initial...)
 		return m.Bytes()
 	}
 	element := func(segment ...any) []byte {
@@ -47,30 +47,30 @@ func TestIndicesOfNothingAreRefused(t *testing.T) {
 		m.Element(segment...)
 		return m.Bytes()
 	}
-	undeclared := &wasmtest.Module{}
+	undeclared := &encode.Module{}
 	undeclared.Start(undeclared.Func(nil, nil, nil, 0xd2, 0, 0x1a))
-	data := &wasmtest.Module{}
+	data := &encode.Module{}
 	data.Memory(1, 1)
 	data.Func(nil, nil, nil, 0xfc, 9, 0)
 	data.Data(0, "x")
 	var types []byte
-	types = append(types, wasmtest.Uleb(127)...)
+	types = append(types, encode.Uleb(127)...)
 	types = append(types, repeat([]byte{0x60, 0, 0}, 127)...)
-	body := wasmtest.Code(0, 0xd0, 0x7f, 0x1a, 0x0b)
-	nullType := wasmtest.Code("\x00asm\x01\x00\x00\x00", wasmtest.Section(1, types), wasmtest.Section(3, []byte{1, 0}), wasmtest.Section(10, wasmtest.Code(1, wasmtest.Sized(body))))
-	noMemory := &wasmtest.Module{}
+	body := encode.Code(0, 0xd0, 0x7f, 0x1a, 0x0b)
+	nullType := encode.Code("\x00asm\x01\x00\x00\x00", encode.Section(1, types), encode.Section(3, []byte{1, 0}), encode.Section(10, encode.Code(1, encode.Sized(body))))
+	noMemory := &encode.Module{}
 	noMemory.Func(nil, nil, nil, zero, 0x28, 2, 0, 0x1a)
 	refuse(t, map[string]refusal{
-		"writing the fuel":                        {fn(one64, wasmtest.GlobalSet(1)), "global 1"},
-		"reading the fuel":                        {fn(wasmtest.GlobalGet(1), 0x1a), "global 1"},
+		"writing the fuel":                        {fn(one64, encode.GlobalSet(1)), "global 1"},
+		"reading the fuel":                        {fn(encode.GlobalGet(1), 0x1a), "global 1"},
 		"the fuel, encoded in five bytes":         {fn(one64, 0x24, 0x81, 0x80, 0x80, 0x80, 0x00), "global 1"},
-		"the fuel in unreachable code":            {fn(0x00, one64, wasmtest.GlobalSet(1)), "global 1"},
-		"the fuel as a global's initial value":    {global(wasmtest.GlobalGet(2)), "global 2"},
-		"the fuel as a segment's offset":          {element(0, wasmtest.GlobalGet(1), 0x0b, wasmtest.List([][]byte{{0}})), "global 1"},
-		"the fuel in an element segment":          {element(5, 0x70, wasmtest.List([][]byte{wasmtest.Code(wasmtest.GlobalGet(1), 0x0b)})), "global 1"},
-		"exporting the fuel":                      {exporting(wasmtest.Global, 1), "global 1"},
-		"reading the temporary local":             {fn(wasmtest.Get(1), 0x1a), "local variable 1"},
-		"writing the temporary local":             {fn(zero, zero, zero, 0xfc, 11, 0, zero, wasmtest.Set(1)), "local variable 1"},
+		"the fuel in unreachable code":            {fn(0x00, one64, encode.GlobalSet(1)), "global 1"},
+		"the fuel as a global's initial value":    {global(encode.GlobalGet(2)), "global 2"},
+		"the fuel as a segment's offset":          {element(0, encode.GlobalGet(1), 0x0b, encode.List([][]byte{{0}})), "global 1"},
+		"the fuel in an element segment":          {element(5, 0x70, encode.List([][]byte{encode.Code(encode.GlobalGet(1), 0x0b)})), "global 1"},
+		"exporting the fuel":                      {exporting(encode.Global, 1), "global 1"},
+		"reading the temporary local":             {fn(encode.Get(1), 0x1a), "local variable 1"},
+		"writing the temporary local":             {fn(zero, zero, zero, 0xfc, 11, 0, zero, encode.Set(1)), "local variable 1"},
 		"teeing the temporary local":              {fn(zero, 0x22, 1, 0x1a), "local variable 1"},
 		"a branch past the function":              {calling(0x0c, 1), "leaves 2 blocks"},
 		"a conditional branch past the function":  {calling(zero, 0x0d, 1), "leaves 2 blocks"},
@@ -78,7 +78,7 @@ func TestIndicesOfNothingAreRefused(t *testing.T) {
 		"a block of a type that is added":         {fn(0x02, 1, 0x0b), "type 1"},
 		"an indirect call of a type that is not":  {fn(zero, 0x11, 1, 0), "type 1"},
 		"an indirect call through no table":       {fn(zero, 0x11, 0, 1), "table 1"},
-		"a call of no function":                   {fn(wasmtest.Call(1)), "function 1"},
+		"a call of no function":                   {fn(encode.Call(1)), "function 1"},
 		"a reference to no function":              {fn(0xd2, 1, 0x1a), "function 1"},
 		"a reference that was not declared":       {undeclared.Bytes(), "function 0 is not declared"},
 		"a null of an indexed type":               {nullType, "ref.null"},
@@ -94,10 +94,10 @@ func TestIndicesOfNothingAreRefused(t *testing.T) {
 		"dropping a segment that was not counted": {data.Bytes(), "data segment 0"},
 		"another memory":                          {fn(0x3f, 1, 0x1a), "memory 1"},
 		"a load without memory":                   {noMemory.Bytes(), "memory 0"},
-		"exporting no table":                      {exporting(wasmtest.Table, 1), "table 1"},
-		"exporting no memory":                     {exporting(wasmtest.Memory, 1), "memory 1"},
-		"an element that is no function":          {element(1, 0, wasmtest.List([][]byte{{1}})), "function 1"},
-		"an element for no table":                 {element(2, 1, zero, 0x0b, 0, wasmtest.List([][]byte{{0}})), "table 1"},
+		"exporting no table":                      {exporting(encode.Table, 1), "table 1"},
+		"exporting no memory":                     {exporting(encode.Memory, 1), "memory 1"},
+		"an element that is not a function":       {element(1, 0, encode.List([][]byte{{1}})), "function 1"},
+		"an element for no table":                 {element(2, 1, zero, 0x0b, 0, encode.List([][]byte{{0}})), "table 1"},
 	})
 }
 
@@ -106,8 +106,8 @@ func TestIndicesOfNothingAreRefused(t *testing.T) {
 func TestIndicesOfItemsAreAccepted(t *testing.T) {
 	runtime := interpreter(t.Context())
 	for name, code := range map[string][]byte{
-		"global.get": wasmtest.Code(wasmtest.GlobalGet(0), 0x1a), "local.get": wasmtest.Code(wasmtest.Get(0), 0x1a), "br": {0x0c, 0},
-		"block type": {0x02, 0, 0x0b}, "call": wasmtest.Call(0), "ref.func": {0xd2, 0, 0x1a}, "table.size": {0xfc, 16, 0, 0x1a},
+		"global.get": encode.Code(encode.GlobalGet(0), 0x1a), "local.get": encode.Code(encode.Get(0), 0x1a), "br": {0x0c, 0},
+		"block type": {0x02, 0, 0x0b}, "call": encode.Call(0), "ref.func": {0xd2, 0, 0x1a}, "table.size": {0xfc, 16, 0, 0x1a},
 		"elem.drop": {0xfc, 13, 0}, "data.drop": {0xfc, 9, 0}, "memory.size": {0x3f, 0, 0x1a}, "ref.null": {0xd0, 0x70, 0x1a},
 	} {
 		wasm := full(i32, code).Bytes()
@@ -118,7 +118,7 @@ func TestIndicesOfItemsAreAccepted(t *testing.T) {
 	}
 }
 
-// validity says of a module whether it is valid, and whether it is metered to a valid one.
+// validity reports whether a module is valid, and whether metering makes it a valid one.
 func validity(t *testing.T, runtime wazero.Runtime, wasm []byte) (before, after bool) {
 	t.Helper()
 	compiled, err := runtime.CompileModule(t.Context(), wasm)
@@ -161,7 +161,7 @@ func TestAcceptedMeansValidBeforeRewriting(t *testing.T) {
 	for round := range rounds {
 		wasm := generated(uint64(round % 40))
 		if round%3 == 0 {
-			wasm = full(i32, wasmtest.Const64(1), wasmtest.GlobalSet(0), wasmtest.Get(0), 0x1a, 0x02, 0, 0x0b, wasmtest.Const32(0), 0x0d, 0, wasmtest.Call(0), 0xd2, 0, 0x1a).Bytes()
+			wasm = full(i32, encode.Const64(1), encode.GlobalSet(0), encode.Get(0), 0x1a, 0x02, 0, 0x0b, encode.Const32(0), 0x0d, 0, encode.Call(0), 0xd2, 0, 0x1a).Bytes()
 		}
 		damaged := mutated(random, wasm)
 		before, after := validity(t, runtime, damaged)

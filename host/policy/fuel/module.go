@@ -41,7 +41,7 @@ func (t ValueType) String() string {
 	}
 }
 
-// number tells whether a value is a number of at most 64 bits.
+// number reports whether a value is a number of at most 64 bits.
 func (t ValueType) number() bool { return t >= F64 && t <= I32 }
 
 // Kind is the binary encoding of what an import or an export is.
@@ -111,7 +111,7 @@ type Module struct {
 	Tables []Limits
 	// Globals are the module's own globals.
 	Globals []Global
-	// HasStart says that the module has a start function.
+	// HasStart is set when the module has a start function.
 	HasStart bool
 
 	signatures []Signature
@@ -169,7 +169,7 @@ var rank = [...]int{
 
 const header = "\x00asm\x01\x00\x00\x00"
 
-// ErrNotWasm is returned for bytes that are no core WebAssembly module at all.
+// ErrNotWasm is returned for bytes that are not a core WebAssembly module.
 var ErrNotWasm = errors.New("this is not a WebAssembly module")
 
 // Parse reads a module's sections. It checks all that is needed to rewrite the module

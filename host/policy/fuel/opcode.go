@@ -129,7 +129,7 @@ func (r *reader) next(labels []uint32) instruction {
 	return i
 }
 
-// plain tells whether an opcode has no immediates.
+// plain reports whether an opcode has no immediates.
 func plain(op byte) bool {
 	switch op {
 	case opUnreachable, 0x01, opElse, opEnd, opReturn, 0x1a, 0x1b, 0xd1:
@@ -232,7 +232,7 @@ func (r *reader) vector() uint32 {
 	return uint32(sub)
 }
 
-// vectorReserved tells whether a number of a SIMD instruction is not assigned.
+// vectorReserved reports whether a number of a SIMD instruction is not assigned.
 func vectorReserved(sub byte) bool {
 	switch sub {
 	case 0x9a, 0xa2, 0xa5, 0xa6, 0xaf, 0xb0, 0xb2, 0xb3, 0xb4, 0xbb, 0xc2, 0xc5, 0xc6, 0xcf, 0xd0, 0xd2, 0xd3, 0xd4, 0xe2, 0xee:

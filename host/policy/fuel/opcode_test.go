@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longshore-dev/longshore/host/policy/encode"
 	"github.com/longshore-dev/longshore/host/policy/fuel"
-	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 )
 
 // Every instruction that wazero accepts is decoded as wazero does: after unreachable
@@ -23,25 +23,25 @@ func TestEveryInstructionOfWazeroIsDecoded(t *testing.T) {
 		immediates = append(immediates, make([]byte, n))
 	}
 	immediates = append(immediates, make([]byte, 16), []byte{0x40, 0x0b}, []byte{1, 0x7f}, []byte{0x70}, []byte{0x80, 0x01, 0x00},
-		[]byte{1}, wasmtest.Code(1, make([]byte, 2)), wasmtest.Code(1, make([]byte, 3)), wasmtest.Code(1, make([]byte, 16)), []byte{2, 0, 0, 0}, []byte{0x40, 0x05, 0x0b})
+		[]byte{1}, encode.Code(1, make([]byte, 2)), encode.Code(1, make([]byte, 3)), encode.Code(1, make([]byte, 16)), []byte{2, 0, 0, 0}, []byte{0x40, 0x05, 0x0b})
 	var codes [][]byte
 	for op := range 256 {
-		codes = append(codes, []byte{byte(op)}, wasmtest.Code(0xfe, op))
+		codes = append(codes, []byte{byte(op)}, encode.Code(0xfe, op))
 		for _, prefix := range []int{0xfc, 0xfd} {
-			// In its shortest form, in a longer one, and beyond what one byte says.
-			codes = append(codes, wasmtest.Code(prefix, wasmtest.Uleb(uint64(op))), wasmtest.Code(prefix, op|0x80, 0x00), wasmtest.Code(prefix, op|0x80, 0x02))
+			// In its shortest form, in a longer one, and larger than one byte.
+			codes = append(codes, encode.Code(prefix, encode.Uleb(uint64(op))), encode.Code(prefix, op|0x80, 0x00), encode.Code(prefix, op|0x80, 0x02))
 		}
 	}
 	runtime := interpreter(t.Context())
 	accepted := map[string]bool{}
 	for _, code := range codes {
 		for _, immediate := range immediates {
-			m := &wasmtest.Module{}
+			m := &encode.Module{}
 			m.Table(2, 4)
 			m.Memory(1, 1)
-			m.Global(wasmtest.I32, true, wasmtest.Const32(0))
+			m.Global(encode.I32, true, encode.Const32(0))
 			m.Func(nil, nil, i32, 0x00, code, immediate, 0x00)
-			m.Element(1, 0, wasmtest.List([][]byte{{0}}))
+			m.Element(1, 0, encode.List([][]byte{{0}}))
 			m.PassiveData("x")
 			compiled, err := runtime.CompileModule(t.Context(), m.Bytes())
 			if err != nil {
@@ -67,7 +67,7 @@ func TestEveryInstructionOfWazeroIsDecoded(t *testing.T) {
 	assert.Greater(t, len(accepted), 400, "the test itself must find the instructions")
 }
 
-// undecoded tells whether a SIMD instruction is encoded as only wazero takes it.
+// undecoded reports whether a SIMD instruction is encoded as only wazero takes it.
 func undecoded(code []byte) bool {
 	return code[0] == 0xfd && len(code) == 3 && code[1] >= 0x80 && code[2] != 1
 }
@@ -86,7 +86,7 @@ func TestEveryOpcodeIsDecodedOrRefusedByName(t *testing.T) {
 	for op := range 256 {
 		codes := [][]byte{{byte(op)}}
 		for _, prefix := range []int{0xfb, 0xfc, 0xfd, 0xfe} {
-			codes = append(codes, wasmtest.Code(prefix, wasmtest.Uleb(uint64(op))))
+			codes = append(codes, encode.Code(prefix, encode.Uleb(uint64(op))))
 		}
 		for _, code := range codes {
 			if len(code) == 1 && code[0] >= 0xfb && code[0] <= 0xfe {

@@ -34,8 +34,8 @@ const initialFuel = 0
 
 // Rewritten is the result of rewriting a module.
 type Rewritten struct {
-	// Wasm is the module. Custom sections are dropped, data segments joined where nobody
-	// can tell.
+	// Wasm is the module. Custom sections are dropped, and data segments are joined where that
+	// has no effect on the module.
 	Wasm []byte
 	// Unrestorable names what the module changes beside its memory and the exported
 	// globals, once each: "table.set in function 12", "global 3 of type v128". A host

@@ -1,12 +1,10 @@
-// Package module turns the bytes of a policy module into one that can be asked, or
-// into an error that says what is wrong and who must act: the policy's author, or the
-// operator who wants to run it.
+// Package module loads policy modules from bytes. Its errors name the problem and the role
+// that must act: the policy's author or the operator.
 //
-// The way is always the same: unpack, digest, check the imports, meter, compile,
-// start, ask for the manifest and check it. Admission of a policy and its use go
-// through this one function, so what was admitted loads. The package knows neither
-// Kubernetes objects nor where the bytes come from, and never asks the module a
-// question of an extension point on its own behalf except to warm it up.
+// [Load] unpacks, checks the imports, meters, compiles and starts a module, and checks its
+// manifest. Admission and use of a policy both call it, so an admitted module loads. The
+// package knows neither Kubernetes objects nor the source of the bytes. It calls extension
+// points only to warm the module up.
 package module
 
 import (
@@ -26,8 +24,8 @@ import (
 
 // Options of [Load].
 type Options struct {
-	// Name of the module in messages, before its manifest is known: that of the policy
-	// or of the file.
+	// Name of the module in messages before its manifest is known, such as that of the
+	// policy or of the file.
 	Name string
 	// Limits of its calls; zero fields mean the contract's defaults.
 	Limits engine.Limits
@@ -41,10 +39,10 @@ type Module struct {
 	wasm     *engine.Module
 }
 
-// Refusal is an error of [Load] that is due to the module's bytes. So are the errors of
-// which [engine.AtFault] is true.
+// Refusal is an error of [Load] of which the module's bytes are the cause, as they are of
+// errors for which [engine.AtFault] is true.
 type Refusal struct {
-	// Err says what is wrong with the module, and who must act.
+	// Err names the problem and the role that must act.
 	Err error
 }
 
@@ -54,9 +52,9 @@ func (r *Refusal) Error() string { return r.Err.Error() }
 // Unwrap returns the cause.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// AtFault tells whether an error of [Load] or [Module.ValidateSettings] is due to what
-// was given to it, the module's bytes, limits and settings: tried again, it would be the
-// same. All others are ours or the machine's.
+// AtFault reports whether the module's bytes, limits or settings are the cause of an error of
+// [Load] or [Module.ValidateSettings]. The same call would fail in the same way. Causes of
+// other errors are the host and the machine.
 func AtFault(err error) bool {
 	_, refused := errors.AsType[*Refusal](err)
 	_, settings := errors.AsType[*SettingsError](err)
@@ -105,14 +103,14 @@ func Digest(wasm []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// names are the exports that the engine wants.
+// names are the exports that the engine needs.
 var names = fuel.Names{
 	Fuel: engine.FuelExport, Stack: engine.StackExport, RefuelModule: engine.RefuelModule, Refuel: engine.RefuelFunction,
 	Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport,
 }
 
-// meter checks what a module asks for and rewrites it. heaviest describes the function that
-// is likely to take longest to compile.
+// meter checks a module's imports and bounds, and rewrites it. heaviest describes the
+// function that is likely to take longest to compile.
 func meter(ctx context.Context, wasm []byte) (metered []byte, heaviest string, err error) {
 	parsed, err := fuel.Parse(wasm)
 	if err != nil {
@@ -135,17 +133,17 @@ func meter(ctx context.Context, wasm []byte) (metered []byte, heaviest string, e
 		return nil, "", fmt.Errorf("metering the module; its author must rebuild it: %w", err)
 	}
 	if len(rewritten.Unrestorable) > 0 {
-		return nil, "", fmt.Errorf("the module changes what cannot be set back between calls (%s); its author must build it without", rewritten.Unrestorable[0])
+		return nil, "", fmt.Errorf("the module changes state that cannot be reset between calls (%s); its author must build it without", rewritten.Unrestorable[0])
 	}
-	// Metering has the better words for what the engine does not run, so it comes first. Its
-	// result counts only if the module was valid before.
+	// Metering has better messages for modules that the engine does not run, so it comes first.
+	// Its result counts only if the module was valid before.
 	if err := engine.Validate(ctx, wasm); err != nil {
 		return nil, "", err
 	}
 	return rewritten.Wasm, heaviest, nil
 }
 
-// describe asks the module for its manifest.
+// describe gets the module's manifest.
 func (m *Module) describe(ctx context.Context) error {
 	if !m.wasm.Exports(contract.ExportDescribe) {
 		return &Refusal{fmt.Errorf("the module does not export %s; its author must build it as a library that does (standard Go: -buildmode=c-shared, and the SDK's package describe)", contract.ExportDescribe)}
@@ -160,8 +158,8 @@ func (m *Module) describe(ctx context.Context) error {
 	return nil
 }
 
-// withActor says who must act on what a module reports by itself, as the other failures
-// of a call do: no object was asked about that could be the reason.
+// withActor adds the role that must act to an error that the module reports. Other failures
+// of a call name it already.
 func withActor(err error) error {
 	if errors.Is(err, engine.Guest) {
 		return fmt.Errorf("%w; its author must correct it", err)
@@ -176,7 +174,7 @@ func (m *Module) declare(data []byte) (err error) {
 	}
 	version, ok := contract.Negotiate(contract.Versions(), m.manifest.Contracts)
 	if !ok {
-		return fmt.Errorf("the module speaks contract %v and this host %v; its author must rebuild it with a matching SDK, or the operator must run a matching host", m.manifest.Contracts, contract.Versions())
+		return fmt.Errorf("the module implements contract %v and this host %v; its author must rebuild it with a matching SDK, or the operator must run a matching host", m.manifest.Contracts, contract.Versions())
 	}
 	m.version = version
 	if m.wasm.HasExport(contract.ExportValidateSettings) && !m.wasm.Exports(contract.ExportValidateSettings) {
@@ -199,7 +197,7 @@ func (m *Module) Digest() string { return m.digest }
 // Manifest returns what the module declares. The caller must not change it.
 func (m *Module) Manifest() *contract.Manifest { return m.manifest }
 
-// Call asks an export with an encoded request. Errors are [*engine.CallError].
+// Call calls an export with an encoded request. Errors are [*engine.CallError].
 func (m *Module) Call(ctx context.Context, export string, request []byte) ([]byte, engine.Stats, error) {
 	return m.wasm.Call(ctx, export, request)
 }
@@ -210,7 +208,7 @@ func (m *Module) Instances() (idle, all int) {
 	return pool.Idle, pool.Instances
 }
 
-// Pool tells more of the module's instances.
+// Pool counts the module's instances.
 func (m *Module) Pool() engine.Pool { return m.wasm.Pool() }
 
 // Close frees the module when the calls under way have ended.
@@ -221,8 +219,7 @@ func (m *Module) Close(ctx context.Context) error {
 	return nil
 }
 
-// SettingsError is what a module has against its settings. The operator who wrote
-// them must act.
+// SettingsError is the reason why a module refuses its settings. The operator must act.
 type SettingsError struct {
 	// Module that refuses the settings.
 	Module string
@@ -235,10 +232,9 @@ func (e *SettingsError) Error() string {
 	return fmt.Sprintf("policy module %s refuses its settings, the operator must correct them: %s", e.Module, e.Message)
 }
 
-// ValidateSettings asks the module whether it can work with the settings of a binding
-// at these points; none means all that it answers.
-// A module without the export validate_settings accepts any. It returns a
-// [*SettingsError] when the module refuses them.
+// ValidateSettings returns a [*SettingsError] when the module refuses the settings of a
+// binding at these points; none means all points of the module. A module without the export
+// validate_settings accepts any settings.
 func (m *Module) ValidateSettings(ctx context.Context, settings json.RawMessage, points ...contract.Point) error {
 	if !m.wasm.Exports(contract.ExportValidateSettings) {
 		return nil
@@ -270,18 +266,17 @@ func (m *Module) ValidateSettings(ctx context.Context, settings json.RawMessage,
 	case response.Valid:
 		return nil
 	case response.Message == "":
-		return &SettingsError{Module: m.Name(), Message: "it does not say why, which its author should correct"}
+		return &SettingsError{Module: m.Name(), Message: "the module reports no reason, which its author should correct"}
 	default:
 		return &SettingsError{Module: m.Name(), Message: engine.PlainWithin(response.Message, maxSettingsMessage)}
 	}
 }
 
-// maxSettingsMessage bounds what a module has against its settings, in bytes.
+// maxSettingsMessage bounds the message of a [SettingsError], in bytes.
 const maxSettingsMessage = 1 << 10
 
-// samples are the calls that a module is warmed up with: one question of each point
-// that it answers, with the facts that every question of the point has. The answers are not
-// looked at.
+// samples returns the calls for warming the module up: one request for each of its points,
+// with the facts that every request of the point has. Their answers are ignored.
 func (m *Module) samples() []engine.Sample {
 	samples := []engine.Sample{{Export: contract.ExportDescribe}}
 	for _, p := range m.manifest.Points {
@@ -306,8 +301,8 @@ const (
 	sampleNode = `{"name":"warm-up","providerClusterID":"warm-up","consumerClusterID":"warm-up"}`
 )
 
-// sampleFacts returns the facts of a question in which nothing is missing that the contract
-// promises: a policy that relies on them must not crash while it is warmed up.
+// sampleFacts returns facts with everything that the contract promises, so that a policy
+// that relies on it does not crash in the warm-up.
 func sampleFacts(point contract.Point, moment contract.Moment) json.RawMessage {
 	switch {
 	case point == contract.PodMutation && moment == contract.MomentAdmission:

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longshore-dev/longshore/host/policy/encode"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
 	"github.com/longshore-dev/longshore/host/policy/module"
@@ -25,17 +26,17 @@ const good = `{"name":"guest","version":"1.0.0","contracts":["v1alpha1"],"points
 
 // guest is a hand-written module whose exports answer with fixed texts.
 type guest struct {
-	wasmtest.Module
+	encode.Module
 	at                   int64
 	alloc, store, output uint32
 }
 
 func newGuest() *guest {
-	w := []byte{wasmtest.I64}
+	w := []byte{encode.I64}
 	g := &guest{}
 	g.alloc = g.Import("extism:host/env", "alloc", w, w)
-	g.store = g.Import("extism:host/env", "store_u8", []byte{wasmtest.I64, wasmtest.I32}, nil)
-	g.output = g.Import("extism:host/env", "output_set", []byte{wasmtest.I64, wasmtest.I64}, nil)
+	g.store = g.Import("extism:host/env", "store_u8", []byte{encode.I64, encode.I32}, nil)
+	g.output = g.Import("extism:host/env", "output_set", []byte{encode.I64, encode.I64}, nil)
 	g.Memory(1, 1)
 	return g
 }
@@ -46,13 +47,13 @@ func (g *guest) answers(export, text string) *guest {
 	g.Data(from, text)
 	g.at += size
 	const block, n = 0, 1
-	g.Export(export, wasmtest.Function, g.Func(nil, []byte{wasmtest.I32}, []byte{wasmtest.I64, wasmtest.I64},
-		wasmtest.Const64(size), wasmtest.Call(g.alloc), wasmtest.Set(block),
-		0x03, 0x40, wasmtest.Get(n), wasmtest.Const64(size), 0x54, 0x04, 0x40,
-		wasmtest.Get(block), wasmtest.Get(n), 0x7c,
-		wasmtest.Get(n), 0xa7, wasmtest.Const32(from), 0x6a, 0x2d, 0, 0, wasmtest.Call(g.store),
-		wasmtest.Get(n), wasmtest.Const64(1), 0x7c, wasmtest.Set(n), 0x0c, 1, 0x0b, 0x0b,
-		wasmtest.Get(block), wasmtest.Const64(size), wasmtest.Call(g.output), wasmtest.Const32(0)))
+	g.Export(export, encode.Function, g.Func(nil, []byte{encode.I32}, []byte{encode.I64, encode.I64},
+		encode.Const64(size), encode.Call(g.alloc), encode.Set(block),
+		0x03, 0x40, encode.Get(n), encode.Const64(size), 0x54, 0x04, 0x40,
+		encode.Get(block), encode.Get(n), 0x7c,
+		encode.Get(n), 0xa7, encode.Const32(from), 0x6a, 0x2d, 0, 0, encode.Call(g.store),
+		encode.Get(n), encode.Const64(1), 0x7c, encode.Set(n), 0x0c, 1, 0x0b, 0x0b,
+		encode.Get(block), encode.Const64(size), encode.Call(g.output), encode.Const32(0)))
 	return g
 }
 
@@ -156,8 +157,8 @@ func TestLoadRefusesModules(t *testing.T) {
 		f(g)
 		return g.answers("describe", good).answers("pod_mutation", "{}").Bytes()
 	}
-	imports := func(f func(m *wasmtest.Module)) []byte {
-		m := &wasmtest.Module{}
+	imports := func(f func(m *encode.Module)) []byte {
+		m := &encode.Module{}
 		f(m)
 		return m.Bytes()
 	}
@@ -165,38 +166,38 @@ func TestLoadRefusesModules(t *testing.T) {
 		wasm []byte
 		want []string
 	}{
-		"the network":       {imports(func(m *wasmtest.Module) { m.Import("wasi:sockets/tcp", "connect", nil, nil) }), []string{"imports wasi:sockets/tcp.connect", "author must remove the import"}},
-		"an unknown import": {imports(func(m *wasmtest.Module) { m.Import("env", "emscripten_sleep", nil, nil) }), []string{"imports env.emscripten_sleep"}},
-		"an imported global": {imports(func(m *wasmtest.Module) {
-			m.ImportRaw("extism:host/env", "global.top", wasmtest.Global, []byte{0x7e, 1})
+		"the network":       {imports(func(m *encode.Module) { m.Import("wasi:sockets/tcp", "connect", nil, nil) }), []string{"imports wasi:sockets/tcp.connect", "author must remove the import"}},
+		"an unknown import": {imports(func(m *encode.Module) { m.Import("env", "emscripten_sleep", nil, nil) }), []string{"imports env.emscripten_sleep"}},
+		"an imported global": {imports(func(m *encode.Module) {
+			m.ImportRaw("extism:host/env", "global.top", encode.Global, []byte{0x7e, 1})
 		}), []string{"imports global extism:host/env.global.top", "only functions"}},
-		"an imported memory": {imports(func(m *wasmtest.Module) { m.ImportRaw("extism:host/env", "memory", wasmtest.Memory, []byte{0, 1}) }), []string{"imports memory extism:host/env.memory"}},
-		"an imported table":  {imports(func(m *wasmtest.Module) { m.ImportRaw("env", "t", wasmtest.Table, []byte{0x70, 0, 1}) }), []string{"imports table env.t"}},
+		"an imported memory": {imports(func(m *encode.Module) { m.ImportRaw("extism:host/env", "memory", encode.Memory, []byte{0, 1}) }), []string{"imports memory extism:host/env.memory"}},
+		"an imported table":  {imports(func(m *encode.Module) { m.ImportRaw("env", "t", encode.Table, []byte{0x70, 0, 1}) }), []string{"imports table env.t"}},
 		"threads":            {with(func(g *guest) { g.Func(nil, nil, nil, 0xfe, 3, 0) }), []string{"uses threads"}},
-		"writing a table":    {with(func(g *guest) { g.Table(1, 1); g.Func(nil, nil, nil, wasmtest.Const32(0), 0xd0, 0x70, 0x26, 0) }), []string{"cannot be set back between calls (table.set in function 3)"}},
-		"a reserved export":  {with(func(g *guest) { g.Export("longshore:fuel", wasmtest.Memory, 0) }), []string{`exports "longshore:fuel"`}},
-		"wrong types":        {with(func(g *guest) { g.Func(nil, []byte{wasmtest.I32}, nil) }), []string{"not valid; its author must rebuild it"}},
+		"writing a table":    {with(func(g *guest) { g.Table(1, 1); g.Func(nil, nil, nil, encode.Const32(0), 0xd0, 0x70, 0x26, 0) }), []string{"cannot be reset between calls (table.set in function 3)"}},
+		"a reserved export":  {with(func(g *guest) { g.Export("longshore:fuel", encode.Memory, 0) }), []string{`exports "longshore:fuel"`}},
+		"wrong types":        {with(func(g *guest) { g.Func(nil, []byte{encode.I32}, nil) }), []string{"not valid; its author must rebuild it"}},
 		"no describe":        {newGuest().answers("pod_mutation", "{}").Bytes(), []string{"does not export describe", "-buildmode=c-shared"}},
 		"describe takes a parameter": {func() []byte {
 			g := newGuest()
-			g.Export("describe", wasmtest.Function, g.Func([]byte{wasmtest.I32}, nil, nil))
+			g.Export("describe", encode.Function, g.Func([]byte{encode.I32}, nil, nil))
 			return g.Bytes()
 		}(), []string{"does not export describe"}},
 		"describe answers nothing": {func() []byte {
 			g := newGuest()
-			g.Export("describe", wasmtest.Function, g.Func(nil, nil, nil))
+			g.Export("describe", encode.Function, g.Func(nil, nil, nil))
 			return g.Bytes()
 		}(), []string{"describe: the module returned without an answer"}},
 		"describe loops": {func() []byte {
 			g := newGuest()
-			g.Export("describe", wasmtest.Function, g.Func(nil, nil, nil, 0x03, 0x40, 0x0c, 0, 0x0b))
+			g.Export("describe", encode.Function, g.Func(nil, nil, nil, 0x03, 0x40, 0x0c, 0, 0x0b))
 			return g.Bytes()
 		}(), []string{"describe: it used up its fuel"}},
 		"a point without export": {newGuest().answers("describe", good).Bytes(), []string{"declares PodMutation, but the module does not export pod_mutation"}},
 		"a warm-up that traps": {func() []byte {
 			g := newGuest()
 			g.answers("describe", good)
-			g.Export("pod_mutation", wasmtest.Function, g.Func(nil, nil, nil, 0x00))
+			g.Export("pod_mutation", encode.Function, g.Func(nil, nil, nil, 0x00))
 			return g.Bytes()
 		}(), []string{"loading policy module mine: warming up: pod_mutation: the module crashed: unreachable; its author must correct it"}},
 	}
@@ -206,7 +207,7 @@ func TestLoadRefusesModules(t *testing.T) {
 			for _, want := range append(tc.want, "policy module mine") {
 				require.ErrorContains(t, err, want)
 			}
-			assert.Regexp(t, "author must|author should", err.Error(), "it says who must act")
+			assert.Regexp(t, "author must|author should", err.Error(), "the message names the role that must act")
 			assert.Equal(t, 1, strings.Count(err.Error(), "mine"), "the culprit is named once: %s", err)
 			assert.True(t, module.AtFault(err), "it would be the same again")
 		})
@@ -227,14 +228,14 @@ func TestLoadRefusesManifests(t *testing.T) {
 		"a name that is too long":      {edit(`guest`, strings.Repeat("a", 64)), "not a DNS label"},
 		"a version that lies":          {edit(`"1.0.0"`, `"1\n2"`), "not printable"},
 		"no contract":                  {edit(`["v1alpha1"]`, `[]`), "contracts is empty"},
-		"another contract":             {edit(`["v1alpha1"]`, `["v7"]`), "speaks contract [v7] and this host [v1alpha1]"},
+		"another contract":             {edit(`["v1alpha1"]`, `["v7"]`), "implements contract [v7] and this host [v1alpha1]"},
 		"no points":                    {`{"name":"a","version":"1","contracts":["v1alpha1"],"points":[]}`, "points is empty"},
 		"an unknown point":             {edit("PodMutation", "Everything"), `point "Everything" is unknown to this host`},
 		"a point twice":                {edit(`"points":[`, `"points":[{"point":"PodMutation","reads":[]},`), "declared twice"},
 		"an unknown moment":            {edit("Offload", "Lunch"), `moment "Lunch" is unknown`},
 		"a moment twice":               {edit(`["Offload"]`, `["Offload","Offload"]`), "listed twice"},
 		"a moment at another point":    {edit("PodMutation", "MetadataFilter"), "it has no moments"},
-		"a read that is no pointer":    {edit("/object/spec/containers[*]/image", "spec"), "reads: "},
+		"a read that is not a pointer": {edit("/object/spec/containers[*]/image", "spec"), "reads: "},
 		"a read with an index":         {edit("/object/spec/containers[*]/image", "/object/spec/containers/0"), "index"},
 		"a read of everything":         {edit("/object/spec/containers[*]/image", ""), "reads: "},
 		"a write with an index":        {edit(`"/spec/containers[*]/image"`, `"/spec/containers/0/image"`), "writes: "},
@@ -252,7 +253,7 @@ func TestLoadRefusesManifests(t *testing.T) {
 
 func TestAWrongSignatureOfValidateSettingsIsRefused(t *testing.T) {
 	g := newGuest().answers("describe", good).answers("pod_mutation", "{}")
-	g.Export("validate_settings", wasmtest.Function, g.Func([]byte{wasmtest.I32}, []byte{wasmtest.I32}, nil, wasmtest.Const32(0)))
+	g.Export("validate_settings", encode.Function, g.Func([]byte{encode.I32}, []byte{encode.I32}, nil, encode.Const32(0)))
 	_, err := load(t, g.Bytes())
 	require.ErrorContains(t, err, "the module exports validate_settings, but not as a function without parameters")
 	require.ErrorContains(t, err, "its author must correct the signature")
@@ -276,7 +277,7 @@ func TestValidateSettings(t *testing.T) {
 	}{
 		"accepted":                 {`{"version":"v1alpha1","valid":true}`, "", false},
 		"refused":                  {`{"version":"v1alpha1","valid":false,"message":"registry is required"}`, "the operator must correct them: registry is required", true},
-		"refused without a reason": {`{"version":"v1alpha1","valid":false}`, "does not say why", true},
+		"refused without a reason": {`{"version":"v1alpha1","valid":false}`, "reports no reason", true},
 		"another version":          {`{"version":"v9","valid":true}`, `answers in contract "v9"`, false},
 		"an unknown member":        {`{"version":"v1alpha1","valid":true,"also":1}`, `unknown field "also"`, false},
 		"no JSON":                  {`yes`, "is not valid, its author must correct it", false},
@@ -339,6 +340,6 @@ func TestBuiltins(t *testing.T) {
 // writesFuel is a module that sets a global which only metering adds.
 func writesFuel() []byte {
 	g := newGuest()
-	g.Func(nil, nil, nil, wasmtest.Const64(1<<60), wasmtest.GlobalSet(0))
+	g.Func(nil, nil, nil, encode.Const64(1<<60), encode.GlobalSet(0))
 	return g.answers("describe", good).Bytes()
 }

@@ -18,9 +18,8 @@ var (
 	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 )
 
-// Unpack returns the wasm bytes of a module that may be compressed with gzip or zstd,
-// which its first bytes tell. It stops at contract.MaxModuleBytes, however much the
-// compressed data would become.
+// Unpack returns the wasm bytes of a module that may be compressed with gzip or zstd. It
+// stops at contract.MaxModuleBytes.
 func Unpack(raw []byte) ([]byte, error) {
 	switch {
 	case len(raw) == 0:

@@ -13,8 +13,8 @@ import (
 type Request = guest.Request[contract.AntiAffinityPresetFacts]
 
 // Handle registers the policy that answers the point. Call it in an init function,
-// once. An error of the policy is an error of the call: what then happens to the
-// object is for the binding's failure policy to say.
+// once. An error of the policy is an error of the call; the failure policy of the binding
+// then decides about the object.
 //
 //	antiaffinitypreset.Handle(func(r *antiaffinitypreset.Request) ([]contract.Operation, error) {
 //		term := contract.PodAffinityTerm{

@@ -1,4 +1,4 @@
-// Package describe makes a module say what it is: importing it adds the wasm export
+// Package describe provides a module's manifest: importing it adds the wasm export
 // describe, which every module must have, and [Handle] registers its manifest.
 package describe
 

@@ -13,8 +13,8 @@ import (
 type Request = guest.Request[contract.OffloadingPatchFacts]
 
 // Handle registers the policy that answers the point. Call it in an init function,
-// once. An error of the policy is an error of the call: what then happens to the
-// object is for the binding's failure policy to say.
+// once. An error of the policy is an error of the call; the failure policy of the binding
+// then decides about the object.
 //
 //	offloadingpatch.Handle(func(r *offloadingpatch.Request) ([]contract.Operation, error) {
 //		pool := r.Facts.VirtualNode.Labels["example.com/pool"]

@@ -23,8 +23,8 @@ type Answer struct {
 }
 
 // Handle registers the policy that answers the point. Call it in an init function,
-// once. An error of the policy is an error of the call: what then happens to the
-// object is for the binding's failure policy to say.
+// once. An error of the policy is an error of the call; the failure policy of the binding
+// then decides about the object.
 //
 //	resourcemutation.Handle(func(r *resourcemutation.Request) (*resourcemutation.Answer, error) {
 //		switch {

@@ -12,7 +12,7 @@ import (
 
 // Handle registers the check that the host runs when a binding's settings change.
 // Call it in an init function, once. An error is shown to the operator who wrote the
-// settings: it should say what is wrong and where.
+// settings. It should name the problem and the field.
 //
 //	settings.Handle(func(s guest.Settings) error {
 //		var registry string
@@ -29,7 +29,7 @@ func Handle(check func(guest.Settings) error) {
 }
 
 // HandlePoints is [Handle] for a module whose extension points have settings of their
-// own: the check is given the points at which the binding uses them, none meaning all that
+// own: the check gets the points at which the binding uses them; none means all that
 // the module answers.
 func HandlePoints(check func([]contract.Point, guest.Settings) error) {
 	dispatch.Register(contract.ExportValidateSettings, func(input []byte) ([]byte, error) {

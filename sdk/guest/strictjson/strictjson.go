@@ -1,7 +1,7 @@
 // Package strictjson reads the settings of a binding into an author's own variables,
 // field by field. A field that is not listed, one that stands twice, and a value of
-// another type are errors which say where they stand, since a misspelled setting must
-// not be a policy that does nothing:
+// another type are errors with the path of the field, so that a misspelled setting is never
+// ignored:
 //
 //	spec.settings.rewrites[1].form: unknown field, want from or to
 //
@@ -29,7 +29,7 @@ import (
 // variable as it is.
 type Field struct {
 	name string
-	// into is a pointer to what is read, or a function that reads it.
+	// into is a pointer to the variable, or a function that reads the value.
 	into any
 }
 
@@ -74,7 +74,7 @@ func Strings(name string, into *[]string) Field { return Field{name, into} }
 // which they stand. A key that stands twice is an error.
 func Pairs(name string, into *[]Pair) Field { return Field{name, into} }
 
-// Raw reads any value as JSON text, for another decoder say.
+// Raw reads any value as JSON text, for example for another decoder.
 func Raw(name string, into *[]byte) Field { return Field{name, into} }
 
 // Object reads an object of these fields.

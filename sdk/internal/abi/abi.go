@@ -19,8 +19,8 @@ const (
 
 // Statuses that an export returns to the host.
 const (
-	// OK says that the output is set.
+	// OK means that the output is set.
 	OK int32 = 0
-	// Failed says that the error is set.
+	// Failed means that the error is set.
 	Failed int32 = 1
 )

@@ -34,32 +34,7 @@ func entryMetadata(s *json.Scanner, m *contract.EntryMetadata) {
 }
 
 func entryObject(s *json.Scanner, o *contract.EntryObject) {
-	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
-		switch string(key) {
-		case "apiVersion":
-			o.APIVersion = s.String()
-		case "kind":
-			o.Kind = s.String()
-		case "metadata":
-			entryMetadata(s, &o.Metadata)
-		default:
-			s.Skip()
-		}
-	}
-}
-
-// AntiAffinityPresetEntries reads the facts of AntiAffinityPreset with labels as a list.
-func AntiAffinityPresetEntries(s *json.Scanner, f *contract.AntiAffinityPresetEntries) {
-	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
-		switch string(key) {
-		case "object":
-			entryObject(s, &f.Object)
-		case "local":
-			pod(s, &f.Local)
-		default:
-			s.Skip()
-		}
-	}
+	typedObject(s, &o.APIVersion, &o.Kind, &o.Metadata, entryMetadata)
 }
 
 // MetadataFilterEntries reads the facts of MetadataFilter with labels and annotations as

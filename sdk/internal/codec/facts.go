@@ -49,12 +49,21 @@ func OffloadingPatchFacts(s *json.Scanner, f *contract.OffloadingPatchFacts) {
 
 // AntiAffinityPresetFacts reads the facts of AntiAffinityPreset.
 func AntiAffinityPresetFacts(s *json.Scanner, f *contract.AntiAffinityPresetFacts) {
+	antiAffinityPreset(s, &f.Object, pod, &f.Local)
+}
+
+// AntiAffinityPresetEntries reads the facts of AntiAffinityPreset with labels as a list.
+func AntiAffinityPresetEntries(s *json.Scanner, f *contract.AntiAffinityPresetEntries) {
+	antiAffinityPreset(s, &f.Object, entryObject, &f.Local)
+}
+
+func antiAffinityPreset[O any](s *json.Scanner, object *O, readObject func(*json.Scanner, *O), local *contract.Pod) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "object":
-			pod(s, &f.Object)
+			readObject(s, object)
 		case "local":
-			pod(s, &f.Local)
+			pod(s, local)
 		default:
 			s.Skip()
 		}
@@ -151,14 +160,18 @@ func patchAffinity(s *json.Scanner, a *contract.PatchAffinity) {
 }
 
 func objectMetadata(s *json.Scanner, o *contract.ObjectMetadata) {
+	typedObject(s, &o.APIVersion, &o.Kind, &o.Metadata, metadata)
+}
+
+func typedObject[M any](s *json.Scanner, apiVersion, kind *string, meta *M, readMeta func(*json.Scanner, *M)) {
 	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
 		switch string(key) {
 		case "apiVersion":
-			o.APIVersion = s.String()
+			*apiVersion = s.String()
 		case "kind":
-			o.Kind = s.String()
+			*kind = s.String()
 		case "metadata":
-			metadata(s, &o.Metadata)
+			readMeta(s, meta)
 		default:
 			s.Skip()
 		}

@@ -18,7 +18,7 @@ var (
 	ErrType = errors.New("unexpected type")
 )
 
-// SyntaxError says where a document was refused, and why.
+// SyntaxError is the position and the reason at which a document was refused.
 type SyntaxError struct {
 	// Offset is the byte at which the scanner stopped.
 	Offset int

@@ -72,7 +72,7 @@ func putPlain(data, text []byte) bool {
 	return ok
 }
 
-// Text returns data, a key say, as a string without copying it. The caller must never change data
+// Text returns data, such as a key, as a string without copying it. The caller must never change data
 // again.
 func Text(data []byte) string { return unsafe.String(unsafe.SliceData(data), len(data)) }
 

@@ -302,7 +302,7 @@ func (s *Scanner) Raw() []byte {
 	return s.data[start:s.pos:s.pos]
 }
 
-// nest says of the objects and lists that Skip is in which are objects.
+// nest has a bit for each object or list around Skip, which is set for objects.
 type nest [MaxDepth/64 + 1]uint64
 
 func (n *nest) enter(depth int, object bool) {
@@ -354,7 +354,7 @@ func (s *Scanner) goesOn(in *nest, outside int) bool {
 	return false
 }
 
-// scalar consumes the value that begins with c and is no string, object or list.
+// scalar consumes the value that begins with c and is not a string, object or list.
 func (s *Scanner) scalar(c byte) {
 	switch {
 	case c == 't':

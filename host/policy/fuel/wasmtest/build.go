@@ -1,3 +1,4 @@
+// Package wasmtest compiles modules from Go source for tests.
 package wasmtest
 
 import (
