@@ -40,6 +40,7 @@
 //
 // host/apis holds the custom resources; host/forge the pure builders; host/policy
 // the sandbox and the chain; host/policysource loads policies from the cluster;
-// host/peering copies objects between clusters; host/app composes the processes that
-// cmd/longshore starts.
+// host/peering copies objects between clusters (replication) and builds the objects of
+// a peering, with a handshake (authentication) and without (manual); host/app composes
+// the processes that cmd/longshore starts.
 package host
