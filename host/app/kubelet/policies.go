@@ -38,6 +38,9 @@ var _ view.Evaluator = (*policyLoader)(nil)
 func (l *policyLoader) run(ctx context.Context) error {
 	loaded, err := l.load(ctx)
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	l.loaded.Store(loaded)

@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 type childOptions struct {
 	Kubeconfig, NodeIP, PolicyCache string
 	ClientTimeout                   time.Duration
+	// Identity and ListenPort are set for a second replica.
+	Identity   string
+	ListenPort int
 }
 
 // runChild runs a virtual kubelet until it is killed or its parent ends.
@@ -68,6 +71,9 @@ func serveChild(ctx context.Context, file string) error {
 	}
 	o := optionsFor(config, options.NodeIP, options.PolicyCache)
 	o.CertificateType, o.ClientTimeout = string(kubelet.CertificateSelfSigned), options.ClientTimeout
+	if options.Identity != "" {
+		o.Identity, o.ListenPort = options.Identity, options.ListenPort
+	}
 	app, err := kubelet.New(ctx, o)
 	if err != nil {
 		return err
@@ -123,5 +129,13 @@ func (c *child) kill(t *testing.T) {
 	c.ended = true
 	require.NoError(t, c.command.Process.Kill())
 	require.ErrorContains(t, c.command.Wait(), "signal: killed", "the process did not end before")
+	c.stdin.Close()
+}
+
+// awaitExit waits until the process ends by itself with an error.
+func (c *child) awaitExit(t *testing.T) {
+	t.Helper()
+	c.ended = true
+	require.ErrorContains(t, c.command.Wait(), "exit status 1")
 	c.stdin.Close()
 }
