@@ -331,10 +331,10 @@ func TestPodOfTheVirtualNodeRunsInTheProvider(t *testing.T) {
 	}, soon, tick, "the node has its lease")
 
 	r.create(r.rome, webPod())
-	there := client.ObjectKey{Namespace: "shop-rome", Name: "web"}
-	shadow, runs := &offloadingv1beta1.ShadowPod{}, &corev1.Pod{}
+	remoteKey := client.ObjectKey{Namespace: "shop-rome", Name: "web"}
+	shadow, remotePod := &offloadingv1beta1.ShadowPod{}, &corev1.Pod{}
 	require.Eventually(t, func() bool {
-		return r.milan.Get(t.Context(), there, shadow) == nil && r.milan.Get(t.Context(), there, runs) == nil
+		return r.milan.Get(t.Context(), remoteKey, shadow) == nil && r.milan.Get(t.Context(), remoteKey, remotePod) == nil
 	}, soon, tick, "the ShadowPod and its pod exist in the provider")
 	assert.Equal(t, map[string]string{
 		"app": "web", "offloading.liqo.io/origin": "rome", "offloading.liqo.io/destination": "milan", "offloading.liqo.io/nodename": nodeName,
@@ -348,12 +348,12 @@ func TestPodOfTheVirtualNodeRunsInTheProvider(t *testing.T) {
 		if err := r.rome.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, pod); err != nil {
 			return false
 		}
-		if err := r.milan.Get(t.Context(), there, runs); err != nil {
+		if err := r.milan.Get(t.Context(), remoteKey, remotePod); err != nil {
 			return false
 		}
 		return pod.Status.Phase == corev1.PodRunning
 	}, soon, tick, "the local pod is Running")
-	assert.Equal(t, runs.Status.PodIP, pod.Status.PodIP, "the status is that of the remote pod")
+	assert.Equal(t, remotePod.Status.PodIP, pod.Status.PodIP, "the status is that of the remote pod")
 	assert.NotEmpty(t, pod.Status.PodIP)
 	assert.Equal(t, "true", pod.Labels[offloadingv1beta1.LocalPodLabel])
 
