@@ -63,7 +63,9 @@ func TestLeaseOfTheNodeIsHandedOverWhileRequestsFail(t *testing.T) {
 	f.create(f.rome, created)
 	f.deletePod(t, ends, nil)
 
-	require.Eventually(t, func() bool { return ptr.Deref(f.nodeLease(t).HolderIdentity, "") == "replica-2" }, soon, tick, "the second replica takes over")
+	planetest.Until(t, func(t planetest.T) bool {
+		return ptr.Deref(f.nodeLease(t).HolderIdentity, "") == "replica-2"
+	}, soon, tick, "the second replica takes over")
 	o := kubelet.DefaultOptions()
 	const jitter = 2.2 // of client-go's candidates
 	limit := o.VKLeaseDuration + o.VKLeaseRenewInterval + time.Duration(jitter*float64(o.VKLeaseRetryPeriod))
