@@ -8,8 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// effective returns the security context of a container with what it inherits from its
-// pod filled in.
+// effective returns the security context of a container, including inherited fields.
 func effective(pod *corev1.PodSpec, container *corev1.Container) corev1.SecurityContext {
 	inherited := podContext(pod)
 	var context corev1.SecurityContext
@@ -32,8 +31,8 @@ func inherit[T any](own **T, pods *T) {
 	}
 }
 
-// context compares two effective security contexts, field by field. What a container
-// can inherit may have been changed in the pod's own context.
+// context compares two effective security contexts. The cause of an inherited field can be
+// the pod's own context.
 func (c *check) context(path string, was, is corev1.SecurityContext) {
 	own := func(bad bool, field, problem string) {
 		if bad {
@@ -48,11 +47,11 @@ func (c *check) context(path string, was, is corev1.SecurityContext) {
 	own(isTrue(is.Privileged) && !isTrue(was.Privileged), "/privileged", "set to true")
 	own(isFalse(was.AllowPrivilegeEscalation) && !isFalse(is.AllowPrivilegeEscalation), "/allowPrivilegeEscalation", "no longer false")
 	own(isTrue(was.ReadOnlyRootFilesystem) && !isTrue(is.ReadOnlyRootFilesystem), "/readOnlyRootFilesystem", "no longer true")
-	own(!masked(is.ProcMount) && masked(was.ProcMount), "/procMount", "no longer masked")
+	own(!isMasked(is.ProcMount) && isMasked(was.ProcMount), "/procMount", "no longer masked")
 	c.capabilities(path, was.Capabilities, is.Capabilities)
 	inherited(isTrue(was.RunAsNonRoot) && !isTrue(is.RunAsNonRoot), "/runAsNonRoot", "no longer true")
-	inherited(towardsRoot(was.RunAsUser, is.RunAsUser), "/runAsUser", "may be root now")
-	inherited(towardsRoot(was.RunAsGroup, is.RunAsGroup), "/runAsGroup", "may be the root group now")
+	inherited(mayBecomeRoot(was.RunAsUser, is.RunAsUser), "/runAsUser", "may be root now")
+	inherited(mayBecomeRoot(was.RunAsGroup, is.RunAsGroup), "/runAsGroup", "may be the root group now")
 	inherited(weakerSeccomp(was.SeccompProfile, is.SeccompProfile), "/seccompProfile", "weakened")
 	inherited(weakerAppArmor(was.AppArmorProfile, is.AppArmorProfile), "/appArmorProfile", "weakened")
 	inherited(!equality.Semantic.DeepEqual(was.SELinuxOptions, is.SELinuxOptions), "/seLinuxOptions", "changed")
@@ -61,8 +60,8 @@ func (c *check) context(path string, was, is corev1.SecurityContext) {
 	}
 }
 
-// masked reports whether sensitive parts of /proc are hidden, which is the default.
-func masked(mount *corev1.ProcMountType) bool {
+// isMasked reports whether sensitive parts of /proc are hidden, which is the default.
+func isMasked(mount *corev1.ProcMountType) bool {
 	return mount == nil || *mount == corev1.DefaultProcMount || *mount == ""
 }
 
@@ -73,7 +72,7 @@ func windowsOptions(of corev1.SecurityContext) corev1.WindowsSecurityContextOpti
 	return *of.WindowsOptions
 }
 
-// administrator is the user of Windows containers that administers them.
+// administrator is the administrator of Windows containers.
 const administrator = "ContainerAdministrator"
 
 func (c *check) windows(path string, was, is corev1.WindowsSecurityContextOptions) {
@@ -91,20 +90,19 @@ func (c *check) windows(path string, was, is corev1.WindowsSecurityContextOption
 		"/gmsaCredentialSpec":     text(is.GMSACredentialSpec) != "" && text(is.GMSACredentialSpec) != text(was.GMSACredentialSpec),
 		"/gmsaCredentialSpecName": text(is.GMSACredentialSpecName) != "" && text(is.GMSACredentialSpecName) != text(was.GMSACredentialSpecName),
 	} {
-		c.forbid(changed, path+field, "added or changed: it is an account of the domain", causes...)
+		c.forbid(changed, path+field, "added or changed: it is a domain account", causes...)
 	}
 }
 
-// towardsRoot reports whether an ID became 0, or became the image's choice, which may
-// be 0.
-func towardsRoot(was, is *int64) bool {
+// mayBecomeRoot reports whether an ID became 0, or unset, which leaves it to the image.
+func mayBecomeRoot(was, is *int64) bool {
 	if is == nil {
 		return was != nil && *was != 0
 	}
 	return *is == 0 && !equals(was, 0)
 }
 
-// capabilities takes the path of the security context.
+// capabilities compares capabilities. path is that of the security context.
 func (c *check) capabilities(path string, was, is *corev1.Capabilities) {
 	if was == is {
 		return
@@ -127,7 +125,7 @@ func (c *check) capabilities(path string, was, is *corev1.Capabilities) {
 	}
 }
 
-// covers reports whether a list has a capability, or all of them.
+// covers reports whether a list has a capability or ALL.
 func covers(list []corev1.Capability, capability corev1.Capability) bool {
 	return slices.ContainsFunc(list, func(have corev1.Capability) bool {
 		return canonical(have) == "ALL" || canonical(have) == canonical(capability)
@@ -138,9 +136,9 @@ func canonical(capability corev1.Capability) string {
 	return strings.TrimPrefix(strings.ToUpper(string(capability)), "CAP_")
 }
 
-// weakerSeccomp reports whether a profile was taken away or replaced by one that cannot
-// be compared. Unset is the node's default; a profile may take its place, "Unconfined"
-// may not.
+// weakerSeccomp reports whether a profile was removed or replaced, since profiles cannot be
+// compared. An unset profile, which is the node's default, may become any profile but
+// "Unconfined".
 func weakerSeccomp(was, is *corev1.SeccompProfile) bool {
 	switch {
 	case equality.Semantic.DeepEqual(was, is):
@@ -152,7 +150,7 @@ func weakerSeccomp(was, is *corev1.SeccompProfile) bool {
 	}
 }
 
-// weakerAppArmor is the same for AppArmor.
+// weakerAppArmor is weakerSeccomp for AppArmor.
 func weakerAppArmor(was, is *corev1.AppArmorProfile) bool {
 	switch {
 	case equality.Semantic.DeepEqual(was, is):

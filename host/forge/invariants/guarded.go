@@ -2,8 +2,8 @@ package invariants
 
 import "strings"
 
-// guardedPrefixes begin the keys of labels and annotations on which something outside the
-// pod's spec acts.
+// guardedPrefixes are prefixes of labels and annotations on which runtimes, networks or
+// clouds act.
 var guardedPrefixes = []string{
 	// Networks: further interfaces, addresses and bandwidth.
 	"k8s.v1.cni.cncf.io/", "v1.multus-cni.io/", "cni.projectcalico.org/", "ovn.kubernetes.io/", "k8s.ovn.org/", "io.cilium.", "cilium.io/",
@@ -11,12 +11,12 @@ var guardedPrefixes = []string{
 	// Runtimes: hooks, devices, virtual machines, confinement.
 	"io.katacontainers.", "run.oci.", "io.containerd.", "io.kubernetes.cri", "cri-o.", "cdi.k8s.io/", "dev.gvisor.",
 	"container.apparmor.security.beta.kubernetes.io/", "seccomp.security.alpha.kubernetes.io/", "container.seccomp.security.alpha.kubernetes.io/",
-	// Clouds: the identity that the pod has there.
+	// Clouds: the identity of the pod.
 	"iam.amazonaws.com/", "eks.amazonaws.com/", "vpc.amazonaws.com/", "iam.gke.io/", "azure.workload.identity/", "aadpodidbinding",
 }
 
 // GuardedKey reports whether container runtimes, networks or clouds act on a label or an
-// annotation: a policy sets it only if an operator grants that key to it.
+// annotation. A policy may set it only if an operator grants the key.
 func GuardedKey(key string) bool {
 	for _, prefix := range guardedPrefixes {
 		if strings.HasPrefix(key, prefix) {

@@ -1,15 +1,14 @@
-// Package invariants holds what no policy may change on a pod: on one that is offloaded,
-// and on one that is being created. It is asked after the chain, with the pod as it was
-// before and as the policies left it; a policy that breaks an invariant keeps the pod
-// from being sent, or from being created.
+// Package invariants checks what no policy may change in a pod that is created or offloaded.
+// It compares the pod before and after the policies. A violation prevents the pod from being
+// created or sent.
 //
-// The order is "never less isolated than": the outcome of an offload is not less isolated
-// than the draft, nor than the local pod; that of an admission, not less than the pod that
-// its owner wrote. Kubernetes' defaults count: what is unset is as weak as its default.
-// [Table] lists every field and its rule; docs/reference/invariants.md is made from it,
-// and a test fails when Kubernetes adds a field that is not in it.
+// The result must never be less isolated: for an offloaded pod, not less than the draft and
+// not less than the local pod; for a pod that is created, not less than the owner's pod. An
+// unset field counts as its default in Kubernetes. [Table] lists every field and its rule.
+// docs/reference/invariants.md is generated from it, and a test fails if Kubernetes adds a
+// field.
 //
-// Everything here is a pure function of its arguments, which are never altered.
+// All functions are pure and do not alter their arguments.
 package invariants
 
 import (
@@ -23,19 +22,19 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
-// Violation is one thing that the policies must not do.
+// Violation is a change that policies must not make.
 type Violation struct {
-	// Path is where, as a path into the object with names in place of indices, for
-	// example "/spec/pod/containers[name=web]/securityContext/privileged".
+	// Path of the field in the object, with names instead of indices:
+	// "/spec/pod/containers[name=web]/securityContext/privileged".
 	Path string
-	// Problem says what was done there.
+	// Problem describes the change.
 	Problem string
 	// Causes are the fields whose change can be the cause, as JSON pointers into the pod
-	// that policies see ("/spec/hostNetwork"): who wrote one of them is to blame.
+	// that policies see ("/spec/hostNetwork").
 	Causes []string
 }
 
-// Error lists everything that is wrong with the outcome of a policy chain.
+// Error lists all violations.
 type Error struct{ Violations []Violation }
 
 // Error implements error.
@@ -57,13 +56,13 @@ func (e *Error) Causes() []string {
 	return slices.Compact(all)
 }
 
-// CheckPod compares the outcome of a policy chain with the draft and with the local pod.
-// The error is an [*Error].
+// CheckPod compares a ShadowPod after the policies with its draft and with the local pod. The
+// error is an [*Error].
 func CheckPod(local *corev1.Pod, draft, after *offloadingv1beta1.ShadowPod) error {
 	c := &check{root: "/spec/pod"}
 	c.metadata(&draft.ObjectMeta, &after.ObjectMeta)
 	c.offloaded(&after.Spec.Pod)
-	c.same(&draft.Spec.Pod, &after.Spec.Pod)
+	c.unchanged(&draft.Spec.Pod, &after.Spec.Pod)
 	c.credentials(&draft.Spec.Pod, &after.Spec.Pod)
 	c.volumes(&draft.Spec.Pod, &after.Spec.Pod)
 	for _, before := range []*corev1.PodSpec{&draft.Spec.Pod, &local.Spec} {
@@ -73,13 +72,13 @@ func CheckPod(local *corev1.Pod, draft, after *offloadingv1beta1.ShadowPod) erro
 	return c.err()
 }
 
-// CheckAdmission compares a pod that is being created, as its owner wrote it, with what
-// the policies made of it. The error is an [*Error].
+// CheckAdmission compares a pod that is created before and after the policies. The error is
+// an [*Error].
 func CheckAdmission(before, after *corev1.Pod) error {
 	c := &check{root: "/spec"}
 	c.metadata(&before.ObjectMeta, &after.ObjectMeta)
 	c.admitted(&before.Spec, &after.Spec)
-	c.same(&before.Spec, &after.Spec)
+	c.unchanged(&before.Spec, &after.Spec)
 	c.credentials(&before.Spec, &after.Spec)
 	c.volumes(&before.Spec, &after.Spec)
 	c.pod(&before.Spec, &after.Spec)
@@ -89,7 +88,7 @@ func CheckAdmission(before, after *corev1.Pod) error {
 
 // check collects violations.
 type check struct {
-	// root is the path of the pod's spec in the object.
+	// root is the path of the pod spec in the object.
 	root       string
 	violations []Violation
 }
@@ -102,8 +101,8 @@ func (c *check) err() error {
 	return &Error{Violations: c.violations}
 }
 
-// add takes a path below the pod's spec ("/hostNetwork") or one of the metadata, and the
-// fields below the spec that can be the cause, when that is not the path alone.
+// add adds a violation at a path below the pod spec ("/hostNetwork") or in the metadata.
+// Causes are fields below the pod spec; without any, the path is the cause.
 func (c *check) add(path, problem string, causes ...string) {
 	violation := Violation{Path: path, Problem: problem}
 	if strings.HasPrefix(path, "/metadata/") {
@@ -117,18 +116,18 @@ func (c *check) add(path, problem string, causes ...string) {
 			violation.Causes = append(violation.Causes, "/spec"+cause)
 		}
 	}
-	c.keep(violation)
+	c.addOnce(violation)
 }
 
-// keep adds a violation once.
-func (c *check) keep(violation Violation) {
-	known := func(v Violation) bool { return v.Path == violation.Path && v.Problem == violation.Problem }
-	if !slices.ContainsFunc(c.violations, known) {
+// addOnce adds a violation unless the same one is there.
+func (c *check) addOnce(violation Violation) {
+	isSame := func(v Violation) bool { return v.Path == violation.Path && v.Problem == violation.Problem }
+	if !slices.ContainsFunc(c.violations, isSame) {
 		c.violations = append(c.violations, violation)
 	}
 }
 
-// forbid adds a violation if something is the case.
+// forbid adds a violation if bad is true.
 func (c *check) forbid(bad bool, path, problem string, causes ...string) {
 	if bad {
 		c.add(path, problem, causes...)
@@ -139,15 +138,15 @@ func (c *check) metadata(before, after *metav1.ObjectMeta) {
 	c.forbid(after.Name != before.Name, "/metadata/name", "changed")
 	c.forbid(after.Namespace != before.Namespace, "/metadata/namespace", "changed")
 	c.forbid(after.GenerateName != before.GenerateName, "/metadata/generateName", "changed")
-	c.forbid(len(after.OwnerReferences) > len(before.OwnerReferences), "/metadata/ownerReferences", "added: the host decides who owns what it sends")
-	c.forbid(len(after.Finalizers) > len(before.Finalizers), "/metadata/finalizers", "added: nobody would remove them")
+	c.forbid(len(after.OwnerReferences) > len(before.OwnerReferences), "/metadata/ownerReferences", "added: the host sets the owners of objects that it sends")
+	c.forbid(len(after.Finalizers) > len(before.Finalizers), "/metadata/finalizers", "added: no controller would remove them")
 	c.reserved("labels", before.Labels, after.Labels)
 	c.reserved("annotations", before.Annotations, after.Annotations)
 	c.legacyProfiles(before.Annotations, after.Annotations)
 }
 
-// reserved holds the keys that are reflection's own (T40). One that is gone is no harm:
-// the seal puts it back.
+// reserved checks the keys that are reserved for reflection (T40). A removed key is allowed,
+// because sealing restores it.
 func (c *check) reserved(field string, before, after map[string]string) {
 	for key, value := range after {
 		if !remote.ReservedKey(key) {
@@ -159,19 +158,19 @@ func (c *check) reserved(field string, before, after map[string]string) {
 	}
 }
 
-// legacyProfiles are annotations that older API servers and container runtimes turn into
-// profiles and namespaces.
+// legacyProfiles checks annotations that older API servers and container runtimes read as
+// security profiles and namespaces.
 func (c *check) legacyProfiles(before, after map[string]string) {
 	for _, side := range []map[string]string{before, after} {
 		for key := range side {
-			if before[key] != after[key] && confines(key) {
-				c.add(path("/metadata/annotations", key), "changed: container runtimes take their confinement from it")
+			if before[key] != after[key] && isLegacyProfile(key) {
+				c.add(path("/metadata/annotations", key), "changed: container runtimes read security profiles from it")
 			}
 		}
 	}
 }
 
-func confines(annotation string) bool {
+func isLegacyProfile(annotation string) bool {
 	for _, prefix := range []string{
 		corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix,
 		"seccomp.security.alpha.kubernetes.io/",
@@ -185,43 +184,42 @@ func confines(annotation string) bool {
 	return false
 }
 
-// offloaded holds what the provider's nodes and the provider's own accounts are guarded
-// by, whatever the local pod has.
+// offloaded checks the fields that protect the provider's nodes, whatever the local pod has.
 func (c *check) offloaded(after *corev1.PodSpec) {
-	const shared = "set to true: offloaded pods share no namespace with the provider's nodes"
+	const shared = "set to true: offloaded pods must not share a namespace with the provider's nodes"
 	c.forbid(after.HostNetwork, "/hostNetwork", shared)
 	c.forbid(after.HostPID, "/hostPID", shared)
 	c.forbid(after.HostIPC, "/hostIPC", shared)
-	c.forbid(after.NodeName != "", "/nodeName", "set: the provider's scheduler picks the node; use a node selector")
+	c.forbid(after.NodeName != "", "/nodeName", "set: the provider's scheduler selects the node; use a node selector")
 	c.forbid(len(after.EphemeralContainers) > 0, "/ephemeralContainers", "added: a pod cannot be created with them")
 }
 
-// admitted is the same for a pod that is being created: its owner may have asked for
-// it, and the cluster's own admission may allow it to the owner, but not to a policy.
+// admitted checks the same fields of a pod that is created. The owner may set them, if the
+// cluster's own admission allows it, but a policy may not.
 func (c *check) admitted(before, after *corev1.PodSpec) {
-	const shared = "set to true: its owner did not ask for it"
+	const shared = "set to true: the pod's owner did not set it"
 	c.forbid(after.HostNetwork && !before.HostNetwork, "/hostNetwork", shared)
 	c.forbid(after.HostPID && !before.HostPID, "/hostPID", shared)
 	c.forbid(after.HostIPC && !before.HostIPC, "/hostIPC", shared)
-	c.forbid(after.NodeName != before.NodeName, "/nodeName", "changed: the scheduler picks the node; use a node selector")
+	c.forbid(after.NodeName != before.NodeName, "/nodeName", "changed: the scheduler selects the node; use a node selector")
 	c.forbid(len(after.EphemeralContainers) > len(before.EphemeralContainers), "/ephemeralContainers", "added: a pod cannot be created with them")
 }
 
-// same holds what is not the policies' to decide at all.
-func (c *check) same(before, after *corev1.PodSpec) {
-	c.forbid(after.ServiceAccountName != before.ServiceAccountName, "/serviceAccountName", "changed: it is not for a policy to say which account the pod has")
-	c.forbid(after.DeprecatedServiceAccount != before.DeprecatedServiceAccount, "/serviceAccount", "changed: it is not for a policy to say which account the pod has")
-	mounted := func(spec *corev1.PodSpec) bool {
+// unchanged checks the fields that no policy may change in any way.
+func (c *check) unchanged(before, after *corev1.PodSpec) {
+	c.forbid(after.ServiceAccountName != before.ServiceAccountName, "/serviceAccountName", "changed: policies must not choose the service account")
+	c.forbid(after.DeprecatedServiceAccount != before.DeprecatedServiceAccount, "/serviceAccount", "changed: policies must not choose the service account")
+	mountsToken := func(spec *corev1.PodSpec) bool {
 		return spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken
 	}
-	c.forbid(mounted(after) && !mounted(before), "/automountServiceAccountToken", "no longer false: the pod would hold a token of its account")
-	c.forbid(osOf(before) != osOf(after), "/os", "changed: it says which security settings count")
-	system := func(spec *corev1.PodSpec) bool { return strings.HasPrefix(spec.PriorityClassName, systemPriority) }
-	c.forbid(system(after) && after.PriorityClassName != before.PriorityClassName, "/priorityClassName",
-		"set to a class of the system: the pod would push the cluster's own from the nodes")
+	c.forbid(mountsToken(after) && !mountsToken(before), "/automountServiceAccountToken", "no longer false: the pod would get a token of its service account")
+	c.forbid(osOf(before) != osOf(after), "/os", "changed: it selects which security settings apply")
+	isSystemClass := func(spec *corev1.PodSpec) bool { return strings.HasPrefix(spec.PriorityClassName, systemPriority) }
+	c.forbid(isSystemClass(after) && after.PriorityClassName != before.PriorityClassName, "/priorityClassName",
+		"set to a system class: the pod would preempt pods of the cluster itself")
 }
 
-// systemPriority begins the names of the classes that Kubernetes reserves for itself.
+// systemPriority is the prefix of priority classes that Kubernetes reserves for itself.
 const systemPriority = "system-"
 
 func osOf(spec *corev1.PodSpec) corev1.OSName {
@@ -231,10 +229,10 @@ func osOf(spec *corev1.PodSpec) corev1.OSName {
 	return spec.OS.Name
 }
 
-// named is the path of a list item of the pod.
+// named returns the path of a list item of the pod.
 func named(list, name string) string { return "/" + list + "[name=" + name + "]" }
 
-// path is a map key below a path, escaped as in a JSON pointer.
+// path returns the path of a map key, escaped as in a JSON pointer.
 func path(parent, key string) string {
 	return parent + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
 }

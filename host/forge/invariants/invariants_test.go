@@ -16,7 +16,7 @@ import (
 
 var rome = remote.Origin{HomeClusterID: "rome", ProviderClusterID: "milan", NodeName: "milan-1"}
 
-// guarded is a pod that is as isolated as can be: everything can be weakened.
+// guarded returns a pod with the strictest value of every guarded field.
 func guarded() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Labels: map[string]string{"app": "web"}},
@@ -62,7 +62,7 @@ func guarded() *corev1.Pod {
 	}
 }
 
-// plain is a pod that says nothing about isolation.
+// plain returns a pod without fields about isolation.
 func plain() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"},
@@ -70,8 +70,7 @@ func plain() *corev1.Pod {
 	}
 }
 
-// weakening is something that a policy does to a draft, and the paths that the error
-// must name.
+// weakening is a change of a draft by a policy, and the paths of the violations.
 type weakening struct {
 	pod  func() *corev1.Pod
 	do   func(*offloadingv1beta1.ShadowPod)
@@ -100,7 +99,7 @@ func refuse(t *testing.T, cases map[string]weakening) {
 	}
 }
 
-func TestPoliciesMustNotMoveOrRenameThePod(t *testing.T) {
+func TestPoliciesMustNotChangeIdentityOrPlacement(t *testing.T) {
 	refuse(t, map[string]weakening{
 		"host network":                       {plain, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.HostNetwork = true }, []string{"/spec/pod/hostNetwork"}},
 		"host processes":                     {plain, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.HostPID = true }, []string{"/spec/pod/hostPID"}},
@@ -168,7 +167,7 @@ func TestPoliciesMustNotWeakenAContainer(t *testing.T) {
 			"/spec/pod/containers[name=web]/securityContext/seccompProfile",
 			"/spec/pod/containers[name=web]/securityContext/appArmorProfile",
 		}},
-		"root in one container, over the pod's word": {guarded, func(s *offloadingv1beta1.ShadowPod) {
+		"root in one container, overriding the pod": {guarded, func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.InitContainers[0].SecurityContext = &corev1.SecurityContext{RunAsNonRoot: ptr.To(false), RunAsUser: ptr.To[int64](0)}
 		}, []string{
 			"/spec/pod/initContainers[name=init]/securityContext/runAsNonRoot",
@@ -192,7 +191,7 @@ func TestPoliciesMustNotWeakenAContainer(t *testing.T) {
 		"a privileged sidecar": {plain, func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: "spy", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}})
 		}, []string{"/spec/pod/containers[name=spy]/securityContext/privileged"}},
-		"a sidecar that does not heed the pod": {guarded, func(s *offloadingv1beta1.ShadowPod) {
+		"a sidecar that overrides the pod": {guarded, func(s *offloadingv1beta1.ShadowPod) {
 			spy := s.Spec.Pod.Containers[0].DeepCopy()
 			spy.Name, spy.VolumeMounts, spy.Ports, spy.SecurityContext.RunAsNonRoot = "spy", nil, nil, ptr.To(false)
 			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, *spy)
@@ -202,20 +201,20 @@ func TestPoliciesMustNotWeakenAContainer(t *testing.T) {
 
 func TestPoliciesMustNotReachTheNode(t *testing.T) {
 	refuse(t, map[string]weakening{
-		"a folder of the node, and its mount": {plain, func(s *offloadingv1beta1.ShadowPod) {
+		"a hostPath volume and its mount": {plain, func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.Volumes = []corev1.Volume{{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
 			s.Spec.Pod.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "root", MountPath: "/host"}}
 		}, []string{"/spec/pod/volumes[name=root]/hostPath", "/spec/pod/containers[name=web]/volumeMounts[mountPath=/host]"}},
-		"another folder of the node": {guarded, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Volumes[0].HostPath.Path = "/" }, []string{"/spec/pod/volumes[name=log]/hostPath"}},
-		"a writable mount":           {guarded, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers[0].VolumeMounts[0].ReadOnly = false }, []string{"/spec/pod/containers[name=web]/volumeMounts[mountPath=/log]/readOnly"}},
-		"a mount that reaches out": {guarded, func(s *offloadingv1beta1.ShadowPod) {
+		"another hostPath": {guarded, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Volumes[0].HostPath.Path = "/" }, []string{"/spec/pod/volumes[name=log]/hostPath"}},
+		"a writable mount": {guarded, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers[0].VolumeMounts[0].ReadOnly = false }, []string{"/spec/pod/containers[name=web]/volumeMounts[mountPath=/log]/readOnly"}},
+		"a propagated mount": {guarded, func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.Containers[0].VolumeMounts[0].MountPropagation = ptr.To(corev1.MountPropagationBidirectional)
 		}, []string{"/spec/pod/containers[name=web]/volumeMounts[mountPath=/log]/mountPropagation"}},
 		"a port of the node": {guarded, func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers[0].Ports[0].HostPort = 80 }, []string{"/spec/pod/containers[name=web]/ports"}},
 	})
 }
 
-func TestWhatPoliciesMayDo(t *testing.T) {
+func TestAllowedChanges(t *testing.T) {
 	for name, do := range map[string]func(*offloadingv1beta1.ShadowPod){
 		"nothing": func(*offloadingv1beta1.ShadowPod) {},
 		"place the pod": func(s *offloadingv1beta1.ShadowPod) {
@@ -260,7 +259,7 @@ func stricter() *corev1.Pod {
 	return pod
 }
 
-func TestAPodThatIsPrivilegedMayStaySo(t *testing.T) {
+func TestAPrivilegedPodMayStayPrivileged(t *testing.T) {
 	pod := plain()
 	pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
 		Privileged: ptr.To(true), Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"CAP_SYS_ADMIN", "all"}},
@@ -273,9 +272,9 @@ func TestAPodThatIsPrivilegedMayStaySo(t *testing.T) {
 	assert.NoError(t, invariants.CheckPod(pod, draft, after))
 }
 
-// What no policy has touched is shared with the draft, and not compared again; a policy
-// that turns a mounted volume into a folder of the node is found all the same.
-func TestSharedContainersAreFine(t *testing.T) {
+// Unchanged containers share memory with the draft and are not compared. A mounted volume that
+// becomes a hostPath is found nevertheless.
+func TestUnchangedContainersAreNotCompared(t *testing.T) {
 	pod := plain()
 	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}
@@ -287,7 +286,7 @@ func TestSharedContainersAreFine(t *testing.T) {
 	require.ErrorContains(t, invariants.CheckPod(pod, draft, &after), "/spec/pod/volumes[name=data]/hostPath")
 }
 
-func TestAnOutcomeWeakerThanTheLocalPodIsRefusedEvenIfTheDraftIsAsWeak(t *testing.T) {
+func TestTheShadowPodMustNotBeWeakerThanTheLocalPod(t *testing.T) {
 	pod := guarded()
 	draft := remote.PodDraft(pod, "ns", rome)
 	draft.Spec.Pod.HostUsers = nil

@@ -10,8 +10,8 @@ import (
 
 const securityContext = "/securityContext"
 
-// pod compares what concerns the pod as a whole. What containers inherit from the pod is
-// compared per container, as it is in effect there.
+// pod compares the fields of the whole pod. Fields that containers inherit are compared per
+// container, with their effective value.
 func (c *check) pod(before, after *corev1.PodSpec) {
 	c.forbid(isFalse(before.HostUsers) && !isFalse(after.HostUsers), "/hostUsers", "no longer false: the pod would leave its user namespace")
 	c.forbid(!isTrue(before.ShareProcessNamespace) && isTrue(after.ShareProcessNamespace),
@@ -31,12 +31,12 @@ func (c *check) pod(before, after *corev1.PodSpec) {
 	}
 }
 
-// containers compares each container with the one of its name, and one that is new with
-// those that are of its sort: it may be no less isolated than the weakest of them, so
-// that what the pod can do at most does not grow.
+// containers compares each container with the one of its name. A new container must not be
+// less isolated than the weakest existing one of the same kind, so that the pod gets no
+// further privileges.
 func (c *check) containers(before, after *corev1.PodSpec) {
 	if shared(before.Containers, after.Containers) && shared(before.InitContainers, after.InitContainers) && before.SecurityContext == after.SecurityContext {
-		return // the very same ones: nobody has touched them
+		return // no policy changed them
 	}
 	had, has := containersOf(before), containersOf(after)
 	for i := range has {
@@ -45,11 +45,11 @@ func (c *check) containers(before, after *corev1.PodSpec) {
 			c.container(is.path, before, was.Container, after, is.Container)
 			continue
 		}
-		c.stranger(before, likened(had, is), after, is)
+		c.newContainer(before, comparableContainers(had, is), after, is)
 	}
 }
 
-// shared reports whether two lists are one and the same in memory.
+// shared reports whether two lists share their memory.
 func shared(a, b []corev1.Container) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
@@ -62,13 +62,13 @@ func (c *check) container(path string, before *corev1.PodSpec, was *corev1.Conta
 	c.handlers(path, was, is)
 }
 
-// stranger compares a container that the pod did not have with those that it may be
-// likened to, and tells of the one that it comes closest to.
-func (c *check) stranger(before *corev1.PodSpec, like []container, after *corev1.PodSpec, is *container) {
+// newContainer compares a new container with the given existing ones, and adds the fewest
+// violations of all comparisons.
+func (c *check) newContainer(before *corev1.PodSpec, existing []container, after *corev1.PodSpec, is *container) {
 	var closest *check
-	for i := range like {
+	for i := range existing {
 		attempt := &check{root: c.root}
-		attempt.context(is.path+securityContext, effective(before, like[i].Container), effective(after, is.Container))
+		attempt.context(is.path+securityContext, effective(before, existing[i].Container), effective(after, is.Container))
 		if closest == nil || len(attempt.violations) < len(closest.violations) {
 			closest = attempt
 		}
@@ -76,24 +76,24 @@ func (c *check) stranger(before *corev1.PodSpec, like []container, after *corev1
 	if closest == nil {
 		closest = &check{root: c.root}
 	}
-	nothing := &corev1.Container{}
-	closest.ports(is.path, nothing, is.Container)
-	closest.mounts(is.path, nothing, is.Container, hostPaths(after))
-	closest.handlers(is.path, nothing, is.Container)
+	empty := &corev1.Container{}
+	closest.ports(is.path, empty, is.Container)
+	closest.mounts(is.path, empty, is.Container, hostPaths(after))
+	closest.handlers(is.path, empty, is.Container)
 	list, _, _ := strings.Cut(is.path, "[")
 	for _, violation := range closest.violations {
-		// Whoever renamed a container wrote it under its old name.
+		// A policy that renames a container writes at its old name.
 		violation.Causes = append(violation.Causes, "/spec"+list)
-		c.keep(violation)
+		c.addOnce(violation)
 	}
 }
 
-// container is one with its path.
+// container is a container with its path.
 type container struct {
 	*corev1.Container
 	path string
-	// lasts tells that it runs as long as the pod: it is no init container, or a sidecar.
-	lasts bool
+	// isLongRunning is false for init containers that are not sidecars.
+	isLongRunning bool
 }
 
 func containersOf(spec *corev1.PodSpec) []container {
@@ -109,30 +109,30 @@ func containersOf(spec *corev1.PodSpec) []container {
 	return all
 }
 
-// find returns the container of the same name, if it is of the same sort: an init
-// container that now runs as long as the pod is another one.
+// find returns the container of the same name and kind. An init container that became a
+// sidecar counts as a new container.
 func find(all []container, like *container) *container {
 	for i := range all {
-		if all[i].Name == like.Name && all[i].lasts == like.lasts {
+		if all[i].Name == like.Name && all[i].isLongRunning == like.isLongRunning {
 			return &all[i]
 		}
 	}
 	return nil
 }
 
-// likened returns the containers that a new one may be held against: those that run as
-// long as it does, else all.
-func likened(all []container, is *container) []container {
-	var like []container
+// comparableContainers returns the existing containers with which a new one is compared:
+// those of the same kind, or all if there are none.
+func comparableContainers(all []container, is *container) []container {
+	var sameKind []container
 	for i := range all {
-		if all[i].lasts == is.lasts {
-			like = append(like, all[i])
+		if all[i].isLongRunning == is.isLongRunning {
+			sameKind = append(sameKind, all[i])
 		}
 	}
-	if len(like) == 0 {
+	if len(sameKind) == 0 {
 		return all
 	}
-	return like
+	return sameKind
 }
 
 func (c *check) ports(path string, before, after *corev1.Container) {
@@ -145,24 +145,24 @@ func (c *check) ports(path string, before, after *corev1.Container) {
 			return was.HostPort == port.HostPort && was.HostIP == port.HostIP && was.Protocol == port.Protocol
 		})
 		if !same {
-			c.add(path+"/ports", "hostPort "+strconv.Itoa(int(port.HostPort))+" added or opened wider: it is a port of the node")
+			c.add(path+"/ports", "hostPort "+strconv.Itoa(int(port.HostPort))+" added or changed: it is a port of the node")
 		}
 	}
 }
 
-// handlers holds that probes and hooks reach no other host than the pod: the kubelet
-// sends them, from the network of the node.
+// handlers checks that probes and hooks address the pod only. The kubelet sends them from the
+// network of the node.
 func (c *check) handlers(path string, before, after *corev1.Container) {
 	was := handlersOf(before)
 	for i, is := range handlersOf(after) {
-		c.reaches(path, is.name+"/httpGet/host", was[i].httpHost(), is.httpHost())
-		c.reaches(path, is.name+"/tcpSocket/host", was[i].socketHost(), is.socketHost())
+		c.handlerHost(path, is.name+"/httpGet/host", was[i].httpHost(), is.httpHost())
+		c.handlerHost(path, is.name+"/tcpSocket/host", was[i].socketHost(), is.socketHost())
 	}
 }
 
-func (c *check) reaches(path, field, before, after string) {
+func (c *check) handlerHost(path, field, before, after string) {
 	if after != "" && after != before {
-		c.add(path+field, "sent to host "+after+": the kubelet would reach it from the node's network")
+		c.add(path+field, "set to host "+after+": the kubelet would send requests there from the node's network")
 	}
 }
 
@@ -187,7 +187,7 @@ func (h *handler) socketHost() string {
 	return h.socket.Host
 }
 
-// handlersOf returns the requests of a container's probes and hooks that are there.
+// handlersOf returns the requests of a container's probes and hooks.
 func handlersOf(container *corev1.Container) [5]handler {
 	all := [5]handler{
 		{name: "/livenessProbe"}, {name: "/readinessProbe"}, {name: "/startupProbe"}, {name: "/lifecycle/postStart"}, {name: "/lifecycle/preStop"},
@@ -217,5 +217,5 @@ func podContext(spec *corev1.PodSpec) corev1.PodSecurityContext {
 func isTrue(b *bool) bool  { return b != nil && *b }
 func isFalse(b *bool) bool { return b != nil && !*b }
 
-// equals reports whether a value is set, and to this.
+// equals reports whether a value is set to the given one.
 func equals[T comparable](value *T, to T) bool { return value != nil && *value == to }

@@ -7,26 +7,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Kind says what the table says of a field.
+// Kind of a row.
 type Kind string
 
 // The kinds of rows.
 const (
-	// Guarded fields have a rule that is checked.
+	// Guarded fields have a rule.
 	Guarded Kind = "guarded"
 	// Parted fields are checked by their parts, which have rows of their own.
 	Parted Kind = "by its parts"
-	// Free fields are the policies' to write, within what they declare.
+	// Free fields may be written by policies that declare it.
 	Free Kind = "free"
 )
 
-// Row is what policies may do to a field.
+// Row describes what policies may do to a field.
 type Row struct {
 	// Type and Field are Go's names: "PodSpec", "HostNetwork".
 	Type, Field string
 	// Kind of the row.
 	Kind Kind
-	// Text is the rule of a guarded field, or why a free one is free.
+	// Text is the rule of a guarded field, or the reason why a field is free.
 	Text string
 }
 
@@ -40,7 +40,7 @@ func parted(fields ...string) []Row {
 	return rows
 }
 
-// free takes fields that are free for one reason.
+// free returns rows of fields that are free for the same reason.
 func free(reason string, fields ...string) []Row {
 	rows := make([]Row, len(fields))
 	for i, field := range fields {
@@ -49,7 +49,7 @@ func free(reason string, fields ...string) []Row {
 	return rows
 }
 
-// Types are the types that the table covers, completely, in the order of the document.
+// Types returns the types whose fields are all in the table, in the order of the document.
 func Types() []reflect.Type {
 	return []reflect.Type{
 		reflect.TypeFor[corev1.PodSpec](),
@@ -86,8 +86,8 @@ func Table() []Row {
 	return all
 }
 
-// HarmlessField reports whether a field of the pod spec, by its JSON name, is free: when
-// only such fields have changed there is nothing to check. A test holds it to the table.
+// HarmlessField reports whether a field of the pod spec, by its JSON name, is free. If only
+// such fields changed, no check is needed. A test compares it with the table.
 func HarmlessField(name string) bool {
 	switch name {
 	case "activeDeadlineSeconds", "affinity", "dnsConfig", "dnsPolicy", "enableServiceLinks", "evictionResponders",
@@ -107,13 +107,13 @@ func jsonName(field reflect.StructField) string {
 }
 
 const (
-	placing  = "says where and when the pod is scheduled, which is what policies are for"
-	running  = "says what runs in the sandbox, not how tight the sandbox is; a policy that may write it declares so"
-	resolves = "says how the pod names itself and others"
-	computed = "is computed by the cluster's own admission, which refuses another value"
+	placing  = "determines where and when the pod is scheduled, which policies may decide"
+	running  = "determines what runs in the container, not how isolated it is; a policy must declare that it writes it"
+	resolves = "determines name resolution in the pod"
+	computed = "is computed by the cluster's own admission, which rejects other values"
 	files    = "concerns the pod's own files"
-	own      = "holds data of the pod's own namespace, or none"
-	outside  = "added or changed by no policy: it opens the node, or something outside of the cluster"
+	own      = "has data of the pod's own namespace, or none"
+	outside  = "policies do not add or change it: it gives access to the node, or to a system outside of the cluster"
 )
 
 func tables() map[string][][]Row {
@@ -122,14 +122,14 @@ func tables() map[string][][]Row {
 		"PodSecurityContext": podContextRows(),
 		"SecurityContext":    contextRows(),
 		"Capabilities": {{
-			guarded("Add", "nothing is added, unless ALL was"),
+			guarded("Add", "no capability is added, unless ALL was added before"),
 			guarded("Drop", "what was dropped stays dropped, by itself or by ALL"),
 		}},
 		"WindowsSecurityContextOptions": {{
 			guarded("HostProcess", "does not become true"),
 			guarded("RunAsUserName", "does not become ContainerAdministrator or unset"),
-			guarded("GMSACredentialSpec", "added or changed by no policy: it is an account of the domain"),
-			guarded("GMSACredentialSpecName", "added or changed by no policy: it is an account of the domain"),
+			guarded("GMSACredentialSpec", "policies do not add or change it: it is a domain account"),
+			guarded("GMSACredentialSpecName", "policies do not add or change it: it is a domain account"),
 		}},
 		"Container": containerRows(),
 		"ContainerPort": {
@@ -142,20 +142,20 @@ func tables() map[string][][]Row {
 		},
 		"EnvVarSource": {
 			free(own, "FieldRef", "ResourceFieldRef", "ConfigMapKeyRef", "FileKeyRef"),
-			{guarded("SecretKeyRef", "names no Secret that the pod does not use already")},
+			{guarded("SecretKeyRef", "does not name a Secret that the pod does not use already")},
 		},
 		"EnvFromSource": {
 			free(own, "Prefix", "ConfigMapRef"),
-			{guarded("SecretRef", "names no Secret that the pod does not use already")},
+			{guarded("SecretRef", "does not name a Secret that the pod does not use already")},
 		},
 		"ProbeHandler":     {free(running, "Exec"), parted("HTTPGet", "TCPSocket", "GRPC")},
 		"LifecycleHandler": {free(running, "Exec", "Sleep"), parted("HTTPGet", "TCPSocket")},
 		"HTTPGetAction": {
-			{guarded("Host", "none is added or changed: the kubelet would reach it from the node's network")},
+			{guarded("Host", "none is added or changed: the kubelet would send requests there from the node's network")},
 			free("a request to the pod itself", "Path", "Port", "Scheme", "HTTPHeaders", "Protocol"),
 		},
 		"TCPSocketAction": {
-			{guarded("Host", "none is added or changed: the kubelet would reach it from the node's network")},
+			{guarded("Host", "none is added or changed: the kubelet would send requests there from the node's network")},
 			free("a request to the pod itself", "Port"),
 		},
 		"GRPCAction":       {free("a request to the pod itself", "Port", "Service", "Mode")},
@@ -178,23 +178,23 @@ func podRows() [][]Row {
 			guarded("DeprecatedServiceAccount", "does not change"),
 			guarded("AutomountServiceAccountToken", "false stays false, and it is false on an offloaded pod"),
 			guarded("EphemeralContainers", "none is added"),
-			guarded("OS", "does not change: it says which security settings count"),
-			guarded("PriorityClassName", "becomes no class whose name begins with system-"),
+			guarded("OS", "does not change: it selects which security settings apply"),
+			guarded("PriorityClassName", "does not become a class with the prefix system-"),
 		},
 		parted("SecurityContext", "Volumes", "InitContainers", "Containers"),
 		free(placing, "NodeSelector", "Affinity", "Tolerations", "SchedulerName", "TopologySpreadConstraints",
 			"SchedulingGates", "SchedulingGroup", "EvictionResponders"),
-		free("is decided by policies (wire 3.4); the names of a provider's classes have no order, and the provider offers only what it trusts", "RuntimeClassName"),
-		free("a Secret that the kubelet pulls with and no container sees", "ImagePullSecrets"),
+		free("policies decide it (wire 3.4); classes have no order, and the provider offers only classes that it trusts", "RuntimeClassName"),
+		free("a Secret for the kubelet, which no container can read", "ImagePullSecrets"),
 		free(computed, "Priority", "PreemptionPolicy", "Overhead"),
 		free(resolves, "DNSPolicy", "DNSConfig", "HostAliases", "Hostname", "Subdomain", "SetHostnameAsFQDN", "HostnameOverride", "EnableServiceLinks"),
-		free("says when the pod ends or counts as ready", "RestartPolicy", "TerminationGracePeriodSeconds", "ActiveDeadlineSeconds", "ReadinessGates"),
+		free("determines when the pod ends or is ready", "RestartPolicy", "TerminationGracePeriodSeconds", "ActiveDeadlineSeconds", "ReadinessGates"),
 		free("bounded by the provider's quota; devices are offered by the provider's drivers", "Resources", "ResourceClaims"),
 	}
 }
 
 func podContextRows() [][]Row {
-	const effective = "as it is in effect in each container, see SecurityContext"
+	const effective = "the effective value of each container, see SecurityContext"
 	return [][]Row{
 		{
 			guarded("SupplementalGroups", "none is added"),
@@ -205,7 +205,7 @@ func podContextRows() [][]Row {
 			guarded("SeccompProfile", effective), guarded("AppArmorProfile", effective), guarded("SELinuxOptions", effective),
 		},
 		parted("WindowsOptions"),
-		free("says how volumes are relabeled, not with what", "FSGroupChangePolicy", "SELinuxChangePolicy"),
+		free("determines how volumes are relabeled, not with which label", "FSGroupChangePolicy", "SELinuxChangePolicy"),
 	}
 }
 
@@ -230,8 +230,8 @@ func contextRows() [][]Row {
 func containerRows() [][]Row {
 	return [][]Row{
 		{
-			guarded("Name", "a container of a new name is held against those that run as long as it does: it is no less isolated than the weakest of them"),
-			guarded("RestartPolicy", "an init container that becomes a sidecar counts as a new container, and so does the reverse"),
+			guarded("Name", "a container with a new name is compared with the others of its kind: it is not less isolated than the weakest of them"),
+			guarded("RestartPolicy", "an init container that becomes a sidecar counts as a new container, and vice versa"),
 		},
 		parted("SecurityContext", "Ports", "Env", "EnvFrom", "VolumeMounts", "LivenessProbe", "ReadinessProbe", "StartupProbe", "Lifecycle"),
 		free(running, "Image", "Command", "Args", "WorkingDir", "RestartPolicyRules", "Stdin", "StdinOnce", "TTY"),
@@ -246,10 +246,10 @@ func mountRows() [][]Row {
 	return [][]Row{
 		{
 			guarded("Name", "no mount of a hostPath volume is added"),
-			guarded("ReadOnly", "true stays true, and what could only be read is mounted for writing nowhere else"),
+			guarded("ReadOnly", "true stays true, and a volume that is only mounted read-only is not mounted for writing elsewhere"),
 			guarded("RecursiveReadOnly", "is not weakened"),
-			guarded("MountPropagation", "is not opened wider"),
-			guarded("BindMountOptions", "none is taken away"),
+			guarded("MountPropagation", "is not extended"),
+			guarded("BindMountOptions", "none is removed"),
 			guarded("SubPath", "does not change in a hostPath volume"),
 			guarded("SubPathExpr", "does not change in a hostPath volume"),
 		},
@@ -268,10 +268,10 @@ func sourceRows() [][]Row {
 	}
 	return [][]Row{
 		rows,
-		{guarded("Secret", "names no Secret that the pod does not use already")},
+		{guarded("Secret", "does not name a Secret that the pod does not use already")},
 		parted("Projected"),
 		free(own, "EmptyDir", "ConfigMap", "DownwardAPI", "PersistentVolumeClaim", "Ephemeral"),
-		free("an image, as that of a container", "Image"),
+		free("an image, like that of a container", "Image"),
 	}
 }
 
@@ -280,7 +280,7 @@ func projectionRows() [][]Row {
 		{
 			guarded("ServiceAccountToken", "none is added or changed"),
 			guarded("PodCertificate", "none is added or changed"),
-			guarded("Secret", "names no Secret that the pod does not use already"),
+			guarded("Secret", "does not name a Secret that the pod does not use already"),
 		},
 		free(own, "ConfigMap", "DownwardAPI"),
 		free("certificates of authorities, which are public", "ClusterTrustBundle"),

@@ -24,8 +24,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/invariants.md")
 
-// A Kubernetes upgrade that adds a field fails here until somebody decides what policies
-// may do to it.
+// A Kubernetes upgrade that adds a field fails until the table has a row for it.
 func TestEveryFieldHasARow(t *testing.T) {
 	rows := map[string]invariants.Row{}
 	for _, row := range invariants.Table() {
@@ -49,7 +48,7 @@ func TestPartsHaveTheirOwnTable(t *testing.T) {
 	for _, of := range invariants.Types() {
 		covered[of.Name()] = true
 	}
-	// These lead to a covered type through one that has no fields of its own.
+	// These types lead to a covered type and have no rows of their own.
 	for _, wrapper := range []string{"Volume", "EnvVar", "Probe", "Lifecycle", "ProjectedVolumeSource"} {
 		covered[wrapper] = true
 	}
@@ -68,7 +67,7 @@ func TestPartsHaveTheirOwnTable(t *testing.T) {
 	}
 }
 
-func TestHarmlessFieldsAreTheFreeOnesOfThePodSpec(t *testing.T) {
+func TestHarmlessFieldsAreTheFreeFieldsOfThePodSpec(t *testing.T) {
 	spec := reflect.TypeFor[corev1.PodSpec]()
 	for _, row := range invariants.Table() {
 		if row.Type != spec.Name() {
@@ -105,7 +104,7 @@ func env(s *offloadingv1beta1.ShadowPod, source corev1.EnvVarSource) {
 	first(s).Env = append(first(s).Env, corev1.EnvVar{Name: "E", ValueFrom: &source})
 }
 
-// weaken breaks the rule of each guarded field, on a draft of the pod that guarded makes.
+// weaken breaks the rule of each guarded field, in a draft of the pod of guarded.
 func weaken() map[string]func(shadow) {
 	all := weakenPod()
 	maps.Copy(all, weakenContext())
@@ -211,7 +210,6 @@ func weakenContainer() map[string]func(shadow) {
 	}
 }
 
-// Each rule of the table is broken once, and the break is found.
 func TestEveryGuardedFieldIsGuarded(t *testing.T) {
 	cases := weaken()
 	sources := reflect.TypeFor[corev1.VolumeSource]()
@@ -231,25 +229,25 @@ func TestEveryGuardedFieldIsGuarded(t *testing.T) {
 			}
 		}
 		t.Run(name, func(t *testing.T) {
-			require.NotNil(t, do, "the table promises a rule that no test breaks")
+			require.NotNil(t, do, "no test breaks the rule")
 			pod := guarded()
 			draft := remote.PodDraft(pod, "shop-rome", rome)
-			require.NoError(t, invariants.CheckPod(pod, draft, draft.DeepCopy()), "the draft itself is fine")
+			require.NoError(t, invariants.CheckPod(pod, draft, draft.DeepCopy()), "the draft is valid")
 			after := draft.DeepCopy()
 			do(after)
 			require.NotEqual(t, draft, after)
-			held(t, invariants.CheckPod(pod, draft, after))
+			requireViolation(t, invariants.CheckPod(pod, draft, after))
 
-			// The same at admission, where the pod is its owner's.
+			// The same rules apply at admission.
 			owned := &corev1.Pod{ObjectMeta: draft.ObjectMeta, Spec: draft.Spec.Pod}
 			changed := &corev1.Pod{ObjectMeta: after.ObjectMeta, Spec: after.Spec.Pod}
 			require.NoError(t, invariants.CheckAdmission(owned, owned.DeepCopy()))
-			held(t, invariants.CheckAdmission(owned, changed))
+			requireViolation(t, invariants.CheckAdmission(owned, changed))
 		})
 	}
 }
 
-func held(t *testing.T, err error) {
+func requireViolation(t *testing.T, err error) {
 	t.Helper()
 	var broken *invariants.Error
 	require.ErrorAs(t, err, &broken)
@@ -259,7 +257,7 @@ func held(t *testing.T, err error) {
 	}
 }
 
-// places returns, for each type, one of it in a draft.
+// places returns a value of each type in a draft.
 func places(s *offloadingv1beta1.ShadowPod) map[string]any {
 	spec := &s.Spec.Pod
 	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "new"})
@@ -278,7 +276,6 @@ func places(s *offloadingv1beta1.ShadowPod) map[string]any {
 	}
 }
 
-// What the table calls free is not refused: each such field is filled, alone.
 func TestEveryFreeFieldIsFree(t *testing.T) {
 	for _, row := range invariants.Table() {
 		if row.Kind != invariants.Free {
@@ -289,7 +286,7 @@ func TestEveryFreeFieldIsFree(t *testing.T) {
 			draft := remote.PodDraft(pod, "shop-rome", rome)
 			after := draft.DeepCopy()
 			place, ok := places(after)[row.Type]
-			require.True(t, ok, "the test must know where there is a %s", row.Type)
+			require.True(t, ok, "places has no %s", row.Type)
 			field := reflect.ValueOf(place).Elem().FieldByName(row.Field)
 			testkit.Fill(field, 6)
 			require.False(t, field.IsZero())
@@ -300,8 +297,7 @@ func TestEveryFreeFieldIsFree(t *testing.T) {
 
 const document = "../../../docs/reference/invariants.md"
 
-// The document is the table; go test -update writes it.
-func TestDocumentIsTheTable(t *testing.T) {
+func TestTheDocumentIsGeneratedFromTheTable(t *testing.T) {
 	want := render()
 	if *update {
 		require.NoError(t, os.WriteFile(document, []byte(want), 0o644))

@@ -8,35 +8,35 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// freeSource reports whether a source of volumes may be added or changed by a policy:
-// what it holds comes from the pod's own namespace, or from nowhere. All others open the
-// node or something outside of the cluster.
-func freeSource(name string) bool {
+// isFreeSource reports whether policies may add or change a volume source: its content comes
+// from the pod's own namespace or is empty. All other sources give access to the node or to
+// systems outside of the cluster.
+func isFreeSource(name string) bool {
 	switch name {
 	case "ConfigMap", "DownwardAPI", "EmptyDir", "Ephemeral", "Image", "PersistentVolumeClaim":
 		return true
-	case "Projected", "Secret": // their parts and names are checked
+	case "Projected", "Secret": // checked by credentials
 		return true
 	default:
 		return false
 	}
 }
 
-// volumes holds that no volume opens what was not open before.
+// volumes checks that no volume gives further access to the node or to outside systems.
 func (c *check) volumes(before, after *corev1.PodSpec) {
 	for i := range after.Volumes {
 		was := volume(before, after.Volumes[i].Name)
 		if was != nil && was.VolumeSource == after.Volumes[i].VolumeSource {
-			continue // the very same pointers: nobody has touched it
+			continue // no policy changed it
 		}
 		is := reflect.ValueOf(after.Volumes[i].VolumeSource)
 		for field := range is.NumField() {
-			if is.Field(field).IsNil() || freeSource(is.Type().Field(field).Name) {
+			if is.Field(field).IsNil() || isFreeSource(is.Type().Field(field).Name) {
 				continue
 			}
 			same := was != nil && equality.Semantic.DeepEqual(reflect.ValueOf(was.VolumeSource).Field(field).Interface(), is.Field(field).Interface())
 			c.forbid(!same, named("volumes", after.Volumes[i].Name)+"/"+jsonName(is.Type().Field(field)),
-				"added or changed: it opens the node, or something outside of the cluster")
+				"added or changed: it gives access to the node, or to a system outside of the cluster")
 		}
 	}
 }
@@ -50,8 +50,8 @@ func volume(spec *corev1.PodSpec, name string) *corev1.Volume {
 	return nil
 }
 
-// credentials holds that the pod is given none that it does not have: neither a token or
-// certificate made for it, nor a Secret of its namespace.
+// credentials checks that the pod gets no further credentials: tokens, certificates, or
+// Secrets of its namespace.
 func (c *check) credentials(before, after *corev1.PodSpec) {
 	for i := range after.Volumes {
 		is := &after.Volumes[i]
@@ -67,7 +67,7 @@ func (c *check) credentials(before, after *corev1.PodSpec) {
 				continue
 			}
 			same := func(other corev1.VolumeProjection) bool { return equality.Semantic.DeepEqual(other, source) }
-			c.forbid(!slices.ContainsFunc(had, same), named("volumes", is.Name)+"/projected", "a credential of the pod's account was added or changed")
+			c.forbid(!slices.ContainsFunc(had, same), named("volumes", is.Name)+"/projected", "a credential of the pod's service account was added or changed")
 		}
 	}
 	var known []secret
@@ -76,12 +76,12 @@ func (c *check) credentials(before, after *corev1.PodSpec) {
 			known = secrets(before)
 		}
 		if !slices.ContainsFunc(known, func(other secret) bool { return other.name == each.name }) {
-			c.add(named(each.list, each.item)+"/"+each.field, "names Secret "+each.name+", which the pod does not use: it is not for a policy to open it")
+			c.add(named(each.list, each.item)+"/"+each.field, "names Secret "+each.name+", which the pod does not use: policies must not add Secrets")
 		}
 	}
 }
 
-// secret is a Secret whose content a container can see, and where in the pod it is named.
+// secret is a Secret that a container can read, and the place in the pod that names it.
 type secret struct{ name, list, item, field string }
 
 func secrets(spec *corev1.PodSpec) []secret {
@@ -123,7 +123,7 @@ func environment(found []secret, list string, container *corev1.Container) []sec
 	return found
 }
 
-// hostPaths are the volumes that are folders of the node.
+// hostPaths returns the names of the hostPath volumes.
 func hostPaths(spec *corev1.PodSpec) map[string]bool {
 	var found map[string]bool
 	for i := range spec.Volumes {
@@ -147,21 +147,21 @@ func (c *check) mounts(path string, before, after *corev1.Container, hostPaths m
 		}
 		was := mount(before, is)
 		if was == nil {
-			problem(hostPaths[is.Name], "", "added: it opens the node", named("volumes", is.Name))
-			problem(!is.ReadOnly && onlyRead(before, is.Name), "/readOnly", "a volume that could only be read can be written there")
+			problem(hostPaths[is.Name], "", "added: it gives access to the node", named("volumes", is.Name))
+			problem(!is.ReadOnly && isMountedReadOnly(before, is.Name), "/readOnly", "a read-only volume is mounted for writing")
 			was = &corev1.VolumeMount{BindMountOptions: is.BindMountOptions, SubPath: is.SubPath, SubPathExpr: is.SubPathExpr}
 		}
 		problem(was.ReadOnly && !is.ReadOnly, "/readOnly", "no longer true")
 		problem(recursion(is.RecursiveReadOnly) < recursion(was.RecursiveReadOnly), "/recursiveReadOnly", "weakened")
-		problem(propagation(is.MountPropagation) > propagation(was.MountPropagation), "/mountPropagation", "opened wider: it connects the mounts of pod and node")
-		problem(hostPaths[is.Name] && (is.SubPath != was.SubPath || is.SubPathExpr != was.SubPathExpr), "/subPath", "changed: it opens another folder of the node")
+		problem(propagation(is.MountPropagation) > propagation(was.MountPropagation), "/mountPropagation", "extended: it shares mounts between pod and node")
+		problem(hostPaths[is.Name] && (is.SubPath != was.SubPath || is.SubPathExpr != was.SubPathExpr), "/subPath", "changed: it gives access to another directory of the node")
 		for _, option := range was.BindMountOptions {
 			problem(!slices.Contains(is.BindMountOptions, option), "/bindMountOptions", option+" no longer set")
 		}
 	}
 }
 
-// mount returns the mount of the same volume at the same place.
+// mount returns the mount of the same volume at the same path.
 func mount(container *corev1.Container, like *corev1.VolumeMount) *corev1.VolumeMount {
 	for i := range container.VolumeMounts {
 		if container.VolumeMounts[i].MountPath == like.MountPath && container.VolumeMounts[i].Name == like.Name {
@@ -171,8 +171,8 @@ func mount(container *corev1.Container, like *corev1.VolumeMount) *corev1.Volume
 	return nil
 }
 
-// onlyRead reports whether the container mounts the volume, and nowhere to write.
-func onlyRead(container *corev1.Container, name string) bool {
+// isMountedReadOnly reports whether the container has only read-only mounts of the volume.
+func isMountedReadOnly(container *corev1.Container, name string) bool {
 	mounted := false
 	for i := range container.VolumeMounts {
 		if container.VolumeMounts[i].Name != name {
@@ -186,8 +186,8 @@ func onlyRead(container *corev1.Container, name string) bool {
 	return mounted
 }
 
-// recursion and propagation order their values; a value that is not known counts as the
-// one that isolates least.
+// recursion and propagation order their values. An unknown value counts as the least
+// isolating one.
 func recursion(mode *corev1.RecursiveReadOnlyMode) int {
 	switch {
 	case equals(mode, corev1.RecursiveReadOnlyEnabled):

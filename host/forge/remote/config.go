@@ -8,8 +8,8 @@ import (
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// ConfigMap builds the remote ConfigMap (wire 4.6). The namespace is the remote
-// one; labels and annotations are those that the policies let through.
+// ConfigMap builds the remote ConfigMap (wire 4.6). namespace is the remote namespace; labels
+// and annotations are the filtered ones.
 func ConfigMap(local *corev1.ConfigMap, namespace string, labels, annotations map[string]string, origin Origin) *applycorev1.ConfigMapApplyConfiguration {
 	config := applycorev1.ConfigMap(ConfigMapName(local.Name, origin), namespace).
 		WithLabels(ownedLabels(labels, origin)).
@@ -22,8 +22,7 @@ func ConfigMap(local *corev1.ConfigMap, namespace string, labels, annotations ma
 	return config
 }
 
-// Secret builds the remote Secret (wire 4.7); the arguments are those of
-// [ConfigMap].
+// Secret builds the remote Secret (wire 4.7). The arguments are those of [ConfigMap].
 func Secret(local *corev1.Secret, namespace string, labels, annotations map[string]string, origin Origin) *applycorev1.SecretApplyConfiguration {
 	owned := ownedLabels(labels, origin)
 	if local.Type == corev1.SecretTypeServiceAccountToken {
@@ -40,8 +39,8 @@ func Secret(local *corev1.Secret, namespace string, labels, annotations map[stri
 	return config
 }
 
-// SecretType returns the type of the remote Secret: the provider's token controller must
-// not take the token of a foreign service account for one of its own.
+// SecretType returns the type of the remote Secret. Service account tokens become Opaque,
+// because the provider's token controller would delete them.
 func SecretType(local *corev1.Secret) corev1.SecretType {
 	if local.Type == corev1.SecretTypeServiceAccountToken {
 		return corev1.SecretTypeOpaque

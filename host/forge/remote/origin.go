@@ -1,10 +1,9 @@
-// Package remote: Pod flow, stage 4: builds what is sent to the provider: the ShadowPod
-// of a local pod, and the ConfigMaps, Secrets and Services that go with it.
+// Package remote builds the objects that are sent to the provider. Pod flow, stage 4: the
+// ShadowPod of a local pod, and its ConfigMaps, Secrets, Services and Ingresses.
 //
-// Everything here is a pure function of its arguments: no client, context, clock,
-// environment, logger or package state, and arguments are never altered. What is built
-// are drafts: the policies change them, host/forge/invariants checks the outcome, and
-// [SealPod] writes what no policy may touch.
+// All functions are pure: they use no client, context, clock, environment, logger or package
+// state, and do not alter their arguments. The results are drafts: policies change them,
+// host/forge/invariants checks them, and [SealPod] sets the fields that no policy may change.
 package remote
 
 import (
@@ -16,30 +15,30 @@ import (
 )
 
 const (
-	// LocalPodUIDAnnotation on a ShadowPod is the UID of the local pod that it was made
-	// for, so that a new pod of the same name does not adopt it (T25).
+	// LocalPodUIDAnnotation on a ShadowPod is the UID of its local pod. It prevents a new pod
+	// of the same name from adopting the ShadowPod (T25).
 	LocalPodUIDAnnotation = "longshore.dev/local-pod-uid"
-	// DecisionsAnnotation on a ShadowPod tells which policies wrote or dropped which paths.
+	// DecisionsAnnotation on a ShadowPod records which policies changed which paths.
 	DecisionsAnnotation = policyv1alpha1.DecisionsAnnotation
-	// RootCAConfigMapName is the ConfigMap that holds the API server's authority in every
+	// RootCAConfigMapName is the ConfigMap with the CA certificate of the API server, in every
 	// namespace of every cluster.
 	RootCAConfigMapName = "kube-root-ca.crt"
 
-	// rootCASuffixLength is how many characters of the home ID tell our root CA map from
-	// the provider's own (wire 4.6). Two consumers that share them and a
-	// namespace collide (T36); the length is wire.
+	// rootCASuffixLength is the number of characters of the home cluster ID in the remote name
+	// of the root CA map (wire 4.6). Two consumers with the same characters and the same
+	// namespace collide (T36); the length is part of the wire.
 	rootCASuffixLength = 5
 )
 
-// Origin says which virtual node of which consumer forges, and for which provider.
+// Origin identifies the consumer, the provider and the virtual node of an object.
 type Origin struct {
 	HomeClusterID     string
 	ProviderClusterID string
 	NodeName          string
 }
 
-// ConfigMapName returns the remote name of a ConfigMap: its own, but for the root CA map,
-// which the provider has too (wire 4.6).
+// ConfigMapName returns the remote name of a ConfigMap. It differs from the local name for the
+// root CA map only, because the provider has one of its own (wire 4.6).
 func ConfigMapName(local string, origin Origin) string {
 	if local != RootCAConfigMapName {
 		return local
@@ -50,7 +49,7 @@ func ConfigMapName(local string, origin Origin) string {
 	}
 	name := RootCAConfigMapName + "." + suffix
 	if !alphanumeric(name[len(name)-1]) {
-		// An object's name ends with a letter or a digit.
+		// Names must end with a letter or a digit.
 		name += "a"
 	}
 	return name
@@ -68,8 +67,8 @@ func alphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// ownedLabels returns the labels with those that say whose object it is; they win over
-// the user's (wire 4.1).
+// ownedLabels returns the labels with the ownership labels, which override the user's (wire
+// 4.1).
 func ownedLabels(labels map[string]string, origin Origin) map[string]string {
 	owned := make(map[string]string, len(labels)+3)
 	maps.Copy(owned, labels)
@@ -78,8 +77,8 @@ func ownedLabels(labels map[string]string, origin Origin) map[string]string {
 	return owned
 }
 
-// ReservedKey reports whether a label or annotation key is reflection's own: policies
-// and users of the consumer have no say in it (T40).
+// ReservedKey reports whether a label or annotation key is reserved for reflection. Policies
+// and users of the consumer cannot set it (T40).
 func ReservedKey(key string) bool {
 	switch key {
 	case offloadingv1beta1.ManagedByLabel, offloadingv1beta1.CreatorUserLabel, offloadingv1beta1.LocalPodLabel,

@@ -10,9 +10,9 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// PodDraft builds the ShadowPod of a local pod before any policy has seen it: metadata
-// as in wire 3.2, step 1, spec as in 3.3 with the API-server support of mode
-// Disabled (3.5). The namespace is the remote one.
+// PodDraft builds the ShadowPod of a local pod before the policies: metadata as in wire 3.2,
+// step 1, spec as in 3.3 with the API server support of mode Disabled (3.5). namespace is the
+// remote namespace.
 func PodDraft(local *corev1.Pod, namespace string, origin Origin) *offloadingv1beta1.ShadowPod {
 	return &offloadingv1beta1.ShadowPod{
 		TypeMeta: metav1.TypeMeta{
@@ -31,17 +31,16 @@ func PodDraft(local *corev1.Pod, namespace string, origin Origin) *offloadingv1b
 func draftLabels(local map[string]string, origin Origin) map[string]string {
 	labels := make(map[string]string, len(local)+1)
 	maps.Copy(labels, local)
-	// Both describe the local pod and its link, not the remote one.
+	// Both describe the local pod, not the remote pod.
 	delete(labels, offloadingv1beta1.LocalPodLabel)
 	delete(labels, offloadingv1beta1.RemoteUnavailableLabel)
 	labels[offloadingv1beta1.NodeNameLabel] = origin.NodeName
 	return labels
 }
 
-// SealPod returns the ShadowPod as it is sent: what came out of the policies, with the
-// keys that are reflection's own as they must be (T40), the local pod's UID (T25), and
-// which policies decided what; decisions may be empty. Call it after the invariants
-// have been checked. The spec is shared with the argument.
+// SealPod returns the ShadowPod to send: the result of the policies with the reserved keys
+// (T40), the local pod's UID (T25) and the decisions annotation, which may be empty. Call it
+// after checking the invariants. The spec is shared with the argument.
 func SealPod(after *offloadingv1beta1.ShadowPod, local *corev1.Pod, origin Origin, decisions string) *offloadingv1beta1.ShadowPod {
 	sealed := *after
 	sealed.Labels = ownedLabels(unreserved(after.Labels), origin)
@@ -54,7 +53,7 @@ func SealPod(after *offloadingv1beta1.ShadowPod, local *corev1.Pod, origin Origi
 	return &sealed
 }
 
-// unreserved returns the entries whose keys are not reflection's own.
+// unreserved returns the entries without reserved keys.
 func unreserved(all map[string]string) map[string]string {
 	free := make(map[string]string, len(all)+3)
 	for key, value := range all {
@@ -65,8 +64,9 @@ func unreserved(all map[string]string) map[string]string {
 	return free
 }
 
-// podSpec is the table of wire 3.3, and what docs/reference/deviations.md adds
-// to it. A field that is neither here nor in DroppedPodFields fails a test.
+// podSpec implements the table of wire 3.3 with the additions of
+// docs/reference/deviations.md. A test fails for fields that are neither here nor in
+// DroppedPodFields.
 func podSpec(local *corev1.PodSpec, origin Origin) corev1.PodSpec {
 	in := local.DeepCopy()
 	return corev1.PodSpec{
@@ -91,12 +91,12 @@ func podSpec(local *corev1.PodSpec, origin Origin) corev1.PodSpec {
 		TerminationGracePeriodSeconds: in.TerminationGracePeriodSeconds,
 		TopologySpreadConstraints:     in.TopologySpreadConstraints,
 
-		// The account is the consumer's, and the provider's own is not the pod's to hold.
+		// The service account is one of the consumer.
 		AutomountServiceAccountToken: ptr.To(false),
 
-		// Beyond the reference: without these the pod would be less isolated, unbounded,
-		// or invalid, since containers refer to the claims by name. The provider looks
-		// claims and templates up in the remote namespace.
+		// In addition to the reference: without these fields the pod would be less isolated,
+		// without limits, or invalid, since containers refer to claims by name. Claims and
+		// templates are looked up in the remote namespace.
 		HostUsers:        draftHostUsers(in.HostUsers),
 		OS:               in.OS,
 		Resources:        in.Resources,
@@ -105,32 +105,31 @@ func podSpec(local *corev1.PodSpec, origin Origin) corev1.PodSpec {
 	}
 }
 
-// DroppedPodFields are the fields of a pod spec that do not travel, and why.
+// DroppedPodFields returns the fields of a pod spec that are not sent, with the reasons.
 func DroppedPodFields() map[string]string {
 	return map[string]string{
 		"EphemeralContainers":      "a pod cannot be created with them (wire 3.12)",
-		"NodeSelector":             "names labels of the consumer's nodes; the OffloadingPatch gives the provider's",
-		"Affinity":                 "names topology and pods of the consumer; the OffloadingPatch and the presets give the provider's",
-		"ServiceAccountName":       "the account lives in the consumer (3.5, mode Disabled; T38)",
+		"NodeSelector":             "has labels of the consumer's nodes; the OffloadingPatch has those of the provider",
+		"Affinity":                 "has topology and pods of the consumer; the OffloadingPatch and the presets have those of the provider",
+		"ServiceAccountName":       "the service account exists in the consumer only (3.5, mode Disabled; T38)",
 		"DeprecatedServiceAccount": "as serviceAccountName",
-		"NodeName":                 "is the virtual node; the provider schedules",
+		"NodeName":                 "is the virtual node; the provider schedules the pod",
 		"SchedulerName":            "names a scheduler of the consumer",
 		"HostNetwork":              "would be the network of the provider's node",
 		"HostPID":                  "would be the processes of the provider's node",
 		"HostIPC":                  "would be the IPC namespace of the provider's node",
-		"PriorityClassName":        "names a class of the consumer; the provider decides who preempts there",
+		"PriorityClassName":        "names a class of the consumer; the provider decides about preemption",
 		"Priority":                 "is computed from the class by the provider's admission",
 		"PreemptionPolicy":         "is computed from the class by the provider's admission",
 		"RuntimeClassName":         "names a class of the consumer; decided by policy (3.4)",
 		"Overhead":                 "is computed from the runtime class by the provider's admission",
-		"SchedulingGates":          "have all been lifted: the pod is bound",
+		"SchedulingGates":          "are all removed: the pod is bound",
 		"SchedulingGroup":          "names a PodGroup of the consumer, for which the provider's scheduler would wait",
 		"EvictionResponders":       "name controllers of the consumer, for which an eviction in the provider would wait",
 	}
 }
 
-// draftHostUsers keeps a user namespace of the pod's own; that the host's is wanted is
-// the default and says nothing.
+// draftHostUsers keeps false only. True is the default.
 func draftHostUsers(local *bool) *bool {
 	if local != nil && !*local {
 		return local
@@ -138,9 +137,9 @@ func draftHostUsers(local *bool) *bool {
 	return nil
 }
 
-// draftTolerations drops what made the pod fit the virtual node: in the provider it
-// would let the pod go on to the provider's own virtual nodes. A toleration without a
-// key survives, as in the reference (T13).
+// draftTolerations drops tolerations of the virtual node's taint. In the provider they would
+// allow the pod on the provider's own virtual nodes. A toleration without a key is kept, as in
+// the reference (T13).
 func draftTolerations(local []corev1.Toleration) []corev1.Toleration {
 	var kept []corev1.Toleration
 	for _, toleration := range local {
@@ -151,8 +150,8 @@ func draftTolerations(local []corev1.Toleration) []corev1.Toleration {
 	return kept
 }
 
-// draftVolumes applies mode Disabled (3.5) to projected volumes; it owns its argument.
-// Only these: a plain volume that names the root CA map stays as it is (T36).
+// draftVolumes applies mode Disabled (3.5) to projected volumes. It alters its argument. A
+// ConfigMap volume of the root CA map is not changed (T36).
 func draftVolumes(volumes []corev1.Volume, origin Origin) []corev1.Volume {
 	for i := range volumes {
 		projected := volumes[i].Projected
