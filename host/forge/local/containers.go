@@ -6,22 +6,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// settleContainers makes container statuses such that the API server takes them: a container
-// that has terminated and may not restart never leaves that state. The local pod keeps the
-// state of such a container when the provider replaces the remote pod and runs it again; and
-// a container that terminates because the provider deletes the remote pod keeps its earlier
-// state, since its replacement is going to run.
-func settleContainers(status *corev1.PodStatus, in PodStatusInput) {
-	replaced := in.Remote.DeletionTimestamp != nil && in.Local.DeletionTimestamp == nil && !terminal(status.Phase)
+// keepTerminatedContainers makes container statuses valid for the API server: a container that
+// has terminated and may not restart must stay terminated. The local pod keeps the state of
+// such a container if the provider replaces the remote pod and runs it again. A container that
+// terminates because the provider deletes the remote pod keeps its earlier state, because its
+// replacement will run.
+func keepTerminatedContainers(status *corev1.PodStatus, in PodStatusInput) {
+	replaced := in.Remote.DeletionTimestamp != nil && in.Local.DeletionTimestamp == nil && !isTerminal(status.Phase)
 	spec, have := &in.Local.Spec, &in.Local.Status
-	status.InitContainerStatuses = settle(status.InitContainerStatuses, have.InitContainerStatuses, spec.InitContainers, spec, replaced)
-	status.ContainerStatuses = settle(status.ContainerStatuses, have.ContainerStatuses, spec.Containers, spec, replaced)
-	status.EphemeralContainerStatuses = settle(status.EphemeralContainerStatuses, have.EphemeralContainerStatuses, nil, spec, replaced)
+	status.InitContainerStatuses = keepTerminated(status.InitContainerStatuses, have.InitContainerStatuses, spec.InitContainers, spec, replaced)
+	status.ContainerStatuses = keepTerminated(status.ContainerStatuses, have.ContainerStatuses, spec.Containers, spec, replaced)
+	status.EphemeralContainerStatuses = keepTerminated(status.EphemeralContainerStatuses, have.EphemeralContainerStatuses, nil, spec, replaced)
 }
 
-// settle returns statuses with those of have that must stay. A container of which a new
-// remote pod reports nothing yet stays terminated as well.
-func settle(statuses, have []corev1.ContainerStatus, containers []corev1.Container, spec *corev1.PodSpec, replaced bool) []corev1.ContainerStatus {
+// keepTerminated returns statuses with those of have that must not change. A container without
+// a status in a new remote pod stays terminated, too.
+func keepTerminated(statuses, have []corev1.ContainerStatus, containers []corev1.Container, spec *corev1.PodSpec, replaced bool) []corev1.ContainerStatus {
 	for i := range have {
 		before := have[i].State.Terminated
 		at := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == have[i].Name })
@@ -42,11 +42,11 @@ func settle(statuses, have []corev1.ContainerStatus, containers []corev1.Contain
 	return statuses
 }
 
-func terminal(phase corev1.PodPhase) bool {
+func isTerminal(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// mayRestart reports whether the API server lets a container leave the state terminated
+// mayRestart reports whether the API server allows a terminated container to run again
 // (ValidateContainerStateTransition of Kubernetes).
 func mayRestart(name string, exitCode int32, containers []corev1.Container, spec *corev1.PodSpec) bool {
 	if restartsAll(spec) {
@@ -74,7 +74,7 @@ func mayRestart(name string, exitCode int32, containers []corev1.Container, spec
 	}
 }
 
-// restartsAll reports whether a container's exit can restart all others.
+// restartsAll reports whether the exit of one container can restart all others.
 func restartsAll(spec *corev1.PodSpec) bool {
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
@@ -88,7 +88,8 @@ func restartsAll(spec *corev1.PodSpec) bool {
 	return false
 }
 
-// restartsByRule reports whether the first rule for an exit code restarts the container.
+// restartsByRule reports whether the first rule that matches an exit code restarts the
+// container.
 func restartsByRule(container *corev1.Container, exitCode int32) bool {
 	for i := range container.RestartPolicyRules {
 		rule := &container.RestartPolicyRules[i]

@@ -11,12 +11,12 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
-// Network is what is known of the network between consumer and provider.
+// Network is the state of the network between consumer and provider.
 type Network string
 
 // The states of the network.
 const (
-	// NetworkUnchecked leaves the network out of the Node.
+	// NetworkUnchecked omits the network condition.
 	NetworkUnchecked Network = ""
 	NetworkUp        Network = "Up"
 	NetworkDown      Network = "Down"
@@ -34,13 +34,12 @@ const (
 // NotReady is the reason and the message of a Node that is not ready.
 type NotReady struct{ Reason, Message string }
 
-// NodeInput is what a virtual node's Node depends on.
+// NodeInput is the input of [Node].
 type NodeInput struct {
 	VirtualNode *offloadingv1beta1.VirtualNode
-	// ExtraLabels and ExtraAnnotations come from the command line and yield to the
-	// VirtualNode's own.
+	// ExtraLabels and ExtraAnnotations are flags. Those of the VirtualNode override them.
 	ExtraLabels, ExtraAnnotations map[string]string
-	// NodeIP and KubeletPort are where the virtual kubelet listens.
+	// NodeIP and KubeletPort are the address of the virtual kubelet.
 	NodeIP      string
 	KubeletPort int32
 	// KubeletVersion is the version of the consumer's API server.
@@ -48,15 +47,15 @@ type NodeInput struct {
 	Network        Network
 	// NotReady is why the virtual kubelet cannot run pods yet; nil when it can.
 	NotReady *NotReady
-	// Previous are the conditions that were published last; they keep their transition
-	// time while their status stays.
+	// Previous are the last published conditions. A condition keeps its transition time while
+	// its status does not change.
 	Previous []corev1.NodeCondition
 	Now      time.Time
 }
 
-// Node builds the Node of a virtual node (wire 5.4). Its labels, annotations,
-// taints, capacity and images are all that a virtual kubelet wants: what is not there is
-// not wanted any more, removed capacity keys included (T64).
+// Node builds the Node of a virtual node (wire 5.4). Its labels, annotations, taints, capacity
+// and images are complete: others that the virtual kubelet set before must be removed,
+// including capacity keys (T64).
 func Node(in NodeInput) *corev1.Node {
 	spec := &in.VirtualNode.Spec
 	labels := nodeLabels(in)
@@ -76,7 +75,7 @@ func Node(in NodeInput) *corev1.Node {
 			NodeInfo: corev1.NodeSystemInfo{
 				KubeletVersion:  in.KubeletVersion,
 				OperatingSystem: "Linux",
-				// A provider of another architecture says so by the label (T28).
+				// The label overrides the default (T28).
 				Architecture: labels[corev1.LabelArchStable],
 			},
 			Images: copyImages(spec.Images),
@@ -84,7 +83,7 @@ func Node(in NodeInput) *corev1.Node {
 	}
 }
 
-// nodeLabels gives first what may be overridden, last what may not.
+// nodeLabels sets defaults first and labels that cannot be overridden last.
 func nodeLabels(in NodeInput) map[string]string {
 	spec := &in.VirtualNode.Spec
 	labels := map[string]string{
@@ -109,8 +108,8 @@ func nodeLabels(in NodeInput) map[string]string {
 	return labels
 }
 
-// nodeTaints puts the taint of every virtual node first. The API server refuses two
-// taints of one key and effect, so the first one counts.
+// nodeTaints puts the taint of virtual nodes first. The API server rejects two taints with the
+// same key and effect, so later ones are dropped.
 func nodeTaints(extra []corev1.Taint) []corev1.Taint {
 	taints := []corev1.Taint{{
 		Key: offloadingv1beta1.VirtualNodeTaintKey, Value: offloadingv1beta1.VirtualNodeTaintValue, Effect: corev1.TaintEffectNoExecute,
@@ -124,7 +123,7 @@ func nodeTaints(extra []corev1.Taint) []corev1.Taint {
 	return taints
 }
 
-// HasTaint reports whether a taint of the same key and effect is there.
+// HasTaint reports whether the list has a taint with the same key and effect.
 func HasTaint(taints []corev1.Taint, taint *corev1.Taint) bool {
 	for i := range taints {
 		if taints[i].MatchTaint(taint) {
@@ -134,8 +133,8 @@ func HasTaint(taints []corev1.Taint, taint *corev1.Taint) bool {
 	return false
 }
 
-// nodeConditions are the five of wire 5.4. Pressure is the other side of having
-// neither processor nor memory to offer.
+// nodeConditions returns the five conditions of wire 5.4. A virtual node without CPU or memory
+// has pressure.
 func nodeConditions(in NodeInput) []corev1.NodeCondition {
 	hard := in.VirtualNode.Spec.ResourceQuota.Hard
 	capable := hard.Cpu().Sign() > 0 && hard.Memory().Sign() > 0

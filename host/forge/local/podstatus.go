@@ -1,8 +1,8 @@
-// Package local: Pod flow, stage 7: builds what is written back to the consumer: the
-// status of a local pod from that of its remote pod, and the Node of a virtual node.
+// Package local builds objects of the consumer. Pod flow, stage 7: the status of a local pod
+// from that of its remote pod, and the Node of a virtual node.
 //
-// Everything here is a pure function of its arguments: no client, context, clock,
-// environment, logger or package state, and arguments are never altered.
+// All functions are pure: they use no client, context, clock, environment, logger or package
+// state, and do not alter their arguments.
 package local
 
 import (
@@ -18,27 +18,27 @@ import (
 // is unreachable.
 const RemoteUnavailableReason = "RemoteUnavailable"
 
-// PodStatusInput is what the status of a local pod depends on.
+// PodStatusInput is the input of [PodStatus].
 type PodStatusInput struct {
-	// Local and Remote are the two pods.
+	// Local and Remote are the local pod and its remote pod.
 	Local, Remote *corev1.Pod
-	// NodeIP is the address that the virtual node announces.
+	// NodeIP is the address of the virtual node.
 	NodeIP string
-	// ExtraRestarts is what earlier remote pods add to the restart counts (3.8, R).
+	// ExtraRestarts is the number of restarts of earlier remote pods (3.8, R).
 	ExtraRestarts int32
-	// DisableIPReflection leaves the pod's addresses out.
+	// DisableIPReflection omits the pod's addresses.
 	DisableIPReflection bool
-	// MapIP translates an address of the provider's pods into the one under which the
-	// consumer reaches it; nil when both clusters see the same addresses.
+	// MapIP translates the address of a remote pod to the one that the consumer can reach;
+	// nil if the addresses are the same.
 	MapIP func(string) string
-	// Unknown says that Remote may be of before an outage: a pod does not become ready
-	// because of it.
+	// Unknown reports that Remote may be older than an outage. The pod does not become ready
+	// then.
 	Unknown bool
 	Now     time.Time
 }
 
-// PodStatus builds the status of a local pod (wire 3.8): the remote one as a
-// whole (T18), with addresses and restart counts as the consumer sees them.
+// PodStatus builds the status of a local pod (wire 3.8): the whole remote
+// status (T18) with the addresses and restart counts of the consumer.
 func PodStatus(in PodStatusInput) *corev1.PodStatus {
 	status := in.Remote.Status.DeepCopy()
 	mapAddresses(status, in)
@@ -50,15 +50,15 @@ func PodStatus(in PodStatusInput) *corev1.PodStatus {
 	for i := range status.ContainerStatuses {
 		status.ContainerStatuses[i].RestartCount += in.ExtraRestarts
 	}
-	settleContainers(status, in)
+	keepTerminatedContainers(status, in)
 	if in.Local.Labels[offloadingv1beta1.RemoteUnavailableLabel] == "true" || in.Unknown && !IsReady(&in.Local.Status) {
 		forceNotReady(status, &in.Local.Status, in.Now)
 	}
 	return status
 }
 
-// mapAddresses keeps all addresses of a dual-stack pod (T19); the first of podIPs is
-// podIP, which the API server checks.
+// mapAddresses keeps all addresses of a dual-stack pod (T19). The API server requires podIP to
+// be the first of podIPs.
 func mapAddresses(status *corev1.PodStatus, in PodStatusInput) {
 	if in.DisableIPReflection {
 		status.PodIP, status.PodIPs = "", nil
@@ -77,9 +77,9 @@ func mapAddresses(status *corev1.PodStatus, in PodStatusInput) {
 	}
 }
 
-// forceNotReady takes the pod out of its Services while its state is unknown. The time
-// of the transition is that of the local condition once that is false, so that the
-// status does not change with every look.
+// forceNotReady removes the pod from its Services while its state is unknown. The transition
+// time is that of the local condition if that is false already, so that the status does not
+// change with every reconciliation.
 func forceNotReady(status, local *corev1.PodStatus, now time.Time) {
 	condition := corev1.PodCondition{
 		Type:               corev1.PodReady,
@@ -116,9 +116,8 @@ func podCondition(status *corev1.PodStatus, conditionType corev1.PodConditionTyp
 	return nil
 }
 
-// RejectedPodStatus builds the status of a local pod that has no remote pod, or no
-// longer (the rejection transform of wire 3.8): nothing of it runs. Applied to
-// its own result it changes nothing.
+// RejectedPodStatus builds the status of a local pod without a remote pod (the rejection
+// transform of wire 3.8). It is idempotent.
 func RejectedPodStatus(local *corev1.PodStatus, phase corev1.PodPhase, reason, message string, now time.Time) *corev1.PodStatus {
 	status := local.DeepCopy()
 	status.Phase, status.Reason, status.Message = phase, reason, message
@@ -143,8 +142,7 @@ func RejectedPodStatus(local *corev1.PodStatus, phase corev1.PodPhase, reason, m
 
 func rejectContainer(container *corev1.ContainerStatus, phase corev1.PodPhase, reason string, now time.Time) {
 	container.Ready = false
-	terminal := phase == corev1.PodFailed || phase == corev1.PodSucceeded
-	if !terminal || container.State.Terminated != nil {
+	if !isTerminal(phase) || container.State.Terminated != nil {
 		return
 	}
 	terminated := &corev1.ContainerStateTerminated{
@@ -159,5 +157,5 @@ func rejectContainer(container *corev1.ContainerStatus, phase corev1.PodPhase, r
 	container.State = corev1.ContainerState{Terminated: terminated}
 }
 
-// transition is a time as the API keeps it: in seconds.
+// transition returns a time with the precision of the API, which is seconds.
 func transition(now time.Time) metav1.Time { return metav1.NewTime(now.Truncate(time.Second)) }

@@ -81,12 +81,12 @@ func TestReadyWhileTheProviderIsUnavailable(t *testing.T) {
 		labels            map[string]string
 		had, remote, want []corev1.PodCondition
 	}{
-		"available: as it is there":              {nil, nil, ready, ready},
-		"unavailable: forced":                    {unavailable, ready, ready, forced(nowSec)},
-		"unavailable: added when absent":         {unavailable, nil, nil, forced(nowSec)},
-		"unavailable for long: the time stays":   {unavailable, forced(metav1.NewTime(earlier)), ready, forced(metav1.NewTime(earlier))},
-		"not ready there: it says why by itself": {unavailable, ready, unready, unready},
-		"any other value is none":                {map[string]string{"liqo.io/remote-unavailable": "false"}, nil, ready, ready},
+		"available: as it is there":                       {nil, nil, ready, ready},
+		"unavailable: forced":                             {unavailable, ready, ready, forced(nowSec)},
+		"unavailable: added when absent":                  {unavailable, nil, nil, forced(nowSec)},
+		"unavailable for long: the time stays":            {unavailable, forced(metav1.NewTime(earlier)), ready, forced(metav1.NewTime(earlier))},
+		"a remote pod that is not ready keeps its reason": {unavailable, ready, unready, unready},
+		"any other value is none":                         {map[string]string{"liqo.io/remote-unavailable": "false"}, nil, ready, ready},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels}, Status: corev1.PodStatus{Conditions: tc.had}}

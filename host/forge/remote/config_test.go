@@ -67,7 +67,7 @@ func TestNodePorts(t *testing.T) {
 		annotation string
 		want       *int32
 	}{
-		"none is said to be none, which clears one (T46)":        {0, "", ptr.To[int32](0)},
+		"zero without a node port clears one (T46)":              {0, "", ptr.To[int32](0)},
 		"the consumer's is left out, the provider's stays (T46)": {30080, "", nil},
 		"the consumer's is forced":                               {30080, "true", ptr.To[int32](30080)},
 		"only the exact word forces":                             {30080, "True", nil},

@@ -18,7 +18,7 @@ import (
 func TestTheDocumentNamesWhatTheHostDrops(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "reference", "decisions.md"))
 	require.NoError(t, err)
-	_, text, found := strings.Cut(string(raw), "## What it does not tell")
+	_, text, found := strings.Cut(string(raw), "## What it does not record")
 	require.True(t, found)
 	for spec, dropped := range map[reflect.Type]map[string]string{
 		reflect.TypeFor[corev1.PodSpec](): remote.DroppedPodFields(), reflect.TypeFor[corev1.ServiceSpec](): remote.DroppedServiceFields(),

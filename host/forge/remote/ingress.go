@@ -8,14 +8,14 @@ import (
 	applynetworkingv1 "k8s.io/client-go/applyconfigurations/networking/v1"
 )
 
-// ingressClassAnnotation names the class of an Ingress in the way before
-// spec.ingressClassName. An API server refuses to create an Ingress that has both.
+// ingressClassAnnotation is the older form of spec.ingressClassName. The API server rejects an
+// Ingress with both.
 const ingressClassAnnotation = "kubernetes.io/ingress.class"
 
-// Ingress builds the remote Ingress (wire 4.3). The namespace is the remote one;
-// labels and annotations are those that the policies let through. The Ingress gets the
-// provider's ingressClass; empty leaves the class to the provider's default. The class of
-// the local Ingress does not travel, as a field or as an annotation.
+// Ingress builds the remote Ingress (wire 4.3). namespace is the remote namespace; labels and
+// annotations are the filtered ones. ingressClass is the provider's; empty selects the
+// provider's default class. The class of the local Ingress is dropped, as a field and as an
+// annotation.
 func Ingress(local *networkingv1.Ingress, namespace string, labels, annotations map[string]string, origin Origin, ingressClass string) *applynetworkingv1.IngressApplyConfiguration {
 	return applynetworkingv1.Ingress(local.Name, namespace).
 		WithLabels(ownedLabels(labels, origin)).

@@ -127,7 +127,7 @@ func TestHostUsers(t *testing.T) {
 	for name, tc := range map[string]struct{ local, want *bool }{
 		"a user namespace of its own is kept": {ptr.To(false), ptr.To(false)},
 		"the host's is the default":           {ptr.To(true), nil},
-		"nothing said stays nothing said":     {nil, nil},
+		"an unset field stays unset":          {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{Spec: corev1.PodSpec{HostUsers: tc.local}}

@@ -5,13 +5,13 @@ import (
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// ForceRemoteNodePortAnnotation makes, as "true" on a local Service, the provider use the
-// consumer's node ports (wire 4.2).
+// ForceRemoteNodePortAnnotation is "true" on a local Service that must have the same node
+// ports in the provider (wire 4.2).
 const ForceRemoteNodePortAnnotation = "liqo.io/force-remote-node-port"
 
-// Service builds the remote Service (wire 4.2). The namespace is the remote
-// one; labels and annotations are those that the policies let through. A load balancer
-// gets loadBalancerClass unless that is empty.
+// Service builds the remote Service (wire 4.2). namespace is the remote namespace; labels and
+// annotations are the filtered ones. loadBalancerClass is set on load balancers unless it is
+// empty.
 func Service(local *corev1.Service, namespace string, labels, annotations map[string]string, origin Origin, loadBalancerClass string) *applycorev1.ServiceApplyConfiguration {
 	return applycorev1.Service(local.Name, namespace).
 		WithLabels(ownedLabels(labels, origin)).
@@ -19,8 +19,8 @@ func Service(local *corev1.Service, namespace string, labels, annotations map[st
 		WithSpec(serviceSpec(local, loadBalancerClass))
 }
 
-// serviceSpec is the table of wire 4.2. A field that is neither here nor in
-// DroppedServiceFields fails a test.
+// serviceSpec implements the table of wire 4.2. A test fails for fields that are neither here
+// nor in DroppedServiceFields.
 func serviceSpec(local *corev1.Service, loadBalancerClass string) *applycorev1.ServiceSpecApplyConfiguration {
 	in := local.Spec.DeepCopy()
 	spec := applycorev1.ServiceSpec().
@@ -32,7 +32,7 @@ func serviceSpec(local *corev1.Service, loadBalancerClass string) *applycorev1.S
 	spec.AllocateLoadBalancerNodePorts = in.AllocateLoadBalancerNodePorts
 	spec.InternalTrafficPolicy = in.InternalTrafficPolicy
 	spec.IPFamilyPolicy = in.IPFamilyPolicy
-	// A hint about where traffic goes (T45).
+	// T45
 	spec.TrafficDistribution = in.TrafficDistribution
 	if in.ExternalName != "" {
 		spec.WithExternalName(in.ExternalName)
@@ -46,7 +46,7 @@ func serviceSpec(local *corev1.Service, loadBalancerClass string) *applycorev1.S
 	if config := in.SessionAffinityConfig; config != nil && config.ClientIP != nil {
 		clientIP := applycorev1.ClientIPConfig()
 		clientIP.TimeoutSeconds = config.ClientIP.TimeoutSeconds
-		// Without it, affinity lasts for the provider's default (T45).
+		// Without it, the provider's default timeout would apply (T45).
 		spec.WithSessionAffinityConfig(applycorev1.SessionAffinityConfig().WithClientIP(clientIP))
 	}
 	if in.ClusterIP == corev1.ClusterIPNone {
@@ -58,19 +58,20 @@ func serviceSpec(local *corev1.Service, loadBalancerClass string) *applycorev1.S
 	return spec
 }
 
-// DroppedServiceFields are the fields of a Service spec that do not travel, and why.
+// DroppedServiceFields returns the fields of a Service spec that are not sent, with the
+// reasons.
 func DroppedServiceFields() map[string]string {
 	return map[string]string{
-		"ClusterIPs":          "addresses of the consumer; that a Service is headless is said by clusterIP",
-		"IPFamilies":          "the consumer's API server always fills them in, and a provider with other families would refuse the Service",
+		"ClusterIPs":          "addresses of the consumer; clusterIP marks headless Services",
+		"IPFamilies":          "the consumer's API server always sets them, and a provider with other families would reject the Service",
 		"ExternalIPs":         "addresses of the consumer's network",
 		"LoadBalancerIP":      "an address of the consumer's load balancer",
 		"HealthCheckNodePort": "a port of the consumer's nodes",
 	}
 }
 
-// servicePorts copies the ports. Whether nodePort is absent or zero matters (T46): absent
-// keeps what the provider allocated, zero clears it when the Service stops having one.
+// servicePorts copies the ports. An absent nodePort keeps the port that the provider
+// allocated; zero clears it if the Service no longer has one (T46).
 func servicePorts(local *corev1.Service) []*applycorev1.ServicePortApplyConfiguration {
 	force := local.Annotations[ForceRemoteNodePortAnnotation] == "true"
 	ports := make([]*applycorev1.ServicePortApplyConfiguration, 0, len(local.Spec.Ports))

@@ -116,10 +116,10 @@ func decodeStrictly(data []byte) (*contract.Response, error) {
 	decoder.DisallowUnknownFields()
 	response := &contract.Response{}
 	if err := decoder.Decode(response); err != nil {
-		return nil, fmt.Errorf("decoding the answer: %w", err)
+		return nil, fmt.Errorf("decoding JSON: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("decoding the answer: found more than one JSON value")
+		return nil, errors.New("decoding JSON: found more than one JSON value")
 	}
 	return response, nil
 }
