@@ -79,7 +79,7 @@ func (p *provider) runManager(t *testing.T) {
 	t.Helper()
 	config := rest.CopyConfig(p.cluster.RESTConfig())
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:longshore:longshore-manager"}
-	app, err := manager.New(manager.Options{ShadowPodWorkers: 2, PodSecurityLevel: "baseline", Options: process.Options{
+	app, err := manager.New(manager.Options{ShadowPodWorkers: 2, ShadowEndpointSliceWorkers: 2, PodSecurityLevel: "baseline", Options: process.Options{
 		Config: config, ClusterID: "milan", Namespace: "longshore", MetricsAddress: "0", HealthProbeAddress: "0",
 	}})
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
@@ -27,10 +28,13 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
 	"github.com/longshore-dev/longshore/host/consumer/podstatus"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	policyconfigmap "github.com/longshore-dev/longshore/host/policysource/configmap"
+	"github.com/longshore-dev/longshore/host/provider/metadata"
 	"github.com/longshore-dev/longshore/host/provider/namespacemap"
+	"github.com/longshore-dev/longshore/host/provider/shadowendpointslice"
 	"github.com/longshore-dev/longshore/host/provider/shadowpod"
 )
 
@@ -44,6 +48,9 @@ type Options struct {
 	LeaderElection bool
 	// ShadowPodWorkers is the number of ShadowPods that are reconciled concurrently.
 	ShadowPodWorkers int
+	// ShadowEndpointSliceWorkers is the number of ShadowEndpointSlices that are reconciled
+	// concurrently.
+	ShadowEndpointSliceWorkers int
 	// PodSecurityLevel is the Pod Security level of consumers' pods in namespaces without a label
 	// for it. The default is baseline.
 	PodSecurityLevel string
@@ -62,6 +69,9 @@ func (o *Options) Validate() error {
 	err := errors.Join(o.Options.Validate(), replicator.ValidateResyncPeriod(o.ResyncPeriod))
 	if o.ShadowPodWorkers < 1 {
 		err = errors.Join(err, fmt.Errorf("--shadow-pod-ctrl-workers is %d: it must be at least 1", o.ShadowPodWorkers))
+	}
+	if o.ShadowEndpointSliceWorkers < 1 {
+		err = errors.Join(err, fmt.Errorf("--shadow-endpointslice-ctrl-workers is %d: it must be at least 1", o.ShadowEndpointSliceWorkers))
 	}
 	if o.PodSecurityLevel != "" {
 		if _, levelErr := api.ParseLevel(o.PodSecurityLevel); levelErr != nil {
@@ -99,7 +109,11 @@ func New(options Options) (*process.App, error) {
 		Cache: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {
 				Label:     labels.SelectorFromSet(labels.Set{offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowPod}),
-				Transform: shadowpod.TrimPod,
+				Transform: metadata.Trim,
+			},
+			&discoveryv1.EndpointSlice{}: {
+				Label:     labels.SelectorFromSet(labels.Set{offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowEndpointSlice}),
+				Transform: metadata.Trim,
 			},
 			&rbacv1.Role{}:        {Label: virtualKubeletRoles},
 			&rbacv1.ClusterRole{}: {Label: virtualKubeletRoles},
@@ -127,6 +141,9 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive,
 			SecurityLevel: api.Level(options.PodSecurityLevel),
 		}).SetupWithManager(mgr, options.ShadowPodWorkers)),
+		wrapSetup("shadowendpointslice", (&shadowendpointslice.Reconciler{
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Addresses: address.Identity{},
+		}).SetupWithManager(mgr, options.ShadowEndpointSliceWorkers)),
 		wrapSetup("namespacemap", (&namespacemap.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Names: *options.names(),
 		}).SetupWithManager(mgr)),

@@ -11,10 +11,10 @@ import (
 )
 
 func TestValidateReturnsEveryInvalidOption(t *testing.T) {
-	require.NoError(t, (&Options{Options: process.Options{ClusterID: "rome", Namespace: "longshore"}, ShadowPodWorkers: 1}).Validate())
+	require.NoError(t, (&Options{Options: process.Options{ClusterID: "rome", Namespace: "longshore"}, ShadowPodWorkers: 1, ShadowEndpointSliceWorkers: 1}).Validate())
 	err := (&Options{Options: process.Options{ClusterID: "Rome"}, ResyncPeriod: -time.Hour, PodSecurityLevel: "high", ReservedNamespaces: []string{"["}}).Validate()
 	for _, want := range []string{
-		`--cluster-id: invalid cluster ID "Rome"`, "--liqo-namespace is required", "--shadow-pod-ctrl-workers is 0", "--resync-period is -1h0m0s",
+		`--cluster-id: invalid cluster ID "Rome"`, "--liqo-namespace is required", "--shadow-pod-ctrl-workers is 0", "--shadow-endpointslice-ctrl-workers is 0", "--resync-period is -1h0m0s",
 		`parsing --pod-security-level "high": must be one of`, `--reserved-namespaces: parsing the pattern "["`,
 	} {
 		assert.ErrorContains(t, err, want)

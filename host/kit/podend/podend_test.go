@@ -17,14 +17,14 @@ func TestByDeletion(t *testing.T) {
 		kept            bool
 		want            bool
 	}{
-		"a pod that runs has not ended":                        {phase: corev1.PodRunning, reported: corev1.PodRunning},
-		"a pod that failed and is not deleted ended by itself": {phase: corev1.PodFailed, reported: corev1.PodRunning, kept: true},
-		"a pod that fails while it is deleted":                 {phase: corev1.PodFailed, reported: corev1.PodRunning, want: true},
-		"one that ends in good order as well":                  {phase: corev1.PodSucceeded, reported: corev1.PodRunning, want: true},
-		"one that never ran":                                   {phase: corev1.PodFailed, reported: corev1.PodUnknown, want: true},
-		"one of which nothing was recorded":                    {phase: corev1.PodFailed, want: true},
-		"one whose success was recorded before":                {phase: corev1.PodSucceeded, reported: corev1.PodSucceeded},
-		"one whose failure was recorded before":                {phase: corev1.PodFailed, reported: corev1.PodFailed},
+		"runs":                               {phase: corev1.PodRunning, reported: corev1.PodRunning},
+		"failed and is not deleted":          {phase: corev1.PodFailed, reported: corev1.PodRunning, kept: true},
+		"fails while it is being deleted":    {phase: corev1.PodFailed, reported: corev1.PodRunning, want: true},
+		"succeeds while it is being deleted": {phase: corev1.PodSucceeded, reported: corev1.PodRunning, want: true},
+		"never ran":                          {phase: corev1.PodFailed, reported: corev1.PodUnknown, want: true},
+		"no phase is recorded":               {phase: corev1.PodFailed, want: true},
+		"success was recorded before":        {phase: corev1.PodSucceeded, reported: corev1.PodSucceeded},
+		"failure was recorded before":        {phase: corev1.PodFailed, reported: corev1.PodFailed},
 	}
 	// The node's clock may be far off in both directions.
 	for _, skew := range []time.Duration{-time.Hour, 0, time.Hour} {

@@ -159,7 +159,7 @@ func TestPodChanged(t *testing.T) {
 		"an annotation":          {func(p *corev1.Pod) { p.Annotations["x"] = "y" }, true},
 		"the phase":              {func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }, true},
 		"a condition":            {func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}} }, false},
-		"a managed field":        {func(p *corev1.Pod) { p.ManagedFields = ours }, false},
+		"a managed field":        {func(p *corev1.Pod) { p.ManagedFields = managedByController(`{"f:metadata":{}}`) }, false},
 		"a finalizer":            {func(p *corev1.Pod) { p.Finalizers = []string{"example.com/x"} }, false},
 		"the deletion timestamp": {func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: noon} }, false},
 	}

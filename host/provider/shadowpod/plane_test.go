@@ -105,7 +105,7 @@ func (r *rig) installCRDs(t *testing.T) {
 // run runs the manager until it is stopped or the test ends.
 func (r *rig) run(t *testing.T) (stop func()) {
 	t.Helper()
-	app, err := manager.New(manager.Options{ShadowPodWorkers: 2, Options: process.Options{
+	app, err := manager.New(manager.Options{ShadowPodWorkers: 2, ShadowEndpointSliceWorkers: 2, Options: process.Options{
 		Config: r.cluster.RESTConfig(), ClusterID: "milan", Namespace: "default", MetricsAddress: "0", HealthProbeAddress: "0",
 	}})
 	require.NoError(t, err)

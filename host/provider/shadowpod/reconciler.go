@@ -34,6 +34,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/podend"
 	"github.com/longshore-dev/longshore/host/kit/retry"
+	"github.com/longshore-dev/longshore/host/provider/metadata"
 )
 
 // FieldManager is the field manager of this controller's writes (wire 7.4).
@@ -56,7 +57,7 @@ var (
 // Reconciler turns ShadowPods into pods.
 type Reconciler struct {
 	// Client reads from the manager's cache, which holds pods with the managed-by label only,
-	// as [TrimPod] leaves them.
+	// as metadata.Trim leaves them.
 	Client client.Client
 	// APIReader reads pods that the cache does not hold: those without the label.
 	APIReader client.Reader
@@ -230,33 +231,21 @@ func (r *Reconciler) restoreOwnership(ctx context.Context, shadow *offloadingv1b
 
 // syncMetadata updates labels and annotations of the pod to those of want.
 func (r *Reconciler) syncMetadata(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, pod, want *corev1.Pod) (ctrl.Result, error) {
-	changes, err := compareMetadata(pod, want)
+	changes, err := metadata.Compare(pod, want, FieldManager)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("comparing the metadata of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	if changes.isEmpty() {
+	if changes.IsEmpty() {
 		return ctrl.Result{}, nil
 	}
-	meta := map[string]any{}
-	if len(changes.labels) > 0 {
-		meta["labels"] = changes.labels
-	}
-	if len(changes.annotations) > 0 {
-		meta["annotations"] = changes.annotations
-	}
-	content, err := json.Marshal(meta)
+	content, err := json.Marshal([]any{changes.Labels, changes.Annotations})
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("encoding the metadata of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	if pause := r.pauseBefore(client.ObjectKeyFromObject(pod), pod.UID, content); pause > 0 {
 		return ctrl.Result{RequeueAfter: pause}, nil
 	}
-	meta["uid"] = pod.UID
-	if changes.removes {
-		// Another writer may manage the key by now.
-		meta["resourceVersion"] = pod.ResourceVersion
-	}
-	err = r.patch(ctx, pod, map[string]any{"metadata": meta})
+	err = r.patch(ctx, pod, map[string]any{"metadata": changes.Patch(pod)})
 	switch {
 	case err == nil:
 		return ctrl.Result{}, nil

@@ -194,6 +194,15 @@ func terminatingPod(s *offloadingv1beta1.ShadowPod, phase corev1.PodPhase, ended
 	return pod
 }
 
+// managedByController returns managed fields of this controller.
+func managedByController(fields string) []metav1.ManagedFieldsEntry {
+	entry := metav1.ManagedFieldsEntry{
+		Manager: FieldManager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{},
+	}
+	entry.FieldsV1.SetRawString(fields)
+	return []metav1.ManagedFieldsEntry{entry}
+}
+
 func earlierShadowPod(s *offloadingv1beta1.ShadowPod) *offloadingv1beta1.ShadowPod {
 	earlier := s.DeepCopy()
 	earlier.UID = "shadow-0"
@@ -232,7 +241,7 @@ var existingPods = map[string]struct {
 		pod: func(s *offloadingv1beta1.ShadowPod) *corev1.Pod {
 			pod := ownPod(s, corev1.PodRunning, 0)
 			pod.Labels["old"], pod.Labels["theirs"] = "x", "y"
-			pod.ManagedFields = managed(FieldManager, `{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:old":{}}}}`)
+			pod.ManagedFields = managedByController(`{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:old":{}}}}`)
 			return pod
 		},
 		writes: []string{"patch pod"}, phase: corev1.PodUnknown,

@@ -72,13 +72,13 @@ func TestExistingPodEndsRefusal(t *testing.T) {
 
 func TestRefusalMessage(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
-	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Code: 418, Message: "a webhook says no"}}
+	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Code: 418, Message: "denied by a webhook"}}
 	cases := map[string]struct {
 		err  error
 		want string
 	}{
 		"a quota":                          {err: quotaExceeded(), want: quotaMessage},
-		"a webhook's own code":             {err: denied, want: "a webhook says no"},
+		"a webhook's own code":             {err: denied, want: "denied by a webhook"},
 		"a webhook that cannot be reached": {err: apierrors.NewInternalError(errors.New("failed calling webhook")), want: "Internal error occurred: failed calling webhook"},
 		"a conflict of the quota":          {err: apierrors.NewConflict(pods, "five", errors.New("modified"))},
 		"a busy API server":                {err: apierrors.NewTooManyRequests("later", 1)},

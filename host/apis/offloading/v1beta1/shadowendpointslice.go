@@ -5,6 +5,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// ShadowEndpointSliceGVK is the kind of a ShadowEndpointSlice, the controller of the remote
+// EndpointSlice.
+var ShadowEndpointSliceGVK = GroupVersion.WithKind("ShadowEndpointSlice")
+
 // EndpointSliceTemplate is the body of a remote EndpointSlice.
 type EndpointSliceTemplate struct {
 	// Endpoints of the slice.

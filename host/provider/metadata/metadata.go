@@ -1,4 +1,7 @@
-package shadowpod
+// Package metadata compares labels and annotations of an object in the provider with those of
+// the shadow object that it was created for. It removes only keys that one field manager has
+// set, so that keys of other writers stay (T22).
+package metadata
 
 import (
 	"bytes"
@@ -6,34 +9,63 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// changes are the labels and annotations that a patch sets; nil removes a key.
-type changes struct {
-	labels, annotations map[string]*string
-	// removes is set when a key is removed. Such a patch is valid only for the observed version.
-	removes bool
+// Changes are the labels and annotations that a patch sets; nil removes a key.
+type Changes struct {
+	Labels, Annotations map[string]*string
+	// Removes is set when a key is removed. Such a patch is valid only for the observed version.
+	Removes bool
 }
 
-func (c *changes) isEmpty() bool { return len(c.labels)+len(c.annotations) == 0 }
+// IsEmpty reports whether nothing changes.
+func (c *Changes) IsEmpty() bool { return len(c.Labels)+len(c.Annotations) == 0 }
 
-// compareMetadata returns the changes from a pod's labels and annotations to those of want
-// (T22). A key that is not in want is removed only if this controller is its sole field
-// manager.
-func compareMetadata(pod, want *corev1.Pod) (changes, error) {
-	c := changes{labels: missingEntries(pod.Labels, want.Labels), annotations: missingEntries(pod.Annotations, want.Annotations)}
-	if len(withoutKeys(pod.Labels, want.Labels))+len(withoutKeys(pod.Annotations, want.Annotations)) == 0 {
+// Patch returns the metadata of a merge patch for the observed object, with its UID as
+// precondition.
+func (c *Changes) Patch(object metav1.Object) map[string]any {
+	patch := map[string]any{"uid": object.GetUID()}
+	if len(c.Labels) > 0 {
+		patch["labels"] = c.Labels
+	}
+	if len(c.Annotations) > 0 {
+		patch["annotations"] = c.Annotations
+	}
+	if c.Removes {
+		// Another writer may manage the key by now.
+		patch["resourceVersion"] = object.GetResourceVersion()
+	}
+	return patch
+}
+
+// Compare returns the changes from the labels and annotations of an object to those of want. A
+// key that is not in want is removed only if manager is its sole field manager.
+func Compare(object, want metav1.Object, manager string) (Changes, error) {
+	c := Changes{
+		Labels:      missingEntries(object.GetLabels(), want.GetLabels()),
+		Annotations: missingEntries(object.GetAnnotations(), want.GetAnnotations()),
+	}
+	if hasAllKeys(want.GetLabels(), object.GetLabels()) && hasAllKeys(want.GetAnnotations(), object.GetAnnotations()) {
 		return c, nil
 	}
-	labels, annotations, err := managedKeys(pod)
+	labels, annotations, err := managedKeys(object, manager)
 	if err != nil {
-		return changes{}, err
+		return Changes{}, err
 	}
-	c.removes = addRemovals(&c.labels, pod.Labels, want.Labels, labels)
-	c.removes = addRemovals(&c.annotations, pod.Annotations, want.Annotations, annotations) || c.removes
+	c.Removes = addRemovals(&c.Labels, object.GetLabels(), want.GetLabels(), labels)
+	c.Removes = addRemovals(&c.Annotations, object.GetAnnotations(), want.GetAnnotations(), annotations) || c.Removes
 	return c, nil
+}
+
+// hasAllKeys reports whether m has the keys of other.
+func hasAllKeys(m, other map[string]string) bool {
+	for key := range other {
+		if _, ok := m[key]; !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // missingEntries returns the entries of want that current does not have.
@@ -76,17 +108,17 @@ type metadataFields struct {
 	} `json:"f:metadata"`
 }
 
-// managedKeys returns the keys of labels and annotations whose sole field manager is this
-// controller.
-func managedKeys(pod *corev1.Pod) (labels, annotations map[string]bool, err error) {
+// managedKeys returns the keys of labels and annotations whose sole field manager is manager.
+func managedKeys(object metav1.Object, manager string) (labels, annotations map[string]bool, err error) {
 	labels, annotations = map[string]bool{}, map[string]bool{}
 	others := metadataFields{}
-	for i := range pod.ManagedFields {
-		entry := &pod.ManagedFields[i]
+	entries := object.GetManagedFields()
+	for i := range entries {
+		entry := &entries[i]
 		if !hasMetadata(entry) {
 			continue
 		}
-		if entry.Manager != FieldManager {
+		if entry.Manager != manager {
 			// Decoding adds to the maps of the entries before.
 			if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &others); err != nil {
 				return nil, nil, fmt.Errorf("reading the fields that %q manages: %w", entry.Manager, err)
@@ -129,19 +161,20 @@ func hasMetadata(entry *metav1.ManagedFieldsEntry) bool {
 	return bytes.Contains(raw, []byte(`"f:labels"`)) || bytes.Contains(raw, []byte(`"f:annotations"`))
 }
 
-// TrimPod transforms pods for the cache of a [Reconciler]: it drops the managed fields except
-// those of labels and annotations.
-func TrimPod(object any) (any, error) {
-	pod, ok := object.(*corev1.Pod)
+// Trim is a cache transformation that drops the managed fields except those of labels and
+// annotations.
+func Trim(object any) (any, error) {
+	accessor, ok := object.(metav1.Object)
 	if !ok {
 		return object, nil
 	}
 	var kept []metav1.ManagedFieldsEntry
-	for i := range pod.ManagedFields {
-		if hasMetadata(&pod.ManagedFields[i]) {
-			kept = append(kept, pod.ManagedFields[i])
+	entries := accessor.GetManagedFields()
+	for i := range entries {
+		if hasMetadata(&entries[i]) {
+			kept = append(kept, entries[i])
 		}
 	}
-	pod.ManagedFields = kept
-	return pod, nil
+	accessor.SetManagedFields(kept)
+	return object, nil
 }

@@ -1,4 +1,4 @@
-package shadowpod
+package metadata
 
 import (
 	"slices"
@@ -10,19 +10,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+const manager = "shadow-pod"
+
 // managed returns the managed fields of one manager.
-func managed(manager, fields string) []metav1.ManagedFieldsEntry {
+func managed(name, fields string) []metav1.ManagedFieldsEntry {
 	entry := metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{},
+		Manager: name, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{},
 	}
 	entry.FieldsV1.SetRawString(fields)
 	return []metav1.ManagedFieldsEntry{entry}
 }
 
 // ours are the managed fields after the creation by this controller.
-var ours = managed(FieldManager, `{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:old":{}},"f:annotations":{".":{},"f:note":{},"f:gone":{}}},"f:spec":{"f:containers":{}}}`)
+var ours = managed(manager, `{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:old":{}},"f:annotations":{".":{},"f:note":{},"f:gone":{}}},"f:spec":{"f:containers":{}}}`)
 
-func TestCompareMetadata(t *testing.T) {
+func TestCompare(t *testing.T) {
 	type metadata = map[string]string
 	tests := map[string]struct {
 		labels, annotations         metadata
@@ -65,19 +67,19 @@ func TestCompareMetadata(t *testing.T) {
 			labels: metadata{"app": "web", "note": "x"}, wantLabels: metadata{"app": "web"}, fields: ours,
 		},
 		"keys with slashes and dots": {
-			labels: metadata{"example.com/team": "x"}, fields: managed(FieldManager, `{"f:metadata":{"f:labels":{"f:example.com/team":{}}}}`),
+			labels: metadata{"example.com/team": "x"}, fields: managed(manager, `{"f:metadata":{"f:labels":{"f:example.com/team":{}}}}`),
 			want: []string{"-example.com/team"}, removes: true,
 		},
 		"keys of the reference system's controller, set by apply": {
 			labels: metadata{"old": "x"},
-			fields: []metav1.ManagedFieldsEntry{{Manager: FieldManager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: managed("", `{"f:metadata":{"f:labels":{"f:old":{}}}}`)[0].FieldsV1}},
+			fields: []metav1.ManagedFieldsEntry{{Manager: manager, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: managed("", `{"f:metadata":{"f:labels":{"f:old":{}}}}`)[0].FieldsV1}},
 			want:   []string{"-old"}, removes: true,
 		},
 		"without managed fields nothing is removed": {
 			labels: metadata{"app": "web", "old": "x"}, wantLabels: metadata{"app": "web"},
 		},
 		"an entry without fields": {
-			labels: metadata{"old": "x"}, fields: []metav1.ManagedFieldsEntry{{Manager: FieldManager}},
+			labels: metadata{"old": "x"}, fields: []metav1.ManagedFieldsEntry{{Manager: manager}},
 		},
 	}
 	for name, tc := range tests {
@@ -85,19 +87,19 @@ func TestCompareMetadata(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels, Annotations: tc.annotations, ManagedFields: tc.fields}}
 			before := pod.DeepCopy()
 			want := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: tc.wantLabels, Annotations: tc.wantAnnotations}}
-			got, err := compareMetadata(pod, want)
+			got, err := Compare(pod, want, manager)
 			require.NoError(t, err)
-			assert.Equal(t, tc.want, append(listed(got.labels), listed(got.annotations)...))
-			assert.Equal(t, tc.removes, got.removes)
-			assert.Equal(t, len(tc.want) == 0, got.isEmpty())
+			assert.Equal(t, tc.want, append(listed(got.Labels), listed(got.Annotations)...))
+			assert.Equal(t, tc.removes, got.Removes)
+			assert.Equal(t, len(tc.want) == 0, got.IsEmpty())
 			assert.Equal(t, before, pod)
 		})
 	}
 	t.Run("managed fields that cannot be parsed", func(t *testing.T) {
-		for _, manager := range []string{FieldManager, "kubectl"} {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: metadata{"old": "x"}, ManagedFields: managed(manager, `{"f:metadata":{"f:labels":[]}}`)}}
-			_, err := compareMetadata(pod, &corev1.Pod{})
-			assert.ErrorContains(t, err, manager)
+		for _, other := range []string{manager, "kubectl"} {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: metadata{"old": "x"}, ManagedFields: managed(other, `{"f:metadata":{"f:labels":[]}}`)}}
+			_, err := Compare(pod, &corev1.Pod{}, manager)
+			assert.ErrorContains(t, err, other)
 		}
 	})
 }
@@ -116,16 +118,16 @@ func listed(patch map[string]*string) []string {
 	return out
 }
 
-func TestTrimPod(t *testing.T) {
+func TestTrim(t *testing.T) {
 	status := managed("kubelet", `{"f:status":{"f:phase":{}}}`)
 	others := managed("kubectl", `{"f:metadata":{"f:annotations":{"f:x":{}}}}`)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{ManagedFields: slices.Concat(status, ours, others)}}
-	got, err := TrimPod(pod)
+	got, err := Trim(pod)
 	require.NoError(t, err)
 	assert.Equal(t, slices.Concat(ours, others), got.(*corev1.Pod).ManagedFields)
 
-	other := &corev1.ConfigMap{}
-	got, err = TrimPod(other)
+	type tombstone struct{}
+	got, err = Trim(tombstone{})
 	require.NoError(t, err)
-	assert.Same(t, other, got)
+	assert.Equal(t, tombstone{}, got)
 }

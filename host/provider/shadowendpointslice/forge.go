@@ -1,0 +1,98 @@
+package shadowendpointslice
+
+import (
+	"fmt"
+	"maps"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/address"
+)
+
+// DirectConnectionsDataAnnotation on a ShadowEndpointSlice lists the endpoints that other
+// providers run (wire 4.4). It is not copied to the EndpointSlice.
+const DirectConnectionsDataAnnotation = "liqo.io/direct-connections-data"
+
+// Forge builds the EndpointSlice of a ShadowEndpointSlice (wire 4.5): its labels and
+// annotations, its endpoints with translated addresses, the ShadowEndpointSlice as controller.
+// reachable is false when this cluster does not reach the consumer; no endpoint is ready then.
+func Forge(shadow *offloadingv1beta1.ShadowEndpointSlice, reachable bool, addresses address.Translator) (*discoveryv1.EndpointSlice, error) {
+	labels := maps.Clone(shadow.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[offloadingv1beta1.ManagedByLabel] = offloadingv1beta1.ManagedByShadowEndpointSlice
+	annotations := maps.Clone(shadow.Annotations)
+	delete(annotations, DirectConnectionsDataAnnotation)
+	template := shadow.Spec.Template.DeepCopy()
+	for i := range template.Endpoints {
+		if err := forgeEndpoint(&template.Endpoints[i], originOf(shadow), reachable, addresses); err != nil {
+			return nil, err
+		}
+	}
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: shadow.Name, Namespace: shadow.Namespace, Labels: labels, Annotations: annotations,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(shadow, offloadingv1beta1.ShadowEndpointSliceGVK)},
+		},
+		AddressType: template.AddressType, Endpoints: template.Endpoints, Ports: template.Ports,
+	}, nil
+}
+
+// forgeEndpoint translates the addresses and sets the conditions. Serving and terminating are
+// kept, so that connections to a terminating endpoint are drained (T44).
+func forgeEndpoint(endpoint *discoveryv1.Endpoint, origin liqocorev1beta1.ClusterID, reachable bool, addresses address.Translator) error {
+	for i, original := range endpoint.Addresses {
+		translated, err := addresses.Translate(origin, original)
+		if err != nil {
+			return fmt.Errorf("translating address %q of cluster %q: %w", original, origin, err)
+		}
+		endpoint.Addresses[i] = translated
+	}
+	endpoint.DeprecatedTopology = nil
+	conditions := &endpoint.Conditions
+	ready := reachable && (conditions.Ready == nil || *conditions.Ready)
+	conditions.Ready = &ready
+	if conditions.Serving != nil {
+		serving := reachable && *conditions.Serving
+		conditions.Serving = &serving
+	}
+	return nil
+}
+
+// isReachable reports whether this cluster reaches the network and the API server of a consumer
+// (wire 4.5). Without ForeignCluster or networking module, the clusters are connected by other
+// means and the network counts as established.
+func isReachable(cluster *liqocorev1beta1.ForeignCluster) bool {
+	if cluster == nil {
+		return true
+	}
+	networking := &cluster.Status.Modules.Networking
+	network := conditionStatus(networking.Conditions, liqocorev1beta1.NetworkConnectionStatusCondition)
+	if networking.Enabled && network != liqocorev1beta1.ConditionStatusEstablished {
+		return false
+	}
+	switch conditionStatus(cluster.Status.Conditions, liqocorev1beta1.APIServerStatusCondition) {
+	case liqocorev1beta1.ConditionStatusEstablished, liqocorev1beta1.ConditionStatusNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// conditionStatus returns the status of a condition, None when it is absent.
+func conditionStatus(conditions []liqocorev1beta1.Condition, conditionType liqocorev1beta1.ConditionType) liqocorev1beta1.ConditionStatusType {
+	for i := range conditions {
+		if conditions[i].Type == conditionType {
+			return conditions[i].Status
+		}
+	}
+	return liqocorev1beta1.ConditionStatusNone
+}
+
+func originOf(shadow *offloadingv1beta1.ShadowEndpointSlice) liqocorev1beta1.ClusterID {
+	return liqocorev1beta1.ClusterID(shadow.Labels[offloadingv1beta1.OriginLabel])
+}

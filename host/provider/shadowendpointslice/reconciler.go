@@ -1,0 +1,236 @@
+// Package shadowendpointslice turns each ShadowEndpointSlice into an EndpointSlice on the
+// provider, so that remote pods reach endpoints of their consumer (wire 4.5).
+//
+// Endpoints are ready while the provider reaches the consumer. The garbage collector deletes
+// the EndpointSlice of a deleted ShadowEndpointSlice.
+package shadowendpointslice
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/address"
+	"github.com/longshore-dev/longshore/host/kit/retry"
+	"github.com/longshore-dev/longshore/host/provider/metadata"
+)
+
+// FieldManager is the field manager of this controller's writes (wire 7.4).
+const FieldManager = "shadow-endpointslice-controller"
+
+// unmanagedRetry is how soon the creation is tried again when an unmanaged EndpointSlice has the
+// name. Its end causes no event.
+const unmanagedRetry = 30 * time.Second
+
+// ReasonConflict is the reason of the event on a ShadowEndpointSlice whose name an unmanaged
+// EndpointSlice has.
+const ReasonConflict = "EndpointSliceConflict"
+
+const actionCreate = "CreateEndpointSlice"
+
+// Reconciler turns ShadowEndpointSlices into EndpointSlices.
+type Reconciler struct {
+	// Client reads from the manager's cache, which holds EndpointSlices with the managed-by
+	// label only, as metadata.Trim leaves them.
+	Client client.Client
+	// APIReader reads EndpointSlices that the cache does not hold.
+	APIReader client.Reader
+	// Events records on the ShadowEndpointSlice.
+	Events events.EventRecorder
+	// Addresses translates the addresses of consumers.
+	Addresses address.Translator
+}
+
+// SetupWithManager watches ShadowEndpointSlices, the EndpointSlices that they own, and
+// ForeignClusters.
+//
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowendpointslices,verbs=get;list;watch
+// +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("shadowendpointslice").
+		For(&offloadingv1beta1.ShadowEndpointSlice{}).
+		Owns(&discoveryv1.EndpointSlice{}).
+		Watches(&liqocorev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.slicesOf), builder.WithPredicates(reachabilityChanged())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}).
+		Complete(r)
+}
+
+// reachabilityChanged passes ForeignClusters that appear or vanish, and changes of whether they
+// are reachable.
+func reachabilityChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, okBefore := e.ObjectOld.(*liqocorev1beta1.ForeignCluster)
+		after, okAfter := e.ObjectNew.(*liqocorev1beta1.ForeignCluster)
+		return okBefore && okAfter && isReachable(before) != isReachable(after)
+	}}
+}
+
+// slicesOf returns the ShadowEndpointSlices of a consumer.
+func (r *Reconciler) slicesOf(ctx context.Context, object client.Object) []reconcile.Request {
+	cluster, ok := object.(*liqocorev1beta1.ForeignCluster)
+	if !ok {
+		return nil
+	}
+	slices := &offloadingv1beta1.ShadowEndpointSliceList{}
+	if err := r.Client.List(ctx, slices, client.MatchingLabels{offloadingv1beta1.OriginLabel: string(cluster.Spec.ClusterID)}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing ShadowEndpointSlices failed", "cluster", cluster.Spec.ClusterID)
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(slices.Items))
+	for i := range slices.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&slices.Items[i])})
+	}
+	return requests
+}
+
+// Reconcile creates or updates the EndpointSlice of one ShadowEndpointSlice.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
+	shadow := &offloadingv1beta1.ShadowEndpointSlice{}
+	err := r.Client.Get(ctx, request.NamespacedName, shadow)
+	switch {
+	case apierrors.IsNotFound(err):
+		return ctrl.Result{}, nil
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("reading ShadowEndpointSlice %s: %w", request, err)
+	case !shadow.DeletionTimestamp.IsZero():
+		return ctrl.Result{}, nil
+	}
+	cluster, err := r.foreignCluster(ctx, originOf(shadow))
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	desired, err := Forge(shadow, isReachable(cluster), r.Addresses)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	current := &discoveryv1.EndpointSlice{}
+	err = r.Client.Get(ctx, request.NamespacedName, current)
+	switch {
+	case apierrors.IsNotFound(err):
+		return r.create(ctx, shadow, desired)
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("reading EndpointSlice %s: %w", request, err)
+	}
+	return r.update(ctx, shadow, current, desired)
+}
+
+// foreignCluster returns the ForeignCluster of a consumer, nil when there is none.
+func (r *Reconciler) foreignCluster(ctx context.Context, id liqocorev1beta1.ClusterID) (*liqocorev1beta1.ForeignCluster, error) {
+	clusters := &liqocorev1beta1.ForeignClusterList{}
+	if err := r.Client.List(ctx, clusters); err != nil {
+		return nil, fmt.Errorf("listing ForeignClusters: %w", err)
+	}
+	for i := range clusters.Items {
+		if clusters.Items[i].Spec.ClusterID == id {
+			return &clusters.Items[i], nil
+		}
+	}
+	return nil, nil
+}
+
+func (r *Reconciler) create(ctx context.Context, shadow *offloadingv1beta1.ShadowEndpointSlice, desired *discoveryv1.EndpointSlice) (ctrl.Result, error) {
+	key := client.ObjectKeyFromObject(desired)
+	err := r.Client.Create(ctx, desired.DeepCopy(), client.FieldOwner(FieldManager))
+	switch {
+	case err == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return ctrl.Result{}, nil
+	case !apierrors.IsAlreadyExists(err):
+		return ctrl.Result{}, fmt.Errorf("creating EndpointSlice %s: %w", key, err)
+	}
+	// The EndpointSlice may exist without the label that the cache selects by.
+	current := &discoveryv1.EndpointSlice{}
+	if err := r.APIReader.Get(ctx, key, current); err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading EndpointSlice %s: %w", key, err)
+	}
+	return r.update(ctx, shadow, current, desired)
+}
+
+// update patches the EndpointSlice if it is controlled by the ShadowEndpointSlice. Another
+// EndpointSlice of the same name is never changed (T23).
+func (r *Reconciler) update(ctx context.Context, shadow *offloadingv1beta1.ShadowEndpointSlice, current, desired *discoveryv1.EndpointSlice) (ctrl.Result, error) {
+	key := client.ObjectKeyFromObject(current)
+	switch {
+	case !metav1.IsControlledBy(current, shadow):
+		r.Events.Eventf(shadow, current, corev1.EventTypeWarning, ReasonConflict, actionCreate,
+			"EndpointSlice %q exists and is not controlled by the ShadowEndpointSlice", current.Name)
+		return ctrl.Result{RequeueAfter: unmanagedRetry}, nil
+	case !current.DeletionTimestamp.IsZero():
+		return ctrl.Result{}, nil
+	case current.AddressType != desired.AddressType: // immutable; the deletion causes a creation
+		err := r.Client.Delete(ctx, current, client.Preconditions{UID: &current.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return ctrl.Result{}, fmt.Errorf("deleting EndpointSlice %s: %w", key, err)
+		}
+		return ctrl.Result{}, nil
+	}
+	body, err := diff(current, desired)
+	if err != nil || body == nil {
+		return ctrl.Result{}, err
+	}
+	err = r.Client.Patch(ctx, current, client.RawPatch(types.MergePatchType, body), client.FieldOwner(FieldManager))
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("patching EndpointSlice %s: %w", key, err)
+	}
+	return ctrl.Result{}, nil
+}
+
+// diff returns the merge patch from one EndpointSlice to another, nil when they are equal.
+func diff(current, desired *discoveryv1.EndpointSlice) ([]byte, error) {
+	changes, err := metadata.Compare(current, desired, FieldManager)
+	if err != nil {
+		return nil, fmt.Errorf("comparing the metadata of EndpointSlice %s/%s: %w", current.Namespace, current.Name, err)
+	}
+	body := map[string]any{}
+	if !equality.Semantic.DeepEqual(current.Endpoints, desired.Endpoints) {
+		body["endpoints"] = desired.Endpoints
+	}
+	if !equality.Semantic.DeepEqual(current.Ports, withDefaults(desired.Ports)) {
+		body["ports"] = desired.Ports
+	}
+	if len(body) == 0 && changes.IsEmpty() {
+		return nil, nil
+	}
+	body["metadata"] = changes.Patch(current)
+	data, err := json.Marshal(body)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a patch of EndpointSlice %s/%s: %w", current.Namespace, current.Name, err)
+	}
+	return data, nil
+}
+
+// withDefaults sets the defaults of the API server: an empty name and protocol TCP.
+func withDefaults(ports []discoveryv1.EndpointPort) []discoveryv1.EndpointPort {
+	defaulted := make([]discoveryv1.EndpointPort, 0, len(ports))
+	for _, port := range ports {
+		if port.Name == nil {
+			port.Name = new(string)
+		}
+		if port.Protocol == nil {
+			protocol := corev1.ProtocolTCP
+			port.Protocol = &protocol
+		}
+		defaulted = append(defaulted, port)
+	}
+	return defaulted
+}

@@ -1,0 +1,213 @@
+package shadowendpointslice
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/kit/address"
+)
+
+var key = client.ObjectKey{Namespace: "shop-rome", Name: "web-x1"}
+
+// environment is a provider that counts writes.
+type environment struct {
+	client.Client
+	reconciler *Reconciler
+	events     chan string
+	writes     []string
+}
+
+func newEnvironment(t *testing.T, objects ...client.Object) *environment {
+	t.Helper()
+	built, err := scheme.New()
+	require.NoError(t, err)
+	e := &environment{}
+	count := func(verb string) { e.writes = append(e.writes, verb) }
+	c := fake.NewClientBuilder().WithScheme(built).WithObjects(objects...).WithReturnManagedFields().WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			count("create")
+			return c.Create(ctx, o, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			count("patch")
+			return c.Patch(ctx, o, p, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			count("delete")
+			return c.Delete(ctx, o, opts...)
+		},
+	}).Build()
+	recorder := events.NewFakeRecorder(10)
+	e.Client, e.events = c, recorder.Events
+	e.reconciler = &Reconciler{Client: c, APIReader: c, Events: recorder, Addresses: address.Identity{}}
+	return e
+}
+
+// reconcile returns the EndpointSlice after a reconciliation, and the writes that it took.
+func (e *environment) reconcile(t *testing.T) (slice *discoveryv1.EndpointSlice, writes []string, result ctrl.Result) {
+	t.Helper()
+	e.writes = nil
+	result, err := e.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
+	require.NoError(t, err)
+	slice = &discoveryv1.EndpointSlice{}
+	if err := e.Get(t.Context(), key, slice); apierrors.IsNotFound(err) {
+		return nil, e.writes, result
+	}
+	return slice, e.writes, result
+}
+
+// change updates the ShadowEndpointSlice.
+func (e *environment) change(t *testing.T, change func(*offloadingv1beta1.ShadowEndpointSlice)) {
+	t.Helper()
+	shadow := &offloadingv1beta1.ShadowEndpointSlice{}
+	require.NoError(t, e.Get(t.Context(), key, shadow))
+	change(shadow)
+	require.NoError(t, e.Update(t.Context(), shadow))
+}
+
+func TestEndpointSliceFollowsItsSource(t *testing.T) {
+	e := newEnvironment(t, newShadow(endpoint()))
+	slice, writes, _ := e.reconcile(t)
+	require.NotNil(t, slice)
+	assert.Equal(t, []string{"create"}, writes)
+	_, writes, _ = e.reconcile(t)
+	assert.Empty(t, writes, "nothing has changed")
+
+	e.change(t, func(s *offloadingv1beta1.ShadowEndpointSlice) {
+		s.Spec.Template.Endpoints = append(s.Spec.Template.Endpoints, endpoint(ptr.To(false)))
+		s.Labels["new"] = "x"
+		delete(s.Annotations, "note")
+	})
+	slice, writes, _ = e.reconcile(t)
+	assert.Equal(t, []string{"patch"}, writes)
+	assert.Len(t, slice.Endpoints, 2)
+	assert.Equal(t, "x", slice.Labels["new"])
+	assert.Empty(t, slice.Annotations)
+
+	e.change(t, func(s *offloadingv1beta1.ShadowEndpointSlice) {
+		delete(s.Labels, discoveryv1.LabelServiceName)
+		s.Spec.Template.Endpoints, s.Spec.Template.Ports = nil, nil
+	})
+	slice, _, _ = e.reconcile(t)
+	assert.NotContains(t, slice.Labels, discoveryv1.LabelServiceName)
+	assert.Empty(t, slice.Endpoints)
+	assert.Empty(t, slice.Ports)
+	_, writes, _ = e.reconcile(t)
+	assert.Empty(t, writes, "nothing has changed")
+
+	e.change(t, func(s *offloadingv1beta1.ShadowEndpointSlice) {
+		s.Spec.Template.AddressType = discoveryv1.AddressTypeIPv6
+	})
+	slice, writes, _ = e.reconcile(t)
+	assert.Nil(t, slice, "the address type is immutable")
+	assert.Equal(t, []string{"delete"}, writes)
+	slice, _, _ = e.reconcile(t)
+	assert.Equal(t, discoveryv1.AddressTypeIPv6, slice.AddressType)
+}
+
+func TestChangesInTheProviderAreReverted(t *testing.T) {
+	e := newEnvironment(t, newShadow(endpoint()))
+	slice, _, _ := e.reconcile(t)
+	slice.Endpoints[0].Addresses = []string{"10.9.9.9"}
+	delete(slice.Labels, offloadingv1beta1.OriginLabel)
+	slice.Labels["theirs"] = "x"
+	require.NoError(t, e.Update(t.Context(), slice, client.FieldOwner("other")))
+	slice, writes, _ := e.reconcile(t)
+	assert.Equal(t, []string{"patch"}, writes)
+	assert.Equal(t, []string{"10.0.0.5"}, slice.Endpoints[0].Addresses)
+	assert.Equal(t, "rome", slice.Labels[offloadingv1beta1.OriginLabel])
+	assert.Equal(t, "x", slice.Labels["theirs"], "labels of other managers stay")
+	_, writes, _ = e.reconcile(t)
+	assert.Empty(t, writes)
+}
+
+// An EndpointSlice that the ShadowEndpointSlice does not control is never changed (T23).
+func TestUnmanagedEndpointSlice(t *testing.T) {
+	unmanaged := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace, Labels: map[string]string{offloadingv1beta1.ManagedByLabel: "shadowendpointslice"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.1.1"}}},
+	}
+	e := newEnvironment(t, newShadow(endpoint()), unmanaged)
+	before := unmanaged.DeepCopy()
+	slice, writes, result := e.reconcile(t)
+	assert.Empty(t, writes)
+	assert.Equal(t, before.Endpoints, slice.Endpoints)
+	assert.Equal(t, unmanagedRetry, result.RequeueAfter)
+	require.Len(t, e.events, 1)
+	assert.Contains(t, <-e.events, ReasonConflict)
+}
+
+// The cache holds only EndpointSlices with the managed-by label.
+func TestEndpointSliceOutsideOfTheCache(t *testing.T) {
+	e := newEnvironment(t, newShadow(endpoint()))
+	slice, _, _ := e.reconcile(t)
+	delete(slice.Labels, offloadingv1beta1.ManagedByLabel)
+	require.NoError(t, e.Update(t.Context(), slice))
+	e.reconciler.Client = interceptor.NewClient(e.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, ok := o.(*discoveryv1.EndpointSlice); ok {
+				return apierrors.NewNotFound(schema.GroupResource{Resource: "endpointslices"}, k.Name)
+			}
+			return c.Get(ctx, k, o, opts...)
+		},
+	})
+	slice, writes, _ := e.reconcile(t)
+	assert.Equal(t, []string{"create", "patch"}, writes)
+	assert.Equal(t, "shadowendpointslice", slice.Labels[offloadingv1beta1.ManagedByLabel])
+}
+
+func TestNoEndpointSliceForADeletedSource(t *testing.T) {
+	for name, objects := range map[string][]client.Object{
+		"gone": nil,
+		"being deleted": {func() client.Object {
+			shadow := newShadow(endpoint())
+			shadow.DeletionTimestamp, shadow.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"example.com/x"}
+			return shadow
+		}()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			slice, writes, _ := newEnvironment(t, objects...).reconcile(t)
+			assert.Nil(t, slice)
+			assert.Empty(t, writes)
+		})
+	}
+}
+
+func TestReadinessFollowsTheForeignCluster(t *testing.T) {
+	fc := cluster(true, liqocorev1beta1.ConditionStatusError, "")
+	other := newShadow(endpoint())
+	other.Name, other.Labels[offloadingv1beta1.OriginLabel] = "other", "oslo"
+	e := newEnvironment(t, newShadow(endpoint()), other, fc)
+	slice, _, _ := e.reconcile(t)
+	assert.Equal(t, ptr.To(false), slice.Endpoints[0].Conditions.Ready)
+
+	before := fc.DeepCopy()
+	fc.Status = cluster(true, liqocorev1beta1.ConditionStatusEstablished, "").Status
+	assert.True(t, reachabilityChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: fc}))
+	assert.False(t, reachabilityChanged().Update(event.UpdateEvent{ObjectOld: fc, ObjectNew: fc.DeepCopy()}))
+	require.NoError(t, e.Update(t.Context(), fc))
+	assert.Equal(t, []reconcile.Request{{NamespacedName: types.NamespacedName(key)}}, e.reconciler.slicesOf(t.Context(), fc))
+	slice, writes, _ := e.reconcile(t)
+	assert.Equal(t, ptr.To(true), slice.Endpoints[0].Conditions.Ready)
+	assert.Equal(t, []string{"patch"}, writes)
+}
