@@ -1,12 +1,11 @@
 // Package host is the Go side of Longshore: everything that runs in a cluster.
 //
-// One sentence to hold every design choice against: the host gathers facts and
-// enforces invariants; policies are pure functions from facts to operations;
-// everything between them is one typed contract (sdk/contract).
+// The host gathers facts and enforces invariants. Policies are pure functions from
+// facts to operations. One typed contract connects the two (sdk/contract).
 //
 // # The life of an offloaded pod
 //
-// Read the folders along this table. The comment of each package named here
+// The comment of each package named here
 // begins with its stage.
 //
 //	1 Admit     a pod is created in an offloaded namespace; toleration and node affinity are

@@ -14,8 +14,8 @@ import (
 	"github.com/longshore-dev/longshore/host/app/kubelet"
 )
 
-// kubeletCommand accepts every flag of the reference's virtual kubelet (wire 7.1):
-// they stand in VirtualNode templates on the wire.
+// kubeletCommand accepts every flag of the reference's virtual kubelet (wire 7.1), because
+// VirtualNode templates of other clusters contain them.
 func kubeletCommand() *cobra.Command {
 	o := kubelet.DefaultOptions()
 	var kubeconfig string
@@ -54,7 +54,7 @@ func kubeletCommand() *cobra.Command {
 	return cmd
 }
 
-// withoutEffect lists the flags that were given and change nothing.
+// withoutEffect lists the flags that were set and have no effect.
 func withoutEffect(f *pflag.FlagSet) []string {
 	var given []string
 	f.Visit(func(flag *pflag.Flag) {
@@ -93,7 +93,7 @@ func identityFlags(f *pflag.FlagSet, o *kubelet.Options) {
 
 func nodeFlags(f *pflag.FlagSet, o *kubelet.Options) {
 	f.BoolVar(&o.CreateNode, "create-node", o.CreateNode, "create the Node")
-	f.StringVar(&o.CertificateType, "certificate-type", o.CertificateType, "who signs the serving certificate: kubelet, aws or self-signed")
+	f.StringVar(&o.CertificateType, "certificate-type", o.CertificateType, "signer of the serving certificate: kubelet, aws or self-signed")
 	f.StringVar(&o.KubeletClientCAFile, "kubelet-client-ca-file", "", "authority of the kubelet API's clients; empty takes this cluster's own")
 	f.IntVar(&o.ListenPort, "listen-port", o.ListenPort, "port of the kubelet API")
 	f.IntVar(&o.HealthPort, "health-port", o.HealthPort, "port of --node-ip where /healthz and /readyz are served, over HTTP; 0 serves neither")

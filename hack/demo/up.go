@@ -215,7 +215,7 @@ func (u *upCommand) waitReady(ctx context.Context, progress func(string)) error 
 		if err != nil {
 			return err
 		}
-		// Read after asking: who is gone by now has written its last word.
+		// Read after the lock was tested: a supervisor that has ended has written its last state.
 		state, err := u.session.Read()
 		if err != nil {
 			return err

@@ -47,7 +47,7 @@ OffloadingPolicies (and core extension points), and the series of those that are
 deleted. A digest stands only in ` + "`longshore_policy_module_info`" + `. The chart's ` + "`alerts.enabled`" + `
 installs a PrometheusRule over these.
 
-| metric | kind | labels | what it says |
+| metric | kind | labels | description |
 |---|---|---|---|
 `)
 	for _, m := range metrics {

@@ -59,7 +59,7 @@ func inspectCommand(streams Streams) *cobra.Command {
 		Short: "Show what a module is, what it reads and writes, and whether a cluster would take it; or what a cluster runs",
 		Long: "Show what a module is, what it reads and writes, and whether a cluster would take it.\n" +
 			"MODULE is a .wasm, .wasm.gz or .wasm.zst file, or - for the standard input.\n" +
-			"With --policy, show what a cluster runs: the OffloadingPolicy's digest, points, reads and writes, who runs it, failures and\n" +
+			"With --policy, show what a cluster runs: the OffloadingPolicy's digest, points, reads and writes, components, failures and\n" +
 			"shadow differences; its module is read and loaded here too, and what does not fit together is listed.\n" +
 			"Exit codes: 0 the module loads, or the policy is ready and nothing disagrees; 1 it cannot be read; 2 wrong command line;\n" +
 			"3 the module is refused, or the policy is not as it should be.",

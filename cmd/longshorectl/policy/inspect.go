@@ -15,7 +15,7 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// configMapBytes is what Kubernetes lets a ConfigMap hold.
+// configMapBytes is the size limit of a ConfigMap.
 const configMapBytes = 1 << 20
 
 // Inspection describes a module. Fields that could not be determined because the module was

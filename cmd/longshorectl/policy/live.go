@@ -29,7 +29,7 @@ type Live struct {
 	FailurePolicy string `json:"failurePolicy,omitempty"`
 	// Source is where its module comes from.
 	Source string `json:"source"`
-	// Conditions of the policy, with who must act.
+	// Conditions of the policy; messages name the role that must act.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// Digest and Manifest of the loaded module, as reported in status.
 	Digest   string                          `json:"digest,omitempty"`

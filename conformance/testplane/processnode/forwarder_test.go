@@ -45,7 +45,7 @@ func forwarding(t *testing.T, backends ...string) (*forwarder, *connections) {
 	return f, all
 }
 
-// dialed is a connection through the forwarder and the name of who answered.
+// dialed is a connection through the forwarder and the name of the backend that answered.
 func dialed(t *testing.T, f *forwarder) (*net.TCPConn, *bufio.Reader, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", f.listener.Addr().String())

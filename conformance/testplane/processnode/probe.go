@@ -110,7 +110,7 @@ func probeHTTP(ctx context.Context, get *corev1.HTTPGetAction, container *corev1
 		}
 		request.Header.Add(header.Name, header.Value)
 	}
-	// Like the kubelet: a probe asks whether a process answers, not who it is.
+	// Like the kubelet: a probe checks that a process answers, not its identity.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {

@@ -24,7 +24,7 @@ func TestTallyFollowsThresholds(t *testing.T) {
 		probe   corev1.Probe
 		answers []answer
 	}{
-		"one success is enough unless it says more": {corev1.Probe{}, []answer{{true, 0, succeeded}}},
+		"one success is enough by default": {corev1.Probe{}, []answer{{true, 0, succeeded}}},
 		"successes in a row": {corev1.Probe{SuccessThreshold: 2, FailureThreshold: 3}, []answer{
 			{true, 0, undecided}, {false, time.Second, undecided}, {true, time.Second, undecided}, {true, time.Second, succeeded}}},
 		"failures in a row": {corev1.Probe{PeriodSeconds: 2, FailureThreshold: 2}, []answer{
@@ -72,7 +72,7 @@ func TestProbes(t *testing.T) {
 		"http by a port's name":     {get("/fine", "", intstr.FromString("web")), ""},
 		"http by number":            {get("/fine", "HTTP", intstr.FromInt(port(plain))), ""},
 		"https without a known CA":  {get("/fine", "HTTPS", intstr.FromInt(port(secure))), ""},
-		"an answer that says no":    {get("/other", "", intstr.FromString("web")), "418"},
+		"an answer with an error":   {get("/other", "", intstr.FromString("web")), "418"},
 		"headers are sent":          {bad, "418"},
 		"a name that is not there":  {get("/fine", "", intstr.FromString("other")), `no port named "other"`},
 		"a port that listens":       {corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("web")}}, ""},

@@ -98,7 +98,7 @@ func ask(t planetest.T, method, url string) (string, error) {
 	return string(body), err
 }
 
-// answering are those who answer a number of requests, none of which fails.
+// answering returns the pods that answer a number of requests, none of which fails.
 func answering(t *testing.T, url string) (addresses []string) {
 	t.Helper()
 	for range 6 {

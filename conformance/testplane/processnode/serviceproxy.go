@@ -18,7 +18,7 @@ import (
 // retryServices is how soon an address that is taken is tried again.
 const retryServices = 2 * time.Second
 
-// serviceProxy does for the node's pods what kube-proxy does: who connects to a Service
+// serviceProxy does for the node's pods what kube-proxy does: a connection to a Service
 // reaches one of its endpoints. See played for which Services.
 type serviceProxy struct {
 	services corev1listers.ServiceLister

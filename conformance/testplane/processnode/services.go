@@ -17,7 +17,7 @@ type servicePort struct {
 	port            int32
 }
 
-// route is where a port of a Service is served, and who answers there; both are
+// route is the address of a port of a Service, and its backends; both are
 // host:port.
 type route struct {
 	listen   string

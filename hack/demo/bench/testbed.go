@@ -59,7 +59,7 @@ type testbed struct {
 type testbedOptions struct {
 	// longshore is the server binary, dir the folder of data and logs.
 	longshore, dir string
-	// audit logs every request, for those who count them.
+	// audit logs every request, to count them.
 	audit, profiling bool
 	logf             func(string, ...any)
 }

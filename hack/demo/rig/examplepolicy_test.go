@@ -13,7 +13,7 @@ import (
 	"github.com/longshore-dev/longshore/hack/demo/application"
 )
 
-// TestTheExamplePolicyConcernsTheApplication: who loads the example policy into the demo
+// TestTheExamplePolicyConcernsTheApplication: a user who loads the example policy into the demo
 // as it is shipped sees it decide.
 func TestTheExamplePolicyConcernsTheApplication(t *testing.T) {
 	content, err := os.ReadFile("../../../plugins/registryrewrite/policy.yaml")

@@ -106,7 +106,7 @@ func held(path string) (bool, error) {
 	question := exclusive()
 	err = errors.Join(unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, question), file.Close())
 	if err != nil {
-		return false, fmt.Errorf("asking who holds %s: %w", path, err)
+		return false, fmt.Errorf("testing the lock %s: %w", path, err)
 	}
 	return question.Type != unix.F_UNLCK, nil
 }
@@ -134,7 +134,8 @@ func (s *Session) DataDir() string { return filepath.Join(s.dir, "data") }
 // LockUp makes sure that only one `make demo` works on a clone at a time.
 func (s *Session) LockUp() (*Lock, error) { return acquire(filepath.Join(s.dir, upFile)) }
 
-// LockSupervisor is taken by who starts the supervisor, and handed down.
+// LockSupervisor takes the supervisor's lock; the command that starts the supervisor passes
+// it on.
 func (s *Session) LockSupervisor() (*Lock, error) { return acquire(filepath.Join(s.dir, lockFile)) }
 
 // InheritSupervisor is the supervisor's side: the file that it was given is the lock,
