@@ -81,13 +81,15 @@ func TestStartWithAWarmCache(t *testing.T) {
 	for _, name := range []string{"the first start", "a restart"} {
 		start := time.Now()
 		process := startChild(t, options)
+		wasReady := false
 		for event := range watch.ResultChan() {
 			node, ok := event.Object.(*corev1.Node)
-			if ok && node.Name == nodeName && isReady(node) {
+			if wasReady = ok && node.Name == nodeName && isReady(node); wasReady {
 				t.Logf("%s: the Node is ready after %s", name, time.Since(start))
 				break
 			}
 		}
+		require.True(t, wasReady, name)
 		process.kill(t)
 		require.NoError(t, client.IgnoreNotFound(r.rome.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})))
 		for event := range watch.ResultChan() {
