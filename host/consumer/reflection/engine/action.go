@@ -19,7 +19,17 @@ type Create struct{ Object client.Object }
 // Apply brings the remote object to a configuration by server-side apply. It creates an
 // absent object and forces a managed one. It leaves an unmanaged object alone, and sends no
 // request that would change nothing.
-type Apply struct{ Config runtime.ApplyConfiguration }
+type Apply struct {
+	Config runtime.ApplyConfiguration
+	// SkipPolicies applies the object without asking the policies. It is for objects that
+	// the virtual kubelet makes itself, such as Secrets with tokens.
+	SkipPolicies bool
+}
+
+// ApplyLocal brings the local object to a configuration by server-side apply, in the
+// direction from remote to local. An unmanaged object of the name is left alone. The
+// configuration that was applied last is not applied again.
+type ApplyLocal struct{ Config runtime.ApplyConfiguration }
 
 // PatchRemote sets labels and annotations of the remote object; nil removes a key.
 type PatchRemote struct{ Labels, Annotations map[string]*string }
@@ -79,6 +89,7 @@ type Query struct {
 
 func (Create) action()           {}
 func (Apply) action()            {}
+func (ApplyLocal) action()       {}
 func (PatchRemote) action()      {}
 func (DeleteRemote) action()     {}
 func (DeleteDependent) action()  {}

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -23,8 +25,8 @@ type configuration struct {
 	by            string
 }
 
-func (x *execution) configuration(a Apply) (configuration, error) {
-	body, err := json.Marshal(a.Config)
+func (x *execution) configuration(desired runtime.ApplyConfiguration) (configuration, error) {
+	body, err := json.Marshal(desired)
 	if err != nil {
 		return configuration{}, fmt.Errorf("encoding remote %s: %w", x.resource.Name, err)
 	}
@@ -47,12 +49,14 @@ func (x *execution) parse(body []byte) (configuration, error) {
 // apply sends a configuration by server-side apply, unless that would change nothing. An
 // apply either creates the object, or is forced onto the object with the observed UID.
 func (x *execution) apply(ctx context.Context, a Apply) error {
-	config, err := x.configuration(a)
+	config, err := x.configuration(a.Config)
 	if err != nil {
 		return err
 	}
-	if skipped, err := x.mutate(ctx, &config); err != nil || skipped {
-		return err
+	if !a.SkipPolicies {
+		if skipped, err := x.mutate(ctx, &config); err != nil || skipped {
+			return err
+		}
 	}
 	if replaced, err := x.deleteReplaced(ctx, &config); err != nil || replaced {
 		return err
@@ -118,4 +122,60 @@ func (x *execution) isContested(state keyState) bool {
 		x.requeueAfter(pause)
 	}
 	return pause > 0
+}
+
+// applyLocal sends a configuration for the local object. Local objects of such a resource
+// may be unwatched, so the first apply only creates, and a conflict is read.
+func (x *execution) applyLocal(ctx context.Context, a ApplyLocal) error {
+	config, err := x.configuration(a.Config)
+	if err != nil {
+		return err
+	}
+	before := x.states.get(x.in.Key).applied
+	if before == config.sum {
+		return nil
+	}
+	if before == 0 {
+		config.meta["resourceVersion"] = absentVersion
+	}
+	err = x.sendLocal(ctx, config)
+	if apierrors.IsConflict(err) && before == 0 {
+		object := x.localObject(config)
+		err = x.engine.options.Local.Get(ctx, client.ObjectKeyFromObject(object), object)
+		x.observe(directionIn, "get", err)
+		switch {
+		case err != nil:
+			return asStale(fmt.Errorf("reading local %s: %w", x.resource.Name, err))
+		case !Owned(object, x.in.Facts):
+			logr.FromContextOrDiscard(ctx).V(1).Info("The local object is not managed by reflection")
+			x.requeueAfter(unmanagedRetry)
+			return nil
+		}
+		delete(config.meta, "resourceVersion")
+		err = x.sendLocal(ctx, config)
+	}
+	if err != nil {
+		return fmt.Errorf("applying local %s: %w", x.resource.Name, err)
+	}
+	x.states.update(x.in.Key, func(s *keyState) { s.applied = config.sum })
+	return nil
+}
+
+func (x *execution) localObject(config configuration) client.Object {
+	object := x.resource.Local.New()
+	name, _ := config.meta["name"].(string)
+	object.SetName(name)
+	object.SetNamespace(x.in.Key.Namespace)
+	return object
+}
+
+func (x *execution) sendLocal(ctx context.Context, config configuration) error {
+	body, err := json.Marshal(config.content)
+	if err != nil {
+		return fmt.Errorf("encoding local %s: %w", x.resource.Name, err)
+	}
+	err = x.engine.options.Local.Patch(ctx, x.localObject(config), client.RawPatch(types.ApplyPatchType, body),
+		client.FieldOwner(FieldManager), client.ForceOwnership)
+	x.observe(directionIn, "apply", err)
+	return err //nolint:wrapcheck // applyLocal inspects it
 }

@@ -78,6 +78,13 @@ type Resource struct {
 	// LocalPerNamespace watches local objects in each mapped namespace, for kinds that the
 	// virtual kubelet may not read elsewhere. Otherwise one informer holds all namespaces.
 	LocalPerNamespace bool
+	// LocalUnwatched is set for resources that are reflected from remote to local only:
+	// Input.Local is nil, and the reflection policy is that of the remote object.
+	LocalUnwatched bool
+	// RemoteUnmanaged watches the remote objects of all owners that RemoteFields select, and
+	// not those with the ownership labels.
+	RemoteUnmanaged bool
+	RemoteFields    fields.Selector
 	// Related are further local kinds that decisions depend on, as Input.Related.
 	Related []Related
 	// RemoteLabels narrows what is watched remotely, in addition to the ownership labels.
@@ -102,7 +109,7 @@ type Related struct {
 	// informer. Optional.
 	Fields fields.Selector
 	// Keys returns the names of the local objects that are decided again when a related
-	// object changed. Both are of one namespace, unless the related kind has none.
+	// object changed. Both are of one namespace, unless the related kind has none. Optional.
 	Keys func(changed client.Object, locals []client.Object) []string
 }
 

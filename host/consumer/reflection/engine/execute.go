@@ -86,6 +86,8 @@ func (x *execution) do(ctx context.Context, action Action) error {
 		return x.patchLocalStatus(ctx, a)
 	case DeleteLocal:
 		return x.deleteLocal(ctx)
+	case ApplyLocal:
+		return x.applyLocal(ctx, a)
 	default:
 		return x.doRemote(ctx, action)
 	}

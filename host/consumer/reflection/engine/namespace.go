@@ -199,6 +199,9 @@ func (e *Engine) startCaches(group *sync.WaitGroup, ns *namespace, r *runner) *n
 	if r.resource.Dependent != nil {
 		caches.dependent = follow(r.remoteSelection(*r.resource.Dependent, ns.remote), ns.remote, fromRemote)
 	}
+	if r.resource.LocalUnwatched {
+		caches.local = newStore(nil, nil)
+	}
 	if caches.local == nil {
 		caches.local = follow(r.localSelection(ns.local), ns.local, func(object client.Object) {
 			r.queue.AddTo(laneLocal, Key{Namespace: ns.local, Name: object.GetName()})
@@ -212,6 +215,9 @@ func (e *Engine) startCaches(group *sync.WaitGroup, ns *namespace, r *runner) *n
 		}
 		s := selection{client: e.options.Local, kind: related.Kind, options: client.ListOptions{FieldSelector: related.Fields}, user: r.user(related.Kind)}
 		caches.related = append(caches.related, follow(s, namespace, func(object client.Object) {
+			if related.Keys == nil {
+				return
+			}
 			for _, name := range related.Keys(object, caches.local.List(ns.local)) {
 				r.queue.Add(Key{Namespace: ns.local, Name: name})
 			}
@@ -239,10 +245,11 @@ func (r *runner) localSelection(namespace string) selection {
 
 // remoteSelection selects the objects of a kind in a namespace of the provider.
 func (r *runner) remoteSelection(kind Kind, namespace string) selection {
-	return selection{
-		client: r.engine.options.Remote, isRemote: true, kind: kind, user: r.user(kind),
-		options: client.ListOptions{Namespace: namespace, LabelSelector: r.engine.remoteSelector(r.resource)},
+	options := client.ListOptions{Namespace: namespace, FieldSelector: r.resource.RemoteFields}
+	if !r.resource.RemoteUnmanaged {
+		options.LabelSelector = r.engine.remoteSelector(r.resource)
 	}
+	return selection{client: r.engine.options.Remote, isRemote: true, kind: kind, options: options, user: r.user(kind)}
 }
 
 func (r *runner) user(kind Kind) string {

@@ -110,7 +110,7 @@ func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, e
 		r.states.forget(key)
 		return 0, nil
 	}
-	if in.Local == nil {
+	if in.Local == nil && !r.resource.LocalUnwatched {
 		if err := r.confirmAbsence(ctx, key); err != nil {
 			return 0, err
 		}
@@ -180,12 +180,16 @@ func (r *runner) gather(ctx context.Context, key Key, ns *namespace, caches *nam
 		}
 		in.Related = append(in.Related, func(name string) client.Object { return related.Get(namespace, name) })
 	}
-	if in.Local == nil {
+	source := in.Local
+	if r.resource.LocalUnwatched {
+		source = in.Remote
+	}
+	if source == nil {
 		return in, nil
 	}
 	r.clearAbsence(key)
 	var err error
-	if in.Skipped, in.SkipAnnotated, err = skip(r.policy(in.Local), in.Local); err != nil {
+	if in.Skipped, in.SkipAnnotated, err = skip(r.policy(source), source); err != nil {
 		return in, err
 	}
 	if r.resource.Filter && !in.Skipped {

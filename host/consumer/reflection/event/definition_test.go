@@ -1,0 +1,103 @@
+package event
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+)
+
+var now = time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+
+func definition() *Definition {
+	return New(Options{Origin: remote.Origin{HomeClusterID: "rome", ProviderClusterID: "milan", NodeName: "milan-node"}, Policy: offloadingv1beta1.DenyList})
+}
+
+// happened returns a remote event that happened some times, the last time a while ago.
+func happened(count int32, ago time.Duration) *corev1.Event {
+	return &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: "shop-rome", Name: "web.1"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "shop-rome", Name: "web"},
+		Count:          count, LastTimestamp: metav1.NewTime(now.Add(-ago)),
+	}
+}
+
+func podCreated(ago time.Duration) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", CreationTimestamp: metav1.NewTime(now.Add(-ago))}}
+}
+
+func input(event *corev1.Event, pod *corev1.Pod, memory any) engine.Input {
+	in := engine.Input{
+		Key:    engine.Key{Namespace: "shop", Name: "web.1"},
+		Facts:  engine.Facts{HomeClusterID: "rome", ProviderClusterID: "milan", RemoteNamespace: "shop-rome", Now: now},
+		Memory: memory,
+		Related: []func(string) client.Object{func(name string) client.Object {
+			if pod == nil || name != pod.Name {
+				return nil
+			}
+			return pod
+		}},
+	}
+	if event != nil {
+		in.Remote = event
+	}
+	return in
+}
+
+func TestDecide(t *testing.T) {
+	skipped := input(happened(1, 0), podCreated(time.Hour), nil)
+	skipped.Skipped = true
+	wrote := func(ago time.Duration, count int32) written {
+		return written{at: now.Add(-ago), last: now.Add(-ago), count: count}
+	}
+	progress, failure := happened(1, 0), happened(1, 0)
+	progress.Type, progress.Reason = corev1.EventTypeNormal, "Scheduled"
+	failure.Type, failure.Reason = corev1.EventTypeWarning, "Created"
+	tests := map[string]struct {
+		in   engine.Input
+		want []engine.Action
+	}{
+		"a new event is copied":               {input(happened(1, 0), podCreated(time.Hour), nil), []engine.Action{engine.ApplyLocal{}, engine.Remember{}}},
+		"a higher count is copied":            {input(happened(2, 0), podCreated(time.Hour), wrote(time.Minute, 1)), []engine.Action{engine.ApplyLocal{}, engine.Remember{}}},
+		"a count that rises quickly waits":    {input(happened(9, 0), podCreated(time.Hour), wrote(time.Second, 1)), []engine.Action{engine.Requeue{}}},
+		"a copied event is not written again": {input(happened(1, time.Minute), podCreated(time.Hour), wrote(time.Minute, 1)), []engine.Action{engine.Keep{}}},
+		"a step of a pod that starts":         {input(progress, podCreated(time.Hour), nil), []engine.Action{engine.Keep{}}},
+		"a warning with the reason of a step": {input(failure, podCreated(time.Hour), nil), []engine.Action{engine.ApplyLocal{}, engine.Remember{}}},
+		"an expired event":                    {input(nil, podCreated(time.Hour), wrote(time.Minute, 1)), []engine.Action{engine.Keep{}}},
+		"an old event":                        {input(happened(1, time.Hour), podCreated(2*time.Hour), nil), []engine.Action{engine.Keep{}}},
+		"an event of an earlier pod":          {input(happened(1, 5*time.Minute), podCreated(time.Second), nil), []engine.Action{engine.Keep{}}},
+		"an event of a pod of another node":   {input(happened(1, 0), nil, nil), []engine.Action{engine.Keep{}}},
+		"a provider with a late clock":        {input(happened(1, 30*time.Second), podCreated(0), nil), []engine.Action{engine.ApplyLocal{}, engine.Remember{}}},
+		"a skipped event":                     {skipped, []engine.Action{engine.Keep{}}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			actions, err := definition().Decide(tc.in)
+			require.NoError(t, err)
+			require.Len(t, actions, len(tc.want))
+			for i := range tc.want {
+				assert.IsType(t, tc.want[i], actions[i])
+			}
+		})
+	}
+}
+
+func TestAnUpdateIsSentWhenTheIntervalEnds(t *testing.T) {
+	in := input(happened(9, 0), podCreated(time.Hour), written{at: now.Add(-10 * time.Second), count: 1})
+	actions, err := definition().Decide(in)
+	require.NoError(t, err)
+	assert.Equal(t, 20*time.Second, actions[0].(engine.Requeue).After)
+	in.Facts.Now = now.Add(20 * time.Second)
+	actions, err = definition().Decide(in)
+	require.NoError(t, err)
+	require.IsType(t, engine.ApplyLocal{}, actions[0])
+	assert.Equal(t, written{at: in.Facts.Now, last: now, count: 9}, actions[1].(engine.Remember).Value)
+}
