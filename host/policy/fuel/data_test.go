@@ -42,7 +42,7 @@ func active(data ...datum) []byte {
 	return encode.List(items)
 }
 
-func TestSegmentsAreJoinedWhereNobodyCanTell(t *testing.T) {
+func TestSegmentsAreJoinedWhereItHasNoEffect(t *testing.T) {
 	far := strings.Repeat("\x00", 24)
 	own := func(m *encode.Module) { m.Memory(1, 1) }
 	cases := map[string]struct {
