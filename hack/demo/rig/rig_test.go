@@ -20,6 +20,7 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/application"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
@@ -93,6 +94,8 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 			require.NoError(t, r.Verify(t.Context(), application.Namespace))
 		}},
 		{"no kwok plays the virtual node", noKwokOnTheVirtualNode},
+		{"a malicious consumer gets nothing that was not granted", maliciousConsumer},
+		{"peering again changes nothing, wherever the command is interrupted", peeringIsRepeated},
 		{"the tutorial of the first policy is true, command by command", firstPolicy},
 		{"bad input is refused where its author looks", badInput},
 		{"a pod that vanishes on the provider comes back", remotePodComesBack},
@@ -108,7 +111,8 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"pods on the virtual node in a namespace that is not offloaded come to an end", podsElsewhere},
 		{"an offloaded namespace is deleted with its pods", namespaceGoes},
 		{"un-offloading takes the remote namespace away", unOffload},
-		{"deleting the virtual node leaves nothing", deleteVirtualNode},
+		{"unpeering takes everything back, and peering again works", unpeerAndPeerAgain},
+		{"returning the resource slice leaves nothing", returnSlice},
 	}
 	for _, step := range steps {
 		if !t.Run(step.name, func(t *testing.T) { step.run(t, r) }) {
@@ -326,13 +330,16 @@ func unOffload(t *testing.T, r *rig.Rig) {
 	})
 }
 
-func deleteVirtualNode(t *testing.T, r *rig.Rig) {
+func returnSlice(t *testing.T, r *rig.Rig) {
 	tenant := rig.Pair.ConsumerTenant()
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: rig.Node, Namespace: tenant}}
-	require.NoError(t, r.Rome.Delete(t.Context(), vn))
-	eventually(t, "the VirtualNode is gone", func(t planetest.T) bool {
-		return apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKeyFromObject(vn), vn))
-	})
+	slice := &authv1beta1.ResourceSlice{ObjectMeta: vn.ObjectMeta}
+	require.NoError(t, r.Rome.Delete(t.Context(), slice))
+	for _, object := range []client.Object{slice, vn} {
+		eventually(t, "the slice and its VirtualNode are gone", func(t planetest.T) bool {
+			return apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+		})
+	}
 	assert.True(t, apierrors.IsNotFound(r.Rome.Get(t.Context(), client.ObjectKey{Name: rig.Node}, &corev1.Node{})))
 	eventually(t, "no kubelet has access to namespaces", func(t planetest.T) bool { return len(accesses(t, r, "")) == 0 })
 	for _, object := range virtualnode.ForgeRights(vn) {
