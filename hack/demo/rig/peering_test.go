@@ -64,10 +64,16 @@ func maliciousConsumer(t *testing.T, r *rig.Rig) {
 	grants := slice.DeepCopy()
 	grants.Status.Resources = rig.Capacity("9999", "9999Gi", "9999")
 	for name, do := range map[string]func() error{
-		"it grants itself resources":         func() error { return attacker.Status().Update(t.Context(), grants) },
-		"it reads Secrets of its tenant":     func() error { return attacker.List(t.Context(), &corev1.SecretList{}, client.InNamespace(tenantInMilan)) },
-		"it reads its Tenant":                func() error { return attacker.List(t.Context(), &authv1beta1.TenantList{}, client.InNamespace(tenantInMilan)) },
-		"it looks into another namespace":    func() error { return attacker.List(t.Context(), &authv1beta1.ResourceSliceList{}, client.InNamespace("default")) },
+		"it grants itself resources": func() error { return attacker.Status().Update(t.Context(), grants) },
+		"it reads Secrets of its tenant": func() error {
+			return attacker.List(t.Context(), &corev1.SecretList{}, client.InNamespace(tenantInMilan))
+		},
+		"it reads its Tenant": func() error {
+			return attacker.List(t.Context(), &authv1beta1.TenantList{}, client.InNamespace(tenantInMilan))
+		},
+		"it looks into another namespace": func() error {
+			return attacker.List(t.Context(), &authv1beta1.ResourceSliceList{}, client.InNamespace("default"))
+		},
 		"it asks for certificates by itself": func() error { return attacker.List(t.Context(), &corev1.NodeList{}) },
 		"it creates a pod": func() error {
 			return attacker.Create(t.Context(), &corev1.Pod{
