@@ -31,15 +31,19 @@ func node(name string, ready corev1.ConditionStatus) corev1.Node {
 	}}
 }
 
-func TestStatus(t *testing.T) {
-	tenant := &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{TenantNamespace: "liqo-tenant-milan", AuthParams: &authv1beta1.AuthParams{}}}
-	identity := &authv1beta1.Identity{
+func readyIdentity() *authv1beta1.Identity {
+	return &authv1beta1.Identity{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan"},
 		Spec: authv1beta1.IdentitySpec{
 			Namespace: ptr.To("liqo-tenant-rome"), AuthParams: authv1beta1.AuthParams{APIServer: "https://milan:6443", ProxyURL: ptr.To("http://proxy:8118")},
 		},
 		Status: authv1beta1.IdentityStatus{KubeconfigSecretRef: &corev1.LocalObjectReference{Name: "kubeconfig-controlplane-milan"}},
 	}
+}
+
+func TestStatus(t *testing.T) {
+	tenant := &authv1beta1.Tenant{Status: authv1beta1.TenantStatus{TenantNamespace: "liqo-tenant-milan", AuthParams: &authv1beta1.AuthParams{}}}
+	identity := readyIdentity()
 	for name, tc := range map[string]struct {
 		facts          facts
 		role           liqocorev1beta1.RoleType
@@ -111,7 +115,10 @@ func TestStatus(t *testing.T) {
 			assert.Equal(t, tc.offloading, reasons(status.Modules.Offloading))
 		})
 	}
-	status := decide(&liqocorev1beta1.ForeignCluster{}, &facts{identity: identity}, metav1.Now())
+}
+
+func TestAddressesOfAProvider(t *testing.T) {
+	status := decide(&liqocorev1beta1.ForeignCluster{}, &facts{identity: readyIdentity()}, metav1.Now())
 	assert.Equal(t, liqocorev1beta1.TenantNamespaceType{Local: "liqo-tenant-milan", Remote: "liqo-tenant-rome"}, status.TenantNamespace)
 	assert.Equal(t, "https://milan:6443", status.APIServerURL)
 	assert.Equal(t, "http://proxy:8118", status.ForeignProxyURL)
