@@ -129,7 +129,7 @@ func steps(p *peer.Pair) []peer.Step {
 	return append(p.AuthenticateSteps(), p.SliceSteps(peer.Slice{Name: rig.Node, VirtualNode: true})...)
 }
 
-func run(t *testing.T, steps []peer.Step) {
+func runSteps(t *testing.T, steps []peer.Step) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -149,7 +149,7 @@ func peeringIsRepeated(t *testing.T, r *rig.Rig) {
 	read()
 	uid, kubeconfig, spec := node.UID, secret.Data["kubeconfig"], slice.Spec.DeepCopy()
 	for i := range steps(pair(t, r)) {
-		run(t, steps(pair(t, r))[:i+1])
+		runSteps(t, steps(pair(t, r))[:i+1])
 	}
 	read()
 	assert.Equal(t, uid, node.UID, "the node stays")
@@ -165,7 +165,7 @@ func unpeerAndPeerAgain(t *testing.T, r *rig.Rig) {
 	for range 2 {
 		p := pair(t, r)
 		require.NoError(t, p.FindTenantNamespaces(t.Context()))
-		run(t, append(p.WithdrawSteps(), p.UnauthenticateSteps()...))
+		runSteps(t, append(p.WithdrawSteps(), p.UnauthenticateSteps()...))
 	}
 	for what, list := range map[string]client.ObjectList{
 		"Identities": &authv1beta1.IdentityList{}, "ResourceSlices": &authv1beta1.ResourceSliceList{}, "Renews": &authv1beta1.RenewList{},
@@ -181,7 +181,7 @@ func unpeerAndPeerAgain(t *testing.T, r *rig.Rig) {
 			apierrors.IsForbidden(slice.List(t.Context(), &offloadingv1beta1.ShadowPodList{}, client.InNamespace("shop-rome")))
 	})
 	for i := range steps(pair(t, r)) {
-		run(t, steps(pair(t, r))[:i+1])
+		runSteps(t, steps(pair(t, r))[:i+1])
 	}
 	eventually(t, "both ForeignClusters say so", func(t planetest.T) bool {
 		milan, rome := &liqocorev1beta1.ForeignCluster{}, &liqocorev1beta1.ForeignCluster{}
