@@ -55,7 +55,7 @@ func TestHandshakesThatAreRefused(t *testing.T) {
 		"no public key":               {func(h *handshake, _ *corev1.Secret) { h.tenant.Spec.PublicKey = nil }, reasonInvalidKey},
 		"no signature":                {func(h *handshake, _ *corev1.Secret) { h.tenant.Spec.Signature = nil }, reasonInvalidSignature},
 		"signature of an older nonce": {func(_ *handshake, s *corev1.Secret) { s.Data["nonce"] = authentication.NewNonce() }, reasonInvalidSignature},
-		"public key of somebody else": {func(h *handshake, _ *corev1.Secret) {
+		"public key of another cluster": {func(h *handshake, _ *corev1.Secret) {
 			h.tenant.Spec.PublicKey = newHandshake(h.t).tenant.Spec.PublicKey
 		}, reasonInvalidSignature},
 		"no certificate request": {func(h *handshake, _ *corev1.Secret) { h.tenant.Spec.CSR = nil }, reasonInvalidRequest},
