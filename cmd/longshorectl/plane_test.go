@@ -65,7 +65,7 @@ func connect(t *testing.T) (client.Client, string) {
 	_, code, message := run(t.Context(), "policy", "inspect", "--policy", "mirror", "--kubeconfig", cluster.Kubeconfig())
 	assert.Equal(t, output.CodeFailed, code)
 	assert.Contains(t, message, "does not know this kind: is Longshore installed there")
-	for _, name := range []string{"shadowpods", "namespacemaps", "offloadingpolicies"} {
+	for _, name := range []string{"shadowpods", "namespacemaps", "offloadingpolicies", "policycomponents"} {
 		raw, err := os.ReadFile(filepath.Join("..", "..", "charts", "longshore", "crds", name+".yaml"))
 		require.NoError(t, err)
 		crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -205,6 +205,17 @@ func labeller(t *testing.T, name string) []byte {
 	return wasm
 }
 
+// reporting is a component that decides by a policy.
+func reporting(policy *policyv1alpha1.OffloadingPolicy, digest string) *policyv1alpha1.PolicyComponent {
+	return &policyv1alpha1.PolicyComponent{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "a"},
+		Status: policyv1alpha1.PolicyComponentStatus{Component: "webhook/a", Policies: []policyv1alpha1.PolicyObservation{{
+			Name: policy.Name, UID: policy.UID, Generation: policy.Generation, Digest: digest,
+			Differences: []policyv1alpha1.Difference{{Point: policyv1alpha1.PodMutationPoint, Kind: "Pod", Namespace: "shop", Name: "web", Operations: []string{"merge /metadata/labels[team]"}}},
+		}}},
+	}
+}
+
 func inspects(t *testing.T, c client.Client, kubeconfig string) {
 	t.Helper()
 	wasm, other := labeller(t, "mirror"), labeller(t, "another")
@@ -228,22 +239,20 @@ func inspects(t *testing.T, c client.Client, kubeconfig string) {
 	}
 	object.Status = policyv1alpha1.OffloadingPolicyStatus{
 		ObservedGeneration: generation, Digest: digest,
-		Conditions: []metav1.Condition{condition(policyv1alpha1.ReadyCondition, metav1.ConditionTrue), condition(policyv1alpha1.DegradedCondition, metav1.ConditionFalse)},
+		Conditions: []metav1.Condition{condition(policyv1alpha1.ReadyCondition, metav1.ConditionTrue)},
 		Manifest: &policyv1alpha1.ManifestSummary{Name: "mirror", Version: "1", Points: []policyv1alpha1.PointSummary{{
 			Point: policyv1alpha1.PodMutationPoint, Reads: []string{"/object/metadata/name"},
 			Writes: []policyv1alpha1.WriteRule{{Path: "/metadata/labels", Verbs: []policyv1alpha1.Verb{"merge"}}},
 		}}},
-		ObservedBy: []policyv1alpha1.Observation{{
-			Name: "webhook/a", Generation: generation, Digest: digest, Counters: &policyv1alpha1.Counters{Calls: 7, Errors: 2},
-			Differences: []policyv1alpha1.Difference{{Point: policyv1alpha1.PodMutationPoint, Kind: "Pod", Namespace: "shop", Name: "web", Operations: []string{"merge /metadata/labels[team]"}}},
-		}},
 	}
 	require.NoError(t, c.Status().Update(t.Context(), object))
+	component := reporting(object, digest)
+	create(t, c, component)
 	out, code, message := at()
 	assert.Equal(t, output.CodeDone, code, message)
 	for _, want := range []string{
 		"Digest:     " + digest, "reads   /object/metadata/name", "writes  /metadata/labels (merge)", "Ready      True    Test: message of the test",
-		"webhook/a runs " + digest[7:19] + " of generation 1", "7 calls, 0 changes, 0 denials, 2 failures",
+		"webhook/a runs " + digest[7:19] + " of generation 1",
 		"would, at PodMutation, for Pod shop/web: merge /metadata/labels[team]", "Ready: the cluster runs the current policy",
 	} {
 		assert.Contains(t, out, want)
@@ -253,7 +262,8 @@ func inspects(t *testing.T, c client.Client, kubeconfig string) {
 	// The ConfigMap was changed, and a component has not followed.
 	stored.BinaryData["module.wasm"] = other
 	require.NoError(t, c.Update(t.Context(), stored))
-	object.Status.ObservedBy[0].Digest, object.Status.ObservedBy[0].Message = "sha256:0123456789abcdef", "it trapped; its author must act"
+	component.Status.Policies[0].Digest, component.Status.Policies[0].Message = "sha256:0123456789abcdef", "it trapped; its author must act"
+	require.NoError(t, c.Update(t.Context(), component))
 	object.Status.Manifest.Points[0].Reads = []string{"/object/spec"}
 	object.Status.Manifest.Points[0].Writes[0].Verbs = []policyv1alpha1.Verb{"merge", "remove"}
 	require.NoError(t, c.Status().Update(t.Context(), object))

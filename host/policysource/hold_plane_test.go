@@ -1,41 +1,41 @@
 package policysource_test
 
 import (
+	"errors"
 	"maps"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policysource/plan"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// restart ends both components and starts them again: what they know is in the API server.
+// restart stops both components and starts new ones, which know only what the API server has.
 func (s *site) restart() {
 	s.t.Helper()
 	s.webhook.stop()
 	s.kubelet.stop()
-	s.webhook = s.start("webhook", true)
-	s.kubelet = s.start("virtual-kubelet/milan", false)
+	s.webhook = s.start("webhook")
+	s.kubelet = s.start("virtual-kubelet/milan")
 	s.components = []*component{s.webhook, s.kubelet}
 }
 
-// awaitCondition waits until the condition has the reason, for the latest generation.
-func (s *site) awaitCondition(name, conditionType, reason string) {
+// awaitReason waits until the condition Ready has the reason, for the current generation.
+func (s *site) awaitReason(name, reason string) {
 	s.t.Helper()
 	s.eventually(func(t planetest.T) bool {
-		policy := s.policy(t, name)
-		condition := meta.FindStatusCondition(policy.Status.Conditions, conditionType)
-		return condition != nil && condition.Reason == reason && condition.ObservedGeneration == policy.Generation
-	}, "policy %s: %s is %s", name, conditionType, reason)
+		return strings.Contains(ready(s.policy(t, name)), " "+reason+": ")
+	}, "policy %s: %s", name, reason)
 }
 
-// held tells that no component lets a pod pass, for the cause.
-func (s *site) held(cause string) {
+// requireHeld checks that all components refuse a pod for the cause.
+func (s *site) requireHeld(cause string) {
 	s.t.Helper()
 	for _, c := range s.components {
 		_, err := c.source.Chains().Evaluate(s.t.Context(), chain.Input{Point: contract.PodMutation})
@@ -44,19 +44,32 @@ func (s *site) held(cause string) {
 	}
 }
 
+// awaitHeld waits until a component refuses a pod because the policy is held.
+func (s *site) awaitHeld(c *component) {
+	s.t.Helper()
+	s.eventually(func(t planetest.T) bool {
+		_, err := c.source.Chains().Evaluate(s.t.Context(), chain.Input{Point: contract.PodMutation})
+		return errors.Is(err, chain.Unavailable)
+	}, "the policy is held")
+}
+
+func (s *site) enforced(name string) *policyv1alpha1.EnforcedVersion {
+	return plan.EnforcedVersion(s.policy(s.t, name))
+}
+
 const half = "the module is cut in half: its author must build it again"
 
-// breaks has a policy in force whose next version is cut in half, and restarts.
+// breaks breaks the module of an enforced policy and restarts the components.
 func (s *site) breaks(change func(*policyv1alpha1.OffloadingPolicySpec)) {
 	s.t.Helper()
 	s.create(configMap("v1"), policyWith(change))
-	s.awaitRolledOut("mine")
+	s.awaitCurrent("mine")
 	s.store("broken")
-	s.awaitCondition("mine", policyv1alpha1.DegradedCondition, "ModuleNotLoaded")
+	s.awaitReason("mine", "ModuleNotLoaded")
 	s.restart()
 }
 
-// ADR 24, each with two components that start anew.
+// ADR 24 with two components.
 func TestRestartsAgainstARealAPIServer(t *testing.T) {
 	s := newSite(t)
 	tests := s.holding()
@@ -71,29 +84,30 @@ func TestRestartsAgainstARealAPIServer(t *testing.T) {
 	}
 }
 
-// holding are the cases in which nothing passes without the policy.
+// holding are the cases in which objects wait for the policy.
 func (s *site) holding() map[string]func() {
 	return map[string]func(){
 		"half a module holds, and a whole one releases": func() {
 			s.breaks(func(*policyv1alpha1.OffloadingPolicySpec) {})
-			s.held(half)
-			policy := s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "False Unavailable: "+half+". The policy was in force (generation 1, module custom, "+chain.ShortDigest(newCustom("v1").Digest())+")", "")
-			assert.Equal(s.t, newCustom("v1").Digest(), policy.Status.Enforced.Digest)
+			s.requireHeld(half)
+			s.awaitReady("mine", "False Unavailable", "")
+			s.awaitMessage("mine", half+". The policy was enforced before (generation 1, module custom, "+chain.ShortDigest(newCustom("v1").Digest())+")")
+			assert.Equal(s.t, newCustom("v1").Digest(), s.enforced("mine").Digest)
 			s.restart()
-			s.held(half)
+			s.requireHeld(half)
 			s.store("v2")
 			s.awaitHostname("v2")
-			s.awaitRolledOut("mine")
-			assert.Equal(s.t, newCustom("v2").Digest(), s.policy(s.t, "mine").Status.Enforced.Digest)
+			s.awaitCurrent("mine")
+			assert.Equal(s.t, newCustom("v2").Digest(), s.enforced("mine").Digest)
 		},
 		"a ConfigMap that went holds, and Ignore releases": func() {
-			s.create(configMap("v1"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
-			s.awaitRolledOut("mine")
+			s.create(configMap("v1"), object("mine", fromConfigMap))
+			s.awaitCurrent("mine")
 			require.NoError(s.t, s.Admin.Delete(s.t.Context(), configMap("")))
-			s.awaitCondition("mine", policyv1alpha1.DegradedCondition, "ModuleNotFound")
+			s.awaitReason("mine", "ModuleNotFound")
 			s.decideBy("v1")
 			s.restart()
-			s.held("ConfigMap longshore/module does not exist")
+			s.requireHeld("ConfigMap longshore/module does not exist")
 			s.edit("mine", func(spec *policyv1alpha1.OffloadingPolicySpec) {
 				spec.FailurePolicy = policyv1alpha1.FailurePolicyIgnore
 			})
@@ -101,24 +115,24 @@ func (s *site) holding() map[string]func() {
 			assert.Equal(s.t, []string{"default-podplacement", "mine"}, s.webhook.asks(s.t.Context(), contract.PodMutation))
 		},
 		"what one component cannot use holds there, while another decides by it": func() {
-			s.create(configMap("webhook only"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
+			s.create(configMap("webhook only"), object("mine", fromConfigMap))
 			s.eventually(func(t planetest.T) bool { return s.webhook.hostname(s.t.Context()) == "webhook only" }, "the webhook has it")
 			s.components = []*component{s.kubelet}
-			s.eventually(func(t planetest.T) bool { return s.kubelet.hostname(s.t.Context()) != "" }, "it is held")
-			s.held(half)
-			s.awaitCondition("mine", policyv1alpha1.ReadyCondition, "Unavailable")
+			s.awaitHeld(s.kubelet)
+			s.requireHeld(half)
+			s.awaitReason("mine", "Unavailable")
 			s.components = append(s.components, s.webhook)
 			s.store("v1")
 			s.awaitHostname("v1")
-			s.awaitCondition("mine", policyv1alpha1.ReadyCondition, "Bound")
+			s.awaitReason("mine", "Bound")
 		},
 		"what replaced a default holds, and its deletion brings the default back": func() {
 			s.create(configMap("v1"), object("default-podplacement", fromConfigMap))
-			s.awaitRolledOut("default-podplacement")
+			s.awaitCurrent("default-podplacement")
 			s.store("broken")
-			s.awaitCondition("default-podplacement", policyv1alpha1.DegradedCondition, "ModuleNotLoaded")
+			s.awaitReason("default-podplacement", "ModuleNotLoaded")
 			s.restart()
-			s.held(half)
+			s.requireHeld(half)
 			require.NoError(s.t, s.Admin.Delete(s.t.Context(), object("default-podplacement", nil)))
 			s.awaitHostname("")
 			assert.Equal(s.t, []string{"default-podplacement"}, s.webhook.asks(s.t.Context(), contract.PodMutation))
@@ -126,7 +140,7 @@ func (s *site) holding() map[string]func() {
 	}
 }
 
-// passing are those in which something passes.
+// passing are the cases in which objects pass without it.
 func (s *site) passing() map[string]func() {
 	return map[string]func(){
 		"Ignore passes, and Fail holds": func() {
@@ -138,28 +152,28 @@ func (s *site) passing() map[string]func() {
 				spec.FailurePolicy = policyv1alpha1.FailurePolicyFail
 			})
 			for _, c := range s.components {
-				s.eventually(func(t planetest.T) bool { return c.hostname(s.t.Context()) != "" }, "it is held")
+				s.awaitHeld(c)
 			}
-			s.held(half)
+			s.requireHeld(half)
 		},
 		"what was never in force passes": func() {
-			s.create(configMap("broken"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
-			s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "False ModuleNotLoaded", "")
+			s.create(configMap("broken"), object("mine", fromConfigMap))
+			s.awaitReady("mine", "False ModuleNotLoaded", "")
 			s.restart()
 			s.decideBy("")
-			assert.Nil(s.t, s.policy(s.t, "mine").Status.Enforced)
+			assert.Nil(s.t, s.enforced("mine"))
 			s.store("v1")
 			s.awaitHostname("v1")
 		},
 		"what was switched off and on passes": func() {
-			s.create(configMap("v1"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
-			s.awaitRolledOut("mine")
+			s.create(configMap("v1"), object("mine", fromConfigMap))
+			s.awaitCurrent("mine")
 			s.edit("mine", mode(policyv1alpha1.ModeDisabled))
-			s.awaitRolledOut("mine")
-			assert.Nil(s.t, s.policy(s.t, "mine").Status.Enforced, "the record goes")
+			s.awaitCurrent("mine")
+			assert.Nil(s.t, s.enforced("mine"), "the record is removed")
 			s.store("broken")
 			s.edit("mine", mode(policyv1alpha1.ModeEnforce))
-			s.awaitCondition("mine", policyv1alpha1.DegradedCondition, "ModuleNotLoaded")
+			s.awaitReason("mine", "ModuleNotLoaded")
 			s.restart()
 			s.decideBy("")
 		},

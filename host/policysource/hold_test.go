@@ -1,6 +1,7 @@
 package policysource_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -11,15 +12,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policysource/plan"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 type specFunc = func(*policyv1alpha1.OffloadingPolicySpec)
 
-// restart begins a new process: what it knows is in the API server.
+// restart starts a new process, which knows only what the API server has.
 func (r *rig) restart() {
 	r.t.Helper()
 	r.metrics = prometheus.NewRegistry()
@@ -33,12 +36,21 @@ func (r *rig) change(name string, change specFunc) {
 	r.mustPass()
 }
 
-// forget empties what components have told of a policy.
-func (r *rig) forget(name string, change func(*policyv1alpha1.OffloadingPolicyStatus)) {
+// other stores what another component reports of a policy.
+func (r *rig) other(o policyv1alpha1.PolicyObservation) {
 	r.t.Helper()
-	policy := r.get(name)
-	change(&policy.Status)
-	require.NoError(r.t, r.client.Status().Update(r.t.Context(), policy))
+	c := &policyv1alpha1.PolicyComponent{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}}
+	require.NoError(r.t, client.IgnoreNotFound(r.client.Delete(r.t.Context(), c)))
+	o.Name, o.UID = "mine", r.get("mine").UID
+	c.ResourceVersion = ""
+	c.Status = policyv1alpha1.PolicyComponentStatus{Component: "virtual-kubelet/milan", Policies: []policyv1alpha1.PolicyObservation{o}}
+	require.NoError(r.t, r.client.Create(r.t.Context(), c))
+}
+
+// enforced returns the record of the version that was enforced last, nil without one.
+func (r *rig) enforced(name string) *policyv1alpha1.EnforcedVersion {
+	r.t.Helper()
+	return plan.EnforcedVersion(r.get(name))
 }
 
 func mode(mode policyv1alpha1.Mode) specFunc {
@@ -49,53 +61,52 @@ func failing(policy policyv1alpha1.FailurePolicyType) specFunc {
 	return func(s *policyv1alpha1.OffloadingPolicySpec) { s.FailurePolicy = policy }
 }
 
-// afterRestart is what was done before a component restarts, and what holds then.
+// afterRestart is what happens before a component restarts, and what must hold then.
 type afterRestart struct {
 	// name of the policy, "mine" when empty.
 	name string
 	// first is the spec that the policy begins with, content the module's.
 	first   specFunc
 	content string
-	// before is done while the component runs, with a version in force if the first one is.
+	// before happens while the component runs.
 	before func(*rig)
-	// want is what the refusal of a pod says beside the policy's name; empty when it passes.
+	// want is the cause with which a pod is refused; empty if it passes.
 	want string
-	// wantReady is how the condition begins.
-	wantReady string
-	// wantAsked are the policies that have a say in a pod that passes.
+	// wantReady has parts of the condition Ready.
+	wantReady []string
+	// wantAsked are the policies that decide a pod that passes.
 	wantAsked []string
 }
 
 const brokenModule = "the module is cut in half: its author must build it again"
 
+func breakModule(r *rig) { r.store("broken"); r.mustPass() }
+
+// restarts are those with a policy that was enforced.
 func restarts() map[string]afterRestart {
-	broken := func(r *rig) { r.store("broken"); r.mustPass() }
-	then := func(change specFunc) func(*rig) {
-		return func(r *rig) { broken(r); r.change("mine", change) }
-	}
-	defaults := []string{"default-podplacement"}
+	broken := breakModule
 	return map[string]afterRestart{
-		"a broken module":                     {before: broken, want: brokenModule, wantReady: "False Unavailable: " + brokenModule + ". The policy was in force (generation 1, module custom, "},
-		"a broken module, failurePolicy Fail": {first: failing(policyv1alpha1.FailurePolicyFail), before: broken, want: brokenModule, wantReady: "False Unavailable"},
-		"a broken module, LastGood":           {first: failing(policyv1alpha1.FailurePolicyLastGood), before: broken, want: brokenModule, wantReady: "False Unavailable"},
-		"a broken module, Ignore":             {first: failing(policyv1alpha1.FailurePolicyIgnore), before: broken, wantReady: "False Unavailable", wantAsked: []string{"default-podplacement", "mine"}},
-		"a ConfigMap that is gone":            {before: func(r *rig) { require.NoError(r.t, r.client.Delete(r.t.Context(), configMap(""))); r.mustPass() }, want: "ConfigMap longshore/module does not exist", wantReady: "False Unavailable: ConfigMap longshore/module does not exist"},
+		"a broken module":                     {before: broken, want: brokenModule, wantReady: []string{"False Unavailable: ", brokenModule + ". The policy was enforced before (generation 1, module custom, "}},
+		"a broken module, failurePolicy Fail": {first: failing(policyv1alpha1.FailurePolicyFail), before: broken, want: brokenModule, wantReady: []string{"False Unavailable"}},
+		"a broken module, LastGood":           {first: failing(policyv1alpha1.FailurePolicyLastGood), before: broken, want: brokenModule, wantReady: []string{"False Unavailable"}},
+		"a broken module, Ignore":             {first: failing(policyv1alpha1.FailurePolicyIgnore), before: broken, wantReady: []string{"False Unavailable"}, wantAsked: []string{"default-podplacement", "mine"}},
+		"a ConfigMap that is gone":            {before: func(r *rig) { require.NoError(r.t, r.client.Delete(r.t.Context(), configMap(""))); r.mustPass() }, want: "ConfigMap longshore/module does not exist", wantReady: []string{"False Unavailable: ", "webhook: ConfigMap longshore/module does not exist"}},
 		"settings that are refused": {before: func(r *rig) {
 			r.change("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { s.Settings = settings(`{"bad":true}`) })
-		}, want: "spec.settings: policy module custom refuses its settings, the operator must correct them: bad must be false", wantReady: "False Unavailable: spec.settings: policy module custom refuses its settings, the operator must correct them: bad must be false. The policy was in force (generation 1,"},
+		}, want: "bad must be false", wantReady: []string{"False Unavailable: ", "webhook: spec.settings: ", "bad must be false. The policy was enforced before (generation 1,"}},
 		"a spec that is not one": {before: func(r *rig) {
 			r.change("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module = policyv1alpha1.ModuleSource{} })
-		}, want: "spec.module: the operator must set exactly one", wantReady: "False Unavailable"},
+		}, want: "spec.module: the operator must set exactly one", wantReady: []string{"False Unavailable"}},
 		"a module that is too large for limits": {before: func(r *rig) {
 			r.change("mine", func(s *policyv1alpha1.OffloadingPolicySpec) {
 				s.Limits = &policyv1alpha1.Limits{Fuel: ptr.To[int64](0)}
 			})
-		}, want: "spec.limits.fuel is 0: the operator must set a positive number", wantReady: "False Unavailable"},
+		}, want: "spec.limits.fuel is 0: the operator must set a positive number", wantReady: []string{"False Unavailable"}},
 		"limits that were stored before the host had bounds": {before: func(r *rig) {
 			r.change("mine", func(s *policyv1alpha1.OffloadingPolicySpec) {
 				s.Limits = &policyv1alpha1.Limits{Fuel: ptr.To[int64](9e18)}
 			})
-		}, want: "spec.limits.fuel is 9000000000000000000, more than the host's bound of 2000000: the operator must lower it", wantReady: "False Unavailable: spec.limits.fuel is 9000000000000000000"},
+		}, want: "spec.limits.fuel is 9000000000000000000, more than the host's bound of 2000000: the operator must lower it", wantReady: []string{"False Unavailable: ", "spec.limits.fuel is 9000000000000000000"}},
 		"an order that is missing": {before: func(r *rig) {
 			elder := object("elder", func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Order = ptr.To[int32](5) })
 			elder.CreationTimestamp = metav1.NewTime(epoch.Add(-1e9))
@@ -103,23 +114,34 @@ func restarts() map[string]afterRestart {
 			require.NoError(r.t, r.client.Create(r.t.Context(), elder))
 			r.mustPass()
 			r.change("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { s.Order = nil })
-		}, want: `policies "elder" and "mine" both write /spec/hostname`, wantReady: "False Unavailable"},
-		"the name of a default": {name: "default-podplacement", before: broken, want: brokenModule, wantReady: "False Unavailable"},
+		}, want: `policies "elder" and "mine" both write /spec/hostname`, wantReady: []string{"False Unavailable"}},
+	}
+}
+
+// restartsOfOtherPolicies are those with a policy that replaces a default, was not enforced, or is
+// enforced by another component only.
+func restartsOfOtherPolicies() map[string]afterRestart {
+	broken, defaults := breakModule, []string{"default-podplacement"}
+	then := func(change specFunc) func(*rig) {
+		return func(r *rig) { broken(r); r.change("mine", change) }
+	}
+	return map[string]afterRestart{
+		"the name of a default": {name: "default-podplacement", before: broken, want: brokenModule, wantReady: []string{"False Unavailable"}},
 		"the name of a default, Ignore": {
 			name: "default-podplacement", first: failing(policyv1alpha1.FailurePolicyIgnore), before: broken,
-			wantReady: "False Unavailable", wantAsked: defaults,
+			wantReady: []string{"False Unavailable"}, wantAsked: defaults,
 		},
-		"a policy that was never in force":    {content: "broken", before: func(*rig) {}, wantReady: "False ModuleNotLoaded: " + brokenModule + ". No version of this policy is in force: objects pass without it until generation 1 or a later one has been loaded once.", wantAsked: defaults},
-		"a default's that was never in force": {name: "default-podplacement", content: "broken", before: func(*rig) {}, wantReady: "False ModuleNotLoaded: " + brokenModule + ". No version of this policy is in force: Longshore's own default decides until", wantAsked: defaults},
-		"one that is tried only":              {first: mode(policyv1alpha1.ModeShadow), before: broken, wantReady: "False ModuleNotLoaded: " + brokenModule + ". No version of this policy is in force: nothing is recorded until", wantAsked: defaults},
-		"one that was tried, and then broke":  {first: mode(policyv1alpha1.ModeShadow), before: then(mode(policyv1alpha1.ModeEnforce)), wantReady: "False ModuleNotLoaded", wantAsked: defaults},
-		"one that was switched off":           {before: then(mode(policyv1alpha1.ModeDisabled)), wantReady: "True Disabled", wantAsked: defaults},
+		"a policy that was never in force":    {content: "broken", before: func(*rig) {}, wantReady: []string{"False ModuleNotLoaded: ", brokenModule + ". The policy was not enforced before, so objects pass without it until it has been loaded once."}, wantAsked: defaults},
+		"a default's that was never in force": {name: "default-podplacement", content: "broken", before: func(*rig) {}, wantReady: []string{"False ModuleNotLoaded: ", brokenModule + ". The built-in default decides until"}, wantAsked: defaults},
+		"one that is tried only":              {first: mode(policyv1alpha1.ModeShadow), before: broken, wantReady: []string{"False ModuleNotLoaded: ", brokenModule + ". Differences of this version are not recorded."}, wantAsked: defaults},
+		"one that was tried, and then broke":  {first: mode(policyv1alpha1.ModeShadow), before: then(mode(policyv1alpha1.ModeEnforce)), wantReady: []string{"False ModuleNotLoaded"}, wantAsked: defaults},
+		"one that was switched off":           {before: then(mode(policyv1alpha1.ModeDisabled)), wantReady: []string{"True Disabled"}, wantAsked: defaults},
 		"one that was switched off and on": {before: func(r *rig) {
 			then(mode(policyv1alpha1.ModeDisabled))(r)
 			r.change("mine", mode(policyv1alpha1.ModeEnforce))
-		}, wantReady: "False ModuleNotLoaded", wantAsked: defaults},
-		"one that is to be tried, and broke":    {before: then(mode(policyv1alpha1.ModeShadow)), wantReady: "False ModuleNotLoaded", wantAsked: defaults},
-		"one that was tried, and then enforced": {first: mode(policyv1alpha1.ModeShadow), before: func(r *rig) { r.change("mine", mode(policyv1alpha1.ModeEnforce)); broken(r) }, want: brokenModule, wantReady: "False Unavailable: " + brokenModule + ". The policy was in force (generation 2,"},
+		}, wantReady: []string{"False ModuleNotLoaded"}, wantAsked: defaults},
+		"one that is to be tried, and broke":    {before: then(mode(policyv1alpha1.ModeShadow)), wantReady: []string{"False ModuleNotLoaded"}, wantAsked: defaults},
+		"one that was tried, and then enforced": {first: mode(policyv1alpha1.ModeShadow), before: func(r *rig) { r.change("mine", mode(policyv1alpha1.ModeEnforce)); broken(r) }, want: brokenModule, wantReady: []string{"False Unavailable: ", brokenModule + ". The policy was enforced before (generation 2,"}},
 		"another of the same name": {before: func(r *rig) {
 			require.NoError(r.t, r.client.Delete(r.t.Context(), r.get("mine")))
 			r.mustPass()
@@ -127,27 +149,36 @@ func restarts() map[string]afterRestart {
 			again.UID = types.UID("another")
 			require.NoError(r.t, r.client.Create(r.t.Context(), again))
 			broken(r)
-		}, wantReady: "False ModuleNotLoaded", wantAsked: defaults},
+		}, wantReady: []string{"False ModuleNotLoaded"}, wantAsked: defaults},
 		"a status that was lost": {before: func(r *rig) {
 			broken(r)
-			r.forget("mine", func(s *policyv1alpha1.OffloadingPolicyStatus) { *s = policyv1alpha1.OffloadingPolicyStatus{} })
-		}, wantReady: "False ModuleNotLoaded", wantAsked: defaults},
-		"what other components told alone": {content: "broken", before: func(r *rig) {
-			r.forget("mine", func(s *policyv1alpha1.OffloadingPolicyStatus) {
-				s.ObservedBy = append(s.ObservedBy, policyv1alpha1.Observation{Name: "virtual-kubelet/milan", Generation: 1, Digest: "sha256:00"})
-			})
-		}, want: brokenModule, wantReady: "False Unavailable: " + brokenModule + ". The policy was in force (generation 1, module unknown, 00)"},
-		"what others told of another generation": {content: "broken", before: func(r *rig) {
-			r.forget("mine", func(s *policyv1alpha1.OffloadingPolicyStatus) {
-				s.ObservedBy = append(s.ObservedBy, policyv1alpha1.Observation{Name: "virtual-kubelet/milan", Generation: 2, Digest: "sha256:00"})
-			})
-		}, wantReady: "False ModuleNotLoaded", wantAsked: defaults},
+			policy := r.get("mine")
+			policy.Status = policyv1alpha1.OffloadingPolicyStatus{}
+			require.NoError(r.t, r.client.Status().Update(r.t.Context(), policy))
+		}, want: brokenModule, wantReady: []string{"False Unavailable"}},
+		"a record that was removed while the module was broken": {before: func(r *rig) {
+			require.NoError(r.t, r.client.Delete(r.t.Context(), configMap("")))
+			require.NoError(r.t, r.client.DeleteAllOf(r.t.Context(), &policyv1alpha1.PolicyComponent{}, client.InNamespace("longshore")))
+			policy := r.get("mine")
+			policy.Annotations = nil
+			require.NoError(r.t, r.client.Update(r.t.Context(), policy))
+		}, wantReady: []string{"False ModuleNotFound"}, wantAsked: defaults},
+		"only another component has enforced it": {content: "broken", before: func(r *rig) {
+			r.other(policyv1alpha1.PolicyObservation{Generation: 1, Digest: "sha256:00", Enforced: true})
+			r.mustPass()
+		}, want: brokenModule, wantReady: []string{"False Unavailable: ", brokenModule + ". The policy was enforced before (generation 1, module unknown, 00)"}},
+		"another component has it disabled": {content: "broken", before: func(r *rig) {
+			r.other(policyv1alpha1.PolicyObservation{Generation: 1})
+			r.mustPass()
+		}, wantReady: []string{"False ModuleNotLoaded"}, wantAsked: defaults},
 	}
 }
 
-// ADR 24: no version outlives the process, and what was in force does not end with it.
-func TestWhatDecidesAfterARestart(t *testing.T) {
-	for name, tc := range restarts() {
+// ADR 24: a version ends with the process; that a policy was enforced does not.
+func TestDecisionsAfterARestart(t *testing.T) {
+	cases := restarts()
+	maps.Copy(cases, restartsOfOtherPolicies())
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			if tc.name == "" {
 				tc.name = "mine"
@@ -163,22 +194,24 @@ func TestWhatDecidesAfterARestart(t *testing.T) {
 			}))
 			r.mustPass()
 			tc.before(r)
-			// What the first start writes into status is what the second one reads.
+			// The second restart reads what the first one has written.
 			for range 2 {
 				r.restart()
 				r.mustPass()
-				assert.Contains(t, r.condition(tc.name, policyv1alpha1.ReadyCondition), tc.wantReady)
-				status := r.get(tc.name).Status
-				assert.Empty(t, status.Digest)
-				assert.Empty(t, status.RunBy)
+				for _, want := range tc.wantReady {
+					assert.Contains(t, r.ready(tc.name), want)
+				}
+				assert.Empty(t, r.own(tc.name).Digest)
+				_, err := r.decide()
 				if tc.want == "" {
+					require.NoError(t, err)
 					assert.Equal(t, tc.wantAsked, r.asked(contract.PodMutation))
 					assert.Empty(t, r.hostname())
 					continue
 				}
-				assert.Contains(t, r.hostname(), `policy "`+tc.name+`" (module `)
-				assert.Contains(t, r.hostname(), "was enforced before and cannot be used now at PodMutation: "+tc.want)
-				assert.Contains(t, r.condition(tc.name, policyv1alpha1.DegradedCondition), "True ")
+				require.ErrorIs(t, err, chain.Unavailable)
+				require.ErrorContains(t, err, `policy "`+tc.name+`"`)
+				require.ErrorContains(t, err, tc.want)
 				assert.Contains(t, r.own(tc.name).Message, tc.want)
 				assert.Zero(t, r.own(tc.name).Generation)
 			}
@@ -186,72 +219,69 @@ func TestWhatDecidesAfterARestart(t *testing.T) {
 	}
 }
 
-func heldRig(t *testing.T, change specFunc) *rig {
+func heldRig(t *testing.T) *rig {
 	t.Helper()
-	r := newRig(t, configMap("v1"), policyWith(change))
+	r := newRig(t, configMap("v1"), object("mine", fromConfigMap))
 	r.mustPass()
 	r.store("broken")
 	r.restart()
-	r.told()
+	r.recorded()
 	return r
 }
 
-func TestWhatIsHeldIsReleased(t *testing.T) {
+func (r *rig) requireHeld() {
+	r.t.Helper()
+	_, err := r.decide()
+	require.ErrorIs(r.t, err, chain.Unavailable)
+}
+
+func TestReleaseOfAHeldPolicy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		release func(*rig)
 		want    string
-		// wantEvent is what is told, if it is.
-		wantEvent string
 	}{
-		"by a version that can be used":  {release: func(r *rig) { r.store("v2") }, want: "v2", wantEvent: "Normal Recovered In webhook: another version has been loaded, and what waited for it is decided anew"},
-		"by the version that was broken": {release: func(r *rig) { r.store("v1") }, want: "v1", wantEvent: "Normal Recovered In webhook: another version has been loaded, and what waited for it is decided anew"},
+		"by a version that can be used":  {release: func(r *rig) { r.store("v2") }, want: "v2"},
+		"by the version that was broken": {release: func(r *rig) { r.store("v1") }, want: "v1"},
 		"by failurePolicy Ignore":        {release: func(r *rig) { r.change("mine", failing(policyv1alpha1.FailurePolicyIgnore)) }},
-		"by mode Shadow":                 {release: func(r *rig) { r.change("mine", mode(policyv1alpha1.ModeShadow)) }, wantEvent: "Normal Recovered In webhook: the policy is not asked any more, and what waited for it is decided anew"},
-		"by mode Disabled":               {release: func(r *rig) { r.change("mine", mode(policyv1alpha1.ModeDisabled)) }, wantEvent: "Normal Recovered In webhook: the policy is not asked any more, and what waited for it is decided anew"},
+		"by mode Shadow":                 {release: func(r *rig) { r.change("mine", mode(policyv1alpha1.ModeShadow)) }},
+		"by mode Disabled":               {release: func(r *rig) { r.change("mine", mode(policyv1alpha1.ModeDisabled)) }},
 		"by its deletion":                {release: func(r *rig) { require.NoError(r.t, r.client.Delete(r.t.Context(), r.get("mine"))) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := heldRig(t, func(*policyv1alpha1.OffloadingPolicySpec) {})
-			assert.Contains(t, r.hostname(), "was enforced before")
+			r := heldRig(t)
+			r.requireHeld()
 			changes := r.changes
 			tc.release(r)
 			r.mustPass()
 			assert.Equal(t, tc.want, r.hostname())
-			assert.Equal(t, changes+1, r.changes, "what waited is decided anew, once")
-			if told := strings.Join(r.told(), "\n"); tc.wantEvent != "" {
-				assert.Contains(t, told, tc.wantEvent)
-			} else {
-				assert.NotContains(t, told, "Recovered")
-			}
-			assert.NotContains(t, r.closed, "", "what stood in for the policy is no module to be closed")
+			assert.Equal(t, changes+1, r.changes, "waiting objects are decided again, once")
+			assert.NotContains(t, r.closed, "", "there is no module to close")
 		})
 	}
 }
 
-func TestAHoldIsToldAndCounted(t *testing.T) {
-	r := newRig(t, configMap("v1"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
+func TestAHeldPolicyIsReported(t *testing.T) {
+	r := newRig(t, configMap("v1"), object("mine", fromConfigMap))
 	r.mustPass()
 	digest := newCustom("v1").Digest()
 	want := &policyv1alpha1.EnforcedVersion{Generation: 1, Module: "custom", Digest: digest, Points: []policyv1alpha1.EnforcedPoint{{Point: policyv1alpha1.PodMutationPoint}}}
-	assert.Equal(t, want, r.get("mine").Status.Enforced)
+	assert.Equal(t, want, r.enforced("mine"))
 	r.store("broken")
 	r.mustPass()
-	assert.Equal(t, want, r.get("mine").Status.Enforced, "the previous version is in force")
-	r.told()
+	assert.Equal(t, want, r.enforced("mine"), "the previous version is enforced")
+	r.recorded()
 
 	r.restart()
-	says := brokenModule + ". The policy was in force (generation 1, module custom, " + chain.ShortDigest(digest) + "), and no version of it can be used here: what it concerns waits at PodMutation: pods are refused at admission or stay Pending, copies are held back, running pods stay as they are. An operator must put that right, or set spec.failurePolicy or spec.mode meanwhile."
-	assert.Equal(t, "False Unavailable: "+says, r.condition("mine", policyv1alpha1.ReadyCondition))
-	assert.Equal(t, "True ModuleNotLoaded: "+brokenModule, r.condition("mine", policyv1alpha1.DegradedCondition))
-	assert.Equal(t, says, r.own("mine").Message)
-	assert.Equal(t, []string{"Warning Unavailable In webhook: " + says}, r.told())
+	message := brokenModule + ". The policy was enforced before (generation 1, module custom, " + chain.ShortDigest(digest) + ") and has no usable version: objects that it matches wait at PodMutation (failurePolicy: Fail): pods are refused at admission or stay Pending, and reflected objects are not updated; running pods are not changed. An operator must correct the cause, or change spec.failurePolicy or spec.mode."
+	assert.Equal(t, "False Unavailable: 0/1 components decide by generation 1. Not current: webhook: "+message, r.ready("mine"))
+	assert.Equal(t, message, r.own("mine").Message)
+	assert.Equal(t, []string{"Warning Unavailable 0/1 components decide by generation 1. Not current: webhook: " + message}, r.recorded())
 	status := r.get("mine").Status
-	assert.Equal(t, want, status.Enforced)
+	assert.Equal(t, want, r.enforced("mine"))
 	assert.Equal(t, []policyv1alpha1.ExtensionPoint{policyv1alpha1.PodMutationPoint}, status.Points)
-	assert.Equal(t, "PodMutation", status.PointList, "for the column")
-	assert.Nil(t, status.Manifest)
+	assert.Equal(t, "0/1", status.Components)
 
-	r.hostname()
+	r.requireHeld()
 	require.NoError(t, testutil.GatherAndCompare(r.metrics, strings.NewReader(`
 # HELP longshore_policy_errors_total Questions without a valid answer, by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, ObjectTooLarge, Quarantined, Unavailable, Host.
 # TYPE longshore_policy_errors_total counter
@@ -264,83 +294,47 @@ longshore_policy_refused{instead="held",policy="mine",reason="ModuleNotLoaded"} 
 	require.NoError(t, err)
 	for _, family := range families {
 		if family.GetName() == "longshore_policy_module_info" {
-			assert.Len(t, family.GetMetric(), 4, "it has no module")
+			assert.Len(t, family.GetMetric(), 4, "a held policy has no module")
 		}
 	}
+	reports := r.reports
 	r.report()
 	r.mustPass()
-	assert.Empty(t, r.told(), "told once")
-
-	// A status that is emptied under its eyes makes it forget nothing.
-	r.forget("mine", func(s *policyv1alpha1.OffloadingPolicyStatus) { *s = policyv1alpha1.OffloadingPolicyStatus{} })
-	r.report()
-	assert.Equal(t, want, r.get("mine").Status.Enforced)
-	r.mustPass()
-	assert.Contains(t, r.hostname(), "was enforced before")
+	assert.Empty(t, r.recorded(), "one event")
+	assert.Equal(t, reports, r.reports)
 
 	r.change("mine", failing(policyv1alpha1.FailurePolicyIgnore))
-	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "no version of it can be used here: objects pass without it at PodMutation, since spec.failurePolicy is Ignore.")
-	result := r.evaluate(contract.PodMutation, chain.Attributes{})
-	assert.Contains(t, result.Warnings[0], `policy "mine" (module custom, `+chain.ShortDigest(digest)+") was enforced before and cannot be used now")
-	assert.Equal(t, brokenModule, result.Decisions[1].Ignored)
+	assert.Contains(t, r.ready("mine"), "objects pass without it at PodMutation (failurePolicy: Ignore).")
+	assert.Equal(t, brokenModule, r.evaluate(contract.PodMutation, chain.Attributes{}).Decisions[1].Ignored)
 
 	r.store("v2")
 	r.mustPass()
 	assert.Equal(t, "v2", r.hostname())
-	assert.Equal(t, newCustom("v2").Digest(), r.get("mine").Status.Enforced.Digest)
+	assert.Equal(t, newCustom("v2").Digest(), r.enforced("mine").Digest)
 	r.change("mine", mode(policyv1alpha1.ModeShadow))
-	assert.Nil(t, r.get("mine").Status.Enforced, "the operator has taken it out of force")
+	assert.Nil(t, r.enforced("mine"), "the operator has chosen another mode")
 }
 
-// Whoever looks at the policy sees that pods wait, although who speaks for all is content.
-func TestAHoldElsewhereIsTold(t *testing.T) {
-	says := func(o policyv1alpha1.Observation) func(*policyv1alpha1.OffloadingPolicyStatus) {
-		return func(s *policyv1alpha1.OffloadingPolicyStatus) { s.ObservedBy = append(s.ObservedBy[:1], o) }
-	}
-	r := newRig(t, configMap("v1"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
-	r.mustPass()
-	r.forget("mine", says(policyv1alpha1.Observation{Name: "virtual-kubelet/milan", Message: "It is gone."}))
-	r.report()
-	assert.Equal(t, "False Unavailable: Component virtual-kubelet/milan says: It is gone.", r.condition("mine", policyv1alpha1.ReadyCondition))
-	assert.Contains(t, r.condition("mine", policyv1alpha1.DegradedCondition), "True ComponentFails")
-	r.store("broken")
-	r.mustPass()
-	assert.Equal(t, "False Unavailable: Component virtual-kubelet/milan says: It is gone.", r.condition("mine", policyv1alpha1.ReadyCondition), "here the previous version decides")
-	for name, o := range map[string]policyv1alpha1.Observation{
-		"it has the version before": {Name: "virtual-kubelet/milan", Generation: 1, Digest: "sha256:00", Message: "It is gone."},
-		"it has said nothing yet":   {Name: "virtual-kubelet/milan"},
-	} {
-		r.forget("mine", says(o))
-		r.report()
-		assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "True PreviousVersion", name)
-	}
-	r.change("mine", mode(policyv1alpha1.ModeDisabled))
-	r.forget("mine", says(policyv1alpha1.Observation{Name: "virtual-kubelet/milan", Message: "It is gone."}))
-	r.report()
-	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "True Disabled")
-}
-
-func TestWhatIsHeldWaitsForTheModuleThatIsLoaded(t *testing.T) {
-	r := heldRig(t, func(*policyv1alpha1.OffloadingPolicySpec) {})
+func TestAPolicyIsHeldWhileItsModuleIsLoading(t *testing.T) {
+	r := heldRig(t)
 	changes := r.changes
 	let := r.slow("slow")
 	r.store("slow")
 	r.mustLook()
-	assert.Contains(t, r.hostname(), "was enforced before")
-	assert.Equal(t, changes, r.changes, "nothing is new yet")
+	r.requireHeld()
+	assert.Equal(t, changes, r.changes, "nothing has changed yet")
 	r.later(2e9)
 	r.report()
-	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "False Unavailable")
-	assert.Contains(t, r.condition("mine", policyv1alpha1.LoadedCondition), "False Loading")
+	assert.Contains(t, r.ready("mine"), "False Unavailable")
 	r.edit("mine", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.FailurePolicy = policyv1alpha1.FailurePolicyIgnore })
 	r.mustLook()
-	assert.Empty(t, r.hostname(), "what the operator says counts at once")
+	assert.Empty(t, r.hostname(), "the failure policy applies at once")
 	close(let)
 	r.mustPass()
 	assert.Equal(t, "slow", r.hostname())
 }
 
-func TestWhoIsConcernedByWhatIsHeld(t *testing.T) {
+func TestObjectsThatAHeldPolicyMatches(t *testing.T) {
 	condition := func(expressions ...string) []policyv1alpha1.MatchCondition {
 		var out []policyv1alpha1.MatchCondition
 		for i, expression := range expressions {
@@ -364,11 +358,11 @@ func TestWhoIsConcernedByWhatIsHeld(t *testing.T) {
 		"a condition that does not compile": {match: &policyv1alpha1.Match{MatchConditions: condition(`no.`)}, wantIs: true, wantOther: true},
 		"one of two does not compile":       {match: &policyv1alpha1.Match{MatchConditions: condition(`no.`, `virtualNode == "milan"`)}, wantIs: true},
 		"it does not compile, a label does": {match: &policyv1alpha1.Match{ObjectSelector: web, MatchConditions: condition(`no.`)}, wantIs: true},
-		"a selector that is none":           {match: &policyv1alpha1.Match{ObjectSelector: bad, VirtualNodes: []string{"milan"}}, wantIs: true},
-		"both selectors are none":           {match: &policyv1alpha1.Match{ObjectSelector: bad, NamespaceSelector: bad}, wantIs: true, wantOther: true},
+		"an invalid selector":               {match: &policyv1alpha1.Match{ObjectSelector: bad, VirtualNodes: []string{"milan"}}, wantIs: true},
+		"two invalid selectors":             {match: &policyv1alpha1.Match{ObjectSelector: bad, NamespaceSelector: bad}, wantIs: true, wantOther: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, configMap("v1"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
+			r := newRig(t, configMap("v1"), object("mine", fromConfigMap))
 			r.mustPass()
 			r.store("broken")
 			r.edit("mine", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Match = tc.match })

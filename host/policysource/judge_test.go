@@ -77,7 +77,7 @@ func badObjects() map[string]badObject {
 		"a module in text": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			fromConfigMap(s)
 			s.Module.ConfigMap.Name, s.Module.ConfigMap.Key = "two-keys", "text"
-		}, want: `ModuleNotLoaded: key "text" of ConfigMap longshore/two-keys is text in data and so no WebAssembly module: its author must store`},
+		}, want: `ModuleNotLoaded: key "text" of ConfigMap longshore/two-keys is text in data and not a WebAssembly module: its author must store`},
 		"settings that are a list": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Settings = &runtime.RawExtension{Raw: []byte(`[]`)} },
 			want: `BindingRefused: binding policy "mine" at`},
 		"a broken selector": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
@@ -100,7 +100,7 @@ func badObjects() map[string]badObject {
 		"a broken module":   {spec: fromConfigMap, content: "broken", want: "ModuleNotLoaded: the module is cut in half"},
 		"a default at another point": {name: "default-podplacement", spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			s.Points = []policyv1alpha1.ExtensionPoint{"MetadataFilter"}
-		}, want: "InvalidSpec: spec.points: a policy named default-podplacement"},
+		}, want: `InvalidSpec: spec.points: policy "default-podplacement" replaces the default of PodMutation`},
 		"writes that need an order": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			s.Points = []policyv1alpha1.ExtensionPoint{"OffloadingPatch"}
 		}, want: `OrderNeeded: policies "default-offloadingpatch" and "mine" both write /spec/nodeSelector at OffloadingPatch`},
@@ -119,7 +119,7 @@ func TestWhatCannotBeBoundIsRefusedBeforeItIsStored(t *testing.T) {
 			if reason == "ModuleNotFound" {
 				assert.Empty(t, verdict.Denial, "it may come later")
 				require.Len(t, verdict.Warnings, 1)
-				assert.Contains(t, verdict.Warnings[0], `policy "mine" is not asked in this version yet: `+sentence)
+				assert.Contains(t, verdict.Warnings[0], `this version of policy "mine" is not used yet: `+sentence)
 				assert.Len(t, addressee.FindAllString(verdict.Warnings[0], -1), 1, verdict.Warnings[0])
 				return
 			}

@@ -6,14 +6,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policysource/plan"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 // Labels of the policy metrics. Policies and modules are as many as the operator has
-// OffloadingPolicies and core points; the series of those that are gone are deleted.
-// Digests stand in longshore_policy_module_info alone, one per policy. No label holds
-// the name of a user's object.
+// OffloadingPolicies and core points; the series of deleted ones are deleted. Only
+// longshore_policy_module_info has digests, one per policy. No label holds the name of a
+// user's object.
 const (
 	labelPolicy  = "policy"
 	labelModule  = "module"
@@ -43,7 +45,7 @@ const (
 	insteadAbsent   = "absent"
 )
 
-// Metrics count what the chains ask. It is a chain.Observer.
+// Metrics count the calls of policies. It is a chain.Observer.
 type Metrics struct {
 	registry  prometheus.Registerer
 	calls     *prometheus.CounterVec
@@ -56,7 +58,7 @@ type Metrics struct {
 
 var _ chain.Observer = (*Metrics)(nil)
 
-// NewMetrics registers the policy metrics. They serve one Source.
+// NewMetrics registers the metrics of one Source.
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		registry: registry,
@@ -137,12 +139,12 @@ func (m *Metrics) loaded(policy string, err error) {
 	m.loads.WithLabelValues(policy, result).Inc()
 }
 
-// forget deletes the series of a policy, or of a policy's earlier module.
-func (m *Metrics) forget(labels prometheus.Labels) {
+// deleteSeries deletes the series of a policy, or of a previous module of a policy.
+func (m *Metrics) deleteSeries(labels prometheus.Labels) {
 	if m == nil {
 		return
 	}
-	if _, all := labels[labelModule]; !all {
+	if _, ofModule := labels[labelModule]; !ofModule {
 		m.errors.DeletePartialMatch(labels)
 		m.shadows.DeletePartialMatch(labels)
 		m.loads.DeletePartialMatch(labels)
@@ -152,33 +154,32 @@ func (m *Metrics) forget(labels prometheus.Labels) {
 	m.fuel.DeletePartialMatch(labels)
 }
 
-// attach registers what is read from the source when it is collected.
+// attach registers the metrics that are read from the source when they are collected.
 func (m *Metrics) attach(s *Source) error {
 	if m == nil {
 		return nil
 	}
-	if err := m.registry.Register(stock{source: s}); err != nil {
+	if err := m.registry.Register(stateCollector{source: s}); err != nil {
 		return fmt.Errorf("registering policy metrics: %w", err)
 	}
 	return nil
 }
 
-// inventoryItem is a policy that is bound, implicit defaults included, or refused.
+// inventoryItem is a policy, or an implicit default.
 type inventoryItem struct {
 	name   string
 	module chain.Policy
-	// reason for which an object's present version is not bound, if it is not, and what is
-	// instead.
+	// reason is why the current version is not bound, and instead what decides in its place.
 	reason, instead string
 }
 
-// pooled is a policy with instances: idle ones, and all.
+// pooled is a policy with a pool of instances.
 type pooled interface {
 	Instances() (idle, all int)
 }
 
-// stock collects what is, from the source: nothing of what is gone can stay behind.
-type stock struct{ source *Source }
+// stateCollector collects the current state of the source.
+type stateCollector struct{ source *Source }
 
 var (
 	memoHits        = prometheus.NewDesc("longshore_policy_memo_hits_total", "Questions whose answer was remembered.", nil, nil)
@@ -194,14 +195,14 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (stock) Describe(descriptions chan<- *prometheus.Desc) {
+func (stateCollector) Describe(descriptions chan<- *prometheus.Desc) {
 	for _, description := range allDescriptions {
 		descriptions <- description
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (c stock) Collect(metrics chan<- prometheus.Metric) {
+func (c stateCollector) Collect(metrics chan<- prometheus.Metric) {
 	gauge := func(description *prometheus.Desc, value float64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(description, prometheus.GaugeValue, value, labels...)
 	}
@@ -219,8 +220,8 @@ func (c stock) Collect(metrics chan<- prometheus.Metric) {
 		if h.Shadow {
 			continue
 		}
-		gauge(policyIll, truth(h.Quarantined()), h.Binding, string(h.Point))
-		gauge(policyFellBack, truth(h.Quarantined() && h.FallsBack), h.Binding, string(h.Point))
+		gauge(policyIll, toFloat(h.Quarantined()), h.Binding, string(h.Point))
+		gauge(policyFellBack, toFloat(h.Quarantined() && h.FallsBack), h.Binding, string(h.Point))
 	}
 }
 
@@ -228,7 +229,7 @@ func (i *inventoryItem) collect(gauge func(description *prometheus.Desc, value f
 	if i.reason != "" {
 		gauge(policyRefused, 1, i.name, i.reason, i.instead)
 	}
-	if _, gone := i.module.(*declared); gone || i.module == nil {
+	if _, absent := i.module.(*plan.Absent); absent || i.module == nil {
 		return
 	}
 	manifest := i.module.Manifest()
@@ -241,60 +242,61 @@ func (i *inventoryItem) collect(gauge func(description *prometheus.Desc, value f
 	}
 }
 
-func truth(value bool) float64 {
+func toFloat(value bool) float64 {
 	if value {
 		return 1
 	}
 	return 0
 }
 
-// instead says what is while the present version is not used.
-func (c *candidate) instead() string {
+// inPlaceOf returns what decides in place of the current version.
+func inPlaceOf(o *plan.Outcome) string {
 	switch {
-	case c.choice == nil:
+	case o.Bound == nil:
 		return insteadAbsent
-	case !c.isHeld():
+	case !o.IsHeld():
 		return insteadPrevious
-	case passes(c.object):
+	case plan.Ignores(o.Policy):
 		return insteadSkipped
 	default:
 		return insteadHeld
 	}
 }
 
-// account takes stock of what the chains have now, and forgets what is gone.
-func (s *Source) account(candidates []*candidate) {
-	versions := map[string]string{}
-	shadows := map[string]bool{}
-	replaced := map[string]bool{}
+// account updates the inventory, and what depends on it, after the bindings were replaced.
+func (s *Source) account() {
+	shadows, replaced := map[string]string{}, map[string]bool{}
 	var items []inventoryItem
-	for _, c := range candidates {
-		item := inventoryItem{name: c.object.Name}
-		if c.problem != nil {
-			item.reason, item.instead = c.problem.reason, c.instead()
+	for i := range s.outcomes {
+		o := &s.outcomes[i]
+		item := inventoryItem{name: o.Policy.Name}
+		if o.Problem != nil {
+			item.reason, item.instead = o.Problem.Reason, inPlaceOf(o)
 		}
-		if c.choice != nil {
-			replaced[item.name] = !c.choice.shadow
-			if len(c.choice.bindings) > 0 {
-				item.module = c.choice.bindings[0].Policy
-				versions[item.name], shadows[item.name] = c.choice.version, c.choice.shadow
+		if b := o.Bound; b != nil {
+			replaced[item.name] = !b.Shadow
+			if len(b.Bindings) > 0 {
+				item.module = b.Bindings[0].Policy
+			}
+			if b.Shadow {
+				shadows[item.name] = b.Version
 			}
 		}
 		items = append(items, item)
 	}
-	for _, b := range s.implicit(replaced) {
+	for _, b := range plan.Implicit(s.options.BuiltIns[policyv1alpha1.BuiltInDefault], replaced) {
 		item := inventoryItem{name: b.Name, module: b.Policy}
-		if !slices.Contains(items, item) { // a shadow of it may run the same module
+		if !slices.Contains(items, item) { // a policy in mode Shadow may have the name and the module of a default
 			items = append(items, item)
 		}
 	}
-	s.tally.keep(versions, shadows)
-	s.forgetSeries(items)
+	s.differences.Keep(shadows)
+	s.deleteSeries(items)
 	s.inventory.Store(&items)
 }
 
-// forgetSeries deletes the series of policies, and of modules, that were in stock.
-func (s *Source) forgetSeries(items []inventoryItem) {
+// deleteSeries deletes the series of policies and modules that are no longer in the inventory.
+func (s *Source) deleteSeries(items []inventoryItem) {
 	before := s.inventory.Load()
 	if before == nil {
 		return
@@ -309,15 +311,13 @@ func (s *Source) forgetSeries(items []inventoryItem) {
 		}
 	}
 	for _, item := range *before {
-		now, stays := modules[item.name]
+		current, exists := modules[item.name]
 		switch {
-		case !stays:
-			s.options.Metrics.forget(prometheus.Labels{labelPolicy: item.name})
-			delete(s.written, item.name)
-			delete(s.told, item.name)
-			delete(s.announced, item.name)
-		case item.module != nil && !now[item.module.Name()]:
-			s.options.Metrics.forget(prometheus.Labels{labelPolicy: item.name, labelModule: item.module.Name()})
+		case !exists:
+			s.options.Metrics.deleteSeries(prometheus.Labels{labelPolicy: item.name})
+			delete(s.settings, item.name)
+		case item.module != nil && !current[item.module.Name()]:
+			s.options.Metrics.deleteSeries(prometheus.Labels{labelPolicy: item.name, labelModule: item.module.Name()})
 		}
 	}
 }

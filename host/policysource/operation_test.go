@@ -1,6 +1,7 @@
 package policysource_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,26 +11,26 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// report makes the pass that only reports.
+// report lets the source report, and updates the status.
 func (r *rig) report() {
 	r.t.Helper()
-	_, err := r.source.Reconcile(r.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "report"}})
-	require.NoError(r.t, err)
+	require.NoError(r.t, r.reconcile("report"))
 }
 
 // later lets time pass.
 func (r *rig) later(by time.Duration) { r.clock.SetTime(r.clock.Now().Add(by)) }
 
-// told returns the events since the last look.
-func (r *rig) told() []string {
+// recorded returns the events since the last call.
+func (r *rig) recorded() []string {
 	var events []string
 	for {
 		select {
@@ -41,30 +42,43 @@ func (r *rig) told() []string {
 	}
 }
 
-// hostname asks about a pod and returns what its hostname becomes, or the error.
-func (r *rig) hostname() string {
+// decide evaluates the policies for a pod and returns its hostname.
+func (r *rig) decide() (string, error) {
 	r.t.Helper()
 	result, err := r.source.Chains().Evaluate(r.t.Context(), chain.Input{
 		Point:  contract.PodMutation,
 		Object: map[string]any{"kind": "Pod", "metadata": map[string]any{"name": "web", "namespace": "shop"}, "spec": map[string]any{}},
 	})
 	if err != nil {
-		return err.Error()
+		return "", err
 	}
 	spec, _ := result.Object["spec"].(map[string]any)
 	name, _ := spec["hostname"].(string)
+	return name, nil
+}
+
+// hostname returns the hostname that the policies decide, or the text of the error.
+func (r *rig) hostname() string {
+	r.t.Helper()
+	name, err := r.decide()
+	if err != nil {
+		return err.Error()
+	}
 	return name
 }
 
-func (r *rig) own(name string) policyv1alpha1.Observation {
+// own returns what the component reports of a policy.
+func (r *rig) own(name string) policyv1alpha1.PolicyObservation {
 	r.t.Helper()
-	for _, o := range r.get(name).Status.ObservedBy {
-		if o.Name == "webhook" {
+	component := &policyv1alpha1.PolicyComponent{}
+	require.NoError(r.t, r.client.Get(r.t.Context(), client.ObjectKey{Namespace: "longshore", Name: "webhook"}, component))
+	for _, o := range component.Status.Policies {
+		if o.Name == name {
 			return o
 		}
 	}
-	r.t.Fatal("webhook has not reported")
-	return policyv1alpha1.Observation{}
+	r.t.Fatalf("policy %q is not reported", name)
+	return policyv1alpha1.PolicyObservation{}
 }
 
 func policyWith(change func(*policyv1alpha1.OffloadingPolicySpec)) *policyv1alpha1.OffloadingPolicy {
@@ -74,10 +88,10 @@ func policyWith(change func(*policyv1alpha1.OffloadingPolicySpec)) *policyv1alph
 	})
 }
 
-func TestAShadowIsRecordedAndNotApplied(t *testing.T) {
+func TestDifferencesInModeShadow(t *testing.T) {
 	r := newRig(t, configMap("v1"), policyWith(func(s *policyv1alpha1.OffloadingPolicySpec) { s.Mode = policyv1alpha1.ModeShadow }))
 	r.mustPass()
-	assert.Equal(t, "True Shadow: The policy is asked, and its answers are recorded but not applied: spec.mode is Shadow.", r.condition("mine", policyv1alpha1.ReadyCondition))
+	assert.Equal(t, "True Shadow: 1/1 components decide by generation 1. Its answers are recorded and not applied (mode: Shadow).", r.ready("mine"))
 	for range 12 {
 		assert.Empty(t, r.hostname())
 	}
@@ -86,7 +100,7 @@ func TestAShadowIsRecordedAndNotApplied(t *testing.T) {
 	r.later(time.Minute)
 	r.report()
 	own := r.own("mine")
-	assert.Equal(t, &policyv1alpha1.Counters{Calls: 13, Changes: 13}, own.Counters)
+	assert.False(t, own.Enforced)
 	require.Len(t, own.Differences, 10, "the latest ones")
 	assert.Equal(t, "Pod shop/web at PodMutation: [set /spec/hostname]", fmt.Sprintf("%s %s/%s at %s: %v",
 		own.Differences[0].Kind, own.Differences[0].Namespace, own.Differences[0].Name, own.Differences[0].Point, own.Differences[0].Operations))
@@ -97,8 +111,8 @@ func TestAShadowIsRecordedAndNotApplied(t *testing.T) {
 longshore_policy_shadow_total{extension_point="PodMutation",policy="mine",result="different"} 13
 `), "longshore_policy_shadow_total"))
 
-	// Two shadows that write the same conflict with nobody; a failing one disturbs nobody.
-	r.ill.Store(true)
+	// Policies in mode Shadow do not conflict, and their failures have no effect.
+	r.modulesFail.Store(true)
 	require.NoError(t, r.client.Create(t.Context(), object("other", func(s *policyv1alpha1.OffloadingPolicySpec) {
 		fromConfigMap(s)
 		s.Mode = policyv1alpha1.ModeShadow
@@ -109,11 +123,11 @@ longshore_policy_shadow_total{extension_point="PodMutation",policy="mine",result
 		assert.Empty(t, r.hostname())
 	}
 	r.report()
-	assert.Contains(t, r.condition("other", policyv1alpha1.DegradedCondition), "True Quarantined: Quarantined at PodMutation since 2026-01-02T03:05:05Z")
-	assert.Contains(t, r.condition("other", policyv1alpha1.DegradedCondition), "Nothing else comes of it, since spec.mode is Shadow.")
+	assert.Contains(t, r.ready("other"), "False Quarantined: 0/1 components decide by generation 1. Not current: webhook: Quarantined at PodMutation since 2026-01-02T03:05:05Z")
+	assert.Contains(t, r.ready("other"), "Objects are not affected (mode: Shadow).")
 }
 
-func TestAShadowOfADefaultLeavesTheDefaultInPlace(t *testing.T) {
+func TestModeShadowDoesNotReplaceADefault(t *testing.T) {
 	r := newRig(t, configMap("v1"), object("default-podplacement", func(s *policyv1alpha1.OffloadingPolicySpec) {
 		fromConfigMap(s)
 		s.Mode = policyv1alpha1.ModeShadow
@@ -126,35 +140,35 @@ func TestAShadowOfADefaultLeavesTheDefaultInPlace(t *testing.T) {
 	r.later(time.Minute)
 	r.report()
 	own := r.own("default-podplacement")
-	assert.Equal(t, &policyv1alpha1.Counters{Calls: 2, Changes: 2}, own.Counters, "the shadow's, not the default's")
 	assert.Equal(t, []string{"set /spec/hostname", "remove /spec/tolerations"}, own.Differences[0].Operations, "instead of the default")
 	_, err := r.metrics.Gather()
 	require.NoError(t, err)
 }
 
-func TestAQuarantineIsToldAndEnds(t *testing.T) {
-	r := newRig(t, configMap("ill"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
+func TestAQuarantineIsReportedAndEnds(t *testing.T) {
+	r := newRig(t, configMap("ill"), object("mine", fromConfigMap))
 	r.mustPass()
 	module := newCustom("ill")
-	assert.Equal(t, []string{"Normal Loaded Module custom ill (" + chain.ShortDigest(module.Digest()) + ") is loaded and decides at [PodMutation]"}, r.told())
+	bound := "Normal Bound 1/1 components decide by generation 1. Module custom ill (" + chain.ShortDigest(module.Digest()) + ") answers [PodMutation]."
+	assert.Equal(t, []string{bound}, r.recorded())
 
-	r.ill.Store(true)
-	assert.Contains(t, r.hostname(), "gave no valid answer at PodMutation (Trap): ")
+	r.modulesFail.Store(true)
+	_, err := r.decide()
+	require.ErrorIs(t, err, engine.Trap)
 	r.report()
-	assert.Contains(t, r.condition("mine", policyv1alpha1.DegradedCondition), "True Failing: The latest question at PodMutation got no valid answer (Trap: pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom). Objects that need it are refused, since spec.failurePolicy is Fail. The module's author must correct it; an operator can load a version that works, or set spec.failurePolicy or spec.mode meanwhile.")
-	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "True Bound")
-	assert.Empty(t, r.told(), "one failure is no event")
+	assert.Contains(t, r.ready("mine"), "True Bound", "one failure is counted by the metrics only")
+	assert.Empty(t, r.recorded())
 
 	for range 5 {
 		r.hostname()
 	}
-	assert.Contains(t, r.hostname(), `policy "mine" (module custom, `+chain.ShortDigest(module.Digest())+`) is quarantined at PodMutation: not called since 2026-01-02T03:04:05Z`)
+	_, err = r.decide()
+	require.ErrorIs(t, err, chain.Quarantined)
 	r.report()
-	want := "Quarantined at PodMutation since 2026-01-02T03:04:05Z, because it gave no valid answer several times in a row (Trap: pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom). Objects that need it are refused, since spec.failurePolicy is Fail. The module's author must correct it; an operator can load a version that works, or set spec.failurePolicy or spec.mode meanwhile. It is tried again from time to time."
-	assert.Equal(t, "False Quarantined: "+want, r.condition("mine", policyv1alpha1.ReadyCondition))
-	assert.Equal(t, "True Quarantined: "+want, r.condition("mine", policyv1alpha1.DegradedCondition))
+	want := "Quarantined at PodMutation since 2026-01-02T03:04:05Z, after several calls in a row without a valid answer (Trap: pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom). Objects that it matches are refused (failurePolicy: Fail). The module's author must correct it; an operator can load another version, or change spec.failurePolicy or spec.mode. It is probed from time to time."
 	assert.Equal(t, want, r.own("mine").Message)
-	assert.Equal(t, []string{"Warning Quarantined In webhook: " + want}, r.told())
+	assert.Equal(t, "False Quarantined: 0/1 components decide by generation 1. Not current: webhook: "+want, r.ready("mine"))
+	assert.Equal(t, []string{"Warning Quarantined 0/1 components decide by generation 1. Not current: webhook: " + want}, r.recorded())
 	require.NoError(t, testutil.GatherAndCompare(r.metrics, strings.NewReader(`
 # HELP longshore_policy_errors_total Questions without a valid answer, by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, ObjectTooLarge, Quarantined, Unavailable, Host.
 # TYPE longshore_policy_errors_total counter
@@ -170,79 +184,77 @@ longshore_policy_quarantined{extension_point="PodMutation",policy="mine"} 1
 `), "longshore_policy_errors_total", "longshore_policy_quarantined"))
 	r.report()
 	r.mustPass()
-	assert.Empty(t, r.told(), "told once")
+	assert.Empty(t, r.recorded(), "one event")
 
-	r.ill.Store(false)
+	r.modulesFail.Store(false)
 	r.later(time.Minute)
 	changes := r.changes
 	assert.Equal(t, "ill", r.hostname(), "the probe")
 	r.report()
-	assert.Equal(t, []string{"Normal Recovered In webhook: version " + chain.ShortDigest(module.Digest()) + " gives valid answers again"}, r.told())
-	assert.Equal(t, changes+1, r.changes, "what waited is decided anew")
-	assert.Equal(t, "True Bound: The policy is asked.", r.condition("mine", policyv1alpha1.ReadyCondition))
-	assert.Equal(t, "False AsExpected: Nothing is wrong.", r.condition("mine", policyv1alpha1.DegradedCondition))
+	assert.Equal(t, []string{bound}, r.recorded())
+	assert.Equal(t, changes+1, r.changes, "waiting objects are decided again")
+	assert.Equal(t, "True Bound: 1/1 components decide by generation 1.", r.ready("mine"))
 	assert.Empty(t, r.own("mine").Message)
 }
 
 func TestANewVersionLiftsAQuarantine(t *testing.T) {
 	r := newRig(t, configMap("ill"), policyWith(func(s *policyv1alpha1.OffloadingPolicySpec) { s.FailurePolicy = policyv1alpha1.FailurePolicyIgnore }))
 	r.mustPass()
-	r.ill.Store(true)
+	r.modulesFail.Store(true)
 	for range 6 {
 		assert.Empty(t, r.hostname(), "skipped")
 	}
 	r.report()
-	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "Objects pass without it, since spec.failurePolicy is Ignore.")
-	r.told()
+	assert.Contains(t, r.ready("mine"), "Objects pass without it (failurePolicy: Ignore).")
+	r.recorded()
 	r.store("v2")
 	r.mustPass()
 	assert.Equal(t, "v2", r.hostname())
 	assert.Equal(t, []string{
-		"Normal Recovered In webhook: another version has been loaded, which lifts the quarantine",
-		"Normal Loaded Module custom v2 (" + chain.ShortDigest(newCustom("v2").Digest()) + ") is loaded and decides at [PodMutation]",
-	}, r.told())
+		"Normal Bound 1/1 components decide by generation 1. Module custom v2 (" + chain.ShortDigest(newCustom("v2").Digest()) + ") answers [PodMutation].",
+	}, r.recorded())
 }
 
 func TestDisablingLiftsAQuarantine(t *testing.T) {
-	r := newRig(t, configMap("ill"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
+	r := newRig(t, configMap("ill"), object("mine", fromConfigMap))
 	r.mustPass()
-	r.ill.Store(true)
+	r.modulesFail.Store(true)
 	for range 5 {
 		r.hostname()
 	}
 	r.report()
-	r.told()
+	r.recorded()
 	r.edit("mine", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Mode = policyv1alpha1.ModeDisabled })
 	r.mustPass()
 	assert.Empty(t, r.hostname())
-	assert.Equal(t, []string{"Normal Recovered In webhook: the policy is not asked any more, which lifts the quarantine"}, r.told())
-	assert.Equal(t, "False AsExpected: Nothing is wrong.", r.condition("mine", policyv1alpha1.DegradedCondition))
+	assert.Equal(t, "True Disabled: 1/1 components decide by generation 2. The policy is not called (mode: Disabled).", r.ready("mine"))
+	assert.Len(t, r.recorded(), 1)
 }
 
-func TestLastGoodFallsBackAndSaysSo(t *testing.T) {
+func TestLastGoodFallsBack(t *testing.T) {
 	r := newRig(t, configMap("v1"), policyWith(func(s *policyv1alpha1.OffloadingPolicySpec) { s.FailurePolicy = policyv1alpha1.FailurePolicyLastGood }))
 	r.mustPass()
 	assert.Equal(t, "v1", r.hostname())
-	r.ill.Store(true)
+	r.modulesFail.Store(true)
 	r.store("ill")
 	r.mustPass()
 	assert.Equal(t, newCustom("ill").Digest(), r.get("mine").Status.Digest)
-	r.told()
+	r.recorded()
 	for range 10 {
 		assert.Equal(t, "v1", r.hostname(), "pods keep flowing")
 	}
 	r.report()
 	short := chain.ShortDigest(newCustom("v1").Digest())
-	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "True FellBack: Quarantined at PodMutation")
-	assert.Contains(t, r.condition("mine", policyv1alpha1.DegradedCondition), "The previous version ("+short+") answers instead.")
+	assert.Contains(t, r.ready("mine"), "False FellBack: 0/1 components decide by generation 1. Not current: webhook: Quarantined at PodMutation")
+	assert.Contains(t, r.ready("mine"), "The previous version ("+short+") decides.")
 	assert.Equal(t, newCustom("v1").Digest(), r.get("mine").Status.Digest, "the digest is that of the version that decides")
-	told := r.told()
-	require.Len(t, told, 1)
-	assert.Contains(t, told[0], "Warning FellBack In webhook: Quarantined")
+	events := r.recorded()
+	require.Len(t, events, 1)
+	assert.Contains(t, events[0], "Warning FellBack ")
 	assert.Empty(t, r.closed, "the previous version stays open")
 	for range 3 {
 		r.mustPass()
-		assert.Equal(t, "v1", r.hostname(), "a pass changes nothing")
+		assert.Equal(t, "v1", r.hostname(), "a reconciliation changes nothing")
 	}
 	assert.Empty(t, r.closed)
 
@@ -255,7 +267,7 @@ func TestLastGoodFallsBackAndSaysSo(t *testing.T) {
 	r.store("v4")
 	r.mustPass()
 	assert.Equal(t, "v4", r.hostname())
-	assert.Equal(t, "True Bound: The policy is asked.", r.condition("mine", policyv1alpha1.ReadyCondition))
+	assert.Equal(t, "True Bound: 1/1 components decide by generation 1.", r.ready("mine"))
 	r.store("v5")
 	r.mustPass()
 	assert.Equal(t, []string{"ill", "ill again", "v1"}, r.closed, "v4 is behind v5 now")
@@ -265,87 +277,75 @@ func TestLastGoodFallsBackAndSaysSo(t *testing.T) {
 func TestLastGoodWithoutAGoodVersionRefuses(t *testing.T) {
 	r := newRig(t, configMap("ill"), policyWith(func(s *policyv1alpha1.OffloadingPolicySpec) { s.FailurePolicy = policyv1alpha1.FailurePolicyLastGood }))
 	r.mustPass()
-	r.ill.Store(true)
+	r.modulesFail.Store(true)
 	for range 6 {
 		assert.Contains(t, r.hostname(), `policy "mine"`)
 	}
 	r.report()
-	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "False Quarantined")
-	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "Objects that need it are refused, since no version before it has answered since the component started.")
+	assert.Contains(t, r.ready("mine"), "False Quarantined")
+	assert.Contains(t, r.ready("mine"), "Objects that it matches are refused: no previous version has answered since the component started (failurePolicy: LastGood).")
 }
 
-func TestCountersAreWrittenOnceAMinute(t *testing.T) {
-	r := newRig(t, configMap("v1"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
+func TestReportsAreWrittenWhenTheyChange(t *testing.T) {
+	r := newRig(t, configMap("v1"), object("mine", fromConfigMap))
 	r.mustPass()
-	applies := r.applies
-	r.hostname()
-	r.report()
-	assert.Equal(t, applies+1, r.applies, "the first of a while is told soon")
-	assert.Equal(t, &policyv1alpha1.Counters{Calls: 1, Changes: 1}, r.own("mine").Counters)
-	r.hostname()
-	r.report()
-	r.mustPass()
-	assert.Equal(t, applies+1, r.applies, "the minute is not over")
-
-	r.later(time.Minute)
-	r.report()
-	assert.Equal(t, applies+2, r.applies)
-	assert.Equal(t, &policyv1alpha1.Counters{Calls: 2, Changes: 2}, r.own("mine").Counters)
-	began := r.own("mine").Time
+	assert.Equal(t, 2, r.reports, "the registration and the first report")
+	since := r.own("mine").Since
 	for range 3 {
+		r.hostname()
 		r.later(time.Minute)
 		r.report()
 		r.mustPass()
 	}
-	assert.Equal(t, applies+2, r.applies, "quiet minutes stay quiet")
+	assert.Equal(t, 2, r.reports, "calls are no change")
 
-	r.hostname()
-	r.later(time.Minute)
 	r.fail = func(verb string, _ any) error {
 		if verb == "apply" {
-			return fmt.Errorf("the API server is away")
+			return errors.New("the API server does not answer")
 		}
 		return nil
 	}
-	_, err := r.source.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "report"}})
-	require.Error(t, err)
+	r.store("v2")
+	require.ErrorContains(t, r.pass(), "writing PolicyComponent longshore/webhook")
+	assert.Equal(t, newCustom("v1").Digest(), r.own("mine").Digest)
 	r.fail = nil
-	r.report()
-	assert.Equal(t, int64(3), r.own("mine").Counters.Calls, "what could not be written is tried again")
-	assert.Equal(t, began, r.own("mine").Time, "counting is no new beginning")
+	r.mustPass()
+	assert.Equal(t, newCustom("v2").Digest(), r.own("mine").Digest, "a failed write is repeated")
+	assert.True(t, since.Before(ptr.To(r.own("mine").Since)))
+}
 
+func TestDifferencesAreWrittenOnceAMinute(t *testing.T) {
+	r := newRig(t, configMap("v1"), policyWith(mode(policyv1alpha1.ModeShadow)))
+	r.mustPass()
+	reports := r.reports
+	r.hostname()
+	r.report()
+	assert.Equal(t, reports+1, r.reports, "the first one soon")
+	r.hostname()
+	r.report()
+	r.mustPass()
+	assert.Equal(t, reports+1, r.reports, "the minute is not over")
+	r.later(time.Minute)
+	r.report()
+	assert.Equal(t, reports+2, r.reports)
+	assert.Len(t, r.own("mine").Differences, 2)
+	for range 3 {
+		r.later(time.Minute)
+		r.report()
+	}
+	assert.Equal(t, reports+2, r.reports, "no differences, no writes")
 	r.store("v2")
 	r.mustPass()
-	assert.Equal(t, &policyv1alpha1.Counters{}, r.own("mine").Counters, "a new version counts from nothing")
+	assert.Empty(t, r.own("mine").Differences, "a new version has its own")
 }
 
-// The removal of entries is a matter of field ownership, which the fake client does not
-// keep for lists: see TestPoliciesAgainstARealAPIServer.
-func TestWhatOtherComponentsSayIsTold(t *testing.T) {
-	r := newRig(t, configMap("v1"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
-	r.mustPass()
-	digest := newCustom("v1").Digest()
-	policy := r.get("mine")
-	policy.Status.ObservedBy = append(policy.Status.ObservedBy,
-		policyv1alpha1.Observation{Name: "virtual-kubelet/turin", Digest: "sha256:00", Message: "out of order"},
-		policyv1alpha1.Observation{Name: "virtual-kubelet/milan", Generation: 1, Digest: digest})
-	require.NoError(t, r.client.Status().Update(t.Context(), policy))
-	r.report()
-	status := r.get("mine").Status
-	assert.Equal(t, "2/3 webhook,virtual-kubelet/milan", status.RunBy)
-	assert.Equal(t, chain.ShortDigest(digest), status.ShortDigest)
-	assert.Equal(t, "True ComponentFails: Component virtual-kubelet/turin says: out of order", r.condition("mine", policyv1alpha1.DegradedCondition))
-	assert.Equal(t, "True Bound: The policy is asked.", r.condition("mine", policyv1alpha1.ReadyCondition))
-	applies := r.applies
-	r.report()
-	assert.Equal(t, applies, r.applies)
-}
-
-func TestARefusalIsToldOnce(t *testing.T) {
-	r := newRig(t, configMap("broken"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
+func TestOneEventForAProblem(t *testing.T) {
+	r := newRig(t, configMap("broken"), object("mine", fromConfigMap))
 	r.mustPass()
 	r.mustPass()
-	assert.Equal(t, []string{"Warning ModuleNotLoaded Refused: the module is cut in half: its author must build it again"}, r.told())
+	events := r.recorded()
+	require.Len(t, events, 1)
+	assert.Contains(t, events[0], "Warning ModuleNotLoaded 0/1 components decide by generation 1. Not current: webhook: the module is cut in half: its author must build it again.")
 	require.NoError(t, testutil.GatherAndCompare(r.metrics, strings.NewReader(`
 # HELP longshore_policy_loads_total Attempts to load a module, by how they ended: loaded, refused.
 # TYPE longshore_policy_loads_total counter
@@ -356,8 +356,8 @@ longshore_policy_refused{instead="absent",policy="mine",reason="ModuleNotLoaded"
 `), "longshore_policy_loads_total", "longshore_policy_refused"))
 }
 
-func TestSeriesOfPoliciesThatAreGoneGo(t *testing.T) {
-	r := newRig(t, configMap("v1"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
+func TestSeriesOfDeletedPoliciesAreDeleted(t *testing.T) {
+	r := newRig(t, configMap("v1"), object("mine", fromConfigMap))
 	r.mustPass()
 	r.hostname()
 	series := func() string {
@@ -376,8 +376,8 @@ func TestSeriesOfPoliciesThatAreGoneGo(t *testing.T) {
 	assert.NotContains(t, series(), `"mine"`)
 }
 
-func TestTheStockOfModulesAndAnswersIsMeasured(t *testing.T) {
-	r := newRig(t, configMap("v1"), policyWith(func(*policyv1alpha1.OffloadingPolicySpec) {}))
+func TestMetricsOfModulesAndRememberedAnswers(t *testing.T) {
+	r := newRig(t, configMap("v1"), object("mine", fromConfigMap))
 	r.mustPass()
 	for range 3 {
 		r.hostname()
@@ -410,7 +410,7 @@ func TestLastGoodIsFailAfterARestart(t *testing.T) {
 	r := newRig(t, configMap("v1"), policyWith(func(s *policyv1alpha1.OffloadingPolicySpec) { s.FailurePolicy = policyv1alpha1.FailurePolicyLastGood }))
 	r.mustPass()
 	assert.Equal(t, "v1", r.hostname())
-	r.ill.Store(true)
+	r.modulesFail.Store(true)
 	r.store("ill")
 	r.mustPass()
 	assert.Equal(t, "v1", r.hostname())
@@ -420,5 +420,5 @@ func TestLastGoodIsFailAfterARestart(t *testing.T) {
 		assert.Contains(t, r.hostname(), `policy "mine"`)
 	}
 	r.report()
-	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "Objects that need it are refused, since no version before it has answered since the component started.")
+	assert.Contains(t, r.ready("mine"), "Objects that it matches are refused: no previous version has answered since the component started (failurePolicy: LastGood).")
 }

@@ -3,6 +3,7 @@ package policysource_test
 import (
 	"crypto/sha256"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -33,7 +34,7 @@ func part(name, content string) *corev1.ConfigMap {
 	}
 }
 
-func TestWhatIsNotOneVersionIsNotLoaded(t *testing.T) {
+func TestPartsOfSeveralVersionsAreNotLoaded(t *testing.T) {
 	const whole = "one two three"
 	complete := []client.Object{part("module", "one "), part("module-2", "two "), part("module-3", "three")}
 	for name, tc := range map[string]struct {
@@ -68,13 +69,14 @@ func TestWhatIsNotOneVersionIsNotLoaded(t *testing.T) {
 			r.mustPass()
 			verdict, err := r.source.Judge(t.Context(), mine, nil)
 			require.NoError(t, err)
-			assert.Empty(t, verdict.Denial, "what is missing may still come")
+			assert.Empty(t, verdict.Denial, "parts may come later")
 			if tc.want == "" {
-				assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "True Bound")
+				assert.Contains(t, r.ready("mine"), "True Bound")
 				assert.Empty(t, verdict.Warnings)
 				return
 			}
-			assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "False "+tc.want)
+			assert.Contains(t, r.ready("mine"), "False "+strings.SplitN(tc.want, ":", 2)[0])
+			assert.Contains(t, r.own("mine").Message, strings.SplitN(tc.want, ": ", 2)[1])
 			assert.Empty(t, r.loads)
 			assert.Len(t, verdict.Warnings, 1)
 		})
@@ -86,14 +88,14 @@ func TestAnUpdateInPartsIsOneChangeAgainstARealAPIServer(t *testing.T) {
 	for _, o := range []*corev1.ConfigMap{part("module", "one "), part("module-2", "two ")} {
 		s.create(o)
 	}
-	s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "False ModuleNotFound: ConfigMap longshore/module-3 does not exist", "")
+	s.awaitMessage("mine", "ConfigMap longshore/module-3 does not exist")
 	s.create(part("module-3", "three"))
 	s.awaitHostname("one two three")
-	s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True Bound", newCustom("one two three").Digest())
+	s.awaitReady("mine", "True Bound", newCustom("one two three").Digest())
 
-	// Whatever of the new version comes first, the old one decides until the last has come.
+	// Whichever part comes first, the previous version decides until all have come.
 	require.NoError(t, s.Admin.Update(t.Context(), part("module-2", "zwei ")))
-	s.awaitStatus("mine", policyv1alpha1.DegradedCondition, "True ModuleIncomplete: the module in ConfigMap longshore/module and its 2 parts", newCustom("one two three").Digest())
+	s.awaitReady("mine", "False ModuleIncomplete", newCustom("one two three").Digest())
 	s.awaitHostname("one two three")
 	policy := s.policy(s.t, "mine")
 	before := policy.DeepCopy()
@@ -102,15 +104,15 @@ func TestAnUpdateInPartsIsOneChangeAgainstARealAPIServer(t *testing.T) {
 	s.eventually(func(t planetest.T) bool {
 		p := s.policy(t, "mine")
 		return p.Status.ObservedGeneration == p.Generation
-	}, "the digest is seen")
+	}, "the digest is observed")
 	s.awaitHostname("one two three")
 	require.NoError(t, s.Admin.Update(t.Context(), part("module", "eins ")))
 	s.awaitHostname("eins zwei three")
-	s.awaitStatus("mine", policyv1alpha1.DegradedCondition, "False AsExpected", newCustom("eins zwei three").Digest())
+	s.awaitReady("mine", "True Bound", newCustom("eins zwei three").Digest())
 
-	// A part that goes takes nothing with it.
+	// Without a part, the previous version decides.
 	require.NoError(t, s.Admin.Delete(t.Context(), part("module-3", "")))
-	s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True PreviousVersion: ", newCustom("eins zwei three").Digest())
+	s.awaitReady("mine", "False ModuleNotFound", newCustom("eins zwei three").Digest())
 	s.awaitHostname("eins zwei three")
 
 	policy = object("bad", inParts("x"))

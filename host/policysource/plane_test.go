@@ -2,6 +2,7 @@ package policysource_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -26,26 +27,23 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	policymodule "github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policysource"
+	"github.com/longshore-dev/longshore/host/policysource/report"
+	"github.com/longshore-dev/longshore/host/policysource/status"
 	"github.com/longshore-dev/longshore/sdk/contract"
-)
-
-const (
-	soon = time.Minute
-	tick = 20 * time.Millisecond
 )
 
 // component is a running Source.
 type component struct {
 	source *policysource.Source
 	closed atomic.Int64
-	// let is what loads of the content "slow" wait for.
+	// let is the channel that loads of the content "slow" wait for.
 	let chan struct{}
-	// waiting are the loads that do.
+	// waiting counts these loads.
 	waiting atomic.Int64
 	stop    func()
 }
 
-// site is a cluster with two components.
+// site is a cluster with two components and the controller of the status.
 type site struct {
 	*policycluster.Cluster
 
@@ -53,10 +51,6 @@ type site struct {
 	webhook    *component
 	kubelet    *component
 	components []*component
-	// mayReport are the components that there are.
-	mayReport atomic.Pointer[map[string]bool]
-	// speaker writes conditions.
-	speaker atomic.Value
 }
 
 func newSite(t *testing.T, before ...client.Object) *site {
@@ -64,42 +58,54 @@ func newSite(t *testing.T, before ...client.Object) *site {
 	s := &site{t: t, Cluster: policycluster.Start(t)}
 	s.create(before...)
 
-	s.speaker.Store("webhook")
-	s.expect("webhook", "virtual-kubelet/milan")
-	s.webhook = s.start("webhook", true)
-	s.kubelet = s.start("virtual-kubelet/milan", false)
+	s.startStatus()
+	s.webhook = s.start("webhook")
+	s.kubelet = s.start("virtual-kubelet/milan")
 	s.components = []*component{s.webhook, s.kubelet}
 	return s
 }
 
-// expect says which components there are.
-func (s *site) expect(names ...string) {
-	known := map[string]bool{}
-	for _, name := range names {
-		known[name] = true
-	}
-	s.mayReport.Store(&known)
+// startStatus runs the controller of the status until the test ends.
+func (s *site) startStatus() {
+	s.t.Helper()
+	mgr, err := ctrl.NewManager(s.API, s.Options())
+	require.NoError(s.t, err)
+	reconciler := &status.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Events: events.New(mgr, "longshore-manager")}
+	require.NoError(s.t, reconciler.SetupWithManager(mgr))
+	s.run(mgr)
+}
+
+// run runs a manager until stop is called or the test ends.
+func (s *site) run(mgr ctrl.Manager) (stop func()) {
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { assert.NoError(s.t, mgr.Start(ctx)) })
+	stop = func() { cancel(); done.Wait() }
+	s.t.Cleanup(stop)
+	return stop
 }
 
 // start runs a component until the test ends, and waits until it decides.
-func (s *site) start(name string, conditions bool) *component {
+func (s *site) start(name string) *component {
 	s.t.Helper()
-	c := s.launch(name, conditions)
+	c := s.launch(name)
 	s.eventually(func(t planetest.T) bool { return c.source.Ready() == nil }, "component %s is ready", name)
 	return c
 }
 
-func (s *site) launch(name string, conditions bool) *component {
+// reportOf returns the key of the PolicyComponent of a component.
+func reportOf(name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: "longshore", Name: strings.ReplaceAll(name, "/", "-")}
+}
+
+func (s *site) launch(name string) *component {
 	s.t.Helper()
 	mgr, err := ctrl.NewManager(s.API, s.Options())
 	require.NoError(s.t, err)
 	c := &component{let: make(chan struct{})}
 	c.source, err = policysource.New(policysource.Options{
-		Component: name, Client: mgr.GetClient(), Conditions: conditions, Clock: clock.RealClock{},
-		ReportPeriod: time.Second, Events: events.New(mgr, "longshore-policies"),
-		Components: func(context.Context) (policysource.Components, error) {
-			return policysource.Components{Speaker: s.speaker.Load().(string), Names: *s.mayReport.Load()}, nil
-		},
+		Identity: report.Identity{Name: name, Object: reportOf(name)}, Client: mgr.GetClient(), Clock: clock.RealClock{},
+		ReportPeriod:     time.Second,
 		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: builtIn()},
 		ModuleNamespaces: []string{"longshore"},
 		Load: func(ctx context.Context, _ string, raw []byte, _ policysource.ModuleLimits) (chain.Policy, error) {
@@ -120,12 +126,32 @@ func (s *site) launch(name string, conditions bool) *component {
 	})
 	require.NoError(s.t, err)
 	require.NoError(s.t, c.source.SetupWithManager(mgr))
-	ctx, cancel := context.WithCancel(s.t.Context())
-	var done sync.WaitGroup
-	done.Go(func() { assert.NoError(s.t, mgr.Start(ctx)) })
-	c.stop = func() { cancel(); done.Wait() }
-	s.t.Cleanup(c.stop)
+	c.stop = s.run(mgr)
 	return c
+}
+
+// remove stops a component for good: its PolicyComponent is deleted with its owner.
+func (s *site) remove(name string, c *component) {
+	s.t.Helper()
+	c.stop()
+	key := reportOf(name)
+	require.NoError(s.t, s.Admin.Delete(s.t.Context(), &policyv1alpha1.PolicyComponent{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}))
+}
+
+// observations returns what each component reports of a policy.
+func (s *site) observations(t planetest.T, name string) map[string]policyv1alpha1.PolicyObservation {
+	t.Helper()
+	list := &policyv1alpha1.PolicyComponentList{}
+	require.NoError(t, s.Admin.List(t.Context(), list))
+	out := map[string]policyv1alpha1.PolicyObservation{}
+	for i := range list.Items {
+		for _, o := range list.Items[i].Status.Policies {
+			if o.Name == name {
+				out[list.Items[i].Status.Component] = o
+			}
+		}
+	}
+	return out
 }
 
 func (s *site) create(objects ...client.Object) {
@@ -143,7 +169,7 @@ func (s *site) eventually(ok func(t planetest.T) bool, message string, arguments
 	planetest.Until(s.t, ok, soon, tick, append([]any{message}, arguments...)...)
 }
 
-// hostname is what the policies of a component make of a pod's.
+// hostname returns the hostname that the policies of a component decide, or the error.
 func (c *component) hostname(ctx context.Context) string {
 	result, err := c.source.Chains().Evaluate(ctx, chain.Input{Point: contract.PodMutation})
 	if err != nil {
@@ -154,7 +180,7 @@ func (c *component) hostname(ctx context.Context) string {
 	return name
 }
 
-// asks returns the names of the bindings that a component asks at a point.
+// asks returns the names of the bindings that a component calls at a point.
 func (c *component) asks(ctx context.Context, point contract.Point) []string {
 	result, err := c.source.Chains().Evaluate(ctx, chain.Input{Point: point})
 	if err != nil {
@@ -178,24 +204,36 @@ func (s *site) policy(t planetest.T, name string) *policyv1alpha1.OffloadingPoli
 	return policy
 }
 
-// awaitStatus waits until a condition begins with the text and all components have
-// reported the digest.
-func (s *site) awaitStatus(name, conditionType, prefix, digest string) *policyv1alpha1.OffloadingPolicy {
+// ready returns the condition Ready of the current generation as "<status> <reason>: <message>".
+func ready(policy *policyv1alpha1.OffloadingPolicy) string {
+	condition := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.ReadyCondition)
+	if condition == nil || condition.ObservedGeneration != policy.Generation {
+		return "none"
+	}
+	return string(condition.Status) + " " + condition.Reason + ": " + condition.Message
+}
+
+// awaitMessage waits until the condition Ready has the text.
+func (s *site) awaitMessage(name, text string) {
+	s.t.Helper()
+	s.eventually(func(t planetest.T) bool { return strings.Contains(ready(s.policy(t, name)), text) }, "policy %s: %s", name, text)
+}
+
+// awaitReady waits until the condition Ready has the status and reason, and all components
+// have reported the digest.
+func (s *site) awaitReady(name, statusAndReason, digest string) *policyv1alpha1.OffloadingPolicy {
 	s.t.Helper()
 	var policy *policyv1alpha1.OffloadingPolicy
 	s.eventually(func(t planetest.T) bool {
 		policy = s.policy(t, name)
-		condition := meta.FindStatusCondition(policy.Status.Conditions, conditionType)
-		if condition == nil || !strings.HasPrefix(string(condition.Status)+" "+condition.Reason+": "+condition.Message, prefix) {
-			return false
-		}
-		for _, observation := range policy.Status.ObservedBy {
-			if observation.Digest != digest {
+		observations := s.observations(t, name)
+		for _, o := range observations {
+			if o.Digest != digest {
 				return false
 			}
 		}
-		return len(policy.Status.ObservedBy) == len(s.components)
-	}, "policy %s: %s %s", name, conditionType, prefix)
+		return strings.HasPrefix(ready(policy), statusAndReason+": ") && len(observations) == len(s.components)
+	}, "policy %s: %s", name, statusAndReason)
 	return policy
 }
 
@@ -216,44 +254,31 @@ func TestPoliciesAgainstARealAPIServer(t *testing.T) {
 
 	// The policy comes before its ConfigMap.
 	s.create(object("mine", fromConfigMap))
-	s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "False ModuleNotFound: ConfigMap longshore/module does not exist", "")
+	s.awaitReady("mine", "False ModuleNotFound", "")
+	s.awaitMessage("mine", "ConfigMap longshore/module does not exist")
 	s.create(configMap("v1"))
 	s.awaitHostname("v1")
-	policy := s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True Bound", newCustom("v1").Digest())
+	policy := s.awaitReady("mine", "True Bound", newCustom("v1").Digest())
 	assert.Equal(t, newCustom("v1").Digest(), policy.Status.Digest)
 	assert.Equal(t, []policyv1alpha1.ExtensionPoint{policyv1alpha1.PodMutationPoint}, policy.Status.Points)
-	assert.Equal(t, "PodMutation", policy.Status.PointList, "for the column")
-
-	// Both components own their entry and nothing else; the API server defaulted the spec.
-	owners := map[string]bool{}
-	for _, entry := range policy.ManagedFields {
-		if entry.Subresource == "status" {
-			owners[entry.Manager] = true
-		}
-	}
-	assert.Equal(t, map[string]bool{"longshore-policies": true, "longshore-policies-webhook": true, "longshore-policies-virtual-kubelet/milan": true}, owners)
+	assert.Equal(t, "2/2", policy.Status.Components)
 
 	// A bad version, then a good one.
 	s.store("broken")
-	policy = s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True PreviousVersion", newCustom("v1").Digest())
+	policy = s.awaitReady("mine", "False ModuleNotLoaded", newCustom("v1").Digest())
 	assert.Equal(t, newCustom("v1").Digest(), policy.Status.Digest)
 	s.store("v2")
 	s.awaitHostname("v2")
-	s.awaitStatus("mine", policyv1alpha1.ReadyCondition, "True Bound", newCustom("v2").Digest())
+	s.awaitReady("mine", "True Bound", newCustom("v2").Digest())
 
-	// No news, no writes: the version stands still while nothing happens. Both components
-	// see every write, so one more pass of each is over when both have seen the next policy.
-	// The questions from above are counted first.
-	for others, quiet := 1, false; !quiet; others++ {
-		require.Less(s.t, others, 100, "status is not quiet")
-		version := s.policy(s.t, "mine").ResourceVersion
-		other := fmt.Sprintf("other-%d", others)
-		s.create(object(other, func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeDisabled }))
-		s.awaitStatus(other, policyv1alpha1.ReadyCondition, "True Disabled", "")
-		quiet = version == s.policy(s.t, "mine").ResourceVersion
-	}
-	s.countedAndTold()
-	s.departed()
+	s.isQuiet()
+	s.hasEvents()
+
+	// A component that is removed no longer counts.
+	late := s.start("virtual-kubelet/turin")
+	s.eventually(func(t planetest.T) bool { return s.policy(t, "mine").Status.Components == "3/3" }, "all three decide by it")
+	s.remove("virtual-kubelet/turin", late)
+	s.eventually(func(t planetest.T) bool { return s.policy(t, "mine").Status.Components == "2/2" }, "its report is gone")
 
 	// Rename: delete and create under another name.
 	require.NoError(t, s.Admin.Delete(t.Context(), object("mine", nil)))
@@ -296,21 +321,38 @@ func (s *site) manyAtOnce() {
 	}
 }
 
-// countedAndTold: counters follow the questions, each component has its own, and events
-// tell what was loaded and refused.
-func (s *site) countedAndTold() {
+// isQuiet checks that nothing is written while nothing changes. All components and the controller
+// see the next policy after the previous writes.
+func (s *site) isQuiet() {
 	s.t.Helper()
-	asked := int64(0)
-	s.eventually(func(t planetest.T) bool {
-		s.webhook.hostname(s.t.Context())
-		asked++
-		for _, o := range s.policy(t, "mine").Status.ObservedBy {
-			if o.Name == "webhook" && o.Counters != nil && o.Counters.Calls >= 3 {
-				return o.Counters.Calls == o.Counters.Changes && o.Counters.Errors == 0
+	versions := func() []string {
+		list := &policyv1alpha1.PolicyComponentList{}
+		require.NoError(s.t, s.Admin.List(s.t.Context(), list))
+		versions := []string{s.policy(s.t, "mine").ResourceVersion}
+		for i := range list.Items {
+			for _, o := range list.Items[i].Status.Policies {
+				if o.Name == "mine" {
+					raw, err := json.Marshal(o)
+					require.NoError(s.t, err)
+					versions = append(versions, string(raw))
+				}
 			}
 		}
-		return false
-	}, "the webhook's counters are written")
+		return versions
+	}
+	for others, isQuiet := 1, false; !isQuiet; others++ {
+		require.Less(s.t, others, 100, "the status is not quiet")
+		before := versions()
+		other := fmt.Sprintf("other-%d", others)
+		s.create(object(other, func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeDisabled }))
+		s.awaitReady(other, "True Disabled", "")
+		isQuiet = assert.ObjectsAreEqual(before, versions())
+	}
+}
+
+// hasEvents waits for one event of each version of the policy "mine".
+func (s *site) hasEvents() {
+	s.t.Helper()
 	s.eventually(func(t planetest.T) bool {
 		list := &eventsv1.EventList{}
 		require.NoError(t, s.Admin.List(t.Context(), list))
@@ -320,22 +362,6 @@ func (s *site) countedAndTold() {
 				reasons[e.Reason]++
 			}
 		}
-		return reasons["Loaded"] == 2 && reasons["ModuleNotFound"] == 1 && reasons["ModuleNotLoaded"] == 1
-	}, "events tell of v1, v2, of what was missing and what was broken, once each")
-}
-
-// departed: the entry of a component that is no more is removed by the one that writes
-// conditions.
-func (s *site) departed() {
-	s.t.Helper()
-	s.eventually(func(t planetest.T) bool {
-		return s.policy(t, "mine").Status.RunBy == "2/2 webhook,virtual-kubelet/milan"
-	}, "both run it")
-	s.expect("webhook")
-	s.webhook.source.Report()
-	s.eventually(func(t planetest.T) bool {
-		status := s.policy(t, "mine").Status
-		return len(status.ObservedBy) == 1 && status.ObservedBy[0].Name == "webhook" && status.RunBy == "1/1 webhook"
-	}, "the entry is gone")
-	s.expect("webhook", "virtual-kubelet/milan")
+		return reasons["Bound"] == 2 && reasons["ModuleNotFound"] >= 1 && reasons["ModuleNotLoaded"] >= 1
+	}, "events of v1, v2, the missing and the broken module")
 }

@@ -32,6 +32,8 @@ import (
 	policymodule "github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/host/policysource"
+	"github.com/longshore-dev/longshore/host/policysource/report"
+	"github.com/longshore-dev/longshore/host/policysource/status"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -62,16 +64,16 @@ func builtIn() *policytest.Policy {
 	})
 }
 
-// custom is a loaded module: it sets the hostname to what it was loaded from, with the
-// suffix that its settings name.
+// custom is a loaded module. It sets the hostname to the content that it was loaded from, with
+// the suffix in its settings.
 type custom struct {
 	*policytest.Policy
-	// ill makes calls trap while it is set; nil never.
-	ill *atomic.Bool
+	// fails makes calls trap while it is set; nil never does.
+	fails *atomic.Bool
 }
 
 func (c *custom) Call(ctx context.Context, export string, request []byte) ([]byte, engine.Stats, error) {
-	if c.ill != nil && c.ill.Load() {
+	if c.fails != nil && c.fails.Load() {
 		return nil, engine.Stats{}, &engine.CallError{Module: "custom", Point: export, Class: engine.Trap, Err: errors.New("the module crashed: unreachable; its author must correct it; it wrote: panic: boom")}
 	}
 	return c.Policy.Call(ctx, export, request)
@@ -103,7 +105,7 @@ func (c *custom) ValidateSettings(_ context.Context, settings json.RawMessage, _
 	return nil
 }
 
-// rig is a Source with its surroundings.
+// rig is a Source and the controller of the status, with a fake client and clock.
 type rig struct {
 	t       *testing.T
 	client  client.Client
@@ -112,21 +114,21 @@ type rig struct {
 	clock   *clocktesting.FakePassiveClock
 	events  *events.FakeRecorder
 	metrics *prometheus.Registry
-	// ill makes the modules fail whose content begins with "ill".
-	ill atomic.Bool
-	// unlucky makes loads fail for want of memory.
-	unlucky atomic.Bool
-	// components may report; no names let anybody.
-	components policysource.Components
+	status  *status.Reconciler
+	// modulesFail makes the modules fail whose content begins with "ill".
+	modulesFail atomic.Bool
+	// lacksMemory makes loads fail for lack of memory.
+	lacksMemory atomic.Bool
 
 	mu    sync.Mutex
 	loads []string
-	// waits are what loads wait for, by content.
-	waits   map[string]<-chan struct{}
-	closed  []string
-	applies int
+	// waits has the channel that the load of a content waits for.
+	waits  map[string]<-chan struct{}
+	closed []string
+	// reports counts the writes of the PolicyComponent, changes the calls of Changed.
+	reports int
 	changes int
-	// fail, when set, is asked before every request.
+	// fail, if set, returns the errors of requests.
 	fail func(verb string, o any) error
 }
 
@@ -138,12 +140,13 @@ func newRig(t *testing.T, objects ...client.Object) *rig {
 	require.NoError(t, policyv1alpha1.AddToScheme(scheme))
 	require.NoError(t, corev1.AddToScheme(scheme))
 	r := &rig{
-		t: t, builtIn: builtIn(), components: policysource.Components{Speaker: "webhook"}, clock: clocktesting.NewFakePassiveClock(epoch),
+		t: t, builtIn: builtIn(), clock: clocktesting.NewFakePassiveClock(epoch),
 		events: events.NewFakeRecorder(100), metrics: prometheus.NewRegistry(),
 	}
 	r.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&policyv1alpha1.OffloadingPolicy{}).WithInterceptorFuncs(r.interceptors()).Build()
 	r.source = r.newSource()
+	r.status = &status.Reconciler{Client: r.client, APIReader: r.client, Events: r.events, Clock: r.clock}
 	return r
 }
 
@@ -167,12 +170,12 @@ func (r *rig) interceptors() interceptor.Funcs {
 			}
 			return c.Get(ctx, key, o, opts...)
 		},
-		SubResourceApply: func(ctx context.Context, c client.Client, sub string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			if err := fails("apply", o); err != nil {
 				return err
 			}
-			r.applies++
-			return c.SubResource(sub).Apply(ctx, o, opts...)
+			r.reports++
+			return c.Apply(ctx, o, opts...)
 		},
 	}
 }
@@ -182,9 +185,9 @@ func (r *rig) newSource() *policysource.Source {
 	metrics, err := policysource.NewMetrics(r.metrics)
 	require.NoError(r.t, err)
 	source, err := policysource.New(policysource.Options{
-		Chain:     chain.Options{Quarantine: chain.QuarantineOptions{Owners: 1}}, // all objects here are of one namespace
-		Component: "webhook", Client: r.client, Conditions: true, Clock: r.clock, Events: r.events, Metrics: metrics,
-		Components:       func(context.Context) (policysource.Components, error) { return r.components, nil },
+		Chain:    chain.Options{Quarantine: chain.QuarantineOptions{Owners: 1}}, // all objects here are of one namespace
+		Identity: report.Identity{Name: "webhook", Object: client.ObjectKey{Namespace: "longshore", Name: "webhook"}},
+		Client:   r.client, Clock: r.clock, Metrics: metrics,
 		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: r.builtIn},
 		BuiltInModules:   map[string]func() ([]byte, error){policyv1alpha1.BuiltInDefault: func() ([]byte, error) { return []byte("default"), nil }},
 		ModuleNamespaces: []string{"longshore"},
@@ -203,12 +206,12 @@ func (r *rig) newSource() *policysource.Source {
 			if string(raw) == "broken" {
 				return (*custom)(nil), &policymodule.Refusal{Err: errors.New("the module is cut in half: its author must build it again")}
 			}
-			if r.unlucky.Load() {
+			if r.lacksMemory.Load() {
 				return (*custom)(nil), fmt.Errorf("reserving 32 MiB of memory: %w", syscall.ENOMEM)
 			}
 			loaded := newCustom(string(raw))
 			if strings.HasPrefix(string(raw), "ill") {
-				loaded.ill = &r.ill
+				loaded.fails = &r.modulesFail
 			}
 			return loaded, nil
 		},
@@ -223,7 +226,7 @@ func (r *rig) newSource() *policysource.Source {
 	return source
 }
 
-// await waits for the test, or until the load is given up.
+// await waits until the channel is closed or the load is canceled.
 func (*rig) await(ctx context.Context, wait <-chan struct{}) {
 	select {
 	case <-wait:
@@ -231,7 +234,7 @@ func (*rig) await(ctx context.Context, wait <-chan struct{}) {
 	}
 }
 
-// pass makes the pass that looks, and the one that follows when all is loaded.
+// pass reconciles, waits for the loads, and reconciles again.
 func (r *rig) pass() error {
 	r.t.Helper()
 	if err := r.look(); err != nil {
@@ -241,10 +244,15 @@ func (r *rig) pass() error {
 	return r.look()
 }
 
-// look makes one pass.
-func (r *rig) look() error {
+// look reconciles once: the source, and then the status.
+func (r *rig) look() error { return r.reconcile("policies") }
+
+func (r *rig) reconcile(request string) error {
 	r.t.Helper()
-	_, err := r.source.Reconcile(r.t.Context(), ctrl.Request{})
+	if _, err := r.source.Reconcile(r.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: request}}); err != nil {
+		return err
+	}
+	_, err := r.status.Reconcile(r.t.Context(), ctrl.Request{})
 	return err
 }
 
@@ -253,7 +261,7 @@ func (r *rig) mustPass() {
 	require.NoError(r.t, r.pass())
 }
 
-// asked returns the names of the bindings that are asked at a point.
+// asked returns the names of the bindings that are called at a point.
 func (r *rig) asked(point contract.Point) []string {
 	r.t.Helper()
 	return names(r.evaluate(point, chain.Attributes{}))
@@ -289,9 +297,10 @@ func (r *rig) edit(name string, change func(*policyv1alpha1.OffloadingPolicy)) {
 	require.NoError(r.t, r.client.Update(r.t.Context(), policy))
 }
 
-func (r *rig) condition(name, conditionType string) string {
+// ready returns the condition Ready as "<status> <reason>: <message>".
+func (r *rig) ready(name string) string {
 	r.t.Helper()
-	condition := meta.FindStatusCondition(r.get(name).Status.Conditions, conditionType)
+	condition := meta.FindStatusCondition(r.get(name).Status.Conditions, policyv1alpha1.ReadyCondition)
 	if condition == nil {
 		return "none"
 	}
@@ -320,7 +329,7 @@ func configMap(content string) *corev1.ConfigMap {
 	}
 }
 
-// twoKeys is a ConfigMap that does not say which of its keys is the module.
+// twoKeys is a ConfigMap with two keys that may be the module.
 func twoKeys() *corev1.ConfigMap {
 	two := configMap("v1")
 	two.Name, two.BinaryData["other.wasm"], two.Data = "two-keys", []byte("v2"), map[string]string{"text": "package main"}
@@ -334,3 +343,10 @@ func (r *rig) store(content string) {
 	stored.BinaryData["module.wasm"] = []byte(content)
 	require.NoError(r.t, r.client.Update(r.t.Context(), stored))
 }
+
+func settings(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
+
+const (
+	soon = time.Minute
+	tick = 20 * time.Millisecond
+)

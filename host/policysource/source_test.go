@@ -2,6 +2,7 @@ package policysource_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ func TestImplicitDefaultsAreReplacedAndRestored(t *testing.T) {
 		require.NoError(t, r.client.Create(t.Context(), policy))
 		r.mustPass()
 		assert.Empty(t, r.asked(point), "disabled")
-		assert.Equal(t, "True Disabled: The policy is not asked: spec.mode is Disabled.", r.condition(name, policyv1alpha1.ReadyCondition))
+		assert.Equal(t, "True Disabled: 1/1 components decide by generation 1. The policy is not called (mode: Disabled).", r.ready(name))
 
 		r.edit(name, func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Mode = policyv1alpha1.ModeEnforce })
 		r.mustPass()
@@ -65,24 +66,23 @@ func TestImplicitDefaultsAreReplacedAndRestored(t *testing.T) {
 	assert.Empty(t, r.closed, "built-in modules stay open")
 }
 
-func TestABadObjectIsToldAndBindsNothing(t *testing.T) {
+func TestABadPolicyIsReportedAndNotBound(t *testing.T) {
 	for name, tc := range badObjects() {
 		t.Run(name, func(t *testing.T) {
 			tc = tc.withDefaults()
 			r := newRig(t, object(tc.name, tc.spec), configMap(tc.content), twoKeys())
 			r.mustPass()
-			assert.Contains(t, r.condition(tc.name, policyv1alpha1.ReadyCondition), "False "+tc.want)
-			assert.Contains(t, r.condition(tc.name, policyv1alpha1.DegradedCondition), "True "+tc.want)
-			status := r.get(tc.name).Status
-			require.Len(t, status.ObservedBy, 1)
-			assert.Equal(t, "webhook", status.ObservedBy[0].Name)
-			assert.Empty(t, status.ObservedBy[0].Digest)
-			assert.NotEmpty(t, status.ObservedBy[0].Message)
-			assert.Equal(t, []string{"default-podplacement"}, r.asked(contract.PodMutation), "the others go on")
-			loads, applies := len(r.loads), r.applies
+			reason, text, _ := strings.Cut(tc.want, ": ")
+			assert.Contains(t, r.ready(tc.name), "False "+reason)
+			own := r.own(tc.name)
+			assert.Equal(t, reason, own.Reason)
+			assert.Contains(t, own.Message, text)
+			assert.Empty(t, own.Digest)
+			assert.Equal(t, []string{"default-podplacement"}, r.asked(contract.PodMutation), "the others are not affected")
+			loads, reports := len(r.loads), r.reports
 			r.mustPass()
 			assert.Len(t, r.loads, loads, "bad bytes are not loaded again")
-			assert.Equal(t, applies, r.applies, "no news, no write")
+			assert.Equal(t, reports, r.reports, "no change, no write")
 		})
 	}
 }
@@ -94,25 +94,23 @@ func TestABadVersionNeverReplacesAGoodOne(t *testing.T) {
 		return r.evaluate(contract.PodMutation, chain.Attributes{}).Object["spec"].(map[string]any)["hostname"]
 	}
 	assert.Equal(t, "v1", hostname())
-	assert.Equal(t, "True Bound: The policy is asked.", r.condition("mine", policyv1alpha1.ReadyCondition))
+	assert.Equal(t, "True Bound: 1/1 components decide by generation 1.", r.ready("mine"))
 	good := r.get("mine").Status
 
 	r.store("broken")
 	r.mustPass()
 	assert.Equal(t, "v1", hostname())
-	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "True PreviousVersion: The previous version is used, because of this one: the module is cut in half")
-	assert.Contains(t, r.condition("mine", policyv1alpha1.LoadedCondition), "False ModuleNotLoaded")
+	assert.Contains(t, r.ready("mine"), "False ModuleNotLoaded: 0/1 components decide by generation 1. Not current: webhook: the module is cut in half: its author must build it again. The previous version decides.")
 	bad := r.get("mine").Status
 	assert.Equal(t, good.Digest, bad.Digest, "the digest is that of the version in use")
 	assert.Equal(t, good.Manifest, bad.Manifest)
-	assert.Contains(t, bad.ObservedBy[0].Message, "cut in half")
 
 	r.store("v2")
 	r.mustPass()
 	assert.Equal(t, "v2", hostname())
 	assert.Equal(t, []string{"v1"}, r.closed, "the old module is closed")
-	assert.Equal(t, "True Bound: The policy is asked.", r.condition("mine", policyv1alpha1.ReadyCondition))
-	assert.Empty(t, r.get("mine").Status.ObservedBy[0].Message)
+	assert.Equal(t, "True Bound: 1/1 components decide by generation 1.", r.ready("mine"))
+	assert.Empty(t, r.own("mine").Message)
 
 	require.NoError(t, r.client.Delete(t.Context(), r.get("mine")))
 	r.mustPass()
@@ -121,7 +119,7 @@ func TestABadVersionNeverReplacesAGoodOne(t *testing.T) {
 	assert.Equal(t, []string{"v1", "broken", "v2"}, r.loads)
 }
 
-func TestChangesAreToldOnce(t *testing.T) {
+func TestChangedIsCalledOnce(t *testing.T) {
 	r := newRig(t, configMap("v1"))
 	for _, step := range []struct {
 		does func()
@@ -147,7 +145,7 @@ func TestTheNewerOfTwoConflictingPoliciesIsRefused(t *testing.T) {
 	r := newRig(t, object("a-newer", fromConfigMap), elder, configMap("v1"))
 	r.mustPass()
 	assert.Equal(t, []string{"default-podplacement", "b-elder"}, r.asked(contract.PodMutation))
-	assert.Contains(t, r.condition("a-newer", policyv1alpha1.ReadyCondition), `False OrderNeeded: policies "b-elder" and "a-newer" both write /spec/hostname`)
+	assert.Contains(t, r.ready("a-newer"), `policies "b-elder" and "a-newer" both write /spec/hostname`)
 
 	r.edit("a-newer", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Order = &one })
 	r.mustPass()
@@ -161,9 +159,9 @@ func TestTheNewerOfTwoConflictingPoliciesIsRefused(t *testing.T) {
 
 	r.edit("b-elder", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Order = &one })
 	r.mustPass()
-	assert.Equal(t, []string{"b-elder", "default-podplacement", "a-newer"}, r.asked(contract.PodMutation), "who changed is to blame, and keeps its previous version")
-	assert.Contains(t, r.condition("b-elder", policyv1alpha1.ReadyCondition), "True PreviousVersion")
-	assert.Contains(t, r.condition("a-newer", policyv1alpha1.ReadyCondition), "True Bound")
+	assert.Equal(t, []string{"b-elder", "default-podplacement", "a-newer"}, r.asked(contract.PodMutation), "the policy that changed is refused and keeps its previous version")
+	assert.Contains(t, r.ready("b-elder"), "False OrderNeeded")
+	assert.Contains(t, r.ready("a-newer"), "True Bound")
 	assert.Empty(t, r.closed)
 }
 
@@ -175,7 +173,7 @@ func TestMatching(t *testing.T) {
 		attributes chain.Attributes
 		want       bool
 	}{
-		"nothing said":            {match: &policyv1alpha1.Match{}, want: true},
+		"an empty match":          {match: &policyv1alpha1.Match{}, want: true},
 		"labels that match":       {match: &policyv1alpha1.Match{ObjectSelector: app}, attributes: chain.Attributes{Labels: map[string]string{"app": "web"}}, want: true},
 		"labels that do not":      {match: &policyv1alpha1.Match{ObjectSelector: app}},
 		"the virtual node":        {match: &policyv1alpha1.Match{VirtualNodes: []string{"milan"}}, attributes: chain.Attributes{VirtualNode: "milan"}, want: true},
@@ -218,24 +216,29 @@ func TestFailuresOfTheAPIServer(t *testing.T) {
 		return nil
 	}
 	require.ErrorContains(t, r.pass(), "reading ConfigMap longshore/module")
-	require.Error(t, r.source.Ready(), "what cannot be read is not the same as what is not there")
+	require.Error(t, r.source.Ready(), "an unreadable ConfigMap is not a missing one")
 
 	failing = map[string]bool{"apply": true}
-	require.ErrorContains(t, r.pass(), `reporting on policy "mine"`)
-	require.NoError(t, r.source.Ready(), "decisions do not wait for status")
+	require.ErrorContains(t, r.pass(), `writing PolicyComponent longshore/webhook`)
+	require.NoError(t, r.source.Ready(), "decisions do not wait for reports")
 	assert.Equal(t, []string{"default-podplacement", "mine"}, r.asked(contract.PodMutation))
 
 	failing = nil
 	r.mustPass()
-	assert.Contains(t, r.condition("mine", policyv1alpha1.ReadyCondition), "True Bound")
+	assert.Contains(t, r.ready("mine"), "True Bound")
 }
 
-func TestStatusTimesComeFromTheClock(t *testing.T) {
+func TestStatusOfAReadyPolicy(t *testing.T) {
 	r := newRig(t, object("mine", fromConfigMap), configMap("v1"))
 	r.mustPass()
 	status := r.get("mine").Status
-	assert.True(t, status.ObservedBy[0].Time.Equal(&metav1.Time{Time: epoch}))
-	assert.Equal(t, newCustom("v1").Digest(), status.ObservedBy[0].Digest)
+	own := r.own("mine")
+	assert.True(t, own.Since.Equal(&metav1.Time{Time: epoch}))
+	assert.True(t, own.Enforced)
+	assert.Equal(t, newCustom("v1").Digest(), own.Digest)
+	assert.Equal(t, "1/1", status.Components)
+	assert.Equal(t, newCustom("v1").Digest(), status.Digest)
+	assert.Equal(t, chain.ShortDigest(newCustom("v1").Digest()), status.ShortDigest)
 	assert.Equal(t, &policyv1alpha1.ManifestSummary{Name: "custom", Version: "v1", Points: []policyv1alpha1.PointSummary{{
 		Point:  policyv1alpha1.PodMutationPoint,
 		Writes: []policyv1alpha1.WriteRule{{Path: "/spec/hostname", Verbs: []policyv1alpha1.Verb{"set", "remove", "merge", "ensure", "require"}}},
@@ -243,9 +246,8 @@ func TestStatusTimesComeFromTheClock(t *testing.T) {
 	assert.Equal(t, int64(1), status.ObservedGeneration)
 }
 
-// The enums of the CRD are literals of their own, since host/apis does not know the
-// contract; they must be equal.
-func TestTheCRDSpeaksTheContractsWords(t *testing.T) {
+// The enums of the CRD repeat those of the contract, which host/apis does not import.
+func TestEnumsOfTheCRDAreThoseOfTheContract(t *testing.T) {
 	var points []contract.Point
 	for _, point := range []policyv1alpha1.ExtensionPoint{
 		policyv1alpha1.MetadataFilterPoint, policyv1alpha1.OffloadingPatchPoint, policyv1alpha1.AntiAffinityPresetPoint, policyv1alpha1.PodMutationPoint,

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -34,9 +35,9 @@ type Live struct {
 	// Digest and Manifest of the loaded module, as reported in status.
 	Digest   string                          `json:"digest,omitempty"`
 	Manifest *policyv1alpha1.ManifestSummary `json:"manifest,omitempty"`
-	// Components that run it: their failures (in message and counters) and the latest
-	// differences that a policy in mode Shadow would have made.
-	Components []policyv1alpha1.Observation `json:"components,omitempty"`
+	// Components that run it, with their problems and the latest differences that a policy in
+	// mode Shadow would have made.
+	Components []LiveComponent `json:"components,omitempty"`
 	// Module is the module at the source, loaded by this process. It is nil if it could not
 	// be read; ModuleError then has the reason.
 	Module      *Inspection `json:"module,omitempty"`
@@ -45,17 +46,17 @@ type Live struct {
 	Disagreements []string `json:"disagreements,omitempty"`
 }
 
+// LiveComponent is what one component reports of the policy.
+type LiveComponent struct {
+	// Component by its name.
+	Component string `json:"component"`
+
+	policyv1alpha1.PolicyObservation `json:",inline"`
+}
+
 // healthy reports whether the policy needs no action.
 func (l *Live) healthy() bool {
-	ready := false
-	for i := range l.Conditions {
-		c := &l.Conditions[i]
-		ready = ready || c.Type == policyv1alpha1.ReadyCondition && c.Status == metav1.ConditionTrue
-		if c.Type == policyv1alpha1.DegradedCondition && c.Status == metav1.ConditionTrue {
-			return false
-		}
-	}
-	return ready && len(l.Disagreements) == 0
+	return meta.IsStatusConditionTrue(l.Conditions, policyv1alpha1.ReadyCondition) && len(l.Disagreements) == 0
 }
 
 // InspectLive reads a policy and its module from a cluster, loads the module here as the
@@ -68,7 +69,10 @@ func InspectLive(ctx context.Context, c *cluster.Cluster, name string) (*Live, e
 	live := &Live{
 		Name: policy.Name, Generation: policy.Generation,
 		Mode: string(policy.Spec.Mode), FailurePolicy: string(policy.Spec.FailurePolicy), Source: sourceText(&policy.Spec.Module),
-		Conditions: policy.Status.Conditions, Digest: policy.Status.Digest, Manifest: policy.Status.Manifest, Components: policy.Status.ObservedBy,
+		Conditions: policy.Status.Conditions, Digest: policy.Status.Digest, Manifest: policy.Status.Manifest,
+	}
+	if err := cluster.List(ctx, c, policyv1alpha1.GroupVersion.WithResource("policycomponents"), live.addComponent(policy)); err != nil {
+		return nil, err
 	}
 	raw, err := moduleOf(ctx, c, &policy.Spec.Module)
 	if err != nil {
@@ -78,6 +82,17 @@ func InspectLive(ctx context.Context, c *cluster.Cluster, name string) (*Live, e
 	}
 	live.compare(policy)
 	return live, nil
+}
+
+// addComponent returns a function that adds what a component reports of the policy.
+func (l *Live) addComponent(policy *policyv1alpha1.OffloadingPolicy) func(*policyv1alpha1.PolicyComponent) {
+	return func(c *policyv1alpha1.PolicyComponent) {
+		for _, o := range c.Status.Policies {
+			if o.Name == policy.Name && o.UID == policy.UID {
+				l.Components = append(l.Components, LiveComponent{Component: c.Status.Component, PolicyObservation: o})
+			}
+		}
+	}
 }
 
 func sourceText(source *policyv1alpha1.ModuleSource) string {
@@ -143,10 +158,10 @@ func (l *Live) compare(policy *policyv1alpha1.OffloadingPolicy) {
 	for i := range l.Components {
 		o := &l.Components[i]
 		if o.Digest != l.Digest {
-			l.disagree("%s runs %s, status reports %s", o.Name, orNone(chain.ShortDigest(o.Digest)), orNone(chain.ShortDigest(l.Digest)))
+			l.disagree("%s runs %s, status reports %s", o.Component, orNone(chain.ShortDigest(o.Digest)), orNone(chain.ShortDigest(l.Digest)))
 		}
 		if o.Generation != policy.Generation {
-			l.disagree("%s decides by generation %d of the spec, which is at %d", o.Name, o.Generation, policy.Generation)
+			l.disagree("%s decides by generation %d of the spec, which is at %d", o.Component, o.Generation, policy.Generation)
 		}
 	}
 	if l.Module == nil {

@@ -73,17 +73,17 @@ func (p *printer) conditions(conditions []metav1.Condition) {
 		c := &conditions[i]
 		text := fmt.Sprintf("%-10s %-7s", c.Type, c.Status)
 		var state any = text
-		switch good := (c.Type != policyv1alpha1.DegradedCondition) == (c.Status == metav1.ConditionTrue); {
-		case good:
+		switch c.Status {
+		case metav1.ConditionTrue:
 			state = p.style.Good(text)
-		case c.Status != metav1.ConditionUnknown:
+		case metav1.ConditionFalse:
 			state = p.style.Bad(text)
 		}
 		p.line("  %s %s", state, strings.TrimSuffix(c.Reason+": "+c.Message, ": "))
 	}
 }
 
-func (p *printer) components(components []policyv1alpha1.Observation) {
+func (p *printer) components(components []LiveComponent) {
 	if len(components) == 0 {
 		p.line("%s none reports this policy", p.style.Title("Components:"))
 		return
@@ -91,10 +91,7 @@ func (p *printer) components(components []policyv1alpha1.Observation) {
 	p.section("Components")
 	for i := range components {
 		o := &components[i]
-		p.line("  %s runs %s of generation %d", o.Name, orNone(chain.ShortDigest(o.Digest)), o.Generation)
-		if c := o.Counters; c != nil {
-			p.line("    %d calls, %d changes, %d denials, %d failures", c.Calls, c.Changes, c.Denials, c.Errors)
-		}
+		p.line("  %s runs %s of generation %d", o.Component, orNone(chain.ShortDigest(o.Digest)), o.Generation)
 		if o.Message != "" {
 			p.line("    %s", p.style.Bad(o.Message))
 		}

@@ -14,7 +14,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -187,9 +186,14 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 		"the webhook reads no Secret of another namespace":    {"longshore-webhook", get(&corev1.Secret{}, "default", "longshore-webhook-certs"), false},
 		"the webhook reads modules":                           {"longshore-webhook", get(&corev1.ConfigMap{}, "longshore", "module"), true},
 		"the webhook reads no ConfigMap of another namespace": {"longshore-webhook", get(&corev1.ConfigMap{}, "default", "module"), false},
-		"the webhook reads policies":                          {"longshore-webhook", get(&policyv1alpha1.OffloadingPolicy{}, "", "any"), true},
-		"the webhook writes no policy":                        {"longshore-webhook", create(&policyv1alpha1.OffloadingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "any"}, Spec: policyv1alpha1.OffloadingPolicySpec{Module: policyv1alpha1.ModuleSource{BuiltIn: "default"}}}), false},
-		"the webhook sees its own registration":               {"longshore-webhook", get(&admissionregistrationv1.MutatingWebhookConfiguration{}, "", "longshore-webhook"), true},
+		"the webhook writes no status of a policy": {"longshore-webhook", func(c client.Client) error {
+			return c.Status().Patch(t.Context(), &policyv1alpha1.OffloadingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "any"}}, client.RawPatch(types.MergePatchType, []byte(`{"status":{"digest":"x"}}`)))
+		}, false},
+		"the webhook writes its report":                     {"longshore-webhook", create(&policyv1alpha1.PolicyComponent{ObjectMeta: in("webhook-0")}), true},
+		"the webhook writes no report of a virtual kubelet": {"longshore-webhook", create(&policyv1alpha1.PolicyComponent{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "milan"}}), false},
+		"the webhook reads policies":                        {"longshore-webhook", get(&policyv1alpha1.OffloadingPolicy{}, "", "any"), true},
+		"the webhook writes no policy":                      {"longshore-webhook", create(&policyv1alpha1.OffloadingPolicy{ObjectMeta: metav1.ObjectMeta{Name: "any"}, Spec: policyv1alpha1.OffloadingPolicySpec{Module: policyv1alpha1.ModuleSource{BuiltIn: "default"}}}), false},
+		"the webhook sees its own registration":             {"longshore-webhook", get(&admissionregistrationv1.MutatingWebhookConfiguration{}, "", "longshore-webhook"), true},
 		"the webhook watches its own registration": {"longshore-webhook", func(c client.Client) error {
 			return c.List(t.Context(), &admissionregistrationv1.MutatingWebhookConfigurationList{}, client.MatchingFields{"metadata.name": "longshore-webhook"})
 		}, true},
@@ -381,24 +385,21 @@ func testImmutable(t *testing.T, c client.Client) {
 	}
 }
 
-// Two components apply their own observation of one policy, and neither takes away the
-// other's.
+// A component that reports again replaces its report, and the status of a ShadowPod is stored.
 func testStatus(t *testing.T, c client.Client) {
 	t.Helper()
-	for _, component := range []string{"webhook", "virtual-kubelet/milan"} {
-		observed := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "policy.longshore.dev/v1alpha1", "kind": "OffloadingPolicy",
-			"metadata": map[string]any{"name": "plain"},
-			"status": map[string]any{"observedBy": []any{map[string]any{
-				"name": component, "digest": "sha256:0", "counters": map[string]any{"calls": int64(1)},
-			}}},
+	component := &policyv1alpha1.PolicyComponent{}
+	for _, policies := range [][]any{{map[string]any{"name": "plain", "generation": int64(1)}, map[string]any{"name": "other"}}, {map[string]any{"name": "plain", "generation": int64(2)}}} {
+		reported := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "policy.longshore.dev/v1alpha1", "kind": "PolicyComponent",
+			"metadata": map[string]any{"namespace": "longshore", "name": "webhook"},
+			"status":   map[string]any{"component": "webhook", "policies": policies},
 		}}
-		require.NoError(t, c.SubResource("status").Apply(t.Context(), client.ApplyConfigurationFromUnstructured(observed), client.FieldOwner(component)))
+		require.NoError(t, c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(reported), client.FieldOwner("longshore-policies")))
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "longshore", Name: "webhook"}, component))
+		assert.Len(t, component.Status.Policies, len(policies))
 	}
-	policy := &policyv1alpha1.OffloadingPolicy{}
-	require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "plain"}, policy))
-	assert.Len(t, policy.Status.ObservedBy, 2)
-	assert.Nil(t, meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.ReadyCondition))
+	assert.Equal(t, int64(2), component.Status.Policies[0].Generation)
 
 	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "longshore"}}
 	shadow.Spec.Pod.Containers = []corev1.Container{{Name: "web", Image: "web", Ports: []corev1.ContainerPort{{ContainerPort: 80}}}}

@@ -12,6 +12,7 @@ import (
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/view"
+	"github.com/longshore-dev/longshore/host/policysource/plan"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -22,17 +23,17 @@ const defaultPrefix = "default-"
 type provenance struct {
 	// builtIn is the short digest of the module that was built from this tree.
 	builtIn string
-	// loaded are, by name, the policies besides the defaults, and the defaults with another
-	// module.
+	// loaded are the policies with a module of their own, by name.
 	loaded map[string]loaded
 }
 
-// loaded is the state of a policy in a cluster.
+// loaded is what a cluster reports of a policy.
 type loaded struct {
-	// digests, short, that its status reports.
+	// digests are the short digests that its status, its record of the enforced version and
+	// the components have.
 	digests []string
-	// since is when the last component began to run the version. Decisions on older pods may
-	// be those of a version that no component reports any more.
+	// since is when the last of the components began to run its version. Decisions on older
+	// pods may be those of a version that no component reports any more.
 	since time.Time
 }
 
@@ -46,37 +47,46 @@ func (c *Cluster) provenance(ctx context.Context) (*provenance, error) {
 	if err := c.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("listing the policies of cluster %q: %w", c.Name, err)
 	}
+	components := &policyv1alpha1.PolicyComponentList{}
+	if err := c.List(ctx, components); err != nil {
+		return nil, fmt.Errorf("listing the components of cluster %q: %w", c.Name, err)
+	}
 	p := &provenance{builtIn: chain.ShortDigest(lock.SHA256), loaded: map[string]loaded{}}
 	for i := range list.Items {
-		p.add(&list.Items[i])
+		p.add(&list.Items[i], components.Items)
 	}
 	return p, nil
 }
 
-func (p *provenance) add(policy *policyv1alpha1.OffloadingPolicy) {
+func (p *provenance) add(policy *policyv1alpha1.OffloadingPolicy, components []policyv1alpha1.PolicyComponent) {
 	switch {
 	case policy.Spec.Module.BuiltIn == "":
-		p.loaded[policy.Name] = reported(&policy.Status)
+		p.loaded[policy.Name] = reported(policy, components)
 	case !strings.HasPrefix(policy.Name, defaultPrefix):
 		p.loaded[policy.Name] = loaded{digests: []string{p.builtIn}}
 	}
 }
 
-func reported(status *policyv1alpha1.OffloadingPolicyStatus) loaded {
+func reported(policy *policyv1alpha1.OffloadingPolicy, components []policyv1alpha1.PolicyComponent) loaded {
 	var l loaded
 	add := func(digest string) {
 		if digest != "" {
 			l.digests = append(l.digests, chain.ShortDigest(digest))
 		}
 	}
-	add(status.Digest)
-	if status.Enforced != nil {
-		add(status.Enforced.Digest)
+	add(policy.Status.Digest)
+	if enforced := plan.EnforcedVersion(policy); enforced != nil {
+		add(enforced.Digest)
 	}
-	for i := range status.ObservedBy {
-		add(status.ObservedBy[i].Digest)
-		if began := status.ObservedBy[i].Time.Time; began.After(l.since) {
-			l.since = began
+	for i := range components {
+		for _, o := range components[i].Status.Policies {
+			if o.Name != policy.Name || o.UID != policy.UID {
+				continue
+			}
+			add(o.Digest)
+			if o.Since.After(l.since) {
+				l.since = o.Since.Time
+			}
 		}
 	}
 	return l

@@ -22,8 +22,8 @@ func TestDecisionsAreHeldAgainstWhatTheClusterReports(t *testing.T) {
 	another.Name, another.Spec.Module.BuiltIn = "twice", policyv1alpha1.BuiltInDefault
 	changed.Name, changed.Spec.Module.BuiltIn = "default-antiaffinity", policyv1alpha1.BuiltInDefault
 	changed.Status.Digest = "sha256:5555"
-	p.add(another)
-	p.add(changed)
+	p.add(another, nil)
+	p.add(changed, nil)
 	before, after := began, began.Add(time.Second)
 	admitted := view.Entry{Point: "PodMutation", Policy: "default-podplacement", Module: "longshore-default", Digest: "b0b0"}
 	of := func(policy, digest string) view.Entry {
@@ -68,14 +68,20 @@ func TestDecisionsAreHeldAgainstWhatTheClusterReports(t *testing.T) {
 
 func TestWhatAPolicyReports(t *testing.T) {
 	at := func(seconds int64) metav1.Time { return metav1.Unix(seconds, 0) }
-	l := reported(&policyv1alpha1.OffloadingPolicyStatus{
-		Digest:   "sha256:0123456789abcdef",
-		Enforced: &policyv1alpha1.EnforcedVersion{Digest: "sha256:1123456789abcdef"},
-		ObservedBy: []policyv1alpha1.Observation{
-			{Name: "webhook/a", Digest: "sha256:2123456789abcdef", Time: at(7)}, {Name: "webhook/b", Time: at(9)}, {Name: "virtual-kubelet/milan", Time: at(8)},
-		},
+	policy := &policyv1alpha1.OffloadingPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "mine", UID: "uid", Annotations: map[string]string{policyv1alpha1.EnforcedAnnotation: `{"digest":"sha256:1123456789abcdef"}`}},
+		Status:     policyv1alpha1.OffloadingPolicyStatus{Digest: "sha256:0123456789abcdef"},
+	}
+	component := func(o policyv1alpha1.PolicyObservation) policyv1alpha1.PolicyComponent {
+		o.Name = "mine"
+		return policyv1alpha1.PolicyComponent{Status: policyv1alpha1.PolicyComponentStatus{Policies: []policyv1alpha1.PolicyObservation{o}}}
+	}
+	l := reported(policy, []policyv1alpha1.PolicyComponent{
+		component(policyv1alpha1.PolicyObservation{UID: "uid", Digest: "sha256:2123456789abcdef", Since: at(7)}),
+		component(policyv1alpha1.PolicyObservation{UID: "uid", Since: at(9)}),
+		component(policyv1alpha1.PolicyObservation{UID: "another", Digest: "sha256:3123456789abcdef", Since: at(10)}),
 	})
 	require.Equal(t, []string{"0123456789ab", "1123456789ab", "2123456789ab"}, l.digests)
 	assert.True(t, l.since.Equal(at(9).Time))
-	assert.Empty(t, reported(&policyv1alpha1.OffloadingPolicyStatus{}).digests, "one that was never loaded reports nothing")
+	assert.Empty(t, reported(&policyv1alpha1.OffloadingPolicy{}, nil).digests, "one that was never loaded reports nothing")
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
-	"github.com/longshore-dev/longshore/host/policy/chain"
 )
 
 const (
@@ -41,7 +40,7 @@ func severalReplicas(t *testing.T, r *rig.Rig) {
 	awaitOwn(t, r)
 	module, digest := stampModule(t, "1", "")
 	storePolicy(t, r, swapPolicy, map[string][]byte{"module.wasm": module}, nil)
-	awaitRolledOut(t, r, digest, 3)
+	awaitReadyIn(t, r, digest, 3)
 	f := admitPods(t, r)
 
 	before := components(t, r)
@@ -59,7 +58,7 @@ func severalReplicas(t *testing.T, r *rig.Rig) {
 	})
 	module, digest = stampModule(t, "2", "")
 	require.NoError(t, replaceModule(t, r, module))
-	awaitRolledOut(t, r, digest, 3)
+	awaitReadyIn(t, r, digest, 3)
 	changed := f.more(t)
 	for _, a := range f.all() {
 		require.NoError(t, a.err, "an orderly update fails no pod: admission %d", a.number)
@@ -75,7 +74,7 @@ func severalReplicas(t *testing.T, r *rig.Rig) {
 	f.stop()
 
 	patchOwn(t, r, webhookName, `{"spec":{"replicas":1}}`)
-	awaitRolledOut(t, r, digest, 2)
+	awaitReadyIn(t, r, digest, 2)
 	require.NoError(t, r.Rome.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: swapPolicy, Namespace: rig.Namespace}}))
 	eventually(t, "the policy is gone", func(t planetest.T) bool { return getPolicy(t, r, swapPolicy).Name == "" })
 }
@@ -102,20 +101,16 @@ func replicas(t *testing.T, r *rig.Rig) []corev1.Pod {
 	return found
 }
 
-// awaitRolledOut waits until status reports that this many components run the version, and
-// that those are all.
-func awaitRolledOut(t *testing.T, r *rig.Rig, digest string, everybody int) {
+// awaitReadyIn waits until this many components, and no others, run the version.
+func awaitReadyIn(t *testing.T, r *rig.Rig, digest string, components int) {
 	t.Helper()
 	planetest.Until(t, func(t planetest.T) bool {
 		policy := getPolicy(t, r, swapPolicy)
-		rolledOut := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.RolledOutCondition)
-		require.NotNil(t, rolledOut)
-		require.Equal(t, metav1.ConditionTrue, rolledOut.Status, rolledOut.Message)
-		require.Equal(t, digest, chain.ShortDigest(policy.Status.Digest))
-		require.Len(t, policy.Status.ObservedBy, everybody)
-		for _, o := range policy.Status.ObservedBy {
-			require.Equal(t, digest, chain.ShortDigest(o.Digest), o.Name)
-		}
+		ready := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.ReadyCondition)
+		require.NotNil(t, ready)
+		require.Equal(t, metav1.ConditionTrue, ready.Status, ready.Message)
+		require.Equal(t, digest, policy.Status.ShortDigest)
+		require.Equal(t, fmt.Sprintf("%d/%d", components, components), policy.Status.Components)
 		return true
 	}, patience, every)
 }

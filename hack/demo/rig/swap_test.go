@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -36,7 +37,7 @@ const (
 	swapNamespace = "swap"
 	swapRemote    = "swap-rome"
 	swapPolicy    = "stamp"
-	// swapRate is how many pods a second are created, unless the variable sets another rate.
+	// swapRate is how many pods a second are created, unless the variable says otherwise.
 	// A slower machine creates fewer: the test asserts order and loss, not time.
 	swapRate         = 100
 	swapRateVariable = "LONGSHORE_SWAP_RATE"
@@ -282,17 +283,12 @@ func replaceModule(t *testing.T, r *rig.Rig, wasm []byte) error {
 	return r.Rome.Update(t.Context(), cm)
 }
 
-// awaitDigest waits until status reports that every component runs the version.
+// awaitDigest waits until the status reports that every component runs the version.
 func awaitDigest(t *testing.T, r *rig.Rig, digest string) {
 	t.Helper()
 	eventually(t, "webhook and virtual kubelet run "+digest, func(t planetest.T) bool {
 		status := getPolicy(t, r, swapPolicy).Status
-		for _, o := range status.ObservedBy {
-			if chain.ShortDigest(o.Digest) != digest {
-				return false
-			}
-		}
-		return len(status.ObservedBy) == 2 && chain.ShortDigest(status.Digest) == digest
+		return status.ShortDigest == digest && meta.IsStatusConditionTrue(status.Conditions, policyv1alpha1.ReadyCondition) && status.Components == "2/2"
 	})
 }
 
@@ -321,7 +317,7 @@ func withdrawSwapNamespace(t *testing.T, r *rig.Rig) {
 	eventually(t, "the policy is gone", func(t planetest.T) bool { return getPolicy(t, r, swapPolicy).Name == "" })
 }
 
-// noPolicyEvents checks that no event on a pod reports a failing policy.
+// noPolicyEvents checks that no owner of a pod was told of a failing policy.
 func noPolicyEvents(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	list := &eventsv1.EventList{}

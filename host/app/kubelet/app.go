@@ -45,9 +45,6 @@ import (
 	"github.com/longshore-dev/longshore/host/policysource"
 )
 
-// Component is the prefix of this process's name in policy status; the node's name follows.
-const Component = policysource.VirtualKubelet
-
 // gcPercent trades processor time for memory: most of a virtual kubelet's heap is a cache
 // that rarely changes.
 const gcPercent = 50
@@ -136,7 +133,8 @@ func (a *App) loadPolicies(ctx context.Context) (*policies.Policies, error) {
 		return nil, fmt.Errorf("adding the metrics of policies: %w", err)
 	}
 	loaded, err := policies.New(ctx, a.manager, policies.Options{
-		Component: Component + o.NodeName, CacheDir: o.PolicyCacheDir, Compiler: o.PolicyCompiler,
+		Identity: policies.OfVirtualNode(a.manager.GetClient(), client.ObjectKey{Namespace: o.TenantNamespace, Name: o.NodeName}),
+		Elected:  o.VKLeaseEnabled, CacheDir: o.PolicyCacheDir, Compiler: o.PolicyCompiler,
 		ModuleNamespaces: policies.Namespaces(o.Namespace, o.PolicyNamespaces), Metrics: policyMetrics, Changed: a.virtualNode.policiesChanged,
 	})
 	if err != nil {

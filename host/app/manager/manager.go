@@ -32,6 +32,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	policyconfigmap "github.com/longshore-dev/longshore/host/policysource/configmap"
+	policystatus "github.com/longshore-dev/longshore/host/policysource/status"
 	"github.com/longshore-dev/longshore/host/provider/metadata"
 	"github.com/longshore-dev/longshore/host/provider/namespacemap"
 	"github.com/longshore-dev/longshore/host/provider/shadowendpointslice"
@@ -161,6 +162,9 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 		}).SetupWithManager(mgr)),
 		wrapSetup("access", addAccess(mgr, recorder, passive)),
 		wrapSetup("certificate", (&certificate.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: passive}).SetupWithManager(mgr)),
+		wrapSetup("policystatus", (&policystatus.Reconciler{
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive,
+		}).SetupWithManager(mgr)),
 		wrapSetup("policyconfigmap", (&policyconfigmap.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Namespace: options.Namespace,
 		}).SetupWithManager(mgr)),

@@ -11,13 +11,12 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/module"
 )
 
-// loadBuiltIn compiles the module of the built-in policies. There is no other way to them:
-// the server that hack/demo/bench compares with, in which they are native functions, is built
-// from another file in place of this one (ADR 2).
+// loadBuiltIn compiles the module of the built-in policies. hack/demo/bench builds a server with
+// native functions instead, from another file in place of this one (ADR 2).
 func loadBuiltIn(ctx context.Context, runtime *engine.Engine) (chain.Policy, error) {
 	raw, err := builtinpolicies.Module()
 	if err != nil {
-		return nil, fmt.Errorf("finding the built-in policies: %w", err)
+		return nil, fmt.Errorf("reading the built-in policies: %w", err)
 	}
 	builtin, err := module.Load(ctx, runtime, raw, module.Options{Name: policyv1alpha1.BuiltInDefault, Limits: engine.BuiltIn()})
 	if err != nil {

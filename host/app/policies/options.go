@@ -6,7 +6,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/chain"
 )
 
-// chainOptions are those of every component's chains, but for what the source adds.
+// chainOptions are the options of every component's chains; the source adds its own.
 func chainOptions() chain.Options {
 	return chain.Options{ReservedKey: remote.ReservedKey, GuardedKey: invariants.GuardedKey}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,7 +20,9 @@ import (
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/policies"
 	"github.com/longshore-dev/longshore/host/internal/testkit/policycluster"
+	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/policy/view"
+	"github.com/longshore-dev/longshore/host/policysource/status"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -28,8 +31,8 @@ const (
 	poll     = 20 * time.Millisecond
 )
 
-// start runs a component with the built-in policies at a real API server that holds the
-// objects.
+// start runs a component with the built-in policies, and the controller of the status, against
+// a real API server with the objects.
 func start(tb testing.TB, objects ...client.Object) (client.Client, *policies.Policies) {
 	tb.Helper()
 	cluster := policycluster.Start(tb)
@@ -41,9 +44,13 @@ func start(tb testing.TB, objects ...client.Object) (client.Client, *policies.Po
 	mgr, err := ctrl.NewManager(cluster.API, cluster.Options())
 	require.NoError(tb, err)
 	loaded, err := policies.New(tb.Context(), mgr, policies.Options{
-		Component: "webhook", CacheDir: tb.TempDir(), ModuleNamespaces: []string{"longshore"}, Conditions: true,
+		Identity: policies.OfPod(mgr.GetAPIReader(), "webhook", client.ObjectKey{Namespace: "longshore"}),
+		CacheDir: tb.TempDir(), ModuleNamespaces: []string{"longshore"},
 	})
 	require.NoError(tb, err)
+	require.NoError(tb, (&status.Reconciler{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clock.RealClock{}, Events: events.New(mgr, "longshore-manager"),
+	}).SetupWithManager(mgr))
 	ctx, cancel := context.WithCancel(tb.Context())
 	var done sync.WaitGroup
 	done.Go(func() { assert.NoError(tb, mgr.Start(ctx)) })
@@ -56,8 +63,8 @@ func start(tb testing.TB, objects ...client.Object) (client.Client, *policies.Po
 	return admin, loaded
 }
 
-// The rules of the built-in metadata filter are settings: what is reflected follows them,
-// and rules that are wrong change nothing.
+// The rules of the built-in metadata filter are settings. Reflected metadata follows them, and
+// wrong rules change nothing.
 func TestTheMetadataFilterFollowsItsSettingsAgainstARealAPIServer(t *testing.T) {
 	admin, loaded := start(t)
 	labels := func() map[string]string {
@@ -83,18 +90,18 @@ func TestTheMetadataFilterFollowsItsSettingsAgainstARealAPIServer(t *testing.T) 
 		require.NoError(t, admin.Get(t.Context(), client.ObjectKeyFromObject(filter), policy))
 		return policy
 	}
-	await := func(conditionType, reason string) {
+	await := func(reason string) {
 		t.Helper()
 		planetest.Until(t, func(t planetest.T) bool {
 			policy := stored(t)
-			condition := meta.FindStatusCondition(policy.Status.Conditions, conditionType)
+			condition := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.ReadyCondition)
 			return condition != nil && condition.Reason == reason && condition.ObservedGeneration == policy.Generation
-		}, patience, poll, "%s becomes %s", conditionType, reason)
+		}, patience, poll, "the reason is %s", reason)
 	}
 	all := map[string]string{"app": "web", "example.com/team": "a", "ci.example.com/run": "7"}
 	assert.Equal(t, all, labels(), "what the VirtualNode lists")
 	require.NoError(t, admin.Create(t.Context(), filter))
-	await(policyv1alpha1.RolledOutCondition, "AllCurrent")
+	await("Bound")
 	assert.Equal(t, all, labels())
 
 	for _, step := range []struct {
@@ -112,9 +119,9 @@ func TestTheMetadataFilterFollowsItsSettingsAgainstARealAPIServer(t *testing.T) 
 		settings := fmt.Appendf(nil, `[{"op":"add","path":"/spec/settings","value":%s}]`, step.settings)
 		require.NoError(t, admin.Patch(t.Context(), stored(t), client.RawPatch(types.JSONPatchType, settings)), step.does)
 		if step.refused != "" {
-			await(policyv1alpha1.RolledOutCondition, step.refused)
+			await(step.refused)
 		} else {
-			await(policyv1alpha1.RolledOutCondition, "AllCurrent")
+			await("Bound")
 		}
 		assert.Equal(t, step.want, labels(), step.does)
 	}

@@ -1,5 +1,6 @@
-// Package policies composes what every component that asks policies needs: the engine,
-// the built-in module in it, and the source that binds them as the cluster says.
+// Package policies composes the parts of a component that calls policies: the engine, the
+// built-in module, and the source that binds modules according to the cluster's
+// OffloadingPolicies.
 package policies
 
 import (
@@ -18,17 +19,19 @@ import (
 
 	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
-	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policysource"
+	"github.com/longshore-dev/longshore/host/policysource/report"
 )
 
 // Options configures Policies.
 type Options struct {
-	// Component names the process in policy status.
-	Component string
+	// Identity of the component in its reports.
+	Identity report.Identity
+	// Elected is set if several replicas share the identity: the leader reports.
+	Elected bool
 	// CacheDir keeps compiled modules between starts; empty keeps none.
 	CacheDir string
 	// Compiler compiles the modules of policies outside of this process; nil compiles them
@@ -36,18 +39,14 @@ type Options struct {
 	Compiler engine.Compiler
 	// ModuleNamespaces are the namespaces whose ConfigMaps may hold modules; see [Namespaces].
 	ModuleNamespaces []string
-	// Conditions makes this component write the policies' conditions.
-	Conditions bool
-	// Components tells who runs policies; nil lets anybody report. Of use with Conditions.
-	Components func(ctx context.Context) (policysource.Components, error)
 	// Metrics of the policies; may be nil.
 	Metrics *policysource.Metrics
-	// Changed is called after policies were bound anew; may be nil.
+	// Changed is called after decisions may have changed; it may be nil and must not block.
 	Changed func()
 }
 
-// Namespaces lists Longshore's own namespace and those that the operator allows modules of
-// policies to come from besides, each once.
+// Namespaces lists Longshore's own namespace and the others from which the operator allows
+// modules, each once.
 func Namespaces(own string, allowed []string) []string {
 	out := []string{own}
 	for _, namespace := range allowed {
@@ -67,17 +66,17 @@ func CacheOf(namespaces []string) cache.ByObject {
 	return out
 }
 
-// ValidateNamespaces says which of the allowed namespaces is no name of one.
+// ValidateNamespaces returns an error for the first invalid name of a namespace.
 func ValidateNamespaces(allowed []string) error {
 	for _, namespace := range allowed {
 		if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-			return fmt.Errorf("--policy-namespace: %q is no namespace name: %s", namespace, strings.Join(problems, "; "))
+			return fmt.Errorf("--policy-namespace: %q is not a valid namespace name: %s", namespace, strings.Join(problems, "; "))
 		}
 	}
 	return nil
 }
 
-// Policies is the policy side of one component.
+// Policies are the engine and the policies of one component.
 type Policies struct {
 	engine *engine.Engine
 	source *policysource.Source
@@ -88,7 +87,7 @@ type Policies struct {
 func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, error) {
 	runtime, err := engine.New(ctx, engine.Options{CacheDir: options.CacheDir, Compiler: options.Compiler})
 	if err != nil {
-		return nil, fmt.Errorf("composing the policy engine: %w", err)
+		return nil, fmt.Errorf("creating the policy engine: %w", err)
 	}
 	p := &Policies{engine: runtime}
 	builtin, err := loadBuiltIn(ctx, runtime)
@@ -98,7 +97,7 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 	// Compiling the module takes many times the memory that it needs afterwards.
 	debug.FreeOSMemory()
 	p.source, err = policysource.New(policysource.Options{
-		Component: options.Component, Client: mgr.GetClient(), Clock: clock.RealClock{},
+		Identity: options.Identity, Elected: options.Elected, Client: mgr.GetClient(), Clock: clock.RealClock{},
 		BuiltIns:       map[string]chain.Policy{policyv1alpha1.BuiltInDefault: builtin},
 		BuiltInModules: map[string]func() ([]byte, error){policyv1alpha1.BuiltInDefault: builtinpolicies.Module},
 		Load: func(ctx context.Context, name string, raw []byte, limits policysource.ModuleLimits) (chain.Policy, error) {
@@ -106,9 +105,9 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 		},
 		Close:            p.retire(ctx),
 		Changed:          options.Changed,
-		ModuleNamespaces: options.ModuleNamespaces, Conditions: options.Conditions, Components: options.Components,
-		Metrics: options.Metrics, Events: events.New(mgr, "longshore-policies"),
-		Chain: chainOptions(),
+		ModuleNamespaces: options.ModuleNamespaces,
+		Metrics:          options.Metrics,
+		Chain:            chainOptions(),
 	})
 	if err == nil {
 		err = p.source.SetupWithManager(mgr)
@@ -117,7 +116,7 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 		err = mgr.Add(trimmer{p.engine, clock.RealClock{}})
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("composing the policy source: %w", err), p.Close(ctx))
+		return nil, errors.Join(fmt.Errorf("adding the policy source: %w", err), p.Close(ctx))
 	}
 	return p, nil
 }
@@ -128,28 +127,25 @@ func (p *Policies) load(ctx context.Context, name string, raw []byte, limits pol
 	}})
 }
 
-// retire closes a module that is no longer bound.
+// retire returns a function that closes a module after its last call.
 func (p *Policies) retire(ctx context.Context) func(chain.Policy) {
 	return func(policy chain.Policy) {
 		if loaded, ok := policy.(*module.Module); ok {
 			if err := loaded.Close(context.WithoutCancel(ctx)); err != nil {
-				ctrl.LoggerFrom(ctx).Error(err, "Closing a retired policy failed", "module", policy.Name())
+				ctrl.LoggerFrom(ctx).Error(err, "Closing a policy module failed", "module", policy.Name())
 			}
 		}
 	}
 }
 
-// Chains decide.
+// Chains returns the chains of policies.
 func (p *Policies) Chains() *chain.Chains { return p.source.Chains() }
 
-// Trim gives back memory that no policy needed since the last time, which is otherwise done
-// once a minute.
+// Trim releases memory that no policy has needed since the last time. It also happens once a
+// minute.
 func (p *Policies) Trim() { p.engine.Trim() }
 
-// Report has the policies' status looked at again: a component may have gone.
-func (p *Policies) Report() { p.source.Report() }
-
-// Judge tells whether a policy could be bound, before it is stored.
+// Judge checks whether a policy could be bound, before it is stored.
 func (p *Policies) Judge(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, stored *corev1.ConfigMap) (policysource.Verdict, error) {
 	verdict, err := p.source.Judge(ctx, policy, stored)
 	if err != nil {
@@ -158,10 +154,10 @@ func (p *Policies) Judge(ctx context.Context, policy *policyv1alpha1.OffloadingP
 	return verdict, nil
 }
 
-// Ready returns an error until the operator's policies are known.
+// Ready returns an error until the chains have the policies of the cluster.
 func (p *Policies) Ready() error { return p.source.Ready() }
 
-// Close ends the engine and all modules.
+// Close closes the engine and all modules.
 func (p *Policies) Close(ctx context.Context) error {
 	if err := p.engine.Close(ctx); err != nil {
 		return fmt.Errorf("closing the policy engine: %w", err)

@@ -7,11 +7,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// trimPeriod is how long a module that is not asked keeps what makes it fast.
+// trimPeriod is how long a module that is not called keeps its instances.
 const trimPeriod = time.Minute
 
-// trimmer has the engine give back memory that no policy needed for a while, in every
-// replica.
+// trimmer releases memory of the engine that no policy has needed for a while.
 type trimmer struct {
 	engine interface{ Trim() }
 	clock  clock.WithTicker
@@ -31,5 +30,5 @@ func (t trimmer) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica trims.
 func (trimmer) NeedLeaderElection() bool { return false }

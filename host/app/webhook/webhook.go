@@ -35,8 +35,8 @@ import (
 	"github.com/longshore-dev/longshore/host/policysource"
 )
 
-// Component is the name of this process in policy status, followed by the name of its pod.
-const Component = "webhook"
+// component is the name of this process in reports on policies, followed by the name of its pod.
+const component = "webhook"
 
 // Options configures an App. The names are those of the command's flags.
 type Options struct {
@@ -127,7 +127,6 @@ func New(ctx context.Context, options Options) (*App, error) {
 		Name: "the webhook server",
 		Cache: map[client.Object]cache.ByObject{
 			&corev1.ConfigMap{}: policies.CacheOf(options.modules()),
-			&corev1.Pod{}:       policies.CacheOf([]string{options.Namespace}),
 			&admissionregistrationv1.MutatingWebhookConfiguration{}:   selectName(options.ConfigurationName),
 			&admissionregistrationv1.ValidatingWebhookConfiguration{}: selectName(options.ConfigurationName),
 		},
@@ -173,16 +172,11 @@ func (a *App) add(ctx context.Context, mgr ctrl.Manager, options Options) error 
 		return fmt.Errorf("adding the metrics of policies: %w", err)
 	}
 	a.policies, err = policies.New(ctx, mgr, policies.Options{
-		Component: componentName(options.PodName), CacheDir: options.PolicyCacheDir, Compiler: options.PolicyCompiler, ModuleNamespaces: options.modules(), Metrics: observer,
-		// One component writes the conditions of policies.
-		Conditions: true,
-		Components: components{reader: mgr.GetClient(), pod: client.ObjectKey{Namespace: options.Namespace, Name: options.PodName}}.list,
+		Identity: policies.OfPod(mgr.GetAPIReader(), component, client.ObjectKey{Namespace: options.Namespace, Name: options.PodName}),
+		CacheDir: options.PolicyCacheDir, Compiler: options.PolicyCompiler, ModuleNamespaces: options.modules(), Metrics: observer,
 	})
 	if err != nil {
 		return err
-	}
-	if err := mgr.Add(componentWatcher{cache: mgr.GetCache(), replicas: options.PodName != "", changed: a.policies.Report}); err != nil {
-		return fmt.Errorf("watching the components that run policies: %w", err)
 	}
 	register(mgr, a.drain.finish, a.policies, options)
 	return nil

@@ -21,7 +21,7 @@ func TestValidateReturnsEveryInvalidOption(t *testing.T) {
 	for _, want := range []string{
 		`--cluster-id: invalid cluster ID "Rome"`, "--liqo-namespace is required", "--secret-name is required", "--service-name is required",
 		"--configuration-name is required", "--vk-options-default-template is required", "--liqo-runtime-class is required",
-		`parsing --podcidr "10.0.0.0"`, "--webhook-port is 70000", "--shutdown-delay is -1ns", `--policy-namespace: "Team" is no namespace name`,
+		`parsing --podcidr "10.0.0.0"`, "--webhook-port is 70000", "--shutdown-delay is -1ns", `--policy-namespace: "Team" is not a valid namespace name`,
 	} {
 		assert.ErrorContains(t, err, want)
 	}

@@ -78,6 +78,7 @@ type Reconciler struct {
 // The rights on leases in kube-node-lease are in the chart.
 //
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
+// +kubebuilder:rbac:groups=policy.longshore.dev,resources=policycomponents,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=list;watch
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;get;patch;update
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {

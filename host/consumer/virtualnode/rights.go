@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 )
 
 const (
@@ -93,10 +94,14 @@ func nodeRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
 	}}
 }
 
-// tenantRules returns the rules for the VirtualNode's namespace: events, and the kubeconfig
-// Secret of the provider.
+// tenantRules returns the rules for the VirtualNode's namespace: events, the kubeconfig Secret
+// of the provider, and the report on policies. An apply names the object that it creates, so
+// RBAC restricts it by name.
 func tenantRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
-	rules := []rbacv1.PolicyRule{eventRule("create", "get", "patch", "update")}
+	rules := []rbacv1.PolicyRule{eventRule("create", "get", "patch", "update"), {
+		APIGroups: []string{policyv1alpha1.GroupVersion.Group}, Resources: []string{"policycomponents"},
+		ResourceNames: []string{vn.Name}, Verbs: []string{"create", "patch"},
+	}}
 	if ref := vn.Spec.KubeconfigSecretRef; ref != nil && ref.Name != "" {
 		rules = append(rules, rbacv1.PolicyRule{
 			APIGroups: []string{corev1.GroupName}, Resources: []string{"secrets"},

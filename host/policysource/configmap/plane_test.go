@@ -75,7 +75,7 @@ func (s *site) policy(t planetest.T) *policyv1alpha1.OffloadingPolicy {
 func (s *site) report(message string) {
 	s.t.Helper()
 	policy := s.policy(s.t)
-	policy.Status.ObservedBy = []policyv1alpha1.Observation{{Name: "webhook", Message: message}}
+	policy.Status.Components = message
 	require.NoError(s.t, s.Admin.Status().Update(s.t.Context(), policy))
 }
 

@@ -9,15 +9,20 @@ import (
 // Keys of policies (docs/explanation/architecture.md, 2).
 const (
 	// DecisionsAnnotation on an admitted pod, on a ShadowPod, and on a copy in the provider
-	// that a policy filtered, tells which policies wrote or dropped which paths; no values.
+	// that a policy filtered, records which policies wrote or dropped which paths; no values.
 	DecisionsAnnotation = "policy.longshore.dev/decisions"
-	// PolicyLabel is "true" on a ConfigMap from which an OffloadingPolicy of the same
-	// name is kept.
+	// EnforcedAnnotation on an OffloadingPolicy holds an [EnforcedVersion] as JSON: the
+	// version that was last enforced. The manager keeps it while spec.mode is Enforce. A
+	// component that starts and cannot use the current version applies failurePolicy to the
+	// objects that the policy matches, instead of letting them pass (ADR 24).
+	EnforcedAnnotation = "policy.longshore.dev/enforced"
+	// PolicyLabel is "true" on a ConfigMap for which the manager keeps an OffloadingPolicy of
+	// the same name.
 	PolicyLabel = "longshore.dev/policy"
 	// PolicyConfigMapSpecKey is the key of such a ConfigMap that may hold the spec.
 	PolicyConfigMapSpecKey = "policy.yaml"
-	// ManagedByLabel on an OffloadingPolicy tells that Longshore keeps it, and from
-	// what; without it, it is its author's.
+	// ManagedByLabel on an OffloadingPolicy says what Longshore keeps it from. Without the
+	// label the policy is unmanaged: Longshore does not change its spec.
 	ManagedByLabel = "policy.longshore.dev/managed-by"
 	// ManagedByConfigMap: from the labeled ConfigMap of its name.
 	ManagedByConfigMap = "configmap"
@@ -25,7 +30,7 @@ const (
 	BuiltInDefault = "default"
 )
 
-// ExtensionPoint is a question that the host asks its policies.
+// ExtensionPoint is a decision that the host asks policies to make.
 //
 // +kubebuilder:validation:Enum=PodMutation;OffloadingPatch;AntiAffinityPreset;MetadataFilter;ResourceMutation
 type ExtensionPoint string
@@ -39,7 +44,7 @@ const (
 	ResourceMutationPoint   ExtensionPoint = "ResourceMutation"
 )
 
-// FailurePolicyType tells what happens when a policy gives no valid answer.
+// FailurePolicyType says what happens when a policy gives no valid answer.
 //
 // +kubebuilder:validation:Enum=Fail;Ignore;LastGood
 type FailurePolicyType string
@@ -50,12 +55,12 @@ const (
 	FailurePolicyFail FailurePolicyType = "Fail"
 	// FailurePolicyIgnore goes on as if the policy had answered nothing.
 	FailurePolicyIgnore FailurePolicyType = "Ignore"
-	// FailurePolicyLastGood asks the version before, if that had given valid answers
-	// since the component started; else it refuses the object.
+	// FailurePolicyLastGood calls the previous version, if that has given valid answers
+	// since the component started. Otherwise it refuses the object.
 	FailurePolicyLastGood FailurePolicyType = "LastGood"
 )
 
-// Mode tells what is done with a policy's answers.
+// Mode says what is done with a policy's answers.
 //
 // +kubebuilder:validation:Enum=Enforce;Shadow;Disabled
 type Mode string
@@ -64,9 +69,10 @@ type Mode string
 const (
 	// ModeEnforce applies the answers.
 	ModeEnforce Mode = "Enforce"
-	// ModeShadow asks on real traffic, records what would change, and applies nothing.
+	// ModeShadow calls the policy on real traffic, records what would change, and applies
+	// nothing.
 	ModeShadow Mode = "Shadow"
-	// ModeDisabled does not ask. For a policy named like an implicit default it
+	// ModeDisabled does not call the policy. For a policy named like an implicit default it
 	// switches that default off.
 	ModeDisabled Mode = "Disabled"
 )
@@ -79,7 +85,7 @@ type Verb string
 // ConfigMapSource is a module in a ConfigMap's binaryData: .wasm, .wasm.gz or .wasm.zst.
 // One that is too large for a ConfigMap (1 MiB) may be cut into parts.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.parts) || has(self.digest)",message="the operator must set digest with parts: it tells a complete module from a mixture of two versions"
+// +kubebuilder:validation:XValidation:rule="!has(self.parts) || has(self.digest)",message="the operator must set digest with parts: it distinguishes a complete module from a mixture of two versions"
 type ConfigMapSource struct {
 	// Namespace of the ConfigMap. Longshore's own, unless the operator allows others.
 	// +kubebuilder:validation:MinLength=1
@@ -95,22 +101,21 @@ type ConfigMapSource struct {
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key,omitempty"`
 	// Parts are the names of the ConfigMaps, of the same namespace, that hold the rest of
-	// the module: its bytes are those of the ConfigMap and then those of each part, in this
-	// order. Needs digest.
+	// the module: its bytes are those of the ConfigMap followed by those of each part, in
+	// this order. Needs digest.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=15
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	Parts []string `json:"parts,omitempty"`
-	// Digest of the module's bytes as they were cut, before they are unpacked: "sha256:" and
-	// what sha256sum prints of the file. Other bytes are not loaded, and what was loaded
-	// before stays.
+	// Digest of the module's bytes before they are unpacked: "sha256:" and the output of
+	// sha256sum for the file. Other bytes are not loaded, and the previous version stays.
 	// +kubebuilder:validation:Pattern=`^sha256:[0-9a-f]{64}$`
 	Digest string `json:"digest,omitempty"`
 }
 
-// ModuleSource tells where the WebAssembly module comes from; exactly one is set.
+// ModuleSource says where the WebAssembly module comes from; exactly one is set.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.builtIn) != has(self.configMap)",message="the operator must set exactly one of builtIn and configMap"
 type ModuleSource struct {
@@ -121,7 +126,7 @@ type ModuleSource struct {
 	ConfigMap *ConfigMapSource `json:"configMap,omitempty"`
 }
 
-// MatchCondition is a CEL expression that must be true for the policy to be asked.
+// MatchCondition is a CEL expression that must be true for the policy to be called.
 type MatchCondition struct {
 	// Name of the condition, for messages.
 	// +kubebuilder:validation:MinLength=1
@@ -136,15 +141,16 @@ type MatchCondition struct {
 	Expression string `json:"expression"`
 }
 
-// Match tells about which objects a policy is asked; what is left out matches all.
+// Match selects the objects for which a policy is called; a field that is left out
+// matches all.
 type Match struct {
 	// NamespaceSelector over the labels of the local namespace.
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 	// ObjectSelector over the labels of the local object.
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 	// VirtualNodes by name; at admission, where no node is chosen yet, a policy
-	// with this list is not asked. What all virtual nodes of a provider share
-	// (ConfigMaps, Secrets, Services) counts as the oldest one's.
+	// with this list is not called. Objects that all virtual nodes of a provider share
+	// (ConfigMaps, Secrets, Services) count as the oldest one's.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	VirtualNodes []string `json:"virtualNodes,omitempty"`
@@ -203,50 +209,41 @@ type Allow struct {
 type OffloadingPolicySpec struct {
 	// Module that answers.
 	Module ModuleSource `json:"module"`
-	// Points at which it is asked; all that the module answers when left out.
+	// Points at which it is called; all that the module answers when left out.
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	Points []ExtensionPoint `json:"points,omitempty"`
 	// Order among the policies of a point, lowest first. Needed when two policies
 	// write the same path; those without come last, by name.
 	Order *int32 `json:"order,omitempty"`
-	// Match tells about which objects the policy is asked.
+	// Match selects the objects for which the policy is called.
 	Match *Match `json:"match,omitempty"`
 	// Settings of the module, as it defines them.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	Settings *runtime.RawExtension `json:"settings,omitempty"`
-	// FailurePolicy tells what happens when the policy gives no valid answer: Fail refuses
-	// the object, Ignore goes on without the policy, LastGood asks the version before it,
-	// if that had answered since the component started. A policy that keeps failing is
-	// quarantined: all of this happens without asking it, until a probe is answered. The
-	// same happens, with LastGood as Fail, when the policy was in force and no version of it
-	// can be used any more.
+	// FailurePolicy says what happens when the policy gives no valid answer: Fail refuses
+	// the object, Ignore goes on without the policy, LastGood calls the previous version,
+	// if that has answered since the component started. A policy that keeps failing is
+	// quarantined: the failure policy applies without a call, until a probe is answered. It
+	// also applies, with LastGood as Fail, when the policy was enforced before and currently
+	// has no usable version.
 	// +kubebuilder:default="Fail"
 	FailurePolicy FailurePolicyType `json:"failurePolicy,omitempty"`
 	// Limits of a call.
 	Limits *Limits `json:"limits,omitempty"`
 	// Allow narrows what the module may read and write.
 	Allow *Allow `json:"allow,omitempty"`
-	// Mode tells what is done with the answers: Enforce applies them, Shadow records what
+	// Mode says what is done with the answers: Enforce applies them, Shadow records what
 	// they would change, Disabled does not ask.
 	// +kubebuilder:default="Enforce"
 	Mode Mode `json:"mode,omitempty"`
 }
 
-// The condition types of an OffloadingPolicy.
-const (
-	// LoadedCondition: the module's current version is loaded.
-	LoadedCondition = "Loaded"
-	// ReadyCondition: the policy is part of the chains, possibly in an earlier version.
-	ReadyCondition = "Ready"
-	// DegradedCondition: something is wrong and who must act is said.
-	DegradedCondition = "Degraded"
-	// RolledOutCondition: every component decides by the current generation, with the same
-	// module.
-	RolledOutCondition = "RolledOut"
-)
+// ReadyCondition is true when every component decides by the current generation of the
+// policy with the same module, and none has a problem with it.
+const ReadyCondition = "Ready"
 
 // PointSummary is what the module declares for one extension point.
 type PointSummary struct {
@@ -260,7 +257,8 @@ type PointSummary struct {
 	Writes []WriteRule `json:"writes,omitempty"`
 }
 
-// ManifestSummary is what the loaded module says of itself.
+// ManifestSummary is what a module declares, limited to the points that the policy is
+// bound to.
 type ManifestSummary struct {
 	// Name of the module.
 	Name string `json:"name,omitempty"`
@@ -272,17 +270,16 @@ type ManifestSummary struct {
 	Points []PointSummary `json:"points,omitempty"`
 }
 
-// EnforcedPoint is an extension point at which a version was in force.
+// EnforcedPoint is an extension point at which a version was enforced.
 type EnforcedPoint struct {
-	// Point at which it was asked.
+	// Point at which it was called.
 	Point ExtensionPoint `json:"point"`
-	// Moments at which it was; empty means all.
-	// +listType=set
-	// +kubebuilder:validation:MaxItems=16
+	// Moments at which it was called; empty means all.
 	Moments []string `json:"moments,omitempty"`
 }
 
-// EnforcedVersion is a version of a policy that was in force: bound in mode Enforce.
+// EnforcedVersion is the content of the [EnforcedAnnotation]: a version of a policy that a
+// component has bound in mode Enforce.
 type EnforcedVersion struct {
 	// Generation of the policy.
 	Generation int64 `json:"generation,omitempty"`
@@ -290,110 +287,32 @@ type EnforcedVersion struct {
 	Module string `json:"module,omitempty"`
 	// Digest of the module, "sha256:…".
 	Digest string `json:"digest,omitempty"`
-	// Points at which it was asked.
-	// +listType=map
-	// +listMapKey=point
+	// Points at which it was called.
 	Points []EnforcedPoint `json:"points,omitempty"`
 }
 
-// Counters of a component since it loaded the version that it reports.
-type Counters struct {
-	// Calls of the policy, answers from the memo included.
-	Calls int64 `json:"calls,omitempty"`
-	// Changes are the calls whose answer changed the object; in mode Shadow, those whose
-	// answer would have.
-	Changes int64 `json:"changes,omitempty"`
-	// Denials are the calls that refused the object; in mode Shadow, that would have.
-	Denials int64 `json:"denials,omitempty"`
-	// Errors are the calls without a valid answer.
-	Errors int64 `json:"errors,omitempty"`
-}
-
-// Difference is what a policy in mode Shadow would have done to an object that was not
-// done without it; no values.
-type Difference struct {
-	// Time at which it was found.
-	// +optional
-	Time metav1.Time `json:"time,omitempty,omitzero"`
-	// Point at which the policy was asked.
-	Point ExtensionPoint `json:"point"`
-	// Kind of the object.
-	Kind string `json:"kind,omitempty"`
-	// Namespace of the local object.
-	Namespace string `json:"namespace,omitempty"`
-	// Name of the object, or the beginning of the name that it will get.
-	Name string `json:"name,omitempty"`
-	// Operations that would have changed it, as "verb path" or "verb path[key key]".
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
-	Operations []string `json:"operations,omitempty"`
-	// Omitted is the number of further operations.
-	Omitted int32 `json:"omitted,omitempty"`
-	// Denied is the reason with which the policy would have refused the object.
-	Denied string `json:"denied,omitempty"`
-}
-
-// Observation is what one component runs.
-type Observation struct {
-	// Name of the component: "webhook/<pod>", "virtual-kubelet/<node>" … Each replica of the
-	// webhook has an entry, as long as its pod is there.
-	// +kubebuilder:validation:MinLength=1
-	Name string `json:"name"`
-	// Generation of the policy by whose settings, match and order it decides, and whose mode
-	// it obeys: an earlier one while the latest is being loaded, or is refused, none when it
-	// has none.
-	Generation int64 `json:"generation,omitempty"`
-	// Digest of the version that it runs, "sha256:…".
-	Digest string `json:"digest,omitempty"`
-	// Time at which it began to.
-	// +optional
-	Time metav1.Time `json:"time,omitempty,omitzero"`
-	// Message says what is wrong, and who must act.
-	Message string `json:"message,omitempty"`
-	// Counters of the component. They are written once a minute at most.
-	Counters *Counters `json:"counters,omitempty"`
-	// Differences that a policy in mode Shadow would have made, the latest ones.
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=10
-	Differences []Difference `json:"differences,omitempty"`
-}
-
-// OffloadingPolicyStatus is the observed state of an OffloadingPolicy.
+// OffloadingPolicyStatus is the observed state of an OffloadingPolicy. The manager writes
+// it; it summarizes the PolicyComponents.
 type OffloadingPolicyStatus struct {
-	// ObservedGeneration is the last generation acted upon.
+	// ObservedGeneration is the generation that the rest of the status is about.
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions Loaded, Ready, Degraded and RolledOut.
+	// Conditions has the condition Ready.
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Digest of the module that is loaded, "sha256:…".
+	// Components is how many components decide by the current generation and digest, and how
+	// many run policies: "2/3".
+	Components string `json:"components,omitempty"`
+	// Digest of the module that decides, "sha256:…".
 	Digest string `json:"digest,omitempty"`
-	// ShortDigest is its beginning, as logs, errors and the decisions annotation have it.
+	// ShortDigest is the beginning of the digest, as in logs, errors and the decisions
+	// annotation.
 	ShortDigest string `json:"shortDigest,omitempty"`
-	// RunBy says how many of the components run the digest with the current generation, and
-	// which.
-	RunBy string `json:"runBy,omitempty"`
 	// Points that the policy answers.
 	// +listType=set
 	Points []ExtensionPoint `json:"points,omitempty"`
-	// PointList begins these, for a column.
-	PointList string `json:"pointList,omitempty"`
-	// Reads begins what the policy is given, for a column; Manifest has all of it.
-	Reads string `json:"reads,omitempty"`
-	// Writes begins what it may write, for a column; Manifest has all of it.
-	Writes string `json:"writes,omitempty"`
-	// Manifest of the module that is loaded.
+	// Manifest of the module that decides.
 	Manifest *ManifestSummary `json:"manifest,omitempty"`
-	// Enforced is the version that was last in force. It stays while no version can be used,
-	// and goes when the policy is given another mode than Enforce: a component that starts
-	// while there is one, and cannot use the present version, does with the objects that it
-	// concerns what failurePolicy says, instead of letting them pass.
-	Enforced *EnforcedVersion `json:"enforced,omitempty"`
-	// ObservedBy tells for each component what it runs. Each component applies its
-	// own entry.
-	// +listType=map
-	// +listMapKey=name
-	ObservedBy []Observation `json:"observedBy,omitempty"`
 }
 
 // OffloadingPolicy binds a sandboxed WebAssembly module to the extension points at
@@ -403,16 +322,13 @@ type OffloadingPolicyStatus struct {
 // +kubebuilder:resource:scope=Cluster,shortName=op;opol,categories=longshore
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
-// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`
-// +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.shortDigest`
-// +kubebuilder:printcolumn:name="Points",type=string,JSONPath=`.status.pointList`
-// +kubebuilder:printcolumn:name="Reads",type=string,JSONPath=`.status.reads`
-// +kubebuilder:printcolumn:name="Writes",type=string,JSONPath=`.status.writes`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
-// +kubebuilder:printcolumn:name="Run by",type=string,JSONPath=`.status.runBy`
+// +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.shortDigest`
+// +kubebuilder:printcolumn:name="Points",type=string,JSONPath=`.status.points`
+// +kubebuilder:printcolumn:name="Components",type=string,JSONPath=`.status.components`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].message`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 type OffloadingPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -16,7 +16,7 @@ var AddToScheme = schemeBuilder.AddToScheme
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
-		&OffloadingPolicy{}, &OffloadingPolicyList{},
+		&OffloadingPolicy{}, &OffloadingPolicyList{}, &PolicyComponent{}, &PolicyComponentList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -18,7 +18,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -40,6 +39,7 @@ import (
 	loadedmodule "github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/host/policysource"
+	"github.com/longshore-dev/longshore/host/policysource/report"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -100,7 +100,10 @@ func (*strict) ValidateSettings(_ context.Context, settings json.RawMessage, _ .
 	return nil
 }
 
-// site is a real API server with the CRD, a component, and the webhook as the chart
+// webhookReport is the key of the component's PolicyComponent.
+var webhookReport = client.ObjectKey{Namespace: "longshore", Name: "webhook"}
+
+// site is a real API server with the CRDs, a component, and the webhook as the chart
 // registers it.
 type site struct {
 	t        *testing.T
@@ -121,11 +124,15 @@ func newSite(t *testing.T) *site {
 	api.QPS, api.WarningHandler = -1, &s.warnings
 	s.admin, err = client.New(api, client.Options{Scheme: kinds})
 	require.NoError(t, err)
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	s.decode(filepath.Join(chartFiles, "..", "crds", "offloadingpolicies.yaml"), crd)
-	require.NoError(t, s.admin.Create(t.Context(), crd))
+	for _, file := range []string{"offloadingpolicies.yaml", "policycomponents.yaml"} {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		s.decode(filepath.Join(chartFiles, "..", "crds", file), crd)
+		require.NoError(t, s.admin.Create(t.Context(), crd))
+	}
 	require.NoError(t, s.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "longshore"}}))
-	require.Eventually(t, func() bool { return s.admin.List(t.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil }, soon, tick)
+	require.Eventually(t, func() bool {
+		return s.admin.List(t.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil && s.admin.List(t.Context(), &policyv1alpha1.PolicyComponentList{}) == nil
+	}, soon, tick)
 	s.start(api, kinds)
 	s.register()
 	return s
@@ -147,7 +154,7 @@ func (s *site) start(api *rest.Config, kinds *runtime.Scheme) {
 	})
 	require.NoError(s.t, err)
 	s.source, err = policysource.New(policysource.Options{
-		Component: "webhook", Client: mgr.GetClient(), Conditions: true, Clock: clock.RealClock{},
+		Identity: report.Identity{Name: "webhook", Object: webhookReport}, Client: mgr.GetClient(), Clock: clock.RealClock{},
 		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: defaults()},
 		ModuleNamespaces: []string{"longshore"}, Load: module,
 	})
@@ -219,7 +226,7 @@ func TestTheDoorAgainstARealAPIServer(t *testing.T) {
 	s := newSite(t)
 	require.NoError(t, s.admin.Create(t.Context(), configMap("good", holding("v1"))))
 	require.NoError(t, s.admin.Create(t.Context(), policy("elder", "good", nil)))
-	s.await("elder", "True Bound")
+	s.await("elder", "", true)
 	s.warnings.take()
 
 	for name, tc := range map[string]struct {
@@ -228,7 +235,7 @@ func TestTheDoorAgainstARealAPIServer(t *testing.T) {
 		wantHook, wantDenial string
 		wantWarning          string
 	}{
-		"a policy whose module is not there yet": {object: policy("early", "later", nil), wantWarning: `policy "early" is not asked in this version yet: ConfigMap longshore/later does not exist: the operator must create it with the module in binaryData`},
+		"a policy whose module is not there yet": {object: policy("early", "later", nil), wantWarning: `this version of policy "early" is not used yet: ConfigMap longshore/later does not exist: the operator must create it with the module in binaryData`},
 		"a policy that needs an order": {
 			object: policy("younger", "good", nil), wantHook: "policy.validate.longshore.dev",
 			wantDenial: `policies "elder" and "younger" both write /spec/hostname at PodMutation`,
@@ -283,23 +290,27 @@ func TestTheDoorAgainstARealAPIServer(t *testing.T) {
 			}
 		})
 	}
-	s.await("elder", "True Bound")
+	s.await("elder", "", true)
 
-	// When it is down, what it would have refused is stored, and the component tells.
+	// While the webhook is down, bad objects are stored, and the component reports them.
 	s.webhook.Close()
 	require.NoError(t, s.admin.Update(t.Context(), configMap("good", holding("broken"))))
-	s.await("elder", "True PreviousVersion: The previous version is used, because of this one: the module is cut in half")
+	s.await("elder", "ModuleNotLoaded", true)
 	require.NoError(t, s.admin.Create(t.Context(), policy("younger", "good", nil)))
-	s.await("younger", "False ModuleNotLoaded")
+	s.await("younger", "ModuleNotLoaded", false)
 }
 
-// await waits until the condition Ready begins so.
-func (s *site) await(name, prefix string) {
+// await waits until the component reports the policy with the reason, by which it decides or not.
+func (s *site) await(name, reason string, decides bool) {
 	s.t.Helper()
 	planetest.Until(s.t, func(t planetest.T) bool {
-		stored := &policyv1alpha1.OffloadingPolicy{}
-		require.NoError(t, s.admin.Get(t.Context(), client.ObjectKey{Name: name}, stored))
-		ready := meta.FindStatusCondition(stored.Status.Conditions, policyv1alpha1.ReadyCondition)
-		return ready != nil && strings.HasPrefix(string(ready.Status)+" "+ready.Reason+": "+ready.Message, prefix)
-	}, soon, tick, "policy %s: Ready %s", name, prefix)
+		component := &policyv1alpha1.PolicyComponent{}
+		require.NoError(t, s.admin.Get(t.Context(), webhookReport, component))
+		for _, o := range component.Status.Policies {
+			if o.Name == name {
+				return o.Reason == reason && (o.Digest != "") == decides
+			}
+		}
+		return false
+	}, soon, tick, "policy %s: %q", name, reason)
 }

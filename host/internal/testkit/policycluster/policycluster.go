@@ -1,5 +1,5 @@
-// Package policycluster is a real API server that serves OffloadingPolicies, for the tests
-// of what runs them.
+// Package policycluster starts an API server with the CRDs of policies, for tests of components
+// that call policies.
 package policycluster
 
 import (
@@ -26,7 +26,7 @@ import (
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 )
 
-// Namespace is Longshore's own, where modules are.
+// Namespace is Longshore's own namespace, which has the modules.
 const Namespace = "longshore"
 
 const (
@@ -34,17 +34,17 @@ const (
 	poll     = 20 * time.Millisecond
 )
 
-// Cluster is such an API server.
+// Cluster is a running API server.
 type Cluster struct {
 	// API reaches it without a limit of requests.
 	API *rest.Config
 	// Kubeconfig is the path of a file that reaches it.
 	Kubeconfig string
-	// Admin may do everything. Its scheme knows policies, CRDs and what client-go knows.
+	// Admin has all rights. Its scheme has the kinds of policies, CRDs and Kubernetes.
 	Admin client.Client
 }
 
-// Start starts one that has the CRD and the namespace, until the test ends.
+// Start starts an API server with the CRDs and the namespace. It runs until the test ends.
 func Start(tb testing.TB) *Cluster {
 	tb.Helper()
 	plane := planetest.ForTest(tb, "rome")
@@ -57,19 +57,22 @@ func Start(tb testing.TB) *Cluster {
 	var err error
 	c.Admin, err = client.New(c.API, client.Options{Scheme: kinds})
 	require.NoError(tb, err)
-	raw, err := charts.Longshore.ReadFile(path.Join("longshore", "crds", "offloadingpolicies.yaml"))
-	require.NoError(tb, err)
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	require.NoError(tb, yaml.Unmarshal(raw, crd))
-	for _, o := range []client.Object{crd, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}} {
-		require.NoError(tb, c.Admin.Create(tb.Context(), o))
+	require.NoError(tb, c.Admin.Create(tb.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}))
+	for _, file := range []string{"offloadingpolicies.yaml", "policycomponents.yaml"} {
+		raw, err := charts.Longshore.ReadFile(path.Join("longshore", "crds", file))
+		require.NoError(tb, err)
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		require.NoError(tb, yaml.Unmarshal(raw, crd))
+		require.NoError(tb, c.Admin.Create(tb.Context(), crd))
 	}
-	require.Eventually(tb, func() bool { return c.Admin.List(tb.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil },
-		patience, poll, "the CRD is served")
+	require.Eventually(tb, func() bool {
+		return c.Admin.List(tb.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil && c.Admin.List(tb.Context(), &policyv1alpha1.PolicyComponentList{}) == nil
+	}, patience, poll, "the CRDs are served")
 	return c
 }
 
-// Options of the manager of a component that runs policies: several may run in one process.
+// Options returns options for the manager of a component. Several managers may run in one
+// process.
 func (c *Cluster) Options() ctrl.Options {
 	skip := true
 	return ctrl.Options{

@@ -1,4 +1,4 @@
-package policysource
+package plan
 
 import (
 	"cmp"
@@ -18,7 +18,8 @@ const (
 	// maxConditionCost bounds one evaluation of a match condition, in the cost units of
 	// CEL: about what the API server grants to an expression of admission.
 	maxConditionCost = 1_000_000
-	// conditionInterrupt is after how many steps of a comprehension the context is asked.
+	// conditionInterrupt is the number of steps of a comprehension between two checks of the
+	// context.
 	conditionInterrupt = 100
 )
 
@@ -35,9 +36,9 @@ type condition struct {
 	program cel.Program
 }
 
-// compileConditions compiles spec.match.matchConditions; without any, CEL is not even
-// set up. It returns those that compile, and what is wrong with the first that does not.
-func compileConditions(declared []policyv1alpha1.MatchCondition) ([]condition, *problem) {
+// compileConditions compiles spec.match.matchConditions. It returns those that compile, and
+// the problem of the first that does not.
+func compileConditions(declared []policyv1alpha1.MatchCondition) ([]condition, *Problem) {
 	if len(declared) == 0 {
 		return nil, nil
 	}
@@ -48,54 +49,53 @@ func compileConditions(declared []policyv1alpha1.MatchCondition) ([]condition, *
 		cel.CrossTypeNumericComparisons(true), cel.OptionalTypes(),
 	)
 	if err != nil {
-		return nil, &problem{reason: reasonInvalidSpec, err: fmt.Errorf("preparing CEL: %w; this is a bug of Longshore", err)}
+		return nil, Invalid("preparing CEL: %w; this is a bug of Longshore", err)
 	}
 	var out []condition
-	var bad *problem
+	var problem *Problem
 	for i := range declared {
-		program, wrong := compileCondition(env, &declared[i])
-		if bad = cmp.Or(bad, wrong); wrong == nil {
+		program, invalid := compileCondition(env, &declared[i])
+		if problem = cmp.Or(problem, invalid); invalid == nil {
 			out = append(out, condition{name: declared[i].Name, program: program})
 		}
 	}
-	return out, bad
+	return out, problem
 }
 
-func compileCondition(env *cel.Env, declared *policyv1alpha1.MatchCondition) (cel.Program, *problem) {
+func compileCondition(env *cel.Env, declared *policyv1alpha1.MatchCondition) (cel.Program, *Problem) {
 	where := fmt.Sprintf("spec.match.matchConditions[%q]", declared.Name)
 	ast, issues := env.Compile(declared.Expression)
 	if err := issues.Err(); err != nil {
-		return nil, invalid("%s does not compile, the operator must correct it: %w", where, err)
+		return nil, Invalid("%s does not compile, the operator must correct it: %w", where, err)
 	}
 	if kind := ast.OutputType(); !kind.IsExactType(cel.BoolType) {
-		return nil, invalid("%s is of type %s: the operator must make it an expression of type bool", where, kind)
+		return nil, Invalid("%s is of type %s: the operator must make it an expression of type bool", where, kind)
 	}
 	program, err := env.Program(ast, cel.CostLimit(maxConditionCost), cel.InterruptCheckFrequency(conditionInterrupt))
 	if err != nil {
-		return nil, invalid("%s cannot be evaluated, the operator must correct it: %w", where, err)
+		return nil, Invalid("%s cannot be evaluated, the operator must correct it: %w", where, err)
 	}
 	return program, nil
 }
 
-// meetsConditions tells whether all conditions are true. One that cannot be evaluated
-// counts as a failure of the policy, unless another one is false.
+// meetsConditions reports whether all conditions are true. A condition that cannot be
+// evaluated is a failure of the policy, unless another one is false.
 func (m *matcher) meetsConditions(ctx context.Context, a chain.Attributes) (bool, error) {
 	if len(m.conditions) == 0 {
 		return true, nil
 	}
-	object, err := plain(a.Object)
+	object, err := jsonFields(a.Object)
 	if err != nil {
 		return false, err
 	}
-	var reading error
+	var readErr error
 	variables := map[string]any{
 		conditionObject:      object,
 		conditionVirtualNode: a.VirtualNode,
-		// Read only when an expression asks for it.
 		conditionNamespace: func() any {
-			var known map[string]string
-			known, reading = m.namespaceLabels(ctx, a)
-			return map[string]any{"metadata": map[string]any{"name": a.Namespace, "labels": known}}
+			var set map[string]string
+			set, readErr = m.namespaceLabels(ctx, a)
+			return map[string]any{"metadata": map[string]any{"name": a.Namespace, "labels": set}}
 		},
 	}
 	var failed error
@@ -104,8 +104,8 @@ func (m *matcher) meetsConditions(ctx context.Context, a chain.Attributes) (bool
 		switch {
 		case ctx.Err() != nil:
 			return false, fmt.Errorf("evaluating spec.match.matchConditions[%q]: %w", m.conditions[i].name, ctx.Err())
-		case reading != nil:
-			return false, reading
+		case readErr != nil:
+			return false, readErr
 		case err != nil:
 			failed = errors.Join(failed, fmt.Errorf("evaluating spec.match.matchConditions[%q]: %w", m.conditions[i].name, err))
 		case value.Value() == false:
@@ -115,9 +115,9 @@ func (m *matcher) meetsConditions(ctx context.Context, a chain.Attributes) (bool
 	return failed == nil, failed
 }
 
-// plain returns an object in the types that CEL takes for JSON's: what callers leave as Go
-// values is encoded first.
-func plain(object map[string]any) (map[string]any, error) {
+// jsonFields returns an object in the types that CEL has for JSON. Callers may pass Go
+// values.
+func jsonFields(object map[string]any) (map[string]any, error) {
 	raw, err := json.Marshal(object)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the object for match conditions: %w", err)

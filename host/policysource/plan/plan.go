@@ -1,0 +1,297 @@
+// Package plan decides which bindings a component has. It is pure: the OffloadingPolicies,
+// the loaded modules and the previous bindings go in; the next bindings, and the problem of
+// each policy that cannot be used, come out.
+//
+// A policy with a problem never replaces bindings that work: the previous version stays.
+// Without a previous one, a policy that was enforced before is held, and the others are
+// left out. A core point without a policy of its default's name has the built-in default.
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+)
+
+// Module is the state of the module that a policy names.
+type Module struct {
+	// ID identifies the module's bytes and its limits.
+	ID string
+	// Policy is the loaded module; nil if there is none.
+	Policy chain.Policy
+	// Loading is set while the module is being loaded.
+	Loading bool
+	// Problem is why the module cannot be used with this policy; nil if it can.
+	Problem *Problem
+}
+
+// Bound is what the chains have of a policy.
+type Bound struct {
+	// Version identifies the policy's spec and module: equal versions, equal bindings.
+	Version string
+	// Generation of the policy.
+	Generation int64
+	// Digest of the module.
+	Digest string
+	// Bindings, one for each extension point; none in mode Disabled.
+	Bindings []chain.Binding
+	// Shadow is set when the answers are not applied.
+	Shadow bool
+	// Fallback has the bindings of the latest version that has answered, for failure policy
+	// LastGood, and FallbackGeneration is that of the policy then.
+	Fallback           []chain.Binding
+	FallbackGeneration int64
+	// Held is set when no version of the policy can be used and it was enforced before.
+	Held *Held
+}
+
+// Input of [Make].
+type Input struct {
+	// Policies without those that are being deleted.
+	Policies []*policyv1alpha1.OffloadingPolicy
+	// Modules by the name of the policy. Policies that are disabled, or whose spec does not
+	// pass [CheckSpec], need none.
+	Modules map[string]Module
+	// Previous is what the chains have, by the name of the policy.
+	Previous map[string]Bound
+	// Answered has the names of the policies whose previous version has given valid answers.
+	Answered map[string]bool
+	// BuiltIn is the module of the default policies.
+	BuiltIn chain.Policy
+	// NamespaceLabels is called by the bindings, not by [Make].
+	NamespaceLabels NamespaceLabels
+}
+
+// Outcome is what becomes of one policy.
+type Outcome struct {
+	// Policy that this is about.
+	Policy *policyv1alpha1.OffloadingPolicy
+	// Bound is what decides: the current version, a previous one, or that the policy is held;
+	// nil if nothing does.
+	Bound *Bound
+	// Problem is why the current version is not used; nil if it is, or is being loaded.
+	Problem *Problem
+	// Loading is set while the module of the current version is being loaded.
+	Loading bool
+}
+
+// IsHeld reports whether the policy was enforced before and currently has no usable version.
+func (o *Outcome) IsHeld() bool { return o.Bound != nil && o.Bound.Held != nil }
+
+// candidate is a policy on its way into the chains.
+type candidate struct {
+	policy   *policyv1alpha1.OffloadingPolicy
+	previous *Bound
+	// next is the current version; unset with a problem or while it is loading.
+	next    Bound
+	problem *Problem
+	loading bool
+	// choice is what is proposed to the chains.
+	choice *Bound
+}
+
+// isChanged reports whether the choice differs from what the chains have.
+func (c *candidate) isChanged() bool {
+	return c.choice != nil && (c.previous == nil || c.previous.Version != c.choice.Version)
+}
+
+type planner struct {
+	in         *Input
+	candidates []*candidate
+}
+
+// Make plans the bindings of all policies, eldest first. The chains accept the bindings that
+// it returns. When two policies conflict, the one that changed last is not used.
+func Make(in *Input) ([]Outcome, []chain.Binding, error) {
+	p := &planner{in: in}
+	policies := slices.SortedFunc(slices.Values(in.Policies), func(a, b *policyv1alpha1.OffloadingPolicy) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	for _, policy := range policies {
+		p.candidates = append(p.candidates, p.prepare(policy))
+	}
+	bindings, err := p.settle()
+	if err != nil {
+		return nil, nil, err
+	}
+	outcomes := make([]Outcome, len(p.candidates))
+	for i, c := range p.candidates {
+		outcomes[i] = Outcome{Policy: c.policy, Bound: c.choice, Problem: c.problem, Loading: c.loading}
+	}
+	return outcomes, bindings, nil
+}
+
+// prepare builds the current version of a policy, or finds its problem, and makes the first
+// choice.
+func (p *planner) prepare(policy *policyv1alpha1.OffloadingPolicy) *candidate {
+	c := &candidate{policy: policy}
+	if b, ok := p.in.Previous[policy.Name]; ok {
+		c.previous = &b
+	}
+	module := p.in.Modules[policy.Name]
+	version := fmt.Sprintf("%s %d %s", policy.UID, policy.Generation, module.ID)
+	switch problem := CheckSpec(policy); {
+	case problem != nil:
+		c.problem = problem
+	case IsDisabled(policy):
+		c.next = Bound{Version: version, Generation: policy.Generation}
+	case module.Problem != nil:
+		c.problem = module.Problem
+	case module.Loading:
+		c.loading = true
+	case c.previous != nil && c.previous.Version == version:
+		c.next = *c.previous
+	default:
+		p.build(c, module.Policy, version)
+	}
+	c.choice = p.choose(c)
+	return c
+}
+
+func (p *planner) build(c *candidate, module chain.Policy, version string) {
+	bindings, problem := Bindings(c.policy, module, p.in.NamespaceLabels)
+	if c.problem = problem; problem != nil {
+		return
+	}
+	c.next = Bound{Version: version, Generation: c.policy.Generation, Digest: module.Digest(), Bindings: bindings, Shadow: IsShadow(c.policy)}
+	if c.policy.Spec.FailurePolicy != policyv1alpha1.FailurePolicyLastGood || c.previous == nil {
+		return
+	}
+	// The version to fall back to is the previous one if it has answered, else its own fallback.
+	previous := c.previous
+	c.next.Fallback, c.next.FallbackGeneration = previous.Fallback, previous.FallbackGeneration
+	if previous.Enforces() && p.in.Answered[c.policy.Name] && !hasSameAnswers(previous, &c.next) {
+		c.next.Fallback, c.next.FallbackGeneration = previous.Bindings, previous.Generation
+	}
+	for i := range c.next.Bindings {
+		for j := range c.next.Fallback {
+			if c.next.Fallback[j].Point == c.next.Bindings[i].Point {
+				c.next.Bindings[i].Fallback = &c.next.Fallback[j]
+			}
+		}
+	}
+}
+
+// hasSameAnswers reports whether two versions have the same module and settings.
+func hasSameAnswers(a, b *Bound) bool {
+	return a.Digest == b.Digest && string(a.Bindings[0].Settings) == string(b.Bindings[0].Settings)
+}
+
+// choose returns what is proposed to the chains: the current version; else the previous one
+// if it is enforced; else a hold if the policy was enforced before; else the previous one.
+func (p *planner) choose(c *candidate) *Bound {
+	if c.problem == nil && !c.loading {
+		return &c.next
+	}
+	if c.previous != nil && c.previous.Enforces() {
+		return c.previous
+	}
+	if held := p.hold(c); held != nil {
+		return held
+	}
+	if c.previous != nil && c.previous.Held == nil {
+		return c.previous
+	}
+	return nil
+}
+
+// retreat makes the next choice after the chains have refused one.
+func (p *planner) retreat(c *candidate) {
+	switch {
+	case c.choice.Held != nil:
+		c.choice = nil
+	case c.isChanged():
+		c.choice = p.choose(c)
+	default:
+		c.choice = p.hold(c)
+	}
+}
+
+// settle changes choices until the chains accept all of them.
+func (p *planner) settle() ([]chain.Binding, error) {
+	// A candidate has at most three choices, and each refusal takes one away.
+	for range 3*len(p.candidates) + 1 {
+		bindings := p.proposal()
+		err := chain.Check(bindings)
+		if err == nil {
+			return bindings, nil
+		}
+		refused, problem := p.attribute(err)
+		if refused == nil {
+			return nil, fmt.Errorf("binding policies: %w", err)
+		}
+		if refused.problem == nil {
+			refused.problem = problem
+		}
+		p.retreat(refused)
+	}
+	return nil, errors.New("the chains refuse every choice of bindings: this is a bug of Longshore")
+}
+
+// proposal lists the bindings: defaults, then unchanged ones, then changed ones. The chains
+// attribute a conflict to the later binding.
+func (p *planner) proposal() []chain.Binding {
+	replaced := map[string]bool{}
+	var kept, changed []chain.Binding
+	for _, c := range p.candidates {
+		switch {
+		case c.choice == nil:
+			continue
+		case c.isChanged():
+			changed = append(changed, c.choice.Bindings...)
+		default:
+			kept = append(kept, c.choice.Bindings...)
+		}
+		// A policy in mode Shadow does not replace the default of its name.
+		replaced[c.policy.Name] = !c.choice.Shadow
+	}
+	return slices.Concat(Implicit(p.in.BuiltIn, replaced), kept, changed)
+}
+
+// attribute returns the candidate that an error of the chains is about; nil if there is none.
+func (p *planner) attribute(err error) (*candidate, *Problem) {
+	find := func(name string) *candidate {
+		for _, c := range p.candidates {
+			if c.policy.Name == name && c.choice != nil {
+				return c
+			}
+		}
+		return nil
+	}
+	if conflict, ok := errors.AsType[*chain.ConflictError](err); ok {
+		found := find(conflict.Second)
+		if other := find(conflict.First); other != nil && (found == nil || (other.isChanged() && !found.isChanged())) {
+			found = other
+		}
+		return found, &Problem{Reason: ReasonOrderNeeded, Err: err}
+	}
+	if refused, ok := errors.AsType[*chain.BindingError](err); ok {
+		return find(refused.Binding), &Problem{Reason: ReasonBindingRefused, Err: err}
+	}
+	return nil, nil
+}
+
+// Check returns the problem that the chains would have with these bindings of a policy beside
+// those of the others. Problems of other policies do not count.
+func Check(policy *policyv1alpha1.OffloadingPolicy, bindings []chain.Binding, current map[string]Bound, builtIn chain.Policy) *Problem {
+	replaced := map[string]bool{policy.Name: !IsShadow(policy)}
+	var others []chain.Binding
+	for name, b := range current {
+		if name != policy.Name {
+			replaced[name] = !b.Shadow
+			others = append(others, b.Bindings...)
+		}
+	}
+	err := chain.Check(slices.Concat(Implicit(builtIn, replaced), others, bindings))
+	if conflict, ok := errors.AsType[*chain.ConflictError](err); ok && conflict.Second == policy.Name {
+		return &Problem{Reason: ReasonOrderNeeded, Err: err}
+	}
+	if refused, ok := errors.AsType[*chain.BindingError](err); ok && refused.Binding == policy.Name {
+		return &Problem{Reason: ReasonBindingRefused, Err: err}
+	}
+	return nil
+}

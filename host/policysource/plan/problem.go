@@ -1,0 +1,37 @@
+package plan
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The reasons of a [Problem], of reports and of the condition Ready.
+const (
+	ReasonInvalidSpec      = "InvalidSpec"
+	ReasonNotSupported     = "NotSupported"
+	ReasonModuleNotLoaded  = "ModuleNotLoaded"
+	ReasonModuleNotFound   = "ModuleNotFound"
+	ReasonModuleIncomplete = "ModuleIncomplete"
+	ReasonInvalidSettings  = "InvalidSettings"
+	ReasonBindingRefused   = "BindingRefused"
+	ReasonOrderNeeded      = "OrderNeeded"
+)
+
+// Problem is why the current version of a policy cannot be used.
+type Problem struct {
+	// Reason is one of the reasons above.
+	Reason string
+	// Err says what is wrong and who must act.
+	Err error
+	// Missing is the ConfigMap that does not exist, if that is the problem.
+	Missing client.ObjectKey
+}
+
+// Error implements error.
+func (p *Problem) Error() string { return p.Err.Error() }
+
+// Invalid returns the problem of a spec that the operator must correct.
+func Invalid(format string, arguments ...any) *Problem {
+	return &Problem{Reason: ReasonInvalidSpec, Err: fmt.Errorf(format, arguments...)}
+}

@@ -1,0 +1,241 @@
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policysource/plan"
+	"github.com/longshore-dev/longshore/host/policysource/report"
+)
+
+// The reasons of the condition Ready, beside those of the components' reports.
+const (
+	// ReasonBound is set when the policy is enforced.
+	ReasonBound = "Bound"
+	// ReasonShadow is set when the policy is called and its answers are not applied.
+	ReasonShadow = "Shadow"
+	// ReasonDisabled is set when the policy is not called, as its spec says.
+	ReasonDisabled = "Disabled"
+	// ReasonBehind is set when a component has not reported the current version.
+	ReasonBehind = "Behind"
+	// ReasonNoComponents is set when no component reports.
+	ReasonNoComponents = "NoComponents"
+)
+
+// maxNamed bounds how many lagging components, or groups with the same message, a message names.
+const maxNamed = 3
+
+// observed is what one component reports of a policy.
+type observed struct {
+	component string
+	policyv1alpha1.PolicyObservation
+}
+
+// observe returns what each component reports of a policy, sorted by component. One that has
+// not reported the policy has an empty observation.
+func observe(policy *policyv1alpha1.OffloadingPolicy, components []policyv1alpha1.PolicyComponent) []observed {
+	out := make([]observed, len(components))
+	for i := range components {
+		out[i].component = components[i].Status.Component
+		for _, o := range components[i].Status.Policies {
+			if o.Name == policy.Name && o.UID == policy.UID {
+				out[i].PolicyObservation = o
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b observed) int { return strings.Compare(a.component, b.component) })
+	return out
+}
+
+// Summarize returns the status of a policy, apart from the times of its condition.
+func Summarize(policy *policyv1alpha1.OffloadingPolicy, components []policyv1alpha1.PolicyComponent) policyv1alpha1.OffloadingPolicyStatus {
+	all := observe(policy, components)
+	digest := currentDigest(policy, all)
+	var current, behind []observed
+	for _, o := range all {
+		if isCurrent(policy, &o) && o.Digest == digest {
+			current = append(current, o)
+		} else {
+			behind = append(behind, o)
+		}
+	}
+	out := policyv1alpha1.OffloadingPolicyStatus{
+		ObservedGeneration: policy.Generation, Digest: digest, ShortDigest: chain.ShortDigest(digest),
+		Components: fmt.Sprintf("%d/%d", len(current), len(all)),
+	}
+	for _, o := range slices.Concat(current, behind) {
+		if o.Manifest == nil || o.Digest != digest {
+			continue
+		}
+		out.Manifest = o.Manifest
+		for i := range o.Manifest.Points {
+			out.Points = append(out.Points, o.Manifest.Points[i].Point)
+		}
+		break
+	}
+	out.Conditions = []metav1.Condition{ready(policy, len(all), behind)}
+	return out
+}
+
+// isCurrent reports whether a component decides by the current generation without a problem.
+func isCurrent(policy *policyv1alpha1.OffloadingPolicy, o *observed) bool {
+	return o.Generation == policy.Generation && o.Reason == ""
+}
+
+// currentDigest returns the digest by which the components decide. When those that are
+// current differ, a module has been replaced under the same generation: the digest that the
+// status does not have yet is the new one.
+func currentDigest(policy *policyv1alpha1.OffloadingPolicy, all []observed) string {
+	digests, others := map[string]bool{}, map[string]bool{}
+	for _, o := range all {
+		switch {
+		case isCurrent(policy, &o):
+			digests[o.Digest] = true
+		case o.Generation != 0:
+			others[o.Digest] = true
+		}
+	}
+	for _, digest := range slices.Sorted(maps.Keys(digests)) {
+		if len(digests) == 1 || digest != policy.Status.Digest {
+			return digest
+		}
+	}
+	if others[policy.Status.Digest] {
+		return policy.Status.Digest
+	}
+	for _, digest := range slices.Sorted(maps.Keys(others)) {
+		return digest
+	}
+	return ""
+}
+
+func ready(policy *policyv1alpha1.OffloadingPolicy, total int, behind []observed) metav1.Condition {
+	out := metav1.Condition{Type: policyv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, ObservedGeneration: policy.Generation}
+	out.Message = fmt.Sprintf("%d/%d components decide by generation %d.", total-len(behind), total, policy.Generation)
+	switch {
+	case total == 0:
+		out.Status, out.Reason, out.Message = metav1.ConditionFalse, ReasonNoComponents, "No component has registered a PolicyComponent."
+	case len(behind) > 0:
+		out.Status, out.Reason = metav1.ConditionFalse, worstReason(behind)
+		out.Message += " Not current: " + describe(behind)
+	case plan.IsDisabled(policy):
+		out.Reason = ReasonDisabled
+		out.Message += " The policy is not called (mode: Disabled)."
+	case plan.IsShadow(policy):
+		out.Reason = ReasonShadow
+		out.Message += " Its answers are recorded and not applied (mode: Shadow)."
+	default:
+		out.Reason = ReasonBound
+	}
+	return out
+}
+
+// severity orders the reasons that concern objects in the cluster before all others.
+var severity = []string{report.ReasonUnavailable, report.ReasonQuarantined, report.ReasonFellBack}
+
+// worstReason returns the reason of the components that are behind: the most severe one, else
+// the first problem, else that a module is being loaded.
+func worstReason(behind []observed) string {
+	reasons := map[string]bool{}
+	first := ""
+	for _, o := range behind {
+		reasons[o.Reason] = true
+		if first == "" && o.Reason != report.ReasonLoading {
+			first = o.Reason
+		}
+	}
+	for _, reason := range severity {
+		if reasons[reason] {
+			return reason
+		}
+	}
+	switch {
+	case first != "":
+		return first
+	case reasons[report.ReasonLoading]:
+		return report.ReasonLoading
+	default:
+		return ReasonBehind
+	}
+}
+
+// describe names the components that are behind, those with the same message together.
+func describe(behind []observed) string {
+	names := map[string][]string{}
+	var messages []string
+	for i := range behind {
+		message := describeOne(&behind[i])
+		if names[message] == nil {
+			messages = append(messages, message)
+		}
+		names[message] = append(names[message], behind[i].component)
+	}
+	groups := make([]string, len(messages))
+	for i, message := range messages {
+		groups[i] = enumerate(names[message], ", ") + ": " + message
+	}
+	return enumerate(groups, " ")
+}
+
+func describeOne(o *observed) string {
+	switch {
+	case o.Message != "":
+		return o.Message
+	case o.Generation == 0:
+		return "has not reported the policy."
+	case o.Digest == "":
+		return fmt.Sprintf("decides by generation %d.", o.Generation)
+	default:
+		return fmt.Sprintf("decides by generation %d with module %s.", o.Generation, chain.ShortDigest(o.Digest))
+	}
+}
+
+// enumerate joins the first few items and counts the others.
+func enumerate(items []string, separator string) string {
+	if more := len(items) - maxNamed; more > 0 {
+		items = append(slices.Clone(items[:maxNamed]), fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(items, separator)
+}
+
+// EnforcedRecord returns the value of the annotation that records the version that was
+// enforced last, empty for no annotation. It is kept while the components report nothing
+// else, and removed when the policy has another mode.
+func EnforcedRecord(policy *policyv1alpha1.OffloadingPolicy, components []policyv1alpha1.PolicyComponent) (string, error) {
+	if plan.IsDisabled(policy) || plan.IsShadow(policy) {
+		return "", nil
+	}
+	var latest *policyv1alpha1.PolicyObservation
+	all := observe(policy, components)
+	for i := range all {
+		o := &all[i].PolicyObservation
+		isNewer := latest == nil || o.Generation > latest.Generation ||
+			o.Generation == latest.Generation && latest.Reason != "" && o.Reason == ""
+		if o.Enforced && isNewer {
+			latest = o
+		}
+	}
+	if latest == nil {
+		return policy.Annotations[policyv1alpha1.EnforcedAnnotation], nil
+	}
+	record := policyv1alpha1.EnforcedVersion{Generation: latest.Generation, Digest: latest.Digest}
+	if latest.Manifest != nil {
+		record.Module = latest.Manifest.Name
+		for i := range latest.Manifest.Points {
+			p := &latest.Manifest.Points[i]
+			record.Points = append(record.Points, policyv1alpha1.EnforcedPoint{Point: p.Point, Moments: p.Moments})
+		}
+	}
+	raw, err := json.Marshal(record)
+	if err != nil {
+		return "", fmt.Errorf("encoding the enforced version of policy %q: %w", policy.Name, err)
+	}
+	return string(raw), nil
+}
