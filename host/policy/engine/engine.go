@@ -9,6 +9,8 @@ import (
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 // The export names that a metered module has; see package fuel.
@@ -268,7 +270,7 @@ func (m *Module) inspectMemory() error {
 	}
 	m.hasMemory = true
 	if need := uint64(memory.Min()) * pageBytes; need > m.limits.MemoryBytes {
-		return fmt.Errorf("the module's memory begins with %d MiB, more than its limit of %d MiB; its author must make it smaller, or the operator may raise the limit", need>>20, m.limits.MemoryBytes>>20)
+		return fmt.Errorf("the module's memory begins with %d MiB, more than its limit of %d MiB; its author must make it smaller%s", need>>20, m.limits.MemoryBytes>>20, raiseHint(m.limits.MemoryBytes, contract.MaxMemoryBytes))
 	}
 	return nil
 }

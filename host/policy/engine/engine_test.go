@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,6 +16,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/fuel"
 	"github.com/longshore-dev/longshore/host/policy/fuel/wasmtest"
+	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 var names = fuel.Names{Fuel: engine.FuelExport, Stack: engine.StackExport, RefuelModule: engine.RefuelModule, Refuel: engine.RefuelFunction, Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport}
@@ -137,6 +139,28 @@ func TestFailures(t *testing.T) {
 			output, _, err = m.Call(t.Context(), "probe", []byte("still alive"))
 			require.NoError(t, err)
 			assert.Equal(t, "still alive", string(output))
+		})
+	}
+}
+
+// The operator can raise a limit of the policy, but not the host's bound.
+func TestAMessageNamesALimitThatCanBeRaised(t *testing.T) {
+	for name, tc := range map[string]struct {
+		limits  engine.Limits
+		input   string
+		class   engine.Class
+		message bool
+	}{
+		"fuel at the bound":          {input: "spin", class: engine.Timeout},
+		"fuel below the bound":       {limits: engine.Limits{Fuel: contract.MaxFuel / 2}, input: "spin", class: engine.Timeout, message: true},
+		"memory at the bound":        {input: "hog", class: engine.Memory},
+		"memory below the bound":     {limits: engine.Limits{MemoryBytes: contract.MaxMemoryBytes / 2}, input: "hog", class: engine.Memory, message: true},
+		"time has no limit to raise": {limits: engine.Limits{Fuel: 1 << 50, Time: time.Millisecond}, input: "spin", class: engine.Timeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := compile(t, probe(t), tc.limits).Call(t.Context(), "probe", []byte(tc.input))
+			require.ErrorIs(t, err, tc.class)
+			assert.Equal(t, tc.message, strings.Contains(err.Error(), "the operator may raise the limit"), err)
 		})
 	}
 }

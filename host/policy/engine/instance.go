@@ -12,6 +12,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 // environment is the state of the clock and of the random numbers that a guest sees. It is
@@ -225,13 +227,13 @@ func (i *instance) failed(err error, budget uint64) *failure {
 	case i.global.fault.Get() == faultDenied:
 		return &failure{Denied, errors.New("the module calls http_request, but policies have no network: everything a policy may know is in the request; its author must remove the call")}
 	case i.meter.isLate:
-		return &failure{Timeout, fmt.Errorf("%w: it ran for more than %v and was stopped; its author should make it faster, or the operator may raise the limit", ErrCallTime, i.meter.limit)}
+		return &failure{Timeout, fmt.Errorf("%w: it ran for more than %v and was stopped; its author should make it faster", ErrCallTime, i.meter.limit)}
 	case i.fuelLeft() < 0:
-		return &failure{Timeout, i.withGuestMessage(fmt.Sprintf("it used up its fuel of %d ticks and was stopped; its author should look for an endless loop or recursion, or the operator may raise the limit", budget))}
+		return &failure{Timeout, i.withGuestMessage(fmt.Sprintf("it used up its fuel of %d ticks and was stopped; its author should look for an endless loop or recursion%s", budget, raiseHint(budget, contract.MaxFuel)))}
 	case i.global.fault.Get() == faultMemory:
 		return &failure{Memory, fmt.Errorf("it allocated more than %d bytes for input, answer and messages; the module's author must allocate less", uint64(i.module.limits.kernelPages())*pageBytes)}
 	case i.guestMemory.isRefused:
-		return &failure{Memory, i.withGuestMessage(fmt.Sprintf("it needed more than its %d MiB of memory; its author must use less, or the operator may raise the limit", i.module.limits.MemoryBytes>>20))}
+		return &failure{Memory, i.withGuestMessage(fmt.Sprintf("it needed more than its %d MiB of memory; its author must use less%s", i.module.limits.MemoryBytes>>20, raiseHint(i.module.limits.MemoryBytes, contract.MaxMemoryBytes)))}
 	case i.global.fault.Get() == faultRange:
 		return &failure{Trap, errors.New("the module crashed: it loaded or stored outside the blocks that alloc gave it; its author must correct the address")}
 	case errors.As(err, &exit) && exit.ExitCode() == 0:

@@ -96,3 +96,12 @@ func (l *Limits) kernelPages() uint32 {
 	bytes := uint64(l.RequestBytes) + uint64(l.ResponseBytes) + kernelSlack
 	return uint32(min((bytes+pageBytes-1)/pageBytes, 1<<15))
 }
+
+// raiseHint ends a message about a limit that a policy has lowered below the host's bound. A
+// policy cannot raise a limit above the bound.
+func raiseHint(limit, bound uint64) string {
+	if limit >= bound {
+		return ""
+	}
+	return ", or the operator may raise the limit"
+}
