@@ -97,6 +97,7 @@ func badObjects() map[string]badObject {
 		}, want: "InvalidSpec: spec.module.configMap.namespace"},
 		"no such ConfigMap": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Module.ConfigMap.Name = "gone" }, want: "ModuleNotFound: ConfigMap longshore/gone does not exist"},
 		"no such key":       {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Module.ConfigMap.Key = "gone" }, want: "ModuleNotFound: binaryData"},
+		"settings missing":  {spec: fromConfigMap, content: "needs settings", want: "InvalidSettings: spec.settings: policy module custom refuses its settings, the operator must correct them: spec.settings.suffix is required"},
 		"a broken module":   {spec: fromConfigMap, content: "broken", want: "ModuleNotLoaded: the module is cut in half"},
 		"a default at another point": {name: "default-podplacement", spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			s.Points = []policyv1alpha1.ExtensionPoint{"MetadataFilter"}

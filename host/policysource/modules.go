@@ -100,14 +100,19 @@ func (s *Source) checkSettings(ctx context.Context, policy *policyv1alpha1.Offlo
 	return known.problem
 }
 
-// validate lets a module check the settings of a policy, if it can, for the policy's points.
+// validate lets a module check the settings of a policy, if it can, for the policy's points. It
+// also checks that they may be missing.
 func validate(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, loaded chain.Policy) *plan.Problem {
 	points, problem := plan.Points(policy, loaded.Manifest())
 	validator, ok := loaded.(settingsValidator)
-	if problem != nil || !ok || policy.Spec.Settings == nil {
+	if problem != nil || !ok {
 		return problem
 	}
-	if err := validator.ValidateSettings(ctx, policy.Spec.Settings.Raw, points...); err != nil {
+	var settings json.RawMessage
+	if policy.Spec.Settings != nil {
+		settings = policy.Spec.Settings.Raw
+	}
+	if err := validator.ValidateSettings(ctx, settings, points...); err != nil {
 		return &plan.Problem{Reason: plan.ReasonInvalidSettings, Err: fmt.Errorf("spec.settings: %w", err)}
 	}
 	return nil

@@ -99,6 +99,9 @@ func newCustom(content string) *custom {
 func (*custom) Instances() (idle, all int) { return 1, 3 }
 
 func (c *custom) ValidateSettings(_ context.Context, settings json.RawMessage, _ ...contract.Point) error {
+	if c.Manifest().Version == "needs settings" && len(settings) == 0 {
+		return &policymodule.SettingsError{Module: "custom", Message: "spec.settings.suffix is required"}
+	}
 	if string(settings) == `{"bad":true}` {
 		return &policymodule.SettingsError{Module: "custom", Message: "bad must be false"}
 	}

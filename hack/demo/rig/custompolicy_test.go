@@ -79,7 +79,7 @@ func badPolicies(t *testing.T, r *rig.Rig) {
 		"not-wasm":             {map[string][]byte{"module.wasm": []byte("\xff\xfe no module")}, nil, "this is not a WebAssembly module"},
 		"not-binary":           {nil, map[string]string{"module.wasm": "package main"}, "its author must store a built module in binaryData"},
 		"misspelled":           {map[string][]byte{"module.wasm": []byte("\xff")}, map[string]string{"policy.yaml": "ordr: 10"}, `unknown field "ordr"`},
-		"default-antiaffinity": {map[string][]byte{"module.wasm": []byte("\xff")}, nil, "was not made from a ConfigMap"},
+		"default-antiaffinity": {map[string][]byte{"module.wasm": []byte("\xff")}, nil, "is not managed by Longshore"},
 	} {
 		err := labelPolicy(t, r, name, tc.binary, tc.text)
 		assert.ErrorContains(t, err, tc.want, name)

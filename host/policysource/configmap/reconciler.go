@@ -1,10 +1,9 @@
-// Package configmap is the short way to load a policy: for every ConfigMap of
-// Longshore's own namespace that is labeled longshore.dev/policy=true it keeps an
-// OffloadingPolicy of the same name, whose module is the ConfigMap's. Components load
-// the OffloadingPolicy; this package only writes it (ADR 8).
+// Package configmap keeps an OffloadingPolicy for every ConfigMap of Longshore's namespace
+// that is labeled longshore.dev/policy=true. The policy has the name and the module of the
+// ConfigMap. Components load the OffloadingPolicy; this package only writes it (ADR 8).
 //
-// An OffloadingPolicy that is kept so carries a label: a namespaced object cannot own a
-// cluster-scoped one. One without the label belongs to somebody else and is not touched.
+// A managed OffloadingPolicy has a label, since a namespaced object cannot own a
+// cluster-scoped one. A policy without the label is unmanaged and is not changed.
 package configmap
 
 import (
@@ -31,41 +30,41 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
-// labelValue is that of [policyv1alpha1.PolicyLabel] on ConfigMaps that are policies.
+// labelValue is the value of [policyv1alpha1.PolicyLabel] on ConfigMaps that are policies.
 const labelValue = "true"
 
-// catchUp is how long the cache is given to show what was written meanwhile. Components
-// write the status of a policy when its ConfigMap changes, so this is nothing unusual.
-const catchUp = 50 * time.Millisecond
+// conflictRetry is the delay after a conflict. Conflicts are usual: the manager writes the
+// status of a policy when its ConfigMap changes.
+const conflictRetry = 50 * time.Millisecond
 
-// Selector selects the ConfigMaps that are policies: all that the cache needs to hold.
+// Selector selects the ConfigMaps that are policies.
 func Selector() client.MatchingLabels {
 	return client.MatchingLabels{policyv1alpha1.PolicyLabel: labelValue}
 }
 
-// Selected tells whether a ConfigMap carries the label.
-func Selected(source *corev1.ConfigMap) bool {
+// IsSelected reports whether a ConfigMap has the label.
+func IsSelected(source *corev1.ConfigMap) bool {
 	return source.Labels[policyv1alpha1.PolicyLabel] == labelValue
 }
 
-// Reconciler keeps OffloadingPolicies of labeled ConfigMaps.
+// Reconciler keeps the OffloadingPolicies of labeled ConfigMaps.
 type Reconciler struct {
 	// Client reads from a cache and writes OffloadingPolicies.
 	Client client.Client
-	// Events records on the ConfigMap what is wrong with it.
+	// Events on ConfigMaps that cannot be policies.
 	Events events.EventRecorder
-	// Namespace is Longshore's own: ConfigMaps elsewhere are no policies.
+	// Namespace is Longshore's own namespace; ConfigMaps of others are ignored.
 	Namespace string
 }
 
-// SetupWithManager adds the Reconciler to a manager; the leader runs it. The right to
-// read ConfigMaps is the chart's: a Role of the own namespace.
+// SetupWithManager adds the Reconciler to a manager; the leader runs it. A Role of the chart
+// lets it read the ConfigMaps of its namespace.
 //
 // +kubebuilder:rbac:groups=policy.longshore.dev,resources=offloadingpolicies,verbs=get;list;watch;create;update;delete
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	own := predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetNamespace() == r.Namespace })
-	// A policy leads to the ConfigMap of its name, kept or not: once a stranger's policy
-	// is gone, the ConfigMap's takes its place.
+	// Unmanaged policies count as well: after the deletion of one, the ConfigMap's policy is
+	// created.
 	sameName := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: r.Namespace, Name: o.GetName()}}}
 	})
@@ -82,13 +81,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// Reconcile brings the OffloadingPolicy of one name in line with its ConfigMap. What was
-// decided about an object that has changed since is decided again.
+// Reconcile brings the OffloadingPolicy of a name in line with its ConfigMap. It is repeated
+// after a conflict.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	err := r.align(ctx, request)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		ctrl.LoggerFrom(ctx).V(1).Info("Looking again, since the policy has changed meanwhile", "policy", request.Name, "reason", err.Error())
-		return ctrl.Result{RequeueAfter: catchUp}, nil
+		ctrl.LoggerFrom(ctx).V(1).Info("Cache is stale, requeueing", "policy", request.Name, "reason", err.Error())
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	return ctrl.Result{}, err
 }
@@ -105,13 +104,13 @@ func (r *Reconciler) align(ctx context.Context, request ctrl.Request) error {
 	}
 	exists := err == nil
 	switch {
-	case source == nil && exists && Kept(policy):
-		return r.remove(ctx, policy)
+	case source == nil && exists && IsManaged(policy):
+		return r.delete(ctx, policy)
 	case source == nil:
 		return nil
-	case exists && !Kept(policy):
+	case exists && !IsManaged(policy):
 		return r.refuse(source, &Problem{Reason: ReasonNameTaken, Err: fmt.Errorf(
-			"OffloadingPolicy %q exists and was not made from this ConfigMap, so it stays as it is: delete it, or give the ConfigMap another name", policy.Name)})
+			"OffloadingPolicy %q exists and is not managed by Longshore: delete it, or give the ConfigMap another name", policy.Name)})
 	}
 	spec, bad := Spec(source)
 	if bad != nil {
@@ -122,13 +121,13 @@ func (r *Reconciler) align(ctx context.Context, request ctrl.Request) error {
 	} else {
 		err = r.create(ctx, source.Name, spec)
 	}
-	if refused(err) {
+	if isRefused(err) {
 		return r.refuse(source, &Problem{Reason: ReasonRefused, Err: err})
 	}
 	return err
 }
 
-// source returns the ConfigMap if it is there and means to be a policy, else nil.
+// source returns the ConfigMap if it exists and is a policy, else nil.
 func (r *Reconciler) source(ctx context.Context, request ctrl.Request) (*corev1.ConfigMap, error) {
 	source := &corev1.ConfigMap{}
 	err := r.Client.Get(ctx, request.NamespacedName, source)
@@ -138,14 +137,14 @@ func (r *Reconciler) source(ctx context.Context, request ctrl.Request) (*corev1.
 	if err != nil {
 		return nil, fmt.Errorf("reading ConfigMap %s: %w", request.NamespacedName, err)
 	}
-	if source.Namespace != r.Namespace || !Selected(source) || !source.DeletionTimestamp.IsZero() {
+	if source.Namespace != r.Namespace || !IsSelected(source) || !source.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
 	return source, nil
 }
 
-// Kept tells whether a policy is kept from a ConfigMap.
-func Kept(policy *policyv1alpha1.OffloadingPolicy) bool {
+// IsManaged reports whether a policy is kept from a ConfigMap.
+func IsManaged(policy *policyv1alpha1.OffloadingPolicy) bool {
 	return policy.Labels[policyv1alpha1.ManagedByLabel] == policyv1alpha1.ManagedByConfigMap
 }
 
@@ -154,8 +153,7 @@ func (r *Reconciler) create(ctx context.Context, name string, spec *policyv1alph
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{policyv1alpha1.ManagedByLabel: policyv1alpha1.ManagedByConfigMap}},
 		Spec:       *spec,
 	}
-	ctrl.LoggerFrom(ctx).Info("Creating policy of ConfigMap", "policy", name)
-	// One that exists meanwhile is looked at again, with the question whose it is.
+	ctrl.LoggerFrom(ctx).Info("Creating OffloadingPolicy of ConfigMap", "policy", name)
 	if err := r.Client.Create(ctx, policy); err != nil {
 		return fmt.Errorf("creating OffloadingPolicy %q: %w", name, err)
 	}
@@ -163,28 +161,27 @@ func (r *Reconciler) create(ctx context.Context, name string, spec *policyv1alph
 }
 
 func (r *Reconciler) update(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, spec *policyv1alpha1.OffloadingPolicySpec) error {
-	same, err := equal(&policy.Spec, spec)
-	if same || err != nil {
+	isSame, err := isEqual(&policy.Spec, spec)
+	if isSame || err != nil {
 		return err
 	}
 	changed := policy.DeepCopy()
 	changed.Spec = *spec
-	ctrl.LoggerFrom(ctx).Info("Changing policy to what its ConfigMap says", "policy", policy.Name)
-	// The deletion of one that is gone wakes us.
+	ctrl.LoggerFrom(ctx).Info("Updating OffloadingPolicy of ConfigMap", "policy", policy.Name)
+	// The event of a deletion requeues the policy.
 	if err := r.Client.Update(ctx, changed); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("changing OffloadingPolicy %q: %w", policy.Name, err)
+		return fmt.Errorf("updating OffloadingPolicy %q: %w", policy.Name, err)
 	}
 	return nil
 }
 
-// remove deletes the policy that was read, and no later one of its name. Nor in a later
-// state: somebody who takes the label off makes it theirs, under the same UID. So the
-// resource version counts too, although a mere report in the status changes it.
-func (r *Reconciler) remove(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy) error {
+// delete deletes the policy in the state that was read. A later state may be unmanaged, so the
+// resource version is a precondition, although a write of the status changes it too.
+func (r *Reconciler) delete(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy) error {
 	if !policy.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	ctrl.LoggerFrom(ctx).Info("Deleting policy whose ConfigMap is gone", "policy", policy.Name)
+	ctrl.LoggerFrom(ctx).Info("Deleting OffloadingPolicy without a ConfigMap", "policy", policy.Name)
 	err := r.Client.Delete(ctx, policy, client.Preconditions{UID: &policy.UID, ResourceVersion: &policy.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting OffloadingPolicy %q: %w", policy.Name, err)
@@ -192,20 +189,20 @@ func (r *Reconciler) remove(ctx context.Context, policy *policyv1alpha1.Offloadi
 	return nil
 }
 
-// refused tells an answer of the API server that only another ConfigMap changes.
-func refused(err error) bool {
+// isRefused reports whether the API server would refuse the policy again.
+func isRefused(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
 
-// refuse says on the ConfigMap what is wrong; nothing but a change of it, or of the
-// policy in its way, helps.
+// refuse records an event on the ConfigMap. It returns a terminal error: only a change of the
+// ConfigMap, or of a policy of its name, helps.
 func (r *Reconciler) refuse(source *corev1.ConfigMap, problem *Problem) error {
 	r.Events.Eventf(source, nil, corev1.EventTypeWarning, problem.Reason, actionLoad, "%s", problem.Err.Error())
 	return reconcile.TerminalError(fmt.Errorf("refusing ConfigMap %s/%s as a policy: %w", source.Namespace, source.Name, problem.Err))
 }
 
-// equal compares what the API server would store.
-func equal(a, b *policyv1alpha1.OffloadingPolicySpec) (bool, error) {
+// isEqual reports whether the API server would store two specs equally.
+func isEqual(a, b *policyv1alpha1.OffloadingPolicySpec) (bool, error) {
 	var decoded [2]any
 	for i, spec := range []*policyv1alpha1.OffloadingPolicySpec{a, b} {
 		raw, err := json.Marshal(spec)

@@ -154,7 +154,7 @@ func TestAPolicyOfSomebodyElseIsNotTouched(t *testing.T) {
 		Spec:       policyv1alpha1.OffloadingPolicySpec{Module: policyv1alpha1.ModuleSource{BuiltIn: policyv1alpha1.BuiltInDefault}},
 	}
 	r := newRig(t, source(""), theirs)
-	assert.Contains(t, r.refused(r.pass()), "Warning NameTaken OffloadingPolicy \"mine\" exists and was not made from this ConfigMap")
+	assert.Contains(t, r.refused(r.pass()), "Warning NameTaken OffloadingPolicy \"mine\" exists and is not managed by Longshore")
 	assert.Equal(t, theirs.Spec, r.policy().Spec)
 	r.store(func(cm *corev1.ConfigMap) { cm.Labels = nil })
 	require.NoError(t, r.pass())

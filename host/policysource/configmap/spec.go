@@ -15,19 +15,19 @@ import (
 
 // Event reasons and the action on the ConfigMap.
 const (
-	// ReasonInvalidSpec: policy.yaml is no spec.
+	// ReasonInvalidSpec is set when policy.yaml is not a valid spec.
 	ReasonInvalidSpec = "InvalidPolicySpec"
-	// ReasonNoModule: there is no module, or more than one.
+	// ReasonNoModule is set when there is no module, or more than one.
 	ReasonNoModule = "ModuleNotFound"
-	// ReasonNameTaken: an OffloadingPolicy of the name belongs to somebody else.
+	// ReasonNameTaken is set when an unmanaged OffloadingPolicy has the name.
 	ReasonNameTaken = "NameTaken"
-	// ReasonRefused: the API server does not take the OffloadingPolicy.
+	// ReasonRefused is set when the API server refuses the OffloadingPolicy.
 	ReasonRefused = "PolicyRefused"
 
 	actionLoad = "LoadPolicy"
 )
 
-// Problem is why a ConfigMap is no policy.
+// Problem is why a ConfigMap cannot be a policy.
 type Problem struct {
 	// Reason of the event.
 	Reason string
@@ -35,11 +35,11 @@ type Problem struct {
 	Err error
 }
 
-// moduleKeys are the keys under which the module may stand.
+// moduleKeys are the keys that the module may have.
 var moduleKeys = []string{"module.wasm", "module.wasm.gz", "module.wasm.zst"}
 
-// Spec is pure: it returns the spec of the OffloadingPolicy that a ConfigMap asks for,
-// as the API server defaults it.
+// Spec returns the spec of a ConfigMap's OffloadingPolicy, with the API server's defaults. It is
+// pure.
 func Spec(source *corev1.ConfigMap) (*policyv1alpha1.OffloadingPolicySpec, *Problem) {
 	key, bad := moduleKey(source)
 	if bad != nil {
@@ -50,7 +50,7 @@ func Spec(source *corev1.ConfigMap) (*policyv1alpha1.OffloadingPolicySpec, *Prob
 		return nil, &Problem{Reason: ReasonInvalidSpec, Err: fmt.Errorf("%s: %w; its author must correct it", policyv1alpha1.PolicyConfigMapSpecKey, err)}
 	}
 	if _, binary := source.BinaryData[policyv1alpha1.PolicyConfigMapSpecKey]; binary {
-		return nil, &Problem{Reason: ReasonInvalidSpec, Err: fmt.Errorf("%s stands in binaryData and is no text: its author must store it in data", policyv1alpha1.PolicyConfigMapSpecKey)}
+		return nil, &Problem{Reason: ReasonInvalidSpec, Err: fmt.Errorf("%s is in binaryData and not text: its author must store it in data", policyv1alpha1.PolicyConfigMapSpecKey)}
 	}
 	module := &policyv1alpha1.ConfigMapSource{Namespace: source.Namespace, Name: source.Name, Key: key}
 	if rest := spec.Module.ConfigMap; rest != nil {
@@ -66,8 +66,8 @@ func Spec(source *corev1.ConfigMap) (*policyv1alpha1.OffloadingPolicySpec, *Prob
 	return spec, nil
 }
 
-// moduleKey finds the module. One that kubectl has put into data, since its bytes are
-// text, is found too: the policy's status then says that it is no WebAssembly.
+// moduleKey returns the key of the module. It may be in data, where kubectl puts bytes that are
+// text; the policy's status then says that it is not WebAssembly.
 func moduleKey(source *corev1.ConfigMap) (string, *Problem) {
 	var found []string
 	for _, key := range moduleKeys {
@@ -87,14 +87,14 @@ func moduleKey(source *corev1.ConfigMap) (string, *Problem) {
 	}
 }
 
-// decode reads policy.yaml. Unknown and repeated fields are refused by name: a
-// misspelled one would be a policy that does something else than its author meant.
+// decode reads policy.yaml. It refuses unknown and repeated fields: a misspelled field would
+// change the meaning of the policy.
 func decode(text string) (*policyv1alpha1.OffloadingPolicySpec, error) {
 	var fields map[string]any
 	if err := yaml.UnmarshalStrict([]byte(text), &fields); err != nil {
 		return nil, fmt.Errorf("reading YAML: %w", err)
 	}
-	// As part of a whole object, as the API server decodes it.
+	// The API server decodes the spec as part of an object.
 	whole, err := yaml.Marshal(map[string]any{
 		"apiVersion": policyv1alpha1.GroupVersion.String(), "kind": "OffloadingPolicy", "spec": fields,
 	})
@@ -111,7 +111,7 @@ func decode(text string) (*policyv1alpha1.OffloadingPolicySpec, error) {
 	if strict, ok := runtime.AsStrictDecodingError(err); ok {
 		problems := make([]string, len(strict.Errors()))
 		for i, problem := range strict.Errors() {
-			// The file is the spec: its author knows no field of that name.
+			// The file has no field of this name: it is the spec.
 			problems[i] = strings.Replace(problem.Error(), `"spec.`, `"`, 1)
 		}
 		return nil, errors.New(strings.Join(problems, ", "))

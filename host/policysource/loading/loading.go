@@ -1,7 +1,5 @@
-// Package loading does what takes long beside a worker that must not wait: a bounded number
-// of loads at a time, each of which is asked for, and taken or dropped, by that worker.
-// Nothing that was loaded is lost: it is the taker's, or it is closed. It does not know
-// what is loaded.
+// Package loading runs a bounded number of loads in the background of one worker. The worker
+// begins each load and takes or drops its result. A result that is not taken is closed.
 package loading
 
 import (
@@ -21,7 +19,7 @@ type Loads[T any] struct {
 	running sync.WaitGroup
 }
 
-// Load is one of them. What comes of it belongs to the Loads until it is taken.
+// Load is one load. Its result belongs to the Loads until it is taken.
 type Load[T any] struct {
 	cancel context.CancelFunc
 
@@ -34,36 +32,36 @@ type Load[T any] struct {
 type state int
 
 const (
-	underWay state = iota
+	running state = iota
 	done
 	over // taken or dropped
 )
 
-// New returns Loads of which at most limit run at a time. closeLoaded is told of what nobody
-// wants any more, ended of every load that can be taken; neither may block.
+// New returns Loads that run at most limit loads at a time. closeLoaded is called with each result
+// that is not taken, ended after each load that can be taken; neither may block.
 func New[T any](limit int, closeLoaded func(T), ended func()) *Loads[T] {
 	return &Loads[T]{closeLoaded: closeLoaded, ended: ended, slots: make(chan struct{}, limit), current: map[*Load[T]]bool{}}
 }
 
-// Begin calls load beside the caller, as soon as there is a slot. Values of the context
-// stay, its end does not count: the load outlives the caller. The context that load gets
-// ends when it is dropped. After Stop, nothing is loaded any more.
+// Begin calls load in the background, as soon as there is a slot. The load outlives the context,
+// of which it keeps the values; its own context ends when it is dropped. After Stop, Begin
+// starts no load.
 func (l *Loads[T]) Begin(ctx context.Context, load func(context.Context) (T, error)) *Load[T] {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	one := &Load[T]{cancel: cancel}
+	started := &Load[T]{cancel: cancel}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.stopped {
 		cancel()
-		return one
+		return started
 	}
-	l.current[one] = true
-	l.running.Go(func() { l.run(ctx, one, load) })
-	return one
+	l.current[started] = true
+	l.running.Go(func() { l.run(ctx, started, load) })
+	return started
 }
 
-func (l *Loads[T]) run(ctx context.Context, one *Load[T], load func(context.Context) (T, error)) {
-	defer l.leave(one)
+func (l *Loads[T]) run(ctx context.Context, started *Load[T], load func(context.Context) (T, error)) {
+	defer l.remove(started)
 	select {
 	case l.slots <- struct{}{}:
 		defer func() { <-l.slots }()
@@ -73,8 +71,8 @@ func (l *Loads[T]) run(ctx context.Context, one *Load[T], load func(context.Cont
 		return
 	}
 	loaded, err := load(ctx)
-	switch wanted := one.finish(loaded, err); {
-	case wanted:
+	switch isWanted := started.finish(loaded, err); {
+	case isWanted:
 		l.ended()
 	case err == nil:
 		l.closeLoaded(loaded)
@@ -87,31 +85,31 @@ func (l *Loads[T]) isStopped() bool {
 	return l.stopped
 }
 
-func (l *Loads[T]) leave(one *Load[T]) {
-	one.cancel()
+func (l *Loads[T]) remove(ended *Load[T]) {
+	ended.cancel()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.current, one)
+	delete(l.current, ended)
 }
 
-// Drop forgets a load that nobody waits for any more, and closes what came of it.
-func (l *Loads[T]) Drop(one *Load[T]) {
-	if loaded, ok := one.drop(); ok {
+// Drop cancels a load and closes its result.
+func (l *Loads[T]) Drop(dropped *Load[T]) {
+	if loaded, ok := dropped.drop(); ok {
 		l.closeLoaded(loaded)
 	}
 }
 
-// Stop drops all loads that run and returns when none runs any more.
+// Stop drops all loads and returns when none runs any more.
 func (l *Loads[T]) Stop() {
 	l.mu.Lock()
 	l.stopped = true
 	running := make([]*Load[T], 0, len(l.current))
-	for one := range l.current {
-		running = append(running, one)
+	for current := range l.current {
+		running = append(running, current)
 	}
 	l.mu.Unlock()
-	for _, one := range running {
-		l.Drop(one)
+	for _, dropped := range running {
+		l.Drop(dropped)
 	}
 	l.Wait()
 }
@@ -119,8 +117,8 @@ func (l *Loads[T]) Stop() {
 // Wait returns when no load runs.
 func (l *Loads[T]) Wait() { l.running.Wait() }
 
-// Take returns what came of the load, once it has ended: from then on it is the caller's
-// to close. It can be taken once.
+// Take returns the result of a load that has ended. The caller closes it. A result can be taken
+// once.
 func (o *Load[T]) Take() (loaded T, ended bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -131,20 +129,20 @@ func (o *Load[T]) Take() (loaded T, ended bool, err error) {
 	return o.loaded, true, o.err
 }
 
-// finish notes how a load ended, and tells whether somebody wants to know.
+// finish stores the result of a load, and reports whether it can be taken.
 func (o *Load[T]) finish(loaded T, err error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.state == over {
 		return false
 	}
-	if o.state, o.err = done, err; err == nil { // else it may be a typed nil
+	if o.state, o.err = done, err; err == nil { // with an error it may be a typed nil
 		o.loaded = loaded
 	}
 	return true
 }
 
-// drop cancels the load; ok tells that it had come to something already.
+// drop cancels the load. It returns the result, if there is one already.
 func (o *Load[T]) drop() (loaded T, ok bool) {
 	o.cancel()
 	o.mu.Lock()

@@ -256,7 +256,7 @@ func TestTheDoorAgainstARealAPIServer(t *testing.T) {
 		},
 		"a ConfigMap that wants to be a policy, misspelled": {
 			object: configMap("short", labeledWith("pionts: []")), wantHook: "module.validate.longshore.dev",
-			wantDenial: `ConfigMap short is no policy: policy.yaml: unknown field "pionts"; its author must correct it`,
+			wantDenial: `ConfigMap short cannot be a policy: policy.yaml: unknown field "pionts"; its author must correct it`,
 		},
 		"half a module that nobody names":   {object: configMap("unnamed", holding("broken"))},
 		"a ConfigMap of somebody else":      {object: configMap("theirs", func(c *corev1.ConfigMap) { labeledWith("pionts: []")(c); c.Namespace = "default" })},

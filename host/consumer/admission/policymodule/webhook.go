@@ -1,10 +1,10 @@
-// Package policymodule is the webhook that refuses bad policies at the door: it runs the
-// code that loads and binds them on every OffloadingPolicy that is written, and on the
-// ConfigMaps that hold modules. Who writes a bad one reads at once what is wrong.
+// Package policymodule is the webhook for OffloadingPolicies and for the ConfigMaps that hold
+// modules. It runs the code that loads and binds them, so that the author of a bad policy gets
+// an error at once.
 //
-// It is a courtesy, not the guard: a policy that gets past it, for example while no
-// replica serves, is judged again by every component that loads it, and told in its
-// status. So the webhook is registered to be skipped when it cannot be reached.
+// The cluster does not depend on it: every component checks a policy again when it loads it,
+// and reports problems in the status. The webhook is registered to be skipped when it cannot
+// be reached (ADR 20).
 package policymodule
 
 import (
@@ -28,16 +28,15 @@ import (
 	"github.com/longshore-dev/longshore/host/policysource/configmap"
 )
 
-// Path is where the webhook is served.
+// Path is the path of the webhook.
 const Path = "/validate/policies"
 
-// Patience bounds the time of an answer. The API server waits longer; a policy that cannot be
-// judged in time, because others are being judged or the machine is busy, is admitted with
-// a warning, and its status says what came of loading it.
+// Patience bounds the time of an answer; the API server's timeout is longer. A policy that cannot
+// be checked in time is admitted with a warning, and its status shows the result.
 const Patience = 12 * time.Second
 
-// Judge finds out whether a policy could be bound, with a ConfigMap that is about to be
-// stored in the place of the one in the cluster.
+// Judge checks whether a policy could be bound. The ConfigMap stored, if it is not nil, takes the
+// place of the one in the cluster.
 type Judge interface {
 	Judge(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, stored *corev1.ConfigMap) (policysource.Verdict, error)
 }
@@ -48,9 +47,9 @@ type Handler struct {
 	Decoder admission.Decoder
 	// Reader reads OffloadingPolicies from a cache.
 	Reader client.Reader
-	// Judge of policies.
+	// Judge checks policies.
 	Judge Judge
-	// Namespace is Longshore's own: labeled ConfigMaps are policies there only.
+	// Namespace is Longshore's own namespace: only there a labeled ConfigMap is a policy.
 	Namespace string
 }
 
@@ -74,8 +73,8 @@ func (h *Handler) policy(ctx context.Context, request admission.Request) admissi
 	if err := h.decode(request, after, before); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
-	// What is going away, and what changes in its metadata only, can be written whatever
-	// the spec holds: it may be from before this webhook.
+	// Deletions and changes of metadata are admitted with any spec: it may be older than this
+	// webhook.
 	if !after.DeletionTimestamp.IsZero() || request.Operation == admissionv1.Update && equality.Semantic.DeepEqual(before.Spec, after.Spec) {
 		return admission.Allowed("")
 	}
@@ -83,29 +82,29 @@ func (h *Handler) policy(ctx context.Context, request admission.Request) admissi
 	return response(verdict, err)
 }
 
-// configMap judges the policies that a ConfigMap is, or holds the module of.
+// configMap checks the policies that are kept from a ConfigMap, or have it as their module.
 func (h *Handler) configMap(ctx context.Context, request admission.Request) admission.Response {
 	after, before := &corev1.ConfigMap{}, &corev1.ConfigMap{}
 	if err := h.decode(request, after, before); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
 	}
 	after.Namespace = request.Namespace
-	labeled := configmap.Selected(after)
-	unchanged := request.Operation == admissionv1.Update && labeled == configmap.Selected(before) &&
+	labeled := configmap.IsSelected(after)
+	unchanged := request.Operation == admissionv1.Update && labeled == configmap.IsSelected(before) &&
 		reflect.DeepEqual(before.BinaryData, after.BinaryData) && reflect.DeepEqual(before.Data, after.Data)
 	if !after.DeletionTimestamp.IsZero() || unchanged {
 		return admission.Allowed("")
 	}
 	if labeled && after.Namespace != h.Namespace {
 		return admission.Allowed("").WithWarnings(fmt.Sprintf(
-			"label %s has no effect in namespace %q: a ConfigMap is a policy in namespace %q only", policyv1alpha1.PolicyLabel, after.Namespace, h.Namespace))
+			"label %s has no effect in namespace %q: only ConfigMaps in namespace %q are policies", policyv1alpha1.PolicyLabel, after.Namespace, h.Namespace))
 	}
-	policies, bad, err := h.policiesOf(ctx, after, labeled)
+	policies, problem, err := h.policiesOf(ctx, after, labeled)
 	if err != nil {
 		return response(policysource.Verdict{}, err)
 	}
-	if bad != nil {
-		return admission.Denied(fmt.Sprintf("ConfigMap %s is no policy: %v", after.Name, bad))
+	if problem != nil {
+		return admission.Denied(fmt.Sprintf("ConfigMap %s cannot be a policy: %v", after.Name, problem))
 	}
 	var warnings []string
 	for _, policy := range policies {
@@ -118,9 +117,10 @@ func (h *Handler) configMap(ctx context.Context, request admission.Request) admi
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// policiesOf returns the policies that depend on a ConfigMap: the one that it is, if it
-// is labeled, and those that name it. bad says why it is none although it is labeled.
-func (h *Handler) policiesOf(ctx context.Context, source *corev1.ConfigMap, labeled bool) (found []*policyv1alpha1.OffloadingPolicy, bad, err error) {
+// policiesOf returns the policies that depend on a ConfigMap: the one that is kept from it, if it
+// is labeled, and those that name it. The problem is why a labeled ConfigMap cannot be a
+// policy.
+func (h *Handler) policiesOf(ctx context.Context, source *corev1.ConfigMap, labeled bool) (found []*policyv1alpha1.OffloadingPolicy, problem, err error) {
 	list := &policyv1alpha1.OffloadingPolicyList{}
 	if err := h.Reader.List(ctx, list); err != nil {
 		return nil, nil, fmt.Errorf("listing OffloadingPolicies: %w", err)
@@ -131,26 +131,26 @@ func (h *Handler) policiesOf(ctx context.Context, source *corev1.ConfigMap, labe
 		if policy.Name == source.Name {
 			same = policy
 		}
-		itself := labeled && policy.Name == source.Name
-		if holdsModuleOf(source, policy) && !itself {
+		isKeptFrom := labeled && policy.Name == source.Name
+		if holdsModuleOf(source, policy) && !isKeptFrom {
 			found = append(found, policy)
 		}
 	}
 	if !labeled {
 		return found, nil, nil
 	}
-	spec, problem := configmap.Spec(source)
-	if problem != nil {
-		return nil, problem.Err, nil
+	spec, invalid := configmap.Spec(source)
+	if invalid != nil {
+		return nil, invalid.Err, nil
 	}
-	if same != nil && !configmap.Kept(same) {
-		return nil, fmt.Errorf("OffloadingPolicy %q exists and was not made from a ConfigMap: delete it, or give the ConfigMap another name", source.Name), nil
+	if same != nil && !configmap.IsManaged(same) {
+		return nil, fmt.Errorf("OffloadingPolicy %q exists and is not managed by Longshore: delete it, or give the ConfigMap another name", source.Name), nil
 	}
 	policy := &policyv1alpha1.OffloadingPolicy{ObjectMeta: metav1.ObjectMeta{Name: source.Name}, Spec: *spec}
 	return append(found, policy), nil, nil
 }
 
-// holdsModuleOf tells whether a policy names the ConfigMap, as its module or a part of it.
+// holdsModuleOf reports whether a policy names the ConfigMap as its module or a part of it.
 func holdsModuleOf(source *corev1.ConfigMap, policy *policyv1alpha1.OffloadingPolicy) bool {
 	from := policy.Spec.Module.ConfigMap
 	return from != nil && from.Namespace == source.Namespace && (from.Name == source.Name || slices.Contains(from.Parts, source.Name))
@@ -172,10 +172,10 @@ func (h *Handler) decode(request admission.Request, after, before client.Object)
 func response(verdict policysource.Verdict, err error) admission.Response {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return admission.Allowed("").WithWarnings(fmt.Sprintf("not checked within %s: conditions of the policy say what comes of loading it", Patience))
+		return admission.Allowed("").WithWarnings(fmt.Sprintf("not checked within %s: see the status of the policy", Patience))
 	case err != nil:
-		// Ours to mend, and nothing that the author can do about.
-		return admission.Allowed("").WithWarnings(fmt.Sprintf("not checked, the status of the policy will tell: %v", err))
+		// Longshore's failure: the author of the policy cannot correct it.
+		return admission.Allowed("").WithWarnings(fmt.Sprintf("not checked, see the status of the policy: %v", err))
 	case verdict.Denial != "":
 		return admission.Denied(verdict.Denial)
 	default:

@@ -109,7 +109,7 @@ func TestHandle(t *testing.T) {
 		"a good policy":              {after: policy("mine", "m", nil), wantAsked: []string{"mine"}},
 		"a bad policy":               {after: policy("mine", "m", nil), verdict: bad, wantAsked: []string{"mine"}, wantDenial: bad.Denial},
 		"a policy that has to wait":  {after: policy("mine", "m", nil), verdict: policysource.Verdict{Warnings: []string{"not asked yet"}}, wantAsked: []string{"mine"}, wantWarning: "not asked yet"},
-		"a failure of ours":          {after: policy("mine", "m", nil), err: errors.New("no connection"), wantAsked: []string{"mine"}, wantWarning: "not checked, the status of the policy will tell: no connection"},
+		"a failure of ours":          {after: policy("mine", "m", nil), err: errors.New("no connection"), wantAsked: []string{"mine"}, wantWarning: "not checked, see the status of the policy: no connection"},
 		"a change of the spec":       {before: policy("mine", "old", nil), after: policy("mine", "m", nil), verdict: bad, wantAsked: []string{"mine"}, wantDenial: bad.Denial},
 		"a change of labels only":    {before: policy("mine", "m", nil), after: policy("mine", "m", kept), verdict: bad},
 		"a deletion":                 {operation: admissionv1.Delete, after: policy("mine", "m", nil), verdict: bad},
@@ -122,8 +122,8 @@ func TestHandle(t *testing.T) {
 		"one whose policy is there":  {before: configMap("m", labeled), after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.BinaryData["module.wasm"] = []byte{1} }), existing: []client.Object{policy("m", "m", kept)}, wantAsked: []string{"m"}},
 		"one that does not change":   {before: configMap("m", labeled), after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Annotations = map[string]string{"a": "b"} }), verdict: bad},
 		"one that goes":              {before: configMap("m", nil), after: configMap("m", deleting), verdict: bad},
-		"a name that is taken":       {after: configMap("m", labeled), existing: []client.Object{policy("m", "elsewhere", nil)}, wantDenial: `ConfigMap m is no policy: OffloadingPolicy "m" exists and was not made from a ConfigMap`},
-		"policy.yaml that is broken": {after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Data = map[string]string{"policy.yaml": "pionts: []"} }), wantDenial: `ConfigMap m is no policy: policy.yaml: unknown field "pionts"; its author must correct it`},
+		"a name that is taken":       {after: configMap("m", labeled), existing: []client.Object{policy("m", "elsewhere", nil)}, wantDenial: `ConfigMap m cannot be a policy: OffloadingPolicy "m" exists and is not managed by Longshore`},
+		"policy.yaml that is broken": {after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Data = map[string]string{"policy.yaml": "pionts: []"} }), wantDenial: `ConfigMap m cannot be a policy: policy.yaml: unknown field "pionts"; its author must correct it`},
 		"a labeled one elsewhere":    {after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Namespace = "shop" }), verdict: bad, wantWarning: `has no effect in namespace "shop"`},
 		"a cache that fails":         {after: configMap("m", labeled), unreachable: true, wantWarning: "not checked"},
 	} {
@@ -187,7 +187,7 @@ func TestTheAnswerComesBeforeTheAPIServerGivesUp(t *testing.T) {
 				assert.Equal(t, policymodule.Patience, time.Since(began))
 				assert.True(t, response.Allowed)
 				require.Len(t, response.Warnings, 1)
-				assert.Contains(t, response.Warnings[0], "not checked within 12s: conditions of the policy say what comes of loading it")
+				assert.Contains(t, response.Warnings[0], "not checked within 12s: see the status of the policy")
 			})
 		})
 	}
