@@ -317,7 +317,7 @@ func withdrawSwapNamespace(t *testing.T, r *rig.Rig) {
 	eventually(t, "the policy is gone", func(t planetest.T) bool { return getPolicy(t, r, swapPolicy).Name == "" })
 }
 
-// noPolicyEvents checks that no owner of a pod was told of a failing policy.
+// noPolicyEvents checks that no event on a pod reports a failing policy.
 func noPolicyEvents(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	list := &eventsv1.EventList{}
