@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -74,7 +74,12 @@ func TestASlowLoadDoesNotDelayOtherPolicies(t *testing.T) {
 	r.mustLook()
 	r.begun(3)
 	require.Eventually(t, func() bool {
-		return r.look() == nil && strings.Contains(r.ready("other"), "False OrderNeeded")
+		other := &policyv1alpha1.OffloadingPolicy{}
+		if r.look() != nil || r.client.Get(t.Context(), client.ObjectKey{Name: "other"}, other) != nil {
+			return false
+		}
+		condition := meta.FindStatusCondition(other.Status.Conditions, policyv1alpha1.ReadyCondition)
+		return condition != nil && condition.Reason == "OrderNeeded"
 	}, soon, tick, "it conflicts with the version that decides")
 	assert.Empty(t, r.asked(contract.AntiAffinityPreset))
 	assert.Equal(t, "v1", r.hostname(), "the previous version decides")
