@@ -150,7 +150,7 @@ func (p *Pair) sendTenant(ctx context.Context) (*authv1beta1.Tenant, error) {
 	subject := authentication.ControlPlaneSubject(p.Consumer.ID)
 	csr, err := authentication.NewCSR(key, subject)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // It names the subject.
+		return nil, err
 	}
 	want := authentication.Tenant(p.inProvider, p.Consumer.ID, keys.Data[authentication.PublicKeyKey], csr, signed.Data[authentication.SignedNonceKey], p.ProxyURL)
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: want.Name, Namespace: want.Namespace}}

@@ -60,11 +60,11 @@ func (f *flags) connect(ctx context.Context) (*Pair, error) {
 	}
 	localConfig, _, err := f.local.Config()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // It is a message for the user.
+		return nil, err
 	}
 	remoteConfig, _, err := f.remote.Config()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // It is a message for the user.
+		return nil, err
 	}
 	if localConfig.Host == remoteConfig.Host {
 		return nil, output.Usagef("both kubeconfigs are of the cluster at %s: a cluster cannot peer with itself", localConfig.Host)
@@ -124,7 +124,7 @@ func (f *flags) run(ctx context.Context, streams Streams, steps []Step) error {
 	progress := console.New(streams.Err)
 	for _, step := range steps {
 		if err := progress.Step(step.Title, func(detail func(string)) error { return step.Run(ctx, detail) }); err != nil {
-			return err //nolint:wrapcheck // It is a message for the user.
+			return err
 		}
 	}
 	return nil
@@ -133,7 +133,7 @@ func (f *flags) run(ctx context.Context, streams Streams, steps []Step) error {
 func (f *flags) print(streams Streams, pair *Pair, result *Result) error {
 	result.Consumer, result.Provider = string(pair.Consumer.ID), string(pair.Provider.ID)
 	result.ConsumerNamespace, result.ProviderNamespace = pair.inConsumer, pair.inProvider
-	return output.Print(streams.Out, f.format, result, result.text) //nolint:wrapcheck // It is a message for the user.
+	return output.Print(streams.Out, f.format, result, result.text)
 }
 
 // sliceFlags say what to ask of the provider.

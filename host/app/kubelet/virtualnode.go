@@ -356,6 +356,7 @@ func (v *virtualNode) warn(ctx context.Context, vn *offloadingv1beta1.VirtualNod
 			APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "VirtualNode", Namespace: vn.Namespace, Name: vn.Name, UID: vn.UID,
 		},
 		Reason: reason, Message: message, Component: eventComponent, ReportingInstance: v.options.NodeName,
+		Time: time.Now(),
 	})
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Recording an event on the VirtualNode failed", "reason", reason, "message", message)

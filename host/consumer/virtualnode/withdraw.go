@@ -129,7 +129,7 @@ func (r *Reconciler) drain(ctx context.Context, vn *offloadingv1beta1.VirtualNod
 	return err == nil && len(left) == 0, err
 }
 
-// uncordon uncordons the Node after a drain that was cancelled. The cordon of an administrator
+// uncordon uncordons the Node after a drain that was canceled. The cordon of an administrator
 // is kept.
 func (r *Reconciler) uncordon(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
 	node, err := r.node(ctx, vn)

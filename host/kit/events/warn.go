@@ -18,6 +18,8 @@ type Warning struct {
 	Regarding                    corev1.ObjectReference
 	Reason, Message              string
 	Component, ReportingInstance string
+	// Time of the event.
+	Time time.Time
 }
 
 // Warn writes a warning before it returns, where a recorder of [New] writes it later: it is
@@ -25,7 +27,7 @@ type Warning struct {
 // message, so that a process which restarts again and again counts up one event.
 func Warn(ctx context.Context, c client.Client, w Warning) error {
 	sum := sha256.Sum256([]byte(w.Message))
-	now := metav1.NewTime(time.Now())
+	now := metav1.NewTime(w.Time)
 	event := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: w.Regarding.Namespace, Name: w.Regarding.Name + "." + hex.EncodeToString(sum[:8])},
 		InvolvedObject: w.Regarding, Type: corev1.EventTypeWarning, Reason: w.Reason, Message: Cut(w.Message, maxNote),

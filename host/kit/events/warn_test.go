@@ -3,6 +3,7 @@ package events_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,7 @@ func TestWarnCountsUpOneEventPerMessage(t *testing.T) {
 	warning := events.Warning{
 		Regarding: corev1.ObjectReference{Kind: "VirtualNode", Namespace: "liqo-tenant-milan", Name: "milan-1", UID: "u"},
 		Reason:    "BrokenKubeconfig", Message: strings.Repeat("x", 2000), Component: "virtual-kubelet", ReportingInstance: "milan-1",
+		Time: time.Now(),
 	}
 	other := warning
 	other.Message = "another cause"

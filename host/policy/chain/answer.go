@@ -100,7 +100,7 @@ func (l *link) decode(data []byte) (*answer, error) {
 		return nil, fmt.Errorf("the answer has %d operations, more than %d", len(response.Operations), l.maximum.Operations)
 	}
 	if a.operations, err = operation.Compile(response.Operations); err != nil {
-		return nil, err //nolint:wrapcheck // The error names the operation.
+		return nil, err
 	}
 	for i := range a.operations {
 		if err := l.writes.Check(&a.operations[i]); err != nil {

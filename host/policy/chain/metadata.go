@@ -43,7 +43,7 @@ func (c *Chains) restoreReservedKeys(before, after map[string]any, effects []ope
 func (c *Chains) restoreKeys(before, after any) (map[string]any, []string, error) {
 	normalized, err := operation.Normalize(after)
 	if err != nil {
-		return nil, nil, err //nolint:wrapcheck // The caller names the field.
+		return nil, nil, err
 	}
 	restored, isObject := normalized.(map[string]any)
 	if normalized != nil && !isObject {

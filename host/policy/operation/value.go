@@ -53,7 +53,7 @@ func Normalize(value any) (any, error) {
 }
 
 func decode(data []byte) (any, error) {
-	return jsonvalue.Decode(data) //nolint:wrapcheck // The error says that JSON was decoded.
+	return jsonvalue.Decode(data)
 }
 
 // Equal compares two values of documents: numbers by value, members with a null value like

@@ -206,7 +206,7 @@ func TestReadinessFollowsTheForeignCluster(t *testing.T) {
 	assert.True(t, reachabilityChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: fc}))
 	assert.False(t, reachabilityChanged().Update(event.UpdateEvent{ObjectOld: fc, ObjectNew: fc.DeepCopy()}))
 	require.NoError(t, e.Update(t.Context(), fc))
-	assert.Equal(t, []reconcile.Request{{NamespacedName: types.NamespacedName(key)}}, e.reconciler.slicesOf(t.Context(), fc))
+	assert.Equal(t, []reconcile.Request{{NamespacedName: key}}, e.reconciler.slicesOf(t.Context(), fc))
 	slice, writes, _ := e.reconcile(t)
 	assert.Equal(t, ptr.To(true), slice.Endpoints[0].Conditions.Ready)
 	assert.Equal(t, []string{"patch"}, writes)

@@ -14,7 +14,7 @@ import (
 )
 
 // another is [maps] under another name, for objects of another reflection.
-type another struct{ maps }
+type another struct{}
 
 func (another) Resource() Resource {
 	resource := maps{}.Resource()
@@ -57,7 +57,7 @@ func TestInformersAreShared(t *testing.T) {
 }
 
 // linked is [maps] that takes its data from the Secret of the same name.
-type linked struct{ maps }
+type linked struct{}
 
 func (linked) Resource() Resource {
 	resource := maps{}.Resource()
@@ -109,7 +109,7 @@ func TestARelatedObjectThatChangesDecidesAgain(t *testing.T) {
 }
 
 // untyped is [maps] without a Go type.
-type untyped struct{ maps }
+type untyped struct{}
 
 func (untyped) Resource() Resource {
 	resource := maps{}.Resource()

@@ -14,7 +14,7 @@ import (
 )
 
 // back copies ConfigMaps from remote to local.
-type back struct{ maps }
+type back struct{}
 
 func (back) Resource() Resource {
 	resource := maps{}.Resource()

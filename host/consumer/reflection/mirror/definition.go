@@ -104,28 +104,45 @@ func (d *definition[T]) Decide(in engine.Input) ([]engine.Action, error) {
 		}
 	}
 	local, hasLocal := in.Local.(T)
-	withheld := ""
 	if d.kind.withhold != nil && hasLocal && !in.Skipped {
-		withheld = d.kind.withhold(local)
-	}
-	isManaged := in.Remote != nil && engine.Owned(in.Remote, in.Facts)
-	switch {
-	case withheld != "":
-		actions := []engine.Action{notReflected(in.Facts, withheld)}
-		if isManaged && in.Remote.GetDeletionTimestamp() == nil {
-			actions = append(actions, engine.DeleteRemote{})
+		if reason := d.kind.withhold(local); reason != "" {
+			return withhold(in, reason), nil
 		}
-		return actions, nil
-	case in.Remote != nil && !isManaged && !hasLocal:
-		return keep("the remote object is not managed by reflection"), nil
-	case in.Remote != nil && !isManaged:
-		return []engine.Action{engine.NameConflict(in.Facts, d.kind.name, in.Remote.GetName())}, nil
-	case in.Remote != nil && in.Remote.GetDeletionTimestamp() != nil:
-		return keep("the remote object is being deleted"), nil
-	case !hasLocal || in.Skipped:
+	}
+	if action := d.checkRemote(in, hasLocal); action != nil {
+		return []engine.Action{action}, nil
+	}
+	if !hasLocal || in.Skipped {
 		return withdraw(in), nil
 	}
 	return []engine.Action{engine.Apply{Config: d.kind.forge(local, in, d.options)}}, nil
+}
+
+// checkRemote returns what is done about a remote object that the mirror must not change, or
+// nil.
+func (d *definition[T]) checkRemote(in engine.Input, hasLocal bool) engine.Action {
+	switch {
+	case in.Remote == nil:
+		return nil
+	case engine.Owned(in.Remote, in.Facts):
+		if in.Remote.GetDeletionTimestamp() != nil {
+			return engine.Keep{Reason: "the remote object is being deleted"}
+		}
+		return nil
+	case !hasLocal:
+		return engine.Keep{Reason: "the remote object is not managed by reflection"}
+	default:
+		return engine.NameConflict(in.Facts, d.kind.name, in.Remote.GetName())
+	}
+}
+
+// withhold is the decision about a local object that must not be in the provider.
+func withhold(in engine.Input, reason string) []engine.Action {
+	actions := []engine.Action{notReflected(in.Facts, reason)}
+	if in.Remote != nil && engine.Owned(in.Remote, in.Facts) && in.Remote.GetDeletionTimestamp() == nil {
+		actions = append(actions, engine.DeleteRemote{})
+	}
+	return actions
 }
 
 // withdraw is the decision about a local object that was deleted or is skipped.
