@@ -78,6 +78,7 @@ func (p *printer) conditions(conditions []metav1.Condition) {
 			state = p.style.Good(text)
 		case metav1.ConditionFalse:
 			state = p.style.Bad(text)
+		case metav1.ConditionUnknown:
 		}
 		p.line("  %s %s", state, strings.TrimSuffix(c.Reason+": "+c.Message, ": "))
 	}

@@ -175,8 +175,12 @@ func (r *Reconciler) reconcile(ctx context.Context, policy *policyv1alpha1.Offlo
 	}
 	changed := policy.DeepCopy()
 	changed.Status = status
-	if err := r.Client.Status().Patch(ctx, changed, client.MergeFrom(policy)); err != nil {
-		return 0, client.IgnoreNotFound(fmt.Errorf("writing the status of policy %q: %w", policy.Name, err))
+	err := r.Client.Status().Patch(ctx, changed, client.MergeFrom(policy))
+	switch {
+	case apierrors.IsNotFound(err):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("writing the status of policy %q: %w", policy.Name, err)
 	}
 	r.recordEvent(policy, &status)
 	return 0, nil
@@ -197,8 +201,8 @@ func (r *Reconciler) recordEnforced(ctx context.Context, policy *policyv1alpha1.
 		return fmt.Errorf("encoding the annotation of policy %q: %w", policy.Name, err)
 	}
 	target := &policyv1alpha1.OffloadingPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}}
-	if err := r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return client.IgnoreNotFound(fmt.Errorf("recording the enforced version of policy %q: %w", policy.Name, err))
+	if err := r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("recording the enforced version of policy %q: %w", policy.Name, err)
 	}
 	return nil
 }
