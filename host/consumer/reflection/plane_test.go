@@ -359,7 +359,7 @@ func (r *rig) needs(t *testing.T) {
 	require.Eventually(t, func() bool {
 		r.events.mu.Lock()
 		defer r.events.mu.Unlock()
-		return strings.Contains(strings.Join(r.events.all, "\n"), "theirs: FailedReflection")
+		return strings.Contains(strings.Join(r.events.all, "\n"), "other: FailedReflection")
 	}, soon, tick)
 	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKeyFromObject(unmanaged), unmanaged))
 	assert.Equal(t, map[string]string{"k": "other"}, unmanaged.Data)
@@ -420,7 +420,8 @@ func (r *rig) outage(t *testing.T) {
 	require.NoError(t, r.rome.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: local, Name: "web-1"}}, client.GracePeriodSeconds(30)))
 	require.Eventually(t, func() bool {
 		now := r.out.snapshot()
-		return now["POST shadowpods"] >= before["POST shadowpods"]+6 && now["DELETE shadowpods"] >= before["DELETE shadowpods"]+2
+		return now["POST shadowpods"] >= before["POST shadowpods"]+6 &&
+			now["DELETE shadowpods"]+now["DELETE pods"] >= before["DELETE shadowpods"]+before["DELETE pods"]+2
 	}, soon, tick, "it is tried again")
 	pods := &corev1.PodList{}
 	require.NoError(t, r.rome.List(t.Context(), pods, client.InNamespace(local)))
@@ -485,7 +486,7 @@ func (e *events) failures() []string {
 	defer e.mu.Unlock()
 	var out []string
 	for _, event := range e.all {
-		if !strings.HasPrefix(event, "theirs: ") && !strings.HasPrefix(event, "early-0: ReflectionDisabled") {
+		if !strings.HasPrefix(event, "other: ") && !strings.HasPrefix(event, "early-0: ReflectionDisabled") {
 			out = append(out, event)
 		}
 	}

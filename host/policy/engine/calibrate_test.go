@@ -356,6 +356,9 @@ func TestNoModuleTakesLongerThanItsBudget(t *testing.T) {
 
 // FuzzBudget looks for modules that take longer than their budget.
 func FuzzBudget(f *testing.F) {
+	if testing.Short() {
+		f.Skip("measures time, which the race detector changes")
+	}
 	mean := meanTime(f)
 	f.Add(uint64(1))
 	f.Fuzz(func(t *testing.T, seed uint64) { withinBudget(t, seed, mean) })

@@ -246,7 +246,7 @@ func (c *cluster) watch(ctx context.Context, inner client.WithWatch, list client
 		}
 		kind := ""
 		for _, item := range items {
-			if !c.hides(item.(client.Object).GetName()) && selects(options, item.(client.Object)) && !send(watch.Event{Type: watch.Added, Object: item}) {
+			if !c.hides(item.(client.Object).GetName()) && selects(options, item.(client.Object)) && !send(watch.Event{Type: watch.Added, Object: item.DeepCopyObject()}) {
 				return
 			}
 		}

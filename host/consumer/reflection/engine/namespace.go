@@ -178,6 +178,10 @@ func (e *Engine) startCaches(group *sync.WaitGroup, ns *namespace, r *runner) *n
 	caches := &namespaceCaches{ctx: ctx, cancel: cancel, local: r.local}
 	caches.startFresh(&e.link)
 	var synced []<-chan struct{}
+	// Informers report read errors at once, and the first ones must not read caches that are
+	// still being set.
+	set := make(chan struct{})
+	defer close(set)
 	follow := func(s selection, namespace string, changed func(client.Object)) *store {
 		number := len(synced)
 		into := e.informers.acquire(ctx, s, &subscriber{
@@ -187,7 +191,13 @@ func (e *Engine) startCaches(group *sync.WaitGroup, ns *namespace, r *runner) *n
 					changed(object)
 				}
 			},
-			read: func(err error) { r.observeRead(ctx, ns, caches, number, s.isRemote, err) },
+			read: func(err error) {
+				select {
+				case <-set:
+					r.observeRead(ctx, ns, caches, number, s.isRemote, err)
+				case <-ctx.Done():
+				}
+			},
 		})
 		synced = append(synced, into.synced)
 		return into
