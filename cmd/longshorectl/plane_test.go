@@ -274,7 +274,7 @@ func inspects(t *testing.T, c client.Client, kubeconfig string) {
 	assert.Equal(t, []string{
 		"webhook/a runs 0123456789ab, status reports " + digest[7:19],
 		"the module at ConfigMap longshore/mirror has digest " + module.Digest(other)[7:19] + ", the cluster has loaded " + digest[7:19],
-		"the module at ConfigMap longshore/mirror says it is another 1, status reports mirror 1",
+		"the module at ConfigMap longshore/mirror is another 1, status reports mirror 1",
 		"status reports that it reads /object/spec at PodMutation, the module at ConfigMap longshore/mirror does not declare it",
 		"status reports that it writes /metadata/labels (merge, remove) at PodMutation, the module at ConfigMap longshore/mirror does not declare it",
 	}, live.Disagreements)

@@ -17,7 +17,7 @@ func TestSlowProbesEndInTime(t *testing.T) {
 			_, stats, err := named(t, e, name).Call(t.Context(), contract.PodMutation.Export(), question(LongQuestion, ""))
 			require.ErrorIs(t, err, engine.Timeout)
 			require.ErrorIs(t, err, engine.ErrCallTime)
-			require.EqualError(t, err, "pod_mutation: the call took too long: it ran for more than 50ms and was stopped; its author should make it faster, or the operator may raise the limit")
+			require.EqualError(t, err, "pod_mutation: the call took too long: it ran for more than 50ms and was stopped; its author should make it faster")
 			require.Less(t, stats.Ticks, uint64(contract.DefaultFuel))
 		})
 	}

@@ -362,7 +362,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 		},
 		"the address is not loopback": {
 			func(*testing.T) testplane.Options { return testplane.Options{Address: "192.0.2.7"} },
-			[]string{"no loopback address"},
+			[]string{"is not a loopback address"},
 		},
 		"a component refuses its flags": {
 			func(*testing.T) testplane.Options {

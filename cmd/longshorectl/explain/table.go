@@ -27,10 +27,11 @@ func (e *Explanation) text(w io.Writer, style output.Style) error {
 		if o.Remote {
 			title += " (in the provider)"
 		}
+		separator := ""
 		if i > 0 {
-			title = "\n" + title
+			separator = "\n"
 		}
-		if _, err := fmt.Fprintln(w, style.Title(title)); err != nil {
+		if _, err := fmt.Fprint(w, separator, style.Title(title), "\n"); err != nil {
 			return fmt.Errorf("writing the answer: %w", err)
 		}
 		if err := o.table(w, style); err != nil {
