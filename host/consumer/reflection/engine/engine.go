@@ -239,14 +239,16 @@ func (e *Engine) Settled() bool {
 }
 
 // lookUp returns a reflected namespace and the caches of a resource there; both may be nil.
-func (e *Engine) lookUp(local string, r *runner) (*namespace, *namespaceCaches) {
+// settled reports whether a nil namespace means that it is not mapped. All three are of one
+// moment: read later, settled could belong to a mapping that holds the namespace.
+func (e *Engine) lookUp(local string, r *runner) (ns *namespace, caches *namespaceCaches, settled bool) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	ns := e.namespaces[local]
+	ns = e.namespaces[local]
 	if ns == nil {
-		return nil, nil
+		return nil, nil, e.settled
 	}
-	return ns, ns.caches[r]
+	return ns, ns.caches[r], e.settled
 }
 
 func (e *Engine) facts(remoteNamespace string) Facts {

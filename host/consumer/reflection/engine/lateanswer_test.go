@@ -47,7 +47,7 @@ func TestADeletionBeforeTheAnswerToAWriteIsNotLost(t *testing.T) {
 	remote.beforeAnswer = func(written client.Object) {
 		once.Do(func() {
 			<-started
-			_, caches := w.engine.lookUp("shop", w.engine.runners[0])
+			_, caches, _ := w.engine.lookUp("shop", w.engine.runners[0])
 			there := caches.remote
 			known := func() bool { return there.Get("shop-rome", "settings") != nil }
 			assert.Eventually(t, known, soon, tick)

@@ -90,8 +90,10 @@ func (r *runner) reconcileRecovering(ctx context.Context, key Key) (again time.D
 
 // reconcile observes, decides, and executes the decision.
 func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, err error) {
-	ns, caches := r.engine.lookUp(key.Namespace, r)
+	ns, caches, settled := r.engine.lookUp(key.Namespace, r)
 	switch {
+	case ns == nil && !settled:
+		return 0, nil // markSettledLocked enqueues the objects of unmapped namespaces
 	case ns == nil:
 		return r.fallback(ctx, key)
 	case caches == nil:
@@ -133,7 +135,7 @@ func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, e
 // fallback handles an object whose namespace is not offloaded.
 func (r *runner) fallback(ctx context.Context, key Key) (time.Duration, error) {
 	definition, ok := r.definition.(Fallback)
-	if !ok || r.local == nil || !r.engine.Settled() {
+	if !ok || r.local == nil {
 		return 0, nil
 	}
 	local := r.local.Get(key.Namespace, key.Name)
