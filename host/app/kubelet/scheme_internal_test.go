@@ -15,7 +15,7 @@ func TestSchemeHasTheKindsOfEveryDefinition(t *testing.T) {
 	options := DefaultOptions()
 	v := &virtualNode{shared: &shared{}, options: &options}
 	definitions := v.definitions()
-	require.Len(t, definitions, 5)
+	require.Len(t, definitions, 6)
 	for _, definition := range definitions {
 		t.Run(definition.Resource().Name, func(t *testing.T) {
 			_, err := engine.NewClient(&rest.Config{}, s, definition)

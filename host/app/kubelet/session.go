@@ -22,6 +22,7 @@ import (
 	kubeletapi "github.com/longshore-dev/longshore/host/consumer/kubelet"
 	"github.com/longshore-dev/longshore/host/consumer/node"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/event"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/mirror"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 	"github.com/longshore-dev/longshore/host/kit/events"
@@ -148,6 +149,11 @@ func (v *virtualNode) definitions() []engine.Definition {
 				Workers: workers, Class: classes[kind.Name],
 			}))
 		}
+	}
+	if workers := o.ReflectionWorkers["event"]; workers > 0 {
+		definitions = append(definitions, event.New(event.Options{
+			Origin: origin, Policy: offloadingv1beta1.ReflectionType(o.ReflectionTypes["event"]), Workers: workers,
+		}))
 	}
 	return definitions
 }

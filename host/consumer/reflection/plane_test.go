@@ -32,6 +32,7 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/event"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/mirror"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 	"github.com/longshore-dev/longshore/host/forge/remote"
@@ -157,6 +158,7 @@ func (r *rig) reflect(t *testing.T, clusters []*testplane.Cluster, scheme *runti
 	for _, kind := range mirror.Kinds() {
 		definitions = append(definitions, kind.Define(mirror.Options{Origin: origin, Policy: offloadingv1beta1.DenyList, Workers: 3}))
 	}
+	definitions = append(definitions, event.New(event.Options{Origin: origin, Policy: offloadingv1beta1.DenyList, Workers: 3, Interval: eventInterval}))
 	connect := func(c *testplane.Cluster, count *counter) client.WithWatch {
 		config := rest.CopyConfig(c.RESTConfig())
 		if c == r.provider {
@@ -287,6 +289,7 @@ func TestReflectionOverRealControlPlanes(t *testing.T) {
 	t.Run("what a pod needs goes along", func(t *testing.T) { r.needs(t) })
 	t.Run("fields that a Service loses go", func(t *testing.T) { r.removes(t) })
 	t.Run("pods run, at few requests each", func(t *testing.T) { r.run(t) })
+	t.Run("an event of a remote pod is an event of the local pod", func(t *testing.T) { r.reportsEvents(t) })
 	t.Run("a label that is due while the provider is away arrives", func(t *testing.T) { r.labels(t) })
 	t.Run("a cut link makes no pod ready on stale data", func(t *testing.T) { r.cut(t) })
 	t.Run("a pod made again is offloaded again", func(t *testing.T) { r.again(t) })

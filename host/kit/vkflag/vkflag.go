@@ -14,7 +14,6 @@ const (
 	endpointSlices = "EndpointSlices are not reflected yet"
 	claims         = "volume claims are not reflected yet"
 	tokens         = "tokens of service accounts are not reflected yet"
-	events         = "events are not reflected yet"
 	access         = "offloaded pods do not reach this cluster's API server yet"
 	translation    = "addresses are not translated yet"
 )
@@ -25,8 +24,7 @@ var reasons = map[string]string{
 	"enable-storage": claims, "virtual-storage-class-name": claims,
 	"remote-real-storage-class-name": claims, "persistentvolumeclaim-reflection-workers": claims,
 	"serviceaccount-reflection-workers": tokens,
-	"event-reflection-workers":          events, "event-reflection-type": events,
-	"enable-apiserver-support": access, "home-api-server-host": access, "home-api-server-port": access,
+	"enable-apiserver-support":          access, "home-api-server-host": access, "home-api-server-port": access,
 	"remote-pod-cidr": translation, "remote-pod-cidr-remap": translation,
 	"remote-external-cidr": translation, "remote-external-cidr-remap": translation,
 }

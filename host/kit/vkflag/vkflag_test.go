@@ -14,8 +14,8 @@ func TestWarn(t *testing.T) {
 		"a flag without a value":     {"--enable-storage", `argument "--enable-storage" has no effect in this version: volume claims are not reflected yet`},
 		"a feature that is enabled":  {"--enable-storage=true", `argument "--enable-storage=true" has no effect in this version: volume claims are not reflected yet`},
 		"a feature that is disabled": {"--enable-storage=false", ""},
-		"zero workers":               {"--event-reflection-workers=0", ""},
-		"a flag with an effect":      {"--resync-period=1h", ""},
+		"zero workers":               {"--serviceaccount-reflection-workers=0", ""},
+		"a flag with an effect":      {"--event-reflection-workers=3", ""},
 		"an unknown flag":            {"--unknown", ""},
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, vkflag.Warn(tc.argument)) })

@@ -20,9 +20,8 @@ const (
 	// maxAge is the age from which an event is not copied any more. It bounds the requests
 	// after a restart.
 	maxAge = 10 * time.Minute
-	// updateInterval is the least time between two writes of the same event. A provider
-	// counts the events of a crashing container every few seconds.
-	updateInterval = 30 * time.Second
+	// defaultInterval is the default of Options.Interval.
+	defaultInterval = 30 * time.Second
 	// clockSkew is tolerated between the clocks of the two clusters.
 	clockSkew = time.Minute
 )
@@ -34,6 +33,9 @@ type Options struct {
 	Policy offloadingv1beta1.ReflectionType
 	// Workers is the number of events handled at once (--event-reflection-workers).
 	Workers int
+	// Interval is the least time between two writes of the same event, 30 seconds by default.
+	// A provider counts the events of a crashing container every few seconds.
+	Interval time.Duration
 }
 
 // Definition copies events.
@@ -42,7 +44,12 @@ type Definition struct{ options Options }
 var _ engine.Definition = (*Definition)(nil)
 
 // New returns the definition.
-func New(options Options) *Definition { return &Definition{options: options} }
+func New(options Options) *Definition {
+	if options.Interval == 0 {
+		options.Interval = defaultInterval
+	}
+	return &Definition{options: options}
+}
 
 // Resource implements engine.Definition. Local events are not watched: they are written
 // again only when the remote event changes, and expire.
@@ -111,8 +118,8 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	case hasWritten && before.count == next.count && before.last.Equal(next.last):
 		return keep("the event is up to date"), nil
 	}
-	if left := before.at.Add(updateInterval).Sub(in.Facts.Now); hasWritten && left > 0 {
-		return []engine.Action{engine.Requeue{After: min(left, updateInterval), Reason: "the event was written a moment ago"}}, nil
+	if left := before.at.Add(d.options.Interval).Sub(in.Facts.Now); hasWritten && left > 0 {
+		return []engine.Action{engine.Requeue{After: min(left, d.options.Interval), Reason: "the event was written a moment ago"}}, nil
 	}
 	labels := map[string]string{
 		offloadingv1beta1.OriginLabel:      in.Facts.HomeClusterID,
