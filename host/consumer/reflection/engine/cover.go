@@ -42,7 +42,7 @@ func cover(remote client.Object, config map[string]any) (coverage, error) {
 			return differs, nil
 		}
 	}
-	if !owned.known || owned.exceeds(config) {
+	if !owned.known || owned.exceeds(config) || owned.hidesMore(have, config) {
 		return covered, nil
 	}
 	return exact, nil
@@ -105,6 +105,53 @@ func (f fieldSet) exceeds(config any) bool {
 			}
 		case "v":
 			if !hasItem(config, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// hidesMore reports whether a value that is owned as a whole, such as an atomic list, has a
+// field that the configuration does not have. The managed fields do not tell a default from a
+// field that an apply would remove.
+func (f fieldSet) hidesMore(have, config any) bool {
+	if f.isWhole() {
+		return hasMore(have, config)
+	}
+	for key := range f.tree {
+		kind, name, _ := strings.Cut(key, ":")
+		var haveValue, value any
+		switch kind {
+		case "f":
+			haveMap, _ := have.(map[string]any)
+			content, _ := config.(map[string]any)
+			haveValue, value = haveMap[name], content[name]
+		case "k":
+			haveValue, value = itemOf(have, name), itemOf(config, name)
+		}
+		if f.child(key).hidesMore(haveValue, value) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasMore reports whether have, which contains want, has a field that is not in want.
+func hasMore(have, want any) bool {
+	switch have := have.(type) {
+	case map[string]any:
+		wantMap, _ := want.(map[string]any)
+		for key, value := range have {
+			inner, present := wantMap[key]
+			if !present && !isZero(value) || hasMore(value, inner) {
+				return true
+			}
+		}
+	case []any:
+		wantList, _ := want.([]any)
+		for i := range min(len(have), len(wantList)) {
+			if hasMore(have[i], wantList[i]) {
 				return true
 			}
 		}

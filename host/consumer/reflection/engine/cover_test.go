@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -110,6 +111,42 @@ func TestCover(t *testing.T) {
 				tc.there(remote)
 			}
 			got, err := cover(remote, config(tc.alter))
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, got)
+		})
+	}
+}
+
+// The managed fields do not name the fields of items of a list that is replaced as a whole.
+func TestCoverOfAListThatIsReplacedAsAWhole(t *testing.T) {
+	path := object{"path": "/", "pathType": "Prefix", "backend": object{"service": object{"name": "web", "port": object{"name": "http"}}}}
+	http := object{"paths": []any{path}}
+	tests := map[string]struct {
+		rules []any
+		want  coverage
+	}{
+		"the same rules":          {[]any{object{"host": "shop.example.com", "http": http}}, exact},
+		"another host":            {[]any{object{"host": "other.example.com", "http": http}}, differs},
+		"a host no longer wanted": {[]any{object{"http": http}}, covered},
+		"paths no longer wanted":  {[]any{object{"host": "shop.example.com"}}, covered},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			ingress := &networkingv1.Ingress{
+				ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "ns", ManagedFields: managed(`{"f:spec":{"f:rules":{}}}`, metav1.ManagedFieldsOperationApply)},
+				Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: "shop.example.com", IngressRuleValue: networkingv1.IngressRuleValue{
+					HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{
+						Path: "/", PathType: ptr.To(networkingv1.PathTypePrefix),
+						Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{
+							Name: "web", Port: networkingv1.ServiceBackendPort{Name: "http"},
+						}},
+					}}},
+				}}}},
+			}
+			got, err := cover(ingress, object{
+				"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": object{"name": "web", "namespace": "ns"},
+				"spec": object{"rules": tc.rules},
+			})
 			require.NoError(t, err)
 			assert.Equal(t, tc.want, got)
 		})
