@@ -5,7 +5,7 @@
 //	   not readable, an object does not exist, a cluster does not answer
 //	2  the command line is wrong: a command, flag, point or context that there is not
 //	3  the module is refused, or gave no valid answer: its author must act
-//	4  the policy refused the object
+//	4  the policy refused the object, or the provider the request
 package main
 
 import (
@@ -17,10 +17,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/explain"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/peer"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/resourceslice"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/virtualnode"
 	"github.com/longshore-dev/longshore/host/kit/version"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 )
@@ -39,14 +42,28 @@ func main() {
 func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "longshorectl",
-		Short:         "Work with Longshore: look into policies, try them, and see what they did",
+		Short:         "Work with Longshore: peer clusters, share resources, look into policies",
 		Version:       version.Version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
 	output.Group(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return output.Usage(err) })
-	root.AddCommand(peer.Commands(peer.Streams{Out: os.Stdout, Err: os.Stderr})...)
+	streams := admin.Streams{Out: os.Stdout, Err: os.Stderr, In: os.Stdin}
+	root.AddCommand(peer.Commands(streams)...)
+	root.AddCommand(
+		group("create", "Create what the local cluster uses of others", resourceslice.Create(streams), virtualnode.Create(streams)),
+		group("get", "List what the local cluster uses of others, and grants to others", resourceslice.Get(streams), virtualnode.Get(streams)),
+		group("delete", "Return what the local cluster uses of others", resourceslice.Delete(streams), virtualnode.Delete(streams)),
+	)
 	root.AddCommand(explain.Command(os.Stdout, os.Getenv), policy.Command(policy.Streams{In: os.Stdin, Out: os.Stdout, Getenv: os.Getenv}))
 	return root
+}
+
+// group returns a command that has only subcommands.
+func group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	command := &cobra.Command{Use: use, Short: short}
+	output.Group(command)
+	command.AddCommand(commands...)
+	return command
 }

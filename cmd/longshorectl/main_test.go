@@ -26,6 +26,10 @@ func TestExitCodes(t *testing.T) {
 		"the same, for a policy":            {[]string{"policy", "inspect", "--policy", "p", "--kubeconfig", missing}, output.CodeFailed, "no such file"},
 		"the same, and a context of it":     {[]string{"explain", "pod/web", "--kubeconfig", missing, "--context", "rome"}, output.CodeFailed, "no such file"},
 		"a module that is missing":          {[]string{"policy", "inspect", missing}, output.CodeFailed, "no such file"},
+		"peering with networking":           {[]string{"peer", "--networking-disabled=false"}, output.CodeUsage, "Longshore has no networking module"},
+		"a quantity that is none":           {[]string{"peer", "--cpu", "many"}, output.CodeUsage, `invalid quantity "many" of resource cpu`},
+		"a resource that is named twice":    {[]string{"peer", "--cpu", "1", "--resource", "cpu=2"}, output.CodeUsage, "--resource cpu and --cpu exclude each other"},
+		"a peer that is not named":          {[]string{"peer"}, output.CodeUsage, "set --remote-kubeconfig or --remote-context"},
 		"--settings and --spec at one time": {[]string{"policy", "run", "m", "-i", "i", "--settings", "a", "--spec", "b"}, output.CodeUsage, "exclude each other"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ const (
 	CodeUsage = 2
 	// CodeModule: the module is refused, or gave no valid answer.
 	CodeModule = 3
-	// CodeDenied: the policy refused the object.
+	// CodeDenied: the policy refused the object, or the provider the request.
 	CodeDenied = 4
 )
 

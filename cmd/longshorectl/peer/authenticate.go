@@ -4,20 +4,20 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 // Pair is a consumer and its provider.
 type Pair struct {
-	Consumer, Provider *Side
+	Consumer, Provider *admin.Cluster
 	// ProxyURL through which the consumer reaches the provider; empty means directly.
 	ProxyURL string
 
@@ -25,42 +25,36 @@ type Pair struct {
 	inConsumer, inProvider string
 }
 
-// Step is one part of a command. Every step may be repeated: it takes up what an earlier run
-// left.
-type Step struct {
-	// Title says what is done.
-	Title string
-	// Run does it.
-	Run func(context.Context, Waiting) error
-}
-
 // AuthenticateSteps give the consumer its credentials for the provider (wire P2.3).
-func (p *Pair) AuthenticateSteps() []Step {
+func (p *Pair) AuthenticateSteps() []admin.Step {
 	var nonce []byte
-	return []Step{
-		{"Tenant namespaces in both clusters", func(ctx context.Context, _ Waiting) (err error) {
-			if p.inConsumer, err = p.Consumer.tenantNamespace(ctx, p.Provider.ID); err != nil {
+	return []admin.Step{
+		{Title: "Tenant namespaces in both clusters", Run: func(ctx context.Context, _ admin.Waiting) (err error) {
+			if p.inConsumer, err = p.Consumer.EnsureTenantNamespace(ctx, p.Provider.ID); err != nil {
 				return err
 			}
-			p.inProvider, err = p.Provider.tenantNamespace(ctx, p.Consumer.ID)
+			p.inProvider, err = p.Provider.EnsureTenantNamespace(ctx, p.Consumer.ID)
 			return err
 		}},
-		{"Nonce of the provider", func(ctx context.Context, waiting Waiting) (err error) {
+		{Title: "Nonce of the provider", Run: func(ctx context.Context, waiting admin.Waiting) (err error) {
 			nonce, err = p.nonce(ctx, waiting)
 			return err
 		}},
-		{"Signature of the consumer", func(ctx context.Context, waiting Waiting) error { return p.sign(ctx, nonce, waiting) }},
-		{"Credentials for the consumer", func(ctx context.Context, waiting Waiting) error { return p.credentials(ctx, nonce, waiting) }},
+		{Title: "Signature of the consumer", Run: func(ctx context.Context, waiting admin.Waiting) error { return p.sign(ctx, nonce, waiting) }},
+		{Title: "Credentials for the consumer", Run: func(ctx context.Context, waiting admin.Waiting) error { return p.credentials(ctx, nonce, waiting) }},
 	}
 }
 
-func (p *Pair) nonce(ctx context.Context, waiting Waiting) ([]byte, error) {
+func (p *Pair) nonce(ctx context.Context, waiting admin.Waiting) ([]byte, error) {
 	want := authentication.NonceSecret(p.inProvider, p.Consumer.ID)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: want.Name, Namespace: want.Namespace}}
-	if err := p.Provider.write(ctx, secret, func() error { return setLabels(secret, want) }); err != nil {
+	if err := p.Provider.Write(ctx, secret, func() error {
+		admin.SetLabels(secret, want)
+		return nil
+	}); err != nil {
 		return nil, err
 	}
-	err := p.Provider.until(ctx, secret, waiting, func() string {
+	err := p.Provider.Until(ctx, secret, waiting, func() string {
 		if len(secret.Data[authentication.NonceKey]) == 0 {
 			return "Longshore's manager to write the nonce"
 		}
@@ -71,19 +65,20 @@ func (p *Pair) nonce(ctx context.Context, waiting Waiting) ([]byte, error) {
 
 // sign has the consumer's manager sign the nonce. A Secret with another nonce is of an earlier
 // peering, or of a provider that was installed again.
-func (p *Pair) sign(ctx context.Context, nonce []byte, waiting Waiting) error {
+func (p *Pair) sign(ctx context.Context, nonce []byte, waiting admin.Waiting) error {
 	want := authentication.SignedNonceSecret(p.inConsumer, p.Provider.ID, nonce)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: want.Name, Namespace: want.Namespace}}
-	err := p.Consumer.write(ctx, secret, func() error {
+	err := p.Consumer.Write(ctx, secret, func() error {
 		if !bytes.Equal(secret.Data[authentication.NonceKey], nonce) {
 			secret.Data = want.Data
 		}
-		return setLabels(secret, want)
+		admin.SetLabels(secret, want)
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return p.Consumer.until(ctx, secret, waiting, func() string {
+	return p.Consumer.Until(ctx, secret, waiting, func() string {
 		if len(secret.Data[authentication.SignedNonceKey]) == 0 {
 			return "Longshore's manager to write the signature"
 		}
@@ -92,13 +87,13 @@ func (p *Pair) sign(ctx context.Context, nonce []byte, waiting Waiting) error {
 }
 
 // credentials sends the Tenant to the provider, and brings the Identity back.
-func (p *Pair) credentials(ctx context.Context, nonce []byte, waiting Waiting) error {
+func (p *Pair) credentials(ctx context.Context, nonce []byte, waiting admin.Waiting) error {
 	tenant, err := p.sendTenant(ctx)
 	if err != nil {
 		return err
 	}
 	// The reference sets no condition.
-	err = p.Provider.until(ctx, tenant, waiting, func() string {
+	err = p.Provider.Until(ctx, tenant, waiting, func() string {
 		ready := meta.FindStatusCondition(tenant.Status.Conditions, authv1beta1.TenantReady)
 		switch {
 		case ready != nil && ready.ObservedGeneration < tenant.Generation:
@@ -119,13 +114,14 @@ func (p *Pair) credentials(ctx context.Context, nonce []byte, waiting Waiting) e
 		return fmt.Errorf("reading the credentials of the provider: %w", err)
 	}
 	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Name: want.Name, Namespace: want.Namespace}}
-	if err := p.Consumer.write(ctx, identity, func() error {
+	if err := p.Consumer.Write(ctx, identity, func() error {
 		identity.Spec = want.Spec
-		return setLabels(identity, want)
+		admin.SetLabels(identity, want)
+		return nil
 	}); err != nil {
 		return err
 	}
-	return p.Consumer.until(ctx, identity, waiting, func() string {
+	return p.Consumer.Until(ctx, identity, waiting, func() string {
 		if identity.Status.KubeconfigSecretRef == nil {
 			return "Longshore's manager to make the kubeconfig"
 		}
@@ -154,25 +150,15 @@ func (p *Pair) sendTenant(ctx context.Context) (*authv1beta1.Tenant, error) {
 	}
 	want := authentication.Tenant(p.inProvider, p.Consumer.ID, keys.Data[authentication.PublicKeyKey], csr, signed.Data[authentication.SignedNonceKey], p.ProxyURL)
 	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: want.Name, Namespace: want.Namespace}}
-	err = p.Provider.write(ctx, tenant, func() error {
+	err = p.Provider.Write(ctx, tenant, func() error {
 		spec := want.Spec
 		spec.TenantCondition, spec.AuthzPolicy = tenant.Spec.TenantCondition, tenant.Spec.AuthzPolicy
 		if authentication.MatchCSR(tenant.Spec.CSR, subject, key.Public()) {
 			spec.CSR = tenant.Spec.CSR
 		}
 		tenant.Spec = spec
-		return setLabels(tenant, want)
+		admin.SetLabels(tenant, want)
+		return nil
 	})
 	return tenant, err
-}
-
-// setLabels adds the labels of an object that is wanted.
-func setLabels(object, want client.Object) error {
-	labels := maps.Clone(object.GetLabels())
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	maps.Copy(labels, want.GetLabels())
-	object.SetLabels(labels)
-	return nil
 }

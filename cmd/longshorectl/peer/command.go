@@ -4,21 +4,17 @@ package peer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/cluster"
-	"github.com/longshore-dev/longshore/cmd/longshorectl/console"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/resourceslice"
 )
 
 const (
@@ -69,11 +65,11 @@ func (f *flags) connect(ctx context.Context) (*Pair, error) {
 	if localConfig.Host == remoteConfig.Host {
 		return nil, output.Usagef("both kubeconfigs are of the cluster at %s: a cluster cannot peer with itself", localConfig.Host)
 	}
-	consumer, err := Connect(ctx, "consumer", localConfig, f.namespace)
+	consumer, err := admin.Connect(ctx, "consumer", localConfig, f.namespace)
 	if err != nil {
 		return nil, err
 	}
-	provider, err := Connect(ctx, "provider", remoteConfig, f.remoteNamespace)
+	provider, err := admin.Connect(ctx, "provider", remoteConfig, f.remoteNamespace)
 	if err != nil {
 		return nil, err
 	}
@@ -98,222 +94,181 @@ type Result struct {
 }
 
 func (r *Result) text(w io.Writer) error {
-	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(table, "CONSUMER\tPROVIDER\tSTATE\tVIRTUAL NODE")
 	node := r.VirtualNode
 	if node == "" {
 		node = "-"
 	}
-	fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Consumer, r.Provider, r.State, node)
-	if err := table.Flush(); err != nil {
-		return fmt.Errorf("printing the result: %w", err)
-	}
-	return nil
+	return output.Table(w, []string{"CONSUMER", "PROVIDER", "STATE", "VIRTUAL NODE"}, [][]string{{r.Consumer, r.Provider, r.State, node}})
 }
 
-// Streams are where the commands print: results and progress.
-type Streams struct {
-	Out io.Writer
-	Err *os.File
+// action is a command on two clusters.
+type action struct {
+	// command has its texts.
+	command cobra.Command
+	timeout time.Duration
+	// addFlags adds flags of its own; nil for none.
+	addFlags func(*pflag.FlagSet)
+	// check checks these flags before any cluster is reached; nil for none.
+	check func() error
+	// plan returns the steps, and the result when all of them succeed.
+	plan func(context.Context, *Pair) ([]admin.Step, *Result, error)
 }
 
-// run runs the steps with progress.
-func (f *flags) run(ctx context.Context, streams Streams, steps []Step) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("not done after --timeout %s; the command can be repeated", f.timeout))
-	defer cancel()
-	progress := console.New(streams.Err)
-	for _, step := range steps {
-		if err := progress.Step(step.Title, func(detail func(string)) error { return step.Run(ctx, detail) }); err != nil {
+// build returns the command, which runs the steps with progress and prints the result.
+func (a *action) build(streams admin.Streams) *cobra.Command {
+	f, command := flags{}, &a.command
+	command.Args = cobra.NoArgs
+	command.RunE = func(cmd *cobra.Command, _ []string) error {
+		if a.check != nil {
+			if err := a.check(); err != nil {
+				return err
+			}
+		}
+		pair, err := f.connect(cmd.Context())
+		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (f *flags) print(streams Streams, pair *Pair, result *Result) error {
-	result.Consumer, result.Provider = string(pair.Consumer.ID), string(pair.Provider.ID)
-	result.ConsumerNamespace, result.ProviderNamespace = pair.inConsumer, pair.inProvider
-	return output.Print(streams.Out, f.format, result, result.text)
-}
-
-// sliceFlags say what to ask of the provider.
-type sliceFlags struct {
-	create, virtualNode bool
-	class               string
-	cpu, memory, pods   string
-	others              map[string]string
-}
-
-func (s *sliceFlags) addTo(set *pflag.FlagSet) {
-	set.BoolVar(&s.create, "create-resource-slice", true, "ask the provider for resources")
-	set.BoolVar(&s.virtualNode, "create-virtual-node", true, "make a virtual node of the resources")
-	set.StringVar(&s.class, "resource-slice-class", "default", "class of the ResourceSlice")
-	set.StringVar(&s.cpu, "cpu", "", "CPUs to ask for, such as 4; the provider's default when absent")
-	set.StringVar(&s.memory, "memory", "", "memory to ask for, such as 8Gi; the provider's default when absent")
-	set.StringVar(&s.pods, "pods", "", "number of pods to ask for; the provider's default when absent")
-	set.StringToStringVar(&s.others, "resource", nil, "another resource to ask for, NAME=QUANTITY; may be repeated")
-}
-
-// slice parses the flags.
-func (s *sliceFlags) slice(name string) (Slice, error) {
-	slice := Slice{Name: name, Class: s.class, VirtualNode: s.virtualNode, Resources: corev1.ResourceList{}}
-	values := map[string]string{"cpu": s.cpu, "memory": s.memory, "pods": s.pods}
-	for resourceName, value := range s.others {
-		values[resourceName] = value
-	}
-	var errs []error
-	for resourceName, value := range values {
-		if value == "" {
-			continue
+		steps, result, err := a.plan(cmd.Context(), pair)
+		if err != nil {
+			return err
 		}
-		quantity, err := resource.ParseQuantity(value)
-		if err != nil || quantity.Sign() < 0 {
-			errs = append(errs, fmt.Errorf("invalid quantity %q of resource %s", value, resourceName))
-			continue
+		if err := admin.RunSteps(cmd.Context(), streams.Err, f.timeout, steps); err != nil {
+			return err
 		}
-		slice.Resources[corev1.ResourceName(resourceName)] = quantity
+		result.Consumer, result.Provider = string(pair.Consumer.ID), string(pair.Provider.ID)
+		result.ConsumerNamespace, result.ProviderNamespace = pair.inConsumer, pair.inProvider
+		return output.Print(streams.Out, f.format, result, result.text)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return Slice{}, output.Usage(err)
+	f.addTo(command.Flags(), a.timeout)
+	if a.addFlags != nil {
+		a.addFlags(command.Flags())
 	}
-	return slice, nil
+	return command
 }
 
 // Commands returns the commands of this package.
-func Commands(streams Streams) []*cobra.Command {
-	return []*cobra.Command{peerCommand(streams), unpeerCommand(streams), authenticateCommand(streams), unauthenticateCommand(streams)}
+func Commands(streams admin.Streams) []*cobra.Command {
+	var commands []*cobra.Command
+	for _, a := range []*action{peering(), unpeering(), authenticating(), unauthenticating()} {
+		commands = append(commands, a.build(streams))
+	}
+	return commands
 }
 
-func peerCommand(streams Streams) *cobra.Command {
-	f, slice := flags{}, sliceFlags{}
+func addProxyTo(set *pflag.FlagSet, value *string) {
+	set.StringVar(value, "proxy-url", "", "HTTP CONNECT proxy through which the consumer reaches the provider's API server")
+}
+
+func peering() *action {
 	var proxyURL string
-	command := &cobra.Command{
-		Use:   "peer",
-		Short: "Let the local cluster use the remote one, and make a virtual node of it",
-		Long: "Let the local cluster, the consumer, use the remote one, the provider: exchange keys, have the provider issue credentials, ask it for\n" +
-			"resources, and make a virtual node of them. Each step takes up what an earlier run left, so the command can be repeated after an\n" +
-			"interruption, and to repair a peering. There is no networking module: pods on both sides reach each other only over networks that exist.\n" +
-			"Exit codes: 0 peered, 1 a step failed, 2 wrong command line.",
-		Example: peerExample,
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			pair, err := f.connect(cmd.Context())
-			if err != nil {
-				return err
+	var create, noNetworking bool
+	request, quantities := resourceslice.Request{}, admin.ResourceFlags{}
+	return &action{
+		command: cobra.Command{
+			Use:   "peer",
+			Short: "Let the local cluster use the remote one, and make a virtual node of it",
+			Long: "Let the local cluster, the consumer, use the remote one, the provider: exchange keys, have the provider issue credentials, ask it for\n" +
+				"resources, and make a virtual node of them. Each step takes up what an earlier run left, so the command can be repeated after an\n" +
+				"interruption, and to repair a peering. There is no networking module: pods on both sides reach each other only over networks that exist.\n" +
+				"Exit codes: 0 peered, 1 a step failed, 2 wrong command line, 4 the provider denied the resources.",
+			Example: peerExample,
+		},
+		timeout: peerTimeout,
+		addFlags: func(set *pflag.FlagSet) {
+			set.BoolVar(&create, "create-resource-slice", true, "ask the provider for resources")
+			set.BoolVar(&request.VirtualNode, "create-virtual-node", true, "make a virtual node of the resources")
+			set.StringVar(&request.Class, "resource-slice-class", "default", "class of the ResourceSlice")
+			set.BoolVar(&noNetworking, "networking-disabled", true, "peer without networking; accepted for scripts of Liqo, and the only way there is")
+			quantities.AddTo(set, "ask for", "the provider's default when absent")
+			addProxyTo(set, &proxyURL)
+		},
+		check: func() (err error) {
+			if !noNetworking {
+				return output.Usagef("--networking-disabled=false is not possible: Longshore has no networking module; connect the pod networks by other means")
 			}
-			wanted, err := slice.slice(string(pair.Provider.ID))
-			if err != nil {
-				return err
-			}
-			pair.ProxyURL = proxyURL
+			request.Resources, err = quantities.Parse()
+			return err
+		},
+		plan: func(_ context.Context, pair *Pair) ([]admin.Step, *Result, error) {
+			pair.ProxyURL, request.Name = proxyURL, string(pair.Provider.ID)
 			steps, result := pair.AuthenticateSteps(), &Result{State: "Authenticated"}
-			if slice.create {
-				steps = append(steps, pair.SliceSteps(wanted)...)
-				result.State, result.ResourceSlice = "Peered", wanted.Name
-				if slice.virtualNode {
-					result.VirtualNode = wanted.Name
+			if create {
+				steps = append(steps, pair.SliceSteps(request)...)
+				result.State, result.ResourceSlice = "Peered", request.Name
+				if request.VirtualNode {
+					result.VirtualNode = request.Name
 				}
 			}
-			if err := f.run(cmd.Context(), streams, steps); err != nil {
-				return err
-			}
-			return f.print(streams, pair, result)
+			return steps, result, nil
 		},
 	}
-	f.addTo(command.Flags(), peerTimeout)
-	slice.addTo(command.Flags())
-	command.Flags().StringVar(&proxyURL, "proxy-url", "", "HTTP CONNECT proxy through which the consumer reaches the provider's API server")
-	command.Flags().Bool("networking-disabled", true, "peer without networking; accepted for scripts of Liqo, and the only way there is")
-	return command
 }
 
-func unpeerCommand(streams Streams) *cobra.Command {
-	f := flags{}
+func unpeering() *action {
 	var deleteNamespaces bool
-	command := &cobra.Command{
-		Use:   "unpeer",
-		Short: "End the peering: drain virtual nodes, return resources, take credentials back",
-		Long: "End the peering of the local cluster, the consumer, with the remote one, the provider: delete its resource slices and virtual nodes, which\n" +
-			"drains their pods, then the consumer's credentials, then its tenant in the provider. The command can be repeated after an interruption.\n" +
-			"Exit codes: 0 done, 1 a step failed, 2 wrong command line.",
-		Example: "  longshorectl unpeer --kubeconfig rome.kubeconfig --remote-kubeconfig milan.kubeconfig",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			pair, err := f.connect(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if err := pair.FindTenantNamespaces(cmd.Context()); err != nil {
-				return err
+	return &action{
+		command: cobra.Command{
+			Use:   "unpeer",
+			Short: "End the peering: drain virtual nodes, return resources, take credentials back",
+			Long: "End the peering of the local cluster, the consumer, with the remote one, the provider: delete its resource slices and virtual nodes, which\n" +
+				"drains their pods, then the consumer's credentials, then its tenant in the provider. The command can be repeated after an interruption.\n" +
+				"Exit codes: 0 done, 1 a step failed, 2 wrong command line.",
+			Example: "  longshorectl unpeer --kubeconfig rome.kubeconfig --remote-kubeconfig milan.kubeconfig",
+		},
+		timeout: peerTimeout,
+		addFlags: func(set *pflag.FlagSet) {
+			set.BoolVar(&deleteNamespaces, "delete-namespaces", false, "delete the tenant namespaces in both clusters, too")
+		},
+		plan: func(ctx context.Context, pair *Pair) ([]admin.Step, *Result, error) {
+			if err := pair.FindTenantNamespaces(ctx); err != nil {
+				return nil, nil, err
 			}
 			steps := append(pair.WithdrawSteps(), pair.UnauthenticateSteps()...)
 			if deleteNamespaces {
-				if err := pair.CheckOneDirection(cmd.Context()); err != nil {
-					return err
+				if err := pair.CheckOneDirection(ctx); err != nil {
+					return nil, nil, err
 				}
 				steps = append(steps, pair.DeleteNamespacesStep())
 			}
-			if err := f.run(cmd.Context(), streams, steps); err != nil {
-				return err
-			}
-			return f.print(streams, pair, &Result{State: "NotPeered"})
+			return steps, &Result{State: "NotPeered"}, nil
 		},
 	}
-	f.addTo(command.Flags(), peerTimeout)
-	command.Flags().BoolVar(&deleteNamespaces, "delete-namespaces", false, "delete the tenant namespaces in both clusters, too")
-	return command
 }
 
-func authenticateCommand(streams Streams) *cobra.Command {
-	f := flags{}
+func authenticating() *action {
 	var proxyURL string
-	command := &cobra.Command{
-		Use:     "authenticate",
-		Aliases: []string{"auth"},
-		Short:   "Give the local cluster credentials for the remote one, and nothing else",
-		Long:    "Give the local cluster, the consumer, credentials for the remote one, the provider. longshorectl peer does this first.",
-		Example: "  longshorectl authenticate --kubeconfig rome.kubeconfig --remote-kubeconfig milan.kubeconfig",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			pair, err := f.connect(cmd.Context())
-			if err != nil {
-				return err
-			}
+	return &action{
+		command: cobra.Command{
+			Use:     "authenticate",
+			Aliases: []string{"auth"},
+			Short:   "Give the local cluster credentials for the remote one, and nothing else",
+			Long:    "Give the local cluster, the consumer, credentials for the remote one, the provider. longshorectl peer does this first.",
+			Example: "  longshorectl authenticate --kubeconfig rome.kubeconfig --remote-kubeconfig milan.kubeconfig",
+		},
+		timeout:  authenticateTimeout,
+		addFlags: func(set *pflag.FlagSet) { addProxyTo(set, &proxyURL) },
+		plan: func(_ context.Context, pair *Pair) ([]admin.Step, *Result, error) {
 			pair.ProxyURL = proxyURL
-			if err := f.run(cmd.Context(), streams, pair.AuthenticateSteps()); err != nil {
-				return err
-			}
-			return f.print(streams, pair, &Result{State: "Authenticated"})
+			return pair.AuthenticateSteps(), &Result{State: "Authenticated"}, nil
 		},
 	}
-	f.addTo(command.Flags(), authenticateTimeout)
-	command.Flags().StringVar(&proxyURL, "proxy-url", "", "HTTP CONNECT proxy through which the consumer reaches the provider's API server")
-	return command
 }
 
-func unauthenticateCommand(streams Streams) *cobra.Command {
-	f := flags{}
-	command := &cobra.Command{
-		Use:     "unauthenticate",
-		Aliases: []string{"unauth"},
-		Short:   "Take the credentials back that authenticate gave",
-		Long:    "Take the credentials of the local cluster for the remote one back. It fails while resource slices or virtual nodes use them.",
-		Example: "  longshorectl unauthenticate --kubeconfig rome.kubeconfig --remote-kubeconfig milan.kubeconfig",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			pair, err := f.connect(cmd.Context())
-			if err != nil {
-				return err
+func unauthenticating() *action {
+	return &action{
+		command: cobra.Command{
+			Use:     "unauthenticate",
+			Aliases: []string{"unauth"},
+			Short:   "Take the credentials back that authenticate gave",
+			Long:    "Take the credentials of the local cluster for the remote one back. It fails while resource slices or virtual nodes use them.",
+			Example: "  longshorectl unauthenticate --kubeconfig rome.kubeconfig --remote-kubeconfig milan.kubeconfig",
+		},
+		timeout: authenticateTimeout,
+		plan: func(ctx context.Context, pair *Pair) ([]admin.Step, *Result, error) {
+			if err := pair.FindTenantNamespaces(ctx); err != nil {
+				return nil, nil, err
 			}
-			if err := pair.FindTenantNamespaces(cmd.Context()); err != nil {
-				return err
-			}
-			if err := f.run(cmd.Context(), streams, pair.UnauthenticateSteps()); err != nil {
-				return err
-			}
-			return f.print(streams, pair, &Result{State: "NotPeered"})
+			return pair.UnauthenticateSteps(), &Result{State: "NotPeered"}, nil
 		},
 	}
-	f.addTo(command.Flags(), authenticateTimeout)
-	return command
 }

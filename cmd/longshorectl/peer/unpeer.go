@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -20,17 +21,17 @@ var errBidirectional = errors.New("the clusters are peered in both directions an
 
 // FindTenantNamespaces finds what an earlier peering left.
 func (p *Pair) FindTenantNamespaces(ctx context.Context) (err error) {
-	if p.inConsumer, err = p.Consumer.findTenantNamespace(ctx, p.Provider.ID); err != nil {
+	if p.inConsumer, err = p.Consumer.FindTenantNamespace(ctx, p.Provider.ID); err != nil {
 		return err
 	}
-	p.inProvider, err = p.Provider.findTenantNamespace(ctx, p.Consumer.ID)
+	p.inProvider, err = p.Provider.FindTenantNamespace(ctx, p.Consumer.ID)
 	return err
 }
 
 // WithdrawSteps delete what runs on the provider: slices and virtual nodes, which drain.
-func (p *Pair) WithdrawSteps() []Step {
-	return []Step{
-		{"Resource slices and virtual nodes", func(ctx context.Context, waiting Waiting) error {
+func (p *Pair) WithdrawSteps() []admin.Step {
+	return []admin.Step{
+		{Title: "Resource slices and virtual nodes", Run: func(ctx context.Context, waiting admin.Waiting) error {
 			if p.inConsumer == "" {
 				return nil
 			}
@@ -38,7 +39,7 @@ func (p *Pair) WithdrawSteps() []Step {
 			if err != nil {
 				return err
 			}
-			return deleteAll(ctx, p.Consumer, objects, waiting)
+			return p.Consumer.DeleteAll(ctx, objects, waiting)
 		}},
 	}
 }
@@ -68,9 +69,9 @@ func (p *Pair) leftovers(ctx context.Context) ([]client.Object, error) {
 
 // UnauthenticateSteps take the credentials back. The provider's Tenant goes last: while
 // anything is replicated, its deletion would leave copies that no right can remove (R3).
-func (p *Pair) UnauthenticateSteps() []Step {
-	return []Step{
-		{"Credentials of the consumer", func(ctx context.Context, waiting Waiting) error {
+func (p *Pair) UnauthenticateSteps() []admin.Step {
+	return []admin.Step{
+		{Title: "Credentials of the consumer", Run: func(ctx context.Context, waiting admin.Waiting) error {
 			if p.inConsumer == "" {
 				return nil
 			}
@@ -79,35 +80,35 @@ func (p *Pair) UnauthenticateSteps() []Step {
 				return err
 			}
 			if len(objects) > 0 {
-				return fmt.Errorf("%s and %d more still use the peering: delete them first, or run longshorectl unpeer", describe(objects[0]), len(objects)-1)
+				return fmt.Errorf("%s and %d more still use the peering: delete them first, or run longshorectl unpeer", admin.Describe(objects[0]), len(objects)-1)
 			}
 			name := authentication.ControlPlaneIdentityName(p.Provider.ID)
 			identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.inConsumer}}
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: authentication.KubeconfigSecretName(name), Namespace: p.inConsumer}}
-			if err := deleteAll(ctx, p.Consumer, []client.Object{identity}, waiting); err != nil {
+			if err := p.Consumer.DeleteAll(ctx, []client.Object{identity}, waiting); err != nil {
 				return err
 			}
-			return p.Consumer.untilGone(ctx, secret, waiting)
+			return p.Consumer.UntilGone(ctx, secret, waiting)
 		}},
-		{"Tenant of the provider", func(ctx context.Context, waiting Waiting) error {
+		{Title: "Tenant of the provider", Run: func(ctx context.Context, waiting admin.Waiting) error {
 			if p.inProvider == "" {
 				return nil
 			}
 			tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Name: string(p.Consumer.ID), Namespace: p.inProvider}}
-			return deleteAll(ctx, p.Provider, []client.Object{tenant}, waiting)
+			return p.Provider.DeleteAll(ctx, []client.Object{tenant}, waiting)
 		}},
 	}
 }
 
 // DeleteNamespacesStep deletes both tenant namespaces.
-func (p *Pair) DeleteNamespacesStep() Step {
-	return Step{"Tenant namespaces in both clusters", func(ctx context.Context, waiting Waiting) error {
-		for side, name := range map[*Side]string{p.Consumer: p.inConsumer, p.Provider: p.inProvider} {
+func (p *Pair) DeleteNamespacesStep() admin.Step {
+	return admin.Step{Title: "Tenant namespaces in both clusters", Run: func(ctx context.Context, waiting admin.Waiting) error {
+		for side, name := range map[*admin.Cluster]string{p.Consumer: p.inConsumer, p.Provider: p.inProvider} {
 			if name == "" {
 				continue
 			}
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-			if err := deleteAll(ctx, side, []client.Object{namespace}, waiting); err != nil {
+			if err := side.DeleteAll(ctx, []client.Object{namespace}, waiting); err != nil {
 				return err
 			}
 		}
@@ -126,21 +127,6 @@ func (p *Pair) CheckOneDirection(ctx context.Context) error {
 	}
 	if len(tenants.Items) > 0 {
 		return errBidirectional
-	}
-	return nil
-}
-
-// deleteAll deletes objects and waits until they are gone.
-func deleteAll(ctx context.Context, side *Side, objects []client.Object, waiting Waiting) error {
-	for _, object := range objects {
-		if err := side.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("deleting %s in the %s: %w", describe(object), side.Role, err)
-		}
-	}
-	for _, object := range objects {
-		if err := side.untilGone(ctx, object, waiting); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -18,7 +18,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/peer"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/resourceslice"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
@@ -118,18 +120,18 @@ func maliciousConsumer(t *testing.T, r *rig.Rig) {
 
 func pair(t *testing.T, r *rig.Rig) *peer.Pair {
 	t.Helper()
-	consumer, err := peer.Connect(t.Context(), "consumer", r.Rome.Config, rig.Namespace)
+	consumer, err := admin.Connect(t.Context(), "consumer", r.Rome.Config, rig.Namespace)
 	require.NoError(t, err)
-	provider, err := peer.Connect(t.Context(), "provider", r.Milan.Config, rig.Namespace)
+	provider, err := admin.Connect(t.Context(), "provider", r.Milan.Config, rig.Namespace)
 	require.NoError(t, err)
 	return &peer.Pair{Consumer: consumer, Provider: provider}
 }
 
-func steps(p *peer.Pair) []peer.Step {
-	return append(p.AuthenticateSteps(), p.SliceSteps(peer.Slice{Name: rig.Node, VirtualNode: true})...)
+func steps(p *peer.Pair) []admin.Step {
+	return append(p.AuthenticateSteps(), p.SliceSteps(resourceslice.Request{Name: rig.Node, VirtualNode: true})...)
 }
 
-func runSteps(t *testing.T, steps []peer.Step) {
+func runSteps(t *testing.T, steps []admin.Step) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

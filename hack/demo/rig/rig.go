@@ -11,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/peer"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/resourceslice"
 	"github.com/longshore-dev/longshore/hack/demo/chart"
 )
 
@@ -154,25 +156,25 @@ func (r *Rig) CreateVirtualNode(ctx context.Context, capacity corev1.ResourceLis
 	if err := pair.FindTenantNamespaces(ctx); err != nil {
 		return fmt.Errorf("finding the tenant namespaces: %w", err)
 	}
-	return runSteps(ctx, pair.SliceSteps(peer.Slice{Name: Node, Resources: capacity, VirtualNode: true}), progress)
+	return runSteps(ctx, pair.SliceSteps(resourceslice.Request{Name: Node, Resources: capacity, VirtualNode: true}), progress)
 }
 
 func (r *Rig) pair(ctx context.Context) (*peer.Pair, error) {
-	consumer, err := peer.Connect(ctx, "consumer", r.Rome.Config, Namespace)
+	consumer, err := admin.Connect(ctx, "consumer", r.Rome.Config, Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("peering: %w", err)
 	}
-	provider, err := peer.Connect(ctx, "provider", r.Milan.Config, Namespace)
+	provider, err := admin.Connect(ctx, "provider", r.Milan.Config, Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("peering: %w", err)
 	}
 	return &peer.Pair{Consumer: consumer, Provider: provider}, nil
 }
 
-func runSteps(ctx context.Context, steps []peer.Step, progress Progress) error {
+func runSteps(ctx context.Context, steps []admin.Step, progress Progress) error {
 	for _, step := range steps {
 		progress(step.Title)
-		if err := step.Run(ctx, peer.Waiting(progress)); err != nil {
+		if err := step.Run(ctx, admin.Waiting(progress)); err != nil {
 			return fmt.Errorf("%s: %w", step.Title, err)
 		}
 	}
