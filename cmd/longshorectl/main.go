@@ -6,6 +6,7 @@
 //	2  the command line is wrong: a command, flag, point or context that there is not
 //	3  the module is refused, or gave no valid answer: its author must act
 //	4  the policy refused the object, or the provider the request
+//	5  longshorectl status found a problem
 package main
 
 import (
@@ -19,10 +20,14 @@ import (
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/explain"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/handshake"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/offload"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/peer"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/resourceslice"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/status"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/tenancy"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/virtualnode"
 	"github.com/longshore-dev/longshore/host/kit/version"
 	"github.com/longshore-dev/longshore/host/policy/engine"
@@ -52,9 +57,19 @@ func command() *cobra.Command {
 	streams := admin.Streams{Out: os.Stdout, Err: os.Stderr, In: os.Stdin}
 	root.AddCommand(peer.Commands(streams)...)
 	root.AddCommand(
-		group("create", "Create what the local cluster uses of others", resourceslice.Create(streams), virtualnode.Create(streams)),
-		group("get", "List what the local cluster uses of others, and grants to others", resourceslice.Get(streams), virtualnode.Get(streams)),
+		status.Status(streams), status.Info(streams),
+		group("create", "Create what the local cluster uses of others", resourceslice.Create(streams), virtualnode.Create(streams),
+			handshake.CreateNonce(streams)),
+		group("get", "List what the local cluster uses of others, and grants to others", resourceslice.Get(streams), virtualnode.Get(streams),
+			handshake.GetNonce(streams), handshake.GetKubeconfig(streams)),
 		group("delete", "Return what the local cluster uses of others", resourceslice.Delete(streams), virtualnode.Delete(streams)),
+		group("generate", "Print objects that an administrator carries to the other cluster", handshake.GenerateTenant(streams), handshake.GenerateIdentity(streams)),
+		group("cordon", "Stop new work of a consumer; run it in the provider", tenancy.Cordon(streams)...),
+		group("uncordon", "Undo cordon; run it in the provider", tenancy.Uncordon(streams)...),
+		group("drain", "Take away what a consumer has; run it in the provider", tenancy.Drain(streams)...),
+		group("activate", "Undo cordon and drain of a consumer; run it in the provider", tenancy.Activate(streams)...),
+		group("offload", "Extend namespaces to other clusters", offload.Offload(streams)),
+		group("unoffload", "Withdraw namespaces from other clusters", offload.Unoffload(streams)),
 	)
 	root.AddCommand(explain.Command(os.Stdout, os.Getenv), policy.Command(policy.Streams{In: os.Stdin, Out: os.Stdout, Getenv: os.Getenv}))
 	return root

@@ -32,6 +32,8 @@ const (
 	CodeModule = 3
 	// CodeDenied: the policy refused the object, or the provider the request.
 	CodeDenied = 4
+	// CodeUnhealthy: longshorectl status found a problem.
+	CodeUnhealthy = 5
 )
 
 // Exit is the end of a command that is not CodeFailed.

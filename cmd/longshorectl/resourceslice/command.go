@@ -229,16 +229,22 @@ func row(slice *authv1beta1.ResourceSlice, wide bool, now time.Time) []string {
 	return cells
 }
 
-// Cordoned returns who cordoned a slice: "slice", "tenant" or "".
+// Cordoned returns what was cordoned by the provider's administrator: "tenant", "slice" or "".
 func Cordoned(slice client.Object) string {
-	for annotation, who := range map[string]string{authv1beta1.CordonTenantAnnotation: "tenant", authv1beta1.CordonAnnotation: "slice"} {
-		switch value, ok := slice.GetAnnotations()[annotation]; {
-		case !ok, value == "false", value == "False", value == "0":
-		default:
-			return who
-		}
+	switch {
+	case CordonedBy(slice, authv1beta1.CordonTenantAnnotation):
+		return "tenant"
+	case CordonedBy(slice, authv1beta1.CordonAnnotation):
+		return "slice"
+	default:
+		return ""
 	}
-	return ""
+}
+
+// CordonedBy reports whether an annotation marks a slice as cordoned (wire P4.4).
+func CordonedBy(slice client.Object, annotation string) bool {
+	value, ok := slice.GetAnnotations()[annotation]
+	return ok && value != "false" && value != "False" && value != "0"
 }
 
 // Delete is longshorectl delete resourceslice.

@@ -12,8 +12,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -92,6 +97,11 @@ func TestTheCommandLine(t *testing.T) {
 	}{
 		{"peer, and peer again with another request", peerLines},
 		{"slices and virtual nodes are created, listed and deleted", capacityLines},
+		{"status and info", statusLines},
+		{"a namespace is offloaded and withdrawn", namespaceLines},
+		{"a tenant and a slice are cordoned, drained and activated", tenancyLines},
+		{"unpeer", unpeerLines},
+		{"peering by hand", manualLines},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { step.run(t, s) }) {
 			return
@@ -149,4 +159,93 @@ func capacityLines(t *testing.T, s *shell) {
 		}
 	}
 	assert.NotContains(t, s.ok(t, "get resourceslice --kubeconfig @milan"), "mypool")
+}
+
+func statusLines(t *testing.T, s *shell) {
+	eventually(t, "status finds no problem", func(planetest.T) bool {
+		out, _, code := s.run(t, "status --kubeconfig @rome", "")
+		return code == 0 && strings.Contains(out, "No problem was found.") && strings.Contains(out, "milan  milan  Consuming  Accepted  0/9  0/8Gi   0/50")
+	})
+	assert.Regexp(t, `(?m)^Role: +Provider\n`, s.ok(t, "info peer milan --kubeconfig @rome"))
+	assert.Contains(t, s.ok(t, "info rome --kubeconfig @milan -o yaml"), "clusterID: rome\nlocalNamespace: liqo-tenant-rome\n")
+	s.fails(t, "info oslo --kubeconfig @rome", 2, `cluster rome has no peer "oslo"`)
+}
+
+func namespaceLines(t *testing.T, s *shell) {
+	require.NoError(t, s.rig.Rome.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "shop"}}}))
+	const offload = "offload namespace shop --kubeconfig @rome --timeout 1m"
+	assert.Contains(t, s.ok(t, offload+" --pod-offloading-strategy Remote -o yaml"), "podOffloadingStrategy: Remote")
+	for range 2 {
+		assert.Equal(t, "NAMESPACE  REMOTE NAME  PODS            PHASE  CLUSTERS\nshop       shop-rome    LocalAndRemote  Ready  milan\n", s.ok(t, offload))
+	}
+	assert.Contains(t, s.ok(t, "offload ns --ns-selector team=shop --pod-offloading-strategy Remote -l liqo.io/remote-cluster-id=milan --kubeconfig @rome --timeout 1m"), "Remote  Ready  milan")
+	s.fails(t, offload+" --namespace-mapping-strategy EnforceSameName", 1, "run longshorectl unoffload namespace shop first")
+	require.NoError(t, s.rig.Milan.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{}))
+
+}
+
+func tenancyLines(t *testing.T, s *shell) {
+	s.ok(t, "cordon resourceslice milan --remote-cluster-id rome --kubeconfig @milan")
+	assert.Regexp(t, `slice +liqo-tenant-rome\n`, s.ok(t, "get resourceslice milan -o wide --kubeconfig @milan"))
+	s.ok(t, "uncordon resourceslice milan --remote-cluster-id rome --kubeconfig @milan")
+
+	assert.Equal(t, "tenant/rome Cordoned\n", s.ok(t, "cordon tenant rome --kubeconfig @milan"))
+	assert.Contains(t, s.ok(t, "status --kubeconfig @milan"), "Accepted,cordoned")
+	s.fails(t, "create resourceslice more --remote-cluster-id milan --kubeconfig @rome", 4, "The tenant is cordoned")
+	s.ok(t, "delete resourceslice more --kubeconfig @rome")
+	assert.Equal(t, "tenant/rome Active\n", s.ok(t, "uncordon tenant rome --kubeconfig @milan"))
+
+	out, errs, code := s.run(t, "drain tenant rome --kubeconfig @milan", "")
+	assert.Equal(t, 2, code)
+	assert.Contains(t, errs, "set --skip-confirm")
+	assert.Empty(t, out)
+	_, errs, code = s.run(t, "drain tenant rome --kubeconfig @milan", "n\n")
+	assert.Equal(t, 1, code)
+	assert.Contains(t, errs, "not confirmed; nothing was changed")
+	out, errs, code = s.run(t, "drain tenant rome --kubeconfig @milan", "yes\n")
+	require.Zero(t, code, errs)
+	assert.Equal(t, "tenant/rome Drained\n", out)
+	require.True(t, apierrors.IsNotFound(s.rig.Milan.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{})), "a drain deletes the offloaded namespaces")
+	assert.Equal(t, "tenant/rome Drained\n", s.ok(t, "uncordon tenant rome --kubeconfig @milan"))
+	assert.Equal(t, "tenant/rome Active\n", s.ok(t, "activate tenant rome --kubeconfig @milan"))
+	s.fails(t, "drain tenant oslo --kubeconfig @milan", 1, `Tenant "oslo" does not exist`)
+	for range 2 {
+		assert.Equal(t, "namespace/shop unoffloaded\n", s.ok(t, "unoffload namespace shop --kubeconfig @rome --skip-confirm"))
+	}
+}
+
+func unpeerLines(t *testing.T, s *shell) {
+	for range 2 {
+		out := s.ok(t, "unpeer --kubeconfig @rome --remote-kubeconfig @milan --delete-namespaces")
+		assert.Equal(t, "CONSUMER  PROVIDER  STATE      VIRTUAL NODE\nrome      milan     NotPeered  -\n", out)
+	}
+	assert.Equal(t, "NAME  PROVIDER  NODE  KUBELET  CPU  MEMORY  PODS  AGE\n", s.ok(t, "get virtualnode --kubeconfig @rome"))
+}
+
+// apply is kubectl apply -f with what a command printed.
+func apply(t *testing.T, c *rig.Cluster, manifest string) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal([]byte(manifest), &object.Object))
+	require.NoError(t, c.Apply(t.Context(), object))
+}
+
+// manualLines peers without a command that reaches both clusters (wire P2.12).
+func manualLines(t *testing.T, s *shell) {
+	s.fails(t, "get nonce --remote-cluster-id rome --kubeconfig @milan", 1, `no tenant namespace for cluster "rome"`)
+	nonce := s.ok(t, "create nonce --remote-cluster-id rome --kubeconfig @milan")
+	assert.Equal(t, nonce, s.ok(t, "create nonce --remote-cluster-id rome --kubeconfig @milan"), "the nonce stays")
+	assert.Equal(t, nonce, s.ok(t, "get nonce --remote-cluster-id rome --kubeconfig @milan"))
+	tenant := s.ok(t, "generate tenant --remote-cluster-id milan --kubeconfig @rome --nonce "+nonce)
+	apply(t, s.rig.Milan, tenant)
+	identity := s.ok(t, "generate identity --remote-cluster-id rome --kubeconfig @milan")
+	apply(t, s.rig.Rome, identity)
+	eventually(t, "the consumer has its kubeconfig", func(planetest.T) bool {
+		out, _, code := s.run(t, "get kubeconfig controlplane-milan --remote-cluster-id milan --kubeconfig @rome", "")
+		return code == 0 && strings.Contains(out, "client-certificate-data")
+	})
+	s.ok(t, "create resourceslice mypool --remote-cluster-id milan --kubeconfig @rome")
+	s.ok(t, "delete resourceslice mypool --kubeconfig @rome")
+	assert.Contains(t, s.ok(t, "authenticate --kubeconfig @rome --remote-kubeconfig @milan"), "Authenticated")
+	assert.Contains(t, s.ok(t, "unauthenticate --kubeconfig @rome --remote-kubeconfig @milan"), "NotPeered")
 }

@@ -1,0 +1,208 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/offload"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/resourceslice"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/virtualnode"
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// problems returns what is wrong, in the order in which it is to be solved: the installation,
+// the peers, their credentials, their grants, what is made of them, and namespaces.
+func problems(s *snapshot) []Problem {
+	return slices.Concat([]Problem{}, installation(s), peers(s), tenants(s), identities(s), grants(s), nodes(s), namespaces(s))
+}
+
+func installation(s *snapshot) []Problem {
+	var found []Problem
+	for i := range s.deployments.Items {
+		d := &s.deployments.Items[i]
+		if want := ptr.Deref(d.Spec.Replicas, 1); d.Status.AvailableReplicas < want {
+			found = append(found, Problem{
+				Object: admin.Describe(d), Message: fmt.Sprintf("%d of %d replicas are available.", d.Status.AvailableReplicas, want),
+				Actor: string(s.id), Action: fmt.Sprintf("Look at its pods: kubectl -n %s describe deployment %s", d.Namespace, d.Name),
+			})
+		}
+	}
+	return found
+}
+
+// peers returns the peers whose API server or network does not answer.
+func peers(s *snapshot) []Problem {
+	var found []Problem
+	for i := range s.foreignClusters.Items {
+		fc := &s.foreignClusters.Items[i]
+		id := string(fc.Spec.ClusterID)
+		conditions := fc.Status.Conditions
+		if fc.Status.Modules.Networking.Enabled {
+			conditions = slices.Concat(conditions, fc.Status.Modules.Networking.Conditions)
+		}
+		for _, c := range conditions {
+			if !isBad(c) {
+				continue
+			}
+			problem := Problem{Peer: id, Object: "ForeignCluster " + fc.Name, Message: strings.TrimSpace(fmt.Sprintf("%s is %s: %s", c.Type, c.Status, because(c.Reason, c.Message))), Actor: string(s.id)}
+			switch {
+			case c.Type != liqocorev1beta1.APIServerStatusCondition:
+				problem.Action = "Look at the network between the clusters."
+			case fc.Annotations[liqocorev1beta1.PermanentlyUnreachableAnnotation] == "true":
+				problem.Action = "The peer is marked as lost: delete its virtual nodes and resource slices, then its tenant namespace."
+			default:
+				problem.Action = fmt.Sprintf("Check that %s is reachable. If the peer is lost for good, set the annotation %s=true on the ForeignCluster.",
+					fc.Status.APIServerURL, liqocorev1beta1.PermanentlyUnreachableAnnotation)
+			}
+			found = append(found, problem)
+		}
+	}
+	return found
+}
+
+// consumersFault are reasons of a Tenant that its consumer can change.
+var consumersFault = []string{"NonceMissing", "InvalidPublicKey", "InvalidSignature", "InvalidCertificateRequest"}
+
+func tenants(s *snapshot) []Problem {
+	var found []Problem
+	for i := range s.tenants.Items {
+		tenant := &s.tenants.Items[i]
+		ready := meta.FindStatusCondition(tenant.Status.Conditions, authv1beta1.TenantReady)
+		if ready == nil || ready.Status == metav1.ConditionTrue || tenant.Spec.TenantCondition == authv1beta1.TenantConditionDrained {
+			continue
+		}
+		problem := Problem{Peer: string(tenant.Spec.ClusterID), Object: admin.Describe(tenant), Message: because(ready.Reason, ready.Message), Actor: string(s.id)}
+		switch {
+		case slices.Contains(consumersFault, ready.Reason):
+			problem.Actor, problem.Action = string(tenant.Spec.ClusterID), "Run longshorectl peer again, or longshorectl generate tenant with a new nonce."
+		case ready.Reason == "CertificatePending":
+			problem.Action = "Wait some seconds. If it stays, check that kube-controller-manager signs certificates."
+		default:
+			problem.Action = "Do what the message says."
+		}
+		found = append(found, problem)
+	}
+	return found
+}
+
+func identities(s *snapshot) []Problem {
+	var found []Problem
+	for i := range s.identities.Items {
+		identity := &s.identities.Items[i]
+		if identity.Status.KubeconfigSecretRef == nil {
+			found = append(found, Problem{
+				Peer: string(identity.Spec.ClusterID), Object: admin.Describe(identity), Message: "No kubeconfig was made of it.", Actor: string(s.id),
+				Action: fmt.Sprintf("Look at its events: kubectl -n %s describe identity %s", identity.Namespace, identity.Name),
+			})
+		}
+	}
+	return found
+}
+
+// grants returns slices that are not granted. What the administrator of this cluster denied is
+// no problem here.
+func grants(s *snapshot) []Problem {
+	var found []Problem
+	for i := range s.slices.Items {
+		slice := &s.slices.Items[i]
+		peer := slice.Labels[liqocorev1beta1.RemoteClusterIDLabel]
+		problem := Problem{Peer: peer, Object: admin.Describe(slice), Actor: peer}
+		for _, kind := range []authv1beta1.ResourceSliceConditionType{
+			authv1beta1.ResourceSliceConditionTypeAuthentication, authv1beta1.ResourceSliceConditionTypeResources,
+		} {
+			c := resourceslice.ConditionOf(slice, kind)
+			isCopy := resourceslice.IsCopy(slice)
+			switch {
+			case problem.Message != "":
+			case c == nil && isCopy:
+				problem.Message, problem.Actor = fmt.Sprintf("%s is not decided.", kind), string(s.id)
+				problem.Action = "Look at its class, whose controller decides: kubectl -n " + slice.Namespace + " describe resourceslices.authentication.liqo.io " + slice.Name
+			case c == nil:
+				problem.Message, problem.Action = fmt.Sprintf("The provider has not decided about %s.", kind), "Look at the slice's class and the Tenant there: longshorectl status"
+			case !isDenied(*c):
+			case !isCopy:
+				problem.Message, problem.Action = fmt.Sprintf("The provider denied %s: %s", kind, because(c.Reason, c.Message)), "Ask there, or delete the slice: longshorectl delete resourceslice "+slice.Name
+			case kind == authv1beta1.ResourceSliceConditionTypeAuthentication && !isDrained(s, peer):
+				problem.Message, problem.Action = fmt.Sprintf("%s is denied: %s", kind, because(c.Reason, c.Message)), "Run longshorectl peer again."
+			}
+		}
+		if problem.Message != "" {
+			found = append(found, problem)
+		}
+	}
+	return found
+}
+
+func isDrained(s *snapshot, consumer string) bool {
+	return slices.ContainsFunc(s.tenants.Items, func(tenant authv1beta1.Tenant) bool {
+		return string(tenant.Spec.ClusterID) == consumer && tenant.Spec.TenantCondition == authv1beta1.TenantConditionDrained
+	})
+}
+
+func nodes(s *snapshot) []Problem {
+	var found []Problem
+	for i := range s.virtualNodes.Items {
+		vn := &s.virtualNodes.Items[i]
+		problem := Problem{Peer: string(vn.Spec.ClusterID), Object: admin.Describe(vn), Actor: string(s.id)}
+		ready, _ := readiness(s, vn.Name)
+		switch state := nodeState(s, vn); {
+		case !vn.DeletionTimestamp.IsZero():
+			problem.Message, problem.Actor = "It is being deleted: its pods are drained.", ""
+			problem.Action = "Longshore continues. A PodDisruptionBudget may delay it."
+		case virtualnode.ConditionStatus(vn, offloadingv1beta1.VirtualKubeletConditionType) != offloadingv1beta1.RunningConditionStatusType:
+			problem.Message = "Its virtual kubelet does not run."
+			for _, c := range vn.Status.Conditions {
+				if c.Type == offloadingv1beta1.VirtualKubeletConditionType && c.Message != "" {
+					problem.Message += " " + c.Message
+				}
+			}
+			problem.Action = fmt.Sprintf("Look at its pod: kubectl -n %s describe pods -l %s=%s", vn.Namespace, offloadingv1beta1.VirtualNodeLabel, vn.Name)
+		case state == "NotReady":
+			problem.Message, problem.Action = "Its Node is not ready: "+because(ready.Reason, ready.Message), "Look at the Node: kubectl describe node "+vn.Name
+		case state == "Missing":
+			problem.Message, problem.Action = "Its Node does not exist.", fmt.Sprintf("Look at the log of its virtual kubelet: kubectl -n %s logs -l %s=%s", vn.Namespace, offloadingv1beta1.VirtualNodeLabel, vn.Name)
+		}
+		if problem.Message != "" {
+			found = append(found, problem)
+		}
+	}
+	return found
+}
+
+func namespaces(s *snapshot) []Problem {
+	var found []Problem
+	for i := range s.offloadings.Items {
+		nso := &s.offloadings.Items[i]
+		problem := Problem{Object: "namespace " + nso.Namespace, Actor: string(s.id)}
+		switch nso.Status.OffloadingPhase {
+		case offloadingv1beta1.NoClusterSelectedOffloadingPhaseType:
+			problem.Message, problem.Action = "It is offloaded, and no virtual node is selected.", "Change its selector, or create a virtual node: longshorectl create resourceslice"
+		case offloadingv1beta1.SomeFailedOffloadingPhaseType, offloadingv1beta1.AllFailedOffloadingPhaseType:
+			problem.Message, problem.Action = "Remote namespaces are not ready: "+offload.Problem(nso), "Choose another remote name, or ask the administrator of that cluster."
+		default:
+			continue
+		}
+		found = append(found, problem)
+	}
+	return found
+}
+
+// because joins a reason and a message.
+func because(reason, message string) string {
+	switch {
+	case message == "":
+		return reason
+	case reason == "":
+		return message
+	default:
+		return reason + ": " + message
+	}
+}
