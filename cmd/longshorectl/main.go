@@ -72,6 +72,7 @@ func command() *cobra.Command {
 		group("unoffload", "Withdraw namespaces from other clusters", offload.Unoffload(streams)),
 	)
 	root.AddCommand(explain.Command(os.Stdout, os.Getenv), policy.Command(policy.Streams{In: os.Stdin, Out: os.Stdout, Getenv: os.Getenv}))
+	output.UsageArgs(root)
 	return root
 }
 

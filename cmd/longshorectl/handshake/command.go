@@ -119,7 +119,7 @@ func GetKubeconfig(streams admin.Streams) *cobra.Command {
 		Use:     "kubeconfig IDENTITY",
 		Aliases: []string{"kc"},
 		Short:   "Print the kubeconfig of an Identity: this cluster's access to a provider",
-		Long:    "Print the kubeconfig of an Identity. It has the private key of this cluster: whoever has it acts as this cluster in its providers.",
+		Long:    "Print the kubeconfig of an Identity. It has the private key of this cluster: a user who has it acts as this cluster in its providers.",
 		Example: "  longshorectl get kubeconfig controlplane-milan --remote-cluster-id milan",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

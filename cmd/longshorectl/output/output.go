@@ -77,6 +77,22 @@ func Group(command *cobra.Command) {
 	command.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 }
 
+// UsageArgs makes wrong numbers of arguments usage errors, in a command and all below it.
+func UsageArgs(command *cobra.Command) {
+	if check := command.Args; check != nil {
+		command.Args = func(c *cobra.Command, args []string) error {
+			err := check(c, args)
+			if _, ok := errors.AsType[*Exit](err); err == nil || ok {
+				return err
+			}
+			return Usage(err)
+		}
+	}
+	for _, child := range command.Commands() {
+		UsageArgs(child)
+	}
+}
+
 // ExitCode returns the exit code for the outcome of a command, and what to print on the
 // standard error, if anything.
 func ExitCode(err error) (code int, message string) {

@@ -241,7 +241,7 @@ func Cordoned(slice client.Object) string {
 	}
 }
 
-// CordonedBy reports whether an annotation marks a slice as cordoned (wire P4.4).
+// CordonedBy reports whether an annotation marks a slice as cordoned.
 func CordonedBy(slice client.Object, annotation string) bool {
 	value, ok := slice.GetAnnotations()[annotation]
 	return ok && value != "false" && value != "False" && value != "0"

@@ -2,6 +2,7 @@ package status
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -121,16 +122,18 @@ func sickCluster() *snapshot {
 	return s
 }
 
+var update = flag.Bool("update", false, "write the golden files")
+
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".txt")
-	if os.Getenv("UPDATE_GOLDEN") != "" {
+	if *update {
 		require.NoError(t, os.MkdirAll("testdata", 0o755))
 		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
 	}
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)
-	assert.Equal(t, string(want), got, "set UPDATE_GOLDEN=1 to accept it")
+	assert.Equal(t, string(want), got, "run the test with -update")
 }
 
 func TestOutputs(t *testing.T) {

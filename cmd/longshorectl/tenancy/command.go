@@ -24,7 +24,7 @@ const exitCodes = "Exit codes: 0 done, or there was nothing to do, 1 failed, 2 w
 // Cordon is longshorectl cordon.
 func Cordon(streams admin.Streams) []*cobra.Command {
 	return []*cobra.Command{
-		tenantCommand(streams, cordon, "Grant a consumer no new slices and no new pods", "What runs stays. "),
+		tenantCommand(streams, cordon, "Grant a consumer no new slices and no new pods", "What runs stays."),
 		sliceCommand(streams, cordon, "Accept no new pods on one slice of a consumer"),
 	}
 }
@@ -32,7 +32,7 @@ func Cordon(streams admin.Streams) []*cobra.Command {
 // Uncordon is longshorectl uncordon.
 func Uncordon(streams admin.Streams) []*cobra.Command {
 	return []*cobra.Command{
-		tenantCommand(streams, uncordon, "Undo cordon tenant", "It does not undo drain tenant: use activate tenant. "),
+		tenantCommand(streams, uncordon, "Undo cordon tenant", "It does not undo drain tenant: use activate tenant."),
 		sliceCommand(streams, uncordon, "Undo cordon resourceslice"),
 	}
 }
@@ -41,12 +41,12 @@ func Uncordon(streams admin.Streams) []*cobra.Command {
 func Drain(streams admin.Streams) []*cobra.Command {
 	return []*cobra.Command{tenantCommand(streams, drain, "Take slices, rights and offloaded namespaces of a consumer away",
 		"The offloaded namespaces are deleted, with all pods, volumes and other objects in them. longshorectl activate tenant lets the consumer come back\n"+
-			"without them. ")}
+			"without them.")}
 }
 
 // Activate is longshorectl activate.
 func Activate(streams admin.Streams) []*cobra.Command {
-	return []*cobra.Command{tenantCommand(streams, activate, "Undo cordon tenant and drain tenant", "Data that a drain deleted does not come back. ")}
+	return []*cobra.Command{tenantCommand(streams, activate, "Undo cordon tenant and drain tenant", "Data that a drain deleted does not come back.")}
 }
 
 func tenantCommand(streams admin.Streams, do verb, short, long string) *cobra.Command {

@@ -17,7 +17,7 @@ import (
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
-// defaultCapacity is that of a VirtualNode of a Secret, as the reference sets it (wire P7.1).
+// defaultCapacity is that of a VirtualNode of a Secret, as the reference sets it.
 func defaultCapacity() corev1.ResourceList {
 	return corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("4Gi"), corev1.ResourcePods: resource.MustParse("110"),

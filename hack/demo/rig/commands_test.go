@@ -3,6 +3,7 @@ package rig_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -30,10 +31,12 @@ const longshorectl = "../../../bin/longshorectl"
 type shell struct {
 	rig         *rig.Rig
 	kubeconfigs map[string]string
+	// transcript of a step.
+	transcript strings.Builder
 }
 
 // run runs a command line in which @rome and @milan are the kubeconfigs of the clusters.
-func (s *shell) run(t *testing.T, line string, input string) (stdout, stderr string, code int) {
+func (s *shell) run(t planetest.T, line string, input string) (stdout, stderr string, code int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -47,7 +50,7 @@ func (s *shell) run(t *testing.T, line string, input string) (stdout, stderr str
 	command := exec.CommandContext(ctx, longshorectl, args...)
 	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(input), &out, &errs
 	err := command.Run()
-	t.Logf("$ longshorectl %s\n%s%s", line, out.String(), errs.String())
+	fmt.Fprintf(&s.transcript, "$ longshorectl %s\n%s%s", line, out.String(), errs.String())
 	if err != nil {
 		exit := &exec.ExitError{}
 		require.ErrorAs(t, err, &exit)
@@ -103,7 +106,11 @@ func TestTheCommandLine(t *testing.T) {
 		{"unpeer", unpeerLines},
 		{"peering by hand", manualLines},
 	} {
-		if !t.Run(step.name, func(t *testing.T) { step.run(t, s) }) {
+		s.transcript.Reset()
+		if !t.Run(step.name, func(t *testing.T) {
+			defer func() { t.Log("\n" + s.transcript.String()) }()
+			step.run(t, s)
+		}) {
 			return
 		}
 	}
@@ -162,7 +169,7 @@ func capacityLines(t *testing.T, s *shell) {
 }
 
 func statusLines(t *testing.T, s *shell) {
-	eventually(t, "status finds no problem", func(planetest.T) bool {
+	eventually(t, "status finds no problem", func(t planetest.T) bool {
 		out, _, code := s.run(t, "status --kubeconfig @rome", "")
 		return code == 0 && strings.Contains(out, "No problem was found.") && strings.Contains(out, "milan  milan  Consuming  Accepted  0/9  0/8Gi   0/50")
 	})
@@ -240,7 +247,7 @@ func manualLines(t *testing.T, s *shell) {
 	apply(t, s.rig.Milan, tenant)
 	identity := s.ok(t, "generate identity --remote-cluster-id rome --kubeconfig @milan")
 	apply(t, s.rig.Rome, identity)
-	eventually(t, "the consumer has its kubeconfig", func(planetest.T) bool {
+	eventually(t, "the consumer has its kubeconfig", func(t planetest.T) bool {
 		out, _, code := s.run(t, "get kubeconfig controlplane-milan --remote-cluster-id milan --kubeconfig @rome", "")
 		return code == 0 && strings.Contains(out, "client-certificate-data")
 	})
