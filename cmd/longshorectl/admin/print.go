@@ -36,7 +36,7 @@ func PrintObjects[T client.Object](w io.Writer, format output.Format, objects []
 	if one && len(objects) == 1 {
 		return output.Print(w, format, objects[0], text) //nolint:wrapcheck // It says what was not written.
 	}
-	list := objectList[T]{APIVersion: "v1", Kind: "List", Items: slices.Concat([]T{}, objects)}
+	list := objectList[T]{APIVersion: "v1", Kind: "List", Items: append([]T{}, objects...)}
 	return output.Print(w, format, list, text) //nolint:wrapcheck // It says what was not written.
 }
 

@@ -21,7 +21,7 @@ import (
 // problems returns what is wrong, in the order in which it is to be solved: the installation,
 // the peers, their credentials, their grants, what is made of them, and namespaces.
 func problems(s *snapshot) []Problem {
-	return slices.Concat([]Problem{}, installation(s), peers(s), tenants(s), identities(s), grants(s), nodes(s), namespaces(s))
+	return append([]Problem{}, slices.Concat(installation(s), peers(s), tenants(s), identities(s), grants(s), nodes(s), namespaces(s))...)
 }
 
 func installation(s *snapshot) []Problem {

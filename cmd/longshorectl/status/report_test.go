@@ -169,6 +169,9 @@ func TestOutputs(t *testing.T) {
 			}
 		})
 	}
+	var out bytes.Buffer
+	require.NoError(t, output.Print(&out, output.JSON, build(healthyCluster()), nil))
+	assert.Contains(t, out.String(), `"problems": []`, "a program reads a list")
 	_, err := build(healthyCluster()).of("paris")
 	code, message := output.ExitCode(err)
 	assert.Equal(t, output.CodeUsage, code)
