@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -35,13 +37,23 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	err := command().ExecuteContext(ctx)
+	root := command()
+	nameAsCalled(root, os.Args[0])
+	err := root.ExecuteContext(ctx)
 	stop()
 	code, message := output.ExitCode(err)
 	if message != "" {
 		fmt.Fprintln(os.Stderr, "Error:", engine.PlainLines(message))
 	}
 	os.Exit(code)
+}
+
+// nameAsCalled makes usage texts say "kubectl longshore" when kubectl called the command, as its
+// plugin kubectl-longshore.
+func nameAsCalled(root *cobra.Command, executable string) {
+	if plugin, ok := strings.CutPrefix(filepath.Base(executable), "kubectl-"); ok {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl " + plugin}
+	}
 }
 
 func command() *cobra.Command {

@@ -54,3 +54,15 @@ func TestExitCodes(t *testing.T) {
 		})
 	}
 }
+
+func TestThePluginOfKubectlIsCalledByItsName(t *testing.T) {
+	for executable, want := range map[string]string{
+		"/usr/bin/kubectl-longshore": "kubectl longshore create", "kubectl-longshore": "kubectl longshore create", "/usr/bin/longshorectl": "longshorectl create",
+	} {
+		root := command()
+		nameAsCalled(root, executable)
+		root.SetArgs([]string{"create", "slice"})
+		_, message := output.ExitCode(root.ExecuteContext(t.Context()))
+		assert.Contains(t, message, want+` has no command "slice"`)
+	}
+}

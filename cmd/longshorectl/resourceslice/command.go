@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
@@ -334,7 +333,7 @@ func deletion(found []*authv1beta1.ResourceSlice, nodes []offloadingv1beta1.Virt
 		vn := &nodes[i]
 		switch ref := vn.Spec.KubeconfigSecretRef; {
 		case vn.Namespace != slice.Namespace || ref == nil || ref.Name != secret:
-		case metav1.IsControlledBy(vn, slice) || admin.IsOwnedBy(vn, "ResourceSlice"):
+		case admin.IsOwnedBy(vn, "ResourceSlice"):
 			owned = append(owned, vn)
 		default:
 			return nil, nil, fmt.Errorf("VirtualNode %q uses the slice: run longshorectl delete virtualnode %[1]s first", vn.Name) //nolint:staticcheck // A kind.
