@@ -129,6 +129,9 @@ func setCondition(ctx context.Context, provider *admin.Cluster, tenant *authv1be
 		}
 	}
 	return admin.Poll(ctx, waiting, func() (string, error) {
+		if err := provider.Get(ctx, client.ObjectKeyFromObject(tenant), tenant); err != nil {
+			return "", fmt.Errorf("reading Tenant %s: %w", tenant.Name, err)
+		}
 		slices, maps := &authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}
 		if err := provider.List(ctx, slices, client.InNamespace(tenant.Namespace)); err != nil {
 			return "", fmt.Errorf("listing ResourceSlices: %w", err)
@@ -142,7 +145,7 @@ func setCondition(ctx context.Context, provider *admin.Cluster, tenant *authv1be
 				names = append(names, maps.Items[i].Name)
 			}
 		}
-		return pending(want, slices.Items, names), nil
+		return pending(tenant, slices.Items, names), nil
 	})
 }
 

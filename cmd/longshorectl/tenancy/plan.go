@@ -5,6 +5,7 @@ package tenancy
 import (
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/resourceslice"
@@ -45,7 +46,12 @@ func next(name string, current authv1beta1.TenantCondition, do verb) (want authv
 
 // pending returns what Longshore's manager has not done yet about a tenant's condition, from the
 // consumer's slices and the names of its NamespaceMaps in the tenant namespace, or "".
-func pending(condition authv1beta1.TenantCondition, slices []authv1beta1.ResourceSlice, namespaceMaps []string) string {
+func pending(tenant *authv1beta1.Tenant, slices []authv1beta1.ResourceSlice, namespaceMaps []string) string {
+	condition := tenant.Spec.TenantCondition
+	// The reference sets no condition.
+	if ready := meta.FindStatusCondition(tenant.Status.Conditions, authv1beta1.TenantReady); ready != nil && ready.ObservedGeneration < tenant.Generation {
+		return "Longshore's manager to look at the Tenant"
+	}
 	for i := range slices {
 		slice := &slices[i]
 		if !resourceslice.IsCopy(slice) {

@@ -64,9 +64,14 @@ func TestEffectsOfACondition(t *testing.T) {
 		"everything of a drained one is deleted": {condition: authv1beta1.TenantConditionDrained},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tc.want, pending(tc.condition, tc.slices, tc.namespaceMaps))
+			assert.Equal(t, tc.want, pending(&authv1beta1.Tenant{Spec: authv1beta1.TenantSpec{TenantCondition: tc.condition}}, tc.slices, tc.namespaceMaps))
 		})
 	}
+	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
+	tenant.Status.Conditions = []metav1.Condition{{Type: authv1beta1.TenantReady, ObservedGeneration: 1}}
+	assert.Equal(t, "Longshore's manager to look at the Tenant", pending(tenant, nil, nil))
+	tenant.Status.Conditions[0].ObservedGeneration = 2
+	assert.Empty(t, pending(tenant, nil, nil))
 }
 
 func TestMarksOfASlice(t *testing.T) {
