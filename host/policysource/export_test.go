@@ -1,7 +1,7 @@
 package policysource
 
 // AwaitLoads returns when no module is being loaded.
-func (s *Source) AwaitLoads() { s.loads.Wait() }
+func (s *Source) AwaitLoads() { s.modules.Wait() }
 
 // StopLoads stops all loads, as the component does when it stops.
-func (s *Source) StopLoads() { s.loads.Stop() }
+func (s *Source) StopLoads() { s.modules.Stop() }

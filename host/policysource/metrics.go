@@ -2,11 +2,9 @@ package policysource
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policysource/plan"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -129,9 +127,6 @@ func shadowResult(o chain.Observation) string {
 
 // loaded counts an attempt to load a module.
 func (m *Metrics) loaded(policy string, err error) {
-	if m == nil {
-		return
-	}
 	result := resultLoaded
 	if err != nil {
 		result = resultRefused
@@ -141,36 +136,11 @@ func (m *Metrics) loaded(policy string, err error) {
 
 // deleteSeries deletes the series of a policy, or of a previous module of a policy.
 func (m *Metrics) deleteSeries(labels prometheus.Labels) {
-	if m == nil {
-		return
+	for _, vector := range []interface {
+		DeletePartialMatch(labels prometheus.Labels) int
+	}{m.calls, m.durations, m.fuel, m.errors, m.shadows, m.loads} {
+		vector.DeletePartialMatch(labels)
 	}
-	if _, ofModule := labels[labelModule]; !ofModule {
-		m.errors.DeletePartialMatch(labels)
-		m.shadows.DeletePartialMatch(labels)
-		m.loads.DeletePartialMatch(labels)
-	}
-	m.calls.DeletePartialMatch(labels)
-	m.durations.DeletePartialMatch(labels)
-	m.fuel.DeletePartialMatch(labels)
-}
-
-// attach registers the metrics that are read from the source when they are collected.
-func (m *Metrics) attach(s *Source) error {
-	if m == nil {
-		return nil
-	}
-	if err := m.registry.Register(stateCollector{source: s}); err != nil {
-		return fmt.Errorf("registering policy metrics: %w", err)
-	}
-	return nil
-}
-
-// inventoryItem is a policy, or an implicit default.
-type inventoryItem struct {
-	name   string
-	module chain.Policy
-	// reason is why the current version is not bound, and instead what decides in its place.
-	reason, instead string
 }
 
 // pooled is a policy with a pool of instances.
@@ -211,9 +181,21 @@ func (c stateCollector) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- prometheus.MustNewConstMetric(memoMisses, prometheus.CounterValue, float64(memo.Misses))
 	gauge(memoEntries, float64(memo.Entries))
 	gauge(memoBytes, float64(memo.Bytes))
-	if items := c.source.inventory.Load(); items != nil {
-		for _, item := range *items {
-			item.collect(gauge)
+	replaced := map[string]bool{}
+	for _, o := range *c.source.planned.Load() {
+		if o.Problem != nil {
+			gauge(policyRefused, 1, o.Policy.Name, o.Problem.Reason, inPlaceOf(&o))
+		}
+		if o.Bound != nil {
+			// A policy in mode Shadow is beside the default of its name, with the same labels if it
+			// has the same module.
+			replaced[o.Policy.Name] = !o.Bound.Shadow || o.Bound.Module() == c.source.options.BuiltIn
+		}
+		collectModule(gauge, o.Policy.Name, o.Bound.Module())
+	}
+	if c.source.ready.Load() {
+		for _, b := range plan.Implicit(c.source.options.BuiltIn, replaced) {
+			collectModule(gauge, b.Name, b.Policy)
 		}
 	}
 	for _, h := range c.source.chains.Health() {
@@ -225,20 +207,17 @@ func (c stateCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-func (i *inventoryItem) collect(gauge func(description *prometheus.Desc, value float64, labels ...string)) {
-	if i.reason != "" {
-		gauge(policyRefused, 1, i.name, i.reason, i.instead)
-	}
-	if _, absent := i.module.(*plan.Absent); absent || i.module == nil {
+func collectModule(gauge func(description *prometheus.Desc, value float64, labels ...string), policy string, module chain.Policy) {
+	if _, absent := module.(*plan.Absent); absent || module == nil {
 		return
 	}
-	manifest := i.module.Manifest()
+	manifest := module.Manifest()
 	speaks, _ := contract.Negotiate(contract.Versions(), manifest.Contracts)
-	gauge(moduleInfo, 1, i.name, i.module.Name(), i.module.Digest(), speaks)
-	if pool, ok := i.module.(pooled); ok {
+	gauge(moduleInfo, 1, policy, module.Name(), module.Digest(), speaks)
+	if pool, ok := module.(pooled); ok {
 		idle, all := pool.Instances()
-		gauge(instances, float64(idle), i.name, i.module.Name(), stateIdle)
-		gauge(instances, float64(max(0, all-idle)), i.name, i.module.Name(), stateBusy)
+		gauge(instances, float64(idle), policy, module.Name(), stateIdle)
+		gauge(instances, float64(max(0, all-idle)), policy, module.Name(), stateBusy)
 	}
 }
 
@@ -263,61 +242,21 @@ func inPlaceOf(o *plan.Outcome) string {
 	}
 }
 
-// account updates the inventory, and what depends on it, after the bindings were replaced.
-func (s *Source) account() {
-	shadows, replaced := map[string]string{}, map[string]bool{}
-	var items []inventoryItem
-	for i := range s.outcomes {
-		o := &s.outcomes[i]
-		item := inventoryItem{name: o.Policy.Name}
-		if o.Problem != nil {
-			item.reason, item.instead = o.Problem.Reason, inPlaceOf(o)
-		}
-		if b := o.Bound; b != nil {
-			replaced[item.name] = !b.Shadow
-			if len(b.Bindings) > 0 {
-				item.module = b.Bindings[0].Policy
-			}
-			if b.Shadow {
-				shadows[item.name] = b.Version
-			}
-		}
-		items = append(items, item)
+// deleteSeries deletes the series of policies that are gone, and of modules that they are no
+// longer bound to.
+func (s *Source) deleteSeries(before, after []plan.Outcome) {
+	current := map[string]*plan.Outcome{}
+	for i := range after {
+		current[after[i].Policy.Name] = &after[i]
 	}
-	for _, b := range plan.Implicit(s.options.BuiltIns[policyv1alpha1.BuiltInDefault], replaced) {
-		item := inventoryItem{name: b.Name, module: b.Policy}
-		if !slices.Contains(items, item) { // a policy in mode Shadow may have the name and the module of a default
-			items = append(items, item)
-		}
-	}
-	s.differences.Keep(shadows)
-	s.deleteSeries(items)
-	s.inventory.Store(&items)
-}
-
-// deleteSeries deletes the series of policies and modules that are no longer in the inventory.
-func (s *Source) deleteSeries(items []inventoryItem) {
-	before := s.inventory.Load()
-	if before == nil {
-		return
-	}
-	modules := map[string]map[string]bool{}
-	for _, item := range items {
-		if modules[item.name] == nil {
-			modules[item.name] = map[string]bool{}
-		}
-		if item.module != nil {
-			modules[item.name][item.module.Name()] = true
-		}
-	}
-	for _, item := range *before {
-		current, exists := modules[item.name]
+	for _, o := range before {
+		name, module := o.Policy.Name, o.Bound.Module()
+		now := current[name]
 		switch {
-		case !exists:
-			s.options.Metrics.deleteSeries(prometheus.Labels{labelPolicy: item.name})
-			delete(s.settings, item.name)
-		case item.module != nil && !current[item.module.Name()]:
-			s.options.Metrics.deleteSeries(prometheus.Labels{labelPolicy: item.name, labelModule: item.module.Name()})
+		case now == nil:
+			s.options.Metrics.deleteSeries(prometheus.Labels{labelPolicy: name})
+		case module != nil && (now.Bound.Module() == nil || now.Bound.Module().Name() != module.Name()):
+			s.options.Metrics.deleteSeries(prometheus.Labels{labelPolicy: name, labelModule: module.Name()})
 		}
 	}
 }

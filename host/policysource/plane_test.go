@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -27,6 +26,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	policymodule "github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policysource"
+	"github.com/longshore-dev/longshore/host/policysource/modules"
 	"github.com/longshore-dev/longshore/host/policysource/report"
 	"github.com/longshore-dev/longshore/host/policysource/status"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -105,10 +105,9 @@ func (s *site) launch(name string) *component {
 	c := &component{let: make(chan struct{})}
 	c.source, err = policysource.New(policysource.Options{
 		Identity: report.Identity{Name: name, Object: reportOf(name)}, Client: mgr.GetClient(), Clock: clock.RealClock{},
-		ReportPeriod:     time.Second,
-		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: builtIn()},
+		BuiltIn:          builtIn(),
 		ModuleNamespaces: []string{"longshore"},
-		Load: func(ctx context.Context, _ string, raw []byte, _ policysource.ModuleLimits) (chain.Policy, error) {
+		Load: func(ctx context.Context, _ string, raw []byte, _ modules.Limits) (chain.Policy, error) {
 			if string(raw) == "slow" {
 				c.waiting.Add(1)
 				select {

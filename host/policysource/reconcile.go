@@ -13,9 +13,13 @@ import (
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policysource/modules"
 	"github.com/longshore-dev/longshore/host/policysource/plan"
 	"github.com/longshore-dev/longshore/host/policysource/report"
 )
+
+// loadPatience is how long a load takes before it is reported.
+const loadPatience = time.Second
 
 // Reconcile replaces all bindings at once. The chains decide by new bindings before the
 // component reports them. While a module is being loaded, the previous version of its policy
@@ -41,28 +45,27 @@ func (s *Source) bind(ctx context.Context) (done bool, err error) {
 	if err := s.options.Client.List(ctx, list); err != nil {
 		return false, fmt.Errorf("listing OffloadingPolicies: %w", err)
 	}
+	bound := s.bound()
 	in := plan.Input{
-		Modules: map[string]plan.Module{}, Previous: s.bound, Answered: s.answered(),
-		BuiltIn: s.options.BuiltIns[policyv1alpha1.BuiltInDefault], NamespaceLabels: s.namespaceLabels,
+		Modules: map[string]plan.Module{}, Previous: bound, Answered: s.answered(),
+		BuiltIn: s.options.BuiltIn, NamespaceLabels: s.namespaceLabels,
 	}
-	wanted, loadingSince := map[moduleKey]bool{}, map[string]time.Time{}
+	named, isLoading := map[modules.Key]bool{}, false
 	for i := range list.Items {
 		policy := &list.Items[i]
 		if policy.DeletionTimestamp != nil {
 			continue
 		}
-		key, state, began, err := s.moduleOf(ctx, policy)
+		key, module, err := s.modules.Get(ctx, policy)
 		if err != nil {
-			return false, err
+			return false, err //nolint:wrapcheck // It names the ConfigMap.
 		}
-		wanted[key] = true
-		in.Policies, in.Modules[policy.Name] = append(in.Policies, policy), state
-		if state.Loading {
-			loadingSince[policy.Name] = began
-		}
+		named[key] = true
+		in.Policies, in.Modules[policy.Name] = append(in.Policies, policy), module
+		isLoading = isLoading || !module.LoadingSince.IsZero()
 	}
-	if !s.ready.Load() && len(loadingSince) > 0 {
-		s.forget(wanted)
+	if !s.ready.Load() && isLoading {
+		s.modules.Keep(named, nil)
 		return false, nil
 	}
 	outcomes, bindings, err := plan.Make(&in)
@@ -72,28 +75,25 @@ func (s *Source) bind(ctx context.Context) (done bool, err error) {
 	if err := s.chains.Swap(bindings); err != nil {
 		return false, fmt.Errorf("binding policies: %w", err)
 	}
-	s.settle(outcomes)
-	s.loadingSince = loadingSince
-	s.forget(wanted)
+	s.modules.Keep(named, plan.PoliciesOf(outcomes))
+	s.deleteSeries(*s.planned.Swap(&outcomes), outcomes)
+	s.differences.Keep(outcomes)
+	isSame := maps.EqualFunc(bound, s.bound(), func(a, b plan.Bound) bool { return a.Version == b.Version })
+	if isFirst := !s.ready.Swap(true); isFirst || !isSame {
+		s.options.Changed()
+	}
 	return true, nil
 }
 
-// settle remembers what the chains have, and calls Changed when they have something else than
-// before.
-func (s *Source) settle(outcomes []plan.Outcome) {
-	now := map[string]plan.Bound{}
-	for i := range outcomes {
-		if b := outcomes[i].Bound; b != nil {
-			now[outcomes[i].Policy.Name] = *b
+// bound returns what the chains have, by the name of the policy.
+func (s *Source) bound() map[string]plan.Bound {
+	out := map[string]plan.Bound{}
+	for _, o := range *s.planned.Load() {
+		if o.Bound != nil {
+			out[o.Policy.Name] = *o.Bound
 		}
 	}
-	isChanged := !maps.EqualFunc(s.bound, now, func(a, b plan.Bound) bool { return a.Version == b.Version })
-	s.bound, s.outcomes = now, outcomes
-	s.current.Store(&now)
-	s.account()
-	if isFirst := !s.ready.Swap(true); (isFirst || isChanged) && s.options.Changed != nil {
-		s.options.Changed()
-	}
+	return out
 }
 
 // answered returns the names of the policies whose bound version has given a valid answer.
@@ -110,37 +110,36 @@ func (s *Source) answered() map[string]bool {
 // report writes the outcomes and the health of the bindings, and calls Changed after the end of
 // a quarantine.
 func (s *Source) report(ctx context.Context) error {
-	health := map[string][]chain.Health{}
-	quarantined := map[string]string{}
+	health, quarantined := map[string][]chain.Health{}, map[string]string{}
+	bound := s.bound()
 	for _, h := range s.chains.Health() {
 		// A default and a policy in mode Shadow may have the same name.
-		if b, ok := s.bound[h.Binding]; ok && b.Shadow == h.Shadow {
+		if b, ok := bound[h.Binding]; ok && b.Shadow == h.Shadow {
 			health[h.Binding] = append(health[h.Binding], h)
 			if h.Quarantined() && !h.Shadow {
 				quarantined[h.Binding] = b.Version
 			}
 		}
 	}
-	s.requeueRecovered(quarantined)
+	s.requeueRecovered(bound, quarantined)
 	if s.standby.Load() || !s.ready.Load() {
 		return nil
 	}
-	s.differences.Update()
-	var observations []policyv1alpha1.PolicyObservation
-	for i := range s.outcomes {
-		o := &s.outcomes[i]
-		observation := report.Observe(o, health[o.Policy.Name])
-		observation.Differences = s.differences.Of(o.Policy.Name)
-		if wait := loadPatience - s.options.Clock.Since(s.loadingSince[o.Policy.Name]); o.Loading && wait > 0 {
+	differences, again := s.differences.Latest()
+	if again > 0 {
+		s.requeueAfter(reportOnly, again)
+	}
+	outcomes := *s.planned.Load()
+	observations := make([]policyv1alpha1.PolicyObservation, len(outcomes))
+	for i := range outcomes {
+		o := &outcomes[i]
+		if wait := loadPatience - s.options.Clock.Since(o.LoadingSince); o.IsLoading() && wait > 0 {
 			// A short load is not worth a write of its own.
 			s.requeueAfter(reportOnly, wait)
-			last := s.writer.Last(o.Policy.Name, o.Policy.UID)
-			if last == nil {
-				continue
-			}
-			observation = *last
+			return nil
 		}
-		observations = append(observations, observation)
+		observations[i] = report.Observe(o, health[o.Policy.Name])
+		observations[i].Differences = differences[o.Policy.Name]
 	}
 	if err := s.writer.Write(ctx, observations); err != nil {
 		return fmt.Errorf("reporting the state of policies: %w", err)
@@ -150,11 +149,11 @@ func (s *Source) report(ctx context.Context) error {
 
 // requeueRecovered calls Changed when a version that is still bound is no longer quarantined:
 // objects that wait for it can be decided. The keys are names of policies.
-func (s *Source) requeueRecovered(quarantined map[string]string) {
+func (s *Source) requeueRecovered(bound map[string]plan.Bound, quarantined map[string]string) {
 	previous := s.quarantined
 	s.quarantined = quarantined
 	for name, version := range previous {
-		if quarantined[name] == "" && s.bound[name].Version == version && s.options.Changed != nil {
+		if quarantined[name] == "" && bound[name].Version == version {
 			s.options.Changed()
 			return
 		}

@@ -32,6 +32,7 @@ import (
 	policymodule "github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/host/policysource"
+	"github.com/longshore-dev/longshore/host/policysource/modules"
 	"github.com/longshore-dev/longshore/host/policysource/report"
 	"github.com/longshore-dev/longshore/host/policysource/status"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -191,11 +192,11 @@ func (r *rig) newSource() *policysource.Source {
 		Chain:    chain.Options{Quarantine: chain.QuarantineOptions{Owners: 1}}, // all objects here are of one namespace
 		Identity: report.Identity{Name: "webhook", Object: client.ObjectKey{Namespace: "longshore", Name: "webhook"}},
 		Client:   r.client, Clock: r.clock, Metrics: metrics,
-		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: r.builtIn},
-		BuiltInModules:   map[string]func() ([]byte, error){policyv1alpha1.BuiltInDefault: func() ([]byte, error) { return []byte("default"), nil }},
+		BuiltIn:          r.builtIn,
+		BuiltInBytes:     func() ([]byte, error) { return []byte("default"), nil },
 		ModuleNamespaces: []string{"longshore"},
 		Changed:          func() { r.changes++ },
-		Load: func(ctx context.Context, _ string, raw []byte, limits policysource.ModuleLimits) (chain.Policy, error) {
+		Load: func(ctx context.Context, _ string, raw []byte, limits modules.Limits) (chain.Policy, error) {
 			r.mu.Lock()
 			r.loads = append(r.loads, string(raw))
 			wait := r.waits[string(raw)]

@@ -23,6 +23,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policysource"
+	"github.com/longshore-dev/longshore/host/policysource/modules"
 	"github.com/longshore-dev/longshore/host/policysource/report"
 )
 
@@ -98,11 +99,8 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 	debug.FreeOSMemory()
 	p.source, err = policysource.New(policysource.Options{
 		Identity: options.Identity, Elected: options.Elected, Client: mgr.GetClient(), Clock: clock.RealClock{},
-		BuiltIns:       map[string]chain.Policy{policyv1alpha1.BuiltInDefault: builtin},
-		BuiltInModules: map[string]func() ([]byte, error){policyv1alpha1.BuiltInDefault: builtinpolicies.Module},
-		Load: func(ctx context.Context, name string, raw []byte, limits policysource.ModuleLimits) (chain.Policy, error) {
-			return p.load(ctx, name, raw, limits)
-		},
+		BuiltIn: builtin, BuiltInBytes: builtinpolicies.Module,
+		Load:             p.load,
 		Close:            p.retire(ctx),
 		Changed:          options.Changed,
 		ModuleNamespaces: options.ModuleNamespaces,
@@ -121,7 +119,7 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 	return p, nil
 }
 
-func (p *Policies) load(ctx context.Context, name string, raw []byte, limits policysource.ModuleLimits) (chain.Policy, error) {
+func (p *Policies) load(ctx context.Context, name string, raw []byte, limits modules.Limits) (chain.Policy, error) {
 	return module.Load(ctx, p.engine, raw, module.Options{Name: name, Limits: engine.Limits{
 		Fuel: uint64(limits.Fuel), MemoryBytes: uint64(limits.MemoryBytes),
 	}})

@@ -8,13 +8,11 @@ package configmap
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -161,9 +159,8 @@ func (r *Reconciler) create(ctx context.Context, name string, spec *policyv1alph
 }
 
 func (r *Reconciler) update(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, spec *policyv1alpha1.OffloadingPolicySpec) error {
-	isSame, err := isEqual(&policy.Spec, spec)
-	if isSame || err != nil {
-		return err
+	if equality.Semantic.DeepEqual(&policy.Spec, spec) {
+		return nil
 	}
 	changed := policy.DeepCopy()
 	changed.Spec = *spec
@@ -199,19 +196,4 @@ func isRefused(err error) bool {
 func (r *Reconciler) refuse(source *corev1.ConfigMap, problem *Problem) error {
 	r.Events.Eventf(source, nil, corev1.EventTypeWarning, problem.Reason, actionLoad, "%s", problem.Err.Error())
 	return reconcile.TerminalError(fmt.Errorf("refusing ConfigMap %s/%s as a policy: %w", source.Namespace, source.Name, problem.Err))
-}
-
-// isEqual reports whether the API server would store two specs equally.
-func isEqual(a, b *policyv1alpha1.OffloadingPolicySpec) (bool, error) {
-	var decoded [2]any
-	for i, spec := range []*policyv1alpha1.OffloadingPolicySpec{a, b} {
-		raw, err := json.Marshal(spec)
-		if err == nil {
-			err = json.Unmarshal(raw, &decoded[i])
-		}
-		if err != nil {
-			return false, errors.Join(errors.New("comparing specs of OffloadingPolicies"), err)
-		}
-	}
-	return reflect.DeepEqual(decoded[0], decoded[1]), nil
 }

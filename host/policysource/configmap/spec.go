@@ -6,8 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
@@ -90,37 +89,17 @@ func moduleKey(source *corev1.ConfigMap) (string, *Problem) {
 // decode reads policy.yaml. It refuses unknown and repeated fields: a misspelled field would
 // change the meaning of the policy.
 func decode(text string) (*policyv1alpha1.OffloadingPolicySpec, error) {
-	var fields map[string]any
-	if err := yaml.UnmarshalStrict([]byte(text), &fields); err != nil {
+	raw, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
 		return nil, fmt.Errorf("reading YAML: %w", err)
 	}
-	// The API server decodes the spec as part of an object.
-	whole, err := yaml.Marshal(map[string]any{
-		"apiVersion": policyv1alpha1.GroupVersion.String(), "kind": "OffloadingPolicy", "spec": fields,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encoding the spec: %w", err)
+	spec := &policyv1alpha1.OffloadingPolicySpec{}
+	strict, err := json.UnmarshalStrict(raw, spec)
+	if err = errors.Join(append(strict, err)...); err != nil {
+		return nil, errors.New(strings.ReplaceAll(err.Error(), "\n", ", "))
 	}
-	scheme := runtime.NewScheme()
-	if err := policyv1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering OffloadingPolicy: %w", err)
-	}
-	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
-	policy := &policyv1alpha1.OffloadingPolicy{}
-	_, _, err = decoder.Decode(whole, nil, policy)
-	if strict, ok := runtime.AsStrictDecodingError(err); ok {
-		problems := make([]string, len(strict.Errors()))
-		for i, problem := range strict.Errors() {
-			// The file has no field of this name: it is the spec.
-			problems[i] = strings.Replace(problem.Error(), `"spec.`, `"`, 1)
-		}
-		return nil, errors.New(strings.Join(problems, ", "))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("decoding: %w", err)
-	}
-	if module := &policy.Spec.Module; module.BuiltIn != "" || module.ConfigMap != nil && (module.ConfigMap.Namespace != "" || module.ConfigMap.Name != "" || module.ConfigMap.Key != "") {
+	if module := &spec.Module; module.BuiltIn != "" || module.ConfigMap != nil && (module.ConfigMap.Namespace != "" || module.ConfigMap.Name != "" || module.ConfigMap.Key != "") {
 		return nil, errors.New(`"module" must not be set, but for parts and digest of its configMap: the module is the one in this ConfigMap`)
 	}
-	return &policy.Spec, nil
+	return spec, nil
 }

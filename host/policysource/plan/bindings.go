@@ -90,13 +90,10 @@ func Bindings(policy *policyv1alpha1.OffloadingPolicy, module chain.Policy, name
 	shared := chain.Binding{
 		Name: policy.Name, Policy: module, Mode: chain.Enforce,
 		FailurePolicy: chain.FailurePolicy(spec.FailurePolicy),
-		Allow:         allowOf(spec.Allow), Order: orderOf(policy), BuiltIn: spec.Module.BuiltIn != "",
+		Allow:         allowOf(spec.Allow), Order: orderOf(policy), Match: match, BuiltIn: spec.Module.BuiltIn != "",
 	}
 	if IsShadow(policy) {
 		shared.Mode = chain.Shadow
-	}
-	if match != nil {
-		shared.Match = match
 	}
 	if spec.Settings != nil {
 		shared.Settings = spec.Settings.Raw

@@ -65,18 +65,18 @@ func (b *Bound) enforcedVersion() *policyv1alpha1.EnforcedVersion {
 // lastEnforced returns the version that was enforced last, while the current one cannot be
 // used. It is nil if there is none, or if the operator has chosen another mode since.
 func (c *candidate) lastEnforced() *policyv1alpha1.EnforcedVersion {
-	if IsShadow(c.policy) || IsDisabled(c.policy) {
+	if IsShadow(c.Policy) || IsDisabled(c.Policy) {
 		return nil
 	}
 	previous := c.previous
 	if previous != nil && previous.Enforces() {
 		return previous.enforcedVersion()
 	}
-	recorded := EnforcedVersion(c.policy)
+	recorded := EnforcedVersion(c.Policy)
 	switch {
 	case previous == nil:
 	case previous.Held != nil:
-		if recorded == nil && previous.Held.uid == c.policy.UID {
+		if recorded == nil && previous.Held.uid == c.Policy.UID {
 			return previous.Held.Version
 		}
 	case recorded != nil && recorded.Generation <= previous.Generation:
@@ -93,34 +93,32 @@ func (p *planner) hold(c *candidate) *Bound {
 	if version == nil {
 		return nil
 	}
-	h := &Held{uid: c.policy.UID, Version: version}
+	h := &Held{uid: c.Policy.UID, Version: version}
 	switch {
-	case c.problem != nil:
-		h.Cause = c.problem.Err
+	case c.Problem != nil:
+		h.Cause = c.Problem.Err
 	case c.previous != nil && c.previous.Held != nil:
 		h.Cause = c.previous.Held.Cause
 	default:
 		return nil
 	}
-	manifest := &contract.Manifest{Name: version.Module, Contracts: contract.Versions(), Points: heldPoints(c.policy, version)}
+	manifest := &contract.Manifest{Name: version.Module, Contracts: contract.Versions(), Points: heldPoints(c.Policy, version)}
 	shared := chain.Binding{
-		Name: c.policy.Name, Policy: &Absent{ModuleName: version.Module, ModuleDigest: version.Digest, Declared: manifest}, Unavailable: h.Cause,
-		FailurePolicy: chain.Fail, Order: orderOf(c.policy),
+		Name: c.Policy.Name, Policy: &Absent{ModuleName: version.Module, ModuleDigest: version.Digest, Declared: manifest}, Unavailable: h.Cause,
+		FailurePolicy: chain.Fail, Order: orderOf(c.Policy),
 	}
-	if Ignores(c.policy) {
+	if Ignores(c.Policy) {
 		shared.FailurePolicy = chain.Ignore
 	}
 	// The parts of the selection that do not compile do not narrow it.
-	if match, _ := newMatcher(c.policy.Spec.Match, p.in.NamespaceLabels); match != nil {
-		shared.Match = match
-	}
+	shared.Match, _ = newMatcher(c.Policy.Spec.Match, p.in.NamespaceLabels)
 	b := &Bound{Held: h}
 	for i := range manifest.Points {
 		binding := shared
 		binding.Point = manifest.Points[i].Point
 		b.Bindings = append(b.Bindings, binding)
 	}
-	b.Version = fmt.Sprintf("held %s %d %v %s", c.policy.UID, c.policy.Generation, manifest.Points, h.Cause)
+	b.Version = fmt.Sprintf("held %s %d %v %s", c.Policy.UID, c.Policy.Generation, manifest.Points, h.Cause)
 	if c.previous != nil && c.previous.Version == b.Version {
 		return c.previous
 	}

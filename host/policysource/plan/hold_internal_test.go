@@ -57,7 +57,7 @@ func TestLastEnforcedVersion(t *testing.T) {
 				require.NoError(t, err)
 				policy.Annotations = map[string]string{policyv1alpha1.EnforcedAnnotation: string(raw)}
 			}
-			got := (&candidate{previous: tc.previous, policy: policy}).lastEnforced()
+			got := (&candidate{previous: tc.previous, Outcome: Outcome{Policy: policy}}).lastEnforced()
 			if tc.want == 0 {
 				assert.Nil(t, got)
 			} else if assert.NotNil(t, got) {

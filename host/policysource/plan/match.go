@@ -25,11 +25,9 @@ type matcher struct {
 	read         NamespaceLabels
 }
 
-var _ chain.Matcher = (*matcher)(nil)
-
 // newMatcher compiles spec.match; it returns nil if that matches everything. The matcher
 // ignores the parts that do not compile; the first of them is the problem.
-func newMatcher(match *policyv1alpha1.Match, read NamespaceLabels) (*matcher, *Problem) {
+func newMatcher(match *policyv1alpha1.Match, read NamespaceLabels) (chain.Matcher, *Problem) {
 	if match == nil {
 		return nil, nil
 	}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
@@ -23,8 +24,8 @@ type Module struct {
 	ID string
 	// Policy is the loaded module; nil if there is none.
 	Policy chain.Policy
-	// Loading is set while the module is being loaded.
-	Loading bool
+	// LoadingSince is when the load of the module began; zero unless it is being loaded.
+	LoadingSince time.Time
 	// Problem is why the module cannot be used with this policy; nil if it can.
 	Problem *Problem
 }
@@ -47,6 +48,14 @@ type Bound struct {
 	FallbackGeneration int64
 	// Held is set when no version of the policy can be used and it was enforced before.
 	Held *Held
+}
+
+// Module returns the module of the bindings; nil if there are none.
+func (b *Bound) Module() chain.Policy {
+	if b == nil || len(b.Bindings) == 0 {
+		return nil
+	}
+	return b.Bindings[0].Policy
 }
 
 // Input of [Make].
@@ -75,28 +84,42 @@ type Outcome struct {
 	Bound *Bound
 	// Problem is why the current version is not used; nil if it is, or is being loaded.
 	Problem *Problem
-	// Loading is set while the module of the current version is being loaded.
-	Loading bool
+	// LoadingSince is when the load of the current version's module began; zero unless it is
+	// being loaded.
+	LoadingSince time.Time
 }
+
+// IsLoading reports whether the module of the current version is being loaded.
+func (o *Outcome) IsLoading() bool { return !o.LoadingSince.IsZero() }
 
 // IsHeld reports whether the policy was enforced before and currently has no usable version.
 func (o *Outcome) IsHeld() bool { return o.Bound != nil && o.Bound.Held != nil }
 
-// candidate is a policy on its way into the chains.
+// PoliciesOf returns the modules that the bindings of these outcomes use.
+func PoliciesOf(outcomes []Outcome) map[chain.Policy]bool {
+	used := map[chain.Policy]bool{}
+	for i := range outcomes {
+		if b := outcomes[i].Bound; b != nil {
+			for _, binding := range slices.Concat(b.Bindings, b.Fallback) {
+				used[binding.Policy] = true
+			}
+		}
+	}
+	return used
+}
+
+// candidate is the outcome of a policy until the chains accept the bindings of all policies.
 type candidate struct {
-	policy   *policyv1alpha1.OffloadingPolicy
+	Outcome
+
 	previous *Bound
-	// next is the current version; unset with a problem or while it is loading.
-	next    Bound
-	problem *Problem
-	loading bool
-	// choice is what is proposed to the chains.
-	choice *Bound
+	// next is the current version; nil with a problem or while it is loading.
+	next *Bound
 }
 
 // isChanged reports whether the choice differs from what the chains have.
 func (c *candidate) isChanged() bool {
-	return c.choice != nil && (c.previous == nil || c.previous.Version != c.choice.Version)
+	return c.Bound != nil && (c.previous == nil || c.previous.Version != c.Bound.Version)
 }
 
 type planner struct {
@@ -120,7 +143,7 @@ func Make(in *Input) ([]Outcome, []chain.Binding, error) {
 	}
 	outcomes := make([]Outcome, len(p.candidates))
 	for i, c := range p.candidates {
-		outcomes[i] = Outcome{Policy: c.policy, Bound: c.choice, Problem: c.problem, Loading: c.loading}
+		outcomes[i] = c.Outcome
 	}
 	return outcomes, bindings, nil
 }
@@ -128,49 +151,50 @@ func Make(in *Input) ([]Outcome, []chain.Binding, error) {
 // prepare builds the current version of a policy, or finds its problem, and makes the first
 // choice.
 func (p *planner) prepare(policy *policyv1alpha1.OffloadingPolicy) *candidate {
-	c := &candidate{policy: policy}
+	c := &candidate{Outcome: Outcome{Policy: policy}}
 	if b, ok := p.in.Previous[policy.Name]; ok {
 		c.previous = &b
 	}
 	module := p.in.Modules[policy.Name]
 	version := fmt.Sprintf("%s %d %s", policy.UID, policy.Generation, module.ID)
-	switch problem := CheckSpec(policy); {
+	switch problem := cmp.Or(CheckSpec(policy), module.Problem); {
 	case problem != nil:
-		c.problem = problem
+		c.Problem = problem
 	case IsDisabled(policy):
-		c.next = Bound{Version: version, Generation: policy.Generation}
-	case module.Problem != nil:
-		c.problem = module.Problem
-	case module.Loading:
-		c.loading = true
+		c.next = &Bound{Version: version, Generation: policy.Generation}
+	case !module.LoadingSince.IsZero():
+		c.LoadingSince = module.LoadingSince
 	case c.previous != nil && c.previous.Version == version:
-		c.next = *c.previous
+		c.next = c.previous
 	default:
 		p.build(c, module.Policy, version)
 	}
-	c.choice = p.choose(c)
+	if c.Bound = c.next; c.next == nil {
+		c.Bound = p.fallBack(c)
+	}
 	return c
 }
 
 func (p *planner) build(c *candidate, module chain.Policy, version string) {
-	bindings, problem := Bindings(c.policy, module, p.in.NamespaceLabels)
-	if c.problem = problem; problem != nil {
+	bindings, problem := Bindings(c.Policy, module, p.in.NamespaceLabels)
+	if c.Problem = problem; problem != nil {
 		return
 	}
-	c.next = Bound{Version: version, Generation: c.policy.Generation, Digest: module.Digest(), Bindings: bindings, Shadow: IsShadow(c.policy)}
-	if c.policy.Spec.FailurePolicy != policyv1alpha1.FailurePolicyLastGood || c.previous == nil {
+	next := &Bound{Version: version, Generation: c.Policy.Generation, Digest: module.Digest(), Bindings: bindings, Shadow: IsShadow(c.Policy)}
+	c.next = next
+	if c.Policy.Spec.FailurePolicy != policyv1alpha1.FailurePolicyLastGood || c.previous == nil {
 		return
 	}
 	// The version to fall back to is the previous one if it has answered, else its own fallback.
 	previous := c.previous
-	c.next.Fallback, c.next.FallbackGeneration = previous.Fallback, previous.FallbackGeneration
-	if previous.Enforces() && p.in.Answered[c.policy.Name] && !hasSameAnswers(previous, &c.next) {
-		c.next.Fallback, c.next.FallbackGeneration = previous.Bindings, previous.Generation
+	next.Fallback, next.FallbackGeneration = previous.Fallback, previous.FallbackGeneration
+	if previous.Enforces() && p.in.Answered[c.Policy.Name] && !hasSameAnswers(previous, next) {
+		next.Fallback, next.FallbackGeneration = previous.Bindings, previous.Generation
 	}
-	for i := range c.next.Bindings {
-		for j := range c.next.Fallback {
-			if c.next.Fallback[j].Point == c.next.Bindings[i].Point {
-				c.next.Bindings[i].Fallback = &c.next.Fallback[j]
+	for i := range next.Bindings {
+		for j := range next.Fallback {
+			if next.Fallback[j].Point == next.Bindings[i].Point {
+				next.Bindings[i].Fallback = &next.Fallback[j]
 			}
 		}
 	}
@@ -181,12 +205,9 @@ func hasSameAnswers(a, b *Bound) bool {
 	return a.Digest == b.Digest && string(a.Bindings[0].Settings) == string(b.Bindings[0].Settings)
 }
 
-// choose returns what is proposed to the chains: the current version; else the previous one
-// if it is enforced; else a hold if the policy was enforced before; else the previous one.
-func (p *planner) choose(c *candidate) *Bound {
-	if c.problem == nil && !c.loading {
-		return &c.next
-	}
+// fallBack returns what decides while the current version cannot be used: the previous version
+// if it is enforced; else a hold if the policy was enforced before; else the previous version.
+func (p *planner) fallBack(c *candidate) *Bound {
 	if c.previous != nil && c.previous.Enforces() {
 		return c.previous
 	}
@@ -202,12 +223,12 @@ func (p *planner) choose(c *candidate) *Bound {
 // retreat makes the next choice after the chains have refused one.
 func (p *planner) retreat(c *candidate) {
 	switch {
-	case c.choice.Held != nil:
-		c.choice = nil
+	case c.IsHeld():
+		c.Bound = nil
 	case c.isChanged():
-		c.choice = p.choose(c)
+		c.Bound = p.fallBack(c)
 	default:
-		c.choice = p.hold(c)
+		c.Bound = p.hold(c)
 	}
 }
 
@@ -220,59 +241,48 @@ func (p *planner) settle() ([]chain.Binding, error) {
 		if err == nil {
 			return bindings, nil
 		}
-		refused, problem := p.attribute(err)
-		if refused == nil {
+		name, problem := refusal(err)
+		i := slices.IndexFunc(p.candidates, func(c *candidate) bool { return c.Policy.Name == name && c.Bound != nil })
+		if i < 0 {
 			return nil, fmt.Errorf("binding policies: %w", err)
 		}
-		if refused.problem == nil {
-			refused.problem = problem
-		}
+		refused := p.candidates[i]
+		refused.Problem = cmp.Or(refused.Problem, problem)
 		p.retreat(refused)
 	}
 	return nil, errors.New("the chains refuse every choice of bindings: this is a bug of Longshore")
 }
 
 // proposal lists the bindings: defaults, then unchanged ones, then changed ones. The chains
-// attribute a conflict to the later binding.
+// attribute a conflict to the later binding, so it is never that of an unchanged policy with a
+// changed one.
 func (p *planner) proposal() []chain.Binding {
 	replaced := map[string]bool{}
 	var kept, changed []chain.Binding
 	for _, c := range p.candidates {
 		switch {
-		case c.choice == nil:
+		case c.Bound == nil:
 			continue
 		case c.isChanged():
-			changed = append(changed, c.choice.Bindings...)
+			changed = append(changed, c.Bound.Bindings...)
 		default:
-			kept = append(kept, c.choice.Bindings...)
+			kept = append(kept, c.Bound.Bindings...)
 		}
 		// A policy in mode Shadow does not replace the default of its name.
-		replaced[c.policy.Name] = !c.choice.Shadow
+		replaced[c.Policy.Name] = !c.Bound.Shadow
 	}
 	return slices.Concat(Implicit(p.in.BuiltIn, replaced), kept, changed)
 }
 
-// attribute returns the candidate that an error of the chains is about; nil if there is none.
-func (p *planner) attribute(err error) (*candidate, *Problem) {
-	find := func(name string) *candidate {
-		for _, c := range p.candidates {
-			if c.policy.Name == name && c.choice != nil {
-				return c
-			}
-		}
-		return nil
-	}
+// refusal returns the name of the policy whose binding the chains refuse, and its problem.
+func refusal(err error) (string, *Problem) {
 	if conflict, ok := errors.AsType[*chain.ConflictError](err); ok {
-		found := find(conflict.Second)
-		if other := find(conflict.First); other != nil && (found == nil || (other.isChanged() && !found.isChanged())) {
-			found = other
-		}
-		return found, &Problem{Reason: ReasonOrderNeeded, Err: err}
+		return conflict.Second, &Problem{Reason: ReasonOrderNeeded, Err: err}
 	}
 	if refused, ok := errors.AsType[*chain.BindingError](err); ok {
-		return find(refused.Binding), &Problem{Reason: ReasonBindingRefused, Err: err}
+		return refused.Binding, &Problem{Reason: ReasonBindingRefused, Err: err}
 	}
-	return nil, nil
+	return "", nil
 }
 
 // Check returns the problem that the chains would have with these bindings of a policy beside
@@ -287,11 +297,8 @@ func Check(policy *policyv1alpha1.OffloadingPolicy, bindings []chain.Binding, cu
 		}
 	}
 	err := chain.Check(slices.Concat(Implicit(builtIn, replaced), others, bindings))
-	if conflict, ok := errors.AsType[*chain.ConflictError](err); ok && conflict.Second == policy.Name {
-		return &Problem{Reason: ReasonOrderNeeded, Err: err}
-	}
-	if refused, ok := errors.AsType[*chain.BindingError](err); ok && refused.Binding == policy.Name {
-		return &Problem{Reason: ReasonBindingRefused, Err: err}
+	if name, problem := refusal(err); name == policy.Name {
+		return problem
 	}
 	return nil
 }

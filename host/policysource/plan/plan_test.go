@@ -85,7 +85,7 @@ func makeCases(t *testing.T) map[string]makeCase {
 	hostname := module("m", "/spec/hostname")
 	loaded := plan.Module{ID: "v2", Policy: hostname}
 	broken := plan.Module{Problem: &plan.Problem{Reason: plan.ReasonModuleNotLoaded, Err: errors.New("it is cut in half")}}
-	loading := plan.Module{ID: "v2", Loading: true}
+	loading := plan.Module{ID: "v2", LoadingSince: time.Unix(2000, 0)}
 	enforced := &plan.Bound{Version: "v1", Generation: 1, Bindings: []chain.Binding{{Name: "mine", Point: contract.PodMutation, Policy: hostname}}}
 	disabled := &plan.Bound{Version: "v1", Generation: 1}
 	return map[string]makeCase{
@@ -138,7 +138,7 @@ func TestMake(t *testing.T) {
 				assert.Equal(t, mine.Generation, outcome.Bound.Generation)
 				assert.Contains(t, outcome.Bound.Version, "uid-mine 1")
 			}
-			assert.Equal(t, tc.wantLoading, outcome.Loading)
+			assert.Equal(t, tc.wantLoading, outcome.IsLoading())
 			if tc.wantReason == "" {
 				assert.Nil(t, outcome.Problem)
 			} else if assert.NotNil(t, outcome.Problem) {

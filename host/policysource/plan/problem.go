@@ -1,15 +1,10 @@
 package plan
 
-import (
-	"fmt"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
-)
+import "fmt"
 
 // The reasons of a [Problem], of reports and of the condition Ready.
 const (
 	ReasonInvalidSpec      = "InvalidSpec"
-	ReasonNotSupported     = "NotSupported"
 	ReasonModuleNotLoaded  = "ModuleNotLoaded"
 	ReasonModuleNotFound   = "ModuleNotFound"
 	ReasonModuleIncomplete = "ModuleIncomplete"
@@ -24,8 +19,6 @@ type Problem struct {
 	Reason string
 	// Err says what is wrong and who must act.
 	Err error
-	// Missing is the ConfigMap that does not exist, if that is the problem.
-	Missing client.ObjectKey
 }
 
 // Error implements error.

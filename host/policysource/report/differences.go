@@ -3,7 +3,6 @@ package report
 import (
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +12,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/view"
+	"github.com/longshore-dev/longshore/host/policysource/plan"
 )
 
 const (
@@ -24,107 +24,88 @@ const (
 	maxOperationBytes = 256
 	// gatherPeriod is how long a report waits for further differences.
 	gatherPeriod = time.Second
+	// reportPeriod is the least time between two reports of differences.
+	reportPeriod = time.Minute
 )
 
-// Differences keeps the latest differences of policies in mode Shadow. It requests a report
-// soon after the first one, and then once a period at most. It is safe for concurrent use.
+// Differences keeps the latest differences of policies in mode Shadow. They are reported soon
+// after the first one, and then once a minute at most. It is safe for concurrent use.
 type Differences struct {
-	clock   clock.PassiveClock
-	period  time.Duration
-	request func(after time.Duration)
-	// requested is set from the request of a report until the differences are read for it.
-	requested atomic.Bool
+	clock clock.PassiveClock
 
-	mu       sync.RWMutex
+	mu       sync.Mutex
 	policies map[string]*recorded
-	// read is when the differences were read last.
-	read time.Time
+	// next is when the latest differences may be reported again.
+	next time.Time
+	// isPending is set while there are differences that have not been reported.
+	isPending bool
 }
 
-// recorded are the differences of one version of a policy. Reports have reported until
-// the next period begins.
+// recorded are the differences of one version of a policy.
 type recorded struct {
 	version          string
 	latest, reported []policyv1alpha1.Difference
 }
 
-// NewDifferences returns an empty record. The function request must not block.
-func NewDifferences(clock clock.PassiveClock, period time.Duration, request func(after time.Duration)) *Differences {
-	return &Differences{clock: clock, period: period, request: request, policies: map[string]*recorded{}}
+// NewDifferences returns an empty record.
+func NewDifferences(clock clock.PassiveClock) *Differences {
+	return &Differences{clock: clock, policies: map[string]*recorded{}}
 }
 
-// Keep limits the record to these policies, whose versions are the values. The differences
-// of a policy are dropped when its version changes.
-func (d *Differences) Keep(versions map[string]string) {
+// Keep limits the record to the versions that are bound in mode Shadow.
+func (d *Differences) Keep(outcomes []plan.Outcome) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for name, known := range d.policies {
-		if versions[name] != known.version {
-			delete(d.policies, name)
+	before := d.policies
+	d.policies = map[string]*recorded{}
+	for i := range outcomes {
+		name, bound := outcomes[i].Policy.Name, outcomes[i].Bound
+		if bound == nil || !bound.Shadow {
+			continue
 		}
-	}
-	for name, version := range versions {
-		if d.policies[name] == nil {
-			d.policies[name] = &recorded{version: version}
+		d.policies[name] = before[name]
+		if before[name] == nil || before[name].version != bound.Version {
+			d.policies[name] = &recorded{version: bound.Version}
 		}
 	}
 }
 
-// Observe implements chain.Observer.
-func (d *Differences) Observe(o chain.Observation) {
-	if !o.Shadow || o.Difference == nil || !d.add(o.Binding, newDifference(o, d.clock.Now())) {
-		return
+// Observe records a difference. If it is the first one since the last report, Observe returns
+// the delay after which the component must report.
+func (d *Differences) Observe(o chain.Observation) (delay time.Duration, isFirst bool) {
+	if !o.Shadow || o.Difference == nil {
+		return 0, false
 	}
-	if !d.requested.Swap(true) {
-		d.request(d.delay())
-	}
-}
-
-func (d *Differences) add(policy string, difference policyv1alpha1.Difference) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	r := d.policies[policy]
+	r := d.policies[o.Binding]
 	if r == nil {
-		return false
+		return 0, false
 	}
-	r.latest = append(r.latest, difference)
+	r.latest = append(r.latest, newDifference(o, d.clock.Now()))
 	r.latest = slices.Clone(r.latest[max(0, len(r.latest)-maxDifferences):])
-	return true
+	isFirst, d.isPending = !d.isPending, true
+	return max(gatherPeriod, d.next.Sub(d.clock.Now())), isFirst
 }
 
-func (d *Differences) delay() time.Duration {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	return max(gatherPeriod, d.read.Add(d.period).Sub(d.clock.Now()))
-}
-
-// Update lets the next reports have the latest differences, if the period since the last
-// update is over.
-func (d *Differences) Update() {
-	if !d.requested.Load() {
-		return
-	}
-	if wait := d.delay(); wait > gatherPeriod {
-		d.request(wait)
-		return
-	}
-	d.requested.Store(false)
+// Latest returns the differences to be reported by policy: the latest ones, or those of the
+// last report until the minute is over. Then it also returns when to report again, if needed.
+func (d *Differences) Latest() (differences map[string][]policyv1alpha1.Difference, again time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.read = d.clock.Now()
-	for _, r := range d.policies {
-		r.reported = r.latest
+	if wait := d.next.Sub(d.clock.Now()); d.isPending && wait > 0 {
+		again = wait
+	} else if d.isPending {
+		d.isPending, d.next = false, d.clock.Now().Add(reportPeriod)
+		for _, r := range d.policies {
+			r.reported = r.latest
+		}
 	}
-}
-
-// Of returns the differences of a policy as of the last update.
-func (d *Differences) Of(policy string) []policyv1alpha1.Difference {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	if r := d.policies[policy]; r != nil {
-		return r.reported
+	differences = map[string][]policyv1alpha1.Difference{}
+	for name, r := range d.policies {
+		differences[name] = r.reported
 	}
-	return nil
+	return differences, again
 }
 
 // newDifference has verbs and paths, no values.

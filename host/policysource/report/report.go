@@ -68,7 +68,7 @@ func diagnose(o *plan.Outcome, health []chain.Health) (reason, message string) {
 			reason = o.Problem.Reason
 		}
 		messages = append(messages, o.Problem.Error()+". "+decides(o))
-	case o.Loading:
+	case o.IsLoading():
 		if reason == "" {
 			reason = ReasonLoading
 		}

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,30 +52,22 @@ func (w *Writer) Register(ctx context.Context) error {
 	return w.apply(ctx, &policyv1alpha1.PolicyComponentStatus{Component: w.Identity.Name})
 }
 
-// Last returns what was written last about a policy, nil if nothing was.
-func (w *Writer) Last(policy string, uid types.UID) *policyv1alpha1.PolicyObservation {
-	if w.written == nil {
-		return nil
-	}
-	for i := range w.written.Policies {
-		if o := &w.written.Policies[i]; o.Name == policy && o.UID == uid {
-			return o
-		}
-	}
-	return nil
-}
-
 // Write sends the observations if they differ from those that were written last. It sets
 // Since.
 func (w *Writer) Write(ctx context.Context, observations []policyv1alpha1.PolicyObservation) error {
+	status := &policyv1alpha1.PolicyComponentStatus{Component: w.Identity.Name, Policies: observations}
 	for i := range observations {
 		o := &observations[i]
 		o.Since = metav1.NewTime(w.Clock.Now().UTC().Truncate(time.Second))
-		if last := w.Last(o.Name, o.UID); last != nil && last.Generation == o.Generation && last.Digest == o.Digest {
-			o.Since = last.Since
+		if w.written == nil {
+			continue
+		}
+		for _, last := range w.written.Policies {
+			if last.Name == o.Name && last.UID == o.UID && last.Generation == o.Generation && last.Digest == o.Digest {
+				o.Since = last.Since
+			}
 		}
 	}
-	status := &policyv1alpha1.PolicyComponentStatus{Component: w.Identity.Name, Policies: observations}
 	if w.written != nil && equality.Semantic.DeepEqual(w.written, status) {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -137,33 +138,21 @@ func ready(policy *policyv1alpha1.OffloadingPolicy, total int, behind []observed
 	return out
 }
 
-// severity orders the reasons that concern objects in the cluster before all others.
-var severity = []string{report.ReasonUnavailable, report.ReasonQuarantined, report.ReasonFellBack}
+// severity orders reasons. The first three concern objects in the cluster; all other problems
+// come between them and the last two, in the order of the components.
+var severity = map[string]int{
+	report.ReasonUnavailable: -3, report.ReasonQuarantined: -2, report.ReasonFellBack: -1,
+	report.ReasonLoading: 1, ReasonBehind: 2,
+}
 
-// worstReason returns the reason of the components that are behind: the most severe one, else
-// the first problem, else that a module is being loaded.
+// worstReason returns the most severe reason of the components that are behind.
 func worstReason(behind []observed) string {
-	reasons := map[string]bool{}
-	first := ""
-	for _, o := range behind {
-		reasons[o.Reason] = true
-		if first == "" && o.Reason != report.ReasonLoading {
-			first = o.Reason
-		}
+	reasons := make([]string, len(behind))
+	for i, o := range behind {
+		reasons[i] = cmp.Or(o.Reason, ReasonBehind)
 	}
-	for _, reason := range severity {
-		if reasons[reason] {
-			return reason
-		}
-	}
-	switch {
-	case first != "":
-		return first
-	case reasons[report.ReasonLoading]:
-		return report.ReasonLoading
-	default:
-		return ReasonBehind
-	}
+	slices.SortStableFunc(reasons, func(a, b string) int { return severity[a] - severity[b] })
+	return reasons[0]
 }
 
 // describe names the components that are behind, those with the same message together.

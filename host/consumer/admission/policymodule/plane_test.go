@@ -39,6 +39,7 @@ import (
 	loadedmodule "github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/host/policysource"
+	"github.com/longshore-dev/longshore/host/policysource/modules"
 	"github.com/longshore-dev/longshore/host/policysource/report"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -73,7 +74,7 @@ func (w *warnings) take() []string {
 }
 
 // module is one that sets the hostname, or one that is cut in half.
-func module(_ context.Context, _ string, raw []byte, _ policysource.ModuleLimits) (chain.Policy, error) {
+func module(_ context.Context, _ string, raw []byte, _ modules.Limits) (chain.Policy, error) {
 	if string(raw) == "broken" {
 		return nil, &loadedmodule.Refusal{Err: errors.New("the module is cut in half: its author must build it again")}
 	}
@@ -155,8 +156,7 @@ func (s *site) start(api *rest.Config, kinds *runtime.Scheme) {
 	require.NoError(s.t, err)
 	s.source, err = policysource.New(policysource.Options{
 		Identity: report.Identity{Name: "webhook", Object: webhookReport}, Client: mgr.GetClient(), Clock: clock.RealClock{},
-		BuiltIns:         map[string]chain.Policy{policyv1alpha1.BuiltInDefault: defaults()},
-		ModuleNamespaces: []string{"longshore"}, Load: module,
+		BuiltIn: defaults(), ModuleNamespaces: []string{"longshore"}, Load: module, Close: func(chain.Policy) {},
 	})
 	require.NoError(s.t, err)
 	require.NoError(s.t, s.source.SetupWithManager(mgr))

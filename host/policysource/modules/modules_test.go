@@ -1,0 +1,149 @@
+package modules_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policysource/modules"
+	"github.com/longshore-dev/longshore/host/policysource/plan"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+const (
+	soon = time.Minute
+	tick = time.Millisecond
+)
+
+// rig has Modules whose loads end when the test says so, whatever their context.
+type rig struct {
+	*modules.Modules
+	release                   chan struct{}
+	started, running, closed  atomic.Int64
+	mostRunning, endedReports atomic.Int64
+	mu                        sync.Mutex
+}
+
+func newRig(t *testing.T, policies int) (*rig, []*policyv1alpha1.OffloadingPolicy) {
+	t.Helper()
+	builder := fake.NewClientBuilder()
+	all := make([]*policyv1alpha1.OffloadingPolicy, policies)
+	for i := range all {
+		name := fmt.Sprintf("policy-%d", i)
+		builder.WithObjects(&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: name}, BinaryData: map[string][]byte{"module.wasm": []byte(name)},
+		})
+		all[i] = &policyv1alpha1.OffloadingPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: policyv1alpha1.OffloadingPolicySpec{
+			Module: policyv1alpha1.ModuleSource{ConfigMap: &policyv1alpha1.ConfigMapSource{Namespace: "longshore", Name: name}},
+		}}
+	}
+	r := &rig{release: make(chan struct{})}
+	r.Modules = modules.New(modules.Options{
+		Client: builder.Build(), Namespaces: []string{"longshore"}, Clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)),
+		Load: func(_ context.Context, name string, _ []byte, _ modules.Limits) (chain.Policy, error) {
+			r.started.Add(1)
+			running := r.running.Add(1)
+			defer r.running.Add(-1)
+			r.mu.Lock()
+			r.mostRunning.Store(max(running, r.mostRunning.Load()))
+			r.mu.Unlock()
+			<-r.release
+			return &plan.Absent{ModuleName: name, Declared: &contract.Manifest{}}, nil
+		},
+		Close:   func(chain.Policy) { r.closed.Add(1) },
+		Loaded:  func(string, error) { r.endedReports.Add(1) },
+		Requeue: func(time.Duration) {},
+	})
+	return r, all
+}
+
+// get returns the states of the modules that policies name, and their keys.
+func (r *rig) get(t *testing.T, policies []*policyv1alpha1.OffloadingPolicy) ([]plan.Module, map[modules.Key]bool) {
+	t.Helper()
+	states, keys := make([]plan.Module, len(policies)), map[modules.Key]bool{}
+	for i, policy := range policies {
+		key, state, err := r.Get(t.Context(), policy)
+		require.NoError(t, err)
+		states[i], keys[key] = state, true
+	}
+	return states, keys
+}
+
+func TestTwoModulesAreLoadedAtATime(t *testing.T) {
+	r, policies := newRig(t, 10)
+	states, _ := r.get(t, policies)
+	for _, state := range states {
+		assert.False(t, state.LoadingSince.IsZero())
+	}
+	require.Eventually(t, func() bool { return r.running.Load() == 2 }, soon, tick)
+	close(r.release)
+	r.Wait()
+	states, _ = r.get(t, policies)
+	for i, state := range states {
+		assert.Equal(t, policies[i].Name, state.Policy.Name())
+	}
+	assert.Equal(t, int64(2), r.mostRunning.Load())
+	assert.Equal(t, int64(10), r.started.Load(), "each is loaded once")
+	assert.Equal(t, int64(10), r.endedReports.Load())
+}
+
+func TestAModuleThatNoPolicyNamesIsClosed(t *testing.T) {
+	r, policies := newRig(t, 4)
+	r.get(t, policies)
+	require.Eventually(t, func() bool { return r.running.Load() == 2 }, soon, tick)
+	r.Keep(nil, nil)
+	close(r.release)
+	r.Wait()
+	assert.Equal(t, int64(2), r.started.Load(), "loads that waited do not begin")
+	assert.Equal(t, int64(2), r.closed.Load(), "the results of the others are closed")
+	assert.Zero(t, r.endedReports.Load())
+
+	_, keys := r.get(t, policies[:2])
+	r.Wait()
+	states, _ := r.get(t, policies[:2])
+	r.Keep(keys, map[chain.Policy]bool{states[0].Policy: true})
+	assert.Equal(t, int64(2), r.closed.Load())
+	r.Keep(nil, nil)
+	assert.Equal(t, int64(3), r.closed.Load(), "the chains close the one that they have had")
+}
+
+func TestNoLoadBeginsAfterStop(t *testing.T) {
+	r, policies := newRig(t, 4)
+	r.get(t, policies[:3])
+	require.Eventually(t, func() bool { return r.running.Load() == 2 }, soon, tick)
+	close(r.release)
+	r.Stop()
+	states, _ := r.get(t, policies[3:])
+	r.Wait()
+	assert.False(t, states[0].LoadingSince.IsZero())
+	assert.LessOrEqual(t, r.started.Load(), int64(3))
+	assert.Zero(t, r.running.Load())
+}
+
+// Results are taken or closed, each once, while the worker names and drops modules.
+func TestNoModuleIsLostUnderLoad(t *testing.T) {
+	r, policies := newRig(t, 20)
+	close(r.release)
+	for round := range 50 {
+		_, keys := r.get(t, policies)
+		if round%2 == 0 {
+			keys = nil
+		}
+		r.Keep(keys, nil)
+	}
+	r.Wait()
+	r.Keep(nil, nil)
+	assert.Equal(t, r.started.Load(), r.closed.Load())
+}
