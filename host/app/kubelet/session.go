@@ -33,6 +33,8 @@ const (
 	statusInterval = time.Minute
 	// fallbackVersion is the Node's version if the API server's is not known (wire 5.4).
 	fallbackVersion = "v1.25.0"
+	// actionReflect is the action of the reflection's events.
+	actionReflect = "Reflect"
 )
 
 type runner interface {
@@ -259,7 +261,7 @@ type recorder struct{ events clientevents.EventRecorder }
 
 // Event implements engine.Recorder.
 func (r recorder) Event(object runtime.Object, eventType, reason, message string) {
-	r.events.Eventf(object, nil, eventType, reason, reason, "%s", message)
+	r.events.Eventf(object, nil, eventType, reason, actionReflect, "%s", message)
 }
 
 // sessionCollector collects the metrics of the current session. A metric can be registered

@@ -1,7 +1,9 @@
 // Package events records events so that each note is visible.
 //
-// The recorder of events.k8s.io aggregates events with equal type, reason, action and objects,
-// and keeps the first note. This package appends a hash of the note to the action: events with
+// The recorder of events.k8s.io aggregates events with equal type, reason, action and object
+// references, and keeps the first note. A second cause under the same reason would stay
+// invisible until the series ends. This package sets the resourceVersion of the reference to
+// the regarding object, which no client of events reads, to a hash of the note: events with
 // equal notes are aggregated, events with different notes are not.
 package events
 
@@ -21,8 +23,6 @@ import (
 const (
 	// maxNote is the API server's limit for the note of an event, in bytes.
 	maxNote = 1024
-	// maxAction is its limit for the action of an event, in bytes.
-	maxAction = 128
 	// ellipsis ends a truncated text.
 	ellipsis = "…"
 )
@@ -45,22 +45,19 @@ type recorder struct{ events.EventRecorder }
 func (r recorder) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
 	text := fmt.Sprintf(note, args...)
 	sum := sha256.Sum256([]byte(text))
-	mark := "-" + hex.EncodeToString(sum[:4])
-	action = strings.ToValidUTF8(action[:min(len(action), maxAction-len(mark))], "") + mark
-	r.EventRecorder.Eventf(unversioned(regarding), unversioned(related), eventType, reason, action, "%s", Cut(text, maxNote))
+	r.EventRecorder.Eventf(withVersion(regarding, hex.EncodeToString(sum[:4])), withVersion(related, ""), eventType, reason, action, "%s", Cut(text, maxNote))
 }
 
-// unversioned returns the object without a resourceVersion, so that events about different
-// versions of an object are aggregated.
-func unversioned(object runtime.Object) runtime.Object {
+// withVersion returns a copy of an object with another resourceVersion.
+func withVersion(object runtime.Object, version string) runtime.Object {
 	if object == nil {
 		return nil
 	}
 	object = object.DeepCopyObject()
 	if reference, ok := object.(*corev1.ObjectReference); ok {
-		reference.ResourceVersion = ""
+		reference.ResourceVersion = version
 	} else if accessor, err := meta.Accessor(object); err == nil {
-		accessor.SetResourceVersion("")
+		accessor.SetResourceVersion(version)
 	}
 	return object
 }
