@@ -74,30 +74,30 @@ type afterRestart struct {
 	want string
 	// wantReady has parts of the condition Ready.
 	wantReady []string
-	// wantAsked are the policies that decide a pod that passes.
-	wantAsked []string
+	// wantCalled are the policies that decide a pod that passes.
+	wantCalled []string
 }
 
 const brokenModule = "the module is cut in half: its author must build it again"
 
 func breakModule(r *rig) { r.store("broken"); r.mustPass() }
 
-// restarts are those with a policy that was enforced.
+// restarts have a policy that was enforced.
 func restarts() map[string]afterRestart {
 	broken := breakModule
 	return map[string]afterRestart{
 		"a broken module":                     {before: broken, want: brokenModule, wantReady: []string{"False Unavailable: ", brokenModule + ". The policy was enforced before (generation 1, module custom, "}},
 		"a broken module, failurePolicy Fail": {first: failing(policyv1alpha1.FailurePolicyFail), before: broken, want: brokenModule, wantReady: []string{"False Unavailable"}},
 		"a broken module, LastGood":           {first: failing(policyv1alpha1.FailurePolicyLastGood), before: broken, want: brokenModule, wantReady: []string{"False Unavailable"}},
-		"a broken module, Ignore":             {first: failing(policyv1alpha1.FailurePolicyIgnore), before: broken, wantReady: []string{"False Unavailable"}, wantAsked: []string{"default-podplacement", "mine"}},
-		"a ConfigMap that is gone":            {before: func(r *rig) { require.NoError(r.t, r.client.Delete(r.t.Context(), configMap(""))); r.mustPass() }, want: "ConfigMap longshore/module does not exist", wantReady: []string{"False Unavailable: ", "webhook: ConfigMap longshore/module does not exist"}},
-		"settings that are refused": {before: func(r *rig) {
+		"a broken module, Ignore":             {first: failing(policyv1alpha1.FailurePolicyIgnore), before: broken, wantReady: []string{"False Unavailable"}, wantCalled: []string{"default-podplacement", "mine"}},
+		"a deleted ConfigMap":                 {before: func(r *rig) { require.NoError(r.t, r.client.Delete(r.t.Context(), configMap(""))); r.mustPass() }, want: "ConfigMap longshore/module does not exist", wantReady: []string{"False Unavailable: ", "webhook: ConfigMap longshore/module does not exist"}},
+		"refused settings": {before: func(r *rig) {
 			r.change("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { s.Settings = settings(`{"bad":true}`) })
 		}, want: "bad must be false", wantReady: []string{"False Unavailable: ", "webhook: spec.settings: ", "bad must be false. The policy was enforced before (generation 1,"}},
-		"a spec that is not one": {before: func(r *rig) {
+		"an invalid spec": {before: func(r *rig) {
 			r.change("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module = policyv1alpha1.ModuleSource{} })
 		}, want: "spec.module: the operator must set exactly one", wantReady: []string{"False Unavailable"}},
-		"a module that is too large for limits": {before: func(r *rig) {
+		"a limit of zero": {before: func(r *rig) {
 			r.change("mine", func(s *policyv1alpha1.OffloadingPolicySpec) {
 				s.Limits = &policyv1alpha1.Limits{Fuel: ptr.To[int64](0)}
 			})
@@ -107,7 +107,7 @@ func restarts() map[string]afterRestart {
 				s.Limits = &policyv1alpha1.Limits{Fuel: ptr.To[int64](9e18)}
 			})
 		}, want: "spec.limits.fuel is 9000000000000000000, more than the host's bound of 2000000: the operator must lower it", wantReady: []string{"False Unavailable: ", "spec.limits.fuel is 9000000000000000000"}},
-		"an order that is missing": {before: func(r *rig) {
+		"a missing order": {before: func(r *rig) {
 			elder := object("elder", func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Order = ptr.To[int32](5) })
 			elder.CreationTimestamp = metav1.NewTime(epoch.Add(-1e9))
 			r.change("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { s.Order = ptr.To[int32](6) })
@@ -118,7 +118,7 @@ func restarts() map[string]afterRestart {
 	}
 }
 
-// restartsOfOtherPolicies are those with a policy that replaces a default, was not enforced, or is
+// restartsOfOtherPolicies have a policy that replaces a default, was not enforced, or is
 // enforced by another component only.
 func restartsOfOtherPolicies() map[string]afterRestart {
 	broken, defaults := breakModule, []string{"default-podplacement"}
@@ -129,28 +129,28 @@ func restartsOfOtherPolicies() map[string]afterRestart {
 		"the name of a default": {name: "default-podplacement", before: broken, want: brokenModule, wantReady: []string{"False Unavailable"}},
 		"the name of a default, Ignore": {
 			name: "default-podplacement", first: failing(policyv1alpha1.FailurePolicyIgnore), before: broken,
-			wantReady: []string{"False Unavailable"}, wantAsked: defaults,
+			wantReady: []string{"False Unavailable"}, wantCalled: defaults,
 		},
-		"a policy that was never in force":    {content: "broken", before: func(*rig) {}, wantReady: []string{"False ModuleNotLoaded: ", brokenModule + ". The policy was not enforced before, so objects pass without it until it has been loaded once."}, wantAsked: defaults},
-		"a default's that was never in force": {name: "default-podplacement", content: "broken", before: func(*rig) {}, wantReady: []string{"False ModuleNotLoaded: ", brokenModule + ". The built-in default decides until"}, wantAsked: defaults},
-		"one that is tried only":              {first: mode(policyv1alpha1.ModeShadow), before: broken, wantReady: []string{"False ModuleNotLoaded: ", brokenModule + ". Differences of this version are not recorded."}, wantAsked: defaults},
-		"one that was tried, and then broke":  {first: mode(policyv1alpha1.ModeShadow), before: then(mode(policyv1alpha1.ModeEnforce)), wantReady: []string{"False ModuleNotLoaded"}, wantAsked: defaults},
-		"one that was switched off":           {before: then(mode(policyv1alpha1.ModeDisabled)), wantReady: []string{"True Disabled"}, wantAsked: defaults},
-		"one that was switched off and on": {before: func(r *rig) {
+		"a policy that was never enforced":               {content: "broken", before: func(*rig) {}, wantReady: []string{"False ModuleNotLoaded: ", brokenModule + ". The policy was not enforced before, so objects pass without it until it has been loaded once."}, wantCalled: defaults},
+		"the name of a default, never enforced":          {name: "default-podplacement", content: "broken", before: func(*rig) {}, wantReady: []string{"False ModuleNotLoaded: ", brokenModule + ". The built-in default decides until"}, wantCalled: defaults},
+		"mode Shadow":                                    {first: mode(policyv1alpha1.ModeShadow), before: broken, wantReady: []string{"False ModuleNotLoaded: ", brokenModule + ". Differences of this version are not recorded."}, wantCalled: defaults},
+		"mode Shadow, then Enforce with a broken module": {first: mode(policyv1alpha1.ModeShadow), before: then(mode(policyv1alpha1.ModeEnforce)), wantReady: []string{"False ModuleNotLoaded"}, wantCalled: defaults},
+		"mode Disabled":                                  {before: then(mode(policyv1alpha1.ModeDisabled)), wantReady: []string{"True Disabled"}, wantCalled: defaults},
+		"mode Disabled, then Enforce": {before: func(r *rig) {
 			then(mode(policyv1alpha1.ModeDisabled))(r)
 			r.change("mine", mode(policyv1alpha1.ModeEnforce))
-		}, wantReady: []string{"False ModuleNotLoaded"}, wantAsked: defaults},
-		"one that is to be tried, and broke":    {before: then(mode(policyv1alpha1.ModeShadow)), wantReady: []string{"False ModuleNotLoaded"}, wantAsked: defaults},
-		"one that was tried, and then enforced": {first: mode(policyv1alpha1.ModeShadow), before: func(r *rig) { r.change("mine", mode(policyv1alpha1.ModeEnforce)); broken(r) }, want: brokenModule, wantReady: []string{"False Unavailable: ", brokenModule + ". The policy was enforced before (generation 2,"}},
-		"another of the same name": {before: func(r *rig) {
+		}, wantReady: []string{"False ModuleNotLoaded"}, wantCalled: defaults},
+		"a broken module, then mode Shadow":               {before: then(mode(policyv1alpha1.ModeShadow)), wantReady: []string{"False ModuleNotLoaded"}, wantCalled: defaults},
+		"mode Shadow, then Enforce, then a broken module": {first: mode(policyv1alpha1.ModeShadow), before: func(r *rig) { r.change("mine", mode(policyv1alpha1.ModeEnforce)); broken(r) }, want: brokenModule, wantReady: []string{"False Unavailable: ", brokenModule + ". The policy was enforced before (generation 2,"}},
+		"another policy of the same name": {before: func(r *rig) {
 			require.NoError(r.t, r.client.Delete(r.t.Context(), r.get("mine")))
 			r.mustPass()
 			again := object("mine", fromConfigMap)
 			again.UID = types.UID("another")
 			require.NoError(r.t, r.client.Create(r.t.Context(), again))
 			broken(r)
-		}, wantReady: []string{"False ModuleNotLoaded"}, wantAsked: defaults},
-		"a status that was lost": {before: func(r *rig) {
+		}, wantReady: []string{"False ModuleNotLoaded"}, wantCalled: defaults},
+		"a lost status": {before: func(r *rig) {
 			broken(r)
 			policy := r.get("mine")
 			policy.Status = policyv1alpha1.OffloadingPolicyStatus{}
@@ -162,7 +162,7 @@ func restartsOfOtherPolicies() map[string]afterRestart {
 			policy := r.get("mine")
 			policy.Annotations = nil
 			require.NoError(r.t, r.client.Update(r.t.Context(), policy))
-		}, wantReady: []string{"False ModuleNotFound"}, wantAsked: defaults},
+		}, wantReady: []string{"False ModuleNotFound"}, wantCalled: defaults},
 		"only another component has enforced it": {content: "broken", before: func(r *rig) {
 			r.other(policyv1alpha1.PolicyObservation{Generation: 1, Digest: "sha256:00", Enforced: true})
 			r.mustPass()
@@ -170,11 +170,11 @@ func restartsOfOtherPolicies() map[string]afterRestart {
 		"another component has it disabled": {content: "broken", before: func(r *rig) {
 			r.other(policyv1alpha1.PolicyObservation{Generation: 1})
 			r.mustPass()
-		}, wantReady: []string{"False ModuleNotLoaded"}, wantAsked: defaults},
+		}, wantReady: []string{"False ModuleNotLoaded"}, wantCalled: defaults},
 	}
 }
 
-// ADR 24: a version ends with the process; that a policy was enforced does not.
+// A process forgets the versions of a policy at its end, but not that it was enforced (ADR 24).
 func TestDecisionsAfterARestart(t *testing.T) {
 	cases := restarts()
 	maps.Copy(cases, restartsOfOtherPolicies())
@@ -205,7 +205,7 @@ func TestDecisionsAfterARestart(t *testing.T) {
 				_, err := r.decide()
 				if tc.want == "" {
 					require.NoError(t, err)
-					assert.Equal(t, tc.wantAsked, r.asked(contract.PodMutation))
+					assert.Equal(t, tc.wantCalled, r.called(contract.PodMutation))
 					assert.Empty(t, r.hostname())
 					continue
 				}

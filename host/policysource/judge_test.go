@@ -18,7 +18,7 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// badObject is an OffloadingPolicy that cannot be bound, and what is said of it.
+// badObject is an OffloadingPolicy that cannot be bound, and the reason and message.
 type badObject struct {
 	name    string
 	spec    func(*policyv1alpha1.OffloadingPolicySpec)
@@ -36,25 +36,25 @@ func (b badObject) withDefaults() badObject {
 	return b
 }
 
-// addressee is who must act on a refusal: the person who wrote the policy, or ConfigMap, and
-// runs it, or who made its module. Each sentence names one.
+// addressee matches the role that must act on a refusal: the operator, or the author of the
+// module or ConfigMap. Each message names one.
 var addressee = regexp.MustCompile(`(the|an) operator (must|can) |[^ ]+ author must `)
 
 func badObjects() map[string]badObject {
 	return map[string]badObject{
 		"no module":           {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module = policyv1alpha1.ModuleSource{} }, want: "InvalidSpec: spec.module: the operator must set exactly one"},
 		"an unknown built-in": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Module.BuiltIn = "x" }, want: `InvalidSpec: spec.module.builtIn "x" is unknown`},
-		"limits that a built-in cannot keep": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+		"limits that the built-in exceeds": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			s.Limits = &policyv1alpha1.Limits{Memory: resource.NewQuantity(1, resource.BinarySI)}
 		}, content: "v1", want: "ModuleNotLoaded: the module needs more memory than 1 byte"},
-		"a point it does not answer": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+		"a point that the module does not answer": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			fromConfigMap(s)
 			s.Points = []policyv1alpha1.ExtensionPoint{"MetadataFilter"}
 		}, want: `InvalidSpec: spec.points: module "custom" does not answer MetadataFilter, only PodMutation`},
-		"a match condition that does not compile": {spec: conditions("object.metadata.name ="), want: `InvalidSpec: spec.match.matchConditions["c"] does not compile, the operator must correct it: `},
-		"a match condition that is no bool":       {spec: conditions("object"), want: `InvalidSpec: spec.match.matchConditions["c"] is of type map(string, dyn): the operator must make it an expression of type bool`},
-		"a match condition about the unknown":     {spec: conditions("request.user == 'me'"), want: `InvalidSpec: spec.match.matchConditions["c"] does not compile`},
-		"an unknown mode":                         {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Mode = "Later" }, want: `InvalidSpec: spec.mode "Later" is unknown: the operator must set`},
+		"a match condition that does not compile":    {spec: conditions("object.metadata.name ="), want: `InvalidSpec: spec.match.matchConditions["c"] does not compile, the operator must correct it: `},
+		"a match condition of another type":          {spec: conditions("object"), want: `InvalidSpec: spec.match.matchConditions["c"] is of type map(string, dyn): the operator must make it an expression of type bool`},
+		"a match condition with an unknown variable": {spec: conditions("request.user == 'me'"), want: `InvalidSpec: spec.match.matchConditions["c"] does not compile`},
+		"an unknown mode":                            {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Mode = "Later" }, want: `InvalidSpec: spec.mode "Later" is unknown: the operator must set`},
 		"no fuel": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) { s.Limits = &policyv1alpha1.Limits{Fuel: new(int64)} },
 			want: "InvalidSpec: spec.limits.fuel is 0: the operator must set a positive number"},
 		"no memory": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
@@ -64,17 +64,17 @@ func badObjects() map[string]badObject {
 		"more fuel than the host grants": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			s.Limits = &policyv1alpha1.Limits{Fuel: ptr.To[int64](contract.MaxFuel + 1)}
 		}, want: "InvalidSpec: spec.limits.fuel is 2000001, more than the host's bound of 2000000: the operator must lower it, or remove it"},
-		"fuel beyond every clock": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+		"fuel close to the largest integer": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			s.Limits = &policyv1alpha1.Limits{Fuel: ptr.To[int64](9e18)}
 		}, want: "InvalidSpec: spec.limits.fuel is 9000000000000000000, more than the host's bound of 2000000: the operator must lower it, or remove it"},
 		"more memory than the host grants": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			s.Limits = &policyv1alpha1.Limits{Memory: ptr.To(resource.MustParse("2Gi"))}
 		}, want: "InvalidSpec: spec.limits.memory is 2Gi, more than the host's bound of 32Mi: the operator must lower it, or remove it"},
-		"a key that is not named": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+		"two keys and no name": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			fromConfigMap(s)
 			s.Module.ConfigMap.Name, s.Module.ConfigMap.Key = "two-keys", ""
 		}, want: "InvalidSpec: spec.module.configMap.key: binaryData of ConfigMap longshore/two-keys has 2 keys: the operator must name one"},
-		"a module in text": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+		"a module stored as text": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			fromConfigMap(s)
 			s.Module.ConfigMap.Name, s.Module.ConfigMap.Key = "two-keys", "text"
 		}, want: `ModuleNotLoaded: key "text" of ConfigMap longshore/two-keys is text in data and not a WebAssembly module: its author must store`},
@@ -87,7 +87,7 @@ func badObjects() map[string]badObject {
 			fromConfigMap(s)
 			s.Settings = &runtime.RawExtension{Raw: []byte(`{"bad":true}`)}
 		}, want: "InvalidSettings: spec.settings: policy module custom refuses its settings, the operator must correct them: bad must be false"},
-		"an allow list that is bad": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+		"an allow list with an unknown path": {spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			fromConfigMap(s)
 			s.Allow = &policyv1alpha1.Allow{Reads: []string{"/nothing"}}
 		}, want: "BindingRefused: binding policy \"mine\" at PodMutation: spec.allow.reads"},
@@ -108,7 +108,7 @@ func badObjects() map[string]badObject {
 	}
 }
 
-func TestWhatCannotBeBoundIsRefusedBeforeItIsStored(t *testing.T) {
+func TestPoliciesThatCannotBeBoundAreDenied(t *testing.T) {
 	for name, tc := range badObjects() {
 		t.Run(name, func(t *testing.T) {
 			tc = tc.withDefaults()
@@ -118,7 +118,7 @@ func TestWhatCannotBeBoundIsRefusedBeforeItIsStored(t *testing.T) {
 			require.NoError(t, err)
 			reason, sentence, _ := strings.Cut(tc.want, ": ")
 			if reason == "ModuleNotFound" {
-				assert.Empty(t, verdict.Denial, "it may come later")
+				assert.Empty(t, verdict.Denial, "it may be created later")
 				require.Len(t, verdict.Warnings, 1)
 				assert.Contains(t, verdict.Warnings[0], `this version of policy "mine" is not used yet: `+sentence)
 				assert.Len(t, addressee.FindAllString(verdict.Warnings[0], -1), 1, verdict.Warnings[0])
@@ -127,13 +127,13 @@ func TestWhatCannotBeBoundIsRefusedBeforeItIsStored(t *testing.T) {
 			assert.Contains(t, verdict.Denial, sentence)
 			assert.Len(t, addressee.FindAllString(verdict.Denial, -1), 1, verdict.Denial)
 			assert.Empty(t, verdict.Warnings)
-			assert.Len(t, r.closed, len(r.loads)-strings.Count(strings.Join(r.loads, " "), "broken")-strings.Count(strings.Join(r.loads, " "), "default"), "what was loaded for the verdict is closed")
-			assert.Equal(t, []string{"default-podplacement"}, r.asked(contract.PodMutation))
+			assert.Len(t, r.closed, len(r.loads)-strings.Count(strings.Join(r.loads, " "), "broken")-strings.Count(strings.Join(r.loads, " "), "default"), "modules loaded for the verdict are closed")
+			assert.Equal(t, []string{"default-podplacement"}, r.called(contract.PodMutation))
 		})
 	}
 }
 
-func TestJudging(t *testing.T) {
+func TestJudgeComparesWithTheBoundPolicies(t *testing.T) {
 	r := newRig(t, configMap("v1"), object("elder", fromConfigMap))
 	r.mustPass()
 	one := int32(1)
@@ -142,13 +142,13 @@ func TestJudging(t *testing.T) {
 		stored *corev1.ConfigMap
 		want   string
 	}{
-		"the same again":                       {policy: object("elder", fromConfigMap)},
-		"disabled, whatever the module is":     {policy: object("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Mode = policyv1alpha1.ModeDisabled }), stored: configMap("broken")},
-		"a module about to be stored":          {policy: object("elder", fromConfigMap), stored: configMap("broken"), want: "the module is cut in half"},
-		"a ConfigMap that is not the module's": {policy: object("elder", fromConfigMap), stored: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "other"}}},
-		"writes what another one writes":       {policy: object("mine", fromConfigMap), want: `policies "elder" and "mine" both write /spec/hostname`},
-		"the same with an order, on one side":  {policy: object("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Order = &one }), want: "both write /spec/hostname"},
-		"a shadow needs no order":              {policy: object("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Mode = policyv1alpha1.ModeShadow })},
+		"the policy is unchanged":                         {policy: object("elder", fromConfigMap)},
+		"the policy is disabled and its module is broken": {policy: object("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Mode = policyv1alpha1.ModeDisabled }), stored: configMap("broken")},
+		"a broken module is about to be stored":           {policy: object("elder", fromConfigMap), stored: configMap("broken"), want: "the module is cut in half"},
+		"another ConfigMap is about to be stored":         {policy: object("elder", fromConfigMap), stored: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "other"}}},
+		"both policies write the same field":              {policy: object("mine", fromConfigMap), want: `policies "elder" and "mine" both write /spec/hostname`},
+		"only one of them has an order":                   {policy: object("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Order = &one }), want: "both write /spec/hostname"},
+		"one of them is in mode Shadow":                   {policy: object("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Mode = policyv1alpha1.ModeShadow })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			verdict, err := r.source.Judge(t.Context(), tc.policy, tc.stored)
@@ -160,10 +160,10 @@ func TestJudging(t *testing.T) {
 			assert.Contains(t, verdict.Denial, tc.want)
 		})
 	}
-	assert.Equal(t, []string{"default-podplacement", "elder"}, r.asked(contract.PodMutation), "judging binds nothing")
+	assert.Equal(t, []string{"default-podplacement", "elder"}, r.called(contract.PodMutation), "Judge binds nothing")
 }
 
-func TestAFailureOfOursIsNoVerdict(t *testing.T) {
+func TestAFailureOfTheAPIServerIsNotAVerdict(t *testing.T) {
 	r := newRig(t, configMap("v1"))
 	r.mustPass()
 	r.fail = func(string, any) error { return errors.New("no connection") }

@@ -20,7 +20,7 @@ func TestABuiltInWithLimitsOfItsOwnIsLoadedOnce(t *testing.T) {
 	second.Spec.Order = ptr.To[int32](2)
 	r := newRig(t, object("unlimited", func(s *policyv1alpha1.OffloadingPolicySpec) { s.Order = ptr.To[int32](3) }), first, second)
 	r.mustPass()
-	assert.Equal(t, []string{"default"}, r.loads, "equal limits share a module, none need no other")
+	assert.Equal(t, []string{"default"}, r.loads, "policies with equal limits share a module; the one without limits has the built-in one")
 	for _, name := range []string{"unlimited", "a", "b"} {
 		assert.Contains(t, r.ready(name), "True Bound")
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// slow makes modules of this content wait until the test lets them, or gives them up.
+// slow makes loads of this content wait until the test closes the channel or they are canceled.
 func (r *rig) slow(content string) (let chan<- struct{}) {
 	wait := make(chan struct{})
 	r.mu.Lock()
@@ -38,7 +38,7 @@ func (r *rig) loaded() []string {
 	return slices.Clone(r.loads)
 }
 
-// begun waits until so many loads have begun.
+// begun waits until this number of loads has begun.
 func (r *rig) begun(count int) {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool { return len(r.loaded()) == count }, soon, tick)
@@ -73,7 +73,7 @@ func TestASlowLoadDoesNotDelayOtherPolicies(t *testing.T) {
 	require.NoError(t, r.client.Create(t.Context(), object("default-antiaffinity", func(s *policyv1alpha1.OffloadingPolicySpec) { s.Mode = policyv1alpha1.ModeDisabled })))
 	r.mustLook()
 	r.begun(3)
-	assert.Empty(t, r.asked(contract.AntiAffinityPreset))
+	assert.Empty(t, r.called(contract.AntiAffinityPreset))
 	assert.Equal(t, "v1", r.hostname(), "the previous version decides")
 	assert.Equal(t, reports, r.reports, "reports wait for short loads")
 
@@ -112,8 +112,7 @@ func TestALongLoadIsReported(t *testing.T) {
 	assert.Equal(t, int64(1), r.get("mine").Status.ObservedGeneration)
 }
 
-// Before the first decision there is no previous version, so that waits: what the operator
-// has bound decides from the start.
+// Before the first decision there is no previous version, so the decision waits for all modules.
 func TestTheFirstDecisionWaitsForAllModules(t *testing.T) {
 	policy, stored := other("other", "v2", 7)
 	r := newRig(t, configMap("slow"), object("mine", func(s *policyv1alpha1.OffloadingPolicySpec) { fromConfigMap(s); s.Order = ptr.To[int32](9) }), policy, stored)
@@ -126,17 +125,17 @@ func TestTheFirstDecisionWaitsForAllModules(t *testing.T) {
 	close(let)
 	r.mustPass()
 	require.NoError(t, r.source.Ready())
-	assert.Equal(t, []string{"default-podplacement", "other", "mine"}, r.asked(contract.PodMutation))
+	assert.Equal(t, []string{"default-podplacement", "other", "mine"}, r.called(contract.PodMutation))
 }
 
 func TestAnObsoleteLoadIsDropped(t *testing.T) {
 	for name, leave := range map[string]func(*rig){
-		"another version came": func(r *rig) { r.store("v2") },
-		"the policy has gone":  func(r *rig) { require.NoError(r.t, r.client.Delete(r.t.Context(), r.get("mine"))) },
-		"it is switched off": func(r *rig) {
+		"another version is stored": func(r *rig) { r.store("v2") },
+		"the policy is deleted":     func(r *rig) { require.NoError(r.t, r.client.Delete(r.t.Context(), r.get("mine"))) },
+		"the policy is disabled": func(r *rig) {
 			r.edit("mine", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Mode = policyv1alpha1.ModeDisabled })
 		},
-		"it names another": func(r *rig) {
+		"the policy names another ConfigMap": func(r *rig) {
 			require.NoError(r.t, r.client.Create(r.t.Context(), part("other", "v2")))
 			r.edit("mine", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Module.ConfigMap.Name = "other" })
 		},
@@ -170,7 +169,7 @@ func count(all []string, one string) int {
 	return n
 }
 
-// texts returns what the policy's conditions say, nothing when it has gone.
+// texts returns the messages of the policy's conditions, none when it is deleted.
 func (r *rig) texts(name string) (texts []string) {
 	list := &policyv1alpha1.OffloadingPolicyList{}
 	require.NoError(r.t, r.client.List(r.t.Context(), list))
@@ -198,7 +197,7 @@ func TestEqualBytesAreLoadedOnceAtATime(t *testing.T) {
 	close(let)
 	r.mustPass()
 	assert.Equal(t, []string{"slow"}, r.loaded())
-	assert.Len(t, r.asked(contract.PodMutation), 6)
+	assert.Len(t, r.called(contract.PodMutation), 6)
 }
 
 func TestLoadsEndWithTheComponent(t *testing.T) {
@@ -237,14 +236,14 @@ func TestVerdictsAreCached(t *testing.T) {
 	assert.Equal(t, []string{"v1", "broken", "v1"}, r.loaded(), "once for each content: a retry compiles nothing")
 	assert.Equal(t, []string{"v1", "v1"}, r.closed)
 
-	// What else stands in the policy is looked at each time.
+	// The other fields of the policy are checked each time.
 	selector := set(`{}`)
 	selector.Spec.FailurePolicy, selector.Spec.Match = policyv1alpha1.FailurePolicyIgnore, &policyv1alpha1.Match{MatchConditions: []policyv1alpha1.MatchCondition{{Name: "c", Expression: "no."}}}
 	assert.Contains(t, judge(selector, nil), "does not compile")
 	assert.Len(t, r.loaded(), 3)
 	require.NoError(t, r.client.Create(t.Context(), object("elder", fromConfigMap)))
 	r.mustPass()
-	assert.Contains(t, judge(set(`{}`), nil), `policies "elder" and "mine" both write`, "composition is that of the moment")
+	assert.Contains(t, judge(set(`{}`), nil), `policies "elder" and "mine" both write`, "the bound policies are compared each time")
 	assert.Len(t, r.loaded(), 4, "the reconciler's")
 
 	// Another point, another name, other limits, other bytes: another verdict.
@@ -260,7 +259,7 @@ func TestVerdictsAreCached(t *testing.T) {
 	judge(set(`{}`), configMap("v2"))
 	assert.Len(t, r.loaded(), 8)
 
-	// It is not for ever, nor for however many.
+	// Age and number of the cached verdicts are limited.
 	r.later(11 * time.Minute)
 	judge(set(`{}`), nil)
 	assert.Len(t, r.loaded(), 9)
@@ -274,8 +273,8 @@ func TestVerdictsAreCached(t *testing.T) {
 	assert.Len(t, r.loaded(), before+1)
 }
 
-// Compiling ignores its context, so a large module may be loaded when the API server has
-// given up waiting: its retry has the verdict.
+// Compiling ignores its context, so the load of a large module may end after the timeout of the
+// API server. The verdict is there for its retry.
 func TestALateVerdictIsCachedIfItIsPositive(t *testing.T) {
 	for content, wantLoads := range map[string]int{"v1": 1, "broken": 2} {
 		t.Run(content, func(t *testing.T) {
@@ -310,7 +309,7 @@ func TestALackOfMemoryIsTemporary(t *testing.T) {
 	r := newRig(t, configMap("v1"), object("mine", fromConfigMap))
 	r.lacksMemory.Store(true)
 	_, err := r.source.Judge(t.Context(), object("other", fromConfigMap), nil)
-	require.ErrorIs(t, err, syscall.ENOMEM, "it is no verdict")
+	require.ErrorIs(t, err, syscall.ENOMEM, "it is not a verdict")
 	require.ErrorContains(t, err, "try again")
 	r.mustPass()
 	assert.Contains(t, r.ready("mine"), "the module is not the cause, and the load is repeated every minute")
@@ -318,10 +317,10 @@ func TestALackOfMemoryIsTemporary(t *testing.T) {
 	r.lacksMemory.Store(false)
 	verdict, err := r.source.Judge(t.Context(), object("mine", fromConfigMap), nil)
 	require.NoError(t, err)
-	assert.Empty(t, verdict, "and it was not remembered")
+	assert.Empty(t, verdict, "it was not cached")
 	loads := len(r.loaded())
 	r.mustPass()
-	assert.Len(t, r.loaded(), loads, "not at every pass")
+	assert.Len(t, r.loaded(), loads, "the load is not repeated at each reconciliation")
 	r.later(time.Minute)
 	r.mustPass()
 	assert.Contains(t, r.ready("mine"), "True Bound")

@@ -15,7 +15,7 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-func TestMetricsCountQuestionsWithoutNamesOfObjects(t *testing.T) {
+func TestMetricsHaveNoNamesOfObjects(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	metrics, err := policysource.NewMetrics(registry)
 	require.NoError(t, err)

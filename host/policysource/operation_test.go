@@ -95,7 +95,7 @@ func TestDifferencesInModeShadow(t *testing.T) {
 	for range 12 {
 		assert.Empty(t, r.hostname())
 	}
-	assert.Equal(t, []string{"default-podplacement"}, r.asked(contract.PodMutation), "it decides nothing")
+	assert.Equal(t, []string{"default-podplacement"}, r.called(contract.PodMutation), "it decides nothing")
 
 	r.later(time.Minute)
 	r.report()

@@ -42,19 +42,19 @@ func TestPartsOfSeveralVersionsAreNotLoaded(t *testing.T) {
 		spec   func(*policyv1alpha1.OffloadingPolicySpec)
 		want   string
 	}{
-		"all parts":               {stored: complete, spec: inParts(whole)},
-		"a part that is not yet":  {stored: complete[:2], spec: inParts(whole), want: "ModuleNotFound: ConfigMap longshore/module-3 does not exist"},
-		"the first is not yet":    {stored: complete[1:], spec: inParts(whole), want: "ModuleNotFound: ConfigMap longshore/module does not exist"},
-		"parts in another order":  {stored: []client.Object{part("module", "two "), part("module-2", "one "), part("module-3", "three")}, spec: inParts(whole), want: "ModuleIncomplete: the module in ConfigMap longshore/module and its 2 parts has digest " + digest("two one three") + ", not spec.module.configMap.digest"},
-		"a part of another":       {stored: []client.Object{complete[0], part("module-2", "TWO "), complete[2]}, spec: inParts(whole), want: "ModuleIncomplete: "},
-		"a digest of another":     {stored: complete, spec: inParts("other"), want: "ModuleIncomplete: "},
-		"parts without a digest":  {stored: complete, spec: func(s *policyv1alpha1.OffloadingPolicySpec) { inParts("")(s); s.Module.ConfigMap.Digest = "" }, want: "ModuleIncomplete: "},
-		"a part under other keys": {stored: []client.Object{complete[0], complete[1], part("module-3", "three")}, spec: func(s *policyv1alpha1.OffloadingPolicySpec) { inParts(whole)(s); s.Module.ConfigMap.Key = "x" }, want: `ModuleNotFound: binaryData of ConfigMap longshore/module has no key "x"`},
-		"one with its digest": {stored: complete, spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+		"all parts are stored":          {stored: complete, spec: inParts(whole)},
+		"the last part is missing":      {stored: complete[:2], spec: inParts(whole), want: "ModuleNotFound: ConfigMap longshore/module-3 does not exist"},
+		"the first part is missing":     {stored: complete[1:], spec: inParts(whole), want: "ModuleNotFound: ConfigMap longshore/module does not exist"},
+		"parts in another order":        {stored: []client.Object{part("module", "two "), part("module-2", "one "), part("module-3", "three")}, spec: inParts(whole), want: "ModuleIncomplete: the module in ConfigMap longshore/module and its 2 parts has digest " + digest("two one three") + ", not spec.module.configMap.digest"},
+		"a part of another version":     {stored: []client.Object{complete[0], part("module-2", "TWO "), complete[2]}, spec: inParts(whole), want: "ModuleIncomplete: "},
+		"the digest of another version": {stored: complete, spec: inParts("other"), want: "ModuleIncomplete: "},
+		"parts without a digest":        {stored: complete, spec: func(s *policyv1alpha1.OffloadingPolicySpec) { inParts("")(s); s.Module.ConfigMap.Digest = "" }, want: "ModuleIncomplete: "},
+		"parts under another key":       {stored: []client.Object{complete[0], complete[1], part("module-3", "three")}, spec: func(s *policyv1alpha1.OffloadingPolicySpec) { inParts(whole)(s); s.Module.ConfigMap.Key = "x" }, want: `ModuleNotFound: binaryData of ConfigMap longshore/module has no key "x"`},
+		"one part with its digest": {stored: complete, spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			fromConfigMap(s)
 			s.Module.ConfigMap.Digest = digest("one ")
 		}},
-		"one with another digest": {stored: complete, spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
+		"one part with another digest": {stored: complete, spec: func(s *policyv1alpha1.OffloadingPolicySpec) {
 			fromConfigMap(s)
 			s.Module.ConfigMap.Digest = digest("x")
 		}, want: "ModuleIncomplete: "},
@@ -69,7 +69,7 @@ func TestPartsOfSeveralVersionsAreNotLoaded(t *testing.T) {
 			r.mustPass()
 			verdict, err := r.source.Judge(t.Context(), mine, nil)
 			require.NoError(t, err)
-			assert.Empty(t, verdict.Denial, "parts may come later")
+			assert.Empty(t, verdict.Denial, "parts may be stored later")
 			if tc.want == "" {
 				assert.Contains(t, r.ready("mine"), "True Bound")
 				assert.Empty(t, verdict.Warnings)
@@ -93,7 +93,7 @@ func TestAnUpdateInPartsIsOneChangeAgainstARealAPIServer(t *testing.T) {
 	s.awaitHostname("one two three")
 	s.awaitReady("mine", "True Bound", newCustom("one two three").Digest())
 
-	// Whichever part comes first, the previous version decides until all have come.
+	// The previous version decides until all parts are stored, in any order.
 	require.NoError(t, s.Admin.Update(t.Context(), part("module-2", "zwei ")))
 	s.awaitReady("mine", "False ModuleIncomplete", newCustom("one two three").Digest())
 	s.awaitHostname("one two three")

@@ -179,8 +179,8 @@ func (c *component) hostname(ctx context.Context) string {
 	return name
 }
 
-// asks returns the names of the bindings that a component calls at a point.
-func (c *component) asks(ctx context.Context, point contract.Point) []string {
+// called returns the names of the bindings that a component calls at a point.
+func (c *component) called(ctx context.Context, point contract.Point) []string {
 	result, err := c.source.Chains().Evaluate(ctx, chain.Input{Point: point})
 	if err != nil {
 		return []string{err.Error()}

@@ -96,7 +96,7 @@ func newCustom(content string) *custom {
 	})}
 }
 
-// Instances makes it a module with a pool.
+// Instances returns the size of its pool.
 func (*custom) Instances() (idle, all int) { return 1, 3 }
 
 func (c *custom) ValidateSettings(_ context.Context, settings json.RawMessage, _ ...contract.Point) error {
@@ -265,8 +265,8 @@ func (r *rig) mustPass() {
 	require.NoError(r.t, r.pass())
 }
 
-// asked returns the names of the bindings that are called at a point.
-func (r *rig) asked(point contract.Point) []string {
+// called returns the names of the bindings that are called at a point.
+func (r *rig) called(point contract.Point) []string {
 	r.t.Helper()
 	return names(r.evaluate(point, chain.Attributes{}))
 }

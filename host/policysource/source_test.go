@@ -34,8 +34,8 @@ func TestNothingIsDecidedBeforeTheFirstPass(t *testing.T) {
 	r.fail = nil
 	r.mustPass()
 	require.NoError(t, r.source.Ready())
-	assert.Empty(t, r.asked(contract.PodMutation), "switched off from the start")
-	assert.Equal(t, []string{"default-offloadingpatch"}, r.asked(contract.OffloadingPatch))
+	assert.Empty(t, r.called(contract.PodMutation), "switched off from the start")
+	assert.Equal(t, []string{"default-offloadingpatch"}, r.called(contract.OffloadingPatch))
 }
 
 func TestImplicitDefaultsAreReplacedAndRestored(t *testing.T) {
@@ -45,23 +45,23 @@ func TestImplicitDefaultsAreReplacedAndRestored(t *testing.T) {
 		"default-podplacement": contract.PodMutation, "default-offloadingpatch": contract.OffloadingPatch,
 		"default-antiaffinity": contract.AntiAffinityPreset, "default-metadatafilter": contract.MetadataFilter,
 	} {
-		assert.Equal(t, []string{name}, r.asked(point))
+		assert.Equal(t, []string{name}, r.called(point))
 		policy := object(name, func(s *policyv1alpha1.OffloadingPolicySpec) { s.Mode = policyv1alpha1.ModeDisabled })
 		require.NoError(t, r.client.Create(t.Context(), policy))
 		r.mustPass()
-		assert.Empty(t, r.asked(point), "disabled")
+		assert.Empty(t, r.called(point), "disabled")
 		assert.Equal(t, "True Disabled: 1/1 components decide by generation 1. The policy is not called (mode: Disabled).", r.ready(name))
 
 		r.edit(name, func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Mode = policyv1alpha1.ModeEnforce })
 		r.mustPass()
-		assert.Equal(t, []string{name}, r.asked(point))
+		assert.Equal(t, []string{name}, r.called(point))
 		status := r.get(name).Status
 		assert.Equal(t, r.builtIn.Digest(), status.Digest)
 		assert.Equal(t, []policyv1alpha1.ExtensionPoint{policyv1alpha1.ExtensionPoint(point)}, status.Points, "its own point only")
 
 		require.NoError(t, r.client.Delete(t.Context(), policy))
 		r.mustPass()
-		assert.Equal(t, []string{name}, r.asked(point), "restored")
+		assert.Equal(t, []string{name}, r.called(point), "restored")
 	}
 	assert.Empty(t, r.closed, "built-in modules stay open")
 }
@@ -78,7 +78,7 @@ func TestABadPolicyIsReportedAndNotBound(t *testing.T) {
 			assert.Equal(t, reason, own.Reason)
 			assert.Contains(t, own.Message, text)
 			assert.Empty(t, own.Digest)
-			assert.Equal(t, []string{"default-podplacement"}, r.asked(contract.PodMutation), "the others are not affected")
+			assert.Equal(t, []string{"default-podplacement"}, r.called(contract.PodMutation), "the others are not affected")
 			loads, reports := len(r.loads), r.reports
 			r.mustPass()
 			assert.Len(t, r.loads, loads, "bad bytes are not loaded again")
@@ -114,7 +114,7 @@ func TestABadVersionNeverReplacesAGoodOne(t *testing.T) {
 
 	require.NoError(t, r.client.Delete(t.Context(), r.get("mine")))
 	r.mustPass()
-	assert.Equal(t, []string{"default-podplacement"}, r.asked(contract.PodMutation))
+	assert.Equal(t, []string{"default-podplacement"}, r.called(contract.PodMutation))
 	assert.Equal(t, []string{"v1", "v2"}, r.closed)
 	assert.Equal(t, []string{"v1", "broken", "v2"}, r.loads)
 }
@@ -144,22 +144,22 @@ func TestTheNewerOfTwoConflictingPoliciesIsRefused(t *testing.T) {
 	elder.CreationTimestamp = metav1.NewTime(epoch.Add(-time.Hour))
 	r := newRig(t, object("a-newer", fromConfigMap), elder, configMap("v1"))
 	r.mustPass()
-	assert.Equal(t, []string{"default-podplacement", "b-elder"}, r.asked(contract.PodMutation))
+	assert.Equal(t, []string{"default-podplacement", "b-elder"}, r.called(contract.PodMutation))
 	assert.Contains(t, r.ready("a-newer"), `policies "b-elder" and "a-newer" both write /spec/hostname`)
 
 	r.edit("a-newer", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Order = &one })
 	r.mustPass()
-	assert.Equal(t, []string{"default-podplacement", "b-elder"}, r.asked(contract.PodMutation), "one order is not enough")
+	assert.Equal(t, []string{"default-podplacement", "b-elder"}, r.called(contract.PodMutation), "one order is not enough")
 
 	minus := int32(-1)
 	r.edit("b-elder", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Order = &minus })
 	r.mustPass()
-	assert.Equal(t, []string{"b-elder", "default-podplacement", "a-newer"}, r.asked(contract.PodMutation))
+	assert.Equal(t, []string{"b-elder", "default-podplacement", "a-newer"}, r.called(contract.PodMutation))
 	assert.Equal(t, []string{"v1"}, r.loads, "equal bytes are loaded once")
 
 	r.edit("b-elder", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Order = &one })
 	r.mustPass()
-	assert.Equal(t, []string{"b-elder", "default-podplacement", "a-newer"}, r.asked(contract.PodMutation), "the policy that changed is refused and keeps its previous version")
+	assert.Equal(t, []string{"b-elder", "default-podplacement", "a-newer"}, r.called(contract.PodMutation), "the policy that changed is refused and keeps its previous version")
 	assert.Contains(t, r.ready("b-elder"), "False OrderNeeded")
 	assert.Contains(t, r.ready("a-newer"), "True Bound")
 	assert.Empty(t, r.closed)
@@ -221,7 +221,7 @@ func TestFailuresOfTheAPIServer(t *testing.T) {
 	failing = map[string]bool{"apply": true}
 	require.ErrorContains(t, r.pass(), `writing PolicyComponent longshore/webhook`)
 	require.NoError(t, r.source.Ready(), "decisions do not wait for reports")
-	assert.Equal(t, []string{"default-podplacement", "mine"}, r.asked(contract.PodMutation))
+	assert.Equal(t, []string{"default-podplacement", "mine"}, r.called(contract.PodMutation))
 
 	failing = nil
 	r.mustPass()

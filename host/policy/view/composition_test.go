@@ -124,7 +124,7 @@ func unordered(t *testing.T, reverse bool, more ...*policytest.Policy) *chain.Ch
 	return c
 }
 
-// wants are what each writer asks for; all of it must be there, whoever else wrote.
+// wants checks that the operations of each writer are in the spec, in any combination.
 func (x crossing) wants(t *testing.T, spec *corev1.PodSpec) {
 	t.Helper()
 	affinity := spec.Affinity

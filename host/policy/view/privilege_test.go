@@ -101,8 +101,8 @@ func TestPoliciesGetTheFactsThatTheyRead(t *testing.T) {
 	}
 }
 
-// A custom resource is a map, whatever is in it.
-func TestPoliciesAreToldWhatTheyReadOfACustomResource(t *testing.T) {
+// A custom resource is a map of arbitrary values.
+func TestFactsOfACustomResource(t *testing.T) {
 	resource := map[string]any{
 		"apiVersion": "example.com/v1", "kind": "Database", "metadata": map[string]any{"name": "db"},
 		"spec": map[string]any{
@@ -130,7 +130,7 @@ func TestPoliciesAreToldWhatTheyReadOfACustomResource(t *testing.T) {
 	}
 }
 
-func TestABindingNarrowsWhatAPolicyIsTold(t *testing.T) {
+func TestABindingNarrowsTheFacts(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "a", Image: "i"}, {Name: "b", Image: "j"}}}}
 	reads := []string{"/local/spec/containers[*]", "/local/spec/nodeName"}
 	for name, tc := range map[string]struct {

@@ -98,17 +98,17 @@ func TestAPolicyThatChangesMeanwhileAgainstARealAPIServer(t *testing.T) {
 		change, meanwhile func()
 		// wantAgain tells that it is looked at again.
 		wantAgain bool
-		// wantStays tells that there is a policy afterwards, with wantOrder.
+		// wantStays is set if the policy exists afterwards, with wantOrder.
 		wantStays bool
 		wantOrder int32
 	}{
-		"it goes, and nothing happens":            {change: gone, meanwhile: func() {}},
-		"it goes, and its status is written":      {change: gone, meanwhile: func() { s.report("news") }, wantAgain: true},
-		"it goes, and somebody makes it theirs":   {change: gone, meanwhile: func() { p := s.policy(s.t); p.Labels = nil; require.NoError(t, s.Admin.Update(t.Context(), p)) }, wantAgain: true, wantStays: true},
-		"it goes, and another one takes its name": {change: gone, meanwhile: func() { recreated(nil) }, wantAgain: true, wantStays: true},
-		"it goes, and it is gone":                 {change: gone, meanwhile: func() { require.NoError(t, s.Admin.Delete(t.Context(), s.policy(s.t))) }},
-		"it changes, and its status is written":   {change: changed, meanwhile: func() { s.report("news") }, wantAgain: true, wantStays: true, wantOrder: 7},
-		"it changes, and nothing happens":         {change: changed, meanwhile: func() {}, wantStays: true, wantOrder: 7},
+		"deleted":                                   {change: gone, meanwhile: func() {}},
+		"deleted after a write of the status":       {change: gone, meanwhile: func() { s.report("news") }, wantAgain: true},
+		"deleted after the policy became unmanaged": {change: gone, meanwhile: func() { p := s.policy(s.t); p.Labels = nil; require.NoError(t, s.Admin.Update(t.Context(), p)) }, wantAgain: true, wantStays: true},
+		"deleted after the policy was replaced":     {change: gone, meanwhile: func() { recreated(nil) }, wantAgain: true, wantStays: true},
+		"deleted after the policy was deleted":      {change: gone, meanwhile: func() { require.NoError(t, s.Admin.Delete(t.Context(), s.policy(s.t))) }},
+		"changed after a write of the status":       {change: changed, meanwhile: func() { s.report("news") }, wantAgain: true, wantStays: true, wantOrder: 7},
+		"changed":                                   {change: changed, meanwhile: func() {}, wantStays: true, wantOrder: 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.NoError(t, s.Admin.Create(t.Context(), source("")))
@@ -120,7 +120,7 @@ func TestAPolicyThatChangesMeanwhileAgainstARealAPIServer(t *testing.T) {
 			result := s.pass(behind{Client: s.Admin, policy: seen})
 			assert.Equal(t, tc.wantAgain, result.RequeueAfter > 0)
 			if tc.wantAgain {
-				assert.NotNil(t, s.policy(s.t), "not on the strength of an old look")
+				assert.NotNil(t, s.policy(s.t), "a stale read deletes nothing")
 				result = s.pass(s.Admin)
 				assert.Zero(t, result)
 			}
@@ -136,16 +136,15 @@ func TestAPolicyThatChangesMeanwhileAgainstARealAPIServer(t *testing.T) {
 	}
 }
 
-// With a running controller, while the status is written all the time: the policy goes,
-// and nobody is told of an error.
-func TestADeletionIsQuietAgainstARealAPIServer(t *testing.T) {
+// The status is written all the time while the controller deletes the policy.
+func TestADeletionLogsNoErrorAgainstARealAPIServer(t *testing.T) {
 	s := newSite(t)
 	var mu sync.Mutex
-	var told []string
+	var logged []string
 	ctx := logr.NewContext(t.Context(), funcr.New(func(_, line string) {
 		mu.Lock()
 		defer mu.Unlock()
-		told = append(told, line)
+		logged = append(logged, line)
 	}, funcr.Options{}))
 	ctx, cancel := context.WithCancel(ctx)
 	options := s.Options()
@@ -161,7 +160,7 @@ func TestADeletionIsQuietAgainstARealAPIServer(t *testing.T) {
 		require.NoError(t, s.Admin.Create(t.Context(), source("")))
 		planetest.Until(t, func(t planetest.T) bool { return s.policy(t) != nil }, soon, tick)
 		require.NoError(t, s.Admin.Delete(t.Context(), source("")))
-		// Each write of the status makes what the controller has seen an old state.
+		// Each write of the status makes the controller's cache stale.
 		writes := 0
 		planetest.Until(t, func(t planetest.T) bool {
 			policy := s.policy(t)
@@ -172,12 +171,12 @@ func TestADeletionIsQuietAgainstARealAPIServer(t *testing.T) {
 			policy.Status.ObservedGeneration = int64(writes)
 			require.NoError(t, client.IgnoreNotFound(s.Admin.Status().Update(t.Context(), policy)))
 			return false
-		}, soon, time.Millisecond, "the policy goes")
+		}, soon, time.Millisecond, "the policy is deleted")
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	for _, line := range told {
-		assert.NotContains(t, line, `"error"=`, "the words of an error in the log")
+	for _, line := range logged {
+		assert.NotContains(t, line, `"error"=`, "the log has an error")
 	}
-	assert.NotEmpty(t, told, "the log was listened to")
+	assert.NotEmpty(t, logged)
 }

@@ -23,14 +23,14 @@ import (
 	"github.com/longshore-dev/longshore/host/policysource/configmap"
 )
 
-// rig is a Reconciler with its surroundings.
+// rig is a Reconciler with a fake client.
 type rig struct {
 	t          *testing.T
 	client     client.Client
 	events     *events.FakeRecorder
 	reconciler *configmap.Reconciler
 	writes     int
-	// createFails, when set, is the API server's answer to the next create.
+	// createFails, when set, is the error of the next create.
 	createFails error
 }
 
@@ -86,15 +86,15 @@ func (r *rig) store(change func(*corev1.ConfigMap)) {
 	r.writes = 0
 }
 
-// refused tells what the one event says.
+// refused returns the note of the only event, and checks that the error is terminal.
 func (r *rig) refused(err error) string {
 	r.t.Helper()
-	require.ErrorIs(r.t, err, reconcile.TerminalError(nil), "nobody but a human can help")
+	require.ErrorIs(r.t, err, reconcile.TerminalError(nil), "only a change of the ConfigMap helps")
 	require.Len(r.t, r.events.Events, 1)
 	return <-r.events.Events
 }
 
-func TestAPolicyIsKeptFromItsConfigMap(t *testing.T) {
+func TestAPolicyFollowsItsConfigMap(t *testing.T) {
 	r := newRig(t, source("order: 10\nsettings: {b: 1, a: [2]}"))
 	require.NoError(t, r.pass())
 	policy := r.policy()
@@ -106,18 +106,18 @@ func TestAPolicyIsKeptFromItsConfigMap(t *testing.T) {
 
 	r.writes = 0
 	require.NoError(t, r.pass())
-	assert.Zero(t, r.writes, "no news, no writes")
+	assert.Zero(t, r.writes, "no change, no write")
 
 	r.store(func(cm *corev1.ConfigMap) { cm.Data["policy.yaml"] = "order: 20" })
 	require.NoError(t, r.pass())
 	assert.Equal(t, int32(20), *r.policy().Spec.Order)
-	assert.Nil(t, r.policy().Spec.Settings, "what policy.yaml does not say any more is gone")
+	assert.Nil(t, r.policy().Spec.Settings, "a field that policy.yaml no longer has is removed")
 
 	edited := r.policy()
 	edited.Spec.Mode = policyv1alpha1.ModeDisabled
 	require.NoError(t, r.client.Update(t.Context(), edited))
 	require.NoError(t, r.pass())
-	assert.Equal(t, policyv1alpha1.ModeEnforce, r.policy().Spec.Mode, "the ConfigMap is what counts")
+	assert.Equal(t, policyv1alpha1.ModeEnforce, r.policy().Spec.Mode, "the ConfigMap wins")
 
 	r.store(func(cm *corev1.ConfigMap) { cm.Data["policy.yaml"] = "ordr: 30" })
 	assert.Contains(t, r.refused(r.pass()), `Warning InvalidPolicySpec policy.yaml: unknown field "ordr"; its author must correct it`)
@@ -126,11 +126,11 @@ func TestAPolicyIsKeptFromItsConfigMap(t *testing.T) {
 	assert.Empty(t, r.events.Events)
 }
 
-func TestAPolicyGoesWithItsConfigMap(t *testing.T) {
+func TestAPolicyIsDeletedWithItsConfigMap(t *testing.T) {
 	for name, leave := range map[string]func(*rig){
-		"the label is taken off":   func(r *rig) { r.store(func(cm *corev1.ConfigMap) { cm.Labels = nil }) },
-		"the label is another":     func(r *rig) { r.store(func(cm *corev1.ConfigMap) { cm.Labels[policyv1alpha1.PolicyLabel] = "false" }) },
-		"the ConfigMap is deleted": func(r *rig) { require.NoError(r.t, r.client.Delete(r.t.Context(), source(""))) },
+		"the label is removed":        func(r *rig) { r.store(func(cm *corev1.ConfigMap) { cm.Labels = nil }) },
+		"the label has another value": func(r *rig) { r.store(func(cm *corev1.ConfigMap) { cm.Labels[policyv1alpha1.PolicyLabel] = "false" }) },
+		"the ConfigMap is deleted":    func(r *rig) { require.NoError(r.t, r.client.Delete(r.t.Context(), source(""))) },
 		"it is deleted with a broken spec": func(r *rig) {
 			r.store(func(cm *corev1.ConfigMap) { cm.Data["policy.yaml"] = "ordr: 1" })
 			require.NoError(r.t, r.client.Delete(r.t.Context(), source("")))
@@ -143,34 +143,34 @@ func TestAPolicyGoesWithItsConfigMap(t *testing.T) {
 			leave(r)
 			require.NoError(t, r.pass())
 			assert.Nil(t, r.policy())
-			require.NoError(t, r.pass(), "and stays away")
+			require.NoError(t, r.pass(), "it is not created again")
 		})
 	}
 }
 
-func TestAPolicyOfSomebodyElseIsNotTouched(t *testing.T) {
-	theirs := &policyv1alpha1.OffloadingPolicy{
+func TestAnUnmanagedPolicyIsNotChanged(t *testing.T) {
+	unmanaged := &policyv1alpha1.OffloadingPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "mine"},
 		Spec:       policyv1alpha1.OffloadingPolicySpec{Module: policyv1alpha1.ModuleSource{BuiltIn: policyv1alpha1.BuiltInDefault}},
 	}
-	r := newRig(t, source(""), theirs)
+	r := newRig(t, source(""), unmanaged)
 	assert.Contains(t, r.refused(r.pass()), "Warning NameTaken OffloadingPolicy \"mine\" exists and is not managed by Longshore")
-	assert.Equal(t, theirs.Spec, r.policy().Spec)
+	assert.Equal(t, unmanaged.Spec, r.policy().Spec)
 	r.store(func(cm *corev1.ConfigMap) { cm.Labels = nil })
 	require.NoError(t, r.pass())
-	assert.NotNil(t, r.policy(), "nor deleted")
+	assert.NotNil(t, r.policy(), "it is not deleted")
 	r.store(func(cm *corev1.ConfigMap) { cm.Labels = map[string]string{policyv1alpha1.PolicyLabel: "true"} })
-	require.NoError(t, r.client.Delete(t.Context(), theirs))
+	require.NoError(t, r.client.Delete(t.Context(), unmanaged))
 	require.NoError(t, r.pass())
-	assert.NotNil(t, r.policy().Spec.Module.ConfigMap, "once it is gone, the ConfigMap's takes its place")
+	assert.NotNil(t, r.policy().Spec.Module.ConfigMap, "after its deletion, the ConfigMap's policy is created")
 }
 
-func TestConfigMapsThatAreNoPolicies(t *testing.T) {
+func TestConfigMapsThatAreNotPolicies(t *testing.T) {
 	unlabeled := source("")
 	unlabeled.Labels = nil
-	elsewhere := source("")
-	elsewhere.Namespace = "default"
-	for name, cm := range map[string]*corev1.ConfigMap{"without the label": unlabeled, "in another namespace": elsewhere} {
+	otherNamespace := source("")
+	otherNamespace.Namespace = "default"
+	for name, cm := range map[string]*corev1.ConfigMap{"without the label": unlabeled, "in another namespace": otherNamespace} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, cm)
 			_, err := r.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(cm)})
@@ -193,6 +193,6 @@ func TestAnswersOfTheAPIServer(t *testing.T) {
 	r.createFails = errors.New("the network is down")
 	err := r.pass()
 	require.ErrorContains(t, err, "the network is down")
-	assert.NotErrorIs(t, err, reconcile.TerminalError(nil), "it is tried again")
+	assert.NotErrorIs(t, err, reconcile.TerminalError(nil), "it is requeued")
 	assert.Empty(t, r.events.Events)
 }

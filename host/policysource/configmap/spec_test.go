@@ -57,16 +57,16 @@ func TestBadConfigMapsAreRefusedWithTheReason(t *testing.T) {
 		source       *corev1.ConfigMap
 		reason, want string
 	}{
-		"a misspelled field":        {source("ordr: 10"), configmap.ReasonInvalidSpec, `policy.yaml: unknown field "ordr"; its author must correct it`},
-		"a field in the wrong case": {source("Order: 10"), configmap.ReasonInvalidSpec, `unknown field "Order"`},
-		"a misspelled field below":  {source("match: {namespaceSelectr: {}}"), configmap.ReasonInvalidSpec, `unknown field "match.namespaceSelectr"`},
-		"two misspelled fields":     {source("ordr: 10\nmod: x"), configmap.ReasonInvalidSpec, `unknown field "mod", unknown field "ordr"; its author must correct it`},
-		"a field twice":             {source("order: 1\norder: 2"), configmap.ReasonInvalidSpec, `"order" already set`},
-		"a value of another type":   {source("order: high"), configmap.ReasonInvalidSpec, "OffloadingPolicySpec.order of type int32"},
-		"a module of its own":       {source("module: {builtIn: default}"), configmap.ReasonInvalidSpec, `"module" must not be set`},
-		"a module elsewhere":        {source("module: {configMap: {name: other}}"), configmap.ReasonInvalidSpec, "but for parts and digest of its configMap"},
-		"no YAML":                   {source("order: ["), configmap.ReasonInvalidSpec, "policy.yaml: reading YAML"},
-		"no mapping":                {source("- order"), configmap.ReasonInvalidSpec, "policy.yaml: json: cannot unmarshal array"},
+		"a misspelled field":         {source("ordr: 10"), configmap.ReasonInvalidSpec, `policy.yaml: unknown field "ordr"; its author must correct it`},
+		"a field in the wrong case":  {source("Order: 10"), configmap.ReasonInvalidSpec, `unknown field "Order"`},
+		"a misspelled field below":   {source("match: {namespaceSelectr: {}}"), configmap.ReasonInvalidSpec, `unknown field "match.namespaceSelectr"`},
+		"two misspelled fields":      {source("ordr: 10\nmod: x"), configmap.ReasonInvalidSpec, `unknown field "mod", unknown field "ordr"; its author must correct it`},
+		"a field twice":              {source("order: 1\norder: 2"), configmap.ReasonInvalidSpec, `"order" already set`},
+		"a value of another type":    {source("order: high"), configmap.ReasonInvalidSpec, "OffloadingPolicySpec.order of type int32"},
+		"a module of its own":        {source("module: {builtIn: default}"), configmap.ReasonInvalidSpec, `"module" must not be set`},
+		"another ConfigMap's module": {source("module: {configMap: {name: other}}"), configmap.ReasonInvalidSpec, "but for parts and digest of its configMap"},
+		"invalid YAML":               {source("order: ["), configmap.ReasonInvalidSpec, "policy.yaml: reading YAML"},
+		"no mapping":                 {source("- order"), configmap.ReasonInvalidSpec, "policy.yaml: json: cannot unmarshal array"},
 		"a spec that is not text": {with(func(cm *corev1.ConfigMap) {
 			cm.BinaryData["policy.yaml"] = []byte{0xff}
 		}), configmap.ReasonInvalidSpec, "its author must store it in data"},

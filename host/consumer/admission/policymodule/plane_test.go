@@ -55,22 +55,22 @@ var chartFiles = filepath.Join("..", "..", "..", "..", "charts", "longshore", "f
 
 // warnings are what the API server passes on to the person who writes.
 type warnings struct {
-	mu   sync.Mutex
-	said []string
+	mu    sync.Mutex
+	texts []string
 }
 
 func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.said = append(w.said, text)
+	w.texts = append(w.texts, text)
 }
 
 func (w *warnings) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	said := w.said
-	w.said = nil
-	return said
+	texts := w.texts
+	w.texts = nil
+	return texts
 }
 
 // module is one that sets the hostname, or one that is cut in half.
@@ -83,7 +83,7 @@ func module(_ context.Context, _ string, raw []byte, _ modules.Limits) (chain.Po
 	}}, nil)}, nil
 }
 
-// defaults is a module for the implicit bindings, that is never asked here.
+// defaults is a module for the implicit bindings; no test calls it.
 func defaults() chain.Policy {
 	manifest := contract.Manifest{Version: "1"}
 	for _, point := range contract.CorePoints() {
@@ -258,10 +258,10 @@ func TestTheDoorAgainstARealAPIServer(t *testing.T) {
 			object: configMap("short", labeledWith("pionts: []")), wantHook: "module.validate.longshore.dev",
 			wantDenial: `ConfigMap short cannot be a policy: policy.yaml: unknown field "pionts"; its author must correct it`,
 		},
-		"half a module that nobody names":   {object: configMap("unnamed", holding("broken"))},
-		"a ConfigMap of somebody else":      {object: configMap("theirs", func(c *corev1.ConfigMap) { labeledWith("pionts: []")(c); c.Namespace = "default" })},
-		"a policy that is right":            {object: with(policy("right", "good", nil), func(s *policyv1alpha1.OffloadingPolicySpec) { s.Mode = policyv1alpha1.ModeShadow })},
-		"another version that is right too": {before: configMap("good", holding("v1")), object: configMap("good", holding("v2"))},
+		"a broken module that no policy names": {object: configMap("unnamed", holding("broken"))},
+		"a ConfigMap in another namespace":     {object: configMap("theirs", func(c *corev1.ConfigMap) { labeledWith("pionts: []")(c); c.Namespace = "default" })},
+		"a policy that is right":               {object: with(policy("right", "good", nil), func(s *policyv1alpha1.OffloadingPolicySpec) { s.Mode = policyv1alpha1.ModeShadow })},
+		"another version that is right too":    {before: configMap("good", holding("v1")), object: configMap("good", holding("v2"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			write := s.admin.Create
@@ -271,7 +271,7 @@ func TestTheDoorAgainstARealAPIServer(t *testing.T) {
 				}
 			}
 			err := write(t.Context(), tc.object)
-			said := s.warnings.take()
+			warnings := s.warnings.take()
 			if tc.wantDenial != "" {
 				require.Error(t, err)
 				hook, sentence, _ := strings.Cut(err.Error(), refusal)
@@ -281,9 +281,9 @@ func TestTheDoorAgainstARealAPIServer(t *testing.T) {
 			}
 			require.NoError(t, err)
 			if tc.wantWarning == "" {
-				assert.Empty(t, said)
+				assert.Empty(t, warnings)
 			} else {
-				assert.Equal(t, []string{tc.wantWarning}, said)
+				assert.Equal(t, []string{tc.wantWarning}, warnings)
 			}
 			if tc.before == nil {
 				require.NoError(t, s.admin.Delete(t.Context(), tc.object))

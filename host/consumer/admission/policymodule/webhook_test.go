@@ -26,7 +26,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policysource"
 )
 
-// judge remembers what it was asked and says what it is told to.
+// judge records its calls and returns a fixed verdict.
 type judge struct {
 	policies []string
 	stored   []string
@@ -89,7 +89,7 @@ func request(t *testing.T, operation admissionv1.Operation, before, after client
 }
 
 func TestHandle(t *testing.T) {
-	kept := map[string]string{policyv1alpha1.ManagedByLabel: policyv1alpha1.ManagedByConfigMap}
+	managed := map[string]string{policyv1alpha1.ManagedByLabel: policyv1alpha1.ManagedByConfigMap}
 	bad := policysource.Verdict{Denial: "the module is cut in half: its author must build it again"}
 	deleting := func(c *corev1.ConfigMap) {
 		labeled(c)
@@ -102,30 +102,30 @@ func TestHandle(t *testing.T) {
 		verdict       policysource.Verdict
 		err           error
 		unreachable   bool
-		wantAsked     []string
+		wantJudged    []string
 		wantDenial    string
 		wantWarning   string
 	}{
-		"a good policy":              {after: policy("mine", "m", nil), wantAsked: []string{"mine"}},
-		"a bad policy":               {after: policy("mine", "m", nil), verdict: bad, wantAsked: []string{"mine"}, wantDenial: bad.Denial},
-		"a policy that has to wait":  {after: policy("mine", "m", nil), verdict: policysource.Verdict{Warnings: []string{"not asked yet"}}, wantAsked: []string{"mine"}, wantWarning: "not asked yet"},
-		"a failure of ours":          {after: policy("mine", "m", nil), err: errors.New("no connection"), wantAsked: []string{"mine"}, wantWarning: "not checked, see the status of the policy: no connection"},
-		"a change of the spec":       {before: policy("mine", "old", nil), after: policy("mine", "m", nil), verdict: bad, wantAsked: []string{"mine"}, wantDenial: bad.Denial},
-		"a change of labels only":    {before: policy("mine", "m", nil), after: policy("mine", "m", kept), verdict: bad},
-		"a deletion":                 {operation: admissionv1.Delete, after: policy("mine", "m", nil), verdict: bad},
-		"a ConfigMap nobody names":   {after: configMap("other", nil), existing: []client.Object{policy("mine", "m", nil)}, verdict: bad},
-		"a ConfigMap policies name":  {after: configMap("m", nil), existing: []client.Object{policy("a", "m", nil), policy("b", "m", nil), policy("c", "x", nil)}, wantAsked: []string{"a", "b"}},
-		"a part of a module":         {after: configMap("m-2", nil), existing: []client.Object{inParts(policy("a", "m", nil), "m-2"), policy("b", "m", nil)}, wantAsked: []string{"a"}},
-		"a bad one of these":         {after: configMap("m", nil), existing: []client.Object{policy("a", "m", nil)}, verdict: bad, wantAsked: []string{"a"}, wantDenial: bad.Denial},
-		"a labeled ConfigMap":        {after: configMap("m", labeled), wantAsked: []string{"m"}},
-		"one that is labeled now":    {before: configMap("m", nil), after: configMap("m", labeled), verdict: bad, wantAsked: []string{"m"}, wantDenial: bad.Denial},
-		"one whose policy is there":  {before: configMap("m", labeled), after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.BinaryData["module.wasm"] = []byte{1} }), existing: []client.Object{policy("m", "m", kept)}, wantAsked: []string{"m"}},
-		"one that does not change":   {before: configMap("m", labeled), after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Annotations = map[string]string{"a": "b"} }), verdict: bad},
-		"one that goes":              {before: configMap("m", nil), after: configMap("m", deleting), verdict: bad},
-		"a name that is taken":       {after: configMap("m", labeled), existing: []client.Object{policy("m", "elsewhere", nil)}, wantDenial: `ConfigMap m cannot be a policy: OffloadingPolicy "m" exists and is not managed by Longshore`},
-		"policy.yaml that is broken": {after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Data = map[string]string{"policy.yaml": "pionts: []"} }), wantDenial: `ConfigMap m cannot be a policy: policy.yaml: unknown field "pionts"; its author must correct it`},
-		"a labeled one elsewhere":    {after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Namespace = "shop" }), verdict: bad, wantWarning: `has no effect in namespace "shop"`},
-		"a cache that fails":         {after: configMap("m", labeled), unreachable: true, wantWarning: "not checked"},
+		"a good policy":                                  {after: policy("mine", "m", nil), wantJudged: []string{"mine"}},
+		"a bad policy":                                   {after: policy("mine", "m", nil), verdict: bad, wantJudged: []string{"mine"}, wantDenial: bad.Denial},
+		"a policy without a module":                      {after: policy("mine", "m", nil), verdict: policysource.Verdict{Warnings: []string{"not used yet"}}, wantJudged: []string{"mine"}, wantWarning: "not used yet"},
+		"a failure of the API server":                    {after: policy("mine", "m", nil), err: errors.New("no connection"), wantJudged: []string{"mine"}, wantWarning: "not checked, see the status of the policy: no connection"},
+		"a change of the spec":                           {before: policy("mine", "old", nil), after: policy("mine", "m", nil), verdict: bad, wantJudged: []string{"mine"}, wantDenial: bad.Denial},
+		"a change of labels only":                        {before: policy("mine", "m", nil), after: policy("mine", "m", managed), verdict: bad},
+		"a deletion":                                     {operation: admissionv1.Delete, after: policy("mine", "m", nil), verdict: bad},
+		"a ConfigMap that no policy names":               {after: configMap("other", nil), existing: []client.Object{policy("mine", "m", nil)}, verdict: bad},
+		"a ConfigMap that two policies name":             {after: configMap("m", nil), existing: []client.Object{policy("a", "m", nil), policy("b", "m", nil), policy("c", "x", nil)}, wantJudged: []string{"a", "b"}},
+		"a part of a module":                             {after: configMap("m-2", nil), existing: []client.Object{inParts(policy("a", "m", nil), "m-2"), policy("b", "m", nil)}, wantJudged: []string{"a"}},
+		"a bad module of a policy":                       {after: configMap("m", nil), existing: []client.Object{policy("a", "m", nil)}, verdict: bad, wantJudged: []string{"a"}, wantDenial: bad.Denial},
+		"a labeled ConfigMap":                            {after: configMap("m", labeled), wantJudged: []string{"m"}},
+		"a ConfigMap that gets the label":                {before: configMap("m", nil), after: configMap("m", labeled), verdict: bad, wantJudged: []string{"m"}, wantDenial: bad.Denial},
+		"a labeled ConfigMap with its policy":            {before: configMap("m", labeled), after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.BinaryData["module.wasm"] = []byte{1} }), existing: []client.Object{policy("m", "m", managed)}, wantJudged: []string{"m"}},
+		"a labeled ConfigMap whose content is unchanged": {before: configMap("m", labeled), after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Annotations = map[string]string{"a": "b"} }), verdict: bad},
+		"a ConfigMap that is being deleted":              {before: configMap("m", nil), after: configMap("m", deleting), verdict: bad},
+		"an unmanaged policy of the name":                {after: configMap("m", labeled), existing: []client.Object{policy("m", "other", nil)}, wantDenial: `ConfigMap m cannot be a policy: OffloadingPolicy "m" exists and is not managed by Longshore`},
+		"a broken policy.yaml":                           {after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Data = map[string]string{"policy.yaml": "pionts: []"} }), wantDenial: `ConfigMap m cannot be a policy: policy.yaml: unknown field "pionts"; its author must correct it`},
+		"a labeled ConfigMap in another namespace":       {after: configMap("m", func(c *corev1.ConfigMap) { labeled(c); c.Namespace = "shop" }), verdict: bad, wantWarning: `has no effect in namespace "shop"`},
+		"an unreachable API server":                      {after: configMap("m", labeled), unreachable: true, wantWarning: "not checked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := scheme.New()
@@ -138,8 +138,8 @@ func TestHandle(t *testing.T) {
 					return c.List(ctx, list, options...)
 				},
 			}).Build()
-			asked := &judge{verdict: tc.verdict, err: tc.err}
-			h := &policymodule.Handler{Decoder: admission.NewDecoder(s), Reader: reader, Judge: asked, Namespace: "longshore"}
+			judged := &judge{verdict: tc.verdict, err: tc.err}
+			h := &policymodule.Handler{Decoder: admission.NewDecoder(s), Reader: reader, Judge: judged, Namespace: "longshore"}
 			operation := tc.operation
 			if operation == "" && tc.before != nil {
 				operation = admissionv1.Update
@@ -147,9 +147,9 @@ func TestHandle(t *testing.T) {
 				operation = admissionv1.Create
 			}
 			response := h.Handle(t.Context(), request(t, operation, tc.before, tc.after))
-			assert.Equal(t, tc.wantAsked, asked.policies)
+			assert.Equal(t, tc.wantJudged, judged.policies)
 			if tc.after.GetObjectKind().GroupVersionKind().Kind == "ConfigMap" {
-				assert.Len(t, asked.stored, len(tc.wantAsked), "with the ConfigMap that is being stored")
+				assert.Len(t, judged.stored, len(tc.wantJudged), "the ConfigMap that is being stored is judged")
 			}
 			assert.Equal(t, tc.wantDenial == "", response.Allowed)
 			if tc.wantDenial != "" {
@@ -165,7 +165,7 @@ func TestHandle(t *testing.T) {
 	}
 }
 
-// slow judges nothing until the context ends.
+// slow blocks until the context ends.
 type slow struct{}
 
 func (slow) Judge(ctx context.Context, _ *policyv1alpha1.OffloadingPolicy, _ *corev1.ConfigMap) (policysource.Verdict, error) {
@@ -173,17 +173,17 @@ func (slow) Judge(ctx context.Context, _ *policyv1alpha1.OffloadingPolicy, _ *co
 	return policysource.Verdict{}, fmt.Errorf("judging: %w", ctx.Err())
 }
 
-func TestTheAnswerComesBeforeTheAPIServerGivesUp(t *testing.T) {
+func TestTheResponsePrecedesTheAPIServersTimeout(t *testing.T) {
 	s, err := scheme.New()
 	require.NoError(t, err)
 	reader := fake.NewClientBuilder().WithScheme(s).WithObjects(policy("a", "m", nil), policy("b", "m", nil)).Build()
 	h := &policymodule.Handler{Decoder: admission.NewDecoder(s), Reader: reader, Judge: slow{}, Namespace: "longshore"}
 	for name, object := range map[string]client.Object{"a policy": policy("mine", "m", nil), "the module of two policies": configMap("m", nil)} {
 		t.Run(name, func(t *testing.T) {
-			asked := request(t, admissionv1.Create, nil, object)
+			create := request(t, admissionv1.Create, nil, object)
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				response := h.Handle(t.Context(), asked)
+				response := h.Handle(t.Context(), create)
 				assert.Equal(t, policymodule.Patience, time.Since(began))
 				assert.True(t, response.Allowed)
 				require.Len(t, response.Warnings, 1)
