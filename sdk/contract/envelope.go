@@ -15,7 +15,7 @@ package contract
 type Request struct {
 	// Version is the negotiated contract version.
 	Version string `json:"version"`
-	// Point is the extension point asked.
+	// Point is the extension point of the request.
 	Point Point `json:"point"`
 	// Moment is set for PodMutation only.
 	Moment Moment `json:"moment,omitempty"`

@@ -13,7 +13,7 @@ type Manifest struct {
 	Name string `json:"name"`
 	// Version of the module, free text.
 	Version string `json:"version"`
-	// Contracts lists the contract versions that the module speaks.
+	// Contracts lists the contract versions that the module implements.
 	Contracts []string `json:"contracts"`
 	// Points lists the extension points that the module answers, each once.
 	Points []PointManifest `json:"points"`

@@ -1,6 +1,6 @@
 package contract
 
-// Point names an extension point: a question that the host asks.
+// Point names an extension point: a decision that the host requests from policies.
 type Point string
 
 // The extension points. The first four are core: their default policies are

@@ -26,14 +26,14 @@
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -trimpath -ldflags='-s -w' -o module.wasm .
 //
-// A policy is a pure function: the host resets the module after every call, its
-// clock stands still, and there is no randomness, file, network or environment.
+// A policy is a pure function: the host resets the module after every call, its clock
+// is constant, and there are no random numbers, files, network or environment.
 package guest
 
 import "github.com/longshore-dev/longshore/sdk/contract"
 
-// Request is one question to a policy. F is the type of the point's facts, which
-// hold what the manifest declares in reads, and nothing else.
+// Request is a request to a policy. F is the type of the facts of the extension
+// point. They have only the fields that the manifest declares in reads.
 type Request[F any] struct {
 	// Moment is set for PodMutation only.
 	Moment contract.Moment

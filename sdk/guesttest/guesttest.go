@@ -1,10 +1,9 @@
 //go:build !wasip1
 
-// Package guesttest runs a policy natively, for its author's unit tests: the same
-// functions, reached through the same encoding as in a module, and held to the same
-// rules as by the host. It projects the facts to what the manifest reads, and fails
-// the test when the policy answers an operation that the manifest does not write, or
-// gives two answers to one question.
+// Package guesttest runs a policy natively in unit tests: the same functions, with the
+// encoding of a module and the checks of the host. It passes only the facts that the
+// manifest reads. It fails the test when an operation is not in the write set of the
+// manifest, or when two calls with the same request have different answers.
 //
 //	func TestPolicy(t *testing.T) {
 //		response := guesttest.Ask(t, contract.OffloadingPatch, guesttest.Question{
@@ -30,7 +29,7 @@ import (
 	"github.com/longshore-dev/longshore/sdk/internal/dispatch"
 )
 
-// Question is what a policy is asked.
+// Question is the request to a policy.
 type Question struct {
 	// Moment is needed for PodMutation only.
 	Moment contract.Moment

@@ -27,15 +27,15 @@ type vector struct {
 	Result json.RawMessage `json:"result"`
 }
 
-// Vectors asks the policy the golden cases of a folder, *.json, each a subtest: what is
-// asked and what must come of it, as files. The conformance suite asks them of the
-// compiled module.
+// Vectors runs the golden files of a folder, *.json, as subtests. A file has a request and
+// the expected response. The conformance suite runs the same files against the compiled
+// module.
 //
 //	{"description": "An image that is at its mirror stays there", "origin": "registry-rewrite",
 //	 "request": {"version": "v1alpha1", "point": "PodMutation", "moment": "Offload", "facts": {…}},
 //	 "response": {"version": "v1alpha1"}}
 //
-// In place of a response there may be an error: a part of the policy's message.
+// Instead of a response, a file may have an error: a part of the policy's message.
 //
 //	func TestVectors(t *testing.T) { guesttest.Vectors(t, os.DirFS("vectors")) }
 func Vectors(t *testing.T, folder fs.FS) {

@@ -10,9 +10,9 @@ import (
 // rlimitData bounds the private writable memory of a process (RLIMIT_DATA).
 const rlimitData = 2
 
-// limit makes the kernel end the process when it has used the CPU time, and deny it more
-// memory. The first to go when memory runs out on the machine is this process, not the
-// component that waits for it.
+// limit sets the limits of CPU time, at which the kernel ends the process, and of memory, above
+// which allocations fail. If the machine runs out of memory, the kernel ends this process
+// first, not the component that waits for it.
 func limit(cpu time.Duration, memory int64) error {
 	seconds := uint64(cpu / time.Second)
 	if err := syscall.Setrlimit(syscall.RLIMIT_CPU, &syscall.Rlimit{Cur: seconds, Max: seconds}); err != nil {

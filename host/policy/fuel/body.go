@@ -10,8 +10,8 @@ import (
 const (
 	// localsPerPart is how many local variables are cleared for a part of a tick.
 	localsPerPart = 256
-	// maxLocals bounds the local variables of a function, as JavaScript engines do:
-	// an engine allocates them from a count that takes three bytes.
+	// maxLocals limits the local variables of a function, as JavaScript engines do: a module
+	// declares any number of them in a few bytes.
 	maxLocals = 50_000
 	// maxNesting bounds the nesting of blocks.
 	maxNesting = 4_096
@@ -26,28 +26,29 @@ const (
 	maxComplexity = 1_000_000_000
 )
 
-// complexity estimates how long an engine compiles a function, which takes wazero time
-// that grows with the square of both: a function at both bounds takes seconds, and
-// one of a megabyte, which fits any limit on the module's size, would take minutes.
+// complexity estimates the time to compile a function, which grows in wazero with the square
+// of both counts: a function at both limits takes seconds, and a function of one megabyte
+// would take minutes.
 func complexity(branches, bytes int) int { return branches*branches + bytes/16*(bytes/16) }
 
 // control is an open block while a function is rewritten.
 type control struct {
 	op byte
-	// before is the pending count in front of an if, from which its else begins.
+	// before is the pending weight before an if, with which its else begins.
 	before int
-	// exit is the largest pending count of the branches to the block's end.
+	// exit is the largest pending weight of the branches to the end of the block.
 	exit int
 }
 
 // metering rewrites the functions of one module.
 type metering struct {
-	// charge is false when a module is only made ready for snapshots.
+	// charge is false for a module that is only prepared for snapshots.
 	charge bool
 	// fuel and stack are the indices of the globals of these names.
 	fuel, stack uint32
-	// look is the index of the imported function that is called without fuel; fill and copy
-	// are those of the functions that fill and copy memory in parts, used if parts is set.
+	// look is the index of the imported function that is called when the fuel is negative.
+	// fill and copy are those of the functions that fill and copy memory in parts, which exist
+	// if parts is set.
 	look, fill, copy uint32
 	parts            bool
 	module           *Module
@@ -55,21 +56,20 @@ type metering struct {
 	code     []byte
 	controls []control
 	labels   []uint32
-	// pending is an upper bound of the weight that has run since the last charge, on
-	// whatever path this point was reached.
+	// pending is an upper bound of the weight of all paths from the last charge to this point.
 	pending int
-	// after is the index of an extra local of type i64, for what is left of the fuel, and
-	// temporary that of one of type i32, used only when bulk is set.
+	// after is the index of an additional local of type i64 for the remaining fuel. temporary
+	// is that of one of type i32, used only when bulk is set.
 	after, temporary uint32
 	bulk             bool
-	// calls is set when the function calls others of the module.
+	// calls is set when the function calls functions of the module.
 	calls bool
 	head  []byte
-	// signatures are the module's, and those that blocks of ours need.
+	// signatures are those of the module and of added blocks.
 	signatures []Signature
 
-	// loops and branches are counts in the function at hand: open loops, and blocks and
-	// branch targets; complexity is a sum over all functions.
+	// loops counts the open loops of the current function, branches its blocks and branch
+	// targets. complexity is the sum over all functions.
 	loops, branches, complexity int
 
 	// unrestorable is for Rewritten; noted are the instructions in it.
@@ -77,7 +77,7 @@ type metering struct {
 	noted        map[string]bool
 }
 
-// note remembers an instruction that changes what a snapshot does not cover.
+// note records an instruction that changes state outside the snapshot.
 func (w *metering) note(i *instruction, index int) {
 	name := ""
 	switch i.op {
@@ -96,7 +96,7 @@ func (w *metering) note(i *instruction, index int) {
 	w.unrestorable = append(w.unrestorable, fmt.Sprintf("%s in function %d", name, w.module.importedFunctions+index))
 }
 
-// unrestorable are the instructions behind the prefix opMisc that change tables or
+// unrestorable are the instructions with the prefix opMisc that change tables or
 // drop segments.
 var unrestorable = map[uint32]string{
 	miscDataDrop: "data.drop", miscElemDrop: "elem.drop", miscTableInit: "table.init",
@@ -153,10 +153,10 @@ func (w *metering) function(out []byte, index int) ([]byte, error) {
 	return append(out, tail...), nil
 }
 
-// frame appends what a function begins with to its head, and returns what it ends with. A
-// function pays a tick when it begins, which covers what its caller did last and what is
-// light, and more for many local variables, which an engine clears. What else is due at its
-// end it pays there, on whatever way it leaves.
+// frame appends the first instructions of a function to its head, and returns its last
+// instructions. A function pays a tick at its entry, which covers cheap instructions and the
+// last ones of its caller, and more if it has many local variables, which the engine clears.
+// The remaining weight is paid at the end, which all paths reach.
 func (w *metering) frame(head []byte, results []ValueType, locals uint64, bytes int) (withEntry, tail []byte) {
 	head = w.take(head, Parts+int64(locals/localsPerPart))
 	due := int64(0)
@@ -209,7 +209,7 @@ func one(b bool) uint64 {
 	return 0
 }
 
-// instructions copies a function's instructions and puts the charges between them.
+// instructions copies the instructions of a function and inserts the charges.
 func (w *metering) instructions(r *reader, index int) error {
 	w.controls = append(w.controls, control{op: opBlock})
 	copied := r.pos
@@ -246,14 +246,14 @@ func (w *metering) instructions(r *reader, index int) error {
 		}
 	}
 	if r.rest() > 0 {
-		r.fail(errors.New("there are bytes behind the end of a function"))
+		r.fail(errors.New("there are bytes after the end of a function"))
 	}
 	w.code = append(w.code, r.data[copied:]...)
 	return r.err
 }
 
-// nest follows the control flow: it keeps the open blocks and what is pending where
-// paths part and meet.
+// nest follows the control flow: it tracks the open blocks, and the pending weight where paths
+// split and join.
 func (w *metering) nest(i *instruction) error {
 	switch i.op {
 	case opBlock, opIf:
@@ -267,7 +267,7 @@ func (w *metering) nest(i *instruction) error {
 	case opElse:
 		top := &w.controls[len(w.controls)-1]
 		if top.op != opIf {
-			return errors.New("an else stands without if")
+			return errors.New("an else has no if")
 		}
 		top.exit = max(top.exit, w.pending)
 		top.op, w.pending = opElse, top.before
@@ -287,14 +287,14 @@ func (w *metering) nest(i *instruction) error {
 			if int64(label) >= int64(len(w.controls)) {
 				return fmt.Errorf("a branch leaves %d blocks where %d are open", label+1, len(w.controls))
 			}
-			// A branch to a loop pays at the loop's head.
+			// The head of a loop pays for a branch to it.
 			target := &w.controls[len(w.controls)-1-int(label)]
 			if target.op != opLoop {
 				target.exit = max(target.exit, w.pending)
 			}
 		}
 		if i.op != opBrIf {
-			w.pending = 0 // what follows is reached in another way, or never
+			w.pending = 0 // the next instruction is reached from elsewhere in the function, or is dead code
 		}
 	case opReturn:
 		w.controls[0].exit = max(w.controls[0].exit, w.pending)
@@ -302,7 +302,7 @@ func (w *metering) nest(i *instruction) error {
 	case opUnreachable:
 		w.pending = 0
 	case opCall:
-		// A function of the module pays at its entry for less than a tick in front of the call.
+		// The entry of a function of the module pays for less than a tick before the call.
 		if w.own(i.index) {
 			w.pending = 0
 		}

@@ -2,32 +2,31 @@ package fuel
 
 import "fmt"
 
-// Bounds of what costs a compiler more than its size: of each function, and of all together.
-// They are several times what compilers for Go, Rust, C and AssemblyScript produce, and
-// say to the author of a module what to change. What compiling may cost at most does not
-// rest on them: it is limited where it is done.
+// Limits of properties that make a compiler slow, for each function and for the module. They
+// are several times what compilers for Go, Rust, C and AssemblyScript produce. Their errors
+// show the author of a module what to change. The cost of compiling is limited separately, in
+// the process that compiles.
 const (
 	// maxTypeValues bounds the parameters and the results of a type.
 	maxTypeValues = 128
-	// maxTypesValues bounds those of all types.
+	// maxTypesValues bounds the parameters and results of all types.
 	maxTypesValues = 50_000
-	// maxJoins bounds the branches of a function times its local variables: where branches
-	// meet, a compiler joins the values of each variable.
+	// maxJoins bounds the branches of a function times its local variables: a compiler merges
+	// the values of each variable where branches join.
 	maxJoins = 2_000_000
 	// maxMoves bounds the values that the branches and calls of a function pass.
 	maxMoves = 50_000
 	// maxReloads bounds the calls of a function times the mutable globals of the module: a
-	// compiler reads each of these again after each call.
+	// compiler reloads each global after each call.
 	maxReloads = 400_000
-	// maxDeclared bounds the functions of a module times its types and globals, which a
-	// compiler goes through for each function.
+	// maxDeclared bounds the functions of a module times its types and globals, over which a
+	// compiler iterates for each function.
 	maxDeclared = 50_000_000
 )
 
-// CheckBounds refuses a module of which some function, or the number of functions, types
-// and globals, is out of proportion for a compiler. The error names function and bound.
-// heaviest describes the function that comes nearest to a bound, for who has to say which
-// one took a compiler too long.
+// CheckBounds returns an error, with the function and the limit, if a module exceeds a limit.
+// heaviest describes the function that is closest to a limit, for the message of a compiler
+// that runs out of time.
 func (m *Module) CheckBounds() (heaviest string, err error) {
 	total := 0
 	for i, s := range m.signatures {
@@ -60,14 +59,14 @@ func (m *Module) CheckBounds() (heaviest string, err error) {
 	return heaviest, nil
 }
 
-// share is how much of the bound that it comes nearest to the function at hand has.
+// share is the current function's largest fraction of a limit.
 func (c *counter) share(index int) float64 {
 	return max(
 		float64(c.branches*c.locals)/maxJoins, float64(c.moves)/maxMoves, float64(c.calls*c.globals)/maxReloads,
 		float64(len(c.module.bodies[index].data))/maxBodyBytes, float64(c.branches)/maxBranches)
 }
 
-// counter counts what a function has.
+// counter counts the properties of a function.
 type counter struct {
 	module *Module
 	// globals are the mutable ones.
@@ -79,7 +78,7 @@ type counter struct {
 	labels  []uint32
 }
 
-// function refuses a function that is out of proportion.
+// function returns an error for a function that exceeds a limit.
 func (c *counter) function(index int) error {
 	b := c.module.bodies[index]
 	signature := c.module.signatures[c.module.functions[c.module.importedFunctions+index]]
@@ -115,7 +114,7 @@ func (c *counter) function(index int) error {
 	}
 }
 
-// count adds an instruction, of which rest are the bytes behind the opcode.
+// count adds an instruction; rest are the bytes after the opcode.
 func (c *counter) count(i *instruction, rest []byte) {
 	switch i.op {
 	case opBlock, opLoop, opIf:
@@ -147,8 +146,8 @@ func (c *counter) count(i *instruction, rest []byte) {
 // blockTypeBytes is the most bytes that the type of a block takes.
 const blockTypeBytes = 5
 
-// values is the number of parameters and results of a type, or of a block with one result
-// or none, whose types are negative.
+// values returns the number of parameters and results of a type. A negative type is that of a
+// block with at most one result.
 func (c *counter) values(index int64) int {
 	if index < 0 {
 		return 1

@@ -4,21 +4,20 @@ import "encoding/binary"
 
 // Shifts that turn the length of a bulk instruction into parts of a tick.
 const (
-	// bytesShift: a part of a tick for 512 bytes copied or filled, whose pages may be new.
+	// bytesShift charges one part of a tick for 512 bytes that are copied or filled. Their pages
+	// may have to be allocated.
 	bytesShift = 9
-	// itemsShift: a part for 8 table items.
+	// itemsShift charges one part for 8 table items.
 	itemsShift = 3
-	// pagesShift: 64 parts for a page of memory, negative shifts multiply.
+	// pagesShift charges 64 parts for a page of memory: a negative shift multiplies.
 	pagesShift = -6
 )
 
-// partBytes is how much memory is filled or copied at once, so that the host is looked at
-// in between.
+// partBytes is how much memory is filled or copied between two charges.
 const partBytes = 256 << 10
 
-// edit copies what stands in front of an instruction, with a charge if one is due there,
-// and puts what is needed in the place of the instruction. It returns up to where the
-// function is copied.
+// edit copies the code before an instruction, inserts a charge if one is due, and writes the
+// replacement of the instruction. It returns the offset up to which the function is copied.
 func (w *metering) edit(r *reader, i *instruction, start, copied int) int {
 	if i.op == opCall && !w.own(i.index) {
 		i.weight = importWeight
@@ -55,19 +54,19 @@ func (w *metering) edit(r *reader, i *instruction, start, copied int) int {
 		w.parts = true
 		w.code = index(w.code, opCall, w.copy)
 		return r.pos
-	case own: // behind the imported functions, there is one more
+	case own: // one more function is imported
 		w.code = index(w.code, i.op, i.index+1)
 		return r.pos
-	case i.op == opReturn: // leave by the end, where what is due is paid
+	case i.op == opReturn: // branch to the end, where the pending weight is paid
 		w.code = index(w.code, opBr, uint32(len(w.controls)-1))
 		return r.pos
 	}
 	return copied
 }
 
-// forgets reports whether less than a tick that is due in front of an instruction is
-// forgotten behind it, since it is paid with the tick of a loop's head or a function's
-// entry; or whether the way parts there for good. A tick and more must be charged before.
+// forgets reports whether the pending weight is dropped after an instruction: the tick of a
+// loop's head or a function's entry covers less than a tick, and some instructions end the
+// path. A weight of a tick or more must be charged before the instruction.
 func (w *metering) forgets(i *instruction) bool {
 	switch i.op {
 	case opLoop, opReturn, opCallIndirect:
@@ -89,15 +88,14 @@ func index(c []byte, op byte, n uint32) []byte {
 	return binary.AppendUvarint(append(c, op), uint64(n))
 }
 
-// take appends "take n parts of a tick; when there are less than none, let the host look".
+// take appends "subtract n parts of a tick; call the host if the fuel is negative".
 func (w *metering) take(c []byte, n int64) []byte {
 	c = index(c, opGlobalGet, w.fuel)
 	c = appendConst64(c, n)
 	return w.check(append(c, opI64Sub))
 }
 
-// check appends "set the fuel to the number on the stack; let the host look when it is
-// negative".
+// check appends "set the fuel to the number on the stack; call the host if it is negative".
 func (w *metering) check(c []byte) []byte {
 	c = index(c, opLocalTee, w.after)
 	c = index(c, opGlobalSet, w.fuel)
@@ -106,13 +104,13 @@ func (w *metering) check(c []byte) []byte {
 	return append(index(c, opCall, w.look), opEnd)
 }
 
-// heldStack is what a function that calls others takes of the stack at its entry and gives
-// back at its end. So the depth of calls is bounded, and with it the engine's stack: a frame
-// takes some 8 bytes for each local and each value that waits across a call, and a body
-// cannot push more of those than it has bytes.
+// heldStack is the part of the stack that a function with calls reserves at its entry and
+// releases at its end. It bounds the depth of calls, and with it the engine's stack: a frame
+// needs about 8 bytes for each local and for each value on the stack during a call, and a body
+// has no more of these values than bytes.
 func heldStack(locals uint64, bodyBytes int) int64 { return 64 + 4*int64(locals) + int64(bodyBytes)/16 }
 
-// hold appends "take n of the stack, trap when there is less than none".
+// hold appends "reserve n of the stack, trap if it is negative".
 func (w *metering) hold(c []byte, n int64) []byte {
 	c = index(c, opGlobalGet, w.stack)
 	c = append(appendConst64(c, n), opI64Sub)
@@ -121,15 +119,15 @@ func (w *metering) hold(c []byte, n int64) []byte {
 	return append(c, opI64Const, 0, opI64LtS, opIf, blockEmpty, opUnreachable, opEnd)
 }
 
-// release appends "give n of the stack back".
+// release appends "release n of the stack".
 func (w *metering) release(c []byte, n int64) []byte {
 	c = index(c, opGlobalGet, w.stack)
 	c = append(appendConst64(c, n), opI64Add)
 	return index(c, opGlobalSet, w.stack)
 }
 
-// bulkShift reports whether an instruction's cost depends on the length on top of the
-// stack, and how. Filling and copying memory are not among them: they are done in parts.
+// bulkShift returns the shift of an instruction whose cost depends on the length on top of the
+// stack. Filling and copying memory are not among them: they are done in parts.
 func bulkShift(i *instruction) (shift int, ok bool) {
 	switch {
 	case i.op == opMemoryGrow:

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// joinGap is how many zero bytes between two data segments are written out to make one
-// of them. An engine keeps about a hundred bytes for each segment. Of Go modules nearly
-// all gaps are of 17 to 24 bytes: a longer bound joins little more.
+// joinGap is the largest number of zero bytes between two data segments that are joined. An
+// engine needs about a hundred bytes for each segment. Nearly all gaps of Go modules have 17
+// to 24 bytes.
 const joinGap = 24
 
 // segment is data that is copied to a fixed place of the memory.
@@ -19,14 +19,13 @@ type segment struct {
 
 func (s *segment) end() uint64 { return uint64(s.offset) + uint64(len(s.data)) }
 
-// joined returns the data section with neighboring segments joined, or nil when that
-// changes nothing or could be noticed. Go's linker cuts its data at every few zero bytes,
-// into tens of thousands of segments, which cost an engine more than the data itself.
+// joined returns the data section with adjacent segments joined, or nil if no segment can be
+// joined without an effect on the module. Go's linker splits its data at every few zero bytes
+// into tens of thousands of segments, which cost an engine more memory than the data.
 //
-// A memory of the module's own begins with zeros, so zeros may be written where no segment
-// writes: all segments must be active, have constant offsets and not overlap; then their
-// order does not matter either. And code must not name segments by number, which it can
-// only with a data count section.
+// The memory of a module is zero at the start, so zeros may be written between segments. All
+// segments must be active, have constant offsets and not overlap, so that their order has no
+// effect. Code must not refer to segments by index, which needs a data count section.
 func (m *Module) joined() []byte {
 	found := m.find(sectionData)
 	if found == nil || m.Memory == nil || m.importedMemories > 0 || m.find(sectionDataCount) != nil {
@@ -48,8 +47,8 @@ func (m *Module) joined() []byte {
 	return out
 }
 
-// disjoint returns active segments with constant offsets in the order of these; it returns
-// none when there are others, or when two overlap. The section has been checked before.
+// disjoint returns the segments by offset if all are active, have constant offsets and do not
+// overlap, else none. The section has been validated.
 func disjoint(r *reader) []segment {
 	segments := make([]segment, r.count(2, maxFunctions))
 	for i := range segments {
@@ -57,8 +56,7 @@ func disjoint(r *reader) []segment {
 			return nil
 		}
 		offset := r.s64(5)
-		// An offset of more than 2 GiB is encoded as a negative number; no memory of ours
-		// is that large.
+		// An offset of more than 2 GiB is encoded as a negative number. Memories are smaller.
 		if r.byte() != opEnd || offset < 0 {
 			return nil
 		}
@@ -86,7 +84,7 @@ func join(segments []segment) []segment {
 				continue
 			}
 		}
-		// What is appended goes into a copy: the data belongs to the module.
+		// Append to a copy: the data belongs to the module.
 		joined = append(joined, segment{s.offset, s.data[:len(s.data):len(s.data)]})
 	}
 	return joined

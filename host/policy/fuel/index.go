@@ -5,20 +5,19 @@ import (
 	"fmt"
 )
 
-// space holds how many items of each kind a module has before it is rewritten. Rewriting
-// adds a global, types, exports, blocks and local variables behind the module's own, so an
-// index that names nothing in the module would name one of these afterwards: such a module
-// is refused here, since an engine sees only the rewritten module.
+// space has the number of items of each kind in the original module. Rewriting adds globals,
+// types, exports, blocks and local variables after those of the module. An index out of range
+// could refer to one of these, so it is an error here: the engine runs the rewritten module.
 type space struct {
 	types, functions, tables, memories, globals, elements, data uint32
-	// locals are those of the function at hand.
+	// locals are those of the current function.
 	locals uint32
-	// declared are the functions that ref.func may name in code: those that stand in
-	// element segments, exports and initial values.
+	// declared are the functions that ref.func may refer to: those in element segments,
+	// exports and initial values.
 	declared map[uint32]bool
 }
 
-// index decodes an index of one of n items and refuses one that names none of them.
+// index decodes an index, which must be less than n.
 func (r *reader) index(what string, n uint32) uint32 {
 	i := r.u32()
 	if r.err == nil && i >= n {
@@ -51,7 +50,7 @@ func (r *reader) address() {
 	}
 }
 
-// declare notes that ref.func may name a function.
+// declare records that ref.func may refer to a function.
 func (s *space) declare(function uint32) {
 	if s.declared == nil {
 		s.declared = map[uint32]bool{}
@@ -68,7 +67,7 @@ func (r *reader) reference() uint32 {
 	return f
 }
 
-// functionRef is an index of a function, and where it stands.
+// functionRef is an index of a function, and its offset.
 type functionRef struct {
 	from, to int
 	index    uint32
@@ -76,7 +75,7 @@ type functionRef struct {
 
 func (r *reader) functionIndex() uint32 { return r.index("function", r.space.functions) }
 
-// noteFunction decodes the index of a function and remembers where it stands.
+// noteFunction decodes the index of a function and records its offset.
 func (r *reader) noteFunction() uint32 {
 	from := r.pos
 	f := r.functionIndex()
@@ -84,7 +83,7 @@ func (r *reader) noteFunction() uint32 {
 	return f
 }
 
-// nullType decodes the type of a ref.null. Engines take other types for an index.
+// nullType decodes the type of a ref.null. Engines read other types as an index.
 func (r *reader) nullType() {
 	switch t := ValueType(r.byte()); t {
 	case FuncRef, ExternRef:
@@ -95,7 +94,7 @@ func (r *reader) nullType() {
 	}
 }
 
-// exported checks what an export names.
+// exported checks the item of an export.
 func (s *space) exported(e *Export) error {
 	n := [...]uint32{KindFunction: s.functions, KindTable: s.tables, KindMemory: s.memories, KindGlobal: s.globals}[e.Kind]
 	if e.index >= n {

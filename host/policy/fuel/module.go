@@ -44,7 +44,7 @@ func (t ValueType) String() string {
 // number reports whether a value is a number of at most 64 bits.
 func (t ValueType) number() bool { return t >= F64 && t <= I32 }
 
-// Kind is the binary encoding of what an import or an export is.
+// Kind is the binary encoding of the kind of an import or export.
 type Kind byte
 
 // The kinds.
@@ -65,7 +65,7 @@ type Signature struct {
 	Params, Results []ValueType
 }
 
-// Import is what a module asks of its host.
+// Import is an item that the host provides to a module.
 type Import struct {
 	Module, Name string
 	Kind         Kind
@@ -73,7 +73,7 @@ type Import struct {
 	Signature Signature
 }
 
-// Export is what a module offers.
+// Export is an item that a module provides to the host.
 type Export struct {
 	Name string
 	Kind Kind
@@ -127,7 +127,7 @@ type Module struct {
 	sections          []section
 }
 
-// section is a section as found. Custom sections are not kept.
+// section is a section of the module. Custom sections are dropped.
 type section struct {
 	id   byte
 	data []byte
@@ -160,7 +160,7 @@ const (
 	sectionTag
 )
 
-// rank is the order in which sections stand.
+// rank is the order of the sections.
 var rank = [...]int{
 	sectionType: 1, sectionImport: 2, sectionFunction: 3, sectionTable: 4, sectionMemory: 5,
 	sectionGlobal: 6, sectionExport: 7, sectionStart: 8, sectionElement: 9, sectionDataCount: 10,
@@ -172,9 +172,9 @@ const header = "\x00asm\x01\x00\x00\x00"
 // ErrNotWasm is returned for bytes that are not a core WebAssembly module.
 var ErrNotWasm = errors.New("this is not a WebAssembly module")
 
-// Parse reads a module's sections. It checks all that is needed to rewrite the module
-// and to run an engine on the result without allocating more than the module is worth;
-// the types of instructions are left for the engine to check.
+// Parse reads the sections of a module. It checks what rewriting relies on, and what could
+// make an engine allocate much more than the size of the module. The engine checks the types
+// of instructions.
 func Parse(wasm []byte) (*Module, error) {
 	switch {
 	case len(wasm) < len(header) || string(wasm[:4]) != header[:4]:
@@ -207,7 +207,7 @@ func Parse(wasm []byte) (*Module, error) {
 			return nil, fmt.Errorf("section %d is unknown", id)
 		}
 		if rank[id] <= last {
-			return nil, fmt.Errorf("section %s stands in the wrong place or twice", sectionName(id))
+			return nil, fmt.Errorf("section %s is out of order or repeated", sectionName(id))
 		}
 		last = rank[id]
 		m.sections = append(m.sections, section{id: id, data: content.data, base: content.base})
@@ -215,7 +215,7 @@ func Parse(wasm []byte) (*Module, error) {
 		m.count()
 		m.sections[len(m.sections)-1].functions = content.functions
 		if content.err == nil && content.rest() > 0 {
-			content.fail(errors.New("there are bytes left over"))
+			content.fail(errors.New("there are bytes after its content"))
 		}
 		if content.err != nil {
 			return nil, fmt.Errorf("reading section %s: %w", sectionName(id), content.err)
@@ -287,7 +287,7 @@ func (m *Module) section(id byte, r *reader) {
 	}
 }
 
-// count brings the numbers of items up to date.
+// count updates the numbers of items.
 func (m *Module) count() {
 	s := &m.space
 	s.types, s.functions = uint32(len(m.signatures)), uint32(len(m.functions))

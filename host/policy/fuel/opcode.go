@@ -2,7 +2,7 @@ package fuel
 
 import "fmt"
 
-// Instructions that the rewriting looks at or writes.
+// Instructions that the rewriting reads or writes.
 const (
 	opUnreachable  = 0x00
 	opBlock        = 0x02
@@ -45,7 +45,7 @@ const (
 	vectorConst = 12
 )
 
-// Instructions behind the prefix opMisc.
+// Instructions with the prefix opMisc.
 const (
 	miscMemoryInit = 8
 	miscDataDrop   = 9
@@ -62,13 +62,13 @@ const (
 // instruction is one decoded instruction.
 type instruction struct {
 	op byte
-	// sub is the number behind the prefixes opMisc and opVector.
+	// sub is the number after the prefixes opMisc and opVector.
 	sub uint32
 	// index of the function that is called or referred to.
 	index uint32
 	// labels of a branch.
 	labels []uint32
-	// weight is what it costs, in parts of a tick.
+	// weight is the cost; a part of a tick covers partWeight.
 	weight int
 }
 
@@ -201,9 +201,9 @@ func (r *reader) misc(i *instruction) {
 	}
 }
 
-// vector decodes the rest of a SIMD instruction and returns its number. The engine reads one byte of its
-// number and takes a second one, which is 1 in the canonical encoding, for a nop, so
-// other encodings would be understood in two ways.
+// vector decodes the rest of a SIMD instruction and returns its number. The engine reads only
+// one byte of the number, and reads a second byte, which is 1 in the canonical encoding, as a
+// nop. Other encodings would have two meanings and are an error.
 func (r *reader) vector() uint32 {
 	sub := r.byte()
 	if sub >= 0x80 {

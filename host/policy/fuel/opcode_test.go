@@ -99,7 +99,7 @@ func TestEveryOpcodeIsDecodedOrRefusedByName(t *testing.T) {
 				continue
 			}
 			named := false
-			for _, words := range []string{"instruction 0x", "does not run: build it without", "else stands without if", "behind the end", "does not end", "value type 0x0 is unknown", "ref.null of type 0x0 is unknown", "leaves 1 blocks"} {
+			for _, words := range []string{"instruction 0x", "does not support: build it without", "else has no if", "after the end", "does not end", "value type 0x0 is unknown", "ref.null of type 0x0 is unknown", "leaves 1 blocks"} {
 				named = named || strings.Contains(err.Error(), words)
 			}
 			assert.True(t, named, "% x: %v", code, err)

@@ -14,8 +14,8 @@ const (
 var partTypes = []ValueType{I32, I32, I32}
 
 // partFunctions returns the bodies of the functions that fill and copy memory in parts of
-// partBytes, with a charge in front of each. A range beyond the memory traps as it does
-// when it is done at once, but what lies before it may be written by then.
+// partBytes, with a charge before each. A range that exceeds the memory traps, as in
+// the original instruction, but the parts within the memory may have been written.
 func (w *metering) partFunctions() []byte {
 	w.after = uint32(len(partTypes))
 	return append(sized(w.fillBody()), sized(w.copyBody())...)
@@ -41,7 +41,7 @@ func advance(c []byte, op byte, local uint32) []byte {
 	return index(append(c, op), opLocalSet, local)
 }
 
-// whole appends what is done when no more than a part is left.
+// whole appends the code for a length of at most one part.
 func (w *metering) whole(c []byte, instruction ...byte) []byte {
 	c = partLength(gets(c, 2))
 	c = append(c, opI32LeU, opIf, blockEmpty)
@@ -59,7 +59,7 @@ func (w *metering) fillBody() []byte {
 	return append(c, opBr, 0, opEnd, opEnd)
 }
 
-// copyBody copies from the end when the target lies behind the source, as they may overlap.
+// copyBody copies from the end when the target follows the source, since they may overlap.
 func (w *metering) copyBody() []byte {
 	instruction := []byte{opMisc, miscMemoryCopy, 0, 0}
 	c := w.whole([]byte{1, 1, byte(I64), opLoop, blockEmpty}, instruction...)

@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// reader decodes a part of a module. It keeps its first error, after which every
-// method answers with zero: callers check err once, at the end of what they decode.
+// reader decodes a part of a module. It keeps its first error, after which every method returns
+// zero. Callers check err once, at the end.
 type reader struct {
 	data []byte
 	pos  int
 	// base is the offset of data in the module, for messages.
 	base int
-	// space is what indices in the data may name.
+	// space limits the indices in the data.
 	space *space
 	// functions are the indices of functions that were read.
 	functions []functionRef
@@ -96,9 +96,8 @@ func (r *reader) s64(bytes int) int64 {
 	return 0
 }
 
-// count decodes the length of a list of at most so many items, which take at least
-// size bytes each: a forged length cannot make us allocate more than the input could
-// hold.
+// count decodes the length of a list with at most limit items of at least size bytes each, so
+// that a forged length does not cause a large allocation.
 func (r *reader) count(size, most int) int {
 	n := r.u32()
 	switch {

@@ -9,27 +9,27 @@ import (
 	"strings"
 )
 
-// Names are the export names that the rewritten module gets beside its own.
+// Names are the names of the exports that rewriting adds.
 type Names struct {
-	// Fuel is the name of a mutable i64 global: the ticks left of what the host has handed
-	// out, negative when the host is asked for more.
+	// Fuel is the name of a mutable i64 global: the remaining fuel. The module calls the host
+	// when it is negative.
 	Fuel string
-	// Stack is the name of a mutable i64 global: what is left for calls that wait for other
-	// calls, negative after a trap because they are nested too deep.
+	// Stack is the name of a mutable i64 global: the remaining stack, negative after a trap
+	// because calls were nested too deep.
 	Stack string
 	// RefuelModule and Refuel are the names of an imported function without parameters or
-	// results, which is called when the fuel is negative. It hands out more, or ends the call.
+	// results, which is called when the fuel is negative. It adds fuel or ends the call.
 	RefuelModule, Refuel string
 	// Globals is the prefix of the names of the mutable globals; the global's index follows.
 	Globals string
-	// Memory is the name of the memory, if the module has one of its own.
+	// Memory is the name of the memory, if the module does not import one.
 	Memory string
-	// Start is the name of what was the start function; it no longer runs by itself.
+	// Start is the name of the start function, which no longer runs by itself.
 	Start string
 }
 
-// initialFuel is what fuel and stack hold until the host sets them: nothing, so that code
-// which runs before asks the host.
+// initialFuel is the value of fuel and stack until the host sets them. Code that runs earlier
+// calls the host.
 const initialFuel = 0
 
 // Rewritten is the result of rewriting a module.
@@ -37,17 +37,17 @@ type Rewritten struct {
 	// Wasm is the module. Custom sections are dropped, and data segments are joined where that
 	// has no effect on the module.
 	Wasm []byte
-	// Unrestorable names what the module changes beside its memory and the exported
-	// globals, once each: "table.set in function 12", "global 3 of type v128". A host
-	// cannot bring such an instance back to an earlier state.
+	// Unrestorable lists state that the module changes outside its memory and the exported
+	// globals: "table.set in function 12", "global 3 of type v128". A host cannot reset such an
+	// instance.
 	Unrestorable []string
 }
 
 // Meter returns the module with charges and exports.
 func (m *Module) Meter(names Names) (*Rewritten, error) { return m.rewrite(names, true) }
 
-// Expose returns the module with the exports, but without any charge: with it one
-// measures what metering costs. A module made so must not be trusted to end.
+// Expose returns the module with the exports but without charges, to measure the cost of
+// metering. Calls of such a module may not end.
 func (m *Module) Expose(names Names) (*Rewritten, error) { return m.rewrite(names, false) }
 
 func (m *Module) rewrite(names Names, charge bool) (*Rewritten, error) {
@@ -84,8 +84,7 @@ func (m *Module) rewrite(names Names, charge bool) (*Rewritten, error) {
 	return &Rewritten{Wasm: out, Unrestorable: append(m.unrestorableGlobals(), w.unrestorable...)}, nil
 }
 
-// unrestorableGlobals names the mutable globals whose value does not fit 64 bits or
-// is a reference.
+// unrestorableGlobals lists the mutable globals with more than 64 bits or with a reference.
 func (m *Module) unrestorableGlobals() []string {
 	var names []string
 	for _, g := range m.Globals {
@@ -141,7 +140,7 @@ func (m *Module) size() int {
 	return n
 }
 
-// checkNames makes sure that the module cannot pass off its own exports as ours.
+// checkNames returns an error if the module exports one of the added names itself.
 func (m *Module) checkNames(names Names) error {
 	if slices.Contains([]string{names.Fuel, names.Stack, names.RefuelModule, names.Refuel, names.Globals, names.Memory, names.Start}, "") {
 		return errors.New("the names of the exports are not set")
@@ -159,8 +158,8 @@ func (m *Module) checkNames(names Names) error {
 	return nil
 }
 
-// fuelIndex is the index of the fuel global, which stands behind the module's own and in
-// front of the stack global.
+// fuelIndex is the index of the fuel global. It follows the globals of the module, and the
+// stack global follows it.
 func (m *Module) fuelIndex() uint32 { return uint32(m.importedGlobals + len(m.Globals)) }
 
 // vector appends items to a list as encoded in a section, which may be nil.
@@ -183,8 +182,7 @@ func (m *Module) content(id byte) []byte {
 	return nil
 }
 
-// shifted returns a section with the indices of functions as they are behind one more
-// imported function.
+// shifted returns a section with the indices of functions increased for the added import.
 func (m *Module) shifted(id byte) []byte {
 	s := m.find(id)
 	if s == nil {
@@ -200,7 +198,7 @@ func (m *Module) shifted(id byte) []byte {
 	return append(out, s.data[copied:]...)
 }
 
-// shift is the index of a function behind one more imported function.
+// shift returns the index of a function after the added import.
 func (m *Module) shift(function uint32) uint32 {
 	if int64(function) >= int64(m.importedFunctions) {
 		return function + 1
@@ -208,7 +206,7 @@ func (m *Module) shift(function uint32) uint32 {
 	return function
 }
 
-// importSection appends the function that is called without fuel.
+// importSection appends the function that is called when the fuel is negative.
 func (m *Module) importSection(names Names, signature uint32) []byte {
 	items := append(sized([]byte(names.RefuelModule)), sized([]byte(names.Refuel))...)
 	items = binary.AppendUvarint(append(items, byte(KindFunction)), uint64(signature))

@@ -5,8 +5,8 @@ import "fmt"
 const (
 	// maxPages is the size of a 32-bit address space, in pages.
 	maxPages = 1 << 16
-	// maxTableItems bounds all tables at start together, and all element segments: an
-	// engine allocates them at once, at many times their size in the module.
+	// maxTableItems bounds the sum of the initial sizes of all tables, and that of all element
+	// segments: an engine allocates many times their size in the module.
 	maxTableItems = 1 << 18
 	// maxFunctions bounds the functions, maxItems the items of other sections.
 	maxFunctions = 100_000
@@ -15,10 +15,10 @@ const (
 	maxValues = 1000
 )
 
-// unsupported names a proposal to the WebAssembly specification that the engine does
-// not run, and where the module uses it.
+// unsupported is an error with a WebAssembly proposal that the engine does not support, and the
+// place where the module uses it.
 func unsupported(proposal, what string) error {
-	return fmt.Errorf("the module uses %s (%s), which Longshore does not run: build it without", proposal, what)
+	return fmt.Errorf("the module uses %s (%s), which Longshore does not support: build it without", proposal, what)
 }
 
 func (r *reader) valueType() ValueType {
@@ -110,7 +110,7 @@ func (r *reader) limits(most uint32) Limits {
 		l.Max, l.HasMax = r.u32(), true
 	}
 	if l.Min > most {
-		r.fail(fmt.Errorf("a size of %d at start is more than %d", l.Min, most))
+		r.fail(fmt.Errorf("an initial size of %d is more than %d", l.Min, most))
 	}
 	return l
 }
@@ -167,13 +167,13 @@ func (r *reader) constant() {
 			r.nullType()
 		case opVector:
 			if sub := r.byte(); sub != vectorConst {
-				r.fail(fmt.Errorf("vector instruction %#x stands in a constant expression", sub))
+				r.fail(fmt.Errorf("vector instruction %#x is not allowed in a constant expression", sub))
 			}
 			r.take(16)
 		case 0x6a, 0x6b, 0x6c, 0x7c, 0x7d, 0x7e:
 			r.fail(unsupported("extended constant expressions", "arithmetic in an initializer"))
 		default:
-			r.fail(fmt.Errorf("instruction %#x stands in a constant expression", op))
+			r.fail(fmt.Errorf("instruction %#x is not allowed in a constant expression", op))
 		}
 	}
 }

@@ -1,43 +1,43 @@
 package fuel
 
-// Weights are about the nanoseconds that an instruction takes at worst on a server of
-// 2026, not at best: a load from memory that no cache holds takes a hundred times as long
-// as one from the nearest cache. The heaviest weigh less than that, so that ordinary code,
-// whose loads are mostly near, is not charged for what it does not do. Package engine has a
-// test that measures a tick of each class, and a bound of time beside the fuel.
+// Weights are about the nanoseconds that an instruction takes in the worst case on a server of
+// 2026. A load from main memory takes a hundred times as long as one from the first cache. The
+// weight of loads is lower than their worst case, because most loads of ordinary code hit a
+// cache. A test of package engine measures a tick of each class; the engine also limits the
+// CPU time of a call.
 const (
-	// Parts is the number of parts of a tick. The fuel global counts parts. A tick is paid
-	// where a function or an iteration of a loop begins, and covers what is light.
+	// Parts is the number of parts of a tick. The fuel global counts parts. A tick is paid at a
+	// function entry or loop iteration and covers cheap instructions.
 	Parts = 12
-	// partWeight is the weight that a part of a tick pays for, tickWeight that of a tick.
+	// partWeight is the weight that one part of a tick covers, tickWeight that of a tick.
 	partWeight = 1536
 	tickWeight = Parts * partWeight
-	// threshold is the weight that may be due before it must be charged, on straight paths.
+	// threshold is the weight at which a charge is inserted on a path without branches.
 	threshold = 2 * tickWeight
-	// farWeight is that of what may wait for memory: loads, stores, entries of tables.
+	// farWeight is the weight of accesses to memory: loads, stores, table items.
 	farWeight = 3 * partWeight
-	// referenceWeight is that of a reference to a function, which the engine makes.
+	// referenceWeight is the weight of a reference to a function, which the engine creates.
 	referenceWeight = 1280
-	// localsPerUnit is how many local variables, which may be moved where paths meet, weigh one.
+	// localsPerUnit is the number of local variables with the weight of one; a compiler may move
+	// them where paths join.
 	localsPerUnit = 2
-	// branchWeight is that of a branch that a processor cannot predict.
+	// branchWeight is the weight of a branch that a CPU does not predict.
 	branchWeight = 36
-	// tableWeight is that of a branch to one of many places.
+	// tableWeight is the weight of a branch with a table of targets.
 	tableWeight = 80
-	// floatWeight is that of arithmetic that processors do slowly for tiny numbers.
+	// floatWeight is the weight of arithmetic that is slow for subnormal numbers.
 	floatWeight = 512
-	// vectorWeight is that of a SIMD instruction, some of which are a dozen instructions of
-	// the processor.
+	// vectorWeight is the weight of a SIMD instruction. Some compile to a dozen instructions.
 	vectorWeight = 18
-	// slowWeight is that of multiplications, of counting bits and the like.
+	// slowWeight is the weight of multiplications and of counting bits.
 	slowWeight = 2
-	// divisionWeight is that of divisions and remainders of integers.
+	// divisionWeight is the weight of divisions and remainders of integers.
 	divisionWeight = 36
-	// conversionWeight is that of roundings and of conversions between numbers.
+	// conversionWeight is the weight of rounding and of conversions between numbers.
 	conversionWeight = 6
-	// importWeight is that of a call of an imported function, without what it does.
+	// importWeight is the weight of a call of an imported function, without its execution.
 	importWeight = 32
-	// bulkWeight is that of a bulk instruction, without its length.
+	// bulkWeight is the weight of a bulk instruction, without its length.
 	bulkWeight = 96
 )
 
@@ -58,7 +58,7 @@ func (i *instruction) weigh() {
 		i.weight = miscWeight(i.sub)
 	case op == opVector:
 		i.weight = weightOfVector(i.sub)
-	case op == opLocalGet, op == opDrop: // nothing of it is left in compiled code
+	case op == opLocalGet, op == opDrop: // no machine code
 		i.weight = 0
 	default:
 		i.weight = plainWeight(op)
@@ -72,7 +72,7 @@ func miscWeight(sub uint32) int {
 	return bulkWeight
 }
 
-// weightOfVector is for the instructions behind opVector.
+// weightOfVector returns the weight of an instruction with the prefix opVector.
 func weightOfVector(sub uint32) int {
 	switch {
 	case sub <= 11, sub >= 84 && sub <= 93: // loads and stores
@@ -84,7 +84,7 @@ func weightOfVector(sub uint32) int {
 	}
 }
 
-// plainWeight is for instructions without immediates.
+// plainWeight returns the weight of an instruction without immediates.
 func plainWeight(op byte) int {
 	switch {
 	case op >= 0x91 && op <= 0x98, op >= 0x9f && op <= 0xa6: // sqrt to copysign

@@ -24,8 +24,8 @@ const (
 // dnsLabel is a DNS label of RFC 1123.
 var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
-// decodeStrictly decodes one JSON value and refuses unknown members and anything
-// behind it.
+// decodeStrictly decodes one JSON value. Unknown members, and data after the value, are an
+// error.
 func decodeStrictly(data []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -33,7 +33,7 @@ func decodeStrictly(data []byte, into any) error {
 		return fmt.Errorf("decoding JSON: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("there is more behind the JSON value")
+		return errors.New("there is data after the JSON value")
 	}
 	return nil
 }

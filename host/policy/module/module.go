@@ -126,7 +126,7 @@ func meter(ctx context.Context, wasm []byte) (metered []byte, heaviest string, e
 	}
 	heaviest, err = parsed.CheckBounds()
 	if err != nil {
-		return nil, "", fmt.Errorf("the module is out of proportion for a compiler; its author must change it: %w", err)
+		return nil, "", fmt.Errorf("the module exceeds a limit of the compiler; its author must change it: %w", err)
 	}
 	rewritten, err := parsed.Meter(names)
 	if err != nil {

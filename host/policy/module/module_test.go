@@ -221,7 +221,7 @@ func TestLoadRefusesManifests(t *testing.T) {
 	}
 	tests := map[string]struct{ manifest, want string }{
 		"no JSON":                      {"hello", "decoding JSON"},
-		"more than one value":          {good + "{}", "more behind the JSON value"},
+		"more than one value":          {good + "{}", "data after the JSON value"},
 		"an unknown member":            {edit(`"name"`, `"privileged":true,"name"`), `unknown field "privileged"`},
 		"no name":                      {edit(`"guest"`, `""`), "not a DNS label"},
 		"a name with capitals":         {edit(`"guest"`, `"Guest"`), "not a DNS label"},

@@ -1,9 +1,9 @@
 // Package anyjson converts between JSON and any Go type: settings into an author's
 // struct, a value that the contract has no type for into what an operation writes.
 //
-// It uses encoding/json, which makes a module some 400 KiB larger and costs some
-// hundred microseconds a call. A policy that is asked often and needs neither should
-// not import it.
+// It uses encoding/json, which makes a module about 400 KiB larger and costs about a
+// hundred microseconds a call. A policy that is called often should use typed values
+// and package strictjson instead.
 package anyjson
 
 import (

@@ -1,7 +1,7 @@
-// Package strictjson reads the settings of a binding into an author's own variables,
-// field by field. A field that is not listed, one that stands twice, and a value of
-// another type are errors with the path of the field, so that a misspelled setting is never
-// ignored:
+// Package strictjson reads the settings of a binding into variables, field by field.
+//
+// Unknown fields, repeated fields, and values of another type are errors with the path of
+// the field, so that a misspelled setting is not ignored:
 //
 //	spec.settings.rewrites[1].form: unknown field, want from or to
 //
@@ -70,8 +70,8 @@ func Int(name string, into *int64) Field { return Field{name, into} }
 // Strings reads a list of strings. A null among them is an error.
 func Strings(name string, into *[]string) Field { return Field{name, into} }
 
-// Pairs reads an object whose values are strings, whatever its keys, in the order in
-// which they stand. A key that stands twice is an error.
+// Pairs reads an object with arbitrary keys, whose values are strings, in its order. A
+// repeated key is an error.
 func Pairs(name string, into *[]Pair) Field { return Field{name, into} }
 
 // Raw reads any value as JSON text, for example for another decoder.

@@ -30,8 +30,8 @@ type Scanner struct {
 
 // NewScanner returns a scanner over data, which must not change as long as anything
 // that the scanner returned is in use: keys, strings and raw values share its memory.
-// It is fastest if data has room for a word behind its end; what stands there does not
-// matter.
+// It is fastest if the capacity of data exceeds its length by a word, with any
+// content.
 func NewScanner(data []byte) *Scanner { return &Scanner{data: data} }
 
 // Reset makes the scanner one over data, as [NewScanner] does.
@@ -103,8 +103,8 @@ func (s *Scanner) Null() bool {
 
 func (s *Scanner) unusualNull() bool { return s.peek() == 'n' && s.literal("null") }
 
-// wrong fails for a token that is not the type asked for: as a type error if it
-// begins some other JSON value, as a syntax error otherwise.
+// wrong fails for a token of another type than expected: with a type error if it
+// begins a JSON value, else with a syntax error.
 func (s *Scanner) wrong(c byte) {
 	switch {
 	case c == '{', c == '[', c == '"', c == 't', c == 'f', c == '-', c >= '0' && c <= '9':
@@ -168,8 +168,8 @@ func (s *Scanner) NextKey() ([]byte, bool) {
 	return s.key()
 }
 
-// next passes over a comma and reports whether there was one; else it leaves the object
-// or list, whose closing bracket must stand here.
+// next consumes a comma and reports whether there was one; else it consumes the closing
+// bracket of the object or list.
 func (s *Scanner) next(bracket byte) bool {
 	if at := s.pos; at < len(s.data) && s.data[at] == bracket {
 		s.leave()
@@ -223,7 +223,7 @@ func (s *Scanner) unusualKey() ([]byte, bool) {
 // an empty list, for null and on an error.
 func (s *Scanner) FirstItem() bool { return s.first('[') }
 
-// NextItem reports whether the list goes on. The item before must have been consumed.
+// NextItem reports whether there is another item. The previous one must have been consumed.
 func (s *Scanner) NextItem() bool { return s.next(']') }
 
 // String returns a string value, or "" for null. It shares data's memory.
@@ -339,8 +339,8 @@ func (s *Scanner) Skip() {
 	}
 }
 
-// goesOn passes over what stands behind a value, and reports whether it is another value
-// of what Skip is in.
+// goesOn consumes the delimiter after a value, and reports whether another value of the
+// skipped object or list follows.
 func (s *Scanner) goesOn(in *nest, outside int) bool {
 	for s.depth > outside && s.err == nil {
 		if in.object(s.depth) {

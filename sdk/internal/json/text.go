@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// stringBytes consumes a string token, whose quote stands here, and returns its
+// stringBytes consumes a string token, which begins here, and returns its
 // contents: a part of the document if there is no escape in it, a copy otherwise.
 func (s *Scanner) stringBytes() []byte {
 	s.pos++
@@ -37,7 +37,7 @@ func (s *Scanner) stringBytes() []byte {
 	return nil
 }
 
-// escaped goes on with a string whose first backslash stands at i.
+// escaped continues with a string whose first backslash is at i.
 func (s *Scanner) escaped(start, i int) []byte {
 	out := append(make([]byte, 0, i-start+32), s.data[start:i]...)
 	s.pos = i
