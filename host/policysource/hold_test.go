@@ -283,10 +283,10 @@ func TestAHeldPolicyIsReported(t *testing.T) {
 
 	r.requireHeld()
 	require.NoError(t, testutil.GatherAndCompare(r.metrics, strings.NewReader(`
-# HELP longshore_policy_errors_total Questions without a valid answer, by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, ObjectTooLarge, Quarantined, Unavailable, Host.
+# HELP longshore_policy_errors_total Calls of policies without a valid answer by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, ObjectTooLarge, Quarantined, Unavailable, Host.
 # TYPE longshore_policy_errors_total counter
 longshore_policy_errors_total{class="Unavailable",extension_point="PodMutation",policy="mine"} 1
-# HELP longshore_policy_refused Policies whose present version is not used, by reason, and what is instead: previous (the version before decides), held (what it concerns is refused or waits), skipped (it passes, by failurePolicy Ignore), absent (it passes, since the policy is not in force): 1.
+# HELP longshore_policy_refused 1 for each policy whose current version is not used, by reason and effect: previous (the previous version decides), held (objects are refused or wait), skipped (objects pass, failurePolicy Ignore), absent (objects pass, the policy was never enforced).
 # TYPE longshore_policy_refused gauge
 longshore_policy_refused{instead="held",policy="mine",reason="ModuleNotLoaded"} 1
 `), "longshore_policy_errors_total", "longshore_policy_refused"))

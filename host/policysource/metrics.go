@@ -62,29 +62,29 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		registry: registry,
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "longshore_policy_calls_total",
-			Help: "Questions to policies, by how they ended: answered, remembered, denied, failed, ignored, fellback, shadow.",
+			Help: "Calls of policies by result: answered, remembered, denied, failed, ignored, fellback, shadow.",
 		}, []string{labelPolicy, labelModule, labelPoint, labelResult}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "longshore_policy_call_duration_seconds",
-			Help:    "Time from a question to its applied answer, remembered ones included.",
+			Help:    "Time of a call of a policy until its answer is applied, including cached answers.",
 			Buckets: []float64{1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 0.5},
 		}, []string{labelPolicy, labelModule, labelPoint}),
 		fuel: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "longshore_policy_call_fuel_ticks",
-			Help:    "Fuel that calls used, in ticks; compare with the limit of a call.",
+			Help:    "Fuel used by a call of a policy, in ticks.",
 			Buckets: []float64{1e3, 1e4, 5e4, 1e5, 2e5, 5e5, 1e6, 2e6, 1e7},
 		}, []string{labelPolicy, labelModule, labelPoint}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "longshore_policy_errors_total",
-			Help: "Questions without a valid answer, by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, ObjectTooLarge, Quarantined, Unavailable, Host.",
+			Help: "Calls of policies without a valid answer by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, ObjectTooLarge, Quarantined, Unavailable, Host.",
 		}, []string{labelPolicy, labelPoint, labelClass}),
 		shadows: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "longshore_policy_shadow_total",
-			Help: "Questions to policies in mode Shadow, by what would have come of them: same, different, denied, failed.",
+			Help: "Calls of policies in mode Shadow by the result that they would have had: same, different, denied, failed.",
 		}, []string{labelPolicy, labelPoint, labelResult}),
 		loads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "longshore_policy_loads_total",
-			Help: "Attempts to load a module, by how they ended: loaded, refused.",
+			Help: "Attempts to load a module by result: loaded, refused.",
 		}, []string{labelPolicy, labelResult}),
 	}
 	for _, collector := range []prometheus.Collector{m.calls, m.durations, m.fuel, m.errors, m.shadows, m.loads} {
@@ -152,16 +152,16 @@ type pooled interface {
 type stateCollector struct{ source *Source }
 
 var (
-	memoHits        = prometheus.NewDesc("longshore_policy_memo_hits_total", "Questions whose answer was remembered.", nil, nil)
-	memoMisses      = prometheus.NewDesc("longshore_policy_memo_misses_total", "Questions whose answer was not remembered.", nil, nil)
-	memoEntries     = prometheus.NewDesc("longshore_policy_memo_entries", "Remembered answers.", nil, nil)
-	memoBytes       = prometheus.NewDesc("longshore_policy_memo_bytes", "Size of the remembered answers and their questions, in bytes.", nil, nil)
-	instances       = prometheus.NewDesc("longshore_policy_instances", "Instances of a policy's module, by state: idle, busy. Policies with the same module share them.", []string{labelPolicy, labelModule, labelState}, nil)
-	moduleInfo      = prometheus.NewDesc("longshore_policy_module_info", "The module that a policy is bound to: 1.", []string{labelPolicy, labelModule, labelDigest, labelSpeaks}, nil)
-	policyRefused   = prometheus.NewDesc("longshore_policy_refused", "Policies whose present version is not used, by reason, and what is instead: previous (the version before decides), held (what it concerns is refused or waits), skipped (it passes, by failurePolicy Ignore), absent (it passes, since the policy is not in force): 1.", []string{labelPolicy, labelReason, labelInstead}, nil)
-	policyIll       = prometheus.NewDesc("longshore_policy_quarantined", "Whether a policy is not asked because it keeps failing: 0 or 1.", []string{labelPolicy, labelPoint}, nil)
-	policyFellBack  = prometheus.NewDesc("longshore_policy_fallen_back", "Whether the previous version of a policy is asked in its place: 0 or 1.", []string{labelPolicy, labelPoint}, nil)
-	allDescriptions = []*prometheus.Desc{memoHits, memoMisses, memoEntries, memoBytes, instances, moduleInfo, policyRefused, policyIll, policyFellBack}
+	memoHits          = prometheus.NewDesc("longshore_policy_memo_hits_total", "Calls of policies that were answered from the cache.", nil, nil)
+	memoMisses        = prometheus.NewDesc("longshore_policy_memo_misses_total", "Calls of policies whose answer was not in the cache.", nil, nil)
+	memoEntries       = prometheus.NewDesc("longshore_policy_memo_entries", "Answers in the cache.", nil, nil)
+	memoBytes         = prometheus.NewDesc("longshore_policy_memo_bytes", "Size of the cached answers and their requests in bytes.", nil, nil)
+	instances         = prometheus.NewDesc("longshore_policy_instances", "Instances of a policy's module, by state: idle, busy. Policies with the same module share them.", []string{labelPolicy, labelModule, labelState}, nil)
+	moduleInfo        = prometheus.NewDesc("longshore_policy_module_info", "1 for the module to which a policy is bound.", []string{labelPolicy, labelModule, labelDigest, labelSpeaks}, nil)
+	policyRefused     = prometheus.NewDesc("longshore_policy_refused", "1 for each policy whose current version is not used, by reason and effect: previous (the previous version decides), held (objects are refused or wait), skipped (objects pass, failurePolicy Ignore), absent (objects pass, the policy was never enforced).", []string{labelPolicy, labelReason, labelInstead}, nil)
+	policyQuarantined = prometheus.NewDesc("longshore_policy_quarantined", "1 if a policy is not called because it keeps failing, else 0.", []string{labelPolicy, labelPoint}, nil)
+	policyFellBack    = prometheus.NewDesc("longshore_policy_fallen_back", "1 if the previous version of a policy is called instead of the current one, else 0.", []string{labelPolicy, labelPoint}, nil)
+	allDescriptions   = []*prometheus.Desc{memoHits, memoMisses, memoEntries, memoBytes, instances, moduleInfo, policyRefused, policyQuarantined, policyFellBack}
 )
 
 // Describe implements prometheus.Collector.
@@ -202,7 +202,7 @@ func (c stateCollector) Collect(metrics chan<- prometheus.Metric) {
 		if h.Shadow {
 			continue
 		}
-		gauge(policyIll, toFloat(h.Quarantined()), h.Binding, string(h.Point))
+		gauge(policyQuarantined, toFloat(h.Quarantined()), h.Binding, string(h.Point))
 		gauge(policyFellBack, toFloat(h.Quarantined() && h.FallsBack), h.Binding, string(h.Point))
 	}
 }

@@ -26,7 +26,7 @@ func TestMetricsHaveNoNamesOfObjects(t *testing.T) {
 		})
 	}
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP longshore_policy_calls_total Questions to policies, by how they ended: answered, remembered, denied, failed, ignored, fellback, shadow.
+# HELP longshore_policy_calls_total Calls of policies by result: answered, remembered, denied, failed, ignored, fellback, shadow.
 # TYPE longshore_policy_calls_total counter
 longshore_policy_calls_total{extension_point="PodMutation",module="m",policy="p",result="answered"} 1
 longshore_policy_calls_total{extension_point="PodMutation",module="m",policy="p",result="remembered"} 2

@@ -106,7 +106,7 @@ func TestDifferencesInModeShadow(t *testing.T) {
 		own.Differences[0].Kind, own.Differences[0].Namespace, own.Differences[0].Name, own.Differences[0].Point, own.Differences[0].Operations))
 	assert.True(t, own.Differences[0].Time.Equal(&metav1.Time{Time: epoch}))
 	require.NoError(t, testutil.GatherAndCompare(r.metrics, strings.NewReader(`
-# HELP longshore_policy_shadow_total Questions to policies in mode Shadow, by what would have come of them: same, different, denied, failed.
+# HELP longshore_policy_shadow_total Calls of policies in mode Shadow by the result that they would have had: same, different, denied, failed.
 # TYPE longshore_policy_shadow_total counter
 longshore_policy_shadow_total{extension_point="PodMutation",policy="mine",result="different"} 13
 `), "longshore_policy_shadow_total"))
@@ -170,11 +170,11 @@ func TestAQuarantineIsReportedAndEnds(t *testing.T) {
 	assert.Equal(t, "False Quarantined: 0/1 components decide by generation 1. Not current: webhook: "+want, r.ready("mine"))
 	assert.Equal(t, []string{"Warning Quarantined 0/1 components decide by generation 1. Not current: webhook: " + want}, r.recorded())
 	require.NoError(t, testutil.GatherAndCompare(r.metrics, strings.NewReader(`
-# HELP longshore_policy_errors_total Questions without a valid answer, by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, ObjectTooLarge, Quarantined, Unavailable, Host.
+# HELP longshore_policy_errors_total Calls of policies without a valid answer by class: Timeout, Memory, Trap, BadOutput, Denied, Guest, UndeclaredWrite, ObjectTooLarge, Quarantined, Unavailable, Host.
 # TYPE longshore_policy_errors_total counter
 longshore_policy_errors_total{class="Quarantined",extension_point="PodMutation",policy="mine"} 2
 longshore_policy_errors_total{class="Trap",extension_point="PodMutation",policy="mine"} 5
-# HELP longshore_policy_quarantined Whether a policy is not asked because it keeps failing: 0 or 1.
+# HELP longshore_policy_quarantined 1 if a policy is not called because it keeps failing, else 0.
 # TYPE longshore_policy_quarantined gauge
 longshore_policy_quarantined{extension_point="AntiAffinityPreset",policy="default-antiaffinity"} 0
 longshore_policy_quarantined{extension_point="MetadataFilter",policy="default-metadatafilter"} 0
@@ -347,10 +347,10 @@ func TestOneEventForAProblem(t *testing.T) {
 	require.Len(t, events, 1)
 	assert.Contains(t, events[0], "Warning ModuleNotLoaded 0/1 components decide by generation 1. Not current: webhook: the module is cut in half: its author must build it again.")
 	require.NoError(t, testutil.GatherAndCompare(r.metrics, strings.NewReader(`
-# HELP longshore_policy_loads_total Attempts to load a module, by how they ended: loaded, refused.
+# HELP longshore_policy_loads_total Attempts to load a module by result: loaded, refused.
 # TYPE longshore_policy_loads_total counter
 longshore_policy_loads_total{policy="mine",result="refused"} 1
-# HELP longshore_policy_refused Policies whose present version is not used, by reason, and what is instead: previous (the version before decides), held (what it concerns is refused or waits), skipped (it passes, by failurePolicy Ignore), absent (it passes, since the policy is not in force): 1.
+# HELP longshore_policy_refused 1 for each policy whose current version is not used, by reason and effect: previous (the previous version decides), held (objects are refused or wait), skipped (objects pass, failurePolicy Ignore), absent (objects pass, the policy was never enforced).
 # TYPE longshore_policy_refused gauge
 longshore_policy_refused{instead="absent",policy="mine",reason="ModuleNotLoaded"} 1
 `), "longshore_policy_loads_total", "longshore_policy_refused"))
@@ -387,16 +387,16 @@ func TestMetricsOfModulesAndRememberedAnswers(t *testing.T) {
 # TYPE longshore_policy_instances gauge
 longshore_policy_instances{module="custom",policy="mine",state="busy"} 2
 longshore_policy_instances{module="custom",policy="mine",state="idle"} 1
-# HELP longshore_policy_memo_entries Remembered answers.
+# HELP longshore_policy_memo_entries Answers in the cache.
 # TYPE longshore_policy_memo_entries gauge
 longshore_policy_memo_entries 2
-# HELP longshore_policy_memo_hits_total Questions whose answer was remembered.
+# HELP longshore_policy_memo_hits_total Calls of policies that were answered from the cache.
 # TYPE longshore_policy_memo_hits_total counter
 longshore_policy_memo_hits_total 4
-# HELP longshore_policy_memo_misses_total Questions whose answer was not remembered.
+# HELP longshore_policy_memo_misses_total Calls of policies whose answer was not in the cache.
 # TYPE longshore_policy_memo_misses_total counter
 longshore_policy_memo_misses_total 2
-# HELP longshore_policy_module_info The module that a policy is bound to: 1.
+# HELP longshore_policy_module_info 1 for the module to which a policy is bound.
 # TYPE longshore_policy_module_info gauge
 longshore_policy_module_info{contract="v1alpha1",digest="`+newCustom("v1").Digest()+`",module="custom",policy="mine"} 1
 longshore_policy_module_info{contract="v1alpha1",digest="`+r.builtIn.Digest()+`",module="defaults",policy="default-antiaffinity"} 1
