@@ -325,7 +325,7 @@ func TestAPolicyIsHeldWhileItsModuleIsLoading(t *testing.T) {
 	assert.Equal(t, changes, r.changes, "nothing has changed yet")
 	r.later(2e9)
 	r.report()
-	assert.Contains(t, r.ready("mine"), "False Unavailable")
+	assert.Equal(t, "False Unavailable", r.reason("mine"))
 	r.edit("mine", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.FailurePolicy = policyv1alpha1.FailurePolicyIgnore })
 	r.mustLook()
 	assert.Empty(t, r.hostname(), "the failure policy applies at once")

@@ -22,7 +22,7 @@ func TestABuiltInWithLimitsOfItsOwnIsLoadedOnce(t *testing.T) {
 	r.mustPass()
 	assert.Equal(t, []string{"default"}, r.loads, "policies with equal limits share a module; the one without limits has the built-in one")
 	for _, name := range []string{"unlimited", "a", "b"} {
-		assert.Contains(t, r.ready(name), "True Bound")
+		assert.Equal(t, "True Bound", r.reason(name))
 	}
 
 	r.edit("a", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Limits.Fuel = ptr.To[int64](8) })
@@ -34,5 +34,5 @@ func TestABuiltInWithLimitsOfItsOwnIsLoadedOnce(t *testing.T) {
 	require.NoError(t, r.client.Delete(t.Context(), r.get("b")))
 	r.mustPass()
 	assert.Equal(t, []string{"default", "default"}, r.closed)
-	assert.Contains(t, r.ready("unlimited"), "True Bound")
+	assert.Equal(t, "True Bound", r.reason("unlimited"))
 }

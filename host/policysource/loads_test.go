@@ -82,13 +82,13 @@ func TestASlowLoadDoesNotDelayOtherPolicies(t *testing.T) {
 		r.mustLook()
 		return strings.HasPrefix(r.ready("other"), "False OrderNeeded: ")
 	}, soon, tick, "it conflicts with the version that decides")
-	assert.Contains(t, r.ready("default-antiaffinity"), "True Disabled")
+	assert.Equal(t, "True Disabled", r.reason("default-antiaffinity"))
 	assert.Equal(t, "False Loading: 0/1 components decide by generation 1. Not current: webhook: The module is being loaded. The previous version decides.", r.ready("mine"))
 
 	close(let)
 	r.mustPass()
 	assert.Equal(t, "slow", r.hostname())
-	assert.Equal(t, "True Bound: 1/1 components decide by generation 1.", r.ready("mine"))
+	assert.Equal(t, "True Bound", r.reason("mine"))
 	assert.Equal(t, []string{"v1", "slow", "v2"}, r.loaded())
 	assert.Equal(t, []string{"v1"}, r.closed)
 }
@@ -323,6 +323,6 @@ func TestALackOfMemoryIsTemporary(t *testing.T) {
 	assert.Len(t, r.loaded(), loads, "the load is not repeated at each reconciliation")
 	r.later(time.Minute)
 	r.mustPass()
-	assert.Contains(t, r.ready("mine"), "True Bound")
+	assert.Equal(t, "True Bound", r.reason("mine"))
 	assert.Equal(t, "v1", r.hostname())
 }

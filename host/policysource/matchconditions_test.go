@@ -53,7 +53,7 @@ func TestMatchConditions(t *testing.T) {
 			r := newRig(t, configMap("v1"), object("mine", conditions(tc.expressions...)),
 				&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"team": "x"}}})
 			r.mustPass()
-			require.Contains(t, r.ready("mine"), "True Bound")
+			require.Equal(t, "True Bound", r.reason("mine"))
 			result, err := r.source.Chains().Evaluate(t.Context(), chain.Input{
 				Point: contract.PodMutation, Object: pod, Match: chain.Attributes{Namespace: "a", VirtualNode: "milan"},
 			})
@@ -75,7 +75,7 @@ func TestMatchConditions(t *testing.T) {
 func TestANamespaceThatCannotBeReadIsNoMatch(t *testing.T) {
 	r := newRig(t, configMap("v1"), object("mine", conditions("namespaceObject.metadata.labels.size() > 0")))
 	r.mustPass()
-	require.Contains(t, r.ready("mine"), "True Bound")
+	require.Equal(t, "True Bound", r.reason("mine"))
 	r.fail = func(string, any) error { return errors.New("no connection") }
 	_, err := r.source.Chains().Evaluate(t.Context(), chain.Input{Point: contract.PodMutation, Match: chain.Attributes{Namespace: "a"}})
 	require.ErrorContains(t, err, `reading the labels of namespace "a": no connection`)

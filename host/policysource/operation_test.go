@@ -193,7 +193,7 @@ longshore_policy_quarantined{extension_point="PodMutation",policy="mine"} 1
 	r.report()
 	assert.Equal(t, []string{bound}, r.recorded())
 	assert.Equal(t, changes+1, r.changes, "waiting objects are decided again")
-	assert.Equal(t, "True Bound: 1/1 components decide by generation 1.", r.ready("mine"))
+	assert.Equal(t, "True Bound", r.reason("mine"))
 	assert.Empty(t, r.own("mine").Message)
 }
 
@@ -267,7 +267,7 @@ func TestLastGoodFallsBack(t *testing.T) {
 	r.store("v4")
 	r.mustPass()
 	assert.Equal(t, "v4", r.hostname())
-	assert.Equal(t, "True Bound: 1/1 components decide by generation 1.", r.ready("mine"))
+	assert.Equal(t, "True Bound", r.reason("mine"))
 	r.store("v5")
 	r.mustPass()
 	assert.Equal(t, []string{"ill", "ill again", "v1"}, r.closed, "v4 is behind v5 now")
@@ -282,7 +282,7 @@ func TestLastGoodWithoutAGoodVersionRefuses(t *testing.T) {
 		assert.Contains(t, r.hostname(), `policy "mine"`)
 	}
 	r.report()
-	assert.Contains(t, r.ready("mine"), "False Quarantined")
+	assert.Equal(t, "False Quarantined", r.reason("mine"))
 	assert.Contains(t, r.ready("mine"), "Objects that it matches are refused: no previous version has answered since the component started (failurePolicy: LastGood).")
 }
 

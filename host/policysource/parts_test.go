@@ -71,7 +71,7 @@ func TestPartsOfSeveralVersionsAreNotLoaded(t *testing.T) {
 			require.NoError(t, err)
 			assert.Empty(t, verdict.Denial, "parts may be stored later")
 			if tc.want == "" {
-				assert.Contains(t, r.ready("mine"), "True Bound")
+				assert.Equal(t, "True Bound", r.reason("mine"))
 				assert.Empty(t, verdict.Warnings)
 				return
 			}

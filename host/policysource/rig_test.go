@@ -311,6 +311,13 @@ func (r *rig) ready(name string) string {
 	return string(condition.Status) + " " + condition.Reason + ": " + condition.Message
 }
 
+// reason returns the status and the reason of the condition Ready.
+func (r *rig) reason(name string) string {
+	r.t.Helper()
+	reason, _, _ := strings.Cut(r.ready(name), ": ")
+	return reason
+}
+
 func object(name string, change func(*policyv1alpha1.OffloadingPolicySpec)) *policyv1alpha1.OffloadingPolicy {
 	policy := &policyv1alpha1.OffloadingPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Generation: 1, CreationTimestamp: metav1.NewTime(epoch)},

@@ -94,7 +94,7 @@ func TestABadVersionNeverReplacesAGoodOne(t *testing.T) {
 		return r.evaluate(contract.PodMutation, chain.Attributes{}).Object["spec"].(map[string]any)["hostname"]
 	}
 	assert.Equal(t, "v1", hostname())
-	assert.Equal(t, "True Bound: 1/1 components decide by generation 1.", r.ready("mine"))
+	assert.Equal(t, "True Bound", r.reason("mine"))
 	good := r.get("mine").Status
 
 	r.store("broken")
@@ -109,7 +109,7 @@ func TestABadVersionNeverReplacesAGoodOne(t *testing.T) {
 	r.mustPass()
 	assert.Equal(t, "v2", hostname())
 	assert.Equal(t, []string{"v1"}, r.closed, "the old module is closed")
-	assert.Equal(t, "True Bound: 1/1 components decide by generation 1.", r.ready("mine"))
+	assert.Equal(t, "True Bound", r.reason("mine"))
 	assert.Empty(t, r.own("mine").Message)
 
 	require.NoError(t, r.client.Delete(t.Context(), r.get("mine")))
@@ -160,8 +160,8 @@ func TestTheNewerOfTwoConflictingPoliciesIsRefused(t *testing.T) {
 	r.edit("b-elder", func(p *policyv1alpha1.OffloadingPolicy) { p.Spec.Order = &one })
 	r.mustPass()
 	assert.Equal(t, []string{"b-elder", "default-podplacement", "a-newer"}, r.called(contract.PodMutation), "the policy that changed is refused and keeps its previous version")
-	assert.Contains(t, r.ready("b-elder"), "False OrderNeeded")
-	assert.Contains(t, r.ready("a-newer"), "True Bound")
+	assert.Equal(t, "False OrderNeeded", r.reason("b-elder"))
+	assert.Equal(t, "True Bound", r.reason("a-newer"))
 	assert.Empty(t, r.closed)
 }
 
@@ -225,7 +225,7 @@ func TestFailuresOfTheAPIServer(t *testing.T) {
 
 	failing = nil
 	r.mustPass()
-	assert.Contains(t, r.ready("mine"), "True Bound")
+	assert.Equal(t, "True Bound", r.reason("mine"))
 }
 
 func TestStatusOfAReadyPolicy(t *testing.T) {
