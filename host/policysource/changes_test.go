@@ -139,17 +139,17 @@ func (s *site) moduleChanges() map[string]func() {
 			replacing := object("default-podplacement", fromConfigMap)
 			s.create(replacing, configMap("v1"))
 			s.awaitCurrent("default-podplacement")
-			assert.Equal(s.t, []string{"default-podplacement"}, s.webhook.called(s.t.Context(), contract.PodMutation))
+			assert.Equal(s.t, []string{"default-podplacement"}, s.webhook.boundTo(s.t.Context(), contract.PodMutation))
 			s.decideBy("v1")
 			s.store("broken")
 			s.awaitReady("default-podplacement", "False ModuleNotLoaded", newCustom("v1").Digest())
 			s.decideBy("v1")
 			s.edit("default-podplacement", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeDisabled })
 			s.awaitCurrent("default-podplacement")
-			assert.Empty(s.t, s.webhook.called(s.t.Context(), contract.PodMutation))
+			assert.Empty(s.t, s.webhook.boundTo(s.t.Context(), contract.PodMutation))
 			s.edit("default-podplacement", func(spec *policyv1alpha1.OffloadingPolicySpec) { spec.Mode = policyv1alpha1.ModeEnforce })
 			s.awaitReady("default-podplacement", "False ModuleNotLoaded", "")
-			assert.Empty(s.t, s.webhook.called(s.t.Context(), contract.PodMutation), "the previous version is mode Disabled")
+			assert.Empty(s.t, s.webhook.boundTo(s.t.Context(), contract.PodMutation), "the previous version is mode Disabled")
 		},
 	}
 }
@@ -303,7 +303,7 @@ func (s *site) clean() {
 	require.NoError(s.t, s.Admin.DeleteAllOf(s.t.Context(), configMap(""), client.InNamespace("longshore")))
 	for _, c := range s.components {
 		s.eventually(func(t planetest.T) bool {
-			return assert.ObjectsAreEqual([]string{"default-podplacement"}, c.called(s.t.Context(), contract.PodMutation)) && c.hostname(s.t.Context()) == ""
+			return assert.ObjectsAreEqual([]string{"default-podplacement"}, c.boundTo(s.t.Context(), contract.PodMutation)) && c.hostname(s.t.Context()) == ""
 		}, "the components follow the deletion")
 	}
 }

@@ -112,7 +112,7 @@ func (s *site) holding() map[string]func() {
 				spec.FailurePolicy = policyv1alpha1.FailurePolicyIgnore
 			})
 			s.awaitHostname("")
-			assert.Equal(s.t, []string{"default-podplacement", "mine"}, s.webhook.called(s.t.Context(), contract.PodMutation))
+			assert.Equal(s.t, []string{"default-podplacement", "mine"}, s.webhook.boundTo(s.t.Context(), contract.PodMutation))
 		},
 		"what one component cannot use holds there, while another decides by it": func() {
 			s.create(configMap("webhook only"), object("mine", fromConfigMap))
@@ -135,7 +135,7 @@ func (s *site) holding() map[string]func() {
 			s.requireHeld(half)
 			require.NoError(s.t, s.Admin.Delete(s.t.Context(), object("default-podplacement", nil)))
 			s.awaitHostname("")
-			assert.Equal(s.t, []string{"default-podplacement"}, s.webhook.called(s.t.Context(), contract.PodMutation))
+			assert.Equal(s.t, []string{"default-podplacement"}, s.webhook.boundTo(s.t.Context(), contract.PodMutation))
 		},
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -79,8 +79,12 @@ func TestASlowLoadDoesNotDelayOtherPolicies(t *testing.T) {
 
 	r.later(time.Second)
 	require.Eventually(t, func() bool {
-		r.mustLook()
-		return strings.HasPrefix(r.ready("other"), "False OrderNeeded: ")
+		other := &policyv1alpha1.OffloadingPolicy{}
+		if r.look() != nil || r.client.Get(t.Context(), client.ObjectKey{Name: "other"}, other) != nil {
+			return false
+		}
+		condition := meta.FindStatusCondition(other.Status.Conditions, policyv1alpha1.ReadyCondition)
+		return condition != nil && condition.Reason == "OrderNeeded"
 	}, soon, tick, "it conflicts with the version that decides")
 	assert.Equal(t, "True Disabled", r.reason("default-antiaffinity"))
 	assert.Equal(t, "False Loading: 0/1 components decide by generation 1. Not current: webhook: The module is being loaded. The previous version decides.", r.ready("mine"))

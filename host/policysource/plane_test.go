@@ -179,8 +179,8 @@ func (c *component) hostname(ctx context.Context) string {
 	return name
 }
 
-// called returns the names of the bindings that a component calls at a point.
-func (c *component) called(ctx context.Context, point contract.Point) []string {
+// boundTo returns the names of the bindings that a component calls at a point.
+func (c *component) boundTo(ctx context.Context, point contract.Point) []string {
 	result, err := c.source.Chains().Evaluate(ctx, chain.Input{Point: point})
 	if err != nil {
 		return []string{err.Error()}
