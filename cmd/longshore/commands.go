@@ -112,6 +112,6 @@ func webhookCommand() *cobra.Command {
 	f.StringSliceVar(&o.PodCIDRs, "podcidr", nil, "pod CIDRs of this cluster, handed to virtual kubelets as --local-podcidr (no effect: EndpointSlices are not reflected yet)")
 	f.Var(objectKey{&o.DefaultOptions}, "vk-options-default-template", "VkOptionsTemplate of VirtualNodes that name none")
 	f.StringVar(&o.RuntimeClassName, "liqo-runtime-class", "liqo", "runtime class that asks for a virtual node")
-	policyFlags(f, &o.PolicyCacheDir, &o.PolicyNamespaces)
+	policyFlags(f, &o.PolicyCacheDir, &o.PrecompiledPolicyDir, &o.PolicyNamespaces)
 	return cmd
 }

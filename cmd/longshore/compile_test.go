@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -46,4 +47,21 @@ func TestComponentsCompilePoliciesInTheirOwnBinary(t *testing.T) {
 	_, err = module.Load(t.Context(), e, bomb.Bytes(), module.Options{Name: "bomb"})
 	require.ErrorIs(t, err, engine.ErrBudget)
 	assert.True(t, module.AtFault(err))
+}
+
+// What the image ships is what a component with the flag's default loads.
+func TestPrecompiledPoliciesAreLoaded(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, command([]string{"longshore", "precompile-policies", dir}).ExecuteContext(t.Context()))
+	raw, err := builtinpolicies.Module()
+	require.NoError(t, err)
+	unused := t.TempDir()
+	e, err := engine.New(t.Context(), engine.Options{PrecompiledDir: dir, CacheDir: unused})
+	require.NoError(t, err)
+	_, err = module.Load(t.Context(), e, raw, module.Options{Name: "default", Limits: engine.BuiltIn()})
+	require.NoError(t, err)
+	require.NoError(t, e.Close(t.Context()))
+	entries, err := filepath.Glob(filepath.Join(unused, "*", "*"))
+	require.NoError(t, err)
+	assert.Empty(t, entries, "nothing was compiled into the cache")
 }

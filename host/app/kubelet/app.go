@@ -134,7 +134,7 @@ func (a *App) loadPolicies(ctx context.Context) (*policies.Policies, error) {
 	}
 	loaded, err := policies.New(ctx, a.manager, policies.Options{
 		Identity: policies.OfVirtualNode(a.manager.GetClient(), client.ObjectKey{Namespace: o.TenantNamespace, Name: o.NodeName}),
-		Elected:  o.VKLeaseEnabled, CacheDir: o.PolicyCacheDir, Compiler: o.PolicyCompiler,
+		Elected:  o.VKLeaseEnabled, CacheDir: o.PolicyCacheDir, PrecompiledDir: o.PrecompiledPolicyDir, Compiler: o.PolicyCompiler,
 		ModuleNamespaces: policies.Namespaces(o.Namespace, o.PolicyNamespaces), Metrics: policyMetrics, Changed: a.virtualNode.policiesChanged,
 	})
 	if err != nil {

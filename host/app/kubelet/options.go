@@ -55,6 +55,8 @@ type Options struct {
 	Identity string
 	// PolicyCacheDir is the compilation cache of policies; empty disables it.
 	PolicyCacheDir string
+	// PrecompiledPolicyDir holds the compiled built-in policies; it may be absent.
+	PrecompiledPolicyDir string
 	// PolicyCompiler compiles the modules of policies in another process; nil compiles them in
 	// this process without a limit.
 	PolicyCompiler engine.Compiler

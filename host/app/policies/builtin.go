@@ -2,6 +2,7 @@ package policies
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
@@ -23,4 +24,16 @@ func loadBuiltIn(ctx context.Context, runtime *engine.Engine) (chain.Policy, err
 		return nil, fmt.Errorf("loading the built-in policies: %w", err)
 	}
 	return builtin, nil
+}
+
+// Precompile compiles the module of the built-in policies into a directory, for
+// Options.PrecompiledDir of processes that run the same binary on a processor with the same
+// features.
+func Precompile(ctx context.Context, dir string) error {
+	runtime, err := engine.New(ctx, engine.Options{CacheDir: dir})
+	if err != nil {
+		return fmt.Errorf("creating the policy engine: %w", err)
+	}
+	_, err = loadBuiltIn(ctx, runtime)
+	return errors.Join(err, runtime.Close(ctx))
 }

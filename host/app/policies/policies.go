@@ -35,6 +35,8 @@ type Options struct {
 	Elected bool
 	// CacheDir keeps compiled modules between starts; empty keeps none.
 	CacheDir string
+	// PrecompiledDir holds the built-in module as [Precompile] writes it; it may be absent.
+	PrecompiledDir string
 	// Compiler compiles the modules of policies outside of this process; nil compiles them
 	// in it, without a limit, which is for tests.
 	Compiler engine.Compiler
@@ -86,7 +88,9 @@ type Policies struct {
 // New compiles the built-in module and adds the source to the manager. It may take
 // seconds without a compilation cache.
 func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, error) {
-	runtime, err := engine.New(ctx, engine.Options{CacheDir: options.CacheDir, Compiler: options.Compiler})
+	runtime, err := engine.New(ctx, engine.Options{
+		CacheDir: options.CacheDir, PrecompiledDir: options.PrecompiledDir, Compiler: options.Compiler,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("creating the policy engine: %w", err)
 	}

@@ -61,6 +61,8 @@ type Options struct {
 	RuntimeClassName string
 	// PolicyCacheDir is the directory of compiled policies. If empty, they are not cached.
 	PolicyCacheDir string
+	// PrecompiledPolicyDir holds the compiled built-in policies; it may be absent.
+	PrecompiledPolicyDir string
 	// PolicyCompiler compiles modules in another process. If nil, they are compiled in this one
 	// without a memory limit.
 	PolicyCompiler engine.Compiler
@@ -173,7 +175,8 @@ func (a *App) add(ctx context.Context, mgr ctrl.Manager, options Options) error 
 	}
 	a.policies, err = policies.New(ctx, mgr, policies.Options{
 		Identity: policies.OfPod(mgr.GetAPIReader(), component, client.ObjectKey{Namespace: options.Namespace, Name: options.PodName}),
-		CacheDir: options.PolicyCacheDir, Compiler: options.PolicyCompiler, ModuleNamespaces: options.modules(), Metrics: observer,
+		CacheDir: options.PolicyCacheDir, PrecompiledDir: options.PrecompiledPolicyDir, Compiler: options.PolicyCompiler,
+		ModuleNamespaces: options.modules(), Metrics: observer,
 	})
 	if err != nil {
 		return err

@@ -80,15 +80,31 @@ func TestCompleteForgesTheDeploymentOfTheReference(t *testing.T) {
 		"--liqo-namespace=longshore", "--home-cluster-id=rome", "--local-podcidr=10.10.0.0/16",
 		"--enable-storage", "--remote-real-storage-class-name=fast",
 		"--configmap-reflection-workers=3", "--pod-reflection-workers=10", "--configmap-reflection-type=DenyList",
-		"--client-qps=50", "--metrics-enabled=true", "--metrics-address=:5872", "--health-port=10248",
+		"--client-qps=50", "--metrics-enabled=true", "--metrics-address=:5872", "--health-port=10248", "--policy-cache-dir=/var/cache/longshore",
 		"--foreign-kubeconfig-secret-name=kubeconfig-resourceslice-mynode", "--create-node=true", "--node-check-network=true",
 	}, container.Args)
 	assert.Equal(t, int32(5872), container.Ports[0].ContainerPort)
+	// Policies are compiled into files, and the root file system is read-only.
+	require.Len(t, pod.Volumes, 1)
+	assert.NotNil(t, pod.Volumes[0].EmptyDir)
+	assert.Equal(t, []corev1.VolumeMount{{Name: pod.Volumes[0].Name, MountPath: "/var/cache/longshore"}}, container.VolumeMounts)
 	assert.Equal(t, []string{"team"}, vn.Spec.OffloadingPatch.LabelsNotReflected)
 
 	again := vn.DeepCopy()
 	require.NoError(t, SyncTemplate(again, opts))
 	assert.Equal(t, vn, again, "SyncTemplate is idempotent")
+}
+
+func TestADirectoryForPoliciesOfTheOperatorNeedsNoVolume(t *testing.T) {
+	vn, opts := virtualNode(func(*offloadingv1beta1.VirtualNode) {}), options()
+	opts.Spec.ExtraArgs = []string{"--policy-cache-dir=/mnt/policies"}
+	require.NoError(t, Complete(vn, opts, Cluster{ID: "rome", Namespace: "longshore"}))
+	require.NoError(t, SyncTemplate(vn, opts))
+	pod := vn.Spec.Template.Spec.Template.Spec
+	assert.Empty(t, pod.Volumes)
+	assert.Empty(t, pod.Containers[0].VolumeMounts)
+	assert.Contains(t, pod.Containers[0].Args, "--policy-cache-dir=/mnt/policies")
+	assert.NotContains(t, pod.Containers[0].Args, "--policy-cache-dir=/var/cache/longshore")
 }
 
 func TestCompleteMergesTheTemplateOfTheUser(t *testing.T) {

@@ -28,6 +28,11 @@ const (
 	flagCreateNode       = "--create-node"
 	flagCheckNetwork     = "--node-check-network"
 	flagHealthPort       = "--health-port"
+	flagPolicyCacheDir   = "--policy-cache-dir"
+
+	// The root file system is read-only, and policies are compiled into files.
+	policyCacheVolume = "policy-cache"
+	policyCacheDir    = "/var/cache/longshore"
 )
 
 // The flags of the virtual kubelet that are merged from a user's spec.template.
@@ -71,6 +76,11 @@ func forgeTemplate(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1
 	}
 	spec := &options.Spec
 	labels := mergeMaps(spec.ExtraLabels, selector)
+	container := forgeContainer(vn, spec, cluster)
+	var volumes []corev1.Volume
+	for _, mount := range container.VolumeMounts {
+		volumes = append(volumes, corev1.Volume{Name: mount.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	}
 	return &offloadingv1beta1.DeploymentTemplate{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "vk-" + vn.Name, Namespace: vn.Namespace, Labels: labels, Annotations: maps.Clone(spec.ExtraAnnotations),
@@ -81,7 +91,8 @@ func forgeTemplate(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(labels), Annotations: maps.Clone(spec.ExtraAnnotations)},
 				Spec: corev1.PodSpec{
-					Containers:         []corev1.Container{forgeContainer(vn, spec, cluster)},
+					Containers:         []corev1.Container{container},
+					Volumes:            volumes,
 					ServiceAccountName: vn.Name,
 					ImagePullSecrets:   spec.ImagePullSecrets,
 					SecurityContext: &corev1.PodSecurityContext{
@@ -111,6 +122,9 @@ func forgeContainer(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.V
 			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
+	}
+	if flagValue(container.Args, flagPolicyCacheDir) == policyCacheDir {
+		container.VolumeMounts = []corev1.VolumeMount{{Name: policyCacheVolume, MountPath: policyCacheDir}}
 	}
 	if spec.PullPolicy != "" {
 		container.ImagePullPolicy = spec.PullPolicy
@@ -181,6 +195,9 @@ func forgeArguments(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.V
 	}
 	if flagValue(args, flagHealthPort) == "" {
 		args = append(args, flagHealthPort+"="+defaultHealthPort)
+	}
+	if flagValue(args, flagPolicyCacheDir) == "" {
+		args = append(args, flagPolicyCacheDir+"="+policyCacheDir)
 	}
 	return args
 }

@@ -26,8 +26,14 @@ import (
 // directory to which only the process's user has access; anything else in its place is
 // removed or is an error. The digests, which are bound to the module of an entry, detect
 // damage, exchanged entries and other versions. They do not protect from the same user or root.
+//
+// Entries can also come with the program, in a directory that nothing writes to. They are used
+// before the cache, and where there is no cache.
 type cache struct {
+	// root of the entries; empty when compiled modules are not kept.
 	root string
+	// precompiled is the root of the entries that come with the program, or empty.
+	precompiled string
 }
 
 const (
@@ -61,8 +67,22 @@ func versions() string {
 	return fmt.Sprintf("engine%s-wazero-%s-%s-%s-%s", cacheFormat, wazeroVersion, goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
 }
 
-func openCache(dir string) (*cache, error) {
-	root := filepath.Join(dir, strings.NewReplacer(" ", "_", string(filepath.Separator), "_").Replace(versions()))
+// rootIn returns the root of the entries in a directory.
+func rootIn(dir string) string {
+	return filepath.Join(dir, strings.NewReplacer(" ", "_", string(filepath.Separator), "_").Replace(versions()))
+}
+
+// openCache opens the cache in dir, and the entries of the program in precompiled. Both may be
+// empty, and the second may be absent.
+func openCache(dir, precompiled string) (*cache, error) {
+	c := &cache{}
+	if precompiled != "" {
+		c.precompiled = rootIn(precompiled)
+	}
+	if dir == "" {
+		return c, nil
+	}
+	root := rootIn(dir)
 	if info, err := os.Lstat(root); err == nil && !isPrivate(info) {
 		if err := os.RemoveAll(root); err != nil {
 			return nil, fmt.Errorf("opening the cache of compiled policy modules: other users have access to %s; the operator must remove it: %w", root, err)
@@ -78,24 +98,29 @@ func openCache(dir string) (*cache, error) {
 	if !isPrivate(info) {
 		return nil, fmt.Errorf("opening the cache of compiled policy modules: other users have access to %s; the operator must give the process its own directory", root)
 	}
-	return &cache{root: root}, nil
+	c.root = root
+	return c, nil
 }
 
 // build calls f with a compilation cache for the module, and once more without when f fails:
 // a damaged cache must not keep a module from being loaded. When compile is set, it compiles
 // the module into a directory, and f always gets a cache with the result.
 func (c *cache) build(wasm []byte, compile func(dir string) error, f func(wazero.CompilationCache) error) error {
-	if c == nil {
+	sum := sha256.Sum256(wasm)
+	digest := hex.EncodeToString(sum[:])
+	if c.loadPrecompiled(digest, f) {
+		return nil
+	}
+	if c.root == "" {
 		return buildUncached(compile, f)
 	}
-	digest := sha256.Sum256(wasm)
-	entry := filepath.Join(c.root, hex.EncodeToString(digest[:]))
+	entry := filepath.Join(c.root, digest)
 	work, err := os.MkdirTemp(c.root, "work-")
 	if err != nil {
 		return buildUncached(compile, f)
 	}
 	defer func() { _ = os.RemoveAll(work) }() // a failure costs disk space, nothing else
-	known := linkEntry(entry, work, hex.EncodeToString(digest[:]))
+	known := linkEntry(entry, work, digest)
 	files, err := wazero.NewCompilationCacheWithDir(work)
 	if err != nil {
 		return buildUncached(compile, f)
@@ -111,10 +136,28 @@ func (c *cache) build(wasm []byte, compile func(dir string) error, f func(wazero
 		}
 		return buildUncached(compile, f)
 	}
-	if c.store(work, entry, hex.EncodeToString(digest[:]), known) == nil {
+	if c.store(work, entry, digest, known) == nil {
 		c.prune()
 	}
 	return nil
+}
+
+// loadPrecompiled calls f with the entry that came with the program, and reports whether f
+// succeeded. Without an entry, or on a processor without the features that it was compiled for,
+// the module is compiled as any other.
+func (c *cache) loadPrecompiled(digest string, f func(wazero.CompilationCache) error) bool {
+	if c.precompiled == "" {
+		return false
+	}
+	entry := filepath.Join(c.precompiled, digest)
+	if info, err := os.Lstat(entry); err != nil || !isReadOnly(info) {
+		return false
+	}
+	if _, err := verifyEntry(entry, digest); err != nil {
+		return false
+	}
+	files, err := wazero.NewCompilationCacheWithDir(entry)
+	return err == nil && f(files) == nil
 }
 
 // buildUncached calls f with a temporary cache that compile has filled, or with none.
@@ -124,7 +167,7 @@ func buildUncached(compile func(dir string) error, f func(wazero.CompilationCach
 	}
 	work, err := os.MkdirTemp("", "longshore-compiled-")
 	if err != nil {
-		return fmt.Errorf("making a directory for compiled modules: %w", err)
+		return fmt.Errorf("making a directory for compiled modules; the operator must set a cache directory that the process can write to: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(work) }()
 	if err := compile(work); err != nil {
@@ -140,28 +183,39 @@ func buildUncached(compile func(dir string) error, f func(wazero.CompilationCach
 // linkEntry links the files of a complete and undamaged entry into the work directory and
 // returns their digests. Any other entry is removed.
 func linkEntry(entry, work, module string) map[string]string {
-	known, err := readRecord(entry)
-	if err == nil && (known.Module != module || known.Versions != versions()) {
-		err = errors.New("the entry belongs to another module or version")
-	}
-	if err == nil {
-		var found map[string]string
-		if found, err = sums(entry); err == nil && !maps.Equal(known.Files, found) {
-			err = errors.New("the files are not the recorded ones")
-		}
-	}
-	for name := range known.Files {
+	known, err := verifyEntry(entry, module)
+	for name := range known {
 		if err == nil {
 			err = link(filepath.Join(entry, name), filepath.Join(work, name))
 		}
 	}
-	if err != nil || len(known.Files) == 0 {
+	if err != nil || len(known) == 0 {
 		// The module is compiled again. An entry that cannot be removed is not used the
 		// next time either.
 		_ = os.RemoveAll(entry)
 		return nil
 	}
-	return known.Files
+	return known
+}
+
+// verifyEntry returns the digests of the files of an entry, if it is complete and undamaged and
+// belongs to the module.
+func verifyEntry(entry, module string) (map[string]string, error) {
+	known, err := readRecord(entry)
+	if err != nil {
+		return nil, err
+	}
+	if known.Module != module || known.Versions != versions() {
+		return nil, errors.New("the entry belongs to another module or version")
+	}
+	found, err := sums(entry)
+	if err != nil {
+		return nil, err
+	}
+	if !maps.Equal(known.Files, found) {
+		return nil, errors.New("the files are not the recorded ones")
+	}
+	return found, nil
 }
 
 // store makes the work directory the entry if compiling added files to it, such as those for

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,6 +53,49 @@ func TestCacheIsUsed(t *testing.T) {
 	require.Len(t, first, 3, "kernel, guest, digests: %v", first)
 	echoes(t, dir)
 	assert.Equal(t, first, files(t, dir), "nothing is compiled twice, nothing is left over")
+}
+
+// What came with the program is used, is not written to, and needs no cache; without it, or when
+// it is damaged, modules are compiled.
+func TestPrecompiledModulesAreUsed(t *testing.T) {
+	shipped := t.TempDir()
+	echoes(t, shipped)
+	compiled := func(t *testing.T, options engine.Options) bool {
+		t.Helper()
+		isCompiled := false
+		options.Compiler = func(ctx context.Context, wasm []byte, dir string) error {
+			isCompiled = true
+			return engine.CompileTo(ctx, dir, wasm)
+		}
+		e, err := engine.New(t.Context(), options)
+		require.NoError(t, err)
+		m, err := e.Compile(t.Context(), "guest", meter(t, small().Bytes()), engine.Limits{})
+		require.NoError(t, err)
+		output, _, err := m.Call(t.Context(), "echo", []byte("hello"))
+		require.NoError(t, err)
+		assert.Equal(t, "hello", string(output))
+		require.NoError(t, e.Close(t.Context()))
+		return isCompiled
+	}
+	before, cache := files(t, shipped), t.TempDir()
+	assert.False(t, compiled(t, engine.Options{PrecompiledDir: shipped}), "no cache")
+	assert.False(t, compiled(t, engine.Options{PrecompiledDir: shipped, CacheDir: cache}), "an empty cache")
+	assert.Empty(t, files(t, cache))
+	assert.Equal(t, before, files(t, shipped))
+	assert.True(t, compiled(t, engine.Options{PrecompiledDir: filepath.Join(shipped, "absent")}))
+
+	for path := range before {
+		if strings.HasSuffix(path, ".json") {
+			entry := filepath.Dir(path)
+			require.NoError(t, os.Chmod(entry, 0o777)) //nolint:gosec // what the test is about
+			assert.True(t, compiled(t, engine.Options{PrecompiledDir: shipped}), "others can write to it")
+			require.NoError(t, os.Chmod(entry, 0o755)) //nolint:gosec // as in an image
+			assert.False(t, compiled(t, engine.Options{PrecompiledDir: shipped}))
+			continue
+		}
+		require.NoError(t, os.WriteFile(path, []byte("text"), 0o600))
+	}
+	assert.True(t, compiled(t, engine.Options{PrecompiledDir: shipped}), "damaged")
 }
 
 func TestDamagedCacheIsDiscarded(t *testing.T) {

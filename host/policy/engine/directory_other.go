@@ -5,3 +5,5 @@ package engine
 import "io/fs"
 
 func isPrivate(info fs.FileInfo) bool { return info.IsDir() }
+
+func isReadOnly(info fs.FileInfo) bool { return info.IsDir() }

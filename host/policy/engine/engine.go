@@ -40,6 +40,9 @@ type Options struct {
 	// cache. Entries that are damaged, or of another version of the compiler, are removed.
 	// The directory holds machine code: only the process's user may have access.
 	CacheDir string
+	// PrecompiledDir holds modules that were compiled when the program was packaged, in the
+	// format of the cache. It may be absent. Only root or the process's user may write to it.
+	PrecompiledDir string
 	// Compiler compiles all modules but trusted ones, of which the engine loads the machine
 	// code; nil compiles in this process.
 	Compiler Compiler
@@ -67,11 +70,9 @@ func New(ctx context.Context, options Options) (*Engine, error) {
 		options.Workers = goruntime.GOMAXPROCS(0)
 	}
 	e := &Engine{options: options, ctx: context.WithoutCancel(ctx), modules: map[*Module]struct{}{}}
-	if options.CacheDir != "" {
-		var err error
-		if e.cache, err = openCache(options.CacheDir); err != nil {
-			return nil, err
-		}
+	var err error
+	if e.cache, err = openCache(options.CacheDir, options.PrecompiledDir); err != nil {
+		return nil, err
 	}
 	return e, nil
 }
