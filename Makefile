@@ -9,10 +9,14 @@ SHELL := /bin/bash
 export CGO_ENABLED ?= 0
 
 GO       ?= go
-TESTED   := . sdk plugins hack/demo
+TESTED   := . sdk plugins hack/demo hack/release
 MODULES  := $(TESTED) conformance/testplane/kubernetes hack/tools
 TOOL     := $(GO) tool -modfile=hack/tools/go.mod
 LDFLAGS  := -s -w
+# The image's platforms; those of another architecture need qemu-user-static. And the version
+# of image and release; empty is that of git.
+PLATFORMS ?= linux/$(shell $(GO) env GOARCH)
+VERSION  ?=
 # The deflake target's module, package and count.
 MODULE   ?= .
 PKG      ?= ./...
@@ -82,6 +86,14 @@ build-testplane: ## Build the test control plane (cached outside the clone)
 .PHONY: build-bench
 build-bench: build ## Build bin/bench, and what it measures
 	@$(GO) build -C hack/demo -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/bench ./bench
+
+.PHONY: image
+image: builtins ## Build the container image as an OCI archive, dist/longshore-VERSION.tar (PLATFORMS=linux/amd64,linux/arm64)
+	@$(GO) run -C hack/release . image --version=$(VERSION) --platforms=$(PLATFORMS)
+
+.PHONY: release
+release: builtins ## Build what a release consists of into dist/: image, longshorectl, bills of materials, checksums
+	@$(GO) run -C hack/release . all --version=$(VERSION) --platforms=$(PLATFORMS)
 
 ##@ Test
 

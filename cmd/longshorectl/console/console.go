@@ -15,7 +15,7 @@ import (
 
 	"github.com/fatih/color"
 	"github.com/mattn/go-isatty"
-	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
 const (
@@ -49,11 +49,11 @@ func New(out *os.File) *Console {
 }
 
 func columns(terminal *os.File) int {
-	size, err := unix.IoctlGetWinsize(int(terminal.Fd()), unix.TIOCGWINSZ)
+	width, _, err := term.GetSize(int(terminal.Fd()))
 	if err != nil {
 		return 0 // as those that do not know their size answer
 	}
-	return int(size.Col)
+	return width
 }
 
 // NewPlain prints plain lines to any writer.
