@@ -11,9 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/replicator"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/app/uninstall"
 	"github.com/longshore-dev/longshore/host/app/webhook"
 )
 
@@ -113,5 +116,33 @@ func webhookCommand() *cobra.Command {
 	f.Var(objectKey{&o.DefaultOptions}, "vk-options-default-template", "VkOptionsTemplate of VirtualNodes that name none")
 	f.StringVar(&o.RuntimeClassName, "liqo-runtime-class", "liqo", "runtime class that asks for a virtual node")
 	policyFlags(f, &o.PolicyCacheDir, &o.PrecompiledPolicyDir, &o.PolicyNamespaces)
+	return cmd
+}
+
+// uninstallCommand is what the chart's pre-delete hook runs.
+func uninstallCommand() *cobra.Command {
+	o := uninstall.Options{PollInterval: time.Second}
+	cmd := &cobra.Command{
+		Use: "uninstall", Short: "Withdraw what Longshore runs elsewhere, before its components are removed", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := ownCluster()
+			if err != nil {
+				return err
+			}
+			kinds, err := scheme.New()
+			if err != nil {
+				return err
+			}
+			if o.Client, err = client.New(config, client.Options{Scheme: kinds}); err != nil {
+				return fmt.Errorf("creating a client of the own cluster: %w", err)
+			}
+			o.Out = cmd.OutOrStdout()
+			if err := uninstall.Run(cmd.Context(), o); err != nil {
+				return fmt.Errorf("withdrawing from the cluster: %w", err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().DurationVar(&o.StageTimeout, "stage-timeout", time.Minute, "how long each stage waits for the components, before it removes their finalizers")
 	return cmd
 }

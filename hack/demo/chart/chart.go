@@ -29,8 +29,8 @@ type Options struct {
 	Namespace string
 }
 
-// Render renders the chart with the values and returns its objects in the order in
-// which they can be applied: CRDs first, then what others refer to, then workloads,
+// Render renders the chart with the values and returns its objects, without those of hooks, in
+// the order in which they can be applied: CRDs first, then what others refer to, then workloads,
 // then objects of the chart's own kinds. The namespace itself is the caller's.
 func Render(values map[string]any, options Options) ([]*unstructured.Unstructured, error) {
 	chrt, err := load()
@@ -60,10 +60,15 @@ func Render(values map[string]any, options Options) ([]*unstructured.Unstructure
 		if err != nil {
 			return nil, fmt.Errorf("decoding what %s renders to: %w", name, err)
 		}
-		objects = append(objects, decoded...)
+		objects = append(objects, slices.DeleteFunc(decoded, isHook)...)
 	}
 	slices.SortFunc(objects, compare)
 	return objects, nil
+}
+
+// isHook reports whether Helm creates an object only at a certain time.
+func isHook(object *unstructured.Unstructured) bool {
+	return object.GetAnnotations()["helm.sh/hook"] != ""
 }
 
 // customResourceDefinitions returns what Helm installs before the templates.

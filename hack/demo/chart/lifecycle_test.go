@@ -149,8 +149,13 @@ func (r *release) uninstall(t *testing.T) error {
 	t.Helper()
 	uninstall := action.NewUninstall(r.config(t))
 	uninstall.WaitStrategy = kube.HookOnlyStrategy
-	_, err := uninstall.Run(releaseName)
-	return err
+	done := make(chan error, 1)
+	go func() {
+		_, err := uninstall.Run(releaseName)
+		done <- err
+	}()
+	r.runUninstallJob(t)
+	return <-done
 }
 
 func (r *release) upgrade(t *testing.T, chrt *chartv2.Chart, tag string, takeOwnership bool) error {

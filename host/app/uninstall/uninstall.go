@@ -1,0 +1,191 @@
+// Package uninstall withdraws Longshore from a cluster before its components stop: it deletes the
+// objects on which finalizers of Longshore hold, in an order in which the components end what
+// runs elsewhere, and waits for them. What is still there when the time of a stage is over loses
+// the finalizers, so that neither `helm uninstall` nor the deletion of a user's namespace hangs
+// on a component that does not run any more, or on a peer that does not answer.
+package uninstall
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/access"
+)
+
+// Options of [Run].
+type Options struct {
+	// Client reads from the API server.
+	Client client.Client
+	// StageTimeout is how long each stage waits before it removes finalizers.
+	StageTimeout time.Duration
+	// PollInterval is the time between two looks.
+	PollInterval time.Duration
+	// Out receives a line for each stage, and for each object that lost its finalizers.
+	Out io.Writer
+}
+
+// stage deletes the objects of a kind and waits until they are gone.
+type stage struct {
+	title    string
+	kind     schema.GroupVersionKind
+	selector labels.Set
+	// keep leaves objects alone that are deleted by the components, and only waits for them.
+	keep bool
+	// finalizers are removed when the time is over.
+	finalizers []string
+}
+
+// stages returns the stages in their order. As a consumer, the cluster stops offloading first,
+// then its virtual nodes drain, and the credentials go last, because all of that needs them. As
+// a provider, it first takes the rights of the consumers, which would restore the copies that
+// are deleted then.
+func stages() []stage {
+	offloading, authentication := offloadingv1beta1.GroupVersion, authv1beta1.GroupVersion
+	requested, copied := labels.Set{liqocorev1beta1.ReplicationLabel: "true"}, labels.Set{liqocorev1beta1.ReplicatedLabel: "true"}
+	return []stage{
+		{title: "offloading of namespaces", kind: offloading.WithKind("NamespaceOffloading"), finalizers: []string{offloadingv1beta1.NamespaceOffloadingFinalizer}},
+		{title: "virtual nodes", kind: offloading.WithKind("VirtualNode"), finalizers: []string{offloadingv1beta1.VirtualNodeFinalizer}},
+		{
+			title: "access of virtual kubelets to namespaces", kind: rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), keep: true,
+			finalizers: []string{access.Finalizer},
+		},
+		{title: "requests for resources", kind: authentication.WithKind("ResourceSlice"), selector: requested, finalizers: []string{liqocorev1beta1.ReplicatorFinalizer}},
+		{title: "requested namespaces", kind: offloading.WithKind("NamespaceMap"), selector: requested, finalizers: []string{liqocorev1beta1.ReplicatorFinalizer, offloadingv1beta1.NamespaceMapFinalizer}},
+		{title: "identities", kind: authentication.WithKind("Identity")},
+		{title: "tenants", kind: authentication.WithKind("Tenant"), finalizers: []string{authv1beta1.TenantFinalizer}},
+		{title: "namespaces of consumers", kind: offloading.WithKind("NamespaceMap"), selector: copied, finalizers: []string{offloadingv1beta1.NamespaceMapFinalizer}},
+		{title: "granted resources", kind: authentication.WithKind("ResourceSlice"), selector: copied},
+		// Those of virtual nodes that did not end.
+		{
+			title: "virtual kubelets", kind: appsv1.SchemeGroupVersion.WithKind("Deployment"),
+			selector: labels.Set{offloadingv1beta1.ComponentLabel: offloadingv1beta1.ComponentVirtualKubelet},
+		},
+		{title: "nodes", kind: corev1.SchemeGroupVersion.WithKind("Node"), selector: labels.Set{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}},
+	}
+}
+
+// Run runs the stages. It returns an error if the API server refuses or does not answer; objects
+// that the components did not end are no error, but are printed.
+//
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings;virtualnodes;namespacemaps,verbs=list;delete;patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;identities;tenants,verbs=list;delete;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=list;patch
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=list;delete
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list;delete
+func Run(ctx context.Context, options Options) error {
+	var errs []error
+	for _, s := range stages() {
+		if err := s.run(ctx, options); err != nil {
+			errs = append(errs, fmt.Errorf("withdrawing the %s: %w", s.title, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *stage) run(ctx context.Context, o Options) error {
+	objects, err := s.list(ctx, o.Client)
+	if err != nil || len(objects) == 0 {
+		return err
+	}
+	_, _ = fmt.Fprintf(o.Out, "Withdrawing the %s: %d\n", s.title, len(objects))
+	err = wait.PollUntilContextTimeout(ctx, o.PollInterval, o.StageTimeout, true, func(ctx context.Context) (bool, error) {
+		left, err := s.list(ctx, o.Client)
+		if err != nil {
+			return false, err
+		}
+		return len(left) == 0, s.delete(ctx, o.Client, left)
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return s.release(ctx, o)
+	}
+	return err
+}
+
+// list returns the objects of the stage. A kind that is not installed has none.
+func (s *stage) list(ctx context.Context, c client.Client) ([]metav1.PartialObjectMetadata, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(s.kind.GroupVersion().WithKind(s.kind.Kind + "List"))
+	err := c.List(ctx, list, client.MatchingLabels(s.selector))
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing: %w", err)
+	}
+	if s.keep {
+		return slices.DeleteFunc(list.Items, func(object metav1.PartialObjectMetadata) bool { return !s.holds(&object) }), nil
+	}
+	return list.Items, nil
+}
+
+// holds reports whether an object has a finalizer of the stage.
+func (s *stage) holds(object *metav1.PartialObjectMetadata) bool {
+	return slices.ContainsFunc(object.Finalizers, func(name string) bool { return slices.Contains(s.finalizers, name) })
+}
+
+// delete deletes the objects that are not being deleted yet.
+func (s *stage) delete(ctx context.Context, c client.Client, objects []metav1.PartialObjectMetadata) error {
+	for i := range objects {
+		if s.keep || objects[i].DeletionTimestamp != nil {
+			continue
+		}
+		err := c.Delete(ctx, &objects[i], client.Preconditions{UID: &objects[i].UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+			return fmt.Errorf("deleting %s: %w", nameOf(&objects[i]), err)
+		}
+	}
+	return nil
+}
+
+// release removes the finalizers of the stage from what is left.
+func (s *stage) release(ctx context.Context, o Options) error {
+	left, err := s.list(ctx, o.Client)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for i := range left {
+		object := &left[i]
+		kept := slices.DeleteFunc(slices.Clone(object.Finalizers), func(name string) bool { return slices.Contains(s.finalizers, name) })
+		if len(kept) == len(object.Finalizers) {
+			continue
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": kept, "resourceVersion": object.ResourceVersion}})
+		if err != nil {
+			return fmt.Errorf("encoding a patch: %w", err)
+		}
+		if err := client.IgnoreNotFound(o.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))); err != nil {
+			errs = append(errs, fmt.Errorf("removing the finalizers of %s: %w", nameOf(object), err))
+			continue
+		}
+		_, _ = fmt.Fprintf(o.Out, "%s %s did not end within %s and lost its finalizers; what it stands for in another cluster may remain there\n", s.kind.Kind, nameOf(object), o.StageTimeout)
+	}
+	return errors.Join(errs...)
+}
+
+func nameOf(object client.Object) string {
+	if object.GetNamespace() == "" {
+		return object.GetName()
+	}
+	return object.GetNamespace() + "/" + object.GetName()
+}
