@@ -251,7 +251,7 @@ func TestImpliedTermsAreAbsorbed(t *testing.T) {
 	assert.False(t, again.Changed, "each term already demands one of the alternatives")
 }
 
-// At admission placement meets what the pod's owner wrote, twice.
+// At admission, placement is applied twice to the pod of its owner.
 func TestPlacementComposesWithTermsOfThePod(t *testing.T) {
 	for _, strategy := range []offloadingv1beta1.PodOffloadingStrategyType{
 		offloadingv1beta1.RemotePodOffloadingStrategyType, offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType,

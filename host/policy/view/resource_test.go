@@ -48,7 +48,7 @@ func resourceInput(t *testing.T, kind string) view.ResourceInput {
 	}
 }
 
-// mutating is a policy that may write whatever its point allows.
+// mutating is a policy with the complete write set of its point.
 func mutating(operations ...contract.Operation) *policytest.Policy {
 	var rules []contract.WriteRule
 	for _, path := range []string{"/metadata/labels", "/metadata/annotations", "/data", "/binaryData", "/spec"} {

@@ -33,7 +33,7 @@ func defaults() *policytest.Policy {
 	}}, native.Functions())
 }
 
-// chains binds the defaults and, after them, what else is given.
+// chains binds the default policies and then the given bindings.
 func chains(tb testing.TB, more ...*policytest.Policy) (*chain.Chains, *policytest.Policy) {
 	tb.Helper()
 	policy := defaults()
