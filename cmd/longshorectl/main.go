@@ -26,6 +26,7 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/offload"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/peer"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/peeringuser"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/resourceslice"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/status"
@@ -74,8 +75,10 @@ func command() *cobra.Command {
 			handshake.CreateNonce(streams)),
 		group("get", "List what the local cluster uses of others, and grants to others", resourceslice.Get(streams), virtualnode.Get(streams),
 			handshake.GetNonce(streams), handshake.GetKubeconfig(streams)),
-		group("delete", "Return what the local cluster uses of others", resourceslice.Delete(streams), virtualnode.Delete(streams)),
-		group("generate", "Print objects that an administrator carries to the other cluster", handshake.GenerateTenant(streams), handshake.GenerateIdentity(streams)),
+		group("delete", "Return what the local cluster uses of others", resourceslice.Delete(streams), virtualnode.Delete(streams),
+			peeringuser.Delete(streams)),
+		group("generate", "Print objects that an administrator carries to the other cluster", handshake.GenerateTenant(streams), handshake.GenerateIdentity(streams),
+			peeringuser.Generate(streams)),
 		group("cordon", "Stop new work of a consumer; run it in the provider", tenancy.Cordon(streams)...),
 		group("uncordon", "Undo cordon; run it in the provider", tenancy.Uncordon(streams)...),
 		group("drain", "Take away what a consumer has; run it in the provider", tenancy.Drain(streams)...),

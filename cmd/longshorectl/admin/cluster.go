@@ -10,6 +10,7 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -37,6 +38,8 @@ type Cluster struct {
 	ID liqocorev1beta1.ClusterID
 	// Host is the URL of its API server.
 	Host string
+	// CA is the PEM bundle of its API server; empty for the system's.
+	CA []byte
 	// Namespace is Longshore's own there.
 	Namespace string
 	// Role in messages: "consumer", "provider" or "cluster".
@@ -63,7 +66,10 @@ func Open(role string, config *rest.Config, namespace string) (*Cluster, error) 
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the %s: %w", role, err)
 	}
-	return &Cluster{Client: c, Host: config.Host, Namespace: namespace, Role: role}, nil
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return nil, fmt.Errorf("reading the certificates of the kubeconfig of the %s: %w", role, err)
+	}
+	return &Cluster{Client: c, Host: config.Host, CA: config.CAData, Namespace: namespace, Role: role}, nil
 }
 
 // ReadID sets the ID of the cluster.
@@ -101,7 +107,11 @@ func (c *Cluster) EnsureTenantNamespace(ctx context.Context, peer liqocorev1beta
 // FindTenantNamespace returns the name of the namespace kept for a peer, or "".
 func (c *Cluster) FindTenantNamespace(ctx context.Context, peer liqocorev1beta1.ClusterID) (string, error) {
 	list := &corev1.NamespaceList{}
-	if err := c.List(ctx, list, client.MatchingLabels{liqocorev1beta1.RemoteClusterIDLabel: string(peer)}, client.HasLabels{liqocorev1beta1.TenantNamespaceLabel}); err != nil {
+	err := c.List(ctx, list, client.MatchingLabels{liqocorev1beta1.RemoteClusterIDLabel: string(peer)}, client.HasLabels{liqocorev1beta1.TenantNamespaceLabel})
+	if apierrors.IsForbidden(err) {
+		return c.defaultTenantNamespace(ctx, peer)
+	}
+	if err != nil {
 		return "", fmt.Errorf("listing the tenant namespaces of the %s: %w", c.Role, err)
 	}
 	switch len(list.Items) {
@@ -111,6 +121,23 @@ func (c *Cluster) FindTenantNamespace(ctx context.Context, peer liqocorev1beta1.
 		return list.Items[0].Name, nil
 	default:
 		return "", fmt.Errorf("the %s has %d tenant namespaces for cluster %q, want 1: delete the others", c.Role, len(list.Items), peer)
+	}
+}
+
+// defaultTenantNamespace returns the default name if the namespace is that of a peer, or "". A
+// peering user may not list namespaces (wire P2.2).
+func (c *Cluster) defaultTenantNamespace(ctx context.Context, peer liqocorev1beta1.ClusterID) (string, error) {
+	namespace := &corev1.Namespace{}
+	err := c.Get(ctx, client.ObjectKey{Name: authentication.TenantNamespace(peer).Name}, namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("reading the tenant namespace of cluster %q in the %s: %w", peer, c.Role, err)
+	case authentication.TenantNamespaceProblem(namespace, peer) != "":
+		return "", errors.New(authentication.TenantNamespaceProblem(namespace, peer))
+	default:
+		return namespace.Name, nil
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -105,6 +106,7 @@ func TestTheCommandLine(t *testing.T) {
 		{"a tenant and a slice are cordoned, drained and activated", tenancyLines},
 		{"unpeer", unpeerLines},
 		{"peering by hand", manualLines},
+		{"a peering user peers, and does nothing else", userLines},
 	} {
 		s.transcript.Reset()
 		if !t.Run(step.name, func(t *testing.T) {
@@ -255,4 +257,22 @@ func manualLines(t *testing.T, s *shell) {
 	s.ok(t, "delete resourceslice mypool --kubeconfig @rome")
 	assert.Contains(t, s.ok(t, "authenticate --kubeconfig @rome --remote-kubeconfig @milan"), "Authenticated")
 	assert.Contains(t, s.ok(t, "unauthenticate --kubeconfig @rome --remote-kubeconfig @milan"), "NotPeered")
+}
+
+func userLines(t *testing.T, s *shell) {
+	const generate = "generate peering-user --consumer-cluster-id rome --kubeconfig @milan"
+	config := s.ok(t, generate)
+	s.fails(t, generate, 1, "run longshorectl delete peering-user --consumer-cluster-id rome first")
+	path := filepath.Join(t.TempDir(), "user")
+	require.NoError(t, os.WriteFile(path, []byte(config), 0o600))
+	s.kubeconfigs["user"] = path
+	const peer = "--kubeconfig @rome --remote-kubeconfig @user"
+	assert.Contains(t, s.ok(t, "peer "+peer+" --create-resource-slice=false"), "Authenticated")
+	s.fails(t, "cordon tenant rome --kubeconfig @user", 1, "forbidden")
+	s.fails(t, "get resourceslice --kubeconfig @user", 1, "forbidden")
+	s.fails(t, "generate peering-user --consumer-cluster-id oslo --kubeconfig @user", 1, "forbidden")
+	assert.Contains(t, s.ok(t, "unpeer "+peer), "NotPeered")
+	assert.Equal(t, "peering-user/rome deleted\n", s.ok(t, "delete peering-user --consumer-cluster-id rome --kubeconfig @milan"))
+	assert.Equal(t, "peering-user/rome does not exist\n", s.ok(t, "delete peering-user --consumer-cluster-id rome --kubeconfig @milan"))
+	s.fails(t, "authenticate "+peer, 1, "forbidden")
 }
