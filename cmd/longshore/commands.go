@@ -112,7 +112,7 @@ func webhookCommand() *cobra.Command {
 	f.StringVar(&o.SecretName, "secret-name", "longshore-webhook-certs", "Secret with the serving certificate")
 	f.StringVar(&o.ServiceName, "service-name", "longshore-webhook", "Service that the certificate is for")
 	f.StringVar(&o.ConfigurationName, "configuration-name", "longshore-webhook", "webhook configurations whose caBundle is kept")
-	f.StringSliceVar(&o.PodCIDRs, "podcidr", nil, "pod CIDRs of this cluster, handed to virtual kubelets as --local-podcidr (no effect: EndpointSlices are not reflected yet)")
+	f.StringSliceVar(&o.PodCIDRs, "podcidr", nil, "pod CIDRs of this cluster, handed to virtual kubelets as --local-podcidr (no effect: addresses are not translated yet)")
 	f.Var(objectKey{&o.DefaultOptions}, "vk-options-default-template", "VkOptionsTemplate of VirtualNodes that name none")
 	f.StringVar(&o.RuntimeClassName, "liqo-runtime-class", "liqo", "runtime class that asks for a virtual node")
 	policyFlags(f, &o.PolicyCacheDir, &o.PrecompiledPolicyDir, &o.PolicyNamespaces)

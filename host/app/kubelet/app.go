@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -118,6 +119,7 @@ func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	err := errors.Join(
 		corev1.AddToScheme(s), coordinationv1.AddToScheme(s), eventsv1.AddToScheme(s), networkingv1.AddToScheme(s),
+		discoveryv1.AddToScheme(s),
 		offloadingv1beta1.AddToScheme(s), liqocorev1beta1.AddToScheme(s), policyv1alpha1.AddToScheme(s),
 	)
 	if err != nil {

@@ -15,7 +15,9 @@ func TestSchemeHasTheKindsOfEveryDefinition(t *testing.T) {
 	options := DefaultOptions()
 	v := &virtualNode{shared: &shared{}, options: &options}
 	definitions := v.definitions()
-	require.Len(t, definitions, 6)
+	require.Len(t, definitions, 7)
+	options.DisableIPReflection = true
+	require.Len(t, v.definitions(), 6, "without EndpointSlices")
 	for _, definition := range definitions {
 		t.Run(definition.Resource().Name, func(t *testing.T) {
 			_, err := engine.NewClient(&rest.Config{}, s, definition)

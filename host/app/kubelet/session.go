@@ -25,6 +25,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/event"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/mirror"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
+	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/kit/events"
 )
 
@@ -145,12 +146,16 @@ func (v *virtualNode) definitions() []engine.Definition {
 		}))
 	}
 	for _, kind := range mirror.Kinds() {
-		if workers := o.ReflectionWorkers[kind.Name]; workers > 0 {
-			definitions = append(definitions, kind.Define(mirror.Options{
-				Origin: origin, Policy: offloadingv1beta1.ReflectionType(o.ReflectionTypes[kind.Name]),
-				Workers: workers, Class: classes[kind.Name],
-			}))
+		workers := o.ReflectionWorkers[kind.Name]
+		if workers == 0 || kind.HasAddresses && o.DisableIPReflection {
+			continue
 		}
+		definitions = append(definitions, kind.Define(mirror.Options{
+			Origin: origin, Policy: offloadingv1beta1.ReflectionType(o.ReflectionTypes[kind.PolicyOf]),
+			Workers: workers, Class: classes[kind.Name],
+			// There is no networking module yet.
+			Addresses: address.Identity{},
+		}))
 	}
 	if workers := o.ReflectionWorkers["event"]; workers > 0 {
 		definitions = append(definitions, event.New(event.Options{

@@ -36,6 +36,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/mirror"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -72,14 +73,14 @@ func newScheme(t *testing.T) *runtime.Scheme {
 // installCRDs creates the chart's CRDs that reflection needs, and waits for them.
 func installCRDs(t *testing.T, c client.Client) {
 	t.Helper()
-	for _, name := range []string{"shadowpods", "namespacemaps"} {
+	for _, name := range []string{"shadowpods", "namespacemaps", "shadowendpointslices"} {
 		raw, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "longshore", "crds", name+".yaml"))
 		require.NoError(t, err)
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		require.NoError(t, yaml.Unmarshal(raw, crd))
 		require.NoError(t, c.Create(t.Context(), crd))
 	}
-	for _, list := range []client.ObjectList{&offloadingv1beta1.ShadowPodList{}, &offloadingv1beta1.NamespaceMapList{}} {
+	for _, list := range []client.ObjectList{&offloadingv1beta1.ShadowPodList{}, &offloadingv1beta1.NamespaceMapList{}, &offloadingv1beta1.ShadowEndpointSliceList{}} {
 		require.Eventually(t, func() bool { return c.List(t.Context(), list) == nil }, soon, tick)
 	}
 }
@@ -127,7 +128,9 @@ func newRig(t *testing.T) *rig {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	}
 	create(r.milan, namespace(remoteNamespace))
-	create(r.rome, namespace(local), namespace(tenant), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})
+	create(r.rome, namespace(local), namespace(tenant), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: nodeName, Labels: map[string]string{"liqo.io/remote-cluster-id": provider},
+	}})
 	create(r.rome, &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: tenant, Name: provider,
 		Labels: map[string]string{"liqo.io/remote-cluster-id": provider, "liqo.io/remoteID": provider},
@@ -156,7 +159,7 @@ func (r *rig) reflect(t *testing.T, clusters []*testplane.Cluster, scheme *runti
 			}}),
 	}
 	for _, kind := range mirror.Kinds() {
-		definitions = append(definitions, kind.Define(mirror.Options{Origin: origin, Policy: offloadingv1beta1.DenyList, Workers: 3}))
+		definitions = append(definitions, kind.Define(mirror.Options{Origin: origin, Policy: offloadingv1beta1.DenyList, Workers: 3, Addresses: address.Identity{}}))
 	}
 	definitions = append(definitions, event.New(event.Options{Origin: origin, Policy: offloadingv1beta1.DenyList, Workers: 3, Interval: eventInterval}))
 	connect := func(c *testplane.Cluster, count *counter) client.WithWatch {
@@ -338,6 +341,8 @@ func (r *rig) needs(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return r.milan.Get(t.Context(), client.ObjectKey{Namespace: remoteNamespace, Name: "kube-root-ca.crt.rome"}, &corev1.ConfigMap{}) == nil
 	}, soon, tick, "the root CA goes along under another name")
+
+	r.sendsEndpoints(t)
 
 	// A key removed here is removed there (T22).
 	require.NoError(t, r.rome.Patch(t.Context(), objects[0], client.RawPatch("application/merge-patch+json", []byte(`{"data":{"k":"2","old":null}}`))))

@@ -11,16 +11,15 @@ import (
 
 // The features that are not implemented yet.
 const (
-	endpointSlices = "EndpointSlices are not reflected yet"
-	claims         = "volume claims are not reflected yet"
-	tokens         = "tokens of service accounts are not reflected yet"
-	access         = "offloaded pods do not reach this cluster's API server yet"
-	translation    = "addresses are not translated yet"
+	claims      = "volume claims are not reflected yet"
+	tokens      = "tokens of service accounts are not reflected yet"
+	access      = "offloaded pods do not reach this cluster's API server yet"
+	translation = "addresses are not translated yet"
 )
 
 // reasons maps flags without effect to the reason.
 var reasons = map[string]string{
-	"local-podcidr": endpointSlices, "endpointslice-reflection-workers": endpointSlices,
+	"local-podcidr":  translation,
 	"enable-storage": claims, "virtual-storage-class-name": claims,
 	"remote-real-storage-class-name": claims, "persistentvolumeclaim-reflection-workers": claims,
 	"serviceaccount-reflection-workers": tokens,

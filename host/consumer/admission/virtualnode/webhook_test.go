@@ -230,7 +230,7 @@ func TestArgumentsWithoutEffectCauseAWarning(t *testing.T) {
 		"arguments of the installation alone cause no warning": {operation: admissionv1.Create},
 		"an argument of the author": {
 			operation: admissionv1.Create, now: template("--local-podcidr=10.10.0.0/16"),
-			want: []string{`"--local-podcidr=10.10.0.0/16" has no effect in this version: EndpointSlices`}},
+			want: []string{`"--local-podcidr=10.10.0.0/16" has no effect in this version: addresses`}},
 		"an argument of author and options template, once": {
 			operation: admissionv1.Create, now: template("--enable-apiserver-support=true"), extraArgs: []string{"--enable-apiserver-support=true", "--event-reflection-workers=0"},
 			want: []string{`"--enable-apiserver-support=true" has no effect`}},

@@ -54,9 +54,11 @@ type Replacer interface {
 }
 
 // PolicyChooser is implemented by definitions with objects that have a reflection policy of
-// their own (wire 4.6: root CA).
+// their own (wire 4.6: root CA) or that of a related object (wire 4.4).
 type PolicyChooser interface {
-	ReflectionPolicy(local client.Object) offloadingv1beta1.ReflectionType
+	// ReflectionPolicy returns the policy of in.Local, and the object whose annotations it
+	// evaluates.
+	ReflectionPolicy(in Input) (offloadingv1beta1.ReflectionType, client.Object)
 }
 
 // Resource describes what a definition reflects.
@@ -161,7 +163,7 @@ type Input struct {
 	// resource asks for it, the object exists and is not skipped.
 	Labels, Annotations map[string]string
 	// Skipped is set when the reflection policy excludes Local, SkipAnnotated when it does so
-	// because of an annotation.
+	// because of an annotation on Local.
 	Skipped, SkipAnnotated bool
 }
 

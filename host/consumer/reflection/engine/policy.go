@@ -38,6 +38,12 @@ func skip(policy offloadingv1beta1.ReflectionType, object client.Object) (skippe
 	}
 }
 
+// IsAnnotated reports whether an object has an annotation that decides about its reflection.
+func IsAnnotated(object client.Object) bool {
+	annotations := object.GetAnnotations()
+	return isSet(annotations, offloadingv1beta1.SkipReflectionAnnotation) || isSet(annotations, offloadingv1beta1.AllowReflectionAnnotation)
+}
+
 // isSet reports whether an annotation is present and not "false" in any case; an empty
 // value counts as set.
 func isSet(annotations map[string]string, key string) bool {

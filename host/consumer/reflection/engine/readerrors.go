@@ -77,10 +77,11 @@ func (r *runner) recordReadError(key Key, caches *namespaceCaches) {
 	if cause == "" || local == nil {
 		return
 	}
-	if skipped, _, err := skip(r.policy(local), local); skipped || err != nil {
+	in := Input{Key: key, Local: local, Related: r.related(key, caches)}
+	if skipped, _, err := r.skip(in, local); skipped || err != nil {
 		return // an error is recorded with the decision
 	}
-	r.recordOnce(Input{Key: key, Local: local}, RecordEvent{Type: EventWarning, Reason: ReasonFailedReflection, Message: cause})
+	r.recordOnce(in, RecordEvent{Type: EventWarning, Reason: ReasonFailedReflection, Message: cause})
 }
 
 // isPermanent reports whether an operator must resolve a read error: a missing right, or a

@@ -11,8 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
 // runner runs one definition.
@@ -169,18 +167,11 @@ func (r *runner) gather(ctx context.Context, key Key, ns *namespace, caches *nam
 		Facts:  r.engine.facts(ns.remote),
 		Local:  caches.local.Get(key.Namespace, key.Name),
 		Remote: caches.remote.Get(ns.remote, r.toRemote(key.Name)),
-		Memory: r.states.get(key).memory,
+		Memory: r.states.get(key).memory, Related: r.related(key, caches),
 	}
 	if caches.dependent != nil {
 		in.Facts.RemoteUnknown = caches.isUnknown(&r.engine.link)
 		in.Dependent = caches.dependent.Get(ns.remote, r.toRemote(key.Name))
-	}
-	for i, related := range caches.related {
-		namespace := key.Namespace
-		if r.resource.Related[i].Kind.ClusterScoped {
-			namespace = ""
-		}
-		in.Related = append(in.Related, func(name string) client.Object { return related.Get(namespace, name) })
 	}
 	source := in.Local
 	if r.resource.LocalUnwatched {
@@ -191,7 +182,7 @@ func (r *runner) gather(ctx context.Context, key Key, ns *namespace, caches *nam
 	}
 	r.clearAbsence(key)
 	var err error
-	if in.Skipped, in.SkipAnnotated, err = skip(r.policy(source), source); err != nil {
+	if in.Skipped, in.SkipAnnotated, err = r.skip(in, source); err != nil {
 		return in, err
 	}
 	if r.resource.Filter && !in.Skipped {
@@ -200,11 +191,27 @@ func (r *runner) gather(ctx context.Context, key Key, ns *namespace, caches *nam
 	return in, err
 }
 
-func (r *runner) policy(local client.Object) offloadingv1beta1.ReflectionType {
-	if chooser, ok := r.definition.(PolicyChooser); ok {
-		return chooser.ReflectionPolicy(local)
+// related returns the lookups of Input.Related.
+func (r *runner) related(key Key, caches *namespaceCaches) []func(string) client.Object {
+	var lookups []func(string) client.Object
+	for i, related := range caches.related {
+		namespace := key.Namespace
+		if r.resource.Related[i].Kind.ClusterScoped {
+			namespace = ""
+		}
+		lookups = append(lookups, func(name string) client.Object { return related.Get(namespace, name) })
 	}
-	return r.resource.Policy
+	return lookups
+}
+
+// skip evaluates the reflection policy of the source object of an input.
+func (r *runner) skip(in Input, source client.Object) (skipped, annotated bool, err error) {
+	policy, object := r.resource.Policy, source
+	if chooser, ok := r.definition.(PolicyChooser); ok {
+		policy, object = chooser.ReflectionPolicy(in)
+	}
+	skipped, annotated, err = skip(policy, object)
+	return skipped, annotated && object == source, err
 }
 
 func (r *runner) toRemote(name string) string {

@@ -20,14 +20,14 @@ var configMap = kind[*corev1.ConfigMap]{
 	name:      "configmap",
 	empty:     func() client.Object { return &corev1.ConfigMap{} },
 	emptyList: func() client.ObjectList { return &corev1.ConfigMapList{} },
-	forge: func(local *corev1.ConfigMap, in engine.Input, o Options) runtime.ApplyConfiguration {
-		return remote.ConfigMap(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, o.Origin)
+	forge: func(local *corev1.ConfigMap, in engine.Input, o Options) (runtime.ApplyConfiguration, error) {
+		return remote.ConfigMap(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, o.Origin), nil
 	},
-	policy: func(local *corev1.ConfigMap, d offloadingv1beta1.ReflectionType) offloadingv1beta1.ReflectionType {
+	policy: func(local *corev1.ConfigMap, _ engine.Input, d offloadingv1beta1.ReflectionType) (offloadingv1beta1.ReflectionType, client.Object) {
 		if local.Name == remote.RootCAConfigMapName {
-			return engine.Explicit
+			return engine.Explicit, local
 		}
-		return d
+		return d, local
 	},
 	toRemote: remote.ConfigMapName,
 	toLocal:  remote.LocalConfigMapName,

@@ -39,7 +39,9 @@ func TestConfigMapNamesAndPolicies(t *testing.T) {
 			assert.Equal(t, tc.remote, d.ToRemote(tc.local))
 			assert.Equal(t, tc.local, d.ToLocal(tc.remote))
 			local := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: tc.local}, Data: map[string]string{"k": "v"}}
-			assert.Equal(t, tc.policy, d.ReflectionPolicy(local))
+			policy, annotated := d.ReflectionPolicy(input(local, nil))
+			assert.Equal(t, tc.policy, policy)
+			assert.Same(t, local, annotated)
 			got := &corev1.ConfigMap{}
 			applied(t, d, input(local, nil), got)
 			assert.Equal(t, tc.remote, got.Name)

@@ -1,5 +1,5 @@
 // Package mirror is Pod flow, stage 5: the definitions of the kinds that the reflection
-// engine copies to the provider and from which nothing comes back (wire 4.2, 4.3, 4.6, 4.7).
+// engine copies to the provider and from which nothing comes back (wire 4.2 to 4.4, 4.6, 4.7).
 // Each kind is an entry of [Kinds].
 package mirror
 
@@ -10,6 +10,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/kit/address"
 )
 
 // Options configure the definition of one kind.
@@ -22,12 +23,18 @@ type Options struct {
 	// Class is the provider's class of remote objects of kinds that have one: the load
 	// balancer class of Services, the ingress class of Ingresses. Empty sets none.
 	Class string
+	// Addresses translates the addresses of endpoints.
+	Addresses address.Translator
 }
 
 // Kind is one mirrored kind.
 type Kind struct {
 	// Name is the lower-case singular word of flags, metrics and events.
 	Name string
+	// PolicyOf is the name of the kind whose reflection type applies: Name for most.
+	PolicyOf string
+	// HasAddresses is set for kinds that --disable-ip-reflection switches off.
+	HasAddresses bool
 	// Define returns the definition.
 	Define func(Options) engine.Definition
 }
@@ -39,6 +46,7 @@ func Kinds() []Kind {
 		entry(secret),
 		entry(service),
 		entry(ingress),
+		entry(endpointSlice),
 	}
 }
 
@@ -50,8 +58,16 @@ type kind[T client.Object] struct {
 	emptyList func() client.ObjectList
 	// forge builds the remote object. Labels, annotations and the remote namespace are in
 	// the input.
-	forge func(local T, in engine.Input, o Options) runtime.ApplyConfiguration
+	forge func(local T, in engine.Input, o Options) (runtime.ApplyConfiguration, error)
 
+	// remote is the remote kind where it differs. Optional.
+	remote *engine.Kind
+	// related are the kinds that decisions also depend on. Optional.
+	related []engine.Related
+	// policyOf is the name of the kind whose reflection type applies, where it is another.
+	policyOf string
+	// hasAddresses is set for kinds that contain addresses of the consumer.
+	hasAddresses bool
 	// perNamespace watches mapped namespaces only, where the virtual kubelet may not read
 	// others.
 	perNamespace bool
@@ -63,15 +79,21 @@ type kind[T client.Object] struct {
 	// replaces reports whether the remote object must be deleted and created again,
 	// because an update cannot change it into what is desired. Optional.
 	replaces func(desired, current T) bool
-	// policy returns the reflection policy of a local object; d is the configured one.
-	// Optional.
-	policy func(local T, d offloadingv1beta1.ReflectionType) offloadingv1beta1.ReflectionType
+	// policy returns the reflection policy of a local object, and the object whose
+	// annotations it evaluates; d is the configured one. Optional.
+	policy func(local T, in engine.Input, d offloadingv1beta1.ReflectionType) (offloadingv1beta1.ReflectionType, client.Object)
 	// toRemote and toLocal translate names where these differ. Optional, both or none.
 	toRemote, toLocal func(name string, origin remote.Origin) string
 }
 
 func entry[T client.Object](k kind[T]) Kind {
-	return Kind{Name: k.name, Define: func(o Options) engine.Definition { return &definition[T]{kind: k, options: o} }}
+	policyOf := k.policyOf
+	if policyOf == "" {
+		policyOf = k.name
+	}
+	return Kind{Name: k.name, PolicyOf: policyOf, HasAddresses: k.hasAddresses, Define: func(o Options) engine.Definition {
+		return &definition[T]{kind: k, options: o}
+	}}
 }
 
 // definition mirrors one kind.
@@ -88,9 +110,13 @@ var (
 
 // Resource implements engine.Definition.
 func (d *definition[T]) Resource() engine.Resource {
-	kind := engine.Kind{New: d.kind.empty, NewList: d.kind.emptyList}
+	local := engine.Kind{New: d.kind.empty, NewList: d.kind.emptyList}
+	remoteKind := local
+	if d.kind.remote != nil {
+		remoteKind = *d.kind.remote
+	}
 	return engine.Resource{
-		Name: d.kind.name, Local: kind, Remote: kind,
+		Name: d.kind.name, Local: local, Remote: remoteKind, Related: d.kind.related,
 		LocalPerNamespace: d.kind.perNamespace,
 		Policy:            d.options.Policy, Filter: true, LeaderOnly: true, Workers: max(d.options.Workers, 1),
 	}
@@ -115,7 +141,11 @@ func (d *definition[T]) Decide(in engine.Input) ([]engine.Action, error) {
 	if !hasLocal || in.Skipped {
 		return withdraw(in), nil
 	}
-	return []engine.Action{engine.Apply{Config: d.kind.forge(local, in, d.options)}}, nil
+	config, err := d.kind.forge(local, in, d.options)
+	if err != nil {
+		return nil, err
+	}
+	return []engine.Action{engine.Apply{Config: config}}, nil
 }
 
 // checkRemote returns what is done about a remote object that the mirror must not change, or
@@ -169,11 +199,11 @@ func notReflected(facts engine.Facts, reason string) engine.Action {
 func keep(reason string) []engine.Action { return []engine.Action{engine.Keep{Reason: reason}} }
 
 // ReflectionPolicy implements engine.PolicyChooser.
-func (d *definition[T]) ReflectionPolicy(object client.Object) offloadingv1beta1.ReflectionType {
-	if local, ok := object.(T); ok && d.kind.policy != nil {
-		return d.kind.policy(local, d.options.Policy)
+func (d *definition[T]) ReflectionPolicy(in engine.Input) (offloadingv1beta1.ReflectionType, client.Object) {
+	if local, ok := in.Local.(T); ok && d.kind.policy != nil {
+		return d.kind.policy(local, in, d.options.Policy)
 	}
-	return d.options.Policy
+	return d.options.Policy, in.Local
 }
 
 // ToRemote implements engine.Remapper.

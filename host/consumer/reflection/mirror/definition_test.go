@@ -2,11 +2,13 @@ package mirror
 
 import (
 	"encoding/json"
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,12 +16,13 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/kit/address"
 )
 
 func define[T client.Object](k kind[T], class string) *definition[T] {
 	d, _ := entry(k).Define(Options{
 		Origin: remote.Origin{HomeClusterID: "rome-1", ProviderClusterID: "milan", NodeName: "milan-node"},
-		Policy: offloadingv1beta1.AllowList, Workers: 3, Class: class,
+		Policy: offloadingv1beta1.AllowList, Workers: 3, Class: class, Addresses: address.Identity{},
 	}).(*definition[T])
 	return d
 }
@@ -84,11 +87,20 @@ func TestEveryKindIsMirroredTheSameWay(t *testing.T) {
 	kinds := map[string]struct {
 		definition engine.Definition
 		object     func() client.Object
+		// copied returns the remote object where its kind differs, labels are added to it.
+		copied func() client.Object
+		labels map[string]string
 	}{
-		"configmap": {define(configMap, ""), func() client.Object { return &corev1.ConfigMap{ObjectMeta: metadata} }},
-		"secret":    {define(secret, ""), func() client.Object { return &corev1.Secret{ObjectMeta: metadata} }},
-		"service":   {define(service, ""), func() client.Object { return &corev1.Service{ObjectMeta: metadata} }},
-		"ingress":   {define(ingress, ""), func() client.Object { return &networkingv1.Ingress{ObjectMeta: metadata} }},
+		"configmap": {definition: define(configMap, ""), object: func() client.Object { return &corev1.ConfigMap{ObjectMeta: metadata} }},
+		"secret":    {definition: define(secret, ""), object: func() client.Object { return &corev1.Secret{ObjectMeta: metadata} }},
+		"service":   {definition: define(service, ""), object: func() client.Object { return &corev1.Service{ObjectMeta: metadata} }},
+		"ingress":   {definition: define(ingress, ""), object: func() client.Object { return &networkingv1.Ingress{ObjectMeta: metadata} }},
+		"endpointslice": {
+			definition: define(endpointSlice, ""),
+			object:     func() client.Object { return &discoveryv1.EndpointSlice{ObjectMeta: metadata} },
+			copied:     func() client.Object { return &offloadingv1beta1.ShadowEndpointSlice{ObjectMeta: metadata} },
+			labels:     map[string]string{discoveryv1.LabelManagedBy: "endpointslice.reflection.liqo.io"},
+		},
 	}
 	require.Len(t, kinds, len(Kinds()))
 	for _, k := range Kinds() {
@@ -99,20 +111,23 @@ func TestEveryKindIsMirroredTheSameWay(t *testing.T) {
 		return in
 	}
 	for name, k := range kinds {
-		object := k.object
+		object, copied := k.object, k.object
+		if k.copied != nil {
+			copied = k.copied
+		}
 		tests := map[string]struct {
 			in   engine.Input
 			want []string
 		}{
 			"a new object is applied":                       {input(object(), nil), []string{"apply"}},
-			"an object is applied again":                    {input(object(), managed(object())), []string{"apply"}},
-			"the copy of a deleted object is deleted":       {input(nil, managed(object())), []string{"delete"}},
-			"the copy of a skipped object is deleted":       {skipped(input(object(), managed(object())), false), []string{"delete"}},
-			"an annotation that skips is recorded":          {skipped(input(object(), managed(object())), true), []string{"delete", engine.ReasonReflectionDisabled}},
+			"an object is applied again":                    {input(object(), managed(copied())), []string{"apply"}},
+			"the copy of a deleted object is deleted":       {input(nil, managed(copied())), []string{"delete"}},
+			"the copy of a skipped object is deleted":       {skipped(input(object(), managed(copied())), false), []string{"delete"}},
+			"an annotation that skips is recorded":          {skipped(input(object(), managed(copied())), true), []string{"delete", engine.ReasonReflectionDisabled}},
 			"a skipped object without copy is left":         {skipped(input(object(), nil), false), []string{"keep: the local object is skipped"}},
-			"an unmanaged object is left, with an event":    {input(object(), object()), []string{engine.ReasonFailedReflection}},
-			"an unmanaged object without local one is left": {input(nil, object()), []string{"keep: the remote object is not managed by reflection"}},
-			"an object that is being deleted is awaited":    {input(object(), deleting(managed(object()))), []string{"keep: the remote object is being deleted"}},
+			"an unmanaged object is left, with an event":    {input(object(), copied()), []string{engine.ReasonFailedReflection}},
+			"an unmanaged object without local one is left": {input(nil, copied()), []string{"keep: the remote object is not managed by reflection"}},
+			"an object that is being deleted is awaited":    {input(object(), deleting(managed(copied()))), []string{"keep: the remote object is being deleted"}},
 		}
 		for row, tc := range tests {
 			t.Run(name+": "+row, func(t *testing.T) {
@@ -124,9 +139,10 @@ func TestEveryKindIsMirroredTheSameWay(t *testing.T) {
 			in.Labels, in.Annotations = map[string]string{"app": "web"}, map[string]string{"note": "x"}
 			var got struct{ Metadata metav1.ObjectMeta }
 			applied(t, k.definition, in, &got)
+			labels := map[string]string{"app": "web", offloadingv1beta1.OriginLabel: "rome-1", offloadingv1beta1.DestinationLabel: "milan"}
+			maps.Copy(labels, k.labels)
 			assert.Equal(t, metav1.ObjectMeta{
-				Namespace: "shop-rome", Name: "a", Annotations: map[string]string{"note": "x"},
-				Labels: map[string]string{"app": "web", offloadingv1beta1.OriginLabel: "rome-1", offloadingv1beta1.DestinationLabel: "milan"},
+				Namespace: "shop-rome", Name: "a", Annotations: map[string]string{"note": "x"}, Labels: labels,
 			}, got.Metadata)
 		})
 		t.Run(name+": resource", func(t *testing.T) {
@@ -138,6 +154,7 @@ func TestEveryKindIsMirroredTheSameWay(t *testing.T) {
 			assert.True(t, resource.LeaderOnly)
 			assert.Equal(t, name == "secret", resource.LocalPerNamespace)
 			assert.IsType(t, object(), resource.Local.New())
+			assert.IsType(t, copied(), resource.Remote.New())
 		})
 	}
 }

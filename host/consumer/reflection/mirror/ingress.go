@@ -14,7 +14,7 @@ var ingress = kind[*networkingv1.Ingress]{
 	name:      "ingress",
 	empty:     func() client.Object { return &networkingv1.Ingress{} },
 	emptyList: func() client.ObjectList { return &networkingv1.IngressList{} },
-	forge: func(local *networkingv1.Ingress, in engine.Input, o Options) runtime.ApplyConfiguration {
-		return remote.Ingress(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, o.Origin, o.Class)
+	forge: func(local *networkingv1.Ingress, in engine.Input, o Options) (runtime.ApplyConfiguration, error) {
+		return remote.Ingress(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, o.Origin, o.Class), nil
 	},
 }

@@ -22,8 +22,8 @@ var secret = kind[*corev1.Secret]{
 	name:      "secret",
 	empty:     func() client.Object { return &corev1.Secret{} },
 	emptyList: func() client.ObjectList { return &corev1.SecretList{} },
-	forge: func(local *corev1.Secret, in engine.Input, o Options) runtime.ApplyConfiguration {
-		return remote.Secret(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, o.Origin)
+	forge: func(local *corev1.Secret, in engine.Input, o Options) (runtime.ApplyConfiguration, error) {
+		return remote.Secret(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, o.Origin), nil
 	},
 	perNamespace: true,
 	ignore: func(in engine.Input) string {

@@ -14,8 +14,8 @@ var service = kind[*corev1.Service]{
 	name:      "service",
 	empty:     func() client.Object { return &corev1.Service{} },
 	emptyList: func() client.ObjectList { return &corev1.ServiceList{} },
-	forge: func(local *corev1.Service, in engine.Input, o Options) runtime.ApplyConfiguration {
-		return remote.Service(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, o.Origin, o.Class)
+	forge: func(local *corev1.Service, in engine.Input, o Options) (runtime.ApplyConfiguration, error) {
+		return remote.Service(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, o.Origin, o.Class), nil
 	},
 	ignore: func(in engine.Input) string {
 		if in.Key == (engine.Key{Namespace: corev1.NamespaceDefault, Name: "kubernetes"}) {
