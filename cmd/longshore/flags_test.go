@@ -210,7 +210,7 @@ func isOptions(of ast.Expr) bool {
 
 // reflected are the resources that virtual kubelets have a definition for.
 func reflected() []string {
-	names := []string{"pod", "event"}
+	names := []string{"pod", "event", "serviceaccount"}
 	for _, kind := range mirror.Kinds() {
 		names = append(names, kind.Name)
 	}

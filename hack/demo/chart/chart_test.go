@@ -121,6 +121,33 @@ func grants(rules []rbacv1.PolicyRule, group, resource, verb string) bool {
 	})
 }
 
+// Virtual kubelets may request tokens, and do, if remote pods reach the API server.
+func TestTokensAreRequestedOnlyWithAnAddress(t *testing.T) {
+	for name, tc := range map[string]struct {
+		access map[string]any
+		want   []string
+	}{
+		"without an address": {map[string]any{}, nil},
+		"with an address": {
+			map[string]any{"host": "api.rome.example.com", "port": 6443},
+			[]string{"--enable-apiserver-support=true", "--home-api-server-host=api.rome.example.com", "--home-api-server-port=6443"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := render(t, map[string]any{"clusterID": "rome", "virtualKubelet": map[string]any{"apiServerAccess": tc.access}})
+			var role rbacv1.ClusterRole
+			found := find(t, objects, "ClusterRole", "longshore-virtual-kubelet-namespace")
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, &role))
+			assert.Equal(t, tc.want != nil, grants(role.Rules, "", "serviceaccounts/token", "create"))
+			options := find(t, objects, "VkOptionsTemplate", "virtual-kubelet-default")
+			given, _, err := unstructured.NestedStringSlice(options.Object, "spec", "extraArgs")
+			require.NoError(t, err)
+			assert.Subset(t, given, tc.want)
+			assert.Equal(t, tc.want != nil, slices.Contains(given, "--enable-apiserver-support=true"))
+		})
+	}
+}
+
 func TestRenderingIsStableAndOrdered(t *testing.T) {
 	first := render(t, demoValues())
 	assert.Equal(t, first, render(t, demoValues()))
@@ -148,6 +175,8 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"unknown failure policy":           {map[string]any{"clusterID": "rome", "webhook": map[string]any{"failurePolicy": "Maybe"}}, "failurePolicy"},
 		"external name without a name":     {map[string]any{"clusterID": "rome", "webhook": map[string]any{"service": map[string]any{"type": "ExternalName"}}}, "webhook.service.externalName"},
 		"replicas without leader election": {map[string]any{"clusterID": "rome", "manager": map[string]any{"replicas": 2, "leaderElection": false}}, "several replicas need manager.leaderElection"},
+		"half an API server address":       {map[string]any{"clusterID": "rome", "virtualKubelet": map[string]any{"apiServerAccess": map[string]any{"host": "api"}}}, "apiServerAccess needs host and port"},
+		"a port of no API server":          {map[string]any{"clusterID": "rome", "virtualKubelet": map[string]any{"apiServerAccess": map[string]any{"port": 6443}}}, "apiServerAccess needs host and port"},
 		"negative shutdown delay":          {map[string]any{"clusterID": "rome", "webhook": map[string]any{"shutdownDelaySeconds": -1}}, "shutdownDelaySeconds"},
 		"reflector with an unknown type":   {map[string]any{"clusterID": "rome", "reflection": map[string]any{"reflectors": map[string]any{"secret": map[string]any{"workers": 1, "type": "Some"}}}}, "reflectors"},
 		"reflector of an unknown resource": {map[string]any{"clusterID": "rome", "reflection": map[string]any{"reflectors": map[string]any{"pods": map[string]any{"workers": 1}}}}, "pods"},

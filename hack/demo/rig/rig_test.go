@@ -107,6 +107,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"a custom policy loaded from a ConfigMap decides, live", customPolicy},
 		{"replacing a module under load loses and delays nothing", swapUnderLoad},
 		{"replicas are replaced and killed while pods are admitted", severalReplicas},
+		{"an EndpointSlice of the consumer is one in the provider", endpointsArrive},
 		{"an event of a remote pod is an event of the local pod", eventsArrive},
 		{"a restarted virtual kubelet keeps the pods", kubeletRestarts},
 		{"an event that was reflected before the restart is updated", eventsArrive},

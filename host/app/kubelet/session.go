@@ -8,8 +8,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -25,6 +27,8 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/event"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/mirror"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/serviceaccount"
+	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/kit/events"
 )
@@ -157,12 +161,22 @@ func (v *virtualNode) definitions() []engine.Definition {
 			Addresses: address.Identity{},
 		}))
 	}
+	if origin.APIServer != (remote.APIServer{}) {
+		definitions = append(definitions, serviceaccount.New(serviceaccount.Options{
+			Origin: origin, CreateToken: v.createToken, Workers: o.ReflectionWorkers["serviceaccount"],
+		}))
+	}
 	if workers := o.ReflectionWorkers["event"]; workers > 0 {
 		definitions = append(definitions, event.New(event.Options{
 			Origin: origin, Policy: offloadingv1beta1.ReflectionType(o.ReflectionTypes["event"]), Workers: workers,
 		}))
 	}
 	return definitions
+}
+
+// createToken requests a token of a service account.
+func (v *virtualNode) createToken(ctx context.Context, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	return v.clientset.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{}) //nolint:wrapcheck // the definition wraps it
 }
 
 func (v *virtualNode) newNode(ctx context.Context, reflector *engine.Engine) (*node.Node, error) {

@@ -78,7 +78,12 @@ func newVirtualNode(o *Options, s *shared) (*virtualNode, error) {
 }
 
 func (v *virtualNode) origin() remote.Origin {
-	return remote.Origin{HomeClusterID: v.options.HomeClusterID, ProviderClusterID: v.options.ForeignClusterID, NodeName: v.options.NodeName}
+	o := v.options
+	origin := remote.Origin{HomeClusterID: o.HomeClusterID, ProviderClusterID: o.ForeignClusterID, NodeName: o.NodeName}
+	if o.EnableAPIServerSupport && o.ReflectionWorkers["serviceaccount"] > 0 {
+		origin.APIServer = remote.APIServer{Host: o.HomeAPIServerHost, Port: o.HomeAPIServerPort}
+	}
+	return origin
 }
 
 func (v *virtualNode) addCertificate() error {

@@ -176,7 +176,7 @@ func podRows() [][]Row {
 			guarded("NodeName", "empty on an offloaded pod; does not change at admission"),
 			guarded("ServiceAccountName", "does not change"),
 			guarded("DeprecatedServiceAccount", "does not change"),
-			guarded("AutomountServiceAccountToken", "false stays false, and it is false on an offloaded pod"),
+			guarded("AutomountServiceAccountToken", "false stays false, and it is false on an offloaded pod that does not use the API server of the provider"),
 			guarded("EphemeralContainers", "none is added"),
 			guarded("OS", "does not change: it selects which security settings apply"),
 			guarded("PriorityClassName", "does not become a class with the prefix system-"),

@@ -35,6 +35,8 @@ type Origin struct {
 	HomeClusterID     string
 	ProviderClusterID string
 	NodeName          string
+	// APIServer is the consumer's, for remote pods.
+	APIServer APIServer
 }
 
 // ConfigMapName returns the remote name of a ConfigMap. It differs from the local name for the

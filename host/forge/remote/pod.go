@@ -5,14 +5,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
 // PodDraft builds the ShadowPod of a local pod before the policies: metadata as in wire 3.2,
-// step 1, spec as in 3.3 with the API server support of mode Disabled (3.5). namespace is the
-// remote namespace.
+// step 1, spec as in 3.3 with the access to an API server of 3.5. namespace is the remote
+// namespace.
 func PodDraft(local *corev1.Pod, namespace string, origin Origin) *offloadingv1beta1.ShadowPod {
 	return &offloadingv1beta1.ShadowPod{
 		TypeMeta: metav1.TypeMeta{
@@ -24,7 +23,7 @@ func PodDraft(local *corev1.Pod, namespace string, origin Origin) *offloadingv1b
 			Labels:      draftLabels(local.Labels, origin),
 			Annotations: maps.Clone(local.Annotations),
 		},
-		Spec: offloadingv1beta1.ShadowPodSpec{Pod: podSpec(&local.Spec, origin)},
+		Spec: offloadingv1beta1.ShadowPodSpec{Pod: podSpec(local, origin)},
 	}
 }
 
@@ -67,12 +66,12 @@ func unreserved(all map[string]string) map[string]string {
 // podSpec implements the table of wire 3.3 with the additions of
 // docs/reference/deviations.md. A test fails for fields that are neither here nor in
 // DroppedPodFields.
-func podSpec(local *corev1.PodSpec, origin Origin) corev1.PodSpec {
-	in := local.DeepCopy()
-	return corev1.PodSpec{
+func podSpec(local *corev1.Pod, origin Origin) corev1.PodSpec {
+	in := local.Spec.DeepCopy()
+	spec := corev1.PodSpec{
 		Containers:     in.Containers,
 		InitContainers: in.InitContainers,
-		Volumes:        draftVolumes(in.Volumes, origin),
+		Volumes:        in.Volumes,
 		Tolerations:    draftTolerations(in.Tolerations),
 
 		ActiveDeadlineSeconds:         in.ActiveDeadlineSeconds,
@@ -91,9 +90,6 @@ func podSpec(local *corev1.PodSpec, origin Origin) corev1.PodSpec {
 		TerminationGracePeriodSeconds: in.TerminationGracePeriodSeconds,
 		TopologySpreadConstraints:     in.TopologySpreadConstraints,
 
-		// The service account is one of the consumer.
-		AutomountServiceAccountToken: ptr.To(false),
-
 		// In addition to the reference: without these fields the pod would be less isolated,
 		// without limits, or invalid, since containers refer to claims by name. Claims and
 		// templates are looked up in the remote namespace.
@@ -103,6 +99,8 @@ func podSpec(local *corev1.PodSpec, origin Origin) corev1.PodSpec {
 		ResourceClaims:   in.ResourceClaims,
 		HostnameOverride: in.HostnameOverride,
 	}
+	setAccess(&spec, local, origin)
+	return spec
 }
 
 // DroppedPodFields returns the fields of a pod spec that are not sent, with the reasons.
@@ -111,7 +109,7 @@ func DroppedPodFields() map[string]string {
 		"EphemeralContainers":      "a pod cannot be created with them (wire 3.12)",
 		"NodeSelector":             "has labels of the consumer's nodes; the OffloadingPatch has those of the provider",
 		"Affinity":                 "has topology and pods of the consumer; the OffloadingPatch and the presets have those of the provider",
-		"ServiceAccountName":       "the service account exists in the consumer only (3.5, mode Disabled; T38)",
+		"ServiceAccountName":       "the service account exists in the consumer only (3.5; T38), except in mode Remote",
 		"DeprecatedServiceAccount": "as serviceAccountName",
 		"NodeName":                 "is the virtual node; the provider schedules the pod",
 		"SchedulerName":            "names a scheduler of the consumer",
@@ -148,27 +146,4 @@ func draftTolerations(local []corev1.Toleration) []corev1.Toleration {
 		}
 	}
 	return kept
-}
-
-// draftVolumes applies mode Disabled (3.5) to projected volumes. It alters its argument. A
-// ConfigMap volume of the root CA map is not changed (T36).
-func draftVolumes(volumes []corev1.Volume, origin Origin) []corev1.Volume {
-	for i := range volumes {
-		projected := volumes[i].Projected
-		if projected == nil {
-			continue
-		}
-		sources := projected.Sources[:0]
-		for _, source := range projected.Sources {
-			if source.ServiceAccountToken != nil {
-				continue
-			}
-			if source.ConfigMap != nil {
-				source.ConfigMap.Name = ConfigMapName(source.ConfigMap.Name, origin)
-			}
-			sources = append(sources, source)
-		}
-		projected.Sources = sources
-	}
-	return volumes
 }

@@ -12,8 +12,6 @@ import (
 // The features that are not implemented yet.
 const (
 	claims      = "volume claims are not reflected yet"
-	tokens      = "tokens of service accounts are not reflected yet"
-	access      = "offloaded pods do not reach this cluster's API server yet"
 	translation = "addresses are not translated yet"
 )
 
@@ -22,8 +20,6 @@ var reasons = map[string]string{
 	"local-podcidr":  translation,
 	"enable-storage": claims, "virtual-storage-class-name": claims,
 	"remote-real-storage-class-name": claims, "persistentvolumeclaim-reflection-workers": claims,
-	"serviceaccount-reflection-workers": tokens,
-	"enable-apiserver-support":          access, "home-api-server-host": access, "home-api-server-port": access,
 	"remote-pod-cidr": translation, "remote-pod-cidr-remap": translation,
 	"remote-external-cidr": translation, "remote-external-cidr-remap": translation,
 }

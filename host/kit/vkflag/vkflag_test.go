@@ -14,7 +14,7 @@ func TestWarn(t *testing.T) {
 		"a flag without a value":     {"--enable-storage", `argument "--enable-storage" has no effect in this version: volume claims are not reflected yet`},
 		"a feature that is enabled":  {"--enable-storage=true", `argument "--enable-storage=true" has no effect in this version: volume claims are not reflected yet`},
 		"a feature that is disabled": {"--enable-storage=false", ""},
-		"zero workers":               {"--serviceaccount-reflection-workers=0", ""},
+		"zero workers":               {"--persistentvolumeclaim-reflection-workers=0", ""},
 		"a flag with an effect":      {"--event-reflection-workers=3", ""},
 		"an unknown flag":            {"--unknown", ""},
 	} {

@@ -79,6 +79,9 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if errs := validateNew(before, vn); len(errs) > 0 {
 		return admission.Denied(errs.ToAggregate().Error())
 	}
+	if problem := accessProblem(before, vn); problem != "" {
+		return admission.Denied(problem)
+	}
 	problem, err := h.namespaceProblem(ctx, request.Operation, vn)
 	if err != nil {
 		return errorResponse(err)
@@ -95,7 +98,8 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 		warnings = warnDropped(added, virtualkubelet.Arguments(vn))
 		added = slices.Concat(added, options.Spec.ExtraArgs, virtualkubelet.ClassArguments(vn))
 	}
-	return admission.PatchResponseFromRaw(request.Object.Raw, after).WithWarnings(append(warnings, warnWithoutEffect(added)...)...)
+	warnings = slices.Concat(warnings, warnWithoutEffect(added), warnAccess(added, vn))
+	return admission.PatchResponseFromRaw(request.Object.Raw, after).WithWarnings(warnings...)
 }
 
 // namespaceProblem returns why a new VirtualNode may not be in its namespace, or "". The schema

@@ -283,3 +283,44 @@ func TestAVirtualNodeThatIsBeingDeletedIsAllowed(t *testing.T) {
 	response := ask(t, handler(t), admissionv1.Update, virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.DeletionTimestamp = &now }))
 	assert.True(t, response.Allowed)
 }
+
+// Half an address would send tokens to the provider's API server (T32).
+func TestHalfAnAddressOfTheAPIServerIsRefused(t *testing.T) {
+	const host, port = "--home-api-server-host=api.rome.example.com", "--home-api-server-port=6443"
+	template := func(args ...string) func(*offloadingv1beta1.VirtualNode) {
+		return func(vn *offloadingv1beta1.VirtualNode) {
+			vn.Spec.Template = &offloadingv1beta1.DeploymentTemplate{}
+			vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Args: args}}
+		}
+	}
+	for name, tc := range map[string]struct {
+		before, now func(*offloadingv1beta1.VirtualNode)
+		extraArgs   []string
+		denied      bool
+	}{
+		"a host without port":        {extraArgs: []string{host}, denied: true},
+		"a port without host":        {extraArgs: []string{port}, denied: true},
+		"an empty host":              {extraArgs: []string{"--home-api-server-host=", port}, denied: true},
+		"both":                       {extraArgs: []string{"--enable-apiserver-support", host, port}},
+		"neither":                    {},
+		"an update that removes one": {before: template(host, port), now: template(host), denied: true},
+		"an update of a VirtualNode that was incomplete": {before: template(host), now: template(host, "--resync-period=1h")},
+		"an update that completes it":                    {before: template(host), now: template(host, port)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := options()
+			opts.Spec.ExtraArgs = append(opts.Spec.ExtraArgs, tc.extraArgs...)
+			request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Operation: admissionv1.Create, Namespace: "liqo-tenant-milan", Name: "mynode", Object: encoded(t, virtualNode(tc.now)),
+			}}
+			if tc.before != nil {
+				request.Operation, request.OldObject = admissionv1.Update, encoded(t, virtualNode(tc.before))
+			}
+			response := handler(t, opts).Handle(t.Context(), request)
+			assert.Equal(t, tc.denied, !response.Allowed, response.Result)
+			if tc.denied {
+				assert.Contains(t, response.Result.Message, "--home-api-server-host and --home-api-server-port must be set together")
+			}
+		})
+	}
+}

@@ -10,12 +10,6 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
-// Keys on a remote Secret that holds the tokens of one pod (wire 4.8).
-const (
-	podTokenPodKey     = "offloading.liqo.io/service-account-for-pod-name"
-	podTokenAccountKey = "offloading.liqo.io/service-account-name"
-)
-
 // secret mirrors Secrets (wire 4.7). A service account's token gives access to the
 // consumer's API server and is withheld.
 var secret = kind[*corev1.Secret]{
@@ -53,5 +47,5 @@ func isPodToken(secret *corev1.Secret) bool {
 		_, annotation := secret.Annotations[key]
 		return label || annotation
 	}
-	return has(podTokenPodKey) && has(podTokenAccountKey)
+	return has(remote.TokenPodKey) && has(remote.TokenAccountKey)
 }

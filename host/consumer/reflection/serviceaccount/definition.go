@@ -1,0 +1,211 @@
+// Package serviceaccount is Pod flow, stage 5: the definition with which the reflection engine
+// sends the tokens of service accounts that remote pods need to reach the API server of the
+// consumer (wire 4.8).
+//
+// The tokens of a pod are in one Secret of the remote namespace. They are bound to the local
+// pod, so that they are void when it is gone, and requested again before they expire. No
+// policy sees them, and the cache does not keep them.
+package serviceaccount
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/kit/podend"
+)
+
+const (
+	// refreshPart is the part of its lifetime that is left when a token is requested again.
+	refreshPart = 5
+	// maxJitter spreads the requests for pods that were created at the same time.
+	maxJitter = 30 * time.Second
+	// minWait and maxWait bound how soon a pod that is not offloaded yet is looked at again.
+	// That costs no request.
+	minWait, maxWait = 250 * time.Millisecond, time.Minute
+	// nodeNameField selects the pods of one Node.
+	nodeNameField = "spec.nodeName"
+)
+
+// Options configure the definition.
+type Options struct {
+	// Origin identifies the consumer, the provider and the virtual node, and has the address
+	// of the API server.
+	Origin remote.Origin
+	// CreateToken requests a token of a service account of the consumer.
+	CreateToken func(ctx context.Context, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
+	// Workers is the number of pods handled at once (--serviceaccount-reflection-workers).
+	Workers int
+}
+
+// Definition sends tokens.
+type Definition struct{ options Options }
+
+var (
+	_ engine.Definition = (*Definition)(nil)
+	_ engine.Remapper   = (*Definition)(nil)
+)
+
+// New returns the definition.
+func New(options Options) *Definition { return &Definition{options: options} }
+
+// Resource implements engine.Definition. The local pods are those of the informer that the
+// pods' own definition uses.
+func (d *Definition) Resource() engine.Resource {
+	return engine.Resource{
+		Name: "serviceaccount",
+		Local: engine.Kind{
+			New:     func() client.Object { return &corev1.Pod{} },
+			NewList: func() client.ObjectList { return &corev1.PodList{} },
+		},
+		Remote: engine.Kind{
+			New:     func() client.Object { return &corev1.Secret{} },
+			NewList: func() client.ObjectList { return &corev1.SecretList{} },
+			Trim:    trimSecret,
+		},
+		LocalFields: fields.OneTermEqualSelector(nodeNameField, d.options.Origin.NodeName),
+		LocalFieldsOf: func(object client.Object) fields.Set {
+			pod, ok := object.(*corev1.Pod)
+			if !ok {
+				return nil
+			}
+			return fields.Set{nodeNameField: pod.Spec.NodeName}
+		},
+		RemoteLabels: labels.Set{offloadingv1beta1.NodeNameLabel: d.options.Origin.NodeName},
+		Policy:       offloadingv1beta1.CustomLiqo,
+		Workers:      max(d.options.Workers, 1),
+	}
+}
+
+// trimSecret keeps the keys of a Secret and removes the tokens.
+func trimSecret(object client.Object) {
+	if secret, ok := object.(*corev1.Secret); ok {
+		for key := range secret.Data {
+			secret.Data[key] = nil
+		}
+	}
+}
+
+// ToRemote implements engine.Remapper.
+func (d *Definition) ToRemote(pod string) string { return remote.TokenSecretName(pod) }
+
+// ToLocal implements engine.Remapper.
+func (d *Definition) ToLocal(secret string) string { return remote.TokenSecretPod(secret) }
+
+// Decide implements engine.Definition.
+func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
+	pod, _ := in.Local.(*corev1.Pod)
+	secret, hasSecret := in.Remote.(*corev1.Secret)
+	switch {
+	case hasSecret && !engine.Owned(secret, in.Facts):
+		if pod == nil {
+			return keep("the remote Secret is not managed by reflection"), nil
+		}
+		return []engine.Action{engine.NameConflict(in.Facts, "Secret", secret.Name)}, nil
+	case hasSecret && secret.DeletionTimestamp != nil:
+		return keep("the remote Secret is being deleted"), nil
+	case pod == nil || podend.IsTerminal(pod.Status.Phase):
+		return withdraw(hasSecret, "the pod needs no token"), nil
+	}
+	tokens, account := remote.PodTokens(pod, d.options.Origin)
+	switch {
+	case len(tokens) == 0:
+		return withdraw(hasSecret, "the pod needs no token"), nil
+	case hasSecret && secret.Annotations[remote.TokenPodUIDKey] != string(pod.UID):
+		// The event of the deletion brings the tokens of this pod.
+		return withdraw(hasSecret, "the tokens are of an earlier pod of the name"), nil
+	case !hasSecret && pod.Labels[offloadingv1beta1.LocalPodLabel] != "true":
+		// No token leaves for a pod that policies keep here. The virtual kubelet sets the label
+		// itself, and its own writes are no events.
+		wait := min(max(in.Facts.Now.Sub(pod.CreationTimestamp.Time)/4, minWait), maxWait)
+		return []engine.Action{engine.Requeue{After: wait, Reason: "the pod is not offloaded yet"}}, nil
+	}
+	if hasSecret {
+		if left := refreshAt(secret, tokens, pod).Sub(in.Facts.Now); left > 0 {
+			return []engine.Action{engine.Requeue{After: left, Reason: "the tokens are valid"}}, nil
+		}
+	}
+	return []engine.Action{engine.Query{Run: func(ctx context.Context) ([]engine.Action, error) {
+		return d.request(ctx, pod, in.Facts, account, tokens)
+	}}}, nil
+}
+
+// request requests all tokens of a pod and sends them.
+func (d *Definition) request(ctx context.Context, pod *corev1.Pod, facts engine.Facts, account string, tokens []remote.PodToken) ([]engine.Action, error) {
+	data := map[string][]byte{}
+	var earliest time.Time
+	for _, token := range tokens {
+		response, err := d.options.CreateToken(ctx, pod.Namespace, account, forgeRequest(pod, token))
+		if err != nil {
+			return nil, fmt.Errorf("requesting a token of service account %q for the remote pod: %w", account, err)
+		}
+		data[token.Key] = []byte(response.Status.Token)
+		if expiration := response.Status.ExpirationTimestamp.Time; earliest.IsZero() || expiration.Before(earliest) {
+			earliest = expiration
+		}
+	}
+	config := remote.TokenSecret(pod, facts.RemoteNamespace, data, earliest, d.options.Origin)
+	return []engine.Action{
+		engine.Apply{Config: config, SkipPolicies: true},
+		engine.Requeue{After: max(refreshTime(earliest, tokens, pod).Sub(facts.Now), time.Second), Reason: "the tokens expire"},
+	}, nil
+}
+
+// forgeRequest returns the request of a token that is bound to a pod.
+func forgeRequest(pod *corev1.Pod, token remote.PodToken) *authenticationv1.TokenRequest {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: &token.Seconds,
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+	}}
+	if token.Audience != "" {
+		request.Spec.Audiences = []string{token.Audience}
+	}
+	return request
+}
+
+// refreshAt returns when the tokens of a Secret are requested again: the zero time if it lacks
+// one, or does not say when they expire.
+func refreshAt(secret *corev1.Secret, tokens []remote.PodToken, pod *corev1.Pod) time.Time {
+	for _, token := range tokens {
+		if _, found := secret.Data[token.Key]; !found {
+			return time.Time{}
+		}
+	}
+	expiration, err := time.Parse(time.RFC3339, secret.Annotations[remote.TokenExpirationKey])
+	if err != nil {
+		return time.Time{}
+	}
+	return refreshTime(expiration, tokens, pod)
+}
+
+// refreshTime returns when tokens, the first of which expires at expiration, are requested
+// again. The jitter depends on the pod.
+func refreshTime(expiration time.Time, tokens []remote.PodToken, pod *corev1.Pod) time.Time {
+	shortest := tokens[0].Seconds
+	for _, token := range tokens {
+		shortest = min(shortest, token.Seconds)
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(pod.UID))
+	jitter := time.Duration(hash.Sum32()) % maxJitter
+	return expiration.Add(jitter - time.Duration(shortest)*time.Second/refreshPart)
+}
+
+func withdraw(hasSecret bool, reason string) []engine.Action {
+	if hasSecret {
+		return []engine.Action{engine.DeleteRemote{}}
+	}
+	return keep(reason)
+}
+
+func keep(reason string) []engine.Action { return []engine.Action{engine.Keep{Reason: reason}} }

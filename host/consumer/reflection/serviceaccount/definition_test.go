@@ -1,0 +1,220 @@
+package serviceaccount
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+)
+
+var (
+	now    = time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	origin = remote.Origin{
+		HomeClusterID: "rome", ProviderClusterID: "milan", NodeName: "milan-node",
+		APIServer: remote.APIServer{Host: "api.rome.example.com", Port: "6443"},
+	}
+)
+
+// keyOfToken is the key of the token at path "token" of volume "kube-api-access-x" (wire 10).
+const keyOfToken = "kube-api-access-x-3c469e"
+
+func projected(path, audience string, seconds *int64) corev1.Volume {
+	return corev1.Volume{Name: "kube-api-access-x", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+		Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: path, Audience: audience, ExpirationSeconds: seconds}}},
+	}}}
+}
+
+func offloaded(alter func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web", UID: "uid-1", Labels: map[string]string{offloadingv1beta1.LocalPodLabel: "true"},
+			CreationTimestamp: metav1.NewTime(now.Add(-8 * time.Second)),
+		},
+		Spec: corev1.PodSpec{ServiceAccountName: "reader", Volumes: []corev1.Volume{projected("token", "", nil)}},
+	}
+	if alter != nil {
+		alter(pod)
+	}
+	return pod
+}
+
+func held(expires time.Duration, alter func(*corev1.Secret)) *corev1.Secret {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop-rome", Name: "web-token",
+			Labels: map[string]string{
+				offloadingv1beta1.OriginLabel: "rome", offloadingv1beta1.DestinationLabel: "milan", offloadingv1beta1.NodeNameLabel: "milan-node",
+			},
+			Annotations: map[string]string{remote.TokenPodUIDKey: "uid-1", remote.TokenExpirationKey: now.Add(expires).Format(time.RFC3339)},
+		},
+		Data: map[string][]byte{keyOfToken: nil},
+	}
+	if alter != nil {
+		alter(secret)
+	}
+	return secret
+}
+
+func input(pod *corev1.Pod, secret *corev1.Secret) engine.Input {
+	in := engine.Input{
+		Key:   engine.Key{Namespace: "shop", Name: "web"},
+		Facts: engine.Facts{HomeClusterID: "rome", ProviderClusterID: "milan", RemoteNamespace: "shop-rome", Now: now},
+	}
+	if pod != nil {
+		in.Local = pod
+	}
+	if secret != nil {
+		in.Remote = secret
+	}
+	return in
+}
+
+func TestDecide(t *testing.T) {
+	annotate := func(key, value string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Annotations = map[string]string{key: value} }
+	}
+	phase := func(phase corev1.PodPhase) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Status.Phase = phase }
+	}
+	const support = offloadingv1beta1.APIServerSupportAnnotation
+	tests := map[string]struct {
+		in   engine.Input
+		want engine.Action
+	}{
+		"an offloaded pod gets its tokens":                  {input(offloaded(nil), nil), engine.Query{}},
+		"a pod that is not offloaded yet gets none":         {input(offloaded(func(p *corev1.Pod) { p.Labels = nil }), nil), engine.Requeue{}},
+		"valid tokens wait":                                 {input(offloaded(nil), held(time.Hour, nil)), engine.Requeue{}},
+		"tokens with a fifth of their lifetime are renewed": {input(offloaded(nil), held(11*time.Minute, nil)), engine.Query{}},
+		"expired tokens are renewed":                        {input(offloaded(nil), held(-time.Hour, nil)), engine.Query{}},
+		"an unreadable expiration is renewed":               {input(offloaded(nil), held(0, func(s *corev1.Secret) { s.Annotations[remote.TokenExpirationKey] = "soon" })), engine.Query{}},
+		"a missing token is requested":                      {input(offloaded(nil), held(time.Hour, func(s *corev1.Secret) { s.Data = nil })), engine.Query{}},
+		"the tokens of an earlier pod are deleted":          {input(offloaded(nil), held(time.Hour, func(s *corev1.Secret) { s.Annotations[remote.TokenPodUIDKey] = "uid-0" })), engine.DeleteRemote{}},
+		"the tokens of a deleted pod are deleted":           {input(nil, held(time.Hour, nil)), engine.DeleteRemote{}},
+		"the tokens of a finished pod are deleted":          {input(offloaded(phase(corev1.PodSucceeded)), held(time.Hour, nil)), engine.DeleteRemote{}},
+		"a terminating pod keeps its tokens":                {input(offloaded(func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: now} }), held(time.Hour, nil)), engine.Requeue{}},
+		"a pod that declines access gets none (T31)":        {input(offloaded(annotate(support, "disabled")), nil), engine.Keep{}},
+		"a pod that declines access loses them (T31)":       {input(offloaded(annotate(support, "disabled")), held(time.Hour, nil)), engine.DeleteRemote{}},
+		"a pod that uses the provider's API server (T31)":   {input(offloaded(annotate(support, "remote")), nil), engine.Keep{}},
+		"a pod without a projected token":                   {input(offloaded(func(p *corev1.Pod) { p.Spec.Volumes = nil }), nil), engine.Keep{}},
+		"an unmanaged Secret is left, with an event":        {input(offloaded(nil), held(time.Hour, func(s *corev1.Secret) { delete(s.Labels, offloadingv1beta1.OriginLabel) })), engine.RecordEvent{}},
+		"an unmanaged Secret without pod is left":           {input(nil, held(time.Hour, func(s *corev1.Secret) { s.Labels = nil })), engine.Keep{}},
+		"a Secret that is being deleted is awaited":         {input(offloaded(nil), held(time.Hour, func(s *corev1.Secret) { s.DeletionTimestamp = &metav1.Time{Time: now} })), engine.Keep{}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			actions, err := New(Options{Origin: origin}).Decide(tc.in)
+			require.NoError(t, err)
+			require.Len(t, actions, 1)
+			assert.IsType(t, tc.want, actions[0])
+		})
+	}
+	t.Run("without an address of the API server", func(t *testing.T) {
+		unreachable := origin
+		unreachable.APIServer = remote.APIServer{}
+		actions, err := New(Options{Origin: unreachable}).Decide(input(offloaded(nil), nil))
+		require.NoError(t, err)
+		assert.IsType(t, engine.Keep{}, actions[0], "T33")
+	})
+	t.Run("a pod that is not offloaded is looked at less and less often", func(t *testing.T) {
+		for age, want := range map[time.Duration]time.Duration{-time.Minute: minWait, 0: minWait, 8 * time.Second: 2 * time.Second, time.Hour: maxWait} {
+			actions, err := New(Options{Origin: origin}).Decide(input(offloaded(func(p *corev1.Pod) {
+				p.Labels, p.CreationTimestamp = nil, metav1.NewTime(now.Add(-age))
+			}), nil))
+			require.NoError(t, err)
+			assert.Equal(t, want, actions[0].(engine.Requeue).After, age)
+		}
+	})
+}
+
+// tokens issues tokens that say what was asked for.
+func tokens(asked *[]authenticationv1.TokenRequest) func(context.Context, string, string, *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	return func(_ context.Context, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+		*asked = append(*asked, *request)
+		response := request.DeepCopy()
+		response.Status.Token = namespace + "/" + account
+		response.Status.ExpirationTimestamp = metav1.NewTime(now.Add(time.Duration(*request.Spec.ExpirationSeconds) * time.Second))
+		return response, nil
+	}
+}
+
+func run(t *testing.T, d *Definition, in engine.Input) ([]engine.Action, error) {
+	t.Helper()
+	actions, err := d.Decide(in)
+	require.NoError(t, err)
+	require.IsType(t, engine.Query{}, actions[0])
+	return actions[0].(engine.Query).Run(t.Context())
+}
+
+func TestTokensAreBoundToThePod(t *testing.T) {
+	var asked []authenticationv1.TokenRequest
+	d := New(Options{Origin: origin, CreateToken: tokens(&asked)})
+	pod := offloaded(func(p *corev1.Pod) {
+		p.Spec.Volumes = append(p.Spec.Volumes, projected("vault", "vault", ptr.To[int64](7200)))
+	})
+	actions, err := run(t, d, input(pod, nil))
+	require.NoError(t, err)
+	bound := &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: "web", UID: "uid-1"}
+	assert.Equal(t, []authenticationv1.TokenRequest{
+		{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600), BoundObjectRef: bound}},
+		{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](7200), BoundObjectRef: bound, Audiences: []string{"vault"}}},
+	}, asked)
+	require.Len(t, actions, 2)
+	apply := actions[0].(engine.Apply)
+	assert.True(t, apply.SkipPolicies, "no policy sees a token")
+	body, err := json.Marshal(apply.Config)
+	require.NoError(t, err)
+	got := &corev1.Secret{}
+	require.NoError(t, json.Unmarshal(body, got))
+	assert.Equal(t, metav1.ObjectMeta{
+		Namespace: "shop-rome", Name: "web-token",
+		Labels: map[string]string{
+			offloadingv1beta1.OriginLabel: "rome", offloadingv1beta1.DestinationLabel: "milan", offloadingv1beta1.NodeNameLabel: "milan-node",
+			"offloading.liqo.io/service-account-name": "reader",
+		},
+		Annotations: map[string]string{
+			"offloading.liqo.io/service-account-for-pod-name": "web", "offloading.liqo.io/service-account-for-pod-uid": "uid-1",
+			"offloading.liqo.io/service-account-expiration": "2026-05-01T11:00:00Z",
+		},
+	}, got.ObjectMeta)
+	assert.Equal(t, []byte("shop/reader"), got.Data[keyOfToken])
+	assert.Len(t, got.Data, 2)
+	left := actions[1].(engine.Requeue).After
+	assert.GreaterOrEqual(t, left, 48*time.Minute, "when a fifth of the shortest lifetime is left")
+	assert.Less(t, left, 48*time.Minute+maxJitter)
+}
+
+func TestATokenThatCannotBeIssuedIsAnError(t *testing.T) {
+	d := New(Options{Origin: origin, CreateToken: func(context.Context, string, string, *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+		return nil, errors.New("not found")
+	}})
+	_, err := run(t, d, input(offloaded(nil), nil))
+	require.EqualError(t, err, `requesting a token of service account "reader" for the remote pod: not found`)
+}
+
+func TestTheCacheHoldsNoToken(t *testing.T) {
+	secret := held(0, func(s *corev1.Secret) { s.Data[keyOfToken] = []byte("token") })
+	resource := New(Options{Origin: origin}).Resource()
+	resource.Remote.Trim(secret)
+	assert.Equal(t, map[string][]byte{keyOfToken: nil}, secret.Data)
+	assert.False(t, resource.Filter, "no policy sees the Secret")
+}
+
+func TestNamesOfTheSecret(t *testing.T) {
+	d := New(Options{Origin: origin})
+	assert.Equal(t, "web-token", d.ToRemote("web"))
+	for secret, pod := range map[string]string{"web-token": "web", "a-token-token": "a-token", "web": "", "-token": ""} {
+		assert.Equal(t, pod, d.ToLocal(secret), secret)
+	}
+}

@@ -1,0 +1,138 @@
+package remote
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// APIServer is the address at which remote pods reach the API server of the consumer; the zero
+// value if they do not reach it. Remote pods get tokens of the consumer only with an address:
+// without it they would present them to the provider's API server (T33).
+type APIServer struct{ Host, Port string }
+
+// accessMode says which API server a remote pod uses (wire 3.5).
+type accessMode int
+
+const (
+	// accessDisabled: none.
+	accessDisabled accessMode = iota
+	// accessHome: that of the consumer, with tokens in the Secret of [TokenSecretName].
+	accessHome
+	// accessRemote: that of the provider, with a service account of the remote namespace.
+	accessRemote
+)
+
+// Values of the annotation liqo.io/api-server-support on local pods.
+const (
+	supportDisabled = "disabled"
+	supportRemote   = "remote"
+)
+
+// defaultServiceAccount is the service account of pods that name none.
+const defaultServiceAccount = "default"
+
+func accessOf(pod *corev1.Pod, origin Origin) accessMode {
+	switch support := pod.Annotations[offloadingv1beta1.APIServerSupportAnnotation]; {
+	case support == supportRemote:
+		return accessRemote
+	case support == supportDisabled || origin.APIServer == (APIServer{}):
+		return accessDisabled
+	default:
+		return accessHome
+	}
+}
+
+// serviceAccountOf returns the name of a pod's service account.
+func serviceAccountOf(pod *corev1.Pod) string {
+	if pod.Spec.ServiceAccountName == "" {
+		return defaultServiceAccount
+	}
+	return pod.Spec.ServiceAccountName
+}
+
+// setAccess sets the fields of a remote spec that depend on the mode of access. spec is a copy
+// of that of local, which it alters.
+func setAccess(spec *corev1.PodSpec, local *corev1.Pod, origin Origin) {
+	mode := accessOf(local, origin)
+	if mode == accessRemote {
+		spec.ServiceAccountName = local.Annotations[offloadingv1beta1.RemoteServiceAccountNameAnnotation]
+		if spec.ServiceAccountName == "" {
+			spec.ServiceAccountName = local.Spec.ServiceAccountName
+		}
+		spec.AutomountServiceAccountToken = ptr.To(true)
+		return
+	}
+	// The service account is one of the consumer.
+	spec.AutomountServiceAccountToken = ptr.To(false)
+	for i := range spec.Volumes {
+		if projected := spec.Volumes[i].Projected; projected != nil {
+			projected.Sources = accessSources(spec.Volumes[i].Name, projected.Sources, local, mode, origin)
+		}
+	}
+	var added []corev1.EnvVar
+	if mode == accessHome {
+		added = apiServerEnv(origin.APIServer)
+	}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			resolveServiceAccount(containers[i].Env, local)
+			// Last, so that they replace variables of the user (T34).
+			containers[i].Env = append(containers[i].Env, added...)
+		}
+	}
+}
+
+// accessSources replaces the sources of a projected volume: a token comes from the Secret with
+// the pod's tokens or is left out, and the root CA map has another name. A ConfigMap volume of
+// the root CA map is not changed (T36).
+func accessSources(volume string, sources []corev1.VolumeProjection, local *corev1.Pod, mode accessMode, origin Origin) []corev1.VolumeProjection {
+	kept := sources[:0]
+	for _, source := range sources {
+		token := source.ServiceAccountToken
+		switch {
+		case token != nil && mode != accessHome:
+			continue
+		case token != nil:
+			source = corev1.VolumeProjection{Secret: &corev1.SecretProjection{
+				LocalObjectReference: corev1.LocalObjectReference{Name: TokenSecretName(local.Name)},
+				Items:                []corev1.KeyToPath{{Key: tokenKey(volume, token.Path), Path: token.Path}},
+			}}
+		case source.ConfigMap != nil:
+			source.ConfigMap.Name = ConfigMapName(source.ConfigMap.Name, origin)
+		}
+		kept = append(kept, source)
+	}
+	return kept
+}
+
+// resolveServiceAccount replaces references to the name of the service account, which would
+// resolve to that of the remote pod (T37).
+func resolveServiceAccount(env []corev1.EnvVar, local *corev1.Pod) {
+	for i := range env {
+		if from := env[i].ValueFrom; from != nil && from.FieldRef != nil && from.FieldRef.FieldPath == "spec.serviceAccountName" {
+			env[i] = corev1.EnvVar{Name: env[i].Name, Value: serviceAccountOf(local)}
+		}
+	}
+}
+
+// apiServerEnv returns the variables by which clients find the API server.
+func apiServerEnv(server APIServer) []corev1.EnvVar {
+	host := server.Host
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	url, port := "tcp://"+host+":"+server.Port, "KUBERNETES_PORT_"+server.Port+"_TCP"
+	return []corev1.EnvVar{
+		{Name: "KUBERNETES_SERVICE_HOST", Value: server.Host},
+		{Name: "KUBERNETES_SERVICE_PORT", Value: server.Port},
+		{Name: "KUBERNETES_PORT", Value: url},
+		{Name: port, Value: url},
+		{Name: port + "_PROTO", Value: "tcp"},
+		{Name: port + "_ADDR", Value: server.Host},
+		{Name: port + "_PORT", Value: server.Port},
+	}
+}

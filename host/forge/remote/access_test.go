@@ -1,0 +1,119 @@
+package remote_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/remote"
+)
+
+// romeAPI is rome with an API server that remote pods reach.
+func romeAPI(host string) remote.Origin {
+	origin := rome
+	origin.APIServer = remote.APIServer{Host: host, Port: "6443"}
+	return origin
+}
+
+// accessPod has what the modes of access change (wire 3.5).
+func accessPod(annotations map[string]string) *corev1.Pod {
+	account := corev1.EnvVar{Name: "ACCOUNT", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.serviceAccountName"}}}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-1", Annotations: annotations},
+		Spec: corev1.PodSpec{
+			ServiceAccountName: "reader",
+			InitContainers:     []corev1.Container{{Name: "init"}},
+			Containers:         []corev1.Container{{Name: "web", Env: []corev1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "mine"}, account}}},
+			Volumes: []corev1.Volume{{Name: "kube-api-access-x", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+				Sources: []corev1.VolumeProjection{
+					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: ptr.To[int64](3607)}},
+					{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
+				},
+			}}}},
+		},
+	}
+}
+
+func TestAccessToAnAPIServer(t *testing.T) {
+	const support, account = offloadingv1beta1.APIServerSupportAnnotation, offloadingv1beta1.RemoteServiceAccountNameAnnotation
+	local := accessPod(nil).Spec.Volumes[0].Projected.Sources
+	rootCA := corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt.rome"}}}
+	secret := corev1.VolumeProjection{Secret: &corev1.SecretProjection{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "web-token"}, Items: []corev1.KeyToPath{{Key: "kube-api-access-x-3c469e", Path: "token"}},
+	}}
+	api := romeAPI("api.rome.example.com")
+	tests := map[string]struct {
+		origin      remote.Origin
+		annotations map[string]string
+		sources     []corev1.VolumeProjection
+		account     string
+		automount   bool
+		isHome      bool
+	}{
+		"without an address, no token and no variable (T33)":    {origin: rome, sources: []corev1.VolumeProjection{rootCA}},
+		"a pod that declines access":                            {origin: api, annotations: map[string]string{support: "disabled"}, sources: []corev1.VolumeProjection{rootCA}},
+		"the API server of the consumer":                        {origin: api, sources: []corev1.VolumeProjection{secret, rootCA}, isHome: true},
+		"another value of the annotation is ignored":            {origin: api, annotations: map[string]string{support: "home"}, sources: []corev1.VolumeProjection{secret, rootCA}, isHome: true},
+		"the API server of the provider":                        {origin: api, annotations: map[string]string{support: "remote"}, sources: local, account: "reader", automount: true},
+		"a service account of the provider, without address":    {origin: rome, annotations: map[string]string{support: "remote", account: "there"}, sources: local, account: "there", automount: true},
+		"a service account of the provider needs mode remote":   {origin: api, annotations: map[string]string{account: "there"}, sources: []corev1.VolumeProjection{secret, rootCA}, isHome: true},
+		"a pod that declines access, with an account (ignored)": {origin: api, annotations: map[string]string{support: "disabled", account: "there"}, sources: []corev1.VolumeProjection{rootCA}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			pod := accessPod(tc.annotations)
+			before := pod.DeepCopy()
+			spec := remote.PodDraft(pod, "shop-rome", tc.origin).Spec.Pod
+			assert.Equal(t, before, pod, "the local pod is not altered")
+			assert.Equal(t, tc.sources, spec.Volumes[0].Projected.Sources)
+			assert.Equal(t, tc.account, spec.ServiceAccountName)
+			assert.Equal(t, ptr.To(tc.automount), spec.AutomountServiceAccountToken)
+			env := spec.Containers[0].Env
+			assert.Equal(t, tc.automount, env[1].ValueFrom != nil, "T37: the account's name is that of the local pod")
+			if !tc.automount {
+				assert.Equal(t, corev1.EnvVar{Name: "ACCOUNT", Value: "reader"}, env[1])
+			}
+			tokens, _ := remote.PodTokens(pod, tc.origin)
+			if !tc.isHome {
+				assert.Len(t, env, 2)
+				assert.Empty(t, spec.InitContainers[0].Env)
+				assert.Empty(t, tokens, "T31")
+				return
+			}
+			want := []corev1.EnvVar{
+				{Name: "KUBERNETES_SERVICE_HOST", Value: "api.rome.example.com"},
+				{Name: "KUBERNETES_SERVICE_PORT", Value: "6443"},
+				{Name: "KUBERNETES_PORT", Value: "tcp://api.rome.example.com:6443"},
+				{Name: "KUBERNETES_PORT_6443_TCP", Value: "tcp://api.rome.example.com:6443"},
+				{Name: "KUBERNETES_PORT_6443_TCP_PROTO", Value: "tcp"},
+				{Name: "KUBERNETES_PORT_6443_TCP_ADDR", Value: "api.rome.example.com"},
+				{Name: "KUBERNETES_PORT_6443_TCP_PORT", Value: "6443"},
+			}
+			assert.Equal(t, want, env[2:], "last, so that they replace those of the user (T34)")
+			assert.Equal(t, want, spec.InitContainers[0].Env)
+			assert.Equal(t, []remote.PodToken{{Key: "kube-api-access-x-3c469e", Seconds: 3600}}, tokens, "not a token of a year")
+		})
+	}
+}
+
+func TestAPIServerWithAnIPv6Address(t *testing.T) {
+	env := remote.PodDraft(accessPod(nil), "shop-rome", romeAPI("fd00::1")).Spec.Pod.InitContainers[0].Env
+	assert.Equal(t, "fd00::1", env[0].Value)
+	assert.Equal(t, "tcp://[fd00::1]:6443", env[2].Value)
+}
+
+func TestTheDefaultServiceAccountAndALongName(t *testing.T) {
+	pod := accessPod(nil)
+	pod.Spec.ServiceAccountName = ""
+	_, account := remote.PodTokens(pod, romeAPI("api"))
+	assert.Equal(t, "default", account)
+	long := "an-account-with-a-name-that-is-longer-than-the-value-of-a-label-may-be"
+	pod.Spec.ServiceAccountName = long
+	secret := remote.TokenSecret(pod, "shop-rome", nil, metav1.Now().Time, rome)
+	assert.NotContains(t, secret.Labels, remote.TokenAccountKey)
+	assert.Equal(t, long, secret.Annotations[remote.TokenAccountKey])
+}

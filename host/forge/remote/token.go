@@ -1,0 +1,105 @@
+package remote
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// Keys on a remote Secret that holds the tokens of one pod (wire 4.8). TokenAccountKey is a
+// label, or an annotation if the name is no label value; the others are annotations.
+const (
+	TokenAccountKey    = "offloading.liqo.io/service-account-name"
+	TokenPodKey        = "offloading.liqo.io/service-account-for-pod-name"
+	TokenPodUIDKey     = "offloading.liqo.io/service-account-for-pod-uid"
+	TokenExpirationKey = "offloading.liqo.io/service-account-expiration"
+)
+
+const (
+	tokenSecretSuffix = "-token"
+	// tokenHashLength is the number of hex digits of a path's hash in a key of the Secret.
+	tokenHashLength = 6
+	// defaultTokenSeconds is the lifetime of tokens that name none.
+	defaultTokenSeconds = 3600
+	// extendedTokenSeconds is the lifetime for which API servers give tokens of a year, so that
+	// clients that do not reload them work. Remote pods get tokens of an hour instead.
+	extendedTokenSeconds = 3607
+)
+
+// PodToken is a token that a pod projects into a volume.
+type PodToken struct {
+	// Key is the key of the token in the remote Secret.
+	Key string
+	// Audience is empty for the API server's own.
+	Audience string
+	// Seconds is the lifetime.
+	Seconds int64
+}
+
+// PodTokens returns the tokens that the remote pod of a local pod needs, and the name of the
+// service account. There are none unless it reaches the consumer's API server (T31).
+func PodTokens(pod *corev1.Pod, origin Origin) (tokens []PodToken, account string) {
+	if accessOf(pod, origin) != accessHome {
+		return nil, ""
+	}
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		if volume.Projected == nil {
+			continue
+		}
+		for _, source := range volume.Projected.Sources {
+			token := source.ServiceAccountToken
+			if token == nil {
+				continue
+			}
+			seconds := int64(defaultTokenSeconds)
+			if token.ExpirationSeconds != nil && *token.ExpirationSeconds != extendedTokenSeconds {
+				seconds = *token.ExpirationSeconds
+			}
+			tokens = append(tokens, PodToken{Key: tokenKey(volume.Name, token.Path), Audience: token.Audience, Seconds: seconds})
+		}
+	}
+	return tokens, serviceAccountOf(pod)
+}
+
+// TokenSecretName returns the name of the remote Secret with the tokens of a pod.
+func TokenSecretName(pod string) string { return pod + tokenSecretSuffix }
+
+// TokenSecretPod is the inverse of [TokenSecretName]; "" for other names.
+func TokenSecretPod(secret string) string {
+	n := len(secret) - len(tokenSecretSuffix)
+	if n <= 0 || secret[n:] != tokenSecretSuffix {
+		return ""
+	}
+	return secret[:n]
+}
+
+// tokenKey returns the key of a token. Two consumers of the wire must agree on it.
+func tokenKey(volume, path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return volume + "-" + hex.EncodeToString(sum[:])[:tokenHashLength]
+}
+
+// TokenSecret builds the remote Secret with the tokens of a pod. expiration is the earliest of
+// all tokens.
+func TokenSecret(pod *corev1.Pod, namespace string, tokens map[string][]byte, expiration time.Time, origin Origin) *applycorev1.SecretApplyConfiguration {
+	account := serviceAccountOf(pod)
+	labels := map[string]string{offloadingv1beta1.NodeNameLabel: origin.NodeName}
+	annotations := map[string]string{
+		TokenPodKey: pod.Name, TokenPodUIDKey: string(pod.UID), TokenExpirationKey: expiration.UTC().Format(time.RFC3339),
+	}
+	if len(validation.IsValidLabelValue(account)) == 0 {
+		labels[TokenAccountKey] = account
+	} else {
+		annotations[TokenAccountKey] = account
+	}
+	return applycorev1.Secret(TokenSecretName(pod.Name), namespace).
+		WithLabels(ownedLabels(labels, origin)).WithAnnotations(annotations).
+		WithType(corev1.SecretTypeOpaque).WithImmutable(false).WithData(tokens)
+}
