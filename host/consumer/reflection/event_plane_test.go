@@ -1,6 +1,7 @@
 package reflection_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -81,4 +82,17 @@ func (r *rig) reportsEvents(t *testing.T) {
 	}, soon, tick)
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(taken), taken))
 	assert.Equal(t, "local", taken.Message)
+}
+
+// failures are the events but for the one that a test provoked and the early pod's.
+func (e *events) failures() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out []string
+	for _, event := range e.all {
+		if !strings.HasPrefix(event, "other: ") && !strings.HasPrefix(event, "early-0: ReflectionDisabled") {
+			out = append(out, event)
+		}
+	}
+	return out
 }

@@ -487,16 +487,3 @@ func (r *rig) vanish(t *testing.T) {
 	}, soon, tick)
 	assert.Empty(t, r.events.failures(), "no failure is recorded")
 }
-
-// failures are the events but for the one that a test provoked and the early pod's.
-func (e *events) failures() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	var out []string
-	for _, event := range e.all {
-		if !strings.HasPrefix(event, "other: ") && !strings.HasPrefix(event, "early-0: ReflectionDisabled") {
-			out = append(out, event)
-		}
-	}
-	return out
-}
