@@ -27,7 +27,7 @@ var (
 	}
 )
 
-// keyOfToken is the key of the token at path "token" of volume "kube-api-access-x" (wire 10).
+// keyOfToken is the key of the token at path "token" of volume "kube-api-access-x" (wire 4.8).
 const keyOfToken = "kube-api-access-x-3c469e"
 
 func projected(path, audience string, seconds *int64) corev1.Volume {
