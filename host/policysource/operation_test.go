@@ -165,7 +165,7 @@ func TestAQuarantineIsReportedAndEnds(t *testing.T) {
 	_, err = r.decide()
 	require.ErrorIs(t, err, chain.Quarantined)
 	r.report()
-	want := "Quarantined at PodMutation since 2026-01-02T03:04:05Z, after several calls in a row without a valid answer (Trap: pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom). Objects that it matches are refused (failurePolicy: Fail). The module's author must correct it; an operator can load another version, or change spec.failurePolicy or spec.mode. It is probed from time to time."
+	want := "Quarantined at PodMutation since 2026-01-02T03:04:05Z, after several calls in a row without a valid answer (Trap: pod_mutation: the module crashed: unreachable; its author must correct it; it wrote: panic: boom). Objects that it matches are refused (failurePolicy: Fail). The module's author must correct it. Meanwhile, an operator can load another version, or change spec.failurePolicy or spec.mode. It is probed from time to time."
 	assert.Equal(t, want, r.own("mine").Message)
 	assert.Equal(t, "False Quarantined: 0/1 components decide by generation 1. Not current: webhook: "+want, r.ready("mine"))
 	assert.Equal(t, []string{"Warning Quarantined 0/1 components decide by generation 1. Not current: webhook: " + want}, r.recorded())

@@ -69,6 +69,9 @@ type PolicyError struct {
 	// Class of the failure.
 	Class engine.Class
 	Err   error
+	// SettingsChecked reports that the module accepted its settings before the call, so that
+	// they are not the cause.
+	SettingsChecked bool
 }
 
 // maxErrorBytes bounds the message of a [PolicyError]. The message becomes part of events,
@@ -88,7 +91,7 @@ func (e *PolicyError) text() string {
 	object := fmt.Sprintf("OffloadingPolicy %q, or of the ConfigMap that defines it", e.Binding)
 	switch e.Class {
 	case Quarantined:
-		return fmt.Sprintf("%s is quarantined at %s: %v; the module's author must correct it; meanwhile, an operator can load a working version, or set spec.failurePolicy or spec.mode of %s; the policy is retried periodically", policy, at, e.Err, object)
+		return fmt.Sprintf("%s is quarantined at %s: %v; %s; meanwhile, an operator can load a working version, or set spec.failurePolicy or spec.mode of %s; the policy is retried periodically", policy, at, e.Err, e.remedy(), object)
 	case Unavailable:
 		return fmt.Sprintf("%s was enforced before and cannot be used now at %s: %v; an operator must correct that; meanwhile, an operator can set spec.failurePolicy or spec.mode of %s", policy, at, e.Err, object)
 	case TooLarge:
@@ -102,11 +105,25 @@ func (e *PolicyError) text() string {
 
 // Reason describes what was wrong with the answer, and who must act.
 func (e *PolicyError) Reason() string {
-	// Errors of the engine already name who must act, except those that the module reports.
-	if call, ok := errors.AsType[*engine.CallError](e.Err); ok && call.Class != engine.Guest || e.Class == TooLarge {
-		return e.Err.Error()
+	text := e.Err.Error()
+	if e.Class == TooLarge {
+		return text
 	}
-	return e.Err.Error() + "; the module's author must correct it"
+	// Errors of the engine already name who must act, except those that the module reports.
+	call, ok := errors.AsType[*engine.CallError](e.Err)
+	if possible, _ := isAboutSettings(e.Class, text, e.SettingsChecked); ok && call.Class != engine.Guest && !possible {
+		return text
+	}
+	return text + "; " + e.remedy()
+}
+
+// remedy says which role must act.
+func (e *PolicyError) remedy() string {
+	class, message := e.Class, e.Err.Error()
+	if quarantine, ok := errors.AsType[*QuarantineError](e.Err); ok {
+		class, message = quarantine.Class, quarantine.Last
+	}
+	return remedy(e.Binding, class, message, e.SettingsChecked)
 }
 
 // Unwrap returns the cause.

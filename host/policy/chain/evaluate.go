@@ -308,6 +308,7 @@ func (l *link) policyError(in Input, err error) *PolicyError {
 	return &PolicyError{
 		Point: in.Point, Moment: in.Moment, Binding: l.Name,
 		Module: l.Policy.Name(), Digest: l.Policy.Digest(), Class: classOf(err), Err: err,
+		SettingsChecked: l.checksSettings(),
 	}
 }
 

@@ -61,6 +61,8 @@ type Health struct {
 	// without failures.
 	Class engine.Class
 	Last  string
+	// Remedy says which role must act on the last failure.
+	Remedy string
 	// Since is when the policy was quarantined, zero if it is not.
 	Since time.Time
 	// FallsBack reports that the previous version, with digest Fallback, answers while the
@@ -235,6 +237,9 @@ func (h *health) report(l *link) Health {
 	out := Health{
 		Binding: l.Name, Point: l.Point, Digest: l.Policy.Digest(), Answered: h.answered.Load(),
 		Shadow: l.Mode == Shadow, Failures: h.failures, Class: h.class, Last: h.last, Since: h.since,
+	}
+	if h.failures > 0 {
+		out.Remedy = remedy(l.Name, h.class, h.last, l.checksSettings())
 	}
 	if l.fallback != nil {
 		out.FallsBack, out.Fallback = true, l.fallback.Policy.Digest()

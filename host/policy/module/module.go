@@ -202,6 +202,10 @@ func (m *Module) Call(ctx context.Context, export string, request []byte) ([]byt
 	return m.wasm.Call(ctx, export, request)
 }
 
+// ChecksSettings reports whether the module exports validate_settings, with which
+// [Module.ValidateSettings] checks the settings of a policy.
+func (m *Module) ChecksSettings() bool { return m.wasm.Exports(contract.ExportValidateSettings) }
+
 // Instances returns how many instances wait for a call, and how many there are.
 func (m *Module) Instances() (idle, all int) {
 	pool := m.wasm.Pool()
@@ -236,7 +240,7 @@ func (e *SettingsError) Error() string {
 // binding at these points; none means all points of the module. A module without the export
 // validate_settings accepts any settings.
 func (m *Module) ValidateSettings(ctx context.Context, settings json.RawMessage, points ...contract.Point) error {
-	if !m.wasm.Exports(contract.ExportValidateSettings) {
+	if !m.ChecksSettings() {
 		return nil
 	}
 	if err := operation.CheckSettings(settings); err != nil {

@@ -263,10 +263,18 @@ func TestAWrongSignatureOfValidateSettingsIsRefused(t *testing.T) {
 func TestSettingsThatAreTooDeepAreTheOperatorsError(t *testing.T) {
 	m, err := load(t, newGuest().answers("describe", good).answers("pod_mutation", "{}").answers("validate_settings", `{"version":"v1alpha1","valid":true}`).Bytes())
 	require.NoError(t, err)
+	assert.True(t, m.ChecksSettings())
 	err = m.ValidateSettings(t.Context(), json.RawMessage(`{"a":`+strings.Repeat("[", 1000)+strings.Repeat("]", 1000)+`}`))
 	var refused *module.SettingsError
 	require.ErrorAs(t, err, &refused)
 	assert.ErrorContains(t, err, "nested 1001 deep")
+}
+
+func TestAModuleWithoutValidateSettingsAcceptsAnySettings(t *testing.T) {
+	m, err := load(t, newGuest().answers("describe", good).answers("pod_mutation", "{}").Bytes())
+	require.NoError(t, err)
+	assert.False(t, m.ChecksSettings())
+	require.NoError(t, m.ValidateSettings(t.Context(), json.RawMessage(`{"a":1}`)))
 }
 
 func TestValidateSettings(t *testing.T) {

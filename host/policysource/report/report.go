@@ -27,8 +27,8 @@ const (
 // maxCause bounds a quoted cause, in bytes.
 const maxCause = 600
 
-// remedy says who must act when a policy fails.
-const remedy = "The module's author must correct it; an operator can load another version, or change spec.failurePolicy or spec.mode."
+// workaround says what an operator can do until a failing policy is corrected.
+const workaround = "Meanwhile, an operator can load another version, or change spec.failurePolicy or spec.mode."
 
 // Observe describes an outcome and the health of its bindings.
 func Observe(o *plan.Outcome, health []chain.Health) policyv1alpha1.PolicyObservation {
@@ -60,7 +60,7 @@ func diagnose(o *plan.Outcome, health []chain.Health) (reason, message string) {
 			reason = ReasonFellBack
 		}
 		messages = append(messages, fmt.Sprintf("Quarantined at %s since %s, after several calls in a row without a valid answer (%s: %s). %s %s It is probed from time to time.",
-			h.Point, h.Since.UTC().Format(time.RFC3339), string(h.Class), h.Last, consequence(o.Policy, h), remedy))
+			h.Point, h.Since.UTC().Format(time.RFC3339), string(h.Class), h.Last, consequence(o.Policy, h), sentence(h.Remedy)+" "+workaround))
 	}
 	switch {
 	case o.Problem != nil:
@@ -75,6 +75,14 @@ func diagnose(o *plan.Outcome, health []chain.Health) (reason, message string) {
 		messages = append(messages, "The module is being loaded. "+decides(o))
 	}
 	return reason, strings.Join(messages, " ")
+}
+
+// sentence makes a sentence of a clause.
+func sentence(clause string) string {
+	if clause == "" {
+		return ""
+	}
+	return strings.ToUpper(clause[:1]) + clause[1:] + "."
 }
 
 // decides says what decides while the current version is not used.

@@ -178,7 +178,7 @@ func TestDenialsAndErrorsNameThePolicy(t *testing.T) {
 			}, `gave no valid answer at PodMutation/Admission (UndeclaredWrite): checking the answer: operation 0 is outside of what the module declares and the binding allows: set /spec/hostNetwork is not allowed`},
 		"an error": {
 			func(contract.Request) (contract.Response, error) { return contract.Response{}, assert.AnError },
-			`(Guest): ` + assert.AnError.Error() + `; the module's author must correct it; meanwhile, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "default-podplacement", or of the ConfigMap that defines it`},
+			`(Guest): ` + assert.AnError.Error() + `; if spec.settings of OffloadingPolicy "default-podplacement", or of the ConfigMap that defines it, are missing or wrong, an operator must correct them; otherwise the module's author must correct the module; meanwhile, an operator can set spec.failurePolicy or spec.mode of OffloadingPolicy "default-podplacement", or of the ConfigMap that defines it`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
