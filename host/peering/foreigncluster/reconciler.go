@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,6 +28,9 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
+
+// conflictRetry is how soon a status is computed again when the cached ForeignCluster is stale.
+const conflictRetry = time.Second
 
 // Reconciler keeps ForeignClusters. Its keys are cluster IDs.
 //
@@ -115,7 +120,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if equality.Semantic.DeepEqual(before.Status, fc.Status) {
 		return ctrl.Result{}, nil
 	}
-	if err := r.Client.Status().Patch(ctx, fc, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+	// A patch of an absent status has all fields, including those of other writers.
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	switch err := r.Client.Status().Patch(ctx, fc, patch); {
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	case client.IgnoreNotFound(err) != nil:
 		return ctrl.Result{}, fmt.Errorf("patching the status of ForeignCluster %q: %w", fc.Name, err)
 	}
 	return ctrl.Result{}, nil

@@ -1,0 +1,57 @@
+package foreigncluster
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	testclock "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/scheme"
+)
+
+// A status that is absent in the cache is written as a whole, with the fields of other writers.
+func TestAStaleStatusDoesNotReplaceTheNetwork(t *testing.T) {
+	s, err := scheme.New()
+	require.NoError(t, err)
+	fc := &liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}, Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: "rome"}}
+	c := fake.NewClientBuilder().WithScheme(s).WithObjects(fc).WithStatusSubresource(fc).Build()
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(fc), fc))
+	stale := fc.DeepCopy()
+	fc.Status.Role = liqocorev1beta1.ConsumerRole
+	fc.Status.Modules.Networking.Enabled = true
+	require.NoError(t, c.Status().Update(t.Context(), fc))
+
+	isStale := true
+	r := &Reconciler{Clock: testclock.NewFakePassiveClock(time.Unix(1, 0)), Client: interceptor.NewClient(c, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if clusters, ok := list.(*liqocorev1beta1.ForeignClusterList); ok && isStale {
+				clusters.Items = []liqocorev1beta1.ForeignCluster{*stale}
+				return nil
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})}
+	request := ctrl.Request{NamespacedName: client.ObjectKey{Name: "rome"}}
+	result, err := r.Reconcile(t.Context(), request)
+	require.NoError(t, err)
+	assert.Positive(t, result.RequeueAfter)
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(fc), fc))
+	assert.True(t, fc.Status.Modules.Networking.Enabled)
+
+	isStale = false
+	result, err = r.Reconcile(t.Context(), request)
+	require.NoError(t, err)
+	assert.Zero(t, result)
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(fc), fc))
+	assert.True(t, fc.Status.Modules.Networking.Enabled)
+	assert.Equal(t, liqocorev1beta1.UnknownRole, fc.Status.Role, "the reconciler's own fields are written")
+}
