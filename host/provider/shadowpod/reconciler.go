@@ -59,7 +59,8 @@ type Reconciler struct {
 	// Client reads from the manager's cache, which holds pods with the managed-by label only,
 	// as metadata.Trim leaves them.
 	Client client.Client
-	// APIReader reads pods that the cache does not hold: those without the label.
+	// APIReader reads pods that the cache does not hold, those without the label, and
+	// ShadowPods before their pods are created.
 	APIReader client.Reader
 	// SecurityLevel is the Pod Security level of pods in namespaces without a label for it;
 	// empty is [DefaultSecurityLevel].
@@ -165,7 +166,7 @@ func (r *Reconciler) keepOwnership(ctx context.Context, shadow *offloadingv1beta
 // getOrCreatePod returns the ShadowPod's pod, and creates it when it is absent. The error is
 // errNotControlled when an unmanaged pod has the name, errStalePod when the pod of an earlier
 // ShadowPod has it, and a [forbiddenError] when the security level forbids the pod. Pod and
-// error are nil when the namespace is terminating.
+// error are nil when the namespace is terminating, and when the cached ShadowPod is stale.
 func (r *Reconciler) getOrCreatePod(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (*corev1.Pod, error) {
 	key := client.ObjectKeyFromObject(shadow)
 	pod := &corev1.Pod{}
@@ -178,6 +179,9 @@ func (r *Reconciler) getOrCreatePod(ctx context.Context, shadow *offloadingv1bet
 	}
 	pod = ForgePod(shadow)
 	if err = r.checkSecurity(ctx, pod); err == nil {
+		if stale, err := r.isStale(ctx, shadow); err != nil || stale {
+			return nil, err
+		}
 		err = r.Client.Create(ctx, pod, client.FieldOwner(FieldManager))
 	}
 	refusal := refusalMessage(err)
@@ -203,6 +207,19 @@ func (r *Reconciler) getOrCreatePod(ctx context.Context, shadow *offloadingv1bet
 		err = errors.Join(err, r.reportRefusal(ctx, shadow, nil, refusal))
 	}
 	return nil, fmt.Errorf("creating pod %s: %w", key, err)
+}
+
+// isStale reports whether the API server has another state of a ShadowPod than the cache, in which
+// no pod is created: it is deleted, being deleted, replaced or terminal. The watch of pods may be
+// ahead of the watch of ShadowPods, and then a pod that was deleted with its ShadowPod would run
+// again until the garbage collector finds it. The event of the change is on its way.
+func (r *Reconciler) isStale(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (bool, error) {
+	current := &offloadingv1beta1.ShadowPod{}
+	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(shadow), current)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading ShadowPod %s/%s before creating its pod: %w", shadow.Namespace, shadow.Name, err)
+	}
+	return err != nil || current.UID != shadow.UID || !current.DeletionTimestamp.IsZero() || podend.IsTerminal(current.Status.Phase), nil
 }
 
 // checkOwner returns the pod if the ShadowPod controls it.

@@ -349,6 +349,32 @@ func TestNoPodIsCreatedAgain(t *testing.T) {
 	}
 }
 
+// The watch of pods may be ahead of the watch of ShadowPods: a pod that was deleted with its ShadowPod
+// does not run again.
+func TestNoPodIsCreatedForAStaleShadowPod(t *testing.T) {
+	cached := shadow(func(s *offloadingv1beta1.ShadowPod) { s.UID = "first" })
+	change := func(f func(*offloadingv1beta1.ShadowPod)) client.Object {
+		live := cached.DeepCopy()
+		f(live)
+		return live
+	}
+	for name, live := range map[string]client.Object{
+		"gone": &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}},
+		"being deleted": change(func(s *offloadingv1beta1.ShadowPod) {
+			s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: noon}, []string{"example.com/kept"}
+		}),
+		"replaced": change(func(s *offloadingv1beta1.ShadowPod) { s.UID = "second" }),
+		"terminal": change(func(s *offloadingv1beta1.ShadowPod) { s.Status.Phase = corev1.PodSucceeded }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := state{shadow: cached.DeepCopy(), live: live}.reconcile(t)
+			require.NoError(t, out.err)
+			assert.Nil(t, out.pod)
+			assert.Empty(t, out.writes)
+		})
+	}
+}
+
 func TestIsOfEarlierShadowPod(t *testing.T) {
 	tests := map[string]struct {
 		change func(*corev1.Pod)
