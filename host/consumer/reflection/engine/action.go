@@ -69,6 +69,9 @@ type RecordEvent struct {
 	Type    string
 	Reason  string
 	Message string
+	// Quiet is how long the event is not recorded again after decisions without events. Zero
+	// means that it is recorded again after the next such decision.
+	Quiet time.Duration
 }
 
 // Keep leaves both objects as they are. Reason is logged.

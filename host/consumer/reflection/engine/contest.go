@@ -48,10 +48,11 @@ func (c Contest) pause(base time.Duration, now time.Time) (time.Duration, bool) 
 func (c Contest) isCalm(now time.Time) bool { return now.Sub(c.wroteAt) > revertCalm }
 
 // Contested returns the event about another writer in the provider. object names what that
-// writer changes.
+// writer changes. Each revert is followed by a decision without events, so the event stays quiet
+// for as long as reverts count.
 func Contested(facts Facts, object string) RecordEvent {
 	return RecordEvent{
-		Type: EventWarning, Reason: ReasonFailedReflection,
+		Type: EventWarning, Reason: ReasonFailedReflection, Quiet: revertCalm,
 		Message: "A controller or user in cluster " + facts.ProviderClusterID + " keeps changing " + object +
 			". Stop it, or do not reflect the labels or annotations that it writes.",
 	}

@@ -13,16 +13,22 @@ func (x *execution) recordEvent(event RecordEvent) {
 	x.recordOnce(x.in, event)
 }
 
-// recordOnce records an event on the local object, unless it equals the last one.
+// recordOnce records an event on the local object, unless it equals the last one or is quiet.
 func (r *runner) recordOnce(in Input, event RecordEvent) {
 	if in.Local == nil {
 		return
 	}
 	sum := r.states.hash(event.Type, event.Reason, event.Message)
-	if r.states.get(in.Key).lastEvent == sum {
+	now, state := r.engine.options.Now(), r.states.get(in.Key)
+	if state.lastEvent == sum || state.quietEvent == sum && now.Before(state.quietUntil) {
 		return
 	}
-	r.states.update(in.Key, func(s *keyState) { s.lastEvent = sum })
+	r.states.update(in.Key, func(s *keyState) {
+		s.lastEvent = sum
+		if event.Quiet > 0 {
+			s.quietEvent, s.quietUntil = sum, now.Add(event.Quiet)
+		}
+	})
 	r.recorder.Event(in.Local, event.Type, event.Reason, event.Message)
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"hash/maphash"
 	"sync"
+	"time"
 )
 
 // keyState is kept for a key between decisions. It does not survive a restart: it saves
@@ -11,6 +12,9 @@ type keyState struct {
 	memory any
 	// lastEvent is the hash of the last event, which is not recorded again.
 	lastEvent uint64
+	// quietEvent is the hash of an event that is not recorded again until quietUntil.
+	quietEvent uint64
+	quietUntil time.Time
 	// applied is the hash of the last configuration that was applied.
 	applied uint64
 	// absent is set when the API server has confirmed that there is no local object.
@@ -42,7 +46,7 @@ func (s *states) update(key Key, alter func(*keyState)) {
 	defer s.mu.Unlock()
 	state := s.keys[key]
 	alter(&state)
-	if state.memory == nil && state.lastEvent == 0 && state.applied == 0 && !state.absent {
+	if state.memory == nil && state.lastEvent == 0 && state.quietEvent == 0 && state.applied == 0 && !state.absent {
 		delete(s.keys, key)
 		return
 	}
