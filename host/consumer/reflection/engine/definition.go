@@ -136,9 +136,12 @@ type Facts struct {
 	// RemoteNamespace is the namespace that the key's namespace is mapped to; empty in a
 	// Fallback.
 	RemoteNamespace string
-	// MappingFails is set in a Fallback when the provider fails to create or restore the
-	// remote namespace. Its pods may still run.
+	// MappingFails is set in a Fallback when the provider has not created or restored the
+	// requested remote namespace. Its pods may still run.
 	MappingFails bool
+	// MappingStarts is set in a Fallback when the provider has accepted the requested namespace
+	// meanwhile: its reflection is about to start.
+	MappingStarts bool
 	// PolicyRevision grows with every change of the policies.
 	PolicyRevision uint64
 	// RemoteUnknown is set when the dependent objects were read before an outage of the link

@@ -46,6 +46,17 @@ func TestOnlyRequestedNamespacesAreMapped(t *testing.T) {
 			followed: map[string]string{"shop": "shop-rome"},
 			want:     map[string]string{"shop": "shop-rome"},
 		},
+		"a requested namespace that a restored provider does not report yet continues": {
+			desired: map[string]string{"shop": "shop-rome"}, followed: map[string]string{"shop": "shop-rome"},
+			want: map[string]string{"shop": "shop-rome"},
+		},
+		"a requested namespace that is not reported does not begin": {
+			desired: map[string]string{"shop": "shop-rome"}, want: map[string]string{},
+		},
+		"nor does one continue under another name": {
+			desired: map[string]string{"shop": "shop-2"}, followed: map[string]string{"shop": "shop-rome"}, want: map[string]string{},
+		},
+		"what is neither requested nor reported ends": {followed: map[string]string{"shop": "shop-rome"}, want: map[string]string{}},
 		"what the provider has not created yet does not begin": {
 			desired: map[string]string{"shop": "shop-rome"}, current: map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": failing("shop-rome")},
 			want: map[string]string{},

@@ -113,8 +113,9 @@ func (e *Engine) followed() map[string]string {
 
 // mapping returns the accepted namespaces, local → remote. The provider writes the status, so
 // an entry must also be in the spec; a followed namespace continues until the provider ends
-// it. If the provider fails to restore a namespace, it continues too: its pods may run. With
-// two maps for one provider, ok is false and the current mapping stays in force.
+// it. A followed namespace that is still requested continues too if the provider fails to restore
+// it, or does not report it because it was restored from a backup: its pods may run. With two
+// maps for one provider, ok is false and the current mapping stays in force.
 func mapping(ctx context.Context, objects []client.Object, followed map[string]string) (map[string]string, bool) {
 	if len(objects) > 1 {
 		logr.FromContextOrDiscard(ctx).Error(nil, "More than one NamespaceMap for the provider, changes are ignored until one is left")
@@ -128,12 +129,13 @@ func mapping(ctx context.Context, objects []client.Object, followed map[string]s
 		}
 		for local, status := range nm.Status.CurrentMapping {
 			remote := status.RemoteNamespace
-			if remote == "" {
-				continue
+			isRequested := nm.Spec.DesiredMapping[local] == remote
+			if isAccepted(nm, local) && (isRequested || followed[local] == remote) {
+				wanted[local] = remote
 			}
-			isDesired, isFollowed := nm.Spec.DesiredMapping[local] == remote, followed[local] == remote
-			isAccepted := status.Phase == offloadingv1beta1.MappingAccepted
-			if isAccepted && (isDesired || isFollowed) || isFailing(nm, local) && isFollowed {
+		}
+		for local, remote := range followed {
+			if isFailing(nm, local) && nm.Spec.DesiredMapping[local] == remote {
 				wanted[local] = remote
 			}
 		}
@@ -141,21 +143,30 @@ func mapping(ctx context.Context, objects []client.Object, followed map[string]s
 	return wanted, true
 }
 
-// isFailing reports whether the provider fails to create or restore a requested namespace.
-func isFailing(nm *offloadingv1beta1.NamespaceMap, local string) bool {
-	status, found := nm.Status.CurrentMapping[local]
-	return found && status.Phase == offloadingv1beta1.MappingCreationLoopBackOff &&
-		status.RemoteNamespace != "" && nm.Spec.DesiredMapping[local] == status.RemoteNamespace
+// isAccepted reports whether the provider has created a namespace.
+func isAccepted(nm *offloadingv1beta1.NamespaceMap, local string) bool {
+	status := nm.Status.CurrentMapping[local]
+	return status.RemoteNamespace != "" && status.Phase == offloadingv1beta1.MappingAccepted
 }
 
-// isMappingFailing is isFailing for the NamespaceMap in the cache.
-func (e *Engine) isMappingFailing(local string) bool {
+// isFailing reports whether the provider has not created or not restored a requested namespace.
+func isFailing(nm *offloadingv1beta1.NamespaceMap, local string) bool {
+	remote, isRequested := nm.Spec.DesiredMapping[local]
+	status, isReported := nm.Status.CurrentMapping[local]
+	return isRequested && (!isReported || status.Phase == offloadingv1beta1.MappingCreationLoopBackOff && status.RemoteNamespace == remote)
+}
+
+// setRequest sets the facts about the request for an unmapped namespace, all from one moment: a
+// namespace that is accepted meanwhile is still requested.
+func (e *Engine) setRequest(facts *Facts, local string) {
 	for _, object := range e.maps.List("") {
-		if nm, ok := object.(*offloadingv1beta1.NamespaceMap); ok && isFailing(nm, local) {
-			return true
+		nm, ok := object.(*offloadingv1beta1.NamespaceMap)
+		if !ok {
+			continue
 		}
+		facts.MappingFails = facts.MappingFails || isFailing(nm, local)
+		facts.MappingStarts = facts.MappingStarts || isAccepted(nm, local) && nm.Spec.DesiredMapping[local] != ""
 	}
-	return false
 }
 
 // startNamespace starts the reflection of a namespace, with the resources of the leader if

@@ -142,7 +142,7 @@ func (r *runner) fallback(ctx context.Context, key Key) (time.Duration, error) {
 		return 0, nil
 	}
 	in := Input{Key: key, Facts: r.engine.facts(""), Local: local, Memory: r.states.get(key).memory}
-	in.Facts.MappingFails = r.engine.isMappingFailing(key.Namespace)
+	r.engine.setRequest(&in.Facts, key.Namespace)
 	actions, err := definition.Fallback(in)
 	if err != nil {
 		return 0, r.recordError(in, &decisionError{err})

@@ -29,6 +29,7 @@ const (
 	keepStaleShadowPod   = "StaleShadowPod"
 	keepAborted          = "PodAborted"
 	keepFinished         = "PodFinished"
+	keepMappingStarts    = "MappingStarts"
 	keepStaleRemotePod   = "StaleRemotePod"
 	keepNoRemoteObject   = "NoRemoteObject"
 	keepLastStatus       = "LastStatusKept"

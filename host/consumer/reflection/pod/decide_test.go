@@ -298,6 +298,13 @@ func TestFallback(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, "event FailedReflection", summary(actions))
 	})
+	t.Run("the namespace was accepted after it was looked up", func(t *testing.T) {
+		in := input(localPod(phase(corev1.PodRunning)), nil, nil)
+		in.Facts.MappingStarts = true
+		actions, err := definition(&policies{}).Fallback(in)
+		require.NoError(t, err)
+		assert.Equal(t, "keep MappingStarts", summary(actions))
+	})
 	t.Run("the status is written once", func(t *testing.T) {
 		in := input(localPod(), nil, nil)
 		actions, err := definition(&policies{}).Fallback(in)

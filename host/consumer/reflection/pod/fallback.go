@@ -29,8 +29,10 @@ func (d *Definition) Fallback(in engine.Input) ([]engine.Action, error) {
 		return append(patchStatus(pod, status), engine.RecordEvent{
 			Type: engine.EventWarning, Reason: engine.ReasonReflectionDisabled, Message: message,
 		}), nil
+	case in.Facts.MappingStarts:
+		return keep(keepMappingStarts), nil
 	case in.Facts.MappingFails:
-		message := "Cluster " + in.Facts.ProviderClusterID + " fails to create or restore the remote namespace of " + in.Key.Namespace +
+		message := "Cluster " + in.Facts.ProviderClusterID + " has not created or restored the remote namespace of " + in.Key.Namespace +
 			". The pod may still run there, and its status is not updated. Read the status of the NamespaceOffloading."
 		return []engine.Action{engine.RecordEvent{Type: engine.EventWarning, Reason: engine.ReasonFailedReflection, Message: message}}, nil
 	default:
