@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
 )
 
 // counter counts the requests of one client by verb and resource.
@@ -22,6 +25,9 @@ func (c *counter) wrap(next http.RoundTripper) http.RoundTripper {
 			}
 		}
 		verb := r.Method
+		if verb == http.MethodGet && isCollection(r.URL.Path) {
+			verb = "LIST"
+		}
 		if r.URL.Query().Get("watch") == "true" || r.URL.Query().Get("watch") == "1" {
 			verb = "WATCH"
 		}
@@ -30,6 +36,18 @@ func (c *counter) wrap(next http.RoundTripper) http.RoundTripper {
 		c.mu.Unlock()
 		return next.RoundTrip(r)
 	})
+}
+
+// isCollection reports whether a path is that of all objects of a resource, in a namespace or not.
+func isCollection(path string) bool {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if parts[0] == "apis" {
+		parts = parts[1:]
+	}
+	if len(parts) > 4 && parts[2] == "namespaces" {
+		parts = parts[2:]
+	}
+	return len(parts) == 3
 }
 
 func (c *counter) snapshot() map[string]int {
@@ -45,3 +63,18 @@ func (c *counter) snapshot() map[string]int {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+func TestIsCollection(t *testing.T) {
+	for path, want := range map[string]bool{
+		"/api/v1/namespaces/shop/pods":                                    true,
+		"/api/v1/namespaces/shop/pods/web":                                false,
+		"/api/v1/namespaces/shop/pods/web/status":                         false,
+		"/api/v1/pods":                                                    true,
+		"/api/v1/nodes/milan":                                             false,
+		"/apis/offloading.liqo.io/v1beta1/namespaces/shop/shadowpods":     true,
+		"/apis/offloading.liqo.io/v1beta1/namespaces/shop/shadowpods/web": false,
+		"/apis/networking.k8s.io/v1/ingresses":                            true,
+	} {
+		assert.Equal(t, want, isCollection(path), path)
+	}
+}
