@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
@@ -27,10 +28,10 @@ const (
 	RetryPeriod = 2 * time.Second
 )
 
-// ErrRestored is returned by Get if the lease is older than the last renewal of this process: the
-// API server was restored from a backup. The caches of the process are newer than the server, and
-// its watches do not return events until the server reaches their resource versions again. The
-// elector gives up the lease, so that the process ends and starts with empty caches.
+// ErrRestored is returned by Get if the lease is older than the last renewal of this process, or does
+// not exist: the API server was restored from a backup, in which the lease may be absent. What the
+// process remembers is newer than the server. The elector gives up the lease, so that the process
+// ends and starts again.
 var ErrRestored = errors.New("the API server was restored from a backup")
 
 // precision is more than the precision of the times of a Lease, and less than any RenewPeriod.
@@ -59,14 +60,18 @@ func Sparse(lock resourcelock.Interface, period time.Duration, now func() time.T
 func (s *sparse) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	s.renewedAt = time.Time{}
 	record, raw, err := s.Interface.Get(ctx)
-	if err != nil {
-		return record, raw, err //nolint:wrapcheck // The elector inspects it.
-	}
-	isOwn := s.written.HolderIdentity == s.Identity() && record.HolderIdentity == s.Identity()
-	if s.isRestored = s.isRestored || isOwn && record.RenewTime.Add(precision).Before(s.written.RenewTime.Time); s.isRestored {
+	if s.isRestored = s.isRestored || s.written.HolderIdentity == s.Identity() && s.isOlder(record, err); s.isRestored {
 		return nil, nil, fmt.Errorf("reading the lease: %w", ErrRestored)
 	}
-	return record, raw, nil
+	return record, raw, err //nolint:wrapcheck // The elector inspects it.
+}
+
+// isOlder reports whether the lease as it was read is older than the last renewal of this process.
+func (s *sparse) isOlder(record *resourcelock.LeaderElectionRecord, err error) bool {
+	if err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	return record.HolderIdentity == s.Identity() && record.RenewTime.Add(precision).Before(s.written.RenewTime.Time)
 }
 
 // Create implements resourcelock.Interface.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/host/kit/lease"
 )
@@ -90,8 +91,12 @@ func TestALeaseThatIsOlderThanTheLastRenewalMeansARestoredServer(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		written, stored *resourcelock.LeaderElectionRecord
-		restored        bool
+		// deleted means that the lease does not exist.
+		deleted  bool
+		restored bool
 	}{
+		"the lease does not exist":                         {written: ptr.To(record("a", time.Minute)), stored: ptr.To(record("a", time.Minute)), deleted: true, restored: true},
+		"the lease never existed":                          {stored: ptr.To(record("a", 0)), deleted: true},
 		"the lease was not acquired":                       {stored: ptr.To(record("a", 0))},
 		"the lease is the last renewal":                    {written: ptr.To(record("a", time.Minute)), stored: ptr.To(record("a", time.Minute))},
 		"the lease has microseconds only":                  {written: ptr.To(record("a", time.Minute+999)), stored: ptr.To(record("a", time.Minute))},
@@ -100,7 +105,8 @@ func TestALeaseThatIsOlderThanTheLastRenewalMeansARestoredServer(t *testing.T) {
 		"the lease was released and acquired by a replica": {written: ptr.To(record("", time.Minute)), stored: ptr.To(record("a", 0))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stored := newLock("a", fake.NewClientset())
+			clientset := fake.NewClientset()
+			stored := newLock("a", clientset)
 			lock := lease.Sparse(stored, 15*time.Second, func() time.Time { return start })
 			require.NoError(t, stored.Create(t.Context(), record("a", 0)))
 			if tc.written != nil {
@@ -109,12 +115,18 @@ func TestALeaseThatIsOlderThanTheLastRenewalMeansARestoredServer(t *testing.T) {
 				require.NoError(t, lock.Update(t.Context(), *tc.written))
 			}
 			require.NoError(t, stored.Update(t.Context(), *tc.stored))
+			if tc.deleted {
+				require.NoError(t, clientset.CoordinationV1().Leases("longshore").Delete(t.Context(), "manager", metav1.DeleteOptions{}))
+			}
 			_, _, err := lock.Get(t.Context())
 			if !tc.restored {
-				require.NoError(t, err)
+				require.NoError(t, client.IgnoreNotFound(err))
 				return
 			}
 			require.ErrorIs(t, err, lease.ErrRestored)
+			if tc.deleted {
+				require.NoError(t, stored.Create(t.Context(), record("a", time.Hour)))
+			}
 			require.NoError(t, stored.Update(t.Context(), record("a", time.Hour)))
 			_, _, err = lock.Get(t.Context())
 			require.ErrorIs(t, err, lease.ErrRestored, "the caches of the process stay invalid")
