@@ -43,6 +43,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/policies"
+	"github.com/longshore-dev/longshore/host/kit/restore"
 	"github.com/longshore-dev/longshore/host/policysource"
 )
 
@@ -157,7 +158,7 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 		// Controller names are unique per process, and tests run several virtual kubelets.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 		Cache: cache.Options{
-			DefaultTransform: cache.TransformStripManagedFields(),
+			DefaultTransform: cache.TransformStripManagedFields(), NewInformer: restore.NewInformer,
 			ByObject: map[client.Object]cache.ByObject{
 				&offloadingv1beta1.VirtualNode{}: {Namespaces: map[string]cache.Config{o.TenantNamespace: {}}, Transform: stripTemplate},
 				&corev1.Secret{}: {Namespaces: map[string]cache.Config{

@@ -28,6 +28,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/lease"
+	"github.com/longshore-dev/longshore/host/kit/restore"
 )
 
 // Options are the options of every process. The names are those of the command's flags.
@@ -94,7 +95,9 @@ func New(o *Options, d Definition) (*App, error) {
 		LeaderElectionReleaseOnCancel: true,
 		// Controller names are unique per process. Tests run several managers in one process.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-		Cache:      cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: d.Cache},
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(), ByObject: d.Cache, NewInformer: restore.NewInformer,
+		},
 	}
 	if d.Alter != nil {
 		if err := d.Alter(&options); err != nil {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/restore"
 )
 
 // watchObjects watches the selected objects and calls changed with each change and deletion.
@@ -29,7 +30,7 @@ func watchObjects(ctx context.Context, group *sync.WaitGroup, c client.WithWatch
 		}
 	}
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListerWatcher: restore.Detect(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
 				list, options := newList(), selection
 				options.Raw = &raw
@@ -40,7 +41,7 @@ func watchObjects(ctx context.Context, group *sync.WaitGroup, c client.WithWatch
 				options.Raw = &raw
 				return c.Watch(ctx, newList(), &options)
 			},
-		}, c),
+		}, c)),
 		ObjectType: object,
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(current any) { handle(current, false) },

@@ -1,7 +1,6 @@
 package reflection_test
 
 import (
-	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -29,10 +28,8 @@ func TestAProviderRestoredFromABackupConverges(t *testing.T) {
 	planetest.Until(t, func(t planetest.T) bool { return r.countPods(t, corev1.PodRunning) == 2 }, soon, tick)
 	r.awaitSetting(t, "1")
 
-	etcd, backup := filepath.Join(r.provider.Dir, "etcd"), filepath.Join(t.TempDir(), "backup")
-	require.NoError(t, r.provider.Crash())
-	require.NoError(t, os.CopyFS(backup, os.DirFS(etcd)))
-	require.NoError(t, r.provider.Restart(t.Context()))
+	backup := filepath.Join(t.TempDir(), "backup")
+	require.NoError(t, r.provider.BackUp(t.Context(), backup))
 
 	// What happens after the backup.
 	settings.Data["k"] = "2"
@@ -49,10 +46,7 @@ func TestAProviderRestoredFromABackupConverges(t *testing.T) {
 		}))
 	}
 
-	require.NoError(t, r.provider.Crash())
-	require.NoError(t, os.RemoveAll(etcd))
-	require.NoError(t, os.CopyFS(etcd, os.DirFS(backup)))
-	require.NoError(t, r.provider.Restart(t.Context()))
+	require.NoError(t, r.provider.Restore(t.Context(), backup))
 	r.play(t)
 	r.awaitSetting(t, "2")
 	planetest.Until(t, func(t planetest.T) bool { return r.isAbsent(t, "web-0") && !r.isAbsent(t, "late-0") }, soon, tick,

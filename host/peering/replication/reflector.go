@@ -13,15 +13,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/restore"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
@@ -114,8 +116,17 @@ func (r *reflector) enqueueAll() {
 }
 
 func (r *reflector) informer(client dynamic.Interface, resource schema.GroupVersionResource, namespace string, selector map[string]string) (cache.SharedIndexInformer, error) {
-	informer := dynamicinformer.NewFilteredDynamicInformer(client, resource, namespace, r.resync, cache.Indexers{},
-		func(options *metav1.ListOptions) { options.LabelSelector = labels.SelectorFromSet(selector).String() }).Informer()
+	objects, match := client.Resource(resource).Namespace(namespace), labels.SelectorFromSet(selector).String()
+	informer := restore.NewInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector = match
+			return objects.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = match
+			return objects.Watch(ctx, options)
+		},
+	}, client), &unstructured.Unstructured{}, r.resync, cache.Indexers{})
 	enqueue := func(obj any) {
 		if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
 			r.queue.Add(key{resource: resource, name: name.Name})

@@ -222,7 +222,12 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		if !ok {
 			continue
 		}
-		seen[client.ObjectKeyFromObject(object)] = struct{}{}
+		name := client.ObjectKeyFromObject(object)
+		seen[name] = struct{}{}
+		if have := s.objects[name]; have != nil && isUndone(have, object, resourceVersion) {
+			delete(s.objects, name)
+			delete(s.assumed, name)
+		}
 		if s.put(object) {
 			altered = append(altered, object)
 		}
@@ -249,6 +254,16 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		close(s.synced)
 	}
 	return nil
+}
+
+// isUndone reports whether a list of a resource version lacks what had happened to an object before
+// that version. The server was restored from a backup, and has reached the version again. An
+// assumed deletion may also be later than the list: then it is sent twice.
+func isUndone(have, listed client.Object, version string) bool {
+	if have.GetResourceVersion() == listed.GetResourceVersion() {
+		return have.GetDeletionTimestamp() != nil && listed.GetDeletionTimestamp() == nil
+	}
+	return newerVersion(have.GetResourceVersion(), listed.GetResourceVersion()) && !newerVersion(have.GetResourceVersion(), version)
 }
 
 // restore returns, under the lock, the objects that a list of this resource version

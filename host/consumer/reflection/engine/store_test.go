@@ -128,6 +128,24 @@ var storeTests = map[string]struct {
 		},
 		want: "", wantChanges: 1,
 	},
+	"a restored server that has reached the version again has older objects": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Replace([]any{configMap("a", "u1", "40")}, "50"))
+			require.NoError(t, s.Replace([]any{configMap("a", "u1", "20")}, "60"))
+		},
+		want: "20", wantChanges: 2,
+	},
+	"a restored server that has reached the version again lost a deletion": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Replace([]any{configMap("a", "u1", "10")}, "50"))
+			s.AssumeDeleted("ns", "a", "u1", metav1.Now())
+			require.NoError(t, s.Replace([]any{configMap("a", "u1", "10")}, "60"))
+			assert.Nil(t, s.Get("ns", "a").GetDeletionTimestamp())
+		},
+		want: "10", wantChanges: 2,
+	},
 	"a server that is behind our last write lacks it": {
 		steps: func(t *testing.T, s *store) {
 			t.Helper()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -13,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/restore"
 )
 
 // namespaceMapKind is the kind whose status lists the mapped namespaces.
@@ -27,7 +27,7 @@ var namespaceMapKind = Kind{
 // not wait after an outage. read is called with the result of each list, and with nil when a
 // watch began. A streaming list that fails is followed by a plain list.
 func watchKind(ctx context.Context, c client.WithWatch, kind Kind, options client.ListOptions, into *store, read func(error)) {
-	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	lw := restore.DetectWith(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
 			list := kind.NewList()
 			o := options
@@ -38,9 +38,6 @@ func watchKind(ctx context.Context, c client.WithWatch, kind Kind, options clien
 			return list, err //nolint:wrapcheck // The reflector inspects it.
 		},
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
-			if raw.SendInitialEvents == nil && isBehind(ctx, c, kind, options, into) {
-				return nil, apierrors.NewResourceExpired("the server is at a lower resource version than before: its data was restored")
-			}
 			o := options
 			o.Raw = &raw
 			w, err := c.Watch(ctx, kind.NewList(), &o)
@@ -49,21 +46,11 @@ func watchKind(ctx context.Context, c client.WithWatch, kind Kind, options clien
 			}
 			return w, err //nolint:wrapcheck // The reflector inspects it.
 		},
-	}, c)
+	}, c), func(server, _ string) bool { return into.detectRestore(server) })
 	cache.NewReflectorWithOptions(lw, kind.New(), into, cache.ReflectorOptions{
 		Name:    "reflection",
 		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 5 * time.Second, Factor: 2, Steps: 8, Jitter: 0.5},
 	}).RunWithContext(ctx)
-}
-
-// isBehind reports whether the server's resource version is lower than the store's, because
-// its data was restored from a backup. A watch from the store's version would succeed, and
-// show nothing until the server reaches it again.
-func isBehind(ctx context.Context, c client.WithWatch, kind Kind, options client.ListOptions, into *store) bool {
-	list := kind.NewList()
-	options.Limit = 1
-	// After an error, the watch fails as well or is permitted without the right to list.
-	return c.List(ctx, list, &options) == nil && into.detectRestore(list.GetResourceVersion())
 }
 
 // waitFor waits until all channels are closed. It returns false if the context ends first.

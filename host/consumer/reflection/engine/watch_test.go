@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// restoredServer has objects at version 40, and then those of a backup at version 30. The first
+// list after the restore is refused, as by an API server that has just started.
+type restoredServer struct {
+	mu       sync.Mutex
+	restored bool
+	refuse   int
+	watched  []string
+	current  *watch.FakeWatcher
+}
+
+func (s *restoredServer) list(_ context.Context, _ client.WithWatch, into client.ObjectList, _ ...client.ListOption) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuse > 0 {
+		s.refuse--
+		return apierrors.NewForbidden(corev1.Resource("configmaps"), "", nil)
+	}
+	list, _ := into.(*corev1.ConfigMapList)
+	name, version := "later", "40"
+	if s.restored {
+		name, version = "earlier", "30"
+	}
+	list.ResourceVersion = version
+	list.Items = []corev1.ConfigMap{*localMap(name, nil)}
+	list.Items[0].ResourceVersion = version
+	return nil
+}
+
+func (s *restoredServer) watch(_ context.Context, _ client.WithWatch, _ client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	options := (&client.ListOptions{}).ApplyOptions(opts)
+	if options.Raw.SendInitialEvents != nil {
+		return nil, apierrors.NewBadRequest("not supported")
+	}
+	s.watched = append(s.watched, options.Raw.ResourceVersion)
+	s.current = watch.NewFake()
+	return s.current, nil
+}
+
+// restore ends the watch.
+func (s *restoredServer) restore() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.restored, s.refuse = true, 1
+	changed := localMap("later", nil)
+	changed.ResourceVersion = "41"
+	s.current.Modify(changed)
+	s.current.Stop()
+}
+
+func (s *restoredServer) versions() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.watched...)
+}
+
+func TestAWatchDoesNotContinueOnAServerThatRefusesTheList(t *testing.T) {
+	server := &restoredServer{}
+	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{List: server.list, Watch: server.watch})
+	into := newStore(nil, func(client.Object) {})
+	kind := Kind{New: func() client.Object { return &corev1.ConfigMap{} }, NewList: func() client.ObjectList { return &corev1.ConfigMapList{} }}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		watchKind(ctx, c, kind, client.ListOptions{}, into, func(error) {})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	require.Eventually(t, func() bool { return len(server.versions()) == 1 }, soon, tick)
+	server.restore()
+	require.Eventually(t, func() bool { return len(server.versions()) > 1 }, soon, tick)
+	assert.Equal(t, []string{"40", "30"}, server.versions())
+	assert.NotNil(t, into.Get("shop", "earlier"))
+	assert.Nil(t, into.Get("shop", "later"))
+}

@@ -1,0 +1,101 @@
+// Package restore keeps caches correct when an API server is restored from a backup.
+//
+// A restored API server has lower resource versions than a cache. A watch that continues from
+// the cache's version succeeds and returns no events until the server reaches that version
+// again, and what happened in between is lost. Therefore a watch continues only on a server that
+// answered all the time and has not gone back.
+package restore
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// NewInformer is cache.NewSharedIndexInformer with [Detect].
+func NewInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
+	return cache.NewSharedIndexInformer(Detect(lw), example, resync, indexers)
+}
+
+// Detect returns a ListerWatcher whose watches fail with 410 Gone, so that a reflector lists all
+// objects, if the API server is at a lower resource version than the one from which they continue,
+// or could not be reached since the last list or watch. A watch that continues costs one more
+// request, a list of one object.
+func Detect(lw cache.ListerWatcher) cache.ListerWatcher { return DetectWith(lw, isBehind) }
+
+// isBehind reports whether the API server is at a lower resource version than a watch.
+func isBehind(server, watched string) bool {
+	order, err := resourceversion.CompareResourceVersion(server, watched)
+	return err == nil && order < 0
+}
+
+// DetectWith is [Detect] with another comparison. isBehind gets the resource version of the API
+// server, and the one from which a watch continues.
+func DetectWith(lw cache.ListerWatcher, isBehind func(server, watched string) bool) cache.ListerWatcher {
+	d := &detector{inner: cache.ToListerWatcherWithContext(lw), isBehind: isBehind}
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: d.list, WatchFuncWithContext: d.watch}, lw)
+}
+
+type detector struct {
+	inner    cache.ListerWatcherWithContext
+	isBehind func(server, watched string) bool
+	// isLost is set when the API server was not reached since the last list or watch. It may
+	// have been restored meanwhile, and have reached the resource version again.
+	isLost atomic.Bool
+}
+
+func (d *detector) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	list, err := d.inner.ListWithContext(ctx, options)
+	return list, d.observe(err)
+}
+
+func (d *detector) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	if options.SendInitialEvents == nil {
+		if err := d.check(ctx, options.ResourceVersion); err != nil {
+			return nil, err
+		}
+	}
+	w, err := d.inner.WatchWithContext(ctx, options)
+	return w, d.observe(err)
+}
+
+// observe records whether the API server was reached.
+func (d *detector) observe(err error) error {
+	if err == nil {
+		d.isLost.Store(false)
+	} else if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
+		d.isLost.Store(true)
+	}
+	return err
+}
+
+// check returns an error if a watch must not continue from a resource version, also if that is not
+// known: a server that has just started may refuse the list and accept the watch a moment later.
+func (d *detector) check(ctx context.Context, version string) error {
+	wasLost := d.isLost.Load()
+	list, err := d.list(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return err
+	}
+	accessor, err := meta.ListAccessor(list)
+	if err != nil {
+		return fmt.Errorf("reading the resource version of a list: %w", err)
+	}
+	switch {
+	case d.isBehind(accessor.GetResourceVersion(), version):
+		return apierrors.NewResourceExpired("the API server is at a lower resource version than before: it was restored from a backup")
+	case wasLost:
+		return apierrors.NewResourceExpired("the API server could not be reached, and may have been restored from a backup")
+	default:
+		return nil
+	}
+}
