@@ -104,8 +104,9 @@ func (r *rig) keepNodeReady(t *testing.T, name string) {
 				return
 			case <-ticker.C:
 			}
+			before := lease.DeepCopy()
 			lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
-			_ = r.milan.Update(ctx, lease) // the next heartbeat retries
+			_ = r.milan.Patch(ctx, lease, client.MergeFrom(before)) // the next heartbeat retries
 		}
 	}()
 }

@@ -50,6 +50,11 @@ func TestOnlyRequestedNamespacesAreMapped(t *testing.T) {
 			desired: map[string]string{"shop": "shop-rome"}, followed: map[string]string{"shop": "shop-rome"},
 			want: map[string]string{"shop": "shop-rome"},
 		},
+		"a requested namespace that the provider deletes and creates again continues": {
+			desired:  map[string]string{"shop": "shop-rome"},
+			current:  map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingTerminating}},
+			followed: map[string]string{"shop": "shop-rome"}, want: map[string]string{"shop": "shop-rome"},
+		},
 		"a requested namespace that is not reported does not begin": {
 			desired: map[string]string{"shop": "shop-rome"}, want: map[string]string{},
 		},

@@ -114,7 +114,8 @@ func (e *Engine) followed() map[string]string {
 // mapping returns the accepted namespaces, local → remote. The provider writes the status, so
 // an entry must also be in the spec; a followed namespace continues until the provider ends
 // it. A followed namespace that is still requested continues too if the provider fails to restore
-// it, or does not report it because it was restored from a backup: its pods may run. With two
+// it, deletes it to create it again, or does not report it because it was restored from a backup:
+// its pods may run. With two
 // maps for one provider, ok is false and the current mapping stays in force.
 func mapping(ctx context.Context, objects []client.Object, followed map[string]string) (map[string]string, bool) {
 	if len(objects) > 1 {
@@ -153,7 +154,7 @@ func isAccepted(nm *offloadingv1beta1.NamespaceMap, local string) bool {
 func isFailing(nm *offloadingv1beta1.NamespaceMap, local string) bool {
 	remote, isRequested := nm.Spec.DesiredMapping[local]
 	status, isReported := nm.Status.CurrentMapping[local]
-	return isRequested && (!isReported || status.Phase == offloadingv1beta1.MappingCreationLoopBackOff && status.RemoteNamespace == remote)
+	return isRequested && (!isReported || status.Phase != offloadingv1beta1.MappingAccepted && status.RemoteNamespace == remote)
 }
 
 // setRequest sets the facts about the request for an unmapped namespace, all from one moment: a
