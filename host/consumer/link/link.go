@@ -21,8 +21,10 @@ type Link struct {
 	now               func() time.Time
 	connected         chan struct{}
 
-	mu       sync.Mutex
-	probe    func(context.Context) error
+	mu    sync.Mutex
+	probe func(context.Context) error
+	// session counts the probes that were set.
+	session  int
 	probedAt time.Time
 	failures int
 }
@@ -45,13 +47,15 @@ func (l *Link) Connect(probe func(context.Context) error) {
 		close(l.connected)
 	}
 	l.probe, l.probedAt = probe, time.Time{}
+	l.session++
 }
 
 // Check probes the provider, records the result and returns the probe's error. The result is
-// not recorded when the context is canceled; a deadline that is exceeded counts as a failure.
+// not recorded when the context is canceled, or when a new session began meanwhile; a deadline
+// that is exceeded counts as a failure.
 func (l *Link) Check(ctx context.Context) error {
 	l.mu.Lock()
-	probe := l.probe
+	probe, session := l.probe, l.session
 	l.mu.Unlock()
 	err := probe(ctx)
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -59,6 +63,9 @@ func (l *Link) Check(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if session != l.session {
+		return err
+	}
 	l.probedAt = l.now()
 	if isReachable(err) {
 		l.failures = 0

@@ -85,3 +85,29 @@ func TestFailuresWaitsForTheFirstConnection(t *testing.T) {
 	cancel()
 	assert.Equal(t, 1, l.Failures(ended, false))
 }
+
+// A probe of the previous session says nothing about the next one.
+func TestAResultOfThePreviousSessionIsNotRecorded(t *testing.T) {
+	for name, result := range map[string]error{"reachable": nil, "unreachable": errUnreachable} {
+		t.Run(name, func(t *testing.T) {
+			l := New(time.Hour, time.Second, time.Now)
+			probing, proceed, checked := make(chan struct{}), make(chan struct{}), make(chan error)
+			l.Connect(func(context.Context) error {
+				close(probing)
+				<-proceed
+				return result
+			})
+			go func() { checked <- l.Check(t.Context()) }()
+			<-probing
+			probes := 0
+			l.Connect(func(context.Context) error {
+				probes++
+				return nil
+			})
+			close(proceed)
+			require.ErrorIs(t, <-checked, result)
+			assert.Zero(t, l.Failures(t.Context(), false))
+			assert.Equal(t, 1, probes, "the next check uses the probe of the new session")
+		})
+	}
+}
