@@ -382,21 +382,8 @@ func (r *rig) run(t *testing.T) {
 	r.createPods(t, "web-", pods)
 	planetest.Until(t, func(t planetest.T) bool { return r.countPods(t, corev1.PodRunning) == pods+1 }, soon, tick)
 	t.Logf("%d pods run after %s", pods, time.Since(begin).Round(time.Millisecond))
-	spent := func(now, before map[string]int) map[string]int {
-		for key, n := range before {
-			now[key] -= n
-		}
-		for key, n := range now {
-			// The API server may end a watch at any time, which then begins again.
-			isRead := strings.HasPrefix(key, "LIST ") || strings.HasPrefix(key, "WATCH ")
-			if n == 0 || isRead && n < pods/2 {
-				delete(now, key)
-			}
-		}
-		return now
-	}
-	assert.Equal(t, map[string]int{"POST shadowpods": pods}, spent(r.out.snapshot(), out), "to the provider")
-	assert.Equal(t, map[string]int{"PATCH pods/status": pods}, spent(r.back.snapshot(), back), "to the consumer")
+	assert.Equal(t, map[string]int{"POST shadowpods": pods}, r.out.since(out, pods), "to the provider")
+	assert.Equal(t, map[string]int{"PATCH pods/status": pods}, r.back.since(back, pods), "to the consumer")
 
 	p, there := &corev1.Pod{}, &corev1.Pod{}
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: local, Name: "web-0"}, p))
