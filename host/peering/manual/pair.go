@@ -4,7 +4,6 @@ package manual
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,12 +12,6 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
-)
-
-const (
-	controlPlaneRole = "liqo-remote-controlplane"
-	clusterWideRole  = "liqo-virtual-kubelet-remote-clusterwide"
-	bindingPrefix    = "liqo-binding-"
 )
 
 // Pair is the two clusters of a peering.
@@ -52,26 +45,10 @@ func (p Pair) Slice(name string) authentication.Subject {
 // ProviderObjects returns the objects that belong into the provider: the tenant namespace and
 // the bindings of both subjects.
 func (p Pair) ProviderObjects() []client.Object {
-	labels := map[string]string{
-		liqocorev1beta1.ManagedByLabel: liqocorev1beta1.ManagedByValue, liqocorev1beta1.RemoteClusterIDLabel: string(p.Consumer),
-	}
-	role := func(name string) rbacv1.RoleRef {
-		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}
-	}
 	return []client.Object{
 		authentication.TenantNamespace(p.Consumer),
-		&rbacv1.RoleBinding{
-			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
-			ObjectMeta: metav1.ObjectMeta{Name: bindingPrefix + controlPlaneRole, Namespace: p.ProviderTenant(), Labels: labels},
-			RoleRef:    role(controlPlaneRole),
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: p.ControlPlane().User}},
-		},
-		&rbacv1.ClusterRoleBinding{
-			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
-			ObjectMeta: metav1.ObjectMeta{Name: bindingPrefix + clusterWideRole + "-" + string(p.Consumer), Labels: labels},
-			RoleRef:    role(clusterWideRole),
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: p.Slice("").Group}},
-		},
+		authentication.RoleBinding(p.ProviderTenant(), p.Consumer),
+		authentication.ClusterRoleBinding(p.Consumer),
 	}
 }
 

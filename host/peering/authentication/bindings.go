@@ -1,0 +1,50 @@
+package authentication
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+)
+
+// Roles of consumers (wire P2.6).
+const (
+	// ControlPlaneRole is bound in the tenant namespace.
+	ControlPlaneRole = "liqo-remote-controlplane"
+	// ClusterwideRole is bound in the cluster.
+	ClusterwideRole = "liqo-virtual-kubelet-remote-clusterwide"
+
+	bindingPrefix = "liqo-binding-"
+)
+
+// RoleBinding returns the binding of a consumer's control plane in its tenant namespace
+// (wire P2.6).
+func RoleBinding(namespace string, consumer liqocorev1beta1.ClusterID) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: bindingPrefix + ControlPlaneRole, Namespace: namespace, Labels: bindingLabels(consumer)},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ControlPlaneRole},
+		Subjects: []rbacv1.Subject{{
+			APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ControlPlaneSubject(consumer).User,
+		}},
+	}
+}
+
+// ClusterRoleBinding returns the binding of a consumer's virtual kubelets in the cluster
+// (wire P2.6).
+func ClusterRoleBinding(consumer liqocorev1beta1.ClusterID) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: bindingPrefix + ClusterwideRole + "-" + string(consumer), Labels: bindingLabels(consumer)},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ClusterwideRole},
+		Subjects: []rbacv1.Subject{{
+			APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: SliceSubject(consumer, "").Group,
+		}},
+	}
+}
+
+func bindingLabels(consumer liqocorev1beta1.ClusterID) map[string]string {
+	return map[string]string{
+		liqocorev1beta1.ManagedByLabel: liqocorev1beta1.ManagedByValue, liqocorev1beta1.RemoteClusterIDLabel: string(consumer),
+	}
+}
