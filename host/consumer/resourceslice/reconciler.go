@@ -95,7 +95,7 @@ func (r *Reconciler) complete(ctx context.Context, slice *authv1beta1.ResourceSl
 	}
 	subject := authentication.SliceSubject(r.ClusterID, slice.Name)
 	if ptr.Deref(slice.Spec.ConsumerClusterID, "") == r.ClusterID && ptr.Deref(slice.Spec.ProviderClusterID, "") == provider &&
-		authentication.MatchCSR(slice.Spec.CSR, subject, key.Public()) {
+		authentication.CheckCSR(slice.Spec.CSR, subject, key.Public()) == nil {
 		return false, nil
 	}
 	completed := slice.DeepCopy()

@@ -51,16 +51,11 @@ func NewCSR(key crypto.Signer, subject Subject) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: requestBlock, Bytes: der}), nil
 }
 
-// MatchCSR reports whether a certificate request asks for the subject with the key. Requests
-// are not compared byte by byte, since ECDSA gives others each time (A2).
-func MatchCSR(encoded []byte, subject Subject, key crypto.PublicKey) bool {
-	return CheckCSR(encoded, subject, key) == nil
-}
-
 // CheckCSR checks that a certificate request asks for the subject and for nothing else: one
 // common name and one organization, without any other name or extension, since the signer
 // would copy them into the certificate (S1, S2). A nil key accepts the key of the request
-// (wire P2.12).
+// (wire P2.12). Requests are not compared byte by byte, since ECDSA makes each one different
+// (A2).
 func CheckCSR(encoded []byte, subject Subject, key crypto.PublicKey) error {
 	der, err := decodePEM(encoded, requestBlock)
 	if err != nil {
