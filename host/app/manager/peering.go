@@ -68,7 +68,7 @@ func addPeering(mgr ctrl.Manager, o *Options, recorder clientevents.EventRecorde
 	own := liqocorev1beta1.ClusterID(o.ClusterID)
 	keys := &identity.Keys{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Namespace: o.Namespace}
 	issuer := &certificate.Issuer{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: passive}
-	endpoint := &certificate.Endpoint{Override: o.Peering.APIServerAddress, CA: authority, Reader: mgr.GetAPIReader()}
+	endpoint := &certificate.Endpoint{Override: o.Peering.APIServerAddress, CA: authority, Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}
 	return errors.Join(
 		wrapSetup("tenantnamespace", (&tenantnamespace.Reconciler{
 			Client: mgr.GetClient(), ServiceAccount: client.ObjectKey{Namespace: o.Namespace, Name: serviceAccount},

@@ -32,8 +32,10 @@ type Endpoint struct {
 	Override string
 	// CA is the PEM bundle that verifies the API server; empty for the system's trust store.
 	CA []byte
-	// Reader lists nodes and the EndpointSlices of the API server.
-	Reader client.Reader
+	// Client reads Nodes from the cache.
+	Client client.Reader
+	// APIReader lists the EndpointSlices of the API server, which the cache does not have.
+	APIReader client.Reader
 }
 
 // AuthParams returns what a consumer needs to reach this cluster with a certificate.
@@ -52,14 +54,14 @@ func (e *Endpoint) url(ctx context.Context) (string, error) {
 		return overrideURL(e.Override), nil
 	}
 	nodes := &corev1.NodeList{}
-	if err := e.Reader.List(ctx, nodes); err != nil {
+	if err := e.Client.List(ctx, nodes); err != nil {
 		return "", fmt.Errorf("listing nodes: %w", err)
 	}
 	if address := controlPlaneAddress(nodes.Items); address != "" {
 		return "https://" + net.JoinHostPort(address, strconv.Itoa(apiServerPort)), nil
 	}
 	endpoints := &discoveryv1.EndpointSliceList{}
-	if err := e.Reader.List(ctx, endpoints, client.InNamespace(corev1.NamespaceDefault), client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"}); err != nil {
+	if err := e.APIReader.List(ctx, endpoints, client.InNamespace(corev1.NamespaceDefault), client.MatchingLabels{discoveryv1.LabelServiceName: "kubernetes"}); err != nil {
 		return "", fmt.Errorf("listing the endpoints of the API server: %w", err)
 	}
 	if address := announcedAddress(endpoints.Items); address != "" {
