@@ -288,3 +288,25 @@ func typeOf(field map[string]any) string {
 		return fmt.Sprint(field["type"])
 	}
 }
+
+// TestColumnsPrintOneValue holds for every kind: a column of a list or of an object prints JSON.
+func TestColumnsPrintOneValue(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "..", "charts", "longshore", "crds", "*.yaml"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		plural := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		versions, _ := readCRD(t, plural)["versions"].([]any)
+		require.NotEmpty(t, versions)
+		for _, item := range versions {
+			version, _ := item.(map[string]any)
+			fields := map[string]string{}
+			flatten(child(child(version, "schema"), "openAPIV3Schema"), "", fields)
+			for _, column := range columnsOf(version) {
+				for _, path := range strings.Fields(column) {
+					assert.NotRegexp(t, "^(list|map|object)", fields[path], "%s: column %s", plural, column)
+				}
+			}
+		}
+	}
+}

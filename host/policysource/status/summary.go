@@ -79,10 +79,19 @@ func Summarize(policy *policyv1alpha1.OffloadingPolicy, components []policyv1alp
 		for i := range o.Manifest.Points {
 			out.Points = append(out.Points, o.Manifest.Points[i].Point)
 		}
+		out.PointNames = joinPoints(out.Points)
 		break
 	}
 	out.Conditions = []metav1.Condition{ready(policy, len(all), behind)}
 	return out
+}
+
+func joinPoints(points []policyv1alpha1.ExtensionPoint) string {
+	names := make([]string, len(points))
+	for i, point := range points {
+		names[i] = string(point)
+	}
+	return strings.Join(names, ",")
 }
 
 // isCurrent reports whether a component decides by the current generation without a problem.

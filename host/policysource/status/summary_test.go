@@ -140,14 +140,15 @@ func TestSummarize(t *testing.T) {
 
 func TestSummarizeTakesTheManifestOfTheCurrentModule(t *testing.T) {
 	manifest := func(point policyv1alpha1.ExtensionPoint) *policyv1alpha1.ManifestSummary {
-		return &policyv1alpha1.ManifestSummary{Name: "custom", Points: []policyv1alpha1.PointSummary{{Point: point}}}
+		return &policyv1alpha1.ManifestSummary{Name: "custom", Points: []policyv1alpha1.PointSummary{{Point: point}, {Point: policyv1alpha1.ResourceMutationPoint}}}
 	}
 	got := status.Summarize(policy("", ""), []policyv1alpha1.PolicyComponent{
 		component("a", &observation{Generation: 1, Digest: "sha256:aa", Manifest: manifest(policyv1alpha1.MetadataFilterPoint)}),
 		component("b", &observation{Generation: 2, Digest: "sha256:bb", Manifest: manifest(policyv1alpha1.PodMutationPoint)}),
 	})
 	assert.Equal(t, manifest(policyv1alpha1.PodMutationPoint), got.Manifest)
-	assert.Equal(t, []policyv1alpha1.ExtensionPoint{policyv1alpha1.PodMutationPoint}, got.Points)
+	assert.Equal(t, []policyv1alpha1.ExtensionPoint{policyv1alpha1.PodMutationPoint, policyv1alpha1.ResourceMutationPoint}, got.Points)
+	assert.Equal(t, "PodMutation,ResourceMutation", got.PointNames)
 }
 
 func TestEnforcedRecord(t *testing.T) {

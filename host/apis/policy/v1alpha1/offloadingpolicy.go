@@ -311,6 +311,8 @@ type OffloadingPolicyStatus struct {
 	// Points that the policy answers.
 	// +listType=set
 	Points []ExtensionPoint `json:"points,omitempty"`
+	// PointNames are the points as one text, "PodMutation,OffloadingPatch", which kubectl prints.
+	PointNames string `json:"pointNames,omitempty"`
 	// Manifest of the module that decides.
 	Manifest *ManifestSummary `json:"manifest,omitempty"`
 }
@@ -324,7 +326,7 @@ type OffloadingPolicyStatus struct {
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Digest",type=string,JSONPath=`.status.shortDigest`
-// +kubebuilder:printcolumn:name="Points",type=string,JSONPath=`.status.points`
+// +kubebuilder:printcolumn:name="Points",type=string,JSONPath=`.status.pointNames`
 // +kubebuilder:printcolumn:name="Components",type=string,JSONPath=`.status.components`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
