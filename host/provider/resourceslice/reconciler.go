@@ -25,6 +25,7 @@ import (
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 	"github.com/longshore-dev/longshore/host/provider/certificate"
@@ -52,6 +53,8 @@ type Reconciler struct {
 	Issuer   *certificate.Issuer
 	Endpoint *certificate.Endpoint
 	Offer    Offer
+	// LimitsEnforcement of the Quotas.
+	LimitsEnforcement offloadingv1beta1.LimitsEnforcement
 }
 
 // SetupWithManager registers watches on slices that were replicated to this cluster, and on
@@ -62,7 +65,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return ok
 	})
 	return ctrl.NewControllerManagedBy(mgr).Named("resourceslice-remote").
-		For(&authv1beta1.ResourceSlice{}, builder.WithPredicates(predicate.NewPredicateFuncs(isReplicated), predicate.GenerationChangedPredicate{})).
+		For(&authv1beta1.ResourceSlice{}, builder.WithPredicates(predicate.NewPredicateFuncs(isReplicated), predicate.Or(
+			// Annotations cordon a slice; other controllers grant resources in its status.
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.NewPredicateFuncs(isOfAnotherClass),
+		))).
+		Owns(&offloadingv1beta1.Quota{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&authv1beta1.Tenant{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, object client.Object) []reconcile.Request {
 			return r.requests(ctx, client.InNamespace(object.GetNamespace()))
 		})).
@@ -71,6 +78,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		}), builder.WithPredicates(isRequest)).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
+}
+
+// isOfAnotherClass reports whether another controller grants a slice's resources.
+func isOfAnotherClass(object client.Object) bool {
+	slice, ok := object.(*authv1beta1.ResourceSlice)
+	return ok && slice.Spec.Class != "" && slice.Spec.Class != DefaultClass
 }
 
 // isReplicated reports whether an object is a copy of a consumer's.
@@ -120,6 +133,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceS
 		return ctrl.Result{}, errors.Join(err, r.writeStatus(ctx, slice, before))
 	}
 	if err := r.decide(ctx, slice, tenant); err != nil {
+		return ctrl.Result{}, err
+	}
+	// The Quota comes first: the consumer may use what the status grants at once.
+	if err := r.ensureQuota(ctx, slice); err != nil {
 		return ctrl.Result{}, err
 	}
 	return result, r.writeStatus(ctx, slice, before)

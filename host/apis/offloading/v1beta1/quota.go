@@ -3,6 +3,7 @@ package v1beta1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // LimitsEnforcement determines which requests and limits a provider requires of pods.
@@ -33,10 +34,38 @@ type QuotaSpec struct {
 	Cordoned *bool `json:"cordoned,omitempty"`
 }
 
+// QuotaReservation is a ShadowPod that was admitted and that is not observed yet.
+type QuotaReservation struct {
+	// Namespace of the ShadowPod.
+	Namespace string `json:"namespace"`
+	// Name of the ShadowPod.
+	Name string `json:"name"`
+	// UID of the ShadowPod.
+	UID types.UID `json:"uid"`
+	// Resources that it requests.
+	Resources corev1.ResourceList `json:"resources"`
+	// Time at which it was admitted.
+	Time metav1.Time `json:"time"`
+}
+
+// QuotaStatus is the observed state of a Quota. The reference system neither writes nor reads it
+// (ADR 63).
+type QuotaStatus struct {
+	// Used by the live ShadowPods of the user, and by reservations.
+	Used corev1.ResourceList `json:"used,omitempty"`
+	// Reservations of ShadowPods that were admitted and that are not observed yet.
+	// +listType=atomic
+	Reservations []QuotaReservation `json:"reservations,omitempty"`
+	// ObservedResourceVersion is that of the newest ShadowPod whose reservation was removed
+	// because it was observed.
+	ObservedResourceVersion string `json:"observedResourceVersion,omitempty"`
+}
+
 // Quota limits the resources of a consumer's identity.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=qt,categories=liqo
+// +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Enforcement",type=string,JSONPath=`.spec.limitsEnforcement`
 // +kubebuilder:printcolumn:name="Cordoned",type=boolean,JSONPath=`.spec.cordoned`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -45,7 +74,8 @@ type Quota struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	Spec QuotaSpec `json:"spec,omitempty"`
+	Spec   QuotaSpec   `json:"spec,omitempty"`
+	Status QuotaStatus `json:"status,omitempty,omitzero"`
 }
 
 // QuotaList is a list of Quotas.

@@ -1,0 +1,91 @@
+// Package shadowpod serves the webhooks for ShadowPods (wire 2.5): one records who creates a
+// ShadowPod, the other validates it and reserves its resources in the creator's Quota.
+package shadowpod
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/provider/quota"
+)
+
+// Paths of the webhooks (wire 2.1).
+const (
+	MutatePath   = "/mutate/shadowpods"
+	ValidatePath = "/validate/shadowpods"
+)
+
+// Mutator sets the creator label. It is immutable: the ShadowPod uses the Quota of its
+// creator until it is gone, although other users may update it (T77).
+type Mutator struct {
+	// Decoder decodes the wire objects.
+	Decoder admission.Decoder
+	// Enforce is unset when resources are not enforced.
+	Enforce bool
+}
+
+var _ admission.Handler = (*Mutator)(nil)
+
+// Handle implements admission.Handler.
+func (m *Mutator) Handle(_ context.Context, request admission.Request) admission.Response {
+	if !m.Enforce {
+		return admission.Allowed("")
+	}
+	shadow := &metav1.PartialObjectMetadata{}
+	if err := json.Unmarshal(request.Object.Raw, shadow); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the ShadowPod: %w", err))
+	}
+	creator := quota.LabelValue(request.UserInfo.Username)
+	switch request.Operation {
+	case admissionv1.Create:
+		if request.UserInfo.Username == "" {
+			return admission.Denied("the creator of the ShadowPod is not known")
+		}
+	case admissionv1.Update:
+		before := &metav1.PartialObjectMetadata{}
+		if err := json.Unmarshal(request.OldObject.Raw, before); err != nil {
+			return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the old ShadowPod: %w", err))
+		}
+		creator = before.Labels[offloadingv1beta1.CreatorUserLabel]
+	default:
+		return admission.Allowed("")
+	}
+	if shadow.Labels[offloadingv1beta1.CreatorUserLabel] == creator {
+		return admission.Allowed("")
+	}
+	return setCreator(request.Object.Raw, creator)
+}
+
+// setCreator answers with a patch of the label, or of its removal.
+func setCreator(raw []byte, creator string) admission.Response {
+	var object struct {
+		Metadata map[string]any `json:"metadata"`
+	}
+	whole := map[string]any{}
+	if err := errors.Join(json.Unmarshal(raw, &object), json.Unmarshal(raw, &whole)); err != nil {
+		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the ShadowPod: %w", err))
+	}
+	labels, _ := object.Metadata["labels"].(map[string]any)
+	if labels == nil {
+		labels = map[string]any{}
+	}
+	labels[offloadingv1beta1.CreatorUserLabel] = creator
+	if creator == "" {
+		delete(labels, offloadingv1beta1.CreatorUserLabel)
+	}
+	object.Metadata["labels"] = labels
+	whole["metadata"] = object.Metadata
+	changed, err := json.Marshal(whole)
+	if err != nil {
+		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("encoding the ShadowPod: %w", err))
+	}
+	return admission.PatchResponseFromRaw(raw, changed)
+}

@@ -1,0 +1,195 @@
+package shadowpod
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/provider/quota"
+)
+
+const user = "gpu-0123456789ab"
+
+func scheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	s := runtime.NewScheme()
+	require.NoError(t, clientgoscheme.AddToScheme(s))
+	require.NoError(t, offloadingv1beta1.AddToScheme(s))
+	return s
+}
+
+func shadowPod(edit func(*offloadingv1beta1.ShadowPod)) *offloadingv1beta1.ShadowPod {
+	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: "shop-rome", UID: "1", Labels: map[string]string{
+		offloadingv1beta1.OriginLabel: "rome", offloadingv1beta1.CreatorUserLabel: user,
+	}}}
+	shadow.Spec.Pod.Containers = []corev1.Container{{Name: "c", Image: "i:1", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+	}}}
+	if edit != nil {
+		edit(shadow)
+	}
+	return shadow
+}
+
+func request(t *testing.T, operation admissionv1.Operation, before, after *offloadingv1beta1.ShadowPod, username string) admission.Request {
+	t.Helper()
+	r := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+		Operation: operation, Namespace: "shop-rome", UserInfo: authenticationv1.UserInfo{Username: username},
+	}}
+	var err error
+	r.Object.Raw, err = json.Marshal(after)
+	require.NoError(t, err)
+	if before != nil {
+		r.OldObject.Raw, err = json.Marshal(before)
+		require.NoError(t, err)
+	}
+	return r
+}
+
+func TestTheCreatorIsRecordedAndStays(t *testing.T) {
+	forged := shadowPod(func(s *offloadingv1beta1.ShadowPod) { s.Labels[offloadingv1beta1.CreatorUserLabel] = "victim" })
+	without := shadowPod(func(s *offloadingv1beta1.ShadowPod) { delete(s.Labels, offloadingv1beta1.CreatorUserLabel) })
+	const path = "/metadata/labels/liqo.io~1creator-user"
+	for name, tc := range map[string]struct {
+		operation     admissionv1.Operation
+		before, after *offloadingv1beta1.ShadowPod
+		username      string
+		off           bool
+		denied        bool
+		operationWant string
+		valueWant     any
+	}{
+		"created":                                     {operation: admissionv1.Create, after: without, username: user, operationWant: "add", valueWant: user},
+		"created with the name of another user":       {operation: admissionv1.Create, after: forged, username: user, operationWant: "replace", valueWant: user},
+		"created by a user whose name is no label":    {operation: admissionv1.Create, after: without, username: "system:admin", operationWant: "add", valueWant: "system-admin"},
+		"created by no user":                          {operation: admissionv1.Create, after: without, denied: true},
+		"created without enforcement":                 {operation: admissionv1.Create, after: without, username: user, off: true},
+		"an administrator changes another label":      {operation: admissionv1.Update, before: shadowPod(nil), after: shadowPod(nil), username: "admin"},
+		"the creator hides itself":                    {operation: admissionv1.Update, before: shadowPod(nil), after: without, username: user, operationWant: "add", valueWant: user},
+		"the creator names another user":              {operation: admissionv1.Update, before: shadowPod(nil), after: forged, username: user, operationWant: "replace", valueWant: user},
+		"updated although it was created without one": {operation: admissionv1.Update, before: without, after: forged, username: user, operationWant: "remove"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := (&Mutator{Enforce: !tc.off}).Handle(t.Context(), request(t, tc.operation, tc.before, tc.after, tc.username))
+			require.Equal(t, !tc.denied, response.Allowed, response.Result)
+			if tc.operationWant == "" {
+				assert.Empty(t, response.Patches)
+				return
+			}
+			require.Len(t, response.Patches, 1)
+			assert.Equal(t, tc.operationWant, response.Patches[0].Operation)
+			assert.Equal(t, path, response.Patches[0].Path)
+			assert.Equal(t, tc.valueWant, response.Patches[0].Value)
+		})
+	}
+}
+
+func validator(t *testing.T, objects ...client.Object) *Validator {
+	t.Helper()
+	s := scheme(t)
+	c := fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(&offloadingv1beta1.Quota{}).
+		WithIndex(&offloadingv1beta1.Quota{}, "spec.user", quota.UserOf).WithObjects(objects...).Build()
+	account := quota.NewAccount(clock.RealClock{})
+	return &Validator{
+		Decoder: admission.NewDecoder(s), Reader: fake.NewClientBuilder().WithScheme(s).Build(), APIReader: c,
+		Quotas: &quota.Enforcer{Client: c, APIReader: c, Account: account, Clock: clock.RealClock{}},
+	}
+}
+
+func namespace(cluster string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome", Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: cluster}}}
+}
+
+func quotaOf(cpu string, edit func(*offloadingv1beta1.Quota)) *offloadingv1beta1.Quota {
+	q := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Name: user, Namespace: "liqo-tenant-rome"}}
+	q.Spec.User, q.Spec.Resources = user, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourcePods: resource.MustParse("1")}
+	if edit != nil {
+		edit(q)
+	}
+	return q
+}
+
+func TestCreations(t *testing.T) {
+	for name, tc := range map[string]struct {
+		shadow  *offloadingv1beta1.ShadowPod
+		objects []client.Object
+		denial  string
+	}{
+		"it fits":                {shadowPod(nil), []client.Object{namespace("rome"), quotaOf("1", nil)}, ""},
+		"no quota":               {shadowPod(nil), []client.Object{namespace("rome")}, "user gpu-0123456789ab has no Quota"},
+		"it does not fit":        {shadowPod(nil), []client.Object{namespace("rome"), quotaOf("900m", nil)}, "exceeded quota gpu-0123456789ab: requested cpu=1; used cpu=0; granted cpu=900m"},
+		"a cordoned quota":       {shadowPod(nil), []client.Object{namespace("rome"), quotaOf("1", func(q *offloadingv1beta1.Quota) { q.Spec.Cordoned = ptr.To(true) })}, "is cordoned"},
+		"another's namespace":    {shadowPod(nil), []client.Object{namespace("oslo"), quotaOf("1", nil)}, "does not belong to cluster rome"},
+		"a missing namespace":    {shadowPod(nil), []client.Object{quotaOf("1", nil)}, "does not belong to cluster rome"},
+		"no origin":              {shadowPod(func(s *offloadingv1beta1.ShadowPod) { delete(s.Labels, offloadingv1beta1.OriginLabel) }), nil, "label offloading.liqo.io/origin is missing"},
+		"the mutator was passed": {shadowPod(func(s *offloadingv1beta1.ShadowPod) { delete(s.Labels, offloadingv1beta1.CreatorUserLabel) }), []client.Object{namespace("rome"), quotaOf("1", nil)}, "must be the creator"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := validator(t, tc.objects...)
+			response := v.Handle(t.Context(), request(t, admissionv1.Create, nil, tc.shadow, user))
+			assert.Equal(t, tc.denial == "", response.Allowed, response.Result)
+			if tc.denial != "" {
+				assert.Contains(t, response.Result.Message, tc.denial)
+				assert.EqualValues(t, 403, response.Result.Code)
+			}
+		})
+	}
+}
+
+func TestADryRunReservesNothing(t *testing.T) {
+	v := validator(t, namespace("rome"), quotaOf("1", nil))
+	for _, dryRun := range []bool{true, true, false} {
+		r := request(t, admissionv1.Create, nil, shadowPod(nil), user)
+		r.DryRun = ptr.To(dryRun)
+		require.True(t, v.Handle(t.Context(), r).Allowed)
+	}
+	response := v.Handle(t.Context(), request(t, admissionv1.Create, nil, shadowPod(func(s *offloadingv1beta1.ShadowPod) { s.Name, s.UID = "next", "2" }), user))
+	assert.False(t, response.Allowed)
+}
+
+func TestUpdates(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit   func(*offloadingv1beta1.ShadowPod)
+		denial string
+	}{
+		"a finalizer, by the garbage collector (T77)": {func(s *offloadingv1beta1.ShadowPod) { s.Finalizers = []string{"foregroundDeletion"} }, ""},
+		"a label, by an administrator (T77)":          {func(s *offloadingv1beta1.ShadowPod) { s.Labels["team"] = "a" }, ""},
+		"an image":                                    {func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers[0].Image = "i:2" }, ""},
+		"tolerations and the deadline": {func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Tolerations, s.Spec.Pod.ActiveDeadlineSeconds = []corev1.Toleration{{Key: "k"}}, ptr.To(int64(1))
+		}, ""},
+		"requests": {func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("64")
+		}, "may change"},
+		"a further container (T66)": {func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: "d"})
+		}, "may change"},
+		"no container":    {func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers = nil }, "may change"},
+		"another origin":  {func(s *offloadingv1beta1.ShadowPod) { s.Labels[offloadingv1beta1.OriginLabel] = "oslo" }, "is missing or changes"},
+		"no origin label": {func(s *offloadingv1beta1.ShadowPod) { delete(s.Labels, offloadingv1beta1.OriginLabel) }, "is missing or changes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := validator(t).Handle(t.Context(), request(t, admissionv1.Update, shadowPod(nil), shadowPod(tc.edit), "anyone"))
+			assert.Equal(t, tc.denial == "", response.Allowed, response.Result)
+			if tc.denial != "" {
+				assert.Contains(t, response.Result.Message, tc.denial)
+			}
+		})
+	}
+}

@@ -1,0 +1,105 @@
+package quota
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+// Denied is the error of a ShadowPod that its quota does not admit.
+type Denied struct{ Reason string }
+
+// Error implements error.
+func (d *Denied) Error() string { return d.Reason }
+
+// reserve returns the status of a quota with a reservation for a new ShadowPod, or why the quota
+// does not admit it. The decision holds if the status is written over the quota that it was made
+// from. It is pure.
+func reserve(quota *offloadingv1beta1.Quota, usage *Usage, shadow *offloadingv1beta1.ShadowPod, now time.Time) (*offloadingv1beta1.QuotaStatus, error) {
+	if ptr.Deref(quota.Spec.Cordoned, false) {
+		return nil, &Denied{fmt.Sprintf("quota %s is cordoned: the provider accepts no new pods of this virtual node", quota.Name)}
+	}
+	if err := checkLimits(&shadow.Spec.Pod, quota.Spec.LimitsEnforcement); err != nil {
+		return nil, &Denied{err.Error()}
+	}
+	requests, err := Requests(&shadow.Spec.Pod)
+	if err != nil {
+		return nil, &Denied{err.Error()}
+	}
+	status, err := refresh(quota, usage, now)
+	if err != nil {
+		return nil, err
+	}
+	// Names are unique: of several creations of one name, one is stored at a time.
+	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}
+	var reserved corev1.ResourceList
+	for i := range status.Reservations {
+		if r := &status.Reservations[i]; keyOf(r) == key {
+			reserved = larger(reserved, r.Resources)
+		}
+	}
+	wanted := excess(larger(reserved, requests), key, usage)
+	subtract(wanted, excess(reserved, key, usage))
+	if reason := exceeded(quota, status.Used, requests, wanted); reason != "" {
+		return nil, &Denied{reason}
+	}
+	add(status.Used, wanted)
+	status.Reservations = append(status.Reservations, offloadingv1beta1.QuotaReservation{
+		Namespace: shadow.Namespace, Name: shadow.Name, UID: shadow.UID, Resources: requests, Time: metav1.NewTime(now),
+	})
+	return status, nil
+}
+
+// refresh returns the status of a quota without the reservations that have ended: those of
+// ShadowPods that were observed, and expired ones of ShadowPods that do not exist. It is pure.
+func refresh(quota *offloadingv1beta1.Quota, usage *Usage, now time.Time) (*offloadingv1beta1.QuotaStatus, error) {
+	fence := parseVersion(quota.Status.ObservedResourceVersion)
+	if usage.version < fence {
+		return nil, errStale
+	}
+	status := &offloadingv1beta1.QuotaStatus{Used: usage.sum.DeepCopy()}
+	reserved := map[types.NamespacedName]corev1.ResourceList{}
+	for i := range quota.Status.Reservations {
+		r := &quota.Status.Reservations[i]
+		if pod := usage.pods[r.UID]; pod != nil {
+			// Other replicas must have observed it, too, before they count without the reservation.
+			fence = max(fence, pod.version)
+			continue
+		}
+		if expiry := r.Time.Add(reservationLifetime); now.After(expiry) {
+			if !usage.listedAt.After(expiry) {
+				return nil, errUnconfirmed
+			}
+			continue
+		}
+		reserved[keyOf(r)] = larger(reserved[keyOf(r)], r.Resources)
+		status.Reservations = append(status.Reservations, *r.DeepCopy())
+	}
+	for key, resources := range reserved {
+		add(status.Used, excess(resources, key, usage))
+	}
+	if fence > 0 {
+		status.ObservedResourceVersion = strconv.FormatUint(fence, 10)
+	}
+	return status, nil
+}
+
+// excess returns what reservations of a name take beyond its live pod, if there is one: the API
+// server stores the new ShadowPod only when the old one is gone.
+func excess(reserved corev1.ResourceList, key types.NamespacedName, usage *Usage) corev1.ResourceList {
+	have := usage.liveRequests(key)
+	most := larger(reserved, have)
+	subtract(most, have)
+	return most
+}
+
+func keyOf(r *offloadingv1beta1.QuotaReservation) types.NamespacedName {
+	return types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
+}

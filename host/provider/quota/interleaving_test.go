@@ -1,0 +1,337 @@
+package quota
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+const testUser = "gpu-0123456789ab"
+
+func list(cpu string, pods int64) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourcePods: *resource.NewQuantity(pods, resource.DecimalSI)}
+}
+
+func shadowPod(name string, cpu string) *offloadingv1beta1.ShadowPod {
+	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Namespace: "shop-rome", Labels: map[string]string{offloadingv1beta1.CreatorUserLabel: testUser},
+	}}
+	shadow.Spec.Pod.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)},
+	}}}
+	return shadow
+}
+
+// watchEvent is a change of a ShadowPod as a watch delivers it.
+type watchEvent struct {
+	shadow  *offloadingv1beta1.ShadowPod
+	deleted bool
+}
+
+// simulation is an API server with webhook replicas whose watches lag.
+type simulation struct {
+	t        *testing.T
+	random   *rand.Rand
+	clock    *clocktesting.FakeClock
+	version  uint64
+	uids     int
+	stored   map[string]*offloadingv1beta1.ShadowPod
+	events   []watchEvent
+	quota    *offloadingv1beta1.Quota
+	inFlight []*creation
+	replicas []*replica
+
+	admitted, denied, conflicts, stale int
+}
+
+// creation is a request that was admitted and is not stored yet.
+type creation struct {
+	shadow *offloadingv1beta1.ShadowPod
+	since  time.Time
+}
+
+// replica is a webhook: what its watches have delivered so far.
+type replica struct {
+	account *Account
+	next    int
+	quota   *offloadingv1beta1.Quota
+}
+
+func newSimulation(t *testing.T, seed int64) *simulation {
+	t.Helper()
+	s := &simulation{
+		t: t, random: rand.New(rand.NewSource(seed)), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), stored: map[string]*offloadingv1beta1.ShadowPod{},
+		quota: &offloadingv1beta1.Quota{Spec: offloadingv1beta1.QuotaSpec{Resources: list("4", 6)}},
+	}
+	s.quota.ResourceVersion = s.nextVersion()
+	for range 3 {
+		s.replicas = append(s.replicas, &replica{})
+		s.restart(s.replicas[len(s.replicas)-1])
+	}
+	return s
+}
+
+func (s *simulation) nextVersion() string {
+	s.version++
+	return strconv.FormatUint(s.version, 10)
+}
+
+// names returns the names of stored ShadowPods, sorted: a seed always gives the same run.
+func (s *simulation) names() []string { return slices.Sorted(maps.Keys(s.stored)) }
+
+func (s *simulation) replica() *replica { return s.replicas[s.random.Intn(len(s.replicas))] }
+
+// restart starts a replica again: it lists ShadowPods, in any order, and has an older Quota.
+func (s *simulation) restart(r *replica) {
+	r.account, r.next, r.quota = NewAccount(s.clock), len(s.events), s.quota.DeepCopy()
+	names := s.names()
+	s.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	for _, name := range names {
+		r.account.handle(s.stored[name].DeepCopy(), r.account.observe)
+	}
+}
+
+// reconnect lists again after a broken watch: deletions between have no version.
+func (s *simulation) reconnect(r *replica) {
+	for _, e := range s.events[r.next:] {
+		if e.deleted {
+			before := e.shadow.DeepCopy()
+			before.ResourceVersion = "1"
+			r.account.handle(toolscache.DeletedFinalStateUnknown{Obj: before}, r.account.remove)
+		}
+	}
+	for _, name := range s.names() {
+		shadow := s.stored[name]
+		r.account.handle(shadow.DeepCopy(), r.account.observe)
+	}
+	r.next = len(s.events)
+}
+
+func (s *simulation) deliver(r *replica, most int) {
+	for ; most > 0 && r.next < len(s.events); most-- {
+		e := s.events[r.next]
+		r.next++
+		if e.deleted {
+			r.account.handle(e.shadow.DeepCopy(), r.account.remove)
+		} else {
+			r.account.handle(e.shadow.DeepCopy(), r.account.observe)
+		}
+	}
+}
+
+// write updates the status as the API server does: only over the version that was read.
+func (s *simulation) write(r *replica, status *offloadingv1beta1.QuotaStatus) bool {
+	if r.quota.ResourceVersion != s.quota.ResourceVersion {
+		s.conflicts++
+		r.quota = s.quota.DeepCopy()
+		return false
+	}
+	s.quota = s.quota.DeepCopy()
+	s.quota.Status, s.quota.ResourceVersion = *status, s.nextVersion()
+	r.quota = s.quota.DeepCopy()
+	return true
+}
+
+// decide calls a decision until its result is written, and catches up when it is stale.
+func (s *simulation) decide(r *replica, decision func(*offloadingv1beta1.Quota, *Usage) (*offloadingv1beta1.QuotaStatus, error)) error {
+	for {
+		var status *offloadingv1beta1.QuotaStatus
+		var err error
+		r.account.read(testUser, func(usage *Usage) { status, err = decision(r.quota, usage) })
+		if errors.Is(err, errStale) || errors.Is(err, errUnconfirmed) {
+			s.stale++
+			var items []offloadingv1beta1.ShadowPod
+			for _, shadow := range s.stored {
+				items = append(items, *shadow.DeepCopy())
+			}
+			r.account.replace(testUser, items, s.version, s.clock.Now())
+			continue
+		}
+		if err != nil || s.write(r, status) {
+			return err
+		}
+	}
+}
+
+// used returns the sum of the live pods.
+func (s *simulation) used() corev1.ResourceList {
+	sum := corev1.ResourceList{}
+	for _, shadow := range s.stored {
+		if !isFinished(shadow) {
+			requests, err := Requests(&shadow.Spec.Pod)
+			require.NoError(s.t, err)
+			add(sum, requests)
+		}
+	}
+	return sum
+}
+
+func (s *simulation) create(r *replica) {
+	shadow := shadowPod(fmt.Sprintf("pod-%d", s.random.Intn(12)), fmt.Sprintf("%dm", 100*(1+s.random.Intn(15))))
+	s.uids++
+	shadow.UID = types.UID(fmt.Sprintf("uid-%d", s.uids))
+	grant := s.quota.Spec.Resources
+	err := s.decide(r, func(quota *offloadingv1beta1.Quota, usage *Usage) (*offloadingv1beta1.QuotaStatus, error) {
+		grant = quota.Spec.Resources
+		return reserve(quota, usage, shadow, s.clock.Now())
+	})
+	var denied *Denied
+	if errors.As(err, &denied) {
+		s.denied++
+		return
+	}
+	require.NoError(s.t, err)
+	s.admitted++
+	before := s.worst()
+	s.inFlight = append(s.inFlight, &creation{shadow, s.clock.Now()})
+	for name, amount := range s.worst() {
+		// A grant may have been reduced below what runs.
+		if have, limit := before[name], grant[name]; amount.Cmp(have) > 0 {
+			require.LessOrEqual(s.t, amount.Cmp(limit), 0, "%s: %s of %s could run", name, amount.String(), limit.String())
+		}
+	}
+}
+
+// worst returns the sum of the live pods if all requests in flight are stored that can be.
+func (s *simulation) worst() corev1.ResourceList {
+	most := map[string]corev1.ResourceList{}
+	for name, shadow := range s.stored {
+		if !isFinished(shadow) {
+			most[name], _ = Requests(&shadow.Spec.Pod)
+		}
+	}
+	for _, c := range s.inFlight {
+		requests, err := Requests(&c.shadow.Spec.Pod)
+		require.NoError(s.t, err)
+		most[c.shadow.Name] = larger(most[c.shadow.Name], requests)
+	}
+	sum := corev1.ResourceList{}
+	for _, requests := range most {
+		add(sum, requests)
+	}
+	return sum
+}
+
+func (s *simulation) record(shadow *offloadingv1beta1.ShadowPod, deleted bool) {
+	shadow.ResourceVersion = s.nextVersion()
+	s.events = append(s.events, watchEvent{shadow.DeepCopy(), deleted})
+}
+
+// finishCreation stores a creation, unless the name exists or another webhook rejects it.
+func (s *simulation) finishCreation(rejected bool) {
+	if len(s.inFlight) == 0 {
+		return
+	}
+	i := s.random.Intn(len(s.inFlight))
+	shadow := s.inFlight[i].shadow
+	s.inFlight = slices.Delete(s.inFlight, i, i+1)
+	if _, exists := s.stored[shadow.Name]; exists || rejected {
+		return
+	}
+	s.stored[shadow.Name] = shadow
+	s.record(shadow, false)
+}
+
+func (s *simulation) change(do func(name string, shadow *offloadingv1beta1.ShadowPod)) {
+	if names := s.names(); len(names) > 0 {
+		name := names[s.random.Intn(len(names))]
+		do(name, s.stored[name])
+	}
+}
+
+// elapse passes time. The API server ends requests after a minute.
+func (s *simulation) elapse(d time.Duration) {
+	s.clock.Step(d)
+	s.inFlight = slices.DeleteFunc(s.inFlight, func(c *creation) bool { return s.clock.Since(c.since) > time.Minute })
+}
+
+func (s *simulation) step() {
+	switch n := s.random.Intn(100); {
+	case n < 30:
+		s.create(s.replica())
+	case n < 50:
+		s.finishCreation(false)
+	case n < 55:
+		s.finishCreation(true)
+	case n < 65:
+		s.change(func(name string, shadow *offloadingv1beta1.ShadowPod) {
+			delete(s.stored, name)
+			s.record(shadow, true)
+		})
+	case n < 70:
+		s.change(func(_ string, shadow *offloadingv1beta1.ShadowPod) {
+			shadow.Status.Phase = corev1.PodSucceeded
+			s.record(shadow, false)
+		})
+	case n < 88:
+		s.deliver(s.replica(), 1+s.random.Intn(4))
+	case n < 90:
+		s.restart(s.replica())
+	case n < 92:
+		s.reconnect(s.replica())
+	case n < 95:
+		s.quota = s.quota.DeepCopy()
+		s.quota.Spec.Resources, s.quota.ResourceVersion = list(strconv.Itoa(2+s.random.Intn(6)), int64(3+s.random.Intn(8))), s.nextVersion()
+		// Every replica decides by the Quota that it has, which may be older: the write fails then.
+	case n < 97:
+		require.NoError(s.t, s.decide(s.replica(), func(quota *offloadingv1beta1.Quota, usage *Usage) (*offloadingv1beta1.QuotaStatus, error) {
+			return refresh(quota, usage, s.clock.Now())
+		}))
+	default:
+		s.elapse(time.Duration(s.random.Intn(60)) * time.Second)
+	}
+}
+
+// TestAnyInterleavingKeepsTheQuota checks after each admission that what runs, and what could
+// still be created, is within the grant, and in the end that what is used is what runs.
+func TestAnyInterleavingKeepsTheQuota(t *testing.T) {
+	const runs, steps = 100, 400
+	admitted, denied, conflicts, stale := 0, 0, 0, 0
+	for seed := range int64(runs) {
+		s := newSimulation(t, seed)
+		for range steps {
+			s.step()
+		}
+		s.elapse(2 * time.Minute)
+		for _, r := range s.replicas {
+			s.deliver(r, len(s.events))
+			require.NoError(t, s.decide(r, func(quota *offloadingv1beta1.Quota, usage *Usage) (*offloadingv1beta1.QuotaStatus, error) {
+				return refresh(quota, usage, s.clock.Now())
+			}))
+			require.True(t, equal(s.used(), s.quota.Status.Used), "seed %d: %v run, %v are used", seed, s.used(), s.quota.Status.Used)
+			require.Empty(t, s.quota.Status.Reservations, "seed %d", seed)
+		}
+		admitted, denied, conflicts, stale = admitted+s.admitted, denied+s.denied, conflicts+s.conflicts, stale+s.stale
+	}
+	for what, count := range map[string]int{"admissions": admitted, "denials": denied, "conflicts": conflicts, "stale caches": stale} {
+		assert.Greater(t, count, runs, "the runs have %s", what)
+	}
+}
+
+func equal(a, b corev1.ResourceList) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, amount := range a {
+		if have, ok := b[name]; !ok || have.Cmp(amount) != 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,89 @@
+package quota
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+var errNoContainers = errors.New("pod has no containers")
+
+// Requests returns what a pod counts against a quota: the requests that the scheduler would
+// count, with sidecars and overhead, and one pod (T68). A limit without a request counts as the
+// request, which is what the API server makes of it. Negative amounts are an error: a consumer
+// would increase its quota with them.
+func Requests(spec *corev1.PodSpec) (corev1.ResourceList, error) {
+	if len(spec.Containers) == 0 {
+		return nil, errNoContainers
+	}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Overhead: spec.Overhead, Resources: spec.Resources.DeepCopy()}}
+	lists := []corev1.ResourceList{spec.Overhead}
+	for _, each := range []struct{ from, to *[]corev1.Container }{
+		{&spec.Containers, &pod.Spec.Containers}, {&spec.InitContainers, &pod.Spec.InitContainers},
+	} {
+		for i := range *each.from {
+			container := &(*each.from)[i]
+			requests := requestsOf(&container.Resources)
+			*each.to = append(*each.to, corev1.Container{RestartPolicy: container.RestartPolicy, Resources: corev1.ResourceRequirements{Requests: requests}})
+			lists = append(lists, requests)
+		}
+	}
+	if pod.Spec.Resources != nil {
+		pod.Spec.Resources.Requests = requestsOf(pod.Spec.Resources)
+		lists = append(lists, pod.Spec.Resources.Requests)
+	}
+	for _, list := range lists {
+		for name, quantity := range list {
+			if quantity.Sign() < 0 {
+				return nil, fmt.Errorf("pod requests %s=%s: amounts cannot be negative", name, quantity.String())
+			}
+		}
+	}
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	requests[corev1.ResourcePods] = *one()
+	return requests, nil
+}
+
+// requestsOf returns the requests, and the limits of resources without a request.
+func requestsOf(resources *corev1.ResourceRequirements) corev1.ResourceList {
+	requests := maps.Clone(resources.Limits)
+	if requests == nil {
+		requests = corev1.ResourceList{}
+	}
+	maps.Copy(requests, resources.Requests)
+	return requests
+}
+
+// checkLimits returns an error if the containers do not request and limit resources as the
+// enforcement demands (wire P4.5).
+func checkLimits(spec *corev1.PodSpec, enforcement offloadingv1beta1.LimitsEnforcement) error {
+	if enforcement != offloadingv1beta1.SoftLimitsEnforcement && enforcement != offloadingv1beta1.HardLimitsEnforcement {
+		return nil
+	}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			container := &containers[i]
+			requests := requestsOf(&container.Resources)
+			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+				if _, ok := requests[name]; !ok {
+					return fmt.Errorf("container %q does not request %s, which the quota demands (limitsEnforcement: %s)", container.Name, name, enforcement)
+				}
+			}
+			if enforcement != offloadingv1beta1.HardLimitsEnforcement {
+				continue
+			}
+			for name, request := range requests {
+				if limit, ok := container.Resources.Limits[name]; !ok || limit.Cmp(request) != 0 {
+					return fmt.Errorf("container %q requests %s=%s and does not have the same limit, which the quota demands (limitsEnforcement: %s)",
+						container.Name, name, request.String(), enforcement)
+				}
+			}
+		}
+	}
+	return nil
+}
