@@ -31,24 +31,11 @@ func (n *Node) Ping(ctx context.Context) error {
 	return err
 }
 
-// checkProvider uses the ForeignCluster's condition if a controller sets it, and checks the
-// provider otherwise.
+// checkProvider checks the provider over the link of this process. The condition of the
+// ForeignCluster does not count: it is about the link of another process (ADR 64).
 func (n *Node) checkProvider(ctx context.Context) error {
-	n.mu.Lock()
-	fc := n.foreignCluster
-	n.mu.Unlock()
-	provider := n.options.VirtualNode.Spec.ClusterID
-	if fc != nil {
-		switch status := statusOf(fc.Status.Conditions, liqocorev1beta1.APIServerStatusCondition); status {
-		case "", liqocorev1beta1.ConditionStatusNone:
-		case liqocorev1beta1.ConditionStatusEstablished:
-			return nil
-		default:
-			return fmt.Errorf("condition %s of ForeignCluster %q is %q", liqocorev1beta1.APIServerStatusCondition, fc.Name, status)
-		}
-	}
 	if err := n.options.CheckProvider(ctx); err != nil {
-		return fmt.Errorf("checking the API server of cluster %q: %w", provider, err)
+		return fmt.Errorf("checking the API server of cluster %q: %w", n.options.VirtualNode.Spec.ClusterID, err)
 	}
 	return nil
 }

@@ -51,9 +51,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return request(clusterOf(object))
 	})
 	names := builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool { return clusterOf(object) != "" }))
-	kubeconfigs := builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
-		return object.GetLabels()[authv1beta1.IdentityTypeLabel] == string(authv1beta1.ControlPlaneIdentityType)
-	}))
+	kubeconfigs := builder.WithPredicates(predicate.NewPredicateFuncs(isControlPlaneKubeconfig))
 	virtual := builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 		return object.GetLabels()[offloadingv1beta1.NodeTypeLabel] == offloadingv1beta1.NodeTypeVirtual
 	}))
@@ -105,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	fc, err := r.find(ctx, cluster)
+	fc, err := findForeignCluster(ctx, r.Client, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -131,10 +129,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{}, nil
 }
 
-// find returns the oldest ForeignCluster of a peer, or nil.
-func (r *Reconciler) find(ctx context.Context, cluster liqocorev1beta1.ClusterID) (*liqocorev1beta1.ForeignCluster, error) {
+// findForeignCluster returns the oldest ForeignCluster of a peer, or nil.
+func findForeignCluster(ctx context.Context, reader client.Reader, cluster liqocorev1beta1.ClusterID) (*liqocorev1beta1.ForeignCluster, error) {
 	list := &liqocorev1beta1.ForeignClusterList{}
-	if err := r.Client.List(ctx, list); err != nil {
+	if err := reader.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("listing ForeignClusters: %w", err)
 	}
 	list.Items = slices.DeleteFunc(list.Items, func(fc liqocorev1beta1.ForeignCluster) bool { return clusterOf(&fc) != string(cluster) })

@@ -1,0 +1,179 @@
+package foreigncluster
+
+import (
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+)
+
+func TestPauses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		failures       int
+		interval, want time.Duration
+	}{
+		"the peer answers":             {0, 15 * time.Second, 15 * time.Second},
+		"a first failure":              {1, 15 * time.Second, 3 * time.Second},
+		"it does not answer":           {2, 15 * time.Second, 15 * time.Second},
+		"it still does not":            {3, 15 * time.Second, 30 * time.Second},
+		"it has not for long":          {1000, 15 * time.Second, time.Minute},
+		"an interval beyond the limit": {9, time.Hour, time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, pauseAfter(tc.failures, tc.interval))
+		})
+	}
+}
+
+func TestOneLostProbeIsNoOutage(t *testing.T) {
+	fails := errors.New("timeout")
+	for name, tc := range map[string]struct {
+		before   liqocorev1beta1.ConditionStatusType
+		failures int
+		err      error
+		want     liqocorev1beta1.ConditionStatusType
+	}{
+		"it answers the first time":          {"", 0, nil, liqocorev1beta1.ConditionStatusEstablished},
+		"it does not answer the first time":  {"", 1, fails, liqocorev1beta1.ConditionStatusError},
+		"one probe is lost":                  {liqocorev1beta1.ConditionStatusEstablished, 1, fails, ""},
+		"two are lost":                       {liqocorev1beta1.ConditionStatusEstablished, 2, fails, liqocorev1beta1.ConditionStatusError},
+		"it still does not answer":           {liqocorev1beta1.ConditionStatusError, 5, fails, ""},
+		"it answers again":                   {liqocorev1beta1.ConditionStatusError, 0, nil, liqocorev1beta1.ConditionStatusEstablished},
+		"it still answers":                   {liqocorev1beta1.ConditionStatusEstablished, 0, nil, ""},
+		"it answers after an unknown status": {liqocorev1beta1.ConditionStatusNone, 0, nil, liqocorev1beta1.ConditionStatusEstablished},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fc := &liqocorev1beta1.ForeignCluster{}
+			if tc.before != "" {
+				fc.Status.Conditions = []liqocorev1beta1.Condition{{Type: liqocorev1beta1.APIServerStatusCondition, Status: tc.before}}
+			}
+			got := judge(fc, tc.failures, tc.err)
+			if tc.want == "" {
+				assert.Nil(t, got)
+				return
+			}
+			require.NotNil(t, got)
+			assert.Equal(t, tc.want, got.Status)
+		})
+	}
+}
+
+// apiServer is one that answers with a status, and counts what it is asked.
+type apiServer struct {
+	*httptest.Server
+	status atomic.Int64
+	asked  atomic.Int64
+	path   atomic.Value
+}
+
+func newAPIServer(t *testing.T) *apiServer {
+	t.Helper()
+	s := &apiServer{}
+	s.status.Store(http.StatusOK)
+	s.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.asked.Add(1)
+		s.path.Store(r.Method + " " + r.URL.Path)
+		w.Header().Set("Location", "https://"+r.Host+"/elsewhere")
+		w.WriteHeader(int(s.status.Load()))
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *apiServer) kubeconfig(t *testing.T) *corev1.Secret {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["milan"] = &clientcmdapi.Cluster{
+		Server: s.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
+	}
+	config.AuthInfos["rome"] = &clientcmdapi.AuthInfo{Token: "token"}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "milan", AuthInfo: "rome"}
+	config.CurrentContext = "c"
+	content, err := clientcmd.Write(*config)
+	require.NoError(t, err)
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubeconfig-controlplane-milan", Namespace: "liqo-tenant-milan", Labels: map[string]string{
+			"liqo.io/remote-cluster-id": "milan", "liqo.io/identity-type": "ControlPlane",
+		}},
+		Data: map[string][]byte{"kubeconfig": content},
+	}
+}
+
+func TestProbes(t *testing.T) {
+	server := newAPIServer(t)
+	scheme := runtime.NewScheme()
+	require.NoError(t, clientgoscheme.AddToScheme(scheme))
+	require.NoError(t, liqocorev1beta1.AddToScheme(scheme))
+	fc := &liqocorev1beta1.ForeignCluster{ObjectMeta: metav1.ObjectMeta{Name: "milan"}, Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: "milan"}}
+	secret := server.kubeconfig(t)
+	clock := clocktesting.NewFakeClock(time.Unix(1e9, 0))
+	p := &Prober{
+		Client: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(fc).WithObjects(fc, secret).Build(), Clock: clock,
+		Interval: 15 * time.Second, Timeout: time.Minute,
+	}
+	probe := func() time.Duration {
+		t.Helper()
+		result, err := p.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "milan"}})
+		require.NoError(t, err)
+		return result.RequeueAfter
+	}
+	condition := func() *liqocorev1beta1.Condition {
+		t.Helper()
+		require.NoError(t, p.Client.Get(t.Context(), client.ObjectKeyFromObject(fc), fc))
+		if len(fc.Status.Conditions) == 0 {
+			return nil
+		}
+		return &fc.Status.Conditions[0]
+	}
+
+	pause := probe()
+	assert.Equal(t, "GET /livez", server.path.Load())
+	assert.Equal(t, reasonAPIServerReady, condition().Reason)
+	assert.InDelta(t, 15*time.Second, pause, float64(2*time.Second), "the interval, with jitter")
+	assert.Equal(t, pause, probe(), "events do not make it ask more often")
+	assert.EqualValues(t, 1, server.asked.Load())
+
+	for _, status := range []int64{http.StatusFound, http.StatusUnauthorized} {
+		server.status.Store(status)
+		clock.Step(time.Minute)
+		assert.Less(t, probe(), 5*time.Second, "a first failure is checked again soon")
+		assert.Equal(t, reasonAPIServerReady, condition().Reason)
+		clock.Step(time.Minute)
+		probe()
+		assert.Equal(t, reasonAPIServerNotReady, condition().Reason)
+		assert.Equal(t, "GET /livez", server.path.Load(), "redirections are not followed")
+
+		server.status.Store(http.StatusForbidden)
+		clock.Step(time.Minute)
+		probe()
+		assert.Equal(t, reasonAPIServerReady, condition().Reason, "an identity without the right to the path is accepted")
+	}
+
+	secret.Data["kubeconfig"] = []byte("{")
+	require.NoError(t, p.Client.Update(t.Context(), secret))
+	probe()
+	probe()
+	assert.Equal(t, reasonAPIServerNotReady, condition().Reason)
+
+	require.NoError(t, p.Client.Delete(t.Context(), secret))
+	assert.Zero(t, probe())
+	assert.Nil(t, condition(), "a peer that is no provider has no such condition")
+}
