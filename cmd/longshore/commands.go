@@ -77,11 +77,14 @@ func managerCommand() *cobra.Command {
 	f.StringSliceVar(&o.ReservedNamespaces, "reserved-namespaces", nil, "patterns of names that consumers do not get for namespaces, such as istio-*; names that end in their own cluster ID are excepted")
 	f.BoolVar(&o.Replication, "enable-replication", true, "run the replicator in this process; switch it off where the replicator runs alone")
 	resyncFlag(f, &o.ResyncPeriod)
+	f.DurationVar(&o.PingInterval, "foreign-cluster-ping-interval", 15*time.Second, "pause between probes of a provider's API server; 0 switches them off")
+	f.DurationVar(&o.PingTimeout, "foreign-cluster-ping-timeout", 5*time.Second, "timeout of a probe of a provider's API server")
 	f.StringVar(&o.Peering.APIServerAddress, "api-server-address-override", "", "address, host:port or URL, at which peers reach the API server; empty means that of the first control-plane node")
 	f.BoolVar(&o.Peering.TrustedCA, "trusted-ca", false, "a certificate authority that every system trusts signed the API server's certificate: peers get none")
 	f.StringToStringVar(&o.Peering.ClusterLabels, "cluster-labels", nil, "labels of the virtual nodes that consumers make of this cluster")
 	f.BoolVar(&o.Peering.DefaultClassEnabled, "default-resource-slice-class-enabled", true, "grant the resources that ResourceSlices of the default class ask for")
 	f.StringToStringVar(&o.Peering.DefaultNodeResources, "default-node-resources", nil, "resources granted to ResourceSlices that do not name them; cpu=4, memory=8Gi, pods=110 and ephemeral-storage=20Gi when absent")
+	f.StringVar(&o.Peering.LimitsEnforcement, "default-limits-enforcement", "None", "requests and limits that Quotas demand of the containers of consumers: None, Soft (requests of cpu and memory) or Hard (limits equal to requests, too)")
 	return cmd
 }
 
@@ -109,6 +112,7 @@ func webhookCommand() *cobra.Command {
 	f.StringVar(&o.BindAddress, "webhook-address", "", "address to listen on; empty means all")
 	f.IntVar(&o.Port, "webhook-port", 9443, "port to listen on")
 	f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second, "how long to keep serving after the signal to stop, while the endpoints of the Service change")
+	f.BoolVar(&o.ResourceEnforcement, "enable-resource-enforcement", true, "restrict the ShadowPods of consumers to their Quotas")
 	f.StringVar(&o.SecretName, "secret-name", "longshore-webhook-certs", "Secret with the serving certificate")
 	f.StringVar(&o.ServiceName, "service-name", "longshore-webhook", "Service that the certificate is for")
 	f.StringVar(&o.ConfigurationName, "configuration-name", "longshore-webhook", "webhook configurations whose caBundle is kept")

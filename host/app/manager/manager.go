@@ -31,6 +31,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/events"
+	"github.com/longshore-dev/longshore/host/peering/foreigncluster"
 	policyconfigmap "github.com/longshore-dev/longshore/host/policysource/configmap"
 	policystatus "github.com/longshore-dev/longshore/host/policysource/status"
 	"github.com/longshore-dev/longshore/host/provider/metadata"
@@ -61,6 +62,9 @@ type Options struct {
 	Replication bool
 	// ResyncPeriod is the resync period of the replicator's informers.
 	ResyncPeriod time.Duration
+	// PingInterval is the pause between probes of a provider's API server, which are switched off
+	// by zero; PingTimeout is the timeout of a probe.
+	PingInterval, PingTimeout time.Duration
 	// Peering configures what peers get of this cluster.
 	Peering PeeringOptions
 }
@@ -74,6 +78,9 @@ func (o *Options) Validate() error {
 	if o.ShadowEndpointSliceWorkers < 1 {
 		err = errors.Join(err, fmt.Errorf("--shadow-endpointslice-ctrl-workers is %d: it must be at least 1", o.ShadowEndpointSliceWorkers))
 	}
+	if o.PingInterval < 0 || o.PingInterval > 0 && o.PingTimeout <= 0 {
+		err = errors.Join(err, fmt.Errorf("--foreign-cluster-ping-interval is %s and --foreign-cluster-ping-timeout is %s: the first cannot be negative, and the second must be positive", o.PingInterval, o.PingTimeout))
+	}
 	if o.PodSecurityLevel != "" {
 		if _, levelErr := api.ParseLevel(o.PodSecurityLevel); levelErr != nil {
 			err = errors.Join(err, fmt.Errorf("parsing --pod-security-level %q: %w", o.PodSecurityLevel, levelErr))
@@ -81,6 +88,9 @@ func (o *Options) Validate() error {
 	}
 	if _, resourcesErr := o.Peering.resources(); resourcesErr != nil {
 		err = errors.Join(err, resourcesErr)
+	}
+	if _, enforcementErr := o.Peering.limitsEnforcement(); enforcementErr != nil {
+		err = errors.Join(err, enforcementErr)
 	}
 	if namesErr := o.names().Validate(); namesErr != nil {
 		err = errors.Join(err, fmt.Errorf("--reserved-namespaces: %w", namesErr))
@@ -169,6 +179,7 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 			Client: mgr.GetClient(), Events: recorder, Namespace: options.Namespace,
 		}).SetupWithManager(mgr)),
 		addReplication(mgr, options),
+		addProbes(mgr, options, passive),
 		addPeering(mgr, &options, recorder, passive),
 	)
 }
@@ -178,6 +189,15 @@ func addReplication(mgr ctrl.Manager, options Options) error {
 		return nil
 	}
 	return replicator.Add(mgr, replicator.Options{Options: options.Options, ResyncPeriod: options.ResyncPeriod})
+}
+
+func addProbes(mgr ctrl.Manager, options Options, passive clock.PassiveClock) error {
+	if options.PingInterval == 0 {
+		return nil
+	}
+	return wrapSetup("foreigncluster-probe", (&foreigncluster.Prober{
+		Client: mgr.GetClient(), Clock: passive, Interval: options.PingInterval, Timeout: options.PingTimeout,
+	}).SetupWithManager(mgr))
 }
 
 func addAccess(mgr ctrl.Manager, recorder clientevents.EventRecorder, passive clock.PassiveClock) error {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/identity"
 	consumerslice "github.com/longshore-dev/longshore/host/consumer/resourceslice"
 	"github.com/longshore-dev/longshore/host/peering/foreigncluster"
@@ -40,6 +41,20 @@ type PeeringOptions struct {
 	DefaultClassEnabled bool
 	// DefaultNodeResources are granted of resources that a ResourceSlice does not name.
 	DefaultNodeResources map[string]string
+	// LimitsEnforcement is that of the Quotas of ResourceSlices: None, Soft or Hard.
+	LimitsEnforcement string
+}
+
+// limitsEnforcement returns the enforcement; empty means None.
+func (o *PeeringOptions) limitsEnforcement() (offloadingv1beta1.LimitsEnforcement, error) {
+	switch value := offloadingv1beta1.LimitsEnforcement(o.LimitsEnforcement); value {
+	case "":
+		return offloadingv1beta1.NoLimitsEnforcement, nil
+	case offloadingv1beta1.NoLimitsEnforcement, offloadingv1beta1.SoftLimitsEnforcement, offloadingv1beta1.HardLimitsEnforcement:
+		return value, nil
+	default:
+		return "", fmt.Errorf("--default-limits-enforcement is %q: it must be None, Soft or Hard", value)
+	}
 }
 
 // resources parses the default resources.
@@ -61,6 +76,10 @@ func addPeering(mgr ctrl.Manager, o *Options, recorder clientevents.EventRecorde
 	if err != nil {
 		return err
 	}
+	enforcement, err := o.Peering.limitsEnforcement()
+	if err != nil {
+		return err
+	}
 	authority, err := certificateAuthority(o)
 	if err != nil {
 		return err
@@ -79,6 +98,7 @@ func addPeering(mgr ctrl.Manager, o *Options, recorder clientevents.EventRecorde
 		}).SetupWithManager(mgr)),
 		wrapSetup("resourceslice-remote", (&providerslice.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Clock: passive, Issuer: issuer, Endpoint: endpoint,
+			LimitsEnforcement: enforcement,
 			Offer: providerslice.Offer{
 				Defaults: defaults, ClassDisabled: !o.Peering.DefaultClassEnabled, NodeLabels: o.Peering.ClusterLabels,
 			},

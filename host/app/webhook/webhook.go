@@ -1,5 +1,6 @@
-// Package webhook composes the admission webhooks of the consumer: pods, VirtualNodes,
-// NamespaceOffloadings, policies and their modules. Every replica serves, without leader election.
+// Package webhook composes the admission webhooks: of the consumer for pods, VirtualNodes,
+// NamespaceOffloadings, policies and their modules, of the provider for ShadowPods. Every replica
+// serves, without leader election.
 package webhook
 
 import (
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/policies"
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/consumer/admission/namespaceoffloading"
@@ -33,6 +35,8 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/servingcert"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policysource"
+	"github.com/longshore-dev/longshore/host/provider/admission/shadowpod"
+	"github.com/longshore-dev/longshore/host/provider/quota"
 )
 
 // component is the name of this process in reports on policies, followed by the name of its pod.
@@ -59,6 +63,8 @@ type Options struct {
 	DefaultOptions client.ObjectKey
 	// RuntimeClassName is the cluster's Liqo runtime class.
 	RuntimeClassName string
+	// ResourceEnforcement restricts the ShadowPods of consumers to their Quotas.
+	ResourceEnforcement bool
 	// PolicyCacheDir is the directory of compiled policies. If empty, they are not cached.
 	PolicyCacheDir string
 	// PrecompiledPolicyDir holds the compiled built-in policies; it may be absent.
@@ -105,6 +111,7 @@ func (o *Options) Validate() error {
 type App struct {
 	process  *process.App
 	policies *policies.Policies
+	quotas   *quota.Enforcer
 	drain    *drain
 }
 
@@ -128,7 +135,8 @@ func New(ctx context.Context, options Options) (*App, error) {
 	a.process, err = process.New(&options.Options, process.Definition{
 		Name: "the webhook server",
 		Cache: map[client.Object]cache.ByObject{
-			&corev1.ConfigMap{}: policies.CacheOf(options.modules()),
+			&corev1.ConfigMap{}:                                       policies.CacheOf(options.modules()),
+			&offloadingv1beta1.ShadowPod{}:                            {Transform: quota.Trim},
 			&admissionregistrationv1.MutatingWebhookConfiguration{}:   selectName(options.ConfigurationName),
 			&admissionregistrationv1.ValidatingWebhookConfiguration{}: selectName(options.ConfigurationName),
 		},
@@ -158,6 +166,9 @@ func New(ctx context.Context, options Options) (*App, error) {
 			if !keeper.Ready() {
 				return errors.New("the serving certificate is not ready yet")
 			}
+			if a.quotas != nil && !a.quotas.Account.Synced() {
+				return errors.New("the ShadowPods of this cluster are not known yet")
+			}
 			return a.policies.Ready()
 		},
 	})
@@ -181,8 +192,24 @@ func (a *App) add(ctx context.Context, mgr ctrl.Manager, options Options) error 
 	if err != nil {
 		return err
 	}
-	register(mgr, a.drain.finish, a.policies, options)
+	if options.ResourceEnforcement {
+		if err := a.addQuotas(ctx, mgr); err != nil {
+			return err
+		}
+	}
+	a.register(mgr, options)
 	return nil
+}
+
+// addQuotas adds the enforcement of Quotas.
+func (a *App) addQuotas(ctx context.Context, mgr ctrl.Manager) error {
+	a.quotas = &quota.Enforcer{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Account: quota.NewAccount(clock.RealClock{}), Clock: clock.RealClock{},
+	}
+	if err := errors.Join(quota.Index(ctx, mgr.GetFieldIndexer()), a.quotas.Account.Watch(ctx, mgr.GetCache())); err != nil {
+		return err
+	}
+	return a.quotas.SetupWithManager(mgr)
 }
 
 // modules returns the namespaces of ConfigMaps with modules of policies.
@@ -194,22 +221,28 @@ func dnsNames(service, namespace string) []string {
 	}
 }
 
-// register registers the handlers, each with the wrapper.
-func register(mgr ctrl.Manager, wrap func(http.Handler) http.Handler, decide *policies.Policies, options Options) {
+// register registers the handlers, each of which finishes its requests.
+func (a *App) register(mgr ctrl.Manager, options Options) {
 	decoder := admission.NewDecoder(mgr.GetScheme())
-	serve := func(path string, handler http.Handler) { mgr.GetWebhookServer().Register(path, wrap(handler)) }
+	serve := func(path string, handler http.Handler) {
+		mgr.GetWebhookServer().Register(path, a.drain.finish(handler))
+	}
 	serve(podplacement.Path, podplacement.Serve(&podplacement.Handler{
-		Reader: mgr.GetClient(), Policies: decide.Chains(), RuntimeClassName: options.RuntimeClassName,
+		Reader: mgr.GetClient(), Policies: a.policies.Chains(), RuntimeClassName: options.RuntimeClassName,
 	}))
 	serve(namespaceoffloading.Path, &admission.Webhook{Handler: &namespaceoffloading.Handler{
 		Decoder: decoder, Reader: mgr.GetAPIReader(), ClusterID: options.ClusterID, Namespace: options.Namespace,
 	}})
 	serve(policymodule.Path, &admission.Webhook{Handler: &policymodule.Handler{
-		Decoder: decoder, Reader: mgr.GetClient(), Judge: decide, Namespace: options.Namespace,
+		Decoder: decoder, Reader: mgr.GetClient(), Judge: a.policies, Namespace: options.Namespace,
 	}})
 	serve(virtualnode.Path, &admission.Webhook{Handler: &virtualnode.Handler{
 		Reader: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Decoder: decoder, DefaultOptions: options.DefaultOptions,
 		Cluster: virtualkubelet.Cluster{ID: options.ClusterID, Namespace: options.Namespace, LocalPodCIDRs: options.PodCIDRs},
+	}})
+	serve(shadowpod.MutatePath, &admission.Webhook{Handler: &shadowpod.Mutator{Decoder: decoder, Enforce: a.quotas != nil}})
+	serve(shadowpod.ValidatePath, &admission.Webhook{Handler: &shadowpod.Validator{
+		Decoder: decoder, Reader: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Quotas: a.quotas,
 	}})
 }
 
