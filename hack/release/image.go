@@ -129,11 +129,11 @@ func readTree(dir, under string) ([]entry, error) {
 		}
 		data, err := os.ReadFile(path)
 		if err != nil {
-			return err //nolint:wrapcheck // wrapped below
+			return err
 		}
 		name, err := filepath.Rel(dir, path)
 		entries = append(entries, entry{path: filepath.Join(under, name), data: data, mode: 0o644})
-		return err //nolint:wrapcheck // wrapped below
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the compiled policies: %w", err)

@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string) error {
 		return errors.New("usage: release image|all [--out DIR] [--version VERSION] [--platforms OS/ARCH,...]")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
-		return err //nolint:wrapcheck // the flag package has printed the usage
+		return err // the flag package has printed the usage
 	}
 	r, err := newRelease(ctx, *out, *version, *platforms)
 	if err != nil {

@@ -118,7 +118,10 @@ func (s *stage) run(ctx context.Context, o Options) error {
 	if wait.Interrupted(err) && ctx.Err() == nil {
 		return s.release(ctx, o)
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("waiting until they are gone: %w", err)
+	}
+	return nil
 }
 
 // list returns the objects of the stage. A kind that is not installed has none.

@@ -90,10 +90,8 @@ func (r *runner) reconcileRecovering(ctx context.Context, key Key) (again time.D
 func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, err error) {
 	ns, caches, settled := r.engine.lookUp(key.Namespace, r)
 	switch {
-	case ns == nil && !settled:
-		return 0, nil // markSettledLocked enqueues the objects of unmapped namespaces
 	case ns == nil:
-		return r.fallback(ctx, key)
+		return r.fallback(ctx, key, settled)
 	case caches == nil:
 		return 0, nil // not handled here
 	case !caches.active.Load():
@@ -130,10 +128,11 @@ func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, e
 	return again, nil
 }
 
-// fallback handles an object whose namespace is not offloaded.
-func (r *runner) fallback(ctx context.Context, key Key) (time.Duration, error) {
+// fallback handles an object whose namespace is not offloaded. Before the mapped namespaces are
+// known it does nothing: markSettledLocked enqueues the objects of the others.
+func (r *runner) fallback(ctx context.Context, key Key, settled bool) (time.Duration, error) {
 	definition, ok := r.definition.(Fallback)
-	if !ok || r.local == nil {
+	if !ok || r.local == nil || !settled {
 		return 0, nil
 	}
 	local := r.local.Get(key.Namespace, key.Name)
