@@ -5,7 +5,7 @@
 //	   not readable, an object does not exist, a cluster does not answer
 //	2  the command line is wrong: a command, flag, point or context that there is not
 //	3  the module is refused, or gave no valid answer: its author must act
-//	4  the policy refused the object, or the provider the request
+//	4  the policy refused the object, the provider the request, or a pod of a plan would not run
 //	5  longshorectl status found a problem
 package main
 
@@ -27,6 +27,7 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/peer"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/peeringuser"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/plan"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/resourceslice"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/status"
@@ -86,6 +87,7 @@ func command() *cobra.Command {
 		group("offload", "Extend namespaces to other clusters", offload.Offload(streams)),
 		group("unoffload", "Withdraw namespaces from other clusters", offload.Unoffload(streams)),
 	)
+	root.AddCommand(plan.Command(os.Stdin, os.Stdout, os.Getenv))
 	root.AddCommand(explain.Command(os.Stdout, os.Getenv), policy.Command(policy.Streams{In: os.Stdin, Out: os.Stdout, Getenv: os.Getenv}))
 	output.UsageArgs(root)
 	return root

@@ -48,6 +48,14 @@ func New(out *os.File) *Console {
 	return c
 }
 
+// Width returns the number of columns of a terminal; 0 for another file, or if it is unknown.
+func Width(file *os.File) int {
+	if !isatty.IsTerminal(file.Fd()) {
+		return 0
+	}
+	return columns(file)
+}
+
 func columns(terminal *os.File) int {
 	width, _, err := term.GetSize(int(terminal.Fd()))
 	if err != nil {

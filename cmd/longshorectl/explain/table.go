@@ -4,20 +4,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
-	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
-
-// cell is a cell of a table, and its color.
-type cell struct {
-	text  string
-	paint func(string) output.Painted
-}
-
-func plain(text string) cell { return cell{text: engine.Plain(text)} }
 
 // text writes a table for each object.
 func (e *Explanation) text(w io.Writer, style output.Style) error {
@@ -50,80 +40,50 @@ func (o *Object) table(w io.Writer, style output.Style) error {
 		_, err := fmt.Fprintln(w, "No policy wrote or dropped anything.")
 		return err //nolint:wrapcheck // the caller wraps it
 	}
-	rows := [][]cell{}
-	var head []cell
+	rows := [][]output.Cell{}
+	var head []output.Cell
 	for _, name := range []string{"POINT", "DECIDES", "POLICY", "MODULE", "DIGEST", "WHAT"} {
-		head = append(head, cell{name, style.Title})
+		head = append(head, output.Colorful(name, style.Title))
 	}
 	rows = append(rows, head)
 	for i := range o.Decisions {
 		rows = append(rows, rowsOf(&o.Decisions[i], style)...)
 	}
-	return write(w, rows)
+	return output.Cells(w, 0, rows)
 }
 
 // rowsOf returns a row for each change of a policy, or one row for a policy without any.
-func rowsOf(entry *view.Entry, style output.Style) [][]cell {
+func rowsOf(entry *view.Entry, style output.Style) [][]output.Cell {
 	part := string(entry.Part)
 	switch {
 	case entry.Omitted > 0:
-		return [][]cell{{plain("…"), plain(part), plain(""), plain(""), plain(""), plain(fmt.Sprintf("%d more policies, which do not fit into the annotation", entry.Omitted))}}
+		return [][]output.Cell{{output.Plain("…"), output.Plain(part), output.Plain(""), output.Plain(""), output.Plain(""), output.Plain(fmt.Sprintf("%d more policies, which do not fit into the annotation", entry.Omitted))}}
 	case part == "":
 		part = "all"
 	}
-	var did []cell
+	var did []output.Cell
 	for _, op := range entry.Operations {
-		c := plain(op)
 		if strings.HasPrefix(op, "remove ") {
-			c.paint = style.Bad
+			did = append(did, output.Colorful(op, style.Bad))
+			continue
 		}
-		did = append(did, c)
+		did = append(did, output.Plain(op))
 	}
 	for _, key := range entry.Kept {
-		did = append(did, plain("tried to change "+key+", which is reserved"))
+		did = append(did, output.Plain("tried to change "+key+", which is reserved"))
 	}
 	if entry.Ignored {
-		did = append(did, cell{"failed, and was skipped", style.Bad})
+		did = append(did, output.Colorful("failed, and was skipped", style.Bad))
 	}
 	if entry.FellBack {
-		did = append(did, cell{"failed, and its previous version decided", style.Bad})
+		did = append(did, output.Colorful("failed, and its previous version decided", style.Bad))
 	}
 	if len(did) == 0 {
-		did = append(did, plain("nothing"))
+		did = append(did, output.Plain("nothing"))
 	}
-	rows := [][]cell{{plain(entry.Point), plain(part), plain(entry.Policy), plain(entry.Module), plain(entry.Digest), did[0]}}
+	rows := [][]output.Cell{{output.Plain(entry.Point), output.Plain(part), output.Plain(entry.Policy), output.Plain(entry.Module), output.Plain(entry.Digest), did[0]}}
 	for _, c := range did[1:] {
-		rows = append(rows, []cell{plain(""), plain(""), plain(""), plain(""), plain(""), c})
+		rows = append(rows, []output.Cell{output.Plain(""), output.Plain(""), output.Plain(""), output.Plain(""), output.Plain(""), c})
 	}
 	return rows
-}
-
-// write aligns the columns by their visible width.
-func write(w io.Writer, rows [][]cell) error {
-	var widths []int
-	for _, row := range rows {
-		for i, c := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
-		}
-	}
-	for _, row := range rows {
-		var line strings.Builder
-		for i, c := range row {
-			text := c.text
-			if c.paint != nil {
-				text = string(c.paint(text))
-			}
-			line.WriteString(text)
-			if i < len(row)-1 {
-				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+3))
-			}
-		}
-		if _, err := fmt.Fprintln(w, line.String()); err != nil {
-			return err //nolint:wrapcheck // the caller wraps it
-		}
-	}
-	return nil
 }

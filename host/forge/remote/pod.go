@@ -127,6 +127,17 @@ func DroppedPodFields() map[string]string {
 	}
 }
 
+// ChangedPodFields returns the fields of a pod spec that may be sent with another value, with
+// the reasons.
+func ChangedPodFields() map[string]string {
+	return map[string]string{
+		"Tolerations":                  "tolerations of the virtual node's taint would allow the pod on the provider's own virtual nodes",
+		"Volumes":                      "tokens of service accounts are not sent (3.5, mode Disabled), and the root CA ConfigMap has another name there",
+		"AutomountServiceAccountToken": "the service account is one of the consumer",
+		"HostUsers":                    "true is the default",
+	}
+}
+
 // draftHostUsers keeps false only. True is the default.
 func draftHostUsers(local *bool) *bool {
 	if local != nil && !*local {

@@ -44,6 +44,13 @@ func IsAnnotated(object client.Object) bool {
 	return isSet(annotations, offloadingv1beta1.SkipReflectionAnnotation) || isSet(annotations, offloadingv1beta1.AllowReflectionAnnotation)
 }
 
+// IsSkipped reports whether an object is not reflected under a reflection policy. An error is
+// about annotations that contradict each other.
+func IsSkipped(policy offloadingv1beta1.ReflectionType, object client.Object) (bool, error) {
+	skipped, _, err := skip(policy, object)
+	return skipped, err
+}
+
 // isSet reports whether an annotation is present and not "false" in any case; an empty
 // value counts as set.
 func isSet(annotations map[string]string, key string) bool {

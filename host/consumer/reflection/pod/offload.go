@@ -14,7 +14,6 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/invariants"
 	"github.com/longshore-dev/longshore/host/forge/local"
-	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
@@ -108,30 +107,26 @@ type desiredShadowPod struct {
 	warning string
 }
 
-// forge builds the ShadowPod: draft, policies, invariants, seal (stage 4).
+// forge builds the ShadowPod with the facts of the virtual node (stage 4).
 func (d *Definition) forge(ctx context.Context, o observation) (*desiredShadowPod, *denial, error) {
 	patch, node := d.options.VirtualNode()
-	draft := remote.PodDraft(o.local, o.in.Facts.RemoteNamespace, d.options.Origin)
-	result, err := view.OffloadPod(ctx, d.options.Evaluator, view.OffloadInput{
-		Local: o.local, Draft: draft, Patch: patch, VirtualNode: node,
+	forged, err := Forge(ctx, ForgeInput{
+		Local: o.local, RemoteNamespace: o.in.Facts.RemoteNamespace, Origin: d.options.Origin,
+		Evaluator: d.options.Evaluator, Patch: patch, VirtualNode: node,
 	})
 	switch {
 	case err != nil:
-		return nil, nil, fmt.Errorf("evaluating the policies for the pod: %w", err)
-	case result.Denial != nil:
-		return nil, newDenial(result.Denial, o.in.Facts), nil
+		return nil, nil, err
+	case forged.Denial != nil:
+		return nil, newDenial(forged.Denial, o.in.Facts), nil
 	}
-	for _, warning := range result.Warnings {
+	for _, warning := range forged.Warnings {
 		logr.FromContextOrDiscard(ctx).Info("A policy warns about the pod", "warning", warning)
 	}
-	if err := invariants.CheckPod(o.local, draft, result.ShadowPod); err != nil {
-		return nil, newWarning(violationMessage(err, result)), nil
+	if forged.Violation != "" {
+		return nil, newWarning(forged.Violation), nil
 	}
-	text := view.EncodeOffload(result.Decisions, view.DecisionsRoom(result.ShadowPod.Annotations))
-	return &desiredShadowPod{
-		shadow:    remote.SealPod(result.ShadowPod, o.local, d.options.Origin, text),
-		decisions: result.Decisions, warning: skippedPolicies(result.Decisions),
-	}, nil, nil
+	return &desiredShadowPod{shadow: forged.ShadowPod, decisions: forged.Decisions, warning: skippedPolicies(forged.Decisions)}, nil, nil
 }
 
 // skippedPolicies lists the policies that failed and were not applied; empty for none.

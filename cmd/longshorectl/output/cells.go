@@ -1,0 +1,96 @@
+package output
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/longshore-dev/longshore/host/policy/engine"
+)
+
+// gap is the number of spaces between two columns.
+const gap = 3
+
+// Cell is a cell of a table, and its color.
+type Cell struct {
+	text  string
+	paint func(string) Painted
+}
+
+// Plain returns a cell without color. Control characters are removed.
+func Plain(text string) Cell { return Cell{text: engine.Plain(text)} }
+
+// Colorful returns a cell that a method of [Style] colors.
+func Colorful(text string, paint func(string) Painted) Cell { return Cell{engine.Plain(text), paint} }
+
+// Cells writes rows with aligned columns and colors. With a width, the last column is wrapped
+// to it.
+func Cells(w io.Writer, width int, rows [][]Cell) error {
+	var widths []int
+	for _, row := range rows {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
+		}
+	}
+	before := 0
+	for _, column := range widths[:max(len(widths)-1, 0)] {
+		before += column + gap
+	}
+	for _, row := range rows {
+		lines := []string{row[len(row)-1].text}
+		if len(row) == len(widths) {
+			lines = Wrap(lines[0], width-before)
+		}
+		for n, last := range lines {
+			var line strings.Builder
+			for i, c := range row {
+				switch {
+				case i == len(row)-1:
+					c.text = last
+				case n > 0:
+					c.text = ""
+				}
+				text := c.text
+				if c.paint != nil && text != "" {
+					text = string(c.paint(text))
+				}
+				line.WriteString(text)
+				if i < len(row)-1 {
+					line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+gap))
+				}
+			}
+			if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
+				return fmt.Errorf("writing a table: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// minWidth is the least width that text is wrapped to.
+const minWidth = 20
+
+// Wrap breaks text into lines of at most width runes between words. Words that are longer are
+// not broken. A width below minWidth breaks nothing.
+func Wrap(text string, width int) []string {
+	if width < minWidth || utf8.RuneCountInString(text) <= width {
+		return []string{text}
+	}
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}

@@ -1,0 +1,168 @@
+// Package plan implements `longshorectl plan`: it shows what Longshore would do with the pods
+// of files. The prediction is that of host/planner; this package reads files and clusters, and
+// prints.
+package plan
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/longshore-dev/longshore/cmd/longshorectl/cluster"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/console"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+)
+
+const example = `  # What would happen to these pods with the default policies?
+  longshorectl plan -f app.yaml
+
+  # Each change, with the policy or rule that did it, and each object that is needed
+  longshorectl plan -f app.yaml --namespace-offloading offloading.yaml --virtual-node milan.yaml --policies policies/ -o wide
+
+  # In this cluster, with its policies, virtual nodes, ConfigMaps, Secrets and Services
+  longshorectl plan -f app.yaml --kubeconfig rome.kubeconfig -n shop
+
+  # The ShadowPod that would be sent
+  longshorectl plan -f app.yaml -o json | jq '.plans[0].shadowPod'`
+
+// The values of --output.
+const (
+	formatTable = "table"
+	formatWide  = "wide"
+)
+
+// showProgress is the number of templates from which progress is shown.
+const showProgress = 500
+
+// Command returns `plan`.
+func Command(in io.Reader, out io.Writer, getenv func(string) string) *cobra.Command {
+	var options Options
+	var here cluster.Flags
+	var offloadings, nodes, policies []string
+	format := formatTable
+	command := &cobra.Command{
+		Use:   "plan -f FILE",
+		Short: "Show what would become of the pods in files: the node, the ShadowPod, what changes and why, and what is missing",
+		Long: "Show what would become of the pods in files before they are created: whether the pod webhook admits them, on which virtual nodes\n" +
+			"they may land, which ShadowPod is sent, which policy or rule drops or changes a field, which ConfigMaps, Secrets, Services and\n" +
+			"claims they need, and the first reason why they would not run.\n" +
+			"Without --kubeconfig or --context the command reads files only: what they do not have is assumed, and printed. With one of them\n" +
+			"it reads the cluster, and objects in the files take the place of those in the cluster. Nothing is written.\n" +
+			"Pods are planned as they are in the files. For the fields that the API server adds as well, plan the result of\n" +
+			"kubectl create --dry-run=server -o yaml.\n" +
+			"Exit codes: 0 all pods can run, 1 a file or the cluster cannot be read, 2 wrong command line, 4 a pod would be refused or stay Pending.",
+		Example: example,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 0:
+				return output.Usagef("unexpected argument %q: name files with -f", args[0])
+			case len(options.Files) == 0:
+				return output.Usagef("want the files with the pods: -f FILE, or -f - for the standard input")
+			case !slices.Contains([]string{formatTable, formatWide, string(output.JSON), string(output.YAML)}, format):
+				return output.Usagef("--output: %q is none of table, wide, json, yaml", format)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			options.In, options.Facts, options.Namespace = in, slices.Concat(policies, offloadings, nodes), here.Namespace
+			if here.Kubeconfig != "" || here.Context != "" {
+				live, namespace, err := connect(&here)
+				if err != nil {
+					return err
+				}
+				options.Live, options.Namespace = live, namespace
+			}
+			options.CacheDir = usableCacheDir(options.CacheDir)
+			options.Step = follow(cmd.ErrOrStderr())
+			result, err := Run(cmd.Context(), options)
+			if err != nil {
+				return err
+			}
+			if err := show(out, format, result, output.StyleOf(out, getenv)); err != nil {
+				return err
+			}
+			if result.Failed() {
+				return &output.Exit{Code: output.CodeDenied}
+			}
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.StringSliceVarP(&options.Files, "filename", "f", nil, "file or folder with the pods, and what they need; - for the standard input; may be repeated")
+	flags.StringSliceVar(&offloadings, "namespace-offloading", nil, "file with NamespaceOffloadings")
+	flags.StringSliceVar(&nodes, "virtual-node", nil, "file with VirtualNodes")
+	flags.StringSliceVar(&policies, "policies", nil, "file or folder with OffloadingPolicies and the ConfigMaps of their modules; the built-in policies when absent")
+	flags.StringVar(&options.NodeName, "node", "", "virtual node for which the ShadowPod is built; the first that takes the pod when absent")
+	flags.StringVar(&options.HomeClusterID, "cluster-id", "", "ID of the consumer; that of the cluster when absent")
+	flags.StringVar(&options.RuntimeClassName, "runtime-class", "liqo", "name of the runtime class with which pods are placed on virtual nodes")
+	flags.StringVar(&options.CacheDir, "policy-cache-dir", defaultCacheDir(), "folder that keeps compiled policies for the next command; empty keeps none")
+	flags.StringVarP(&format, "output", "o", formatTable, "table, wide (each change and object), json or yaml")
+	here.AddTo(flags)
+	here.AddNamespaceTo(flags)
+	return command
+}
+
+// defaultCacheDir returns the folder for compiled policies below that of the user's caches; ""
+// if the user has none.
+func defaultCacheDir() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "longshorectl")
+}
+
+// usableCacheDir returns "" for the default folder if it cannot be created: the command then
+// compiles policies each time.
+func usableCacheDir(dir string) string {
+	if dir == defaultCacheDir() && os.MkdirAll(dir, 0o700) != nil {
+		return ""
+	}
+	return dir
+}
+
+// follow returns a Step that shows the progress of many templates, and how long they took.
+func follow(errOut io.Writer) Step {
+	return func(templates int, run func(progress func(done int)) error) error {
+		if templates < showProgress {
+			return run(func(int) {})
+		}
+		shown := console.NewPlain(errOut)
+		if file, ok := errOut.(*os.File); ok {
+			shown = console.New(file)
+		}
+		err := shown.Step(fmt.Sprintf("Planning %d pod templates", templates), func(progress func(string)) error {
+			return run(func(done int) { progress(fmt.Sprintf("%d of %d", done, templates)) })
+		})
+		return err //nolint:wrapcheck // Run wraps it.
+	}
+}
+
+// show prints the result in a format.
+func show(w io.Writer, format string, result *Result, style output.Style) error {
+	switch format {
+	case formatTable:
+		return PrintTable(w, result, style, widthOf(w))
+	case formatWide:
+		return PrintWide(w, result, style, widthOf(w))
+	default:
+		return output.Print(w, output.Format(format), result, nil)
+	}
+}
+
+// defaultWidth is the width of text in a pipe.
+const defaultWidth = 80
+
+// widthOf returns the number of columns of a writer.
+func widthOf(w io.Writer) int {
+	if file, ok := w.(*os.File); ok {
+		if width := console.Width(file); width > 0 {
+			return width
+		}
+	}
+	return defaultWidth
+}

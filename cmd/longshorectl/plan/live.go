@@ -1,0 +1,211 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	podresource "k8s.io/component-helpers/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/cmd/longshorectl/cluster"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+)
+
+const (
+	// pageSize bounds the answer to one request.
+	pageSize = 500
+	// clusterIDName marks the ConfigMap with the cluster ID, and clusterIDKey is its key (wire
+	// P2.1).
+	clusterIDName = "clusterid-configmap"
+	clusterIDKey  = "CLUSTER_ID"
+)
+
+// Live reads the facts of a cluster. The number of requests grows with virtual nodes and with
+// the namespaces of the templates, not with templates.
+type Live struct{ reader client.Client }
+
+// connect reads the kubeconfig; no request is sent yet, except that for the API groups.
+func connect(flags *cluster.Flags) (*Live, string, error) {
+	config, namespace, err := flags.Config()
+	if err != nil {
+		return nil, "", err
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, "", err
+	}
+	config = rest.CopyConfig(config)
+	config.WarningHandler = rest.NoWarnings{}
+	reader, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, "", fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	return &Live{reader: reader}, namespace, nil
+}
+
+// read adds the facts of the cluster, then the objects of the files, which take their place.
+func (l *Live) read(ctx context.Context, f *facts, objects []runtime.Object) error {
+	f.live = l.reader
+	if err := l.readOffloading(ctx, f); err != nil {
+		return err
+	}
+	if err := f.addAll(objects); err != nil {
+		return err
+	}
+	for _, namespace := range namespacesOf(f) {
+		if err := l.readNamespace(ctx, f, namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func namespacesOf(f *facts) []string {
+	var names []string
+	for i := range f.templates {
+		names = append(names, f.templates[i].Pod.Namespace)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// readOffloading reads what Longshore has in the cluster.
+func (l *Live) readOffloading(ctx context.Context, f *facts) error {
+	if err := l.readClusterID(ctx, f); err != nil {
+		return err
+	}
+	f.NamespaceMaps = []offloadingv1beta1.NamespaceMap{}
+	for _, read := range []func() error{
+		func() error {
+			return each(ctx, l, &offloadingv1beta1.NamespaceOffloadingList{}, func(list *offloadingv1beta1.NamespaceOffloadingList) {
+				for i := range list.Items {
+					f.addOffloading(&list.Items[i])
+				}
+			})
+		},
+		func() error {
+			return each(ctx, l, &offloadingv1beta1.NamespaceMapList{}, func(list *offloadingv1beta1.NamespaceMapList) {
+				f.NamespaceMaps = append(f.NamespaceMaps, list.Items...)
+			}, client.MatchingLabels{liqocorev1beta1.ReplicationLabel: "true"})
+		},
+		func() error {
+			return each(ctx, l, &policyv1alpha1.OffloadingPolicyList{}, func(list *policyv1alpha1.OffloadingPolicyList) {
+				for i := range list.Items {
+					f.policies[list.Items[i].Name] = &list.Items[i]
+				}
+			})
+		},
+		func() error {
+			return each(ctx, l, &offloadingv1beta1.VirtualNodeList{}, func(list *offloadingv1beta1.VirtualNodeList) {
+				f.VirtualNodes = append(f.VirtualNodes, list.Items...)
+			})
+		},
+		func() error {
+			return each(ctx, l, &corev1.NodeList{}, func(list *corev1.NodeList) {
+				for i := range list.Items {
+					f.Nodes[list.Items[i].Name] = &list.Items[i]
+				}
+			}, client.MatchingLabels{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual})
+		},
+	} {
+		if err := read(); err != nil {
+			return err
+		}
+	}
+	for name := range f.Nodes {
+		if err := l.readRequested(ctx, f, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readClusterID reads the ID of the consumer, unless it is given.
+func (l *Live) readClusterID(ctx context.Context, f *facts) error {
+	if f.HomeClusterID != "" {
+		return nil
+	}
+	return each(ctx, l, &corev1.ConfigMapList{}, func(list *corev1.ConfigMapList) {
+		if len(list.Items) == 1 {
+			f.HomeClusterID = list.Items[0].Data[clusterIDKey]
+		}
+	}, client.MatchingLabels{"app.kubernetes.io/name": clusterIDName})
+}
+
+// readRequested adds up the requests of the pods on a Node.
+func (l *Live) readRequested(ctx context.Context, f *facts, node string) error {
+	sum := corev1.ResourceList{}
+	err := each(ctx, l, &corev1.PodList{}, func(list *corev1.PodList) {
+		for i := range list.Items {
+			pod := &list.Items[i]
+			if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+				continue
+			}
+			requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
+			requests[corev1.ResourcePods] = resource.MustParse("1")
+			for name, quantity := range requests {
+				total := sum[name]
+				total.Add(quantity)
+				sum[name] = total
+			}
+		}
+	}, client.MatchingFields{"spec.nodeName": node})
+	f.Requested[node] = sum
+	return err
+}
+
+// readNamespace reads a namespace with templates, and the metadata of the objects in it.
+func (l *Live) readNamespace(ctx context.Context, f *facts, name string) error {
+	if f.Namespaces[name] == nil {
+		namespace := &corev1.Namespace{}
+		err := l.reader.Get(ctx, client.ObjectKey{Name: name}, namespace)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("reading namespace %q: %w", name, err)
+		}
+		if err == nil {
+			f.Namespaces[name] = namespace
+		}
+	}
+	in := client.InNamespace(name)
+	for _, kind := range []string{"ConfigMap", "Secret", "PersistentVolumeClaim"} {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
+		err := each(ctx, l, list, func(list *metav1.PartialObjectMetadataList) {
+			for i := range list.Items {
+				f.Inventory.AddMissing(kind, list.Items[i].ObjectMeta)
+			}
+		}, in)
+		if err != nil {
+			return err
+		}
+	}
+	return each(ctx, l, &corev1.ServiceList{}, func(list *corev1.ServiceList) {
+		for i := range list.Items {
+			f.Inventory.AddService(&list.Items[i])
+		}
+	}, in)
+}
+
+// each lists objects in pages.
+func each[L client.ObjectList](ctx context.Context, l *Live, list L, use func(L), options ...client.ListOption) error {
+	next := ""
+	for {
+		page := append(slices.Clone(options), client.Limit(pageSize), client.Continue(next))
+		if err := l.reader.List(ctx, list, page...); err != nil {
+			return fmt.Errorf("reading %T from the cluster: %w", list, err)
+		}
+		use(list)
+		if next = list.GetContinue(); next == "" {
+			return nil
+		}
+	}
+}

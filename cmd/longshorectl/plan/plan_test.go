@@ -1,0 +1,189 @@
+package plan_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/plan"
+	"github.com/longshore-dev/longshore/host/planner"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// cacheDir keeps the compiled built-in policies for all tests.
+var cacheDir string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "longshorectl")
+	if err != nil {
+		panic(err)
+	}
+	cacheDir = dir
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
+}
+
+// run is the command in a pipe.
+func run(t *testing.T, in io.Reader, args ...string) (out string, code int, message string) {
+	t.Helper()
+	var buffer, progress bytes.Buffer
+	command := plan.Command(in, &buffer, func(string) string { return "" })
+	command.SilenceErrors, command.SilenceUsage = true, true
+	command.SetErr(&progress)
+	command.SetArgs(append([]string{"--policy-cache-dir", cacheDir}, args...))
+	code, message = output.ExitCode(command.ExecuteContext(t.Context()))
+	return buffer.String(), code, message
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), got, "go test ./cmd/longshorectl/plan -update rewrites it")
+}
+
+var shop = []string{"-f", "testdata/app.yaml", "-n", "shop", "--namespace-offloading", "testdata/offloading.yaml", "--virtual-node", "testdata/nodes.yaml", "--cluster-id", "rome"}
+
+var color = regexp.MustCompile("\x1b\\[[0-9;]*m")
+
+func TestWhatThePlanPrints(t *testing.T) {
+	for _, format := range []string{"table", "wide"} {
+		t.Run(format, func(t *testing.T) {
+			out, code, message := run(t, nil, append(shop, "-o", format)...)
+			assert.Equal(t, output.CodeDenied, code, "a pod would not run")
+			assert.Empty(t, message)
+			golden(t, format+".txt", out)
+			for line := range strings.Lines(out) {
+				assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, line)
+			}
+		})
+	}
+}
+
+func TestATerminalHasTheSameTextInColor(t *testing.T) {
+	result, err := plan.Run(t.Context(), plan.Options{
+		Files: []string{"testdata/app.yaml"}, Facts: []string{"testdata/offloading.yaml", "testdata/nodes.yaml"}, Namespace: "shop", HomeClusterID: "rome", RuntimeClassName: "liqo", CacheDir: cacheDir,
+	})
+	require.NoError(t, err)
+	for format, write := range map[string]func(io.Writer, *plan.Result, output.Style, int) error{"table": plan.PrintTable, "wide": plan.PrintWide} {
+		t.Run(format, func(t *testing.T) {
+			var colored, pipe bytes.Buffer
+			require.NoError(t, write(&colored, result, output.Colored(true), 80))
+			require.NoError(t, write(&pipe, result, output.Colored(false), 80))
+			assert.Contains(t, colored.String(), "\x1b[31mPending\x1b[0m")
+			assert.Contains(t, colored.String(), "\x1b[32mOffloadable\x1b[0m")
+			assert.Equal(t, pipe.String(), color.ReplaceAllString(colored.String(), ""))
+		})
+	}
+}
+
+func TestThePlanAsJSON(t *testing.T) {
+	data, err := os.ReadFile("testdata/app.yaml")
+	require.NoError(t, err)
+	out, code, _ := run(t, bytes.NewReader(data), "-f", "-", "-n", "shop", "-o", "json")
+	assert.Equal(t, output.CodeDenied, code)
+	var result plan.Result
+	require.NoError(t, json.Unmarshal([]byte(out), &result))
+	require.Len(t, result.Plans, 3)
+	web := result.Plans[0]
+	assert.Equal(t, "deployment/web", web.String())
+	assert.Equal(t, planner.Offloadable, web.Result)
+	assert.Len(t, web.Assumed, 3, "without files about Longshore its state is assumed")
+	require.NotNil(t, web.ShadowPod)
+	assert.Equal(t, "shop-consumer", web.ShadowPod.Namespace)
+	assert.Empty(t, web.ShadowPod.Spec.Pod.PriorityClassName)
+}
+
+func TestPoliciesOfAFolderDecide(t *testing.T) {
+	folder := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
+	}
+	filter := "apiVersion: policy.longshore.dev/v1alpha1\nkind: OffloadingPolicy\nmetadata: {name: default-metadatafilter}\nspec:\n  module: {builtIn: default}\n  settings: "
+	write("filter.yaml", filter+`{rules: [{drop: ["app"]}]}`)
+	out, code, message := run(t, nil, append(shop, "--policies", folder, "-o", "json")...)
+	require.Equal(t, output.CodeDenied, code, message)
+	var result plan.Result
+	require.NoError(t, json.Unmarshal([]byte(out), &result))
+	assert.NotContains(t, result.Plans[0].ShadowPod.Labels, "app")
+	assert.Contains(t, result.Plans[0].Changes, planner.Change{Stage: planner.Forging, What: "remove /metadata/labels[app]", Policy: "default-metadatafilter"})
+
+	write("filter.yaml", filter+`{rules: [{drop: ["app"], keep: ["app"]}]}`)
+	out, _, _ = run(t, nil, append(shop, "--policies", folder)...)
+	assert.Contains(t, out, `OffloadingPolicy "default-metadatafilter" is not used`)
+
+	write("missing.yaml", "apiVersion: policy.longshore.dev/v1alpha1\nkind: OffloadingPolicy\nmetadata: {name: mirror}\nspec:\n  module: {configMap: {namespace: longshore, name: mirror}}\n")
+	out, _, _ = run(t, nil, append(shop, "--policies", folder)...)
+	assert.Contains(t, strings.Join(strings.Fields(out), " "), "ConfigMap longshore/mirror does not exist")
+}
+
+func TestErrorsOfTheCommandLine(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "broken.yaml")
+	require.NoError(t, os.WriteFile(broken, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: [web]}\n"), 0o600))
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"no file":                {nil, output.CodeUsage, "want the files with the pods"},
+		"an argument":            {[]string{"app.yaml"}, output.CodeUsage, `unexpected argument "app.yaml"`},
+		"an unknown format":      {[]string{"-f", "x", "-o", "xml"}, output.CodeUsage, `"xml" is none of table, wide, json, yaml`},
+		"a file that is missing": {[]string{"-f", "none.yaml"}, output.CodeFailed, "no such file"},
+		"a broken file":          {[]string{"-f", broken}, output.CodeFailed, `decoding document 1 of "` + broken},
+		"no pods":                {[]string{"-f", "testdata/nodes.yaml"}, output.CodeFailed, "the files have no Pod, Deployment"},
+		"an unknown node":        {append([]string{"--node", "palermo"}, shop...), output.CodeFailed, `there is no virtual node "palermo"`},
+		"a missing kubeconfig":   {[]string{"-f", "testdata/app.yaml", "--kubeconfig", "none"}, output.CodeFailed, "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, code, message := run(t, nil, tc.args...)
+			assert.Equal(t, tc.code, code, message)
+			assert.Contains(t, message, tc.want)
+		})
+	}
+}
+
+// Every pod template of an application is planned: those in testdata, and the real ones that the
+// machine has.
+func TestRealApplications(t *testing.T) {
+	real, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "shared", "fixtures", "*.yaml"))
+	require.NoError(t, err)
+	for _, file := range append(real, "testdata/app.yaml") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			require.NoError(t, err)
+			templates := len(regexp.MustCompile(`(?m)^ *(- )?kind: (Pod|Deployment|StatefulSet|DaemonSet|Job|CronJob|ReplicaSet)$`).FindAllIndex(data, -1))
+			result, err := plan.Run(t.Context(), plan.Options{Files: []string{file}, RuntimeClassName: "liqo", CacheDir: cacheDir})
+			require.NoError(t, err)
+			assert.Len(t, result.Plans, templates)
+			for _, planned := range result.Plans {
+				require.NotNil(t, planned.AdmittedPod, "%s", planned)
+				if planned.Result != planner.Offloadable {
+					assert.NotNil(t, planned.Reason, "%s", planned)
+					continue
+				}
+				require.NotNil(t, planned.ShadowPod, "%s", planned)
+				assert.Len(t, planned.ShadowPod.Spec.Pod.Containers, len(planned.AdmittedPod.Spec.Containers))
+			}
+		})
+	}
+}

@@ -1,0 +1,174 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/app/policies"
+	"github.com/longshore-dev/longshore/host/planner"
+)
+
+// Options select what is planned.
+type Options struct {
+	// Files have the objects with pod templates, and any object that they refer to.
+	Files []string
+	// Facts are files with NamespaceOffloadings, VirtualNodes, OffloadingPolicies and the
+	// ConfigMaps of their modules.
+	Facts []string
+	// Namespace of objects that name none.
+	Namespace string
+	// HomeClusterID, RuntimeClassName and NodeName are as in planner.Facts.
+	HomeClusterID, RuntimeClassName, NodeName string
+	// CacheDir keeps compiled policies; empty keeps none.
+	CacheDir string
+	// In is the file "-".
+	In io.Reader
+	// Live adds what a cluster has; nil plans offline.
+	Live *Live
+	// Step runs the planning of a number of templates, which calls progress now and then; it
+	// may be nil.
+	Step Step
+}
+
+// Step runs something with progress.
+type Step func(templates int, run func(progress func(done int)) error) error
+
+// Result are the plans of all templates, in the order of the files.
+type Result struct {
+	Plans []*planner.Plan `json:"plans"`
+	// Problems are policies that cannot be used as they are.
+	Problems []string `json:"policyProblems,omitempty"`
+}
+
+// Failed reports whether a pod would be refused or stay Pending.
+func (r *Result) Failed() bool {
+	return slices.ContainsFunc(r.Plans, func(p *planner.Plan) bool { return p.Result == planner.Refused || p.Result == planner.Pending })
+}
+
+// Run reads the files and the cluster, and plans all pod templates.
+func Run(ctx context.Context, options Options) (*Result, error) {
+	f, err := gather(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	if len(f.templates) == 0 {
+		return nil, errors.New("the files have no Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job or CronJob")
+	}
+	objects := make([]*policyv1alpha1.OffloadingPolicy, 0, len(f.policies))
+	for _, policy := range f.policies {
+		objects = append(objects, policy)
+	}
+	fixed, err := policies.NewFixed(ctx, options.CacheDir, f, objects)
+	if err != nil {
+		return nil, fmt.Errorf("loading the policies: %w", err)
+	}
+	result := &Result{Problems: problems(fixed)}
+	core, err := planner.New(f.Facts, fixed.Chains)
+	if err == nil {
+		step := options.Step
+		if step == nil {
+			step = func(_ int, run func(func(int)) error) error { return run(func(int) {}) }
+		}
+		err = step(len(f.templates), func(progress func(int)) error {
+			var err error
+			result.Plans, err = planAll(ctx, core, f.templates, progress)
+			return err
+		})
+	}
+	if err = errors.Join(err, fixed.Close(ctx)); err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// problems lists the policies of which the current version is not used.
+func problems(fixed *policies.Fixed) []string {
+	var list []string
+	for i := range fixed.Outcomes {
+		if o := &fixed.Outcomes[i]; o.Problem != nil {
+			list = append(list, fmt.Sprintf("OffloadingPolicy %q is not used: %s", o.Policy.Name, o.Problem.Error()))
+		}
+	}
+	return list
+}
+
+// gather reads the files, then the cluster.
+func gather(ctx context.Context, options Options) (*facts, error) {
+	f := newFacts(options.Namespace, options.Live != nil)
+	f.HomeClusterID, f.RuntimeClassName, f.NodeName = options.HomeClusterID, options.RuntimeClassName, options.NodeName
+	docs, err := documents(options.In, append(slices.Clone(options.Facts), options.Files...))
+	if err != nil {
+		return nil, err
+	}
+	objects, err := decodeAll(docs)
+	if err != nil {
+		return nil, err
+	}
+	if options.Live != nil {
+		err = options.Live.read(ctx, f, objects)
+	} else {
+		err = f.addAll(objects)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.assume(options.Live != nil)
+	return f, nil
+}
+
+// decodeAll decodes documents in parallel and keeps their order.
+func decodeAll(docs []document) ([]apiruntime.Object, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	d := newDecoder(scheme)
+	decoded := make([][]apiruntime.Object, len(docs))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range docs {
+		group.Go(func() error {
+			var err error
+			decoded[i], err = d.objects(docs[i])
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err //nolint:wrapcheck // objects names the document.
+	}
+	return slices.Concat(decoded...), nil
+}
+
+// planAll plans templates in parallel and keeps their order.
+func planAll(ctx context.Context, core *planner.Planner, templates []planner.Template, progress func(done int)) ([]*planner.Plan, error) {
+	plans := make([]*planner.Plan, len(templates))
+	var done atomic.Int64
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range templates {
+		group.Go(func() error {
+			var err error
+			plans[i], err = core.Plan(ctx, templates[i])
+			if n := int(done.Add(1)); n%progressStep == 0 {
+				progress(n)
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err //nolint:wrapcheck // Plan names the template.
+	}
+	return plans, nil
+}
+
+// progressStep is the number of templates between two reports of progress.
+const progressStep = 100
