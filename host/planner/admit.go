@@ -2,21 +2,18 @@ package planner
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
+	"maps"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
-	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/consumer/admission/podplacement"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
@@ -48,49 +45,37 @@ func (offloadings) List(context.Context, client.ObjectList, ...client.ListOption
 // admit lets the handler of the pod webhook decide about the pod. It returns nil if the pod is
 // refused.
 func (p *Planner) admit(ctx context.Context, plan *Plan, pod *corev1.Pod) (*corev1.Pod, error) {
-	raw, err := json.Marshal(pod)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the pod: %w", err)
-	}
-	dryRun := true
-	response := p.handler.Handle(ctx, admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
-		Namespace: pod.Namespace, Name: pod.Name, Operation: admissionv1.Create,
-		Object: runtime.RawExtension{Raw: raw}, DryRun: &dryRun,
-	}})
-	plan.Warnings = append(plan.Warnings, response.Warnings...)
-	if !response.Allowed {
-		reason, message := "Denied", ""
-		if response.Result != nil {
-			message = response.Result.Message
-			if response.Result.Code >= http.StatusInternalServerError {
-				reason = "WebhookFailed"
-			}
-		}
-		plan.block(Refused, Admission, reason, "The pod webhook refuses the pod: %s", message)
+	result, _, err := p.handler.Admit(ctx, pod.Namespace, view.AdmissionInput{Pod: pod, DryRun: true})
+	switch {
+	case ctx.Err() != nil:
 		return nil, ctx.Err() //nolint:wrapcheck // Plan adds the pod.
+	case err != nil:
+		plan.block(Refused, Admission, "WebhookFailed", "The pod webhook refuses the pod: %s", err.Error())
+		return nil, nil
 	}
-	if len(response.Patch) == 0 {
-		return pod, nil
+	plan.Warnings = append(plan.Warnings, result.Warnings...)
+	if result.Denial != nil {
+		plan.block(Refused, Admission, "Denied", "The pod webhook refuses the pod: %s", result.Denial.Error())
+		return nil, nil
 	}
-	patch, err := jsonpatch.DecodePatch(response.Patch)
+	text, err := podplacement.Annotation(result)
 	if err != nil {
-		return nil, fmt.Errorf("decoding the patch of the pod webhook: %w", err)
+		return nil, fmt.Errorf("encoding the decisions of the pod webhook: %w", err)
 	}
-	if raw, err = patch.Apply(raw); err != nil {
-		return nil, fmt.Errorf("applying the patch of the pod webhook: %w", err)
+	if text == "" {
+		return result.Pod, nil
 	}
-	admitted := &corev1.Pod{}
-	if err := json.Unmarshal(raw, admitted); err != nil {
-		return nil, fmt.Errorf("decoding the admitted pod: %w", err)
-	}
-	entries, err := view.DecodeDecisions(admitted.Annotations[policyv1alpha1.DecisionsAnnotation])
+	admitted := *result.Pod
+	admitted.Annotations = maps.Clone(admitted.Annotations)
+	metav1.SetMetaDataAnnotation(&admitted.ObjectMeta, policyv1alpha1.DecisionsAnnotation, text)
+	entries, err := view.DecodeDecisions(text)
 	if err != nil {
 		return nil, fmt.Errorf("decoding the decisions of the pod webhook: %w", err)
 	}
 	for i := range entries {
 		plan.addEntry(Admission, &entries[i])
 	}
-	return admitted, nil
+	return &admitted, nil
 }
 
 // addEntry records the changes of one policy.

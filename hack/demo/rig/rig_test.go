@@ -94,6 +94,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 			require.NoError(t, r.Verify(t.Context(), application.Namespace))
 		}},
 		{"no kwok plays the virtual node", noKwokOnTheVirtualNode},
+		{"what longshorectl plan predicts is what happens", planIsTrue},
 		{"a malicious consumer gets nothing that was not granted", maliciousConsumer},
 		{"peering again changes nothing, wherever the command is interrupted", peeringIsRepeated},
 		{"the tutorial of the first policy is true, command by command", firstPolicy},

@@ -45,33 +45,52 @@ var _ admission.Handler = (*Handler)(nil)
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 func (h *Handler) Handle(ctx context.Context, request admission.Request) admission.Response {
-	facts, err := h.gather(ctx, request.Namespace)
-	if err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
-	result, err := view.AdmitPod(ctx, h.Policies, view.AdmissionInput{
-		Raw:              request.Object.Raw,
-		Offloading:       &facts.offloading.Spec,
-		Namespace:        facts.namespace,
-		User:             request.UserInfo.Username,
-		Groups:           request.UserInfo.Groups,
-		DryRun:           request.DryRun != nil && *request.DryRun,
-		RuntimeClassName: h.RuntimeClassName,
+	result, status, err := h.Admit(ctx, request.Namespace, view.AdmissionInput{
+		Raw:    request.Object.Raw,
+		User:   request.UserInfo.Username,
+		Groups: request.UserInfo.Groups,
+		DryRun: request.DryRun != nil && *request.DryRun,
 	})
 	if err != nil {
-		status := http.StatusInternalServerError
-		if errors.Is(err, chain.TooLarge) {
-			status = http.StatusRequestEntityTooLarge
-		}
-		return admission.Errored(int32(status), fmt.Errorf("evaluating the policies: %w", err))
+		return admission.Errored(status, err)
 	}
 	if result.Denial != nil {
 		return admission.Denied(result.Denial.Error()).WithWarnings(result.Warnings...)
 	}
-	if err := checkInvariants(result); err != nil {
-		return admission.Errored(http.StatusInternalServerError, err)
-	}
 	return patchResponse(result)
+}
+
+// Admit decides about a pod of a namespace: facts, policies, invariants. The input has the pod
+// and the request. The status is the HTTP code of an error.
+func (h *Handler) Admit(ctx context.Context, namespace string, in view.AdmissionInput) (result *view.AdmissionResult, status int32, err error) {
+	facts, err := h.gather(ctx, namespace)
+	if err != nil {
+		return nil, http.StatusInternalServerError, err
+	}
+	in.Offloading, in.Namespace, in.RuntimeClassName = &facts.offloading.Spec, facts.namespace, h.RuntimeClassName
+	result, err = view.AdmitPod(ctx, h.Policies, in)
+	switch {
+	case errors.Is(err, chain.TooLarge):
+		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("evaluating the policies: %w", err)
+	case err != nil:
+		return nil, http.StatusInternalServerError, fmt.Errorf("evaluating the policies: %w", err)
+	case result.Denial != nil:
+		return result, 0, nil
+	}
+	if err := checkInvariants(result); err != nil {
+		return nil, http.StatusInternalServerError, err
+	}
+	return result, 0, nil
+}
+
+// Annotation returns the decisions about a pod, as the annotation of the admitted pod records
+// them; "" for none.
+func Annotation(result *view.AdmissionResult) (string, error) {
+	room, err := result.DecisionsRoom()
+	if err != nil || !result.Changed {
+		return "", err
+	}
+	return view.EncodeDecisions(result.Decisions, room), nil
 }
 
 // checkInvariants returns an error if policies changed what no policy may change at admission.
@@ -110,11 +129,10 @@ func patchResponse(result *view.AdmissionResult) admission.Response {
 
 // encodePatch returns the patch with the annotation of the decisions.
 func encodePatch(result *view.AdmissionResult) ([]byte, error) {
-	room, err := result.DecisionsRoom()
+	text, err := Annotation(result)
 	if err != nil {
 		return nil, err
 	}
-	text := view.EncodeDecisions(result.Decisions, room)
 	if text == "" {
 		return result.JSONPatch(nil)
 	}

@@ -1,0 +1,110 @@
+package planner_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/planner"
+)
+
+func TestTheFirstThingThatIsWrong(t *testing.T) {
+	conditions := func(kind corev1.PodConditionType, status corev1.ConditionStatus, reason, message string) []corev1.PodCondition {
+		return []corev1.PodCondition{{Type: kind, Status: status, Reason: reason, Message: message}}
+	}
+	waiting := func(reason, message string) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+	}
+	// sent is a pod on a ready virtual node whose remote pod exists.
+	sent := func(o *planner.Observed) {
+		o.Pod.Spec.NodeName = "milan"
+		o.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}}}
+		o.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		o.KnowsMapping, o.Mapping = true, &offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}
+		o.Provider, o.ShadowPod, o.RemotePod = true, &offloadingv1beta1.ShadowPod{}, &corev1.Pod{}
+	}
+	for name, tc := range map[string]struct {
+		observe func(*planner.Observed)
+		stage   planner.Stage
+		who     string
+		message string
+	}{
+		"it runs": {observe: func(o *planner.Observed) {
+			sent(o)
+			o.Pod.Status.Phase, o.Pod.Status.Conditions = corev1.PodRunning, conditions(corev1.PodReady, corev1.ConditionTrue, "", "")
+		}},
+		"it has ended":           {observe: func(o *planner.Observed) { o.Pod.Status.Phase = corev1.PodSucceeded }},
+		"it is being deleted":    {func(o *planner.Observed) { sent(o); o.Pod.DeletionTimestamp = &metav1.Time{} }, planner.Running, planner.Owner, "is being deleted"},
+		"a scheduling gate":      {func(o *planner.Observed) { o.Pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }, planner.Scheduling, planner.Owner, `gate "quota"`},
+		"no node, not offloaded": {func(o *planner.Observed) { o.Offloading = nil }, planner.Scheduling, planner.Operator, "has no NamespaceOffloading"},
+		"no node takes it": {func(o *planner.Observed) {
+			o.Pod.Status.Conditions = conditions(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "0/1 nodes are available")
+		}, planner.Scheduling, planner.Owner, "0/1 nodes are available"},
+		"the scheduler has not looked": {func(*planner.Observed) {}, planner.Scheduling, planner.Operator, "has not decided"},
+		"the virtual node is down": {func(o *planner.Observed) {
+			sent(o)
+			o.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status."}}
+		}, planner.VirtualNode, planner.Operator, "stopped posting"},
+		"the namespace is not mapped": {func(o *planner.Observed) { sent(o); o.Mapping = nil }, planner.Mapping, planner.Operator, `Namespace "shop" is not offloaded`},
+		"the provider creates none": {func(o *planner.Observed) {
+			sent(o)
+			o.Mapping.Phase, o.Mapping.Message = offloadingv1beta1.MappingCreationLoopBackOff, "it is taken"
+		}, planner.Mapping, planner.ProviderOperator, "it is taken"},
+		"a policy denies it": {func(o *planner.Observed) {
+			sent(o)
+			o.Pod.Status.Reason, o.Pod.Status.Message = "OffloadingDenied", "NotToday"
+		}, planner.Forging, planner.Owner, "NotToday"},
+		"a policy fails": {func(o *planner.Observed) { sent(o); o.Pod.Status.Reason, o.Pod.Status.Message = "PolicyFailed", "Trap" }, planner.Forging, "the author of the policy", "Trap"},
+		"the provider refuses it": {func(o *planner.Observed) {
+			sent(o)
+			o.Pod.Status.Reason, o.Pod.Status.Message = "RemotePodRefused", "quota"
+		}, planner.Creating, planner.ProviderOperator, "quota"},
+		"it was not sent": {func(o *planner.Observed) { sent(o); o.ShadowPod, o.RemotePod = nil, nil }, planner.Forging, planner.Operator, "has not sent"},
+		"the provider cannot create it": {func(o *planner.Observed) {
+			sent(o)
+			o.ShadowPod.Status.Reason, o.ShadowPod.Status.Message = "FailedCreatePod", "forbidden"
+		}, planner.Creating, planner.ProviderOperator, "forbidden"},
+		"the provider has not created": {func(o *planner.Observed) { sent(o); o.RemotePod = nil }, planner.Creating, planner.ProviderOperator, "has not created the pod"},
+		"the provider has no node": {func(o *planner.Observed) {
+			sent(o)
+			o.RemotePod.Status.Conditions = conditions(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "Insufficient memory")
+		}, planner.ProviderScheduling, planner.ProviderOperator, "Insufficient memory"},
+		"an image is not pulled": {func(o *planner.Observed) {
+			sent(o)
+			o.RemotePod.Status.ContainerStatuses = waiting("ImagePullBackOff", "not found")
+		}, planner.Running, planner.Owner, `Container "web" waits: not found`},
+		"the same, seen from here": {func(o *planner.Observed) {
+			sent(o)
+			o.Provider, o.ShadowPod, o.RemotePod = false, nil, nil
+			o.Pod.Status.ContainerStatuses = waiting("CreateContainerConfigError", `configmap "none" not found`)
+		}, planner.Running, planner.Owner, `configmap "none" not found`},
+		"nothing reports a cause": {sent, planner.Running, planner.Owner, "neither cluster reports a cause"},
+		"it has failed": {func(o *planner.Observed) {
+			sent(o)
+			o.RemotePod.Status.Phase, o.RemotePod.Status.Reason, o.RemotePod.Status.Message = corev1.PodFailed, "Evicted", "low on memory"
+		}, planner.Running, planner.Owner, "low on memory"},
+		"a container has failed": {func(o *planner.Observed) {
+			sent(o)
+			o.RemotePod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}}}}
+		}, planner.Running, planner.Owner, "exit code 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := planner.Observed{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Status: corev1.PodStatus{Phase: corev1.PodPending}}, Offloading: &offloadingv1beta1.NamespaceOffloading{}}
+			tc.observe(&o)
+			found := planner.Diagnose(o)
+			if tc.message == "" {
+				assert.Nil(t, found)
+				return
+			}
+			require.NotNil(t, found)
+			assert.Equal(t, tc.stage, found.Stage)
+			assert.Equal(t, tc.who, found.Who)
+			assert.Contains(t, found.Message, tc.message)
+			assert.NotEmpty(t, found.Reason.Reason)
+		})
+	}
+}
