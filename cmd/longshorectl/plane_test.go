@@ -28,6 +28,7 @@ import (
 	"github.com/longshore-dev/longshore/conformance/wat/wattest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/planner"
 	"github.com/longshore-dev/longshore/host/policy/module"
 )
 
@@ -65,14 +66,14 @@ func connect(t *testing.T) (client.Client, string) {
 	_, code, message := run(t.Context(), "policy", "inspect", "--policy", "mirror", "--kubeconfig", cluster.Kubeconfig())
 	assert.Equal(t, output.CodeFailed, code)
 	assert.Contains(t, message, "does not know this kind: is Longshore installed there")
-	for _, name := range []string{"shadowpods", "namespacemaps", "offloadingpolicies", "policycomponents"} {
+	for _, name := range []string{"shadowpods", "namespacemaps", "namespaceoffloadings", "offloadingpolicies", "policycomponents"} {
 		raw, err := os.ReadFile(filepath.Join("..", "..", "charts", "longshore", "crds", name+".yaml"))
 		require.NoError(t, err)
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		require.NoError(t, yaml.Unmarshal(raw, crd))
 		require.NoError(t, c.Create(t.Context(), crd))
 	}
-	for _, list := range []client.ObjectList{&offloadingv1beta1.ShadowPodList{}, &offloadingv1beta1.NamespaceMapList{}, &policyv1alpha1.OffloadingPolicyList{}} {
+	for _, list := range []client.ObjectList{&offloadingv1beta1.NamespaceOffloadingList{}, &offloadingv1beta1.ShadowPodList{}, &offloadingv1beta1.NamespaceMapList{}, &policyv1alpha1.OffloadingPolicyList{}} {
 		require.Eventually(t, func() bool { return c.List(t.Context(), list) == nil }, soon, tick)
 	}
 	return c, cluster.Kubeconfig()
@@ -122,9 +123,12 @@ func explains(t *testing.T, c client.Client, kubeconfig string) {
 	}
 	out, code, message := at("pod/web", "-n", "shop")
 	require.Equal(t, output.CodeDone, code, message)
+	diagnosis, decisions, _ := strings.Cut(out, "\n\n")
+	assert.Contains(t, diagnosis, `Does not run at Scheduling, NamespaceNotOffloaded: No node takes the pod, and namespace "shop" has no NamespaceOffloading`)
+	assert.Contains(t, diagnosis, "Who can correct it: the operator of the consumer")
 	assert.Equal(t, "pod shop/web\n"+
 		"POINT         DECIDES   POLICY                 MODULE    DIGEST         WHAT\n"+
-		"PodMutation   all       default-podplacement   builtin   0123456789ab   ensure /spec/tolerations\n", out)
+		"PodMutation   all       default-podplacement   builtin   0123456789ab   ensure /spec/tolerations\n", decisions)
 
 	_, code, message = at("pod", "web", "-n", "shop", "--remote-kubeconfig", kubeconfig)
 	assert.Equal(t, output.CodeFailed, code)
@@ -154,6 +158,7 @@ func explains(t *testing.T, c client.Client, kubeconfig string) {
 	out, _, _ = at("secret/web", "-n", "shop")
 	assert.Equal(t, "secret shop/web\nNo policy wrote or dropped anything.\n", out)
 
+	offloadedPods(t, c, at)
 	otherEnds(t, c, at)
 	for _, tc := range []struct {
 		args []string
@@ -170,6 +175,42 @@ func explains(t *testing.T, c client.Client, kubeconfig string) {
 		assert.Contains(t, message, tc.want)
 		assert.Empty(t, out)
 	}
+}
+
+// offloadedPods are pods on a virtual node that do not run.
+func offloadedPods(t *testing.T, c client.Client, at func(...string) (string, int, string)) {
+	t.Helper()
+	// Without the label of virtual nodes: nothing here keeps the Node ready.
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}}
+	stuck := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "stuck"}, Spec: corev1.PodSpec{
+		NodeName: "milan", AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "web", Image: "web:1"}},
+	}}
+	create(t, c, node, stuck)
+	explained := func(args ...string) explain.Explanation {
+		out, code, message := at(append([]string{"pod/stuck", "-n", "shop", "-o", "json"}, args...)...)
+		require.Equal(t, output.CodeDone, code, message)
+		var e explain.Explanation
+		require.NoError(t, json.Unmarshal([]byte(out), &e))
+		require.NotNil(t, e.Diagnosis)
+		return e
+	}
+	remote := []string{"--remote-context", "rome", "--remote-namespace", "shop-rome"}
+	assert.Equal(t, "NotSent", explained(remote...).Diagnosis.Reason.Reason)
+
+	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "stuck"}, Spec: offloadingv1beta1.ShadowPodSpec{Pod: stuck.Spec}}
+	create(t, c, shadow)
+	assert.Equal(t, "NotCreated", explained(remote...).Diagnosis.Reason.Reason)
+	shadow.Status = offloadingv1beta1.ShadowPodStatus{Phase: corev1.PodPending, Reason: offloadingv1beta1.FailedCreatePodReason, Message: "exceeded quota"}
+	require.NoError(t, c.Status().Update(t.Context(), shadow))
+	found := explained(remote...).Diagnosis
+	assert.Equal(t, "exceeded quota", found.Message)
+	assert.Equal(t, planner.ProviderOperator, found.Who)
+
+	stuck.Status = corev1.PodStatus{Phase: corev1.PodPending, Reason: "OffloadingDenied", Message: "Not offloaded: NotToday"}
+	require.NoError(t, c.Status().Update(t.Context(), stuck))
+	found = explained().Diagnosis
+	assert.Equal(t, planner.Forging, found.Stage)
+	assert.Equal(t, "Not offloaded: NotToday", found.Message)
 }
 
 // otherEnds asks for ends in the provider that have another name, or are not there.

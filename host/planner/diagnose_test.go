@@ -12,27 +12,52 @@ import (
 	"github.com/longshore-dev/longshore/host/planner"
 )
 
-func TestTheFirstThingThatIsWrong(t *testing.T) {
-	conditions := func(kind corev1.PodConditionType, status corev1.ConditionStatus, reason, message string) []corev1.PodCondition {
-		return []corev1.PodCondition{{Type: kind, Status: status, Reason: reason, Message: message}}
+// diagnosed is a row: what is observed, and the diagnosis; an empty message for none.
+type diagnosed struct {
+	observe func(*planner.Observed)
+	stage   planner.Stage
+	who     string
+	message string
+}
+
+func conditions(kind corev1.PodConditionType, status corev1.ConditionStatus, reason, message string) []corev1.PodCondition {
+	return []corev1.PodCondition{{Type: kind, Status: status, Reason: reason, Message: message}}
+}
+func waiting(reason, message string) []corev1.ContainerStatus {
+	return []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
+}
+
+// sent is a pod on a ready virtual node whose remote pod exists.
+func sent(o *planner.Observed) {
+	o.Pod.Spec.NodeName = "milan"
+	o.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}}}
+	o.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	o.KnowsMapping, o.Mapping = true, &offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}
+	o.Provider, o.ShadowPod, o.RemotePod = true, &offloadingv1beta1.ShadowPod{}, &corev1.Pod{}
+}
+
+func checkDiagnoses(t *testing.T, rows map[string]diagnosed) {
+	t.Helper()
+	for name, tc := range rows {
+		t.Run(name, func(t *testing.T) {
+			o := planner.Observed{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Status: corev1.PodStatus{Phase: corev1.PodPending}}, Offloading: &offloadingv1beta1.NamespaceOffloading{}}
+			tc.observe(&o)
+			found := planner.Diagnose(o)
+			if tc.message == "" {
+				assert.Nil(t, found)
+				return
+			}
+			require.NotNil(t, found)
+			assert.Equal(t, tc.stage, found.Stage)
+			assert.Equal(t, tc.who, found.Who)
+			assert.Contains(t, found.Message, tc.message)
+			assert.NotEmpty(t, found.Reason.Reason)
+		})
 	}
-	waiting := func(reason, message string) []corev1.ContainerStatus {
-		return []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
-	}
-	// sent is a pod on a ready virtual node whose remote pod exists.
-	sent := func(o *planner.Observed) {
-		o.Pod.Spec.NodeName = "milan"
-		o.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}}}
-		o.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-		o.KnowsMapping, o.Mapping = true, &offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}
-		o.Provider, o.ShadowPod, o.RemotePod = true, &offloadingv1beta1.ShadowPod{}, &corev1.Pod{}
-	}
-	for name, tc := range map[string]struct {
-		observe func(*planner.Observed)
-		stage   planner.Stage
-		who     string
-		message string
-	}{
+}
+
+func TestTheFirstThingThatIsWrongBeforeAPodIsSent(t *testing.T) {
+	checkDiagnoses(t, map[string]diagnosed{
 		"it runs": {observe: func(o *planner.Observed) {
 			sent(o)
 			o.Pod.Status.Phase, o.Pod.Status.Conditions = corev1.PodRunning, conditions(corev1.PodReady, corev1.ConditionTrue, "", "")
@@ -54,6 +79,11 @@ func TestTheFirstThingThatIsWrong(t *testing.T) {
 			sent(o)
 			o.Mapping.Phase, o.Mapping.Message = offloadingv1beta1.MappingCreationLoopBackOff, "it is taken"
 		}, planner.Mapping, planner.ProviderOperator, "it is taken"},
+	})
+}
+
+func TestTheFirstThingThatIsWrongOnTheWayAndInTheProvider(t *testing.T) {
+	checkDiagnoses(t, map[string]diagnosed{
 		"a policy denies it": {func(o *planner.Observed) {
 			sent(o)
 			o.Pod.Status.Reason, o.Pod.Status.Message = "OffloadingDenied", "NotToday"
@@ -91,20 +121,5 @@ func TestTheFirstThingThatIsWrong(t *testing.T) {
 			sent(o)
 			o.RemotePod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}}}}
 		}, planner.Running, planner.Owner, "exit code 3"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := planner.Observed{Pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Status: corev1.PodStatus{Phase: corev1.PodPending}}, Offloading: &offloadingv1beta1.NamespaceOffloading{}}
-			tc.observe(&o)
-			found := planner.Diagnose(o)
-			if tc.message == "" {
-				assert.Nil(t, found)
-				return
-			}
-			require.NotNil(t, found)
-			assert.Equal(t, tc.stage, found.Stage)
-			assert.Equal(t, tc.who, found.Who)
-			assert.Contains(t, found.Message, tc.message)
-			assert.NotEmpty(t, found.Reason.Reason)
-		})
-	}
+	})
 }

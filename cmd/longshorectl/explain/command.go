@@ -12,7 +12,7 @@ import (
 const example = `  # Which policies decided about this pod when it was created?
   longshorectl explain pod/web -n shop
 
-  # And on its way to the provider?
+  # Why does it not run, and which policies decided on its way to the provider?
   longshorectl explain pod/web -n shop --remote-kubeconfig milan.kubeconfig
 
   # Which policies dropped labels of this ConfigMap, read in the provider, as JSON
@@ -24,10 +24,11 @@ func Command(out io.Writer, getenv func(string) string) *cobra.Command {
 	var here, there cluster.Flags
 	command := &cobra.Command{
 		Use:   "explain KIND/NAME",
-		Short: "Show which policies decided about an object, and what they wrote and dropped",
+		Short: "Show why a pod does not run, and which policies decided about an object",
 		Long: "Show which policies decided about an object, and what they wrote and dropped: by point, policy, module and digest, no values.\n" +
+			"For a pod that does not run, show the first thing that is wrong, from its scheduling to the provider's kubelet, and who can correct it.\n" +
 			"KIND is pod, shadowpod, configmap, secret or service. A pod in the consumer records its admission. Its remote object in the provider records\n" +
-			"what was decided on the way there; --remote-kubeconfig or --remote-context reads it as well. Only metadata is read.\n" +
+			"what was decided on the way there; --remote-kubeconfig or --remote-context reads it as well. Of ConfigMaps and Secrets only metadata is read.\n" +
 			"DECIDES is \"all\", or, when labels and annotations were decided again later, \"spec\" for the decisions at creation and \"metadata\" for the latest ones.\n" +
 			"Exit codes: 0 explained, 1 the object cannot be read, 2 wrong command line.",
 		Example: example,

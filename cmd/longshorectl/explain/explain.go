@@ -18,6 +18,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	remoteforge "github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/planner"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
@@ -84,6 +85,9 @@ type Explanation struct {
 	// Objects are the requested object and, if requested, its remote object in the
 	// provider.
 	Objects []Object `json:"objects"`
+	// Diagnosis is the first thing that is wrong with a pod; nil if it runs, and for other
+	// kinds.
+	Diagnosis *planner.Diagnosis `json:"diagnosis,omitempty"`
 }
 
 // Object is a local or a remote object.
@@ -108,32 +112,47 @@ func Explain(ctx context.Context, here *cluster.Cluster, target Target, there *c
 		return nil, err
 	}
 	explanation := &Explanation{Objects: []Object{*object}}
-	if there == nil {
-		return explanation, nil
-	}
-	other := kinds[target.Kind].remote
-	if other == "" {
-		return nil, output.Usagef("a %s is in the provider already: leave out --remote-kubeconfig and --remote-context", target.Kind)
-	}
-	if remoteNamespace == "" {
-		if remoteNamespace, err = mapped(ctx, here); err != nil {
+	if there != nil {
+		if err := explanation.explainRemote(ctx, here, target, there, &remoteNamespace); err != nil {
 			return nil, err
 		}
 	}
-	name, err := remoteName(ctx, there, target, remoteNamespace)
+	if target.Kind == pods {
+		if explanation.Diagnosis, err = diagnose(ctx, here, target.Name, there, remoteNamespace); err != nil {
+			return nil, err
+		}
+	}
+	return explanation, nil
+}
+
+// explainRemote adds the object in the provider, and looks up its namespace if that is empty.
+func (e *Explanation) explainRemote(ctx context.Context, here *cluster.Cluster, target Target, there *cluster.Cluster, remoteNamespace *string) error {
+	other := kinds[target.Kind].remote
+	if other == "" {
+		return output.Usagef("a %s is in the provider already: leave out --remote-kubeconfig and --remote-context", target.Kind)
+	}
+	if *remoteNamespace == "" {
+		found, err := mapped(ctx, here)
+		if err != nil {
+			return err
+		}
+		*remoteNamespace = found
+	}
+	name, err := remoteName(ctx, there, target, *remoteNamespace)
 	if err != nil {
-		return nil, fmt.Errorf("in the provider: %w", err)
+		return fmt.Errorf("in the provider: %w", err)
 	}
 	var absent *cluster.AbsentError
-	switch object, err = read(ctx, there, other, remoteNamespace, name); {
+	object, err := read(ctx, there, other, *remoteNamespace, name)
+	switch {
 	case errors.As(err, &absent):
-		object = &Object{Kind: other, Namespace: remoteNamespace, Name: name, Absent: true, Decisions: []view.Entry{}}
+		object = &Object{Kind: other, Namespace: *remoteNamespace, Name: name, Absent: true, Decisions: []view.Entry{}}
 	case err != nil:
-		return nil, fmt.Errorf("in the provider: %w", err)
+		return fmt.Errorf("in the provider: %w", err)
 	}
 	object.Remote = true
-	explanation.Objects = append(explanation.Objects, *object)
-	return explanation, nil
+	e.Objects = append(e.Objects, *object)
+	return nil
 }
 
 // remoteName returns the name of the remote object. It differs for the ConfigMap with the

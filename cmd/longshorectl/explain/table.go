@@ -9,8 +9,14 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
-// text writes a table for each object.
+// text writes why a pod does not run, and a table for each object.
 func (e *Explanation) text(w io.Writer, style output.Style) error {
+	if d := e.Diagnosis; d != nil {
+		text := output.Sprintf("%s at %s, %s: %s\nWho can correct it: %s\n\n", style.Bad("Does not run"), string(d.Stage), d.Reason.Reason, d.Message, d.Who)
+		if _, err := io.WriteString(w, text); err != nil {
+			return fmt.Errorf("writing the answer: %w", err)
+		}
+	}
 	for i := range e.Objects {
 		o := &e.Objects[i]
 		title := fmt.Sprintf("%s %s/%s", o.Kind, o.Namespace, o.Name)

@@ -187,3 +187,27 @@ func TestRealApplications(t *testing.T) {
 		})
 	}
 }
+
+// The commands of the how-to run in a folder with its files, and print what it shows.
+func TestTheCommandsOfTheHowToAreTrue(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "howto", "plan-before-you-offload.md"))
+	require.NoError(t, err)
+	commands := regexp.MustCompile(`(?m)^(?:.* \| )?longshorectl plan (.*)$`).FindAllStringSubmatch(string(data), -1)
+	require.Len(t, commands, 6)
+	t.Chdir("testdata")
+	for n, found := range commands {
+		arguments, _, _ := strings.Cut(found[1], " | ")
+		t.Run(arguments, func(t *testing.T) {
+			out, code, message := run(t, strings.NewReader(""), strings.Fields(arguments)...)
+			if strings.Contains(arguments, "--kubeconfig") {
+				assert.Equal(t, output.CodeFailed, code, "the flags are right, and there is no cluster")
+				assert.Contains(t, message, "rome.kubeconfig: no such file")
+				return
+			}
+			assert.Equal(t, output.CodeDenied, code, message)
+			if n == 0 {
+				assert.Contains(t, string(data), "```text\n"+out+"```\n")
+			}
+		})
+	}
+}
