@@ -99,7 +99,7 @@ func Command(in io.Reader, out io.Writer, getenv func(string) string) *cobra.Com
 	flags.StringVar(&options.NodeName, "node", "", "virtual node for which the ShadowPod is built; the first that takes the pod when absent")
 	flags.StringVar(&options.HomeClusterID, "cluster-id", "", "ID of the consumer; that of the cluster when absent")
 	flags.StringVar(&options.RuntimeClassName, "runtime-class", "liqo", "name of the runtime class with which pods are placed on virtual nodes")
-	flags.StringVar(&options.CacheDir, "policy-cache-dir", defaultCacheDir(), "folder that keeps compiled policies for the next command; empty keeps none")
+	flags.StringVar(&options.CacheDir, "policy-cache-dir", "", "folder that keeps compiled policies for the next command; one below the user's caches when absent")
 	flags.StringVarP(&format, "output", "o", formatTable, "table, wide (each change and object), json or yaml")
 	here.AddTo(flags)
 	here.AddNamespaceTo(flags)
@@ -116,10 +116,13 @@ func defaultCacheDir() string {
 	return filepath.Join(dir, "longshorectl")
 }
 
-// usableCacheDir returns "" for the default folder if it cannot be created: the command then
-// compiles policies each time.
+// usableCacheDir returns the folder for compiled policies; "" if there is none that can be
+// created, and the command then compiles policies each time.
 func usableCacheDir(dir string) string {
-	if dir == defaultCacheDir() && os.MkdirAll(dir, 0o700) != nil {
+	if dir != "" {
+		return dir
+	}
+	if dir = defaultCacheDir(); dir == "" || os.MkdirAll(dir, 0o700) != nil {
 		return ""
 	}
 	return dir
