@@ -2,6 +2,8 @@ package chart_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -57,7 +59,7 @@ func newProvider(t *testing.T) *provider {
 	require.NoError(t, err)
 	for _, object := range objects {
 		switch object.GetKind() {
-		case "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
+		case "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
 			require.NoError(t, apply(t, p.admin, object), object.GetName())
 		}
 	}
@@ -165,8 +167,36 @@ func TestAMaliciousTenantStaysInItsNamespaces(t *testing.T) {
 
 	t.Run("it does what RBAC allows and nothing else", func(t *testing.T) { testTenantRights(t, control, kubelet, other) })
 	t.Run("the provider creates none of its hostile pods", func(t *testing.T) { p.testHostilePods(t, kubelet) })
+	t.Run("it lifts no cordon", func(t *testing.T) { p.testCordon(t, control) })
 	t.Run("changed metadata is restored", p.testRestore)
 	t.Run("namespaces that it hides in its status are withdrawn", func(t *testing.T) { p.testWithdrawal(t, control) })
+}
+
+// testCordon lets a consumer remove the cordons of its slice. What else it writes is accepted.
+func (p *provider) testCordon(t *testing.T, control client.Client) {
+	t.Helper()
+	slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "liqo-tenant-rome", Name: "cordoned", Labels: map[string]string{liqocorev1beta1.ReplicatedLabel: "true"},
+	}}
+	require.NoError(t, control.Create(t.Context(), slice))
+	patch := func(t planetest.T, c client.Client, body string) error {
+		return c.Patch(t.Context(), slice.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body)))
+	}
+	for _, key := range []string{authv1beta1.CordonAnnotation, authv1beta1.CordonTenantAnnotation} {
+		for _, attempt := range []string{
+			fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, key), fmt.Sprintf(`{"metadata":{"annotations":{%q:"false"}}}`, key),
+			`{"metadata":{"annotations":null,"labels":{"liqo.io/replicated":null}}}`,
+		} {
+			// The API server takes a moment to learn of the policy.
+			planetest.Until(t, func(t planetest.T) bool {
+				require.NoError(t, patch(t, p.admin, fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"},"labels":{"liqo.io/replicated":"true"}}}`, key)))
+				err := patch(t, control, attempt)
+				return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "only administrators of the provider")
+			}, established, poll, attempt)
+		}
+		require.NoError(t, patch(t, control, `{"spec":{"resources":{"cpu":"1"}}}`))
+		require.NoError(t, patch(t, p.admin, fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, key)))
+	}
 }
 
 func testTenantRights(t *testing.T, control, kubelet, other client.Client) {
