@@ -26,11 +26,11 @@ import (
 )
 
 // policies returns chains with the default policies and the given bindings.
-func policies(t testing.TB, more ...chain.Binding) *chain.Chains {
-	t.Helper()
+func policies(tb testing.TB, more ...chain.Binding) *chain.Chains {
+	tb.Helper()
 	builtin := policytest.Native(policyv1alpha1.BuiltInDefault, defaults.Manifest(), native.Functions())
 	chains := chain.New(chain.Options{ReservedKey: remote.ReservedKey})
-	require.NoError(t, chains.Swap(append(plan.Implicit(builtin, nil), more...)))
+	require.NoError(tb, chains.Swap(append(plan.Implicit(builtin, nil), more...)))
 	return chains
 }
 

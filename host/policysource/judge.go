@@ -47,7 +47,7 @@ func (s *Source) Judge(ctx context.Context, policy *policyv1alpha1.OffloadingPol
 func (s *Source) judge(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, stored *corev1.ConfigMap) (*plan.Problem, error) {
 	module, problem, err := s.modules.Judge(ctx, policy, stored)
 	if err != nil || module == nil {
-		return problem, err //nolint:wrapcheck // Judge adds the policy.
+		return problem, err
 	}
 	bindings, invalid := plan.Bindings(policy, module, s.namespaceLabels)
 	if problem = cmp.Or(invalid, problem); problem == nil {

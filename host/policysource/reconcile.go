@@ -58,7 +58,7 @@ func (s *Source) bind(ctx context.Context) (done bool, err error) {
 		}
 		key, module, err := s.modules.Get(ctx, policy)
 		if err != nil {
-			return false, err //nolint:wrapcheck // It names the ConfigMap.
+			return false, err
 		}
 		named[key] = true
 		in.Policies, in.Modules[policy.Name] = append(in.Policies, policy), module

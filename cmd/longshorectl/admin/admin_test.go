@@ -63,7 +63,7 @@ func TestQuantitiesOfFlags(t *testing.T) {
 			for resource, quantity := range list {
 				got[string(resource)] = quantity.String()
 			}
-			assert.Equal(t, len(tc.want), len(got))
+			assert.Len(t, got, len(tc.want))
 			for resource, quantity := range tc.want {
 				assert.Equal(t, quantity, got[resource])
 			}

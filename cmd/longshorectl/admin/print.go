@@ -34,10 +34,10 @@ func PrintObjects[T client.Object](w io.Writer, format output.Format, objects []
 		}
 	}
 	if one && len(objects) == 1 {
-		return output.Print(w, format, objects[0], text) //nolint:wrapcheck // It says what was not written.
+		return output.Print(w, format, objects[0], text)
 	}
 	list := objectList[T]{APIVersion: "v1", Kind: "List", Items: append([]T{}, objects...)}
-	return output.Print(w, format, list, text) //nolint:wrapcheck // It says what was not written.
+	return output.Print(w, format, list, text)
 }
 
 func setKind(object client.Object) error {

@@ -135,8 +135,10 @@ func GetKubeconfig(streams admin.Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = streams.Out.Write(kubeconfig)
-			return err
+			if _, err := streams.Out.Write(kubeconfig); err != nil {
+				return fmt.Errorf("printing the result: %w", err)
+			}
+			return nil
 		},
 	}
 	f.AddTo(command, "consumer", 0)

@@ -118,8 +118,10 @@ func Generate(streams admin.Streams) *cobra.Command {
 			}}); err != nil {
 				return err
 			}
-			_, err = streams.Out.Write(encoded)
-			return err
+			if _, err := streams.Out.Write(encoded); err != nil {
+				return fmt.Errorf("printing the result: %w", err)
+			}
+			return nil
 		},
 	}
 	f.AddTo(command, "provider", timeout)
@@ -252,8 +254,10 @@ func Delete(streams admin.Streams) *cobra.Command {
 			}}); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(streams.Out, "peering-user/%s %s\n", id, outcome)
-			return err
+			if _, err := fmt.Fprintf(streams.Out, "peering-user/%s %s\n", id, outcome); err != nil {
+				return fmt.Errorf("printing the result: %w", err)
+			}
+			return nil
 		},
 	}
 	f.AddTo(command, "provider", timeout)

@@ -141,7 +141,7 @@ func follow(errOut io.Writer) Step {
 		err := shown.Step(fmt.Sprintf("Planning %d pod templates", templates), func(progress func(string)) error {
 			return run(func(done int) { progress(fmt.Sprintf("%d of %d", done, templates)) })
 		})
-		return err //nolint:wrapcheck // Run wraps it.
+		return err
 	}
 }
 

@@ -168,7 +168,7 @@ func Get(streams admin.Streams) *cobra.Command {
 			}
 			found := filter(all, args, id)
 			if len(args) > 0 && len(found) == 0 {
-				return fmt.Errorf("ResourceSlice %q does not exist at %s", args[0], c.Host) //nolint:staticcheck // A kind.
+				return fmt.Errorf("ResourceSlice %q does not exist at %s", args[0], c.Host)
 			}
 			return Print(streams.Out, format, found, len(args) > 0, time.Now())
 		},
@@ -322,7 +322,7 @@ func deletion(found []*authv1beta1.ResourceSlice, nodes []offloadingv1beta1.Virt
 	}
 	if slice == nil {
 		if len(found) > 0 {
-			return nil, nil, fmt.Errorf("ResourceSlice %q is the request of consumer %s, which would send it again: run longshorectl cordon resourceslice, or drain tenant", //nolint:staticcheck // A kind.
+			return nil, nil, fmt.Errorf("ResourceSlice %q is the request of consumer %s, which would send it again: run longshorectl cordon resourceslice, or drain tenant",
 				found[0].Name, found[0].Labels[liqocorev1beta1.OriginIDLabel])
 		}
 		return nil, nil, nil
@@ -336,7 +336,7 @@ func deletion(found []*authv1beta1.ResourceSlice, nodes []offloadingv1beta1.Virt
 		case admin.IsOwnedBy(vn, "ResourceSlice"):
 			owned = append(owned, vn)
 		default:
-			return nil, nil, fmt.Errorf("VirtualNode %q uses the slice: run longshorectl delete virtualnode %[1]s first", vn.Name) //nolint:staticcheck // A kind.
+			return nil, nil, fmt.Errorf("VirtualNode %q uses the slice: run longshorectl delete virtualnode %[1]s first", vn.Name)
 		}
 	}
 	return slice, owned, nil

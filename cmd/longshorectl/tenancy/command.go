@@ -188,11 +188,11 @@ func cordonSlice(ctx context.Context, provider *admin.Cluster, key client.Object
 	err := provider.Get(ctx, key, slice)
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("ResourceSlice %s does not exist at %s: longshorectl get resourceslice lists them", key, provider.Host) //nolint:staticcheck // A kind.
+		return fmt.Errorf("ResourceSlice %s does not exist at %s: longshorectl get resourceslice lists them", key, provider.Host)
 	case err != nil:
 		return fmt.Errorf("reading ResourceSlice %s: %w", key, err)
 	case !resourceslice.IsCopy(slice):
-		return fmt.Errorf("ResourceSlice %s is a request of this cluster: only its provider can cordon it", key) //nolint:staticcheck // A kind.
+		return fmt.Errorf("ResourceSlice %s is a request of this cluster: only its provider can cordon it", key)
 	}
 	before := slice.DeepCopy()
 	if !setCordon(slice, cordoned) {

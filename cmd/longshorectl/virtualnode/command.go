@@ -50,7 +50,7 @@ func Get(streams admin.Streams) *cobra.Command {
 				return err
 			}
 			if len(args) > 0 && len(found) == 0 {
-				return fmt.Errorf("VirtualNode %q does not exist at %s", args[0], consumer.Host) //nolint:staticcheck // A kind.
+				return fmt.Errorf("VirtualNode %q does not exist at %s", args[0], consumer.Host)
 			}
 			return Print(streams.Out, format, found, len(args) > 0, time.Now())
 		},
@@ -163,8 +163,10 @@ func Delete(streams admin.Streams) *cobra.Command {
 					return err
 				}
 			}
-			_, err = fmt.Fprintf(streams.Out, "virtualnode/%s %s\n", args[0], outcome)
-			return err
+			if _, err := fmt.Fprintf(streams.Out, "virtualnode/%s %s\n", args[0], outcome); err != nil {
+				return fmt.Errorf("printing the result: %w", err)
+			}
+			return nil
 		},
 	}
 	f.AddTo(command, "consumer", deleteTimeout)
@@ -180,7 +182,7 @@ func deletion(found []*offloadingv1beta1.VirtualNode) (*offloadingv1beta1.Virtua
 	case len(found) > 1:
 		return nil, output.Usagef("namespaces %s and %s have a VirtualNode %q: set --remote-cluster-id", found[0].Namespace, found[1].Namespace, found[0].Name)
 	case admin.IsOwnedBy(found[0], "ResourceSlice"):
-		return nil, fmt.Errorf("VirtualNode %q is made of a ResourceSlice and would be made again: run longshorectl delete resourceslice %[1]s", found[0].Name) //nolint:staticcheck // A kind.
+		return nil, fmt.Errorf("VirtualNode %q is made of a ResourceSlice and would be made again: run longshorectl delete resourceslice %[1]s", found[0].Name)
 	default:
 		return found[0], nil
 	}

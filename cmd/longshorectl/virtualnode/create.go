@@ -166,7 +166,7 @@ func (s *Spec) readCredentials(ctx context.Context, c *admin.Cluster, namespace 
 		slice = &authv1beta1.ResourceSlice{}
 		err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: s.Slice}, slice)
 		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("ResourceSlice %s/%s does not exist: run longshorectl create resourceslice %[2]s --no-virtual-node first", namespace, s.Slice) //nolint:staticcheck // A kind.
+			return nil, fmt.Errorf("ResourceSlice %s/%s does not exist: run longshorectl create resourceslice %[2]s --no-virtual-node first", namespace, s.Slice)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading ResourceSlice %s: %w", s.Slice, err)
@@ -175,7 +175,7 @@ func (s *Spec) readCredentials(ctx context.Context, c *admin.Cluster, namespace 
 			authv1beta1.ResourceSliceConditionTypeAuthentication, authv1beta1.ResourceSliceConditionTypeResources,
 		} {
 			if problem := undecided(slice, kind); problem != "" {
-				return nil, fmt.Errorf("ResourceSlice %q has no grant: %s: wait until it is accepted (longshorectl get resourceslice)", s.Slice, problem) //nolint:staticcheck // A kind.
+				return nil, fmt.Errorf("ResourceSlice %q has no grant: %s: wait until it is accepted (longshorectl get resourceslice)", s.Slice, problem)
 			}
 		}
 	}

@@ -125,9 +125,9 @@ func (s *Spec) change(vn *offloadingv1beta1.VirtualNode) {
 func (s *Spec) checkExisting(vn *offloadingv1beta1.VirtualNode) error {
 	switch ref := vn.Spec.KubeconfigSecretRef; {
 	case admin.IsOwnedBy(vn, "ResourceSlice"):
-		return fmt.Errorf("VirtualNode %q follows its ResourceSlice: change that with longshorectl create resourceslice, or choose another name", vn.Name) //nolint:staticcheck // A kind.
+		return fmt.Errorf("VirtualNode %q follows its ResourceSlice: change that with longshorectl create resourceslice, or choose another name", vn.Name)
 	case vn.Spec.ClusterID != s.Provider || ref != nil && ref.Name != "" && ref.Name != s.secretName():
-		return fmt.Errorf("VirtualNode %q exists with provider %q and another Secret or slice: delete it first, or choose another name", vn.Name, vn.Spec.ClusterID) //nolint:staticcheck // A kind.
+		return fmt.Errorf("VirtualNode %q exists with provider %q and another Secret or slice: delete it first, or choose another name", vn.Name, vn.Spec.ClusterID)
 	default:
 		return nil
 	}

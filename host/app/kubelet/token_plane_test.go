@@ -44,7 +44,7 @@ func (r *rig) userOf(t planetest.T, token []byte) (string, error) {
 	require.NoError(t, err)
 	review, err := c.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
-		return "", err //nolint:wrapcheck // the test inspects it
+		return "", err
 	}
 	return review.Status.UserInfo.Username, nil
 }

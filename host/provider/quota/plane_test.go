@@ -59,41 +59,40 @@ func TestMain(m *testing.M) {
 
 // provider is a real API server that asks the replicas of the webhook in turn.
 type provider struct {
-	t            testing.TB
-	connection   *rest.Config
-	scheme       *runtime.Scheme
-	admin        client.Client
-	consumer     client.Client
-	mu           sync.Mutex
-	replicas     []http.Handler
-	asked        atomic.Int64
-	registration *admissionregistrationv1.ValidatingWebhookConfiguration
+	t          testing.TB
+	connection *rest.Config
+	scheme     *runtime.Scheme
+	admin      client.Client
+	consumer   client.Client
+	mu         sync.Mutex
+	replicas   []http.Handler
+	asked      atomic.Int64
 }
 
-func newProvider(t testing.TB) *provider {
-	t.Helper()
-	p := &provider{t: t, connection: rest.CopyConfig(planetest.ForTest(t, "milan").RESTConfig())}
+func newProvider(tb testing.TB) *provider {
+	tb.Helper()
+	p := &provider{t: tb, connection: rest.CopyConfig(planetest.ForTest(tb, "milan").RESTConfig())}
 	p.connection.QPS = -1
 	var err error
 	p.scheme, err = scheme.New()
-	require.NoError(t, err)
-	require.NoError(t, apiextensionsv1.AddToScheme(p.scheme))
-	require.NoError(t, admissionregistrationv1.AddToScheme(p.scheme))
+	require.NoError(tb, err)
+	require.NoError(tb, apiextensionsv1.AddToScheme(p.scheme))
+	require.NoError(tb, admissionregistrationv1.AddToScheme(p.scheme))
 	p.admin, err = client.New(p.connection, client.Options{Scheme: p.scheme})
-	require.NoError(t, err)
+	require.NoError(tb, err)
 	p.consumer = p.as(consumerUser)
 	for _, name := range []string{"shadowpods", "quotas"} {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		raw, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "longshore", "crds", name+".yaml"))
-		require.NoError(t, err)
-		require.NoError(t, yaml.Unmarshal(raw, crd))
-		require.NoError(t, p.admin.Create(t.Context(), crd))
+		require.NoError(tb, err)
+		require.NoError(tb, yaml.Unmarshal(raw, crd))
+		require.NoError(tb, p.admin.Create(tb.Context(), crd))
 	}
-	require.NoError(t, p.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+	require.NoError(tb, p.admin.Create(tb.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: namespace, Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: "rome"},
 	}}))
-	require.Eventually(t, func() bool {
-		return p.admin.List(t.Context(), &offloadingv1beta1.ShadowPodList{}) == nil && p.admin.List(t.Context(), &offloadingv1beta1.QuotaList{}) == nil
+	require.Eventually(tb, func() bool {
+		return p.admin.List(tb.Context(), &offloadingv1beta1.ShadowPodList{}) == nil && p.admin.List(tb.Context(), &offloadingv1beta1.QuotaList{}) == nil
 	}, soon, tick)
 	return p
 }
@@ -312,6 +311,11 @@ func (p *provider) resize(cpu, pods string) {
 	require.NoError(p.t, p.admin.Patch(p.t.Context(), newQuota(consumerUser, cpu, pods), patch))
 	// Replicas learn of it by their watch, or when they write.
 	planetest.Until(p.t, func(t planetest.T) bool {
-		return p.consumer.Create(t.Context(), shadowPod("probe", "1"), client.DryRunAll) == nil && p.consumer.Create(t.Context(), shadowPod("probe", "1"), client.DryRunAll) == nil
+		for range 2 { // the replicas are asked in turn
+			if p.consumer.Create(t.Context(), shadowPod("probe", "1"), client.DryRunAll) != nil {
+				return false
+			}
+		}
+		return true
 	}, soon, tick, "both replicas know the new grant")
 }

@@ -49,6 +49,7 @@ func (v *Validator) Handle(ctx context.Context, request admission.Request) admis
 		if denial := validateUpdate(before, shadow); denial != "" {
 			return admission.Denied(denial)
 		}
+	case admissionv1.Delete, admissionv1.Connect: // not sent to this webhook
 	}
 	return admission.Allowed("")
 }
