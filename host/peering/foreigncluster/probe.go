@@ -26,6 +26,7 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
+	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
 // Reasons of the condition of the API server (wire P2.11).
@@ -80,7 +81,7 @@ func (p *Prober) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("foreigncluster-probe").
 		Watches(&liqocorev1beta1.ForeignCluster{}, byLabel, builder.WithPredicates(appears)).
 		Watches(&corev1.Secret{}, byLabel, builder.WithPredicates(predicate.NewPredicateFuncs(isControlPlaneKubeconfig))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: probeWorkers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: probeWorkers, RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(p)
 }
 
