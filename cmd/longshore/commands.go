@@ -148,5 +148,6 @@ func uninstallCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&o.StageTimeout, "stage-timeout", time.Minute, "how long each stage waits for the components, before it removes their finalizers")
+	cmd.Flags().DurationVar(&o.Timeout, "timeout", 4*time.Minute, "how long all stages wait together")
 	return cmd
 }

@@ -41,7 +41,7 @@ func (r *release) runUninstallJob(t *testing.T) string {
 	}, hookSoon, hookTick, "Helm creates the Job")
 	container := job.Spec.Template.Spec.Containers[0]
 	assert.Equal(t, []string{"/usr/bin/longshore"}, container.Command)
-	assert.Equal(t, []string{"uninstall", "--stage-timeout=60s"}, container.Args)
+	assert.Equal(t, []string{"uninstall", "--stage-timeout=60s", "--timeout=240s"}, container.Args)
 	assert.Equal(t, hookName, job.Spec.Template.Spec.ServiceAccountName)
 
 	config, err := clientcmd.BuildConfigFromFlags("", r.kubeconfig)
@@ -56,7 +56,7 @@ func (r *release) runUninstallJob(t *testing.T) string {
 	c, err := client.New(config, client.Options{Scheme: kinds})
 	require.NoError(t, err)
 	var out bytes.Buffer
-	require.NoError(t, uninstall.Run(t.Context(), uninstall.Options{Client: c, StageTimeout: hookStage, PollInterval: hookTick, Out: &out}))
+	require.NoError(t, uninstall.Run(t.Context(), uninstall.Options{Client: c, StageTimeout: hookStage, Timeout: hookSoon, PollInterval: hookTick, Out: &out}))
 
 	pods := &corev1.PodList{}
 	planetest.Until(t, func(t planetest.T) bool {

@@ -38,9 +38,12 @@ type Options struct {
 	Client client.Client
 	// StageTimeout is how long each stage waits before it removes finalizers.
 	StageTimeout time.Duration
+	// Timeout is how long all stages wait together. What is left then loses its finalizers at
+	// once.
+	Timeout time.Duration
 	// PollInterval is the time between two looks.
 	PollInterval time.Duration
-	// Out receives a line for each stage, and for each object that lost its finalizers.
+	// Out receives a line for each stage, and for each object that did not end.
 	Out io.Writer
 }
 
@@ -94,8 +97,12 @@ func stages() []stage {
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;delete
 func Run(ctx context.Context, options Options) error {
 	var errs []error
+	end := time.Now().Add(options.Timeout)
 	for _, s := range stages() {
-		if err := s.run(ctx, options); err != nil {
+		// A stage without time looks once.
+		limited := options
+		limited.StageTimeout = max(min(options.StageTimeout, time.Until(end)), options.PollInterval)
+		if err := s.run(ctx, limited); err != nil {
 			errs = append(errs, fmt.Errorf("withdrawing the %s: %w", s.title, err))
 		}
 	}
@@ -108,20 +115,25 @@ func (s *stage) run(ctx context.Context, o Options) error {
 		return err
 	}
 	_, _ = fmt.Fprintf(o.Out, "Withdrawing the %s: %d\n", s.title, len(objects))
+	var failure error
 	err = wait.PollUntilContextTimeout(ctx, o.PollInterval, o.StageTimeout, true, func(ctx context.Context) (bool, error) {
 		left, err := s.list(ctx, o.Client)
-		if err != nil {
-			return false, err
+		if err == nil {
+			err = s.delete(ctx, o.Client, left)
 		}
-		return len(left) == 0, s.delete(ctx, o.Client, left)
+		failure = err // errors may be transient
+		return err == nil && len(left) == 0, nil
 	})
-	if wait.Interrupted(err) && ctx.Err() == nil {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("waiting until they are gone: %w", ctx.Err())
+	case err != nil && apierrors.IsForbidden(failure):
+		return failure
+	case err != nil:
 		return s.release(ctx, o)
+	default:
+		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("waiting until they are gone: %w", err)
-	}
-	return nil
 }
 
 // list returns the objects of the stage. A kind that is not installed has none.
@@ -160,7 +172,7 @@ func (s *stage) delete(ctx context.Context, c client.Client, objects []metav1.Pa
 	return nil
 }
 
-// release removes the finalizers of the stage from what is left.
+// release removes the finalizers of the stage from what is left, and prints what that was.
 func (s *stage) release(ctx context.Context, o Options) error {
 	left, err := s.list(ctx, o.Client)
 	if err != nil {
@@ -171,6 +183,7 @@ func (s *stage) release(ctx context.Context, o Options) error {
 		object := &left[i]
 		kept := slices.DeleteFunc(slices.Clone(object.Finalizers), func(name string) bool { return slices.Contains(s.finalizers, name) })
 		if len(kept) == len(object.Finalizers) {
+			_, _ = fmt.Fprintf(o.Out, "%s %s did not end within %s and remains, finalizers: %q\n", s.kind.Kind, nameOf(object), o.StageTimeout, object.Finalizers)
 			continue
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": kept, "resourceVersion": object.ResourceVersion}})
