@@ -77,14 +77,14 @@ func TestTheTableShowsTheAnnotation(t *testing.T) {
 	var plain, colored bytes.Buffer
 	require.NoError(t, explanation.text(&plain, output.Colored(false)))
 	assert.Equal(t, `pod shop/web
-POINT            DECIDES    POLICY   MODULE   DIGEST   WHAT
-MetadataFilter   all        filter   f        d        remove /metadata/labels[team]
-                                                       tried to change /metadata/labels/x, which is reserved
-PodMutation      spec       p                          failed, and its previous version decided
-MetadataFilter   metadata   quiet                      nothing
-…                metadata                              3 more policies, which do not fit into the annotation
+POINT           DECIDES   POLICY  MODULE  DIGEST  WHAT
+MetadataFilter  all       filter  f       d       remove /metadata/labels[team]
+                                                  tried to change /metadata/labels/x, which is reserved
+PodMutation     spec      p                       failed, and its previous version decided
+MetadataFilter  metadata  quiet                   nothing
+…               metadata                          3 more policies, which do not fit into the annotation
 `, plain.String())
 	require.NoError(t, explanation.text(&colored, output.Colored(true)))
 	assert.Contains(t, colored.String(), "\033[31mremove /metadata/labels[team]\033[0m", "what is gone is seen at once")
-	assert.Contains(t, colored.String(), "\033[1mPOINT\033[22m            \033[1mDECIDES", "colors do not shift columns")
+	assert.Contains(t, colored.String(), "\033[1mPOINT\033[22m           \033[1mDECIDES", "colors do not shift columns")
 }

@@ -1,9 +1,12 @@
 package output_test
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 )
@@ -22,4 +25,38 @@ func TestTerminalsReceiveNoControlCharactersOfArguments(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, tc.got) })
 	}
+}
+
+func TestFormatsOfTables(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args    []string
+		want    output.Tables
+		wantErr string
+	}{
+		"without the flag, a table": {},
+		"a table":                   {args: []string{"-o", "table"}},
+		"all columns":               {args: []string{"-o", "wide"}, want: output.Tables{Wide: true}},
+		"encoded":                   {args: []string{"-o", "yaml"}, want: output.Tables{Format: output.YAML}},
+		"the last one":              {args: []string{"-o", "wide", "--output=json"}, want: output.Tables{Format: output.JSON}},
+		"an unknown one":            {args: []string{"-o", "xml"}, wantErr: `"xml" is none of table, wide, json, yaml`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got output.Tables
+			set := pflag.NewFlagSet("", pflag.ContinueOnError)
+			got.AddTo(set)
+			err := set.Parse(tc.args)
+			if tc.wantErr != "" {
+				require.ErrorContains(t, err, tc.wantErr)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, got)
+		})
+	}
+}
+
+func TestColumnsAreAlignedWithoutColorsAndControlCharacters(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, output.Table(&out, []string{"NAME", "PEER", "AGE"}, [][]string{{"a", "", "1d"}, {"long\x1b[2Jname", "b", ""}}))
+	assert.Equal(t, "NAME          PEER  AGE\na             -     1d\nlong [2Jname  b     -\n", out.String())
 }

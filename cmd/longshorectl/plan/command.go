@@ -29,12 +29,6 @@ const example = `  # What would happen to these pods with the default policies?
   # The ShadowPod that would be sent
   longshorectl plan -f app.yaml -o json | jq '.plans[0].shadowPod'`
 
-// The values of --output.
-const (
-	formatTable = "table"
-	formatWide  = "wide"
-)
-
 // showProgress is the number of templates from which progress is shown.
 const showProgress = 500
 
@@ -43,7 +37,7 @@ func Command(in io.Reader, out io.Writer, getenv func(string) string) *cobra.Com
 	var options Options
 	var here cluster.Flags
 	var offloadings, nodes, policies []string
-	format := formatTable
+	var format output.Tables
 	command := &cobra.Command{
 		Use:   "plan -f FILE",
 		Short: "Show what would become of the pods in files: the node, the ShadowPod, what changes and why, and what is missing",
@@ -62,8 +56,6 @@ func Command(in io.Reader, out io.Writer, getenv func(string) string) *cobra.Com
 				return output.Usagef("unexpected argument %q: name files with -f", args[0])
 			case len(options.Files) == 0:
 				return output.Usagef("want the files with the pods: -f FILE, or -f - for the standard input")
-			case !slices.Contains([]string{formatTable, formatWide, string(output.JSON), string(output.YAML)}, format):
-				return output.Usagef("--output: %q is none of table, wide, json, yaml", format)
 			}
 			return nil
 		},
@@ -82,7 +74,13 @@ func Command(in io.Reader, out io.Writer, getenv func(string) string) *cobra.Com
 			if err != nil {
 				return err
 			}
-			if err := show(out, format, result, output.StyleOf(out, getenv)); err != nil {
+			text := PrintTable
+			if format.Wide {
+				text = PrintWide
+			}
+			if err := output.Print(out, format.Format, result, func(w io.Writer) error {
+				return text(w, result, output.StyleOf(w, getenv), widthOf(w))
+			}); err != nil {
 				return err
 			}
 			if result.Failed() {
@@ -100,7 +98,7 @@ func Command(in io.Reader, out io.Writer, getenv func(string) string) *cobra.Com
 	flags.StringVar(&options.HomeClusterID, "cluster-id", "", "ID of the consumer; that of the cluster when absent")
 	flags.StringVar(&options.RuntimeClassName, "runtime-class", "liqo", "name of the runtime class with which pods are placed on virtual nodes")
 	flags.StringVar(&options.CacheDir, "policy-cache-dir", "", "folder that keeps compiled policies for the next command; one below the user's caches when absent")
-	flags.StringVarP(&format, "output", "o", formatTable, "table, wide (each change and object), json or yaml")
+	format.AddTo(flags)
 	here.AddTo(flags)
 	here.AddNamespaceTo(flags)
 	return command
@@ -142,18 +140,6 @@ func follow(errOut io.Writer) Step {
 			return run(func(done int) { progress(fmt.Sprintf("%d of %d", done, templates)) })
 		})
 		return err
-	}
-}
-
-// show prints the result in a format.
-func show(w io.Writer, format string, result *Result, style output.Style) error {
-	switch format {
-	case formatTable:
-		return PrintTable(w, result, style, widthOf(w))
-	case formatWide:
-		return PrintWide(w, result, style, widthOf(w))
-	default:
-		return output.Print(w, output.Format(format), result, nil)
 	}
 }
 

@@ -147,7 +147,6 @@ func TestErrorsOfTheCommandLine(t *testing.T) {
 	}{
 		"no file":                {nil, output.CodeUsage, "want the files with the pods"},
 		"an argument":            {[]string{"app.yaml"}, output.CodeUsage, `unexpected argument "app.yaml"`},
-		"an unknown format":      {[]string{"-f", "x", "-o", "xml"}, output.CodeUsage, `"xml" is none of table, wide, json, yaml`},
 		"a file that is missing": {[]string{"-f", "none.yaml"}, output.CodeFailed, "no such file"},
 		"a broken file":          {[]string{"-f", broken}, output.CodeFailed, `decoding document 1 of "` + broken},
 		"no pods":                {[]string{"-f", "testdata/nodes.yaml"}, output.CodeFailed, "the files have no Pod, Deployment"},
