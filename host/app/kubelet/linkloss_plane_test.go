@@ -64,6 +64,15 @@ func TestPodsAreNotReadyWhileTheProviderIsUnreachable(t *testing.T) {
 	o := r.options()
 	o.CertificateType = string(kubelet.CertificateSelfSigned)
 	ended := r.runKubelet(o)
+	awaitReadyNode := func() {
+		t.Helper()
+		planetest.Until(t, func(planetest.T) bool {
+			node, err := r.node()
+			return err == nil && isReady(node)
+		}, soon, tick, "the Node is ready")
+	}
+	// Kubernetes collects a pod whose Node does not exist.
+	awaitReadyNode()
 
 	pod := podOn(nodeName, "web")
 	r.create(r.rome, pod)
@@ -94,9 +103,6 @@ func TestPodsAreNotReadyWhileTheProviderIsUnreachable(t *testing.T) {
 	proxy.Heal()
 	await(soon, false, corev1.ConditionTrue)
 	assert.Equal(t, remotePod.UID, r.awaitRemotePod(t, "web", "").UID, "the remote pod was not replaced")
-	planetest.Until(t, func(planetest.T) bool {
-		node, err := r.node()
-		return err == nil && isReady(node)
-	}, soon, tick, "the Node is ready again")
+	awaitReadyNode()
 	assert.Empty(t, ended)
 }
