@@ -13,13 +13,18 @@ app.kubernetes.io/name: {{ .name }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 {{- end }}
 
-{{/* The cluster's ID: required, a DNS label, and the one that the release began with. */}}
+{{/* The cluster's ID: a DNS label, and the one that the release began with. Without the value it is
+made of the UID of the namespace kube-system, so that every rendering for this cluster has the same. */}}
 {{- define "longshore.clusterID" -}}
-{{- $id := required "clusterID is required: the name of this cluster among its peers, e.g. --set clusterID=rome" .Values.clusterID -}}
+{{- $installed := lookup "v1" "ConfigMap" .Release.Namespace "liqo-clusterid-configmap" -}}
+{{- $id := .Values.clusterID | default (dig "data" "CLUSTER_ID" "" $installed) -}}
+{{- if not $id -}}
+{{- $uid := dig "metadata" "uid" "" (lookup "v1" "Namespace" "" "kube-system") -}}
+{{- $id = $uid | trunc 8 | required "clusterID is required where there is no cluster to ask, as with helm template: the name of this cluster among its peers, e.g. --set clusterID=rome" | printf "cluster-%s" -}}
+{{- end -}}
 {{- if or (gt (len $id) 63) (not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" $id)) -}}
 {{- fail (printf "clusterID %q is no DNS label: use lower-case letters, digits and dashes, at most 63 characters" $id) -}}
 {{- end -}}
-{{- $installed := lookup "v1" "ConfigMap" .Release.Namespace "liqo-clusterid-configmap" -}}
 {{- if and $installed (ne (dig "data" "CLUSTER_ID" $id $installed) $id) -}}
 {{- fail (printf "clusterID cannot change from %q to %q: the peers know this cluster by it" (index $installed.data "CLUSTER_ID") $id) -}}
 {{- end -}}

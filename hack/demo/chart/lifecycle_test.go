@@ -138,10 +138,16 @@ func lifecycleValues(tag string) map[string]any {
 
 func (r *release) install(t planetest.T, chrt *chartv2.Chart, tag string) error {
 	t.Helper()
+	return r.installWith(t, chrt, lifecycleValues(tag), false)
+}
+
+func (r *release) installWith(t planetest.T, chrt *chartv2.Chart, values map[string]any, skipCRDs bool) error {
+	t.Helper()
 	install := action.NewInstall(r.config(t))
 	install.ReleaseName, install.Namespace, install.CreateNamespace = releaseName, "longshore", true
+	install.SkipCRDs = skipCRDs
 	install.WaitStrategy, install.TakeOwnership = kube.HookOnlyStrategy, true
-	_, err := install.RunWithContext(t.Context(), chrt, lifecycleValues(tag))
+	_, err := install.RunWithContext(t.Context(), chrt, values)
 	return err
 }
 
@@ -160,9 +166,14 @@ func (r *release) uninstall(t *testing.T) error {
 
 func (r *release) upgrade(t *testing.T, chrt *chartv2.Chart, tag string, takeOwnership bool) error {
 	t.Helper()
+	return r.upgradeWith(t, chrt, lifecycleValues(tag), takeOwnership)
+}
+
+func (r *release) upgradeWith(t *testing.T, chrt *chartv2.Chart, values map[string]any, takeOwnership bool) error {
+	t.Helper()
 	upgrade := action.NewUpgrade(r.config(t))
 	upgrade.Namespace, upgrade.WaitStrategy, upgrade.TakeOwnership = "longshore", kube.HookOnlyStrategy, takeOwnership
-	_, err := upgrade.RunWithContext(t.Context(), releaseName, chrt, lifecycleValues(tag))
+	_, err := upgrade.RunWithContext(t.Context(), releaseName, chrt, values)
 	return err
 }
 
