@@ -446,7 +446,7 @@ func (r *rig) testLogs(t *testing.T) {
 	}, soon, tick)
 }
 
-func (r *rig) get(t *testing.T, config *rest.Config, path string) (int, string) {
+func (r *rig) get(t planetest.T, config *rest.Config, path string) (int, string) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)

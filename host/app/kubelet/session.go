@@ -239,7 +239,9 @@ func (v *virtualNode) newServer(reflector *engine.Engine, config *rest.Config) (
 	if err != nil {
 		return nil, fmt.Errorf("composing the kubelet API: %w", err)
 	}
-	provider, err := kubeletapi.NewProvider(config)
+	provider, err := kubeletapi.NewProvider(kubeletapi.ProviderOptions{
+		Config: config, NodeName: v.options.NodeName, HomeClusterID: v.options.HomeClusterID, ForeignClusterID: v.options.ForeignClusterID,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the kubelet API: %w", err)
 	}

@@ -22,27 +22,41 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
 	utilexec "k8s.io/client-go/util/exec"
+	metricsv1beta1client "k8s.io/metrics/pkg/client/clientset/versioned/typed/metrics/v1beta1"
 )
 
-// Provider accesses the subresources of remote pods.
+// Provider accesses the subresources and the metrics of remote pods.
 type Provider struct {
-	config *rest.Config
-	core   corev1client.CoreV1Interface
+	config  *rest.Config
+	core    corev1client.CoreV1Interface
+	metrics metricsv1beta1client.MetricsV1beta1Interface
+	options ProviderOptions
+}
+
+// ProviderOptions configure a [Provider]. All are required.
+type ProviderOptions struct {
+	Config                                    *rest.Config
+	NodeName, HomeClusterID, ForeignClusterID string
 }
 
 // NewProvider returns a Provider that sends nothing yet.
-func NewProvider(config *rest.Config) (*Provider, error) {
-	core, err := corev1client.NewForConfig(config)
+func NewProvider(options ProviderOptions) (*Provider, error) {
+	core, err := corev1client.NewForConfig(options.Config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the provider's pods: %w", err)
 	}
-	return &Provider{config: config, core: core}, nil
+	metrics, err := metricsv1beta1client.NewForConfig(options.Config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the provider's metrics: %w", err)
+	}
+	return &Provider{config: options.Config, core: core, metrics: metrics, options: options}, nil
 }
 
 // remotePods serves requests for local pods from their remote pods.
 type remotePods struct {
 	pods     Pods
 	provider *Provider
+	counters counters
 }
 
 // remoteNamespace returns the remote namespace of a local pod. Pods of other nodes are not

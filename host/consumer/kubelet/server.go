@@ -1,5 +1,6 @@
 // Package kubelet: Pod flow, stage 3: serves the HTTPS API of a kubelet for the pods of a
-// virtual node. Logs, exec, attach and port-forward are forwarded to the remote pods.
+// virtual node. Logs, exec, attach and port-forward are forwarded to the remote pods; statistics
+// come from the provider's metrics.k8s.io API.
 //
 // Clients authenticate with a certificate of the consumer's authority, as its API server does,
 // or with a token, and the consumer authorizes each request, as with a real kubelet (T27).
@@ -114,12 +115,18 @@ func (s *Server) clientConfig(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 func (s *Server) handler() http.Handler {
 	list := func(context.Context) ([]*corev1.Pod, error) { return s.options.Pods.Pods(), nil }
 	remote := &remotePods{pods: s.options.Pods, provider: s.options.Provider}
-	return api.PodHandler(api.PodHandlerConfig{
+	mux := http.NewServeMux()
+	for _, path := range []string{"/metrics", "/metrics/cadvisor", "/metrics/probes"} {
+		mux.HandleFunc("GET "+path, remote.scrape(path))
+	}
+	mux.Handle("/", api.PodHandler(api.PodHandlerConfig{
 		GetContainerLogs:  remote.logs,
 		RunInContainer:    remote.exec,
 		AttachToContainer: remote.attach,
 		PortForward:       remote.portForward,
 		GetPods:           list, GetPodsFromKubernetes: list,
+		GetStatsSummary: remote.stats, GetMetricsResource: remote.resourceMetrics,
 		StreamIdleTimeout: streamTimeout, StreamCreationTimeout: streamTimeout,
-	}, true)
+	}, true))
+	return mux
 }

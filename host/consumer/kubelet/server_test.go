@@ -3,6 +3,7 @@ package kubelet
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/transport/spdy"
 	utilexec "k8s.io/client-go/util/exec"
+	statsv1alpha1 "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
 func certificatePEM(t *testing.T, s *SelfSigned) []byte {
@@ -48,6 +50,10 @@ func (onePod) Pods() []*corev1.Pod {
 
 func (onePod) Remote(namespace, name string) (string, bool) {
 	return "shop-rome", namespace == "shop" && name == "web"
+}
+
+func providerOptions(config *rest.Config) ProviderOptions {
+	return ProviderOptions{Config: config, NodeName: "milan-1", HomeClusterID: "rome", ForeignClusterID: "milan"}
 }
 
 // exitError is the error of a command with an exit code.
@@ -105,6 +111,16 @@ func newProvider(t *testing.T) *rest.Config {
 		r.URL.Path, r.URL.RawQuery = kubelet, query.Encode()
 		handler.ServeHTTP(w, r)
 	})
+	mux.HandleFunc("/apis/metrics.k8s.io/v1beta1/namespaces/shop-rome/pods", func(w http.ResponseWriter, r *http.Request) {
+		assert.Equal(t, "offloading.liqo.io/destination=milan,offloading.liqo.io/nodename=milan-1,offloading.liqo.io/origin=rome", r.URL.Query().Get("labelSelector"))
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","items":[`+
+			`{"metadata":{"name":"web"},"timestamp":"2026-11-21T07:00:00Z","window":"15s","containers":[{"name":"main","usage":{"cpu":"250m","memory":"64Mi"}}]},`+
+			`{"metadata":{"name":"unknown"},"timestamp":"2026-11-21T07:00:00Z","window":"15s","containers":[{"name":"main","usage":{"cpu":"1","memory":"1Gi"}}]}]}`)
+	})
+	mux.HandleFunc("/apis/metrics.liqo.io/v1beta1/scrape/rome/metrics/cadvisor", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "cadvisor_version_info 1\n")
+	})
 	server := httptest.NewTLSServer(mux)
 	t.Cleanup(server.Close)
 	return &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
@@ -125,7 +141,7 @@ func allowAll() *fake.Clientset {
 // serve runs the kubelet API and returns the configuration of a client with all rights.
 func serve(t *testing.T) *rest.Config {
 	t.Helper()
-	provider, err := NewProvider(newProvider(t))
+	provider, err := NewProvider(providerOptions(newProvider(t)))
 	require.NoError(t, err)
 	serving := NewSelfSigned("milan-1", net.IPv4(127, 0, 0, 1), time.Now)
 	port := freePort(t)
@@ -214,6 +230,30 @@ func TestKubeletAPI(t *testing.T) {
 		require.NoError(t, stream(t, config, "/attach/shop/web/main?output=1", nil, &out))
 		assert.Equal(t, "attached", out.String())
 	})
+	t.Run("the statistics are those of the remote pods with local names", func(t *testing.T) {
+		code, body := get(t, config, "/stats/summary")
+		require.Equal(t, http.StatusOK, code, body)
+		var summary statsv1alpha1.Summary
+		require.NoError(t, json.Unmarshal([]byte(body), &summary))
+		require.Len(t, summary.Pods, 1, "a metric without a local pod is ignored (T26)")
+		assert.Equal(t, statsv1alpha1.PodReference{Namespace: "shop", Name: "web"}, summary.Pods[0].PodRef)
+		assert.EqualValues(t, 250_000_000, *summary.Pods[0].CPU.UsageNanoCores)
+		assert.EqualValues(t, 250_000_000, *summary.Node.CPU.UsageNanoCores)
+	})
+	t.Run("resource metrics are in the format that metrics-server scrapes", func(t *testing.T) {
+		code, body := get(t, config, "/metrics/resource")
+		require.Equal(t, http.StatusOK, code, body)
+		assert.Contains(t, body, `container_cpu_usage_seconds_total{container="main",namespace="shop",pod="web"} 3.75 1795244400000`)
+		assert.NotContains(t, body, "unknown")
+	})
+	t.Run("other metrics are those of the provider's metric agent", func(t *testing.T) {
+		code, body := get(t, config, "/metrics/cadvisor")
+		assert.Equal(t, http.StatusOK, code)
+		assert.Equal(t, "cadvisor_version_info 1\n", body)
+		code, body = get(t, config, "/metrics/probes")
+		assert.Equal(t, http.StatusNotFound, code)
+		assert.Contains(t, body, "does not serve metrics.liqo.io")
+	})
 	t.Run("a port is forwarded to the remote pod", func(t *testing.T) {
 		assert.Equal(t, "port 8080 got ping", forward(t, config, 8080))
 	})
@@ -273,7 +313,7 @@ func TestUsedPortIsReportedWithTheFlags(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer listener.Close()
-	provider, err := NewProvider(&rest.Config{Host: "https://127.0.0.1"})
+	provider, err := NewProvider(providerOptions(&rest.Config{Host: "https://127.0.0.1"}))
 	require.NoError(t, err)
 	server, err := New(Options{
 		Address: "127.0.0.1", Port: listener.Addr().(*net.TCPAddr).Port, Pods: onePod{}, Provider: provider,
