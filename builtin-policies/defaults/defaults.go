@@ -28,12 +28,23 @@ func CheckSettings(points []contract.Point, settings []byte) error {
 		points = contract.CorePoints()
 	}
 	for _, point := range points {
-		if point != contract.MetadataFilter && !empty(settings) {
-			return errors.New("spec.settings: the default policy of " + string(point) + " has none; give the settings of " +
-				string(contract.MetadataFilter) + " to a policy whose spec.points lists that point alone")
+		if point == contract.MetadataFilter {
+			continue
+		}
+		if err := RefuseSettings(point, settings); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// RefuseSettings refuses any settings of a policy that has none.
+func RefuseSettings(point contract.Point, settings []byte) error {
+	if empty(settings) {
+		return nil
+	}
+	return errors.New("spec.settings: the default policy of " + string(point) + " has none; give the settings of " +
+		string(contract.MetadataFilter) + " to a policy whose spec.points lists that point alone")
 }
 
 // empty takes settings that are known to be null, an object or nothing.

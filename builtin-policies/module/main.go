@@ -34,12 +34,21 @@ func init() {
 		return metadatafilter.Decide(r.Facts, r.Settings)
 	})
 	offloadingpatchpoint.Handle(func(r *offloadingpatchpoint.Request) ([]contract.Operation, error) {
+		if err := defaults.RefuseSettings(contract.OffloadingPatch, r.Settings); err != nil {
+			return nil, err
+		}
 		return offloadingpatch.Decide(r.Facts)
 	})
 	antiaffinitypreset.HandleEntries(func(r *antiaffinitypreset.EntriesRequest) ([]contract.Operation, error) {
+		if err := defaults.RefuseSettings(contract.AntiAffinityPreset, r.Settings); err != nil {
+			return nil, err
+		}
 		return antiaffinity.Decide(r.Facts)
 	})
 	podmutation.Handle(func(r *podmutation.Request) (*guest.Answer, error) {
+		if err := defaults.RefuseSettings(contract.PodMutation, r.Settings); err != nil {
+			return nil, err
+		}
 		operations, err := podplacement.Decide(r.Facts)
 		return &guest.Answer{Operations: operations}, err
 	})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/longshore-dev/longshore/builtin-policies/antiaffinity"
+	"github.com/longshore-dev/longshore/builtin-policies/defaults"
 	"github.com/longshore-dev/longshore/builtin-policies/metadatafilter"
 	"github.com/longshore-dev/longshore/builtin-policies/offloadingpatch"
 	"github.com/longshore-dev/longshore/builtin-policies/podplacement"
@@ -20,16 +21,21 @@ type Function = func(contract.Request) (contract.Response, error)
 // Functions returns the built-in policies by extension point.
 func Functions() map[contract.Point]Function {
 	return map[contract.Point]Function{
-		contract.PodMutation:        function(podplacement.Decide),
-		contract.OffloadingPatch:    function(offloadingpatch.Decide),
-		contract.AntiAffinityPreset: function(antiaffinity.Decide),
+		contract.PodMutation:        function(contract.PodMutation, podplacement.Decide),
+		contract.OffloadingPatch:    function(contract.OffloadingPatch, offloadingpatch.Decide),
+		contract.AntiAffinityPreset: function(contract.AntiAffinityPreset, antiaffinity.Decide),
 		contract.MetadataFilter:     configured(metadatafilter.Decide),
 	}
 }
 
 // function is for policies without settings.
-func function[F any](decide func(F) ([]contract.Operation, error)) Function {
-	return configured(func(facts F, _ []byte) ([]contract.Operation, error) { return decide(facts) })
+func function[F any](point contract.Point, decide func(F) ([]contract.Operation, error)) Function {
+	return configured(func(facts F, settings []byte) ([]contract.Operation, error) {
+		if err := defaults.RefuseSettings(point, settings); err != nil {
+			return nil, err
+		}
+		return decide(facts)
+	})
 }
 
 // configured is for policies with settings.

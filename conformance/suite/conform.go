@@ -1,89 +1,76 @@
 package suite
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
+	"os"
 
 	"github.com/longshore-dev/longshore/conformance/vectors"
+	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 // Options of [Conform] and [Run].
 type Options struct {
+	// Source names the module in the report, such as its file.
+	Source string
 	// Vectors are the module's own golden cases: what it must answer. See
 	// [vectors.Read] for those of a folder.
 	Vectors []vectors.Vector
-	// CacheDir holds compiled modules between runs; empty for none.
+	// CacheDir holds compiled modules between runs; empty for a temporary folder.
 	CacheDir string
-	// Strict makes [Run] fail for advice, too.
+	// Strict makes advice count.
 	Strict bool
+	// BuiltIn gives the module the limits of the built-in policies.
+	BuiltIn bool
 }
 
-// Result of one check of a module.
-type Result struct {
-	// Check is the property that is tested, such as "deterministic".
-	Check string
-	// Name is what is tested: a vector, an export, a kind of invalid input.
-	Name string
-	// Err is the reason why the module does not conform; nil if it does.
-	Err error
-	// Advice is true for a check that a module may fail: the host never sends such input.
-	// Modules written with the SDK pass these checks, too.
-	Advice bool
-}
-
-// Conform holds a module, compressed or not, against its vectors and the probes:
-//
-//   - vector: each vector has its expected answer, in our host and in stock Extism.
-//   - same in stock Extism: both hosts get the same bytes, and errors for the same.
-//   - deterministic: the same question has the same answer again, in another order, and
-//     in a fresh instance.
-//   - inside its writes: what the module answers is accepted by the host: it is a
-//     response of the contract, within what the manifest declares.
-//   - idempotent: asked about what it made of an object, it changes nothing more.
-//   - garbage is an error: invalid input is refused, and later questions are answered as
-//     before. That JSON of another shape is refused is advice.
-//
-// Beside the module's own vectors it is asked the golden questions of the points that it
-// declares. The error is that of a module which cannot be loaded, or of the context.
-func Conform(ctx context.Context, raw []byte, options Options) (results []Result, err error) {
-	hosts, err := newHosts(ctx, raw, options.CacheDir)
+// Conform tests a module, compressed or not, against [Rules]. Beside its own vectors, it is
+// asked the golden requests of the points that its manifest declares and generated ones. A
+// module that does not load is a report with one finding. The error is that of the machine or
+// the context.
+func Conform(ctx context.Context, raw []byte, options Options) (report *Report, err error) {
+	if options.CacheDir == "" {
+		if options.CacheDir, err = os.MkdirTemp("", "longshore-conformance-"); err != nil {
+			return nil, fmt.Errorf("creating a cache for compiled modules: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(options.CacheDir)) }()
+	}
+	report = newReport(&options)
+	hosts, err := newHosts(ctx, raw, &options)
+	if refused := (*refusal)(nil); errors.As(err, &refused) && ctx.Err() == nil {
+		if wasm, unpackErr := module.Unpack(raw); unpackErr == nil {
+			report.Module.Digest = module.Digest(wasm)
+		}
+		report.add(Result{Rule: ruleLoads, Feature: featureModule, Name: "load", Err: refused.err})
+		report.skip(allSkipped())
+		return report, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, hosts.close(ctx)) }()
-	questions, err := questionsOf(hosts.ours.Manifest(), options.Vectors)
-	if err != nil {
+	manifest := hosts.ours.Manifest()
+	report.Module.Name, report.Module.Version, report.Module.Digest = manifest.Name, manifest.Version, hosts.ours.Digest()
+	report.add(Result{Rule: ruleLoads, Feature: featureModule, Name: "load"})
+	r := &run{hosts: hosts, options: &options, report: report, manifest: manifest, shrunk: map[string]bool{}}
+	if err := r.all(ctx); err != nil {
 		return nil, err
 	}
-	r := &run{hosts: hosts}
-	for i := range options.Vectors {
-		r.add("vector", options.Vectors[i].Name, r.vector(ctx, &options.Vectors[i]))
-	}
-	r.describe(ctx)
-	for i := range questions {
-		r.question(ctx, &questions[i])
-	}
-	for _, q := range slices.Backward(questions) {
-		again, _ := r.hosts.ours.Call(ctx, q.point.Export(), q.input)
-		if !bytes.Equal(again, q.answer) {
-			r.add("deterministic", q.name+", asked after others", fmt.Errorf("answered %s, before %s", again, q.answer))
-		}
-	}
-	for _, declared := range hosts.ours.Manifest().Points {
-		r.garbage(ctx, declared.Point, questions)
-	}
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("holding the module against the suite: %w", ctx.Err())
+		return nil, fmt.Errorf("testing the module: %w", ctx.Err())
 	}
-	return r.results, nil
+	report.skip(r.skipped())
+	return report, nil
 }
+
+// refusal is the error of a module that does not load.
+type refusal struct{ err error }
+
+func (r *refusal) Error() string { return r.err.Error() }
+func (r *refusal) Unwrap() error { return r.err }
 
 // hosts hold the module three times: two that share nothing, and stock Extism.
 type hosts struct {
@@ -91,20 +78,26 @@ type hosts struct {
 	stock       *Oracle
 }
 
-func newHosts(ctx context.Context, raw []byte, cache string) (*hosts, error) {
+func newHosts(ctx context.Context, raw []byte, options *Options) (*hosts, error) {
 	h := &hosts{}
 	wasm, err := module.Unpack(raw)
-	if err == nil {
-		h.ours, err = NewLongshore(ctx, raw, cache)
-	}
-	if err == nil {
-		h.fresh, err = NewLongshore(ctx, raw, cache)
-	}
-	if err == nil {
-		h.stock, err = NewOracle(ctx, wasm)
-	}
 	if err != nil {
-		return nil, errors.Join(err, h.close(ctx))
+		return nil, &refusal{err}
+	}
+	limits := engine.Limits{}
+	if options.BuiltIn {
+		limits = engine.BuiltIn()
+	}
+	for _, host := range []**Longshore{&h.ours, &h.fresh} {
+		if *host, err = newLongshore(ctx, raw, options.CacheDir, limits); err != nil {
+			if module.AtFault(err) {
+				err = &refusal{err}
+			}
+			return nil, errors.Join(err, h.close(ctx))
+		}
+	}
+	if h.stock, err = NewOracle(ctx, wasm); err != nil {
+		return nil, errors.Join(&refusal{err}, h.close(ctx))
 	}
 	return h, nil
 }
@@ -122,58 +115,51 @@ func (h *hosts) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// question is asked of a module.
-type question struct {
-	name   string
-	point  contract.Point
-	source contract.Request
-	object json.RawMessage
-	input  []byte
-	// answer of the first call, nil when the module failed.
-	answer []byte
-}
-
-// questionsOf returns the vectors' questions and the golden ones, as far as the module
-// answers their points.
-func questionsOf(manifest *contract.Manifest, own []vectors.Vector) ([]question, error) {
-	golden, err := vectors.All()
-	if err != nil {
-		return nil, fmt.Errorf("reading the golden vectors: %w", err)
-	}
-	var questions []question
-	for i, v := range slices.Concat(own, golden) {
-		var q question
-		if err := json.Unmarshal(v.Request, &q.source); err != nil {
-			return nil, fmt.Errorf("decoding the request of vector %s: %w", v.Name, err)
-		}
-		declared := manifest.For(q.source.Point)
-		if declared == nil {
-			continue
-		}
-		if i >= len(own) {
-			// The settings are those of another module.
-			q.source.Settings = nil
-		}
-		if !declared.At(q.source.Moment) {
-			q.source.Moment = declared.Moments[0]
-		}
-		q.name, q.point, q.object = v.Name, q.source.Point, v.Object
-		if q.input, err = json.Marshal(q.source); err != nil {
-			return nil, fmt.Errorf("encoding the question of vector %s: %w", v.Name, err)
-		}
-		questions = append(questions, q)
-	}
-	return questions, nil
-}
-
-// run collects results.
+// run tests one module.
 type run struct {
-	hosts   *hosts
-	results []Result
+	hosts    *hosts
+	options  *Options
+	report   *Report
+	manifest *contract.Manifest
+	// settings are those with which the vectors have answers.
+	settings []pointSettings
+	// shrunk are the rules and features with a finding whose input was made small.
+	shrunk map[string]bool
 }
 
-func (r *run) add(check, name string, err error) {
-	r.results = append(r.results, Result{Check: check, Name: name, Err: err})
+func (r *run) add(rule, feature, name string, err error, input []byte) {
+	if err == nil {
+		input = nil
+	}
+	r.report.add(Result{Rule: rule, Feature: feature, Name: name, Err: err, Input: input})
+}
+
+// all runs the checks.
+func (r *run) all(ctx context.Context) error {
+	r.describe(ctx)
+	for i := range r.options.Vectors {
+		v := &r.options.Vectors[i]
+		point, err := v.Point()
+		if err != nil {
+			return err
+		}
+		if r.manifest.For(point) == nil {
+			return fmt.Errorf("vector %s is about %s, which the manifest does not declare", v.Name, point)
+		}
+		r.add(ruleVector, string(point), v.Name, r.vector(ctx, v), v.Request)
+	}
+	if err := r.collectSettings(); err != nil {
+		return err
+	}
+	for i := range r.manifest.Points {
+		if err := r.point(ctx, &r.manifest.Points[i]); err != nil {
+			return err
+		}
+	}
+	if r.hosts.ours.module.ChecksSettings() {
+		return r.checkSettings(ctx)
+	}
+	return nil
 }
 
 func (r *run) vector(ctx context.Context, v *vectors.Vector) error {
@@ -185,104 +171,35 @@ func (r *run) vector(ctx context.Context, v *vectors.Vector) error {
 	return CheckResult(v)
 }
 
-// describe holds the manifest to what is asked of every answer.
+// describe compares the manifests of three calls.
 func (r *run) describe(ctx context.Context) {
 	first, err := r.hosts.ours.Call(ctx, contract.ExportDescribe, nil)
-	again, againErr := r.hosts.fresh.Call(ctx, contract.ExportDescribe, nil)
-	if err = errors.Join(err, againErr); err == nil && !bytes.Equal(first, again) {
-		err = fmt.Errorf("described itself as %s, then as %s", first, again)
+	for name, host := range map[string]Host{"in a fresh instance": r.hosts.fresh, "in stock Extism": r.hosts.stock} {
+		again, againErr := host.Call(ctx, contract.ExportDescribe, nil)
+		r.add(ruleDescribe, featureModule, name, differ(first, err, again, againErr), nil)
 	}
-	r.add("deterministic", contract.ExportDescribe, err)
-	stock, err := r.hosts.stock.Call(ctx, contract.ExportDescribe, nil)
-	if err == nil && !bytes.Equal(first, stock) {
-		err = fmt.Errorf("described itself as %s, in stock Extism as %s", first, stock)
-	}
-	r.add("same in stock Extism", contract.ExportDescribe, err)
 }
 
-func (r *run) question(ctx context.Context, q *question) {
-	export := q.point.Export()
-	answer, err := r.hosts.ours.Call(ctx, export, q.input)
-	q.answer = answer
-	stock, stockErr := r.hosts.stock.Call(ctx, export, q.input)
-	r.add("same in stock Extism", q.name, differ(answer, err, stock, stockErr))
-
-	var deviation error
-	for _, host := range []Host{r.hosts.ours, r.hosts.fresh, r.hosts.ours} {
-		again, againErr := host.Call(ctx, export, q.input)
-		if deviation == nil {
-			deviation = differ(answer, err, again, againErr)
+// skipped returns the reasons why features were not tested.
+func (r *run) skipped() map[string]string {
+	reasons := map[string]string{}
+	for _, point := range contract.Points() {
+		if r.manifest.For(point) == nil {
+			reasons[string(point)] = "the manifest does not declare it"
 		}
 	}
-	r.add("deterministic", q.name, deviation)
-	if err != nil {
-		return // a policy may refuse to answer; its vectors hold the questions that it must answer
+	if !r.hosts.ours.module.ChecksSettings() {
+		reasons[featureSettings] = "the module does not export " + contract.ExportValidateSettings
 	}
-	once, twice, err := r.applied(ctx, q)
-	r.add("inside its writes", q.name, err)
-	if err == nil {
-		r.add("idempotent", q.name, sameObject(once, twice))
-	}
+	return reasons
 }
 
-// differ compares two answers to one question.
-func differ(first []byte, firstErr error, second []byte, secondErr error) error {
-	switch {
-	case firstErr != nil && secondErr != nil:
-		return nil
-	case firstErr != nil || secondErr != nil:
-		return fmt.Errorf("answered %q with error %v, then %q with error %v", first, firstErr, second, secondErr) //nolint:errorlint // One of the two is nil.
-	case !bytes.Equal(first, second):
-		return fmt.Errorf("answered %s, then %s", first, second)
-	default:
-		return nil
+// allSkipped are the reasons when the module does not load.
+func allSkipped() map[string]string {
+	const reason = "the module does not load"
+	reasons := map[string]string{featureSettings: reason}
+	for _, point := range contract.Points() {
+		reasons[string(point)] = reason
 	}
-}
-
-// garbage sends invalid input.
-func (r *run) garbage(ctx context.Context, point contract.Point, questions []question) {
-	at := slices.IndexFunc(questions, func(q question) bool { return q.point == point && q.answer != nil })
-	broken, misshapen := garbage(point)
-	for name, input := range broken {
-		r.refuses(ctx, point, name, input, questions, at)
-	}
-	for name, input := range misshapen {
-		r.refuses(ctx, point, name, input, questions, at)
-		r.results[len(r.results)-1].Advice = true
-	}
-}
-
-// refuses sends invalid input, and then a valid question.
-func (r *run) refuses(ctx context.Context, point contract.Point, name string, input []byte, questions []question, at int) {
-	output, err := r.hosts.ours.Call(ctx, point.Export(), input)
-	var problem error
-	if err == nil {
-		problem = fmt.Errorf("%s answered %s: it must refuse what it does not understand", point.Export(), output)
-	} else if at >= 0 {
-		after, afterErr := r.hosts.ours.Call(ctx, point.Export(), questions[at].input)
-		problem = differ(questions[at].answer, nil, after, afterErr)
-	}
-	r.add("garbage is an error", string(point)+", "+name, problem)
-}
-
-// garbage is what is no JSON, and JSON of another shape than the contract's.
-func garbage(point contract.Point) (broken, misshapen map[string][]byte) {
-	head := `{"version":"` + contract.Version + `","point":"` + string(point) + `","facts":`
-	broken = map[string][]byte{
-		"nothing":              nil,
-		"text":                 []byte("hello"),
-		"a question cut short": []byte(head + `{"object":{"meta`),
-		"a question and more":  []byte(head + `{}}{}`),
-		"nesting without end":  []byte(head + strings.Repeat(`{"object":`, 50_000)),
-	}
-	misshapen = map[string][]byte{
-		"null":                       []byte("null"),
-		"a list":                     []byte("[]"),
-		"a contract of the future":   []byte(strings.Replace(head, contract.Version, "v99", 1) + `{}}`),
-		"no version":                 []byte(`{"point":"` + string(point) + `","facts":{}}`),
-		"facts that are no object":   []byte(head + `[1,2]}`),
-		"an object that is a number": []byte(head + `{"object":7}}`),
-		"bytes that are no text":     []byte(head + "{\"object\":{\"kind\":\"\xff\xfe\"}}}"),
-	}
-	return broken, misshapen
+	return reasons
 }

@@ -18,11 +18,15 @@ type Longshore struct {
 
 // NewLongshore loads a module, compressed or not. The cache folder may be empty.
 func NewLongshore(ctx context.Context, raw []byte, cache string) (*Longshore, error) {
+	return newLongshore(ctx, raw, cache, engine.Limits{})
+}
+
+func newLongshore(ctx context.Context, raw []byte, cache string, limits engine.Limits) (*Longshore, error) {
 	e, err := engine.New(ctx, engine.Options{CacheDir: cache})
 	if err != nil {
 		return nil, fmt.Errorf("starting the engine: %w", err)
 	}
-	m, err := module.Load(ctx, e, raw, module.Options{Name: "conformance"})
+	m, err := module.Load(ctx, e, raw, module.Options{Name: "conformance", Limits: limits})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("loading the module: %w", err), e.Close(ctx))
 	}

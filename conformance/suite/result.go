@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/longshore-dev/longshore/conformance/vectors"
-	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
 	"github.com/longshore-dev/longshore/host/policy/operation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -46,16 +45,4 @@ func CheckResult(v *vectors.Vector) error {
 		}
 	}
 	return nil
-}
-
-func decodeObject(data []byte) (map[string]any, error) {
-	value, err := jsonvalue.Decode(data)
-	if err != nil {
-		return nil, fmt.Errorf("decoding an object: %w", err)
-	}
-	object, ok := value.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("the vector's object is a %T", value)
-	}
-	return object, nil
 }

@@ -16,18 +16,19 @@ import (
 //	}
 func Run(t *testing.T, raw []byte, options Options) {
 	t.Helper()
-	results, err := Conform(t.Context(), raw, options)
+	report, err := Conform(t.Context(), raw, options)
 	if err != nil {
 		t.Fatalf("the module cannot be asked: %v", err)
 	}
-	for _, result := range results {
-		t.Run(result.Check+"/"+result.Name, func(t *testing.T) {
+	for _, result := range report.Results() {
+		rule := ruleOf(result.Rule)
+		t.Run(result.Rule+"/"+result.Feature+"/"+result.Name, func(t *testing.T) {
 			switch {
 			case result.Err == nil:
-			case result.Advice && !options.Strict:
+			case rule.Advice && !options.Strict:
 				t.Logf("the host bears it, but: %v", result.Err)
 			default:
-				t.Error(result.Err)
+				t.Errorf("%v\nthe contract: %s\ninput: %s", result.Err, rule.Sentence, result.Input)
 			}
 		})
 	}

@@ -38,6 +38,9 @@ type Vector struct {
 	// the latter.
 	Object json.RawMessage `json:"object,omitempty"`
 	Result json.RawMessage `json:"result,omitempty"`
+	// Future is set if the case has fields that no Kubernetes has yet, so that its result
+	// cannot be validated.
+	Future bool `json:"future,omitempty"`
 }
 
 // Point returns the extension point that the case asks.

@@ -22,9 +22,10 @@ type vector struct {
 	Request     contract.Request `json:"request"`
 	Response    json.RawMessage  `json:"response"`
 	Error       string           `json:"error"`
-	// Object and Result are for the suite, which applies the operations.
+	// Object, Result and Future are for the suite, which applies the operations.
 	Object json.RawMessage `json:"object"`
 	Result json.RawMessage `json:"result"`
+	Future bool            `json:"future"`
 }
 
 // Vectors runs the golden files of a folder, *.json, as subtests. A file has a request and

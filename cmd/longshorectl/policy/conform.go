@@ -1,83 +1,33 @@
 package policy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/conformance/report"
 	"github.com/longshore-dev/longshore/conformance/suite"
 	"github.com/longshore-dev/longshore/conformance/vectors"
-	"github.com/longshore-dev/longshore/host/kit/version"
-	"github.com/longshore-dev/longshore/sdk/contract"
 )
-
-// ConformanceReportVersion is the API version of a [ConformanceReport].
-const ConformanceReportVersion = "conformance.longshore.dev/v1alpha1"
-
-// ConformanceReport is the result of the conformance suite for one module.
-type ConformanceReport struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	// Module is what was tested, by the digest of its unpacked bytes.
-	Module ConformanceModule `json:"module"`
-	// Contract is the version of the contract, and Longshore the version of the host and the
-	// suite.
-	Contract  string `json:"contract"`
-	Longshore string `json:"longshore"`
-	// Conforms reports whether every check passed, advice excepted unless Strict.
-	Conforms bool `json:"conforms"`
-	Strict   bool `json:"strict"`
-	// Checks sums up the results by check, in the order of the suite.
-	Checks []ConformanceCheck `json:"checks"`
-	// Findings are the results that did not pass.
-	Findings []ConformanceFinding `json:"findings,omitempty"`
-	// Vectors is the number of the author's own golden cases.
-	Vectors int `json:"vectors"`
-}
-
-// ConformanceModule identifies the module of a report.
-type ConformanceModule struct {
-	Source  string           `json:"source"`
-	Name    string           `json:"name,omitempty"`
-	Version string           `json:"version,omitempty"`
-	Digest  string           `json:"digest,omitempty"`
-	Points  []contract.Point `json:"points,omitempty"`
-}
-
-// ConformanceCheck counts the results of one check.
-type ConformanceCheck struct {
-	Check  string `json:"check"`
-	Passed int    `json:"passed"`
-	Failed int    `json:"failed"`
-	// Advice counts results that did not pass and do not count unless the report is strict.
-	Advice int `json:"advice"`
-}
-
-// ConformanceFinding is a result that did not pass.
-type ConformanceFinding struct {
-	Check  string `json:"check"`
-	Name   string `json:"name"`
-	Advice bool   `json:"advice,omitempty"`
-	Error  string `json:"error"`
-}
 
 const conformExample = `  # Is this module right?
   longshorectl policy conform module.wasm.gz
 
   # With the golden cases of its author, as a report for a pipeline
-  longshorectl policy conform module.wasm.gz --vectors vectors -o yaml > report.yaml`
+  longshorectl policy conform module.wasm.gz --vectors vectors -o yaml > report.yaml
+
+  # With a page for people, and the results for a pipeline
+  longshorectl policy conform module.wasm.gz --vectors vectors --html report.html --junit report.xml`
 
 func conformCommand(streams Streams) *cobra.Command {
 	var format output.Format
-	var folder string
+	var folder, junit, html string
 	var strict bool
 	command := &cobra.Command{
 		Use:   "conform MODULE [--vectors FOLDER]",
@@ -86,6 +36,8 @@ func conformCommand(streams Streams) *cobra.Command {
 			"MODULE is a .wasm, .wasm.gz or .wasm.zst file, or - for the standard input.\n" +
 			"--vectors names a folder with golden cases, *.json, of the module's author; without it the module is asked the golden\n" +
 			"questions of its extension points, and its answers are checked for everything but their meaning.\n" +
+			"docs/reference/conformance.md lists the rules. A finding names the rule that the module breaks, and the smallest input that\n" +
+			"shows it. -o yaml and -o json write the document PolicyConformanceReport.\n" +
 			"Exit codes: 0 the module conforms, 1 an input cannot be read, 2 wrong command line, 3 the module is refused or does not conform.",
 		Example: conformExample,
 		Args:    oneModule,
@@ -100,15 +52,21 @@ func conformCommand(streams Streams) *cobra.Command {
 					return err
 				}
 			}
-			report, err := Conform(cmd.Context(), args[0], raw, suite.Options{Vectors: own, Strict: strict})
+			result, err := suite.Conform(cmd.Context(), raw, suite.Options{Source: args[0], Vectors: own, Strict: strict})
 			if err != nil {
+				return fmt.Errorf("testing %s: %w", args[0], err)
+			}
+			if err := writeReport(junit, result, report.JUnit); err != nil {
+				return err
+			}
+			if err := writeReport(html, result, report.HTML); err != nil {
 				return err
 			}
 			style := output.StyleOf(streams.Out, streams.Getenv)
-			if err := output.Print(streams.Out, format, report, func(w io.Writer) error { return report.text(w, style) }); err != nil {
+			if err := output.Print(streams.Out, format, result, func(w io.Writer) error { return conformanceText(w, style, result) }); err != nil {
 				return err
 			}
-			if !report.Conforms {
+			if !result.Conforms {
 				return &output.Exit{Code: output.CodeModule}
 			}
 			return nil
@@ -117,6 +75,8 @@ func conformCommand(streams Streams) *cobra.Command {
 	flags := command.Flags()
 	format.AddTo(flags)
 	flags.StringVar(&folder, "vectors", "", "folder with golden cases of the module, *.json")
+	flags.StringVar(&junit, "junit", "", "file for the results as JUnit XML")
+	flags.StringVar(&html, "html", "", "file for the report as an HTML page")
 	flags.BoolVar(&strict, "strict", false, "advice counts: inputs that a host never sends must be refused, too")
 	return command
 }
@@ -132,93 +92,55 @@ func readVectors(folder string) ([]vectors.Vector, error) {
 	return own, nil
 }
 
-// Conform runs the conformance suite for a module, and sums its results up. A module that
-// does not load is a report with one finding. The error is that of the context.
-func Conform(ctx context.Context, source string, raw []byte, options suite.Options) (*ConformanceReport, error) {
-	report := &ConformanceReport{
-		APIVersion: ConformanceReportVersion, Kind: "PolicyConformanceReport",
-		Module: ConformanceModule{Source: source}, Contract: contract.Version, Longshore: version.Version(),
-		Strict: options.Strict, Vectors: len(options.Vectors),
+// writeReport writes a report to a file, unless the path is empty.
+func writeReport(path string, result *suite.Report, write func(io.Writer, *suite.Report) error) (err error) {
+	if path == "" {
+		return nil
 	}
-	inspection, err := Inspect(ctx, source, raw)
+	file, err := os.Create(path)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("writing the report: %w", err)
 	}
-	report.Module.Name, report.Module.Version, report.Module.Digest = inspection.Name, inspection.Version, inspection.Digest
-	for i := range inspection.Points {
-		report.Module.Points = append(report.Module.Points, inspection.Points[i].Point)
-	}
-	if !inspection.Accepted {
-		report.add([]suite.Result{{Check: "accepted", Name: "load", Err: errors.New(inspection.Verdict)}})
-		return report, nil
-	}
-	results, err := suite.Conform(ctx, raw, options)
-	if err != nil {
-		return nil, fmt.Errorf("testing %s: %w", source, err)
-	}
-	report.add(append([]suite.Result{{Check: "accepted", Name: "load"}}, results...))
-	return report, nil
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return write(file, result)
 }
 
-func (r *ConformanceReport) add(results []suite.Result) {
-	r.Conforms = true
-	for _, result := range results {
-		at := slices.IndexFunc(r.Checks, func(c ConformanceCheck) bool { return c.Check == result.Check })
-		if at < 0 {
-			r.Checks = append(r.Checks, ConformanceCheck{Check: result.Check})
-			at = len(r.Checks) - 1
-		}
-		check := &r.Checks[at]
-		switch {
-		case result.Err == nil:
-			check.Passed++
-			continue
-		case result.Advice && !r.Strict:
-			check.Advice++
-		default:
-			check.Failed++
-			r.Conforms = false
-		}
-		r.Findings = append(r.Findings, ConformanceFinding{
-			Check: result.Check, Name: result.Name, Advice: result.Advice && !r.Strict, Error: result.Err.Error(),
-		})
-	}
-}
+const (
+	// shownError bounds what the text shows of a finding; the other formats have all of it.
+	shownError = 600
+	// shownFindings bounds the findings of one rule that the text shows.
+	shownFindings = 3
+)
 
-// shownError bounds what the text shows of a finding; the other formats have all of it.
-const shownError = 400
-
-func (r *ConformanceReport) text(w io.Writer, style output.Style) error {
+func conformanceText(w io.Writer, style output.Style, r *suite.Report) error {
 	p := &printer{w: w, style: style}
 	p.field("Module", strings.TrimSpace(r.Module.Name+" "+r.Module.Version))
 	p.field("Digest", r.Module.Digest)
-	p.field("Contract", r.Contract)
+	p.field("Contract", r.Contract+", suite "+r.Suite)
 	p.line("")
 	table := &strings.Builder{}
 	columns := tabwriter.NewWriter(table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(columns, "CHECK\tPASSED\tFAILED\tADVICE")
-	for _, check := range r.Checks {
-		fmt.Fprintf(columns, "%s\t%d\t%d\t%d\n", check.Check, check.Passed, check.Failed, check.Advice)
+	fmt.Fprintln(columns, "RULE\tPASSED\tFAILED\tADVICE")
+	for i := range r.Checks {
+		if check := &r.Checks[i]; check.Skipped == "" {
+			fmt.Fprintf(columns, "%s\t%d\t%d\t%d\n", check.Rule, check.Passed, check.Failed, check.Advice)
+		} else {
+			fmt.Fprintf(columns, "%s\t\t\t\tskipped: %s\n", check.Rule, check.Skipped)
+		}
 	}
 	if err := columns.Flush(); err != nil {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
 	for line := range strings.Lines(table.String()) {
-		p.line("%s", strings.TrimRight(line, "\n"))
+		p.line("%s", strings.TrimRight(line, " \n"))
 	}
-	for _, finding := range r.Findings {
-		p.line("")
-		head := style.Bad("failed")
-		if finding.Advice {
-			head = output.Painted("advice")
+	for _, feature := range r.Features {
+		if feature.Skipped != "" {
+			p.line("%s: skipped, %s", feature.Name, feature.Skipped)
 		}
-		p.line("%s  %s: %s", head, finding.Check, finding.Name)
-		text := finding.Error
-		if len(text) > shownError {
-			text = strings.ToValidUTF8(text[:shownError], "") + "… (-o yaml has all of it)"
-		}
-		p.indented(text)
 	}
+	p.figures(r.Figures)
+	p.findings(r)
 	p.line("")
 	if r.Vectors == 0 && r.Conforms {
 		p.line("Without --vectors nothing tests what the answers mean.")
@@ -229,4 +151,45 @@ func (r *ConformanceReport) text(w io.Writer, style output.Style) error {
 		p.line("%s", style.Bad("The module does not conform."))
 	}
 	return p.err
+}
+
+func (p *printer) figures(figures []suite.Figures) {
+	for i := range figures {
+		f := &figures[i]
+		p.line("%s: %d ordinary requests took %d ticks of fuel at the median and %d at the 99th percentile (limit %d), and up to %s of memory",
+			f.Point, f.Requests, f.Fuel.P50, f.Fuel.P99, f.Fuel.Limit, size(int(f.Memory.Max)))
+	}
+}
+
+func (p *printer) findings(r *suite.Report) {
+	shown := map[string]int{}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if shown[f.Rule]++; shown[f.Rule] > shownFindings {
+			continue
+		}
+		p.line("")
+		head := p.style.Bad("failed")
+		if f.Advice {
+			head = output.Painted("advice")
+		}
+		p.line("%s  %s: %s, %s", head, f.Rule, f.Feature, f.Name)
+		p.indented("contract: " + f.Sentence)
+		p.indented("found:    " + cut(f.Error))
+		if input := report.InputOf(f); input != "" {
+			p.indented("input:    " + cut(input))
+		}
+	}
+	for i := range r.Checks {
+		if more := shown[r.Checks[i].Rule] - shownFindings; more > 0 {
+			p.line("%d more findings of %s: -o yaml has them", more, r.Checks[i].Rule)
+		}
+	}
+}
+
+func cut(text string) string {
+	if len(text) <= shownError {
+		return text
+	}
+	return strings.ToValidUTF8(text[:shownError], "") + "… (-o yaml has all of it)"
 }

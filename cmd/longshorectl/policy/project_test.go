@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
-	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
 	"github.com/longshore-dev/longshore/conformance/guests"
 	"github.com/longshore-dev/longshore/conformance/guests/toolchain"
+	"github.com/longshore-dev/longshore/conformance/suite"
 )
 
 const sdk = "../../../sdk"
@@ -90,12 +91,13 @@ func conforms(t *testing.T, folder string, atMost int64) {
 	t.Helper()
 	out, code, message := run(t, "", "conform", filepath.Join(folder, "module.wasm.gz"), "--vectors", filepath.Join(folder, "vectors"), "--strict", "-o", "json")
 	require.Equal(t, output.CodeDone, code, "%s%s", message, out)
-	var report policy.ConformanceReport
+	var report suite.Report
 	require.NoError(t, json.Unmarshal([]byte(out), &report))
 	assert.True(t, report.Conforms)
 	assert.Equal(t, 1, report.Vectors)
 	assert.Equal(t, "my-policy", report.Module.Name)
-	assert.Contains(t, report.Checks, policy.ConformanceCheck{Check: "vector", Passed: 1})
+	at := slices.IndexFunc(report.Checks, func(c suite.RuleResult) bool { return c.Rule == "answer.vector" })
+	assert.Equal(t, suite.Counts{Passed: 1}, report.Checks[at].Counts)
 	module, err := os.Stat(filepath.Join(folder, "module.wasm.gz"))
 	require.NoError(t, err)
 	assert.Less(t, module.Size(), atMost)
@@ -126,37 +128,4 @@ func TestInitRefuses(t *testing.T) {
 	entries, err := os.ReadDir(full)
 	require.NoError(t, err)
 	assert.Len(t, entries, 1, "nothing is written into a folder with files")
-}
-
-func TestConform(t *testing.T) {
-	cases := map[string]struct {
-		module guest
-		code   int
-		want   []string
-	}{
-		"a module that ignores what it is asked answers garbage": {
-			guest{answer: labels("red")}, output.CodeModule,
-			[]string{"CHECK", "deterministic", "failed  garbage is an error: PodMutation, text", "The module does not conform."},
-		},
-		"a module that writes what it did not declare": {
-			guest{answer: `{"version":"v1alpha1","operations":[{"op":"merge","path":"/metadata/annotations","value":{"a":"b"}}]}`}, output.CodeModule,
-			[]string{"failed  inside its writes", "/metadata/annotations"},
-		},
-		"a module that a cluster refuses": {
-			guest{imports: `(import "env" "open" (func (param i32)))`, answer: labels("red")}, output.CodeModule,
-			[]string{"failed  accepted: load", "env.open"},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			out, code, message := run(t, "", "conform", tc.module.build(t))
-			assert.Equal(t, tc.code, code, message)
-			for _, want := range tc.want {
-				assert.Contains(t, out, want)
-			}
-		})
-	}
-	_, code, message := run(t, "", "conform", guest{answer: labels("red")}.build(t), "--vectors", t.TempDir())
-	assert.Equal(t, output.CodeFailed, code)
-	assert.Contains(t, message, "the folder has no .json files")
 }

@@ -10,9 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/conformance/trial"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
-	"github.com/longshore-dev/longshore/host/forge/invariants"
-	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/module"
@@ -38,6 +37,9 @@ type RunOptions struct {
 	// Fuel of the call in ticks; the spec's, or the contract's, when zero.
 	Fuel uint64
 }
+
+// classInvariants is the class of a run whose outcome breaks an invariant of the host.
+const classInvariants = "Invariants"
 
 // The outcomes of a run.
 const (
@@ -150,30 +152,24 @@ func (r *Report) run(ctx context.Context, runtime *engine.Engine, options RunOpt
 	if err := loaded.ValidateSettings(ctx, binding.Settings, point); err != nil {
 		return r.fail(ctx, err)
 	}
-	witness := &witness{Module: loaded}
-	// There is no OffloadingPolicy: the module's name stands for it where one is named.
-	binding.Name, binding.Policy, binding.Point = loaded.Name(), witness, point
-	return r.ask(ctx, binding, witness, limits, q)
+	binding.Policy, binding.Point = loaded, point
+	return r.ask(ctx, binding, limits, q)
 }
 
-func (r *Report) ask(ctx context.Context, binding chain.Binding, w *witness, limits engine.Limits, q *question) error {
-	chains := chain.New(chain.Options{MemoEntries: -1, ReservedKey: remote.ReservedKey, GuardedKey: invariants.GuardedKey})
-	if err := chains.Swap([]chain.Binding{binding}); err != nil {
+func (r *Report) ask(ctx context.Context, binding chain.Binding, limits engine.Limits, q *question) error {
+	asked, err := trial.New(binding)
+	if err != nil {
 		return r.fail(ctx, err)
 	}
-	in := chain.Input{Point: contract.Point(r.Point), Moment: contract.Moment(r.Moment), Object: q.object, Facts: q.facts}
-	if in.Point == contract.ResourceMutation {
-		in.Writes = view.Writes(q.object)
+	in := &trial.Question{Point: contract.Point(r.Point), Moment: contract.Moment(r.Moment), Object: q.object, Facts: q.facts}
+	answered, err := asked.Ask(ctx, in)
+	call := &answered.Call
+	r.Request = call.Request
+	if json.Valid(call.Answer) {
+		r.Answer = call.Answer
 	}
-	kind, _ := q.object["kind"].(string)
-	in.Check = view.CheckOf(in.Point, kind, targets[kind])
-	result, err := chains.Evaluate(ctx, in)
-	r.Request = w.request
-	if json.Valid(w.answer) {
-		r.Answer = w.answer
-	}
-	if w.called {
-		r.Usage = usage(w.stats, contract.DefaultFuel)
+	if call.Request != nil {
+		r.Usage = usage(call.Stats, contract.DefaultFuel)
 		if limits.Fuel != 0 {
 			r.Usage.FuelLimit = limits.Fuel
 		}
@@ -185,9 +181,10 @@ func (r *Report) ask(ctx context.Context, binding chain.Binding, w *witness, lim
 		return r.fail(ctx, err)
 	}
 	var answer contract.Response
-	if err := json.Unmarshal(w.answer, &answer); err != nil {
+	if err := json.Unmarshal(call.Answer, &answer); err != nil {
 		return fmt.Errorf("reading an answer that the chain has taken: %w", err)
 	}
+	result := answered.Result
 	r.Outcome, r.Operations, r.Denial, r.Warnings = OutcomeAnswered, answer.Operations, answer.Deny, result.Warnings
 	switch {
 	case result.Denial != nil && result.Denial.Skip:
@@ -195,7 +192,7 @@ func (r *Report) ask(ctx context.Context, binding chain.Binding, w *witness, lim
 	case result.Denial != nil:
 		r.Outcome = OutcomeDenied
 	}
-	if err := checkInvariants(in, result); err != nil {
+	if err := trial.CheckInvariants(in, result); err != nil {
 		r.Outcome, r.Class = OutcomeFailed, classInvariants
 		r.Error = engine.Plain(fmt.Sprintf("module %s violated an invariant: %v; its author must act", r.Module, err))
 	}
@@ -220,22 +217,6 @@ func (r *Report) fail(ctx context.Context, err error) error {
 		r.Class, r.Stderr = string(call.Class), call.Stderr
 	}
 	return nil
-}
-
-// witness is a module that records its last request and answer.
-type witness struct {
-	*module.Module
-
-	called          bool
-	request, answer []byte
-	stats           engine.Stats
-}
-
-// Call implements chain.Policy.
-func (w *witness) Call(ctx context.Context, export string, request []byte) ([]byte, engine.Stats, error) {
-	answer, stats, err := w.Module.Call(ctx, export, request)
-	w.called, w.request, w.answer, w.stats = true, append([]byte(nil), request...), answer, stats
-	return answer, stats, err
 }
 
 // readBinding reads the settings, or the spec of an OffloadingPolicy.

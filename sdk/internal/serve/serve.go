@@ -4,6 +4,9 @@
 package serve
 
 import (
+	"errors"
+	"strconv"
+
 	"github.com/longshore-dev/longshore/sdk/contract"
 	"github.com/longshore-dev/longshore/sdk/guest"
 	"github.com/longshore-dev/longshore/sdk/internal/codec"
@@ -73,6 +76,9 @@ func answerAt(point contract.Point, next func() (codec.FactsReader, asked)) {
 		response, err := question.ask(envelope)
 		if err != nil {
 			return nil, err
+		}
+		if n := len(response.Operations); n > contract.MaxOperations {
+			return nil, errors.New("the answer would have " + strconv.Itoa(n) + " operations, more than " + strconv.Itoa(contract.MaxOperations))
 		}
 		response.Version = envelope.Version
 		return codec.AppendResponse(room.Bytes(codec.ResponseBytes(&response)), &response), nil

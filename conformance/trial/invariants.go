@@ -1,11 +1,10 @@
-package policy
+package trial
 
 import (
 	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/invariants"
@@ -14,22 +13,14 @@ import (
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// classInvariants is the class of a run whose outcome breaks an invariant of the host.
-const classInvariants = "Invariants"
-
-// targets are the types of the objects that a cluster reflects, by kind.
-var targets = map[string]runtime.Object{
-	"ConfigMap": &corev1.ConfigMap{}, "Secret": &corev1.Secret{}, "Service": &corev1.Service{},
-}
-
-// checkInvariants compares a pod before and after the policy, as a cluster does after the
+// CheckInvariants compares a pod before and after the policy, as a cluster does after the
 // last one: as a pod that is created, or as one that is offloaded.
-func checkInvariants(in chain.Input, result *chain.Result) error {
-	kind, hasKind := in.Object["kind"].(string)
-	if !result.Changed || in.Point == contract.MetadataFilter || hasKind && kind != "Pod" {
+func CheckInvariants(q *Question, result *chain.Result) error {
+	kind, hasKind := q.Object["kind"].(string)
+	if !result.Changed || q.Point == contract.MetadataFilter || hasKind && kind != "Pod" {
 		return nil
 	}
-	before, err := podOf(in.Object)
+	before, err := podOf(q.Object)
 	if err != nil {
 		return err
 	}
@@ -37,8 +28,8 @@ func checkInvariants(in chain.Input, result *chain.Result) error {
 	if err != nil {
 		return err
 	}
-	if in.Moment == contract.MomentAdmission {
-		return invariants.CheckAdmission(before, after)
+	if q.Moment == contract.MomentAdmission {
+		return invariants.CheckAdmission(before, after) //nolint:wrapcheck // The violations are the message.
 	}
 	draft := remote.PodDraft(before, before.Namespace, remote.Origin{})
 	draft.Spec.Pod = before.Spec
@@ -54,7 +45,7 @@ func checkInvariants(in chain.Input, result *chain.Result) error {
 	changed.Labels, changed.Annotations = after.Labels, after.Annotations
 	// An input may be a local pod instead of a draft: what it has itself, no policy added.
 	changed.Spec.Pod.NodeName = added(before.Spec.NodeName, after.Spec.NodeName)
-	return invariants.CheckPod(before, draft, &changed)
+	return invariants.CheckPod(before, draft, &changed) //nolint:wrapcheck // The violations are the message.
 }
 
 // added returns the text after, or nothing if it is the one before.
