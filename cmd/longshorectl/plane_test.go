@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,13 +11,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/explain"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
@@ -57,7 +53,7 @@ func connect(t *testing.T) (client.Client, string) {
 	cluster := planetest.ForTest(t, "rome")
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, offloadingv1beta1.AddToScheme, policyv1alpha1.AddToScheme,
+		clientgoscheme.AddToScheme, offloadingv1beta1.AddToScheme, policyv1alpha1.AddToScheme,
 	} {
 		require.NoError(t, add(scheme))
 	}
@@ -66,16 +62,7 @@ func connect(t *testing.T) (client.Client, string) {
 	_, code, message := run(t.Context(), "policy", "inspect", "--policy", "mirror", "--kubeconfig", cluster.Kubeconfig())
 	assert.Equal(t, output.CodeFailed, code)
 	assert.Contains(t, message, "does not know this kind: is Longshore installed there")
-	for _, name := range []string{"shadowpods", "namespacemaps", "namespaceoffloadings", "offloadingpolicies", "policycomponents"} {
-		raw, err := os.ReadFile(filepath.Join("..", "..", "charts", "longshore", "crds", name+".yaml"))
-		require.NoError(t, err)
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		require.NoError(t, yaml.Unmarshal(raw, crd))
-		require.NoError(t, c.Create(t.Context(), crd))
-	}
-	for _, list := range []client.ObjectList{&offloadingv1beta1.NamespaceOffloadingList{}, &offloadingv1beta1.ShadowPodList{}, &offloadingv1beta1.NamespaceMapList{}, &policyv1alpha1.OffloadingPolicyList{}} {
-		require.Eventually(t, func() bool { return c.List(t.Context(), list) == nil }, soon, tick)
-	}
+	planetest.InstallCRDs(t, cluster.RESTConfig(), "shadowpods", "namespacemaps", "namespaceoffloadings", "offloadingpolicies", "policycomponents")
 	return c, cluster.Kubeconfig()
 }
 
@@ -127,8 +114,8 @@ func explains(t *testing.T, c client.Client, kubeconfig string) {
 	assert.Contains(t, diagnosis, `Does not run at Scheduling, NamespaceNotOffloaded: No node takes the pod, and namespace "shop" has no NamespaceOffloading`)
 	assert.Contains(t, diagnosis, "Who can correct it: the operator of the consumer")
 	assert.Equal(t, "pod shop/web\n"+
-		"POINT         DECIDES   POLICY                 MODULE    DIGEST         WHAT\n"+
-		"PodMutation   all       default-podplacement   builtin   0123456789ab   ensure /spec/tolerations\n", decisions)
+		"POINT        DECIDES  POLICY                MODULE   DIGEST        WHAT\n"+
+		"PodMutation  all      default-podplacement  builtin  0123456789ab  ensure /spec/tolerations\n", decisions)
 
 	_, code, message = at("pod", "web", "-n", "shop", "--remote-kubeconfig", kubeconfig)
 	assert.Equal(t, output.CodeFailed, code)
@@ -138,11 +125,11 @@ func explains(t *testing.T, c client.Client, kubeconfig string) {
 	out, code, message = at("pods", "web", "-n", "shop", "--remote-kubeconfig", kubeconfig)
 	require.Equal(t, output.CodeDone, code, message)
 	assert.Contains(t, out, "\nshadowpod shop-rome/web (in the provider)\n"+
-		"POINT            DECIDES    POLICY   MODULE   DIGEST         WHAT\n"+
-		"PodMutation      spec       mirror   m        111111111111   set /spec/containers[*]/image\n"+
-		"MetadataFilter   metadata   filter   f        222222222222   remove /metadata/labels[team]\n"+
-		"                                                             merge /metadata/labels[tenant]\n"+
-		"                                                             failed, and was skipped\n")
+		"POINT           DECIDES   POLICY  MODULE  DIGEST        WHAT\n"+
+		"PodMutation     spec      mirror  m       111111111111  set /spec/containers[*]/image\n"+
+		"MetadataFilter  metadata  filter  f       222222222222  remove /metadata/labels[team]\n"+
+		"                                                        merge /metadata/labels[tenant]\n"+
+		"                                                        failed, and was skipped\n")
 
 	out, code, _ = at("pod/web", "-n", "shop", "--remote-kubeconfig", kubeconfig, "--remote-namespace", "shop-rome", "-o", "json")
 	assert.Equal(t, output.CodeDone, code)

@@ -16,7 +16,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/yaml"
 
 	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
@@ -66,11 +64,10 @@ func newRig(t *testing.T) *rig {
 	clusters := planetest.ForTests(t, "rome", "milan")
 	s, err := scheme.New()
 	require.NoError(t, err)
-	require.NoError(t, apiextensionsv1.AddToScheme(s))
 	r := &rig{t: t, consumer: clusters[0], provider: clusters[1], runtimeTypes: s, policyCache: policyCache(t)}
 	r.rome, r.milan = r.client(r.consumer.RESTConfig()), r.client(r.provider.RESTConfig())
-	for _, c := range []client.Client{r.rome, r.milan} {
-		r.installCRDs(c)
+	for _, cluster := range clusters {
+		planetest.InstallCRDs(t, cluster.RESTConfig())
 	}
 	r.create(r.rome, namespace("longshore"), namespace(tenant), namespace("shop"))
 	r.create(r.milan, namespace("shop-rome"))
@@ -100,38 +97,6 @@ func (r *rig) client(config *rest.Config) client.Client {
 	c, err := client.New(config, client.Options{Scheme: r.runtimeTypes})
 	require.NoError(r.t, err)
 	return c
-}
-
-func (r *rig) installCRDs(c client.Client) {
-	r.t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", "..", "charts", "longshore", "crds", "*.yaml"))
-	require.NoError(r.t, err)
-	require.NotEmpty(r.t, files)
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		require.NoError(r.t, err)
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		require.NoError(r.t, yaml.Unmarshal(raw, crd))
-		r.create(c, crd)
-	}
-	require.Eventually(r.t, func() bool {
-		crds := &apiextensionsv1.CustomResourceDefinitionList{}
-		if c.List(r.t.Context(), crds) != nil {
-			return false
-		}
-		for i := range crds.Items {
-			established := false
-			for _, condition := range crds.Items[i].Status.Conditions {
-				established = established || condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue
-			}
-			if !established {
-				return false
-			}
-		}
-		return c.List(r.t.Context(), &offloadingv1beta1.ShadowPodList{}) == nil &&
-			c.List(r.t.Context(), &offloadingv1beta1.NamespaceMapList{}) == nil &&
-			c.List(r.t.Context(), &offloadingv1beta1.VirtualNodeList{}) == nil
-	}, soon, tick, "the CRDs are served")
 }
 
 func (r *rig) create(c client.Client, objects ...client.Object) {

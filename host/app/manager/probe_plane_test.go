@@ -3,7 +3,6 @@ package manager_test
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -24,7 +22,6 @@ import (
 
 	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
-	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
 	appscheme "github.com/longshore-dev/longshore/host/app/scheme"
@@ -45,20 +42,9 @@ func consumerOf(t *testing.T, connection *rest.Config) client.Client {
 	t.Helper()
 	kinds, err := appscheme.New()
 	require.NoError(t, err)
-	require.NoError(t, apiextensionsv1.AddToScheme(kinds))
 	rome, err := client.New(connection, client.Options{Scheme: kinds})
 	require.NoError(t, err)
-	files, err := filepath.Glob(filepath.Join("..", "..", "..", "charts", "longshore", "crds", "*.yaml"))
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		require.NoError(t, err)
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		require.NoError(t, yaml.Unmarshal(raw, crd))
-		require.NoError(t, rome.Create(t.Context(), crd))
-	}
-	require.Eventually(t, func() bool { return rome.List(t.Context(), &liqocorev1beta1.ForeignClusterList{}) == nil }, soon, tick)
+	planetest.InstallCRDs(t, connection)
 	return rome
 }
 

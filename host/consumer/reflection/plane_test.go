@@ -5,8 +5,6 @@ package reflection_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,7 +14,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,7 +22,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
@@ -65,24 +61,8 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
-	require.NoError(t, apiextensionsv1.AddToScheme(scheme))
 	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
 	return scheme
-}
-
-// installCRDs creates the chart's CRDs that reflection needs, and waits for them.
-func installCRDs(t *testing.T, c client.Client) {
-	t.Helper()
-	for _, name := range []string{"shadowpods", "namespacemaps", "shadowendpointslices"} {
-		raw, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "longshore", "crds", name+".yaml"))
-		require.NoError(t, err)
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		require.NoError(t, yaml.Unmarshal(raw, crd))
-		require.NoError(t, c.Create(t.Context(), crd))
-	}
-	for _, list := range []client.ObjectList{&offloadingv1beta1.ShadowPodList{}, &offloadingv1beta1.NamespaceMapList{}, &offloadingv1beta1.ShadowEndpointSliceList{}} {
-		require.Eventually(t, func() bool { return c.List(t.Context(), list) == nil }, soon, tick)
-	}
 }
 
 // rig is a consumer and a provider with a reflection between them.
@@ -116,8 +96,8 @@ func newRig(t *testing.T) *rig {
 		out: &counter{counts: map[string]int{}}, back: &counter{counts: map[string]int{}},
 		provider: clusters[1],
 	}
-	for _, c := range []client.Client{r.rome, r.milan} {
-		installCRDs(t, c)
+	for _, cluster := range clusters {
+		planetest.InstallCRDs(t, cluster.RESTConfig(), "shadowpods", "namespacemaps", "shadowendpointslices")
 	}
 	create := func(c client.Client, objects ...client.Object) {
 		for _, object := range objects {

@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,24 +75,14 @@ func newProvider(tb testing.TB) *provider {
 	var err error
 	p.scheme, err = scheme.New()
 	require.NoError(tb, err)
-	require.NoError(tb, apiextensionsv1.AddToScheme(p.scheme))
 	require.NoError(tb, admissionregistrationv1.AddToScheme(p.scheme))
 	p.admin, err = client.New(p.connection, client.Options{Scheme: p.scheme})
 	require.NoError(tb, err)
 	p.consumer = p.as(consumerUser)
-	for _, name := range []string{"shadowpods", "quotas"} {
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		raw, err := os.ReadFile(filepath.Join("..", "..", "..", "charts", "longshore", "crds", name+".yaml"))
-		require.NoError(tb, err)
-		require.NoError(tb, yaml.Unmarshal(raw, crd))
-		require.NoError(tb, p.admin.Create(tb.Context(), crd))
-	}
+	planetest.InstallCRDs(tb, p.connection, "shadowpods", "quotas")
 	require.NoError(tb, p.admin.Create(tb.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: namespace, Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: "rome"},
 	}}))
-	require.Eventually(tb, func() bool {
-		return p.admin.List(tb.Context(), &offloadingv1beta1.ShadowPodList{}) == nil && p.admin.List(tb.Context(), &offloadingv1beta1.QuotaList{}) == nil
-	}, soon, tick)
 	return p
 }
 

@@ -3,7 +3,6 @@ package shadowendpointslice_test
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -12,13 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
@@ -44,10 +41,9 @@ func TestShadowEndpointSlicesOnARealAPIServer(t *testing.T) {
 	cluster := planetest.ForTest(t, "milan")
 	runtimeTypes, err := scheme.New()
 	require.NoError(t, err)
-	require.NoError(t, apiextensionsv1.AddToScheme(runtimeTypes))
 	c, err := client.New(cluster.RESTConfig(), client.Options{Scheme: runtimeTypes})
 	require.NoError(t, err)
-	installCRDs(t, c)
+	planetest.InstallCRDs(t, cluster.RESTConfig())
 	// The garbage collector learns of new kinds every half minute, or when it starts.
 	require.NoError(t, cluster.Crash())
 	require.NoError(t, cluster.Restart(t.Context()))
@@ -92,35 +88,6 @@ func TestShadowEndpointSlicesOnARealAPIServer(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(slice), slice))
 	}, soon, tick, "the garbage collector deletes the EndpointSlice")
-}
-
-func installCRDs(t *testing.T, c client.Client) {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", "..", "charts", "longshore", "crds", "*.yaml"))
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		require.NoError(t, err)
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		require.NoError(t, yaml.Unmarshal(raw, crd))
-		create(t, c, crd)
-	}
-	require.Eventually(t, func() bool {
-		crds := &apiextensionsv1.CustomResourceDefinitionList{}
-		if c.List(t.Context(), crds) != nil {
-			return false
-		}
-		established := 0
-		for i := range crds.Items {
-			for _, condition := range crds.Items[i].Status.Conditions {
-				if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
-					established++
-				}
-			}
-		}
-		return established == len(files) && c.List(t.Context(), &offloadingv1beta1.ShadowEndpointSliceList{}) == nil
-	}, soon, tick)
 }
 
 // runManager runs the manager until the test ends.

@@ -3,7 +3,6 @@ package shadowpod_test
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/yaml"
 
 	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
@@ -62,44 +59,13 @@ func newRig(t *testing.T, adjust ...func(*testplane.Options)) *rig {
 	r := &rig{cluster: planetest.ForTest(t, "milan", adjust...)}
 	s, err := scheme.New()
 	require.NoError(t, err)
-	require.NoError(t, apiextensionsv1.AddToScheme(s))
 	connection := rest.CopyConfig(r.cluster.RESTConfig())
 	connection.QPS = -1
 	r.milan, err = client.New(connection, client.Options{Scheme: s})
 	require.NoError(t, err)
-	r.installCRDs(t)
+	planetest.InstallCRDs(t, r.cluster.RESTConfig())
 	r.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNamespace}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})
 	return r
-}
-
-func (r *rig) installCRDs(t *testing.T) {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "..", "..", "charts", "longshore", "crds", "*.yaml"))
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		require.NoError(t, err)
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		require.NoError(t, yaml.Unmarshal(raw, crd))
-		r.create(t, crd)
-	}
-	require.Eventually(t, func() bool {
-		crds := &apiextensionsv1.CustomResourceDefinitionList{}
-		if r.milan.List(t.Context(), crds) != nil {
-			return false
-		}
-		for i := range crds.Items {
-			established := false
-			for _, condition := range crds.Items[i].Status.Conditions {
-				established = established || condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue
-			}
-			if !established {
-				return false
-			}
-		}
-		return r.milan.List(t.Context(), &offloadingv1beta1.ShadowPodList{}) == nil
-	}, soon, tick)
 }
 
 // run runs the manager until it is stopped or the test ends.

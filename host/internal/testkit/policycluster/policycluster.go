@@ -3,13 +3,11 @@
 package policycluster
 
 import (
-	"path"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -19,9 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/yaml"
 
-	"github.com/longshore-dev/longshore/charts"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 )
@@ -51,23 +47,14 @@ func Start(tb testing.TB) *Cluster {
 	c := &Cluster{API: rest.CopyConfig(plane.RESTConfig()), Kubeconfig: plane.Kubeconfig()}
 	c.API.QPS = -1
 	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, policyv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, policyv1alpha1.AddToScheme} {
 		require.NoError(tb, add(kinds))
 	}
 	var err error
 	c.Admin, err = client.New(c.API, client.Options{Scheme: kinds})
 	require.NoError(tb, err)
 	require.NoError(tb, c.Admin.Create(tb.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}))
-	for _, file := range []string{"offloadingpolicies.yaml", "policycomponents.yaml"} {
-		raw, err := charts.Longshore.ReadFile(path.Join("longshore", "crds", file))
-		require.NoError(tb, err)
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		require.NoError(tb, yaml.Unmarshal(raw, crd))
-		require.NoError(tb, c.Admin.Create(tb.Context(), crd))
-	}
-	require.Eventually(tb, func() bool {
-		return c.Admin.List(tb.Context(), &policyv1alpha1.OffloadingPolicyList{}) == nil && c.Admin.List(tb.Context(), &policyv1alpha1.PolicyComponentList{}) == nil
-	}, patience, poll, "the CRDs are served")
+	planetest.InstallCRDs(tb, c.API, "offloadingpolicies", "policycomponents")
 	return c
 }
 
