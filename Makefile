@@ -10,7 +10,9 @@ export CGO_ENABLED ?= 0
 
 GO       ?= go
 TESTED   := . sdk plugins hack/demo hack/release
-MODULES  := $(TESTED) conformance/testplane/kubernetes hack/tools
+# hack/e2e needs root and real nodes: only the target e2e runs its tests.
+LINTED   := $(TESTED) hack/e2e
+MODULES  := $(LINTED) conformance/testplane/kubernetes hack/tools
 TOOL     := $(GO) tool -modfile=hack/tools/go.mod
 LDFLAGS  := -s -w
 # The image's platforms; those of another architecture need qemu-user-static. And the version
@@ -105,6 +107,13 @@ test: build plugins ## All tests, those against real control planes included
 test-fast: builtins ## The tests that need no control plane
 	@$(call test_modules,-short -timeout 10m)
 
+.PHONY: e2e
+e2e: build ## Longshore on two clusters with real nodes, as root; logs stay in .e2e
+	@hack/e2e/install-packages.sh
+	@$(GO) run -C hack/release . image --version=e2e --out=dist/e2e
+	@hack/progress.sh hack/e2e $(GO) test -C hack/e2e -c -o $(CURDIR)/bin/e2e.test .
+	@cd hack/e2e && $(CURDIR)/bin/e2e.test -test.timeout 30m
+
 .PHONY: test-race
 test-race: builtins ## The race detector over host and sdk (needs a C compiler)
 	@CGO_ENABLED=1 $(GO) test -race -short -timeout 20m ./host/...
@@ -132,10 +141,10 @@ deflake: build ## Run the tests of PKG in MODULE COUNT times
 
 .PHONY: lint
 lint: ## go vet and golangci-lint over all modules
-	@for m in $(TESTED); do echo "vet $$m"; (cd $$m && $(GO) vet ./...); done
+	@for m in $(LINTED); do echo "vet $$m"; (cd $$m && $(GO) vet ./...); done
 	@# The flags of its build, so that Kubernetes is not compiled a second time.
 	@echo "vet conformance/testplane/kubernetes"; cd conformance/testplane/kubernetes && $(GO) vet -trimpath ./...
-	@for m in $(TESTED); do echo "lint $$m"; (cd $$m && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yaml ./...); done
+	@for m in $(LINTED); do echo "lint $$m"; (cd $$m && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yaml ./...); done
 
 .PHONY: verify
 verify: verify-generate verify-builtins verify-modules ## Generated files, built-in module and module files agree with their sources
