@@ -49,6 +49,11 @@ func HoldAddress(ip string) (*Address, error) {
 	if parsed := net.ParseIP(ip); parsed == nil || !parsed.IsLoopback() {
 		return nil, fmt.Errorf("%q is not a loopback address", ip)
 	}
+	return holdAny(ip)
+}
+
+// holdAny takes an address of any interface.
+func holdAny(ip string) (*Address, error) {
 	held, err := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(reservationPort)))
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("the address %s is taken by another cluster on this machine (port %d): %w", ip, reservationPort, err)

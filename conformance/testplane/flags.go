@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 )
 
 // auditPolicy records each request of each user once, when it is answered (a watch also
@@ -35,13 +36,17 @@ func (c *Cluster) controlPlaneArgs() ([]string, error) {
 }
 
 func (c *Cluster) apiServerArgs() []string {
+	// The default of API servers refuses loopback addresses, and then the server accepts
+	// connections without ever answering.
+	reconciler := "none"
+	if c.options.Routed {
+		reconciler = "lease"
+	}
 	return []string{
 		"--bind-address=" + c.options.Address,
 		"--advertise-address=" + c.options.Address,
 		"--secure-port=" + strconv.Itoa(c.options.Port),
-		// The default refuses loopback addresses, and then the server accepts
-		// connections without ever answering.
-		"--endpoint-reconciler-type=none",
+		"--endpoint-reconciler-type=" + reconciler,
 		"--service-cluster-ip-range=" + c.options.ServiceCIDR,
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged=true",
@@ -66,6 +71,11 @@ func (c *Cluster) apiServerArgs() []string {
 }
 
 func (c *Cluster) managerArgs() []string {
+	cidr, maskSize := defaultPodCIDR, strconv.Itoa(nodeCIDRMaskSize)
+	if c.options.PodCIDR != "" {
+		cidr = c.options.PodCIDR
+		_, maskSize, _ = strings.Cut(cidr, "/")
+	}
 	return []string{
 		"--kubeconfig=" + c.pki(managerFile+".kubeconfig"),
 		"--leader-elect=false",
@@ -81,8 +91,8 @@ func (c *Cluster) managerArgs() []string {
 		"--cluster-signing-cert-file=" + c.CAFile(),
 		"--cluster-signing-key-file=" + c.pki("ca.key"),
 		"--allocate-node-cidrs=true",
-		"--cluster-cidr=" + podCIDR,
-		"--node-cidr-mask-size=" + strconv.Itoa(nodeCIDRMaskSize),
+		"--cluster-cidr=" + cidr,
+		"--node-cidr-mask-size=" + maskSize,
 		"--service-cluster-ip-range=" + c.options.ServiceCIDR,
 	}
 }

@@ -49,7 +49,7 @@ func (c *Cluster) StartKwok(ctx context.Context, options KwokOptions) error {
 		"--manage-all-nodes=false",
 		"--manage-nodes-with-label-selector=" + options.NodeSelector,
 		"--node-lease-duration-seconds=40",
-		"--cidr=" + podCIDR, // for nodes without a CIDR of their own
+		"--cidr=" + defaultPodCIDR, // for nodes without a CIDR of their own
 		"--node-ip=" + simulatedNodeIP,
 		"--server-address=" + health,
 	}, options.Args...)

@@ -40,7 +40,7 @@ import (
 
 const (
 	defaultServiceCIDR = "10.96.0.0/16"
-	podCIDR            = "10.128.0.0/12"
+	defaultPodCIDR     = "10.128.0.0/12"
 	// nodeCIDRMaskSize leaves 4,094 pods on each of 256 nodes.
 	nodeCIDRMaskSize = 20
 
@@ -60,8 +60,15 @@ type Options struct {
 	Address string
 	// Port of the API server; 0: DefaultPort.
 	Port int
-	// ServiceCIDR is the range of ClusterIPs. No packet is sent to them.
+	// Routed says that Address is one of a network interface, at which pods of real nodes and
+	// other clusters reach the API server. It is announced as the endpoint of the Service
+	// kubernetes. The address must be this cluster's alone.
+	Routed bool
+	// ServiceCIDR is the range of ClusterIPs. Without real nodes no packet is sent to them.
 	ServiceCIDR string
+	// PodCIDR is the range of pod addresses. Empty: one for 256 simulated nodes with 4,094
+	// pods each. Else it is that of a single node.
+	PodCIDR string
 	// AuditLog is a path; not empty: every request of every user is logged there at
 	// level Metadata when it is answered, one JSON object a line.
 	AuditLog string
@@ -112,6 +119,9 @@ func newCluster(ctx context.Context, options Options) (*Cluster, error) {
 	}
 	setDefault(&options.ServiceCIDR, defaultServiceCIDR)
 	setDefault(&options.Port, DefaultPort)
+	if options.Routed && options.Address == "" {
+		return nil, errors.New("Options.Routed needs Options.Address")
+	}
 	var err error
 	// The control plane works in its directory, so paths must not be relative.
 	if options.Dir, err = filepath.Abs(options.Dir); err != nil {
@@ -136,6 +146,8 @@ func newCluster(ctx context.Context, options Options) (*Cluster, error) {
 	c := &Cluster{Name: options.Name, Dir: options.Dir, options: options}
 	if options.Address == "" {
 		c.address, err = ReserveAddress()
+	} else if options.Routed {
+		c.address, err = holdAny(options.Address)
 	} else {
 		c.address, err = HoldAddress(options.Address)
 	}

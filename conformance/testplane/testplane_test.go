@@ -422,3 +422,17 @@ func TestReservedAddressesDiffer(t *testing.T) {
 		assert.ErrorContains(t, err, "taken")
 	}
 }
+
+// A routed address is one of an interface of this machine; which one, only the caller knows.
+func TestARoutedAddressIsGiven(t *testing.T) {
+	for name, row := range map[string]struct{ address, want string }{
+		"no address":                     {"", "Options.Routed needs Options.Address"},
+		"the address of another machine": {"192.0.2.7", "cannot assign requested address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := testplane.Options{Name: "rome", Dir: t.TempDir(), Routed: true, Address: row.address}
+			_, err := testplane.Start(t.Context(), options)
+			require.ErrorContains(t, err, row.want)
+		})
+	}
+}
