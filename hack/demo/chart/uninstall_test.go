@@ -92,11 +92,12 @@ func TestUninstallLeavesNoFinalizerWithoutComponents(t *testing.T) {
 		require.NoError(t, r.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
 	replicated := map[string]string{"liqo.io/replication": "true", "liqo.io/remoteID": "milan"}
-	const offloading, authentication = "offloading.liqo.io", "authentication.liqo.io"
+	const core, offloading, authentication = "core.liqo.io", "offloading.liqo.io", "authentication.liqo.io"
 	gone := []client.Object{
 		create(offloading, "NamespaceMap", "liqo-tenant-milan", "milan", map[string]any{}, replicated, "crdreplicator.liqo.io/resource", "namespacemap-controller.liqo.io/finalizer"),
 		create(authentication, "ResourceSlice", "liqo-tenant-milan", "slice", map[string]any{"class": "default"}, replicated, "crdreplicator.liqo.io/resource"),
 		create(authentication, "Tenant", "liqo-tenant-milan", "milan", map[string]any{"clusterID": "milan"}, nil, "tenant.liqo.io/finalizer"),
+		create(core, "ForeignCluster", "", "milan", map[string]any{"clusterID": "milan"}, nil, "api-server-checker.liqo.io/finalizer"),
 	}
 	bound := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "milan", Finalizers: []string{"longshore.dev/virtual-kubelet-access", "example.com/of-the-user"}},

@@ -84,6 +84,8 @@ func stages() []stage {
 			selector: labels.Set{offloadingv1beta1.ComponentLabel: offloadingv1beta1.ComponentVirtualKubelet},
 		},
 		{title: "nodes", kind: corev1.SchemeGroupVersion.WithKind("Node"), selector: labels.Set{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}},
+		// Last: the manager creates them as long as an object names the peer.
+		{title: "peers", kind: liqocorev1beta1.GroupVersion.WithKind("ForeignCluster"), finalizers: []string{liqocorev1beta1.APIServerCheckerFinalizer}},
 	}
 }
 
@@ -92,6 +94,7 @@ func stages() []stage {
 //
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings;virtualnodes;namespacemaps,verbs=list;delete;patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;identities;tenants,verbs=list;delete;patch
+// +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=list;delete;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=list;patch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=list;delete
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;delete
