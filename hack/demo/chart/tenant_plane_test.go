@@ -1,7 +1,6 @@
 package chart_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -28,8 +27,6 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
-	"github.com/longshore-dev/longshore/host/app/manager"
-	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 	"github.com/longshore-dev/longshore/host/peering/manual"
 )
@@ -79,19 +76,7 @@ func newProvider(t *testing.T) *provider {
 
 func (p *provider) runManager(t *testing.T) {
 	t.Helper()
-	config := rest.CopyConfig(p.cluster.RESTConfig())
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:longshore:longshore-manager"}
-	app, err := manager.New(manager.Options{ShadowPodWorkers: 2, ShadowEndpointSliceWorkers: 2, PodSecurityLevel: "baseline", Options: process.Options{
-		Config: config, ClusterID: "milan", Namespace: "longshore", MetricsAddress: "0", HealthProbeAddress: "0",
-	}})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- app.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		assert.NoError(t, <-ended)
-	})
+	runManagerOf(t, p.cluster.RESTConfig(), "milan")
 }
 
 // as returns a client with a certificate of the identity, as a consumer has it.
