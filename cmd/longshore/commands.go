@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/host/app/check"
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/replicator"
 	"github.com/longshore-dev/longshore/host/app/scheme"
@@ -114,6 +115,8 @@ func webhookCommand() *cobra.Command {
 	f.DurationVar(&o.ShutdownDelay, "shutdown-delay", 5*time.Second, "how long to keep serving after the signal to stop, while the endpoints of the Service change")
 	f.BoolVar(&o.ResourceEnforcement, "enable-resource-enforcement", true, "restrict the ShadowPods of consumers to their Quotas")
 	f.StringVar(&o.SecretName, "secret-name", "longshore-webhook-certs", "Secret with the serving certificate")
+	f.BoolVar(&o.ExternalCertificate, "external-certificate", false, "another controller, such as cert-manager, keeps the serving certificate in the Secret, with its authority under the key ca.crt")
+	f.StringVar(&o.PriorityClassName, "vk-priority-class", "", "priority class of the pods of virtual kubelets")
 	f.StringVar(&o.ServiceName, "service-name", "longshore-webhook", "Service that the certificate is for")
 	f.StringVar(&o.ConfigurationName, "configuration-name", "longshore-webhook", "webhook configurations whose caBundle is kept")
 	f.StringSliceVar(&o.PodCIDRs, "podcidr", nil, "pod CIDRs of this cluster, handed to virtual kubelets as --local-podcidr (no effect: addresses are not translated yet)")
@@ -149,5 +152,34 @@ func uninstallCommand() *cobra.Command {
 	}
 	cmd.Flags().DurationVar(&o.StageTimeout, "stage-timeout", time.Minute, "how long each stage waits for the components, before it removes their finalizers")
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", 4*time.Minute, "how long all stages wait together")
+	return cmd
+}
+
+// checkCommand is what the chart's `helm test` runs.
+func checkCommand() *cobra.Command {
+	o := check.Options{PollInterval: time.Second}
+	cmd := &cobra.Command{
+		Use: "check", Short: "Check that the API server reaches the webhook and that all policies are ready", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := ownCluster()
+			if err != nil {
+				return err
+			}
+			kinds, err := scheme.New()
+			if err != nil {
+				return err
+			}
+			if o.Client, err = client.New(config, client.Options{Scheme: kinds}); err != nil {
+				return fmt.Errorf("creating a client of the own cluster: %w", err)
+			}
+			o.Out = cmd.OutOrStdout()
+			if err := check.Run(cmd.Context(), o); err != nil {
+				return fmt.Errorf("checking the installation: %w", err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&o.Namespace, "liqo-namespace", "longshore", "Longshore's own namespace")
+	cmd.Flags().DurationVar(&o.Timeout, "timeout", time.Minute, "how long a check may fail until it counts")
 	return cmd
 }

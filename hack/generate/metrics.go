@@ -45,7 +45,8 @@ Served by every component when ` + "`metrics.enabled`" + ` is set in the chart. 
 name of a user's object: ` + "`policy` and `module`" + ` are as many as the operator has
 OffloadingPolicies (and core extension points), and the series of those that are gone are
 deleted. A digest stands only in ` + "`longshore_policy_module_info`" + `. The chart's ` + "`alerts.enabled`" + `
-installs a PrometheusRule over these.
+installs PrometheusRules over these, ` + "`metrics.podMonitor.enabled`" + ` PodMonitors, and
+` + "`dashboard.enabled`" + ` a Grafana dashboard.
 
 | metric | kind | labels | description |
 |---|---|---|---|

@@ -1,7 +1,8 @@
 package chart
 
 import (
-	"os"
+	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/VictoriaMetrics/metricsql"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -30,60 +32,158 @@ type prometheusRule struct {
 }
 
 var (
-	metricName = regexp.MustCompile(`longshore_policy_[a-z_]+`)
 	alertLabel = regexp.MustCompile(`\$labels\.([a-z_]+)`)
 	grouping   = regexp.MustCompile(`by \(([a-z_, ]+)\)`)
+	// controllers are the values of the label controller that an expression selects.
+	controllers    = regexp.MustCompile(`controller=~?"([a-z|-]+)"`)
+	controllerName = regexp.MustCompile(`Named\("([a-z-]+)"\)`)
 )
 
-func TestAlertsAreOffUnlessAskedFor(t *testing.T) {
+// foreignMetrics are those of controller-runtime, of the Go client of Prometheus, and of
+// kube-state-metrics.
+var foreignMetrics = []string{
+	"controller_runtime_reconcile_errors_total", "process_resident_memory_bytes", "process_cpu_seconds_total",
+	"kube_node_status_condition", "kube_node_spec_taint", "kube_deployment_status_replicas_available",
+}
+
+func TestMonitoringIsOffUnlessAskedFor(t *testing.T) {
 	for _, object := range render(t, map[string]any{"clusterID": "rome"}) {
-		assert.NotEqual(t, "PrometheusRule", object.GetKind())
+		assert.NotContains(t, []string{"PrometheusRule", "PodMonitor", "NetworkPolicy", "Certificate", "Issuer"}, object.GetKind())
+		assert.NotEqual(t, "longshore-dashboard", object.GetName())
 	}
+}
+
+// requireMetrics parses an expression: the metrics in it exist, and the controllers that it names.
+func requireMetrics(t *testing.T, expr, where string) {
+	t.Helper()
+	parsed, err := metricsql.Parse(strings.ReplaceAll(expr, "$namespace", "longshore"))
+	require.NoError(t, err, where)
+	known := string(readSource(t, "docs/reference/metrics.md"))
+	found := 0
+	metricsql.VisitAll(parsed, func(node metricsql.Expr) {
+		metric, ok := node.(*metricsql.MetricExpr)
+		if !ok {
+			return
+		}
+		for _, filters := range metric.LabelFilterss {
+			for _, filter := range filters {
+				if filter.Label != "__name__" {
+					continue
+				}
+				found++
+				if strings.HasPrefix(filter.Value, "longshore_") {
+					assert.Contains(t, known, "`"+strings.TrimSuffix(filter.Value, "_bucket")+"`", where)
+				} else {
+					assert.Contains(t, foreignMetrics, filter.Value, where)
+				}
+			}
+		}
+	})
+	assert.NotZero(t, found, "%s has no metric", where)
+	for _, match := range controllers.FindAllStringSubmatch(expr, -1) {
+		for name := range strings.SplitSeq(match[1], "|") {
+			assert.Contains(t, controllerNames(t), name, where)
+		}
+	}
+}
+
+// controllerNames are the names that the code gives to controllers.
+func controllerNames(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, depth := range []string{"*", "*/*", "*/*/*"} {
+		files, err := filepath.Glob(filepath.Join(repository, "host", depth, "*.go"))
+		require.NoError(t, err)
+		for _, file := range files {
+			relative, err := filepath.Rel(repository, file)
+			require.NoError(t, err)
+			for _, match := range controllerName.FindAllStringSubmatch(string(readSource(t, relative)), -1) {
+				names = append(names, match[1])
+			}
+		}
+	}
+	require.NotEmpty(t, names)
+	return names
 }
 
 // Each rule is PromQL, over metrics that there are, and its texts name labels that the
 // expression keeps.
 func TestAlertsAreRules(t *testing.T) {
 	objects := render(t, map[string]any{"clusterID": "rome", "alerts": map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}}})
-	object := find(t, objects, "PrometheusRule", "longshore-policies")
-	assert.Equal(t, "prometheus", object.GetLabels()["release"])
-	var rule prometheusRule
-	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &rule))
-	known := policyMetrics(t)
-	rules := 0
-	for _, group := range rule.Spec.Groups {
-		for _, r := range group.Rules {
-			rules++
-			_, err := metricsql.Parse(r.Expr)
-			require.NoError(t, err, r.Alert)
-			names := metricName.FindAllString(r.Expr, -1)
-			require.NotEmpty(t, names, r.Alert)
-			for _, name := range names {
-				assert.Contains(t, known, "`"+strings.TrimSuffix(name, "_bucket")+"`", r.Alert)
-			}
-			kept := map[string]bool{}
-			for _, by := range grouping.FindAllStringSubmatch(r.Expr, -1) {
-				for label := range strings.SplitSeq(by[1], ", ") {
-					kept[label] = true
+	rules := map[string]int{}
+	for _, object := range objects {
+		if object.GetKind() != "PrometheusRule" {
+			continue
+		}
+		assert.Equal(t, "prometheus", object.GetLabels()["release"])
+		var rule prometheusRule
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &rule))
+		for _, group := range rule.Spec.Groups {
+			for _, r := range group.Rules {
+				rules[object.GetName()]++
+				requireMetrics(t, r.Expr, r.Alert)
+				kept := map[string]bool{}
+				for _, by := range grouping.FindAllStringSubmatch(r.Expr, -1) {
+					for label := range strings.SplitSeq(by[1], ", ") {
+						kept[label] = true
+					}
 				}
-			}
-			assert.Regexp(t, `^\d+m$`, r.For, r.Alert)
-			assert.Contains(t, []string{"critical", "warning", "info"}, r.Labels["severity"], r.Alert)
-			for _, text := range []string{r.Annotations["summary"], r.Annotations["description"]} {
-				assert.True(t, strings.HasSuffix(text, "."), "%s: %q is a sentence", r.Alert, text)
-				for _, label := range alertLabel.FindAllStringSubmatch(text, -1) {
-					assert.True(t, kept[label[1]], "%s names label %s, which its expression drops", r.Alert, label[1])
+				assert.Regexp(t, `^\d+m$`, r.For, r.Alert)
+				assert.Contains(t, []string{"critical", "warning", "info"}, r.Labels["severity"], r.Alert)
+				for _, text := range []string{r.Annotations["summary"], r.Annotations["description"]} {
+					assert.NotEmpty(t, text, r.Alert)
+					for _, label := range alertLabel.FindAllStringSubmatch(text, -1) {
+						assert.True(t, kept[label[1]], "%s names label %s, which its expression drops", r.Alert, label[1])
+					}
 				}
+				assert.True(t, strings.HasSuffix(r.Annotations["summary"], "."), "%s: the summary is a sentence", r.Alert)
 			}
 		}
 	}
-	assert.Equal(t, 8, rules)
+	assert.Equal(t, map[string]int{
+		"longshore-policies": 8, "longshore-node": 3, "longshore-link": 1, "longshore-replication": 4, "longshore-certificates": 1, "longshore-quota": 2,
+	}, rules)
 }
 
-// policyMetrics returns the reference of the metrics, which is generated from the code.
-func policyMetrics(t *testing.T) string {
-	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "reference", "metrics.md"))
+// The dashboard is one that Grafana imports, and each query is PromQL over metrics that there are.
+func TestTheDashboardShowsMetricsThatExist(t *testing.T) {
+	objects := render(t, map[string]any{"clusterID": "rome", "dashboard": map[string]any{"enabled": true, "annotations": map[string]any{"grafana_folder": "Longshore"}}})
+	configMap := find(t, objects, "ConfigMap", "longshore-dashboard")
+	assert.Equal(t, "1", configMap.GetLabels()["grafana_dashboard"])
+	assert.Equal(t, "Longshore", configMap.GetAnnotations()["grafana_folder"])
+	content, _, err := unstructured.NestedString(configMap.Object, "data", "longshore.json")
 	require.NoError(t, err)
-	return string(page)
+	var dashboard struct {
+		UID    string `json:"uid"`
+		Panels []struct {
+			ID      int    `json:"id"`
+			Title   string `json:"title"`
+			Type    string `json:"type"`
+			GridPos struct{ X, Y, W, H int }
+			Targets []struct {
+				Expr         string `json:"expr"`
+				LegendFormat string `json:"legendFormat"`
+			} `json:"targets"`
+		} `json:"panels"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(content), &dashboard))
+	assert.Equal(t, "longshore", dashboard.UID)
+	legendLabel := regexp.MustCompile(`\{\{(\w+)\}\}`)
+	taken := map[string]string{}
+	for _, panel := range dashboard.Panels {
+		assert.Equal(t, panel.Type == "row", len(panel.Targets) == 0, panel.Title)
+		for x := range panel.GridPos.W {
+			for y := range panel.GridPos.H {
+				cell := fmt.Sprint(panel.GridPos.X+x, "/", panel.GridPos.Y+y)
+				assert.Empty(t, taken[cell], "%s overlaps", panel.Title)
+				taken[cell] = panel.Title
+			}
+		}
+		for _, target := range panel.Targets {
+			requireMetrics(t, target.Expr, panel.Title)
+			for _, label := range legendLabel.FindAllStringSubmatch(target.LegendFormat, -1) {
+				assert.Regexp(t, `by \([^)]*\b`+label[1]+`\b`, target.Expr, panel.Title)
+			}
+		}
+	}
 }

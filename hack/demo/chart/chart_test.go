@@ -340,7 +340,7 @@ func TestSeveralReplicasAreKeptApartAndDrainedOneAtATime(t *testing.T) {
 		return names
 	}
 	names := []string{"longshore-manager", "longshore-replicator", "longshore-webhook"}
-	one := render(t, map[string]any{"clusterID": "rome", "replicator": map[string]any{"separate": true}})
+	one := render(t, map[string]any{"clusterID": "rome", "replicator": map[string]any{"separate": true}, "webhook": map[string]any{"replicas": 1}})
 	assert.Empty(t, budgets(one))
 	two := render(t, severalValues(nil))
 	assert.Equal(t, names, budgets(two))

@@ -97,11 +97,15 @@ func TestChartOnARealControlPlane(t *testing.T) {
 			assert.NoError(t, apply(t, admin, object, client.DryRunAll), "%s %s", object.GetKind(), object.GetName())
 		}
 	})
-	t.Run("so is what several replicas add", func(t *testing.T) {
-		several, err := chart.Render(map[string]any{"clusterID": "rome", "webhook": map[string]any{"replicas": 2}}, chart.Options{})
+	t.Run("so is what several replicas and optional values add", func(t *testing.T) {
+		several, err := chart.Render(map[string]any{
+			"clusterID": "rome", "manager": map[string]any{"replicas": 2}, "priorityClassName": "system-cluster-critical",
+			"networkPolicies": map[string]any{"enabled": true, "egress": []any{map[string]any{"ports": []any{map[string]any{"port": 443}}}}},
+			"dashboard":       map[string]any{"enabled": true},
+		}, chart.Options{})
 		require.NoError(t, err)
 		for _, object := range several {
-			if kind := object.GetKind(); kind == "PodDisruptionBudget" || kind == "Deployment" {
+			if kind := object.GetKind(); kind == "PodDisruptionBudget" || kind == "Deployment" || kind == "NetworkPolicy" || kind == "ConfigMap" {
 				assert.NoError(t, apply(t, admin, object, client.DryRunAll), "%s %s", kind, object.GetName())
 			}
 		}

@@ -107,6 +107,8 @@ func (e Endpoint) Values() map[string]any {
 	}
 	webhook := placed()
 	webhook["service"] = map[string]any{"type": "ExternalName", "externalName": e.WebhookIP}
+	// The Service leads to one address.
+	webhook["replicas"] = 1
 	return map[string]any{
 		"clusterID": e.Name, "bindPodIP": true,
 		"manager": placed(), "webhook": webhook,

@@ -1,6 +1,7 @@
 package rig_test
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/check"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 )
@@ -93,6 +95,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"every status, source and decision is what it seems", func(t *testing.T, r *rig.Rig) {
 			require.NoError(t, r.Verify(t.Context(), application.Namespace))
 		}},
+		{"the check of helm test passes", installationChecked},
 		{"no kwok plays the virtual node", noKwokOnTheVirtualNode},
 		{"what longshorectl plan predicts is what happens", planIsTrue},
 		{"a malicious consumer gets nothing that was not granted", maliciousConsumer},
@@ -122,6 +125,17 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		if !t.Run(step.name, func(t *testing.T) { step.run(t, r) }) {
 			return
 		}
+	}
+}
+
+// installationChecked runs what the chart's test hook runs.
+func installationChecked(t *testing.T, r *rig.Rig) {
+	for _, cluster := range []*rig.Cluster{r.Rome, r.Milan} {
+		var out bytes.Buffer
+		require.NoError(t, check.Run(t.Context(), check.Options{
+			Client: cluster.Client, Namespace: rig.Namespace, Timeout: patience, PollInterval: 50 * time.Millisecond, Out: &out,
+		}), cluster.Name)
+		assert.Equal(t, "ok   the API server reaches the webhook\nok   every policy is ready\n", out.String())
 	}
 }
 

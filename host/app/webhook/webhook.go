@@ -61,6 +61,10 @@ type Options struct {
 	PodCIDRs []string
 	// DefaultOptions is the VkOptionsTemplate of VirtualNodes without a reference to one.
 	DefaultOptions client.ObjectKey
+	// PriorityClassName is the priority class of virtual kubelets; it may be empty.
+	PriorityClassName string
+	// ExternalCertificate says that another controller keeps the serving certificate in the Secret.
+	ExternalCertificate bool
 	// RuntimeClassName is the cluster's Liqo runtime class.
 	RuntimeClassName string
 	// ResourceEnforcement restricts the ShadowPods of consumers to their Quotas.
@@ -126,6 +130,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 		DNSNames:   dnsNames(options.ServiceName, options.Namespace),
 		Mutating:   []string{options.ConfigurationName},
 		Validating: []string{options.ConfigurationName},
+		External:   options.ExternalCertificate,
 		OnError: func(err error) {
 			ctrl.Log.WithName("servingcert").Error(err, "Failed to update the serving certificate, retrying")
 		},
@@ -209,6 +214,9 @@ func (a *App) addQuotas(ctx context.Context, mgr ctrl.Manager) error {
 	if err := errors.Join(quota.Index(ctx, mgr.GetFieldIndexer()), a.quotas.Account.Watch(ctx, mgr.GetCache())); err != nil {
 		return err
 	}
+	if err := metrics.Registry.Register(&quota.Metrics{Reader: mgr.GetClient()}); err != nil {
+		return fmt.Errorf("adding the metrics of Quotas: %w", err)
+	}
 	return a.quotas.SetupWithManager(mgr)
 }
 
@@ -238,7 +246,7 @@ func (a *App) register(mgr ctrl.Manager, options Options) {
 	}})
 	serve(virtualnode.Path, &admission.Webhook{Handler: &virtualnode.Handler{
 		Reader: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Decoder: decoder, DefaultOptions: options.DefaultOptions,
-		Cluster: virtualkubelet.Cluster{ID: options.ClusterID, Namespace: options.Namespace, LocalPodCIDRs: options.PodCIDRs},
+		Cluster: virtualkubelet.Cluster{ID: options.ClusterID, Namespace: options.Namespace, LocalPodCIDRs: options.PodCIDRs, PriorityClassName: options.PriorityClassName},
 	}})
 	serve(shadowpod.MutatePath, &admission.Webhook{Handler: &shadowpod.Mutator{Decoder: decoder, Enforce: a.quotas != nil}})
 	serve(shadowpod.ValidatePath, &admission.Webhook{Handler: &shadowpod.Validator{

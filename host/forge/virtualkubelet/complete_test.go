@@ -62,7 +62,7 @@ func TestCompleteForgesTheDeploymentOfTheReference(t *testing.T) {
 	vn, opts := virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
 		vn.Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "slow"}, {StorageClassName: "fast", Default: true}}
 	}), options()
-	cluster := Cluster{ID: "rome", Namespace: "longshore", LocalPodCIDRs: []string{"10.10.0.0/16"}}
+	cluster := Cluster{ID: "rome", Namespace: "longshore", LocalPodCIDRs: []string{"10.10.0.0/16"}, PriorityClassName: "high"}
 	require.NoError(t, Complete(vn, opts, cluster))
 	require.NoError(t, SyncTemplate(vn, opts))
 	template := vn.Spec.Template
@@ -73,6 +73,12 @@ func TestCompleteForgesTheDeploymentOfTheReference(t *testing.T) {
 	}, template.Spec.Selector.MatchLabels)
 	pod := template.Spec.Template.Spec
 	assert.Equal(t, "mynode", pod.ServiceAccountName)
+	assert.Equal(t, "high", pod.PriorityClassName)
+	require.Len(t, pod.TopologySpreadConstraints, 2, "replicas are kept apart, over nodes and over zones")
+	for _, constraint := range pod.TopologySpreadConstraints {
+		assert.Equal(t, corev1.ScheduleAnyway, constraint.WhenUnsatisfiable)
+		assert.Equal(t, template.Spec.Selector, constraint.LabelSelector)
+	}
 	container := pod.Containers[0]
 	assert.Equal(t, []string{"/usr/bin/virtual-kubelet"}, container.Command)
 	assert.Equal(t, []string{

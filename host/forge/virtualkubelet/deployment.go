@@ -62,6 +62,8 @@ type Cluster struct {
 	ID            string
 	Namespace     string
 	LocalPodCIDRs []string
+	// PriorityClassName is that of the pods of virtual kubelets; it may be empty.
+	PriorityClassName string
 }
 
 // typedReflectors have a --<resource>-reflection-type flag (wire 5.2).
@@ -99,11 +101,27 @@ func forgeTemplate(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1
 						RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](runAs), RunAsGroup: ptr.To[int64](runAs), FSGroup: ptr.To[int64](runAs),
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
-					Tolerations: spec.Tolerations,
+					Tolerations:               spec.Tolerations,
+					PriorityClassName:         cluster.PriorityClassName,
+					TopologySpreadConstraints: spreadConstraints(selector),
 				},
 			},
 		},
 	}
+}
+
+// spreadConstraints keep the replicas of a virtual kubelet apart where there is room, as the chart
+// does with the other workloads.
+func spreadConstraints(selector map[string]string) []corev1.TopologySpreadConstraint {
+	var constraints []corev1.TopologySpreadConstraint
+	for _, key := range []string{corev1.LabelHostname, corev1.LabelTopologyZone} {
+		constraints = append(constraints, corev1.TopologySpreadConstraint{
+			MaxSkew: 1, TopologyKey: key, WhenUnsatisfiable: corev1.ScheduleAnyway,
+			LabelSelector:  &metav1.LabelSelector{MatchLabels: selector},
+			MatchLabelKeys: []string{appsv1.DefaultDeploymentUniqueLabelKey},
+		})
+	}
+	return constraints
 }
 
 func forgeContainer(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.VkOptionsTemplateSpec, cluster Cluster) corev1.Container {

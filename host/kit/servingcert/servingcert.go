@@ -51,6 +51,8 @@ type Keeper struct {
 	Mutating, Validating []string
 	// Changes receives a value when a configuration may have changed. It may be nil.
 	Changes <-chan struct{}
+	// External says that another controller issues and renews the certificate: the Keeper reads it.
+	External bool
 	// Clock is the time source.
 	Clock clock.WithTicker
 	// OnError is called after a failed check, which is retried after a short time.
@@ -97,6 +99,8 @@ func (k *Keeper) Ensure(ctx context.Context) error {
 	secret := &corev1.Secret{}
 	err := k.Client.Get(ctx, k.Secret, secret)
 	switch {
+	case apierrors.IsNotFound(err) && k.External:
+		return fmt.Errorf("waiting for Secret %s: another controller must write the serving certificate", k.Secret)
 	case apierrors.IsNotFound(err):
 		if secret, err = k.create(ctx); err != nil {
 			return err
@@ -105,6 +109,9 @@ func (k *Keeper) Ensure(ctx context.Context) error {
 		return fmt.Errorf("reading Secret %s: %w", k.Secret, err)
 	}
 	cert, err := k.parse(secret)
+	if err != nil && k.External {
+		return fmt.Errorf("another controller must renew the serving certificate: %w", err)
+	}
 	if err != nil {
 		if secret, err = k.renew(ctx, secret); err != nil {
 			return err
@@ -150,7 +157,7 @@ func (k *Keeper) renew(ctx context.Context, secret *corev1.Secret) (*corev1.Secr
 }
 
 // parse returns an error for a certificate that is invalid, for other names, not signed by the
-// CA of the Secret, or in the last third of its lifetime.
+// CA of the Secret, or, if the Keeper issues it, in the last third of its lifetime.
 func (k *Keeper) parse(secret *corev1.Secret) (*tls.Certificate, error) {
 	cert, err := tls.X509KeyPair(secret.Data[KeyCert], secret.Data[KeyKey])
 	if err != nil {
@@ -165,7 +172,7 @@ func (k *Keeper) parse(secret *corev1.Secret) (*tls.Certificate, error) {
 	for _, authority := range authorities {
 		roots.AddCert(authority)
 	}
-	if k.Clock.Now().After(leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 3)) {
+	if renewAt := leaf.NotAfter.Add(-leaf.NotAfter.Sub(leaf.NotBefore) / 3); !k.External && k.Clock.Now().After(renewAt) {
 		return nil, fmt.Errorf("the certificate of Secret %s expires at %s", k.Secret, leaf.NotAfter)
 	}
 	for _, name := range k.DNSNames {

@@ -158,3 +158,35 @@ func TestARecreatedConfigurationGetsTheBundleAtItsEvent(t *testing.T) {
 	cancel()
 	assert.NoError(t, <-ended)
 }
+
+// A certificate that another controller keeps is served until it expires, and neither replaced nor
+// created.
+func TestAnExternalCertificateIsOnlyRead(t *testing.T) {
+	clock := testclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	c := cluster()
+	k := keeper(c, clock)
+	k.External = true
+	require.ErrorContains(t, k.Ensure(t.Context()), "waiting for Secret longshore/cert")
+	require.False(t, k.Ready())
+
+	require.NoError(t, keeper(c, clock).Ensure(t.Context()))
+	require.NoError(t, k.Ensure(t.Context()))
+	require.NoError(t, trusted(t, c, k, clock.Now()))
+	stored := func() *corev1.Secret {
+		secret := &corev1.Secret{}
+		require.NoError(t, c.Get(t.Context(), k.Secret, secret))
+		return secret
+	}
+	before := stored()
+
+	clock.Step(lifetime * 3 / 4)
+	require.NoError(t, k.Ensure(t.Context()))
+	clock.Step(lifetime)
+	require.ErrorContains(t, k.Ensure(t.Context()), "another controller must renew the serving certificate")
+	assert.True(t, k.Ready(), "the expired certificate is served until there is another")
+	assert.Equal(t, before, stored())
+
+	require.NoError(t, keeper(c, clock).Ensure(t.Context()))
+	require.NoError(t, k.Ensure(t.Context()))
+	require.NoError(t, trusted(t, c, k, clock.Now()))
+}
