@@ -9,7 +9,7 @@ SHELL := /bin/bash
 export CGO_ENABLED ?= 0
 
 GO       ?= go
-TESTED   := . sdk plugins hack/demo hack/release
+TESTED   := . sdk plugins hack/demo hack/release hack/site
 # hack/e2e needs root and real nodes: only the target e2e runs its tests.
 LINTED   := $(TESTED) hack/e2e
 MODULES  := $(LINTED) conformance/testplane/kubernetes hack/tools
@@ -96,6 +96,10 @@ image: builtins ## Build the container image as an OCI archive, dist/longshore-V
 .PHONY: release
 release: builtins ## Build what a release consists of into dist/: image, longshorectl, bills of materials, checksums
 	@$(GO) run -C hack/release . all --version=$(VERSION) --platforms=$(PLATFORMS)
+
+.PHONY: docs
+docs: ## Build the documentation as a static site with search, in dist/docs
+	@$(GO) run -C hack/site . --out $(CURDIR)/dist/docs
 
 ##@ Test
 
