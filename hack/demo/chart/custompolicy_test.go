@@ -61,4 +61,3 @@ func TestBadCustomPoliciesAreRefused(t *testing.T) {
 		})
 	}
 }
-
