@@ -15,7 +15,7 @@ var (
 	commandHeading = regexp.MustCompile(`(?m)^## longshorectl ((?:[a-z][a-z-]*)(?: [a-z][a-z-]*)*)`)
 	flagInTable    = regexp.MustCompile("(?m)^\\| ((?:`-{1,2}[a-z-]+`(?:, )?)+) \\|")
 	flagName       = regexp.MustCompile(`-{1,2}[a-z][a-z-]*`)
-	makeTarget     = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
+	makeTarget     = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
 	setKey         = regexp.MustCompile(`--set(?:-file)? ([A-Za-z][A-Za-z0-9]*(?:\.[A-Za-z0-9]+)*)=`)
 	valueRow       = regexp.MustCompile("(?m)^(?:\\| `([^`]+)` \\||## ([A-Za-z]+)$)")
 )
