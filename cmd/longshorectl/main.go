@@ -84,6 +84,7 @@ func command() *cobra.Command {
 		group("uncordon", "Undo cordon; run it in the provider", tenancy.Uncordon(streams)...),
 		group("drain", "Take away what a consumer has; run it in the provider", tenancy.Drain(streams)...),
 		group("activate", "Undo cordon and drain of a consumer; run it in the provider", tenancy.Activate(streams)...),
+		group("force", "Act without the other cluster", peer.ForceUnpeer(streams)),
 		group("offload", "Extend namespaces to other clusters", offload.Offload(streams)),
 		group("unoffload", "Withdraw namespaces from other clusters", offload.Unoffload(streams)),
 	)

@@ -57,10 +57,9 @@ func peers(s *snapshot) []Problem {
 			case c.Type != liqocorev1beta1.APIServerStatusCondition:
 				problem.Action = "Look at the network between the clusters."
 			case fc.Annotations[liqocorev1beta1.PermanentlyUnreachableAnnotation] == "true":
-				problem.Action = "The peer is marked as lost: delete its virtual nodes and resource slices, then its tenant namespace."
+				problem.Action = fmt.Sprintf("The peer is marked as lost: run longshorectl force unpeer %s.", id)
 			default:
-				problem.Action = fmt.Sprintf("Check that %s is reachable. If the peer is lost for good, set the annotation %s=true on the ForeignCluster.",
-					fc.Status.APIServerURL, liqocorev1beta1.PermanentlyUnreachableAnnotation)
+				problem.Action = fmt.Sprintf("Check that %s is reachable. If the peer is lost for good, run longshorectl force unpeer %s.", fc.Status.APIServerURL, id)
 			}
 			found = append(found, problem)
 		}

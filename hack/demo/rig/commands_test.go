@@ -31,6 +31,7 @@ const longshorectl = "../../../bin/longshorectl"
 // shell runs longshorectl as its users do, in a pipe.
 type shell struct {
 	rig         *rig.Rig
+	clusters    *rig.Clusters
 	kubeconfigs map[string]string
 	// transcript of a step.
 	transcript strings.Builder
@@ -81,7 +82,7 @@ func (s *shell) fails(t *testing.T, line string, code int, message string) {
 // TestTheCommandLine runs the commands of longshorectl on two clusters. Its parts build on each
 // other: one installation is used for all of them.
 func TestTheCommandLine(t *testing.T) {
-	r := start(t)
+	r, clusters := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	require.NoError(t, r.Install(ctx, nil))
@@ -94,7 +95,7 @@ func TestTheCommandLine(t *testing.T) {
 		kubeconfigs[name], err = filepath.Abs(path)
 		require.NoError(t, err)
 	}
-	s := &shell{rig: r, kubeconfigs: kubeconfigs}
+	s := &shell{rig: r, clusters: clusters, kubeconfigs: kubeconfigs}
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T, *shell)
@@ -107,6 +108,7 @@ func TestTheCommandLine(t *testing.T) {
 		{"unpeer", unpeerLines},
 		{"peering by hand", manualLines},
 		{"a peering user peers, and does nothing else", userLines},
+		{"clusters that are lost", lostLines},
 	} {
 		s.transcript.Reset()
 		if !t.Run(step.name, func(t *testing.T) {
@@ -275,4 +277,60 @@ func userLines(t *testing.T, s *shell) {
 	assert.Equal(t, "peering-user/rome deleted\n", s.ok(t, "delete peering-user --consumer-cluster-id rome --kubeconfig @milan"))
 	assert.Equal(t, "peering-user/rome does not exist\n", s.ok(t, "delete peering-user --consumer-cluster-id rome --kubeconfig @milan"))
 	s.fails(t, "authenticate "+peer, 1, "forbidden")
+}
+
+// lostLines removes a provider that is lost from its consumer, and a consumer that is lost from
+// its provider.
+func lostLines(t *testing.T, s *shell) {
+	rome, milan := s.rig.Rome, s.rig.Milan
+	s.fails(t, "force unpeer oslo --kubeconfig @rome", 1, `no ForeignCluster with the ID "oslo"`)
+	s.ok(t, "peer --kubeconfig @rome --remote-kubeconfig @milan")
+	require.NoError(t, rome.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}))
+	s.ok(t, "offload namespace kept --pod-offloading-strategy Remote --kubeconfig @rome --timeout 1m")
+	offloaded := pod("web")
+	offloaded.Namespace = "kept"
+	require.NoError(t, rome.Create(t.Context(), offloaded))
+	eventually(t, "the pod runs in milan", func(t planetest.T) bool {
+		all := pods(t, milan, "kept-rome", nil)
+		return len(all) == 1 && all[0].Status.Phase == corev1.PodRunning
+	})
+	const unpeer = "force unpeer milan --kubeconfig @rome"
+	eventually(t, "a provider that answers is not lost", func(t planetest.T) bool {
+		_, errs, code := s.run(t, unpeer, "n\n")
+		return code == 1 && strings.Contains(errs, "answers: run longshorectl unpeer")
+	})
+
+	require.NoError(t, s.clusters.Milan.Plane.Crash())
+	eventually(t, "the provider counts as lost", func(t planetest.T) bool {
+		_, errs, code := s.run(t, unpeer, "n\n")
+		return code == 1 && strings.Contains(errs, "not confirmed; nothing was changed")
+	})
+	for range 2 {
+		assert.Equal(t, "cluster milan unpeered\n", s.ok(t, unpeer+" --skip-confirm"))
+	}
+	for _, gone := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantInRome}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}},
+		&offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: tenantInRome}},
+	} {
+		assert.True(t, apierrors.IsNotFound(rome.Get(t.Context(), client.ObjectKeyFromObject(gone), gone)), gone.GetName())
+	}
+	eventually(t, "no pod stays on the virtual node", func(t planetest.T) bool {
+		for _, p := range pods(t, rome, "kept", nil) {
+			if p.Spec.NodeName == "milan" {
+				return false
+			}
+		}
+		return true
+	})
+
+	require.NoError(t, s.clusters.Milan.Plane.Restart(t.Context()))
+	require.NoError(t, s.clusters.Rome.Plane.Crash())
+	for range 2 {
+		assert.Equal(t, "cluster rome unpeered\n", s.ok(t, "force unpeer rome --kubeconfig @milan --skip-confirm"))
+	}
+	for _, name := range []string{tenantInMilan, "kept-rome"} {
+		eventually(t, "namespace "+name+" is gone", func(t planetest.T) bool {
+			return apierrors.IsNotFound(milan.Get(t.Context(), client.ObjectKey{Name: name}, &corev1.Namespace{}))
+		})
+	}
 }

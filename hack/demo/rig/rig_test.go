@@ -35,7 +35,7 @@ const (
 )
 
 // start brings up what `make demo` brings up, by the same code.
-func start(t *testing.T) *rig.Rig {
+func start(t *testing.T) (*rig.Rig, *rig.Clusters) {
 	t.Helper()
 	planetest.NeedsControlPlane(t)
 	_, err := os.Stat(server)
@@ -55,7 +55,7 @@ func start(t *testing.T) *rig.Rig {
 	})
 	r, err := rig.Open(clusters.Connection())
 	require.NoError(t, err)
-	return r
+	return r, clusters
 }
 
 func printLogs(t *testing.T, dir string) {
@@ -75,7 +75,7 @@ func quiet(string) {}
 // TestAPodRunsOnTheOtherCluster is the demo's path, and what an operator does next. Its
 // parts build on each other: one installation is used for all of them.
 func TestAPodRunsOnTheOtherCluster(t *testing.T) {
-	r := start(t)
+	r, _ := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	require.NoError(t, r.Install(ctx, nil))
