@@ -21,7 +21,8 @@
 //	5 Send      the ShadowPod is created in the provider cluster, and what the pod needs with it
 //	                                         host/consumer/reflection/{pod,mirror}
 //	                                                                                MetadataFilter, ResourceMutation
-//	6 Run       the provider turns the ShadowPod into a pod
+//	6 Run       the provider checks the ShadowPod and turns it into a pod
+//	                                         host/provider/admission/shadowpod      ShadowPodAdmission
 //	                                         host/provider/shadowpod
 //	7 Report    the remote pod's status becomes the local pod's status
 //	                                         host/consumer/reflection/pod, host/forge/local;

@@ -54,6 +54,17 @@ func (g *generator) facts(point contract.Point, moment contract.Moment) map[stri
 	case point == contract.MetadataFilter:
 		facts[memberObject] = map[string]any{"apiVersion": "v1", "kind": pick(g, "Pod", "ConfigMap", "Secret", "Service"), "metadata": pod["metadata"]}
 		facts["notReflected"] = map[string]any{"labels": g.some([]any{"team", "app"}), "annotations": g.some([]any{"example.com/note"})}
+	case point == contract.ShadowPodAdmission:
+		delete(facts, "virtualNode")
+		facts["tenant"] = map[string]any{"clusterID": "rome"}
+		facts["namespace"] = map[string]any{"name": "shop-rome", "labels": map[string]any{"liqo.io/remote-cluster-id": "rome"}}
+		facts["request"] = map[string]any{"user": "gpu-0123456789ab", "groups": []any{"rome"}, "dryRun": g.chance()}
+		if !g.minimal {
+			facts["quota"] = map[string]any{
+				"resources": map[string]any{"cpu": "4", "pods": "110"}, "used": g.entries("cpu", "500m", "pods", "1"),
+				"limitsEnforcement": pick(g, "None", "Soft", "Hard"),
+			}
+		}
 	case point == contract.ResourceMutation:
 		object := g.resource(pod)
 		facts[memberObject] = object

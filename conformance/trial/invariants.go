@@ -28,7 +28,7 @@ func CheckInvariants(q *Question, result *chain.Result) error {
 	if err != nil {
 		return err
 	}
-	if q.Moment == contract.MomentAdmission {
+	if q.Moment == contract.MomentAdmission || q.Point == contract.ShadowPodAdmission {
 		return invariants.CheckAdmission(before, after) //nolint:wrapcheck // The violations are the message.
 	}
 	draft := remote.PodDraft(before, before.Namespace, remote.Origin{})

@@ -39,6 +39,7 @@ var roots = map[string]string{
 	"facts-anti-affinity-preset": "AntiAffinityPresetFacts",
 	"facts-metadata-filter":      "MetadataFilterFacts",
 	"facts-resource-mutation":    "ResourceMutationFacts",
+	"facts-shadow-pod-admission": "ShadowPodAdmissionFacts",
 }
 
 // answers are the documents that a module writes: the host refuses unknown members of

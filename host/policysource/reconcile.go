@@ -140,6 +140,7 @@ func (s *Source) report(ctx context.Context) error {
 		}
 		observations[i] = report.Observe(o, health[o.Policy.Name])
 		observations[i].Differences = differences[o.Policy.Name]
+		observations[i].NotCalled = s.isNotCalled(o)
 	}
 	if err := s.writer.Write(ctx, observations); err != nil {
 		return fmt.Errorf("reporting the state of policies: %w", err)

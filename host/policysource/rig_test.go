@@ -119,6 +119,8 @@ type rig struct {
 	events  *events.FakeRecorder
 	metrics *prometheus.Registry
 	status  *status.Reconciler
+	// stages are those of the sources that are started.
+	stages []chain.Stage
 	// modulesFail makes the modules fail whose content begins with "ill".
 	modulesFail atomic.Bool
 	// lacksMemory makes loads fail for lack of memory.
@@ -193,6 +195,7 @@ func (r *rig) newSource() *policysource.Source {
 		Identity: report.Identity{Name: "webhook", Object: client.ObjectKey{Namespace: "longshore", Name: "webhook"}},
 		Client:   r.client, Clock: r.clock, Metrics: metrics,
 		BuiltIn:          r.builtIn,
+		Stages:           r.stages,
 		BuiltInBytes:     func() ([]byte, error) { return []byte("default"), nil },
 		ModuleNamespaces: []string{"longshore"},
 		Changed:          func() { r.changes++ },

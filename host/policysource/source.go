@@ -58,6 +58,9 @@ type Options struct {
 	BuiltInBytes func() ([]byte, error)
 	// Load loads modules.
 	Load modules.LoadFunc
+	// Stages are the extension points, with their moments, at which the component calls policies;
+	// none means all. The modules of other policies are not kept in memory.
+	Stages []chain.Stage
 	// Close is called with every policy that Load has returned, once it is not used any more.
 	Close func(chain.Policy)
 	// ModuleNamespaces are the namespaces whose ConfigMaps may hold modules. They are
@@ -114,7 +117,7 @@ func New(options Options) (*Source, error) {
 	s.planned.Store(&[]plan.Outcome{})
 	s.modules = modules.New(modules.Options{
 		Client: options.Client, Namespaces: options.ModuleNamespaces, BuiltIn: options.BuiltIn, BuiltInBytes: options.BuiltInBytes,
-		Load: options.Load, Close: options.Close, Loaded: options.Metrics.loaded, Clock: options.Clock,
+		Load: options.Load, Serves: callsModule(options.Stages), Close: options.Close, Loaded: options.Metrics.loaded, Clock: options.Clock,
 		Requeue: func(delay time.Duration) { s.requeueAfter(reconcileAll, delay) },
 	})
 	options.Chain.Retired, options.Chain.Observer = s.retire, s

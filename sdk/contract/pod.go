@@ -49,6 +49,26 @@ type PodSpec struct {
 	Containers []Container `json:"containers,omitempty"`
 	// InitContainers of the pod, sidecars included.
 	InitContainers []Container `json:"initContainers,omitempty"`
+	// HostNetwork is set when the pod shares the network of its node.
+	HostNetwork bool `json:"hostNetwork,omitempty"`
+	// HostPID is set when the pod sees the processes of its node.
+	HostPID bool `json:"hostPID,omitempty"`
+	// HostIPC is set when the pod shares the IPC namespace of its node.
+	HostIPC bool `json:"hostIPC,omitempty"`
+	// Volumes of the pod.
+	Volumes []Volume `json:"volumes,omitempty"`
+}
+
+// Volume is the view of a volume.
+//
+// Example:
+//
+//	{"name":"logs","hostPath":{"path":"/var/log"}}
+type Volume struct {
+	// Name of the volume.
+	Name string `json:"name"`
+	// HostPath is set for a directory or file of the node, as Kubernetes writes it.
+	HostPath RawMessage `json:"hostPath,omitempty"`
 }
 
 // Container is the view of a container.
@@ -63,6 +83,18 @@ type Container struct {
 	Image string `json:"image,omitempty"`
 	// Resources are the requests and limits, as Kubernetes writes them.
 	Resources RawMessage `json:"resources,omitempty"`
+	// SecurityContext of the container.
+	SecurityContext *SecurityContext `json:"securityContext,omitempty"`
+}
+
+// SecurityContext is the view of the security context of a container.
+//
+// Example:
+//
+//	{"privileged":true}
+type SecurityContext struct {
+	// Privileged is set when the container has nearly the rights of its node's processes.
+	Privileged bool `json:"privileged,omitempty"`
 }
 
 // Toleration mirrors core/v1 Toleration.

@@ -20,6 +20,9 @@ const (
 	// ResourceMutation has the last word about every reflected object: keep it, skip it
 	// or change it. Nothing is bound to it by default.
 	ResourceMutation Point = "ResourceMutation"
+	// ShadowPodAdmission decides in the provider about the pods of consumers: it denies or
+	// changes a ShadowPod before its resources are reserved. Nothing is bound to it by default.
+	ShadowPodAdmission Point = "ShadowPodAdmission"
 )
 
 // CorePoints lists the extension points that have an implicit default binding, in
@@ -29,7 +32,7 @@ func CorePoints() []Point {
 }
 
 // Points lists all extension points of this contract version, the core ones first.
-func Points() []Point { return append(CorePoints(), ResourceMutation) }
+func Points() []Point { return append(CorePoints(), ResourceMutation, ShadowPodAdmission) }
 
 // Export returns the name of the wasm export that answers the point, or "" for a
 // point that this contract version does not know.
@@ -47,6 +50,8 @@ func (p Point) Export() string {
 		return "metadata_filter"
 	case ResourceMutation:
 		return "resource_mutation"
+	case ShadowPodAdmission:
+		return "shadow_pod_admission"
 	default:
 		return ""
 	}

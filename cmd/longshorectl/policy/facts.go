@@ -102,6 +102,12 @@ func fromObject(object map[string]any, point contract.Point, moment contract.Mom
 	case point == contract.MetadataFilter:
 		q.assume("notReflected", &contract.NotReflected{})
 		q.assume("virtualNode", node)
+	case point == contract.ShadowPodAdmission:
+		metadata, _ := object[memberMetadata].(map[string]any)
+		namespace, _ := metadata["namespace"].(string)
+		q.assume("tenant", &contract.Tenant{ClusterID: "consumer"})
+		q.assume("namespace", &contract.Metadata{Name: namespace})
+		q.assume("request", &contract.AdmissionRequest{User: "consumer-0123456789ab", DryRun: true})
 	case point == contract.ResourceMutation:
 		q.assume("local", map[string]any{"apiVersion": pod["apiVersion"], "kind": pod["kind"], memberMetadata: pod[memberMetadata]})
 		q.assume("virtualNode", node)

@@ -109,6 +109,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"scaling down takes the remote pod away", scaleDown},
 		{"a policy that is switched off changes the outcome", policySwitchedOff},
 		{"a custom policy loaded from a ConfigMap decides, live", customPolicy},
+		{"a policy of the provider denies and changes pods of the consumer, live", providerPolicy},
 		{"replacing a module under load loses and delays nothing", swapUnderLoad},
 		{"replicas are replaced and killed while pods are admitted", severalReplicas},
 		{"an EndpointSlice of the consumer is one in the provider", endpointsArrive},

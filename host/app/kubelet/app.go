@@ -44,6 +44,7 @@ import (
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/policies"
 	"github.com/longshore-dev/longshore/host/kit/restore"
+	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policysource"
 )
 
@@ -138,6 +139,7 @@ func (a *App) loadPolicies(ctx context.Context) (*policies.Policies, error) {
 	loaded, err := policies.New(ctx, a.manager, policies.Options{
 		Identity: policies.OfVirtualNode(a.manager.GetClient(), client.ObjectKey{Namespace: o.TenantNamespace, Name: o.NodeName}),
 		Elected:  o.VKLeaseEnabled, CacheDir: o.PolicyCacheDir, PrecompiledDir: o.PrecompiledPolicyDir, Compiler: o.PolicyCompiler,
+		Stages:           chain.OffloadOrder(),
 		ModuleNamespaces: policies.Namespaces(o.Namespace, o.PolicyNamespaces), Metrics: policyMetrics, Changed: a.virtualNode.policiesChanged,
 	})
 	if err != nil {

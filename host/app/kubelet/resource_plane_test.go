@@ -66,7 +66,7 @@ func TestResourceMutationPolicyChangesWhatIsReflected(t *testing.T) {
 		&corev1.Secret{ObjectMeta: metadata("free", nil), StringData: map[string]string{"password": "y"}},
 		&corev1.Service{ObjectMeta: metadata("web", nil), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}})
 	// Extension points that are not implemented yet are rejected.
-	for _, point := range []policyv1alpha1.ExtensionPoint{"ShadowPodAdmission", "ResourceSliceAdmission"} {
+	for _, point := range []policyv1alpha1.ExtensionPoint{"ResourceSliceAdmission"} {
 		err := r.rome.Create(t.Context(), sitePolicy(policyv1alpha1.ResourceMutationPoint, point))
 		require.True(t, apierrors.IsInvalid(err), "%v", err)
 		require.ErrorContains(t, err, `spec.points[1]: Unsupported value: "`+string(point)+`"`)

@@ -40,6 +40,9 @@ type Options struct {
 	// Compiler compiles the modules of policies outside of this process; nil compiles them
 	// in it, without a limit, which is for tests.
 	Compiler engine.Compiler
+	// Stages are the extension points, with their moments, at which the component calls policies;
+	// none means all. The modules of other policies are not kept in memory.
+	Stages []chain.Stage
 	// ModuleNamespaces are the namespaces whose ConfigMaps may hold modules; see [Namespaces].
 	ModuleNamespaces []string
 	// Metrics of the policies; may be nil.
@@ -105,6 +108,7 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 		Identity: options.Identity, Elected: options.Elected, Client: mgr.GetClient(), Clock: clock.RealClock{},
 		BuiltIn: builtin, BuiltInBytes: builtinpolicies.Module,
 		Load:             p.load,
+		Stages:           options.Stages,
 		Close:            p.retire(ctx),
 		Changed:          options.Changed,
 		ModuleNamespaces: options.ModuleNamespaces,

@@ -33,10 +33,12 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/admission/virtualnode"
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 	"github.com/longshore-dev/longshore/host/kit/servingcert"
+	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policysource"
 	"github.com/longshore-dev/longshore/host/provider/admission/shadowpod"
 	"github.com/longshore-dev/longshore/host/provider/quota"
+	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 // component is the name of this process in reports on policies, followed by the name of its pod.
@@ -193,6 +195,7 @@ func (a *App) add(ctx context.Context, mgr ctrl.Manager, options Options) error 
 		Identity: policies.OfPod(mgr.GetAPIReader(), component, client.ObjectKey{Namespace: options.Namespace, Name: options.PodName}),
 		CacheDir: options.PolicyCacheDir, PrecompiledDir: options.PrecompiledPolicyDir, Compiler: options.PolicyCompiler,
 		ModuleNamespaces: options.modules(), Metrics: observer,
+		Stages: []chain.Stage{{Point: contract.PodMutation, Moment: contract.MomentAdmission}, {Point: contract.ShadowPodAdmission}},
 	})
 	if err != nil {
 		return err
@@ -248,7 +251,11 @@ func (a *App) register(mgr ctrl.Manager, options Options) {
 		Reader: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Decoder: decoder, DefaultOptions: options.DefaultOptions,
 		Cluster: virtualkubelet.Cluster{ID: options.ClusterID, Namespace: options.Namespace, LocalPodCIDRs: options.PodCIDRs, PriorityClassName: options.PriorityClassName},
 	}})
-	serve(shadowpod.MutatePath, &admission.Webhook{Handler: &shadowpod.Mutator{Decoder: decoder, Enforce: a.quotas != nil}})
+	serve(shadowpod.MutatePath, &admission.Webhook{Handler: &shadowpod.Mutator{
+		Decoder: decoder, Enforce: a.quotas != nil, Policies: &shadowpod.Policies{
+			Evaluator: a.policies.Chains(), Reader: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Quotas: a.quotas,
+		},
+	}})
 	serve(shadowpod.ValidatePath, &admission.Webhook{Handler: &shadowpod.Validator{
 		Decoder: decoder, Reader: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Quotas: a.quotas,
 	}})

@@ -47,6 +47,12 @@ var bounds = map[contract.Point]bound{
 		facts:  []string{"object", "local", "virtualNode"},
 		skips:  true,
 	},
+	// Metadata is not writable: the consumer owns it and keeps it up to date (ADR 66).
+	contract.ShadowPodAdmission: {
+		writes: anyVerb("/spec"),
+		facts:  []string{"object", "tenant", "namespace", "request", "quota"},
+		denies: true,
+	},
 }
 
 // anyVerb allows every verb at the paths.

@@ -51,6 +51,8 @@ type AdmissionResult struct {
 	Warnings []string
 
 	before, after map[string]any
+	// specPath is the path of the pod's spec in the object that the API server sent; empty is /spec.
+	specPath string
 }
 
 // offloadingFacts is contract.NamespaceOffloading with the types of the API.

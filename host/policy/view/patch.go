@@ -47,7 +47,7 @@ func (r *AdmissionResult) JSONPatch(annotations map[string]string) ([]byte, erro
 			return nil, err
 		}
 		for _, field := range changedMembers(old, now) {
-			if patch, err = diff(patch, "/"+name+"/"+field, old[field], now[field]); err != nil {
+			if patch, err = diff(patch, r.path(name)+"/"+field, old[field], now[field]); err != nil {
 				return nil, err
 			}
 		}
@@ -60,6 +60,14 @@ func (r *AdmissionResult) JSONPatch(annotations map[string]string) ([]byte, erro
 		return nil, fmt.Errorf("encoding the patch: %w", err)
 	}
 	return data, nil
+}
+
+// path returns the path of a member of the document in the object that the API server sent.
+func (r *AdmissionResult) path(name string) string {
+	if name == fieldSpec && r.specPath != "" {
+		return r.specPath
+	}
+	return "/" + name
 }
 
 // diff appends the operations that turn before into after, in a fixed order.

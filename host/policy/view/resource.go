@@ -48,11 +48,14 @@ type ResourceResult struct {
 
 // HasResourcePolicies reports whether any policy may be bound to contract.ResourceMutation.
 // If none is, callers need not call [MutateResource] or prepare its input.
-func HasResourcePolicies(ev Evaluator) bool {
+func HasResourcePolicies(ev Evaluator) bool { return HasPolicies(ev, contract.ResourceMutation) }
+
+// HasPolicies reports whether any policy may be bound to an extension point.
+func HasPolicies(ev Evaluator, point contract.Point) bool {
 	known, ok := ev.(interface {
 		HasBindings(point contract.Point) bool
 	})
-	return !ok || known.HasBindings(contract.ResourceMutation)
+	return !ok || known.HasBindings(point)
 }
 
 // MutateResource evaluates the ResourceMutation policies for an object of any kind but Pod

@@ -70,7 +70,7 @@ func (m *Modules) assess(ctx context.Context, policy *policyv1alpha1.OffloadingP
 	out := verdict{problem: notLoaded(err)}
 	if err == nil {
 		out = verdict{
-			module:  &plan.Absent{ModuleName: loaded.Name(), ModuleDigest: loaded.Digest(), Declared: loaded.Manifest()},
+			module:  describe(loaded),
 			problem: validate(ctx, policy, loaded),
 		}
 		m.options.Close(loaded)
@@ -92,13 +92,17 @@ func (m *Modules) checkSettings(ctx context.Context, policy *policyv1alpha1.Offl
 		return known.problem
 	}
 	problem := validate(ctx, policy, loaded)
-	if isLasting(problem) {
-		m.verdicts.Add(content, verdict{
-			module:  &plan.Absent{ModuleName: loaded.Name(), ModuleDigest: loaded.Digest(), Declared: loaded.Manifest()},
-			problem: problem,
-		}, verdictAge)
+	// A description has checked the points only. The components that call the module let it check
+	// the settings.
+	if _, described := loaded.(*plan.Absent); !described && isLasting(problem) {
+		m.verdicts.Add(content, verdict{module: describe(loaded), problem: problem}, verdictAge)
 	}
 	return problem
+}
+
+// describe returns what is known of a module without its code.
+func describe(loaded chain.Policy) *plan.Absent {
+	return &plan.Absent{ModuleName: loaded.Name(), ModuleDigest: loaded.Digest(), Declared: loaded.Manifest()}
 }
 
 func (m *Modules) verdict(content [sha256.Size]byte) (verdict, bool) {

@@ -17,6 +17,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	policymodule "github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policysource/plan"
+	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
 const (
@@ -41,7 +42,7 @@ type Limits struct {
 // goroutines. It may ignore its context and return after it has loaded the module.
 type LoadFunc func(ctx context.Context, name string, raw []byte, limits Limits) (chain.Policy, error)
 
-// Options of [New]. All are required.
+// Options of [New]. All but Serves are required.
 type Options struct {
 	// Client reads ConfigMaps.
 	Client client.Reader
@@ -54,6 +55,9 @@ type Options struct {
 	BuiltInBytes func() ([]byte, error)
 	// Load loads modules.
 	Load LoadFunc
+	// Serves reports whether the component calls a module with this manifest; nil means that it
+	// calls all. Of a module that it does not call, only the description is kept.
+	Serves func(*contract.Manifest) bool
 	// Close is called with every policy that Load has returned, once it is not used any more.
 	Close func(chain.Policy)
 	// Loaded is called with the name of the policy after each load that Get has started and
@@ -98,6 +102,9 @@ type module struct {
 	err    error
 	// isBound is set once the chains have had the module: they report when it can be closed.
 	isBound bool
+	// isDescribed is set when policy describes a module that is closed, because the component
+	// does not call it.
+	isDescribed bool
 }
 
 // New returns Modules of which none is loaded.
@@ -190,6 +197,9 @@ func (m *Modules) finish(ctx context.Context, name string, started *module, poli
 	}
 	started.ended, started.err = true, err
 	switch {
+	case err == nil && m.options.Serves != nil && !m.options.Serves(policy.Manifest()):
+		started.policy, started.isDescribed = describe(policy), true
+		m.options.Close(policy)
 	case err == nil: // with an error it may be a typed nil
 		started.policy = policy
 	case !policymodule.AtFault(err):
@@ -216,7 +226,7 @@ func (m *Modules) Keep(named map[Key]bool, bound map[chain.Policy]bool) {
 		}
 		delete(m.known, key)
 		known.cancel()
-		if known.policy != nil && !known.isBound {
+		if known.policy != nil && !known.isDescribed && !known.isBound {
 			m.options.Close(known.policy)
 		}
 	}

@@ -2,6 +2,7 @@ package modules_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,8 @@ import (
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	policymodule "github.com/longshore-dev/longshore/host/policy/module"
+	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/host/policysource/modules"
 	"github.com/longshore-dev/longshore/host/policysource/plan"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -30,6 +33,7 @@ const (
 // rig has Modules whose loads end when the test says so, whatever their context.
 type rig struct {
 	*modules.Modules
+	options                   modules.Options
 	release                   chan struct{}
 	started, running, closed  atomic.Int64
 	mostRunning, endedReports atomic.Int64
@@ -50,7 +54,7 @@ func newRig(t *testing.T, policies int) (*rig, []*policyv1alpha1.OffloadingPolic
 		}}
 	}
 	r := &rig{release: make(chan struct{})}
-	r.Modules = modules.New(modules.Options{
+	r.options = modules.Options{
 		Client: builder.Build(), Namespaces: []string{"longshore"}, Clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0)),
 		Load: func(_ context.Context, name string, _ []byte, _ modules.Limits) (chain.Policy, error) {
 			r.started.Add(1)
@@ -65,7 +69,8 @@ func newRig(t *testing.T, policies int) (*rig, []*policyv1alpha1.OffloadingPolic
 		Close:   func(chain.Policy) { r.closed.Add(1) },
 		Loaded:  func(string, error) { r.endedReports.Add(1) },
 		Requeue: func(time.Duration) {},
-	})
+	}
+	r.Modules = modules.New(r.options)
 	return r, all
 }
 
@@ -146,4 +151,60 @@ func TestNoModuleIsLostUnderLoad(t *testing.T) {
 	r.Wait()
 	r.Keep(nil, nil)
 	assert.Equal(t, r.started.Load(), r.closed.Load())
+}
+
+// A module that the component does not call is closed when its manifest is known.
+func TestOnlyTheDescriptionOfAModuleThatIsNotCalledIsKept(t *testing.T) {
+	r, policies := newRig(t, 2)
+	r.options.Serves = func(manifest *contract.Manifest) bool { return manifest.Name == policies[0].Name }
+	load := r.options.Load
+	r.options.Load = func(ctx context.Context, name string, raw []byte, limits modules.Limits) (chain.Policy, error) {
+		_, err := load(ctx, name, raw, limits)
+		manifest := contract.Manifest{Version: "1", Points: []contract.PointManifest{{Point: contract.PodMutation}}}
+		return policytest.Native(name, manifest, nil), err
+	}
+	r.Modules = modules.New(r.options)
+	close(r.release)
+	r.get(t, policies)
+	r.Wait()
+	states, keys := r.get(t, policies)
+	assert.IsType(t, &policytest.Policy{}, states[0].Policy)
+	require.IsType(t, &plan.Absent{}, states[1].Policy)
+	assert.Equal(t, policies[1].Name, states[1].Policy.Manifest().Name)
+	assert.NotEmpty(t, states[1].Policy.Digest())
+	assert.Equal(t, int64(1), r.closed.Load())
+	r.Keep(keys, map[chain.Policy]bool{states[0].Policy: true, states[1].Policy: true})
+	r.get(t, policies)
+	r.Wait()
+	assert.Equal(t, int64(2), r.started.Load(), "it is not loaded again")
+	r.Keep(nil, nil)
+	assert.Equal(t, int64(1), r.closed.Load(), "the chains close the one that they have had")
+}
+
+// The description does not answer for the module's check of settings.
+func TestSettingsThatOnlyADescriptionHasSeenAreNotApproved(t *testing.T) {
+	r, policies := newRig(t, 1)
+	r.options.Serves = func(*contract.Manifest) bool { return false }
+	load := r.options.Load
+	r.options.Load = func(ctx context.Context, name string, raw []byte, limits modules.Limits) (chain.Policy, error) {
+		_, err := load(ctx, name, raw, limits)
+		return refusing{policytest.Native(name, contract.Manifest{Points: []contract.PointManifest{{Point: contract.PodMutation}}}, nil)}, err
+	}
+	r.Modules = modules.New(r.options)
+	close(r.release)
+	r.get(t, policies)
+	r.Wait()
+	states, _ := r.get(t, policies)
+	require.Nil(t, states[0].Problem)
+	_, problem, err := r.Judge(t.Context(), policies[0], nil)
+	require.NoError(t, err)
+	require.NotNil(t, problem)
+	assert.Equal(t, plan.ReasonInvalidSettings, problem.Reason)
+}
+
+// refusing is a module that accepts no settings.
+type refusing struct{ *policytest.Policy }
+
+func (refusing) ValidateSettings(context.Context, json.RawMessage, ...contract.Point) error {
+	return &policymodule.SettingsError{Module: "refusing", Message: "no"}
 }

@@ -55,9 +55,19 @@ func observe(policy *policyv1alpha1.OffloadingPolicy, components []policyv1alpha
 	return out
 }
 
+// callers returns the observations of the components that call the policy. If none does, such as
+// before there is a virtual kubelet, all count.
+func callers(policy *policyv1alpha1.OffloadingPolicy, all []observed) []observed {
+	calling := slices.DeleteFunc(slices.Clone(all), func(o observed) bool { return o.NotCalled && isCurrent(policy, &o) })
+	if len(calling) == 0 {
+		return all
+	}
+	return calling
+}
+
 // Summarize returns the status of a policy, apart from the times of its condition.
 func Summarize(policy *policyv1alpha1.OffloadingPolicy, components []policyv1alpha1.PolicyComponent) policyv1alpha1.OffloadingPolicyStatus {
-	all := observe(policy, components)
+	all := callers(policy, observe(policy, components))
 	digest := currentDigest(policy, all)
 	var current, behind []observed
 	for _, o := range all {

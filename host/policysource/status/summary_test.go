@@ -2,6 +2,7 @@ package status_test
 
 import (
 	"encoding/json"
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -121,8 +122,30 @@ func summaryCases() map[string]summaryCase {
 	}
 }
 
+// notCalledCases are those of components that do not call the policy.
+func notCalledCases() map[string]summaryCase {
+	const before, after = "sha256:aa", "sha256:bb"
+	current := &observation{Generation: 2, Digest: after}
+	return map[string]summaryCase{
+		"a component that does not call the policy does not count": {
+			components: []policyv1alpha1.PolicyComponent{component("a", &observation{Generation: 2, Digest: after, NotCalled: true}), component("b", &observation{Generation: 1, Digest: before})},
+			want:       "0/1", wantDigest: before, wantReady: "False", wantReason: "Behind", wantInMessage: "0/1 components decide by generation 2. Not current: b:",
+		},
+		"a component that did not call the previous version": {
+			components: []policyv1alpha1.PolicyComponent{component("a", &observation{Generation: 1, Digest: before, NotCalled: true}), component("b", current)},
+			want:       "1/2", wantDigest: after, wantReady: "False", wantReason: "Behind", wantInMessage: "a: decides by generation 1",
+		},
+		"no component calls the policy yet": {
+			components: []policyv1alpha1.PolicyComponent{component("a", &observation{Generation: 2, Digest: after, NotCalled: true})},
+			want:       "1/1", wantDigest: after, wantReady: "True", wantReason: "Bound",
+		},
+	}
+}
+
 func TestSummarize(t *testing.T) {
-	for name, tc := range summaryCases() {
+	cases := summaryCases()
+	maps.Copy(cases, notCalledCases())
+	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := status.Summarize(policy(tc.mode, tc.digest), tc.components)
 			assert.Equal(t, tc.want, got.Components)

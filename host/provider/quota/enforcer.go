@@ -194,22 +194,35 @@ func (e *Enforcer) reserveAll(user string, quota *offloadingv1beta1.Quota, batch
 	return next, reserved, failure
 }
 
-// quota returns the Quota of a user: the oldest, as this replica knows it.
-func (e *Enforcer) quota(ctx context.Context, user string, written *offloadingv1beta1.Quota) (*offloadingv1beta1.Quota, error) {
+// Find returns the Quota of a user, by its label value: the oldest in the cache, nil if there is
+// none.
+func (e *Enforcer) Find(ctx context.Context, user string) (*offloadingv1beta1.Quota, error) {
 	list := &offloadingv1beta1.QuotaList{}
 	if err := e.Client.List(ctx, list, client.MatchingFields{userIndex: user}); err != nil {
 		return nil, fmt.Errorf("listing the Quotas of user %q: %w", user, err)
 	}
 	if len(list.Items) == 0 {
-		return nil, &Denied{fmt.Sprintf("user %s has no Quota in this cluster: its ResourceSlice is not accepted, or a Quota with spec.user is to be created by the provider's administrator", user)}
+		return nil, nil
 	}
 	first := slices.MinFunc(list.Items, func(a, b offloadingv1beta1.Quota) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 	})
+	return &first, nil
+}
+
+// quota returns the Quota of a user as this replica knows it.
+func (e *Enforcer) quota(ctx context.Context, user string, written *offloadingv1beta1.Quota) (*offloadingv1beta1.Quota, error) {
+	first, err := e.Find(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	if first == nil {
+		return nil, &Denied{fmt.Sprintf("user %s has no Quota in this cluster: its ResourceSlice is not accepted, or a Quota with spec.user is to be created by the provider's administrator", user)}
+	}
 	if written != nil && written.UID == first.UID && parseVersion(written.ResourceVersion) > parseVersion(first.ResourceVersion) {
 		return written, nil
 	}
-	return &first, nil
+	return first, nil
 }
 
 // catchUp waits until this replica has observed the ShadowPods that the last writer of the Quota

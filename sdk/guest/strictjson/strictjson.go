@@ -74,6 +74,21 @@ func Strings(name string, into *[]string) Field { return Field{name, into} }
 // repeated key is an error.
 func Pairs(name string, into *[]Pair) Field { return Field{name, into} }
 
+// Keys reads the keys of an object with arbitrary keys and values, in its order: which resources
+// a container requests, for example.
+func Keys(name string, into *[]string) Field {
+	return Field{name, func(r *reader) {
+		keys := make([]string, 0, few)
+		for key, ok := r.scanner.FirstKey(); ok; key, ok = r.scanner.NextKey() {
+			keys = append(keys, string(key))
+			r.scanner.Skip()
+		}
+		if r.check("an object") {
+			*into = keys
+		}
+	}}
+}
+
 // Raw reads any value as JSON text, for example for another decoder.
 func Raw(name string, into *[]byte) Field { return Field{name, into} }
 

@@ -144,3 +144,21 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+func TestKeys(t *testing.T) {
+	for data, want := range map[string]string{
+		`{"limits":{"cpu":1,"memory":"1Gi","other":{"a":[null]}}}`: "cpu memory other",
+		`{"limits":{}}`:   "",
+		`{"limits":null}`: "",
+		`{}`:              "",
+	} {
+		var keys []string
+		if err := strictjson.Decode(guest.Settings(data), strictjson.Keys("limits", &keys)); err != nil || strings.Join(keys, " ") != want {
+			t.Errorf("%s: got %q, %v, want %q", data, keys, err, want)
+		}
+	}
+	var keys []string
+	if err := strictjson.Decode(guest.Settings(`{"limits":["cpu"]}`), strictjson.Keys("limits", &keys)); err == nil || err.Error() != "spec.settings.limits: want an object" {
+		t.Errorf("a list: got %q, %v", keys, err)
+	}
+}

@@ -84,6 +84,7 @@ func TestFactsAreReadAsEncodingJSONReadsThem(t *testing.T) {
 	t.Run("AntiAffinityPreset", func(t *testing.T) { checkFacts(t, codec.AntiAffinityPresetFacts) })
 	t.Run("MetadataFilter", func(t *testing.T) { checkFacts(t, codec.MetadataFilterFacts) })
 	t.Run("ResourceMutation", func(t *testing.T) { checkFacts(t, codec.ResourceMutationFacts) })
+	t.Run("ShadowPodAdmission", func(t *testing.T) { checkFacts(t, codec.ShadowPodAdmissionFacts) })
 }
 
 func checkAppend[T any](t *testing.T, write func([]byte, *T) []byte) {

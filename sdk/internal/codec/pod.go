@@ -52,6 +52,14 @@ func podSpec(s *json.Scanner, p *contract.PodSpec) {
 			p.Containers = list(s, containerLists, container)
 		case "initContainers":
 			p.InitContainers = list(s, containerLists, container)
+		case "hostNetwork":
+			p.HostNetwork = s.Bool()
+		case "hostPID":
+			p.HostPID = s.Bool()
+		case "hostIPC":
+			p.HostIPC = s.Bool()
+		case "volumes":
+			p.Volumes = list(s, volumeLists, volume)
 		default:
 			s.Skip()
 		}
@@ -67,6 +75,32 @@ func container(s *json.Scanner, c *contract.Container) {
 			c.Image = s.String()
 		case "resources":
 			c.Resources = s.Raw()
+		case "securityContext":
+			c.SecurityContext = optional(s, securityContexts, securityContext)
+		default:
+			s.Skip()
+		}
+	}
+}
+
+func securityContext(s *json.Scanner, c *contract.SecurityContext) {
+	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
+		switch string(key) {
+		case "privileged":
+			c.Privileged = s.Bool()
+		default:
+			s.Skip()
+		}
+	}
+}
+
+func volume(s *json.Scanner, v *contract.Volume) {
+	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
+		switch string(key) {
+		case "name":
+			v.Name = s.String()
+		case "hostPath":
+			v.HostPath = s.Raw()
 		default:
 			s.Skip()
 		}

@@ -23,6 +23,8 @@ var (
 	metadatas         = ready[contract.Metadata](few)
 	requests          = ready[contract.AdmissionRequest](few)
 	virtualNodes      = ready[contract.VirtualNode](few)
+	quotas            = ready[contract.Quota](few)
+	securityContexts  = ready[contract.SecurityContext](few)
 	patches           = ready[contract.Patch](few)
 	patchAffinities   = ready[contract.PatchAffinity](few)
 	affinities        = ready[contract.Affinity](few)
@@ -32,6 +34,7 @@ var (
 
 	tolerationLists  = room.New[contract.Toleration](many)
 	containerLists   = room.New[contract.Container](many)
+	volumeLists      = room.New[contract.Volume](many)
 	termLists        = room.New[contract.NodeSelectorTerm](many)
 	requirementLists = room.New[contract.NodeSelectorRequirement](many)
 	rawLists         = room.New[contract.RawMessage](many)

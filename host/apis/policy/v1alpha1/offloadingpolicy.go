@@ -32,7 +32,7 @@ const (
 
 // ExtensionPoint is a decision that the host asks policies to make.
 //
-// +kubebuilder:validation:Enum=PodMutation;OffloadingPatch;AntiAffinityPreset;MetadataFilter;ResourceMutation
+// +kubebuilder:validation:Enum=PodMutation;OffloadingPatch;AntiAffinityPreset;MetadataFilter;ResourceMutation;ShadowPodAdmission
 type ExtensionPoint string
 
 // The extension points (docs/explanation/architecture.md, 2.1); the names are the contract's.
@@ -42,6 +42,7 @@ const (
 	AntiAffinityPresetPoint ExtensionPoint = "AntiAffinityPreset"
 	MetadataFilterPoint     ExtensionPoint = "MetadataFilter"
 	ResourceMutationPoint   ExtensionPoint = "ResourceMutation"
+	ShadowPodAdmissionPoint ExtensionPoint = "ShadowPodAdmission"
 )
 
 // FailurePolicyType says what happens when a policy gives no valid answer.

@@ -45,6 +45,9 @@ type PolicyObservation struct {
 	Since metav1.Time `json:"since,omitempty,omitzero"`
 	// Enforced is whether the answers of this version are applied.
 	Enforced bool `json:"enforced,omitempty"`
+	// NotCalled is set when the component calls policies at none of the extension points to which
+	// this one is bound.
+	NotCalled bool `json:"notCalled,omitempty"`
 	// Reason is why the component does not, or not only, decide by the current version, in
 	// one word; empty when nothing is wrong.
 	Reason string `json:"reason,omitempty"`

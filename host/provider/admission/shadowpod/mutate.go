@@ -1,5 +1,6 @@
-// Package shadowpod serves the webhooks for ShadowPods (wire 2.5): one records who creates a
-// ShadowPod, the other validates it and reserves its resources in the creator's Quota.
+// Package shadowpod is Pod flow, stage 6: the webhooks for ShadowPods (wire 2.5). One records who
+// creates a ShadowPod and calls the provider's policies, the other validates it and reserves its
+// resources in the creator's Quota.
 package shadowpod
 
 import (
@@ -23,25 +24,44 @@ const (
 	ValidatePath = "/validate/shadowpods"
 )
 
-// Mutator sets the creator label. It is immutable: the ShadowPod uses the Quota of its
-// creator until it is gone, although other users may update it (T77).
+// Mutator sets the creator label, and applies the provider's policies. The label is immutable:
+// the ShadowPod uses the Quota of its creator until it is gone, although other users may update
+// it (T77).
 type Mutator struct {
 	// Decoder decodes the wire objects.
 	Decoder admission.Decoder
 	// Enforce is unset when resources are not enforced.
 	Enforce bool
+	// Policies decide about the pod; nil for none.
+	Policies *Policies
 }
 
 var _ admission.Handler = (*Mutator)(nil)
 
 // Handle implements admission.Handler.
-func (m *Mutator) Handle(_ context.Context, request admission.Request) admission.Response {
-	if !m.Enforce {
-		return admission.Allowed("")
-	}
+func (m *Mutator) Handle(ctx context.Context, request admission.Request) admission.Response {
 	shadow := &metav1.PartialObjectMetadata{}
 	if err := json.Unmarshal(request.Object.Raw, shadow); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the ShadowPod: %w", err))
+	}
+	response := m.label(&request, shadow)
+	if !response.Allowed {
+		return response
+	}
+	applies, err := m.Policies.applies(&request, shadow)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if !applies {
+		return response
+	}
+	return m.Policies.admit(ctx, &request, shadow, response)
+}
+
+// label sets the creator label.
+func (m *Mutator) label(request *admission.Request, shadow *metav1.PartialObjectMetadata) admission.Response {
+	if !m.Enforce {
+		return admission.Allowed("")
 	}
 	creator := quota.LabelValue(request.UserInfo.Username)
 	switch request.Operation {

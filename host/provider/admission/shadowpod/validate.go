@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/provider/quota"
 )
@@ -56,7 +55,7 @@ func (v *Validator) Handle(ctx context.Context, request admission.Request) admis
 
 func (v *Validator) create(ctx context.Context, request *admission.Request, shadow *offloadingv1beta1.ShadowPod) admission.Response {
 	shadow.Namespace = request.Namespace
-	denial, err := v.checkOrigin(ctx, shadow)
+	_, denial, err := checkOrigin(ctx, shadow.Labels, shadow.Namespace, v.Reader, v.APIReader)
 	switch {
 	case err != nil:
 		return admission.Errored(http.StatusInternalServerError, err)
@@ -80,26 +79,6 @@ func (v *Validator) create(ctx context.Context, request *admission.Request, shad
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
 	return admission.Allowed("")
-}
-
-// checkOrigin returns why a ShadowPod does not belong into its namespace, or "".
-func (v *Validator) checkOrigin(ctx context.Context, shadow *offloadingv1beta1.ShadowPod) (string, error) {
-	origin := shadow.Labels[offloadingv1beta1.OriginLabel]
-	if origin == "" {
-		return fmt.Sprintf("label %s is missing", offloadingv1beta1.OriginLabel), nil
-	}
-	namespace := &corev1.Namespace{}
-	// A new namespace may not be in the cache, nor its label.
-	for _, reader := range []client.Reader{v.Reader, v.APIReader} {
-		err := reader.Get(ctx, client.ObjectKey{Name: shadow.Namespace}, namespace)
-		if client.IgnoreNotFound(err) != nil {
-			return "", fmt.Errorf("reading namespace %q: %w", shadow.Namespace, err)
-		}
-		if err == nil && namespace.Labels[liqocorev1beta1.RemoteClusterIDLabel] == origin {
-			return "", nil
-		}
-	}
-	return fmt.Sprintf("namespace %s does not belong to cluster %s, which label %s names", shadow.Namespace, origin, offloadingv1beta1.OriginLabel), nil
 }
 
 // validateUpdate returns why an update is denied, or "" (wire 2.5). It is pure.

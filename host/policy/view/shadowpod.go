@@ -1,0 +1,126 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/jsonvalue"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// ShadowPodInput are the facts about a ShadowPod that a consumer creates or changes.
+type ShadowPodInput struct {
+	// Raw is the ShadowPod's JSON as the API server sent it.
+	Raw []byte
+	// Tenant is the consumer to which the namespace belongs.
+	Tenant contract.Tenant
+	// Namespace of the ShadowPod.
+	Namespace *corev1.Namespace
+	// User and Groups of the request.
+	User   string
+	Groups []string
+	// DryRun reports that the ShadowPod will not be stored.
+	DryRun bool
+	// Quota of the user; may be nil.
+	Quota *offloadingv1beta1.Quota
+}
+
+// quotaFacts is contract.Quota with the types of the API.
+type quotaFacts struct {
+	Resources         corev1.ResourceList                 `json:"resources,omitempty"`
+	Used              corev1.ResourceList                 `json:"used,omitempty"`
+	LimitsEnforcement offloadingv1beta1.LimitsEnforcement `json:"limitsEnforcement,omitempty"`
+}
+
+// podPath is the path of the pod's spec in a ShadowPod.
+const podPath = "/spec/pod"
+
+// AdmitShadowPod evaluates the ShadowPodAdmission policies (stage 6). The result's JSONPatch is a
+// patch of the ShadowPod.
+func AdmitShadowPod(ctx context.Context, ev Evaluator, in ShadowPodInput) (*AdmissionResult, error) {
+	object, labels, err := shadowPodObject(in.Raw, in.Namespace.Name)
+	if err != nil {
+		return nil, err
+	}
+	facts := map[string]any{
+		"tenant":  &in.Tenant,
+		"request": &contract.AdmissionRequest{User: in.User, Groups: in.Groups, DryRun: in.DryRun},
+		"namespace": &contract.Metadata{
+			Name: in.Namespace.Name, Labels: in.Namespace.Labels, Annotations: in.Namespace.Annotations,
+		},
+	}
+	if in.Quota != nil {
+		spec := &in.Quota.Spec
+		facts["quota"] = &quotaFacts{Resources: spec.Resources, Used: in.Quota.Status.Used, LimitsEnforcement: spec.LimitsEnforcement}
+	}
+	attributes := chain.Attributes{Namespace: in.Namespace.Name, NamespaceLabels: in.Namespace.Labels, Labels: labels}
+	if attributes.NamespaceLabels == nil {
+		attributes.NamespaceLabels = map[string]string{} // nil means unknown
+	}
+	var o outcome
+	after, err := o.evaluate(ctx, ev, chain.Input{
+		Point: contract.ShadowPodAdmission, Object: object, Facts: facts, Match: attributes, Check: checkPod,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &AdmissionResult{
+		Changed: o.changed, Decisions: o.decisions, Denial: o.denial, Warnings: o.warnings,
+		before: object, after: after, specPath: podPath,
+	}, nil
+}
+
+// shadowPodObject returns the document of the pod of a ShadowPod, and its labels. Fields of the
+// spec that the host does not know stay in it.
+func shadowPodObject(raw []byte, namespace string) (object map[string]any, labels map[string]string, err error) {
+	shadow, err := jsonvalue.Split(raw, fieldMetadata, fieldSpec)
+	if err != nil {
+		return nil, nil, fmt.Errorf("decoding the ShadowPod: %w", err)
+	}
+	metadata, err := member(shadow, fieldMetadata)
+	if err != nil {
+		return nil, nil, err
+	}
+	var name string
+	var annotations map[string]string
+	for field, target := range map[string]any{"name": &name, fieldLabels: &labels, fieldAnnotations: &annotations} {
+		if value, ok := metadata[field].(json.RawMessage); ok {
+			if err := json.Unmarshal(value, target); err != nil {
+				return nil, nil, fmt.Errorf("decoding metadata.%s of the ShadowPod: %w", field, err)
+			}
+		}
+	}
+	spec, err := member(shadow, fieldSpec)
+	if err != nil {
+		return nil, nil, err
+	}
+	members := map[string]any{}
+	if pod, ok := spec["pod"].(json.RawMessage); ok {
+		if members, err = jsonvalue.Split(pod); err != nil {
+			return nil, nil, fmt.Errorf("decoding spec.pod of the ShadowPod: %w", err)
+		}
+	}
+	return map[string]any{
+		"apiVersion": "v1", "kind": "Pod", fieldSpec: members,
+		fieldMetadata: metadataObject(name, namespace, labels, withDecisions(annotations, "")),
+	}, labels, nil
+}
+
+// SamePod reports whether two ShadowPods, in the JSON of the API server, have equal pod specs.
+func SamePod(a, b []byte) (bool, error) {
+	before, _, err := shadowPodObject(a, "")
+	if err != nil {
+		return false, err
+	}
+	after, _, err := shadowPodObject(b, "")
+	if err != nil {
+		return false, err
+	}
+	patch, err := diff(nil, "", before[fieldSpec], after[fieldSpec])
+	return len(patch) == 0, err
+}

@@ -1,0 +1,120 @@
+package view_test
+
+import (
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/policytest"
+	"github.com/longshore-dev/longshore/host/policy/view"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+const shadowPod = `{"apiVersion":"offloading.liqo.io/v1beta1","kind":"ShadowPod","metadata":{"name":"web","namespace":"shop-rome","uid":"1",` +
+	`"labels":{"app":"web"},"annotations":{"policy.longshore.dev/decisions":"[]","note":"n"}},` +
+	`"spec":{"pod":{"newField":{"a":1},"containers":[{"name":"web","image":"web:1","newField":2}]},"other":true}}`
+
+func shadowPodInput() view.ShadowPodInput {
+	quota := &offloadingv1beta1.Quota{}
+	quota.Spec.Resources = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
+	quota.Spec.LimitsEnforcement = offloadingv1beta1.HardLimitsEnforcement
+	quota.Status.Used = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}
+	return view.ShadowPodInput{
+		Raw: []byte(shadowPod), Tenant: contract.Tenant{ClusterID: "rome"}, User: "gpu", Groups: []string{"g"}, DryRun: true, Quota: quota,
+		Namespace: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome", Labels: map[string]string{"l": "v"}}},
+	}
+}
+
+func admitting(reads []string, function policytest.Func) *policytest.Policy {
+	return policytest.Native("guard", contract.Manifest{Points: []contract.PointManifest{
+		{Point: contract.ShadowPodAdmission, Reads: reads, Writes: anything("/spec")},
+	}}, map[contract.Point]func(contract.Request) (contract.Response, error){contract.ShadowPodAdmission: function})
+}
+
+func admitShadowPod(t *testing.T, policy *policytest.Policy) (*view.AdmissionResult, error) {
+	t.Helper()
+	chains := chain.New(chain.Options{})
+	require.NoError(t, chains.Swap([]chain.Binding{{Name: "guard", Policy: policy, Point: contract.ShadowPodAdmission}}))
+	return view.AdmitShadowPod(t.Context(), chains, shadowPodInput())
+}
+
+func TestFactsOfShadowPodAdmission(t *testing.T) {
+	var facts string
+	_, err := admitShadowPod(t, admitting([]string{"/object", "/tenant", "/namespace", "/request", "/quota"}, func(r contract.Request) (contract.Response, error) {
+		facts = string(r.Facts)
+		return contract.Response{}, nil
+	}))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop-rome","labels":{"app":"web"},"annotations":{"note":"n"}},
+		"spec":{"newField":{"a":1},"containers":[{"name":"web","image":"web:1","newField":2}]}},
+		"tenant":{"clusterID":"rome"},"namespace":{"name":"shop-rome","labels":{"l":"v"}},
+		"request":{"user":"gpu","groups":["g"],"dryRun":true},
+		"quota":{"resources":{"cpu":"4"},"used":{"cpu":"500m"},"limitsEnforcement":"Hard"}}`, facts)
+}
+
+func TestShadowPodAdmissionPatchesThePodOfTheShadowPod(t *testing.T) {
+	result, err := admitShadowPod(t, admitting(nil, func(contract.Request) (contract.Response, error) {
+		return contract.Response{Operations: []contract.Operation{
+			contract.Set("/spec/containers[*]/resources/requests/cpu", contract.String("100m")),
+			contract.Ensure("/spec/tolerations", contract.Toleration{Key: "tenant"}),
+		}}, nil
+	}))
+	require.NoError(t, err)
+	require.True(t, result.Changed)
+	raw, err := result.JSONPatch(nil)
+	require.NoError(t, err)
+	patch, err := jsonpatch.DecodePatch(raw)
+	require.NoError(t, err)
+	patched, err := patch.Apply([]byte(shadowPod))
+	require.NoError(t, err)
+	assert.Contains(t, string(patched), `"tolerations":[{"key":"tenant"}]`)
+	assert.Contains(t, string(patched), `"resources":{"requests":{"cpu":"100m"}}`)
+	assert.Contains(t, string(patched), `"newField":{"a":1}`, "fields that the host does not know stay")
+	assert.Contains(t, string(patched), `"policy.longshore.dev/decisions":"[]"`)
+}
+
+func TestShadowPodAdmissionWritesNoMetadata(t *testing.T) {
+	policy := policytest.Native("guard", contract.Manifest{Points: []contract.PointManifest{
+		{Point: contract.ShadowPodAdmission, Writes: anything("/metadata/labels")},
+	}}, nil)
+	err := chain.Check([]chain.Binding{{Name: "guard", Policy: policy, Point: contract.ShadowPodAdmission}})
+	require.ErrorContains(t, err, "declares more than the extension point allows")
+}
+
+func TestAShadowPodIsDenied(t *testing.T) {
+	result, err := admitShadowPod(t, admitting(nil, func(contract.Request) (contract.Response, error) {
+		return contract.Response{Deny: &contract.Denial{Reason: "Privileged", Message: "no"}}, nil
+	}))
+	require.NoError(t, err)
+	require.NotNil(t, result.Denial)
+	assert.Equal(t, "Privileged", result.Denial.Reason)
+}
+
+func TestSamePod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		other string
+		same  bool
+	}{
+		"itself":                       {shadowPod, true},
+		"other metadata":               {`{"metadata":{"name":"x"},"spec":{"pod":{"newField":{"a":1},"containers":[{"newField":2,"image":"web:1","name":"web"}]}}}`, true},
+		"another image":                {`{"spec":{"pod":{"newField":{"a":1},"containers":[{"name":"web","image":"web:2","newField":2}]}}}`, false},
+		"no pod":                       {`{"spec":{}}`, false},
+		"a further field":              {`{"spec":{"pod":{"hostname":"h","newField":{"a":1},"containers":[{"name":"web","image":"web:1","newField":2}]}}}`, false},
+		"a field that is null instead": {`{"spec":{"pod":{"hostname":null,"newField":{"a":1},"containers":[{"name":"web","image":"web:1","newField":2}]}}}`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			same, err := view.SamePod([]byte(shadowPod), []byte(tc.other))
+			require.NoError(t, err)
+			assert.Equal(t, tc.same, same)
+		})
+	}
+	_, err := view.SamePod([]byte(shadowPod), []byte(`{"spec":7}`))
+	require.Error(t, err)
+}
