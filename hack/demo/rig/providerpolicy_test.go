@@ -37,7 +37,9 @@ func providerPolicy(t *testing.T, r *rig.Rig) {
 		BinaryData: map[string][]byte{"module.wasm.gz": module}, Data: map[string]string{"policy.yaml": string(spec)},
 	}
 	require.NoError(t, r.Milan.Create(t.Context(), guard))
-	t.Cleanup(func() { assert.NoError(t, client.IgnoreNotFound(r.Milan.Delete(context.WithoutCancel(t.Context()), guard))) })
+	t.Cleanup(func() {
+		assert.NoError(t, client.IgnoreNotFound(r.Milan.Delete(context.WithoutCancel(t.Context()), guard)))
+	})
 	awaitGuard(t, r, 1)
 
 	limited := corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}}
