@@ -52,6 +52,7 @@ func TestInstallBesideWhatAClusterHas(t *testing.T) {
 		assert.Equal(t, "cluster-"+string(r.clusterUID(t))[:8], r.clusterID(t))
 		assert.Equal(t, adopted, r.crdUIDs(t)["renews.authentication.liqo.io"], "the CRD was changed in place")
 	})
+	t.Run("helm test checks it", r.testHelmTest)
 	t.Run("an upgrade keeps the name", func(t *testing.T) {
 		before := r.clusterID(t)
 		require.NoError(t, r.upgradeWith(t, chrt, values, false))

@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -172,6 +173,8 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 		"the manager gives no right that it does not have":    {"longshore-manager", create(&rbacv1.Role{ObjectMeta: in("test"), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"delete"}}}}), false},
 		"the manager lets a virtual kubelet hold leases":      {"longshore-manager", create(bindIn("longshore-virtual-kubelet-lease")), true},
 		"the manager binds the remote role in a namespace":    {"longshore-manager", create(bindIn("liqo-virtual-kubelet-remote")), true},
+		"the manager makes a budget for a virtual kubelet":    {"longshore-manager", create(&policyv1.PodDisruptionBudget{ObjectMeta: in("vk-milan")}), true},
+		"the webhook makes no budget":                         {"longshore-webhook", create(&policyv1.PodDisruptionBudget{ObjectMeta: in("vk-milan")}), false},
 		"the manager does not bind administrators":            {"longshore-manager", create(bind("cluster-admin")), false},
 		"the manager binds the control plane of a consumer":   {"longshore-manager", create(bindIn("liqo-remote-controlplane")), true},
 		"the manager binds itself in tenant namespaces":       {"longshore-manager", create(bindIn("longshore-manager-tenant-namespace")), true},
