@@ -32,6 +32,10 @@ type Offer struct {
 	Defaults corev1.ResourceList
 	// ClassDisabled switches the built-in class off.
 	ClassDisabled bool
+	// StorageDisabled offers no storage class. StorageClass is the default one that is offered;
+	// empty is the cluster's.
+	StorageDisabled bool
+	StorageClass    string
 	// IngressClasses and LoadBalancerClasses that consumers may name; the default one is marked.
 	IngressClasses      []authv1beta1.IngressType
 	LoadBalancerClasses []authv1beta1.LoadBalancerType
@@ -84,20 +88,24 @@ func grant(slice *authv1beta1.ResourceSlice, offer *Offer, storage []storagev1.S
 	if !equality.Semantic.DeepEqual(slice.Status.Resources, granted) {
 		slice.Status.Resources = granted
 	}
-	slice.Status.StorageClasses = storageTypes(storage)
+	slice.Status.StorageClasses = storageTypes(storage, offer)
 	slice.Status.IngressClasses = offer.IngressClasses
 	slice.Status.LoadBalancerClasses = offer.LoadBalancerClasses
 	slice.Status.NodeLabels = offer.NodeLabels
 }
 
 // storageTypes returns the StorageClasses by name; the default one is marked.
-func storageTypes(classes []storagev1.StorageClass) []authv1beta1.StorageType {
+func storageTypes(classes []storagev1.StorageClass, offer *Offer) []authv1beta1.StorageType {
+	if offer.StorageDisabled {
+		return nil
+	}
 	types := make([]authv1beta1.StorageType, 0, len(classes))
 	for i := range classes {
-		types = append(types, authv1beta1.StorageType{
-			StorageClassName: classes[i].Name,
-			Default:          classes[i].Annotations["storageclass.kubernetes.io/is-default-class"] == "true",
-		})
+		isDefault := classes[i].Annotations["storageclass.kubernetes.io/is-default-class"] == "true"
+		if offer.StorageClass != "" {
+			isDefault = classes[i].Name == offer.StorageClass
+		}
+		types = append(types, authv1beta1.StorageType{StorageClassName: classes[i].Name, Default: isDefault})
 	}
 	slices.SortFunc(types, func(a, b authv1beta1.StorageType) int { return strings.Compare(a.StorageClassName, b.StorageClassName) })
 	if len(types) == 0 {

@@ -104,6 +104,23 @@ func TestOffersOfTheCluster(t *testing.T) {
 	assert.Equal(t, offer.NodeLabels, slice.Status.NodeLabels)
 }
 
+func TestOfferedStorageClasses(t *testing.T) {
+	classes := []storagev1.StorageClass{
+		{ObjectMeta: metav1.ObjectMeta{Name: "slow"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}}},
+	}
+	for name, tc := range map[string]struct {
+		offer Offer
+		want  []authv1beta1.StorageType
+	}{
+		"the default class of the cluster": {Offer{}, []authv1beta1.StorageType{{StorageClassName: "fast", Default: true}, {StorageClassName: "slow"}}},
+		"the configured default class":     {Offer{StorageClass: "slow"}, []authv1beta1.StorageType{{StorageClassName: "fast"}, {StorageClassName: "slow", Default: true}}},
+		"without storage":                  {Offer{StorageDisabled: true}, nil},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, storageTypes(classes, &tc.offer)) })
+	}
+}
+
 func TestTransitionTimes(t *testing.T) {
 	status := &authv1beta1.ResourceSliceStatus{}
 	first, later := metav1.NewTime(time.Unix(1, 0)), metav1.NewTime(time.Unix(2, 0))

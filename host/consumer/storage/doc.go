@@ -1,0 +1,18 @@
+// Package storage provisions the volumes of claims with a virtual storage class, one whose
+// provisioner is liqo.io/storage: in this cluster or in a provider, wherever the first pod of a
+// claim is scheduled (wire 4.9). The volume has node affinity to its cluster, so that later
+// pods of the claim follow the data.
+//
+// The volume of a claim whose pod is on a virtual node is a placeholder. The data is that of a
+// remote claim, which the virtual kubelets of the provider create and delete
+// (host/consumer/reflection/persistentvolumeclaim) as the labels of the claim request. The
+// volume of another claim is a copy of the volume of a real claim in the storage namespace.
+//
+// Data is deleted only while the claim, or its released volume, exists and the reclaim policy
+// of the volume, which is read from the API server, is Delete (docs/adr/0065).
+//
+// The package does not use sigs.k8s.io/sig-storage-lib-external-provisioner. The library calls
+// one function that provisions, in one process, and has informers, queues and leases of its
+// own. Here each volume waits for an object that another process writes, and the virtual
+// kubelets, which would have to create volumes, must not: a volume can name any path of any node.
+package storage
