@@ -86,6 +86,9 @@ func managerCommand() *cobra.Command {
 	f.BoolVar(&o.Peering.DefaultClassEnabled, "default-resource-slice-class-enabled", true, "grant the resources that ResourceSlices of the default class ask for")
 	f.StringToStringVar(&o.Peering.DefaultNodeResources, "default-node-resources", nil, "resources granted to ResourceSlices that do not name them; cpu=4, memory=8Gi, pods=110 and ephemeral-storage=20Gi when absent")
 	f.StringVar(&o.Peering.LimitsEnforcement, "default-limits-enforcement", "None", "requests and limits that Quotas demand of the containers of consumers: None, Soft (requests of cpu and memory) or Hard (limits equal to requests, too)")
+	f.BoolVar(&o.Storage.Enabled, "enable-storage", false, "provision the volumes of claims whose storage class has the provisioner liqo.io/storage, and offer the storage classes of this cluster to consumers")
+	f.StringVar(&o.Storage.RealClass, "real-storage-class-name", "", "storage class of volumes in this cluster, and the default one that consumers get; empty means the default class")
+	f.StringVar(&o.Storage.Namespace, "storage-namespace", "liqo-storage", "namespace of the claims behind volumes in this cluster")
 	return cmd
 }
 

@@ -210,7 +210,7 @@ func isOptions(of ast.Expr) bool {
 
 // reflected are the resources that virtual kubelets have a definition for.
 func reflected() []string {
-	names := []string{"pod", "event", "serviceaccount"}
+	names := []string{"pod", "event", "serviceaccount", "persistentvolumeclaim"}
 	for _, kind := range mirror.Kinds() {
 		names = append(names, kind.Name)
 	}
@@ -263,7 +263,7 @@ func TestArgumentsWithoutEffectAreListed(t *testing.T) {
 		given = withoutEffect(cmd.Flags())
 		return nil
 	}
-	cmd.SetArgs([]string{"--nodename=milan", "--local-podcidr=10.0.0.0/16", "--enable-storage", "--resync-period=1h"})
+	cmd.SetArgs([]string{"--nodename=milan", "--local-podcidr=10.0.0.0/16", "--virtual-storage-class-name=remote", "--enable-storage", "--resync-period=1h"})
 	require.NoError(t, cmd.Execute())
-	assert.ElementsMatch(t, []string{"--enable-storage", "--local-podcidr"}, given)
+	assert.ElementsMatch(t, []string{"--virtual-storage-class-name", "--local-podcidr"}, given)
 }

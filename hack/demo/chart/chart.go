@@ -132,7 +132,7 @@ func decode(content string) ([]*unstructured.Unstructured, error) {
 // installOrder lists the kinds that others need first; what is not listed comes after,
 // since it is of a kind that the chart itself defines.
 var installOrder = []string{
-	"CustomResourceDefinition", "RuntimeClass", "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+	"CustomResourceDefinition", "Namespace", "RuntimeClass", "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
 	"Service", "PodDisruptionBudget", "Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
 }
 

@@ -15,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,7 +39,7 @@ const (
 	poll        = 50 * time.Millisecond
 )
 
-// cluster is a real control plane with the chart's CRDs.
+// cluster is a real control plane with the chart's CRDs and namespaces.
 func cluster(t *testing.T) (config *rest.Config, admin client.Client, objects []*unstructured.Unstructured) {
 	t.Helper()
 	if testing.Short() {
@@ -57,7 +58,7 @@ func cluster(t *testing.T) (config *rest.Config, admin client.Client, objects []
 	objects, err = chart.Render(map[string]any{"clusterID": "rome"}, chart.Options{})
 	require.NoError(t, err)
 	for _, object := range objects {
-		if object.GetKind() == "CustomResourceDefinition" {
+		if kind := object.GetKind(); kind == "CustomResourceDefinition" || kind == "Namespace" {
 			require.NoError(t, apply(t, admin, object), object.GetName())
 		}
 	}
@@ -143,6 +144,21 @@ func bindIn(role string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test", Namespace: "longshore"}, RoleRef: roleRef(role)}
 }
 
+func claimIn(namespace string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "test", Namespace: namespace}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}
+}
+
+func volume() *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "test"}, Spec: corev1.PersistentVolumeSpec{
+		AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/tmp/liqo-placeholder"}},
+	}}
+}
+
 func testRights(t *testing.T, admin client.Client, config *rest.Config, objects []*unstructured.Unstructured) {
 	t.Helper()
 	separate, err := chart.Render(map[string]any{"clusterID": "rome", "replicator": map[string]any{"separate": true}}, chart.Options{})
@@ -177,6 +193,9 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 		"the webhook makes no budget":                         {"longshore-webhook", create(&policyv1.PodDisruptionBudget{ObjectMeta: in("vk-milan")}), false},
 		"the manager does not bind administrators":            {"longshore-manager", create(bind("cluster-admin")), false},
 		"the manager binds the control plane of a consumer":   {"longshore-manager", create(bindIn("liqo-remote-controlplane")), true},
+		"the manager makes claims in the storage namespace":   {"longshore-manager", create(claimIn("liqo-storage")), true},
+		"the manager makes no claim in another namespace":     {"longshore-manager", create(claimIn("default")), false},
+		"the manager makes volumes":                           {"longshore-manager", create(volume()), true},
 		"the manager binds itself in tenant namespaces":       {"longshore-manager", create(bindIn("longshore-manager-tenant-namespace")), true},
 		"the manager makes a namespace":                       {"longshore-manager", create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop-rome"}}), true},
 		"the manager makes the cluster's key pair":            {"longshore-manager", create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "authentication-keys", Namespace: "longshore"}}), true},

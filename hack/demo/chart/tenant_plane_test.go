@@ -56,7 +56,7 @@ func newProvider(t *testing.T) *provider {
 	require.NoError(t, err)
 	for _, object := range objects {
 		switch object.GetKind() {
-		case "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+		case "CustomResourceDefinition", "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
 			require.NoError(t, apply(t, p.admin, object), object.GetName())
 		}
 	}

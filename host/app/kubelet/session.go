@@ -26,6 +26,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/event"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/mirror"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/persistentvolumeclaim"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/serviceaccount"
 	"github.com/longshore-dev/longshore/host/forge/remote"
@@ -164,6 +165,11 @@ func (v *virtualNode) definitions() []engine.Definition {
 	if origin.APIServer != (remote.APIServer{}) {
 		definitions = append(definitions, serviceaccount.New(serviceaccount.Options{
 			Origin: origin, CreateToken: v.createToken, Workers: o.ReflectionWorkers["serviceaccount"],
+		}))
+	}
+	if workers := o.ReflectionWorkers["persistentvolumeclaim"]; workers > 0 && o.EnableStorage {
+		definitions = append(definitions, persistentvolumeclaim.New(persistentvolumeclaim.Options{
+			Origin: origin, Class: o.RemoteRealStorageClassName, Workers: workers,
 		}))
 	}
 	if workers := o.ReflectionWorkers["event"]; workers > 0 {

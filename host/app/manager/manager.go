@@ -67,6 +67,8 @@ type Options struct {
 	PingInterval, PingTimeout time.Duration
 	// Peering configures what peers get of this cluster.
 	Peering PeeringOptions
+	// Storage configures the volumes of claims with a virtual storage class.
+	Storage StorageOptions
 }
 
 // Validate returns every invalid option.
@@ -91,6 +93,9 @@ func (o *Options) Validate() error {
 	}
 	if _, enforcementErr := o.Peering.limitsEnforcement(); enforcementErr != nil {
 		err = errors.Join(err, enforcementErr)
+	}
+	if storageErr := o.Storage.validate(); storageErr != nil {
+		err = errors.Join(err, storageErr)
 	}
 	if namesErr := o.names().Validate(); namesErr != nil {
 		err = errors.Join(err, fmt.Errorf("--reserved-namespaces: %w", namesErr))
@@ -180,6 +185,7 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 		}).SetupWithManager(mgr)),
 		addReplication(mgr, options),
 		addProbes(mgr, options, passive),
+		addStorage(mgr, &options.Storage, recorder),
 		addPeering(mgr, &options, recorder, passive),
 	)
 }

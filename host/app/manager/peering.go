@@ -101,6 +101,7 @@ func addPeering(mgr ctrl.Manager, o *Options, recorder clientevents.EventRecorde
 			LimitsEnforcement: enforcement,
 			Offer: providerslice.Offer{
 				Defaults: defaults, ClassDisabled: !o.Peering.DefaultClassEnabled, NodeLabels: o.Peering.ClusterLabels,
+				StorageDisabled: !o.Storage.Enabled, StorageClass: o.Storage.RealClass,
 			},
 		}).SetupWithManager(mgr)),
 		wrapSetup("nonce-signer", (&identity.NonceSigner{Client: mgr.GetClient(), Events: recorder, Keys: keys}).SetupWithManager(mgr)),

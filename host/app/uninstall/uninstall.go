@@ -69,6 +69,10 @@ func stages() []stage {
 		{title: "offloading of namespaces", kind: offloading.WithKind("NamespaceOffloading"), finalizers: []string{offloadingv1beta1.NamespaceOffloadingFinalizer}},
 		{title: "virtual nodes", kind: offloading.WithKind("VirtualNode"), finalizers: []string{offloadingv1beta1.VirtualNodeFinalizer}},
 		{
+			title: "claims with data in providers", kind: corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), keep: true,
+			finalizers: []string{offloadingv1beta1.ClaimFinalizer},
+		},
+		{
 			title: "access of virtual kubelets to namespaces", kind: rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), keep: true,
 			finalizers: []string{access.Finalizer},
 		},
@@ -98,6 +102,7 @@ func stages() []stage {
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=list;patch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=list;delete
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;delete
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=list;patch
 func Run(ctx context.Context, options Options) error {
 	var errs []error
 	end := time.Now().Add(options.Timeout)

@@ -11,16 +11,15 @@ import (
 
 // The features that are not implemented yet.
 const (
-	claims      = "volume claims are not reflected yet"
+	classes     = "the manager decides by the provisioner of a storage class"
 	translation = "addresses are not translated yet"
 )
 
 // reasons maps flags without effect to the reason.
 var reasons = map[string]string{
-	"local-podcidr":  translation,
-	"enable-storage": claims, "virtual-storage-class-name": claims,
-	"remote-real-storage-class-name": claims, "persistentvolumeclaim-reflection-workers": claims,
-	"remote-pod-cidr": translation, "remote-pod-cidr-remap": translation,
+	"local-podcidr":              translation,
+	"virtual-storage-class-name": classes,
+	"remote-pod-cidr":            translation, "remote-pod-cidr-remap": translation,
 	"remote-external-cidr": translation, "remote-external-cidr-remap": translation,
 }
 

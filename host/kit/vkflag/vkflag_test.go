@@ -11,8 +11,8 @@ import (
 func TestWarn(t *testing.T) {
 	for name, tc := range map[string]struct{ argument, want string }{
 		"a flag with a value":        {"--local-podcidr=10.0.0.0/16", `argument "--local-podcidr=10.0.0.0/16" has no effect in this version: addresses are not translated yet`},
-		"a flag without a value":     {"--enable-storage", `argument "--enable-storage" has no effect in this version: volume claims are not reflected yet`},
-		"a feature that is enabled":  {"--enable-storage=true", `argument "--enable-storage=true" has no effect in this version: volume claims are not reflected yet`},
+		"a flag without a value":     {"--local-podcidr", `argument "--local-podcidr" has no effect in this version: addresses are not translated yet`},
+		"a feature that is enabled":  {"--enable-storage=true", ""},
 		"a feature that is disabled": {"--enable-storage=false", ""},
 		"zero workers":               {"--persistentvolumeclaim-reflection-workers=0", ""},
 		"a flag with an effect":      {"--event-reflection-workers=3", ""},

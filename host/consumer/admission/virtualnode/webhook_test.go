@@ -234,12 +234,11 @@ func TestArgumentsWithoutEffectCauseAWarning(t *testing.T) {
 		"an argument of author and options template, once": {
 			operation: admissionv1.Create, now: template("--enable-apiserver-support=true"), extraArgs: []string{"--enable-apiserver-support=true", "--event-reflection-workers=0"},
 			want: []string{`"--enable-apiserver-support=true" has no effect`}},
-		"a class of a feature that is not implemented": {
+		"the arguments of storage classes have an effect": {
 			operation: admissionv1.Create,
 			now: func(vn *offloadingv1beta1.VirtualNode) {
 				vn.Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "fast"}}
-			},
-			want: []string{`"--enable-storage" has no effect`, `"--remote-real-storage-class-name=fast" has no effect`}},
+			}},
 		"an argument that an update adds": {
 			operation: admissionv1.Update, before: template("--local-podcidr=10.10.0.0/16"),
 			now:  template("--local-podcidr=10.10.0.0/16", "--resync-period=1h", "--remote-pod-cidr=10.20.0.0/16"),
