@@ -144,6 +144,11 @@ func bindIn(role string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "test", Namespace: "longshore"}, RoleRef: roleRef(role)}
 }
 
+// creating returns an attempt to create a copy of an object.
+func creating(t *testing.T, object client.Object) func(client.Client) error {
+	return func(c client.Client) error { return c.Create(t.Context(), object.DeepCopyObject().(client.Object)) }
+}
+
 func claimIn(namespace string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "test", Namespace: namespace}, Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -171,9 +176,7 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 		}
 	}
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "longshore"} }
-	create := func(o client.Object) func(client.Client) error {
-		return func(c client.Client) error { return c.Create(t.Context(), o.DeepCopyObject().(client.Object)) }
-	}
+	create := func(o client.Object) func(client.Client) error { return creating(t, o) }
 	get := func(o client.Object, namespace, name string) func(client.Client) error {
 		return func(c client.Client) error {
 			return c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o)
