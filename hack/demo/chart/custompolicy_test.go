@@ -2,11 +2,14 @@ package chart
 
 import (
 	"encoding/base64"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 )
 
 func custom(policies map[string]any) map[string]any {
@@ -59,5 +62,45 @@ func TestBadCustomPoliciesAreRefused(t *testing.T) {
 			_, err := Render(custom(tc.policies), Options{})
 			assert.ErrorContains(t, err, tc.want)
 		})
+	}
+}
+
+// The schema of the values knows the fields and the choices of the CustomResourceDefinition.
+func TestTheSchemaOfCustomPoliciesIsThatOfTheKind(t *testing.T) {
+	type field struct {
+		Enum       []string         `json:"enum"`
+		Items      *field           `json:"items"`
+		Properties map[string]field `json:"properties"`
+	}
+	var schema struct {
+		Properties struct {
+			Policies struct {
+				Properties struct {
+					Custom struct {
+						AdditionalProperties field `json:"additionalProperties"`
+					} `json:"custom"`
+				} `json:"properties"`
+			} `json:"policies"`
+		} `json:"properties"`
+	}
+	require.NoError(t, yaml.Unmarshal(readSource(t, "charts/longshore/values.schema.json"), &schema))
+	var crd struct {
+		Spec struct {
+			Versions []struct {
+				Schema struct {
+					OpenAPIV3Schema field `json:"openAPIV3Schema"`
+				} `json:"schema"`
+			} `json:"versions"`
+		} `json:"spec"`
+	}
+	require.NoError(t, yaml.Unmarshal(readSource(t, "charts/longshore/crds/offloadingpolicies.yaml"), &crd))
+	want := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties
+	have := schema.Properties.Policies.Properties.Custom.AdditionalProperties.Properties
+	assert.ElementsMatch(t, slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(have)))
+	for name, of := range want {
+		assert.ElementsMatch(t, of.Enum, have[name].Enum, name)
+		if of.Items != nil && len(of.Items.Enum) > 0 {
+			assert.ElementsMatch(t, of.Items.Enum, have[name].Items.Enum, name)
+		}
 	}
 }
