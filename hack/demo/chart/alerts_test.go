@@ -36,6 +36,8 @@ var (
 	grouping   = regexp.MustCompile(`by \(([a-z_, ]+)\)`)
 	// controllers are the values of the label controller that an expression selects.
 	controllers    = regexp.MustCompile(`controller=~?"([a-z|-]+)"`)
+	metricRow      = regexp.MustCompile("(?m)^\\| `(longshore_\\w+)` \\| \\w+ \\| ([^|]*) \\|")
+	codeSpan       = regexp.MustCompile("`([^`]+)`")
 	controllerName = regexp.MustCompile(`Named\("([a-z-]+)"\)`)
 )
 
@@ -58,8 +60,9 @@ func requireMetrics(t *testing.T, expr, where string) {
 	t.Helper()
 	parsed, err := metricsql.Parse(strings.ReplaceAll(expr, "$namespace", "longshore"))
 	require.NoError(t, err, where)
-	known := string(readSource(t, "docs/reference/metrics.md"))
-	found := 0
+	known := ownMetrics(t)
+	labels := map[string]bool{"__name__": true, "le": true, "namespace": true, "pod": true, "liqo_io_virtual_node": true, "liqo_io_remote_cluster_id": true}
+	found, foreign := 0, 0
 	metricsql.VisitAll(parsed, func(node metricsql.Expr) {
 		metric, ok := node.(*metricsql.MetricExpr)
 		if !ok {
@@ -71,20 +74,47 @@ func requireMetrics(t *testing.T, expr, where string) {
 					continue
 				}
 				found++
-				if strings.HasPrefix(filter.Value, "longshore_") {
-					assert.Contains(t, known, "`"+strings.TrimSuffix(filter.Value, "_bucket")+"`", where)
-				} else {
+				if !strings.HasPrefix(filter.Value, "longshore_") {
+					foreign++
 					assert.Contains(t, foreignMetrics, filter.Value, where)
+					continue
 				}
+				of, ok := known[strings.TrimSuffix(filter.Value, "_bucket")]
+				assert.True(t, ok, "%s: the code has no metric %s", where, filter.Value)
+				for _, label := range of {
+					labels[label] = true
+				}
+			}
+			for _, filter := range filters {
+				assert.True(t, foreign > 0 || labels[filter.Label], "%s: the metric has no label %s", where, filter.Label)
 			}
 		}
 	})
+	for _, by := range grouping.FindAllStringSubmatch(expr, -1) {
+		for label := range strings.SplitSeq(by[1], ", ") {
+			assert.True(t, foreign > 0 || labels[label], "%s: no metric has the label %s", where, label)
+		}
+	}
 	assert.NotZero(t, found, "%s has no metric", where)
 	for _, match := range controllers.FindAllStringSubmatch(expr, -1) {
 		for name := range strings.SplitSeq(match[1], "|") {
 			assert.Contains(t, controllerNames(t), name, where)
 		}
 	}
+}
+
+// ownMetrics returns the labels of each metric, from the reference that is generated from the code.
+func ownMetrics(t *testing.T) map[string][]string {
+	t.Helper()
+	metrics := map[string][]string{}
+	for _, row := range metricRow.FindAllStringSubmatch(string(readSource(t, "docs/reference/metrics.md")), -1) {
+		metrics[row[1]] = nil
+		for _, label := range codeSpan.FindAllStringSubmatch(row[2], -1) {
+			metrics[row[1]] = append(metrics[row[1]], label[1])
+		}
+	}
+	require.NotEmpty(t, metrics)
+	return metrics
 }
 
 // controllerNames are the names that the code gives to controllers.
