@@ -68,13 +68,13 @@ func StartClusters(ctx context.Context, options StartOptions) (*Clusters, error)
 	var starting sync.WaitGroup
 	var romeErr, milanErr error
 	options.Step("starting two control planes")
-	starting.Go(func() { w.Rome, romeErr = startSide(ctx, Consumer, options) })
-	starting.Go(func() { w.Milan, milanErr = startSide(ctx, Provider, options) })
+	starting.Go(func() { w.Rome, romeErr = StartSide(ctx, Consumer, options) })
+	starting.Go(func() { w.Milan, milanErr = StartSide(ctx, Provider, options) })
 	starting.Wait()
 	err := errors.Join(romeErr, milanErr)
 	if err == nil {
 		options.Step("simulating the provider's nodes")
-		err = w.Milan.simulateNodes(ctx, options)
+		err = w.Milan.SimulateNodes(ctx, options)
 	}
 	if err != nil {
 		return nil, errors.Join(err, w.Stop(context.WithoutCancel(ctx)))
@@ -88,7 +88,7 @@ func (w *Clusters) Stop(ctx context.Context) error {
 	errs := make([]error, 2)
 	for i, side := range []*Side{w.Rome, w.Milan} {
 		if side != nil {
-			stopping.Go(func() { errs[i] = side.stop(ctx) })
+			stopping.Go(func() { errs[i] = side.Stop(ctx) })
 		}
 	}
 	stopping.Wait()
@@ -98,7 +98,8 @@ func (w *Clusters) Stop(ctx context.Context) error {
 // AuditLog is where a cluster's requests are logged when StartOptions.Audit is set.
 func AuditLog(dir, cluster string) string { return filepath.Join(dir, cluster+"-audit.log") }
 
-func startSide(ctx context.Context, name string, options StartOptions) (*Side, error) {
+// StartSide starts one cluster. When it fails nothing is left running.
+func StartSide(ctx context.Context, name string, options StartOptions) (*Side, error) {
 	address, err := testplane.ReserveAddress()
 	if err != nil {
 		return nil, fmt.Errorf("finding an address for the webhook of %q: %w", name, err)
@@ -116,12 +117,13 @@ func startSide(ctx context.Context, name string, options StartOptions) (*Side, e
 		side.workers, err = startWorkers(ctx, side, options)
 	}
 	if err != nil {
-		return nil, errors.Join(err, side.stop(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, side.Stop(context.WithoutCancel(ctx)))
 	}
 	return side, nil
 }
 
-func (s *Side) stop(ctx context.Context) error {
+// Stop ends the cluster.
+func (s *Side) Stop(ctx context.Context) error {
 	var errs []error
 	if s.workers != nil {
 		errs = append(errs, s.workers.stop())
@@ -131,7 +133,8 @@ func (s *Side) stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (s *Side) simulateNodes(ctx context.Context, options StartOptions) error {
+// SimulateNodes adds nodes that kwok plays.
+func (s *Side) SimulateNodes(ctx context.Context, options StartOptions) error {
 	capacity := Capacity("500", "1000Gi", options.PodsPerNode)
 	for i := range options.SimulatedNodes {
 		node := testplane.FakeNode(fmt.Sprintf("%s-worker-%d", s.Name, i+1), capacity)
@@ -144,9 +147,10 @@ func (s *Side) simulateNodes(ctx context.Context, options StartOptions) error {
 
 // Connection is what another process needs to work on the clusters.
 func (w *Clusters) Connection() *Connection {
-	return &Connection{Rome: w.Rome.endpoint(), Milan: w.Milan.endpoint()}
+	return &Connection{Rome: w.Rome.Endpoint(), Milan: w.Milan.Endpoint()}
 }
 
-func (s *Side) endpoint() Endpoint {
+// Endpoint is what another process needs to work on the cluster.
+func (s *Side) Endpoint() Endpoint {
 	return Endpoint{Name: s.Name, Kubeconfig: s.Plane.Kubeconfig(), WebhookIP: s.WebhookAddress.IP}
 }

@@ -120,24 +120,29 @@ func (e Endpoint) Values() map[string]any {
 // values of a cluster, by name, before; it may be nil.
 func (r *Rig) Install(ctx context.Context, change func(cluster string, values map[string]any)) error {
 	for cluster, endpoint := range map[*Cluster]Endpoint{r.Rome: r.connection.Rome, r.Milan: r.connection.Milan} {
-		values := endpoint.Values()
-		values["apiServer"] = map[string]any{"address": cluster.Config.Host}
-		if change != nil {
-			change(cluster.Name, values)
-		}
-		objects, err := chart.Render(values, chart.Options{Namespace: Namespace})
-		if err != nil {
-			return fmt.Errorf("rendering the chart for cluster %q: %w", cluster.Name, err)
-		}
-		apply := []client.Object{namespace(Namespace)}
-		for _, obj := range objects {
-			apply = append(apply, obj)
-		}
-		if err := cluster.Apply(ctx, apply...); err != nil {
+		if err := cluster.Install(ctx, endpoint, change); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Install renders the chart for a cluster and applies it, as [Rig.Install] does.
+func (c *Cluster) Install(ctx context.Context, endpoint Endpoint, change func(cluster string, values map[string]any)) error {
+	values := endpoint.Values()
+	values["apiServer"] = map[string]any{"address": c.Config.Host}
+	if change != nil {
+		change(c.Name, values)
+	}
+	objects, err := chart.Render(values, chart.Options{Namespace: Namespace})
+	if err != nil {
+		return fmt.Errorf("rendering the chart for cluster %q: %w", c.Name, err)
+	}
+	apply := []client.Object{namespace(Namespace)}
+	for _, obj := range objects {
+		apply = append(apply, obj)
+	}
+	return c.Apply(ctx, apply...)
 }
 
 // Peer gives rome its credentials for milan, with the code of longshorectl peer.
