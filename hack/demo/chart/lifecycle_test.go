@@ -355,7 +355,7 @@ func TestAReleaseIsUpgradedAndRolledBackInPlace(t *testing.T) {
 
 	t.Run("an upgrade beside CRDs without digests is refused", func(t *testing.T) {
 		r.requireRefused(t, func() error { return r.upgrade(t, currentChart(t), "1.0", false) },
-			"the cluster has no or other versions of the CustomResourceDefinitions foreignclusters.core.liqo.io, ",
+			"the cluster has no or other versions of the CustomResourceDefinitions ", " foreignclusters.core.liqo.io, ",
 			"run kubectl apply --server-side --force-conflicts -f crds/ in the chart's folder, and then helm upgrade again")
 	})
 	r.applyCRDs(t, currentChart(t))
