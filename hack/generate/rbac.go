@@ -28,7 +28,7 @@ var components = map[string][]string{
 	"manager":    {"host/provider", "host/consumer/virtualnode", "host/consumer/namespaceoffloading", "host/consumer/access", "host/consumer/certificate", "host/consumer/podstatus", "host/consumer/identity", "host/consumer/resourceslice", "host/peering/foreigncluster", "host/peering/tenantnamespace", "host/policysource/configmap", "host/policysource/status", "host/app/manager"},
 	"webhook":    {"host/consumer/admission", "host/policysource", "host/app/webhook", "host/app/policies", "host/provider/admission", "host/provider/quota"},
 	"uninstall":  {"host/app/uninstall"},
-	"storage":    {"host/consumer/storage"},
+	"storage":    {"host/consumer/storage", "host/provider/retention"},
 	"replicator": {"host/peering/replication", "host/app/replicator"},
 }
 

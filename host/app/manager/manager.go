@@ -161,7 +161,7 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Addresses: address.Identity{},
 		}).SetupWithManager(mgr, options.ShadowEndpointSliceWorkers)),
 		wrapSetup("namespacemap", (&namespacemap.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Names: *options.names(),
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Names: *options.names(), Retain: options.Storage.retain(mgr),
 		}).SetupWithManager(mgr)),
 		wrapSetup("namespaceoffloading", (&namespaceoffloading.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Clock: passive, ClusterID: options.ClusterID,

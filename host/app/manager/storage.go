@@ -1,6 +1,7 @@
 package manager
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -9,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/longshore-dev/longshore/host/consumer/storage"
+	"github.com/longshore-dev/longshore/host/provider/retention"
 )
 
 // StorageOptions configure the volumes of claims with a virtual storage class. The names are
@@ -32,6 +34,15 @@ func (o *StorageOptions) validate() error {
 		errs = append(errs, fmt.Errorf("invalid --storage-namespace %q: %s", o.Namespace, problem))
 	}
 	return errors.Join(errs...)
+}
+
+// retain returns what keeps the data of consumers when a namespace is deleted; nil without
+// storage: consumers have no claims.
+func (o *StorageOptions) retain(mgr ctrl.Manager) func(ctx context.Context, namespace string) error {
+	if !o.Enabled {
+		return nil
+	}
+	return (&retention.Volumes{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}).Retain
 }
 
 func addStorage(mgr ctrl.Manager, o *StorageOptions, recorder clientevents.EventRecorder) error {

@@ -210,6 +210,11 @@ func (p *pass) delete(ctx context.Context, namespace *corev1.Namespace) error {
 	if !namespace.DeletionTimestamp.IsZero() {
 		return nil
 	}
+	if p.r.Retain != nil {
+		if err := p.r.Retain(ctx, namespace.Name); err != nil {
+			return fmt.Errorf("deleting namespace %q: %w", namespace.Name, err)
+		}
+	}
 	err := p.r.Client.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting namespace %q: %w", namespace.Name, err)

@@ -68,6 +68,9 @@ type Reconciler struct {
 	Events events.EventRecorder
 	// Names validates the names of namespaces.
 	Names Names
+	// Retain keeps the data that must outlive a namespace, which is deleted only afterwards. It may
+	// be nil.
+	Retain func(ctx context.Context, namespace string) error
 }
 
 // SetupWithManager registers watches on replicated NamespaceMaps, and on their namespaces and
