@@ -1,9 +1,8 @@
 package planner
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -21,9 +20,6 @@ const (
 	kindAccount   = "ServiceAccount"
 )
 
-// claimStays is why a claim does not follow its pod.
-const claimStays = "claims are not reflected; the remote namespace must have a claim of this name"
-
 type inventoryKey struct{ kind, namespace, name string }
 
 // Inventory has the objects that pods may refer to. It is read-only while it is used.
@@ -31,12 +27,17 @@ type Inventory struct {
 	isComplete bool
 	objects    map[inventoryKey]*metav1.PartialObjectMetadata
 	services   map[string][]*corev1.Service
+	claims     map[inventoryKey]*corev1.PersistentVolumeClaim
+	classes    map[string]*storagev1.StorageClass
 }
 
 // NewInventory returns an empty inventory. A complete one has all objects of the cluster, so
 // that an object that it does not have does not exist.
 func NewInventory(isComplete bool) *Inventory {
-	return &Inventory{isComplete: isComplete, objects: map[inventoryKey]*metav1.PartialObjectMetadata{}, services: map[string][]*corev1.Service{}}
+	return &Inventory{
+		isComplete: isComplete, objects: map[inventoryKey]*metav1.PartialObjectMetadata{}, services: map[string][]*corev1.Service{},
+		claims: map[inventoryKey]*corev1.PersistentVolumeClaim{}, classes: map[string]*storagev1.StorageClass{},
+	}
 }
 
 // Add adds the metadata of an object. It keeps no data of Secrets.
@@ -62,7 +63,7 @@ func (v *Inventory) AddService(service *corev1.Service) {
 
 // follow lists the objects that the remote pod refers to, and the Services that select it.
 // The claims are those that the controller of the pod creates.
-func (p *Planner) follow(plan *Plan, claims []string) {
+func (p *Planner) follow(plan *Plan, claims []*corev1.PersistentVolumeClaim) {
 	spec, origin := &plan.AdmittedPod.Spec, remote.Origin{HomeClusterID: p.facts.HomeClusterID}
 	if plan.ShadowPod != nil {
 		spec = &plan.ShadowPod.Spec.Pod
@@ -72,8 +73,8 @@ func (p *Planner) follow(plan *Plan, claims []string) {
 			r.name = remote.LocalConfigMapName(r.name, origin)
 		}
 		found := p.facts.Inventory.find(plan.Namespace, r)
-		if r.kind == kindClaim && found.State == Missing && slices.Contains(claims, r.name) {
-			found.State, found.Why = NotReflected, claimStays
+		if r.kind == kindClaim {
+			p.facts.Inventory.judgeClaim(&found, plan, claims)
 		}
 		plan.Follows = append(plan.Follows, found)
 	}
@@ -103,9 +104,7 @@ func (v *Inventory) find(namespace string, r reference) Follow {
 		}
 	case err != nil:
 		f.State, f.Why = NotReflected, err.Error()
-	case r.kind == kindClaim:
-		f.State, f.Why = NotReflected, claimStays
-	case skipped:
+	case skipped && r.kind != kindClaim:
 		f.State, f.Why = NotReflected, "it has the annotation "+offloadingv1beta1.SkipReflectionAnnotation
 	case r.kind == kindSecret && object.Annotations[corev1.ServiceAccountNameKey] != "":
 		f.State, f.Why = NotReflected, "it is the token of a service account of this cluster"

@@ -135,6 +135,8 @@ type Plan struct {
 	Assumed []string `json:"assumed,omitempty"`
 	// AdmittedPod is the pod after the pod webhook.
 	AdmittedPod *corev1.Pod `json:"admittedPod,omitempty"`
+	// node is the virtual node that the ShadowPod is for; nil if there is none.
+	node *virtualNode
 	// ShadowPod that is sent; nil if there is none.
 	ShadowPod *offloadingv1beta1.ShadowPod `json:"shadowPod,omitempty"`
 }

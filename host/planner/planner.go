@@ -157,6 +157,7 @@ func (p *Planner) send(ctx context.Context, plan *Plan, admitted *corev1.Pod, of
 		if !verdict.Fits || !verdict.Mapped || p.facts.NodeName != "" && p.facts.NodeName != node.Name {
 			continue
 		}
+		plan.node = node
 		bound := *admitted
 		bound.Spec.NodeName = node.Name
 		return p.forge(ctx, plan, node, &bound, namespaceoffloading.RemoteName(bound.Namespace, &offloading.Spec, p.facts.HomeClusterID))

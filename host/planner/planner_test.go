@@ -8,12 +8,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/longshore-dev/longshore/builtin-policies/defaults"
 	"github.com/longshore-dev/longshore/builtin-policies/native"
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
@@ -72,7 +74,17 @@ func shop() planner.Facts {
 	inventory.Add("ConfigMap", metav1.ObjectMeta{Namespace: "shop", Name: "settings"})
 	inventory.Add("ConfigMap", metav1.ObjectMeta{Namespace: "shop", Name: "private", Annotations: map[string]string{offloadingv1beta1.SkipReflectionAnnotation: "true"}})
 	inventory.Add("Secret", metav1.ObjectMeta{Namespace: "shop", Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}})
-	inventory.Add("PersistentVolumeClaim", metav1.ObjectMeta{Namespace: "shop", Name: "data"})
+	for name, class := range map[string]string{"data": "disk", "remote": "liqo", "none": "gold"} {
+		inventory.AddClaim(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class}})
+	}
+	for name, cluster := range map[string]string{"in-milan": "milan", "in-turin": "turin", "here": ""} {
+		inventory.AddClaim(&corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{offloadingv1beta1.StorageClusterLabel: cluster}},
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pvc-" + name},
+		})
+	}
+	inventory.AddStorageClass(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disk"}, Provisioner: "disk.example.com"})
+	inventory.AddStorageClass(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: offloadingv1beta1.StorageProvisioner})
 	inventory.AddService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}}})
 	inventory.AddService(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "db"}}})
 	return planner.Facts{
@@ -190,7 +202,13 @@ func TestWhyAPodDoesNotRunInAProvider(t *testing.T) {
 		"a ConfigMap stays":                   {pod: needs(configMap("private", false)), want: planner.Pending, stage: planner.Running, message: "annotation liqo.io/skip-reflection"},
 		"a Secret is missing":                 {pod: needs(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "none"}}), want: planner.Pending, stage: planner.Running, message: `Secret "none"`},
 		"a Secret is a token":                 {pod: needs(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "token"}}), want: planner.Pending, stage: planner.Running, message: "token of a service account"},
-		"a claim stays":                       {pod: needs(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}), want: planner.Pending, stage: planner.Running, message: "claims are not reflected"},
+		"a claim of another storage class":    {pod: needs(claim("data")), want: planner.Pending, stage: planner.Running, message: `storage class "disk" has volumes in this cluster only`},
+		"a class that does not exist":         {pod: needs(claim("none")), want: planner.Pending, stage: planner.Running, message: `storage class "gold" does not exist`},
+		"a claim of a virtual class":          {facts: offersStorage, pod: needs(claim("remote")), want: planner.Offloadable},
+		"a virtual node without storage":      {pod: needs(claim("remote")), want: planner.Pending, stage: planner.Running, message: "offers no storage class"},
+		"a volume on the virtual node":        {pod: needs(claim("in-milan")), want: planner.Offloadable},
+		"a volume in another provider":        {pod: needs(claim("in-turin")), want: planner.Pending, stage: planner.Running, message: `its volume is in cluster "turin"`},
+		"a volume in this cluster":            {pod: needs(claim("here")), want: planner.Pending, stage: planner.Running, message: "its volume is in this cluster"},
 		"scheduling comes before the objects": {facts: func(f *planner.Facts) { f.VirtualNodes = nil }, pod: needs(configMap("none", false)), want: planner.Pending, stage: planner.Scheduling, message: "no virtual node"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -302,6 +320,16 @@ func TestTemplatesOfAllKinds(t *testing.T) {
 	assert.False(t, ok)
 }
 
+func claim(name string) corev1.VolumeSource {
+	return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
+}
+
+func offersStorage(f *planner.Facts) {
+	for i := range f.VirtualNodes {
+		f.VirtualNodes[i].Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "fast"}}
+	}
+}
+
 func TestAStatefulSetNeedsItsClaims(t *testing.T) {
 	set := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "db", Namespace: "shop"},
@@ -315,6 +343,12 @@ func TestAStatefulSetNeedsItsClaims(t *testing.T) {
 	require.Len(t, planned.Follows, 1)
 	assert.Equal(t, planner.Follow{Kind: "PersistentVolumeClaim", Name: "data-db-0", State: planner.NotReflected, Why: planned.Follows[0].Why}, planned.Follows[0])
 	assert.Equal(t, "db-0", planned.ShadowPod.Spec.Pod.Hostname)
+	assert.Contains(t, planned.Follows[0].Why, "names no storage class")
+
+	facts, class := shop(), "liqo"
+	offersStorage(&facts)
+	set.Spec.VolumeClaimTemplates[0].Spec.StorageClassName = &class
+	assert.Equal(t, planner.Offloadable, predict(t, facts, set).Result)
 }
 
 func TestMissingObjectsComeFirst(t *testing.T) {

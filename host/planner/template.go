@@ -20,8 +20,8 @@ type Template struct {
 	Replicas *int32
 	// Pod has the name of the object, since the suffix that controllers add is random.
 	Pod *corev1.Pod
-	// Claims are the names of the claims that a StatefulSet creates for its first pod.
-	Claims []string
+	// Claims are the claims that a StatefulSet creates for its first pod.
+	Claims []*corev1.PersistentVolumeClaim
 }
 
 // TemplateOf returns the pod template of an object, and false for a kind without one. An object
@@ -110,7 +110,9 @@ func fromStatefulSet(o *appsv1.StatefulSet, namespace string) Template {
 	for i := range o.Spec.VolumeClaimTemplates {
 		claim := &o.Spec.VolumeClaimTemplates[i]
 		name := claim.Name + "-" + pod.Name
-		template.Claims = append(template.Claims, name)
+		created := claim.DeepCopy()
+		created.Name = name
+		template.Claims = append(template.Claims, created)
 		volume := corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
 		}}

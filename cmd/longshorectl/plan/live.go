@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,6 +117,13 @@ func (l *Live) readOffloading(ctx context.Context, f *facts) error {
 				}
 			}, client.MatchingLabels{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual})
 		},
+		func() error {
+			return each(ctx, l, &storagev1.StorageClassList{}, func(list *storagev1.StorageClassList) {
+				for i := range list.Items {
+					f.Inventory.AddStorageClass(&list.Items[i])
+				}
+			})
+		},
 	} {
 		if err := read(); err != nil {
 			return err
@@ -176,7 +184,7 @@ func (l *Live) readNamespace(ctx context.Context, f *facts, name string) error {
 		}
 	}
 	in := client.InNamespace(name)
-	for _, kind := range []string{"ConfigMap", "Secret", "PersistentVolumeClaim"} {
+	for _, kind := range []string{"ConfigMap", "Secret"} {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind + "List"))
 		err := each(ctx, l, list, func(list *metav1.PartialObjectMetadataList) {
@@ -187,6 +195,14 @@ func (l *Live) readNamespace(ctx context.Context, f *facts, name string) error {
 		if err != nil {
 			return err
 		}
+	}
+	err := each(ctx, l, &corev1.PersistentVolumeClaimList{}, func(list *corev1.PersistentVolumeClaimList) {
+		for i := range list.Items {
+			f.Inventory.AddClaim(&list.Items[i])
+		}
+	}, in)
+	if err != nil {
+		return err
 	}
 	return each(ctx, l, &corev1.ServiceList{}, func(list *corev1.ServiceList) {
 		for i := range list.Items {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -67,7 +68,9 @@ func (f *facts) add(object runtime.Object) error {
 	case *corev1.Secret:
 		f.Inventory.Add("Secret", o.ObjectMeta)
 	case *corev1.PersistentVolumeClaim:
-		f.Inventory.Add("PersistentVolumeClaim", o.ObjectMeta)
+		f.Inventory.AddClaim(o)
+	case *storagev1.StorageClass:
+		f.Inventory.AddStorageClass(o)
 	case *corev1.Service:
 		f.Inventory.AddService(o)
 	default:
