@@ -202,13 +202,6 @@ func TestWhyAPodDoesNotRunInAProvider(t *testing.T) {
 		"a ConfigMap stays":                   {pod: needs(configMap("private", false)), want: planner.Pending, stage: planner.Running, message: "annotation liqo.io/skip-reflection"},
 		"a Secret is missing":                 {pod: needs(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "none"}}), want: planner.Pending, stage: planner.Running, message: `Secret "none"`},
 		"a Secret is a token":                 {pod: needs(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "token"}}), want: planner.Pending, stage: planner.Running, message: "token of a service account"},
-		"a claim of another storage class":    {pod: needs(claim("data")), want: planner.Pending, stage: planner.Running, message: `storage class "disk" has volumes in this cluster only`},
-		"a class that does not exist":         {pod: needs(claim("none")), want: planner.Pending, stage: planner.Running, message: `storage class "gold" does not exist`},
-		"a claim of a virtual class":          {facts: offersStorage, pod: needs(claim("remote")), want: planner.Offloadable},
-		"a virtual node without storage":      {pod: needs(claim("remote")), want: planner.Pending, stage: planner.Running, message: "offers no storage class"},
-		"a volume on the virtual node":        {pod: needs(claim("in-milan")), want: planner.Offloadable},
-		"a volume in another provider":        {pod: needs(claim("in-turin")), want: planner.Pending, stage: planner.Running, message: `its volume is in cluster "turin"`},
-		"a volume in this cluster":            {pod: needs(claim("here")), want: planner.Pending, stage: planner.Running, message: "its volume is in this cluster"},
 		"scheduling comes before the objects": {facts: func(f *planner.Facts) { f.VirtualNodes = nil }, pod: needs(configMap("none", false)), want: planner.Pending, stage: planner.Scheduling, message: "no virtual node"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -320,14 +313,44 @@ func TestTemplatesOfAllKinds(t *testing.T) {
 	assert.False(t, ok)
 }
 
-func claim(name string) corev1.VolumeSource {
-	return corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
+// claim gives a pod a volume of a claim.
+func claim(name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: name},
+		}}}
+	}
 }
 
 func offersStorage(f *planner.Facts) {
 	for i := range f.VirtualNodes {
 		f.VirtualNodes[i].Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "fast"}}
 	}
+}
+
+func TestClaimsFollowByTheirClassAndVolume(t *testing.T) {
+	for name, tc := range map[string]struct{ claim, want string }{
+		"another storage class":        {"data", `storage class "disk" has volumes in this cluster only`},
+		"a class that does not exist":  {"none", `storage class "gold" does not exist`},
+		"a volume in another provider": {"in-turin", `its volume is in cluster "turin"`},
+		"a volume in this cluster":     {"here", "its volume is in this cluster"},
+		"a virtual class":              {"remote", ""},
+		"a volume on the virtual node": {"in-milan", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := shop()
+			offersStorage(&facts)
+			plan := predict(t, facts, web(claim(tc.claim)))
+			if tc.want == "" {
+				assert.Equal(t, planner.Offloadable, plan.Result)
+				return
+			}
+			assert.Equal(t, planner.Pending, plan.Result)
+			assert.Equal(t, planner.Running, plan.Reason.Stage)
+			assert.Contains(t, plan.Reason.Message, tc.want)
+		})
+	}
+	assert.Contains(t, predict(t, shop(), web(claim("remote"))).Reason.Message, `virtual node "milan" offers no storage class`)
 }
 
 func TestAStatefulSetNeedsItsClaims(t *testing.T) {
