@@ -77,12 +77,21 @@ func (p *Prober) SetupWithManager(mgr ctrl.Manager) error {
 	byLabel := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
 		return request(clusterOf(object))
 	})
-	appears := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 	return ctrl.NewControllerManagedBy(mgr).Named("foreigncluster-probe").
 		Watches(&liqocorev1beta1.ForeignCluster{}, byLabel, builder.WithPredicates(appears)).
 		Watches(&corev1.Secret{}, byLabel, builder.WithPredicates(predicate.NewPredicateFuncs(isControlPlaneKubeconfig))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: probeWorkers, RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(p)
+}
+
+// appears selects ForeignClusters that are new, or have their first status.
+var appears = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return !hasStatus(e.ObjectOld) && hasStatus(e.ObjectNew) }}
+
+// hasStatus reports whether the status of a ForeignCluster was written: the API server refuses
+// one without role.
+func hasStatus(object client.Object) bool {
+	fc, ok := object.(*liqocorev1beta1.ForeignCluster)
+	return ok && fc.Status.Role != ""
 }
 
 func isControlPlaneKubeconfig(object client.Object) bool {
@@ -95,6 +104,9 @@ func (p *Prober) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	if err != nil || fc == nil {
 		p.forget(request.Name)
 		return ctrl.Result{}, err
+	}
+	if !hasStatus(fc) {
+		return ctrl.Result{}, nil // Its first status enqueues it.
 	}
 	secrets := &corev1.SecretList{}
 	if err := p.Client.List(ctx, secrets, client.MatchingLabels{

@@ -21,6 +21,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 )
@@ -143,6 +144,15 @@ func TestProbes(t *testing.T) {
 		}
 		return &fc.Status.Conditions[0]
 	}
+
+	assert.Zero(t, probe())
+	assert.Nil(t, condition(), "an API server refuses a status without role, which the reconciler writes")
+	assert.Zero(t, server.asked.Load(), "the condition is not delayed to the second probe")
+	before := fc.DeepCopy()
+	fc.Status.Role = liqocorev1beta1.ProviderRole
+	require.NoError(t, p.Client.Status().Update(t.Context(), fc))
+	assert.True(t, appears.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: fc}))
+	assert.False(t, appears.Update(event.UpdateEvent{ObjectOld: fc, ObjectNew: fc}))
 
 	pause := probe()
 	assert.Equal(t, "GET /livez", server.path.Load())
