@@ -46,6 +46,10 @@ func TestLongshoreOnRealNodes(t *testing.T) {
 	romeBefore, milanBefore := w.rome.objects(t), w.milan.objects(t)
 	w.step(t, "helm install of charts/longshore in both", w.install)
 	w.step(t, "longshorectl peer", w.peer)
+	w.step(t, "helm test in both", func(t *testing.T) {
+		w.rome.test(t)
+		w.milan.test(t)
+	})
 	w.step(t, "Offloading a namespace and a Deployment", w.offload)
 	w.step(t, "A pod of rome reaches the remote pods and their Service", w.reachFromConsumer)
 	w.step(t, "A remote pod reaches the endpoints of both clusters", w.reachFromProvider)
@@ -54,6 +58,14 @@ func TestLongshoreOnRealNodes(t *testing.T) {
 	w.step(t, "Init containers, a sidecar, probes and restarts", w.lifecycle)
 	w.step(t, "Jobs complete and fail", w.jobs)
 	w.step(t, "A remote pod asks the API server of rome", w.askHomeAPIServer)
+	w.step(t, "A wasm policy from a ConfigMap changes the next pod", w.loadPolicy)
+	w.step(t, "The provider drains its node", w.drainProvider)
+	w.step(t, "kill -9 of each process of Longshore", w.killLongshore)
+	w.step(t, "kill -9 of the provider's kubelet", w.killProviderKubelet)
+	w.step(t, "kill -9 of the provider's control plane", w.killProviderControlPlane)
+	w.step(t, "The network between the clusters is cut", w.cutNetwork)
+	w.step(t, "A CronJob ran", w.cronJobRuns)
+	w.saveLogs(t)
 	w.step(t, "Namespaces are no longer offloaded", w.withdraw)
 	w.step(t, "longshorectl unpeer", w.unpeer)
 	w.step(t, "helm uninstall in both", w.uninstall)
@@ -148,6 +160,7 @@ spec:
   template:
     metadata: {labels: {app: web}}
     spec:
+      terminationGracePeriodSeconds: 2
       containers:
       - name: web
         image: longshore/e2e-app:1

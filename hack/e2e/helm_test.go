@@ -43,6 +43,16 @@ func (c *cluster) install(t *testing.T, values map[string]any) {
 	require.NoError(t, err, "%s", c.kubectl(t, "-n", longshoreNamespace, "get", "pods,jobs,events", "-o", "wide"))
 }
 
+// test is `helm test longshore`.
+func (c *cluster) test(t *testing.T) {
+	t.Helper()
+	tests := action.NewReleaseTesting(c.helm(t))
+	tests.Timeout, tests.Namespace = soon, longshoreNamespace
+	_, shutdown, err := tests.Run("longshore")
+	require.NoError(t, err)
+	require.NoError(t, shutdown())
+}
+
 // uninstall is `helm uninstall longshore --wait`.
 func (c *cluster) uninstall(t *testing.T) {
 	t.Helper()

@@ -63,6 +63,7 @@ const (
 	imageDir   = stateDir + "/images"
 	longshore  = root + "/dist/e2e/longshore-e2e.tar"
 	command    = root + "/bin/longshorectl"
+	plugin     = root + "/bin/plugins/registryrewrite/module.wasm.gz"
 	chartDir   = root + "/charts/longshore"
 	lockedFile = root + "/.e2e.lock"
 )
@@ -104,7 +105,7 @@ func checkMachine() error {
 			missing = append(missing, "the command "+name)
 		}
 	}
-	for path, target := range map[string]string{longshore: "image", command: "build"} {
+	for path, target := range map[string]string{longshore: "image", command: "build", plugin: "plugins"} {
 		if _, err := os.Stat(path); err != nil {
 			missing = append(missing, fmt.Sprintf("%s (made by `make e2e`, target %s)", filepath.Clean(path), target))
 		}

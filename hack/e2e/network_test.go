@@ -68,6 +68,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: on-NODE, namespace: mixed, labels: {app: both}}
 spec:
+  terminationGracePeriodSeconds: 2
   nodeSelector: {kubernetes.io/hostname: NODE}
   containers:
   - name: app

@@ -70,7 +70,7 @@ func comparable(t planetest.T, object *unstructured.Unstructured) string {
 		unstructured.RemoveNestedField(object.Object, "metadata", field)
 	}
 	if object.GetKind() == "Lease" {
-		delete(object.Object, "spec")
+		return "" // The API server makes its own anew when it starts.
 	}
 	content, err := json.MarshalIndent(object.Object, "", "  ")
 	require.NoError(t, err)

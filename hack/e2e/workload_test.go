@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
+	"github.com/longshore-dev/longshore/hack/e2e/images"
 )
 
 // replaceNode fills in the NODE of a manifest.
@@ -32,6 +35,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: lifecycle, namespace: shop, labels: {app: lifecycle}}
 spec:
+  terminationGracePeriodSeconds: 2
   initContainers:
   - {name: prepare, image: "longshore/e2e-app:1", args: [write, /shared/prepared, "prepared"], volumeMounts: [{name: shared, mountPath: /shared}]}
   - name: sidecar
@@ -130,7 +134,7 @@ spec:
 `
 
 func (w *world) jobs(t *testing.T) {
-	w.rome.apply(t, jobs)
+	w.rome.apply(t, jobs+"---"+cronJob)
 	w.rome.kubectl(t, "-n", "shop", "wait", "--for=condition=Complete", "job/report", "--timeout=1m")
 	assert.Contains(t, w.rome.kubectl(t, "-n", "shop", "logs", "job/report"), "reported")
 	w.rome.kubectl(t, "-n", "shop", "wait", "--for=condition=Failed", "job/broken", "--timeout=1m")
@@ -163,8 +167,64 @@ kind: Pod
 metadata: {name: reader, namespace: shop, labels: {app: reader}}
 spec:
   serviceAccountName: reader
+  terminationGracePeriodSeconds: 2
   containers: [{name: app, image: "longshore/e2e-app:1", args: [serve]}]
 `
+
+const cronJob = `
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: regular, namespace: shop}
+spec:
+  schedule: "* * * * *"
+  successfulJobsHistoryLimit: 1
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: OnFailure
+          containers: [{name: app, image: "longshore/e2e-app:1", args: [print, regular]}]
+`
+
+// A CronJob runs every minute; it was created with the Jobs.
+func (w *world) cronJobRuns(t *testing.T) {
+	w.rome.kubectl(t, "-n", "shop", "wait", "--for=jsonpath={.status.lastSuccessfulTime}", "cronjob/regular", "--timeout=3m")
+	w.rome.kubectl(t, "-n", "shop", "delete", "cronjob", "regular")
+}
+
+const mirroredPod = `
+apiVersion: v1
+kind: Pod
+metadata: {name: mirrored, namespace: shop, labels: {app: mirrored}}
+spec:
+  terminationGracePeriodSeconds: 2
+  containers: [{name: app, image: "shop.example/e2e-app:1", args: [serve]}]
+`
+
+const mirrorPolicy = `
+points: [PodMutation]
+order: 10
+settings: {rewrites: [{from: shop.example, to: longshore}]}
+`
+
+// A policy of the user, a wasm module in a ConfigMap, changes the image of the next pod, which
+// could not start otherwise.
+func (w *world) loadPolicy(t *testing.T) {
+	spec := filepath.Join(t.TempDir(), "policy.yaml")
+	require.NoError(t, os.WriteFile(spec, []byte(mirrorPolicy), 0o600))
+	w.rome.kubectl(t, "-n", longshoreNamespace, "create", "configmap", "mirror", "--from-file="+plugin, "--from-file="+spec)
+	w.rome.kubectl(t, "-n", longshoreNamespace, "label", "configmap", "mirror", "longshore.dev/policy=true")
+	planetest.Until(t, func(t planetest.T) bool {
+		return assert.Contains(t, w.rome.kubectl(t, "get", "offloadingpolicy", "mirror", "-o", "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}"), "True")
+	}, soon, poll, "all components use the policy")
+	w.rome.apply(t, mirroredPod)
+	w.rome.readyPods(t, "shop", "app=mirrored", 1)
+	remote := w.milan.pods(t, "shop-"+consumerID, "mirrored")
+	require.Len(t, remote, 1)
+	assert.Equal(t, images.App, remote[0].Spec.Containers[0].Image)
+	w.rome.kubectl(t, "-n", longshoreNamespace, "delete", "configmap", "mirror")
+	w.rome.kubectl(t, "-n", "shop", "delete", "pod", "mirrored")
+}
 
 // The remote pod has the token of its service account in rome, and the address and the
 // authority of rome's API server.

@@ -101,6 +101,16 @@ func (n *Node) Do(line string) error {
 	return nil
 }
 
+// Disconnect cuts the node off from the others, and from this process; Connect undoes it.
+func (n *Node) Disconnect(ctx context.Context) error {
+	return run(ctx, "ip", "link", "set", n.Config.Name, "down")
+}
+
+// Connect undoes Disconnect.
+func (n *Node) Connect(ctx context.Context) error {
+	return run(ctx, "ip", "link", "set", n.Config.Name, "up")
+}
+
 // Stop ends all processes of the node at once.
 func (n *Node) Stop() error {
 	if err := n.command.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
