@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +84,7 @@ func TestCommandsThatReadAClusterAgainstARealAPIServer(t *testing.T) {
 	create(t, c, namespace("shop"), namespace("shop-rome"), namespace("longshore"))
 	t.Run("explain", func(t *testing.T) { explains(t, c, kubeconfig) })
 	t.Run("policy inspect --policy", func(t *testing.T) { inspects(t, c, kubeconfig) })
+	t.Run("policy push --apply", func(t *testing.T) { pushes(t, c, kubeconfig) })
 }
 
 func explains(t *testing.T, c client.Client, kubeconfig string) {
@@ -319,4 +322,46 @@ func inspects(t *testing.T, c client.Client, kubeconfig string) {
 	_, code, message = run(t.Context(), "policy", "inspect", "--policy", "none", "--kubeconfig", kubeconfig)
 	assert.Equal(t, output.CodeFailed, code)
 	assert.Contains(t, message, "offloadingpolicies/none does not exist")
+}
+
+// What is pushed can be pushed again, and is used when the status of this version says so.
+func pushes(t *testing.T, c client.Client, kubeconfig string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "module.wasm")
+	push := func(args ...string) (string, int, string) {
+		return run(t.Context(), append([]string{"policy", "push", file, "--apply", "--kubeconfig", kubeconfig}, args...)...)
+	}
+	policy := &policyv1alpha1.OffloadingPolicy{}
+	for _, name := range []string{"first", "second"} {
+		require.NoError(t, os.WriteFile(file, labeller(t, name), 0o600))
+		out, code, message := push("--name", "pushed", "--timeout", "0")
+		require.Equal(t, output.CodeDone, code, message)
+		assert.Contains(t, out, "Applied: OffloadingPolicy pushed and 1 ConfigMaps in namespace longshore")
+		before := policy.Spec.Module.ConfigMap
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "pushed"}, policy))
+		assert.NotEqual(t, before, policy.Spec.Module.ConfigMap, "the digest is that of the new module")
+		stored := &corev1.ConfigMap{}
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "longshore", Name: "pushed"}, stored))
+		wasm, err := module.Unpack(stored.BinaryData[policy.Spec.Module.ConfigMap.Key])
+		require.NoError(t, err)
+		assert.Equal(t, labeller(t, name), wasm)
+	}
+
+	policy.Status.ObservedGeneration = policy.Generation
+	policy.Status.Conditions = []metav1.Condition{{Type: policyv1alpha1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "Test", Message: "it trapped", LastTransitionTime: metav1.Now()}}
+	require.NoError(t, c.Status().Update(t.Context(), policy))
+	_, code, message := push("--name", "pushed", "--timeout", "300ms")
+	assert.Equal(t, output.CodeFailed, code)
+	assert.Contains(t, message, "Test: it trapped): not used after --timeout 300ms; longshorectl policy inspect --policy pushed has more")
+	policy.Status.Conditions[0].Status = metav1.ConditionTrue
+	require.NoError(t, c.Status().Update(t.Context(), policy))
+	_, code, message = push("--name", "pushed")
+	assert.Equal(t, output.CodeDone, code, message)
+
+	isController := true
+	policy.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "source", UID: policy.UID, Controller: &isController}}
+	require.NoError(t, c.Update(t.Context(), policy))
+	_, code, message = push("--name", "pushed")
+	assert.Equal(t, output.CodeFailed, code)
+	assert.Contains(t, message, "OffloadingPolicy pushed belongs to ConfigMap source, which has the label longshore.dev/policy")
 }

@@ -21,6 +21,7 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
@@ -176,7 +177,8 @@ func SetLabels(object, want client.Object) {
 // types are the kinds that the commands work on.
 var types, errTypes = func() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	return s, errors.Join(scheme.AddToScheme(s), authv1beta1.AddToScheme(s), liqocorev1beta1.AddToScheme(s), offloadingv1beta1.AddToScheme(s))
+	return s, errors.Join(scheme.AddToScheme(s), authv1beta1.AddToScheme(s), liqocorev1beta1.AddToScheme(s), offloadingv1beta1.AddToScheme(s),
+		policyv1alpha1.AddToScheme(s))
 }()
 
 // Describe returns the kind, the namespace and the name of an object.

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/cluster"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/console"
@@ -34,9 +35,7 @@ const showProgress = 500
 
 // Command returns `plan`.
 func Command(in io.Reader, out io.Writer, getenv func(string) string) *cobra.Command {
-	var options Options
-	var here cluster.Flags
-	var offloadings, nodes, policies []string
+	var from Flags
 	var format output.Tables
 	command := &cobra.Command{
 		Use:   "plan -f FILE",
@@ -50,25 +49,12 @@ func Command(in io.Reader, out io.Writer, getenv func(string) string) *cobra.Com
 			"kubectl create --dry-run=server -o yaml.\n" +
 			"Exit codes: 0 all pods can run, 1 a file or the cluster cannot be read, 2 wrong command line, 4 a pod would be refused or stay Pending.",
 		Example: example,
-		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case len(args) > 0:
-				return output.Usagef("unexpected argument %q: name files with -f", args[0])
-			case len(options.Files) == 0:
-				return output.Usagef("want the files with the pods: -f FILE, or -f - for the standard input")
-			}
-			return nil
-		},
+		Args:    from.Args,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			options.In, options.Facts, options.Namespace = in, slices.Concat(policies, offloadings, nodes), here.Namespace
-			if here.Kubeconfig != "" || here.Context != "" {
-				live, namespace, err := connect(&here)
-				if err != nil {
-					return err
-				}
-				options.Live, options.Namespace = live, namespace
+			options, err := from.Options(in)
+			if err != nil {
+				return err
 			}
-			options.CacheDir = usableCacheDir(options.CacheDir)
 			options.Step = follow(cmd.ErrOrStderr())
 			result, err := Run(cmd.Context(), options)
 			if err != nil {
@@ -89,19 +75,56 @@ func Command(in io.Reader, out io.Writer, getenv func(string) string) *cobra.Com
 			return nil
 		},
 	}
-	flags := command.Flags()
-	flags.StringSliceVarP(&options.Files, "filename", "f", nil, "file or folder with the pods, and what they need; - for the standard input; may be repeated")
-	flags.StringSliceVar(&offloadings, "namespace-offloading", nil, "file with NamespaceOffloadings")
-	flags.StringSliceVar(&nodes, "virtual-node", nil, "file with VirtualNodes")
-	flags.StringSliceVar(&policies, "policies", nil, "file or folder with OffloadingPolicies and the ConfigMaps of their modules; the built-in policies when absent")
-	flags.StringVar(&options.NodeName, "node", "", "virtual node for which the ShadowPod is built; the first that takes the pod when absent")
-	flags.StringVar(&options.HomeClusterID, "cluster-id", "", "ID of the consumer; that of the cluster when absent")
-	flags.StringVar(&options.RuntimeClassName, "runtime-class", "liqo", "name of the runtime class with which pods are placed on virtual nodes")
-	flags.StringVar(&options.CacheDir, "policy-cache-dir", "", "folder that keeps compiled policies for the next command; one below the user's caches when absent")
-	format.AddTo(flags)
-	here.AddTo(flags)
-	here.AddNamespaceTo(flags)
+	from.AddTo(command.Flags())
+	format.AddTo(command.Flags())
 	return command
+}
+
+// Flags select what is planned.
+type Flags struct {
+	options                      Options
+	here                         cluster.Flags
+	offloadings, nodes, policies []string
+}
+
+// AddTo adds the flags.
+func (f *Flags) AddTo(flags *pflag.FlagSet) {
+	flags.StringSliceVarP(&f.options.Files, "filename", "f", nil, "file or folder with the pods, and what they need; - for the standard input; may be repeated")
+	flags.StringSliceVar(&f.offloadings, "namespace-offloading", nil, "file with NamespaceOffloadings")
+	flags.StringSliceVar(&f.nodes, "virtual-node", nil, "file with VirtualNodes")
+	flags.StringSliceVar(&f.policies, "policies", nil, "file or folder with OffloadingPolicies and the ConfigMaps of their modules; the built-in policies when absent")
+	flags.StringVar(&f.options.NodeName, "node", "", "virtual node for which the ShadowPod is built; the first that takes the pod when absent")
+	flags.StringVar(&f.options.HomeClusterID, "cluster-id", "", "ID of the consumer; that of the cluster when absent")
+	flags.StringVar(&f.options.RuntimeClassName, "runtime-class", "liqo", "name of the runtime class with which pods are placed on virtual nodes")
+	flags.StringVar(&f.options.CacheDir, "policy-cache-dir", "", "folder that keeps compiled policies for the next command; one below the user's caches when absent")
+	f.here.AddTo(flags)
+	f.here.AddNamespaceTo(flags)
+}
+
+// Args checks the arguments of a command with these flags.
+func (f *Flags) Args(_ *cobra.Command, args []string) error {
+	switch {
+	case len(args) > 0:
+		return output.Usagef("unexpected argument %q: name files with -f", args[0])
+	case len(f.options.Files) == 0:
+		return output.Usagef("want the files with the pods: -f FILE, or -f - for the standard input")
+	}
+	return nil
+}
+
+// Options returns what the flags select, with a cluster if they name one.
+func (f *Flags) Options(in io.Reader) (Options, error) {
+	options := f.options
+	options.In, options.Facts, options.Namespace = in, slices.Concat(f.policies, f.offloadings, f.nodes), f.here.Namespace
+	if f.here.Kubeconfig != "" || f.here.Context != "" {
+		live, namespace, err := connect(&f.here)
+		if err != nil {
+			return Options{}, err
+		}
+		options.Live, options.Namespace = live, namespace
+	}
+	options.CacheDir = usableCacheDir(options.CacheDir)
+	return options, nil
 }
 
 // defaultCacheDir returns the folder for compiled policies below that of the user's caches; ""

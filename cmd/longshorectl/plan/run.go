@@ -56,20 +56,9 @@ func (r *Result) Failed() bool {
 
 // Run reads the files and the cluster, and plans all pod templates.
 func Run(ctx context.Context, options Options) (*Result, error) {
-	f, err := gather(ctx, options)
+	f, fixed, err := load(ctx, options)
 	if err != nil {
 		return nil, err
-	}
-	if len(f.templates) == 0 {
-		return nil, errors.New("the files have no Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job or CronJob")
-	}
-	objects := make([]*policyv1alpha1.OffloadingPolicy, 0, len(f.policies))
-	for _, policy := range f.policies {
-		objects = append(objects, policy)
-	}
-	fixed, err := policies.NewFixed(ctx, options.CacheDir, f, objects)
-	if err != nil {
-		return nil, fmt.Errorf("loading the policies: %w", err)
 	}
 	result := &Result{Problems: problems(fixed)}
 	core, err := planner.New(f.Facts, fixed.Chains)
@@ -88,6 +77,26 @@ func Run(ctx context.Context, options Options) (*Result, error) {
 		return nil, err
 	}
 	return result, nil
+}
+
+// load reads the files and the cluster, and loads the policies. The caller closes them.
+func load(ctx context.Context, options Options) (*facts, *policies.Fixed, error) {
+	f, err := gather(ctx, options)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(f.templates) == 0 {
+		return nil, nil, errors.New("the files have no Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job or CronJob")
+	}
+	objects := make([]*policyv1alpha1.OffloadingPolicy, 0, len(f.policies))
+	for _, policy := range f.policies {
+		objects = append(objects, policy)
+	}
+	fixed, err := policies.NewFixed(ctx, options.CacheDir, f, objects)
+	if err != nil {
+		return nil, nil, fmt.Errorf("loading the policies: %w", err)
+	}
+	return f, fixed, nil
 }
 
 // problems lists the policies of which the current version is not used.

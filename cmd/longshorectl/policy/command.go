@@ -29,7 +29,8 @@ func Command(streams Streams) *cobra.Command {
 		Short: "Write, inspect, try and test policy modules",
 	}
 	output.Group(command)
-	command.AddCommand(initCommand(streams), inspectCommand(streams), runCommand(streams), conformCommand(streams))
+	command.AddCommand(initCommand(streams), buildCommand(streams), inspectCommand(streams), runCommand(streams), testCommand(streams),
+		conformCommand(streams), benchCommand(streams), explainCommand(streams), pushCommand(streams), watchCommand(streams))
 	return command
 }
 
