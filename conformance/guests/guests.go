@@ -11,6 +11,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -93,4 +94,31 @@ func buildGo(ctx context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("finding the source: %w", err)
 	}
 	return toolchain.Go(ctx, strings.TrimSpace(string(out)))
+}
+
+// BuildFolder compiles the policy in a folder: Go with a main.go, C in policy.c, or AssemblyScript
+// in policy.ts. The error wraps toolchain.ErrMissing when its compiler is not installed.
+func BuildFolder(ctx context.Context, folder string) ([]byte, error) {
+	tree := os.DirFS(folder)
+	if _, err := fs.Stat(tree, "main.go"); err == nil {
+		return toolchain.Go(ctx, folder)
+	}
+	if source, err := fs.ReadFile(tree, "policy.c"); err == nil {
+		return toolchain.C(ctx, source)
+	}
+	if _, err := fs.Stat(tree, "policy.ts"); err == nil {
+		return toolchain.AssemblyScript(ctx, Pinned{FS: tree}, "policy", "~lib/@longshore/policy/index/stop")
+	}
+	return nil, fmt.Errorf("folder %s has none of main.go, policy.c, policy.ts", folder)
+}
+
+// Pinned adds the files that pin the AssemblyScript compiler to a tree.
+type Pinned struct{ fs.FS }
+
+// Open implements fs.FS.
+func (p Pinned) Open(name string) (fs.File, error) {
+	if strings.HasSuffix(name, ".json") {
+		return AssemblyScript().Open(name)
+	}
+	return p.FS.Open(name)
 }

@@ -137,20 +137,10 @@ func TestCReportsTheReason(t *testing.T) {
 	golden(t, filepath.Join("ctrap", "reported.txt"), outcome(t, e, wasm, question(5000, "")))
 }
 
-// overlay adds the probe to what pins the compiler.
-type overlay struct{ fs.FS }
-
-func (o overlay) Open(name string) (fs.File, error) {
-	if strings.HasSuffix(name, ".json") {
-		return guests.AssemblyScript().Open(name)
-	}
-	return o.FS.Open(name)
-}
-
 func TestAssemblyScriptReportsTheReason(t *testing.T) {
 	tree, err := fs.Sub(files, "asabort")
 	require.NoError(t, err)
-	wasm, err := toolchain.AssemblyScript(t.Context(), overlay{tree}, "probe", "probe/stop")
+	wasm, err := toolchain.AssemblyScript(t.Context(), guests.Pinned{FS: tree}, "probe", "probe/stop")
 	toolchain.Need(t, err)
 	golden(t, filepath.Join("asabort", "want.txt"), outcome(t, newEngine(t, "", nil), wasm, question(LongQuestion, "")))
 }

@@ -3,32 +3,26 @@ package suite_test
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longshore-dev/longshore/conformance/guests"
+	"github.com/longshore-dev/longshore/conformance/guests/toolchain"
 	"github.com/longshore-dev/longshore/conformance/suite"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
-// buildPlugin compiles an example policy with the command of its README.
+// buildPlugin compiles an example policy.
 func buildPlugin(t *testing.T, name string) []byte {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("compiles for wasip1")
 	}
-	file := filepath.Join(t.TempDir(), "module.wasm")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", file, "./"+name)
-	cmd.Dir = filepath.Join("..", "..", "plugins")
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
-	text, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", text)
-	wasm, err := os.ReadFile(file)
-	require.NoError(t, err)
+	wasm, err := guests.BuildFolder(t.Context(), filepath.Join("..", "..", "plugins", name))
+	toolchain.Need(t, err)
 	return wasm
 }
 

@@ -81,6 +81,16 @@ func fromVector(v *vectors.Vector) (*question, error) {
 			return nil, fmt.Errorf("decoding the object of vector %s: %w", v.Name, err)
 		}
 	}
+	if len(source.Settings) > 0 {
+		// As the host sends them: the keys of objects are sorted.
+		settings, err := jsonvalue.Decode(source.Settings)
+		if err != nil {
+			return nil, fmt.Errorf("decoding the settings of vector %s: %w", v.Name, err)
+		}
+		if source.Settings, err = json.Marshal(settings); err != nil {
+			return nil, fmt.Errorf("encoding the settings of vector %s: %w", v.Name, err)
+		}
+	}
 	return &question{name: v.Name, point: source.Point, moment: source.Moment, settings: source.Settings, facts: facts, future: v.Future}, nil
 }
 

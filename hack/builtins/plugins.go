@@ -1,12 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/longshore-dev/longshore/conformance/guests"
+	"github.com/longshore-dev/longshore/conformance/guests/toolchain"
 )
 
 // plugins compiles every example policy into bin/plugins/<name>/module.wasm.gz.
@@ -15,14 +19,18 @@ func plugins(messages io.Writer) error {
 	if err != nil {
 		return err
 	}
-	mains, err := filepath.Glob(filepath.Join(top, "plugins", "*", "main.go"))
+	files, err := filepath.Glob(filepath.Join(top, "plugins", "*", "plugin.yaml"))
 	if err != nil {
 		return fmt.Errorf("listing plugins: %w", err)
 	}
-	for _, main := range mains {
-		dir := filepath.Dir(main)
+	for _, file := range files {
+		dir := filepath.Dir(file)
 		name := filepath.Base(dir)
-		data, err := compile(dir)
+		data, err := guests.BuildFolder(context.Background(), dir)
+		if errors.Is(err, toolchain.ErrMissing) {
+			fmt.Fprintf(messages, "plugins: %s is left out: %v\n", name, err)
+			continue
+		}
 		if err != nil {
 			return err
 		}

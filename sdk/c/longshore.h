@@ -564,9 +564,18 @@ static LS_UNUSED ls_value ls_read_input(void) {
 static LS_UNUSED int ls_serve(const char *point, int (*policy)(const ls_request *, ls_answer *)) {
 	ls_value input = ls_read_input();
 	if (!input.length) return ls_fail("the request is not JSON");
-	if (!ls_equal(ls_text_of(ls_member(input, "version")), LS_CONTRACT)) return ls_fail("the request is not of contract " LS_CONTRACT);
-	if (!ls_equal(ls_text_of(ls_member(input, "point")), point)) return ls_fail("the request is for another extension point");
-	ls_request request = {ls_text_of(ls_member(input, "moment")), ls_member(input, "settings"), ls_member(input, "facts")};
+	// One pass: a value is scanned again each time that it is visited, and a request may be large.
+	ls_value version = {0, 0}, named = {0, 0};
+	ls_request request = {{0, 0}, {0, 0}, {0, 0}};
+	for (ls_iterator i = ls_each(input); ls_next(&i);) {
+		if (ls_equal(i.name, "version")) version = i.value;
+		else if (ls_equal(i.name, "point")) named = i.value;
+		else if (ls_equal(i.name, "moment")) request.moment = ls_text_of(i.value);
+		else if (ls_equal(i.name, "settings")) request.settings = i.value;
+		else if (ls_equal(i.name, "facts")) request.facts = i.value;
+	}
+	if (!ls_equal(ls_text_of(version), LS_CONTRACT)) return ls_fail("the request is not of contract " LS_CONTRACT);
+	if (!ls_equal(ls_text_of(named), point)) return ls_fail("the request is for another extension point");
 	if (!ls_is_object(request.facts)) return ls_fail("the request's facts are not an object");
 	for (ls_iterator i = ls_each(request.facts); ls_next(&i);)
 		if ((ls_equal(i.name, "object") || ls_equal(i.name, "local")) && !ls_is_object(i.value) && !ls_equal(i.value, "null"))

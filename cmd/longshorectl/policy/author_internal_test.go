@@ -47,6 +47,10 @@ func TestBuildCompilesWithTheCompilerOfTheEnvironment(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, report.Passed)
 
+	require.NoError(t, os.Remove(filepath.Join(project.Folder, "longshore.h")))
+	again, err := s.build(t.Context(), project.Folder)
+	require.NoError(t, err, "the SDK is that of longshorectl")
+	assert.Equal(t, built.Digest, again.Digest)
 	require.NoError(t, os.WriteFile(filepath.Join(project.Folder, "policy.c"), []byte("this is not C"), 0o600))
 	_, err = s.build(t.Context(), project.Folder)
 	require.ErrorContains(t, err, "error:")

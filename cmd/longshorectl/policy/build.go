@@ -4,17 +4,21 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/host/policy/module"
+	csdk "github.com/longshore-dev/longshore/sdk/c"
 )
 
 // moduleFile is the file of a built module.
@@ -70,7 +74,8 @@ func buildCommand(streams Streams) *cobra.Command {
 		Use:   "build [FOLDER]",
 		Short: "Compile the module of a project, as module.wasm and module.wasm.gz",
 		Long: "Compile the module of a project that policy init created, or that is like one: Go with a go.mod, C in policy.c, or AssemblyScript\n" +
-			"in policy.ts. The compiler of the language must be installed; the environment variables CC and ASC name another one.\n" +
+			"in policy.ts. The compiler of the language must be installed; the SDK for C is in\n" +
+			"longshorectl. The environment variables CC and ASC name another compiler.\n" +
 			"Exit codes: 0 built, 1 the compiler reports an error or is missing, 2 wrong command line.",
 		Example: buildExample,
 		Args:    atMostOneFolder,
@@ -128,7 +133,19 @@ func (s Streams) build(ctx context.Context, folder string) (*Built, error) {
 	if other := s.Getenv(c.variable); c.variable != "" && other != "" {
 		command = strings.Fields(other)
 	}
-	cmd := exec.CommandContext(ctx, command[0], append(command[1:len(command):len(command)], c.arguments...)...) //nolint:gosec // The user's compiler.
+	arguments := slices.Concat(command[1:], c.arguments)
+	if _, err := os.Stat(filepath.Join(folder, "longshore.h")); language == "c" && errors.Is(err, fs.ErrNotExist) {
+		include, err := os.MkdirTemp("", "longshore-sdk-")
+		if err != nil {
+			return nil, fmt.Errorf("writing the SDK: %w", err)
+		}
+		defer func() { _ = os.RemoveAll(include) }()
+		if err := os.WriteFile(filepath.Join(include, "longshore.h"), []byte(csdk.Header), 0o600); err != nil {
+			return nil, fmt.Errorf("writing the SDK: %w", err)
+		}
+		arguments = append(arguments, "-I", include)
+	}
+	cmd := exec.CommandContext(ctx, command[0], arguments...) //nolint:gosec // The user's compiler.
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), c.environment...)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building with %s: %w\n%s", command[0], err, text)
