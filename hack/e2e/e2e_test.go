@@ -22,18 +22,22 @@ type world struct {
 	console     *console.Console
 }
 
-// step is a part of the test. Steps build on each other: the first that fails ends the test.
+// step is a part of the test. Steps build on each other: the first that fails ends the test. A
+// step that -test.run does not select prints nothing.
 func (w *world) step(t *testing.T, title string, run func(t *testing.T)) {
 	t.Helper()
-	passed := false
-	err := w.console.Step(title, func(func(string)) error {
-		passed = t.Run(title, run)
-		if !passed {
-			return os.ErrInvalid // It is only shown whether there is one.
+	passed := t.Run(title, func(t *testing.T) {
+		err := w.console.Step(title, func(func(string)) error {
+			if !t.Run("run", run) {
+				return os.ErrInvalid // It is only shown whether there is one.
+			}
+			return nil
+		})
+		if err != nil {
+			t.FailNow()
 		}
-		return nil
 	})
-	if err != nil {
+	if !passed {
 		t.FailNow()
 	}
 }
@@ -58,6 +62,7 @@ func TestLongshoreOnRealNodes(t *testing.T) {
 	w.step(t, "Init containers, a sidecar, probes and restarts", w.lifecycle)
 	w.step(t, "Jobs complete and fail", w.jobs)
 	w.step(t, "A remote pod asks the API server of rome", w.askHomeAPIServer)
+	w.step(t, "A StatefulSet keeps its data", w.keepData)
 	w.step(t, "A wasm policy from a ConfigMap changes the next pod", w.loadPolicy)
 	w.step(t, "The provider drains its node", w.drainProvider)
 	w.step(t, "kill -9 of each process of Longshore", w.killLongshore)
@@ -122,6 +127,7 @@ func (c *cluster) waitForNode(t *testing.T, name string) {
 }
 
 func (w *world) install(t *testing.T) {
+	w.offerVolume(t)
 	w.rome.install(t, map[string]any{
 		"virtualKubelet": map[string]any{"apiServerAccess": map[string]any{"host": networks[consumerID].address, "port": "6443"}},
 	})

@@ -78,13 +78,14 @@ func comparable(t planetest.T, object *unstructured.Unstructured) string {
 }
 
 // remaining are the objects that are left on purpose: the kinds, because their deletion would
-// delete all objects of them, the namespace that Helm created with the identity of the cluster
-// and what else the components keep there, and certificate requests, which Kubernetes deletes an
-// hour after they were signed.
+// delete all objects of them, the namespace that Helm created, with the identity of the cluster
+// and what else the components keep there, the namespace for the data of users, and certificate
+// requests, which Kubernetes deletes an hour after they were signed.
 var remaining = regexp.MustCompile(`^(customresourcedefinitions /\S+\.(liqo\.io|longshore\.dev)` +
 	`|apiservices /\S+\.(liqo\.io|longshore\.dev)` +
 	`|namespaces /longshore|serviceaccounts longshore/default|configmaps longshore/kube-root-ca\.crt` +
 	`|secrets longshore/(authentication-keys|longshore-webhook-certs)|leases longshore/longshore-manager` +
+	`|namespaces /liqo-storage|serviceaccounts liqo-storage/default|configmaps liqo-storage/kube-root-ca\.crt` +
 	`|certificatesigningrequests /\S+)$`)
 
 // assertUnchanged fails unless the cluster has the objects that it had before.
