@@ -1,7 +1,7 @@
 // Command resource is the policy "site" in Go, written with the SDK: it answers the
 // extension point ResourceMutation. What is labeled as of use at home only stays there,
-// ConfigMaps say which cluster they are read in, and everything else says where it comes
-// from.
+// ConfigMaps say which cluster they are read in, Certificates are issued by the provider's issuer,
+// and everything else says where it comes from.
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags="-s -w" -o policy.wasm .
 package main
@@ -32,6 +32,7 @@ func init() {
 			},
 			Writes: []contract.WriteRule{
 				{Path: "/data", Verbs: []contract.Verb{contract.VerbMerge}, Keys: []string{"cluster"}},
+				{Path: "/spec/issuerRef", Verbs: []contract.Verb{contract.VerbMerge}, Keys: []string{"name"}},
 				{Path: "/metadata/annotations", Verbs: []contract.Verb{contract.VerbMerge}, Keys: []string{origin}},
 			},
 		}}}
@@ -53,6 +54,9 @@ func decide(r *resourcemutation.Request) (*resourcemutation.Answer, error) {
 	case "ConfigMap":
 		cluster := contract.StringMap{"cluster": r.Facts.VirtualNode.ProviderClusterID}
 		return &resourcemutation.Answer{Operations: []contract.Operation{contract.Merge("/data", cluster)}}, nil
+	case "Certificate":
+		issuer := contract.StringMap{"name": "issuer-" + r.Facts.VirtualNode.ProviderClusterID}
+		return &resourcemutation.Answer{Operations: []contract.Operation{contract.Merge("/spec/issuerRef", issuer)}}, nil
 	case "Secret":
 		return nil, nil
 	default:

@@ -2,7 +2,6 @@ package chart_test
 
 import (
 	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -30,6 +29,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/custom"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -113,6 +113,7 @@ func TestChartOnARealControlPlane(t *testing.T) {
 		}
 	})
 	t.Run("components may do their work and nothing else", func(t *testing.T) { testRights(t, admin, config, objects) })
+	t.Run("an operator adds a kind to the roles of virtual kubelets", func(t *testing.T) { testAggregation(t, admin) })
 	t.Run("a stolen account of a virtual kubelet does no more than it may", func(t *testing.T) { testStolenKubelet(t, admin, config) })
 	t.Run("what offloading stands on does not wait for the webhook", func(t *testing.T) { testPodWebhook(t, admin, objects) })
 	t.Run("defaults are the reference's", func(t *testing.T) { testDefaults(t, admin) })
@@ -166,15 +167,7 @@ func volume() *corev1.PersistentVolume {
 
 func testRights(t *testing.T, admin client.Client, config *rest.Config, objects []*unstructured.Unstructured) {
 	t.Helper()
-	separate, err := chart.Render(map[string]any{"clusterID": "rome", "replicator": map[string]any{"separate": true}}, chart.Options{})
-	require.NoError(t, err)
-	separate = slices.DeleteFunc(separate, func(object *unstructured.Unstructured) bool { return object.GetName() != "longshore-replicator" })
-	for _, object := range slices.Concat(objects, separate) {
-		switch object.GetKind() {
-		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
-			require.NoError(t, apply(t, admin, object), object.GetName())
-		}
-	}
+	applyRoles(t, admin, objects)
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "longshore"} }
 	create := func(o client.Object) func(client.Client) error { return creating(t, o) }
 	get := func(o client.Object, namespace, name string) func(client.Client) error {
@@ -189,6 +182,7 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 	}{
 		"the manager binds the virtual kubelet's local role":  {"longshore-manager", create(bind("liqo-virtual-kubelet-local")), true},
 		"the manager binds the role of offloaded namespaces":  {"longshore-manager", create(bindIn("longshore-virtual-kubelet-namespace")), true},
+		"the manager adds no right to virtual kubelets":       {"longshore-manager", create(certificateRole(custom.AggregateToLocal)), false},
 		"the manager gives no right that it does not have":    {"longshore-manager", create(&rbacv1.Role{ObjectMeta: in("test"), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"delete"}}}}), false},
 		"the manager lets a virtual kubelet hold leases":      {"longshore-manager", create(bindIn("longshore-virtual-kubelet-lease")), true},
 		"the manager binds the remote role in a namespace":    {"longshore-manager", create(bindIn("liqo-virtual-kubelet-remote")), true},

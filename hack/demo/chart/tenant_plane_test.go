@@ -65,6 +65,7 @@ func newProvider(t *testing.T) *provider {
 			planetest.Until(t, func(t planetest.T) bool { return isEstablished(t, p.admin, object.GetName()) }, established, poll, object.GetName())
 		}
 	}
+	awaitAggregation(t, p.admin)
 	for _, consumer := range []string{"rome", "oslo"} {
 		for _, object := range (manual.Pair{Consumer: liqocorev1beta1.ClusterID(consumer), Provider: "milan"}).ProviderObjects() {
 			require.NoError(t, p.admin.Create(t.Context(), object))

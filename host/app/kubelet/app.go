@@ -137,7 +137,7 @@ func (a *App) loadPolicies(ctx context.Context) (*policies.Policies, error) {
 		return nil, fmt.Errorf("adding the metrics of policies: %w", err)
 	}
 	loaded, err := policies.New(ctx, a.manager, policies.Options{
-		Identity: policies.OfVirtualNode(a.manager.GetClient(), client.ObjectKey{Namespace: o.TenantNamespace, Name: o.NodeName}),
+		Identity: o.component(a.manager.GetClient()),
 		Elected:  o.VKLeaseEnabled, CacheDir: o.PolicyCacheDir, PrecompiledDir: o.PrecompiledPolicyDir, Compiler: o.PolicyCompiler,
 		Stages:           chain.OffloadOrder(),
 		ModuleNamespaces: policies.Namespaces(o.Namespace, o.PolicyNamespaces), Metrics: policyMetrics, Changed: a.virtualNode.policiesChanged,

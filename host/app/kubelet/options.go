@@ -14,12 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/policies"
 	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/vkflag"
 	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/host/policysource/report"
 )
 
 // CertificateType selects the signer of the kubelet API's serving certificate.
@@ -144,6 +146,11 @@ func DefaultOptions() Options {
 		VKLeaseEnabled: true, VKLeaseDuration: 15 * time.Second, VKLeaseRenewInterval: 10 * time.Second,
 		VKLeaseRetryPeriod: 5 * time.Second, ClientMaxBurst: 100,
 	}
+}
+
+// component returns the identity of the virtual kubelet in reports.
+func (o *Options) component(reader client.Reader) report.Identity {
+	return policies.OfVirtualNode(reader, client.ObjectKey{Namespace: o.TenantNamespace, Name: o.NodeName})
 }
 
 // identity returns the identity of this replica in leases.

@@ -23,6 +23,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	kubeletapi "github.com/longshore-dev/longshore/host/consumer/kubelet"
 	"github.com/longshore-dev/longshore/host/consumer/node"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/custom"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/event"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/mirror"
@@ -57,6 +58,8 @@ type nodeRunner interface {
 // session is what uses one connection to the provider.
 type session struct {
 	engine *engine.Engine
+	// custom reflects the kinds of ResourceReflections.
+	custom *custom.Follower
 	// node and server are nil with --create-node=false: no pods are bound to the node then.
 	node   nodeRunner
 	server runner
@@ -65,7 +68,40 @@ type session struct {
 }
 
 func (v *virtualNode) newSession(ctx context.Context, config *rest.Config) (*session, error) {
-	o, definitions := v.options, v.definitions()
+	registry := prometheus.NewRegistry()
+	v.sessionMetrics.set(registry)
+	compose := func(definitions ...engine.Definition) (*engine.Engine, error) {
+		return v.newEngine(config, registry, definitions...)
+	}
+	reflector, err := compose(v.definitions()...)
+	if err != nil {
+		return nil, err
+	}
+	follower, err := v.newFollower(config, reflector, compose)
+	if err != nil {
+		return nil, err
+	}
+	probe, err := rest.UnversionedRESTClientFor(unversioned(config))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the provider: %w", err)
+	}
+	v.link.Connect(func(ctx context.Context) error { return probe.Get().AbsPath("/livez").Do(ctx).Error() })
+	s := &session{engine: reflector, custom: follower, awaitPolicies: v.policies.await}
+	if !v.options.CreateNode {
+		return s, nil
+	}
+	if s.node, err = v.newNode(ctx, reflector); err != nil {
+		return nil, err
+	}
+	if s.server, err = v.newServer(reflector, config); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// newEngine composes the reflection of some kinds between the consumer and a provider.
+func (v *virtualNode) newEngine(config *rest.Config, registry prometheus.Registerer, definitions ...engine.Definition) (*engine.Engine, error) {
+	o := v.options
 	local, err := engine.NewClient(v.config, v.scheme, definitions...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the consumer: %w", err)
@@ -74,8 +110,6 @@ func (v *virtualNode) newSession(ctx context.Context, config *rest.Config) (*ses
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the provider: %w", err)
 	}
-	registry := prometheus.NewRegistry()
-	v.sessionMetrics.set(registry)
 	reflector, err := engine.New(engine.Options{
 		Local: local, Remote: remoteClient, Definitions: definitions,
 		HomeClusterID: o.HomeClusterID, ProviderClusterID: o.ForeignClusterID,
@@ -86,22 +120,19 @@ func (v *virtualNode) newSession(ctx context.Context, config *rest.Config) (*ses
 	if err != nil {
 		return nil, fmt.Errorf("composing the reflection: %w", err)
 	}
-	probe, err := rest.UnversionedRESTClientFor(unversioned(config))
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the provider: %w", err)
-	}
-	v.link.Connect(func(ctx context.Context) error { return probe.Get().AbsPath("/livez").Do(ctx).Error() })
-	s := &session{engine: reflector, awaitPolicies: v.policies.await}
-	if !o.CreateNode {
-		return s, nil
-	}
-	if s.node, err = v.newNode(ctx, reflector); err != nil {
-		return nil, err
-	}
-	if s.server, err = v.newServer(reflector, config); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return reflector, nil
+}
+
+// lead passes the result of the election to the reflections.
+func (s *session) lead(leads bool) {
+	s.engine.Lead(leads)
+	s.custom.Lead(leads)
+}
+
+// policiesChanged decides all objects again.
+func (s *session) policiesChanged() {
+	s.engine.PoliciesChanged()
+	s.custom.PoliciesChanged()
 }
 
 // run runs the session's parts until the context ends or a part fails. The Node and the
@@ -115,7 +146,10 @@ func (s *session) run(ctx context.Context) error {
 		if s.node != nil {
 			s.node.Refresh()
 		}
-		return s.engine.Run(ctx)
+		reflections, ctx := errgroup.WithContext(ctx)
+		reflections.Go(func() error { return s.engine.Run(ctx) })
+		reflections.Go(func() error { return s.custom.Run(ctx) })
+		return reflections.Wait()
 	})
 	if s.node != nil {
 		group.Go(func() error { return s.node.Run(ctx) })

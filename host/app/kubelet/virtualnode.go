@@ -147,6 +147,7 @@ func (v *virtualNode) run(ctx context.Context) error {
 	if err := v.watch(ctx, &corev1.Secret{}, func(any) { v.notifyKubeconfig() }, func(string) {}); err != nil {
 		return err
 	}
+	go v.watchReflections(ctx)
 	if v.keepCertificate != nil && v.options.CreateNode {
 		go v.keepCertificate(ctx)
 	}
@@ -214,7 +215,7 @@ func (v *virtualNode) setSession(current *session) {
 	defer v.mu.Unlock()
 	v.session = current
 	if current != nil {
-		current.engine.Lead(v.leading)
+		current.lead(v.leading)
 	}
 }
 
@@ -224,7 +225,7 @@ func (v *virtualNode) setLeading(leading bool) {
 	defer v.mu.Unlock()
 	v.leading = leading
 	if v.session != nil {
-		v.session.engine.Lead(leading)
+		v.session.lead(leading)
 	}
 }
 
@@ -237,7 +238,7 @@ func (v *virtualNode) currentSession() *session {
 // policiesChanged makes the current session ask policies about all objects again.
 func (v *virtualNode) policiesChanged() {
 	if current := v.currentSession(); current != nil {
-		current.engine.PoliciesChanged()
+		current.policiesChanged()
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/certificate"
 	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
 	"github.com/longshore-dev/longshore/host/consumer/podstatus"
+	"github.com/longshore-dev/longshore/host/consumer/resourcereflection"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/kit/deadline"
@@ -180,6 +181,7 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 		wrapSetup("policystatus", (&policystatus.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive,
 		}).SetupWithManager(mgr)),
+		wrapSetup("resourcereflection", (&resourcereflection.Reconciler{Client: mgr.GetClient(), Events: recorder, Clock: passive}).SetupWithManager(mgr)),
 		wrapSetup("policyconfigmap", (&policyconfigmap.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Namespace: options.Namespace,
 		}).SetupWithManager(mgr)),

@@ -29,6 +29,7 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/consumer/access"
 )
 
@@ -66,6 +67,10 @@ func stages() []stage {
 	offloading, authentication := offloadingv1beta1.GroupVersion, authv1beta1.GroupVersion
 	requested, copied := labels.Set{liqocorev1beta1.ReplicationLabel: "true"}, labels.Set{liqocorev1beta1.ReplicatedLabel: "true"}
 	return []stage{
+		{
+			title: "reflection of custom resources", kind: policyv1alpha1.GroupVersion.WithKind("ResourceReflection"),
+			finalizers: []string{policyv1alpha1.ResourceReflectionFinalizer},
+		},
 		{title: "offloading of namespaces", kind: offloading.WithKind("NamespaceOffloading"), finalizers: []string{offloadingv1beta1.NamespaceOffloadingFinalizer}},
 		{title: "virtual nodes", kind: offloading.WithKind("VirtualNode"), finalizers: []string{offloadingv1beta1.VirtualNodeFinalizer}},
 		{
@@ -96,6 +101,7 @@ func stages() []stage {
 // Run runs the stages. It returns an error if the API server refuses or does not answer; objects
 // that the components did not end are no error, but are printed.
 //
+// +kubebuilder:rbac:groups=policy.longshore.dev,resources=resourcereflections,verbs=list;delete;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings;virtualnodes;namespacemaps,verbs=list;delete;patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;identities;tenants,verbs=list;delete;patch
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=list;delete;patch

@@ -84,7 +84,7 @@ func ownedLabels(labels map[string]string, origin Origin) map[string]string {
 func ReservedKey(key string) bool {
 	switch key {
 	case offloadingv1beta1.ManagedByLabel, offloadingv1beta1.CreatorUserLabel, offloadingv1beta1.LocalPodLabel,
-		endpointSliceManagedByLabel, LocalPodUIDAnnotation, DecisionsAnnotation:
+		endpointSliceManagedByLabel, LocalPodUIDAnnotation, DecisionsAnnotation, policyv1alpha1.LocalGenerationAnnotation:
 		return true
 	default:
 		return strings.HasPrefix(key, reservedPrefix)

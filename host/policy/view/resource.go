@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -138,6 +139,10 @@ var kinds = map[string]operation.Rules{
 
 var otherKinds = writable()
 
+// customResources are the rules for kinds that a ResourceReflection names: policies may write what
+// the operator of the consumer may.
+var customResources = writable("/spec")
+
 // Writes returns the bound of what ResourceMutation policies may write in an object.
 func Writes(object map[string]any) operation.Rules {
 	apiVersion, _ := object["apiVersion"].(string)
@@ -149,6 +154,9 @@ func Writes(object map[string]any) operation.Rules {
 func writesOf(apiVersion, kind string) operation.Rules {
 	if rules, known := kinds[apiVersion+" "+kind]; known {
 		return rules
+	}
+	if group, _, hasGroup := strings.Cut(apiVersion, "/"); hasGroup && policyv1alpha1.IsReflectable(group) {
+		return customResources
 	}
 	return otherKinds
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/longshore-dev/longshore/conformance/wat/wattest"
@@ -104,6 +105,48 @@ func TestLabelsAndAnnotationsOfOtherKindsAreWritable(t *testing.T) {
 	c, _ := chains(t, mutating(contract.Set("/spec/rules", contract.Raw(`[]`))))
 	_, err := view.MutateResource(t.Context(), c, resourceInput(t, "Ingress"))
 	require.ErrorContains(t, err, "outside of what policies may write of an object of this kind")
+}
+
+// certificateInput is a custom resource, as the reflection sends it.
+func certificateInput(apiVersion string) view.ResourceInput {
+	return view.ResourceInput{
+		Object: map[string]any{
+			"apiVersion": apiVersion, "kind": "Certificate", "metadata": map[string]any{"name": "web", "namespace": "shop-rome"},
+			"spec": map[string]any{"issuerRef": map[string]any{"name": "issuer"}}, "data": map[string]any{},
+		},
+		Target: &unstructured.Unstructured{}, Namespace: "shop", Name: "web",
+	}
+}
+
+func TestTheSpecOfCustomResourcesIsWritable(t *testing.T) {
+	issuer := contract.Merge("/spec/issuerRef", contract.StringMap{"name": "theirs"})
+	for name, tc := range map[string]struct {
+		operation  contract.Operation
+		apiVersion string
+		refused    bool
+	}{
+		"the spec":                          {issuer, "cert-manager.io/v1", false},
+		"labels":                            {contract.Merge("/metadata/labels", contract.StringMap{"a": "b"}), "cert-manager.io/v1", false},
+		"a field beside the spec":           {contract.Merge("/data", contract.StringMap{"a": "b"}), "cert-manager.io/v1", true},
+		"the spec of a kind of Kubernetes":  {issuer, "networking.k8s.io/v1", true},
+		"the spec of a kind of the wire":    {issuer, "offloading.liqo.io/v1beta1", true},
+		"the spec of a group without a dot": {issuer, "batch/v1", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := chains(t, mutating(tc.operation))
+			in := certificateInput(tc.apiVersion)
+			result, err := view.MutateResource(t.Context(), c, in)
+			if tc.refused {
+				require.ErrorContains(t, err, "outside of what policies may write of an object of this kind")
+				return
+			}
+			require.NoError(t, err)
+			assert.True(t, result.Changed)
+			target, ok := in.Target.(*unstructured.Unstructured)
+			require.True(t, ok)
+			assert.Equal(t, result.Object["spec"], target.Object["spec"], "the changed object is decoded")
+		})
+	}
 }
 
 func TestMutateResource(t *testing.T) {

@@ -70,6 +70,10 @@ type PolicyComponentStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Policies []PolicyObservation `json:"policies,omitempty"`
+	// Reflections are the ResourceReflections of a virtual kubelet, by name.
+	// +listType=map
+	// +listMapKey=name
+	Reflections []ReflectionObservation `json:"reflections,omitempty"`
 }
 
 // PolicyComponent is the report of one process that decides by policies: a replica of the

@@ -17,6 +17,7 @@ var AddToScheme = schemeBuilder.AddToScheme
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&OffloadingPolicy{}, &OffloadingPolicyList{}, &PolicyComponent{}, &PolicyComponentList{},
+		&ResourceReflection{}, &ResourceReflectionList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -48,7 +48,12 @@ func restMapper(scheme *runtime.Scheme, definitions ...Definition) (meta.RESTMap
 		if kind.ClusterScoped {
 			scope = meta.RESTScopeRoot
 		}
-		mapper.Add(gvk, scope)
+		if kind.Plural == "" {
+			mapper.Add(gvk, scope)
+			continue
+		}
+		resource := gvk.GroupVersion().WithResource(kind.Plural)
+		mapper.AddSpecific(gvk, resource, resource, scope)
 	}
 	return mapper, nil
 }

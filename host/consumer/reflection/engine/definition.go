@@ -121,6 +121,9 @@ type Kind struct {
 	NewList func() client.ObjectList
 	// ClusterScoped is possible for related kinds only.
 	ClusterScoped bool
+	// Plural is the name of the resource in URLs. It is needed for custom resources only, whose
+	// plural need not be that of their kind.
+	Plural string
 	// Trim removes, in place, what no decision reads, before the object enters the cache.
 	// The cache keeps only the managed fields of this reflection's applies. Optional.
 	Trim func(client.Object)

@@ -190,6 +190,14 @@ func (e *Engine) RemoteNamespace(local string) (string, bool) {
 	return ns.remote, true
 }
 
+// Namespaces returns the reflected namespaces, local to remote, and whether these are all that are
+// mapped. Both are of one moment.
+func (e *Engine) Namespaces() (namespaces map[string]string, settled bool) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.followedLocked(), e.settled
+}
+
 // Local returns the local objects of a resource that are in the cache, for example the
 // pods of the virtual node. They are shared: read only.
 func (e *Engine) Local(resource string) []client.Object {

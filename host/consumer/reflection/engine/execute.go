@@ -269,6 +269,9 @@ func (x *execution) patchLocalStatus(ctx context.Context, a PatchLocalStatus) er
 		meta["labels"] = a.Labels
 	}
 	return x.writeLocal(ctx, "patch_status", map[string]any{"metadata": meta, "status": status}, func(ctx context.Context, object client.Object, patch client.Patch) error {
+		if a.InObject {
+			return x.engine.options.Local.Patch(ctx, object, patch, client.FieldOwner(FieldManager))
+		}
 		return x.engine.options.Local.Status().Patch(ctx, object, patch, client.FieldOwner(FieldManager))
 	})
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -52,12 +53,27 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	if registerer == nil {
 		return m, nil
 	}
-	for _, collector := range []prometheus.Collector{m.operations, m.lag, m.panics} {
-		if err := registerer.Register(collector); err != nil {
-			return nil, fmt.Errorf("registering reflection metrics: %w", err)
-		}
+	var errs [3]error
+	m.operations, errs[0] = registerShared(registerer, m.operations)
+	m.lag, errs[1] = registerShared(registerer, m.lag)
+	m.panics, errs[2] = registerShared(registerer, m.panics)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, fmt.Errorf("registering reflection metrics: %w", err)
 	}
 	return m, nil
+}
+
+// registerShared registers a collector, or returns the equal one that another engine of the
+// process has registered.
+func registerShared[C prometheus.Collector](registerer prometheus.Registerer, collector C) (C, error) {
+	err := registerer.Register(collector)
+	var registered prometheus.AlreadyRegisteredError
+	if errors.As(err, &registered) {
+		if existing, ok := registered.ExistingCollector.(C); ok {
+			return existing, nil
+		}
+	}
+	return collector, err //nolint:wrapcheck // newMetrics wraps it
 }
 
 func (m *metrics) observeLag(resource string, isLocal bool, lag time.Duration) {

@@ -104,6 +104,10 @@ func (e *Engine) reconcileNamespaces(ctx context.Context, group *sync.WaitGroup)
 func (e *Engine) followed() map[string]string {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
+	return e.followedLocked()
+}
+
+func (e *Engine) followedLocked() map[string]string {
 	followed := make(map[string]string, len(e.namespaces))
 	for local, ns := range e.namespaces {
 		followed[local] = ns.remote

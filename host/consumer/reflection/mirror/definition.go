@@ -1,6 +1,7 @@
 // Package mirror is Pod flow, stage 5: the definitions of the kinds that the reflection
-// engine copies to the provider and from which nothing comes back (wire 4.2 to 4.4, 4.6, 4.7).
-// Each kind is an entry of [Kinds].
+// engine copies to the provider (wire 4.2 to 4.4, 4.6, 4.7). Each kind is an entry of [Kinds]; from
+// these nothing comes back. A [CustomResource] is a kind that an operator names, whose status
+// comes back.
 package mirror
 
 import (
@@ -60,6 +61,11 @@ type kind[T client.Object] struct {
 	// the input.
 	forge func(local T, in engine.Input, o Options) (runtime.ApplyConfiguration, error)
 
+	// plural is the name of the resource in URLs; for custom resources.
+	plural string
+	// report returns the actions that follow from the remote object, after the local one was
+	// applied. Optional.
+	report func(local, current T, in engine.Input) ([]engine.Action, error)
 	// remote is the remote kind where it differs. Optional.
 	remote *engine.Kind
 	// related are the kinds that decisions also depend on. Optional.
@@ -110,7 +116,7 @@ var (
 
 // Resource implements engine.Definition.
 func (d *definition[T]) Resource() engine.Resource {
-	local := engine.Kind{New: d.kind.empty, NewList: d.kind.emptyList}
+	local := engine.Kind{New: d.kind.empty, NewList: d.kind.emptyList, Plural: d.kind.plural}
 	remoteKind := local
 	if d.kind.remote != nil {
 		remoteKind = *d.kind.remote
@@ -145,7 +151,13 @@ func (d *definition[T]) Decide(in engine.Input) ([]engine.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []engine.Action{engine.Apply{Config: config}}, nil
+	actions := []engine.Action{engine.Apply{Config: config}}
+	current, hasRemote := in.Remote.(T)
+	if d.kind.report == nil || !hasRemote {
+		return actions, nil
+	}
+	reports, err := d.kind.report(local, current, in)
+	return append(actions, reports...), err
 }
 
 // checkRemote returns what is done about a remote object that the mirror must not change, or
