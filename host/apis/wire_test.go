@@ -87,7 +87,7 @@ func TestEveryKindIsRegistered(t *testing.T) {
 		"offloading.liqo.io":     {"VirtualNode", "VkOptionsTemplate", "NamespaceOffloading", "NamespaceMap", "ShadowPod", "ShadowEndpointSlice", "Quota"},
 		"authentication.liqo.io": {"Tenant", "Identity", "ResourceSlice", "Renew"},
 		"core.liqo.io":           {"ForeignCluster"},
-		"policy.longshore.dev":   {"OffloadingPolicy", "PolicyComponent"},
+		"policy.longshore.dev":   {"OffloadingPolicy", "PolicyComponent", "ResourceReflection"},
 	}
 	for gvk := range scheme.AllKnownTypes() {
 		if kinds, ok := want[gvk.Group]; ok && strings.HasSuffix(gvk.Kind, "List") {

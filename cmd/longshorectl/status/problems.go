@@ -19,9 +19,10 @@ import (
 )
 
 // problems returns what is wrong, in the order in which it is to be solved: the installation,
-// the peers, their credentials, their grants, what is made of them, and namespaces.
+// the peers, their credentials, their grants, what is made of them, namespaces, and custom
+// resources.
 func problems(s *snapshot) []Problem {
-	return append([]Problem{}, slices.Concat(installation(s), peers(s), tenants(s), identities(s), grants(s), nodes(s), namespaces(s))...)
+	return append([]Problem{}, slices.Concat(installation(s), peers(s), tenants(s), identities(s), grants(s), nodes(s), namespaces(s), reflections(s))...)
 }
 
 func installation(s *snapshot) []Problem {
@@ -190,6 +191,34 @@ func namespaces(s *snapshot) []Problem {
 			continue
 		}
 		found = append(found, problem)
+	}
+	return found
+}
+
+// reflections returns the kinds of custom resources that a virtual node does not reflect, or whose
+// schemas differ.
+func reflections(s *snapshot) []Problem {
+	var found []Problem
+	for i := range s.reflections.Items {
+		reflection := &s.reflections.Items[i]
+		for _, v := range reflection.Status.VirtualNodes {
+			problem := Problem{Object: admin.Describe(reflection), Actor: string(s.id), Action: "Do what the message says."}
+			for j := range s.virtualNodes.Items {
+				if vn := &s.virtualNodes.Items[j]; v.Name == "virtual-kubelet/"+vn.Name {
+					problem.Peer = string(vn.Spec.ClusterID)
+				}
+			}
+			switch {
+			case v.Reason != "":
+				problem.Message = v.Name + " does not reflect it: " + because(v.Reason, v.Message)
+			case v.SchemaDifferences != "":
+				problem.Message = "The schemas of the two clusters differ: " + v.SchemaDifferences
+				problem.Action = "Install the same release of the CustomResourceDefinition in both clusters, or do not use these fields."
+			default:
+				continue
+			}
+			found = append(found, problem)
+		}
 	}
 	return found
 }

@@ -21,6 +21,7 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 )
 
 func quantities(pairs ...string) corev1.ResourceList {
@@ -99,6 +100,10 @@ func healthyCluster() *snapshot {
 	nso := offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Name: "offloading", Namespace: "shop"}}
 	nso.Spec.PodOffloadingStrategy, nso.Status.RemoteNamespaceName, nso.Status.OffloadingPhase = "LocalAndRemote", "shop-rome", "Ready"
 	s.offloadings.Items = []offloadingv1beta1.NamespaceOffloading{nso}
+	s.reflections.Items = []policyv1alpha1.ResourceReflection{{
+		ObjectMeta: metav1.ObjectMeta{Name: "certificate.cert-manager.io"},
+		Status:     policyv1alpha1.ResourceReflectionStatus{VirtualNodes: []policyv1alpha1.VirtualNodeReflection{{Name: "virtual-kubelet/milan", Reflected: true}}},
+	}}
 	return s
 }
 
@@ -119,6 +124,10 @@ func sickCluster() *snapshot {
 	s.slices.Items[1].Annotations = map[string]string{"liqo.io/cordon": "true"}
 	s.nodes.Items[0].Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "ProviderUnreachable", Message: "The provider does not answer."}
 	s.offloadings.Items[0].Status.OffloadingPhase = "NoClusterSelected"
+	s.reflections.Items[0].Status.VirtualNodes = []policyv1alpha1.VirtualNodeReflection{
+		{Name: "virtual-kubelet/milan", Reason: "NotServedByProvider", Message: "Cluster milan does not serve kind Certificate of cert-manager.io/v1. Its operator must install the CustomResourceDefinition."},
+		{Name: "virtual-kubelet/milan-2", SchemaDifferences: "spec.keystores does not exist in the provider."},
+	}
 	return s
 }
 

@@ -9,12 +9,14 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 )
 
 // snapshot are the objects of a cluster from which a report is made.
@@ -31,6 +33,8 @@ type snapshot struct {
 	offloadings     offloadingv1beta1.NamespaceOffloadingList
 	shadowPods      offloadingv1beta1.ShadowPodList
 	nodes           corev1.NodeList
+	// reflections are empty in a cluster without that kind.
+	reflections policyv1alpha1.ResourceReflectionList
 	// pods are those on virtual nodes.
 	pods []corev1.Pod
 }
@@ -44,6 +48,9 @@ func read(ctx context.Context, c *admin.Cluster) (*snapshot, error) {
 		c.List(ctx, &s.virtualNodes), c.List(ctx, &s.offloadings), c.List(ctx, &s.shadowPods),
 		c.List(ctx, &s.nodes, client.MatchingLabels{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}),
 	)
+	if listErr := c.List(ctx, &s.reflections); !meta.IsNoMatchError(listErr) {
+		err = errors.Join(err, listErr)
+	}
 	for i := range s.virtualNodes.Items {
 		pods := &corev1.PodList{}
 		err = errors.Join(err, c.List(ctx, pods, client.MatchingFields{"spec.nodeName": s.virtualNodes.Items[i].Name}))

@@ -28,6 +28,8 @@ const (
 	// waitingPeriod whether one can be reflected that could not.
 	readyPeriod   = 30 * time.Second
 	waitingPeriod = 5 * time.Second
+	// withdrawPeriod is how often it is checked whether remote objects are gone.
+	withdrawPeriod = 2 * time.Second
 	// soon is the pause before a step is repeated that usually takes a moment.
 	soon = 500 * time.Millisecond
 )
@@ -185,10 +187,13 @@ func (f *Follower) pass(ctx context.Context) (time.Duration, error) {
 			e.observation.Reflected = true
 		case e.observation.Reason != ReasonWithdrawing:
 			wait = min(wait, waitingPeriod)
-		case f.withdraw(ctx, e, namespaces):
-			f.remove(uid)
 		default:
-			wait = min(wait, soon)
+			pause := f.withdraw(ctx, e, namespaces)
+			if pause == 0 {
+				f.remove(uid)
+				continue
+			}
+			wait = min(wait, pause)
 		}
 	}
 	if err := f.report(ctx); err != nil {
@@ -311,22 +316,26 @@ func (f *Follower) hasReflected(r *policyv1alpha1.ResourceReflection) bool {
 	})
 }
 
-// withdraw deletes the remote objects, if this virtual kubelet leads, and reports whether none is
-// left.
-func (f *Follower) withdraw(ctx context.Context, e *entry, namespaces map[string]string) bool {
+// withdraw deletes the remote objects, if this virtual kubelet leads. It returns when to check
+// again whether they are gone, 0 when they are.
+func (f *Follower) withdraw(ctx context.Context, e *entry, namespaces map[string]string) time.Duration {
 	if !e.observation.Reflected {
-		return true
+		return 0
 	}
 	f.mu.Lock()
 	leads := f.leads
 	f.mu.Unlock()
 	left, err := f.options.Remote.withdrawKind(ctx, e.kind, slices.Collect(maps.Values(namespaces)), f.options.RemoteSelector, leads)
-	if err != nil {
+	switch {
+	case err != nil:
 		e.observation.Message = sentence(err)
-		return false
+		return waitingPeriod
+	case left > 0:
+		e.observation.Message = fmt.Sprintf("Remote objects that are still being deleted: %d.", left)
+		return withdrawPeriod
+	default:
+		return 0
 	}
-	e.observation.Message = fmt.Sprintf("Remote objects that are still being deleted: %d.", left)
-	return left == 0
 }
 
 func (f *Follower) start(ctx context.Context, e *entry) error {
