@@ -42,6 +42,7 @@ type customRig struct{ *rig }
 // Custom resources of two published kinds are reflected. The steps depend on each other.
 func TestCustomResourcesAreReflected(t *testing.T) {
 	r := customRig{newRig(t)}
+	require.NoError(t, apiextensionsv1.AddToScheme(r.runtimeTypes))
 	r.runStatus()
 	r.create(r.rome, virtualNode(), r.secret(r.kubeconfig))
 	r.mapNamespace()
