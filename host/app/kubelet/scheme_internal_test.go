@@ -20,7 +20,20 @@ func TestSchemeHasTheKindsOfEveryDefinition(t *testing.T) {
 	definitions := v.definitions()
 	require.Len(t, definitions, 8)
 	options.DisableIPReflection = true
-	require.Len(t, v.definitions(), 7, "without EndpointSlices")
+	require.Len(t, v.definitions(), 8)
+	isDisabled := func(name string) bool {
+		for _, definition := range v.definitions() {
+			if resource := definition.Resource(); resource.Name == name {
+				return resource.RemoteOnce
+			}
+		}
+		t.Fatalf("%s has no definition", name)
+		return false
+	}
+	require.True(t, isDisabled("endpointslice"), "those that were sent are removed (T53)")
+	require.False(t, isDisabled("configmap"))
+	options.ReflectionWorkers["configmap"] = 0
+	require.True(t, isDisabled("configmap"))
 	for _, definition := range definitions {
 		t.Run(definition.Resource().Name, func(t *testing.T) {
 			_, err := engine.NewClient(&rest.Config{}, s, definition)

@@ -186,8 +186,8 @@ func (v *virtualNode) definitions() []engine.Definition {
 	}
 	for _, kind := range mirror.Kinds() {
 		workers := o.ReflectionWorkers[kind.Name]
-		if workers == 0 || kind.HasAddresses && o.DisableIPReflection {
-			continue
+		if kind.HasAddresses && o.DisableIPReflection {
+			workers = 0
 		}
 		definitions = append(definitions, kind.Define(mirror.Options{
 			Origin: origin, Policy: offloadingv1beta1.ReflectionType(o.ReflectionTypes[kind.PolicyOf]),

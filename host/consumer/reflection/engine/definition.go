@@ -83,6 +83,9 @@ type Resource struct {
 	// LocalUnwatched is set for resources that are reflected from remote to local only:
 	// Input.Local is nil, and the reflection policy is that of the remote object.
 	LocalUnwatched bool
+	// RemoteOnce lists the remote objects once, when a namespace is mapped, and does not watch
+	// them: for resources whose remote objects are to be removed only.
+	RemoteOnce bool
 	// RemoteUnmanaged watches the remote objects of all owners that RemoteFields select, and
 	// not those with the ownership labels.
 	RemoteUnmanaged bool

@@ -25,6 +25,8 @@ type selection struct {
 	isRemote bool
 	kind     Kind
 	options  client.ListOptions
+	// once lists the objects and does not watch them.
+	once bool
 	// user is the name of the resource if its definition trims the objects: others need
 	// them whole.
 	user string
@@ -32,7 +34,7 @@ type selection struct {
 
 // informerKey identifies a selection.
 type informerKey struct {
-	isRemote                        bool
+	isRemote, once                  bool
 	kind                            schema.GroupVersionKind
 	namespace, labels, fields, user string
 }
@@ -72,7 +74,11 @@ func (i *informers) acquire(ctx context.Context, s selection, by *subscriber) *s
 		found = &informer{cancel: cancel, subscribers: map[string][]*subscriber{}}
 		found.store = newStore(s.kind.Trim, found.changed)
 		i.open[key] = found
-		i.group.Go(func() { watchKind(running, s.client, s.kind, s.options, found.store, found.read) })
+		follow := watchKind
+		if s.once {
+			follow = listKind
+		}
+		i.group.Go(func() { follow(running, s.client, s.kind, s.options, found.store, found.read) })
 	}
 	found.add(by)
 	context.AfterFunc(ctx, func() { i.release(key, by) })
@@ -91,7 +97,7 @@ func (i *informers) release(key informerKey, by *subscriber) {
 
 func (s *selection) key() informerKey {
 	kind, _ := s.client.GroupVersionKindFor(s.kind.New()) // New has checked the kinds
-	key := informerKey{isRemote: s.isRemote, kind: kind, namespace: s.options.Namespace, user: s.user}
+	key := informerKey{isRemote: s.isRemote, once: s.once, kind: kind, namespace: s.options.Namespace, user: s.user}
 	if s.options.LabelSelector != nil {
 		key.labels = s.options.LabelSelector.String()
 	}

@@ -272,10 +272,11 @@ func (r *runner) localSelection(namespace string) selection {
 // remoteSelection selects the objects of a kind in a namespace of the provider.
 func (r *runner) remoteSelection(kind Kind, namespace string) selection {
 	options := client.ListOptions{Namespace: namespace, FieldSelector: r.resource.RemoteFields}
+	isOnce := r.resource.RemoteOnce
 	if !r.resource.RemoteUnmanaged {
 		options.LabelSelector = r.engine.remoteSelector(r.resource)
 	}
-	return selection{client: r.engine.options.Remote, isRemote: true, kind: kind, options: options, user: r.user(kind)}
+	return selection{client: r.engine.options.Remote, isRemote: true, once: isOnce, kind: kind, options: options, user: r.user(kind)}
 }
 
 func (r *runner) user(kind Kind) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -14,6 +15,9 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/restore"
 )
+
+// listRetry is the pause before a list that failed is repeated.
+const listRetry = 5 * time.Second
 
 // namespaceMapKind is the kind whose status lists the mapped namespaces.
 var namespaceMapKind = Kind{
@@ -51,6 +55,28 @@ func watchKind(ctx context.Context, c client.WithWatch, kind Kind, options clien
 		Name:    "reflection",
 		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 5 * time.Second, Factor: 2, Steps: 8, Jitter: 0.5},
 	}).RunWithContext(ctx)
+}
+
+// listKind fills the store with one list. It repeats a list that failed, unless an operator must
+// resolve the error.
+func listKind(ctx context.Context, c client.WithWatch, kind Kind, options client.ListOptions, into *store, read func(error)) {
+	_ = wait.PollUntilContextCancel(ctx, listRetry, true, func(ctx context.Context) (bool, error) {
+		list := kind.NewList()
+		err := c.List(ctx, list, &options)
+		read(err)
+		if err != nil {
+			return isPermanent(err), nil
+		}
+		items, err := meta.ExtractList(list)
+		if err != nil {
+			return false, nil //nolint:nilerr // a list of a known kind
+		}
+		objects := make([]any, len(items))
+		for i, item := range items {
+			objects[i] = item
+		}
+		return into.Replace(objects, list.GetResourceVersion()) == nil, nil
+	})
 }
 
 // waitFor waits until all channels are closed. It returns false if the context ends first.

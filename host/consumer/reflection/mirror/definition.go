@@ -19,7 +19,8 @@ type Options struct {
 	Origin remote.Origin
 	// Policy is DenyList or AllowList (--<kind>-reflection-type).
 	Policy offloadingv1beta1.ReflectionType
-	// Workers is the number of objects handled at once (--<kind>-reflection-workers).
+	// Workers is the number of objects handled at once (--<kind>-reflection-workers). With 0, the
+	// kind is not reflected, and remote objects are removed.
 	Workers int
 	// Class is the provider's class of remote objects of kinds that have one: the load
 	// balancer class of Services, the ingress class of Ingresses. Empty sets none.
@@ -98,7 +99,11 @@ func entry[T client.Object](k kind[T]) Kind {
 		policyOf = k.name
 	}
 	return Kind{Name: k.name, PolicyOf: policyOf, HasAddresses: k.hasAddresses, Define: func(o Options) engine.Definition {
-		return &definition[T]{kind: k, options: o}
+		enabled := &definition[T]{kind: k, options: o}
+		if o.Workers == 0 {
+			return &disabled[T]{of: enabled}
+		}
+		return enabled
 	}}
 }
 
