@@ -14,6 +14,7 @@ import (
 
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/kit/podupdate"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/view"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -128,7 +129,7 @@ func sealChanges(local *corev1.Pod, forged *pod.Forged) []Change {
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(part.sent)) {
-			if _, had := part.local[key]; !had && remote.ReservedKey(key) {
+			if _, had := part.local[key]; !had && remote.ReservedKey(key) && key != podupdate.SentAnnotation {
 				changes = append(changes, Change{Stage: Forging, What: string(Added) + " " + part.path + "[" + key + "]", Why: "it identifies the local pod and its clusters"})
 			}
 		}

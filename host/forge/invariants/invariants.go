@@ -61,7 +61,7 @@ func (e *Error) Causes() []string {
 func CheckPod(local *corev1.Pod, draft, after *offloadingv1beta1.ShadowPod) error {
 	c := &check{root: "/spec/pod"}
 	c.metadata(&draft.ObjectMeta, &after.ObjectMeta)
-	c.offloaded(&after.Spec.Pod)
+	c.offloaded(&draft.Spec.Pod, &after.Spec.Pod)
 	c.unchanged(&draft.Spec.Pod, &after.Spec.Pod)
 	c.credentials(&draft.Spec.Pod, &after.Spec.Pod)
 	c.volumes(&draft.Spec.Pod, &after.Spec.Pod)
@@ -185,13 +185,13 @@ func isLegacyProfile(annotation string) bool {
 }
 
 // offloaded checks the fields that protect the provider's nodes, whatever the local pod has.
-func (c *check) offloaded(after *corev1.PodSpec) {
+func (c *check) offloaded(before, after *corev1.PodSpec) {
 	const shared = "set to true: offloaded pods must not share a namespace with the provider's nodes"
 	c.forbid(after.HostNetwork, "/hostNetwork", shared)
 	c.forbid(after.HostPID, "/hostPID", shared)
 	c.forbid(after.HostIPC, "/hostIPC", shared)
 	c.forbid(after.NodeName != "", "/nodeName", "set: the provider's scheduler selects the node; use a node selector")
-	c.forbid(len(after.EphemeralContainers) > 0, "/ephemeralContainers", "added: a pod cannot be created with them")
+	c.forbid(len(after.EphemeralContainers) > len(before.EphemeralContainers), "/ephemeralContainers", "added: only the owner of the pod adds them")
 }
 
 // admitted checks the same fields of a pod that is created. The owner may set them, if the

@@ -62,6 +62,13 @@ func guarded() *corev1.Pod {
 	}
 }
 
+// debugged returns a pod with an ephemeral container.
+func debugged() *corev1.Pod {
+	pod := plain()
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "busybox"}}}
+	return pod
+}
+
 // plain returns a pod without fields about isolation.
 func plain() *corev1.Pod {
 	return &corev1.Pod{
@@ -117,6 +124,9 @@ func TestPoliciesMustNotChangeIdentityOrPlacement(t *testing.T) {
 		"an ephemeral container": {plain, func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.EphemeralContainers = make([]corev1.EphemeralContainer, 1)
 		}, []string{"/spec/pod/ephemeralContainers"}},
+		"a privileged ephemeral container": {debugged, func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.EphemeralContainers[0].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
+		}, []string{"/spec/pod/ephemeralContainers[name=debug]/securityContext/privileged"}},
 		"another name":             {plain, func(s *offloadingv1beta1.ShadowPod) { s.Name = "x" }, []string{"/metadata/name"}},
 		"another namespace":        {plain, func(s *offloadingv1beta1.ShadowPod) { s.Namespace = "kube-system" }, []string{"/metadata/namespace"}},
 		"a finalizer":              {plain, func(s *offloadingv1beta1.ShadowPod) { s.Finalizers = []string{"x"} }, []string{"/metadata/finalizers"}},

@@ -35,7 +35,8 @@ func (c *check) pod(before, after *corev1.PodSpec) {
 // less isolated than the weakest existing one of the same kind, so that the pod gets no
 // further privileges.
 func (c *check) containers(before, after *corev1.PodSpec) {
-	if shared(before.Containers, after.Containers) && shared(before.InitContainers, after.InitContainers) && before.SecurityContext == after.SecurityContext {
+	if shared(before.Containers, after.Containers) && shared(before.InitContainers, after.InitContainers) &&
+		len(before.EphemeralContainers)+len(after.EphemeralContainers) == 0 && before.SecurityContext == after.SecurityContext {
 		return // no policy changed them
 	}
 	had, has := containersOf(before), containersOf(after)
@@ -105,6 +106,10 @@ func containersOf(spec *corev1.PodSpec) []container {
 	for i := range spec.Containers {
 		each := &spec.Containers[i]
 		all = append(all, container{each, named("containers", each.Name), true})
+	}
+	for i := range spec.EphemeralContainers {
+		each := (*corev1.Container)(&spec.EphemeralContainers[i].EphemeralContainerCommon)
+		all = append(all, container{each, named("ephemeralContainers", each.Name), false})
 	}
 	return all
 }

@@ -12,6 +12,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/kit/podupdate"
 )
 
 const (
@@ -84,7 +85,8 @@ func ownedLabels(labels map[string]string, origin Origin) map[string]string {
 func ReservedKey(key string) bool {
 	switch key {
 	case offloadingv1beta1.ManagedByLabel, offloadingv1beta1.CreatorUserLabel, offloadingv1beta1.LocalPodLabel,
-		endpointSliceManagedByLabel, LocalPodUIDAnnotation, DecisionsAnnotation, policyv1alpha1.LocalGenerationAnnotation:
+		endpointSliceManagedByLabel, LocalPodUIDAnnotation, DecisionsAnnotation, policyv1alpha1.LocalGenerationAnnotation,
+		podupdate.SentAnnotation, podupdate.AppliedAnnotation:
 		return true
 	default:
 		return strings.HasPrefix(key, reservedPrefix)

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/podupdate"
 )
 
 // PodDraft builds the ShadowPod of a local pod before the policies: metadata as in wire 3.2,
@@ -38,18 +39,27 @@ func draftLabels(local map[string]string, origin Origin) map[string]string {
 }
 
 // SealPod returns the ShadowPod to send: the result of the policies with the reserved keys
-// (T40), the local pod's UID (T25) and the decisions annotation, which may be empty. Call it
-// after checking the invariants. The spec is shared with the argument.
+// (T40), the local pod's UID (T25), the digests of its fields (unless it opts out of live
+// updates) and the decisions annotation, which may be empty. Call it after checking the
+// invariants. The spec is shared with the argument.
 func SealPod(after *offloadingv1beta1.ShadowPod, local *corev1.Pod, origin Origin, decisions string) *offloadingv1beta1.ShadowPod {
 	sealed := *after
 	sealed.Labels = ownedLabels(unreserved(after.Labels), origin)
 	sealed.Labels[offloadingv1beta1.NodeNameLabel] = origin.NodeName
 	sealed.Annotations = unreserved(after.Annotations)
 	sealed.Annotations[LocalPodUIDAnnotation] = string(local.UID)
+	if FollowsLocalPod(local) {
+		sealed.Annotations[podupdate.SentAnnotation] = podupdate.FieldsOf(&local.Spec).AtCreation().Encode()
+	}
 	if decisions != "" {
 		sealed.Annotations[DecisionsAnnotation] = decisions
 	}
 	return &sealed
+}
+
+// FollowsLocalPod reports whether changes of the local pod's spec are sent (T8).
+func FollowsLocalPod(local *corev1.Pod) bool {
+	return local.Annotations[podupdate.OptOutAnnotation] != "false"
 }
 
 // unreserved returns the entries without reserved keys.
@@ -71,8 +81,10 @@ func podSpec(local *corev1.Pod, origin Origin) corev1.PodSpec {
 	spec := corev1.PodSpec{
 		Containers:     in.Containers,
 		InitContainers: in.InitContainers,
-		Volumes:        in.Volumes,
-		Tolerations:    draftTolerations(in.Tolerations),
+		// A pod is created without them: they follow (ADR 68).
+		EphemeralContainers: in.EphemeralContainers,
+		Volumes:             in.Volumes,
+		Tolerations:         draftTolerations(in.Tolerations),
 
 		ActiveDeadlineSeconds:         in.ActiveDeadlineSeconds,
 		DNSConfig:                     in.DNSConfig,
@@ -106,7 +118,6 @@ func podSpec(local *corev1.Pod, origin Origin) corev1.PodSpec {
 // DroppedPodFields returns the fields of a pod spec that are not sent, with the reasons.
 func DroppedPodFields() map[string]string {
 	return map[string]string{
-		"EphemeralContainers":      "a pod cannot be created with them (wire 3.12)",
 		"NodeSelector":             "has labels of the consumer's nodes; the OffloadingPatch has those of the provider",
 		"Affinity":                 "has topology and pods of the consumer; the OffloadingPatch and the presets have those of the provider",
 		"ServiceAccountName":       "the service account exists in the consumer only (3.5; T38), except in mode Remote",

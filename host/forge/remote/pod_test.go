@@ -110,7 +110,7 @@ func TestSealHoldsReservedKeys(t *testing.T) {
 		"app": "web", "offloading.liqo.io/origin": "rome", "offloading.liqo.io/destination": "milan",
 		"offloading.liqo.io/nodename": "milan-1",
 	}, sealed.Labels)
-	assert.Equal(t, map[string]string{"note": "kept", "longshore.dev/local-pod-uid": "u-1"}, sealed.Annotations)
+	assert.Equal(t, map[string]string{"note": "kept", "longshore.dev/local-pod-uid": "u-1", "longshore.dev/local-pod-fields": ""}, sealed.Annotations)
 }
 
 func TestTolerations(t *testing.T) {

@@ -19,11 +19,12 @@ type Denied struct{ Reason string }
 // Error implements error.
 func (d *Denied) Error() string { return d.Reason }
 
-// reserve returns the status of a quota with a reservation for a new ShadowPod, or why the quota
-// does not admit it. The decision holds if the status is written over the quota that it was made
-// from. It is pure.
+// reserve returns the status of a quota with a reservation for a new ShadowPod, or for a change of
+// one that has a resource version, or why the quota does not admit it. The decision holds if the
+// status is written over the quota that it was made from. It is pure.
 func reserve(quota *offloadingv1beta1.Quota, usage *Usage, shadow *offloadingv1beta1.ShadowPod, now time.Time) (*offloadingv1beta1.QuotaStatus, error) {
-	if ptr.Deref(quota.Spec.Cordoned, false) {
+	isNew := shadow.ResourceVersion == ""
+	if isNew && ptr.Deref(quota.Spec.Cordoned, false) {
 		return nil, &Denied{fmt.Sprintf("quota %s is cordoned: the provider accepts no new pods of this virtual node", quota.Name)}
 	}
 	if err := checkLimits(&shadow.Spec.Pod, quota.Spec.LimitsEnforcement); err != nil {
@@ -50,9 +51,12 @@ func reserve(quota *offloadingv1beta1.Quota, usage *Usage, shadow *offloadingv1b
 	if reason := exceeded(quota, status.Used, requests, wanted); reason != "" {
 		return nil, &Denied{reason}
 	}
+	if isPositive(wanted) && ptr.Deref(quota.Spec.Cordoned, false) {
+		return nil, &Denied{fmt.Sprintf("quota %s is cordoned: the provider gives no more resources to pods of this virtual node", quota.Name)}
+	}
 	add(status.Used, wanted)
 	status.Reservations = append(status.Reservations, offloadingv1beta1.QuotaReservation{
-		Namespace: shadow.Namespace, Name: shadow.Name, UID: shadow.UID, Resources: requests, Time: metav1.NewTime(now),
+		Namespace: shadow.Namespace, Name: shadow.Name, UID: shadow.UID, ResourceVersion: shadow.ResourceVersion, Resources: requests, Time: metav1.NewTime(now),
 	})
 	return status, nil
 }
@@ -68,7 +72,7 @@ func refresh(quota *offloadingv1beta1.Quota, usage *Usage, now time.Time) (*offl
 	reserved := map[types.NamespacedName]corev1.ResourceList{}
 	for i := range quota.Status.Reservations {
 		r := &quota.Status.Reservations[i]
-		if pod := usage.pods[r.UID]; pod != nil {
+		if pod := usage.pods[r.UID]; pod != nil && !awaitsChange(r, pod) {
 			// Other replicas must have observed it, too, before they count without the reservation.
 			fence = max(fence, pod.version)
 			continue
@@ -98,6 +102,21 @@ func excess(reserved corev1.ResourceList, key types.NamespacedName, usage *Usage
 	most := larger(reserved, have)
 	subtract(most, have)
 	return most
+}
+
+// awaitsChange reports whether the change that a reservation is for was not observed.
+func awaitsChange(r *offloadingv1beta1.QuotaReservation, pod *observed) bool {
+	return r.ResourceVersion != "" && pod.deletedAt.IsZero() && pod.version <= parseVersion(r.ResourceVersion)
+}
+
+// isPositive reports whether an amount is greater than zero.
+func isPositive(resources corev1.ResourceList) bool {
+	for _, quantity := range resources {
+		if quantity.Sign() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func keyOf(r *offloadingv1beta1.QuotaReservation) types.NamespacedName {

@@ -186,6 +186,23 @@ func (s *simulation) create(r *replica) {
 	shadow := shadowPod(fmt.Sprintf("pod-%d", s.random.Intn(12)), fmt.Sprintf("%dm", 100*(1+s.random.Intn(15))))
 	s.uids++
 	shadow.UID = types.UID(fmt.Sprintf("uid-%d", s.uids))
+	s.request(r, shadow)
+}
+
+// resize requests other resources for a live ShadowPod.
+func (s *simulation) resize(r *replica) {
+	s.change(func(name string, stored *offloadingv1beta1.ShadowPod) {
+		if isFinished(stored) {
+			return
+		}
+		shadow := shadowPod(name, fmt.Sprintf("%dm", 100*(1+s.random.Intn(15))))
+		shadow.UID, shadow.ResourceVersion = stored.UID, stored.ResourceVersion
+		s.request(r, shadow)
+	})
+}
+
+// request sends a ShadowPod through the webhook of a replica.
+func (s *simulation) request(r *replica, shadow *offloadingv1beta1.ShadowPod) {
 	grant := s.quota.Spec.Resources
 	err := s.decide(r, func(quota *offloadingv1beta1.Quota, usage *Usage) (*offloadingv1beta1.QuotaStatus, error) {
 		grant = quota.Spec.Resources
@@ -217,6 +234,9 @@ func (s *simulation) worst() corev1.ResourceList {
 		}
 	}
 	for _, c := range s.inFlight {
+		if c.shadow.ResourceVersion != "" && !s.isCurrent(c.shadow) {
+			continue
+		}
 		requests, err := Requests(&c.shadow.Spec.Pod)
 		require.NoError(s.t, err)
 		most[c.shadow.Name] = larger(most[c.shadow.Name], requests)
@@ -241,11 +261,18 @@ func (s *simulation) finishCreation(rejected bool) {
 	i := s.random.Intn(len(s.inFlight))
 	shadow := s.inFlight[i].shadow
 	s.inFlight = slices.Delete(s.inFlight, i, i+1)
-	if _, exists := s.stored[shadow.Name]; exists || rejected {
+	if _, exists := s.stored[shadow.Name]; rejected || shadow.ResourceVersion == "" && exists || shadow.ResourceVersion != "" && !s.isCurrent(shadow) {
 		return
 	}
 	s.stored[shadow.Name] = shadow
 	s.record(shadow, false)
+}
+
+// isCurrent reports whether the ShadowPod that an update was made from is the stored one. The API
+// server asks the webhooks again otherwise.
+func (s *simulation) isCurrent(shadow *offloadingv1beta1.ShadowPod) bool {
+	stored := s.stored[shadow.Name]
+	return stored != nil && stored.UID == shadow.UID && stored.ResourceVersion == shadow.ResourceVersion
 }
 
 func (s *simulation) change(do func(name string, shadow *offloadingv1beta1.ShadowPod)) {
@@ -263,8 +290,10 @@ func (s *simulation) elapse(d time.Duration) {
 
 func (s *simulation) step() {
 	switch n := s.random.Intn(100); {
-	case n < 30:
+	case n < 22:
 		s.create(s.replica())
+	case n < 30:
+		s.resize(s.replica())
 	case n < 50:
 		s.finishCreation(false)
 	case n < 55:

@@ -8,26 +8,34 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/podupdate"
 )
 
 // ForgePod builds the pod of a ShadowPod (wire 3.7): its labels, annotations and spec, with the
-// ShadowPod as controller.
+// ShadowPod as controller and the digests of the fields that it was made from.
 func ForgePod(shadow *offloadingv1beta1.ShadowPod) *corev1.Pod {
 	labels := maps.Clone(shadow.Labels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
 	labels[offloadingv1beta1.ManagedByLabel] = offloadingv1beta1.ManagedByShadowPod
-	return &corev1.Pod{
+	annotations := maps.Clone(shadow.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[podupdate.AppliedAnnotation] = podupdate.FieldsOf(&shadow.Spec.Pod).AtCreation().Encode()
+	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            shadow.Name,
 			Namespace:       shadow.Namespace,
 			Labels:          labels,
-			Annotations:     maps.Clone(shadow.Annotations),
+			Annotations:     annotations,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(shadow, offloadingv1beta1.ShadowPodGVK)},
 		},
 		Spec: *shadow.Spec.Pod.DeepCopy(),
 	}
+	pod.Spec.EphemeralContainers = nil // a pod cannot be created with them: updateSpec adds them
+	return pod
 }
 
 // Owns reports whether the pod was created for this ShadowPod. Other pods of the same name are

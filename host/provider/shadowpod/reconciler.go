@@ -1,7 +1,8 @@
 // Package shadowpod is Pod flow, stage 6: on the provider, it turns each ShadowPod into a pod
 // and reports how the pod ended.
 //
-// The spec of a pod is never updated, labels and annotations are. A pod that vanishes while
+// Labels, annotations, and what Kubernetes lets change in the spec of a running pod follow the
+// ShadowPod (ADR 68). A pod that vanishes while
 // its ShadowPod is not terminal is created again, so the workload survives an eviction or a
 // drained node without its consumer. The garbage collector deletes the pod of a deleted
 // ShadowPod.
@@ -79,6 +80,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=pods/resize;pods/ephemeralcontainers,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
@@ -142,9 +144,17 @@ func (r *Reconciler) ensurePod(ctx context.Context, shadow *offloadingv1beta1.Sh
 		}
 		return result, r.reportPhase(ctx, shadow, pod.Status.Phase)
 	}
-	result, err := r.syncMetadata(ctx, shadow, pod, ForgePod(shadow))
+	want := ForgePod(shadow)
+	retryAfter, err := r.updateSpec(ctx, shadow, pod, want)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	result, err := r.syncMetadata(ctx, shadow, pod, want)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if result.RequeueAfter == 0 {
+		result.RequeueAfter = retryAfter
 	}
 	return result, r.reportPhase(ctx, shadow, pod.Status.Phase)
 }

@@ -169,7 +169,7 @@ func TestMissingPodIsCreated(t *testing.T) {
 	require.NotNil(t, out.pod)
 	assert.Equal(t, "web:1", out.pod.Spec.Containers[0].Image)
 	assert.Equal(t, map[string]string{"app": "web", "offloading.liqo.io/origin": "rome", "liqo.io/managed-by": "shadowpod"}, out.pod.Labels)
-	assert.Equal(t, map[string]string{"note": "kept"}, out.pod.Annotations)
+	assert.Equal(t, map[string]string{"note": "kept", "longshore.dev/applied-fields": "image/web=1ek66hy"}, out.pod.Annotations)
 	assert.True(t, Owns(out.shadow, out.pod))
 	assert.Equal(t, []string{"create pod"}, out.writes, "one request, no event")
 	assert.Empty(t, out.events)

@@ -34,7 +34,8 @@ type QuotaSpec struct {
 	Cordoned *bool `json:"cordoned,omitempty"`
 }
 
-// QuotaReservation is a ShadowPod that was admitted and that is not observed yet.
+// QuotaReservation is a ShadowPod, or a change of its resources, that was admitted and that is
+// not observed yet.
 type QuotaReservation struct {
 	// Namespace of the ShadowPod.
 	Namespace string `json:"namespace"`
@@ -42,6 +43,9 @@ type QuotaReservation struct {
 	Name string `json:"name"`
 	// UID of the ShadowPod.
 	UID types.UID `json:"uid"`
+	// ResourceVersion of the ShadowPod before the change; empty for a new one.
+	// +optional
+	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Resources that it requests.
 	Resources corev1.ResourceList `json:"resources"`
 	// Time at which it was admitted.

@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/host/kit/podupdate"
 )
 
 // Action is one step of a decision. The types in this file are all that there are.
@@ -33,6 +35,13 @@ type ApplyLocal struct{ Config runtime.ApplyConfiguration }
 
 // PatchRemote sets labels and annotations of the remote object; nil removes a key.
 type PatchRemote struct{ Labels, Annotations map[string]*string }
+
+// PatchRemoteSpec sends a JSON patch of the remote object. If the provider refuses it, the
+// actions of Refused follow.
+type PatchRemoteSpec struct {
+	Operations []podupdate.Operation
+	Refused    func(message string) []Action
+}
 
 // DeleteRemote deletes the remote object that was observed, with its UID as precondition.
 type DeleteRemote struct{}
@@ -96,6 +105,7 @@ func (Create) action()           {}
 func (Apply) action()            {}
 func (ApplyLocal) action()       {}
 func (PatchRemote) action()      {}
+func (PatchRemoteSpec) action()  {}
 func (DeleteRemote) action()     {}
 func (DeleteDependent) action()  {}
 func (PatchLocal) action()       {}

@@ -105,6 +105,8 @@ func (x *execution) doRemote(ctx context.Context, action Action) error {
 		return x.apply(ctx, a)
 	case PatchRemote:
 		return x.patchRemote(ctx, a)
+	case PatchRemoteSpec:
+		return x.patchRemoteSpec(ctx, a)
 	case DeleteRemote:
 		return x.deleteRemote(ctx)
 	case DeleteDependent:

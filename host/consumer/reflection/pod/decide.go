@@ -51,6 +51,7 @@ const (
 	waitStatusForLabel    = "StatusForLabel"
 	waitPolicy            = "Policy"
 	waitMetadataConflict  = "MetadataConflict"
+	waitRefusedChange     = "RefusedChange"
 )
 
 // observation is one pod as observed in both clusters.
@@ -85,6 +86,10 @@ type memory struct {
 	sourceHash, metadataHash uint64
 	// contest counts the patches of labels and annotations.
 	contest engine.Contest
+	// refusedFields are the local pod's fields whose change was not sent or was refused at
+	// refusedAt.
+	refusedFields string
+	refusedAt     time.Time
 }
 
 // forPod returns what is stored about a local pod: nothing when the pod is not the one of the

@@ -322,11 +322,12 @@ func TestFallback(t *testing.T) {
 func TestTrim(t *testing.T) {
 	resource := definition(&policies{}).Resource()
 	shadow, pod := shadowPod(), remotePod()
-	shadow.Spec.Pod.Containers = []corev1.Container{{Name: "web"}}
+	shadow.Spec.Pod.Containers = []corev1.Container{{Name: "web", Image: "web:1", Command: []string{"serve"}}}
+	shadow.Spec.Pod.Volumes = []corev1.Volume{{Name: "data"}}
 	pod.Spec.Containers = []corev1.Container{{Name: "web"}}
 	resource.Remote.Trim(shadow)
 	resource.Dependent.Trim(pod)
-	assert.Empty(t, shadow.Spec.Pod.Containers)
+	assert.Equal(t, corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}, shadow.Spec.Pod, "what may change stays")
 	assert.Empty(t, pod.Spec.Containers)
 	assert.Nil(t, resource.Local.Trim, "the local pod is the source of the ShadowPod and served to kubectl")
 }

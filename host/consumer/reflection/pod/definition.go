@@ -3,8 +3,9 @@
 // of the remote pod is written to the local pod (stage 7), and both ends are deleted in order
 // (stage 8, wire 3.6).
 //
-// The package decides and sends nothing. The spec of a ShadowPod is built once, when it is
-// created (T8); its labels and annotations follow the local pod.
+// The package decides and sends nothing. The spec of a ShadowPod is built when it is created.
+// What Kubernetes lets change in a running pod follows the local pod, as do labels and
+// annotations (T8, ADR 68).
 package pod
 
 import (
@@ -16,6 +17,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/kit/podupdate"
 	"github.com/longshore-dev/longshore/host/policy/view"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -88,10 +90,10 @@ func nodeNameOf(object client.Object) fields.Set {
 	return fields.Set{nodeNameField: pod.Spec.NodeName}
 }
 
-// trimShadowPod drops the spec, which never changes and is never compared.
+// trimShadowPod drops the spec, except the fields that may change.
 func trimShadowPod(object client.Object) {
 	if shadow, ok := object.(*offloadingv1beta1.ShadowPod); ok {
-		shadow.Spec = offloadingv1beta1.ShadowPodSpec{}
+		shadow.Spec.Pod = podupdate.Trim(&shadow.Spec.Pod)
 	}
 }
 

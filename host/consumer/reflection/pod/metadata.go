@@ -8,6 +8,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/kit/podupdate"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
@@ -28,11 +29,14 @@ func (d *Definition) syncMetadata(o observation, before []engine.Action) []engin
 			o.memory, _ = remember.Value.(memory)
 		}
 	}
+	events, isSending := d.syncSpec(o)
+	if isSending {
+		return events
+	}
 	sourceHash := d.hashSource(o)
-	var events []engine.Action
 	if o.memory.sourceHash == sourceHash {
 		if o.memory.metadataHash == hashMetadata(o.shadow.Labels, o.shadow.Annotations) {
-			return keep(keepMetadataUpToDate)
+			return append(events, keep(keepMetadataUpToDate)...)
 		}
 		pause, reported := o.memory.contest.Pause(o.in.Facts.Now)
 		if reported {
@@ -111,10 +115,11 @@ func (d *Definition) hashSource(o observation) uint64 {
 }
 
 // isIgnoredKey reports whether a key of an existing ShadowPod is not compared: the provider
-// adds it (T21), or it records decisions, which [recordDecisions] compares.
+// adds it (T21), or it records decisions, which [recordDecisions] compares, or the fields that
+// were sent, which [Definition.syncSpec] compares.
 func isIgnoredKey(key string) bool {
 	switch key {
-	case offloadingv1beta1.CreatorUserLabel, offloadingv1beta1.ManagedByLabel, remote.DecisionsAnnotation:
+	case offloadingv1beta1.CreatorUserLabel, offloadingv1beta1.ManagedByLabel, remote.DecisionsAnnotation, podupdate.SentAnnotation:
 		return true
 	default:
 		return false

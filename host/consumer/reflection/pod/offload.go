@@ -72,6 +72,7 @@ func (d *Definition) offload(ctx context.Context, o observation) ([]engine.Actio
 			Type: denied.eventType, Reason: denied.reason, Message: denied.message,
 		}), nil
 	}
+	desired.shadow.Spec.Pod.EphemeralContainers = nil // a pod cannot be created with them
 	o.memory.sourceHash = d.hashSource(o)
 	o.memory.metadataHash = hashMetadata(desired.shadow.Labels, desired.shadow.Annotations)
 	actions := []engine.Action{

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/podupdate"
 	"github.com/longshore-dev/longshore/host/provider/quota"
 )
 
@@ -45,9 +46,7 @@ func (v *Validator) Handle(ctx context.Context, request admission.Request) admis
 		if err := v.Decoder.DecodeRaw(request.OldObject, before); err != nil {
 			return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the old ShadowPod: %w", err))
 		}
-		if denial := validateUpdate(before, shadow); denial != "" {
-			return admission.Denied(denial)
-		}
+		return v.update(ctx, &request, before, shadow)
 	case admissionv1.Delete, admissionv1.Connect: // not sent to this webhook
 	}
 	return admission.Allowed("")
@@ -63,14 +62,20 @@ func (v *Validator) create(ctx context.Context, request *admission.Request, shad
 		return admission.Denied(denial)
 	case v.Quotas == nil:
 		return admission.Allowed("")
-	case !v.Quotas.Account.Synced():
-		return admission.Errored(http.StatusInternalServerError, errors.New("the ShadowPods of this cluster are not known yet"))
 	}
 	user := quota.LabelValue(request.UserInfo.Username)
 	if shadow.Labels[offloadingv1beta1.CreatorUserLabel] != user {
 		return admission.Denied(fmt.Sprintf("label %s must be the creator, %q", offloadingv1beta1.CreatorUserLabel, user))
 	}
-	err = v.Quotas.Admit(ctx, user, shadow, ptr.Deref(request.DryRun, false))
+	return v.reserve(ctx, request, user, shadow)
+}
+
+// reserve reserves the resources of a ShadowPod in the Quota of a user.
+func (v *Validator) reserve(ctx context.Context, request *admission.Request, user string, shadow *offloadingv1beta1.ShadowPod) admission.Response {
+	if !v.Quotas.Account.Synced() {
+		return admission.Errored(http.StatusInternalServerError, errors.New("the ShadowPods of this cluster are not known yet"))
+	}
+	err := v.Quotas.Admit(ctx, user, shadow, ptr.Deref(request.DryRun, false))
 	var denied *quota.Denied
 	switch {
 	case errors.As(err, &denied):
@@ -81,6 +86,34 @@ func (v *Validator) create(ctx context.Context, request *admission.Request, shad
 	return admission.Allowed("")
 }
 
+// update admits what Kubernetes lets change in a running pod. Other resources are reserved in the
+// Quota of the user that created the ShadowPod.
+func (v *Validator) update(ctx context.Context, request *admission.Request, before, shadow *offloadingv1beta1.ShadowPod) admission.Response {
+	if denial := validateUpdate(before, shadow); denial != "" {
+		return admission.Denied(denial)
+	}
+	user := before.Labels[offloadingv1beta1.CreatorUserLabel]
+	if v.Quotas == nil || user == "" || !shadow.DeletionTimestamp.IsZero() || !isResized(&before.Spec.Pod, &shadow.Spec.Pod) {
+		return admission.Allowed("")
+	}
+	shadow.Namespace, shadow.ResourceVersion = request.Namespace, before.ResourceVersion
+	return v.reserve(ctx, request, user, shadow)
+}
+
+// isResized reports whether the resources of a container or of the pod differ.
+func isResized(before, after *corev1.PodSpec) bool {
+	resources := func(spec *corev1.PodSpec) []*corev1.ResourceRequirements {
+		all := []*corev1.ResourceRequirements{spec.Resources}
+		for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+			for i := range containers {
+				all = append(all, &containers[i].Resources)
+			}
+		}
+		return all
+	}
+	return !equality.Semantic.DeepEqual(resources(before), resources(after))
+}
+
 // validateUpdate returns why an update is denied, or "" (wire 2.5). It is pure.
 func validateUpdate(before, after *offloadingv1beta1.ShadowPod) string {
 	origin := before.Labels[offloadingv1beta1.OriginLabel]
@@ -89,20 +122,9 @@ func validateUpdate(before, after *offloadingv1beta1.ShadowPod) string {
 	if !isDeleted && origin == "" || after.Labels[offloadingv1beta1.OriginLabel] != origin {
 		return fmt.Sprintf("label %s is missing or changes", offloadingv1beta1.OriginLabel)
 	}
-	// What Kubernetes lets change in a pod, too.
-	allowed := after.Spec.Pod.DeepCopy()
-	allowed.ActiveDeadlineSeconds, allowed.Tolerations = before.Spec.Pod.ActiveDeadlineSeconds, before.Spec.Pod.Tolerations
-	keepImages(allowed.Containers, before.Spec.Pod.Containers)
-	keepImages(allowed.InitContainers, before.Spec.Pod.InitContainers)
-	if !equality.Semantic.DeepEqual(allowed, &before.Spec.Pod) {
-		return "only images, activeDeadlineSeconds and tolerations of a ShadowPod may change: delete it and create it again"
+	if !equality.Semantic.DeepEqual(podupdate.WithoutLive(&before.Spec.Pod, &after.Spec.Pod), &before.Spec.Pod) {
+		return "only images, CPU and memory, activeDeadlineSeconds and tolerations of a ShadowPod may change, and ephemeral containers be added: " +
+			"delete it and create it again"
 	}
 	return ""
-}
-
-// keepImages sets the images to those of the containers before, as many as there are (T66).
-func keepImages(after, before []corev1.Container) {
-	for i := range min(len(after), len(before)) {
-		after[i].Image = before[i].Image
-	}
 }

@@ -174,9 +174,19 @@ func TestUpdates(t *testing.T) {
 		"tolerations and the deadline": {func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.Tolerations, s.Spec.Pod.ActiveDeadlineSeconds = []corev1.Toleration{{Key: "k"}}, ptr.To(int64(1))
 		}, ""},
-		"requests": {func(s *offloadingv1beta1.ShadowPod) {
+		"requests that fit into the quota": {func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
+		}, ""},
+		"requests that exceed the quota": {func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("64")
+		}, "exceeded quota gpu-0123456789ab: requested cpu=64; used cpu=0; granted cpu=2"},
+		"requests of another resource": {func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers[0].Resources.Requests["example.com/gpu"] = resource.MustParse("1")
 		}, "may change"},
+		"an ephemeral container": {func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
+		}, ""},
+		"the command of a container": {func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers[0].Command = []string{"sh"} }, "may change"},
 		"a further container (T66)": {func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: "d"})
 		}, "may change"},
@@ -185,7 +195,9 @@ func TestUpdates(t *testing.T) {
 		"no origin label": {func(s *offloadingv1beta1.ShadowPod) { delete(s.Labels, offloadingv1beta1.OriginLabel) }, "is missing or changes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := validator(t).Handle(t.Context(), request(t, admissionv1.Update, shadowPod(nil), shadowPod(tc.edit), "anyone"))
+			before := shadowPod(func(s *offloadingv1beta1.ShadowPod) { s.ResourceVersion = "7" })
+			v := validator(t, quotaOf("2", nil))
+			response := v.Handle(t.Context(), request(t, admissionv1.Update, before, shadowPod(tc.edit), "anyone"))
 			assert.Equal(t, tc.denial == "", response.Allowed, response.Result)
 			if tc.denial != "" {
 				assert.Contains(t, response.Result.Message, tc.denial)
