@@ -75,6 +75,7 @@ func managerCommand() *cobra.Command {
 	f.IntVar(&o.ShadowPodWorkers, "shadow-pod-ctrl-workers", 10, "ShadowPods worked on at once")
 	f.IntVar(&o.ShadowEndpointSliceWorkers, "shadow-endpointslice-ctrl-workers", 10, "ShadowEndpointSlices worked on at once")
 	f.StringVar(&o.PodSecurityLevel, "pod-security-level", "baseline", "Pod Security level of the pods of consumers: privileged, baseline or restricted; a namespace's label pod-security.kubernetes.io/enforce takes precedence")
+	f.BoolVar(&o.NodeFailure, "enable-node-failure-controller", false, "delete terminating pods of consumers on nodes that are not ready without their kubelet's confirmation, so that they are created on other nodes")
 	f.StringSliceVar(&o.ReservedNamespaces, "reserved-namespaces", nil, "patterns of names that consumers do not get for namespaces, such as istio-*; names that end in their own cluster ID are excepted")
 	f.BoolVar(&o.Replication, "enable-replication", true, "run the replicator in this process; switch it off where the replicator runs alone")
 	resyncFlag(f, &o.ResyncPeriod)

@@ -260,9 +260,10 @@ func TestValuesReachWhatTheyAreFor(t *testing.T) {
 
 func TestWhatAProviderAllowsReachesItsManager(t *testing.T) {
 	objects := render(t, map[string]any{"clusterID": "milan", "provider": map[string]any{
-		"podSecurityLevel": "restricted", "reservedNamespaces": []any{"cert-manager", "istio-*"},
+		"podSecurityLevel": "restricted", "reservedNamespaces": []any{"cert-manager", "istio-*"}, "nodeFailureController": true,
 	}})
 	args := arguments(t, objects, "longshore-manager")
+	assert.Contains(t, args, "--enable-node-failure-controller")
 	assert.Contains(t, args, "--pod-security-level=restricted")
 	assert.Contains(t, args, "--reserved-namespaces=cert-manager,istio-*")
 }

@@ -3,6 +3,7 @@
 package manager
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -37,6 +38,7 @@ import (
 	policystatus "github.com/longshore-dev/longshore/host/policysource/status"
 	"github.com/longshore-dev/longshore/host/provider/metadata"
 	"github.com/longshore-dev/longshore/host/provider/namespacemap"
+	"github.com/longshore-dev/longshore/host/provider/nodefailure"
 	"github.com/longshore-dev/longshore/host/provider/shadowendpointslice"
 	"github.com/longshore-dev/longshore/host/provider/shadowpod"
 )
@@ -57,6 +59,8 @@ type Options struct {
 	// PodSecurityLevel is the Pod Security level of consumers' pods in namespaces without a label
 	// for it. The default is baseline.
 	PodSecurityLevel string
+	// NodeFailure deletes terminating pods of consumers on Nodes that are not ready.
+	NodeFailure bool
 	// ReservedNamespaces are patterns of names that consumers may not use for namespaces.
 	ReservedNamespaces []string
 	// Replication runs the replicator in this process instead of in a separate one.
@@ -185,11 +189,19 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 		wrapSetup("policyconfigmap", (&policyconfigmap.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Namespace: options.Namespace,
 		}).SetupWithManager(mgr)),
+		addNodeFailure(mgr, options),
 		addReplication(mgr, options),
 		addProbes(mgr, options, passive),
 		addStorage(mgr, &options.Storage, recorder),
 		addPeering(mgr, &options, recorder, passive),
 	)
+}
+
+func addNodeFailure(mgr ctrl.Manager, options Options) error {
+	if !options.NodeFailure {
+		return nil
+	}
+	return wrapSetup("nodefailure", (&nodefailure.Reconciler{Client: mgr.GetClient()}).SetupWithManager(context.Background(), mgr)) // the index is in memory
 }
 
 func addReplication(mgr ctrl.Manager, options Options) error {

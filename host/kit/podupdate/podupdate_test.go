@@ -2,6 +2,7 @@ package podupdate_test
 
 import (
 	"encoding/json"
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -43,97 +44,109 @@ func debug(name, image string) corev1.EphemeralContainer {
 	return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: image}}
 }
 
+// difference is one between two pod specs.
+type difference struct {
+	current, desired func(*corev1.PodSpec)
+	want             map[string]string // operations by subresource
+}
+
+func web(s *corev1.PodSpec) *corev1.Container { return &s.Containers[1] }
+
+// differencesOfContainers are those of images and resources.
+var differencesOfContainers = map[string]difference{
+	"nothing changed": {want: map[string]string{}},
+	"an image": {
+		desired: func(s *corev1.PodSpec) { web(s).Image = "web:2" },
+		want:    map[string]string{"": `[{"op":"test","path":"/spec/containers/1/name","value":"web"},{"op":"replace","path":"/spec/containers/1/image","value":"web:2"}]`},
+	},
+	"the image of an init container": {
+		desired: func(s *corev1.PodSpec) { s.InitContainers[0].Image = "prepare:2" },
+		want:    map[string]string{"": `[{"op":"test","path":"/spec/initContainers/0/name","value":"prepare"},{"op":"replace","path":"/spec/initContainers/0/image","value":"prepare:2"}]`},
+	},
+	"requests and limits": {
+		desired: func(s *corev1.PodSpec) {
+			web(s).Resources = corev1.ResourceRequirements{Requests: amounts("2", "1Gi"), Limits: amounts("", "2Gi")}
+		},
+		want: map[string]string{"resize": `[{"op":"test","path":"/spec/containers/1/name","value":"web"},` +
+			`{"op":"add","path":"/spec/containers/1/resources","value":{"limits":{"memory":"2Gi"},"requests":{"cpu":"2","memory":"1Gi"}}}]`},
+	},
+	"a request that the API server made of the limit follows it": {
+		current: func(s *corev1.PodSpec) {
+			web(s).Resources = corev1.ResourceRequirements{Requests: amounts("1", ""), Limits: amounts("1", "")}
+		},
+		desired: func(s *corev1.PodSpec) { web(s).Resources = corev1.ResourceRequirements{Limits: amounts("2", "")} },
+		want: map[string]string{"resize": `[{"op":"test","path":"/spec/containers/1/name","value":"web"},` +
+			`{"op":"add","path":"/spec/containers/1/resources","value":{"limits":{"cpu":"2"},"requests":{"cpu":"2"}}}]`},
+	},
+	"amounts that are removed stay, other resources are never changed": {
+		desired: func(s *corev1.PodSpec) {
+			web(s).Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}}
+		},
+		want: map[string]string{"resize": `null`},
+	},
+	"the resources of the pod": {
+		current: func(s *corev1.PodSpec) { s.Resources = &corev1.ResourceRequirements{Requests: amounts("1", "")} },
+		desired: func(s *corev1.PodSpec) { s.Resources = &corev1.ResourceRequirements{Requests: amounts("2", "")} },
+		want:    map[string]string{"resize": `[{"op":"add","path":"/spec/resources","value":{"requests":{"cpu":"2"}}}]`},
+	},
+	"resources of a pod that had none": {
+		desired: func(s *corev1.PodSpec) { s.Resources = &corev1.ResourceRequirements{Requests: amounts("2", "")} },
+		want:    map[string]string{"resize": `null`},
+	},
+}
+
+var otherDifferences = map[string]difference{
+	"the first ephemeral container": {
+		desired: func(s *corev1.PodSpec) {
+			s.EphemeralContainers = []corev1.EphemeralContainer{debug("a", "busybox")}
+		},
+		want: map[string]string{"ephemeralcontainers": `[{"op":"add","path":"/spec/ephemeralContainers","value":[{"name":"a","image":"busybox","resources":{}}]}]`},
+	},
+	"a further ephemeral container; the provider's own stay": {
+		current: func(s *corev1.PodSpec) {
+			s.EphemeralContainers = []corev1.EphemeralContainer{debug("admin", "tools"), debug("a", "busybox")}
+		},
+		desired: func(s *corev1.PodSpec) {
+			s.EphemeralContainers = []corev1.EphemeralContainer{debug("a", "other"), debug("b", "busybox")}
+		},
+		want: map[string]string{"ephemeralcontainers": `[{"op":"add","path":"/spec/ephemeralContainers/-","value":{"name":"b","image":"busybox","resources":{}}}]`},
+	},
+	"a deadline": {
+		desired: func(s *corev1.PodSpec) { s.ActiveDeadlineSeconds = ptr.To(int64(60)) },
+		want:    map[string]string{"": `[{"op":"add","path":"/spec/activeDeadlineSeconds","value":60}]`},
+	},
+	"a longer deadline": {
+		current: func(s *corev1.PodSpec) { s.ActiveDeadlineSeconds = ptr.To(int64(30)) },
+		desired: func(s *corev1.PodSpec) { s.ActiveDeadlineSeconds = ptr.To(int64(60)) },
+		want:    map[string]string{"": `null`},
+	},
+	"a toleration is added, those of the provider stay": {
+		current: func(s *corev1.PodSpec) {
+			s.Tolerations = append(s.Tolerations, corev1.Toleration{Key: "provider", Operator: corev1.TolerationOpExists})
+		},
+		desired: func(s *corev1.PodSpec) {
+			s.Tolerations = []corev1.Toleration{{Key: "new", Operator: corev1.TolerationOpExists}}
+		},
+		want: map[string]string{"": `[{"op":"add","path":"/spec/tolerations","value":[{"key":"pool","operator":"Exists"},` +
+			`{"key":"provider","operator":"Exists"},{"key":"new","operator":"Exists"}]}]`},
+	},
+	"the seconds of a toleration": {
+		desired: func(s *corev1.PodSpec) { s.Tolerations[0].TolerationSeconds = ptr.To(int64(5)) },
+		want:    map[string]string{"": `[{"op":"add","path":"/spec/tolerations","value":[{"key":"pool","operator":"Exists","tolerationSeconds":5}]}]`},
+	},
+	"a container that the pod does not have": {
+		desired: func(s *corev1.PodSpec) {
+			s.Containers = append(s.Containers, corev1.Container{Name: "new", Image: "new:1"})
+		},
+		want: map[string]string{"": `null`},
+	},
+}
+
 // Which differences may be applied, and by which subresource.
 func TestCompare(t *testing.T) {
-	web := func(s *corev1.PodSpec) *corev1.Container { return &s.Containers[1] }
-	for name, tc := range map[string]struct {
-		current, desired func(*corev1.PodSpec)
-		want             map[string]string // operations by subresource
-	}{
-		"nothing changed": {want: map[string]string{}},
-		"an image": {
-			desired: func(s *corev1.PodSpec) { web(s).Image = "web:2" },
-			want:    map[string]string{"": `[{"op":"test","path":"/spec/containers/1/name","value":"web"},{"op":"replace","path":"/spec/containers/1/image","value":"web:2"}]`},
-		},
-		"the image of an init container": {
-			desired: func(s *corev1.PodSpec) { s.InitContainers[0].Image = "prepare:2" },
-			want:    map[string]string{"": `[{"op":"test","path":"/spec/initContainers/0/name","value":"prepare"},{"op":"replace","path":"/spec/initContainers/0/image","value":"prepare:2"}]`},
-		},
-		"requests and limits": {
-			desired: func(s *corev1.PodSpec) {
-				web(s).Resources = corev1.ResourceRequirements{Requests: amounts("2", "1Gi"), Limits: amounts("", "2Gi")}
-			},
-			want: map[string]string{"resize": `[{"op":"test","path":"/spec/containers/1/name","value":"web"},` +
-				`{"op":"add","path":"/spec/containers/1/resources","value":{"limits":{"memory":"2Gi"},"requests":{"cpu":"2","memory":"1Gi"}}}]`},
-		},
-		"a request that the API server made of the limit follows it": {
-			current: func(s *corev1.PodSpec) {
-				web(s).Resources = corev1.ResourceRequirements{Requests: amounts("1", ""), Limits: amounts("1", "")}
-			},
-			desired: func(s *corev1.PodSpec) { web(s).Resources = corev1.ResourceRequirements{Limits: amounts("2", "")} },
-			want: map[string]string{"resize": `[{"op":"test","path":"/spec/containers/1/name","value":"web"},` +
-				`{"op":"add","path":"/spec/containers/1/resources","value":{"limits":{"cpu":"2"},"requests":{"cpu":"2"}}}]`},
-		},
-		"amounts that are removed stay, other resources are never changed": {
-			desired: func(s *corev1.PodSpec) {
-				web(s).Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{"example.com/gpu": resource.MustParse("1")}}
-			},
-			want: map[string]string{"resize": `null`},
-		},
-		"the resources of the pod": {
-			current: func(s *corev1.PodSpec) { s.Resources = &corev1.ResourceRequirements{Requests: amounts("1", "")} },
-			desired: func(s *corev1.PodSpec) { s.Resources = &corev1.ResourceRequirements{Requests: amounts("2", "")} },
-			want:    map[string]string{"resize": `[{"op":"add","path":"/spec/resources","value":{"requests":{"cpu":"2"}}}]`},
-		},
-		"resources of a pod that had none": {
-			desired: func(s *corev1.PodSpec) { s.Resources = &corev1.ResourceRequirements{Requests: amounts("2", "")} },
-			want:    map[string]string{"resize": `null`},
-		},
-		"the first ephemeral container": {
-			desired: func(s *corev1.PodSpec) {
-				s.EphemeralContainers = []corev1.EphemeralContainer{debug("a", "busybox")}
-			},
-			want: map[string]string{"ephemeralcontainers": `[{"op":"add","path":"/spec/ephemeralContainers","value":[{"name":"a","image":"busybox","resources":{}}]}]`},
-		},
-		"a further ephemeral container; the provider's own stay": {
-			current: func(s *corev1.PodSpec) {
-				s.EphemeralContainers = []corev1.EphemeralContainer{debug("admin", "tools"), debug("a", "busybox")}
-			},
-			desired: func(s *corev1.PodSpec) {
-				s.EphemeralContainers = []corev1.EphemeralContainer{debug("a", "other"), debug("b", "busybox")}
-			},
-			want: map[string]string{"ephemeralcontainers": `[{"op":"add","path":"/spec/ephemeralContainers/-","value":{"name":"b","image":"busybox","resources":{}}}]`},
-		},
-		"a deadline": {
-			desired: func(s *corev1.PodSpec) { s.ActiveDeadlineSeconds = ptr.To(int64(60)) },
-			want:    map[string]string{"": `[{"op":"add","path":"/spec/activeDeadlineSeconds","value":60}]`},
-		},
-		"a longer deadline": {
-			current: func(s *corev1.PodSpec) { s.ActiveDeadlineSeconds = ptr.To(int64(30)) },
-			desired: func(s *corev1.PodSpec) { s.ActiveDeadlineSeconds = ptr.To(int64(60)) },
-			want:    map[string]string{"": `null`},
-		},
-		"a toleration is added, those of the provider stay": {
-			current: func(s *corev1.PodSpec) {
-				s.Tolerations = append(s.Tolerations, corev1.Toleration{Key: "provider", Operator: corev1.TolerationOpExists})
-			},
-			desired: func(s *corev1.PodSpec) {
-				s.Tolerations = []corev1.Toleration{{Key: "new", Operator: corev1.TolerationOpExists}}
-			},
-			want: map[string]string{"": `[{"op":"add","path":"/spec/tolerations","value":[{"key":"pool","operator":"Exists"},` +
-				`{"key":"provider","operator":"Exists"},{"key":"new","operator":"Exists"}]}]`},
-		},
-		"the seconds of a toleration": {
-			desired: func(s *corev1.PodSpec) { s.Tolerations[0].TolerationSeconds = ptr.To(int64(5)) },
-			want:    map[string]string{"": `[{"op":"add","path":"/spec/tolerations","value":[{"key":"pool","operator":"Exists","tolerationSeconds":5}]}]`},
-		},
-		"a container that the pod does not have": {
-			desired: func(s *corev1.PodSpec) {
-				s.Containers = append(s.Containers, corev1.Container{Name: "new", Image: "new:1"})
-			},
-			want: map[string]string{"": `null`},
-		},
-	} {
+	all := maps.Clone(differencesOfContainers)
+	maps.Copy(all, otherDifferences)
+	for name, tc := range all {
 		t.Run(name, func(t *testing.T) {
 			edit := func(s *corev1.PodSpec) {
 				if tc.current != nil {

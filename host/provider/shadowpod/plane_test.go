@@ -31,6 +31,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/kit/events"
+	"github.com/longshore-dev/longshore/host/kit/podupdate"
 	"github.com/longshore-dev/longshore/host/provider/shadowpod"
 )
 
@@ -281,6 +282,7 @@ func (r *rig) createPodOfEarlierVersion(t *testing.T) {
 	shadow := newShadow("earlier")
 	r.create(t, shadow)
 	pod := shadowpod.ForgePod(shadow)
+	delete(pod.Annotations, podupdate.AppliedAnnotation)
 	pod.Annotations["longshore.dev/supports"] = "deletion-grace-period"
 	require.NoError(t, r.milan.Create(t.Context(), pod, client.FieldOwner("shadow-pod")))
 }
@@ -309,7 +311,11 @@ func (r *rig) labels(t *testing.T, shadow *offloadingv1beta1.ShadowPod, pod *cor
 		"app": "web", "new": "z", "shared": "x", "theirs": "y", offloadingv1beta1.OriginLabel: "rome",
 		offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowPod,
 	}, got.Labels)
-	assert.Equal(t, map[string]string{"note": "x", "cni": "10.0.0.1"}, got.Annotations)
+	annotations := map[string]string{"note": "x", "cni": "10.0.0.1"}
+	if applied, ok := pod.Annotations[podupdate.AppliedAnnotation]; ok {
+		annotations[podupdate.AppliedAnnotation] = applied
+	}
+	assert.Equal(t, annotations, got.Annotations)
 	assert.Equal(t, pod.UID, got.UID)
 	// A key that was set after the creation is removed too.
 	r.patch(t, shadow, `{"metadata":{"labels":{"new":null}}}`)
