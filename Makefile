@@ -148,7 +148,8 @@ lint: ## go vet and golangci-lint over all modules
 	@for m in $(LINTED); do echo "vet $$m"; (cd $$m && $(GO) vet ./...); done
 	@# The flags of its build, so that Kubernetes is not compiled a second time.
 	@echo "vet conformance/testplane/kubernetes"; cd conformance/testplane/kubernetes && $(GO) vet -trimpath ./...
-	@for m in $(LINTED); do echo "lint $$m"; (cd $$m && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yaml ./...); done
+	@failed=; for m in $(LINTED); do echo "lint $$m"; (cd $$m && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yaml ./...) || failed="$$failed $$m"; done; \
+	[ -z "$$failed" ] || { echo "lint found something in:$$failed" >&2; exit 1; }
 
 .PHONY: verify
 verify: verify-generate verify-builtins verify-modules ## Generated files, built-in module and module files agree with their sources

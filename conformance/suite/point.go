@@ -168,7 +168,7 @@ func faultOf(err error, q *question, answer []byte) (string, error) {
 			return ruleApplies, cause
 		}
 	default:
-		return ruleCompletes, fmt.Errorf("%s: %w", failure.Class, cause)
+		return ruleCompletes, fmt.Errorf("%s: %w", string(failure.Class), cause)
 	}
 }
 

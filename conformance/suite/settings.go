@@ -46,7 +46,7 @@ func (r *run) verdict(ctx context.Context, point contract.Point, settings json.R
 	if verdict, ok := errors.AsType[*module.SettingsError](err); ok {
 		return verdict, nil
 	}
-	return nil, err //nolint:wrapcheck // It names the module's export.
+	return nil, err
 }
 
 // wrongSettings returns settings with an unknown member, and settings with values of other
@@ -65,9 +65,11 @@ func (r *run) wrongSettings(point contract.Point) (unknown, other map[string]jso
 	}
 	add := func(to map[string]json.RawMessage, name string, value any) {
 		var data []byte
-		if data, err = json.Marshal(value); err == nil {
-			to[name] = data
+		if data, err = json.Marshal(value); err != nil {
+			err = fmt.Errorf("encoding settings: %w", err)
+			return
 		}
+		to[name] = data
 	}
 	add(unknown, "an unknown member beside those of a vector", edited(settings, []any{unknownSetting}, true))
 	for _, path := range pathsOf(settings, nil) {

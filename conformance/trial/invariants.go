@@ -29,7 +29,7 @@ func CheckInvariants(q *Question, result *chain.Result) error {
 		return err
 	}
 	if q.Moment == contract.MomentAdmission || q.Point == contract.ShadowPodAdmission {
-		return invariants.CheckAdmission(before, after) //nolint:wrapcheck // The violations are the message.
+		return invariants.CheckAdmission(before, after)
 	}
 	draft := remote.PodDraft(before, before.Namespace, remote.Origin{})
 	draft.Spec.Pod = before.Spec
@@ -45,7 +45,7 @@ func CheckInvariants(q *Question, result *chain.Result) error {
 	changed.Labels, changed.Annotations = after.Labels, after.Annotations
 	// An input may be a local pod instead of a draft: what it has itself, no policy added.
 	changed.Spec.Pod.NodeName = added(before.Spec.NodeName, after.Spec.NodeName)
-	return invariants.CheckPod(before, draft, &changed) //nolint:wrapcheck // The violations are the message.
+	return invariants.CheckPod(before, draft, &changed)
 }
 
 // added returns the text after, or nothing if it is the one before.

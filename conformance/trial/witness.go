@@ -27,5 +27,5 @@ type witness struct {
 func (w *witness) Call(ctx context.Context, export string, request []byte) ([]byte, engine.Stats, error) {
 	answer, stats, err := w.Policy.Call(ctx, export, request)
 	w.last = Call{Request: bytes.Clone(request), Answer: answer, Stats: stats}
-	return answer, stats, err //nolint:wrapcheck // The chain classifies the error.
+	return answer, stats, err
 }

@@ -45,7 +45,7 @@ func TestWorkflowsAreSound(t *testing.T) {
 				if step.Run != "" {
 					cmd := exec.CommandContext(t.Context(), "bash", "-n", "-c", step.Run)
 					out, err := cmd.CombinedOutput()
-					assert.NoError(t, err, "%s: %s: %s", file, step.Name, out)
+					require.NoError(t, err, "%s: %s: %s", file, step.Name, out)
 				}
 				assert.NotContains(t, step.Run, "${{", "%s: %s: expressions in a script are a way to inject commands: use env", file, step.Name)
 				for _, match := range makeRun.FindAllStringSubmatch(step.Run, -1) {

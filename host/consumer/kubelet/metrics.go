@@ -209,7 +209,7 @@ func (p *remotePods) listMetrics(ctx context.Context, byRemote map[string]map[st
 			if apierrors.IsNotFound(failures[0]) || apierrors.IsServiceUnavailable(failures[0]) {
 				return nil, fmt.Errorf("the provider serves no metrics.k8s.io API; its administrator can install metrics-server: %w", failures[0])
 			}
-			return nil, err
+			return nil, fmt.Errorf("reading the metrics of all namespaces: %w", err)
 		}
 		logr.FromContextOrDiscard(ctx).Error(err, "Reading the metrics of some namespaces failed")
 	}

@@ -29,7 +29,7 @@ func (m *Metrics) Describe(descriptions chan<- *prometheus.Desc) { descriptions 
 
 // Collect implements prometheus.Collector. It collects nothing when the Quotas cannot be listed.
 func (m *Metrics) Collect(collected chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout) //nolint:forbidigo // The interface has no context.
 	defer cancel()
 	list := &offloadingv1beta1.QuotaList{}
 	if err := m.Reader.List(ctx, list); err != nil {

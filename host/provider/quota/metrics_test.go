@@ -27,7 +27,7 @@ func TestTheUseOfTheFullestQuotaIsAMetric(t *testing.T) {
 	kinds := runtime.NewScheme()
 	require.NoError(t, offloadingv1beta1.AddToScheme(kinds))
 	usage := &Metrics{Reader: fake.NewClientBuilder().WithScheme(kinds).WithObjects(of("rome", "4", "3"), of("oslo", "8", "2")).Build()}
-	assert.NoError(t, testutil.CollectAndCompare(usage, strings.NewReader(`
+	require.NoError(t, testutil.CollectAndCompare(usage, strings.NewReader(`
 # HELP longshore_quota_used_ratio Share of a resource that is used of the Quota with the least left of it.
 # TYPE longshore_quota_used_ratio gauge
 longshore_quota_used_ratio{resource="cpu"} 0.75

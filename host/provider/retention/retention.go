@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -45,8 +46,11 @@ func asksForRetention(claim *corev1.PersistentVolumeClaim) bool {
 
 func (v *Volumes) retain(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	volume := &corev1.PersistentVolume{}
-	if err := v.APIReader.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume); err != nil {
-		return client.IgnoreNotFound(wrap(err, claim, "reading"))
+	switch err := v.APIReader.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return wrap(err, claim, "reading")
 	}
 	// A consumer can name any volume in a claim that is not bound.
 	if !isBoundTo(volume, claim) || volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {

@@ -4,7 +4,6 @@ package policycluster
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -24,11 +23,6 @@ import (
 
 // Namespace is Longshore's own namespace, which has the modules.
 const Namespace = "longshore"
-
-const (
-	patience = time.Minute
-	poll     = 20 * time.Millisecond
-)
 
 // Cluster is a running API server.
 type Cluster struct {

@@ -144,7 +144,7 @@ func checkInvariants(result *view.AdmissionResult) error {
 	err = invariants.CheckAdmission(before, after)
 	broken, ok := errors.AsType[*invariants.Error](err)
 	if !ok {
-		return err //nolint:wrapcheck // CheckAdmission returns no other error.
+		return err
 	}
 	message := fmt.Sprintf("%s of the provider violated an invariant: %s: an administrator of the provider must correct it",
 		view.ChangedBy(result.Decisions, broken.Causes()), broken)
