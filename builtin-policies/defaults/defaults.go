@@ -9,6 +9,7 @@ import (
 	"github.com/longshore-dev/longshore/builtin-policies/metadatafilter"
 	"github.com/longshore-dev/longshore/builtin-policies/offloadingpatch"
 	"github.com/longshore-dev/longshore/builtin-policies/podplacement"
+	"github.com/longshore-dev/longshore/builtin-policies/resourceslice"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -25,7 +26,7 @@ func CheckSettings(points []contract.Point, settings []byte) error {
 		return err
 	}
 	if len(points) == 0 {
-		points = contract.CorePoints()
+		points = append(contract.CorePoints(), contract.ResourceSliceAdmission)
 	}
 	for _, point := range points {
 		if point == contract.MetadataFilter {
@@ -53,8 +54,8 @@ func empty(settings []byte) bool {
 	return text == "" || text == "null" || strings.TrimSpace(strings.Trim(text, "{}")) == ""
 }
 
-// Manifest declares what the four policies read and write, in the order in which a
-// pod meets them.
+// Manifest declares what the policies read and write: those of offloading in the order in
+// which a pod meets them, then that of the provider.
 func Manifest() contract.Manifest {
 	return contract.Manifest{
 		Name:      Name,
@@ -65,6 +66,7 @@ func Manifest() contract.Manifest {
 			offloadingpatch.Manifest(),
 			antiaffinity.Manifest(),
 			podplacement.Manifest(),
+			resourceslice.Manifest(),
 		},
 	}
 }

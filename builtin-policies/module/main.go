@@ -1,5 +1,5 @@
 // Command module is the built-in policies as one wasm module: a Go runtime costs
-// memory and start-up time once, so the four share it (ADR 2). `make builtins` builds
+// memory and start-up time once, so they share it (ADR 2). `make builtins` builds
 // it for wasip1 as a C-shared library.
 package main
 
@@ -11,6 +11,7 @@ import (
 	"github.com/longshore-dev/longshore/builtin-policies/metadatafilter"
 	"github.com/longshore-dev/longshore/builtin-policies/offloadingpatch"
 	"github.com/longshore-dev/longshore/builtin-policies/podplacement"
+	"github.com/longshore-dev/longshore/builtin-policies/resourceslice"
 	"github.com/longshore-dev/longshore/sdk/contract"
 	"github.com/longshore-dev/longshore/sdk/guest"
 	"github.com/longshore-dev/longshore/sdk/guest/antiaffinitypreset"
@@ -18,6 +19,7 @@ import (
 	metadatafilterpoint "github.com/longshore-dev/longshore/sdk/guest/metadatafilter"
 	offloadingpatchpoint "github.com/longshore-dev/longshore/sdk/guest/offloadingpatch"
 	"github.com/longshore-dev/longshore/sdk/guest/podmutation"
+	"github.com/longshore-dev/longshore/sdk/guest/resourcesliceadmission"
 	"github.com/longshore-dev/longshore/sdk/guest/settings"
 )
 
@@ -50,6 +52,10 @@ func init() {
 			return nil, err
 		}
 		operations, err := podplacement.Decide(r.Facts)
+		return &guest.Answer{Operations: operations}, err
+	})
+	resourcesliceadmission.Handle(func(r *resourcesliceadmission.Request) (*guest.Answer, error) {
+		operations, err := resourceslice.Decide(r.Facts)
 		return &guest.Answer{Operations: operations}, err
 	})
 }

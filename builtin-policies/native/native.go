@@ -12,6 +12,7 @@ import (
 	"github.com/longshore-dev/longshore/builtin-policies/metadatafilter"
 	"github.com/longshore-dev/longshore/builtin-policies/offloadingpatch"
 	"github.com/longshore-dev/longshore/builtin-policies/podplacement"
+	"github.com/longshore-dev/longshore/builtin-policies/resourceslice"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -25,6 +26,8 @@ func Functions() map[contract.Point]Function {
 		contract.OffloadingPatch:    function(contract.OffloadingPatch, offloadingpatch.Decide),
 		contract.AntiAffinityPreset: function(contract.AntiAffinityPreset, antiaffinity.Decide),
 		contract.MetadataFilter:     configured(metadatafilter.Decide),
+
+		contract.ResourceSliceAdmission: function(contract.ResourceSliceAdmission, resourceslice.Decide),
 	}
 }
 

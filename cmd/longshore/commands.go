@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/longshore-dev/longshore/host/app/check"
 	"github.com/longshore-dev/longshore/host/app/manager"
@@ -66,7 +67,7 @@ func ownCluster() (*rest.Config, error) {
 func managerCommand() *cobra.Command {
 	o := manager.Options{}
 	cmd := subcommand("manager", "Run the controllers of both roles", ownCluster, func(_ *cobra.Command, config *rest.Config) (app, error) {
-		o.Config = config
+		o.Config, o.Policies.Compiler, o.Policies.Metrics = config, policyCompiler(), metrics.Registry
 		return manager.New(o)
 	})
 	f := cmd.Flags()
@@ -90,6 +91,7 @@ func managerCommand() *cobra.Command {
 	f.BoolVar(&o.Storage.Enabled, "enable-storage", false, "provision the volumes of claims whose storage class has the provisioner liqo.io/storage, and offer the storage classes of this cluster to consumers")
 	f.StringVar(&o.Storage.RealClass, "real-storage-class-name", "", "storage class of volumes in this cluster, and the default one that consumers get; empty means the default class")
 	f.StringVar(&o.Storage.Namespace, "storage-namespace", "liqo-storage", "namespace of the claims behind volumes in this cluster")
+	policyFlags(f, &o.Policies.CacheDir, &o.Policies.PrecompiledDir, &o.Policies.Namespaces)
 	return cmd
 }
 

@@ -54,6 +54,17 @@ func (g *generator) facts(point contract.Point, moment contract.Moment) map[stri
 	case point == contract.MetadataFilter:
 		facts[memberObject] = map[string]any{"apiVersion": "v1", "kind": pick(g, "Pod", "ConfigMap", "Secret", "Service"), "metadata": pod["metadata"]}
 		facts["notReflected"] = map[string]any{"labels": g.some([]any{"team", "app"}), "annotations": g.some([]any{"example.com/note"})}
+	case point == contract.ResourceSliceAdmission:
+		facts = map[string]any{
+			memberObject: map[string]any{
+				"apiVersion": "authentication.liqo.io/v1beta1", "kind": "ResourceSlice", "metadata": pod["metadata"],
+				"spec":   map[string]any{"class": "default", "resources": g.entries("cpu", "64", "memory", "128Gi", "nvidia.com/gpu", "2")},
+				"status": map[string]any{"resources": g.entries("cpu", "64", "memory", "128Gi", "pods", "110")},
+			},
+			"tenant":    map[string]any{"clusterID": "rome"},
+			"namespace": map[string]any{"name": "liqo-tenant-rome", "labels": map[string]any{"liqo.io/remote-cluster-id": "rome"}},
+			"defaults":  map[string]any{"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "20Gi"},
+		}
 	case point == contract.ShadowPodAdmission:
 		delete(facts, "virtualNode")
 		facts["tenant"] = map[string]any{"clusterID": "rome"}

@@ -17,7 +17,7 @@ import (
 // last one: as a pod that is created, or as one that is offloaded.
 func CheckInvariants(q *Question, result *chain.Result) error {
 	kind, hasKind := q.Object["kind"].(string)
-	if !result.Changed || q.Point == contract.MetadataFilter || hasKind && kind != "Pod" {
+	if !result.Changed || q.Point == contract.MetadataFilter || q.Point == contract.ResourceSliceAdmission || hasKind && kind != "Pod" {
 		return nil
 	}
 	before, err := podOf(q.Object)

@@ -29,17 +29,18 @@ const (
 
 // roots are the types that travel as a document of their own, by the schema's file.
 var roots = map[string]string{
-	"request":                    "Request",
-	"response":                   "Response",
-	"manifest":                   "Manifest",
-	"settings-request":           "SettingsRequest",
-	"settings-response":          "SettingsResponse",
-	"facts-pod-mutation":         "PodMutationFacts",
-	"facts-offloading-patch":     "OffloadingPatchFacts",
-	"facts-anti-affinity-preset": "AntiAffinityPresetFacts",
-	"facts-metadata-filter":      "MetadataFilterFacts",
-	"facts-resource-mutation":    "ResourceMutationFacts",
-	"facts-shadow-pod-admission": "ShadowPodAdmissionFacts",
+	"request":                        "Request",
+	"response":                       "Response",
+	"manifest":                       "Manifest",
+	"settings-request":               "SettingsRequest",
+	"settings-response":              "SettingsResponse",
+	"facts-pod-mutation":             "PodMutationFacts",
+	"facts-offloading-patch":         "OffloadingPatchFacts",
+	"facts-anti-affinity-preset":     "AntiAffinityPresetFacts",
+	"facts-metadata-filter":          "MetadataFilterFacts",
+	"facts-resource-mutation":        "ResourceMutationFacts",
+	"facts-shadow-pod-admission":     "ShadowPodAdmissionFacts",
+	"facts-resource-slice-admission": "ResourceSliceAdmissionFacts",
 }
 
 // answers are the documents that a module writes: the host refuses unknown members of

@@ -6,7 +6,8 @@ package contract
 // reads: a field that was not declared is absent, whatever the object holds. Lists
 // keep their length under projection. The typed form of Facts for each point is
 // [PodMutationFacts], [OffloadingPatchFacts], [AntiAffinityPresetFacts],
-// [MetadataFilterFacts], [ResourceMutationFacts] and [ShadowPodAdmissionFacts].
+// [MetadataFilterFacts], [ResourceMutationFacts], [ShadowPodAdmissionFacts] and
+// [ResourceSliceAdmissionFacts].
 //
 // Example:
 //
@@ -37,8 +38,8 @@ type Response struct {
 	// Operations change facts.object, in order. Every operation must lie inside the
 	// writes declared by the manifest.
 	Operations []Operation `json:"operations,omitempty"`
-	// Deny refuses the object. Operations are then ignored. Only PodMutation and
-	// ShadowPodAdmission may deny.
+	// Deny refuses the object. Operations are then ignored. Only PodMutation,
+	// ShadowPodAdmission and ResourceSliceAdmission may deny.
 	Deny *Denial `json:"deny,omitempty"`
 	// Skip keeps the object from being reflected. Operations are then ignored. Only ResourceMutation
 	// may skip.

@@ -23,16 +23,19 @@ const (
 	// ShadowPodAdmission decides in the provider about the pods of consumers: it denies or
 	// changes a ShadowPod before its resources are reserved. Nothing is bound to it by default.
 	ShadowPodAdmission Point = "ShadowPodAdmission"
+	// ResourceSliceAdmission decides in the provider what a consumer's ResourceSlice is
+	// granted. Its default policy grants all that the slice asks for.
+	ResourceSliceAdmission Point = "ResourceSliceAdmission"
 )
 
-// CorePoints lists the extension points that have an implicit default binding, in
-// the order in which a pod meets them.
+// CorePoints lists the extension points of offloading that have an implicit default
+// binding, in the order in which a pod meets them. [ResourceSliceAdmission] has one, too.
 func CorePoints() []Point {
 	return []Point{MetadataFilter, OffloadingPatch, AntiAffinityPreset, PodMutation}
 }
 
 // Points lists all extension points of this contract version, the core ones first.
-func Points() []Point { return append(CorePoints(), ResourceMutation, ShadowPodAdmission) }
+func Points() []Point { return append(CorePoints(), ResourceMutation, ShadowPodAdmission, ResourceSliceAdmission) }
 
 // Export returns the name of the wasm export that answers the point, or "" for a
 // point that this contract version does not know.
@@ -52,6 +55,8 @@ func (p Point) Export() string {
 		return "resource_mutation"
 	case ShadowPodAdmission:
 		return "shadow_pod_admission"
+	case ResourceSliceAdmission:
+		return "resource_slice_admission"
 	default:
 		return ""
 	}

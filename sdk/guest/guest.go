@@ -47,8 +47,8 @@ type Request[F any] struct {
 // sdk/guest/strictjson decodes it.
 type Settings []byte
 
-// Answer is what a policy of PodMutation or ShadowPodAdmission answers; the zero value changes
-// nothing.
+// Answer is what a policy of PodMutation, ShadowPodAdmission or ResourceSliceAdmission
+// answers; the zero value changes nothing.
 type Answer struct {
 	// Operations change facts.object, in order.
 	Operations []contract.Operation

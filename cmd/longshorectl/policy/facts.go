@@ -102,6 +102,10 @@ func fromObject(object map[string]any, point contract.Point, moment contract.Mom
 	case point == contract.MetadataFilter:
 		q.assume("notReflected", &contract.NotReflected{})
 		q.assume("virtualNode", node)
+	case point == contract.ResourceSliceAdmission:
+		q.assume("tenant", &contract.Tenant{ClusterID: "consumer"})
+		q.assume("namespace", &contract.Metadata{Name: "liqo-tenant-consumer"})
+		q.assume("defaults", map[string]string{"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "20Gi"})
 	case point == contract.ShadowPodAdmission:
 		metadata, _ := object[memberMetadata].(map[string]any)
 		namespace, _ := metadata["namespace"].(string)

@@ -110,6 +110,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"a policy that is switched off changes the outcome", policySwitchedOff},
 		{"a custom policy loaded from a ConfigMap decides, live", customPolicy},
 		{"a policy of the provider denies and changes pods of the consumer, live", providerPolicy},
+		{"a policy of the provider grants half of a resource slice and denies it, live", sliceCapped},
 		{"replacing a module under load loses and delays nothing", swapUnderLoad},
 		{"replicas are replaced and killed while pods are admitted", severalReplicas},
 		{"an EndpointSlice of the consumer is one in the provider", endpointsArrive},

@@ -103,7 +103,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 	if a.manager, err = ctrl.NewManager(a.config, managerOptions); err != nil {
 		return nil, fmt.Errorf("composing the virtual kubelet: %w", err)
 	}
-	a.policies = &policyLoader{load: a.loadPolicies}
+	a.policies = &policyLoader{policies.Lazy{Load: a.loadPolicies}}
 	if a.virtualNode, err = newVirtualNode(&a.options, &a.shared); err != nil {
 		return nil, err
 	}
@@ -214,9 +214,9 @@ func (a *App) Run(ctx context.Context) error {
 		ctrl.LoggerFrom(ctx).Info("These arguments have no effect yet", "arguments", ignored)
 	}
 	group, running := errgroup.WithContext(ctx)
-	group.Go(func() error { return a.policies.run(running) })
+	group.Go(func() error { return a.policies.Run(running) })
 	group.Go(func() error { return a.manager.Start(running) })
-	err := errors.Join(group.Wait(), a.policies.close(context.WithoutCancel(ctx)))
+	err := errors.Join(group.Wait(), a.policies.Close(context.WithoutCancel(ctx)))
 	if err != nil {
 		return fmt.Errorf("running the virtual kubelet of node %q: %w", a.options.NodeName, err)
 	}

@@ -9,8 +9,8 @@ import (
 // HoldPolicies delays the loading of policies until a channel is closed, as compiling them
 // without a cache does.
 func (a *App) HoldPolicies(until <-chan struct{}) {
-	load := a.policies.load
-	a.policies.load = func(ctx context.Context) (*policies.Policies, error) {
+	load := a.policies.Load
+	a.policies.Load = func(ctx context.Context) (*policies.Policies, error) {
 		select {
 		case <-until:
 			return load(ctx)

@@ -132,7 +132,7 @@ func binding(group string) *rbacv1.RoleBinding {
 // runManager runs the provider's controllers, which create pods for ShadowPods.
 func (r *rig) runManager() {
 	r.t.Helper()
-	app, err := manager.New(manager.Options{ShadowPodWorkers: 2, ShadowEndpointSliceWorkers: 2, Options: process.Options{
+	app, err := manager.New(manager.Options{ShadowPodWorkers: 2, ShadowEndpointSliceWorkers: 2, Policies: manager.PolicyOptions{CacheDir: r.policyCache}, Options: process.Options{
 		Config: r.provider.RESTConfig(), ClusterID: "milan", Namespace: "default", MetricsAddress: "0", HealthProbeAddress: "0",
 	}})
 	require.NoError(r.t, err)

@@ -23,14 +23,14 @@ func TestPoliciesAreNotReadyBeforeTheyAreLoaded(t *testing.T) {
 	cancel()
 	assert.False(t, l.await(ended))
 	l.trim()
-	assert.NoError(t, l.close(t.Context()))
+	assert.NoError(t, l.Close(t.Context()))
 }
 
 func TestErrorsOfLoadingPoliciesEndTheProcessUnlessItStops(t *testing.T) {
 	errBroken := errors.New("broken module")
-	l := &policyLoader{load: func(context.Context) (*policies.Policies, error) { return nil, errBroken }}
-	require.ErrorIs(t, l.run(t.Context()), errBroken)
+	l := &policyLoader{policies.Lazy{Load: func(context.Context) (*policies.Policies, error) { return nil, errBroken }}}
+	require.ErrorIs(t, l.Run(t.Context()), errBroken)
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
-	assert.NoError(t, l.run(stopped))
+	assert.NoError(t, l.Run(stopped))
 }

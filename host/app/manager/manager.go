@@ -22,6 +22,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/app/policies"
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/app/replicator"
 	"github.com/longshore-dev/longshore/host/consumer/access"
@@ -74,6 +75,8 @@ type Options struct {
 	Peering PeeringOptions
 	// Storage configures the volumes of claims with a virtual storage class.
 	Storage StorageOptions
+	// Policies configures the policies for ResourceSlices.
+	Policies PolicyOptions
 }
 
 // Validate returns every invalid option.
@@ -101,6 +104,9 @@ func (o *Options) Validate() error {
 	}
 	if storageErr := o.Storage.validate(); storageErr != nil {
 		err = errors.Join(err, storageErr)
+	}
+	if namespacesErr := policies.ValidateNamespaces(o.Policies.Namespaces); namespacesErr != nil {
+		err = errors.Join(err, namespacesErr)
 	}
 	if namesErr := o.names().Validate(); namesErr != nil {
 		err = errors.Join(err, fmt.Errorf("--reserved-namespaces: %w", namesErr))
@@ -140,21 +146,20 @@ func New(options Options) (*process.App, error) {
 			&rbacv1.ClusterRole{}: {Label: virtualKubeletRoles},
 			// The Secrets of peerings.
 			&corev1.Secret{}: {Label: ofPeers},
-			// RBAC restricts the manager to ConfigMaps of its own namespace.
-			&corev1.ConfigMap{}: {
-				Namespaces: map[string]cache.Config{options.Namespace: {}},
-				Label:      labels.SelectorFromSet(labels.Set(policyconfigmap.Selector())),
-			},
+			// Policies and their modules.
+			&corev1.ConfigMap{}: policies.CacheOf(options.modules()),
 		},
-		Add: func(mgr ctrl.Manager) error { return addControllers(mgr, options) },
 	}
+	loaded := newPolicies()
+	definition.Close = loaded.Close
+	definition.Add = func(mgr ctrl.Manager) error { return addControllers(mgr, options, loaded) }
 	if options.LeaderElection {
 		definition.Lease = LeaderElectionID
 	}
 	return process.New(&options.Options, definition)
 }
 
-func addControllers(mgr ctrl.Manager, options Options) error {
+func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) error {
 	recorder := events.New(mgr, "longshore-manager")
 	passive := clock.RealClock{}
 	return errors.Join(
@@ -193,7 +198,8 @@ func addControllers(mgr ctrl.Manager, options Options) error {
 		addReplication(mgr, options),
 		addProbes(mgr, options, passive),
 		addStorage(mgr, &options.Storage, recorder),
-		addPeering(mgr, &options, recorder, passive),
+		loaded.add(mgr, &options),
+		addPeering(mgr, &options, recorder, passive, loaded),
 	)
 }
 

@@ -71,7 +71,7 @@ func (o *PeeringOptions) resources() (corev1.ResourceList, error) {
 }
 
 // addPeering adds the controllers of the handshake and of ResourceSlices, of both roles.
-func addPeering(mgr ctrl.Manager, o *Options, recorder clientevents.EventRecorder, passive clock.PassiveClock) error {
+func addPeering(mgr ctrl.Manager, o *Options, recorder clientevents.EventRecorder, passive clock.PassiveClock, loaded *slicePolicies) error {
 	defaults, err := o.Peering.resources()
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func addPeering(mgr ctrl.Manager, o *Options, recorder clientevents.EventRecorde
 		}).SetupWithManager(mgr)),
 		wrapSetup("resourceslice-remote", (&providerslice.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Clock: passive, Issuer: issuer, Endpoint: endpoint,
-			LimitsEnforcement: enforcement,
+			LimitsEnforcement: enforcement, Policies: &loaded.Lazy, PoliciesChanged: loaded.changes,
 			Offer: providerslice.Offer{
 				Defaults: defaults, ClassDisabled: !o.Peering.DefaultClassEnabled, NodeLabels: o.Peering.ClusterLabels,
 				StorageDisabled: !o.Storage.Enabled, StorageClass: o.Storage.RealClass,

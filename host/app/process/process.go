@@ -68,6 +68,8 @@ type Definition struct {
 	Alter func(*ctrl.Options) error
 	// Add adds controllers and handlers to the manager.
 	Add func(ctrl.Manager) error
+	// Close is called when nothing of the process runs any more. It may be nil.
+	Close func(context.Context) error
 	// Ready returns an error until requests can be served. If nil, a running process is ready.
 	Ready func(*http.Request) error
 }
@@ -76,6 +78,7 @@ type Definition struct {
 type App struct {
 	name    string
 	manager ctrl.Manager
+	close   func(context.Context) error
 }
 
 // New composes a process; nothing runs yet.
@@ -130,7 +133,7 @@ func New(o *Options, d Definition) (*App, error) {
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck(name, ready)); err != nil {
 		return nil, fmt.Errorf("adding health checks: %w", err)
 	}
-	return &App{name: d.Name, manager: mgr}, nil
+	return &App{name: d.Name, manager: mgr, close: d.Close}, nil
 }
 
 // newLock returns the lock of a lease in Longshore's namespace, which is renewed rarely: most
@@ -150,7 +153,11 @@ func newLock(config *rest.Config, namespace, name string) (resourcelock.Interfac
 
 // Run runs the process until the context ends.
 func (a *App) Run(ctx context.Context) error {
-	if err := a.manager.Start(ctx); err != nil {
+	err := a.manager.Start(ctx)
+	if a.close != nil {
+		err = errors.Join(err, a.close(context.WithoutCancel(ctx)))
+	}
+	if err != nil {
 		return fmt.Errorf("running %s: %w", a.name, err)
 	}
 	return nil

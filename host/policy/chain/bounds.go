@@ -53,6 +53,11 @@ var bounds = map[contract.Point]bound{
 		facts:  []string{"object", "tenant", "namespace", "request", "quota"},
 		denies: true,
 	},
+	contract.ResourceSliceAdmission: {
+		writes: anyVerb("/status/resources"),
+		facts:  []string{"object", "tenant", "namespace", "defaults"},
+		denies: true,
+	},
 }
 
 // anyVerb allows every verb at the paths.

@@ -318,6 +318,9 @@ func sampleFacts(point contract.Point, moment contract.Moment) json.RawMessage {
 		return json.RawMessage(`{"object":` + sampleMap + `,"notReflected":{},"virtualNode":` + sampleNode + `}`)
 	case point == contract.ResourceMutation:
 		return json.RawMessage(`{"object":` + sampleMap + `,"local":` + sampleMap + `,"virtualNode":` + sampleNode + `}`)
+	case point == contract.ResourceSliceAdmission:
+		return json.RawMessage(`{"object":{"metadata":{"name":"warm-up"},"spec":{"resources":{"cpu":"1"}},"status":{"resources":{"cpu":"1"}}},` +
+			`"tenant":{"clusterID":"warm-up"},"namespace":{"name":"warm-up"},"defaults":{"cpu":"1"}}`)
 	case point == contract.ShadowPodAdmission:
 		return json.RawMessage(`{"object":` + samplePod + `,"tenant":{"clusterID":"warm-up"},"namespace":{"name":"warm-up"},"request":{"user":"warm-up"},` +
 			`"quota":{"resources":{"cpu":"1"}}}`)

@@ -22,6 +22,8 @@ func CheckOf(point contract.Point, kind string, target runtime.Object) chain.Obj
 	switch {
 	case point == contract.MetadataFilter:
 		return checkMetadata
+	case point == contract.ResourceSliceAdmission:
+		return checkGrant
 	case point != contract.ResourceMutation || kind == "Pod":
 		return checkPod
 	default:

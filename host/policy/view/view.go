@@ -29,6 +29,7 @@ type Evaluator interface {
 const (
 	fieldMetadata    = "metadata"
 	fieldSpec        = "spec"
+	fieldStatus      = "status"
 	fieldLabels      = "labels"
 	fieldAnnotations = "annotations"
 )

@@ -14,6 +14,7 @@ var defaultPoints = map[string]contract.Point{
 	"default-offloadingpatch": contract.OffloadingPatch,
 	"default-antiaffinity":    contract.AntiAffinityPreset,
 	"default-metadatafilter":  contract.MetadataFilter,
+	"default-resourceslice":   contract.ResourceSliceAdmission,
 }
 
 // defaultOrder is the order of a default without spec.order. Policies with a negative order
@@ -27,11 +28,11 @@ func IsDefault(name string) bool {
 }
 
 // Implicit returns the default bindings that no policy replaces, sorted by name. The keys of
-// replaced are names of policies.
+// replaced are names of policies. Points that the built-in module does not answer have none.
 func Implicit(builtIn chain.Policy, replaced map[string]bool) []chain.Binding {
 	var names []string
 	for name := range defaultPoints {
-		if !replaced[name] {
+		if !replaced[name] && builtIn.Manifest().For(defaultPoints[name]) != nil {
 			names = append(names, name)
 		}
 	}

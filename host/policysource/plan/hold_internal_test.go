@@ -9,8 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/longshore-dev/longshore/builtin-policies/defaults"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/policytest"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -107,4 +109,14 @@ func TestHeldPoints(t *testing.T) {
 			assert.Equal(t, tc.want, heldPoints(policy, &policyv1alpha1.EnforcedVersion{Points: tc.record}))
 		})
 	}
+}
+
+func TestTheBuiltInModuleAnswersEveryDefault(t *testing.T) {
+	manifest := defaults.Manifest()
+	for name, point := range defaultPoints {
+		assert.NotNil(t, manifest.For(point), name)
+	}
+	bound := Implicit(policytest.Native("defaults", manifest, nil), nil)
+	assert.Len(t, bound, len(defaultPoints))
+	assert.NoError(t, chain.Check(bound))
 }

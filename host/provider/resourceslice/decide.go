@@ -1,7 +1,7 @@
 package resourceslice
 
 import (
-	"maps"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
 // Reasons of the conditions of a ResourceSlice (wire P4.3).
@@ -23,12 +24,15 @@ const (
 	reasonClassDisabled          = "DefaultResourceSliceClassDisabled"
 )
 
+// grantedMessage is the message of the condition of a slice that is decided and granted.
+const grantedMessage = "The resources are granted."
+
 // DefaultClass is the built-in class; the empty one means it, too.
 const DefaultClass = "default"
 
 // Offer is what this cluster grants and announces to its consumers.
 type Offer struct {
-	// Defaults are granted of resources that a consumer does not name.
+	// Defaults are granted, by the default policy, of resources that a consumer does not name.
 	Defaults corev1.ResourceList
 	// ClassDisabled switches the built-in class off.
 	ClassDisabled bool
@@ -51,39 +55,66 @@ func DefaultResources() corev1.ResourceList {
 	}
 }
 
-// decideResources sets in the status of a slice what its class grants it (wire P4.3). Classes
-// other than the built-in one belong to other controllers. It is pure.
-func decideResources(slice *authv1beta1.ResourceSlice, condition authv1beta1.TenantCondition, offer *Offer, storage []storagev1.StorageClass, now metav1.Time) {
+// decision is what the policies have decided about a slice. One of the fields is set.
+type decision struct {
+	granted corev1.ResourceList
+	// denial is the message of a policy that denies the slice, failure that of one that fails.
+	denial, failure string
+}
+
+// asksPolicies reports whether the policies decide about a slice. Otherwise it sets the condition
+// of the slice, unless the class belongs to another controller (wire P4.3). It is pure.
+func asksPolicies(slice *authv1beta1.ResourceSlice, condition authv1beta1.TenantCondition, offer *Offer, now metav1.Time) bool {
 	status := &slice.Status
-	deny := func(reason, message string) {
-		setCondition(status, authv1beta1.ResourceSliceConditionTypeResources, authv1beta1.ResourceSliceConditionDenied, reason, message, now)
-	}
 	switch {
 	case condition == authv1beta1.TenantConditionDrained:
-		deny(reasonResourcesDenied, "The tenant is drained.")
+		deny(status, reasonResourcesDenied, "The tenant is drained.", now)
 	case condition == authv1beta1.TenantConditionCordoned:
 		if !hasCondition(status, authv1beta1.ResourceSliceConditionTypeResources) {
-			deny(reasonResourcesDenied, "The tenant is cordoned: no new slices are accepted.")
+			deny(status, reasonResourcesDenied, "The tenant is cordoned: no new slices are accepted.", now)
 		}
 	case slice.Spec.Class != "" && slice.Spec.Class != DefaultClass:
-		return
 	case offer.ClassDisabled:
-		deny(reasonClassDisabled, "The default class is disabled in this cluster. Ask its administrators for a class.")
+		deny(status, reasonClassDisabled, "The default class is disabled in this cluster. Ask its administrators for a class.", now)
 	default:
-		grant(slice, offer, storage)
-		setCondition(status, authv1beta1.ResourceSliceConditionTypeResources, authv1beta1.ResourceSliceConditionAccepted,
-			reasonResourcesAccepted, "The resources are granted.", now)
+		err := view.CheckResources(slice.Spec.Resources)
+		if err == nil {
+			return true
+		}
+		deny(status, reasonResourcesDenied, fmt.Sprintf("The request is invalid: %s.", err), now)
+	}
+	return false
+}
+
+// apply sets in the status of a slice what the policies have decided. While a policy fails, an
+// accepted slice keeps what it has. It is pure.
+func apply(slice *authv1beta1.ResourceSlice, d *decision, offer *Offer, storage []storagev1.StorageClass, now metav1.Time) {
+	status := &slice.Status
+	switch {
+	case d.failure != "" && isAccepted(status):
+		accept(status, "The resources of an earlier decision stay granted: "+d.failure+".", now)
+	case d.failure != "":
+		deny(status, reasonResourcesDenied, "The request is not decided: "+d.failure+".", now)
+	case d.denial != "":
+		deny(status, reasonResourcesDenied, d.denial, now)
+	case len(d.granted) == 0:
+		deny(status, reasonResourcesDenied, "No policy of the provider grants resources.", now)
+	default:
+		grant(slice, d.granted, offer, storage)
+		accept(status, grantedMessage, now)
 	}
 }
 
-// grant sets what the slice gets: all it asks for, and the defaults for what it does not name.
-// A resource that it no longer names is no longer granted (Q1).
-func grant(slice *authv1beta1.ResourceSlice, offer *Offer, storage []storagev1.StorageClass) {
-	granted := offer.Defaults.DeepCopy()
-	if granted == nil {
-		granted = corev1.ResourceList{}
-	}
-	maps.Copy(granted, slice.Spec.Resources)
+func deny(status *authv1beta1.ResourceSliceStatus, reason, message string, now metav1.Time) {
+	setCondition(status, authv1beta1.ResourceSliceConditionTypeResources, authv1beta1.ResourceSliceConditionDenied, reason, message, now)
+}
+
+func accept(status *authv1beta1.ResourceSliceStatus, message string, now metav1.Time) {
+	setCondition(status, authv1beta1.ResourceSliceConditionTypeResources, authv1beta1.ResourceSliceConditionAccepted, reasonResourcesAccepted, message, now)
+}
+
+// grant sets what the slice gets. A resource that is no longer granted goes (Q1).
+func grant(slice *authv1beta1.ResourceSlice, granted corev1.ResourceList, offer *Offer, storage []storagev1.StorageClass) {
 	// An equal list stays as it is, since quantities have several forms.
 	if !equality.Semantic.DeepEqual(slice.Status.Resources, granted) {
 		slice.Status.Resources = granted
@@ -133,4 +164,11 @@ func setCondition(status *authv1beta1.ResourceSliceStatus, kind authv1beta1.Reso
 
 func hasCondition(status *authv1beta1.ResourceSliceStatus, kind authv1beta1.ResourceSliceConditionType) bool {
 	return slices.ContainsFunc(status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool { return c.Type == kind })
+}
+
+// isAccepted reports whether resources are granted.
+func isAccepted(status *authv1beta1.ResourceSliceStatus) bool {
+	return slices.ContainsFunc(status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool {
+		return c.Type == authv1beta1.ResourceSliceConditionTypeResources && c.Status == authv1beta1.ResourceSliceConditionAccepted
+	})
 }

@@ -31,6 +31,18 @@ func resources(slice *authv1beta1.ResourceSlice) *authv1beta1.ResourceSliceCondi
 	return nil
 }
 
+// decideByDefault decides about a slice with the default policy.
+func decideByDefault(t *testing.T, slice *authv1beta1.ResourceSlice, condition authv1beta1.TenantCondition, offer *Offer, storage []storagev1.StorageClass) {
+	t.Helper()
+	if !asksPolicies(slice, condition, offer, metav1.Now()) {
+		return
+	}
+	r := &Reconciler{Offer: *offer, Policies: chains(t)}
+	decided, err := r.evaluate(t.Context(), slice, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}})
+	require.NoError(t, err)
+	apply(slice, decided, offer, storage, metav1.Now())
+}
+
 func TestGrants(t *testing.T) {
 	defaults := list(map[corev1.ResourceName]string{"cpu": "4", "memory": "8Gi", "pods": "110", "ephemeral-storage": "20Gi"})
 	accepted := authv1beta1.ResourceSliceCondition{
@@ -58,6 +70,10 @@ func TestGrants(t *testing.T) {
 			before: authv1beta1.ResourceSliceStatus{Resources: list(map[corev1.ResourceName]string{"nvidia.com/gpu": "2"})},
 			reason: reasonResourcesAccepted, granted: defaults,
 		},
+		"a negative amount": {
+			spec:   authv1beta1.ResourceSliceSpec{Resources: list(map[corev1.ResourceName]string{"cpu": "-1"})},
+			reason: reasonResourcesDenied,
+		},
 		"a class of another controller": {spec: authv1beta1.ResourceSliceSpec{Class: "gpu"}},
 		"the default class is disabled": {disabled: true, reason: reasonClassDisabled},
 		"a new slice of a cordoned tenant": {
@@ -76,7 +92,7 @@ func TestGrants(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			slice := &authv1beta1.ResourceSlice{Spec: tc.spec, Status: tc.before}
-			decideResources(slice, tc.tenant, &Offer{Defaults: defaults, ClassDisabled: tc.disabled}, nil, metav1.Now())
+			decideByDefault(t, slice, tc.tenant, &Offer{Defaults: defaults, ClassDisabled: tc.disabled}, nil)
 			if tc.reason == "" {
 				assert.Nil(t, resources(slice))
 				return
@@ -94,11 +110,11 @@ func TestGrants(t *testing.T) {
 
 func TestOffersOfTheCluster(t *testing.T) {
 	slice := &authv1beta1.ResourceSlice{}
-	offer := &Offer{NodeLabels: map[string]string{"region": "eu"}, IngressClasses: []authv1beta1.IngressType{{IngressClassName: "nginx", Default: true}}}
-	decideResources(slice, authv1beta1.TenantConditionActive, offer, []storagev1.StorageClass{
+	offer := &Offer{Defaults: DefaultResources(), NodeLabels: map[string]string{"region": "eu"}, IngressClasses: []authv1beta1.IngressType{{IngressClassName: "nginx", Default: true}}}
+	decideByDefault(t, slice, authv1beta1.TenantConditionActive, offer, []storagev1.StorageClass{
 		{ObjectMeta: metav1.ObjectMeta{Name: "slow"}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "fast", Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}}},
-	}, metav1.Now())
+	})
 	assert.Equal(t, []authv1beta1.StorageType{{StorageClassName: "fast", Default: true}, {StorageClassName: "slow"}}, slice.Status.StorageClasses)
 	assert.Equal(t, offer.IngressClasses, slice.Status.IngressClasses)
 	assert.Equal(t, offer.NodeLabels, slice.Status.NodeLabels)

@@ -3,12 +3,13 @@ package resourceslice
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
@@ -19,10 +20,7 @@ import (
 // quotaSpec returns the Quota of an accepted slice, or nil if the slice is not accepted: a Quota
 // that exists stays as it is then (wire P4.4). It is pure.
 func quotaSpec(slice *authv1beta1.ResourceSlice, enforcement offloadingv1beta1.LimitsEnforcement) *offloadingv1beta1.QuotaSpec {
-	accepted := slices.ContainsFunc(slice.Status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool {
-		return c.Type == authv1beta1.ResourceSliceConditionTypeResources && c.Status == authv1beta1.ResourceSliceConditionAccepted
-	})
-	if !accepted {
+	if !isAccepted(&slice.Status) {
 		return nil
 	}
 	spec := &offloadingv1beta1.QuotaSpec{
@@ -39,6 +37,28 @@ func quotaSpec(slice *authv1beta1.ResourceSlice, enforcement offloadingv1beta1.L
 func isSet(annotations map[string]string, key string) bool {
 	value, ok := annotations[key]
 	return ok && value != "false" && value != "False" && value != "0"
+}
+
+// cordonQuota cordons the Quota of a slice that a policy denies, if there is one. Pods that run
+// keep their resources.
+func (r *Reconciler) cordonQuota(ctx context.Context, slice *authv1beta1.ResourceSlice) error {
+	user := authentication.SliceSubject(ptr.Deref(slice.Spec.ConsumerClusterID, ""), slice.Name).User
+	quota := &offloadingv1beta1.Quota{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: slice.Namespace, Name: user}, quota)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading Quota %s/%s: %w", slice.Namespace, user, err)
+	}
+	if ptr.Deref(quota.Spec.Cordoned, false) {
+		return nil
+	}
+	quota.Spec.Cordoned = ptr.To(true)
+	if err := r.Client.Update(ctx, quota); err != nil {
+		return fmt.Errorf("cordoning Quota %s/%s: %w", slice.Namespace, user, err)
+	}
+	return nil
 }
 
 // ensureQuota keeps the Quota of a slice, which has the name of its user.

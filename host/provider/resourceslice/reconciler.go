@@ -9,7 +9,6 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -19,15 +18,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
+	"github.com/longshore-dev/longshore/host/policy/view"
 	"github.com/longshore-dev/longshore/host/provider/certificate"
 )
 
@@ -53,6 +55,10 @@ type Reconciler struct {
 	Issuer   *certificate.Issuer
 	Endpoint *certificate.Endpoint
 	Offer    Offer
+	// Policies evaluates the ResourceSliceAdmission policies.
+	Policies view.Evaluator
+	// PoliciesChanged receives a value when decisions of policies may have changed; may be nil.
+	PoliciesChanged <-chan event.GenericEvent
 	// LimitsEnforcement of the Quotas.
 	LimitsEnforcement offloadingv1beta1.LimitsEnforcement
 }
@@ -64,7 +70,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		_, ok := object.GetLabels()[certificate.RequestLabel]
 		return ok
 	})
-	return ctrl.NewControllerManagedBy(mgr).Named("resourceslice-remote").
+	controlled := ctrl.NewControllerManagedBy(mgr).Named("resourceslice-remote")
+	if r.PoliciesChanged != nil {
+		controlled.WatchesRawSource(source.Channel(r.PoliciesChanged, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
+			return r.requests(ctx)
+		})))
+	}
+	return controlled.
 		For(&authv1beta1.ResourceSlice{}, builder.WithPredicates(predicate.NewPredicateFuncs(isReplicated), predicate.Or(
 			// Annotations cordon a slice; other controllers grant resources in its status.
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.NewPredicateFuncs(isOfAnotherClass),
@@ -132,13 +144,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceS
 	if err != nil {
 		return ctrl.Result{}, errors.Join(err, r.writeStatus(ctx, slice, before))
 	}
-	if err := r.decide(ctx, slice, tenant); err != nil {
-		return ctrl.Result{}, err
+	retryAfter, err := r.decide(ctx, slice, tenant, namespace)
+	if err != nil {
+		return ctrl.Result{}, errors.Join(err, r.writeStatus(ctx, slice, before))
+	}
+	if retryAfter > 0 && (result.RequeueAfter == 0 || retryAfter < result.RequeueAfter) {
+		result.RequeueAfter = retryAfter
 	}
 	// The Quota comes first: the consumer may use what the status grants at once.
 	if err := r.ensureQuota(ctx, slice); err != nil {
 		return ctrl.Result{}, err
 	}
+	r.recordDecision(slice, before)
 	return result, r.writeStatus(ctx, slice, before)
 }
 
@@ -211,20 +228,6 @@ func checkRequest(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) 
 func (r *Reconciler) denyAuthentication(slice *authv1beta1.ResourceSlice, message string) {
 	setCondition(&slice.Status, authv1beta1.ResourceSliceConditionTypeAuthentication, authv1beta1.ResourceSliceConditionDenied,
 		reasonAuthenticationDenied, message, metav1.NewTime(r.Clock.Now()))
-}
-
-// decide grants resources. A slice without credentials gets none: what is denied must not look
-// accepted (Q3).
-func (r *Reconciler) decide(ctx context.Context, slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) error {
-	if slice.Status.AuthParams == nil && tenant.Spec.TenantCondition != authv1beta1.TenantConditionDrained {
-		return nil
-	}
-	storage := &storagev1.StorageClassList{}
-	if err := r.Client.List(ctx, storage); err != nil {
-		return fmt.Errorf("listing StorageClasses: %w", err)
-	}
-	decideResources(slice, tenant.Spec.TenantCondition, &r.Offer, storage.Items, metav1.NewTime(r.Clock.Now()))
-	return nil
 }
 
 func (r *Reconciler) writeStatus(ctx context.Context, slice, before *authv1beta1.ResourceSlice) error {

@@ -85,6 +85,7 @@ func TestFactsAreReadAsEncodingJSONReadsThem(t *testing.T) {
 	t.Run("MetadataFilter", func(t *testing.T) { checkFacts(t, codec.MetadataFilterFacts) })
 	t.Run("ResourceMutation", func(t *testing.T) { checkFacts(t, codec.ResourceMutationFacts) })
 	t.Run("ShadowPodAdmission", func(t *testing.T) { checkFacts(t, codec.ShadowPodAdmissionFacts) })
+	t.Run("ResourceSliceAdmission", func(t *testing.T) { checkFacts(t, codec.ResourceSliceAdmissionFacts) })
 }
 
 func checkAppend[T any](t *testing.T, write func([]byte, *T) []byte) {

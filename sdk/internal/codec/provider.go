@@ -50,3 +50,60 @@ func quota(s *json.Scanner, q *contract.Quota) {
 		}
 	}
 }
+
+// ResourceSliceAdmissionFacts reads the facts of ResourceSliceAdmission.
+func ResourceSliceAdmissionFacts(s *json.Scanner, f *contract.ResourceSliceAdmissionFacts) {
+	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
+		switch string(key) {
+		case "object":
+			resourceSlice(s, &f.Object)
+		case "tenant":
+			tenant(s, &f.Tenant)
+		case "namespace":
+			metadata(s, &f.Namespace)
+		case "defaults":
+			f.Defaults = textMap(s)
+		default:
+			s.Skip()
+		}
+	}
+}
+
+func resourceSlice(s *json.Scanner, r *contract.ResourceSlice) {
+	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
+		switch string(key) {
+		case "metadata":
+			metadata(s, &r.Metadata)
+		case "spec":
+			resourceSliceSpec(s, &r.Spec)
+		case "status":
+			resourceSliceStatus(s, &r.Status)
+		default:
+			s.Skip()
+		}
+	}
+}
+
+func resourceSliceSpec(s *json.Scanner, r *contract.ResourceSliceSpec) {
+	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
+		switch string(key) {
+		case "class":
+			r.Class = s.String()
+		case "resources":
+			r.Resources = textMap(s)
+		default:
+			s.Skip()
+		}
+	}
+}
+
+func resourceSliceStatus(s *json.Scanner, r *contract.ResourceSliceStatus) {
+	for key, ok := s.FirstKey(); ok; key, ok = s.NextKey() {
+		switch string(key) {
+		case "resources":
+			r.Resources = textMap(s)
+		default:
+			s.Skip()
+		}
+	}
+}

@@ -32,17 +32,18 @@ const (
 
 // ExtensionPoint is a decision that the host asks policies to make.
 //
-// +kubebuilder:validation:Enum=PodMutation;OffloadingPatch;AntiAffinityPreset;MetadataFilter;ResourceMutation;ShadowPodAdmission
+// +kubebuilder:validation:Enum=PodMutation;OffloadingPatch;AntiAffinityPreset;MetadataFilter;ResourceMutation;ShadowPodAdmission;ResourceSliceAdmission
 type ExtensionPoint string
 
 // The extension points (docs/explanation/architecture.md, 2.1); the names are the contract's.
 const (
-	PodMutationPoint        ExtensionPoint = "PodMutation"
-	OffloadingPatchPoint    ExtensionPoint = "OffloadingPatch"
-	AntiAffinityPresetPoint ExtensionPoint = "AntiAffinityPreset"
-	MetadataFilterPoint     ExtensionPoint = "MetadataFilter"
-	ResourceMutationPoint   ExtensionPoint = "ResourceMutation"
-	ShadowPodAdmissionPoint ExtensionPoint = "ShadowPodAdmission"
+	PodMutationPoint            ExtensionPoint = "PodMutation"
+	OffloadingPatchPoint        ExtensionPoint = "OffloadingPatch"
+	AntiAffinityPresetPoint     ExtensionPoint = "AntiAffinityPreset"
+	MetadataFilterPoint         ExtensionPoint = "MetadataFilter"
+	ResourceMutationPoint       ExtensionPoint = "ResourceMutation"
+	ShadowPodAdmissionPoint     ExtensionPoint = "ShadowPodAdmission"
+	ResourceSliceAdmissionPoint ExtensionPoint = "ResourceSliceAdmission"
 )
 
 // FailurePolicyType says what happens when a policy gives no valid answer.
