@@ -55,6 +55,9 @@ func init() {
 		return &guest.Answer{Operations: operations}, err
 	})
 	resourcesliceadmission.Handle(func(r *resourcesliceadmission.Request) (*guest.Answer, error) {
+		if err := defaults.RefuseSettings(contract.ResourceSliceAdmission, r.Settings); err != nil {
+			return nil, err
+		}
 		operations, err := resourceslice.Decide(r.Facts)
 		return &guest.Answer{Operations: operations}, err
 	})
