@@ -118,7 +118,7 @@ type Pinned struct{ fs.FS }
 // Open implements fs.FS.
 func (p Pinned) Open(name string) (fs.File, error) {
 	if strings.HasSuffix(name, ".json") {
-		return AssemblyScript().Open(name)
+		return AssemblyScript().Open(name) //nolint:wrapcheck // Its errors are those of an fs.FS.
 	}
-	return p.FS.Open(name)
+	return p.FS.Open(name) //nolint:wrapcheck // As above.
 }

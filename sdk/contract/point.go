@@ -35,7 +35,9 @@ func CorePoints() []Point {
 }
 
 // Points lists all extension points of this contract version, the core ones first.
-func Points() []Point { return append(CorePoints(), ResourceMutation, ShadowPodAdmission, ResourceSliceAdmission) }
+func Points() []Point {
+	return append(CorePoints(), ResourceMutation, ShadowPodAdmission, ResourceSliceAdmission)
+}
 
 // Export returns the name of the wasm export that answers the point, or "" for a
 // point that this contract version does not know.

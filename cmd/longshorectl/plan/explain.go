@@ -78,7 +78,7 @@ func explainAll(ctx context.Context, f *facts, r *recorder) (*Explanation, error
 		r.evaluations = nil
 		plan, err := core.Plan(ctx, template)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // Plan names the template.
+			return nil, err
 		}
 		result.Pods = append(result.Pods, PodExplanation{Plan: plan, Evaluations: r.evaluations})
 	}
@@ -112,7 +112,7 @@ func (r *recorder) Evaluate(ctx context.Context, in chain.Input) (*chain.Result,
 	r.mu.Lock()
 	r.evaluations = append(r.evaluations, e)
 	r.mu.Unlock()
-	return result, err //nolint:wrapcheck // The caller gets what the chains return.
+	return result, err
 }
 
 func answerOf(d *chain.Decision) PolicyAnswer {

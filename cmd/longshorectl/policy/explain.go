@@ -37,7 +37,7 @@ func explainCommand(streams Streams) *cobra.Command {
 			}
 			result, err := plan.Explain(cmd.Context(), options)
 			if err != nil {
-				return err //nolint:wrapcheck // It names the file or the object.
+				return err
 			}
 			style := output.StyleOf(streams.Out, streams.Getenv)
 			if err := output.Print(streams.Out, format, result, func(w io.Writer) error { return explainText(w, style, result) }); err != nil {

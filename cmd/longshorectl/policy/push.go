@@ -97,7 +97,7 @@ func bindPoints(ctx context.Context, loaded *module.Module, spec *policyv1alpha1
 			return &module.Refusal{Err: fmt.Errorf("spec.points names %s, which the module does not answer; the operator must correct it", point)}
 		}
 		if err := loaded.ValidateSettings(ctx, settings, contract.Point(point)); err != nil {
-			return err //nolint:wrapcheck // It names the module and the role that must act.
+			return err
 		}
 	}
 	return nil
@@ -162,12 +162,12 @@ func (p *Pushed) apply(ctx context.Context, c *admin.Cluster) error {
 	for _, want := range p.ConfigMaps {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
 		if err := c.Write(ctx, object, func() error { object.Data, object.BinaryData = nil, want.BinaryData; return nil }); err != nil {
-			return err //nolint:wrapcheck // Write names the object.
+			return err
 		}
 	}
 	object := &policyv1alpha1.OffloadingPolicy{ObjectMeta: metav1.ObjectMeta{Name: p.Policy.Name}}
 	if err := c.Write(ctx, object, func() error { object.Spec = p.Policy.Spec; return nil }); err != nil {
-		return err //nolint:wrapcheck // Write names the object.
+		return err
 	}
 	p.Policy.Generation = object.Generation
 	return nil
@@ -176,7 +176,7 @@ func (p *Pushed) apply(ctx context.Context, c *admin.Cluster) error {
 // await waits until every component decides by the policy.
 func (p *Pushed) await(ctx context.Context, c *admin.Cluster) error {
 	object := &policyv1alpha1.OffloadingPolicy{ObjectMeta: metav1.ObjectMeta{Name: p.Policy.Name}}
-	return c.Until(ctx, object, func(string) {}, func() string { //nolint:wrapcheck // Until names the object.
+	return c.Until(ctx, object, func(string) {}, func() string {
 		condition := meta.FindStatusCondition(object.Status.Conditions, policyv1alpha1.ReadyCondition)
 		switch {
 		case condition == nil || object.Status.ObservedGeneration < p.Policy.Generation:

@@ -101,11 +101,11 @@ func (s Streams) prepare(ctx context.Context, source string, to *target) (*Pushe
 func (t *target) push(ctx context.Context, pushed *Pushed) error {
 	config, _, err := t.at.Config()
 	if err != nil {
-		return err //nolint:wrapcheck // It names the kubeconfig.
+		return err
 	}
 	c, err := admin.Open("cluster", config, t.namespace)
 	if err != nil {
-		return err //nolint:wrapcheck // It names the cluster.
+		return err
 	}
 	if err := pushed.apply(ctx, c); err != nil || t.timeout == 0 {
 		return err

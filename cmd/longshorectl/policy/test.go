@@ -102,9 +102,9 @@ func (s Streams) test(ctx context.Context, source, folder string) (report *TestR
 
 func checkCase(ctx context.Context, host *suite.Longshore, v *vectors.Vector) error {
 	if err := suite.Check(ctx, host, v); err != nil {
-		return err //nolint:wrapcheck // The case is named beside it.
+		return err
 	}
-	return suite.CheckResult(v) //nolint:wrapcheck // As above.
+	return suite.CheckResult(v)
 }
 
 // refusedModule returns an error with the exit code of a module that does not load.

@@ -51,20 +51,20 @@ func watchCommand(streams Streams) *cobra.Command {
 }
 
 // rebuild builds, tests and pushes a project once.
-func (s Streams) rebuild(ctx context.Context, folder string, to *target, apply bool, print func(string, ...any)) error {
+func (s Streams) rebuild(ctx context.Context, folder string, to *target, apply bool, log func(string, ...any)) error {
 	built, err := s.build(ctx, folder)
 	if err != nil {
 		return err
 	}
-	print("built   %s, %s", built.File, size(built.Bytes))
+	log("built   %s, %s", built.File, size(built.Bytes))
 	tested, err := s.test(ctx, built.File, filepath.Join(folder, "vectors"))
 	if err != nil {
 		return err
 	}
 	if tested.Failed > 0 {
-		return tested.text(printerFunc(print), output.Colored(false))
+		return tested.text(printerFunc(log), output.Colored(false))
 	}
-	print("tested  %d cases", tested.Passed)
+	log("tested  %d cases", tested.Passed)
 	if !apply {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (s Streams) rebuild(ctx context.Context, folder string, to *target, apply b
 	if err := to.push(ctx, pushed); err != nil {
 		return err
 	}
-	print("pushed  OffloadingPolicy %s", pushed.Policy.Name)
+	log("pushed  OffloadingPolicy %s", pushed.Policy.Name)
 	return nil
 }
 
@@ -160,7 +160,7 @@ func (w *watcher) files() (map[string]time.Time, error) {
 			return nil
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("reading %s: %w", name, err)
 		}
 		saved[name] = info.ModTime()
 		return nil

@@ -57,7 +57,7 @@ func Reap(cmd *exec.Cmd) (int, error) {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
 		switch {
-		case err == syscall.EINTR: //nolint:errorlint // Wait4 returns an Errno.
+		case err == syscall.EINTR:
 		case err != nil:
 			return 0, fmt.Errorf("waiting for processes: %w", err)
 		case pid == cmd.Process.Pid:

@@ -44,7 +44,7 @@ func (l *Lazy) Ready() error {
 // Evaluate implements view.Evaluator.
 func (l *Lazy) Evaluate(ctx context.Context, in chain.Input) (*chain.Result, error) {
 	if loaded := l.loaded.Load(); loaded != nil {
-		return loaded.Chains().Evaluate(ctx, in) //nolint:wrapcheck // Callers name the point.
+		return loaded.Chains().Evaluate(ctx, in)
 	}
 	return nil, chain.ErrNotLoaded
 }

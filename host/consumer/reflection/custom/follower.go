@@ -177,6 +177,25 @@ func (f *Follower) pass(ctx context.Context) (time.Duration, error) {
 		return soon, nil
 	}
 	f.observe(ctx, list, namespaces)
+	wait := f.stopAll(ctx, namespaces)
+	if err := f.report(ctx); err != nil {
+		return soon, err
+	}
+	for _, e := range f.entries {
+		if e.desired == nil || e.running != nil {
+			continue
+		}
+		if err := f.start(ctx, e); err != nil {
+			e.observation.Reason, e.observation.Message = ReasonFailed, sentence(err)
+			wait = min(wait, waitingPeriod)
+		}
+	}
+	return wait, f.report(ctx)
+}
+
+// stopAll stops what is not desired any more or changed, removes the remote objects of
+// reflections that are withdrawn, and returns when to check again.
+func (f *Follower) stopAll(ctx context.Context, namespaces map[string]string) time.Duration {
 	wait := readyPeriod
 	for uid, e := range f.entries {
 		if e.running != nil && (e.desired == nil || e.running.desired != *e.desired) {
@@ -196,19 +215,7 @@ func (f *Follower) pass(ctx context.Context) (time.Duration, error) {
 			wait = min(wait, pause)
 		}
 	}
-	if err := f.report(ctx); err != nil {
-		return soon, err
-	}
-	for _, e := range f.entries {
-		if e.desired == nil || e.running != nil {
-			continue
-		}
-		if err := f.start(ctx, e); err != nil {
-			e.observation.Reason, e.observation.Message = ReasonFailed, sentence(err)
-			wait = min(wait, waitingPeriod)
-		}
-	}
-	return wait, f.report(ctx)
+	return wait
 }
 
 // observe updates the entries from the ResourceReflections and the API servers.
