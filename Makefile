@@ -105,7 +105,7 @@ docs: ## Build the documentation as a static site with search, in dist/docs
 
 .PHONY: test
 test: build plugins ## All tests, those against real control planes included
-	@$(call test_modules,-timeout 20m)
+	@$(call test_modules,-timeout 40m)
 
 .PHONY: test-fast
 test-fast: builtins ## The tests that need no control plane

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -41,7 +42,7 @@ func Start(tb testing.TB) *Cluster {
 	c := &Cluster{API: rest.CopyConfig(plane.RESTConfig()), Kubeconfig: plane.Kubeconfig()}
 	c.API.QPS = -1
 	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, policyv1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, policyv1alpha1.AddToScheme} {
 		require.NoError(tb, add(kinds))
 	}
 	var err error
