@@ -67,7 +67,7 @@ func ownCluster() (*rest.Config, error) {
 func managerCommand() *cobra.Command {
 	o := manager.Options{}
 	cmd := subcommand("manager", "Run the controllers of both roles", ownCluster, func(_ *cobra.Command, config *rest.Config) (app, error) {
-		o.Config, o.Policies.Compiler, o.Policies.Metrics = config, policyCompiler(), metrics.Registry
+		o.Config, o.PodName, o.Policies.Compiler, o.Policies.Metrics = config, os.Getenv("POD_NAME"), policyCompiler(), metrics.Registry
 		return manager.New(o)
 	})
 	f := cmd.Flags()

@@ -75,6 +75,8 @@ type Options struct {
 	Peering PeeringOptions
 	// Storage configures the volumes of claims with a virtual storage class.
 	Storage StorageOptions
+	// PodName is the name of this replica's pod. It is empty outside of a cluster.
+	PodName string
 	// Policies configures the policies for ResourceSlices.
 	Policies PolicyOptions
 }

@@ -62,7 +62,7 @@ func (p *slicePolicies) add(mgr ctrl.Manager, o *Options) error {
 			}
 		}
 		loaded, err := policies.New(ctx, mgr, policies.Options{
-			Identity: policies.OfPod(mgr.GetAPIReader(), component, client.ObjectKey{Namespace: o.Namespace}),
+			Identity: policies.OfElected(mgr.GetAPIReader(), component, client.ObjectKey{Namespace: o.Namespace, Name: o.PodName}),
 			CacheDir: o.Policies.CacheDir, PrecompiledDir: o.Policies.PrecompiledDir, Compiler: o.Policies.Compiler,
 			Stages:           []chain.Stage{{Point: contract.ResourceSliceAdmission}},
 			ModuleNamespaces: o.modules(), Metrics: observer, Changed: p.changed,

@@ -23,6 +23,14 @@ func OfPod(reader client.Reader, kind string, pod client.ObjectKey) report.Ident
 	}}
 }
 
+// OfElected returns the identity of a component whose replicas report one after the other: they
+// share one report, which is deleted with the Pod of the replica that wrote it last.
+func OfElected(reader client.Reader, kind string, pod client.ObjectKey) report.Identity {
+	identity := OfPod(reader, kind, pod)
+	identity.Name, identity.Object = kind, client.ObjectKey{Namespace: pod.Namespace, Name: kind}
+	return identity
+}
+
 // OfVirtualNode returns the identity of a virtual kubelet.
 func OfVirtualNode(reader client.Reader, node client.ObjectKey) report.Identity {
 	return report.Identity{Name: "virtual-kubelet/" + node.Name, Object: node, Owner: func(ctx context.Context) (*metav1.OwnerReference, error) {
