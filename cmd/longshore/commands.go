@@ -64,6 +64,23 @@ func ownCluster() (*rest.Config, error) {
 	return config, nil
 }
 
+// ownClient returns a client of the own cluster that knows the kinds of Longshore.
+func ownClient() (client.Client, error) {
+	config, err := ownCluster()
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := scheme.New()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: kinds})
+	if err != nil {
+		return nil, fmt.Errorf("creating a client of the own cluster: %w", err)
+	}
+	return c, nil
+}
+
 func managerCommand() *cobra.Command {
 	o := manager.Options{}
 	cmd := subcommand("manager", "Run the controllers of both roles", ownCluster, func(_ *cobra.Command, config *rest.Config) (app, error) {
@@ -138,16 +155,9 @@ func uninstallCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "uninstall", Short: "Withdraw what Longshore runs elsewhere, before its components are removed", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := ownCluster()
-			if err != nil {
+			var err error
+			if o.Client, err = ownClient(); err != nil {
 				return err
-			}
-			kinds, err := scheme.New()
-			if err != nil {
-				return err
-			}
-			if o.Client, err = client.New(config, client.Options{Scheme: kinds}); err != nil {
-				return fmt.Errorf("creating a client of the own cluster: %w", err)
 			}
 			o.Out = cmd.OutOrStdout()
 			if err := uninstall.Run(cmd.Context(), o); err != nil {
@@ -167,16 +177,9 @@ func checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check", Short: "Check that the API server reaches the webhook and that all policies are ready", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := ownCluster()
-			if err != nil {
+			var err error
+			if o.Client, err = ownClient(); err != nil {
 				return err
-			}
-			kinds, err := scheme.New()
-			if err != nil {
-				return err
-			}
-			if o.Client, err = client.New(config, client.Options{Scheme: kinds}); err != nil {
-				return fmt.Errorf("creating a client of the own cluster: %w", err)
 			}
 			o.Out = cmd.OutOrStdout()
 			if err := check.Run(cmd.Context(), o); err != nil {
