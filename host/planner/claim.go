@@ -69,6 +69,16 @@ func (v *Inventory) claimStays(claim *corev1.PersistentVolumeClaim, node *virtua
 	return ""
 }
 
+// virtualClass returns the storage class whose claims are reflected.
+func (v *Inventory) virtualClass() string {
+	for _, class := range v.classes {
+		if class.Provisioner == offloadingv1beta1.StorageProvisioner {
+			return class.Name
+		}
+	}
+	return defaultVirtualClass
+}
+
 // classStays returns why a storage class has no volumes on virtual nodes, or "". nil is the default
 // class.
 func (v *Inventory) classStays(name *string) string {

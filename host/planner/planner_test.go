@@ -374,6 +374,19 @@ func TestAStatefulSetNeedsItsClaims(t *testing.T) {
 	assert.Equal(t, planner.Offloadable, predict(t, facts, set).Result)
 }
 
+func TestAnEphemeralVolumeFollowsByItsClass(t *testing.T) {
+	facts, class := shop(), "liqo"
+	offersStorage(&facts)
+	pod := web(func(pod *corev1.Pod) {
+		pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+			VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class}},
+		}}}}
+	})
+	planned := predict(t, facts, pod)
+	assert.Equal(t, planner.Offloadable, planned.Result)
+	assert.Contains(t, planned.Follows, planner.Follow{Kind: "PersistentVolumeClaim", Name: pod.Name + "-scratch", State: planner.Reflected})
+}
+
 func TestMissingObjectsComeFirst(t *testing.T) {
 	optional := true
 	env := func(name string, optional *bool) corev1.EnvFromSource {

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
 // Template is a pod as the controller of an object creates it.
@@ -20,7 +22,8 @@ type Template struct {
 	Replicas *int32
 	// Pod has the name of the object, since the suffix that controllers add is random.
 	Pod *corev1.Pod
-	// Claims are the claims that a StatefulSet creates for its first pod.
+	// Claims are those that controllers create for the pod: of a StatefulSet's templates, and of
+	// ephemeral volumes.
 	Claims []*corev1.PersistentVolumeClaim
 }
 
@@ -35,7 +38,7 @@ func TemplateOf(object runtime.Object, namespace string) (Template, bool) {
 		}
 		// The planner asks where the pod may go, also for one that is scheduled already.
 		pod.Spec.NodeName, pod.Status = "", corev1.PodStatus{}
-		return Template{Kind: "Pod", Name: nameOf(o), Pod: pod}, true
+		return Template{Kind: "Pod", Name: nameOf(o), Pod: pod, Claims: ephemeralClaims(pod)}, true
 	case *appsv1.Deployment:
 		return fromTemplate("Deployment", o, &o.Spec.Template, replicas(o.Spec.Replicas), namespace), true
 	case *appsv1.ReplicaSet:
@@ -88,7 +91,22 @@ func fromTemplate(kind string, owner client.Object, template *corev1.PodTemplate
 		},
 		Spec: from.Spec,
 	}
-	return Template{Kind: kind, Name: pod.Name, Replicas: count, Pod: pod}
+	return Template{Kind: kind, Name: pod.Name, Replicas: count, Pod: pod, Claims: ephemeralClaims(pod)}
+}
+
+// ephemeralClaims returns the claims that Kubernetes creates for the ephemeral volumes of a pod.
+func ephemeralClaims(pod *corev1.Pod) []*corev1.PersistentVolumeClaim {
+	var claims []*corev1.PersistentVolumeClaim
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		if volume.Ephemeral == nil || volume.Ephemeral.VolumeClaimTemplate == nil {
+			continue
+		}
+		claims = append(claims, &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: remote.EphemeralClaimName(pod.Name, volume.Name)}, Spec: volume.Ephemeral.VolumeClaimTemplate.Spec,
+		})
+	}
+	return claims
 }
 
 // fromStatefulSet returns the first pod of a StatefulSet: its controller sets the name, the host
@@ -107,6 +125,7 @@ func fromStatefulSet(o *appsv1.StatefulSet, namespace string) Template {
 	}
 	pod.Labels[appsv1.StatefulSetPodNameLabel], pod.Labels[appsv1.PodIndexLabel] = pod.Name, fmt.Sprint(first)
 	pod.Spec.Hostname, pod.Spec.Subdomain = pod.Name, o.Spec.ServiceName
+	template.Claims = ephemeralClaims(pod)
 	for i := range o.Spec.VolumeClaimTemplates {
 		claim := &o.Spec.VolumeClaimTemplates[i]
 		name := claim.Name + "-" + pod.Name

@@ -102,7 +102,7 @@ func newStorageRig(t *testing.T) *rig {
 	planetest.SimulateNodes(t, r.provider, "milan-worker")
 	planetest.SimulateNodes(t, r.consumer, "rome-worker")
 	r.create(r.milan, storageClass("standard", "kubernetes.io/no-provisioner", storagev1.VolumeBindingImmediate))
-	r.create(r.milan, volumes("standard", 3)...)
+	r.create(r.milan, volumes("standard", 4)...)
 	r.create(r.rome, namespace("liqo-storage"),
 		storageClass("disk", "kubernetes.io/no-provisioner", storagev1.VolumeBindingImmediate),
 		storageClass("liqo", offloadingv1beta1.StorageProvisioner, storagev1.VolumeBindingWaitForFirstConsumer))
@@ -154,6 +154,7 @@ func TestVolumesOfStatefulSets(t *testing.T) {
 	t.Run("the volume of a pod on a virtual node is in the provider", func(t *testing.T) { r.testRemoteVolume(t) })
 	t.Run("a volume with policy Delete is deleted with its claim", func(t *testing.T) { r.testDeletePolicy(t) })
 	t.Run("a volume with policy Retain is not deleted, and can be used again", func(t *testing.T) { r.testRetainPolicy(t) })
+	t.Run("an ephemeral volume is in the provider, and goes with its pod", func(t *testing.T) { r.testEphemeralVolume(t) })
 	t.Run("the volume of a pod on another node is in the consumer", func(t *testing.T) { r.testLocalVolume(t) })
 	t.Run("claims that cannot work are refused with an event", func(t *testing.T) { r.testRefusedClaims(t) })
 }
@@ -234,6 +235,23 @@ func (r *rig) testRetainPolicy(t *testing.T) {
 	until(t, r.milan, "shop-rome", "data-kept-0", kept, "the remote claim is that of the new claim", func(c *corev1.PersistentVolumeClaim) bool {
 		return c.UID == remoteClaim.UID && c.Annotations[offloadingv1beta1.ClaimUIDAnnotation] == string(newClaim.UID)
 	})
+}
+
+// testEphemeralVolume is for KEP-1698: the controllers of the consumer own the claim.
+func (r *rig) testEphemeralVolume(t *testing.T) {
+	set := statefulSet("batch", "liqo", onVirtualNodes, nil)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "batch"}, Spec: set.Spec.Template.Spec}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: set.Spec.VolumeClaimTemplates[0].Spec},
+	}}}}
+	r.create(r.rome, pod)
+	until(t, r.rome, "shop", "batch", &corev1.Pod{}, "the pod runs", isRunning)
+	remoteClaim := until(t, r.milan, "shop-rome", "batch-data", &corev1.PersistentVolumeClaim{}, "the remote claim is bound", isBound)
+	assert.Equal(t, "standard", *remoteClaim.Spec.StorageClassName)
+	assert.Empty(t, remoteClaim.OwnerReferences, "no controller of the provider made it")
+	require.NoError(t, r.rome.Delete(t.Context(), pod))
+	untilGone(t, r.milan, "shop-rome", "batch-data", &corev1.PersistentVolumeClaim{})
+	untilGone(t, r.rome, "shop", "batch-data", &corev1.PersistentVolumeClaim{})
 }
 
 func (r *rig) testLocalVolume(t *testing.T) {

@@ -83,6 +83,9 @@ func (v *virtualNode) origin() remote.Origin {
 	if o.EnableAPIServerSupport && o.ReflectionWorkers["serviceaccount"] > 0 {
 		origin.APIServer = remote.APIServer{Host: o.HomeAPIServerHost, Port: o.HomeAPIServerPort}
 	}
+	if o.EnableStorage && o.ReflectionWorkers["persistentvolumeclaim"] > 0 {
+		origin.VirtualStorageClass = o.VirtualStorageClassName
+	}
 	return origin
 }
 

@@ -38,6 +38,8 @@ type Origin struct {
 	NodeName          string
 	// APIServer is the consumer's, for remote pods.
 	APIServer APIServer
+	// VirtualStorageClass is the consumer's class whose claims are reflected; empty if none are.
+	VirtualStorageClass string
 }
 
 // ConfigMapName returns the remote name of a ConfigMap. It differs from the local name for the

@@ -83,7 +83,7 @@ func podSpec(local *corev1.Pod, origin Origin) corev1.PodSpec {
 		InitContainers: in.InitContainers,
 		// A pod is created without them: they follow (ADR 68).
 		EphemeralContainers: in.EphemeralContainers,
-		Volumes:             in.Volumes,
+		Volumes:             draftVolumes(local.Name, in.Volumes, origin),
 		Tolerations:         draftTolerations(in.Tolerations),
 
 		ActiveDeadlineSeconds:         in.ActiveDeadlineSeconds,
@@ -143,11 +143,32 @@ func DroppedPodFields() map[string]string {
 func ChangedPodFields() map[string]string {
 	return map[string]string{
 		"Tolerations":                  "tolerations of the virtual node's taint would allow the pod on the provider's own virtual nodes",
-		"Volumes":                      "tokens of service accounts are not sent (3.5, mode Disabled), and the root CA ConfigMap has another name there",
+		"Volumes":                      "tokens of service accounts are not sent (3.5, mode Disabled), the root CA ConfigMap has another name there, and an ephemeral volume of the virtual storage class becomes a claim",
 		"AutomountServiceAccountToken": "the service account is one of the consumer",
 		"HostUsers":                    "true is the default",
 	}
 }
+
+// draftVolumes replaces ephemeral volumes of the virtual storage class by the claims that the
+// consumer's controllers create for them and that are reflected: in the provider, a pod cannot use
+// such a claim as an ephemeral volume, because the pod does not own it. volumes is altered.
+func draftVolumes(pod string, volumes []corev1.Volume, origin Origin) []corev1.Volume {
+	for i := range volumes {
+		volume := &volumes[i]
+		if volume.Ephemeral == nil || volume.Ephemeral.VolumeClaimTemplate == nil || origin.VirtualStorageClass == "" {
+			continue
+		}
+		class := volume.Ephemeral.VolumeClaimTemplate.Spec.StorageClassName
+		if class != nil && *class == origin.VirtualStorageClass {
+			volume.VolumeSource = corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: EphemeralClaimName(pod, volume.Name)}}
+		}
+	}
+	return volumes
+}
+
+// EphemeralClaimName returns the name of the claim that Kubernetes creates for an ephemeral volume
+// (KEP-1698).
+func EphemeralClaimName(pod, volume string) string { return pod + "-" + volume }
 
 // draftHostUsers keeps false only. True is the default.
 func draftHostUsers(local *bool) *bool {

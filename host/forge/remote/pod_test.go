@@ -136,6 +136,31 @@ func TestHostUsers(t *testing.T) {
 	}
 }
 
+func TestEphemeralVolumes(t *testing.T) {
+	ephemeral := func(class *string) corev1.VolumeSource {
+		return corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
+			Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: class},
+		}}}
+	}
+	withStorage := rome
+	withStorage.VirtualStorageClass = "liqo"
+	claim := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "web-scratch"}}
+	for name, tc := range map[string]struct {
+		origin      remote.Origin
+		local, want corev1.VolumeSource
+	}{
+		"the virtual class: the reflected claim":             {withStorage, ephemeral(ptr.To("liqo")), claim},
+		"another class: a claim that the provider makes":     {withStorage, ephemeral(ptr.To("fast")), ephemeral(ptr.To("fast"))},
+		"the default class: a claim that the provider makes": {withStorage, ephemeral(nil), ephemeral(nil)},
+		"no storage: a claim that the provider makes":        {rome, ephemeral(ptr.To("liqo")), ephemeral(ptr.To("liqo"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.PodSpec{Volumes: []corev1.Volume{{Name: "scratch", VolumeSource: tc.local}}}}
+			assert.Equal(t, []corev1.Volume{{Name: "scratch", VolumeSource: tc.want}}, remote.PodDraft(pod, "ns", tc.origin).Spec.Pod.Volumes)
+		})
+	}
+}
+
 func TestConfigMapName(t *testing.T) {
 	for name, tc := range map[string]struct{ home, local, want string }{
 		"any other name stays":              {"rome", "settings", "settings"},
