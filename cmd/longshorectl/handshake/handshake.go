@@ -41,12 +41,13 @@ func MakeNonce(ctx context.Context, provider *admin.Cluster, namespace string, c
 }
 
 // SignNonce has the consumer's manager sign the nonce. A Secret with another nonce is of an
-// earlier peering, or of a provider that was installed again.
+// earlier peering, or of a provider that was installed again. A signature of another key is of
+// before the consumer's key was replaced, and is made again.
 func SignNonce(ctx context.Context, consumer *admin.Cluster, namespace string, provider liqocorev1beta1.ClusterID, nonce []byte, waiting admin.Waiting) error {
 	want := authentication.SignedNonceSecret(namespace, provider, nonce)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: want.Name, Namespace: want.Namespace}}
 	err := consumer.Write(ctx, secret, func() error {
-		if !bytes.Equal(secret.Data[authentication.NonceKey], nonce) {
+		if !bytes.Equal(secret.Data[authentication.NonceKey], nonce) || !isSigned(ctx, consumer, secret) {
 			secret.Data = want.Data
 		}
 		admin.SetLabels(secret, want)
@@ -56,11 +57,21 @@ func SignNonce(ctx context.Context, consumer *admin.Cluster, namespace string, p
 		return err
 	}
 	return consumer.Until(ctx, secret, waiting, func() string {
-		if len(secret.Data[authentication.SignedNonceKey]) == 0 {
+		if !isSigned(ctx, consumer, secret) {
 			return "Longshore's manager to write the signature"
 		}
 		return ""
 	})
+}
+
+// isSigned reports whether a Secret has the signature of its nonce by the consumer's key.
+func isSigned(ctx context.Context, consumer *admin.Cluster, secret *corev1.Secret) bool {
+	keys := &corev1.Secret{}
+	if err := consumer.Get(ctx, client.ObjectKey{Namespace: consumer.Namespace, Name: authentication.KeysSecretName}, keys); err != nil {
+		return false // The manager makes the key when it signs.
+	}
+	public, err := authentication.ParsePublicKey(keys.Data[authentication.PublicKeyKey])
+	return err == nil && authentication.Verify(public, secret.Data[authentication.NonceKey], secret.Data[authentication.SignedNonceKey]) == nil
 }
 
 // NewTenant returns the Tenant by which the consumer introduces itself, from its key pair and

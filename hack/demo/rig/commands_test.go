@@ -103,6 +103,8 @@ func TestTheCommandLine(t *testing.T) {
 		{"peer, and peer again with another request", peerLines},
 		{"slices and virtual nodes are created, listed and deleted", capacityLines},
 		{"status and info", statusLines},
+		{"certificates are renewed before they expire", renewalLines},
+		{"the key of the consumer is replaced", keyLines},
 		{"a namespace is offloaded and withdrawn", namespaceLines},
 		{"a tenant and a slice are cordoned, drained and activated", tenancyLines},
 		{"unpeer", unpeerLines},

@@ -29,6 +29,7 @@ import (
 const (
 	reasonKubeconfigEnsured    = "KubeconfigEnsured"
 	reasonNotInTenantNamespace = "NotInTenantNamespace"
+	reasonKeyReplaced          = "KeyReplaced"
 	actionEnsureKubeconfig     = "EnsureKubeconfig"
 )
 
@@ -131,11 +132,42 @@ func isNewer(certificate, other []byte) bool {
 	return err != nil || candidate.NotAfter.After(current.NotAfter)
 }
 
+// privateKey returns the PEM private key of an Identity's certificate, or nil. It is the cluster's
+// key; after that was replaced, the earlier key stays in the kubeconfig until the provider has
+// issued a certificate for the new one, since a certificate is of no use with another key. An
+// Identity without a certificate gets the cluster's key.
+func (r *Reconciler) privateKey(ctx context.Context, identity *authv1beta1.Identity) ([]byte, error) {
+	key, private, err := r.Keys.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	certificate := identity.Spec.AuthParams.SignedCRT
+	if len(certificate) == 0 || authentication.IsKeyOf(key.Public(), certificate) {
+		return private, nil
+	}
+	secret := &corev1.Secret{}
+	name := client.ObjectKey{Namespace: identity.Namespace, Name: authentication.KubeconfigSecretName(identity.Name)}
+	if err := r.Client.Get(ctx, name, secret); err != nil {
+		return nil, client.IgnoreNotFound(err) //nolint:wrapcheck // Reading from the cache.
+	}
+	earlier := authentication.KubeconfigKey(secret)
+	if parsed, err := authentication.ParseKey(earlier); err != nil || !authentication.IsKeyOf(parsed.Public(), certificate) {
+		return nil, nil
+	}
+	return earlier, nil
+}
+
 // ensureSecret writes the kubeconfig Secret and names it in the status.
 func (r *Reconciler) ensureSecret(ctx context.Context, identity *authv1beta1.Identity) error {
-	_, private, err := r.Keys.Get(ctx)
+	private, err := r.privateKey(ctx, identity)
 	if err != nil {
 		return err
+	}
+	if private == nil {
+		r.Events.Eventf(identity, nil, corev1.EventTypeWarning, reasonKeyReplaced, actionEnsureKubeconfig,
+			"No kubeconfig is made: the certificate is not for the key in Secret %s/%s. Run longshorectl authenticate to get one for this key.",
+			r.Keys.Namespace, authentication.KeysSecretName)
+		return nil
 	}
 	want, err := authentication.KubeconfigSecret(identity, private)
 	if err != nil {

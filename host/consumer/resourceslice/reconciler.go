@@ -4,6 +4,7 @@ package resourceslice
 
 import (
 	"context"
+	"crypto"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -58,6 +60,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&authv1beta1.ResourceSlice{}, builder.WithPredicates(local)).
 		Owns(&authv1beta1.Identity{}).
 		Owns(&offloadingv1beta1.VirtualNode{}).
+		Watches(&authv1beta1.Identity{}, handler.EnqueueRequestsFromMapFunc(r.slicesOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
@@ -87,26 +90,71 @@ func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceS
 }
 
 // complete fills what the administrator left out: both cluster IDs and the certificate request.
-// A request for another subject or key is replaced: it could never be accepted (A12).
+// A request for another subject or key is replaced: it could never be accepted (A12). After the
+// cluster's key was replaced, a request for the earlier key stays until the handshake has proved
+// the new key to the provider.
 func (r *Reconciler) complete(ctx context.Context, slice *authv1beta1.ResourceSlice, provider liqocorev1beta1.ClusterID) (bool, error) {
 	key, _, err := r.Keys.Get(ctx)
 	if err != nil {
 		return false, err
 	}
+	proved, err := r.provedKey(ctx, slice.Namespace, provider)
+	if err != nil {
+		return false, err
+	}
 	subject := authentication.SliceSubject(r.ClusterID, slice.Name)
-	if ptr.Deref(slice.Spec.ConsumerClusterID, "") == r.ClusterID && ptr.Deref(slice.Spec.ProviderClusterID, "") == provider &&
-		authentication.CheckCSR(slice.Spec.CSR, subject, key.Public()) == nil {
+	isRequest := authentication.CheckCSR(slice.Spec.CSR, subject, key.Public()) == nil ||
+		proved != nil && authentication.CheckCSR(slice.Spec.CSR, subject, proved) == nil
+	if isRequest && ptr.Deref(slice.Spec.ConsumerClusterID, "") == r.ClusterID && ptr.Deref(slice.Spec.ProviderClusterID, "") == provider {
 		return false, nil
 	}
 	completed := slice.DeepCopy()
 	completed.Spec.ConsumerClusterID, completed.Spec.ProviderClusterID = ptr.To(r.ClusterID), ptr.To(provider)
-	if completed.Spec.CSR, err = authentication.NewCSR(key, subject); err != nil {
-		return false, err
+	if !isRequest {
+		if completed.Spec.CSR, err = authentication.NewCSR(key, subject); err != nil {
+			return false, err
+		}
 	}
 	if err := r.Client.Update(ctx, completed); err != nil {
 		return false, fmt.Errorf("completing ResourceSlice %q: %w", slice.Name, err)
 	}
 	return true, nil
+}
+
+// provedKey returns the public key of the control plane's certificate, by which the provider knows
+// this cluster, or nil without one (wire P2.12).
+func (r *Reconciler) provedKey(ctx context.Context, namespace string, provider liqocorev1beta1.ClusterID) (crypto.PublicKey, error) {
+	controlPlane := &authv1beta1.Identity{}
+	name := client.ObjectKey{Namespace: namespace, Name: authentication.ControlPlaneIdentityName(provider)}
+	if err := r.Client.Get(ctx, name, controlPlane); err != nil {
+		return nil, client.IgnoreNotFound(err) //nolint:wrapcheck // Reading from the cache.
+	}
+	certificate, err := authentication.ParseCertificate(controlPlane.Spec.AuthParams.SignedCRT)
+	if err != nil {
+		return nil, nil //nolint:nilerr // Without a certificate, such as on EKS, no key is known.
+	}
+	return certificate.PublicKey, nil
+}
+
+// slicesOf returns requests for the slices in the namespace of a control plane's Identity: its
+// certificate shows which key the provider knows.
+func (r *Reconciler) slicesOf(ctx context.Context, object client.Object) []reconcile.Request {
+	controlPlane, ok := object.(*authv1beta1.Identity)
+	if !ok || controlPlane.Spec.Type != authv1beta1.ControlPlaneIdentityType {
+		return nil
+	}
+	list := &authv1beta1.ResourceSliceList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(object.GetNamespace())); err != nil {
+		// Listing from the cache fails only while the manager stops.
+		ctrl.LoggerFrom(ctx).Error(err, "Listing ResourceSlices failed")
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if isLocal(&list.Items[i]) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
 }
 
 // follow keeps the Identity of a slice as the provider authenticated it, and returns it; nil

@@ -12,6 +12,8 @@ import (
 	"encoding/asn1"
 	"encoding/base64"
 	"encoding/pem"
+	"fmt"
+	"math/big"
 	"net"
 	"testing"
 	"time"
@@ -164,7 +166,38 @@ func TestSliceSubject(t *testing.T) {
 
 func TestCertificatesAreRenewedAtTwoThirds(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	assert.Equal(t, start.Add(60*time.Hour), authentication.RenewAt(&x509.Certificate{NotBefore: start, NotAfter: start.Add(90 * time.Hour)}))
+	const certificates, tenth = 1000, 9 * time.Hour
+	perHour := map[time.Duration]int{}
+	for i := range certificates {
+		certificate := &x509.Certificate{NotBefore: start, NotAfter: start.Add(90 * time.Hour), Raw: fmt.Append(nil, i)}
+		at := authentication.RenewAt(certificate)
+		assert.Equal(t, at, authentication.RenewAt(certificate), "it does not move")
+		early := start.Add(60 * time.Hour).Sub(at)
+		require.GreaterOrEqual(t, early, time.Duration(0), "two thirds at the latest")
+		require.Less(t, early, tenth)
+		perHour[early.Truncate(time.Hour)]++
+	}
+	require.Len(t, perHour, 9)
+	for hour, count := range perHour {
+		assert.InDelta(t, certificates/9, count, certificates/20, "renewals are spread: %s", hour)
+	}
+	assert.Equal(t, start, authentication.RenewAt(&x509.Certificate{NotBefore: start, NotAfter: start}), "without a lifetime")
+}
+
+func TestCertificatesBelongToTheirKeys(t *testing.T) {
+	for name, key := range keys(t) {
+		t.Run(name, func(t *testing.T) {
+			template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+			der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+			require.NoError(t, err)
+			certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+			assert.True(t, authentication.IsKeyOf(key.Public(), certificate))
+			for other, another := range keys(t) {
+				assert.False(t, authentication.IsKeyOf(another.Public(), certificate), other)
+			}
+			assert.False(t, authentication.IsKeyOf(key.Public(), nil))
+		})
+	}
 }
 
 func TestControlPlaneIdentity(t *testing.T) {

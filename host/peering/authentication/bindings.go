@@ -13,9 +13,14 @@ const (
 	ControlPlaneRole = "liqo-remote-controlplane"
 	// ClusterwideRole is bound in the cluster.
 	ClusterwideRole = "liqo-virtual-kubelet-remote-clusterwide"
+	// NamespaceRole is bound in offloaded namespaces.
+	NamespaceRole = "liqo-virtual-kubelet-remote"
 
 	bindingPrefix = "liqo-binding-"
 )
+
+// PeerRoles returns the names of the ClusterRoles of consumers.
+func PeerRoles() []string { return []string{ControlPlaneRole, ClusterwideRole, NamespaceRole} }
 
 // RoleBinding returns the binding of a consumer's control plane in its tenant namespace
 // (wire P2.6).

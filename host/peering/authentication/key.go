@@ -98,6 +98,19 @@ func ParsePublicKey(encoded []byte) (crypto.PublicKey, error) {
 	return key, nil
 }
 
+// IsKeyOf reports whether a PEM certificate is for a public key. A text that is no certificate
+// is for none.
+func IsKeyOf(key crypto.PublicKey, certificate []byte) bool {
+	parsed, err := ParseCertificate(certificate)
+	if err != nil {
+		return false
+	}
+	own, ok := parsed.PublicKey.(interface {
+		Equal(key crypto.PublicKey) bool
+	})
+	return ok && own.Equal(key)
+}
+
 // Sign signs the text of a nonce, in base64 as it was received (wire P2.3).
 func Sign(key crypto.Signer, nonce []byte) ([]byte, error) {
 	message, hash := digest(key.Public(), nonce)

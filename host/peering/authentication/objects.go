@@ -172,6 +172,19 @@ func KubeconfigSecret(identity *authv1beta1.Identity, privateKey []byte) (*corev
 	return secret, nil
 }
 
+// KubeconfigKey returns the PEM private key in the kubeconfig of a Secret, or nil.
+func KubeconfigKey(secret *corev1.Secret) []byte {
+	config, err := clientcmd.Load(secret.Data[authv1beta1.KubeconfigSecretKey])
+	if err != nil {
+		return nil
+	}
+	current := config.Contexts[config.CurrentContext]
+	if current == nil || config.AuthInfos[current.AuthInfo] == nil {
+		return nil
+	}
+	return config.AuthInfos[current.AuthInfo].ClientKeyData
+}
+
 // Renew returns the object through which a provider brings fresh control-plane credentials to
 // the consumer of an Identity (wire P2.8).
 func Renew(identity *authv1beta1.Identity, consumer liqocorev1beta1.ClusterID) *authv1beta1.Renew {

@@ -13,10 +13,11 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 // RemoteRole is the ClusterRole of a consumer's group in its remote namespaces (wire 6.5).
-const RemoteRole = "liqo-virtual-kubelet-remote"
+const RemoteRole = authentication.NamespaceRole
 
 // Owner returns the value of the annotation with the NamespaceMap of an object.
 func Owner(nm *offloadingv1beta1.NamespaceMap) string { return nm.Namespace + "/" + nm.Name }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -185,6 +187,9 @@ func (r *Reconciler) authenticate(ctx context.Context, slice *authv1beta1.Resour
 		return ctrl.Result{}, nil
 	}
 	if err := checkRequest(slice, tenant); err != nil {
+		if until := validUntil(slice); r.Clock.Now().Before(until) {
+			return ctrl.Result{RequeueAfter: until.Sub(r.Clock.Now())}, nil
+		}
 		r.denyAuthentication(slice, fmt.Sprintf("The certificate request is refused: %s.", err))
 		return ctrl.Result{}, nil
 	}
@@ -223,6 +228,27 @@ func checkRequest(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) 
 		return fmt.Errorf("parsing the tenant's public key: %w", err)
 	}
 	return authentication.CheckCSR(slice.Spec.CSR, subject, key)
+}
+
+// validUntil returns until when the credentials of a slice stay although the tenant has another
+// key now: until the consumer sends a request for the new key, or its certificate ends. They are
+// not renewed. It is the zero time if the slice has none, or if its request is for anything else
+// than the certificate that was issued.
+func validUntil(slice *authv1beta1.ResourceSlice) time.Time {
+	if slice.Status.AuthParams == nil || !slices.ContainsFunc(slice.Status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool {
+		return c.Type == authv1beta1.ResourceSliceConditionTypeAuthentication && c.Status == authv1beta1.ResourceSliceConditionAccepted
+	}) {
+		return time.Time{}
+	}
+	certificate, err := authentication.ParseCertificate(slice.Status.AuthParams.SignedCRT)
+	if err != nil {
+		return time.Time{}
+	}
+	subject := authentication.SliceSubject(*slice.Spec.ConsumerClusterID, slice.Name)
+	if authentication.CheckCSR(slice.Spec.CSR, subject, certificate.PublicKey) != nil {
+		return time.Time{}
+	}
+	return certificate.NotAfter
 }
 
 func (r *Reconciler) denyAuthentication(slice *authv1beta1.ResourceSlice, message string) {

@@ -117,6 +117,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, tenant *authv1beta1.Tenant) 
 	if err := r.cordon(ctx, tenant); err != nil {
 		return ctrl.Result{}, err
 	}
+	refused, err := r.checkID(ctx, tenant)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if refused != nil {
+		// The binding may be deleted; no event tells.
+		return ctrl.Result{RequeueAfter: retry.Max}, r.refuse(ctx, tenant, refused)
+	}
 	if toleratesNoHandshake(tenant) {
 		if err := r.bindVirtualKubelets(ctx, tenant); err != nil {
 			return ctrl.Result{}, err

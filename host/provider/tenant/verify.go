@@ -29,6 +29,7 @@ const (
 	reasonRefused          = "CertificateRefused"
 	reasonNoAddress        = "APIServerAddressUnknown"
 	reasonDrained          = "Drained"
+	reasonIDInUse          = "ClusterIDInUse"
 )
 
 // toleratesNoHandshake reports whether an administrator waives the handshake (wire P2.12).
