@@ -16,6 +16,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 )
 
@@ -35,7 +36,21 @@ const (
 	TooManyRequests
 	// Gone answers 410, as an API server does that has compacted what a watch asks for.
 	Gone
+	// InternalError answers 500 without the API server.
+	InternalError
+	// Unavailable answers 503 without the API server.
+	Unavailable
+	// Conflict answers 409 without the API server, as if the object had changed meanwhile.
+	Conflict
+	// TimedOut lets the API server carry a request out, and answers 504.
+	TimedOut
 )
+
+// Choice is what a request meets: a fault after a delay.
+type Choice struct {
+	Fault RequestFault
+	Delay time.Duration
+}
 
 // Requests is an HTTPS proxy on loopback that stands between a client and an API server
 // and breaks requests on demand. Other than [Proxy] it ends TLS, and asks the API server as
@@ -46,11 +61,10 @@ type Requests struct {
 	done     chan error
 
 	mu     sync.Mutex
-	fault  RequestFault
 	broken int
-	// matches selects the requests that meet the fault; it is not nil.
-	matches func(*http.Request) bool
-	open    map[*request]struct{}
+	// choose chooses what a request meets; it is not nil.
+	choose func(*http.Request) Choice
+	open   map[*request]struct{}
 }
 
 // request is one under way.
@@ -93,7 +107,7 @@ func StartRequests(upstream *rest.Config, certPEM, keyPEM []byte) (*Requests, er
 	}
 	p := &Requests{
 		endpoint: listener.Addr().String(), done: make(chan error, 1),
-		matches: func(*http.Request) bool { return false }, open: map[*request]struct{}{},
+		choose: answerAll, open: map[*request]struct{}{},
 	}
 	p.server = &http.Server{
 		Handler:           p.handler(forward),
@@ -115,7 +129,13 @@ func (p *Requests) URL() string { return "https://" + p.endpoint }
 func (p *Requests) Break(fault RequestFault, matches func(*http.Request) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.fault, p.matches, p.broken = fault, matches, 0
+	p.broken = 0
+	p.choose = func(r *http.Request) Choice {
+		if matches(r) {
+			return Choice{Fault: fault}
+		}
+		return Choice{}
+	}
 	for r := range p.open {
 		if r.faulty || matches(r.Request) {
 			r.ends = !r.faulty && (fault == TooManyRequests || fault == Gone)
@@ -124,10 +144,27 @@ func (p *Requests) Break(fault RequestFault, matches func(*http.Request) bool) {
 	}
 }
 
-// Heal lets all requests through. Requests that the fault holds are aborted.
-func (p *Requests) Heal() { p.Break(Answered, func(*http.Request) bool { return false }) }
+// Disturb makes each request meet what is chosen for it, from now on and in place of an earlier
+// fault. Calls of choose do not overlap. Requests that an earlier fault holds are aborted;
+// others that are under way are not disturbed.
+func (p *Requests) Disturb(choose func(*http.Request) Choice) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.broken, p.choose = 0, choose
+	for r := range p.open {
+		if r.faulty {
+			r.cancel()
+		}
+	}
+}
 
-// Broken is how many requests met the present fault.
+// Heal lets all requests through. Requests that the fault holds are aborted.
+func (p *Requests) Heal() { p.Disturb(answerAll) }
+
+func answerAll(*http.Request) Choice { return Choice{} }
+
+// Broken is how many requests met a fault since Break, Disturb or Heal was called last. A delay
+// is no fault.
 func (p *Requests) Broken() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,17 +184,17 @@ func (p *Requests) Close() error {
 	return nil
 }
 
-// admit returns the fault that a request meets, and keeps the request until it is removed.
-func (p *Requests) admit(r *request) RequestFault {
+// admit returns what a request meets, and keeps the request until it is removed.
+func (p *Requests) admit(r *request) Choice {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open[r] = struct{}{}
-	if p.fault == Answered || !p.matches(r.Request) {
-		return Answered
+	choice := p.choose(r.Request)
+	if choice.Fault != Answered {
+		p.broken++
 	}
-	p.broken++
-	r.faulty = true
-	return p.fault
+	r.faulty = choice.Fault != Answered || choice.Delay > 0
+	return choice
 }
 
 // remove reports whether the answer ends in order, although it is not complete.
@@ -178,16 +215,18 @@ func (p *Requests) handler(forward http.Handler) http.Handler {
 				_ = recover() // the panic that aborts the answer
 			}
 		}()
-		switch p.admit(r) {
+		choice := p.admit(r)
+		wait(ctx, choice.Delay)
+		switch choice.Fault {
 		case Answered:
 			forward.ServeHTTP(w, r.Request)
 			return
-		case TooManyRequests:
-			w.Header().Set("Retry-After", "1")
-			answer(w, apierrors.NewTooManyRequests("the server has received too many requests", 1))
+		case TooManyRequests, Gone, InternalError, Unavailable, Conflict:
+			answer(w, choice.Fault)
 			return
-		case Gone:
-			answer(w, apierrors.NewResourceExpired("too old resource version"))
+		case TimedOut:
+			forward.ServeHTTP(nowhere{}, r.Request)
+			answer(w, choice.Fault)
 			return
 		case Unanswered:
 			forward.ServeHTTP(nowhere{}, r.Request)
@@ -200,11 +239,45 @@ func (p *Requests) handler(forward http.Handler) http.Handler {
 	})
 }
 
+// wait returns after a delay, or when the context ends.
+func wait(ctx context.Context, delay time.Duration) {
+	if delay <= 0 {
+		return
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// statusOf returns the error that an API server answers with.
+func statusOf(fault RequestFault) *apierrors.StatusError {
+	switch fault {
+	case TooManyRequests:
+		return apierrors.NewTooManyRequests("the server has received too many requests", 1)
+	case Gone:
+		return apierrors.NewResourceExpired("too old resource version")
+	case Unavailable:
+		return apierrors.NewServiceUnavailable("the server is shutting down")
+	case Conflict:
+		return apierrors.NewConflict(schema.GroupResource{}, "object", errors.New("the object has been modified"))
+	case TimedOut:
+		return apierrors.NewTimeoutError("etcdserver: request timed out", 0)
+	default:
+		return apierrors.NewInternalError(errors.New("a fault of the proxy"))
+	}
+}
+
 // answer writes a Status as an API server does. A client that has gone does not read it.
-func answer(w http.ResponseWriter, err *apierrors.StatusError) {
-	status := err.Status()
+func answer(w http.ResponseWriter, fault RequestFault) {
+	status := statusOf(fault).Status()
 	status.Kind, status.APIVersion = "Status", "v1"
 	w.Header().Set("Content-Type", "application/json")
+	if fault == TooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
 	w.WriteHeader(int(status.Code))
 	_ = json.NewEncoder(w).Encode(status)
 }

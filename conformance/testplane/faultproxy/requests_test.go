@@ -95,6 +95,10 @@ func TestARequestMeetsTheFaultThatIsSet(t *testing.T) {
 		"no answer, and the request happens":        {fault: faultproxy.Unanswered, timesOut: true, reaches: 1},
 		"the API server is busy":                    {fault: faultproxy.TooManyRequests, code: http.StatusTooManyRequests},
 		"the resource version is not kept any more": {fault: faultproxy.Gone, code: http.StatusGone},
+		"the API server fails":                      {fault: faultproxy.InternalError, code: http.StatusInternalServerError},
+		"the API server shuts down":                 {fault: faultproxy.Unavailable, code: http.StatusServiceUnavailable},
+		"the object has changed":                    {fault: faultproxy.Conflict, code: http.StatusConflict},
+		"the request happens, and times out":        {fault: faultproxy.TimedOut, code: http.StatusGatewayTimeout, reaches: 1},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -132,6 +136,34 @@ func TestOnlyRequestsThatMatchMeetTheFault(t *testing.T) {
 		require.NoError(t, response.Body.Close())
 		assert.Equal(t, code, response.StatusCode, path)
 	}
+}
+
+func TestEachRequestMeetsWhatIsChosenForIt(t *testing.T) {
+	proxy, api := startRequests(t)
+	proxy.Disturb(func(r *http.Request) faultproxy.Choice {
+		switch r.URL.Path {
+		case "/late":
+			return faultproxy.Choice{Delay: time.Millisecond}
+		case "/late-and-broken":
+			return faultproxy.Choice{Fault: faultproxy.Conflict, Delay: time.Millisecond}
+		case "/held":
+			return faultproxy.Choice{Delay: time.Hour}
+		}
+		return faultproxy.Choice{}
+	})
+	for path, code := range map[string]int{"/late": http.StatusOK, "/late-and-broken": http.StatusConflict, "/whole": http.StatusOK} {
+		response, err := ask(t.Context(), t, proxy.URL()+path)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		assert.Equal(t, code, response.StatusCode, path)
+	}
+	assert.Equal(t, 1, proxy.Broken())
+	assert.EqualValues(t, 2, api.seen.Load())
+	limited, cancel := context.WithTimeout(t.Context(), silence)
+	defer cancel()
+	_, err := ask(limited, t, proxy.URL()+"/held")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.EqualValues(t, 2, api.seen.Load(), "the API server does not see a request during its delay")
 }
 
 func TestAWatchThatMatchesEndsWhenTheFaultIsSet(t *testing.T) {

@@ -1,0 +1,167 @@
+package twoclusters
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/longshore-dev/longshore/host/app/kubelet"
+)
+
+// childVariable is set for a child process that runs a virtual kubelet. Its value is a file with
+// childOptions.
+const childVariable = "LONGSHORE_TEST_VIRTUAL_KUBELET"
+
+// logTail is how many bytes of a virtual kubelet's log are printed if the test has failed.
+const logTail = 20000
+
+// Main is the TestMain of a package that runs virtual kubelets: their processes run the
+// package's own binary.
+func Main(m *testing.M) {
+	if file := os.Getenv(childVariable); file != "" {
+		os.Exit(runChild(file))
+	}
+	ctrl.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// KubeletOptions are the options of a virtual kubelet.
+type KubeletOptions struct {
+	// ConsumerURL and ProviderURL are proxies in front of the API servers; empty is none.
+	ConsumerURL, ProviderURL string
+	// ClientTimeout is --client-timeout.
+	ClientTimeout time.Duration
+}
+
+// childOptions are the options of a virtual kubelet in a child process.
+type childOptions struct {
+	Kubeconfig, NodeIP, PolicyCache string
+	ClientTimeout                   time.Duration
+}
+
+// Kubelet is a virtual kubelet in a process of its own.
+type Kubelet struct {
+	clusters *Clusters
+	options  childOptions
+	command  *exec.Cmd
+	stdin    io.Closer
+	exited   chan error
+	logFile  string
+	killed   bool
+}
+
+// StartKubelet creates the VirtualNode and starts its virtual kubelet, which is killed when the
+// test ends. If the test has failed, the end of the log is printed.
+func (c *Clusters) StartKubelet(options KubeletOptions) *Kubelet {
+	c.tb.Helper()
+	file := c.kubeconfigs(options.ConsumerURL, options.ProviderURL)
+	c.Create(c.Rome, virtualNode())
+	k := &Kubelet{
+		clusters: c, logFile: filepath.Join(c.tb.TempDir(), "log"),
+		options: childOptions{Kubeconfig: file, NodeIP: c.Consumer.Address(), PolicyCache: c.policyCache, ClientTimeout: options.ClientTimeout},
+	}
+	k.Start()
+	c.tb.Cleanup(func() {
+		k.Kill()
+		if c.tb.Failed() {
+			content, _ := os.ReadFile(k.logFile)
+			c.tb.Logf("the virtual kubelet's log:\n%s", content[max(0, len(content)-logTail):])
+		}
+	})
+	return k
+}
+
+// Start starts the process again, which must have been killed.
+func (k *Kubelet) Start() {
+	tb := k.clusters.tb
+	tb.Helper()
+	raw, err := json.Marshal(k.options)
+	require.NoError(tb, err)
+	file := filepath.Join(tb.TempDir(), "options.json")
+	require.NoError(tb, os.WriteFile(file, raw, 0o600))
+	log, err := os.OpenFile(k.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(tb, err)
+	defer log.Close()
+	binary, err := os.Executable()
+	require.NoError(tb, err)
+	k.command = exec.Command(binary)
+	k.command.Env = append(os.Environ(), childVariable+"="+file)
+	k.command.Stdout, k.command.Stderr = log, log
+	k.stdin, err = k.command.StdinPipe()
+	require.NoError(tb, err)
+	require.NoError(tb, k.command.Start())
+	k.exited, k.killed = make(chan error, 1), false
+	go func(command *exec.Cmd, exited chan error) { exited <- command.Wait() }(k.command, k.exited)
+}
+
+// Kill kills the process unless that was done, and waits until it has ended. It fails the test if
+// the process ended by itself.
+func (k *Kubelet) Kill() {
+	tb := k.clusters.tb
+	tb.Helper()
+	if k.killed {
+		return
+	}
+	k.killed = true
+	_ = k.command.Process.Kill() // fails if the process has ended, which the next line reports
+	require.ErrorContains(tb, <-k.exited, "signal: killed", "the process did not end before")
+	_ = k.stdin.Close()
+}
+
+// runChild runs a virtual kubelet until it is killed or its parent ends.
+func runChild(file string) (code int) {
+	log := funcr.NewJSON(func(line string) { _, _ = os.Stderr.WriteString(line + "\n") }, funcr.Options{LogTimestamp: true, Verbosity: 1})
+	ctrl.SetLogger(log)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // ends with the parent
+		cancel()
+	}()
+	if err := serveChild(ctrl.LoggerInto(ctx, log), file); err != nil {
+		log.Error(err, "The virtual kubelet ended")
+		return 1
+	}
+	return 0
+}
+
+func serveChild(ctx context.Context, file string) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("reading the options: %w", err)
+	}
+	var child childOptions
+	if err := json.Unmarshal(raw, &child); err != nil {
+		return fmt.Errorf("decoding the options: %w", err)
+	}
+	o := kubelet.DefaultOptions()
+	if o.Config, err = clientcmd.BuildConfigFromFlags("", child.Kubeconfig); err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	// The service account of the virtual kubelet with all rights; the chart's tests check its
+	// own.
+	o.Config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + Tenant + ":" + NodeName, Groups: []string{"system:masters"}}
+	o.Identity, o.PolicyCacheDir = "replica-1", child.PolicyCache
+	o.ForeignKubeconfigSecretName, o.NodeName, o.NodeIP = secretName, NodeName, child.NodeIP
+	o.TenantNamespace, o.Namespace, o.HomeClusterID, o.ForeignClusterID = Tenant, "longshore", home, provider
+	o.CertificateType, o.ClientTimeout = string(kubelet.CertificateSelfSigned), child.ClientTimeout
+	o.NodeCheckNetwork = false
+	o.NodePingInterval = time.Second
+	app, err := kubelet.New(ctx, o)
+	if err != nil {
+		return err
+	}
+	return app.Run(ctx)
+}
