@@ -6,12 +6,14 @@
 package local
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/podupdate"
 )
 
 // RemoteUnavailableReason is the reason of the condition Ready of a pod whose provider
@@ -34,7 +36,13 @@ type PodStatusInput struct {
 	// Unknown reports that Remote may be older than an outage. The pod does not become ready
 	// then.
 	Unknown bool
-	Now     time.Time
+	// LocalGates are the conditions of readiness gates that the consumer has set. The local pod
+	// keeps its own conditions of these types.
+	LocalGates []corev1.PodCondition
+	// HasCurrentSpec reports that Remote has the current spec of Local, of the fields that may
+	// change while a pod runs.
+	HasCurrentSpec bool
+	Now            time.Time
 }
 
 // PodStatus builds the status of a local pod (wire 3.8): the whole remote
@@ -51,10 +59,52 @@ func PodStatus(in PodStatusInput) *corev1.PodStatus {
 		status.ContainerStatuses[i].RestartCount += in.ExtraRestarts
 	}
 	keepTerminatedContainers(status, in)
+	keepLocalGates(status, in)
+	translatePodGenerations(status, in)
 	if in.Local.Labels[offloadingv1beta1.RemoteUnavailableLabel] == "true" || in.Unknown && !IsReady(&in.Local.Status) {
 		forceNotReady(status, &in.Local.Status, in.Now)
 	}
 	return status
+}
+
+// keepLocalGates replaces the conditions of gates that the consumer has set by those of the local
+// pod.
+func keepLocalGates(status *corev1.PodStatus, in PodStatusInput) {
+	for i := range in.LocalGates {
+		own, theirs := podCondition(&in.Local.Status, in.LocalGates[i].Type), podCondition(status, in.LocalGates[i].Type)
+		switch {
+		case own != nil && theirs != nil:
+			*theirs = *own.DeepCopy()
+		case own != nil:
+			status.Conditions = append(status.Conditions, *own.DeepCopy())
+		case theirs != nil:
+			status.Conditions = slices.DeleteFunc(status.Conditions, func(c corev1.PodCondition) bool { return c.Type == in.LocalGates[i].Type })
+		}
+	}
+}
+
+// translatePodGenerations turns generations of the remote pod into those of the local pod. The
+// local pod's generation was observed when the remote pod has the local pod's spec and its
+// provider has observed that. Otherwise, the last generation that was observed stays; 0 is
+// unknown.
+func translatePodGenerations(status *corev1.PodStatus, in PodStatusInput) {
+	translate := func(remote, before int64) int64 {
+		if in.HasCurrentSpec && remote > 0 && remote >= in.Remote.Generation {
+			return in.Local.Generation
+		}
+		return before
+	}
+	status.ObservedGeneration = translate(status.ObservedGeneration, in.Local.Status.ObservedGeneration)
+	for i := range status.Conditions {
+		condition, before := &status.Conditions[i], int64(0)
+		if podCondition(&corev1.PodStatus{Conditions: in.LocalGates}, condition.Type) != nil {
+			continue // The condition is of the consumer.
+		}
+		if had := podCondition(&in.Local.Status, condition.Type); had != nil {
+			before = had.ObservedGeneration
+		}
+		condition.ObservedGeneration = translate(condition.ObservedGeneration, before)
+	}
 }
 
 // mapAddresses keeps all addresses of a dual-stack pod (T19). The API server requires podIP to
@@ -123,7 +173,8 @@ func RejectedPodStatus(local *corev1.PodStatus, phase corev1.PodPhase, reason, m
 	status.Phase, status.Reason, status.Message = phase, reason, message
 	for i := range status.Conditions {
 		condition := &status.Conditions[i]
-		if condition.Status != corev1.ConditionTrue {
+		// A condition of another controller is its own, unless the pod has ended.
+		if condition.Status != corev1.ConditionTrue || !isTerminal(phase) && !podupdate.IsKubeletCondition(condition.Type) {
 			continue
 		}
 		condition.Status = corev1.ConditionFalse

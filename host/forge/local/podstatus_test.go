@@ -145,3 +145,54 @@ func TestRejectedPodStatus(t *testing.T) {
 		})
 	}
 }
+
+// A provider's observedGeneration is about its own pod.
+func TestGenerationsAreThoseOfTheLocalPod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		current                     bool
+		observed, ofCondition, want int64
+		wantOfCondition             int64
+	}{
+		"the provider has observed the current spec":      {true, 7, 7, 3, 3},
+		"a condition is older":                            {true, 7, 6, 3, 1},
+		"the provider has observed an older spec":         {true, 6, 6, 2, 1},
+		"the change has not reached the remote pod":       {false, 7, 7, 2, 1},
+		"a provider without generations":                  {true, 0, 0, 2, 1},
+		"a provider that reports conditions without them": {true, 7, 0, 3, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod, remote := &corev1.Pod{}, &corev1.Pod{}
+			pod.Generation, remote.Generation = 3, 7
+			pod.Status.ObservedGeneration, remote.Status.ObservedGeneration = 2, tc.observed
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, ObservedGeneration: 1}}
+			remote.Status.Conditions = []corev1.PodCondition{
+				{Type: corev1.PodReady, ObservedGeneration: tc.ofCondition}, {Type: "New", ObservedGeneration: 6},
+			}
+			status := local.PodStatus(local.PodStatusInput{Local: pod, Remote: remote, Now: now, HasCurrentSpec: tc.current})
+			assert.Equal(t, tc.want, status.ObservedGeneration)
+			assert.Equal(t, tc.wantOfCondition, status.Conditions[0].ObservedGeneration)
+			assert.Zero(t, status.Conditions[1].ObservedGeneration, "no generation of the local pod is known")
+		})
+	}
+}
+
+func TestConditionsOfTheConsumerStay(t *testing.T) {
+	condition := func(name corev1.PodConditionType, status corev1.ConditionStatus, generation int64) corev1.PodCondition {
+		return corev1.PodCondition{Type: name, Status: status, ObservedGeneration: generation}
+	}
+	pod, remote := &corev1.Pod{}, &corev1.Pod{}
+	pod.Status.Conditions = []corev1.PodCondition{condition("own", "False", 4), condition("new", "True", 0), condition("theirs", "False", 0)}
+	remote.Status.Conditions = []corev1.PodCondition{condition("removed", "True", 0), condition("own", "True", 9), condition("theirs", "True", 0)}
+	gates := []corev1.PodCondition{condition("new", "True", 0), condition("own", "False", 4), condition("removed", "False", 0)}
+	status := local.PodStatus(local.PodStatusInput{Local: pod, Remote: remote, Now: now, LocalGates: gates})
+	assert.Equal(t, []corev1.PodCondition{condition("own", "False", 4), condition("theirs", "True", 0), condition("new", "True", 0)}, status.Conditions)
+}
+
+func TestAPodThatWaitsKeepsConditionsOfOtherControllers(t *testing.T) {
+	current := &corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: "example.com/a", Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	for phase, want := range map[corev1.PodPhase]corev1.ConditionStatus{corev1.PodPending: corev1.ConditionTrue, corev1.PodFailed: corev1.ConditionFalse} {
+		status := local.RejectedPodStatus(current, phase, "Denied", "m", now)
+		assert.Equal(t, want, status.Conditions[0].Status, phase)
+		assert.Equal(t, corev1.ConditionFalse, status.Conditions[1].Status, phase)
+	}
+}

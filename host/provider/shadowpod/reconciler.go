@@ -80,7 +80,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowpods/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups="",resources=pods/resize;pods/ephemeralcontainers,verbs=patch
+// +kubebuilder:rbac:groups="",resources=pods/resize;pods/ephemeralcontainers;pods/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
@@ -152,6 +152,13 @@ func (r *Reconciler) ensurePod(ctx context.Context, shadow *offloadingv1beta1.Sh
 	result, err := r.syncMetadata(ctx, shadow, pod, want)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	gatesRetry, err := r.syncGates(ctx, shadow, pod)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if retryAfter == 0 {
+		retryAfter = gatesRetry
 	}
 	if result.RequeueAfter == 0 {
 		result.RequeueAfter = retryAfter

@@ -57,11 +57,13 @@ type PatchLocal struct{ Labels map[string]*string }
 // PatchLocalStatus replaces the status of the local object: fields that New does not have
 // are removed. Old is the observed status, New the desired one. Labels are set in the same
 // request: the API server accepts labels in a patch of a pod's status. InObject is set for kinds
-// without the status subresource: their status is a field of the object.
+// without the status subresource: their status is a field of the object. IfUnchanged makes the
+// observed version of the object a precondition.
 type PatchLocalStatus struct {
-	Old, New any
-	Labels   map[string]*string
-	InObject bool
+	Old, New    any
+	Labels      map[string]*string
+	InObject    bool
+	IfUnchanged bool
 }
 
 // DeleteLocal deletes the local object that was observed, without grace period.

@@ -270,6 +270,9 @@ func (x *execution) patchLocalStatus(ctx context.Context, a PatchLocalStatus) er
 	if len(a.Labels) > 0 {
 		meta["labels"] = a.Labels
 	}
+	if a.IfUnchanged {
+		meta["resourceVersion"] = x.in.Local.GetResourceVersion()
+	}
 	return x.writeLocal(ctx, "patch_status", map[string]any{"metadata": meta, "status": status}, func(ctx context.Context, object client.Object, patch client.Patch) error {
 		if a.InObject {
 			return x.engine.options.Local.Patch(ctx, object, patch, client.FieldOwner(FieldManager))

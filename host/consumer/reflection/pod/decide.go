@@ -90,6 +90,10 @@ type memory struct {
 	// refusedAt.
 	refusedFields string
 	refusedAt     time.Time
+	// gates has the conditions of readiness gates that the local pod has from the remote pod, as
+	// podupdate.EncodeGates returns them; knowsGates is set once they are known.
+	gates      string
+	knowsGates bool
 }
 
 // forPod returns what is stored about a local pod: nothing when the pod is not the one of the
@@ -139,7 +143,8 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	case o.shadow == nil: // rows 8 and 10
 		return query(func(ctx context.Context) ([]engine.Action, error) { return d.offload(ctx, o) }), nil
 	}
-	actions := o.addLabel(d.mirrorStatus(o)) // rows 8 and 13
+	gates := o.sendGates()
+	actions := append(o.addLabel(d.mirrorStatus(o)), gates...) // rows 8 and 13
 	// Rows 11 and 12 come last: a policy that fails must not delay the status.
 	return append(actions, d.syncMetadata(o, actions)...), nil
 }

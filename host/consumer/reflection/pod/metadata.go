@@ -115,11 +115,12 @@ func (d *Definition) hashSource(o observation) uint64 {
 }
 
 // isIgnoredKey reports whether a key of an existing ShadowPod is not compared: the provider
-// adds it (T21), or it records decisions, which [recordDecisions] compares, or the fields that
-// were sent, which [Definition.syncSpec] compares.
+// adds it (T21), or it records decisions, which [recordDecisions] compares, or the fields and
+// conditions that were sent, which [Definition.syncSpec] and [observation.sendGates] compare.
 func isIgnoredKey(key string) bool {
 	switch key {
-	case offloadingv1beta1.CreatorUserLabel, offloadingv1beta1.ManagedByLabel, remote.DecisionsAnnotation, podupdate.SentAnnotation:
+	case offloadingv1beta1.CreatorUserLabel, offloadingv1beta1.ManagedByLabel, remote.DecisionsAnnotation, podupdate.SentAnnotation,
+		podupdate.GatesAnnotation:
 		return true
 	default:
 		return false

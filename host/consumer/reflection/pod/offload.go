@@ -14,6 +14,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/invariants"
 	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/kit/podupdate"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
@@ -73,6 +74,10 @@ func (d *Definition) offload(ctx context.Context, o observation) ([]engine.Actio
 		}), nil
 	}
 	desired.shadow.Spec.Pod.EphemeralContainers = nil // a pod cannot be created with them
+	if gates := podupdate.EncodeGates(o.localGates()); gates != "" {
+		desired.shadow.Annotations[podupdate.GatesAnnotation] = gates
+	}
+	o.memory.knowsGates = true
 	o.memory.sourceHash = d.hashSource(o)
 	o.memory.metadataHash = hashMetadata(desired.shadow.Labels, desired.shadow.Annotations)
 	actions := []engine.Action{

@@ -12,6 +12,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/local"
 	"github.com/longshore-dev/longshore/host/kit/podend"
+	"github.com/longshore-dev/longshore/host/kit/podupdate"
 )
 
 // remotePodReplacedReason is the reason of the conditions of a local pod that is not ready
@@ -53,20 +54,34 @@ func (d *Definition) mirrorRemotePod(o observation) []engine.Action {
 	if o.local.DeletionTimestamp == nil && podend.ByDeletion(o.pod, o.reportedPhase()) {
 		return append(actions, patchStatus(o.local, replacedStatus(&o.local.Status, &o.pod.Status))...)
 	}
+	gates := o.localGates()
 	status := local.PodStatus(local.PodStatusInput{
 		Local: o.local, Remote: o.pod, NodeIP: o.in.Facts.NodeIP, ExtraRestarts: restarts,
 		DisableIPReflection: d.options.DisableIPReflection, MapIP: d.options.MapIP, Now: o.in.Facts.Now,
-		Unknown: o.in.Facts.RemoteUnknown,
+		Unknown: o.in.Facts.RemoteUnknown, LocalGates: gates, HasCurrentSpec: o.hasCurrentSpec(),
 	})
 	restoreLocalFields(status, &o.local.Status)
 	if reportsNothing(&o.local.Status, status) {
 		return append(actions, engine.Keep{Reason: keepNothingReported})
 	}
 	actions = append(actions, patchStatus(o.local, status)...)
+	actions = append(actions, o.rememberGates(status, gates)...)
 	if o.waitsForReadiness() {
 		actions = append(actions, engine.RefreshRemote{})
 	}
 	return actions
+}
+
+// hasCurrentSpec reports whether the remote pod is known to have the local pod's current spec, of
+// the fields that may change. It is not known of pods that are not updated (T8).
+func (o *observation) hasCurrentSpec() bool {
+	// Providers without generations need no answer.
+	if o.pod.Status.ObservedGeneration == 0 || o.shadow == nil || o.local.DeletionTimestamp != nil && o.pod.DeletionTimestamp == nil {
+		return false
+	}
+	sent, recorded := o.shadow.Annotations[podupdate.SentAnnotation]
+	return recorded && sent == podupdate.FieldsOf(&o.local.Spec).Encode() &&
+		o.pod.Annotations[podupdate.AppliedAnnotation] == podupdate.FieldsOf(&o.shadow.Spec.Pod).Encode()
 }
 
 // remoteMessage returns the message of the local status, unless this package wrote it.
@@ -152,7 +167,8 @@ func patchStatus(pod *corev1.Pod, status *corev1.PodStatus) []engine.Action {
 	if equality.Semantic.DeepEqual(&pod.Status, status) {
 		return keep(keepStatusUnchanged)
 	}
-	return []engine.Action{engine.PatchLocalStatus{Old: &pod.Status, New: status}}
+	// Another writer may add the condition of a readiness gate meanwhile.
+	return []engine.Action{engine.PatchLocalStatus{Old: &pod.Status, New: status, IfUnchanged: len(pod.Spec.ReadinessGates) > 0}}
 }
 
 // countRestarts returns how often the local pod restarted before this remote pod (3.8). Each
