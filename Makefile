@@ -131,6 +131,10 @@ bench: build-bench ## Measure, interleaved with the baselines; writes bench/resu
 bench-native: build-bench ## Bursts with wasm policies beside bursts with native ones, PAIRS times; adds to bench/results.json
 	@bin/bench -native $(PAIRS)
 
+.PHONY: bench-scale
+bench-scale: build-bench ## 10,000 pods on 50 virtual nodes, 500 namespaces; adds to bench/results.json
+	@bin/bench -scale
+
 .PHONY: fuzz
 fuzz: builtins ## Fuzz every fuzz target for FUZZTIME
 	@for m in $(TESTED); do (cd $$m && for p in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -rn1 dirname | sort -u); do \

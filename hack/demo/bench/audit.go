@@ -82,10 +82,14 @@ func component(username string) (who string, ours bool) {
 	if name, ok := strings.CutPrefix(username, "system:serviceaccount:"+rig.Namespace+":"); ok {
 		return strings.TrimPrefix(name, "longshore-"), true
 	}
-	switch username {
-	case "system:serviceaccount:" + rig.Pair.ConsumerTenant() + ":" + rig.Node, rig.Pair.Slice(rig.Node).User:
+	// A virtual kubelet has the account of its VirtualNode in the consumer, and is the subject of its
+	// ResourceSlice in the provider. Both begin with the name of the provider in this testbed.
+	slice := strings.TrimPrefix(rig.Pair.Slice(rig.Node).User, rig.Node)
+	switch {
+	case strings.HasPrefix(username, "system:serviceaccount:"+rig.Pair.ConsumerTenant()+":"),
+		strings.HasPrefix(username, rig.Node) && strings.HasSuffix(username, slice):
 		return "virtual-kubelet", true
-	case rig.Pair.ControlPlane().User:
+	case username == rig.Pair.ControlPlane().User:
 		return "replicator", true
 	}
 	return username, false

@@ -48,24 +48,28 @@ func deployments(pods int) []*appsv1.Deployment {
 	var all []*appsv1.Deployment
 	for pods > 0 {
 		replicas := min(pods, podsPerDeployment)
-		name := fmt.Sprintf("load-%02d", len(all))
-		labels := map[string]string{"app": name}
-		all = append(all, &appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: offloaded},
-			Spec: appsv1.DeploymentSpec{
-				Replicas: ptr.To(int32(replicas)),
-				Selector: &metav1.LabelSelector{MatchLabels: labels},
-				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
-			},
-		})
+		all = append(all, deployment(offloaded, fmt.Sprintf("load-%02d", len(all)), replicas))
 		pods -= replicas
 	}
 	return all
 }
 
+func deployment(namespace, name string, replicas int) *appsv1.Deployment {
+	labels := map[string]string{"app": name}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: ptr.To(int32(replicas)),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
+		},
+	}
+}
+
 // createDeployments creates Deployments in the consumer.
 func (w *testbed) createDeployments(ctx context.Context, all []*appsv1.Deployment) error {
 	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(scaleRequests)
 	for _, deployment := range all {
 		group.Go(func() error {
 			_, err := w.rome.client.AppsV1().Deployments(deployment.Namespace).Create(ctx, deployment, metav1.CreateOptions{})

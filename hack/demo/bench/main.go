@@ -57,6 +57,8 @@ type options struct {
 	only, out, longshore, dir, profiles string
 	runs, pods, native                  int
 	quick, keep                         bool
+	// scale measures scale only; shared lets the virtual nodes share a process then.
+	scale, shared bool
 }
 
 func main() {
@@ -68,6 +70,8 @@ func main() {
 	flags.IntVar(&o.runs, "runs", defaultRuns, "how often each measure is taken; the median counts")
 	flags.IntVar(&o.pods, "pods", defaultBurst, "pods of the burst")
 	flags.IntVar(&o.native, "native", 0, "measure only bursts with wasm beside bursts with native policies, `pairs` of them")
+	flags.BoolVar(&o.scale, "scale", false, "measure only scale: many virtual nodes, namespaces, pods and ConfigMaps")
+	flags.BoolVar(&o.shared, "shared", false, "with -scale: one process for the virtual nodes of a provider")
 	flags.BoolVar(&o.quick, "quick", false, "one run of small sizes, to try it out")
 	flags.StringVar(&o.out, "out", "", "where the results are written; results of earlier runs stay unless they have the same name, or the code or the machine is another. Empty: "+resultsFile+", or, with -quick, "+quickFile)
 	flags.StringVar(&o.longshore, "longshore", filepath.Join("bin", "longshore"), "the server binary")
@@ -120,7 +124,7 @@ func run(ctx context.Context, o options) error {
 
 // all takes the wanted measures: those first that need a quiet machine and no cluster.
 func (b *bench) all(ctx context.Context, o options) error {
-	if b.pairs == 0 {
+	if b.pairs == 0 && !o.scale {
 		if err := b.policies(ctx); err != nil {
 			return err
 		}
@@ -148,10 +152,12 @@ func (o *options) keepResults(results []Result, keepCurrent func([]Result) []Res
 // dropReplaced drops the earlier results that this run replaces. A run of everything but
 // -native replaces all others, also those of measures that no longer exist.
 func (o *options) dropReplaced(known []Result) []Result {
-	if o.only != "" || o.native > 0 {
+	if o.only != "" || o.native > 0 || o.scale {
 		return known
 	}
-	return slices.DeleteFunc(known, func(r Result) bool { return !strings.Contains(r.Command, nativeFlag) })
+	return slices.DeleteFunc(known, func(r Result) bool {
+		return !strings.Contains(r.Command, nativeFlag) && !strings.Contains(r.Command, scaleFlag)
+	})
 }
 
 // command makes the same figures again: with the options that they depend on.
@@ -163,8 +169,14 @@ func (o *options) command() string {
 	if o.native > 0 {
 		command += fmt.Sprintf("%s%d", nativeFlag, o.native)
 	}
+	if o.scale {
+		command += fmt.Sprintf("%s -shared=%t", scaleFlag, o.shared)
+	}
 	if o.quick {
 		return command + " -quick"
+	}
+	if o.scale {
+		return command
 	}
 	if o.native > 0 {
 		return fmt.Sprintf("%s -pods %d", command, o.pods)
@@ -198,7 +210,7 @@ func (b *bench) needs(prefixes ...string) bool {
 func (b *bench) clusters(ctx context.Context, o options) (err error) {
 	streams := b.needs("stream/")
 	bursts := b.needs("burst/", "requests/", "cpu/", "memory/", "quiet/")
-	if !streams && !bursts && b.pairs == 0 {
+	if !streams && !bursts && b.pairs == 0 && !o.scale {
 		return nil
 	}
 	dir := o.dir
@@ -213,6 +225,9 @@ func (b *bench) clusters(ctx context.Context, o options) (err error) {
 			}
 			err = os.RemoveAll(dir)
 		}()
+	}
+	if o.scale {
+		return b.scale(ctx, o, dir)
 	}
 	var built *servers
 	if b.pairs > 0 {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -61,7 +62,19 @@ type testbedOptions struct {
 	longshore, dir string
 	// audit logs every request, to count them.
 	audit, profiling bool
-	logf             func(string, ...any)
+	// simulatedNodes is the number of the provider's nodes; 0 means simulatedNodes.
+	simulatedNodes int
+	// change alters the values of the chart; it may be nil.
+	change func(cluster string, values map[string]any)
+	logf   func(string, ...any)
+}
+
+// nodes returns the number of the provider's nodes.
+func (o *testbedOptions) nodes() int {
+	if o.simulatedNodes > 0 {
+		return o.simulatedNodes
+	}
+	return simulatedNodes
 }
 
 // startTestbed starts two clusters and installs, peers and offloads, as the demo does.
@@ -70,7 +83,7 @@ func startTestbed(ctx context.Context, o testbedOptions) (*testbed, error) {
 	defer cancel()
 	clusters, err := rig.StartClusters(ctx, rig.StartOptions{
 		Dir: o.dir, LogDir: filepath.Join(o.dir, "logs"), Longshore: o.longshore,
-		SimulatedNodes: simulatedNodes, PodsPerNode: podsPerNode, Audit: o.audit,
+		SimulatedNodes: o.nodes(), PodsPerNode: podsPerNode, Audit: o.audit,
 		SchedulerArgs: []string{schedulerQPS, schedulerTop},
 		Step:          func(step string) { o.logf("%s", step) },
 	})
@@ -100,7 +113,7 @@ func (w *testbed) prepare(ctx context.Context, o testbedOptions) error {
 	}
 	quiet := func(string) {}
 	o.logf("installing Longshore in both clusters")
-	var change func(string, map[string]any)
+	change := o.change
 	if o.profiling {
 		change = profiling
 	}
@@ -123,6 +136,25 @@ func (w *testbed) prepare(ctx context.Context, o testbedOptions) error {
 		return err
 	}
 	return w.namespaces(ctx)
+}
+
+// createVirtualNodes makes further virtual nodes of milan.
+func (w *testbed) createVirtualNodes(ctx context.Context, names []string) error {
+	r, err := rig.Open(w.rig.Connection())
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(scaleRequests)
+	for _, name := range names {
+		group.Go(func() error {
+			return r.CreateNamedVirtualNode(ctx, name, rig.Capacity("256", "1024Gi", virtualPods), func(string) {})
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("creating virtual nodes: %w", err)
+	}
+	return nil
 }
 
 // namespaces finds the remote namespace and makes the plain client's.

@@ -156,6 +156,11 @@ func (r *Rig) Peer(ctx context.Context, progress Progress) error {
 
 // CreateVirtualNode asks milan for resources, and waits until their virtual node is ready.
 func (r *Rig) CreateVirtualNode(ctx context.Context, capacity corev1.ResourceList, progress Progress) error {
+	return r.CreateNamedVirtualNode(ctx, Node, capacity, progress)
+}
+
+// CreateNamedVirtualNode is CreateVirtualNode for a virtual node of another name.
+func (r *Rig) CreateNamedVirtualNode(ctx context.Context, name string, capacity corev1.ResourceList, progress Progress) error {
 	pair, err := r.pair(ctx)
 	if err != nil {
 		return err
@@ -163,7 +168,7 @@ func (r *Rig) CreateVirtualNode(ctx context.Context, capacity corev1.ResourceLis
 	if err := pair.FindTenantNamespaces(ctx); err != nil {
 		return fmt.Errorf("finding the tenant namespaces: %w", err)
 	}
-	return runSteps(ctx, pair.SliceSteps(resourceslice.Request{Name: Node, Resources: capacity, VirtualNode: true}), progress)
+	return runSteps(ctx, pair.SliceSteps(resourceslice.Request{Name: name, Resources: capacity, VirtualNode: true}), progress)
 }
 
 func (r *Rig) pair(ctx context.Context) (*peer.Pair, error) {

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+)
+
+// scaleFlag marks the commands whose results a run of everything else leaves alone.
+const scaleFlag = " -scale"
+
+// scaleSizes are the sizes of bench-scale.
+type scaleSizes struct {
+	virtualNodes, namespaces, pods, configMaps int
+	// stream is how many pods are created, 20 a second, beside all that exist; burst is how many
+	// at once while pods that exist become unready, flips of them.
+	stream, burst, flips int
+}
+
+var (
+	fullScale  = scaleSizes{virtualNodes: 50, namespaces: 500, pods: 10_000, configMaps: 5_000, stream: 600, burst: 1_000, flips: 200}
+	quickScale = scaleSizes{virtualNodes: 3, namespaces: 6, pods: 60, configMaps: 60, stream: 40, burst: 40, flips: 20}
+)
+
+const (
+	scalePatience = 25 * time.Minute
+	// scaleNodes are the provider's nodes, with podsPerNode pods each.
+	scaleNodes   = 8
+	streamPeriod = 50 * time.Millisecond
+	flipPeriod   = 50 * time.Millisecond
+	// restartSamples are the ConfigMaps and pods that change while the virtual kubelets are down.
+	restartSamples = 50
+
+	podMemoryGoal, configMapMemoryGoal = 12, 2
+	idleScaleGoal                      = 150
+	restartGoal                        = 15
+	latencyGoal                        = 1000
+	kib                                = "KiB"
+)
+
+// scale measures an installation of the sizes that the project promises.
+func (b *bench) scale(ctx context.Context, o options, dir string) (err error) {
+	sizes := fullScale
+	if b.quick {
+		sizes = quickScale
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, scalePatience, fmt.Errorf("not done after %s", scalePatience))
+	defer cancel()
+	b.testbed, err = startTestbed(ctx, testbedOptions{
+		longshore: o.longshore, dir: filepath.Join(dir, "clusters"), audit: true, simulatedNodes: scaleNodes, logf: b.logf,
+		change: func(_ string, values map[string]any) { sharedKubelets(values, o.shared) },
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.testbed.stop(context.WithoutCancel(ctx))) }()
+	s := &scale{bench: b, sizes: sizes}
+	for _, step := range []func(context.Context) error{
+		s.createVirtualNodes, s.offloadNamespaces, s.sendConfigMaps, s.runPods, s.streamPods, s.burstPods, s.quietMinute, s.restart,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scale is one measurement of scale.
+type scale struct {
+	*bench
+	sizes scaleSizes
+	// namespaces are those that are offloaded.
+	namespaces []string
+}
+
+// within is a goal of the full sizes.
+func (s *scale) within(most float64) goal {
+	if s.sizes != fullScale {
+		return goal{}
+	}
+	return valueGoal(most)
+}
+
+// note describes the load.
+func (s *scale) note() string {
+	return fmt.Sprintf("%d virtual nodes of one provider, %d namespaces, %d pods, %d ConfigMaps; one run",
+		s.sizes.virtualNodes, s.sizes.namespaces, s.sizes.pods, s.sizes.configMaps)
+}
+
+// memory returns what the virtual kubelets hold now.
+func (s *scale) memory() (usage, error) {
+	all, err := s.testbed.usage()
+	if err != nil {
+		return usage{}, err
+	}
+	return all[virtualKubelet], nil
+}
+
+// growth records by how much the memory of the virtual kubelets has grown since before, per object.
+func (s *scale) growth(ctx context.Context, name string, before usage, objects int, most float64) error {
+	if err := pause(ctx, settleAfterLoad); err != nil {
+		return err
+	}
+	after, err := s.memory()
+	if err != nil {
+		return err
+	}
+	const kibOfMiB = 1024
+	s.record.add(figure(name, kib, (after.anonymous-before.anonymous)*kibOfMiB/float64(objects),
+		"growth of the anonymous memory of the virtual kubelets; "+s.note()).bounded(s.within(most)))
+	return nil
+}
+
+// sharedKubelets sets the value of the chart that makes the virtual nodes of a provider share a
+// process.
+func sharedKubelets(values map[string]any, shared bool) {
+	kubelets, ok := values["virtualKubelet"].(map[string]any)
+	if ok && shared {
+		kubelets["shared"] = true
+	}
+}

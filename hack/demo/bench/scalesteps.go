@@ -1,0 +1,479 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/longshore-dev/longshore/hack/demo/rig"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+const (
+	scalePrefix = "scale-"
+	// scaleRequests is how many requests this client has under way.
+	scaleRequests = 16
+)
+
+var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
+
+// createVirtualNodes makes the virtual nodes, one exists, and records what the idle ones cost.
+func (s *scale) createVirtualNodes(ctx context.Context) error {
+	var names []string
+	for i := 1; i < s.sizes.virtualNodes; i++ {
+		names = append(names, fmt.Sprintf("%s-%02d", rig.Node, i))
+	}
+	s.logf("scale: %d more virtual nodes", len(names))
+	began := time.Now()
+	if err := s.testbed.createVirtualNodes(ctx, names); err != nil {
+		return err
+	}
+	s.record.add(figure("scale/virtual-nodes-ready", "s", time.Since(began).Seconds(), "from ResourceSlices to Nodes that are ready; "+s.note()))
+	if err := pause(ctx, idleSettle); err != nil {
+		return err
+	}
+	idle, err := s.memory()
+	if err != nil {
+		return err
+	}
+	note := "before the first namespace; " + s.note()
+	s.record.add(
+		figure("scale/virtual-kubelets-idle", mib, idle.rss, "resident, sum of all processes, "+note).bounded(s.within(idleScaleGoal)),
+		figure("scale/virtual-kubelets-idle-anonymous", mib, idle.anonymous, note),
+	)
+	return nil
+}
+
+// offloadNamespaces offloads namespaces, and counts the watches that follow.
+func (s *scale) offloadNamespaces(ctx context.Context) error {
+	s.logf("scale: %d namespaces", s.sizes.namespaces)
+	began := time.Now()
+	group, offloading := errgroup.WithContext(ctx)
+	group.SetLimit(scaleRequests)
+	for i := range s.sizes.namespaces {
+		name := fmt.Sprintf("%s%03d", scalePrefix, i)
+		s.namespaces = append(s.namespaces, name)
+		group.Go(func() error {
+			return s.testbed.rome.Offload(offloading, name, offloadingv1beta1.RemotePodOffloadingStrategyType, func(string) {})
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("offloading namespaces: %w", err)
+	}
+	s.record.add(figure("scale/namespaces-offloaded", "s", time.Since(began).Seconds(), s.note()))
+	if err := pause(ctx, settleAfterLoad); err != nil {
+		return err
+	}
+	for _, side := range []*side{s.testbed.rome, s.testbed.milan} {
+		watches, err := side.watches(ctx)
+		if err != nil {
+			return err
+		}
+		s.record.add(figure("scale/watches@"+side.Name, "watches", watches, "all that the API server serves; "+s.note()))
+	}
+	return nil
+}
+
+// watches returns how many watches the API server serves.
+func (s *side) watches(ctx context.Context) (float64, error) {
+	raw, err := s.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("reading the metrics of the API server of %q: %w", s.Name, err)
+	}
+	return sumWatches(raw)
+}
+
+// sumWatches adds up the watches in the metrics of an API server.
+func sumWatches(metrics []byte) (float64, error) {
+	total := 0.0
+	lines := bufio.NewScanner(bytes.NewReader(metrics))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		if !strings.HasPrefix(line, "apiserver_longrunning_requests{") || !strings.Contains(line, `verb="WATCH"`) {
+			continue
+		}
+		n, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading the line %q: %w", line, err)
+		}
+		total += n
+	}
+	if err := lines.Err(); err != nil {
+		return 0, fmt.Errorf("reading the metrics of an API server: %w", err)
+	}
+	return total, nil
+}
+
+// sendConfigMaps creates ConfigMaps of 512 bytes and waits until the provider has them.
+func (s *scale) sendConfigMaps(ctx context.Context) error {
+	s.logf("scale: %d ConfigMaps", s.sizes.configMaps)
+	before, err := s.memory()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	seen, err := s.testbed.milan.watchConfigMaps(ctx, "")
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	group, creating := errgroup.WithContext(ctx)
+	group.SetLimit(scaleRequests)
+	data := map[string]string{"text": strings.Repeat("x", 512)}
+	for i := range s.sizes.configMaps {
+		namespace := s.namespaces[i%len(s.namespaces)]
+		group.Go(func() error {
+			config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s%05d", scalePrefix, i)}, Data: data}
+			_, err := s.testbed.rome.client.CoreV1().ConfigMaps(namespace).Create(creating, config, metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("creating ConfigMaps: %w", err)
+	}
+	last, err := seen.wait(ctx, s.sizes.configMaps)
+	if err != nil {
+		return fmt.Errorf("waiting for ConfigMaps in the provider: %w", err)
+	}
+	s.record.add(figure("scale/configmaps-sent", "s", last.Sub(began).Seconds(), "from the first creation to the last sight in the provider; "+s.note()))
+	return s.growth(ctx, "scale/memory-per-configmap", before, s.sizes.configMaps, configMapMemoryGoal)
+}
+
+// watchConfigMaps sees the ConfigMaps of this benchmark whose text is another than not.
+func (s *side) watchConfigMaps(ctx context.Context, revision string) (*sightings, error) {
+	seen := newSightings()
+	resource := s.metadata.Resource(configMaps)
+	list, err := resource.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil, fmt.Errorf("listing the ConfigMaps of %q: %w", s.Name, err)
+	}
+	err = s.follow(ctx, list.ResourceVersion, resource.Watch, func(event watch.Event, at time.Time) {
+		object, ok := event.Object.(*metav1.PartialObjectMetadata)
+		if ok && event.Type != watch.Deleted && strings.HasPrefix(object.Name, scalePrefix) && object.Annotations[revisionAnnotation] == revision {
+			seen.see(object.Name, at)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching the ConfigMaps of %q: %w", s.Name, err)
+	}
+	return seen, nil
+}
+
+// revisionAnnotation tells changes of a ConfigMap apart.
+const revisionAnnotation = "bench.example.com/revision"
+
+// runPods creates a Deployment in each namespace and waits until all pods run.
+func (s *scale) runPods(ctx context.Context) error {
+	before, err := s.memory()
+	if err != nil {
+		return err
+	}
+	times, err := s.offload(ctx, "load", s.sizes.pods, s.namespaces)
+	if err != nil {
+		return err
+	}
+	s.record.add(
+		figure("scale/pods-with-shadowpod", "s", times.shadows, s.note()),
+		figure("scale/pods-running", "s", times.running, "in the consumer's view; "+s.note()),
+	)
+	return s.growth(ctx, "scale/memory-per-pod", before, s.sizes.pods, podMemoryGoal)
+}
+
+// offload creates Deployments in namespaces, which share out the pods, and waits until all run.
+func (s *scale) offload(ctx context.Context, name string, pods int, namespaces []string) (burstTimes, error) {
+	s.logf("scale: %d pods of Deployments in %d namespaces", pods, len(namespaces))
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	local, err := s.testbed.rome.watchPods(watching, metav1.NamespaceAll)
+	if err != nil {
+		return burstTimes{}, err
+	}
+	shadows, err := s.testbed.milan.watchShadowPods(watching, metav1.NamespaceAll)
+	if err != nil {
+		return burstTimes{}, err
+	}
+	all := make([]*appsv1.Deployment, 0, len(namespaces))
+	for i, namespace := range namespaces {
+		share := pods*(i+1)/len(namespaces) - pods*i/len(namespaces)
+		all = append(all, deployment(namespace, fmt.Sprintf("%s-%03d", name, i), share))
+	}
+	began := time.Now()
+	if err := s.testbed.createDeployments(watching, all); err != nil {
+		return burstTimes{}, err
+	}
+	return waitBurst(watching, began, pods, local.bound, shadows, local.running)
+}
+
+// streamPods creates 20 pods a second beside all that exist.
+func (s *scale) streamPods(ctx context.Context) error {
+	s.logf("scale: a stream of %d pods, 20 a second", s.sizes.stream)
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	local, err := s.testbed.rome.watchPods(watching, metav1.NamespaceAll)
+	if err != nil {
+		return err
+	}
+	shadows, err := s.testbed.milan.watchShadowPods(watching, metav1.NamespaceAll)
+	if err != nil {
+		return err
+	}
+	ticker := time.NewTicker(streamPeriod)
+	defer ticker.Stop()
+	for i := range s.sizes.stream {
+		namespace := s.namespaces[i%len(s.namespaces)]
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%04d", streamPrefix, i), Namespace: namespace}, Spec: podSpec()}
+		if _, err := s.testbed.rome.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating pod %d of the stream: %w", i, err)
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if _, err := local.running.wait(ctx, s.sizes.stream); err != nil {
+		return fmt.Errorf("waiting for the pods of the stream to run: %w", err)
+	}
+	created, missing := latencies(local.bound.all(), shadows.all())
+	if missing > 0 {
+		return fmt.Errorf("%d pods of the stream were bound without a ShadowPod", missing)
+	}
+	s.latency("scale/scheduled-to-shadowpod", created, "stream of 20 pods a second beside all that exist")
+	return nil
+}
+
+// latency records the median and the 99th percentile of times in milliseconds.
+func (s *scale) latency(name string, values []float64, note string) {
+	note += "; watch arrival times in one process; " + s.note()
+	s.record.add(
+		figure(name+"-p50", "ms", percentile(values, 0.50), note),
+		figure(name+"-p99", "ms", percentile(values, 0.99), note).bounded(s.within(latencyGoal)),
+	)
+}
+
+// burstPods creates many pods at once while pods that exist become unready.
+func (s *scale) burstPods(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		_, err := s.offload(ctx, "burst", s.sizes.burst, s.namespaces[:min(20, len(s.namespaces))])
+		return err
+	})
+	group.Go(func() error {
+		values, err := s.flipReadiness(ctx, s.sizes.flips, "load-", flipPeriod)
+		if err == nil {
+			s.latency("scale/readiness-during-burst", values, fmt.Sprintf("remote pods that become unready while %d pods are created", s.sizes.burst))
+		}
+		return err
+	})
+	return group.Wait() //nolint:wrapcheck // Both functions name what failed.
+}
+
+// flipReadiness makes remote pods unready, one after the other, and returns the milliseconds until
+// the consumer shows it.
+func (s *scale) flipReadiness(ctx context.Context, count int, prefix string, period time.Duration) ([]float64, error) {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	local, err := s.testbed.rome.watchUnready(watching)
+	if err != nil {
+		return nil, err
+	}
+	changed := newSightings()
+	if err := s.makeUnready(ctx, count, prefix, period, changed.see); err != nil {
+		return nil, err
+	}
+	if _, err := local.wait(ctx, count); err != nil {
+		return nil, fmt.Errorf("waiting for unready pods in the consumer: %w", err)
+	}
+	values, _ := latencies(changed.all(), local.all())
+	return values, nil
+}
+
+// makeUnready makes random ready remote pods unready.
+func (s *scale) makeUnready(ctx context.Context, count int, prefix string, period time.Duration, done func(string, time.Time)) error {
+	pods, err := s.testbed.milan.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing remote pods: %w", err)
+	}
+	rand.Shuffle(len(pods.Items), func(i, j int) { pods.Items[i], pods.Items[j] = pods.Items[j], pods.Items[i] })
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if count == 0 {
+			return nil
+		}
+		if !strings.HasPrefix(pod.Name, prefix) || !isReady(pod) {
+			continue
+		}
+		count--
+		patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Bench","lastTransitionTime":%q}]}}`,
+			time.Now().UTC().Format(time.RFC3339))
+		began := time.Now()
+		_, err := s.testbed.milan.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+		if err != nil {
+			return fmt.Errorf("making remote pod %s/%s unready: %w", pod.Namespace, pod.Name, err)
+		}
+		done(pod.Name, began)
+		if err := pause(ctx, period); err != nil {
+			return err
+		}
+	}
+	if count > 0 {
+		return fmt.Errorf("%d ready remote pods too few with the prefix %q", count, prefix)
+	}
+	return nil
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodReady {
+			return pod.Status.Conditions[i].Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// watchUnready sees running pods that are not ready because of this benchmark.
+func (s *side) watchUnready(ctx context.Context) (*sightings, error) {
+	seen, pods := newSightings(), s.client.CoreV1().Pods(metav1.NamespaceAll)
+	list, err := pods.List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of %q: %w", s.Name, err)
+	}
+	err = s.follow(ctx, list.ResourceVersion, pods.Watch, func(event watch.Event, at time.Time) {
+		pod, ok := event.Object.(*corev1.Pod)
+		if !ok || event.Type == watch.Deleted {
+			return
+		}
+		for i := range pod.Status.Conditions {
+			if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionFalse && c.Reason == "Bench" {
+				seen.see(pod.Name, at)
+			}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching the pods of %q: %w", s.Name, err)
+	}
+	return seen, nil
+}
+
+// quietMinute counts requests while nothing happens.
+func (s *scale) quietMinute(ctx context.Context) error {
+	minute, settle, silence := quietMinute, quietSettle, quietSilence
+	if s.quick {
+		minute, settle, silence = minute/quickShare, settle/quickShare, silence/quickShare
+	}
+	s.logf("scale: quiet minute")
+	if err := s.silence(ctx, settle, silence); err != nil {
+		return err
+	}
+	window, err := s.open()
+	if err != nil {
+		return err
+	}
+	if err := pause(ctx, minute); err != nil {
+		return err
+	}
+	after, err := s.testbed.usage()
+	if err != nil {
+		return err
+	}
+	asked, err := s.testbed.audit.since()
+	if err != nil {
+		return err
+	}
+	s.record.add(
+		figure("scale/quiet-requests", "requests", float64(asked.sum(func(r request) bool { return r.Ours })), "in a quiet minute, leases and heartbeats included; "+s.note()),
+		figure("scale/quiet-requests-beside-leases-and-heartbeats", "requests", float64(asked.sum(func(r request) bool { return r.Ours && !r.idle() })), s.note()),
+		figure("scale/quiet-cpu", "CPU-s", cpuBetween(window.before, after, ours), "all processes of Longshore in a quiet minute; "+s.note()),
+	)
+	return nil
+}
+
+// restart kills the virtual kubelets, changes ConfigMaps and pods meanwhile, and measures how long
+// it takes until all changes have arrived.
+func (s *scale) restart(ctx context.Context) error {
+	samples := min(restartSamples, s.sizes.flips, len(s.namespaces))
+	s.logf("scale: every virtual kubelet is killed; %d ConfigMaps and %d remote pods change meanwhile", samples, samples)
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	const revision = "restart"
+	sent, err := s.testbed.milan.watchConfigMaps(watching, revision)
+	if err != nil {
+		return err
+	}
+	reported, err := s.testbed.rome.watchUnready(watching)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := killVirtualKubelets(); err != nil {
+		return err
+	}
+	for i := range samples {
+		namespace := s.namespaces[i*len(s.namespaces)/samples]
+		name := fmt.Sprintf("%s%05d", scalePrefix, i*len(s.namespaces)/samples)
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, revisionAnnotation, revision)
+		if _, err := s.testbed.rome.client.CoreV1().ConfigMaps(namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+			return fmt.Errorf("changing ConfigMap %s/%s: %w", namespace, name, err)
+		}
+	}
+	if err := s.makeUnready(ctx, samples, "burst-", 0, func(string, time.Time) {}); err != nil {
+		return err
+	}
+	configs, err := sent.wait(ctx, samples)
+	if err != nil {
+		return fmt.Errorf("waiting for changed ConfigMaps after the restart: %w", err)
+	}
+	pods, err := reported.wait(ctx, samples)
+	if err != nil {
+		return fmt.Errorf("waiting for changed pods after the restart: %w", err)
+	}
+	settled := configs
+	if pods.After(settled) {
+		settled = pods
+	}
+	s.record.add(figure("scale/restart-settled", "s", settled.Sub(began).Seconds(),
+		fmt.Sprintf("from the kill of all virtual kubelets until %d changed ConfigMaps and %d changed remote pods are reflected; ", samples, samples)+s.note()).bounded(s.within(restartGoal)))
+	return nil
+}
+
+// killVirtualKubelets kills the virtual kubelets that this process has started.
+func killVirtualKubelets() error {
+	all, err := list("/proc", syscall.Getpid())
+	if err != nil {
+		return err
+	}
+	killed := 0
+	for _, p := range all {
+		if p.name != virtualKubelet {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(p.dir))
+		if err == nil {
+			err = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if err != nil {
+			return fmt.Errorf("killing the virtual kubelet %s: %w", filepath.Base(p.dir), err)
+		}
+		killed++
+	}
+	if killed == 0 {
+		return fmt.Errorf("no process %s to kill", virtualKubelet)
+	}
+	return nil
+}
