@@ -6,7 +6,7 @@
 //	2  the command line is wrong: a command, flag, point or context that there is not
 //	3  the module is refused, or gave no valid answer: its author must act
 //	4  the policy refused the object, the provider the request, or a pod of a plan would not run
-//	5  longshorectl status found a problem
+//	5  longshorectl status found a problem, or longshorectl conform cluster a check that failed
 package main
 
 import (
@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/conform"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/explain"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/handshake"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/offload"
@@ -85,6 +86,7 @@ func command() *cobra.Command {
 		group("drain", "Take away what a consumer has; run it in the provider", tenancy.Drain(streams)...),
 		group("activate", "Undo cordon and drain of a consumer; run it in the provider", tenancy.Activate(streams)...),
 		group("force", "Act without the other cluster", peer.ForceUnpeer(streams)),
+		group("conform", "Test what is installed, from outside", conform.Cluster(streams)),
 		group("offload", "Extend namespaces to other clusters", offload.Offload(streams)),
 		group("unoffload", "Withdraw namespaces from other clusters", offload.Unoffload(streams)),
 	)

@@ -42,6 +42,9 @@ func TestExitCodes(t *testing.T) {
 		"no namespace to offload":              {[]string{"offload", "namespace"}, output.CodeUsage, "name namespaces, or set --ns-selector"},
 		"a selector that is none":              {[]string{"offload", "namespace", "shop", "-l", "a in"}, output.CodeUsage, "invalid --selector"},
 		"the namespace flag of Liqo's scripts": {[]string{"generate", "identity", "--remote-cluster-id", "milan", "--liqo-namespace", "liqo", "--kubeconfig", missing}, output.CodeFailed, "no such file"},
+		"a provider that is not named":         {[]string{"conform", "cluster", "--consumer", missing}, output.CodeUsage, "set --provider"},
+		"a timeout that is none":               {[]string{"conform", "cluster", "--timeout", "0s"}, output.CodeUsage, "invalid --timeout 0s"},
+		"a consumer that cannot be read":       {[]string{"conform", "cluster", "--consumer", missing, "--provider", missing}, output.CodeFailed, "the consumer: "},
 		"--settings and --spec at one time":    {[]string{"policy", "run", "m", "-i", "i", "--settings", "a", "--spec", "b"}, output.CodeUsage, "exclude each other"},
 	} {
 		t.Run(name, func(t *testing.T) {

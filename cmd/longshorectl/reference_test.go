@@ -30,7 +30,7 @@ This page is made of the commands' own help; ` + "`go test ./cmd/longshorectl -u
 | 2 | the command line is wrong |
 | 3 | a policy module is refused, or gave no valid answer |
 | 4 | a policy refused the object, or the provider the request |
-| 5 | ` + "`longshorectl status`" + ` found a problem |
+| 5 | ` + "`longshorectl status`" + ` found a problem, or ` + "`longshorectl conform cluster`" + ` a check that failed |
 
 Results go to the standard output, progress and warnings to the standard error. On a terminal both have color, unless NO_COLOR is set; in a pipe they are plain lines.
 `)

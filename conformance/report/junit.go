@@ -1,5 +1,5 @@
-// Package report writes the report of the conformance suite as JUnit XML for pipelines and as
-// an HTML page for people.
+// Package report writes the reports of the conformance suites as JUnit XML for pipelines and as
+// HTML pages for people.
 package report
 
 import (
@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/longshore-dev/longshore/conformance/cluster"
 	"github.com/longshore-dev/longshore/conformance/suite"
 )
 
@@ -45,20 +46,29 @@ type junitSkipped struct {
 	Message string `xml:"message,attr"`
 }
 
-// JUnit writes a test suite for each rule and a test case for each result. Advice that does
-// not count is a skipped case.
+// JUnit writes the report of a module: a test suite for each rule and a test case for each result.
+// Advice that does not count is a skipped case.
 func JUnit(w io.Writer, r *suite.Report) error {
-	document := junitSuites{Name: "Longshore policy conformance: " + strings.TrimSpace(r.Module.Name+" "+r.Module.Version)}
+	return junit(w, "Longshore policy conformance: "+strings.TrimSpace(r.Module.Name+" "+r.Module.Version), r.Checks, r.Findings, r.Results())
+}
+
+// ClusterJUnit writes the report of an installation: a test suite for each rule.
+func ClusterJUnit(w io.Writer, r *cluster.Report) error {
+	return junit(w, "Longshore cluster conformance: "+r.Consumer+" and "+r.Provider, r.Checks, r.Findings, r.Results())
+}
+
+func junit(w io.Writer, name string, checks []suite.RuleResult, findings []suite.Finding, results []suite.Result) error {
+	document := junitSuites{Name: name}
 	byRule := map[string]*junitSuite{}
-	for i := range r.Checks {
-		byRule[r.Checks[i].Rule] = &junitSuite{Name: r.Checks[i].Rule}
+	for i := range checks {
+		byRule[checks[i].Rule] = &junitSuite{Name: checks[i].Rule}
 	}
 	failures := map[[3]string]*suite.Finding{}
-	for i := range r.Findings {
-		f := &r.Findings[i]
+	for i := range findings {
+		f := &findings[i]
 		failures[[3]string{f.Rule, f.Feature, f.Name}] = f
 	}
-	for _, result := range r.Results() {
+	for _, result := range results {
 		entry := junitCase{Class: result.Rule + "." + result.Feature, Name: result.Name}
 		s := byRule[result.Rule]
 		s.Tests++
@@ -73,9 +83,9 @@ func JUnit(w io.Writer, r *suite.Report) error {
 		}
 		s.Cases = append(s.Cases, entry)
 	}
-	for i := range r.Checks {
-		s := byRule[r.Checks[i].Rule]
-		if reason := r.Checks[i].Skipped; reason != "" {
+	for i := range checks {
+		s := byRule[checks[i].Rule]
+		if reason := checks[i].Skipped; reason != "" {
 			s.Tests, s.Skipped = 1, 1
 			s.Cases = []junitCase{{Class: s.Name, Name: "skipped", Skipped: &junitSkipped{Message: reason}}}
 		}

@@ -32,7 +32,7 @@ const (
 	CodeModule = 3
 	// CodeDenied: the policy refused the object, or the provider the request.
 	CodeDenied = 4
-	// CodeUnhealthy: longshorectl status found a problem.
+	// CodeUnhealthy: longshorectl status found a problem, or longshorectl conform a check that failed.
 	CodeUnhealthy = 5
 )
 

@@ -41,10 +41,10 @@ func Run(ctx context.Context, o Options) error {
 		name string
 		run  func(context.Context) error
 	}{
-		{"the API server reaches the webhook", o.checkWebhook},
-		{"every policy is ready", o.checkPolicies},
+		{"the API server reaches the webhook", func(ctx context.Context) error { return Webhook(ctx, o.Client, o.Namespace) }},
+		{"every policy is ready", func(ctx context.Context) error { return Policies(ctx, o.Client) }},
 	} {
-		err := o.eventually(ctx, check.run)
+		err := Eventually(ctx, o.PollInterval, o.Timeout, check.run)
 		outcome := "ok  "
 		if err != nil {
 			outcome = "FAIL"
@@ -57,10 +57,10 @@ func Run(ctx context.Context, o Options) error {
 	return errors.Join(errs...)
 }
 
-// eventually runs a check until it succeeds, and returns its last error after the timeout.
-func (o *Options) eventually(ctx context.Context, check func(context.Context) error) error {
+// Eventually runs a check until it succeeds, and returns its last error after the timeout.
+func Eventually(ctx context.Context, pollInterval, timeout time.Duration, check func(context.Context) error) error {
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, o.PollInterval, o.Timeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
 		if err := check(ctx); err != nil && ctx.Err() == nil {
 			last = err
 		} else if err == nil {
@@ -75,10 +75,11 @@ func (o *Options) eventually(ctx context.Context, check func(context.Context) er
 	return last
 }
 
-// checkWebhook creates, as a dry run, an object that the webhook refuses.
-func (o *Options) checkWebhook(ctx context.Context) error {
-	nso := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: invalidName}}
-	err := o.Client.Create(ctx, nso, client.DryRunAll)
+// Webhook creates, as a dry run in Longshore's own namespace, an object that the webhook refuses.
+// It returns an error if the API server does not reach the webhook.
+func Webhook(ctx context.Context, c client.Client, namespace string) error {
+	nso := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: invalidName}}
+	err := c.Create(ctx, nso, client.DryRunAll)
 	switch {
 	case err == nil:
 		return errors.New("the API server does not call the webhook: the ValidatingWebhookConfiguration longshore-webhook is missing or does not select NamespaceOffloadings")
@@ -87,14 +88,14 @@ func (o *Options) checkWebhook(ctx context.Context) error {
 	case strings.Contains(err.Error(), "denied the request"):
 		return nil
 	default:
-		return fmt.Errorf("creating NamespaceOffloading %s/%s as a dry run: %w", o.Namespace, invalidName, err)
+		return fmt.Errorf("creating NamespaceOffloading %s/%s as a dry run: %w", namespace, invalidName, err)
 	}
 }
 
-// checkPolicies returns an error that names the policies that are not ready.
-func (o *Options) checkPolicies(ctx context.Context) error {
+// Policies returns an error that names the policies that are not ready.
+func Policies(ctx context.Context, c client.Client) error {
 	list := &policyv1alpha1.OffloadingPolicyList{}
-	if err := o.Client.List(ctx, list); err != nil {
+	if err := c.List(ctx, list); err != nil {
 		return fmt.Errorf("listing OffloadingPolicies: %w", err)
 	}
 	var errs []error
