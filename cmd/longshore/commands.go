@@ -108,7 +108,7 @@ func managerCommand() *cobra.Command {
 	f.BoolVar(&o.Storage.Enabled, "enable-storage", false, "provision the volumes of claims whose storage class has the provisioner liqo.io/storage, and offer the storage classes of this cluster to consumers")
 	f.StringVar(&o.Storage.RealClass, "real-storage-class-name", "", "storage class of volumes in this cluster, and the default one that consumers get; empty means the default class")
 	f.StringVar(&o.Storage.Namespace, "storage-namespace", "liqo-storage", "namespace of the claims behind volumes in this cluster")
-	policyFlags(f, &o.Policies.CacheDir, &o.Policies.PrecompiledDir, &o.Policies.Namespaces)
+	policyFlags(f, &o.Policies.CacheDir, &o.Policies.PrecompiledDir, &o.Policies.Namespaces, &o.Policies.ReportKeys)
 	return cmd
 }
 
@@ -145,7 +145,7 @@ func webhookCommand() *cobra.Command {
 	f.StringSliceVar(&o.PodCIDRs, "podcidr", nil, "pod CIDRs of this cluster, handed to virtual kubelets as --local-podcidr (no effect: addresses are not translated yet)")
 	f.Var(objectKey{&o.DefaultOptions}, "vk-options-default-template", "VkOptionsTemplate of VirtualNodes that name none")
 	f.StringVar(&o.RuntimeClassName, "liqo-runtime-class", "liqo", "runtime class that asks for a virtual node")
-	policyFlags(f, &o.PolicyCacheDir, &o.PrecompiledPolicyDir, &o.PolicyNamespaces)
+	policyFlags(f, &o.PolicyCacheDir, &o.PrecompiledPolicyDir, &o.PolicyNamespaces, &o.PolicyReportKeys)
 	return cmd
 }
 

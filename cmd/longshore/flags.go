@@ -28,8 +28,9 @@ func resyncFlag(f *pflag.FlagSet, period *time.Duration) {
 }
 
 // policyFlags are those of a process that asks policies.
-func policyFlags(f *pflag.FlagSet, cacheDir, precompiledDir *string, namespaces *[]string) {
+func policyFlags(f *pflag.FlagSet, cacheDir, precompiledDir *string, namespaces, reportKeys *[]string) {
 	f.StringVar(cacheDir, "policy-cache-dir", "", "folder that keeps compiled policies between starts")
 	f.StringVar(precompiledDir, "precompiled-policy-dir", precompiledDirDefault, "folder of the image with the compiled built-in policies; where it is absent, or for another kind of processor, they are compiled")
 	f.StringSliceVar(namespaces, "policy-namespace", nil, "namespaces beside Longshore's own whose ConfigMaps may hold modules of policies")
+	f.StringArrayVar(reportKeys, "policy-report-key", nil, "public key, in PEM or the base64 of its DER: with any, modules need a conformance report that one of them verifies")
 }

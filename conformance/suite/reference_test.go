@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longshore-dev/longshore/conformance/suite"
+	"github.com/longshore-dev/longshore/host/policysource/attestation"
+	"github.com/longshore-dev/longshore/host/policysource/plan"
 )
 
 var update = flag.Bool("update", false, "write docs/reference/conformance.md")
@@ -54,6 +56,21 @@ Advice counts with ` + "`--strict`" + ` only: no host sends such input.
 | ` + "`figures`" + ` | fuel and memory of ordinary requests by point: median, 99th percentile, most, limit |
 
 ` + "`--junit FILE`" + ` writes a test suite for each rule, and ` + "`--html FILE`" + ` a page that needs neither scripts nor other files.
+
+## Signed reports
+
+` + "```sh" + `
+openssl genpkey -algorithm ed25519 -out key.pem && openssl pkey -in key.pem -pubout -out key.pub
+longshorectl policy conform module.wasm.gz --vectors vectors --sign-key key.pem -o json > report.dsse.json
+longshorectl policy verify-report report.dsse.json --key key.pub --module module.wasm.gz
+longshorectl policy push module.wasm.gz --spec policy.yaml --report report.dsse.json --apply
+` + "```" + `
+
+The signed report is a [DSSE](https://github.com/secure-systems-lab/dsse) envelope around the document. Keys are Ed25519 or ECDSA.
+
+A cluster with keys in the value ` + "`policies.reportKeys`" + ` of the chart binds a module of a ConfigMap only if the key ` + "`report.dsse.json`" + ` in the data of that ConfigMap holds an envelope that one of the keys verifies, and the report says that the module with this digest conforms, by suite ` + attestation.MinimumSuite + ` or later and a contract of the host. Otherwise the OffloadingPolicy has the condition ` + "`Ready=False`" + ` with the reason ` + "`" + plan.ReasonReportRefused + "`" + `, and admission refuses it. The built-in policies need no report. By default there are no keys, and no reports are required.
+
+## Exit codes
 
 | exit code | meaning |
 |---|---|

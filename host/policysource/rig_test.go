@@ -119,6 +119,8 @@ type rig struct {
 	events  *events.FakeRecorder
 	metrics *prometheus.Registry
 	status  *status.Reconciler
+	// attested checks reports in the sources that are started; nil requires none.
+	attested func(context.Context, []byte, string) error
 	// stages are those of the sources that are started.
 	stages []chain.Stage
 	// modulesFail makes the modules fail whose content begins with "ill".
@@ -196,6 +198,7 @@ func (r *rig) newSource() *policysource.Source {
 		Client:   r.client, Clock: r.clock, Metrics: metrics,
 		BuiltIn:          r.builtIn,
 		Stages:           r.stages,
+		Attested:         r.attested,
 		BuiltInBytes:     func() ([]byte, error) { return []byte("default"), nil },
 		ModuleNamespaces: []string{"longshore"},
 		Changed:          func() { r.changes++ },

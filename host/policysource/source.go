@@ -56,6 +56,9 @@ type Options struct {
 	// BuiltInBytes returns the bytes of BuiltIn, which is loaded once more for policies with
 	// limits.
 	BuiltInBytes func() ([]byte, error)
+	// Attested returns an error unless a signed report shows that the module with this digest conforms;
+	// nil requires no reports.
+	Attested func(ctx context.Context, report []byte, digest string) error
 	// Load loads modules.
 	Load modules.LoadFunc
 	// Stages are the extension points, with their moments, at which the component calls policies;
@@ -117,7 +120,7 @@ func New(options Options) (*Source, error) {
 	s.planned.Store(&[]plan.Outcome{})
 	s.modules = modules.New(modules.Options{
 		Client: options.Client, Namespaces: options.ModuleNamespaces, BuiltIn: options.BuiltIn, BuiltInBytes: options.BuiltInBytes,
-		Load: options.Load, Serves: callsModule(options.Stages), Close: options.Close, Loaded: options.Metrics.loaded, Clock: options.Clock,
+		Attested: options.Attested, Load: options.Load, Serves: callsModule(options.Stages), Close: options.Close, Loaded: options.Metrics.loaded, Clock: options.Clock,
 		Requeue: func(delay time.Duration) { s.requeueAfter(reconcileAll, delay) },
 	})
 	options.Chain.Retired, options.Chain.Observer = s.retire, s

@@ -30,7 +30,7 @@ func Command(streams Streams) *cobra.Command {
 	}
 	output.Group(command)
 	command.AddCommand(initCommand(streams), buildCommand(streams), inspectCommand(streams), runCommand(streams), testCommand(streams),
-		conformCommand(streams), benchCommand(streams), explainCommand(streams), pushCommand(streams), watchCommand(streams))
+		conformCommand(streams), benchCommand(streams), explainCommand(streams), verifyCommand(streams), pushCommand(streams), watchCommand(streams))
 	return command
 }
 

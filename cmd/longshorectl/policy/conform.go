@@ -22,12 +22,15 @@ const conformExample = `  # Is this module right?
   # With the golden cases of its author, as a report for a pipeline
   longshorectl policy conform module.wasm.gz --vectors vectors -o yaml > report.yaml
 
+  # With a signature, for clusters that require one
+  longshorectl policy conform module.wasm.gz --vectors vectors --sign-key key.pem -o json > report.dsse.json
+
   # With a page for people, and the results for a pipeline
   longshorectl policy conform module.wasm.gz --vectors vectors --html report.html --junit report.xml`
 
 func conformCommand(streams Streams) *cobra.Command {
 	var format output.Format
-	var folder, junit, html string
+	var folder, junit, html, signKey string
 	var strict bool
 	command := &cobra.Command{
 		Use:   "conform MODULE [--vectors FOLDER]",
@@ -38,10 +41,14 @@ func conformCommand(streams Streams) *cobra.Command {
 			"questions of its extension points, and its answers are checked for everything but their meaning.\n" +
 			"docs/reference/conformance.md lists the rules. A finding names the rule that the module breaks, and the smallest input that\n" +
 			"shows it. -o yaml and -o json write the document PolicyConformanceReport.\n" +
+			"--sign-key signs it: -o json writes a DSSE envelope then, which policy verify-report and clusters with policies.reportKeys check.\n" +
 			"Exit codes: 0 the module conforms, 1 an input cannot be read, 2 wrong command line, 3 the module is refused or does not conform.",
 		Example: conformExample,
 		Args:    oneModule,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if signKey != "" && format != output.JSON {
+				return output.Usagef("--sign-key goes with -o json: the signed report is JSON")
+			}
 			raw, err := streams.read(args[0])
 			if err != nil {
 				return err
@@ -63,7 +70,12 @@ func conformCommand(streams Streams) *cobra.Command {
 				return err
 			}
 			style := output.StyleOf(streams.Out, streams.Getenv)
-			if err := output.Print(streams.Out, format, result, func(w io.Writer) error { return conformanceText(w, style, result) }); err != nil {
+			if signKey != "" {
+				err = streams.sign(cmd.Context(), result, signKey)
+			} else {
+				err = output.Print(streams.Out, format, result, func(w io.Writer) error { return conformanceText(w, style, result) })
+			}
+			if err != nil {
 				return err
 			}
 			if !result.Conforms {
@@ -77,6 +89,7 @@ func conformCommand(streams Streams) *cobra.Command {
 	flags.StringVar(&folder, "vectors", "", "folder with golden cases of the module, *.json")
 	flags.StringVar(&junit, "junit", "", "file for the results as JUnit XML")
 	flags.StringVar(&html, "html", "", "file for the report as an HTML page")
+	flags.StringVar(&signKey, "sign-key", "", "file with a private key, Ed25519 or ECDSA in PEM: sign the report")
 	flags.BoolVar(&strict, "strict", false, "advice counts: inputs that a host never sends must be refused, too")
 	return command
 }

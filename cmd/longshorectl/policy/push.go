@@ -21,6 +21,7 @@ import (
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/module"
+	"github.com/longshore-dev/longshore/host/policysource/attestation"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -42,7 +43,7 @@ type Pushed struct {
 // pushOptions are a module and its policy, as bytes of files.
 type pushOptions struct {
 	source, name, namespace string
-	module, spec            []byte
+	module, spec, report    []byte
 }
 
 // objectsOf loads the module as a cluster does, and returns the objects of its policy.
@@ -135,6 +136,9 @@ func split(o *pushOptions) ([]*corev1.ConfigMap, *policyv1alpha1.ConfigMapSource
 			BinaryData: map[string][]byte{key: piece},
 		})
 	}
+	if len(o.report) > 0 {
+		configMaps[0].Data = map[string]string{attestation.DataKey: string(o.report)}
+	}
 	return configMaps, source, nil
 }
 
@@ -161,7 +165,7 @@ func (p *Pushed) apply(ctx context.Context, c *admin.Cluster) error {
 	}
 	for _, want := range p.ConfigMaps {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
-		if err := c.Write(ctx, object, func() error { object.Data, object.BinaryData = nil, want.BinaryData; return nil }); err != nil {
+		if err := c.Write(ctx, object, func() error { object.Data, object.BinaryData = want.Data, want.BinaryData; return nil }); err != nil {
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ import (
 type target struct {
 	at              cluster.Flags
 	name, namespace string
-	spec            string
+	spec, report    string
 	timeout         time.Duration
 }
 
@@ -29,6 +29,7 @@ func (t *target) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&t.name, "name", "", "name of the OffloadingPolicy and of its ConfigMap; that of the module when empty")
 	flags.StringVarP(&t.namespace, "namespace", "n", "longshore", "namespace of Longshore, for the ConfigMap")
 	flags.StringVar(&t.spec, "spec", "", "file with the spec of the OffloadingPolicy, without its module; all points of the module when empty")
+	flags.StringVar(&t.report, "report", "", "file with the signed report of the module, for clusters that require one (policy conform --sign-key)")
 	flags.DurationVar(&t.timeout, "timeout", 2*time.Minute, "how long to wait until every component uses the policy; 0 does not wait")
 }
 
@@ -91,6 +92,11 @@ func (s Streams) prepare(ctx context.Context, source string, to *target) (*Pushe
 	options := &pushOptions{source: source, name: to.name, namespace: to.namespace, module: raw}
 	if to.spec != "" {
 		if options.spec, err = s.read(to.spec); err != nil {
+			return nil, err
+		}
+	}
+	if to.report != "" {
+		if options.report, err = s.read(to.report); err != nil {
 			return nil, err
 		}
 	}

@@ -290,6 +290,19 @@ func TestTheWebhookOfPoliciesAnswersInTime(t *testing.T) {
 	assert.NotZero(t, checked)
 }
 
+func TestKeysOfReportsReachTheComponents(t *testing.T) {
+	objects := render(t, map[string]any{"clusterID": "rome", "policies": map[string]any{"reportKeys": []any{"-----BEGIN PUBLIC KEY-----\nTUNvd0\nJRWT0=\n-----END PUBLIC KEY-----\n"}}})
+	const want = "--policy-report-key=TUNvd0JRWT0="
+	for _, name := range []string{"longshore-webhook", "longshore-manager"} {
+		containers, _, err := unstructured.NestedSlice(find(t, objects, "Deployment", name).Object, "spec", "template", "spec", "containers")
+		require.NoError(t, err)
+		assert.Contains(t, containers[0].(map[string]any)["args"], want, name)
+	}
+	extra, _, err := unstructured.NestedSlice(find(t, objects, "VkOptionsTemplate", "virtual-kubelet-default").Object, "spec", "extraArgs")
+	require.NoError(t, err)
+	assert.Contains(t, extra, want)
+}
+
 func TestNamespacesThatMayHoldModulesReachWhoReadsThem(t *testing.T) {
 	objects := render(t, map[string]any{"clusterID": "rome", "policies": map[string]any{"namespaces": []any{"team-a"}}})
 	containers, _, err := unstructured.NestedSlice(find(t, objects, "Deployment", "longshore-webhook").Object, "spec", "template", "spec", "containers")

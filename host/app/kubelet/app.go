@@ -139,8 +139,8 @@ func (a *App) loadPolicies(ctx context.Context) (*policies.Policies, error) {
 	loaded, err := policies.New(ctx, a.manager, policies.Options{
 		Identity: o.component(a.manager.GetClient()),
 		Elected:  o.VKLeaseEnabled, CacheDir: o.PolicyCacheDir, PrecompiledDir: o.PrecompiledPolicyDir, Compiler: o.PolicyCompiler,
-		Stages:           chain.OffloadOrder(),
-		ModuleNamespaces: policies.Namespaces(o.Namespace, o.PolicyNamespaces), Metrics: policyMetrics, Changed: a.virtualNode.policiesChanged,
+		Stages:     chain.OffloadOrder(),
+		ReportKeys: o.PolicyReportKeys, ModuleNamespaces: policies.Namespaces(o.Namespace, o.PolicyNamespaces), Metrics: policyMetrics, Changed: a.virtualNode.policiesChanged,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the policies: %w", err)

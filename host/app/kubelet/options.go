@@ -64,6 +64,9 @@ type Options struct {
 	PolicyCompiler engine.Compiler
 	// PolicyNamespaces are further namespaces whose ConfigMaps may contain modules of policies.
 	PolicyNamespaces []string
+	// PolicyReportKeys are the public keys of the conformance reports that modules need; none if they
+	// need no report.
+	PolicyReportKeys []string
 	// WithoutEffect are the given arguments that are not implemented yet; they are logged.
 	WithoutEffect []string
 	// KubeletClientCAFile verifies clients of the kubelet API; empty uses the consumer's
@@ -263,6 +266,9 @@ func (o *Options) validateReflection() error {
 		}
 	}
 	if err := policies.ValidateNamespaces(o.PolicyNamespaces); err != nil {
+		errs = append(errs, err)
+	}
+	if err := policies.ValidateReportKeys(o.PolicyReportKeys); err != nil {
 		errs = append(errs, err)
 	}
 	if o.ResyncPeriod < 0 {

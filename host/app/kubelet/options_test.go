@@ -48,6 +48,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"a host without a port":       {func(o *kubelet.Options) { o.HomeAPIServerHost = "x" }, "must be set together (T32)"},
 		"a short lease duration":      {func(o *kubelet.Options) { o.VKLeaseDuration = o.VKLeaseRenewInterval }, "invalid --vk-lease-duration 10s"},
 		"a short renew interval":      {func(o *kubelet.Options) { o.VKLeaseRetryPeriod = o.VKLeaseRenewInterval }, "invalid --vk-lease-renew-interval 10s"},
+		"an invalid report key":       {func(o *kubelet.Options) { o.PolicyReportKeys = []string{"x"} }, "--policy-report-key: reading public key 1"},
 		"an invalid policy namespace": {func(o *kubelet.Options) { o.PolicyNamespaces = []string{"Team"} }, "--policy-namespace"},
 		"an invalid CIDR":             {func(o *kubelet.Options) { o.LocalPodCIDRs = []string{"10.0.0.0"} }, `invalid CIDR "10.0.0.0" in --local-podcidr`},
 		"a CIDR without a remap":      {func(o *kubelet.Options) { o.RemotePodCIDRs = []string{"10.0.0.0/16"} }, "must have the same number of values: got 1 and 0"},

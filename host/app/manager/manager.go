@@ -107,6 +107,9 @@ func (o *Options) Validate() error {
 	if storageErr := o.Storage.validate(); storageErr != nil {
 		err = errors.Join(err, storageErr)
 	}
+	if keysErr := policies.ValidateReportKeys(o.Policies.ReportKeys); keysErr != nil {
+		err = errors.Join(err, keysErr)
+	}
 	if namespacesErr := policies.ValidateNamespaces(o.Policies.Namespaces); namespacesErr != nil {
 		err = errors.Join(err, namespacesErr)
 	}

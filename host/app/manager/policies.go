@@ -33,6 +33,9 @@ type PolicyOptions struct {
 	Compiler engine.Compiler
 	// Namespaces are those beside Longshore's own whose ConfigMaps may hold modules of policies.
 	Namespaces []string
+	// ReportKeys are the public keys of the conformance reports that modules need; none if they need
+	// no report.
+	ReportKeys []string
 	// Metrics registers the metrics of policies; nil registers none.
 	Metrics prometheus.Registerer
 }
@@ -64,8 +67,8 @@ func (p *slicePolicies) add(mgr ctrl.Manager, o *Options) error {
 		loaded, err := policies.New(ctx, mgr, policies.Options{
 			Identity: policies.OfElected(mgr.GetAPIReader(), component, client.ObjectKey{Namespace: o.Namespace, Name: o.PodName}),
 			CacheDir: o.Policies.CacheDir, PrecompiledDir: o.Policies.PrecompiledDir, Compiler: o.Policies.Compiler,
-			Stages:           []chain.Stage{{Point: contract.ResourceSliceAdmission}},
-			ModuleNamespaces: o.modules(), Metrics: observer, Changed: p.changed,
+			Stages:     []chain.Stage{{Point: contract.ResourceSliceAdmission}},
+			ReportKeys: o.Policies.ReportKeys, ModuleNamespaces: o.modules(), Metrics: observer, Changed: p.changed,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("loading the policies: %w", err)

@@ -23,6 +23,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policysource"
+	"github.com/longshore-dev/longshore/host/policysource/attestation"
 	"github.com/longshore-dev/longshore/host/policysource/modules"
 	"github.com/longshore-dev/longshore/host/policysource/report"
 )
@@ -45,6 +46,9 @@ type Options struct {
 	Stages []chain.Stage
 	// ModuleNamespaces are the namespaces whose ConfigMaps may hold modules; see [Namespaces].
 	ModuleNamespaces []string
+	// ReportKeys are the public keys of signed conformance reports: with any, modules without such a
+	// report are not bound. See [attestation.ParseKeys].
+	ReportKeys []string
 	// Metrics of the policies; may be nil.
 	Metrics *policysource.Metrics
 	// Changed is called after decisions may have changed; it may be nil and must not block.
@@ -82,6 +86,24 @@ func ValidateNamespaces(allowed []string) error {
 	return nil
 }
 
+// ValidateReportKeys returns an error for the first key that is not the public one of a signature.
+func ValidateReportKeys(keys []string) error {
+	_, err := attestedBy(keys)
+	return err
+}
+
+// attestedBy returns the check of signed reports; nil if there are no keys.
+func attestedBy(keys []string) (func(context.Context, []byte, string) error, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	parsed, err := attestation.ParseKeys(keys)
+	if err != nil {
+		return nil, fmt.Errorf("--policy-report-key: %w", err)
+	}
+	return parsed.Verify, nil
+}
+
 // Policies are the engine and the policies of one component.
 type Policies struct {
 	engine *engine.Engine
@@ -91,6 +113,10 @@ type Policies struct {
 // New compiles the built-in module and adds the source to the manager. It may take
 // seconds without a compilation cache.
 func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, error) {
+	attested, err := attestedBy(options.ReportKeys)
+	if err != nil {
+		return nil, err
+	}
 	runtime, err := engine.New(ctx, engine.Options{
 		CacheDir: options.CacheDir, PrecompiledDir: options.PrecompiledDir, Compiler: options.Compiler,
 	})
@@ -107,6 +133,7 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 	p.source, err = policysource.New(policysource.Options{
 		Identity: options.Identity, Elected: options.Elected, Client: mgr.GetClient(), Clock: clock.RealClock{},
 		BuiltIn: builtin, BuiltInBytes: builtinpolicies.Module,
+		Attested:         attested,
 		Load:             p.load,
 		Stages:           options.Stages,
 		Close:            p.retire(ctx),

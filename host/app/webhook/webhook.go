@@ -81,6 +81,9 @@ type Options struct {
 	// PolicyNamespaces are the namespaces beside Longshore's own whose ConfigMaps may
 	// hold modules of policies.
 	PolicyNamespaces []string
+	// PolicyReportKeys are the public keys of the conformance reports that modules need; none if they
+	// need no report.
+	PolicyReportKeys []string
 }
 
 // Validate returns every invalid option.
@@ -102,6 +105,9 @@ func (o *Options) Validate() error {
 		}
 	}
 	if err := policies.ValidateNamespaces(o.PolicyNamespaces); err != nil {
+		errs = append(errs, err)
+	}
+	if err := policies.ValidateReportKeys(o.PolicyReportKeys); err != nil {
 		errs = append(errs, err)
 	}
 	if o.ShutdownDelay < 0 {
@@ -194,7 +200,7 @@ func (a *App) add(ctx context.Context, mgr ctrl.Manager, options Options) error 
 	a.policies, err = policies.New(ctx, mgr, policies.Options{
 		Identity: policies.OfPod(mgr.GetAPIReader(), component, client.ObjectKey{Namespace: options.Namespace, Name: options.PodName}),
 		CacheDir: options.PolicyCacheDir, PrecompiledDir: options.PrecompiledPolicyDir, Compiler: options.PolicyCompiler,
-		ModuleNamespaces: options.modules(), Metrics: observer,
+		ReportKeys: options.PolicyReportKeys, ModuleNamespaces: options.modules(), Metrics: observer,
 		Stages: []chain.Stage{{Point: contract.PodMutation, Moment: contract.MomentAdmission}, {Point: contract.ShadowPodAdmission}},
 	})
 	if err != nil {

@@ -52,6 +52,9 @@ func (m *Modules) find(ctx context.Context, policy *policyv1alpha1.OffloadingPol
 	if problem != nil || err != nil {
 		return found{}, problem, err
 	}
+	if problem, err := m.attest(ctx, spec.Module.ConfigMap, raw, stored); problem != nil || err != nil {
+		return found{}, problem, err
+	}
 	sum := sha256.Sum256(raw)
 	return found{key: Key{content: hex.EncodeToString(sum[:]), limits: limits}, raw: raw}, nil, nil
 }
@@ -93,16 +96,9 @@ func checkDigest(from *policyv1alpha1.ConfigMapSource, raw []byte) *plan.Problem
 
 // piece returns the bytes that one ConfigMap holds of a module.
 func (m *Modules) piece(ctx context.Context, name client.ObjectKey, key string, stored *corev1.ConfigMap) ([]byte, *plan.Problem, error) {
-	configMap := stored
-	if stored == nil || client.ObjectKeyFromObject(stored) != name {
-		configMap = &corev1.ConfigMap{}
-		err := m.options.Client.Get(ctx, name, configMap)
-		if apierrors.IsNotFound(err) {
-			return nil, &plan.Problem{Reason: plan.ReasonModuleNotFound, Err: fmt.Errorf("ConfigMap %s does not exist: the operator must create it with the module in binaryData", name)}, nil
-		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("reading ConfigMap %s: %w", name, err)
-		}
+	configMap, problem, err := m.configMap(ctx, name, stored)
+	if problem != nil || err != nil {
+		return nil, problem, err
 	}
 	if key == "" {
 		if len(configMap.BinaryData) != 1 {
@@ -119,6 +115,22 @@ func (m *Modules) piece(ctx context.Context, name client.ObjectKey, key string, 
 		return nil, &plan.Problem{Reason: plan.ReasonModuleNotFound, Err: fmt.Errorf("binaryData of ConfigMap %s has no key %q: the operator must store the module there, or set spec.module.configMap.key to its key", name, key)}, nil
 	}
 	return raw, nil, nil
+}
+
+// configMap reads a ConfigMap, or returns the one that is being stored.
+func (m *Modules) configMap(ctx context.Context, name client.ObjectKey, stored *corev1.ConfigMap) (*corev1.ConfigMap, *plan.Problem, error) {
+	if stored != nil && client.ObjectKeyFromObject(stored) == name {
+		return stored, nil, nil
+	}
+	configMap := &corev1.ConfigMap{}
+	err := m.options.Client.Get(ctx, name, configMap)
+	if apierrors.IsNotFound(err) {
+		return nil, &plan.Problem{Reason: plan.ReasonModuleNotFound, Err: fmt.Errorf("ConfigMap %s does not exist: the operator must create it with the module in binaryData", name)}, nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading ConfigMap %s: %w", name, err)
+	}
+	return configMap, nil, nil
 }
 
 // limitsOf reads spec.limits. Limits above the host's bounds are a problem: the API server

@@ -53,6 +53,9 @@ type Options struct {
 	// BuiltInBytes returns the bytes of BuiltIn, which is loaded once more for each policy with
 	// other limits.
 	BuiltInBytes func() ([]byte, error)
+	// Attested returns an error unless a signed report shows that the module with this digest of its
+	// unpacked bytes conforms; nil requires no reports.
+	Attested func(ctx context.Context, report []byte, digest string) error
 	// Load loads modules.
 	Load LoadFunc
 	// Serves reports whether the component calls a module with this manifest; nil means that it
@@ -77,6 +80,8 @@ type Modules struct {
 	judging chan struct{}
 	// verdicts are results by content.
 	verdicts *cache.LRUExpireCache
+	// attested are results of options.Attested by module and report.
+	attested *cache.LRUExpireCache
 	slots    chan struct{}
 	running  sync.WaitGroup
 
@@ -112,6 +117,7 @@ func New(options Options) *Modules {
 	return &Modules{
 		options: options, judging: make(chan struct{}, 1), slots: make(chan struct{}, maxLoads), known: map[Key]*module{},
 		verdicts: cache.NewLRUExpireCacheWithClock(maxVerdicts, options.Clock),
+		attested: cache.NewLRUExpireCacheWithClock(maxVerdicts, options.Clock),
 	}
 }
 

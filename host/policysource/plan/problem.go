@@ -11,6 +11,9 @@ const (
 	ReasonInvalidSettings  = "InvalidSettings"
 	ReasonBindingRefused   = "BindingRefused"
 	ReasonOrderNeeded      = "OrderNeeded"
+	// ReasonReportRefused is that of a module without an acceptable signed report, in clusters that
+	// require one.
+	ReasonReportRefused = "ReportRefused"
 )
 
 // Problem is why the current version of a policy cannot be used.
