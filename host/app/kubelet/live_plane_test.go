@@ -161,6 +161,7 @@ func TestChangesOfARunningPodReachTheRemotePod(t *testing.T) {
 	t.Run("an ephemeral container that the provider's security level forbids", func(t *testing.T) {
 		r.change(t, "web", "ephemeralcontainers", `{"spec":{"ephemeralContainers":[{"name":"root","image":"busybox","securityContext":{"privileged":true}}]}}`)
 		r.awaitPodEvent(t, r.milan, "shop-rome", "FailedUpdatePod", `privileged`)
+		r.awaitPodEvent(t, r.rome, "shop", "FailedUpdatePod", `privileged`)
 		assert.Len(t, r.remote(t, "web").Spec.EphemeralContainers, 1)
 	})
 	t.Run("tolerations and a deadline", func(t *testing.T) {

@@ -286,7 +286,7 @@ func (r *Reconciler) syncMetadata(ctx context.Context, shadow *offloadingv1beta1
 	case apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
-	r.Events.Eventf(shadow, pod, corev1.EventTypeWarning, reasonFailedUpdatePod, actionUpdatePod, "Pod metadata not updated: %v", err)
+	r.Events.Eventf(pod, shadow, corev1.EventTypeWarning, reasonFailedUpdatePod, actionUpdatePod, "Pod metadata not updated: %v", err)
 	return ctrl.Result{}, fmt.Errorf("updating the metadata of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 

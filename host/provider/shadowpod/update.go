@@ -39,7 +39,7 @@ func (r *Reconciler) updateSpec(ctx context.Context, shadow *offloadingv1beta1.S
 		case err == nil:
 			applied.Take(desired, step.Fields)
 		case refusal != "":
-			r.Events.Eventf(shadow, pod, corev1.EventTypeWarning, reasonFailedUpdatePod, actionUpdatePod,
+			r.Events.Eventf(pod, shadow, corev1.EventTypeWarning, reasonFailedUpdatePod, actionUpdatePod,
 				"Change of the pod not applied (%s): %s", strings.Join(step.Fields, ", "), refusal)
 			retryAfter = longestPause
 		case apierrors.IsConflict(err):
