@@ -48,6 +48,11 @@ type runner interface {
 	Run(ctx context.Context) error
 }
 
+// streamServer is a *kubeletapi.Server.
+type streamServer interface {
+	Run(ctx, streams context.Context) error
+}
+
 // nodeRunner is a *node.Node.
 type nodeRunner interface {
 	runner
@@ -62,7 +67,7 @@ type session struct {
 	custom *custom.Follower
 	// node and server are nil with --create-node=false: no pods are bound to the node then.
 	node   nodeRunner
-	server runner
+	server streamServer
 	// awaitPolicies waits until policies can be asked, or returns false when the context ends.
 	awaitPolicies func(context.Context) bool
 }
@@ -135,9 +140,10 @@ func (s *session) policiesChanged() {
 	s.custom.PoliciesChanged()
 }
 
-// run runs the session's parts until the context ends or a part fails. The Node and the
-// kubelet API do not wait for policies: the node's lease must be renewed meanwhile.
-func (s *session) run(ctx context.Context) error {
+// run runs the session's parts until the context ends or a part fails. Streams of the kubelet
+// API go on until the context streams ends. The Node and the kubelet API do not wait for
+// policies: the node's lease must be renewed meanwhile.
+func (s *session) run(ctx, streams context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		if !s.awaitPolicies(ctx) {
@@ -153,7 +159,7 @@ func (s *session) run(ctx context.Context) error {
 	})
 	if s.node != nil {
 		group.Go(func() error { return s.node.Run(ctx) })
-		group.Go(func() error { return s.server.Run(ctx) })
+		group.Go(func() error { return s.server.Run(ctx, streams) })
 	}
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("running the session with the provider: %w", err)

@@ -18,19 +18,24 @@ func (p part) Run(ctx context.Context) error {
 	return nil
 }
 
+// serverPart is a part that takes the context of streams.
+type serverPart struct{ part }
+
+func (p serverPart) Run(ctx, _ context.Context) error { return p.part.Run(ctx) }
+
 func (part) VirtualNodeChanged(*offloadingv1beta1.VirtualNode) {}
 func (part) Refresh()                                          {}
 
 func TestNodeAndKubeletAPIDoNotWaitForPolicies(t *testing.T) {
 	node, server, awaited := make(part), make(part), make(chan struct{})
-	s := &session{node: node, server: server, awaitPolicies: func(ctx context.Context) bool {
+	s := &session{node: node, server: serverPart{server}, awaitPolicies: func(ctx context.Context) bool {
 		close(awaited)
 		<-ctx.Done()
 		return false
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.run(ctx) }()
+	go func() { ended <- s.run(ctx, ctx) }()
 	<-node
 	<-server
 	<-awaited

@@ -189,10 +189,12 @@ func (v *virtualNode) runSession(ctx context.Context, config *rest.Config) (*res
 	if err != nil {
 		return nil, err
 	}
+	// A stream may go on over a connection with an earlier kubeconfig.
+	streams := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- current.run(ctx) }()
+	go func() { ended <- current.run(ctx, streams) }()
 	v.setSession(current)
 	defer v.setSession(nil)
 	// The VirtualNode may have changed while the session was composed.

@@ -61,8 +61,10 @@ func New(options Options) (*Server, error) {
 	return &Server{options: options}, nil
 }
 
-// Run serves until the context ends.
-func (s *Server) Run(ctx context.Context) error {
+// Run serves until ctx ends. The port is free when it returns. Requests that are answered at that
+// time, such as `kubectl logs -f` and `kubectl exec`, go on until the context streams ends, which
+// must not end before ctx.
+func (s *Server) Run(ctx, streams context.Context) error {
 	address := net.JoinHostPort(s.options.Address, strconv.Itoa(s.options.Port))
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -70,7 +72,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	server := &http.Server{
 		Handler: s.options.Guard.protect(s.handler()), ReadHeaderTimeout: headerTimeout,
-		BaseContext: func(net.Listener) context.Context { return ctx },
+		BaseContext: func(net.Listener) context.Context { return streams },
 		TLSConfig: &tls.Config{
 			MinVersion: tls.VersionTLS12,
 			// Streams use the upgrade of HTTP/1.1.
@@ -81,6 +83,8 @@ func (s *Server) Run(ctx context.Context) error {
 		ErrorLog: newErrorLog(logr.FromContextOrDiscard(ctx)),
 	}
 	stop := context.AfterFunc(ctx, func() {
+		// The error says that a stream is left.
+		_ = server.Shutdown(streams)
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		if server.Shutdown(closing) != nil {

@@ -152,12 +152,21 @@ func serve(t *testing.T) *rest.Config {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx) }()
+	go func() { ended <- server.Run(ctx, ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		assert.NoError(t, <-ended)
 	})
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	awaitServer(t, address)
+	return &rest.Config{
+		Host: "https://" + address, BearerToken: "good", TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(t, serving)},
+	}
+}
+
+// awaitServer waits until a server listens.
+func awaitServer(t *testing.T, address string) {
+	t.Helper()
 	require.Eventually(t, func() bool {
 		connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 		if err == nil {
@@ -165,9 +174,6 @@ func serve(t *testing.T) *rest.Config {
 		}
 		return err == nil
 	}, time.Minute, 5*time.Millisecond)
-	return &rest.Config{
-		Host: "https://" + address, BearerToken: "good", TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(t, serving)},
-	}
 }
 
 func freePort(t *testing.T) int {
@@ -320,5 +326,5 @@ func TestUsedPortIsReportedWithTheFlags(t *testing.T) {
 		Certificate: NewSelfSigned("n", nil, time.Now).Certificate, Guard: newGuard(t, allowAll(), noAuthorities),
 	})
 	require.NoError(t, err)
-	assert.ErrorContains(t, server.Run(t.Context()), "listening for the kubelet API (--node-ip, --listen-port)")
+	assert.ErrorContains(t, server.Run(t.Context(), t.Context()), "listening for the kubelet API (--node-ip, --listen-port)")
 }
