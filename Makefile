@@ -11,7 +11,7 @@ export CGO_ENABLED ?= 0
 GO       ?= go
 TESTED   := . sdk plugins hack/demo hack/release hack/site
 # hack/e2e needs root and real nodes: only the target e2e runs its tests.
-LINTED   := $(TESTED) hack/e2e
+LINTED   := $(TESTED) hack/e2e hack/e2e/images/addons
 MODULES  := $(LINTED) conformance/testplane/kubernetes hack/tools
 TOOL     := $(GO) tool -modfile=hack/tools/go.mod
 LDFLAGS  := -s -w
@@ -19,6 +19,8 @@ LDFLAGS  := -s -w
 # of image and release; empty is that of git.
 PLATFORMS ?= linux/$(shell $(GO) env GOARCH)
 VERSION  ?=
+# `make demo` with nodes of Linux namespaces, as root: real. Empty: simulated ones.
+NODES    ?=
 # The deflake target's module, package and count.
 MODULE   ?= .
 PKG      ?= ./...
@@ -40,11 +42,21 @@ help: ## Show this help
 		/^##@/ {printf "\n%s\n", substr($$0, 5)}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: build ## Two clusters on loopback, Longshore on both, a pod that runs on the other one
+ifeq ($(NODES),real)
+demo: build
+	@hack/e2e/install-packages.sh
+	@$(GO) run -C hack/release . image --version=e2e --out=dist/e2e
+	@hack/progress.sh hack/e2e/demo $(GO) build -C hack/e2e -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/demo-real ./demo
+	@bin/demo-real up
+else
+demo: build ## Two clusters on loopback, Longshore on both, a pod that runs on the other one (NODES=real: with real nodes, as root)
 	@bin/demo up
+endif
 
 .PHONY: demo-down
 demo-down: ## Stop what `make demo` started, and nothing else
+	@if [ -f .demo-real/pid ]; then \
+		[ -x bin/demo-real ] || $(GO) build -C hack/e2e -o $(CURDIR)/bin/demo-real ./demo; bin/demo-real down; fi
 	@if [ -x bin/demo ]; then bin/demo down; else $(GO) run -C hack/demo . --dir $(CURDIR)/.demo down; fi
 
 .PHONY: tools
@@ -116,7 +128,7 @@ e2e: build plugins ## Longshore on two clusters with real nodes, as root; logs s
 	@hack/e2e/install-packages.sh
 	@$(GO) run -C hack/release . image --version=e2e --out=dist/e2e
 	@hack/progress.sh hack/e2e $(GO) test -C hack/e2e -c -o $(CURDIR)/bin/e2e.test .
-	@cd hack/e2e && $(CURDIR)/bin/e2e.test -test.timeout 30m
+	@cd hack/e2e && $(CURDIR)/bin/e2e.test -test.timeout 45m
 
 .PHONY: test-race
 test-race: builtins ## The race detector over host and sdk (needs a C compiler)

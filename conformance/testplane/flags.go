@@ -30,7 +30,7 @@ func (c *Cluster) controlPlaneArgs() ([]string, error) {
 		}
 	}
 	add("apiserver-arg", c.apiServerArgs(), audit, c.options.APIServerArgs)
-	add("manager-arg", c.managerArgs())
+	add("manager-arg", c.managerArgs(), c.options.ManagerArgs)
 	add("scheduler-arg", c.schedulerArgs(), c.options.SchedulerArgs)
 	return args, nil
 }

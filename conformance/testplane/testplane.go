@@ -72,9 +72,9 @@ type Options struct {
 	// AuditLog is a path; not empty: every request of every user is logged there at
 	// level Metadata when it is answered, one JSON object a line.
 	AuditLog string
-	// APIServerArgs and SchedulerArgs are added to the components' flags and override ours.
-	// Feature gates go to APIServerArgs and apply to all components.
-	APIServerArgs, SchedulerArgs []string
+	// APIServerArgs, ManagerArgs and SchedulerArgs are added to the components' flags and override
+	// ours. Feature gates go to APIServerArgs and apply to all components.
+	APIServerArgs, ManagerArgs, SchedulerArgs []string
 	// Binary is the test plane; empty: the built one (binary.Locate).
 	Binary string
 	// Detach lets the cluster outlive this process; StopLeftover ends it. Without it the

@@ -1,12 +1,9 @@
 package e2e_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,57 +16,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
-	"github.com/longshore-dev/longshore/hack/e2e/images"
+	"github.com/longshore-dev/longshore/hack/e2e/clusters"
 	"github.com/longshore-dev/longshore/hack/e2e/node"
 	"github.com/longshore-dev/longshore/host/app/scheme"
 )
 
 const (
-	consumerID = "rome"
-	providerID = "milan"
+	consumerID = clusters.Consumer
+	providerID = clusters.Provider
 
-	gateway      = "10.201.0.1"
-	prefixLength = 24
+	// signingDuration is how long certificates are valid that a cluster has signed for Longshore.
+	signingDuration = 4 * time.Minute
 
 	soon = 2 * time.Minute
 	poll = 100 * time.Millisecond
 )
-
-// network is the addresses of a cluster.
-type network struct{ address, podCIDR, serviceCIDR string }
-
-var networks = map[string]network{
-	consumerID: {"10.201.0.2", "10.202.0.0/24", "10.203.0.0/24"},
-	providerID: {"10.201.0.3", "10.204.0.0/24", "10.205.0.0/24"},
-}
-
-// configOf returns the configuration of a cluster's node. Plain routes to the pods of the other
-// cluster stand in for a network fabric.
-func configOf(name string) (node.Config, error) {
-	dir, err := filepath.Abs(filepath.Join(stateDir, name))
-	if err != nil {
-		return node.Config{}, fmt.Errorf("resolving the folder of %s: %w", name, err)
-	}
-	n := networks[name]
-	config := node.Config{
-		Name: name, Dir: dir, Address: n.address, Gateway: gateway, PrefixLength: prefixLength,
-		PodCIDR: n.podCIDR, ServiceCIDR: n.serviceCIDR, Routes: map[string]string{},
-		TestPlane: os.Getenv(testPlaneVariable), Pause: images.Pause,
-	}
-	for other, n := range networks {
-		if other != name {
-			config.Routes[n.podCIDR] = n.address
-		}
-	}
-	for _, archive := range []string{longshore, imageDir + "/app.tar", imageDir + "/pause.tar"} {
-		path, err := filepath.Abs(archive)
-		if err != nil {
-			return node.Config{}, fmt.Errorf("resolving %s: %w", archive, err)
-		}
-		config.Images = append(config.Images, path)
-	}
-	return config, nil
-}
 
 // cluster is a cluster of one real node.
 type cluster struct {
@@ -79,18 +40,28 @@ type cluster struct {
 	node *node.Node
 	kube *kubernetes.Clientset
 	rest *rest.Config
+	// cgroup1 says that the containers have cgroups of version 1.
+	cgroup1 bool
 }
 
-func startCluster(ctx context.Context, name string) (*cluster, error) {
-	config, err := configOf(name)
+func startCluster(ctx context.Context, folder, name string) (*cluster, error) {
+	config, err := files.Config(folder, name)
 	if err != nil {
 		return nil, err
+	}
+	config.ManagerArgs = []string{
+		// Certificates are renewed all the time. A signer sets their beginning five minutes back.
+		"--cluster-signing-duration=" + signingDuration.String(),
+		"--horizontal-pod-autoscaler-sync-period=5s",
 	}
 	n, err := node.Start(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	c := &cluster{name: name, node: n}
+	if c.cgroup1, err = node.UsesCgroup1(); err != nil {
+		return nil, err
+	}
 	if c.rest, err = clientcmd.BuildConfigFromFlags("", n.Kubeconfig()); err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of %s: %w", name, err)
 	}
@@ -110,7 +81,7 @@ func startCluster(ctx context.Context, name string) (*cluster, error) {
 
 // kubectlCommand returns a command of kubectl in the cluster.
 func (c *cluster) kubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, stateDir+"/kubectl", append([]string{"--kubeconfig", c.node.Kubeconfig()}, args...)...)
+	return files.Kubectl(ctx, c.node.Kubeconfig(), args...)
 }
 
 // kubectl returns the output of kubectl, which must succeed.
@@ -122,10 +93,9 @@ func (c *cluster) kubectl(t planetest.T, args ...string) string {
 // execute returns the standard output of a command that must succeed.
 func execute(t planetest.T, cmd *exec.Cmd) string {
 	t.Helper()
-	var out, messages bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &messages
-	require.NoError(t, cmd.Run(), "%s\n%s%s", strings.Join(cmd.Args, " "), out.String(), messages.String())
-	return out.String()
+	out, err := clusters.Output(cmd)
+	require.NoError(t, err)
+	return out
 }
 
 // apply applies manifests as an administrator does.

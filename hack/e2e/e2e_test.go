@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/console"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
+	"github.com/longshore-dev/longshore/hack/e2e/clusters"
 	"github.com/longshore-dev/longshore/hack/e2e/node"
 )
 
@@ -20,6 +22,8 @@ import (
 type world struct {
 	rome, milan *cluster
 	console     *console.Console
+	// folder of stateDir is where their data is.
+	folder string
 }
 
 // step is a part of the test. Steps build on each other: the first that fails ends the test. A
@@ -46,7 +50,9 @@ func (w *world) step(t *testing.T, title string, run func(t *testing.T)) {
 // with it what people do.
 func TestLongshoreOnRealNodes(t *testing.T) {
 	w := &world{console: console.NewPlain(os.Stdout)}
+	defer w.stop(t)
 	w.step(t, "Starting the clusters rome and milan, each with a real node", w.start)
+	w.step(t, "Installing cluster DNS and metrics-server in both", w.installAddons)
 	romeBefore, milanBefore := w.rome.objects(t), w.milan.objects(t)
 	w.step(t, "helm install of charts/longshore in both", w.install)
 	w.step(t, "longshorectl peer", w.peer)
@@ -57,13 +63,20 @@ func TestLongshoreOnRealNodes(t *testing.T) {
 	w.step(t, "Offloading a namespace and a Deployment", w.offload)
 	w.step(t, "A pod of rome reaches the remote pods and their Service", w.reachFromConsumer)
 	w.step(t, "A remote pod reaches the endpoints of both clusters", w.reachFromProvider)
+	w.step(t, "A remote pod calls Services by name", w.callByName)
 	w.step(t, "kubectl exec, logs, attach, cp and port-forward", w.streams)
 	w.step(t, "A ConfigMap changes in the remote container", w.changeConfigMap)
 	w.step(t, "Init containers, a sidecar, probes and restarts", w.lifecycle)
+
+	w.step(t, "kubectl debug starts an ephemeral container", w.debug)
+	w.step(t, "A remote container is resized in place", w.resize)
 	w.step(t, "Jobs complete and fail", w.jobs)
 	w.step(t, "A remote pod asks the API server of rome", w.askHomeAPIServer)
 	w.step(t, "A StatefulSet keeps its data", w.keepData)
 	w.step(t, "A wasm policy from a ConfigMap changes the next pod", w.loadPolicy)
+	w.step(t, "kubectl top shows the use of remote pods", w.top)
+	w.step(t, "A HorizontalPodAutoscaler scales a remote Deployment", w.autoscale)
+	w.step(t, "All certificates are renewed under open streams", w.rotateCertificates)
 	w.step(t, "The provider drains its node", w.drainProvider)
 	w.step(t, "kill -9 of each process of Longshore", w.killLongshore)
 	w.step(t, "kill -9 of the provider's kubelet", w.killProviderKubelet)
@@ -81,7 +94,7 @@ func TestLongshoreOnRealNodes(t *testing.T) {
 }
 
 func (w *world) start(t *testing.T) {
-	require.NoError(t, node.ConnectNodes(t.Context(), gateway, prefixLength))
+	require.NoError(t, node.ConnectNodes(t.Context(), clusters.Gateway, clusters.PrefixLength))
 	type result struct {
 		cluster *cluster
 		err     error
@@ -89,7 +102,7 @@ func (w *world) start(t *testing.T) {
 	start := func(name string) <-chan result {
 		done := make(chan result, 1)
 		go func() {
-			c, err := startCluster(t.Context(), name)
+			c, err := startCluster(t.Context(), w.folder, name)
 			done <- result{c, err}
 		}()
 		return done
@@ -111,6 +124,17 @@ func (w *world) start(t *testing.T) {
 	}
 }
 
+// stop ends the clusters that were started.
+func (w *world) stop(t *testing.T) {
+	t.Helper()
+	for _, c := range []*cluster{w.rome, w.milan} {
+		if c != nil {
+			assert.NoError(t, c.node.Stop())
+		}
+	}
+	assert.NoError(t, node.DisconnectNodes(context.WithoutCancel(t.Context())))
+}
+
 // waitForNode waits until a node is ready.
 func (c *cluster) waitForNode(t *testing.T, name string) {
 	t.Helper()
@@ -128,16 +152,16 @@ func (c *cluster) waitForNode(t *testing.T, name string) {
 
 func (w *world) install(t *testing.T) {
 	w.offerVolume(t)
-	w.rome.install(t, map[string]any{
-		"virtualKubelet": map[string]any{"apiServerAccess": map[string]any{"host": networks[consumerID].address, "port": "6443"}},
+	w.rome.install(t, files.Current(), map[string]any{
+		"virtualKubelet": map[string]any{"apiServerAccess": map[string]any{"host": clusters.Networks[consumerID].Address, "port": "6443"}},
 	})
-	w.milan.install(t, map[string]any{})
+	w.milan.install(t, files.Current(), map[string]any{})
 }
 
 // longshorectl returns the output of longshorectl, which must succeed.
 func longshorectl(t *testing.T, args ...string) string {
 	t.Helper()
-	return execute(t, exec.CommandContext(t.Context(), command, args...))
+	return execute(t, exec.CommandContext(t.Context(), files.Longshorectl(), args...))
 }
 
 func (w *world) peer(t *testing.T) {

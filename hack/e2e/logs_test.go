@@ -12,7 +12,7 @@ import (
 // deletes them with the pods.
 func (w *world) saveLogs(t *testing.T) {
 	for _, c := range []*cluster{w.rome, w.milan} {
-		dir := filepath.Join(stateDir, c.name, "longshore")
+		dir := filepath.Join(c.node.Config.Dir, "longshore")
 		require.NoError(t, os.MkdirAll(dir, 0o700))
 		files, err := filepath.Glob(c.node.Config.Dir + "/pods/l*/*/*.log")
 		require.NoError(t, err)

@@ -7,26 +7,19 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/longshore-dev/longshore/conformance/testplane/binary"
-	"github.com/longshore-dev/longshore/hack/e2e/images"
+	"github.com/longshore-dev/longshore/hack/e2e/clusters"
 	"github.com/longshore-dev/longshore/hack/e2e/isolate"
 	"github.com/longshore-dev/longshore/hack/e2e/node"
 )
 
-const (
-	// roleWorld is the process that runs the tests, in namespaces of its own.
-	roleWorld = "world"
-	// testPlaneVariable hands the path of the test plane to the processes in the namespaces.
-	testPlaneVariable = binary.Environment
-)
+// roleWorld is the process that runs the tests, in namespaces of its own.
+const roleWorld = "world"
 
 func init() {
 	// The death of the thread that started the world would end it; the main thread never ends.
@@ -59,14 +52,14 @@ func TestMain(m *testing.M) {
 // Paths, relative to this folder, which is the working directory of a test.
 const (
 	root       = "../.."
-	stateDir   = root + "/.e2e"
-	imageDir   = stateDir + "/images"
-	longshore  = root + "/dist/e2e/longshore-e2e.tar"
-	command    = root + "/bin/longshorectl"
 	plugin     = root + "/bin/plugins/registryrewrite/module.wasm.gz"
-	chartDir   = root + "/charts/longshore"
 	lockedFile = root + "/.e2e.lock"
+
+	// upgradeFolder is the part of the state with the clusters of the second test.
+	upgradeFolder = "upgrade"
 )
+
+var files = clusters.Files{Root: root, State: root + "/.e2e"}
 
 // startWorld prepares the folder of this run, and runs the tests in a world of their own.
 func startWorld() (int, error) {
@@ -78,7 +71,7 @@ func startWorld() (int, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return 1, errors.New("another `make e2e` is working in this clone: wait for it, or end it first")
 	}
-	if err := errors.Join(checkMachine(), prepare()); err != nil {
+	if err := prepare(); err != nil {
 		return 1, err
 	}
 	world := isolate.Command(roleWorld)
@@ -91,68 +84,14 @@ func startWorld() (int, error) {
 	if errors.As(err, &exit) {
 		err = nil
 	}
-	return world.ProcessState.ExitCode(), errors.Join(err, removeCgroups())
+	return world.ProcessState.ExitCode(), errors.Join(err, files.RemoveCgroups("", upgradeFolder))
 }
 
-// checkMachine returns an error that names all that is missing.
-func checkMachine() error {
-	var missing []string
-	if os.Geteuid() != 0 {
-		missing = append(missing, "root")
-	}
-	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc", "ip", "iptables", "mount"} {
-		if _, err := exec.LookPath(name); err != nil {
-			missing = append(missing, "the command "+name)
-		}
-	}
-	for path, target := range map[string]string{longshore: "image", command: "build", plugin: "plugins"} {
-		if _, err := os.Stat(path); err != nil {
-			missing = append(missing, fmt.Sprintf("%s (made by `make e2e`, target %s)", filepath.Clean(path), target))
-		}
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("the tests on real nodes need %s: run `make e2e` as root", strings.Join(missing, ", "))
-	}
-	return nil
-}
-
-// prepare removes what an earlier run left, and builds the images.
+// prepare checks the machine, removes what an earlier run left, and builds the images.
 func prepare() error {
-	ctx := context.Background()
-	testPlane, err := binary.Locate(ctx)
+	err := clusters.CheckMachine(map[string]string{files.Image(): "image", files.Longshorectl(): "build", plugin: "plugins"})
 	if err != nil {
 		return err
 	}
-	if err := os.Setenv(testPlaneVariable, testPlane); err != nil {
-		return fmt.Errorf("setting %s: %w", testPlaneVariable, err)
-	}
-	if err := removeCgroups(); err != nil {
-		return fmt.Errorf("%w: does an earlier run still end? Try again", err)
-	}
-	if err := os.RemoveAll(stateDir); err != nil {
-		return fmt.Errorf("removing the files of the last run: %w", err)
-	}
-	if err := os.MkdirAll(imageDir, 0o700); err != nil {
-		return fmt.Errorf("creating the folder of images: %w", err)
-	}
-	if _, err := images.Build(ctx, "images", imageDir); err != nil {
-		return err
-	}
-	// The name of the program is what it is.
-	if err := os.Symlink(testPlane, stateDir+"/kubectl"); err != nil {
-		return fmt.Errorf("linking kubectl: %w", err)
-	}
-	return nil
-}
-
-func removeCgroups() error {
-	var errs []error
-	for _, name := range []string{consumerID, providerID} {
-		config, err := configOf(name)
-		if err != nil {
-			return err
-		}
-		errs = append(errs, node.RemoveCgroup(config.CgroupRoot()))
-	}
-	return errors.Join(errs...)
+	return files.Prepare(context.Background(), "", upgradeFolder)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,7 +37,7 @@ func (w *world) uninstall(t *testing.T) {
 }
 
 // objects returns all objects of a cluster, by kind and name, without what changes when nothing
-// happens: events, status, versions, and when leases are renewed.
+// happens: events, measured values, status, versions, and when leases are renewed.
 func (c *cluster) objects(t planetest.T) map[string]string {
 	t.Helper()
 	lists, err := c.kube.Discovery().ServerPreferredResources()
@@ -48,7 +49,8 @@ func (c *cluster) objects(t planetest.T) map[string]string {
 		group, err := schema.ParseGroupVersion(list.GroupVersion)
 		require.NoError(t, err)
 		for _, resource := range list.APIResources {
-			if !slices.Contains(resource.Verbs, "list") || resource.Name == "events" || resource.Name == "componentstatuses" {
+			isMeasured := group.Group == "metrics.k8s.io" || resource.Name == "componentstatuses"
+			if !slices.Contains(resource.Verbs, "list") || resource.Name == "events" || isMeasured {
 				continue
 			}
 			found, err := reader.Resource(group.WithResource(resource.Name)).List(t.Context(), metav1.ListOptions{})
@@ -69,6 +71,8 @@ func comparable(t planetest.T, object *unstructured.Unstructured) string {
 	for _, field := range []string{"managedFields", "resourceVersion", "generation"} {
 		unstructured.RemoveNestedField(object.Object, "metadata", field)
 	}
+	// It is another one after the node was not ready for a time.
+	unstructured.RemoveNestedField(object.Object, "metadata", "annotations", corev1.EndpointsLastChangeTriggerTime)
 	if object.GetKind() == "Lease" {
 		return "" // The API server makes its own anew when it starts.
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
+	"github.com/longshore-dev/longshore/hack/e2e/clusters"
 	"github.com/longshore-dev/longshore/hack/e2e/images"
 )
 
@@ -212,8 +213,8 @@ settings: {rewrites: [{from: shop.example, to: longshore}]}
 func (w *world) loadPolicy(t *testing.T) {
 	spec := filepath.Join(t.TempDir(), "policy.yaml")
 	require.NoError(t, os.WriteFile(spec, []byte(mirrorPolicy), 0o600))
-	w.rome.kubectl(t, "-n", longshoreNamespace, "create", "configmap", "mirror", "--from-file="+plugin, "--from-file="+spec)
-	w.rome.kubectl(t, "-n", longshoreNamespace, "label", "configmap", "mirror", "longshore.dev/policy=true")
+	w.rome.kubectl(t, "-n", clusters.Namespace, "create", "configmap", "mirror", "--from-file="+plugin, "--from-file="+spec)
+	w.rome.kubectl(t, "-n", clusters.Namespace, "label", "configmap", "mirror", "longshore.dev/policy=true")
 	planetest.Until(t, func(t planetest.T) bool {
 		return assert.Contains(t, w.rome.kubectl(t, "get", "offloadingpolicy", "mirror", "-o", "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}"), "True")
 	}, soon, poll, "all components use the policy")
@@ -222,7 +223,7 @@ func (w *world) loadPolicy(t *testing.T) {
 	remote := w.milan.pods(t, "shop-"+consumerID, "mirrored")
 	require.Len(t, remote, 1)
 	assert.Equal(t, images.App, remote[0].Spec.Containers[0].Image)
-	w.rome.kubectl(t, "-n", longshoreNamespace, "delete", "configmap", "mirror")
+	w.rome.kubectl(t, "-n", clusters.Namespace, "delete", "configmap", "mirror")
 	w.rome.kubectl(t, "-n", "shop", "delete", "pod", "mirrored")
 }
 

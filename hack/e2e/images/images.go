@@ -22,22 +22,26 @@ import (
 
 // Names of the images, as pods name them.
 const (
-	App   = "longshore/e2e-app:1"
-	Pause = "longshore/e2e-pause:1"
+	App     = "longshore/e2e-app:1"
+	Pause   = "longshore/e2e-pause:1"
+	DNS     = "longshore/e2e-dns:1"
+	Metrics = "longshore/e2e-metrics:1"
 )
 
 // image is what one image is made of.
 type image struct {
 	name string
-	// source is the folder of the command, and path its place in the image; links are other
-	// names of it.
-	source, path string
-	links        []string
+	// source is the folder of the command, module that of its Go module below the sources, and
+	// path its place in the image; links are other names of it.
+	module, source, path string
+	links                []string
 }
 
 var all = []image{
 	{name: App, source: "app", path: "app", links: []string{"bin/tar", "bin/test"}},
 	{name: Pause, source: "pause", path: "pause"},
+	{name: DNS, module: "addons", source: "dns", path: "dns"},
+	{name: Metrics, module: "addons", source: "metrics", path: "metrics"},
 }
 
 // Build builds all images from the sources in the folder of this package, and returns their
@@ -60,7 +64,7 @@ func (i image) build(ctx context.Context, sources, dir string) (string, error) {
 		return "", fmt.Errorf("resolving %s: %w", dir, err)
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, "./"+i.source)
-	build.Dir, build.Env, build.Stderr = sources, append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
+	build.Dir, build.Env, build.Stderr = filepath.Join(sources, i.module), append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
 	if err := build.Run(); err != nil {
 		return "", fmt.Errorf("compiling it: %w", err)
 	}

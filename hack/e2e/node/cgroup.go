@@ -14,9 +14,9 @@ import (
 
 const cgroupMount = "/sys/fs/cgroup"
 
-// usesCgroup1 reports whether the machine's controllers are those of cgroup v1, as the kubelet
+// UsesCgroup1 reports whether the machine's controllers are those of cgroup v1, as the kubelet
 // finds out.
-func usesCgroup1() (bool, error) {
+func UsesCgroup1() (bool, error) {
 	var stat unix.Statfs_t
 	if err := unix.Statfs(cgroupMount, &stat); err != nil {
 		return false, fmt.Errorf("reading the file system of %s: %w", cgroupMount, err)
@@ -80,7 +80,7 @@ func delegateControllers(tree string) error {
 
 // RemoveCgroup removes the cgroup of a node that has ended, and all below it.
 func RemoveCgroup(root string) error {
-	cgroup1, err := usesCgroup1()
+	cgroup1, err := UsesCgroup1()
 	if err != nil {
 		return err
 	}

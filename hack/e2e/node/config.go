@@ -26,6 +26,8 @@ type Config struct {
 	Routes map[string]string
 	// ClusterDNS is the address that pods get as their name server; empty: none.
 	ClusterDNS string
+	// ManagerArgs are flags of the controller manager.
+	ManagerArgs []string
 	// TestPlane is the binary of the control plane, the kubelet and kube-proxy.
 	TestPlane string
 	// Images are archives that the node has; Pause is the name of the sandbox image.

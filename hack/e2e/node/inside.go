@@ -154,6 +154,7 @@ func (s *supervisor) startControlPlane(ctx context.Context) error {
 	cluster, err := testplane.Start(ctx, testplane.Options{
 		Name: s.config.Name, Dir: s.config.path("control-plane"), Binary: s.config.TestPlane,
 		Address: s.config.Address, Routed: true, ServiceCIDR: s.config.ServiceCIDR, PodCIDR: s.config.PodCIDR,
+		ManagerArgs: s.config.ManagerArgs,
 	})
 	if err != nil {
 		return err
@@ -201,7 +202,7 @@ func (s *supervisor) importImages(ctx context.Context) error {
 
 func (s *supervisor) startKubelet(_ context.Context) error {
 	c := &s.config
-	cgroup1, err := usesCgroup1()
+	cgroup1, err := UsesCgroup1()
 	if err != nil {
 		return err
 	}

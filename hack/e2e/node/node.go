@@ -44,6 +44,9 @@ func ConnectNodes(ctx context.Context, gateway string, prefixLength int) error {
 	return nil
 }
 
+// DisconnectNodes undoes ConnectNodes.
+func DisconnectNodes(ctx context.Context) error { return run(ctx, "ip", "link", "del", Bridge) }
+
 // Start starts a node and returns when its control plane serves and its programs run. It ends
 // when the process ID namespace of this process does.
 func Start(ctx context.Context, config Config) (*Node, error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"net"
 	"net/http"
@@ -28,4 +29,14 @@ func askAPIServer(path string) error {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}}
 	host := net.JoinHostPort(os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT"))
 	return get(client, "https://"+host+path, string(token))
+}
+
+// printCertificate prints the certificate with which a server serves TLS.
+func printCertificate(address string) error {
+	connection, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}) //nolint:gosec // the reader of the certificate verifies it
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	return pem.Encode(os.Stdout, &pem.Block{Type: "CERTIFICATE", Bytes: connection.ConnectionState().PeerCertificates[0].Raw})
 }

@@ -2,6 +2,9 @@
 //
 //	app serve          serves HTTP until it is asked to end, and echoes its standard input
 //	app get URL        prints the answer of a GET
+//	app call URL...    calls the URLs in turn until it is asked to end, and prints failures
+//	app lookup NAME    prints the addresses of a name
+//	app certificate HOST:PORT prints the certificate of a TLS server
 //	app api PATH       prints the answer of the API server to the pod's service account
 //	app print TEXT     prints the text, and ends with code 0
 //	app fail TEXT      prints the text, and ends with code 3
@@ -18,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -28,7 +32,7 @@ import (
 	"time"
 )
 
-var errUsage = errors.New("usage: app serve|get URL|api PATH|print TEXT|fail TEXT|wait FILE|cat FILE|write FILE TEXT")
+var errUsage = errors.New("usage: app serve|get URL|call URL...|lookup NAME|certificate HOST:PORT|api PATH|print TEXT|fail TEXT|wait FILE|cat FILE|write FILE TEXT")
 
 func main() {
 	if err := run(os.Args); err != nil {
@@ -58,6 +62,12 @@ func run(args []string) error {
 		return serve()
 	case "get":
 		return get(http.DefaultClient, argument(2), "")
+	case "call":
+		return call(args[2:])
+	case "lookup":
+		return lookUp(argument(2))
+	case "certificate":
+		return printCertificate(argument(2))
 	case "api":
 		return askAPIServer(argument(2))
 	case "print":
@@ -100,6 +110,16 @@ func printFile(path string) error {
 	return nil
 }
 
+// lookUp prints the addresses of a name, one a line, as the pod's /etc/resolv.conf has them found.
+func lookUp(name string) error {
+	addresses, err := net.DefaultResolver.LookupHost(context.Background(), name)
+	if err != nil {
+		return err
+	}
+	fmt.Println(strings.Join(addresses, "\n"))
+	return nil
+}
+
 func waitFor(path string) error {
 	for {
 		if _, err := os.Stat(path); err == nil {
@@ -117,12 +137,14 @@ func waitFor(path string) error {
 //	/file?path=  a file
 //	/healthz     ok, until /break was asked for
 //	/readyz      ok, unless /unready was asked for; /ready undoes that
+//	/busy        nothing: a processor is kept busy, until /idle was asked for
 //	/exit        nothing: the program ends with code 7
 func serve() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	go echo(os.Stdin)
 	var state state
+	go state.work()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Printf("%s %s\n", r.Method, r.URL.Path)
@@ -141,6 +163,8 @@ func serve() error {
 	mux.HandleFunc("/break", state.set(&state.broken, true))
 	mux.HandleFunc("/unready", state.set(&state.unready, true))
 	mux.HandleFunc("/ready", state.set(&state.unready, false))
+	mux.HandleFunc("/busy", state.set(&state.busy, true))
+	mux.HandleFunc("/idle", state.set(&state.busy, false))
 	mux.HandleFunc("/exit", func(http.ResponseWriter, *http.Request) { os.Exit(7) })
 	port := os.Getenv("PORT")
 	if port == "" {
@@ -156,10 +180,24 @@ func serve() error {
 	return nil
 }
 
-// state is what the probes of a pod are answered.
+// state is what the probes of a pod are answered, and whether it works.
 type state struct {
-	mu              sync.Mutex
-	broken, unready bool
+	mu                    sync.Mutex
+	broken, unready, busy bool
+}
+
+// work keeps a processor busy while it is to be.
+func (s *state) work() {
+	for range time.Tick(50 * time.Millisecond) {
+		for s.isBusy() {
+		}
+	}
+}
+
+func (s *state) isBusy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.busy
 }
 
 func (s *state) answer(failing *bool) http.HandlerFunc {
