@@ -1,6 +1,7 @@
 package docscheck
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+// withoutTest begins the last column of a promise that no test holds; the reason follows.
+const withoutTest = "no test: "
 
 var (
 	// namedTest is a test as a row names it, with its folder: host/policy/fuel.TestNames.
@@ -21,12 +25,19 @@ var (
 // each threat the tests that it names.
 func threats(t *testing.T, document string) map[string][]string {
 	t.Helper()
+	return rowsWithTests(t, document, "threat")
+}
+
+// rowsWithTests reads the rows of the tables of a document with a certain first column: for each
+// row the tests that its last column names.
+func rowsWithTests(t *testing.T, document, column string) map[string][]string {
+	t.Helper()
 	raw, err := os.ReadFile(document)
 	require.NoError(t, err)
 	found, inside := map[string][]string{}, false
 	for line := range strings.SplitSeq(string(raw), "\n") {
 		switch {
-		case strings.HasPrefix(line, "| threat |"):
+		case strings.HasPrefix(line, "| "+column+" |"):
 			inside = true
 			continue
 		case !strings.HasPrefix(line, "|"):
@@ -36,9 +47,12 @@ func threats(t *testing.T, document string) map[string][]string {
 			continue
 		}
 		match := threatRow.FindStringSubmatch(line)
-		require.NotNil(t, match, "a row is: threat, what stops it, tests: %s", line)
-		require.NotContains(t, found, match[1], "a threat stands once")
+		require.NotNil(t, match, "a row is: %s, what is done, tests: %s", column, line)
+		require.NotContains(t, found, match[1], "a %s stands once", column)
 		found[match[1]] = []string{}
+		if strings.HasPrefix(match[3], withoutTest) {
+			continue
+		}
 		for _, named := range code.FindAllStringSubmatch(match[3], -1) {
 			found[match[1]] = append(found[match[1]], named[1])
 		}
@@ -85,6 +99,27 @@ func TestEveryTestThatAThreatNamesIsThere(t *testing.T) {
 		}
 	}
 	assert.NotZero(t, rows["sandbox.md"])
+}
+
+// A promise of the reference's documents names the tests that hold it, or the reason why there is
+// none; the page says how many.
+func TestEveryTestThatAPromiseNamesIsThere(t *testing.T) {
+	document := filepath.Join(root, "docs/reference/documents.md")
+	raw, err := os.ReadFile(document)
+	require.NoError(t, err)
+	promises, without := rowsWithTests(t, document, "promise"), 0
+	for promise, tests := range promises {
+		if len(tests) == 0 {
+			without++
+		}
+		for _, named := range tests {
+			if problem := exists(named); problem != "" {
+				assert.Failf(t, "a test is missing", "%q: %s %s", promise, named, problem)
+			}
+		}
+	}
+	assert.Equal(t, strings.Count(string(raw), "| "+withoutTest), without, "a row without tests gives the reason")
+	assert.Contains(t, string(raw), fmt.Sprintf("Of %d promises, %d have no test.", len(promises), without))
 }
 
 func TestATestThatIsNotThereIsNoticed(t *testing.T) {

@@ -189,3 +189,12 @@ func TestSecurityContextAndProbesOfTheUserWin(t *testing.T) {
 	assert.Equal(t, "/healthz", spec.Containers[0].LivenessProbe.HTTPGet.Path, "defaults of other fields stay")
 	assert.Nil(t, spec.Containers[0].StartupProbe)
 }
+
+func TestCompleteAddsTheKeysThatTheOptionsKeepBack(t *testing.T) {
+	vn, opts := virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
+		vn.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{LabelsNotReflected: []string{"own"}}
+	}), options()
+	require.NoError(t, Complete(vn, opts, Cluster{ID: "rome", Namespace: "longshore"}))
+	assert.ElementsMatch(t, []string{"own", "team"}, vn.Spec.OffloadingPatch.LabelsNotReflected)
+	assert.Equal(t, []string{"neg"}, vn.Spec.OffloadingPatch.AnnotationsNotReflected)
+}
