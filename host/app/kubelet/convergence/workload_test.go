@@ -42,7 +42,7 @@ func (w *workload) run(ctx context.Context, operations int) error {
 			for range operations / workers {
 				if err := worker.operate(ctx); err != nil {
 					if ctx.Err() != nil {
-						return nil //nolint:nilerr // The workload was ended.
+						return nil // the workload was ended
 					}
 					return err
 				}

@@ -134,3 +134,62 @@ func TestARemovedGateIsSentOnce(t *testing.T) {
 	sent, _ = gateActions(t, in)
 	assert.Empty(t, sent)
 }
+
+// What is mirrored is remembered after it was written: a patch that fails is not.
+func TestMirroredGatesAreRememberedAfterTheyAreWritten(t *testing.T) {
+	in := input(localPod(gated, running), shadowPod(), remotePod(running, ready, withGate(corev1.ConditionTrue, 0)))
+	actions, err := decide(t.Context(), definition(&policies{}), in)
+	require.NoError(t, err)
+	written, stored := false, memory{}
+	for _, action := range actions {
+		switch a := action.(type) {
+		case engine.PatchLocalStatus:
+			written = true
+			assert.Empty(t, stored.gates)
+		case engine.Remember:
+			stored, _ = a.Value.(memory)
+		}
+	}
+	assert.True(t, written)
+	assert.True(t, stored.knowsGates)
+	require.Len(t, podupdate.DecodeGates(stored.gates), 1)
+}
+
+func TestObservedGenerationFollowsTheSpec(t *testing.T) {
+	const other = "image/web=2"
+	fields := podupdate.FieldsOf(&localPod().Spec).Encode()
+	for name, tc := range map[string]struct {
+		sent, applied string
+		local         podOption
+		observed      int64
+		want          int64
+	}{
+		"the remote pod has the spec":             {fields, "", nil, 7, 3},
+		"the ShadowPod does not have it":          {other, "", nil, 7, 2},
+		"the remote pod does not have it":         {fields, other, nil, 7, 2},
+		"the provider has not observed it":        {fields, "", nil, 6, 2},
+		"the deletion has not reached the remote": {fields, "", deleting, 7, 2},
+		"nothing was recorded":                    {"", "", nil, 7, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			local, remote := localPod(running), remotePod(running, ready)
+			if tc.local != nil {
+				tc.local(local)
+			}
+			local.Generation, local.Status.ObservedGeneration = 3, 2
+			remote.Generation, remote.Status.ObservedGeneration = 7, tc.observed
+			shadow := shadowPod(func(s *offloadingv1beta1.ShadowPod) {
+				s.Spec.Pod.Containers = []corev1.Container{{Name: "web", Image: "web:1"}}
+				if tc.sent != "" {
+					s.Annotations[podupdate.SentAnnotation] = tc.sent
+				}
+			})
+			remote.Annotations[podupdate.AppliedAnnotation] = podupdate.FieldsOf(&shadow.Spec.Pod).Encode() + tc.applied
+			actions, err := decide(t.Context(), definition(&policies{}), input(local, shadow, remote))
+			require.NoError(t, err)
+			status := patchedStatus(actions)
+			require.NotNil(t, status)
+			assert.Equal(t, tc.want, status.ObservedGeneration)
+		})
+	}
+}
