@@ -44,12 +44,15 @@ type KubeletOptions struct {
 	ConsumerURL, ProviderURL string
 	// ClientTimeout is --client-timeout.
 	ClientTimeout time.Duration
+	// WithoutNode is --create-node=false.
+	WithoutNode bool
 }
 
 // childOptions are the options of a virtual kubelet in a child process.
 type childOptions struct {
 	Kubeconfig, NodeIP, PolicyCache string
 	ClientTimeout                   time.Duration
+	WithoutNode                     bool
 }
 
 // Kubelet is a virtual kubelet in a process of its own.
@@ -71,7 +74,10 @@ func (c *Clusters) StartKubelet(options KubeletOptions) *Kubelet {
 	c.Create(c.Rome, virtualNode())
 	k := &Kubelet{
 		clusters: c, logFile: filepath.Join(c.tb.TempDir(), "log"),
-		options: childOptions{Kubeconfig: file, NodeIP: c.Consumer.Address(), PolicyCache: c.policyCache, ClientTimeout: options.ClientTimeout},
+		options: childOptions{
+			Kubeconfig: file, NodeIP: c.Consumer.Address(), PolicyCache: c.policyCache,
+			ClientTimeout: options.ClientTimeout, WithoutNode: options.WithoutNode,
+		},
 	}
 	k.Start()
 	c.tb.Cleanup(func() {
@@ -157,7 +163,7 @@ func serveChild(ctx context.Context, file string) error {
 	o.ForeignKubeconfigSecretName, o.NodeName, o.NodeIP = secretName, NodeName, child.NodeIP
 	o.TenantNamespace, o.Namespace, o.HomeClusterID, o.ForeignClusterID = Tenant, "longshore", home, provider
 	o.CertificateType, o.ClientTimeout = string(kubelet.CertificateSelfSigned), child.ClientTimeout
-	o.NodeCheckNetwork = false
+	o.CreateNode, o.NodeCheckNetwork = !child.WithoutNode, false
 	o.NodePingInterval = time.Second
 	app, err := kubelet.New(ctx, o)
 	if err != nil {
