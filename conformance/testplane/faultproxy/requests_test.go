@@ -104,11 +104,15 @@ func TestARequestMeetsTheFaultThatIsSet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			proxy, api := startRequests(t)
 			proxy.Break(c.fault, everything)
-			ctx := t.Context()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
 			if c.timesOut {
-				limited, cancel := context.WithTimeout(ctx, silence)
-				defer cancel()
-				ctx = limited
+				// The silence begins when the request has arrived, however long that takes.
+				go func() {
+					defer cancel()
+					assert.Eventually(t, func() bool { return proxy.Broken() == 1 }, patience, time.Millisecond)
+					<-time.After(silence)
+				}()
 			}
 			response, err := ask(ctx, t, proxy.URL()+"/api")
 			if c.code == 0 {
