@@ -18,7 +18,9 @@ apiVersion: offloading.liqo.io/v1beta1
 kind: NamespaceOffloading
 metadata: {name: offloading, namespace: settled}
 spec: {podOffloadingStrategy: Remote, namespaceMappingStrategy: EnforceSameName}
----
+`
+
+const settledWeb = `
 apiVersion: v1
 kind: Pod
 metadata: {name: web, namespace: settled, labels: {app: web}}
@@ -59,6 +61,7 @@ func (c *cluster) lookUp(t planetest.T, namespace, pod, name string) (string, er
 func (w *world) callByName(t *testing.T) {
 	w.rome.apply(t, localClient+"---"+settled)
 	w.rome.waitForOffloading(t, "settled")
+	w.rome.apply(t, settledWeb)
 	inSettled := w.rome.readyPods(t, "settled", "app=web", 1)[0]
 	inShop := w.rome.readyPods(t, "shop", "app=web", 2)[0].Name
 	remote := "shop-" + consumerID
