@@ -124,9 +124,10 @@ test-fast: builtins ## The tests that need no control plane
 	@$(call test_modules,-short -timeout 10m)
 
 .PHONY: e2e
-e2e: build plugins ## Longshore on two clusters with real nodes, as root; logs stay in .e2e
+e2e: build plugins ## Longshore on two clusters with real nodes, as root; logs stay in .e2e (FROM=commit to upgrade from)
 	@hack/e2e/install-packages.sh
 	@$(GO) run -C hack/release . image --version=e2e --out=dist/e2e
+	@hack/e2e/previous.sh
 	@hack/progress.sh hack/e2e $(GO) test -C hack/e2e -c -o $(CURDIR)/bin/e2e.test .
 	@cd hack/e2e && $(CURDIR)/bin/e2e.test -test.timeout 45m
 

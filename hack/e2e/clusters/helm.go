@@ -86,14 +86,14 @@ func Upgrade(ctx context.Context, n *node.Node, r Release) error {
 	return nil
 }
 
-// Rollback is `helm rollback longshore`.
+// Rollback is `helm rollback longshore --force-conflicts`.
 func Rollback(n *node.Node) error {
 	config, err := helm(n)
 	if err != nil {
 		return err
 	}
 	rollback := action.NewRollback(config)
-	rollback.WaitStrategy, rollback.Timeout = kube.HookOnlyStrategy, helmTimeout
+	rollback.WaitStrategy, rollback.Timeout, rollback.ForceConflicts = kube.HookOnlyStrategy, helmTimeout, true
 	if err := rollback.Run(releaseName); err != nil {
 		return fmt.Errorf("helm rollback in %s: %w", n.Config.Name, err)
 	}
