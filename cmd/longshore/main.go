@@ -49,7 +49,8 @@ func command(args []string) *cobra.Command {
 		ctrl.SetLogger(logger)
 		klog.SetLogger(logger)
 	}
-	root.AddCommand(managerCommand(), webhookCommand(), replicatorCommand(), kubeletCommand(), compileCommand(), precompileCommand(), uninstallCommand(), checkCommand())
+	root.AddCommand(managerCommand(), webhookCommand(), replicatorCommand(), kubeletCommand(), compileCommand(), precompileCommand(), uninstallCommand(), checkCommand(),
+		copyVolumeCommand())
 	root.SetArgs(args[1:])
 	if filepath.Base(args[0]) == "virtual-kubelet" {
 		root.SetArgs(append([]string{"kubelet"}, args[1:]...))

@@ -24,6 +24,7 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/conform"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/explain"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/handshake"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/move"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/offload"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/peer"
@@ -89,9 +90,12 @@ func command() *cobra.Command {
 		group("conform", "Test what is installed, from outside", conform.Cluster(streams)),
 		group("offload", "Extend namespaces to other clusters", offload.Offload(streams)),
 		group("unoffload", "Withdraw namespaces from other clusters", offload.Unoffload(streams)),
+		group("move", "Copy data between clusters", move.Volume(streams)),
 	)
 	root.AddCommand(plan.Command(os.Stdin, os.Stdout, os.Getenv))
 	root.AddCommand(explain.Command(os.Stdout, os.Getenv), policy.Command(policy.Streams{In: os.Stdin, Out: os.Stdout, Getenv: os.Getenv}))
+	refused(root)
+	refusedFlags(root)
 	output.UsageArgs(root)
 	return root
 }

@@ -107,6 +107,7 @@ func TestTheCommandLine(t *testing.T) {
 		{"certificates are renewed before they expire", renewalLines},
 		{"the key of the consumer is replaced", keyLines},
 		{"a namespace is offloaded and withdrawn", namespaceLines},
+		{"a volume that cannot be moved stays", volumeLines},
 		{"a tenant and a slice are cordoned, drained and activated", tenancyLines},
 		{"unpeer", unpeerLines},
 		{"peering by hand", manualLines},
