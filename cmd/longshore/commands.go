@@ -140,6 +140,8 @@ func webhookCommand() *cobra.Command {
 	f.StringVar(&o.SecretName, "secret-name", "longshore-webhook-certs", "Secret with the serving certificate")
 	f.BoolVar(&o.ExternalCertificate, "external-certificate", false, "another controller, such as cert-manager, keeps the serving certificate in the Secret, with its authority under the key ca.crt")
 	f.StringVar(&o.PriorityClassName, "vk-priority-class", "", "priority class of the pods of virtual kubelets")
+	f.StringToStringVar(&o.NodeSelector, "vk-node-selector", nil, "labels of the nodes of virtual kubelets' pods, KEY=VALUE")
+	f.StringVar(&o.Affinity, "vk-affinity", "", "affinity of virtual kubelets' pods, JSON as in a pod")
 	f.StringVar(&o.ServiceName, "service-name", "longshore-webhook", "Service that the certificate is for")
 	f.StringVar(&o.ConfigurationName, "configuration-name", "longshore-webhook", "webhook configurations whose caBundle is kept")
 	f.StringSliceVar(&o.PodCIDRs, "podcidr", nil, "pod CIDRs of this cluster, handed to virtual kubelets as --local-podcidr (no effect: addresses are not translated yet)")

@@ -54,6 +54,18 @@ func TestThePriorityClassReachesVirtualKubelets(t *testing.T) {
 	}
 }
 
+func TestNodeSelectorAndAffinityReachVirtualKubelets(t *testing.T) {
+	passed := arguments(t, render(t, map[string]any{"clusterID": "rome", "virtualKubelet": map[string]any{
+		"nodeSelector": map[string]any{"pool": "system"},
+		"affinity":     map[string]any{"nodeAffinity": map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": map[string]any{}}},
+	}}), "longshore-webhook")
+	assert.Contains(t, passed, "--vk-node-selector=pool=system")
+	assert.Contains(t, passed, `--vk-affinity={"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{}}}`)
+	for _, argument := range arguments(t, render(t, map[string]any{"clusterID": "rome"}), "longshore-webhook") {
+		assert.NotRegexp(t, "^--vk-(node-selector|affinity)", argument)
+	}
+}
+
 func TestCertManagerIssuesTheWebhooksCertificate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		issuer     map[string]any

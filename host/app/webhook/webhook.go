@@ -6,12 +6,14 @@ package webhook
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -65,6 +67,10 @@ type Options struct {
 	DefaultOptions client.ObjectKey
 	// PriorityClassName is the priority class of virtual kubelets; it may be empty.
 	PriorityClassName string
+	// NodeSelector and Affinity of the pods of virtual kubelets; both may be empty. Affinity is
+	// JSON, as in a pod.
+	NodeSelector map[string]string
+	Affinity     string
 	// ExternalCertificate says that another controller keeps the serving certificate in the Secret.
 	ExternalCertificate bool
 	// RuntimeClassName is the cluster's Liqo runtime class.
@@ -104,6 +110,9 @@ func (o *Options) Validate() error {
 			errs = append(errs, fmt.Errorf("parsing --podcidr %q: %w", cidr, err))
 		}
 	}
+	if _, err := o.affinity(); err != nil {
+		errs = append(errs, err)
+	}
 	if err := policies.ValidateNamespaces(o.PolicyNamespaces); err != nil {
 		errs = append(errs, err)
 	}
@@ -117,6 +126,29 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--webhook-port is %d: it must be between 1 and 65535", o.Port))
 	}
 	return errors.Join(errs...)
+}
+
+// affinity parses Affinity; nil means none.
+func (o *Options) affinity() (*corev1.Affinity, error) {
+	if o.Affinity == "" {
+		return nil, nil //nolint:nilnil // Without affinity.
+	}
+	affinity := &corev1.Affinity{}
+	decoder := json.NewDecoder(strings.NewReader(o.Affinity))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(affinity); err != nil {
+		return nil, fmt.Errorf("parsing --vk-affinity %q: %w", o.Affinity, err)
+	}
+	return affinity, nil
+}
+
+// cluster describes this cluster to the templates of virtual kubelets.
+func (o *Options) cluster() virtualkubelet.Cluster {
+	affinity, _ := o.affinity() // Validate has parsed it.
+	return virtualkubelet.Cluster{
+		ID: o.ClusterID, Namespace: o.Namespace, LocalPodCIDRs: o.PodCIDRs, PriorityClassName: o.PriorityClassName,
+		NodeSelector: o.NodeSelector, Affinity: affinity,
+	}
 }
 
 // App is the composed webhook server.
@@ -255,7 +287,7 @@ func (a *App) register(mgr ctrl.Manager, options Options) {
 	}})
 	serve(virtualnode.Path, &admission.Webhook{Handler: &virtualnode.Handler{
 		Reader: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Decoder: decoder, DefaultOptions: options.DefaultOptions,
-		Cluster: virtualkubelet.Cluster{ID: options.ClusterID, Namespace: options.Namespace, LocalPodCIDRs: options.PodCIDRs, PriorityClassName: options.PriorityClassName},
+		Cluster: options.cluster(),
 	}})
 	serve(shadowpod.MutatePath, &admission.Webhook{Handler: &shadowpod.Mutator{
 		Decoder: decoder, Enforce: a.quotas != nil, Policies: &shadowpod.Policies{

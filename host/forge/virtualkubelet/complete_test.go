@@ -62,7 +62,10 @@ func TestCompleteForgesTheDeploymentOfTheReference(t *testing.T) {
 	vn, opts := virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
 		vn.Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "slow"}, {StorageClassName: "fast", Default: true}}
 	}), options()
-	cluster := Cluster{ID: "rome", Namespace: "longshore", LocalPodCIDRs: []string{"10.10.0.0/16"}, PriorityClassName: "high"}
+	cluster := Cluster{
+		ID: "rome", Namespace: "longshore", LocalPodCIDRs: []string{"10.10.0.0/16"}, PriorityClassName: "high",
+		NodeSelector: map[string]string{"pool": "system"}, Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}},
+	}
 	require.NoError(t, Complete(vn, opts, cluster))
 	require.NoError(t, SyncTemplate(vn, opts))
 	template := vn.Spec.Template
@@ -74,6 +77,8 @@ func TestCompleteForgesTheDeploymentOfTheReference(t *testing.T) {
 	pod := template.Spec.Template.Spec
 	assert.Equal(t, "mynode", pod.ServiceAccountName)
 	assert.Equal(t, "high", pod.PriorityClassName)
+	assert.Equal(t, map[string]string{"pool": "system"}, pod.NodeSelector)
+	assert.Equal(t, cluster.Affinity, pod.Affinity)
 	require.Len(t, pod.TopologySpreadConstraints, 2, "replicas are kept apart, over nodes and over zones")
 	for _, constraint := range pod.TopologySpreadConstraints {
 		assert.Equal(t, corev1.ScheduleAnyway, constraint.WhenUnsatisfiable)

@@ -64,6 +64,9 @@ type Cluster struct {
 	LocalPodCIDRs []string
 	// PriorityClassName is that of the pods of virtual kubelets; it may be empty.
 	PriorityClassName string
+	// NodeSelector and Affinity of these pods; both may be empty.
+	NodeSelector map[string]string
+	Affinity     *corev1.Affinity
 }
 
 // typedReflectors have a --<resource>-reflection-type flag (wire 5.2).
@@ -103,6 +106,8 @@ func forgeTemplate(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1
 					},
 					Tolerations:               spec.Tolerations,
 					PriorityClassName:         cluster.PriorityClassName,
+					NodeSelector:              maps.Clone(cluster.NodeSelector),
+					Affinity:                  cluster.Affinity.DeepCopy(),
 					TopologySpreadConstraints: spreadConstraints(selector),
 				},
 			},

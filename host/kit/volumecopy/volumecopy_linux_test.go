@@ -102,7 +102,9 @@ const tarBlock = 512
 
 func TestDigestsDiffer(t *testing.T) {
 	for name, change := range map[string]func(dir string) error{
-		"content":       func(dir string) error { return os.WriteFile(filepath.Join(dir, "data/run.sh"), []byte("#!/bin/no\n"), 0) },
+		"content": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "data/run.sh"), []byte("#!/bin/no\n"), 0)
+		},
 		"mode":          func(dir string) error { return os.Chmod(filepath.Join(dir, "data/run.sh"), 0o755) },
 		"mode of root":  func(dir string) error { return os.Chmod(dir, 0o711) },
 		"another file":  func(dir string) error { return os.WriteFile(filepath.Join(dir, "more"), nil, 0o600) },
