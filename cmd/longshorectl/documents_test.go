@@ -13,8 +13,8 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 )
 
-// referenceCommands are the command lines of the reference's documents and of its client
-// (wire P7.1), with all flags of each.
+// referenceCommands are the command lines of the reference's documents and of its client, with
+// all flags of each.
 var referenceCommands = []string{
 	"peer --timeout --skip-validation --networking-disabled --gw-server-service-location --gw-server-service-type --gw-server-service-port --gw-server-service-nodeport --gw-server-service-loadbalancerip --gw-client-address --gw-client-port --mtu --create-resource-slice --resource-slice-class --in-band --proxy-url --create-virtual-node --cpu --memory --pods --resource -n --remote-namespace --kubeconfig --context --remote-kubeconfig --remote-context",
 	"unpeer --timeout --wait --delete-namespaces -n --remote-namespace",
