@@ -115,17 +115,21 @@ func TestDamagedGuests(t *testing.T) {
 	}
 	e := newTestEngine(t)
 	each(t, func(t *testing.T, g *guests.Guest, wasm []byte) {
+		rounds := rounds
 		if !g.Small {
-			t.Skip("takes seconds to compile")
+			rounds = 8 // each compiles a language's runtime twice
 		}
 		random := rand.New(rand.NewPCG(7, 11))
 		fates := map[fate]int{}
 		for range rounds {
 			fates[damaged(t, e, mutate(random, wasm))]++
 		}
-		assert.Positive(t, fates[refused])
-		assert.Positive(t, fates[invalid])
-		assert.Positive(t, fates[ran])
+		assert.Positive(t, fates[refused], "%v", fates)
+		assert.Positive(t, fates[ran]+fates[invalid], "%v", fates)
+		if g.Small {
+			assert.Positive(t, fates[ran])
+			assert.Positive(t, fates[invalid])
+		}
 	})
 }
 

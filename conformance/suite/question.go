@@ -155,7 +155,7 @@ func momentsOf(declared *contract.PointManifest) []contract.Moment {
 
 // questions returns those of the module's vectors, the golden ones and generated ones.
 func (r *run) questions(declared *contract.PointManifest) ([]*question, error) {
-	golden, err := vectors.All()
+	golden, err := vectors.Every()
 	if err != nil {
 		return nil, fmt.Errorf("reading the golden vectors: %w", err)
 	}

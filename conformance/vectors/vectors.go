@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -28,6 +29,9 @@ type Vector struct {
 	// Origin names the behavior that the case pins: a section of the reference or a
 	// trap (T1 …), with the word deviation where the answer differs on purpose.
 	Origin string `json:"origin"`
+	// Policy that answers so: the default policies when empty, or a guest of conformance/guests, for
+	// points without a default policy.
+	Policy string `json:"policy,omitempty"`
 	// Request is what the policy is asked, projected to what the default policy reads.
 	Request json.RawMessage `json:"request"`
 	// Response is the answer; absent when the policy must fail.
@@ -52,8 +56,17 @@ func (v *Vector) Point() (contract.Point, error) {
 	return request.Point, nil
 }
 
-// All returns the cases, sorted by name.
-func All() ([]Vector, error) { return read(files, "*/*.json") }
+// All returns the cases of the default policies, sorted by name.
+func All() ([]Vector, error) { return Of("") }
+
+// Of returns the cases of a policy, sorted by name.
+func Of(policy string) ([]Vector, error) {
+	every, err := Every()
+	return slices.DeleteFunc(every, func(v Vector) bool { return v.Policy != policy }), err
+}
+
+// Every returns the cases of all policies, sorted by name: golden requests for each extension point.
+func Every() ([]Vector, error) { return read(files, "*/*.json") }
 
 // Read returns the cases of a folder, sorted by name: those of an author's own policy.
 func Read(folder fs.FS) ([]Vector, error) { return read(folder, "*.json") }

@@ -81,3 +81,18 @@ func TestParseRefusesIncompleteVectors(t *testing.T) {
 		})
 	}
 }
+
+// A module of any point is asked golden requests.
+func TestEveryPointHasVectors(t *testing.T) {
+	every, err := vectors.Every()
+	require.NoError(t, err)
+	asked := map[contract.Point]int{}
+	for i := range every {
+		point, err := every[i].Point()
+		require.NoError(t, err)
+		asked[point]++
+	}
+	for _, point := range contract.Points() {
+		assert.GreaterOrEqual(t, asked[point], 4, "vectors of %s", point)
+	}
+}

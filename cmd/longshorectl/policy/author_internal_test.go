@@ -106,6 +106,27 @@ func TestSplitCompressesWhatIsNot(t *testing.T) {
 	}
 }
 
+// A project needs no golden cases to be watched, but its module must load.
+func TestWatchNeedsNoGoldenCases(t *testing.T) {
+	folder := t.TempDir()
+	file, vectors := filepath.Join(folder, moduleFile), filepath.Join(folder, "vectors")
+	var printed []string
+	log := func(format string, arguments ...any) { printed = append(printed, fmt.Sprintf(format, arguments...)) }
+	for _, g := range guests.All() {
+		if g.Name == "text" {
+			require.NoError(t, os.WriteFile(file, g.Wasm(t), 0o600))
+		}
+	}
+	isGood, err := Streams{}.tryModule(t.Context(), file, vectors, log)
+	require.NoError(t, err)
+	assert.True(t, isGood)
+	assert.Equal(t, []string{"loaded  there are no golden cases: the project has no folder vectors"}, printed)
+
+	require.NoError(t, os.WriteFile(file, []byte("no module"), 0o600))
+	_, err = Streams{}.tryModule(t.Context(), file, vectors, log)
+	require.ErrorContains(t, err, "not a WebAssembly module")
+}
+
 // The project is run at once, and when a file of it was saved. Errors do not end that.
 func TestWatchRunsWhenAFileIsSaved(t *testing.T) {
 	folder := t.TempDir()

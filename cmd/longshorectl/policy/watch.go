@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ func watchCommand(streams Streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "watch [FOLDER]",
 		Short: "Build, test and push a project whenever one of its files is saved",
-		Long: "Build the module of a project and ask it the golden cases in its folder vectors, now and whenever a file of the project is saved.\n" +
+		Long: "Build the module of a project and ask it the golden cases in its folder vectors, if it has one, now and whenever a file of the project is saved.\n" +
 			"With --apply, a module that passes is loaded into the cluster, as policy push does. Errors are printed, and the command goes on\n" +
 			"until it is interrupted.\n" +
 			"Exit codes: 0 interrupted, 1 the folder cannot be read, 2 wrong command line.",
@@ -57,16 +58,8 @@ func (s Streams) rebuild(ctx context.Context, folder string, to *target, apply b
 		return err
 	}
 	log("built   %s, %s", built.File, size(built.Bytes))
-	tested, err := s.test(ctx, built.File, filepath.Join(folder, "vectors"))
-	if err != nil {
+	if isGood, err := s.tryModule(ctx, built.File, filepath.Join(folder, "vectors"), log); err != nil || !isGood || !apply {
 		return err
-	}
-	if tested.Failed > 0 {
-		return tested.text(printerFunc(log), output.Colored(false))
-	}
-	log("tested  %d cases", tested.Passed)
-	if !apply {
-		return nil
 	}
 	pushed, err := s.prepare(ctx, built.File, to)
 	if err != nil {
@@ -77,6 +70,27 @@ func (s Streams) rebuild(ctx context.Context, folder string, to *target, apply b
 	}
 	log("pushed  OffloadingPolicy %s", pushed.Policy.Name)
 	return nil
+}
+
+// tryModule loads a module as a cluster does, and asks it the golden cases of a folder, which may be
+// absent. It reports whether all of them passed.
+func (s Streams) tryModule(ctx context.Context, file, vectors string, log func(string, ...any)) (bool, error) {
+	if _, err := os.Stat(vectors); errors.Is(err, fs.ErrNotExist) {
+		if _, err := s.prepare(ctx, file, &target{}); err != nil {
+			return false, err
+		}
+		log("loaded  there are no golden cases: the project has no folder %s", filepath.Base(vectors))
+		return true, nil
+	}
+	tested, err := s.test(ctx, file, vectors)
+	if err != nil {
+		return false, err
+	}
+	if tested.Failed > 0 {
+		return false, tested.text(printerFunc(log), output.Colored(false))
+	}
+	log("tested  %d cases", tested.Passed)
+	return true, nil
 }
 
 // printerFunc writes lines to a function.
