@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,15 @@ import (
 func firstPolicy(t *testing.T, r *rig.Rig) {
 	top, demo := topOf(t), t.TempDir()
 	runDocument(t, r, document(t, filepath.Join(top, "docs", "tutorials", "first-policy.md")), top, demo)
+}
+
+// writePolicy is docs/tutorials/write-a-policy.md, command by command, from an empty folder to a changed
+// pod.
+func writePolicy(t *testing.T, r *rig.Rig) {
+	top, demo := topOf(t), t.TempDir()
+	start := time.Now()
+	runDocument(t, r, document(t, filepath.Join(top, "docs", "tutorials", "write-a-policy.md")), top, demo)
+	t.Logf("from an empty folder to a changed pod, and back: %.0f s", time.Since(start).Seconds())
 }
 
 // readmePolicy runs the commands of README.md that switch a policy off.

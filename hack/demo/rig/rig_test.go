@@ -101,6 +101,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"a malicious consumer gets nothing that was not granted", maliciousConsumer},
 		{"peering again changes nothing, wherever the command is interrupted", peeringIsRepeated},
 		{"the tutorial of the first policy is true, command by command", firstPolicy},
+		{"the tutorial of writing a policy is true, command by command", writePolicy},
 		{"bad input is refused where its author looks", badInput},
 		{"a pod that vanishes on the provider comes back", remotePodComesBack},
 		{"a removed scheduling label comes back", labelComesBack},
