@@ -108,6 +108,8 @@ func managerCommand() *cobra.Command {
 	f.BoolVar(&o.Storage.Enabled, "enable-storage", false, "provision the volumes of claims whose storage class has the provisioner liqo.io/storage, and offer the storage classes of this cluster to consumers")
 	f.StringVar(&o.Storage.RealClass, "real-storage-class-name", "", "storage class of volumes in this cluster, and the default one that consumers get; empty means the default class")
 	f.StringVar(&o.Storage.Namespace, "storage-namespace", "liqo-storage", "namespace of the claims behind volumes in this cluster")
+	f.BoolVar(&o.Network.Enabled, "enable-ipam", false, "allocate the CIDRs of Networks and the addresses of IPs, and complete the Configurations of peers")
+	f.StringSliceVar(&o.Network.Pools, "ipam-pools", []string{"10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12"}, "networks that CIDRs are allocated from")
 	policyFlags(f, &o.Policies.CacheDir, &o.Policies.PrecompiledDir, &o.Policies.Namespaces, &o.Policies.ReportKeys)
 	return cmd
 }

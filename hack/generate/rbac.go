@@ -29,6 +29,7 @@ var components = map[string][]string{
 	"webhook":    {"host/consumer/admission", "host/policysource", "host/app/webhook", "host/app/policies", "host/provider/admission", "host/provider/quota"},
 	"uninstall":  {"host/app/uninstall"},
 	"storage":    {"host/consumer/storage", "host/provider/retention"},
+	"network":    {"host/peering/network"},
 	"replicator": {"host/peering/replication", "host/app/replicator"},
 }
 

@@ -75,6 +75,8 @@ type Options struct {
 	Peering PeeringOptions
 	// Storage configures the volumes of claims with a virtual storage class.
 	Storage StorageOptions
+	// Network configures the allocation of networks and addresses.
+	Network NetworkOptions
 	// PodName is the name of this replica's pod. It is empty outside of a cluster.
 	PodName string
 	// Policies configures the policies for ResourceSlices.
@@ -109,6 +111,9 @@ func (o *Options) Validate() error {
 	}
 	if keysErr := policies.ValidateReportKeys(o.Policies.ReportKeys); keysErr != nil {
 		err = errors.Join(err, keysErr)
+	}
+	if networkErr := o.Network.validate(); networkErr != nil {
+		err = errors.Join(err, networkErr)
 	}
 	if namespacesErr := policies.ValidateNamespaces(o.Policies.Namespaces); namespacesErr != nil {
 		err = errors.Join(err, namespacesErr)
@@ -203,6 +208,7 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 		addReplication(mgr, options),
 		addProbes(mgr, options, passive),
 		addStorage(mgr, &options.Storage, recorder),
+		addNetwork(mgr, &options, recorder),
 		loaded.add(mgr, &options),
 		addPeering(mgr, &options, recorder, passive, loaded),
 	)

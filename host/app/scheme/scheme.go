@@ -10,6 +10,8 @@ import (
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	ipamv1alpha1 "github.com/longshore-dev/longshore/host/apis/ipam/v1alpha1"
+	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 )
@@ -20,6 +22,7 @@ func New() (*runtime.Scheme, error) {
 	err := errors.Join(
 		clientgoscheme.AddToScheme(s), offloadingv1beta1.AddToScheme(s), authv1beta1.AddToScheme(s),
 		liqocorev1beta1.AddToScheme(s), policyv1alpha1.AddToScheme(s),
+		networkingv1beta1.AddToScheme(s), ipamv1alpha1.AddToScheme(s),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("building the scheme: %w", err)
