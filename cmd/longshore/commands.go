@@ -146,7 +146,7 @@ func webhookCommand() *cobra.Command {
 	f.StringVar(&o.Affinity, "vk-affinity", "", "affinity of virtual kubelets' pods, JSON as in a pod")
 	f.StringVar(&o.ServiceName, "service-name", "longshore-webhook", "Service that the certificate is for")
 	f.StringVar(&o.ConfigurationName, "configuration-name", "longshore-webhook", "webhook configurations whose caBundle is kept")
-	f.StringSliceVar(&o.PodCIDRs, "podcidr", nil, "pod CIDRs of this cluster, handed to virtual kubelets as --local-podcidr (no effect: addresses are not translated yet)")
+	f.StringSliceVar(&o.PodCIDRs, "podcidr", nil, "pod CIDRs of this cluster, handed to virtual kubelets as --local-podcidr; their addresses are not translated for providers")
 	f.Var(objectKey{&o.DefaultOptions}, "vk-options-default-template", "VkOptionsTemplate of VirtualNodes that name none")
 	f.StringVar(&o.RuntimeClassName, "liqo-runtime-class", "liqo", "runtime class that asks for a virtual node")
 	policyFlags(f, &o.PolicyCacheDir, &o.PrecompiledPolicyDir, &o.PolicyNamespaces, &o.PolicyReportKeys)

@@ -243,9 +243,7 @@ func TestEveryFlagHasAnEffectOrIsMarked(t *testing.T) {
 					require.True(t, isOption, "this test does not find the option that the flag sets")
 					effective = read[set.field]
 				}
-				// The virtual kubelet, to which it is passed, does not use it.
-				handedOn := cmd.Name() == "webhook" && flag.Name == "podcidr"
-				assert.Equal(t, !effective || handedOn, strings.Contains(flag.Usage, "(no effect: "),
+				assert.Equal(t, !effective, strings.Contains(flag.Usage, "(no effect: "),
 					"effective: %t; exactly the flags without effect belong into host/kit/vkflag", effective)
 				if cmd.Name() == "kubelet" && !strings.HasPrefix(flag.Name, "klog.") {
 					assert.Equal(t, !effective, kubelet.WithoutEffect(flag.Name) != "")
@@ -263,7 +261,7 @@ func TestArgumentsWithoutEffectAreListed(t *testing.T) {
 		given = withoutEffect(cmd.Flags())
 		return nil
 	}
-	cmd.SetArgs([]string{"--nodename=milan", "--local-podcidr=10.0.0.0/16", "--virtual-storage-class-name=remote", "--enable-storage", "--resync-period=1h"})
+	cmd.SetArgs([]string{"--nodename=milan", "--remote-pod-cidr=10.0.0.0/16", "--virtual-storage-class-name=remote", "--enable-storage", "--resync-period=1h"})
 	require.NoError(t, cmd.Execute())
-	assert.ElementsMatch(t, []string{"--virtual-storage-class-name", "--local-podcidr"}, given)
+	assert.ElementsMatch(t, []string{"--virtual-storage-class-name", "--remote-pod-cidr"}, given)
 }

@@ -24,8 +24,8 @@ import (
 const crdsTimeout = 2 * time.Minute
 
 // InstallCRDs creates the chart's definitions of the kinds with these plural names, and waits
-// until they are served. Without names, it installs all but those of networking.liqo.io and
-// ipam.liqo.io, which take an API server as long as all others.
+// until they are served. Without names, it installs all but those of fabrics, of networking.liqo.io,
+// which take an API server as long as all others.
 func InstallCRDs(tb testing.TB, config *rest.Config, plurals ...string) {
 	tb.Helper()
 	config = rest.CopyConfig(config)
@@ -42,7 +42,8 @@ func InstallCRDs(tb testing.TB, config *rest.Config, plurals ...string) {
 		require.NoError(tb, yaml.Unmarshal(raw, crd))
 		group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 		plural := strings.TrimSuffix(path.Base(file), ".yaml")
-		if isNetwork := group == "networking.liqo.io" || group == "ipam.liqo.io"; len(plurals) == 0 && isNetwork || len(plurals) > 0 && !slices.Contains(plurals, plural) {
+		isOfFabric := group == "networking.liqo.io" && plural != "configurations" && plural != "connections"
+		if len(plurals) == 0 && isOfFabric || len(plurals) > 0 && !slices.Contains(plurals, plural) {
 			continue
 		}
 		_, err = c.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}).

@@ -40,9 +40,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	ipamv1alpha1 "github.com/longshore-dev/longshore/host/apis/ipam/v1alpha1"
+	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/policies"
+	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/kit/restore"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policysource"
@@ -65,6 +68,8 @@ type shared struct {
 	manager   ctrl.Manager
 	policies  *policyLoader
 	registry  prometheus.Registerer
+	// addresses translate those of providers.
+	addresses *address.Table
 }
 
 // App is a composed virtual kubelet.
@@ -86,7 +91,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &App{options: options, shared: shared{config: options.limit(options.Config), scheme: s, registry: metrics.Registry}}
+	a := &App{options: options, shared: shared{config: options.limit(options.Config), scheme: s, registry: metrics.Registry, addresses: &address.Table{}}}
 	if !options.MetricsEnabled {
 		a.registry = prometheus.NewRegistry()
 	}
@@ -122,7 +127,7 @@ func newScheme() (*runtime.Scheme, error) {
 	err := errors.Join(
 		corev1.AddToScheme(s), coordinationv1.AddToScheme(s), eventsv1.AddToScheme(s), networkingv1.AddToScheme(s),
 		discoveryv1.AddToScheme(s),
-		offloadingv1beta1.AddToScheme(s), liqocorev1beta1.AddToScheme(s), policyv1alpha1.AddToScheme(s),
+		networkingv1beta1.AddToScheme(s), ipamv1alpha1.AddToScheme(s), offloadingv1beta1.AddToScheme(s), liqocorev1beta1.AddToScheme(s), policyv1alpha1.AddToScheme(s),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("building the scheme: %w", err)
@@ -162,7 +167,8 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(), NewInformer: restore.NewInformer,
 			ByObject: map[client.Object]cache.ByObject{
-				&offloadingv1beta1.VirtualNode{}: {Namespaces: map[string]cache.Config{o.TenantNamespace: {}}, Transform: stripTemplate},
+				&offloadingv1beta1.VirtualNode{}:   {Namespaces: map[string]cache.Config{o.TenantNamespace: {}}, Transform: stripTemplate},
+				&networkingv1beta1.Configuration{}: {Namespaces: map[string]cache.Config{o.TenantNamespace: {}}},
 				&corev1.Secret{}: {Namespaces: map[string]cache.Config{
 					o.TenantNamespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", o.ForeignKubeconfigSecretName)},
 				}},

@@ -7,13 +7,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/kit/address"
 )
 
 func TestSchemeHasTheKindsOfEveryDefinition(t *testing.T) {
 	s, err := newScheme()
 	require.NoError(t, err)
 	options := DefaultOptions()
-	v := &virtualNode{shared: &shared{}, options: &options}
+	v := &virtualNode{shared: &shared{addresses: &address.Table{}}, options: &options}
 	options.EnableAPIServerSupport = true
 	require.Len(t, v.definitions(), 7, "without an address of the API server, no tokens are sent (T33)")
 	options.HomeAPIServerHost, options.HomeAPIServerPort = "api.rome.example.com", "6443"

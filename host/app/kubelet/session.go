@@ -31,7 +31,6 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/serviceaccount"
 	"github.com/longshore-dev/longshore/host/forge/remote"
-	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/kit/events"
 )
 
@@ -187,7 +186,7 @@ func (v *virtualNode) definitions() []engine.Definition {
 	if workers := o.ReflectionWorkers["pod"]; workers > 0 {
 		definitions = append(definitions, pod.New(pod.Options{
 			Origin: origin, Evaluator: v.policies, VirtualNode: v.facts.ForPods,
-			Workers: workers, DisableIPReflection: o.DisableIPReflection,
+			Workers: workers, DisableIPReflection: o.DisableIPReflection, MapIP: v.addressOfRemotePod,
 		}))
 	}
 	for _, kind := range mirror.Kinds() {
@@ -197,9 +196,7 @@ func (v *virtualNode) definitions() []engine.Definition {
 		}
 		definitions = append(definitions, kind.Define(mirror.Options{
 			Origin: origin, Policy: offloadingv1beta1.ReflectionType(o.ReflectionTypes[kind.PolicyOf]),
-			Workers: workers, Class: classes[kind.Name],
-			// There is no networking module yet.
-			Addresses: address.Identity{},
+			Workers: workers, Class: classes[kind.Name], LocalPods: v.localPods,
 		}))
 	}
 	if origin.APIServer != (remote.APIServer{}) {

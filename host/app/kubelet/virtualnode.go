@@ -142,6 +142,9 @@ func (v *virtualNode) run(ctx context.Context) error {
 	if err := v.watchVirtualNodes(ctx); err != nil {
 		return err
 	}
+	if err := v.watchConfigurations(ctx); err != nil {
+		return err
+	}
 	config, err := v.readKubeconfig(ctx)
 	if err != nil {
 		v.warn(ctx, vn, reasonBrokenKubeconfig, err.Error())

@@ -31,7 +31,6 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/podstatus"
 	"github.com/longshore-dev/longshore/host/consumer/resourcereflection"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
-	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/peering/foreigncluster"
@@ -178,7 +177,7 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 			SecurityLevel: api.Level(options.PodSecurityLevel),
 		}).SetupWithManager(mgr, options.ShadowPodWorkers)),
 		wrapSetup("shadowendpointslice", (&shadowendpointslice.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Addresses: address.Identity{},
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder,
 		}).SetupWithManager(mgr, options.ShadowEndpointSliceWorkers)),
 		wrapSetup("namespacemap", (&namespacemap.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Names: *options.names(), Retain: options.Storage.retain(mgr),

@@ -26,13 +26,13 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
+	ipamv1alpha1 "github.com/longshore-dev/longshore/host/apis/ipam/v1alpha1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/event"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/mirror"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 	"github.com/longshore-dev/longshore/host/forge/remote"
-	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -62,6 +62,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
+	require.NoError(t, ipamv1alpha1.AddToScheme(scheme))
 	return scheme
 }
 
@@ -97,7 +98,7 @@ func newRig(t *testing.T) *rig {
 		provider: clusters[1],
 	}
 	for _, cluster := range clusters {
-		planetest.InstallCRDs(t, cluster.RESTConfig(), "shadowpods", "namespacemaps", "shadowendpointslices")
+		planetest.InstallCRDs(t, cluster.RESTConfig(), "shadowpods", "namespacemaps", "shadowendpointslices", "ips")
 	}
 	create := func(c client.Client, objects ...client.Object) {
 		for _, object := range objects {
@@ -139,7 +140,7 @@ func (r *rig) reflect(t *testing.T, clusters []*testplane.Cluster, scheme *runti
 			}}),
 	}
 	for _, kind := range mirror.Kinds() {
-		definitions = append(definitions, kind.Define(mirror.Options{Origin: origin, Policy: offloadingv1beta1.DenyList, Workers: 3, Addresses: address.Identity{}}))
+		definitions = append(definitions, kind.Define(mirror.Options{Origin: origin, Policy: offloadingv1beta1.DenyList, Workers: 3}))
 	}
 	definitions = append(definitions, event.New(event.Options{Origin: origin, Policy: offloadingv1beta1.DenyList, Workers: 3, Interval: eventInterval}))
 	connect := func(c *testplane.Cluster, count *counter) client.WithWatch {

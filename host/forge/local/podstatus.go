@@ -30,8 +30,8 @@ type PodStatusInput struct {
 	ExtraRestarts int32
 	// DisableIPReflection omits the pod's addresses.
 	DisableIPReflection bool
-	// MapIP translates the address of a remote pod to the one that the consumer can reach;
-	// nil if the addresses are the same.
+	// MapIP translates the address of a remote pod to the one that the consumer can reach, ""
+	// while it is not known; nil if the addresses are the same.
 	MapIP func(string) string
 	// Unknown reports that Remote may be older than an outage. The pod does not become ready
 	// then.
@@ -121,10 +121,13 @@ func mapAddresses(status *corev1.PodStatus, in PodStatusInput) {
 		for i := range status.PodIPs {
 			status.PodIPs[i].IP = in.MapIP(status.PodIPs[i].IP)
 		}
+		status.PodIPs = slices.DeleteFunc(status.PodIPs, func(ip corev1.PodIP) bool { return ip.IP == "" })
 	}
-	if len(status.PodIPs) > 0 {
-		status.PodIP = status.PodIPs[0].IP
+	if len(status.PodIPs) == 0 {
+		status.PodIP, status.PodIPs = "", nil
+		return
 	}
+	status.PodIP = status.PodIPs[0].IP
 }
 
 // forceNotReady removes the pod from its Services while its state is unknown. The transition

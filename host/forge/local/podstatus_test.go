@@ -45,6 +45,18 @@ func TestPodStatusIsTheRemoteOneWithLocalAddresses(t *testing.T) {
 	assert.Equal(t, before, remote, "the remote pod is shared")
 }
 
+func TestAddressesThatAreNotKnownAreLeftOut(t *testing.T) {
+	known := map[string]string{"fd00::5": "fd00::5"}
+	status := func() *corev1.PodStatus {
+		return local.PodStatus(local.PodStatusInput{Local: &corev1.Pod{}, Remote: remotePod(), MapIP: func(ip string) string { return known[ip] }})
+	}
+	assert.Equal(t, "fd00::5", status().PodIP)
+	assert.Equal(t, []corev1.PodIP{{IP: "fd00::5"}}, status().PodIPs)
+	known = nil
+	assert.Empty(t, status().PodIP)
+	assert.Nil(t, status().PodIPs)
+}
+
 func TestPodAddresses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ip      string

@@ -12,12 +12,11 @@ import (
 // The features that are not implemented yet.
 const (
 	classes     = "the manager decides by the provisioner of a storage class"
-	translation = "addresses are not translated yet"
+	translation = "addresses are translated by the Configuration of the provider"
 )
 
 // reasons maps flags without effect to the reason.
 var reasons = map[string]string{
-	"local-podcidr":              translation,
 	"virtual-storage-class-name": classes,
 	"remote-pod-cidr":            translation, "remote-pod-cidr-remap": translation,
 	"remote-external-cidr": translation, "remote-external-cidr-remap": translation,

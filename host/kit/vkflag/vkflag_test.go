@@ -10,8 +10,8 @@ import (
 
 func TestWarn(t *testing.T) {
 	for name, tc := range map[string]struct{ argument, want string }{
-		"a flag with a value":        {"--local-podcidr=10.0.0.0/16", `argument "--local-podcidr=10.0.0.0/16" has no effect in this version: addresses are not translated yet`},
-		"a flag without a value":     {"--local-podcidr", `argument "--local-podcidr" has no effect in this version: addresses are not translated yet`},
+		"a flag with a value":        {"--remote-pod-cidr=10.0.0.0/16", `argument "--remote-pod-cidr=10.0.0.0/16" has no effect in this version: addresses are translated by the Configuration of the provider`},
+		"a flag without a value":     {"--remote-pod-cidr", `argument "--remote-pod-cidr" has no effect in this version: addresses are translated by the Configuration of the provider`},
 		"a feature that is enabled":  {"--enable-storage=true", ""},
 		"a feature that is disabled": {"--enable-storage=false", ""},
 		"zero workers":               {"--persistentvolumeclaim-reflection-workers=0", ""},

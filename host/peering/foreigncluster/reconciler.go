@@ -24,6 +24,7 @@ import (
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/kit/retry"
@@ -38,6 +39,7 @@ const conflictRetry = time.Second
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters/status,verbs=patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=tenants;identities,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;connections,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 type Reconciler struct {
 	// Client reads Secrets from a cache of those with the label of a remote cluster.
@@ -60,6 +62,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&authv1beta1.Tenant{}, byLabel, names).
 		Watches(&authv1beta1.Identity{}, byLabel, names).
 		Watches(&offloadingv1beta1.VirtualNode{}, byLabel, names).
+		Watches(&networkingv1beta1.Configuration{}, byLabel, names).
+		Watches(&networkingv1beta1.Connection{}, byLabel, names).
 		Watches(&corev1.Secret{}, byLabel, kubeconfigs).
 		Watches(&corev1.Node{}, byLabel, virtual).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
@@ -155,10 +159,11 @@ func (r *Reconciler) create(ctx context.Context, cluster liqocorev1beta1.Cluster
 // gather reads the objects of a peer. What is being deleted counts until it is gone.
 func (r *Reconciler) gather(ctx context.Context, cluster liqocorev1beta1.ClusterID) (*facts, error) {
 	tenants, identities := &authv1beta1.TenantList{}, &authv1beta1.IdentityList{}
+	configurations, connections := &networkingv1beta1.ConfigurationList{}, &networkingv1beta1.ConnectionList{}
 	virtualNodes, nodes, secrets := &offloadingv1beta1.VirtualNodeList{}, &corev1.NodeList{}, &corev1.SecretList{}
 	labels := client.MatchingLabels{liqocorev1beta1.RemoteClusterIDLabel: string(cluster)}
 	err := errors.Join(r.Client.List(ctx, tenants), r.Client.List(ctx, identities), r.Client.List(ctx, virtualNodes),
-		r.Client.List(ctx, nodes, labels),
+		r.Client.List(ctx, nodes, labels), r.Client.List(ctx, configurations, labels), r.Client.List(ctx, connections, labels),
 		r.Client.List(ctx, secrets, client.MatchingLabels{
 			liqocorev1beta1.RemoteClusterIDLabel: string(cluster),
 			authv1beta1.IdentityTypeLabel:        string(authv1beta1.ControlPlaneIdentityType),
@@ -167,7 +172,7 @@ func (r *Reconciler) gather(ctx context.Context, cluster liqocorev1beta1.Cluster
 		return nil, fmt.Errorf("listing the objects of cluster %q: %w", cluster, err)
 	}
 	f := &facts{
-		nodes:      nodes.Items,
+		nodes: nodes.Items, configuration: oldest(configurations.Items), connection: oldest(connections.Items),
 		kubeconfig: oldest(secrets.Items),
 		tenant: oldest(slices.DeleteFunc(tenants.Items, func(t authv1beta1.Tenant) bool {
 			return t.Spec.ClusterID != cluster

@@ -9,6 +9,7 @@ import (
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
@@ -24,6 +25,11 @@ const (
 	reasonNodesReady              = "NodesReady"
 	reasonNodesNotReady           = "NodesNotReady"
 	reasonSomeNodesUnready        = "SomeNodesNotReady"
+	reasonConfigurationPresent    = "NetworkConfigurationPresence"
+	reasonConnectionEstablished   = "ConnectionEstablished"
+	reasonConnectionPending       = "ConnectionPending"
+	reasonConnectionError         = "ConnectionError"
+	reasonConnectionMissing       = "ConnectionMissing"
 )
 
 // facts are the objects of one peer.
@@ -38,11 +44,16 @@ type facts struct {
 
 	virtualNodes []offloadingv1beta1.VirtualNode
 	nodes        []corev1.Node
+
+	// configuration is what the addresses of the peer are translated by; connection is the tunnel
+	// of a fabric.
+	configuration *networkingv1beta1.Configuration
+	connection    *networkingv1beta1.Connection
 }
 
 // decide returns the status of a ForeignCluster (wire P2.11). It is pure. Previous conditions
-// that stay keep their time; those of the network, and the one of the API server, are kept:
-// other controllers write them.
+// that stay keep their time; the one of the API server, and those of the gateways of a fabric, are
+// kept: other controllers write them.
 func decide(fc *liqocorev1beta1.ForeignCluster, f *facts, now metav1.Time) liqocorev1beta1.ForeignClusterStatus {
 	previous := &fc.Status
 	status := liqocorev1beta1.ForeignClusterStatus{
@@ -50,7 +61,7 @@ func decide(fc *liqocorev1beta1.ForeignCluster, f *facts, now metav1.Time) liqoc
 		Role:               role(f),
 		Conditions:         previous.Conditions,
 	}
-	status.Modules.Networking = previous.Modules.Networking
+	status.Modules.Networking = networking(&previous.Modules.Networking, f, now)
 	status.Modules.Authentication = liqocorev1beta1.Module{
 		Enabled:    f.tenant != nil || f.identity != nil || f.kubeconfig != nil,
 		Conditions: keepTimes(previous.Modules.Authentication.Conditions, authenticationConditions(f), now),

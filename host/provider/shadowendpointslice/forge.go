@@ -18,7 +18,7 @@ const DirectConnectionsDataAnnotation = "liqo.io/direct-connections-data"
 
 // Forge builds the EndpointSlice of a ShadowEndpointSlice (wire 4.5): its labels and
 // annotations, its endpoints with translated addresses, the ShadowEndpointSlice as controller.
-// reachable is false when this cluster does not reach the consumer; no endpoint is ready then.
+// addresses translates those of the consumer. reachable is false when this cluster does not reach the consumer; no endpoint is ready then.
 func Forge(shadow *offloadingv1beta1.ShadowEndpointSlice, reachable bool, addresses address.Translator) (*discoveryv1.EndpointSlice, error) {
 	labels := maps.Clone(shadow.Labels)
 	if labels == nil {
@@ -29,8 +29,8 @@ func Forge(shadow *offloadingv1beta1.ShadowEndpointSlice, reachable bool, addres
 	delete(annotations, DirectConnectionsDataAnnotation)
 	template := shadow.Spec.Template.DeepCopy()
 	for i := range template.Endpoints {
-		if err := forgeEndpoint(&template.Endpoints[i], originOf(shadow), reachable, addresses); err != nil {
-			return nil, err
+		if err := forgeEndpoint(&template.Endpoints[i], template.AddressType, reachable, addresses); err != nil {
+			return nil, fmt.Errorf("forging EndpointSlice %s/%s: %w", shadow.Namespace, shadow.Name, err)
 		}
 	}
 	return &discoveryv1.EndpointSlice{
@@ -44,11 +44,14 @@ func Forge(shadow *offloadingv1beta1.ShadowEndpointSlice, reachable bool, addres
 
 // forgeEndpoint translates the addresses and sets the conditions. Serving and terminating are
 // kept, so that connections to a terminating endpoint are drained (T44).
-func forgeEndpoint(endpoint *discoveryv1.Endpoint, origin liqocorev1beta1.ClusterID, reachable bool, addresses address.Translator) error {
+func forgeEndpoint(endpoint *discoveryv1.Endpoint, addressType discoveryv1.AddressType, reachable bool, addresses address.Translator) error {
 	for i, original := range endpoint.Addresses {
-		translated, err := addresses.Translate(origin, original)
+		if addressType == discoveryv1.AddressTypeFQDN {
+			break
+		}
+		translated, err := addresses.Translate(original)
 		if err != nil {
-			return fmt.Errorf("translating address %q of cluster %q: %w", original, origin, err)
+			return fmt.Errorf("translating address %q: %w", original, err)
 		}
 		endpoint.Addresses[i] = translated
 	}

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/kit/retry"
@@ -56,22 +57,22 @@ type Reconciler struct {
 	APIReader client.Reader
 	// Events records on the ShadowEndpointSlice.
 	Events events.EventRecorder
-	// Addresses translates the addresses of consumers.
-	Addresses address.Translator
 }
 
-// SetupWithManager watches ShadowEndpointSlices, the EndpointSlices that they own, and
-// ForeignClusters.
+// SetupWithManager watches ShadowEndpointSlices, the EndpointSlices that they own, and the
+// ForeignClusters and Configurations of consumers.
 //
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=shadowendpointslices,verbs=get;list;watch
 // +kubebuilder:rbac:groups=discovery.k8s.io,resources=endpointslices,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("shadowendpointslice").
 		For(&offloadingv1beta1.ShadowEndpointSlice{}).
 		Owns(&discoveryv1.EndpointSlice{}).
 		Watches(&liqocorev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.slicesOf), builder.WithPredicates(reachabilityChanged())).
+		Watches(&networkingv1beta1.Configuration{}, handler.EnqueueRequestsFromMapFunc(r.slicesOf)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(r)
 }
@@ -86,15 +87,18 @@ func reachabilityChanged() predicate.Predicate {
 	}}
 }
 
-// slicesOf returns the ShadowEndpointSlices of a consumer.
+// slicesOf returns the ShadowEndpointSlices of the consumer that an object is about.
 func (r *Reconciler) slicesOf(ctx context.Context, object client.Object) []reconcile.Request {
-	cluster, ok := object.(*liqocorev1beta1.ForeignCluster)
-	if !ok {
+	cluster := object.GetLabels()[liqocorev1beta1.RemoteClusterIDLabel]
+	if fc, ok := object.(*liqocorev1beta1.ForeignCluster); ok {
+		cluster = string(fc.Spec.ClusterID)
+	}
+	if cluster == "" {
 		return nil
 	}
 	slices := &offloadingv1beta1.ShadowEndpointSliceList{}
-	if err := r.Client.List(ctx, slices, client.MatchingLabels{offloadingv1beta1.OriginLabel: string(cluster.Spec.ClusterID)}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing ShadowEndpointSlices failed", "cluster", cluster.Spec.ClusterID)
+	if err := r.Client.List(ctx, slices, client.MatchingLabels{offloadingv1beta1.OriginLabel: cluster}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing ShadowEndpointSlices failed", "cluster", cluster)
 		return nil
 	}
 	requests := make([]reconcile.Request, 0, len(slices.Items))
@@ -120,7 +124,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	desired, err := Forge(shadow, isReachable(cluster), r.Addresses)
+	// Translated anew each time: the Configuration of the consumer may change (T41).
+	addresses, err := address.Load(ctx, r.Client, originOf(shadow))
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("translating the addresses of ShadowEndpointSlice %s: %w", request, err)
+	}
+	desired, err := Forge(shadow, isReachable(cluster), addresses)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

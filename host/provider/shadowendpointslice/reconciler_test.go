@@ -23,7 +23,6 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
-	"github.com/longshore-dev/longshore/host/kit/address"
 )
 
 var key = client.ObjectKey{Namespace: "shop-rome", Name: "web-x1"}
@@ -58,7 +57,7 @@ func newEnvironment(t *testing.T, objects ...client.Object) *environment {
 	}).Build()
 	recorder := events.NewFakeRecorder(10)
 	e.Client, e.events = c, recorder.Events
-	e.reconciler = &Reconciler{Client: c, APIReader: c, Events: recorder, Addresses: address.Identity{}}
+	e.reconciler = &Reconciler{Client: c, APIReader: c, Events: recorder}
 	return e
 }
 

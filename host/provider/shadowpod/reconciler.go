@@ -82,6 +82,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=pods/resize;pods/ephemeralcontainers;pods/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations,verbs=get;list;watch
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, workers int) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("shadowpod").
@@ -195,6 +196,9 @@ func (r *Reconciler) getOrCreatePod(ctx context.Context, shadow *offloadingv1bet
 		return nil, fmt.Errorf("reading pod %s: %w", key, err)
 	}
 	pod = ForgePod(shadow)
+	if err := r.translateHostAliases(ctx, shadow, pod); err != nil {
+		return nil, errors.Join(err, r.reportRefusal(ctx, shadow, nil, err.Error()))
+	}
 	if err = r.checkSecurity(ctx, pod); err == nil {
 		if stale, err := r.isStale(ctx, shadow); err != nil || stale {
 			return nil, err

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
 )
@@ -62,6 +63,8 @@ type state struct {
 	faults map[string]error
 	// namespace is in the cache if it is set.
 	namespace *corev1.Namespace
+	// configuration is that of the consumer, if it has one.
+	configuration *networkingv1beta1.Configuration
 	// live is the only object of the API server when the cache is stale.
 	live client.Object
 	// withoutPods hides the pods from the cache.
@@ -136,6 +139,9 @@ func (s state) reconcile(t *testing.T) outcome {
 	}
 	if s.namespace != nil {
 		b = b.WithObjects(s.namespace)
+	}
+	if s.configuration != nil {
+		b = b.WithObjects(s.configuration)
 	}
 	c := b.WithReturnManagedFields().Build()
 	var reader client.Reader = c

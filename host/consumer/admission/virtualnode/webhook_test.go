@@ -229,8 +229,8 @@ func TestArgumentsWithoutEffectCauseAWarning(t *testing.T) {
 	}{
 		"arguments of the installation alone cause no warning": {operation: admissionv1.Create},
 		"an argument of the author": {
-			operation: admissionv1.Create, now: template("--local-podcidr=10.10.0.0/16"),
-			want: []string{`"--local-podcidr=10.10.0.0/16" has no effect in this version: addresses`}},
+			operation: admissionv1.Create, now: template("--remote-external-cidr=10.10.0.0/16"),
+			want: []string{`"--remote-external-cidr=10.10.0.0/16" has no effect in this version: addresses`}},
 		"an argument of author and options template, once": {
 			operation: admissionv1.Create, now: template("--enable-apiserver-support=true"), extraArgs: []string{"--enable-apiserver-support=true", "--event-reflection-workers=0"},
 			want: []string{`"--enable-apiserver-support=true" has no effect`}},
@@ -240,8 +240,8 @@ func TestArgumentsWithoutEffectCauseAWarning(t *testing.T) {
 				vn.Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "fast"}}
 			}},
 		"an argument that an update adds": {
-			operation: admissionv1.Update, before: template("--local-podcidr=10.10.0.0/16"),
-			now:  template("--local-podcidr=10.10.0.0/16", "--resync-period=1h", "--remote-pod-cidr=10.20.0.0/16"),
+			operation: admissionv1.Update, before: template("--remote-external-cidr=10.10.0.0/16"),
+			now:  template("--remote-external-cidr=10.10.0.0/16", "--resync-period=1h", "--remote-pod-cidr=10.20.0.0/16"),
 			want: []string{`"--remote-pod-cidr=10.20.0.0/16" has no effect in this version: addresses`}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -116,6 +116,9 @@ type Related struct {
 	// Keys returns the names of the local objects that are decided again when a related
 	// object changed. Both are of one namespace, unless the related kind has none. Optional.
 	Keys func(changed client.Object, locals []client.Object) []string
+	// Matches makes Input.Related look up the first object that matches a value, instead of the
+	// object of a name. Optional.
+	Matches func(object client.Object, value string) bool
 }
 
 // Kind is a kind of Kubernetes objects, typed or unstructured.
@@ -163,7 +166,7 @@ type Input struct {
 	// Local, Remote and Dependent are nil when absent. They are shared: read only.
 	Local, Remote, Dependent client.Object
 	// Related look up objects of Resource.Related, in the same order, by their name in the
-	// namespace of the key. They return nil for absent objects.
+	// namespace of the key, or by Matches. They return nil for absent objects.
 	Related []func(name string) client.Object
 	// Memory is what the last [Remember] for this key held, nil at first. It does not
 	// survive a restart and vanishes with the last object of the key.

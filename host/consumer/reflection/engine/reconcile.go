@@ -198,7 +198,18 @@ func (r *runner) related(key Key, caches *namespaceCaches) []func(string) client
 		if r.resource.Related[i].Kind.ClusterScoped {
 			namespace = ""
 		}
-		lookups = append(lookups, func(name string) client.Object { return related.Get(namespace, name) })
+		matches := r.resource.Related[i].Matches
+		lookups = append(lookups, func(value string) client.Object {
+			if matches == nil {
+				return related.Get(namespace, value)
+			}
+			for _, object := range related.List(namespace) {
+				if matches(object, value) {
+					return object
+				}
+			}
+			return nil
+		})
 	}
 	return lookups
 }

@@ -5,13 +5,14 @@
 package mirror
 
 import (
+	"net/netip"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
-	"github.com/longshore-dev/longshore/host/kit/address"
 )
 
 // Options configure the definition of one kind.
@@ -25,8 +26,9 @@ type Options struct {
 	// Class is the provider's class of remote objects of kinds that have one: the load
 	// balancer class of Services, the ingress class of Ingresses. Empty sets none.
 	Class string
-	// Addresses translates the addresses of endpoints.
-	Addresses address.Translator
+	// LocalPods returns the pod CIDRs of the consumer, and whether addresses of endpoints are
+	// translated for the provider. nil: they are not.
+	LocalPods func() ([]netip.Prefix, bool)
 }
 
 // Kind is one mirrored kind.

@@ -16,13 +16,12 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
-	"github.com/longshore-dev/longshore/host/kit/address"
 )
 
 func define[T client.Object](k kind[T], class string) *definition[T] {
 	d, _ := entry(k).Define(Options{
 		Origin: remote.Origin{HomeClusterID: "rome-1", ProviderClusterID: "milan", NodeName: "milan-node"},
-		Policy: offloadingv1beta1.AllowList, Workers: 3, Class: class, Addresses: address.Identity{},
+		Policy: offloadingv1beta1.AllowList, Workers: 3, Class: class,
 	}).(*definition[T])
 	return d
 }

@@ -1,21 +1,25 @@
 package mirror
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	ipamv1alpha1 "github.com/longshore-dev/longshore/host/apis/ipam/v1alpha1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/kit/address"
 )
 
 // The places of the related kinds of EndpointSlices in engine.Input.Related.
 const (
 	relatedService = iota
 	relatedNode
+	relatedIP
 )
 
 // endpointSlice mirrors EndpointSlices as ShadowEndpointSlices, of which the provider makes
@@ -44,16 +48,21 @@ var endpointSlice = kind[*discoveryv1.EndpointSlice]{
 			},
 			Keys: slicesOnNode,
 		},
+		relatedIP: {
+			Kind: engine.Kind{
+				New:     func() client.Object { return &ipamv1alpha1.IP{} },
+				NewList: func() client.ObjectList { return &ipamv1alpha1.IPList{} },
+				Plural:  "ips",
+			},
+			Keys: slicesWithIP, Matches: isOfAddress,
+		},
 	},
 	forge: func(local *discoveryv1.EndpointSlice, in engine.Input, o Options) (runtime.ApplyConfiguration, error) {
 		nodeOf := func(name string) *corev1.Node {
 			node, _ := in.Related[relatedNode](name).(*corev1.Node)
 			return node
 		}
-		translate := func(address string) (string, error) {
-			return o.Addresses.Translate(liqocorev1beta1.ClusterID(o.Origin.HomeClusterID), address)
-		}
-		return remote.EndpointSlice(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, o.Origin, nodeOf, translate)
+		return remote.EndpointSlice(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, o.Origin, nodeOf, addressesFor(in, o).Translate)
 	},
 	ignore: func(in engine.Input) string {
 		if in.Key == (engine.Key{Namespace: corev1.NamespaceDefault, Name: "kubernetes"}) {
@@ -105,6 +114,47 @@ func slicesOnNode(node client.Object, locals []client.Object) []string {
 				names = append(names, slice.Name)
 				break
 			}
+		}
+	}
+	return names
+}
+
+// addressesFor returns what translates addresses of the consumer for the provider. The provider
+// translates those of local pods itself.
+func addressesFor(in engine.Input, o Options) address.Translator {
+	if o.LocalPods == nil {
+		return address.Identity{}
+	}
+	pods, isTranslated := o.LocalPods()
+	if !isTranslated {
+		return address.Identity{}
+	}
+	return address.Outgoing{Pods: pods, IPOf: func(original string) *ipamv1alpha1.IP {
+		ip, _ := in.Related[relatedIP](original).(*ipamv1alpha1.IP)
+		return ip
+	}}
+}
+
+// isOfAddress reports whether an IP is that of an address.
+func isOfAddress(object client.Object, address string) bool {
+	ip, ok := object.(*ipamv1alpha1.IP)
+	return ok && string(ip.Spec.IP) == address
+}
+
+// slicesWithIP returns the names of the EndpointSlices with an endpoint that has the address of an
+// IP.
+func slicesWithIP(ip client.Object, locals []client.Object) []string {
+	var names []string
+	for _, local := range locals {
+		slice, ok := local.(*discoveryv1.EndpointSlice)
+		if !ok {
+			continue
+		}
+		hasAddress := slices.ContainsFunc(slice.Endpoints, func(endpoint discoveryv1.Endpoint) bool {
+			return slices.ContainsFunc(endpoint.Addresses, func(address string) bool { return isOfAddress(ip, address) })
+		})
+		if hasAddress {
+			names = append(names, slice.Name)
 		}
 	}
 	return names

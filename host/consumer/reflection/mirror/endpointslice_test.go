@@ -1,7 +1,7 @@
 package mirror
 
 import (
-	"errors"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	ipamv1alpha1 "github.com/longshore-dev/longshore/host/apis/ipam/v1alpha1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 )
@@ -112,24 +113,50 @@ func TestTheSliceOfTheAPIServerIsLeft(t *testing.T) {
 	assert.Equal(t, []string{"keep: it has the endpoints of the API server"}, steps(t, define(endpointSlice, ""), in))
 }
 
-// untranslatable fails for each address.
-type untranslatable struct{}
-
-func (untranslatable) Translate(liqocorev1beta1.ClusterID, string) (string, error) {
-	return "", errors.New("no such network")
-}
-
-func TestAnAddressThatCannotBeTranslatedIsAnError(t *testing.T) {
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: metadata, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}},
+func TestAddressesOfEndpointsAreTranslatedForTheProvider(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}}
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metadata, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{
+		{Addresses: []string{"10.1.0.5"}, NodeName: ptr.To("worker")}, {Addresses: []string{"203.0.113.1"}},
+	}}
+	ip := &ipamv1alpha1.IP{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}, Spec: ipamv1alpha1.IPSpec{IP: "203.0.113.1"}, Status: ipamv1alpha1.IPStatus{IP: "10.70.0.4"},
 	}
+	isTranslated := true
 	d := define(endpointSlice, "")
-	d.options.Addresses = untranslatable{}
-	_, err := d.Decide(sliceInput(slice, nil))
-	require.EqualError(t, err, `translating the address "10.0.0.1" of an endpoint: no such network`)
-	slice.AddressType, slice.Endpoints[0].Addresses = discoveryv1.AddressTypeFQDN, []string{"example.com"}
-	_, err = d.Decide(sliceInput(slice, nil))
-	require.NoError(t, err, "names are not translated")
+	d.options.LocalPods = func() ([]netip.Prefix, bool) {
+		return []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}, isTranslated
+	}
+	ips := []client.Object{ip}
+	in := sliceInput(slice, nil, node)
+	in.Related = append(in.Related, func(address string) client.Object {
+		for _, ip := range ips {
+			if d.Resource().Related[relatedIP].Matches(ip, address) {
+				return ip
+			}
+		}
+		return nil
+	})
+	addresses := func() []string {
+		t.Helper()
+		got := &offloadingv1beta1.ShadowEndpointSlice{}
+		applied(t, d, in, got)
+		var addresses []string
+		for _, endpoint := range got.Spec.Template.Endpoints {
+			addresses = append(addresses, endpoint.Addresses...)
+		}
+		return addresses
+	}
+	assert.Equal(t, []string{"10.1.0.5", "10.70.0.4"}, addresses())
+
+	ips = nil
+	_, err := d.Decide(in)
+	require.ErrorContains(t, err, `translating the address "203.0.113.1" of an endpoint: peers do not reach address 203.0.113.1`)
+	isTranslated = false
+	assert.Equal(t, []string{"10.1.0.5", "203.0.113.1"}, addresses(), "without Configuration of the provider")
+
+	isTranslated = true
+	slice.AddressType, slice.Endpoints[0].Addresses, slice.Endpoints[1].Addresses = discoveryv1.AddressTypeFQDN, []string{"a.example.com"}, []string{"b.example.com"}
+	assert.Equal(t, []string{"a.example.com", "b.example.com"}, addresses(), "names are not translated")
 }
 
 func TestRelatedObjectsRequeueTheirEndpointSlices(t *testing.T) {
@@ -144,6 +171,10 @@ func TestRelatedObjectsRequeueTheirEndpointSlices(t *testing.T) {
 	assert.Equal(t, []string{"web-1", "web-2"}, related[relatedService].Keys(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, locals))
 	assert.Equal(t, []string{"web-1", "db-1"}, related[relatedNode].Keys(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, locals))
 	assert.True(t, related[relatedNode].Kind.ClusterScoped)
+	withAddress := slice("db-2", "db", "a")
+	withAddress.(*discoveryv1.EndpointSlice).Endpoints[2].Addresses = []string{"203.0.113.1"}
+	ip := &ipamv1alpha1.IP{Spec: ipamv1alpha1.IPSpec{IP: "203.0.113.1"}}
+	assert.Equal(t, []string{"db-2"}, related[relatedIP].Keys(ip, append(locals, withAddress)))
 
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: "milan"}},

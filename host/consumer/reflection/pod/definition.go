@@ -37,7 +37,8 @@ type Options struct {
 	// DisableIPReflection omits the pod's addresses from the local status.
 	DisableIPReflection bool
 	// MapIP translates an address of a remote pod into the one under which the consumer
-	// reaches it; nil when both clusters use the same addresses.
+	// reaches it, "" while it is not known; nil when both clusters use the same addresses. After
+	// a change the caller calls PoliciesChanged of the engine.
 	MapIP func(string) string
 }
 
