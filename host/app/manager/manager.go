@@ -105,18 +105,8 @@ func (o *Options) Validate() error {
 	if _, enforcementErr := o.Peering.limitsEnforcement(); enforcementErr != nil {
 		err = errors.Join(err, enforcementErr)
 	}
-	if storageErr := o.Storage.validate(); storageErr != nil {
-		err = errors.Join(err, storageErr)
-	}
-	if keysErr := policies.ValidateReportKeys(o.Policies.ReportKeys); keysErr != nil {
-		err = errors.Join(err, keysErr)
-	}
-	if networkErr := o.Network.validate(); networkErr != nil {
-		err = errors.Join(err, networkErr)
-	}
-	if namespacesErr := policies.ValidateNamespaces(o.Policies.Namespaces); namespacesErr != nil {
-		err = errors.Join(err, namespacesErr)
-	}
+	err = errors.Join(err, o.Storage.validate(), o.Network.validate(),
+		policies.ValidateReportKeys(o.Policies.ReportKeys), policies.ValidateNamespaces(o.Policies.Namespaces))
 	if namesErr := o.names().Validate(); namesErr != nil {
 		err = errors.Join(err, fmt.Errorf("--reserved-namespaces: %w", namesErr))
 	}

@@ -1,7 +1,7 @@
 // Package vkflag lists the flags of the virtual kubelet that have no effect in this version.
 //
 // All flags of the reference system are accepted (wire 7.1), because VirtualNode templates on
-// the wire contain them. Those of features that are not implemented yet have no effect.
+// the wire contain them. Those whose values are read elsewhere have no effect.
 package vkflag
 
 import (
@@ -9,16 +9,12 @@ import (
 	"strings"
 )
 
-// The features that are not implemented yet.
-const (
-	classes     = "the manager decides by the provisioner of a storage class"
-	translation = "addresses are translated by the Configuration of the provider"
-)
+// translation is the reason of the flags with networks of the provider.
+const translation = "addresses are translated by the Configuration of the provider"
 
 // reasons maps flags without effect to the reason.
 var reasons = map[string]string{
-	"virtual-storage-class-name": classes,
-	"remote-pod-cidr":            translation, "remote-pod-cidr-remap": translation,
+	"remote-pod-cidr": translation, "remote-pod-cidr-remap": translation,
 	"remote-external-cidr": translation, "remote-external-cidr-remap": translation,
 }
 
