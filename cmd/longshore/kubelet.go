@@ -123,7 +123,7 @@ func networkFlags(f *pflag.FlagSet, o *kubelet.Options) {
 
 func classFlags(f *pflag.FlagSet, o *kubelet.Options) {
 	f.BoolVar(&o.EnableStorage, "enable-storage", false, "reflect volume claims")
-	f.StringVar(&o.VirtualStorageClassName, "virtual-storage-class-name", o.VirtualStorageClassName, "storage class that asks for a remote volume")
+	f.StringVar(&o.VirtualStorageClassName, "virtual-storage-class-name", o.VirtualStorageClassName, "storage class whose ephemeral volumes are claims of the provider; for other claims the provisioner of the class decides")
 	f.StringVar(&o.RemoteRealStorageClassName, "remote-real-storage-class-name", "", "storage class on the provider")
 	f.BoolVar(&o.EnableIngress, "enable-ingress", false, "set the ingress class of reflected Ingresses")
 	f.StringVar(&o.RemoteRealIngressClassName, "remote-real-ingress-class-name", "", "ingress class on the provider")
