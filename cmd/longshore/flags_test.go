@@ -45,12 +45,13 @@ func sources(t *testing.T, folder string) []*ast.File {
 	return files
 }
 
-// shared are the functions that declare flags of several apps, by name: of each flag, the
-// field that it sets of what is passed, or the parameter that it sets.
+// shared are the functions that declare flags of several apps, or of the nodes of a virtual
+// kubelet, by name: of each flag, the field that it sets of what is passed, or the parameter that
+// it sets.
 func shared(t *testing.T) map[string]map[string]target {
 	t.Helper()
 	functions := map[string]map[string]target{}
-	for _, file := range sources(t, ".") {
+	for _, file := range append(sources(t, "."), sources(t, filepath.Join("..", "..", "host", "app", "kubelet"))...) {
 		for _, declaration := range file.Decls {
 			function, ok := declaration.(*ast.FuncDecl)
 			if !ok || appOf(function) != "" {
@@ -113,19 +114,29 @@ func bound(t *testing.T) map[string]map[string]option {
 				if set, flag := binding(call); set.field != "" {
 					flags[name][flag] = option{name, set.field}
 				}
-				if called, ok := call.Fun.(*ast.Ident); ok {
-					for flag, set := range functions[called.Name] {
-						if set.field == "" && set.parameter >= 0 {
-							set.field = lastField(call.Args[set.parameter])
-						}
-						flags[name][flag] = option{name, set.field}
+				for flag, set := range functions[calledName(call)] {
+					if set.field == "" && set.parameter >= 0 {
+						set.field = lastField(call.Args[set.parameter])
 					}
+					flags[name][flag] = option{name, set.field}
 				}
 				return true
 			})
 		}
 	}
 	return flags
+}
+
+// calledName is the name of the function that is called, without its package.
+func calledName(call *ast.CallExpr) string {
+	switch called := call.Fun.(type) {
+	case *ast.Ident:
+		return called.Name
+	case *ast.SelectorExpr:
+		return called.Sel.Name
+	default:
+		return ""
+	}
 }
 
 // appOf is the first app that a function names.
@@ -183,7 +194,7 @@ func readers(t *testing.T, app string) map[string]bool {
 	for _, file := range sources(t, filepath.Join("..", "..", "host", "app", app)) {
 		for _, declaration := range file.Decls {
 			if function, ok := declaration.(*ast.FuncDecl); ok &&
-				(strings.HasPrefix(strings.ToLower(function.Name.Name), "validate") || function.Name.Name == "DefaultOptions") {
+				(strings.HasPrefix(strings.ToLower(function.Name.Name), "validate") || function.Name.Name == "DefaultOptions" || function.Name.Name == "AddNodeFlags") {
 				continue
 			}
 			ast.Inspect(declaration, func(node ast.Node) bool {

@@ -37,7 +37,6 @@ func kubeletCommand() *cobra.Command {
 	identityFlags(f, &o)
 	nodeFlags(f, &o)
 	networkFlags(f, &o)
-	classFlags(f, &o)
 	clientFlags(f, &o)
 	klogFlags(f)
 	for resource, n := range kubelet.Resources() {
@@ -77,8 +76,8 @@ func home(kubeconfig string) (*rest.Config, error) {
 }
 
 func identityFlags(f *pflag.FlagSet, o *kubelet.Options) {
-	f.StringVar(&o.ForeignKubeconfigSecretName, "foreign-kubeconfig-secret-name", "", "Secret in the tenant namespace with the provider's kubeconfig")
-	f.StringVar(&o.NodeName, "nodename", o.NodeName, "name of the virtual node")
+	kubelet.AddNodeFlags(f, o)
+	f.StringVar(&o.SharedProcess, "shared-process", "", "name of this process's Deployment, if it serves the VirtualNodes that the manager assigned to it instead of --nodename")
 	f.StringVar(&o.NodeIP, "node-ip", "", "address of this process")
 	f.StringVar(&o.TenantNamespace, "tenant-namespace", o.TenantNamespace, "tenant namespace of the provider")
 	f.StringVar(&o.Namespace, "liqo-namespace", o.Namespace, "Longshore's own namespace")
@@ -89,10 +88,10 @@ func identityFlags(f *pflag.FlagSet, o *kubelet.Options) {
 	f.BoolVar(&o.EnableAPIServerSupport, "enable-apiserver-support", o.EnableAPIServerSupport, "let offloaded pods reach this cluster's API server")
 	f.StringVar(&o.HomeAPIServerHost, "home-api-server-host", "", "host under which offloaded pods reach this cluster's API server")
 	f.StringVar(&o.HomeAPIServerPort, "home-api-server-port", "", "port of --home-api-server-host")
+	f.StringVar(&o.VirtualStorageClassName, "virtual-storage-class-name", o.VirtualStorageClassName, "storage class whose ephemeral volumes are claims of the provider; for other claims the provisioner of the class decides")
 }
 
 func nodeFlags(f *pflag.FlagSet, o *kubelet.Options) {
-	f.BoolVar(&o.CreateNode, "create-node", o.CreateNode, "create the Node")
 	f.StringVar(&o.CertificateType, "certificate-type", o.CertificateType, "signer of the serving certificate: kubelet, aws or self-signed")
 	f.StringVar(&o.KubeletClientCAFile, "kubelet-client-ca-file", "", "authority of the kubelet API's clients; empty takes this cluster's own")
 	f.IntVar(&o.ListenPort, "listen-port", o.ListenPort, "port of the kubelet API")
@@ -101,9 +100,6 @@ func nodeFlags(f *pflag.FlagSet, o *kubelet.Options) {
 	f.DurationVar(&o.NodeLeaseDuration, "node-lease-duration", o.NodeLeaseDuration, "duration of the Node's lease")
 	f.DurationVar(&o.NodePingInterval, "node-ping-interval", o.NodePingInterval, "how often the provider is asked whether it lives; 0 switches off")
 	f.DurationVar(&o.NodePingTimeout, "node-ping-timeout", o.NodePingTimeout, "how long the provider may take to answer")
-	f.BoolVar(&o.NodeCheckNetwork, "node-check-network", o.NodeCheckNetwork, "let the network's state decide about readiness")
-	f.StringToStringVar(&o.NodeExtraAnnotations, "node-extra-annotations", nil, "further annotations of the Node")
-	f.StringToStringVar(&o.NodeExtraLabels, "node-extra-labels", nil, "further labels of the Node")
 	f.BoolVar(&o.MetricsEnabled, "metrics-enabled", false, "serve metrics")
 	f.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "where metrics are served")
 	f.BoolVar(&o.VKLeaseEnabled, "vk-lease-enabled", o.VKLeaseEnabled, "elect one of this node's replicas to work, and one of the provider's virtual kubelets to reflect what they share; without, each does all")
@@ -119,16 +115,6 @@ func networkFlags(f *pflag.FlagSet, o *kubelet.Options) {
 	f.StringSliceVar(&o.RemotePodCIDRRemaps, "remote-pod-cidr-remap", nil, "pod CIDRs of the provider, as this cluster sees them")
 	f.StringSliceVar(&o.RemoteExternalCIDRs, "remote-external-cidr", nil, "external CIDRs of the provider, as it sees them")
 	f.StringSliceVar(&o.RemoteExternalCIDRRemap, "remote-external-cidr-remap", nil, "external CIDRs of the provider, as this cluster sees them")
-}
-
-func classFlags(f *pflag.FlagSet, o *kubelet.Options) {
-	f.BoolVar(&o.EnableStorage, "enable-storage", false, "reflect volume claims")
-	f.StringVar(&o.VirtualStorageClassName, "virtual-storage-class-name", o.VirtualStorageClassName, "storage class whose ephemeral volumes are claims of the provider; for other claims the provisioner of the class decides")
-	f.StringVar(&o.RemoteRealStorageClassName, "remote-real-storage-class-name", "", "storage class on the provider")
-	f.BoolVar(&o.EnableIngress, "enable-ingress", false, "set the ingress class of reflected Ingresses")
-	f.StringVar(&o.RemoteRealIngressClassName, "remote-real-ingress-class-name", "", "ingress class on the provider")
-	f.BoolVar(&o.EnableLoadBalancer, "enable-load-balancer", false, "set the load balancer class of reflected Services")
-	f.StringVar(&o.RemoteRealLoadBalancerClassName, "remote-real-load-balancer-class-name", "", "load balancer class on the provider")
 }
 
 func clientFlags(f *pflag.FlagSet, o *kubelet.Options) {

@@ -4,7 +4,8 @@
 // App is the process: a manager with lease, caches and metrics, and the policies. A
 // virtualNode belongs to one VirtualNode; it shares with other virtual nodes of the process
 // only what [shared] lists. A session belongs to one kubeconfig of the provider and is
-// replaced when the Secret changes.
+// replaced when the Secret changes. A process has one virtual node and ends with it, or has
+// those of a shared Deployment, which a supervisor starts and stops (ADR 69).
 package kubelet
 
 import (
@@ -24,7 +25,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -45,6 +45,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/policies"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/kit/restore"
 	"github.com/longshore-dev/longshore/host/policy/chain"
@@ -70,13 +71,17 @@ type shared struct {
 	registry  prometheus.Registerer
 	// addresses translate those of providers.
 	addresses *address.Table
+	// leadership is nil in a process with one virtual node, which campaigns itself.
+	leadership *leadership
 }
 
 // App is a composed virtual kubelet.
 type App struct {
 	shared
-	options     Options
+	options Options
+	// Either virtualNode or supervisor is set.
 	virtualNode *virtualNode
+	supervisor  *supervisor
 }
 
 // New composes the virtual kubelet. It sends discovery requests only.
@@ -109,16 +114,44 @@ func New(ctx context.Context, options Options) (*App, error) {
 		return nil, fmt.Errorf("composing the virtual kubelet: %w", err)
 	}
 	a.policies = &policyLoader{policies.Lazy{Load: a.loadPolicies}}
-	if a.virtualNode, err = newVirtualNode(&a.options, &a.shared); err != nil {
+	run, err := a.addVirtualNodes()
+	if err != nil {
 		return nil, err
 	}
 	return a, errors.Join(
-		a.manager.Add(manager.RunnableFunc(a.virtualNode.run)),
+		a.manager.Add(manager.RunnableFunc(run)),
 		a.manager.AddHealthzCheck("ping", healthz.Ping),
 		// Readiness does not depend on the lease or on the provider: another replica would
 		// wait in the same way.
 		a.manager.AddReadyzCheck("policies", func(*http.Request) error { return a.policies.Ready() }),
 	)
+}
+
+// addVirtualNodes composes the virtual node or the supervisor and returns its method run.
+func (a *App) addVirtualNodes() (func(context.Context) error, error) {
+	var err error
+	if a.options.SharedProcess == "" {
+		if a.virtualNode, err = newVirtualNode(&a.options, &a.shared, a.registry); err != nil {
+			return nil, err
+		}
+		return a.virtualNode.run, a.virtualNode.addElection()
+	}
+	if a.leadership, err = newLeadership(&a.options, a.config); err != nil {
+		return nil, err
+	}
+	if a.supervisor, err = newSupervisor(&a.options, &a.shared); err != nil {
+		return nil, err
+	}
+	return a.supervisor.run, nil
+}
+
+// policiesChanged makes all virtual nodes ask policies again.
+func (a *App) policiesChanged() {
+	if a.supervisor != nil {
+		a.supervisor.policiesChanged()
+		return
+	}
+	a.virtualNode.policiesChanged()
 }
 
 // newScheme registers only the kinds that a virtual kubelet handles, to save memory.
@@ -145,7 +178,7 @@ func (a *App) loadPolicies(ctx context.Context) (*policies.Policies, error) {
 		Identity: o.component(a.manager.GetClient()),
 		Elected:  o.VKLeaseEnabled, CacheDir: o.PolicyCacheDir, PrecompiledDir: o.PrecompiledPolicyDir, Compiler: o.PolicyCompiler,
 		Stages:     chain.OffloadOrder(),
-		ReportKeys: o.PolicyReportKeys, ModuleNamespaces: policies.Namespaces(o.Namespace, o.PolicyNamespaces), Metrics: policyMetrics, Changed: a.virtualNode.policiesChanged,
+		ReportKeys: o.PolicyReportKeys, ModuleNamespaces: policies.Namespaces(o.Namespace, o.PolicyNamespaces), Metrics: policyMetrics, Changed: a.policiesChanged,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the policies: %w", err)
@@ -169,10 +202,7 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 			ByObject: map[client.Object]cache.ByObject{
 				&offloadingv1beta1.VirtualNode{}:   {Namespaces: map[string]cache.Config{o.TenantNamespace: {}}, Transform: stripTemplate},
 				&networkingv1beta1.Configuration{}: {Namespaces: map[string]cache.Config{o.TenantNamespace: {}}},
-				&corev1.Secret{}: {Namespaces: map[string]cache.Config{
-					o.TenantNamespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", o.ForeignKubeconfigSecretName)},
-				}},
-				&corev1.ConfigMap{}: policies.CacheOf(policies.Namespaces(o.Namespace, o.PolicyNamespaces)),
+				&corev1.ConfigMap{}:                policies.CacheOf(policies.Namespaces(o.Namespace, o.PolicyNamespaces)),
 			},
 		},
 	}
@@ -192,11 +222,11 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 	if err != nil {
 		return ctrl.Options{}, err
 	}
-	// The lease of the node: one of several replicas works (wire 5.7).
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.TenantNamespace, o.NodeName,
+	// The lease of the node or of the shared Deployment: one of several replicas works (wire 5.7).
+	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.TenantNamespace, o.name(),
 		resourcelock.ResourceLockConfig{Identity: identity}, a.config, o.VKLeaseRenewInterval)
 	if err != nil {
-		return ctrl.Options{}, fmt.Errorf("preparing the lease %s/%s: %w", o.TenantNamespace, o.NodeName, err)
+		return ctrl.Options{}, fmt.Errorf("preparing the lease %s/%s: %w", o.TenantNamespace, o.name(), err)
 	}
 	options.LeaderElection = true
 	options.LeaderElectionResourceLockInterface = lock
@@ -205,10 +235,17 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 	return options, nil
 }
 
-// stripTemplate removes the Deployment template, which a virtual kubelet does not read.
+// stripTemplate removes the Deployment template apart from the arguments of the container, which a
+// shared process reads.
 func stripTemplate(object any) (any, error) {
-	if vn, ok := object.(*offloadingv1beta1.VirtualNode); ok {
-		vn.ManagedFields, vn.Spec.Template = nil, nil
+	vn, ok := object.(*offloadingv1beta1.VirtualNode)
+	if !ok {
+		return object, nil
+	}
+	vn.ManagedFields = nil
+	if args := virtualkubelet.Arguments(vn); args != nil {
+		vn.Spec.Template = &offloadingv1beta1.DeploymentTemplate{}
+		vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Args: args}}
 	}
 	return object, nil
 }
@@ -223,10 +260,14 @@ func (a *App) Run(ctx context.Context) error {
 	group.Go(func() error { return a.policies.Run(running) })
 	group.Go(func() error { return a.manager.Start(running) })
 	err := errors.Join(group.Wait(), a.policies.Close(context.WithoutCancel(ctx)))
-	if err != nil {
+	switch {
+	case err == nil:
+		return nil
+	case a.supervisor != nil:
+		return fmt.Errorf("running the shared virtual kubelet %q: %w", a.options.SharedProcess, err)
+	default:
 		return fmt.Errorf("running the virtual kubelet of node %q: %w", a.options.NodeName, err)
 	}
-	return nil
 }
 
 func protobuf(config *rest.Config) *rest.Config {

@@ -63,9 +63,18 @@ func (v *virtualNode) listReflections(ctx context.Context) ([]policyv1alpha1.Res
 	return list.Items, nil
 }
 
-// reportReflections writes the observations into the PolicyComponent of this virtual kubelet. The
-// source of its policies owns the other fields.
+// reportReflections reports the observations of this virtual node's session. In a shared process,
+// those of the virtual node that reflects for all are reported.
 func (v *virtualNode) reportReflections(ctx context.Context, observations []policyv1alpha1.ReflectionObservation) error {
+	if v.leadership != nil && !v.leadership.keepReport(v, observations) {
+		return nil
+	}
+	return v.writeReflections(ctx, observations)
+}
+
+// writeReflections writes the observations into the PolicyComponent of this virtual kubelet. The
+// source of its policies owns the other fields.
+func (v *virtualNode) writeReflections(ctx context.Context, observations []policyv1alpha1.ReflectionObservation) error {
 	identity := v.options.component(v.client)
 	key := identity.Object
 	object := &policyv1alpha1.PolicyComponent{
@@ -108,10 +117,13 @@ func (v *virtualNode) watchReflections(ctx context.Context) {
 	}
 	_ = wait.PollUntilContextCancel(ctx, watchRetry, true, func(ctx context.Context) (bool, error) {
 		informer, err := v.manager.GetCache().GetInformer(ctx, &policyv1alpha1.ResourceReflection{})
+		var registration toolscache.ResourceEventHandlerRegistration
 		if err == nil {
-			_, err = informer.AddEventHandler(handler)
+			registration, err = informer.AddEventHandler(handler)
 		}
-		if err != nil {
+		if err == nil {
+			removeOnEnd(ctx, informer, registration)
+		} else {
 			ctrl.LoggerFrom(ctx).Error(err, "Watching ResourceReflections failed, trying again")
 		}
 		return err == nil, nil

@@ -3,9 +3,11 @@ package kubelet_test
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -139,15 +141,20 @@ func (r *rig) runManager() {
 	r.background(app.Run)
 }
 
-// runApprover runs the consumer's controller that approves certificates.
+// runApprover runs the consumer's controller that approves certificates, for the pod of nodeName.
 func (r *rig) runApprover() {
+	r.t.Helper()
+	r.createPod()
+	r.approveCertificates()
+}
+
+func (r *rig) approveCertificates() {
 	r.t.Helper()
 	mgr, err := ctrl.NewManager(r.consumer.RESTConfig(), ctrl.Options{
 		Scheme: r.runtimeTypes, Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	require.NoError(r.t, err)
 	require.NoError(r.t, (&certificate.Reconciler{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: clock.RealClock{}}).SetupWithManager(mgr))
-	r.createPod()
 	r.background(mgr.Start)
 }
 
@@ -413,9 +420,14 @@ func (r *rig) testLogs(t *testing.T) {
 
 func (r *rig) get(t planetest.T, config *rest.Config, path string) (int, string) {
 	t.Helper()
+	return r.getFrom(t, config, r.consumer.Address(), 10250, path)
+}
+
+func (r *rig) getFrom(t planetest.T, config *rest.Config, address string, port int, path string) (int, string) {
+	t.Helper()
 	client, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+r.consumer.Address()+":10250"+path, nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+net.JoinHostPort(address, strconv.Itoa(port))+path, nil)
 	require.NoError(t, err)
 	response, err := client.Do(request)
 	require.NoError(t, err)

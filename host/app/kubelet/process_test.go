@@ -38,6 +38,8 @@ type childOptions struct {
 	// Identity and ListenPort are set for a second replica.
 	Identity   string
 	ListenPort int
+	// SharedProcess is set for a shared process.
+	SharedProcess string
 }
 
 // runChild runs a virtual kubelet until it is killed or its parent ends.
@@ -73,6 +75,9 @@ func serveChild(ctx context.Context, file string) error {
 	o.CertificateType, o.ClientTimeout = string(kubelet.CertificateSelfSigned), options.ClientTimeout
 	if options.Identity != "" {
 		o.Identity, o.ListenPort = options.Identity, options.ListenPort
+	}
+	if options.SharedProcess != "" {
+		o.SharedProcess, o.NodeName, o.ForeignKubeconfigSecretName = options.SharedProcess, kubelet.DefaultOptions().NodeName, ""
 	}
 	app, err := kubelet.New(ctx, o)
 	if err != nil {

@@ -2,7 +2,9 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -94,13 +96,26 @@ func (v *virtualNode) newSession(ctx context.Context, config *rest.Config) (*ses
 	if !v.options.CreateNode {
 		return s, nil
 	}
-	if s.node, err = v.newNode(ctx, reflector); err != nil {
+	listener, port, err := v.listen(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if s.server, err = v.newServer(reflector, config); err != nil {
-		return nil, err
+	if s.node, err = v.newNode(ctx, reflector, port); err == nil {
+		s.server, err = v.newServer(reflector, config, listener)
 	}
-	return s, nil
+	if err != nil && listener != nil {
+		err = errors.Join(err, listener.Close())
+	}
+	return s, err
+}
+
+// listen opens a listener of the kubelet API in a shared process, whose virtual nodes have
+// different ports. The server of a process with one virtual node listens itself.
+func (v *virtualNode) listen(ctx context.Context) (net.Listener, int, error) {
+	if v.options.SharedProcess == "" {
+		return nil, v.options.ListenPort, nil
+	}
+	return listenFrom(ctx, v.options.NodeIP, v.options.ListenPort)
 }
 
 // newEngine composes the reflection of some kinds between the consumer and a provider.
@@ -222,7 +237,7 @@ func (v *virtualNode) createToken(ctx context.Context, namespace, account string
 	return v.clientset.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{}) //nolint:wrapcheck // the definition wraps it
 }
 
-func (v *virtualNode) newNode(ctx context.Context, reflector *engine.Engine) (*node.Node, error) {
+func (v *virtualNode) newNode(ctx context.Context, reflector *engine.Engine, port int) (*node.Node, error) {
 	watcher, err := v.newWatcher()
 	if err != nil {
 		return nil, err
@@ -231,7 +246,7 @@ func (v *virtualNode) newNode(ctx context.Context, reflector *engine.Engine) (*n
 	n, err := node.New(node.Options{
 		Nodes: v.clientset.CoreV1().Nodes(), Leases: v.clientset.CoordinationV1().Leases(corev1.NamespaceNodeLease), Local: watcher,
 		CheckProvider: v.link.Check, VirtualNode: v.facts.VirtualNode(), Now: time.Now,
-		NodeIP: o.NodeIP, KubeletPort: int32(o.ListenPort), KubeletVersion: v.serverVersion(ctx),
+		NodeIP: o.NodeIP, KubeletPort: int32(port), KubeletVersion: v.serverVersion(ctx),
 		ExtraLabels: o.NodeExtraLabels, ExtraAnnotations: o.NodeExtraAnnotations,
 		CheckNetwork: o.NodeCheckNetwork, NotReady: v.policies.notReady, LeaseDuration: o.NodeLeaseDuration,
 		PingInterval: o.NodePingInterval, PingTimeout: o.NodePingTimeout, StatusInterval: statusInterval,
@@ -274,7 +289,7 @@ func (v *virtualNode) serverVersion(ctx context.Context) string {
 	return fallbackVersion
 }
 
-func (v *virtualNode) newServer(reflector *engine.Engine, config *rest.Config) (*kubeletapi.Server, error) {
+func (v *virtualNode) newServer(reflector *engine.Engine, config *rest.Config, listener net.Listener) (*kubeletapi.Server, error) {
 	guard, err := kubeletapi.NewGuard(kubeletapi.GuardOptions{
 		NodeName: v.options.NodeName, Authorities: kubeletapi.ClientAuthorities(v.options.KubeletClientCAFile, v.clientset), Now: time.Now,
 		Tokens: v.clientset.AuthenticationV1().TokenReviews(), Access: v.clientset.AuthorizationV1().SubjectAccessReviews(),
@@ -289,7 +304,7 @@ func (v *virtualNode) newServer(reflector *engine.Engine, config *rest.Config) (
 		return nil, fmt.Errorf("composing the kubelet API: %w", err)
 	}
 	server, err := kubeletapi.New(kubeletapi.Options{
-		Address: v.options.NodeIP, Port: v.options.ListenPort, Certificate: v.certificate,
+		Address: v.options.NodeIP, Port: v.options.ListenPort, Listener: listener, Certificate: v.certificate,
 		Guard: guard, Pods: cachedPods{reflector}, Provider: provider,
 	})
 	if err != nil {

@@ -13,10 +13,12 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -28,6 +30,7 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
+	"github.com/longshore-dev/longshore/host/kit/restore"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
@@ -45,9 +48,10 @@ const (
 // virtualNode runs one VirtualNode: one session after the other, and what outlives them.
 type virtualNode struct {
 	*shared
-	options  *Options
-	facts    *facts.Facts
-	link     *link.Link
+	options *Options
+	facts   *facts.Facts
+	link    *link.Link
+	// election is nil in a shared process, which campaigns once for all its virtual nodes.
 	election *election.Election
 	// certificate returns the serving certificate; keepCertificate renews a signed one and is
 	// nil otherwise.
@@ -64,17 +68,17 @@ type virtualNode struct {
 	leading bool
 }
 
-func newVirtualNode(o *Options, s *shared) (*virtualNode, error) {
+func newVirtualNode(o *Options, s *shared, registry prometheus.Registerer) (*virtualNode, error) {
 	v := &virtualNode{shared: s, options: o, kubeconfigChanged: make(chan struct{}, 1)}
 	v.facts = facts.New(v.origin(), func() view.Evaluator { return s.policies })
 	v.link = link.New(o.NodePingInterval, o.NodePingTimeout, time.Now)
 	v.reachable = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "longshore_remote_cluster_up", Help: "Whether the provider's API server can be reached.",
 	})
-	if err := errors.Join(s.registry.Register(v.reachable), s.registry.Register(&v.sessionMetrics)); err != nil {
+	if err := errors.Join(registry.Register(v.reachable), registry.Register(&v.sessionMetrics)); err != nil {
 		return nil, fmt.Errorf("adding the metrics of the provider: %w", err)
 	}
-	return v, errors.Join(v.addCertificate(), v.addElection())
+	return v, v.addCertificate()
 }
 
 func (v *virtualNode) origin() remote.Origin {
@@ -108,32 +112,38 @@ func (v *virtualNode) addCertificate() error {
 	return nil
 }
 
-func (v *virtualNode) addElection() error {
-	o := v.options
+func (v *virtualNode) addElection() (err error) {
+	v.election, err = newElection(v.options, v.config, v.link, v.setLeading)
+	return err
+}
+
+// newElection returns the election among the virtual kubelets of the provider.
+func newElection(o *Options, config *rest.Config, provider election.Link, onChange func(bool)) (*election.Election, error) {
 	options := election.Options{
 		LeaseDuration: o.VKLeaseDuration, RenewDeadline: o.VKLeaseRenewInterval, RetryPeriod: o.VKLeaseRetryPeriod,
-		Link: v.link, OnChange: v.setLeading, Now: time.Now,
+		Link: provider, OnChange: onChange, Now: time.Now,
 	}
 	if o.VKLeaseEnabled {
 		identity, err := o.identity()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if options.ElectorLock, err = election.NewLock(protobuf(v.config), o.TenantNamespace, identity, o.VKLeaseRenewInterval); err != nil {
-			return err
+		if options.ElectorLock, err = election.NewLock(protobuf(config), o.TenantNamespace, identity, o.VKLeaseRenewInterval); err != nil {
+			return nil, err
 		}
-		if options.Lock, err = election.NewLock(protobuf(v.config), o.TenantNamespace, identity, o.VKLeaseRenewInterval); err != nil {
-			return err
+		if options.Lock, err = election.NewLock(protobuf(config), o.TenantNamespace, identity, o.VKLeaseRenewInterval); err != nil {
+			return nil, err
 		}
 	}
-	var err error
-	v.election, err = election.New(options)
-	return err
+	return election.New(options)
 }
 
-// run runs sessions until the context ends. The manager calls it after the lease of the node
-// was acquired.
+// run runs sessions until the context ends. It is called after the lease of the node was acquired.
 func (v *virtualNode) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
 	vn, err := v.readVirtualNode(ctx)
 	if err != nil {
 		return err
@@ -150,16 +160,20 @@ func (v *virtualNode) run(ctx context.Context) error {
 		v.warn(ctx, vn, reasonBrokenKubeconfig, err.Error())
 		return err
 	}
-	if err := v.watch(ctx, &corev1.Secret{}, func(any) { v.notifyKubeconfig() }, func(string) {}); err != nil {
+	if err := v.watchKubeconfig(ctx, &group); err != nil {
 		return err
 	}
-	go v.watchReflections(ctx)
+	group.Go(func() { v.watchReflections(ctx) })
 	if v.keepCertificate != nil && v.options.CreateNode {
-		go v.keepCertificate(ctx)
+		group.Go(func() { v.keepCertificate(ctx) })
 	}
-	trim := time.AfterFunc(trimDelay, v.policies.trim)
-	defer trim.Stop()
-	defer v.startElection(ctx)()
+	if v.leadership == nil {
+		trim := time.AfterFunc(trimDelay, v.policies.trim)
+		defer trim.Stop()
+		defer startElection(ctx, v.policies, v.election)()
+	} else {
+		defer v.leadership.leave(v)
+	}
 	for ctx.Err() == nil {
 		if config, err = v.runSession(ctx, config); err != nil {
 			return err
@@ -170,13 +184,13 @@ func (v *virtualNode) run(ctx context.Context) error {
 
 // startElection campaigns until the returned function is called, which releases the lease.
 // It is called after the last session: the next leader does not send at the same time.
-func (v *virtualNode) startElection(ctx context.Context) (stop func()) {
+func startElection(ctx context.Context, policies *policyLoader, election *election.Election) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if v.policies.await(ctx) {
-			v.election.Run(ctx)
+		if policies.await(ctx) {
+			election.Run(ctx)
 		}
 	}()
 	return func() {
@@ -196,6 +210,9 @@ func (v *virtualNode) runSession(ctx context.Context, config *rest.Config) (*res
 	streams := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if v.leadership != nil {
+		v.leadership.join(v)
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- current.run(ctx, streams) }()
 	v.setSession(current)
@@ -275,7 +292,7 @@ func (v *virtualNode) readVirtualNode(ctx context.Context) (*offloadingv1beta1.V
 // watchVirtualNodes passes changes of VirtualNodes to the Node and to the policies. It returns
 // after the first list.
 func (v *virtualNode) watchVirtualNodes(ctx context.Context) error {
-	return v.watch(ctx, &offloadingv1beta1.VirtualNode{}, func(object any) {
+	return watch(ctx, v.manager.GetCache(), &offloadingv1beta1.VirtualNode{}, func(object any) {
 		vn, ok := object.(*offloadingv1beta1.VirtualNode)
 		if !ok {
 			return
@@ -294,10 +311,32 @@ func (v *virtualNode) watchVirtualNodes(ctx context.Context) error {
 	})
 }
 
-// watch calls changed with each object of a kind and deleted with the names of deleted ones.
-// It returns after changed was called for the first list.
-func (v *virtualNode) watch(ctx context.Context, object client.Object, changed func(any), deleted func(string)) error {
-	informer, err := v.manager.GetCache().GetInformer(ctx, object)
+// watchKubeconfig watches the Secret with the provider's kubeconfig. It returns after the first
+// list. The cache is not the manager's: it may read only Secrets that it names.
+func (v *virtualNode) watchKubeconfig(ctx context.Context, group *sync.WaitGroup) error {
+	o := v.options
+	secrets, err := cache.New(v.config, cache.Options{
+		HTTPClient: v.manager.GetHTTPClient(), Scheme: v.scheme, Mapper: v.manager.GetRESTMapper(),
+		DefaultTransform: cache.TransformStripManagedFields(), NewInformer: restore.NewInformer,
+		ByObject: map[client.Object]cache.ByObject{&corev1.Secret{}: {Namespaces: map[string]cache.Config{
+			o.TenantNamespace: {FieldSelector: fields.OneTermEqualSelector("metadata.name", o.ForeignKubeconfigSecretName)},
+		}}},
+	})
+	if err != nil {
+		return fmt.Errorf("composing the cache of kubeconfig Secrets: %w", err)
+	}
+	group.Go(func() {
+		if err := secrets.Start(ctx); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Watching the kubeconfig Secret failed")
+		}
+	})
+	return watch(ctx, secrets, &corev1.Secret{}, func(any) { v.notifyKubeconfig() }, func(string) {})
+}
+
+// watch calls changed with each object of a kind and deleted with the names of deleted ones, until
+// the context ends. It returns after changed was called for the first list.
+func watch(ctx context.Context, objects cache.Cache, object client.Object, changed func(any), deleted func(string)) error {
+	informer, err := objects.GetInformer(ctx, object)
 	if err != nil {
 		return fmt.Errorf("watching %T of the tenant namespace: %w", object, err)
 	}
@@ -310,6 +349,7 @@ func (v *virtualNode) watch(ctx context.Context, object client.Object, changed f
 		},
 	})
 	if err == nil {
+		removeOnEnd(ctx, informer, handler)
 		hasSynced := func(context.Context) (bool, error) { return handler.HasSynced(), nil }
 		err = wait.PollUntilContextCancel(ctx, startPoll, true, hasSynced)
 	}
@@ -317,6 +357,15 @@ func (v *virtualNode) watch(ctx context.Context, object client.Object, changed f
 		return fmt.Errorf("watching %T of the tenant namespace: %w", object, err)
 	}
 	return nil
+}
+
+// removeOnEnd removes a handler from an informer that outlives the virtual node.
+func removeOnEnd(ctx context.Context, informer cache.Informer, handler toolscache.ResourceEventHandlerRegistration) {
+	context.AfterFunc(ctx, func() {
+		if err := informer.RemoveEventHandler(handler); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Removing the handler of an informer failed")
+		}
+	})
 }
 
 // readKubeconfig reads the Secret with the provider's kubeconfig.

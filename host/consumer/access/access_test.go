@@ -19,6 +19,7 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 )
 
 // pods are the pods on virtual nodes, by node.
@@ -198,6 +199,28 @@ func TestAccess(t *testing.T) {
 			assert.Empty(t, left.Status.Reason, "where the virtual kubelet has access, its pods are its own")
 		})
 	}
+}
+
+func TestTheSharedProcessOfAVirtualNodeHasItsAccess(t *testing.T) {
+	account := rbacv1.Subject{Kind: "ServiceAccount", Namespace: "liqo-tenant-milan", Name: "vk-shared-1"}
+	subjects := func(change func(*objects)) []rbacv1.Subject {
+		o := cluster(change)
+		c, _ := pass(t, o, on("milan-1"))
+		binding := &rbacv1.RoleBinding{}
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: BindingName(o.virtualNode)}, binding))
+		return binding.Subjects
+	}
+	serve := func(o *objects) {
+		o.virtualNode.Annotations = map[string]string{offloadingv1beta1.SharedProcessKey: "vk-shared-1"}
+	}
+	own := virtualnode.Account(cluster(nil).virtualNode)
+	assert.Equal(t, []rbacv1.Subject{own, account}, subjects(serve), "a new binding")
+	assert.Equal(t, []rbacv1.Subject{own, account}, subjects(func(o *objects) { o.granted(); serve(o) }), "an existing one")
+	assert.Equal(t, []rbacv1.Subject{own}, subjects(func(o *objects) {
+		serve(o)
+		o.granted()
+		o.virtualNode.Annotations = nil
+	}), "the process does not serve it any more")
 }
 
 func TestAccessOfADeletedVirtualNodeIsRevoked(t *testing.T) {

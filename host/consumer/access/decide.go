@@ -101,6 +101,6 @@ func ForgeBinding(vn *offloadingv1beta1.VirtualNode, namespace string) *rbacv1.R
 			Name: BindingName(vn), Namespace: namespace, Labels: virtualnode.Labels(vn), Finalizers: []string{Finalizer},
 		},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: virtualnode.NamespaceRole},
-		Subjects: []rbacv1.Subject{virtualnode.Account(vn)},
+		Subjects: virtualnode.Subjects(vn),
 	}
 }

@@ -86,7 +86,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *NodePods) error {
 		Named("access").
 		Watches(&offloadingv1beta1.NamespaceOffloading{}, own).
 		Watches(&rbacv1.RoleBinding{}, own, builder.WithPredicates(predicate.NewPredicateFuncs(isAccess))).
-		Watches(&offloadingv1beta1.VirtualNode{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&offloadingv1beta1.VirtualNode{}, all, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&offloadingv1beta1.NamespaceMap{}, all).
 		Watches(&corev1.Node{}, all, builder.WithPredicates(virtual, predicate.LabelChangedPredicate{})).
 		WatchesRawSource(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -169,8 +169,26 @@ func (r *Reconciler) reconcileNode(ctx context.Context, s *scope, vn *offloading
 	case endPods:
 		return r.endPods(ctx, vn, pods)
 	default:
+		return r.updateSubjects(ctx, vn, binding)
+	}
+}
+
+// updateSubjects gives the access of a RoleBinding, which may be nil, to the processes that serve the
+// VirtualNode.
+func (r *Reconciler) updateSubjects(ctx context.Context, vn *offloadingv1beta1.VirtualNode, binding *rbacv1.RoleBinding) error {
+	if binding == nil || !slices.Contains(binding.Subjects, virtualnode.Account(vn)) {
 		return nil
 	}
+	subjects, hasChanged := virtualnode.SyncSubjects(binding.Subjects, virtualnode.Subjects(vn))
+	if !hasChanged {
+		return nil
+	}
+	before := binding.DeepCopy()
+	binding.Subjects = subjects
+	if err := r.Client.Patch(ctx, binding, client.MergeFrom(before), client.FieldOwner(virtualnode.FieldManager)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("updating RoleBinding %s/%s: %w", binding.Namespace, binding.Name, err)
+	}
+	return nil
 }
 
 // grant creates the RoleBinding of a virtual kubelet.

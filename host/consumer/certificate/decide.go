@@ -12,6 +12,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
 const (
@@ -30,16 +32,31 @@ func IsPending(csr *certificatesv1.CertificateSigningRequest) bool {
 		len(csr.Status.Conditions) == 0 && len(csr.Status.Certificate) == 0 && csr.DeletionTimestamp == nil
 }
 
-// Requester returns the VirtualNode whose virtual kubelet has the identity of the request: its
-// service account has the name of the VirtualNode.
+// Requester returns the service account of a request: that of a VirtualNode's own virtual kubelet,
+// which has the name of the VirtualNode, or that of a shared process.
 func Requester(csr *certificatesv1.CertificateSigningRequest) (types.NamespacedName, bool) {
 	namespace, name, ok := strings.Cut(strings.TrimPrefix(csr.Spec.Username, serviceAccountPrefix), ":")
 	return types.NamespacedName{Namespace: namespace, Name: name}, ok && namespace != "" && name != ""
 }
 
-// Check returns the addresses of a request, or an error if it is not a request for the serving
-// certificate of this node with IP addresses only.
-func Check(csr *certificatesv1.CertificateSigningRequest, node string) ([]net.IP, error) {
+// VirtualNodeOf returns the VirtualNode that a request is about. A shared process names it in the
+// common name; the caller checks whether the process serves it.
+func VirtualNodeOf(csr *certificatesv1.CertificateSigningRequest, account types.NamespacedName) types.NamespacedName {
+	if !strings.HasPrefix(account.Name, virtualkubelet.SharedPrefix) {
+		return account
+	}
+	request, err := parse(csr)
+	if err != nil {
+		return account
+	}
+	node, isNode := strings.CutPrefix(request.Subject.CommonName, commonNamePrefix)
+	if !isNode || node == "" {
+		return account
+	}
+	return types.NamespacedName{Namespace: account.Namespace, Name: node}
+}
+
+func parse(csr *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(csr.Spec.Request)
 	if block == nil {
 		return nil, errors.New("the request is not PEM")
@@ -47,6 +64,16 @@ func Check(csr *certificatesv1.CertificateSigningRequest, node string) ([]net.IP
 	request, err := x509.ParseCertificateRequest(block.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("parsing the request: %w", err)
+	}
+	return request, nil
+}
+
+// Check returns the addresses of a request, or an error if it is not a request for the serving
+// certificate of this node with IP addresses only.
+func Check(csr *certificatesv1.CertificateSigningRequest, node string) ([]net.IP, error) {
+	request, err := parse(csr)
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case request.Subject.CommonName != commonNamePrefix+node:
@@ -75,10 +102,10 @@ const podNameKey = "authentication.kubernetes.io/pod-name"
 // requesterPods returns the pods that may have sent the request: those with the virtual
 // kubelet's service account, or only the pod that the token is bound to. Pods in the host
 // network are excluded, because they have the address of a real kubelet.
-func requesterPods(csr *certificatesv1.CertificateSigningRequest, virtualNode string, pods []corev1.Pod) []corev1.Pod {
+func requesterPods(csr *certificatesv1.CertificateSigningRequest, account string, pods []corev1.Pod) []corev1.Pod {
 	bound := csr.Spec.Extra[podNameKey]
 	return slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool {
-		return pod.Spec.ServiceAccountName != virtualNode || pod.Spec.HostNetwork ||
+		return pod.Spec.ServiceAccountName != account || pod.Spec.HostNetwork ||
 			pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
 			len(bound) > 0 && !slices.Contains(bound, pod.Name)
 	})

@@ -38,11 +38,13 @@ type Pods interface {
 	Remote(namespace, name string) (remoteNamespace string, ok bool)
 }
 
-// Options configure a [Server]. All are required.
+// Options configure a [Server]. All but Listener are required.
 type Options struct {
 	// Address and Port are the listener's.
 	Address string
 	Port    int
+	// Listener is used instead of a new one for Address and Port. Run closes it.
+	Listener net.Listener
 	// Certificate returns the serving certificate.
 	Certificate func() (*tls.Certificate, error)
 	Guard       *Guard
@@ -65,10 +67,9 @@ func New(options Options) (*Server, error) {
 // time, such as `kubectl logs -f` and `kubectl exec`, go on until the context streams ends, which
 // must not end before ctx.
 func (s *Server) Run(ctx, streams context.Context) error {
-	address := net.JoinHostPort(s.options.Address, strconv.Itoa(s.options.Port))
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	listener, err := s.listen(ctx)
 	if err != nil {
-		return fmt.Errorf("listening for the kubelet API (--node-ip, --listen-port): %w", err)
+		return err
 	}
 	server := &http.Server{
 		Handler: s.options.Guard.protect(s.handler()), ReadHeaderTimeout: headerTimeout,
@@ -97,6 +98,18 @@ func (s *Server) Run(ctx, streams context.Context) error {
 		return fmt.Errorf("serving the kubelet API: %w", err)
 	}
 	return nil
+}
+
+func (s *Server) listen(ctx context.Context) (net.Listener, error) {
+	if s.options.Listener != nil {
+		return s.options.Listener, nil
+	}
+	address := net.JoinHostPort(s.options.Address, strconv.Itoa(s.options.Port))
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening for the kubelet API (--node-ip, --listen-port): %w", err)
+	}
+	return listener, nil
 }
 
 // clientConfig verifies a client certificate with the current authorities if the client

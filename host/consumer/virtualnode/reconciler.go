@@ -87,8 +87,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}))
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("virtualnode").
-		For(&offloadingv1beta1.VirtualNode{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(requestFromLabel), kubelets).
+		For(&offloadingv1beta1.VirtualNode{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.requestsForDeployment), kubelets).
 		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(r.requestsForCluster), builder.WithPredicates(onlyDeletions())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.requestsForNode), builder.WithPredicates(nodeChanges())).
 		Watches(&liqocorev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.requestsForCluster)).
@@ -103,13 +103,25 @@ func onlyDeletions() predicate.Predicate {
 	return never
 }
 
-// requestFromLabel returns a request for the VirtualNode in the label of an object.
-func requestFromLabel(_ context.Context, obj client.Object) []reconcile.Request {
-	name := obj.GetLabels()[offloadingv1beta1.VirtualNodeLabel]
-	if name == "" {
+// requestsForDeployment returns a request for the VirtualNode of a Deployment, or requests for those
+// that use the Deployment's shared process.
+func (r *Reconciler) requestsForDeployment(ctx context.Context, obj client.Object) []reconcile.Request {
+	if name := obj.GetLabels()[offloadingv1beta1.VirtualNodeLabel]; name != "" {
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}}}
+	}
+	list := &offloadingv1beta1.VirtualNodeList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(obj.GetNamespace())); err != nil {
+		// Listing from the cache fails only while the manager stops.
+		ctrl.LoggerFrom(ctx).Error(err, "Listing VirtualNodes failed")
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}}}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if slices.Contains(sharedProcesses(&list.Items[i]), obj.GetName()) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
 }
 
 // requestsForCluster returns requests for the VirtualNodes of the cluster of an object.
@@ -168,7 +180,7 @@ func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 		r.Events.Eventf(vn, nil, corev1.EventTypeWarning, reasonNotReady, actionRun, "Virtual kubelet not started: %s", problem)
 		return ctrl.Result{RequeueAfter: kubeconfigPoll}, nil
 	}
-	deployment, err := r.apply(ctx, vn)
+	deployment, err := r.applyProcess(ctx, vn)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -225,7 +237,11 @@ func (r *Reconciler) checkPrerequisites(ctx context.Context, vn *offloadingv1bet
 	if _, err := remotecluster.Config(secret); err != nil {
 		return err.Error(), nil // The author of the VirtualNode must correct it.
 	}
-	if _, err := ForgeDeployment(vn); err != nil {
+	forge := ForgeDeployment
+	if sharesProcess(vn) {
+		forge = ForgeSharedDeployment
+	}
+	if _, err := forge(vn); err != nil {
 		return err.Error(), nil // The author of the VirtualNode must correct it.
 	}
 	return "", nil
@@ -253,17 +269,10 @@ func clusterOf(obj client.Object) string {
 	return obj.GetLabels()[liqocorev1beta1.RemoteClusterIDLabel]
 }
 
-// apply creates the ServiceAccount, creates or updates the Deployment, and returns the latter.
-func (r *Reconciler) apply(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (*appsv1.Deployment, error) {
-	if err := r.ensureServiceAccount(ctx, vn); err != nil {
-		return nil, err
-	}
-	desired, err := ForgeDeployment(vn)
-	if err != nil {
-		return nil, err
-	}
+// applyDeployment creates or updates a Deployment and returns it.
+func (r *Reconciler) applyDeployment(ctx context.Context, vn *offloadingv1beta1.VirtualNode, desired *appsv1.Deployment) (*appsv1.Deployment, error) {
 	current := &appsv1.Deployment{}
-	err = r.Client.Get(ctx, client.ObjectKeyFromObject(desired), current)
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(desired), current)
 	if apierrors.IsNotFound(err) {
 		if err := r.Client.Create(ctx, desired, client.FieldOwner(FieldManager)); err != nil {
 			return nil, fmt.Errorf("creating Deployment %s/%s: %w", desired.Namespace, desired.Name, err)

@@ -51,7 +51,7 @@ func forgeClusterRoleBinding(vn *offloadingv1beta1.VirtualNode, name, role strin
 	return &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: Labels(vn)},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects:   []rbacv1.Subject{Account(vn)},
+		Subjects:   Subjects(vn),
 	}
 }
 
@@ -80,7 +80,7 @@ func ForgeRights(vn *offloadingv1beta1.VirtualNode) []client.Object {
 			&rbacv1.RoleBinding{
 				ObjectMeta: *meta.DeepCopy(),
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: OwnRoleName(vn)},
-				Subjects:   []rbacv1.Subject{Account(vn)},
+				Subjects:   Subjects(vn),
 			})
 	}
 	return rights
@@ -98,10 +98,7 @@ func nodeRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
 // of the provider, and the report on policies. An apply names the object that it creates, so
 // RBAC restricts it by name.
 func tenantRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
-	rules := []rbacv1.PolicyRule{eventRule("create", "get", "patch", "update"), {
-		APIGroups: []string{policyv1alpha1.GroupVersion.Group}, Resources: []string{"policycomponents"},
-		ResourceNames: []string{vn.Name}, Verbs: []string{"create", "patch"},
-	}}
+	rules := []rbacv1.PolicyRule{eventRule("create", "get", "patch", "update"), componentRule(vn.Name)}
 	if ref := vn.Spec.KubeconfigSecretRef; ref != nil && ref.Name != "" {
 		rules = append(rules, rbacv1.PolicyRule{
 			APIGroups: []string{corev1.GroupName}, Resources: []string{"secrets"},
@@ -109,6 +106,14 @@ func tenantRules(vn *offloadingv1beta1.VirtualNode) []rbacv1.PolicyRule {
 		})
 	}
 	return rules
+}
+
+// componentRule returns the rule for the report on policies of a process.
+func componentRule(name string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{
+		APIGroups: []string{policyv1alpha1.GroupVersion.Group}, Resources: []string{"policycomponents"},
+		ResourceNames: []string{name}, Verbs: []string{"create", "patch"},
+	}
 }
 
 // leaseRules returns the rules for the lease of the virtual kubelet's Node. Leases with other
@@ -131,7 +136,7 @@ func forgeLeaseBinding(vn *offloadingv1beta1.VirtualNode, namespace string) *rba
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: BindingName(vn), Namespace: namespace, Labels: Labels(vn)},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: LeaseRole},
-		Subjects:   []rbacv1.Subject{Account(vn)},
+		Subjects:   Subjects(vn),
 	}
 }
 

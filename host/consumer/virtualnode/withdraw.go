@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -153,30 +152,24 @@ func isDrainable(pod *corev1.Pod) bool {
 	return owner == nil || owner.Kind != "DaemonSet"
 }
 
-// stopKubelet deletes the virtual kubelet's Deployment and, when its pods are gone, its rights.
-// It reports whether all are deleted.
+// stopKubelet deletes the virtual kubelet's Deployment, or takes the VirtualNode from its shared
+// process, and then deletes the rights. It reports whether all are deleted.
 func (r *Reconciler) stopKubelet(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
-	deployments := &appsv1.DeploymentList{}
-	selector := client.MatchingLabels{
-		offloadingv1beta1.ComponentLabel:   offloadingv1beta1.ComponentVirtualKubelet,
-		offloadingv1beta1.VirtualNodeLabel: vn.Name,
+	deployments, err := r.ownDeployments(ctx, vn)
+	if err != nil {
+		return false, err
 	}
-	if err := r.Client.List(ctx, deployments, client.InNamespace(vn.Namespace), selector); err != nil {
-		return false, fmt.Errorf("listing the Deployments of VirtualNode %s/%s: %w", vn.Namespace, vn.Name, err)
+	if err := r.deleteDeployments(ctx, vn, deployments); err != nil {
+		return false, err
 	}
-	for i := range deployments.Items {
-		deployment := &deployments.Items[i]
-		err := r.Client.Delete(ctx, deployment, uidPrecondition(deployment), client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return false, fmt.Errorf("deleting Deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
-		}
-		r.Events.Eventf(vn, deployment, corev1.EventTypeNormal, reasonVkDeleted, actionStop, "Deleted virtual kubelet Deployment %s", deployment.Name)
+	if stopped, err := r.leaveShared(ctx, vn); err != nil || !stopped {
+		return false, err
+	}
+	if err := r.deleteUnusedProcesses(ctx, vn); err != nil {
+		return false, err
 	}
 	pods := &corev1.PodList{}
-	if err := r.APIReader.List(ctx, pods, client.InNamespace(vn.Namespace), selector); err != nil {
+	if err := r.APIReader.List(ctx, pods, client.InNamespace(vn.Namespace), ownProcess(vn)); err != nil {
 		return false, fmt.Errorf("listing the virtual kubelet's pods of VirtualNode %s/%s: %w", vn.Namespace, vn.Name, err)
 	}
 	if len(pods.Items) > 0 {

@@ -1,0 +1,98 @@
+package kubelet_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longshore-dev/longshore/conformance/testplane"
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
+)
+
+// manyVariable is the number of virtual nodes of TestManyVirtualNodesOfAProcess. A measurement has
+// 50: LONGSHORE_TEST_VIRTUAL_NODES=50 go test ./host/app/kubelet -v -run TestManyVirtualNodes
+const manyVariable = "LONGSHORE_TEST_VIRTUAL_NODES"
+
+// watches returns the number of watches that a cluster serves.
+func watches(t *testing.T, cluster *testplane.Cluster) int {
+	t.Helper()
+	raw, err := planetest.Client(t, cluster).Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	require.NoError(t, err)
+	total := 0
+	for line := range strings.Lines(string(raw)) {
+		if strings.HasPrefix(line, "apiserver_longrunning_requests{") && strings.Contains(line, `verb="WATCH"`) {
+			value, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
+			require.NoError(t, err)
+			total += int(value)
+		}
+	}
+	return total
+}
+
+// memory returns the proportional set size of a process, in MiB.
+func memory(t *testing.T, pid int) float64 {
+	t.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	require.NoError(t, err)
+	for line := range strings.Lines(string(raw)) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "Pss:" {
+			kib, err := strconv.Atoi(fields[1])
+			require.NoError(t, err)
+			return float64(kib) / 1024
+		}
+	}
+	t.Fatal("smaps_rollup has no Pss")
+	return 0
+}
+
+// The kinds that virtual nodes share are watched once in a process. Another virtual node adds the
+// watches of its pods: ShadowPods, pods and events, in each mapped namespace.
+func TestManyVirtualNodesOfAProcess(t *testing.T) {
+	count := 4
+	if value := os.Getenv(manyVariable); value != "" {
+		var err error
+		count, err = strconv.Atoi(value)
+		require.NoError(t, err)
+	}
+	r := newRig(t)
+	r.createSharedPod("replica-1")
+	r.create(r.rome, r.secret(r.kubeconfig), assigned("milan-1", secretName))
+	r.mapNamespace()
+	before := watches(t, r.provider)
+	process := startChild(t, childOptions{
+		Kubeconfig: r.adminKubeconfig(t), NodeIP: r.consumer.Address(), PolicyCache: r.policyCache, SharedProcess: sharedProcess,
+	})
+	r.awaitNode("milan-1")
+	r.create(r.rome, r.settings("settings", "1"))
+	r.awaitRemote("settings", "1")
+	one := 0
+	const settled = 40
+	await := func(name string) int {
+		last, same := -1, 0
+		require.Eventually(t, func() bool {
+			if now := watches(t, r.provider) - before; now != last {
+				last, same = now, 0
+			}
+			same++
+			return same > settled
+		}, soon, tick, name)
+		return last
+	}
+	one = await("the watches of one virtual node settle")
+	t.Logf("1 virtual node: %.1f MiB (PSS), %d watches towards the provider", memory(t, process.command.Process.Pid), one)
+	for i := 2; i <= count; i++ {
+		r.create(r.rome, assigned("milan-"+strconv.Itoa(i), secretName))
+	}
+	for i := 2; i <= count; i++ {
+		r.awaitNode("milan-" + strconv.Itoa(i))
+	}
+	all := await("the watches of all virtual nodes settle")
+	t.Logf("%d virtual nodes: %.1f MiB (PSS), %d watches towards the provider", count, memory(t, process.command.Process.Pid), all)
+	const ofPods = 3
+	assert.Equal(t, one+(count-1)*ofPods, all)
+}

@@ -1,0 +1,316 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/events"
+	"github.com/longshore-dev/longshore/host/kit/lease"
+	"github.com/longshore-dev/longshore/host/kit/retry"
+)
+
+const (
+	// reasonNotServed is the reason of the event on a VirtualNode whose virtual node cannot run
+	// in the shared process.
+	reasonNotServed = "VirtualNodeNotServed"
+	// nodeLabel is the label of the metrics of a virtual node in a shared process.
+	nodeLabel = "virtual_node"
+)
+
+var errLostLease = errors.New("the lease of the node was lost")
+
+// supervisor runs the virtual nodes of a shared process: one for each VirtualNode that the manager
+// has assigned to it. One that fails is tried again, and does not affect the others.
+type supervisor struct {
+	*shared
+	options *Options
+	leases  kubernetes.Interface
+	metrics *nodeMetrics
+	kick    chan struct{}
+	// members and invalid belong to the goroutine of run. invalid has the last error of each
+	// VirtualNode whose arguments are invalid.
+	members map[string]*member
+	invalid map[string]string
+
+	mu      sync.Mutex
+	running map[string]*virtualNode
+}
+
+// member is a virtual node that runs, or is tried again, until cancel is called.
+type member struct {
+	options nodeOptions
+	cancel  context.CancelFunc
+	ended   chan struct{}
+}
+
+func newSupervisor(o *Options, s *shared) (*supervisor, error) {
+	leases, err := kubernetes.NewForConfig(protobuf(s.config))
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the consumer: %w", err)
+	}
+	v := &supervisor{
+		shared: s, options: o, leases: leases, metrics: &nodeMetrics{registries: map[*prometheus.Registry]bool{}},
+		kick: make(chan struct{}, 1), members: map[string]*member{}, invalid: map[string]string{}, running: map[string]*virtualNode{},
+	}
+	if err := s.registry.Register(v.metrics); err != nil {
+		return nil, fmt.Errorf("adding the metrics of virtual nodes: %w", err)
+	}
+	return v, nil
+}
+
+// run runs virtual nodes until the context ends. The manager calls it after the lease of the
+// process was acquired.
+func (s *supervisor) run(ctx context.Context) error {
+	changed := func(any) { s.wake() }
+	if err := watch(ctx, s.manager.GetCache(), &offloadingv1beta1.VirtualNode{}, changed, func(string) { s.wake() }); err != nil {
+		return err
+	}
+	trim := time.AfterFunc(trimDelay, s.policies.trim)
+	defer trim.Stop()
+	defer startElection(ctx, s.policies, s.leadership.election)()
+	var group sync.WaitGroup
+	defer group.Wait()
+	for {
+		desired, err := s.desired(ctx)
+		if err != nil {
+			return err
+		}
+		if s.sync(ctx, &group, desired) {
+			trim.Reset(trimDelay)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.kick:
+		}
+	}
+}
+
+func (s *supervisor) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// desired returns the options of the VirtualNodes that are assigned to this process, by name.
+func (s *supervisor) desired(ctx context.Context) (map[string]nodeOptions, error) {
+	list := &offloadingv1beta1.VirtualNodeList{}
+	if err := s.manager.GetClient().List(ctx, list, client.InNamespace(s.options.TenantNamespace)); err != nil {
+		return nil, fmt.Errorf("listing VirtualNodes: %w", err)
+	}
+	desired, invalid := map[string]nodeOptions{}, map[string]string{}
+	for i := range list.Items {
+		vn := &list.Items[i]
+		if vn.Annotations[offloadingv1beta1.SharedProcessKey] != s.options.SharedProcess {
+			continue
+		}
+		options, err := s.options.ofNode(vn)
+		if err == nil {
+			desired[vn.Name] = options
+			continue
+		}
+		invalid[vn.Name] = err.Error()
+		if s.invalid[vn.Name] != err.Error() {
+			s.warn(ctx, vn, err)
+		}
+	}
+	s.invalid = invalid
+	return desired, nil
+}
+
+// sync stops the virtual nodes that are not desired or have other options, starts the missing ones,
+// and reports whether it started any. A virtual node starts again after it has ended.
+func (s *supervisor) sync(ctx context.Context, group *sync.WaitGroup, desired map[string]nodeOptions) (hasStarted bool) {
+	for name, m := range s.members {
+		if options, found := desired[name]; !found || !slices.Equal(options.arguments, m.options.arguments) {
+			m.cancel()
+		}
+		select {
+		case <-m.ended:
+			delete(s.members, name)
+		default:
+		}
+	}
+	for name, options := range desired {
+		if s.members[name] != nil || ctx.Err() != nil {
+			continue
+		}
+		hasStarted = true
+		log := ctrl.LoggerFrom(ctx).WithValues("node", name)
+		running, cancel := context.WithCancel(ctrl.LoggerInto(ctx, log))
+		m := &member{options: options, cancel: cancel, ended: make(chan struct{})}
+		s.members[name] = m
+		group.Go(func() {
+			defer s.wake()
+			defer close(m.ended)
+			defer cancel()
+			s.repeat(running, &m.options.Options)
+		})
+	}
+	return hasStarted
+}
+
+// repeat serves a virtual node until the context ends, again after each error.
+func (s *supervisor) repeat(ctx context.Context, o *Options) {
+	limiter := retry.Limiter[string]()
+	for ctx.Err() == nil {
+		startedAt := time.Now()
+		err := s.serve(ctx, o)
+		if ctx.Err() != nil {
+			return
+		}
+		ctrl.LoggerFrom(ctx).Error(err, "The virtual node ended and is started again")
+		s.warn(ctx, &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: o.TenantNamespace, Name: o.NodeName}}, err)
+		if time.Since(startedAt) > retry.Max {
+			limiter.Forget(o.NodeName)
+		}
+		if !retry.Pause(ctx, limiter.When(o.NodeName)) {
+			return
+		}
+	}
+}
+
+// serve runs a virtual node while this process holds the lease of the node.
+func (s *supervisor) serve(ctx context.Context, o *Options) error {
+	registry := prometheus.NewRegistry()
+	v, err := newVirtualNode(o, s.shared, prometheus.WrapRegistererWith(prometheus.Labels{nodeLabel: o.NodeName}, registry))
+	if err != nil {
+		return err
+	}
+	return s.holdLease(ctx, o.NodeName, func(ctx context.Context) error {
+		s.metrics.set(registry, true)
+		defer s.metrics.set(registry, false)
+		s.setRunning(o.NodeName, v)
+		defer s.setRunning(o.NodeName, nil)
+		return v.run(ctx)
+	})
+}
+
+func (s *supervisor) setRunning(name string, v *virtualNode) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v == nil {
+		delete(s.running, name)
+		return
+	}
+	s.running[name] = v
+}
+
+// policiesChanged makes all virtual nodes ask policies about all objects again.
+func (s *supervisor) policiesChanged() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.running {
+		v.policiesChanged()
+	}
+}
+
+// holdLease runs a function while it holds the lease of a node, so that no two processes serve it:
+// a process of its own holds the same lease (wire 5.7). The replicas of a shared process have one
+// identity there, because the lease of the process decides between them.
+func (s *supervisor) holdLease(ctx context.Context, node string, run func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// The lease is released after run has returned.
+	holding, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	acquired, lost := make(chan struct{}), make(chan struct{})
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lease.Sparse(&resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: s.options.TenantNamespace, Name: node},
+			Client:    s.leases.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: s.options.SharedProcess},
+		}, lease.RenewPeriod, time.Now),
+		Name: node, LeaseDuration: lease.Duration, RenewDeadline: lease.RenewDeadline, RetryPeriod: lease.RetryPeriod, ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { close(acquired) }, OnStoppedLeading: func() {}},
+	})
+	if err != nil {
+		return fmt.Errorf("preparing the lease %s/%s: %w", s.options.TenantNamespace, node, err)
+	}
+	go func() {
+		defer close(lost)
+		elector.Run(holding)
+	}()
+	select {
+	case <-acquired:
+	case <-ctx.Done():
+		release()
+		<-lost
+		return nil
+	}
+	go func() {
+		<-lost
+		cancel()
+	}()
+	err = run(ctx)
+	isLost := ctx.Err() != nil && holding.Err() == nil
+	release()
+	<-lost
+	if err == nil && isLost {
+		return errLostLease
+	}
+	return err
+}
+
+// warn records an error as an event on a VirtualNode.
+func (s *supervisor) warn(ctx context.Context, vn *offloadingv1beta1.VirtualNode, cause error) {
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
+	current := &offloadingv1beta1.VirtualNode{}
+	err := s.manager.GetClient().Get(ctx, client.ObjectKeyFromObject(vn), current)
+	if err == nil {
+		err = events.Warn(ctx, s.client, events.Warning{
+			Regarding: corev1.ObjectReference{
+				APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "VirtualNode",
+				Namespace: current.Namespace, Name: current.Name, UID: current.UID,
+			},
+			Reason: reasonNotServed, Message: "The virtual node does not run in the shared process and is tried again: " + cause.Error(),
+			Component: eventComponent, ReportingInstance: s.options.SharedProcess, Time: time.Now(),
+		})
+	}
+	if client.IgnoreNotFound(err) != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Recording an event on the VirtualNode failed", "reason", reasonNotServed)
+	}
+}
+
+// nodeMetrics collects the metrics of the virtual nodes of a process.
+type nodeMetrics struct {
+	mu         sync.Mutex
+	registries map[*prometheus.Registry]bool
+}
+
+func (m *nodeMetrics) set(registry *prometheus.Registry, present bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if present {
+		m.registries[registry] = true
+	} else {
+		delete(m.registries, registry)
+	}
+}
+
+// Describe implements prometheus.Collector. It describes nothing: virtual nodes come and go.
+func (m *nodeMetrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m *nodeMetrics) Collect(metrics chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for registry := range m.registries {
+		registry.Collect(metrics)
+	}
+}
