@@ -164,17 +164,25 @@ func nodes(s *snapshot) []Problem {
 					problem.Message += " " + c.Message
 				}
 			}
-			problem.Action = fmt.Sprintf("Look at its pod: kubectl -n %s describe pods -l %s=%s", vn.Namespace, offloadingv1beta1.VirtualNodeLabel, vn.Name)
+			problem.Action = fmt.Sprintf("Look at its pod: kubectl -n %s describe pods -l %s", vn.Namespace, kubeletSelector(vn))
 		case state == "NotReady":
 			problem.Message, problem.Action = "Its Node is not ready: "+because(ready.Reason, ready.Message), "Look at the Node: kubectl describe node "+vn.Name
 		case state == "Missing":
-			problem.Message, problem.Action = "Its Node does not exist.", fmt.Sprintf("Look at the log of its virtual kubelet: kubectl -n %s logs -l %s=%s", vn.Namespace, offloadingv1beta1.VirtualNodeLabel, vn.Name)
+			problem.Message, problem.Action = "Its Node does not exist.", fmt.Sprintf("Look at the log of its virtual kubelet: kubectl -n %s logs -l %s", vn.Namespace, kubeletSelector(vn))
 		}
 		if problem.Message != "" {
 			found = append(found, problem)
 		}
 	}
 	return found
+}
+
+// kubeletSelector returns the label of the pods of a VirtualNode's virtual kubelet.
+func kubeletSelector(vn *offloadingv1beta1.VirtualNode) string {
+	if process := vn.Annotations[offloadingv1beta1.SharedProcessKey]; process != "" {
+		return offloadingv1beta1.SharedProcessKey + "=" + process
+	}
+	return offloadingv1beta1.VirtualNodeLabel + "=" + vn.Name
 }
 
 func namespaces(s *snapshot) []Problem {

@@ -20,13 +20,14 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/custom"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/mirror"
+	"github.com/longshore-dev/longshore/host/policysource/report"
 )
 
 const (
 	// customWorkers is the number of objects of a custom kind that are handled at once.
 	customWorkers = 3
 	// reflectionsManager owns the observations of ResourceReflections in the PolicyComponent.
-	reflectionsManager = "longshore-reflections"
+	reflectionsManager = client.FieldOwner("longshore-reflections")
 	// watchRetry is the pause before ResourceReflections are watched again after an error.
 	watchRetry = 10 * time.Second
 )
@@ -75,20 +76,25 @@ func (v *virtualNode) reportReflections(ctx context.Context, observations []poli
 // writeReflections writes the observations into the PolicyComponent of this virtual kubelet. The
 // source of its policies owns the other fields.
 func (v *virtualNode) writeReflections(ctx context.Context, observations []policyv1alpha1.ReflectionObservation) error {
-	identity := v.options.component(v.client)
+	return v.applyComponent(ctx, reflectionsManager, v.options.component(v.client), nil, policyv1alpha1.PolicyComponentStatus{Reflections: observations})
+}
+
+// applyComponent writes the fields of a manager into the PolicyComponent of this process.
+func (s *shared) applyComponent(ctx context.Context, manager client.FieldOwner, identity report.Identity, owners []metav1.OwnerReference, status policyv1alpha1.PolicyComponentStatus) error {
 	key := identity.Object
+	status.Component = identity.Name
 	object := &policyv1alpha1.PolicyComponent{
 		TypeMeta:   metav1.TypeMeta{APIVersion: policyv1alpha1.GroupVersion.String(), Kind: "PolicyComponent"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
-		Status:     policyv1alpha1.PolicyComponentStatus{Component: identity.Name, Reflections: observations},
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, OwnerReferences: owners},
+		Status:     status,
 	}
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return fmt.Errorf("encoding PolicyComponent %s: %w", key, err)
 	}
 	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
-	err = v.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: fields}),
-		client.FieldOwner(reflectionsManager), client.ForceOwnership)
+	err = s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: fields}),
+		manager, client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("writing PolicyComponent %s: %w", key, err)
 	}

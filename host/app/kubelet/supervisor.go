@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -18,15 +19,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/kit/lease"
 	"github.com/longshore-dev/longshore/host/kit/retry"
+	"github.com/longshore-dev/longshore/host/policysource/report"
 )
 
 const (
 	// reasonNotServed is the reason of the event on a VirtualNode whose virtual node cannot run
 	// in the shared process.
 	reasonNotServed = "VirtualNodeNotServed"
+	// servedManager owns the served VirtualNodes in the PolicyComponent.
+	servedManager = client.FieldOwner("longshore-virtual-nodes")
 	// nodeLabel is the label of the metrics of a virtual node in a shared process.
 	nodeLabel = "virtual_node"
 )
@@ -39,12 +44,15 @@ type supervisor struct {
 	*shared
 	options *Options
 	leases  kubernetes.Interface
+	report  report.Identity
 	metrics *nodeMetrics
 	kick    chan struct{}
 	// members and invalid belong to the goroutine of run. invalid has the last error of each
 	// VirtualNode whose arguments are invalid.
 	members map[string]*member
 	invalid map[string]string
+	// served are the names that were reported last; nil before the first report.
+	served []string
 
 	mu      sync.Mutex
 	running map[string]*virtualNode
@@ -63,7 +71,7 @@ func newSupervisor(o *Options, s *shared) (*supervisor, error) {
 		return nil, fmt.Errorf("connecting to the consumer: %w", err)
 	}
 	v := &supervisor{
-		shared: s, options: o, leases: leases, metrics: &nodeMetrics{registries: map[*prometheus.Registry]bool{}},
+		shared: s, options: o, leases: leases, report: o.component(s.client), metrics: &nodeMetrics{registries: map[*prometheus.Registry]bool{}},
 		kick: make(chan struct{}, 1), members: map[string]*member{}, invalid: map[string]string{}, running: map[string]*virtualNode{},
 	}
 	if err := s.registry.Register(v.metrics); err != nil {
@@ -89,7 +97,11 @@ func (s *supervisor) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if s.sync(ctx, &group, desired) {
+		s.stop(desired)
+		if err := s.reportServed(ctx, desired); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Reporting the served VirtualNodes failed, trying again")
+			time.AfterFunc(retry.Max, s.wake)
+		} else if s.start(ctx, &group, desired) {
 			trim.Reset(trimDelay)
 		}
 		select {
@@ -133,9 +145,8 @@ func (s *supervisor) desired(ctx context.Context) (map[string]nodeOptions, error
 	return desired, nil
 }
 
-// sync stops the virtual nodes that are not desired or have other options, starts the missing ones,
-// and reports whether it started any. A virtual node starts again after it has ended.
-func (s *supervisor) sync(ctx context.Context, group *sync.WaitGroup, desired map[string]nodeOptions) (hasStarted bool) {
+// stop stops the virtual nodes that are not desired or have other options.
+func (s *supervisor) stop(desired map[string]nodeOptions) {
 	for name, m := range s.members {
 		if options, found := desired[name]; !found || !slices.Equal(options.arguments, m.options.arguments) {
 			m.cancel()
@@ -146,6 +157,41 @@ func (s *supervisor) sync(ctx context.Context, group *sync.WaitGroup, desired ma
 		default:
 		}
 	}
+}
+
+// reportServed reports which VirtualNodes this process serves or is about to serve, if they have
+// changed. The manager withdraws none of them.
+func (s *supervisor) reportServed(ctx context.Context, desired map[string]nodeOptions) error {
+	served := slices.Collect(maps.Keys(desired))
+	for name := range s.members {
+		if _, found := desired[name]; !found {
+			served = append(served, name)
+		}
+	}
+	slices.Sort(served)
+	if s.served != nil && slices.Equal(s.served, served) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
+	var owners []metav1.OwnerReference
+	if s.report.Owner != nil {
+		owner, err := s.report.Owner(ctx)
+		if err != nil {
+			return fmt.Errorf("finding the pod of this process: %w", err)
+		}
+		owners = append(owners, *owner)
+	}
+	if err := s.applyComponent(ctx, servedManager, s.report, owners, policyv1alpha1.PolicyComponentStatus{VirtualNodes: served}); err != nil {
+		return err
+	}
+	s.served = append([]string{}, served...)
+	return nil
+}
+
+// start starts the missing virtual nodes and reports whether there were any. A virtual node that is
+// to start again is missing after it has ended.
+func (s *supervisor) start(ctx context.Context, group *sync.WaitGroup, desired map[string]nodeOptions) (hasStarted bool) {
 	for name, options := range desired {
 		if s.members[name] != nil || ctx.Err() != nil {
 			continue

@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -266,25 +263,18 @@ func (r *Reconciler) deleteUnusedProcesses(ctx context.Context, vn *offloadingv1
 	return r.deleteDeployments(ctx, vn, unused)
 }
 
-// leaveShared takes a VirtualNode from its shared process, and reports whether the process has
-// stopped its virtual node: it releases the lease of the node then, which otherwise expires.
-//
-// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get
+// leaveShared takes a VirtualNode from its shared process, and reports whether no process serves it
+// there: the report of a process lists the VirtualNodes that it serves, and is deleted with its pod.
 func (r *Reconciler) leaveShared(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
 	if err := r.assign(ctx, vn, ""); err != nil {
 		return false, err
 	}
-	lease := &coordinationv1.Lease{}
-	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(vn), lease)
-	if apierrors.IsNotFound(err) {
-		return true, nil
+	reports := &policyv1alpha1.PolicyComponentList{}
+	if err := r.APIReader.List(ctx, reports, client.InNamespace(vn.Namespace)); err != nil {
+		return false, fmt.Errorf("listing PolicyComponents of namespace %q: %w", vn.Namespace, err)
 	}
-	if err != nil {
-		return false, fmt.Errorf("reading Lease %s/%s: %w", vn.Namespace, vn.Name, err)
+	serves := func(report policyv1alpha1.PolicyComponent) bool {
+		return slices.Contains(report.Status.VirtualNodes, vn.Name)
 	}
-	if !strings.HasPrefix(ptr.Deref(lease.Spec.HolderIdentity, ""), virtualkubelet.SharedPrefix) || lease.Spec.RenewTime == nil {
-		return true, nil
-	}
-	duration := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
-	return r.Clock.Since(lease.Spec.RenewTime.Time) > duration, nil
+	return !slices.ContainsFunc(reports.Items, serves), nil
 }

@@ -2,12 +2,10 @@ package virtualnode
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,27 +145,26 @@ func TestASharedProcessEndsWithItsLastVirtualNode(t *testing.T) {
 }
 
 // A ShadowPod may be deleted only after the process has stopped the virtual node.
-func TestAVirtualNodeIsWithdrawnAfterTheSharedProcessReleasedItsLease(t *testing.T) {
-	name, now := sharedDeployment(t, 0).Name, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+func TestAVirtualNodeIsWithdrawnAfterTheSharedProcessHasStoppedIt(t *testing.T) {
+	name := sharedDeployment(t, 0).Name
 	for sentence, tc := range map[string]struct {
-		holder    string
-		renewed   time.Duration
+		served    []string
 		withdrawn bool
 	}{
-		"held":                    {holder: name, renewed: 10 * time.Second},
-		"released":                {renewed: time.Second, withdrawn: true},
-		"expired":                 {holder: name, renewed: 31 * time.Second, withdrawn: true},
-		"held by its own process": {holder: "vk-mynode-1", renewed: time.Second, withdrawn: true},
+		"served":            {served: []string{"another", "mynode"}},
+		"stopped":           {served: []string{"another"}, withdrawn: true},
+		"the pod has ended": {withdrawn: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			lease := &coordinationv1.Lease{
-				ObjectMeta: metav1.ObjectMeta{Namespace: tenantOfMilan, Name: "mynode"},
-				Spec: coordinationv1.LeaseSpec{
-					HolderIdentity: ptr.To(tc.holder), LeaseDurationSeconds: ptr.To[int32](30), RenewTime: ptr.To(metav1.NewMicroTime(now.Add(-tc.renewed))),
-				},
+			existing := append(peered(kubeconfig), sharedDeployment(t, 1))
+			if tc.served != nil {
+				existing = append(existing, &policyv1alpha1.PolicyComponent{
+					ObjectMeta: metav1.ObjectMeta{Namespace: tenantOfMilan, Name: name}, Status: policyv1alpha1.PolicyComponentStatus{VirtualNodes: tc.served},
+				})
 			}
-			w := pass(t, deleted(virtualNode(all(sharing, servedBy(name)))), append(peered(kubeconfig), sharedDeployment(t, 1), lease)...)
+			w := pass(t, deleted(virtualNode(all(sharing, servedBy(name)))), existing...)
 			assert.Equal(t, tc.withdrawn, w.vn == nil)
+			assert.Equal(t, !tc.withdrawn, w.exists(t, sharedDeployment(t, 1)))
 			if w.vn != nil {
 				assert.NotContains(t, w.vn.Annotations, offloadingv1beta1.SharedProcessKey, "the process stops the virtual node")
 			}
