@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/kubernetes"
 
-	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 )
 
@@ -19,9 +19,9 @@ import (
 const manyVariable = "LONGSHORE_TEST_VIRTUAL_NODES"
 
 // watches returns the number of watches of single namespaces that a cluster serves.
-func watches(t *testing.T, cluster *testplane.Cluster) int {
+func watches(t planetest.T, cluster kubernetes.Interface) int {
 	t.Helper()
-	raw, err := planetest.Client(t, cluster).Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	raw, err := cluster.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	require.NoError(t, err)
 	total := 0
 	for line := range strings.Lines(string(raw)) {
@@ -63,19 +63,19 @@ func TestManyVirtualNodesOfAProcess(t *testing.T) {
 	r.createSharedPod("replica-1")
 	r.create(r.rome, r.secret(r.kubeconfig), assigned("milan-1", secretName))
 	r.mapNamespace()
-	before := watches(t, r.provider)
+	provider := planetest.Client(t, r.provider)
+	before := watches(t, provider)
 	process := startChild(t, childOptions{
 		Kubeconfig: r.adminKubeconfig(t), NodeIP: r.consumer.Address(), PolicyCache: r.policyCache, SharedProcess: sharedProcess,
 	})
 	r.awaitNode("milan-1")
 	r.create(r.rome, r.settings("settings", "1"))
 	r.awaitRemote("settings", "1")
-	one := 0
 	const settled = 40
 	await := func(name string) int {
 		last, same := -1, 0
-		require.Eventually(t, func() bool {
-			if now := watches(t, r.provider) - before; now != last {
+		planetest.Until(t, func(t planetest.T) bool {
+			if now := watches(t, provider) - before; now != last {
 				last, same = now, 0
 			}
 			same++
@@ -83,7 +83,7 @@ func TestManyVirtualNodesOfAProcess(t *testing.T) {
 		}, soon, tick, name)
 		return last
 	}
-	one = await("the watches of one virtual node settle")
+	one := await("the watches of one virtual node settle")
 	t.Logf("1 virtual node: %.1f MiB (PSS), %d watches towards the provider", memory(t, process.command.Process.Pid), one)
 	for i := 2; i <= count; i++ {
 		r.create(r.rome, assigned("milan-"+strconv.Itoa(i), secretName))

@@ -55,8 +55,7 @@ func (r *rig) runProcess(label, value string, o kubelet.Options) *runningKubelet
 	r.t.Helper()
 	list := &corev1.PodList{}
 	require.Eventually(r.t, func() bool {
-		require.NoError(r.t, r.rome.List(r.t.Context(), list, client.InNamespace(tenant), client.MatchingLabels{label: value}))
-		return len(list.Items) == 1
+		return r.rome.List(r.t.Context(), list, client.InNamespace(tenant), client.MatchingLabels{label: value}) == nil && len(list.Items) == 1
 	}, soon, tick, "the pod of the virtual kubelet exists")
 	pod := &list.Items[0]
 	o.Identity = pod.Name
@@ -90,8 +89,7 @@ func (r *rig) sharedDeployment() string {
 	r.t.Helper()
 	list := &appsv1.DeploymentList{}
 	require.Eventually(r.t, func() bool {
-		require.NoError(r.t, r.rome.List(r.t.Context(), list, client.InNamespace(tenant), client.HasLabels{offloadingv1beta1.SharedProcessKey}))
-		return len(list.Items) == 1
+		return r.rome.List(r.t.Context(), list, client.InNamespace(tenant), client.HasLabels{offloadingv1beta1.SharedProcessKey}) == nil && len(list.Items) == 1
 	}, soon, tick, "the shared Deployment exists")
 	return list.Items[0].Name
 }
@@ -147,7 +145,7 @@ func TestAVirtualNodeMovesBetweenProcessesWithoutItsPods(t *testing.T) {
 	sharedOptions.SharedProcess, sharedOptions.CertificateType = name, string(kubelet.CertificateSelfSigned)
 	shared := r.runProcess(offloadingv1beta1.SharedProcessKey, name, sharedOptions)
 	r.endWith(own, "vk-"+nodeName)
-	require.Eventually(t, func() bool { return r.holderOf(t, nodeName) == name }, soon, tick, "the shared process serves it")
+	planetest.Until(t, func(t planetest.T) bool { return r.holderOf(t, nodeName) == name }, soon, tick, "the shared process serves it")
 	isServed("shared")
 
 	r.change(t, nodeName, func(vn *offloadingv1beta1.VirtualNode) {
@@ -157,7 +155,7 @@ func TestAVirtualNodeMovesBetweenProcessesWithoutItsPods(t *testing.T) {
 	ownOptions.Config = rest.CopyConfig(ownOptions.Config)
 	ownAgain := r.runProcess(offloadingv1beta1.VirtualNodeLabel, nodeName, ownOptions)
 	r.endWith(shared, name)
-	require.Eventually(t, func() bool { return r.holderOf(t, nodeName) == ownAgain.pod }, soon, tick, "its own process serves it")
+	planetest.Until(t, func(t planetest.T) bool { return r.holderOf(t, nodeName) == ownAgain.pod }, soon, tick, "its own process serves it")
 	isServed("own-again")
 	all := &offloadingv1beta1.ShadowPodList{}
 	require.NoError(t, r.milan.List(t.Context(), all, client.InNamespace("shop-rome")))

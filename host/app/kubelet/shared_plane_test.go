@@ -165,7 +165,7 @@ func (r *rig) change(t *testing.T, name string, change func(*offloadingv1beta1.V
 	require.NoError(t, r.rome.Patch(t.Context(), vn, client.MergeFrom(before)))
 }
 
-func (r *rig) holderOf(t *testing.T, node string) string {
+func (r *rig) holderOf(t planetest.T, node string) string {
 	t.Helper()
 	lease := &coordinationv1.Lease{}
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: node}, lease))
@@ -177,7 +177,7 @@ func (r *rig) testEndOfOne(t *testing.T, ended, other string) {
 	shadow := r.awaitShadow("web-" + ended)
 	address := net.JoinHostPort(r.consumer.Address(), strconv.Itoa(int(r.awaitNode(ended).Status.DaemonEndpoints.KubeletEndpoint.Port)))
 	r.change(t, ended, func(vn *offloadingv1beta1.VirtualNode) { vn.Annotations = nil })
-	require.Eventually(t, func() bool { return r.holderOf(t, ended) == "" }, soon, tick, "the process releases the lease")
+	planetest.Until(t, func(t planetest.T) bool { return r.holderOf(t, ended) == "" }, soon, tick, "the process releases the lease")
 	_, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED, "its kubelet API has ended")
 	r.create(r.rome, podOn(ended, "later-"+ended), podOn(other, "later-"+other))
@@ -196,6 +196,9 @@ func (r *rig) testChangedArguments(t *testing.T, name string) {
 		container := &vn.Spec.Template.Spec.Template.Spec.Containers[0]
 		container.Args = append(container.Args, "--node-extra-labels=rack=7")
 	})
-	require.Eventually(t, func() bool { return r.awaitNode(name).Labels["rack"] == "7" }, soon, tick)
+	node := &corev1.Node{}
+	require.Eventually(t, func() bool {
+		return r.rome.Get(t.Context(), client.ObjectKey{Name: name}, node) == nil && node.Labels["rack"] == "7"
+	}, soon, tick)
 	assert.Equal(t, uid, r.awaitShadow("web-"+name).UID)
 }
