@@ -18,12 +18,12 @@ func (v *virtualNode) watchConfigurations(ctx context.Context) error {
 	changed := func(object any) {
 		configuration, ok := object.(*networkingv1beta1.Configuration)
 		if ok && v.addresses.Set(configuration) {
-			v.policiesChanged()
+			v.decideAgain()
 		}
 	}
-	return v.watch(ctx, &networkingv1beta1.Configuration{}, changed, func(name string) {
+	return watch(ctx, v.manager.GetCache(), &networkingv1beta1.Configuration{}, changed, func(name string) {
 		if v.addresses.Remove(client.ObjectKey{Namespace: v.options.TenantNamespace, Name: name}) {
-			v.policiesChanged()
+			v.decideAgain()
 		}
 	})
 }

@@ -71,6 +71,9 @@ type shared struct {
 	registry  prometheus.Registerer
 	// addresses translate those of providers.
 	addresses *address.Table
+	// decideAgain makes all virtual nodes decide all objects again: the virtual nodes share addresses,
+	// and one of them observes a change first.
+	decideAgain func()
 	// leadership is nil in a process with one virtual node, which campaigns itself.
 	leadership *leadership
 }
@@ -97,6 +100,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 		return nil, err
 	}
 	a := &App{options: options, shared: shared{config: options.limit(options.Config), scheme: s, registry: metrics.Registry, addresses: &address.Table{}}}
+	a.decideAgain = a.policiesChanged
 	if !options.MetricsEnabled {
 		a.registry = prometheus.NewRegistry()
 	}
