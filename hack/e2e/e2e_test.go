@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"testing"
@@ -127,12 +128,14 @@ func (w *world) start(t *testing.T) {
 // stop ends the clusters that were started.
 func (w *world) stop(t *testing.T) {
 	t.Helper()
+	var errs []error
 	for _, c := range []*cluster{w.rome, w.milan} {
 		if c != nil {
-			assert.NoError(t, c.node.Stop())
+			errs = append(errs, c.node.Stop())
 		}
 	}
-	assert.NoError(t, node.DisconnectNodes(context.WithoutCancel(t.Context())))
+	errs = append(errs, node.DisconnectNodes(context.WithoutCancel(t.Context())))
+	require.NoError(t, errors.Join(errs...))
 }
 
 // waitForNode waits until a node is ready.

@@ -281,7 +281,7 @@ func (s *scale) burstPods(ctx context.Context) error {
 		}
 		return err
 	})
-	return group.Wait() //nolint:wrapcheck // Both functions name what failed.
+	return group.Wait()
 }
 
 // flipReadiness makes remote pods unready, one after the other, and returns the milliseconds until

@@ -143,7 +143,7 @@ func (w *world) onBoth(do func(context.Context, *node.Node) error) func(context.
 		for _, n := range w.nodes {
 			group.Go(func() error { return do(ctx, n) })
 		}
-		return group.Wait() //nolint:wrapcheck // the steps say what they did
+		return group.Wait()
 	}
 }
 

@@ -75,7 +75,7 @@ func SyncSubjects(current, desired []rbacv1.Subject) (subjects []rbacv1.Subject,
 func ForgeSharedDeployment(vn *offloadingv1beta1.VirtualNode) (*appsv1.Deployment, error) {
 	shared, err := virtualkubelet.Shared(vn)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // It names the VirtualNode.
+		return nil, err
 	}
 	deployment := &appsv1.Deployment{ObjectMeta: shared.ObjectMeta, Spec: shared.Spec}
 	hash, err := jsonHash(deployment.Spec)

@@ -127,7 +127,7 @@ func (r *receiver) writeFile(header *tar.Header, content io.Reader) error {
 	}
 	_, err = io.Copy(f, content)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err //nolint:wrapcheck // Wrapped by the caller.
+		return err
 	}
 	if err := r.describe(part, header); err != nil {
 		return err

@@ -29,8 +29,10 @@ const (
 	DataKey = "report.dsse.json"
 	// PayloadType is that of the envelopes.
 	PayloadType = "application/vnd.longshore.policy-conformance-report+json"
-	// ReportKind and ReportVersion are those of the documents.
-	ReportKind, ReportVersion = "PolicyConformanceReport", "conformance.longshore.dev/v1alpha1"
+	// ReportKind is the kind of the documents.
+	ReportKind = "PolicyConformanceReport"
+	// ReportVersion is the apiVersion of the documents.
+	ReportVersion = "conformance.longshore.dev/v1alpha1"
 	// MinimumSuite is the oldest version of the suite whose reports are accepted.
 	MinimumSuite = "1.0.0"
 	// maxEnvelopeBytes bounds what is decoded: a ConfigMap holds no more.

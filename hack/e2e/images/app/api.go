@@ -37,6 +37,6 @@ func printCertificate(address string) error {
 	if err != nil {
 		return err
 	}
-	defer connection.Close()
-	return pem.Encode(os.Stdout, &pem.Block{Type: "CERTIFICATE", Bytes: connection.ConnectionState().PeerCertificates[0].Raw})
+	err = pem.Encode(os.Stdout, &pem.Block{Type: "CERTIFICATE", Bytes: connection.ConnectionState().PeerCertificates[0].Raw})
+	return errors.Join(err, connection.Close())
 }

@@ -60,16 +60,6 @@ func run(args []string) error {
 	switch args[1] {
 	case "serve":
 		return serve()
-	case "get":
-		return get(http.DefaultClient, argument(2), "")
-	case "call":
-		return call(args[2:])
-	case "lookup":
-		return lookUp(argument(2))
-	case "certificate":
-		return printCertificate(argument(2))
-	case "api":
-		return askAPIServer(argument(2))
 	case "print":
 		fmt.Println(argument(2))
 		return nil
@@ -81,6 +71,24 @@ func run(args []string) error {
 		return printFile(argument(2))
 	case "write":
 		return os.WriteFile(argument(2), []byte(argument(3)), 0o600)
+	default:
+		return ask(args[1], argument(2), args[2:])
+	}
+}
+
+// ask runs the commands that ask a server.
+func ask(command, argument string, arguments []string) error {
+	switch command {
+	case "get":
+		return get(http.DefaultClient, argument, "")
+	case "call":
+		return call(arguments)
+	case "lookup":
+		return lookUp(argument)
+	case "certificate":
+		return printCertificate(argument)
+	case "api":
+		return askAPIServer(argument)
 	default:
 		return errUsage
 	}
