@@ -66,8 +66,8 @@ func TestUpgradeOnRealNodes(t *testing.T) {
 	w.saveLogs(t)
 }
 
-// replaceVirtualKubelet gives the virtual kubelet the image of a release: a VirtualNode keeps that
-// with which it was created.
+// replaceVirtualKubelet gives the virtual kubelet the image of a release: before this version, a
+// VirtualNode kept that with which it was created. Later upgrades do it themselves.
 func (w *world) replaceVirtualKubelet(t *testing.T, r clusters.Release) {
 	t.Helper()
 	w.rome.kubectl(t, "-n", "liqo-tenant-"+providerID, "patch", "virtualnode", providerID, "--type=json", "--patch",

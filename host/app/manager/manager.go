@@ -74,6 +74,8 @@ type Options struct {
 	Peering PeeringOptions
 	// Storage configures the volumes of claims with a virtual storage class.
 	Storage StorageOptions
+	// DefaultVkOptions is the VkOptionsTemplate of VirtualNodes that name none.
+	DefaultVkOptions client.ObjectKey
 	// Network configures the allocation of networks and addresses.
 	Network NetworkOptions
 	// PodName is the name of this replica's pod. It is empty outside of a cluster.
@@ -176,7 +178,7 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 			Client: mgr.GetClient(), Events: recorder, Clock: passive, ClusterID: options.ClusterID,
 		}).SetupWithManager(mgr)),
 		wrapSetup("virtualnode", (&virtualnode.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive,
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive, DefaultOptions: options.DefaultVkOptions,
 			Connect: func(config *rest.Config) (client.Client, error) {
 				return client.New(deadline.Wrap(config, 0), client.Options{Scheme: mgr.GetScheme()})
 			},

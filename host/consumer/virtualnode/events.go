@@ -6,6 +6,8 @@ const (
 	reasonVkDeleted = "VkDeleted"
 	reasonNotReady  = "VirtualKubeletNotReady"
 	reasonNameTaken = "NameTaken"
+	// reasonImageChanged means that the VkOptionsTemplate has another image.
+	reasonImageChanged = "ImageChanged"
 	// reasonMapKept means that the NamespaceMap is kept although its last VirtualNode is deleted.
 	reasonMapKept = "NamespaceMapKept"
 	// reasonShadowPodsKept means that ShadowPods could not be deleted.

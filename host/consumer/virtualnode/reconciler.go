@@ -49,6 +49,8 @@ type Reconciler struct {
 	// APIReader reads objects that are not cached (kubeconfig Secrets, pods of a draining node)
 	// or must not be stale (VirtualNodes that share a NamespaceMap, bindings of another one).
 	APIReader client.Reader
+	// DefaultOptions is the VkOptionsTemplate of VirtualNodes without a reference to one.
+	DefaultOptions client.ObjectKey
 	// Events records on the VirtualNode.
 	Events events.EventRecorder
 	// Clock is the time source of conditions.
@@ -92,6 +94,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(r.requestsForCluster), builder.WithPredicates(onlyDeletions())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.requestsForNode), builder.WithPredicates(nodeChanges())).
 		Watches(&liqocorev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.requestsForCluster)).
+		Watches(&offloadingv1beta1.VkOptionsTemplate{}, handler.EnqueueRequestsFromMapFunc(r.requestsForOptions), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
@@ -168,6 +171,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, vn *offloadingv1beta1.Virtua
 
 // ensure creates and updates the objects of a VirtualNode that is not being deleted.
 func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (ctrl.Result, error) {
+	if hasChanged, err := r.followImage(ctx, vn); err != nil || hasChanged {
+		return ctrl.Result{}, err // The change enqueues the VirtualNode.
+	}
 	problem, err := r.checkPrerequisites(ctx, vn)
 	if err == nil && problem == "" {
 		problem, err = r.ensureRights(ctx, vn)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -25,6 +26,9 @@ func Complete(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOp
 	}
 	fromUser := vn.Spec.Template
 	vn.Spec.Template = forgeTemplate(vn, options, cluster)
+	if options.Spec.ContainerImage != "" && !hasImage(fromUser) {
+		metav1.SetMetaDataAnnotation(&vn.ObjectMeta, offloadingv1beta1.ImageAnnotation, options.Spec.ContainerImage)
+	}
 	keepSecurityAndProbes(vn.Spec.Template, fromUser)
 	if vn.Spec.OffloadingPatch == nil {
 		vn.Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{}
@@ -51,6 +55,28 @@ func SyncTemplate(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.
 		vn.Spec.Template.Spec.Replicas = ptr.To(*options.Spec.Replicas)
 	}
 	return setArguments(vn)
+}
+
+// FollowImage gives spec.template the image of the options, if it has the image that it got from
+// them before, and reports whether it has changed. Another image is the user's.
+func FollowImage(vn *offloadingv1beta1.VirtualNode, options *offloadingv1beta1.VkOptionsTemplate) bool {
+	image := vn.Annotations[offloadingv1beta1.ImageAnnotation]
+	next := options.Spec.ContainerImage
+	if image == "" || next == "" || image == next || !hasImage(vn.Spec.Template) {
+		return false
+	}
+	container := &vn.Spec.Template.Spec.Template.Spec.Containers[0]
+	if container.Image != image {
+		return false
+	}
+	container.Image = next
+	metav1.SetMetaDataAnnotation(&vn.ObjectMeta, offloadingv1beta1.ImageAnnotation, next)
+	return true
+}
+
+// hasImage reports whether a template names the image of the virtual kubelet.
+func hasImage(template *offloadingv1beta1.DeploymentTemplate) bool {
+	return template != nil && len(template.Spec.Template.Spec.Containers) > 0 && template.Spec.Template.Spec.Containers[0].Image != ""
 }
 
 // mergeTemplate merges a user's spec.template into the options: labels, annotations, image,

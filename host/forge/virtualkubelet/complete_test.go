@@ -203,3 +203,53 @@ func TestCompleteAddsTheKeysThatTheOptionsKeepBack(t *testing.T) {
 	assert.ElementsMatch(t, []string{"own", "team"}, vn.Spec.OffloadingPatch.LabelsNotReflected)
 	assert.Equal(t, []string{"neg"}, vn.Spec.OffloadingPatch.AnnotationsNotReflected)
 }
+
+func TestTheImageFollowsTheOptionsThatItIsFrom(t *testing.T) {
+	template := func(image string) *offloadingv1beta1.DeploymentTemplate {
+		template := &offloadingv1beta1.DeploymentTemplate{}
+		template.Spec.Template.Spec.Containers = []corev1.Container{{Image: image}}
+		return template
+	}
+	for name, tc := range map[string]struct {
+		recorded, image, options, want string
+	}{
+		"an image of the options":            {"app:1", "app:1", "app:2", "app:2"},
+		"options that have not changed":      {"app:1", "app:1", "app:1", "app:1"},
+		"an image of the user":               {"", "app:1", "app:2", "app:1"},
+		"an image that the user has changed": {"app:1", "mine:1", "app:2", "mine:1"},
+		"options without an image":           {"app:1", "app:1", "", "app:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vn := &offloadingv1beta1.VirtualNode{Spec: offloadingv1beta1.VirtualNodeSpec{Template: template(tc.image)}}
+			if tc.recorded != "" {
+				vn.Annotations = map[string]string{offloadingv1beta1.ImageAnnotation: tc.recorded}
+			}
+			options := &offloadingv1beta1.VkOptionsTemplate{Spec: offloadingv1beta1.VkOptionsTemplateSpec{ContainerImage: tc.options}}
+			assert.Equal(t, tc.want != tc.image, FollowImage(vn, options))
+			assert.Equal(t, tc.want, vn.Spec.Template.Spec.Template.Spec.Containers[0].Image)
+			if tc.want != tc.image {
+				assert.Equal(t, tc.want, vn.Annotations[offloadingv1beta1.ImageAnnotation], "the next image is followed, too")
+			}
+		})
+	}
+	assert.False(t, FollowImage(&offloadingv1beta1.VirtualNode{}, &offloadingv1beta1.VkOptionsTemplate{}), "no template")
+}
+
+func TestTheOriginOfTheImageIsRecorded(t *testing.T) {
+	for name, tc := range map[string]struct {
+		image, want string
+	}{
+		"of the options": {"", "app:1"},
+		"of the user":    {"mine:1", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vn := &offloadingv1beta1.VirtualNode{Spec: offloadingv1beta1.VirtualNodeSpec{ClusterID: "milan", Template: &offloadingv1beta1.DeploymentTemplate{}}}
+			if tc.image != "" {
+				vn.Spec.Template.Spec.Template.Spec.Containers = []corev1.Container{{Image: tc.image}}
+			}
+			options := &offloadingv1beta1.VkOptionsTemplate{Spec: offloadingv1beta1.VkOptionsTemplateSpec{ContainerImage: "app:1"}}
+			require.NoError(t, Complete(vn, options, Cluster{}))
+			assert.Equal(t, tc.want, vn.Annotations[offloadingv1beta1.ImageAnnotation])
+		})
+	}
+}

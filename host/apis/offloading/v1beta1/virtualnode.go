@@ -38,6 +38,9 @@ const (
 	// SharedProcessKey is an annotation of a VirtualNode, set by the manager: the Deployment of the
 	// shared process that serves it. As a label, it marks this Deployment and its pods.
 	SharedProcessKey = "longshore.dev/shared-virtual-kubelet"
+	// ImageAnnotation on a VirtualNode is the image that spec.template has from its VkOptionsTemplate.
+	// While the template has this image, it follows the VkOptionsTemplate.
+	ImageAnnotation = "longshore.dev/virtual-kubelet-image"
 	// VirtualNodeFinalizer is kept until Node and Deployment are deleted.
 	VirtualNodeFinalizer = "virtualnode-controller.liqo.io/finalizer"
 )

@@ -1,6 +1,7 @@
 // Package virtualnode serves the webhook that completes and validates VirtualNodes (wire 2.4).
 // At creation it copies the virtual kubelet's Deployment from the options template into the
-// VirtualNode, so that later changes of the options template restart no virtual kubelet.
+// VirtualNode, so that later changes of the options template restart no virtual kubelet. Only a
+// changed image follows, by the controller.
 package virtualnode
 
 import (
