@@ -71,7 +71,7 @@ func main() {
 	flags.IntVar(&o.pods, "pods", defaultBurst, "pods of the burst")
 	flags.IntVar(&o.native, "native", 0, "measure only bursts with wasm beside bursts with native policies, `pairs` of them")
 	flags.BoolVar(&o.scale, "scale", false, "measure only scale: many virtual nodes, namespaces, pods and ConfigMaps")
-	flags.BoolVar(&o.shared, "shared", false, "with -scale: one process for the virtual nodes of a provider")
+	flags.BoolVar(&o.shared, "shared", true, "with -scale: one process for the virtual nodes of a provider")
 	flags.BoolVar(&o.quick, "quick", false, "one run of small sizes, to try it out")
 	flags.StringVar(&o.out, "out", "", "where the results are written; results of earlier runs stay unless they have the same name, or the code or the machine is another. Empty: "+resultsFile+", or, with -quick, "+quickFile)
 	flags.StringVar(&o.longshore, "longshore", filepath.Join("bin", "longshore"), "the server binary")
