@@ -124,7 +124,7 @@ func (f *flags) run(ctx context.Context, streams admin.Streams) error {
 	if result == nil {
 		return fmt.Errorf("testing the installation: %w", err)
 	}
-	err = errors.Join(err, write(f.junit, result, report.ClusterJUnit), write(f.htmlPage, result, report.ClusterHTML))
+	err = errors.Join(err, report.WriteFile(f.junit, result, report.ClusterJUnit), report.WriteFile(f.htmlPage, result, report.ClusterHTML))
 	style := output.StyleOf(streams.Out, os.Getenv)
 	if err := errors.Join(err, output.Print(streams.Out, f.format, result, func(w io.Writer) error { return text(w, style, result) })); err != nil {
 		return err
@@ -133,16 +133,4 @@ func (f *flags) run(ctx context.Context, streams admin.Streams) error {
 		return &output.Exit{Code: output.CodeUnhealthy}
 	}
 	return nil
-}
-
-func write(path string, result *suite.Report, write func(io.Writer, *suite.Report) error) (err error) {
-	if path == "" {
-		return nil
-	}
-	file, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return write(file, result)
 }

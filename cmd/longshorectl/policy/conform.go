@@ -63,10 +63,10 @@ func conformCommand(streams Streams) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("testing %s: %w", args[0], err)
 			}
-			if err := writeReport(junit, result, report.JUnit); err != nil {
+			if err := report.WriteFile(junit, result, report.JUnit); err != nil {
 				return err
 			}
-			if err := writeReport(html, result, report.HTML); err != nil {
+			if err := report.WriteFile(html, result, report.HTML); err != nil {
 				return err
 			}
 			style := output.StyleOf(streams.Out, streams.Getenv)
@@ -103,19 +103,6 @@ func readVectors(folder string) ([]vectors.Vector, error) {
 		return nil, fmt.Errorf("reading the vectors in %s: %w", folder, errors.New("the folder has no .json files"))
 	}
 	return own, nil
-}
-
-// writeReport writes a report to a file, unless the path is empty.
-func writeReport(path string, result *suite.Report, write func(io.Writer, *suite.Report) error) (err error) {
-	if path == "" {
-		return nil
-	}
-	file, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return write(file, result)
 }
 
 const (
