@@ -109,31 +109,46 @@ func isCurrent(policy *policyv1alpha1.OffloadingPolicy, o *observed) bool {
 	return o.Generation == policy.Generation && o.Reason == ""
 }
 
-// currentDigest returns the digest by which the components decide. When those that are
-// current differ, a module has been replaced under the same generation: the digest that the
-// status does not have yet is the new one.
+// currentDigest returns the digest by which the components decide. When those that are current
+// differ, a module has been replaced under the same generation, or in some components by an upgrade:
+// the new digest is the one that was first used last. The previous status is no input, or two
+// digests that last would take turns.
 func currentDigest(policy *policyv1alpha1.OffloadingPolicy, all []observed) string {
-	digests, others := map[string]bool{}, map[string]bool{}
-	for _, o := range all {
-		switch {
-		case isCurrent(policy, &o):
-			digests[o.Digest] = true
+	current, others := firstUses{}, firstUses{}
+	for i := range all {
+		switch o := &all[i]; {
+		case isCurrent(policy, o):
+			current.add(o)
 		case o.Generation != 0:
-			others[o.Digest] = true
+			others.add(o)
 		}
 	}
-	for _, digest := range slices.Sorted(maps.Keys(digests)) {
-		if len(digests) == 1 || digest != policy.Status.Digest {
-			return digest
+	if len(current) > 0 {
+		return current.last()
+	}
+	return others.last()
+}
+
+// firstUses has the time of the first use of each digest.
+type firstUses map[string]metav1.Time
+
+func (u firstUses) add(o *observed) {
+	if first, ok := u[o.Digest]; !ok || o.Since.Before(&first) {
+		u[o.Digest] = o.Since
+	}
+}
+
+// last returns the digest that was first used last; of equal times, the first in order. It is empty
+// without any.
+func (u firstUses) last() string {
+	var found string
+	for _, digest := range slices.Sorted(maps.Keys(u)) {
+		first, newest := u[digest], u[found]
+		if found == "" || newest.Before(&first) {
+			found = digest
 		}
 	}
-	if others[policy.Status.Digest] {
-		return policy.Status.Digest
-	}
-	for _, digest := range slices.Sorted(maps.Keys(others)) {
-		return digest
-	}
-	return ""
+	return found
 }
 
 func ready(policy *policyv1alpha1.OffloadingPolicy, total int, behind []observed) metav1.Condition {

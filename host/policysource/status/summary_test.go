@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -27,6 +28,11 @@ func component(name string, o *observation) policyv1alpha1.PolicyComponent {
 		c.Status.Policies = []observation{reported}
 	}
 	return c
+}
+
+// at is a second of a minute.
+func at(second int) metav1.Time {
+	return metav1.Date(2026, 3, 1, 12, 0, second, 0, time.UTC)
 }
 
 func policy(mode policyv1alpha1.Mode, digest string) *policyv1alpha1.OffloadingPolicy {
@@ -83,16 +89,6 @@ func summaryCases() map[string]summaryCase {
 			components: []policyv1alpha1.PolicyComponent{component("a", current), component("b", &observation{UID: "other", Generation: 2, Digest: after})},
 			want:       "1/2", wantDigest: after, wantReady: "False", wantReason: "Behind", wantInMessage: "b: has not reported the policy.",
 		},
-		"a module is replaced under the same generation": {
-			digest:     before,
-			components: []policyv1alpha1.PolicyComponent{component("a", &observation{Generation: 2, Digest: before}), component("b", current)},
-			want:       "1/2", wantDigest: after, wantReady: "False", wantReason: "Behind", wantInMessage: "a: decides by generation 2 with module aa.",
-		},
-		"the replaced module sorts after the new one": {
-			digest:     after,
-			components: []policyv1alpha1.PolicyComponent{component("a", &observation{Generation: 2, Digest: before}), component("b", current)},
-			want:       "1/2", wantDigest: before, wantReady: "False", wantReason: "Behind", wantInMessage: "b: decides by generation 2 with module bb.",
-		},
 		"all refuse the current version": {
 			digest:     before,
 			components: []policyv1alpha1.PolicyComponent{component("b", broken(observation{Generation: 1, Digest: before})), component("a", broken(observation{Generation: 1, Digest: before}))},
@@ -122,6 +118,33 @@ func summaryCases() map[string]summaryCase {
 	}
 }
 
+// replacedCases are those of a module that is replaced under the same generation.
+func replacedCases() map[string]summaryCase {
+	const before, after = "sha256:aa", "sha256:bb"
+	return map[string]summaryCase{
+		"a module is replaced under the same generation": {
+			components: []policyv1alpha1.PolicyComponent{component("a", &observation{Generation: 2, Digest: before, Since: at(1)}), component("b", &observation{Generation: 2, Digest: after, Since: at(2)})},
+			want:       "1/2", wantDigest: after, wantReady: "False", wantReason: "Behind", wantInMessage: "a: decides by generation 2 with module aa.",
+		},
+		"the replaced module sorts after the new one": {
+			components: []policyv1alpha1.PolicyComponent{component("a", &observation{Generation: 2, Digest: before, Since: at(2)}), component("b", &observation{Generation: 2, Digest: after, Since: at(1)})},
+			want:       "1/2", wantDigest: before, wantReady: "False", wantReason: "Behind", wantInMessage: "b: decides by generation 2 with module bb.",
+		},
+		"a component with the replaced module has started again": {
+			components: []policyv1alpha1.PolicyComponent{
+				component("a", &observation{Generation: 2, Digest: before, Since: at(1)}), component("b", &observation{Generation: 2, Digest: after, Since: at(2)}),
+				component("c", &observation{Generation: 2, Digest: before, Since: at(3)}),
+			},
+			want: "1/3", wantDigest: after, wantReady: "False", wantReason: "Behind", wantInMessage: "a, c: decides by generation 2 with module aa.",
+		},
+		"two modules that last do not take turns": {
+			digest:     after,
+			components: []policyv1alpha1.PolicyComponent{component("a", &observation{Generation: 2, Digest: before, Since: at(1)}), component("b", &observation{Generation: 2, Digest: after, Since: at(2)})},
+			want:       "1/2", wantDigest: after, wantReady: "False", wantReason: "Behind", wantInMessage: "a: decides by generation 2 with module aa.",
+		},
+	}
+}
+
 // notCalledCases are those of components that do not call the policy.
 func notCalledCases() map[string]summaryCase {
 	const before, after = "sha256:aa", "sha256:bb"
@@ -145,6 +168,7 @@ func notCalledCases() map[string]summaryCase {
 func TestSummarize(t *testing.T) {
 	cases := summaryCases()
 	maps.Copy(cases, notCalledCases())
+	maps.Copy(cases, replacedCases())
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := status.Summarize(policy(tc.mode, tc.digest), tc.components)
