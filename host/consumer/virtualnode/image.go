@@ -29,7 +29,7 @@ func (r *Reconciler) optionsKey(vn *offloadingv1beta1.VirtualNode) client.Object
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=vkoptionstemplates,verbs=get;list;watch
 func (r *Reconciler) followImage(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (bool, error) {
 	key := r.optionsKey(vn)
-	if vn.Annotations[offloadingv1beta1.ImageAnnotation] == "" || key.Name == "" {
+	if !vn.DeletionTimestamp.IsZero() || vn.Annotations[offloadingv1beta1.ImageAnnotation] == "" || key.Name == "" {
 		return false, nil
 	}
 	options := &offloadingv1beta1.VkOptionsTemplate{}

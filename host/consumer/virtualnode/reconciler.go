@@ -154,6 +154,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, vn *offloadingv1beta1.Virtua
 		}
 	}
 	before := vn.DeepCopy()
+	if hasChanged, err := r.followImage(ctx, vn); err != nil || hasChanged {
+		return ctrl.Result{}, err // The change enqueues the VirtualNode.
+	}
 	var result ctrl.Result
 	var err error
 	if vn.DeletionTimestamp.IsZero() {
@@ -171,9 +174,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, vn *offloadingv1beta1.Virtua
 
 // ensure creates and updates the objects of a VirtualNode that is not being deleted.
 func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNode) (ctrl.Result, error) {
-	if hasChanged, err := r.followImage(ctx, vn); err != nil || hasChanged {
-		return ctrl.Result{}, err // The change enqueues the VirtualNode.
-	}
 	problem, err := r.checkPrerequisites(ctx, vn)
 	if err == nil && problem == "" {
 		problem, err = r.ensureRights(ctx, vn)
