@@ -22,8 +22,6 @@ import (
 	"github.com/longshore-dev/longshore/host/app/webhook"
 )
 
-const defaultOptionsFlag = "vk-options-default-template"
-
 // defaultOptions is the VkOptionsTemplate of the chart.
 var defaultOptions = types.NamespacedName{Namespace: "longshore", Name: "virtual-kubelet-default"}
 
@@ -100,7 +98,7 @@ func managerCommand() *cobra.Command {
 	f.StringVar(&o.PodSecurityLevel, "pod-security-level", "baseline", "Pod Security level of the pods of consumers: privileged, baseline or restricted; a namespace's label pod-security.kubernetes.io/enforce takes precedence")
 	f.BoolVar(&o.NodeFailure, "enable-node-failure-controller", false, "delete terminating pods of consumers on nodes that are not ready without their kubelet's confirmation, so that they are created on other nodes")
 	f.StringSliceVar(&o.ReservedNamespaces, "reserved-namespaces", nil, "patterns of names that consumers do not get for namespaces, such as istio-*; names that end in their own cluster ID are excepted")
-	f.Var(objectKey{&o.DefaultVkOptions}, defaultOptionsFlag, "VkOptionsTemplate of VirtualNodes that name none; virtual kubelets with its image follow it")
+	f.Var(objectKey{&o.DefaultVkOptions}, "vk-options-default-template", "VkOptionsTemplate of VirtualNodes that name none; virtual kubelets with its image follow it")
 	f.BoolVar(&o.Replication, "enable-replication", true, "run the replicator in this process; switch it off where the replicator runs alone")
 	resyncFlag(f, &o.ResyncPeriod)
 	f.DurationVar(&o.PingInterval, "foreign-cluster-ping-interval", 15*time.Second, "pause between probes of a provider's API server; 0 switches them off")
@@ -153,7 +151,7 @@ func webhookCommand() *cobra.Command {
 	f.StringVar(&o.ServiceName, "service-name", "longshore-webhook", "Service that the certificate is for")
 	f.StringVar(&o.ConfigurationName, "configuration-name", "longshore-webhook", "webhook configurations whose caBundle is kept")
 	f.StringSliceVar(&o.PodCIDRs, "podcidr", nil, "pod CIDRs of this cluster, handed to virtual kubelets as --local-podcidr; their addresses are not translated for providers")
-	f.Var(objectKey{&o.DefaultOptions}, defaultOptionsFlag, "VkOptionsTemplate of VirtualNodes that name none")
+	f.Var(objectKey{&o.DefaultOptions}, "vk-options-default-template", "VkOptionsTemplate of VirtualNodes that name none")
 	f.StringVar(&o.RuntimeClassName, "liqo-runtime-class", "liqo", "runtime class that asks for a virtual node")
 	policyFlags(f, &o.PolicyCacheDir, &o.PrecompiledPolicyDir, &o.PolicyNamespaces, &o.PolicyReportKeys)
 	return cmd
