@@ -95,7 +95,22 @@ func builtin(tb testing.TB) []byte {
 	return wasm
 }
 
-// The built-in policies answer every vector with the same bytes in both hosts, and
+// vectorFile is the part of a conformance vector that this package reads.
+type vectorFile struct {
+	Policy  string
+	Request json.RawMessage
+}
+
+func readVector(t *testing.T, file string) vectorFile {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var v vectorFile
+	require.NoError(t, json.Unmarshal(data, &v))
+	return v
+}
+
+// The built-in policies answer every vector of theirs with the same bytes in both hosts, and
 // with the same bytes and ticks again.
 func TestBuiltinsAnswerLikeInExtism(t *testing.T) {
 	wasm := builtin(t)
@@ -104,11 +119,11 @@ func TestBuiltinsAnswerLikeInExtism(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {
+		if readVector(t, file).Policy != "" {
+			continue // Another policy answers.
+		}
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			require.NoError(t, err)
-			var v struct{ Request json.RawMessage }
-			require.NoError(t, json.Unmarshal(data, &v))
+			v := readVector(t, file)
 			var request contract.Request
 			require.NoError(t, json.Unmarshal(v.Request, &request))
 			point := request.Point

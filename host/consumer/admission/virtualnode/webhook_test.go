@@ -302,11 +302,11 @@ func TestANewVirtualNodeTakesItsProcessFromTheOptions(t *testing.T) {
 		for _, patch := range response.Patches {
 			switch value := patch.Value.(type) {
 			case map[string]any:
-				if patch.Path == "/metadata/annotations" {
-					return value[key].(string)
+				if process, ok := value[key].(string); ok && patch.Path == "/metadata/annotations" {
+					return process
 				}
 			case string:
-				if strings.HasPrefix(patch.Path, "/metadata/annotations/") {
+				if patch.Path == "/metadata/annotations/"+strings.ReplaceAll(key, "/", "~1") {
 					return value
 				}
 			}
