@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -26,7 +27,7 @@ type Shell struct {
 // is a folder for its output. The shell ends with the context.
 func Start(ctx context.Context, dir, scratch string, variables ...string) (*Shell, error) {
 	command := exec.CommandContext(ctx, "bash", "--norc")
-	command.Dir, command.Env = dir, append(os.Environ(), variables...)
+	command.Dir, command.Env = dir, append(withoutMake(os.Environ()), variables...)
 	input, err := command.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("starting a shell: %w", err)
@@ -45,6 +46,15 @@ func Start(ctx context.Context, dir, scratch string, variables ...string) (*Shel
 		return nil, errors.Join(fmt.Errorf("starting a shell: %w", err), s.Close())
 	}
 	return s, nil
+}
+
+// withoutMake removes the variables by which a make that a document runs would see that it runs
+// below `make test`: it prints its folder then, which no user sees.
+func withoutMake(variables []string) []string {
+	return slices.DeleteFunc(variables, func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return name == "MAKELEVEL" || name == "MAKEFLAGS" || name == "MFLAGS"
+	})
 }
 
 // Run runs commands, and returns what they wrote and whether all of them succeeded.

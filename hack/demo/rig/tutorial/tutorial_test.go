@@ -61,6 +61,7 @@ func TestMatches(t *testing.T) {
 
 func TestShell(t *testing.T) {
 	dir := t.TempDir()
+	t.Setenv("MAKELEVEL", "1")
 	shell, err := tutorial.Start(t.Context(), dir, t.TempDir(), "GREETING=hello")
 	require.NoError(t, err)
 	steps := []struct {
@@ -68,6 +69,7 @@ func TestShell(t *testing.T) {
 		ok               bool
 	}{
 		{`echo "$GREETING"; name=web`, "hello\n", true},
+		{`echo "$MAKELEVEL"`, "\n", true},
 		{`echo "$name"; mkdir sub && cd sub`, "web\n", true},
 		{"pwd", filepath.Join(dir, "sub") + "\n", true},
 		{"false\necho on", "on\n", false},
