@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -121,5 +122,22 @@ func (n *Node) Stop() error {
 	}
 	// It was killed.
 	_ = n.command.Wait()
-	return RemoveCgroup(n.Config.CgroupRoot())
+	return errors.Join(removeLink(n.Config.Name), RemoveCgroup(n.Config.CgroupRoot()))
+}
+
+// removeLink deletes the link between a node and the bridge. The kernel deletes it with the node's
+// network namespace, too, but some time after the last process has ended: the next node of the name
+// could not be connected.
+func removeLink(name string) error {
+	exists := func() bool {
+		_, err := net.InterfaceByName(name)
+		return err == nil
+	}
+	if !exists() {
+		return nil
+	}
+	if err := run(context.Background(), "ip", "link", "del", name); err != nil && exists() {
+		return err
+	}
+	return nil
 }
