@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/complete"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/conform"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/explain"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/handshake"
@@ -97,6 +98,7 @@ func command() *cobra.Command {
 	refused(root)
 	refusedFlags(root)
 	output.UsageArgs(root)
+	complete.AddTo(root)
 	return root
 }
 

@@ -33,6 +33,12 @@ This page is made of the commands' own help; ` + "`go test ./cmd/longshorectl -u
 | 5 | ` + "`longshorectl status`" + ` found a problem, or ` + "`longshorectl conform cluster`" + ` a check that failed |
 
 Results go to the standard output, progress and warnings to the standard error. On a terminal both have color, unless NO_COLOR is set; in a pipe they are plain lines.
+
+` + "`longshorectl completion bash`" + ` prints the completion for bash, and likewise for zsh, fish and powershell. It offers the names of commands, flags, contexts and
+fixed values, and the names of objects, which it reads from the cluster of the command line for at most two seconds. For ` + "`kubectl longshore`" + `, put an executable
+` + "`kubectl_complete-longshore`" + ` into PATH:
+
+` + "```sh\n#!/bin/sh\nexec kubectl longshore __complete \"$@\"\n```" + `
 `)
 	document(&text, root)
 	return text.String()

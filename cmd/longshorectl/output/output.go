@@ -131,6 +131,9 @@ func (f *Format) String() string { return string(*f) }
 // Type implements pflag.Value.
 func (f *Format) Type() string { return "format" }
 
+// Values are the formats that can be set.
+func (f *Format) Values() []string { return []string{string(JSON), string(YAML)} }
+
 // Set implements pflag.Value.
 func (f *Format) Set(value string) error {
 	switch Format(value) {
@@ -138,7 +141,7 @@ func (f *Format) Set(value string) error {
 		*f = Format(value)
 		return nil
 	default:
-		return fmt.Errorf("%q is none of json, yaml", value)
+		return fmt.Errorf("%q is none of %s", value, strings.Join(f.Values(), ", "))
 	}
 }
 

@@ -40,6 +40,9 @@ func (t *Tables) String() string {
 // Type implements pflag.Value.
 func (t *Tables) Type() string { return "format" }
 
+// Values are all formats.
+func (t *Tables) Values() []string { return []string{"table", "wide", string(JSON), string(YAML)} }
+
 // Set implements pflag.Value.
 func (t *Tables) Set(value string) error {
 	switch value {
@@ -48,7 +51,7 @@ func (t *Tables) Set(value string) error {
 	case string(JSON), string(YAML):
 		*t = Tables{Format: Format(value)}
 	default:
-		return fmt.Errorf("%q is none of table, wide, json, yaml", value)
+		return fmt.Errorf("%q is none of %s", value, strings.Join(t.Values(), ", "))
 	}
 	return nil
 }

@@ -50,7 +50,10 @@ var languages = map[string]language{
 	"assemblyscript": {setup: "npm install", isSDKNeeded: true},
 }
 
-func languageNames() string { return strings.Join(slices.Sorted(maps.Keys(languages)), ", ") }
+// Languages returns the values of --lang.
+func Languages() []string { return slices.Sorted(maps.Keys(languages)) }
+
+func languageNames() string { return strings.Join(Languages(), ", ") }
 
 // Project is a new policy.
 type Project struct {
