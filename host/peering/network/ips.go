@@ -6,7 +6,6 @@ import (
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -58,11 +57,13 @@ func (r *IPs) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// pendingIPs returns the IPs that have no address. Networks change rarely.
+// pendingIPs returns the IPs that have no address. Networks change rarely. The list comes from the
+// manager's cache, which returns an error only while the manager stops. The next manager reconciles
+// every IP when it starts, so the error needs no retry.
 func (r *IPs) pendingIPs(ctx context.Context, _ client.Object) []reconcile.Request {
 	list := &ipamv1alpha1.IPList{}
 	if err := r.Client.List(ctx, list); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Listing IPs failed")
+		ctrl.LoggerFrom(ctx).Info("Skipped pending IPs", "reason", err.Error())
 		return nil
 	}
 	var requests []reconcile.Request
@@ -80,26 +81,22 @@ func (r *IPs) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result,
 	if err := r.load(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	key := request.NamespacedName
 	ip := &ipamv1alpha1.IP{}
-	err := r.Client.Get(ctx, key, ip)
-	switch {
-	case apierrors.IsNotFound(err):
-		delete(r.held, key)
-		return ctrl.Result{}, nil
-	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("reading IP %s: %w", key, err)
-	case ip.Status.IP != "":
+	state, err := readAllocation(ctx, r.Client, request.NamespacedName, ip, func() bool { return ip.Status.IP != "" })
+	switch state {
+	case isAbsent:
+		delete(r.held, request.NamespacedName)
+	case isAllocated:
 		r.hold(ip)
-		return ctrl.Result{}, nil
-	case !ip.DeletionTimestamp.IsZero():
-		return ctrl.Result{}, nil
+	case isPending:
+		network, err := r.networkOf(ctx, ip)
+		if err != nil || network == nil {
+			return ctrl.Result{}, err // The event of the Network enqueues the IP.
+		}
+		return ctrl.Result{}, r.allocate(ctx, ip, network)
+	case isIgnored:
 	}
-	network, err := r.networkOf(ctx, ip)
-	if err != nil || network == nil {
-		return ctrl.Result{}, err // The event of the Network enqueues the IP.
-	}
-	return ctrl.Result{}, r.allocate(ctx, ip, network)
+	return ctrl.Result{}, err
 }
 
 // load lists the IPs before the first allocation.

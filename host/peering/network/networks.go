@@ -6,7 +6,6 @@ import (
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -67,22 +66,18 @@ func (r *Networks) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	if err := r.load(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	key := request.NamespacedName
 	network := &ipamv1alpha1.Network{}
-	err := r.Client.Get(ctx, key, network)
-	switch {
-	case apierrors.IsNotFound(err):
-		delete(r.held, key)
-		return ctrl.Result{}, nil
-	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("reading Network %s: %w", key, err)
-	case network.Status.CIDR != "":
+	state, err := readAllocation(ctx, r.Client, request.NamespacedName, network, func() bool { return network.Status.CIDR != "" })
+	switch state {
+	case isAbsent:
+		delete(r.held, request.NamespacedName)
+	case isAllocated:
 		r.hold(network)
-		return ctrl.Result{}, nil
-	case !network.DeletionTimestamp.IsZero():
-		return ctrl.Result{}, nil
+	case isPending:
+		return ctrl.Result{}, r.allocate(ctx, network)
+	case isIgnored:
 	}
-	return ctrl.Result{}, r.allocate(ctx, network)
+	return ctrl.Result{}, err
 }
 
 // load lists the Networks before the first allocation. A cache may lack the last writes of a
@@ -152,14 +147,4 @@ func requestOf(network *ipamv1alpha1.Network, prefix netip.Prefix) ipam.Network 
 
 func isFixed(network *ipamv1alpha1.Network) bool {
 	return network.Labels[ipamv1alpha1.NetworkNotRemappedLabel] == labelTrue
-}
-
-// patchStatus writes the status of an object unless the object has changed since it was read: the
-// conflict is an error, and the key is reconciled again.
-func patchStatus(ctx context.Context, c client.Client, object, before client.Object) error {
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := c.Status().Patch(ctx, object, patch); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("patching the status of %T %s: %w", object, client.ObjectKeyFromObject(object), err)
-	}
-	return nil
 }
