@@ -132,6 +132,7 @@ func TestTokensAreRequestedOnlyWithAnAddress(t *testing.T) {
 			map[string]any{"host": "api.rome.example.com", "port": 6443},
 			[]string{"--enable-apiserver-support=true", "--home-api-server-host=api.rome.example.com", "--home-api-server-port=6443"},
 		},
+		"over the network": {map[string]any{"overNetwork": true}, []string{"--enable-apiserver-support=true"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := render(t, map[string]any{"clusterID": "rome", "virtualKubelet": map[string]any{"apiServerAccess": tc.access}})
@@ -176,6 +177,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"external name without a name":     {map[string]any{"clusterID": "rome", "webhook": map[string]any{"service": map[string]any{"type": "ExternalName"}}}, "webhook.service.externalName"},
 		"replicas without leader election": {map[string]any{"clusterID": "rome", "manager": map[string]any{"replicas": 2, "leaderElection": false}}, "several replicas need manager.leaderElection"},
 		"half an API server address":       {map[string]any{"clusterID": "rome", "virtualKubelet": map[string]any{"apiServerAccess": map[string]any{"host": "api"}}}, "apiServerAccess needs host and port"},
+		"two addresses of the API server":  {map[string]any{"clusterID": "rome", "virtualKubelet": map[string]any{"apiServerAccess": map[string]any{"host": "api", "port": 6443, "overNetwork": true}}}, "or overNetwork"},
 		"a port of no API server":          {map[string]any{"clusterID": "rome", "virtualKubelet": map[string]any{"apiServerAccess": map[string]any{"port": 6443}}}, "apiServerAccess needs host and port"},
 		"negative shutdown delay":          {map[string]any{"clusterID": "rome", "webhook": map[string]any{"shutdownDelaySeconds": -1}}, "shutdownDelaySeconds"},
 		"reflector with an unknown type":   {map[string]any{"clusterID": "rome", "reflection": map[string]any{"reflectors": map[string]any{"secret": map[string]any{"workers": 1, "type": "Some"}}}}, "reflectors"},

@@ -206,6 +206,7 @@ func (a *App) managerOptions(ctx context.Context) (ctrl.Options, error) {
 			ByObject: map[client.Object]cache.ByObject{
 				&offloadingv1beta1.VirtualNode{}:   {Namespaces: map[string]cache.Config{o.TenantNamespace: {}}, Transform: stripTemplate},
 				&networkingv1beta1.Configuration{}: {Namespaces: map[string]cache.Config{o.TenantNamespace: {}}},
+				&ipamv1alpha1.IP{}:                 {Namespaces: map[string]cache.Config{o.Namespace: {LabelSelector: apiServerIPs}}},
 				&corev1.ConfigMap{}:                policies.CacheOf(policies.Namespaces(o.Namespace, o.PolicyNamespaces)),
 			},
 		},

@@ -32,7 +32,6 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/persistentvolumeclaim"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/serviceaccount"
-	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/kit/events"
 )
 
@@ -200,7 +199,7 @@ func (v *virtualNode) definitions() []engine.Definition {
 	var definitions []engine.Definition
 	if workers := o.ReflectionWorkers["pod"]; workers > 0 {
 		definitions = append(definitions, pod.New(pod.Options{
-			Origin: origin, Evaluator: v.policies, VirtualNode: v.facts.ForPods,
+			Origin: origin, Evaluator: v.policies, VirtualNode: v.facts.ForPods, APIServer: v.apiServer,
 			Workers: workers, DisableIPReflection: o.DisableIPReflection, MapIP: v.addressOfRemotePod,
 		}))
 	}
@@ -214,9 +213,9 @@ func (v *virtualNode) definitions() []engine.Definition {
 			Workers: workers, Class: classes[kind.Name], LocalPods: v.localPods,
 		}))
 	}
-	if origin.APIServer != (remote.APIServer{}) {
+	if v.sendsTokens() {
 		definitions = append(definitions, serviceaccount.New(serviceaccount.Options{
-			Origin: origin, CreateToken: v.createToken, Workers: o.ReflectionWorkers["serviceaccount"],
+			Origin: origin, APIServer: v.apiServer, CreateToken: v.createToken, Workers: o.ReflectionWorkers["serviceaccount"],
 		}))
 	}
 	if workers := o.ReflectionWorkers["persistentvolumeclaim"]; workers > 0 && o.EnableStorage {

@@ -84,9 +84,6 @@ func newVirtualNode(o *Options, s *shared, registry prometheus.Registerer) (*vir
 func (v *virtualNode) origin() remote.Origin {
 	o := v.options
 	origin := remote.Origin{HomeClusterID: o.HomeClusterID, ProviderClusterID: o.ForeignClusterID, NodeName: o.NodeName}
-	if o.EnableAPIServerSupport && o.ReflectionWorkers["serviceaccount"] > 0 {
-		origin.APIServer = remote.APIServer{Host: o.HomeAPIServerHost, Port: o.HomeAPIServerPort}
-	}
 	if o.EnableStorage && o.ReflectionWorkers["persistentvolumeclaim"] > 0 {
 		origin.VirtualStorageClass = o.VirtualStorageClassName
 	}
@@ -152,7 +149,7 @@ func (v *virtualNode) run(ctx context.Context) error {
 	if err := v.watchVirtualNodes(ctx); err != nil {
 		return err
 	}
-	if err := v.watchConfigurations(ctx); err != nil {
+	if err := errors.Join(v.watchConfigurations(ctx), v.watchAPIServerIPs(ctx)); err != nil {
 		return err
 	}
 	config, err := v.readKubeconfig(ctx)

@@ -1,6 +1,8 @@
 package remote
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +14,31 @@ import (
 // APIServer is the address at which remote pods reach the API server of the consumer; the zero
 // value if they do not reach it. Remote pods get tokens of the consumer only with an address:
 // without it they would present them to the provider's API server (T33).
-type APIServer struct{ Host, Port string }
+type APIServer struct {
+	Host, Port string
+	// Addresses are those of Host, if no DNS server knows them: remote pods get them as host aliases.
+	// They are addresses in the consumer's networks, which the provider translates (wire 3.7).
+	Addresses []string
+}
+
+// HomeAPIServerHost is the name of the consumer's API server in host aliases of remote pods. Its
+// certificate has the name, but not the addresses under which providers reach it (T35).
+const HomeAPIServerHost = "kubernetes.default"
+
+// ForPod returns the origin with the API server that a pod uses. find is called only for pods that
+// do not decline access to the consumer's API server.
+func (o Origin) ForPod(pod *corev1.Pod, find func() (APIServer, error)) (Origin, error) {
+	switch pod.Annotations[offloadingv1beta1.APIServerSupportAnnotation] {
+	case supportDisabled, supportRemote:
+		return o, nil
+	}
+	server, err := find()
+	if err != nil {
+		return o, fmt.Errorf("finding the address of the API server for remote pods: %w", err)
+	}
+	o.APIServer = server
+	return o, nil
+}
 
 // accessMode says which API server a remote pod uses (wire 3.5).
 type accessMode int
@@ -39,7 +65,7 @@ func accessOf(pod *corev1.Pod, origin Origin) accessMode {
 	switch support := pod.Annotations[offloadingv1beta1.APIServerSupportAnnotation]; {
 	case support == supportRemote:
 		return accessRemote
-	case support == supportDisabled || origin.APIServer == (APIServer{}):
+	case support == supportDisabled || origin.APIServer.Host == "":
 		return accessDisabled
 	default:
 		return accessHome
@@ -76,6 +102,11 @@ func setAccess(spec *corev1.PodSpec, local *corev1.Pod, origin Origin) {
 	var added []corev1.EnvVar
 	if mode == accessHome {
 		added = apiServerEnv(origin.APIServer)
+		for _, address := range origin.APIServer.Addresses {
+			spec.HostAliases = append(slices.Clip(spec.HostAliases), corev1.HostAlias{
+				IP: address, Hostnames: []string{HomeAPIServerHost, HomeAPIServerHost + ".svc"},
+			})
+		}
 	}
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {

@@ -106,6 +106,60 @@ func TestAPIServerWithAnIPv6Address(t *testing.T) {
 	assert.Equal(t, "tcp://[fd00::1]:6443", env[2].Value)
 }
 
+// The provider resolves the name by host aliases (wire 3.5). Those of the user stay.
+func TestAPIServerOverTheNetwork(t *testing.T) {
+	origin := rome
+	origin.APIServer = remote.APIServer{Host: remote.HomeAPIServerHost, Port: "443", Addresses: []string{"10.70.0.1", "10.70.0.2"}}
+	own := corev1.HostAlias{IP: "192.0.2.1", Hostnames: []string{"db.example.com"}}
+	names := []string{"kubernetes.default", "kubernetes.default.svc"}
+	all := []corev1.HostAlias{own, {IP: "10.70.0.1", Hostnames: names}, {IP: "10.70.0.2", Hostnames: names}}
+	for name, tc := range map[string]struct {
+		support string
+		aliases []corev1.HostAlias
+	}{
+		"a pod that uses the consumer's API server": {"", all},
+		"a pod that declines access":                {"disabled", all[:1]},
+		"a pod that uses the provider's API server": {"remote", all[:1]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := accessPod(map[string]string{offloadingv1beta1.APIServerSupportAnnotation: tc.support})
+			pod.Spec.HostAliases = append(make([]corev1.HostAlias, 0, 8), own)
+			spec := remote.PodDraft(pod, "shop-rome", origin).Spec.Pod
+			assert.Equal(t, tc.aliases, spec.HostAliases)
+			assert.Empty(t, pod.Spec.HostAliases[:2][1].IP, "the local pod is not altered")
+			host := corev1.EnvVar{Name: "KUBERNETES_SERVICE_HOST", Value: "kubernetes.default"}
+			assert.Equal(t, tc.support == "", assert.ObjectsAreEqual(host, spec.Containers[0].Env[min(2, len(spec.Containers[0].Env)-1)]))
+		})
+	}
+}
+
+// The address of the API server matters to pods that use it.
+func TestTheOriginOfAPod(t *testing.T) {
+	known := remote.APIServer{Host: "api", Port: "6443"}
+	for name, tc := range map[string]struct {
+		support string
+		server  remote.APIServer
+		err     error
+		want    remote.APIServer
+		fails   bool
+	}{
+		"with an address":                             {server: known, want: known},
+		"without access":                              {},
+		"while the address is not known":              {err: assert.AnError, fails: true},
+		"a pod that declines access does not wait":    {support: "disabled", err: assert.AnError},
+		"a pod of the provider's API server neither":  {support: "remote", err: assert.AnError},
+		"another value of the annotation is no value": {support: "home", server: known, want: known},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := accessPod(map[string]string{offloadingv1beta1.APIServerSupportAnnotation: tc.support})
+			origin, err := rome.ForPod(pod, func() (remote.APIServer, error) { return tc.server, tc.err })
+			assert.Equal(t, tc.fails, err != nil)
+			assert.Equal(t, tc.want, origin.APIServer)
+			assert.Equal(t, rome.HomeClusterID, origin.HomeClusterID)
+		})
+	}
+}
+
 func TestTheDefaultServiceAccountAndALongName(t *testing.T) {
 	pod := accessPod(nil)
 	pod.Spec.ServiceAccountName = ""

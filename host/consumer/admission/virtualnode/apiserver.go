@@ -56,5 +56,5 @@ func warnAccess(added []string, vn *offloadingv1beta1.VirtualNode) []string {
 		return nil
 	}
 	return []string{"argument \"" + added[enabled] + "\" has no effect without " + flagServerHost + " and " + flagServerPort +
-		": there is no network between the clusters over which remote pods reach this cluster's API server"}
+		" or a Configuration of the provider's networks, over which remote pods reach this cluster's API server"}
 }

@@ -32,6 +32,11 @@ type Options struct {
 	// none) and the facts about it that policies read. After a change the caller calls
 	// PoliciesChanged of the engine.
 	VirtualNode func() (*offloadingv1beta1.OffloadingPatch, contract.VirtualNode)
+	// APIServer returns the address of the consumer's API server for remote pods, the zero value if
+	// they do not reach it, or an error while the address is not known: pods that use it are not
+	// offloaded before. nil for that of Origin. After a change the caller calls PoliciesChanged of
+	// the engine.
+	APIServer func() (remote.APIServer, error)
 	// Workers is the number of pods handled at once (--pod-reflection-workers).
 	Workers int
 	// DisableIPReflection omits the pod's addresses from the local status.

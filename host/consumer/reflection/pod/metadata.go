@@ -54,7 +54,7 @@ func (d *Definition) syncMetadata(o observation, before []engine.Action) []engin
 // updateMetadata patches labels and annotations to what the policies answer. sourceHash is the
 // hash of their input.
 func (d *Definition) updateMetadata(ctx context.Context, o observation, sourceHash uint64) []engine.Action {
-	desired, denied, err := d.forge(ctx, o)
+	desired, denied, err := d.forge(ctx, o, d.options.Origin)
 	switch {
 	case err != nil:
 		return []engine.Action{

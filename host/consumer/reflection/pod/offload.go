@@ -14,6 +14,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/invariants"
 	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/view"
@@ -60,7 +61,12 @@ func newWarning(message string) *denial {
 
 // offload creates the ShadowPod (row 10). The label of row 8 follows when the ShadowPod exists.
 func (d *Definition) offload(ctx context.Context, o observation) ([]engine.Action, error) {
-	desired, denied, err := d.forge(ctx, o)
+	// Other forges take no address: the spec of a pod is sent once.
+	origin, err := d.originOf(o.local)
+	if err != nil {
+		return nil, err
+	}
+	desired, denied, err := d.forge(ctx, o, origin)
 	if failure, ok := errors.AsType[*chain.PolicyError](err); ok && failure.Class != chain.Host {
 		return d.waitForPolicy(o, failure), nil
 	}
@@ -105,6 +111,14 @@ func (d *Definition) waitForPolicy(o observation, failure *chain.PolicyError) []
 	return append(patchStatus(o.local, status), actions...)
 }
 
+// originOf returns the origin of a pod, with the API server that its remote pod reaches.
+func (d *Definition) originOf(pod *corev1.Pod) (remote.Origin, error) {
+	if d.options.APIServer == nil {
+		return d.options.Origin, nil
+	}
+	return d.options.Origin.ForPod(pod, d.options.APIServer) //nolint:wrapcheck // the error names what is missing
+}
+
 // desiredShadowPod is a ShadowPod after the policies.
 type desiredShadowPod struct {
 	shadow    *offloadingv1beta1.ShadowPod
@@ -114,10 +128,10 @@ type desiredShadowPod struct {
 }
 
 // forge builds the ShadowPod with the facts of the virtual node (stage 4).
-func (d *Definition) forge(ctx context.Context, o observation) (*desiredShadowPod, *denial, error) {
+func (d *Definition) forge(ctx context.Context, o observation, origin remote.Origin) (*desiredShadowPod, *denial, error) {
 	patch, node := d.options.VirtualNode()
 	forged, err := Forge(ctx, ForgeInput{
-		Local: o.local, RemoteNamespace: o.in.Facts.RemoteNamespace, Origin: d.options.Origin,
+		Local: o.local, RemoteNamespace: o.in.Facts.RemoteNamespace, Origin: origin,
 		Evaluator: d.options.Evaluator, Patch: patch, VirtualNode: node,
 	})
 	switch {

@@ -61,7 +61,7 @@ func (d *Definition) updateSpec(ctx context.Context, o observation, fields podup
 			engine.Requeue{After: time.Second, Reason: waitRefusedChange},
 		}
 	}
-	desired, denied, err := d.forge(ctx, o)
+	desired, denied, err := d.forge(ctx, o, d.options.Origin)
 	switch {
 	case err != nil:
 		return refuse(err.Error())

@@ -42,6 +42,10 @@ type Options struct {
 	// Origin identifies the consumer, the provider and the virtual node, and has the address
 	// of the API server.
 	Origin remote.Origin
+	// APIServer returns the address of the consumer's API server for remote pods, the zero value if
+	// they do not reach it, or an error while the address is not known: tokens stay as they are.
+	// nil for that of Origin. After a change the caller calls PoliciesChanged of the engine.
+	APIServer func() (remote.APIServer, error)
 	// CreateToken requests a token of a service account of the consumer.
 	CreateToken func(ctx context.Context, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
 	// Workers is the number of pods handled at once (--serviceaccount-reflection-workers).
@@ -117,7 +121,14 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	case pod == nil || podend.IsTerminal(pod.Status.Phase):
 		return withdraw(hasSecret, "the pod needs no token"), nil
 	}
-	tokens, account := remote.PodTokens(pod, d.options.Origin)
+	origin := d.options.Origin
+	if d.options.APIServer != nil {
+		var err error
+		if origin, err = origin.ForPod(pod, d.options.APIServer); err != nil {
+			return keep(err.Error()), nil // A change of the address decides again.
+		}
+	}
+	tokens, account := remote.PodTokens(pod, origin)
 	switch {
 	case len(tokens) == 0:
 		return withdraw(hasSecret, "the pod needs no token"), nil

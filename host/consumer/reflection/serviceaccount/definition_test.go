@@ -127,6 +127,20 @@ func TestDecide(t *testing.T) {
 		require.NoError(t, err)
 		assert.IsType(t, engine.Keep{}, actions[0], "T33")
 	})
+	t.Run("while the address of the API server is not known, tokens stay", func(t *testing.T) {
+		d := New(Options{Origin: origin, APIServer: func() (remote.APIServer, error) { return remote.APIServer{}, assert.AnError }})
+		for _, secret := range []*corev1.Secret{nil, held(time.Minute, nil)} {
+			actions, err := d.Decide(input(offloaded(nil), secret))
+			require.NoError(t, err)
+			assert.IsType(t, engine.Keep{}, actions[0])
+		}
+	})
+	t.Run("without a network any more, tokens are deleted", func(t *testing.T) {
+		d := New(Options{Origin: origin, APIServer: func() (remote.APIServer, error) { return remote.APIServer{}, nil }})
+		actions, err := d.Decide(input(offloaded(nil), held(time.Hour, nil)))
+		require.NoError(t, err)
+		assert.IsType(t, engine.DeleteRemote{}, actions[0])
+	})
 	t.Run("a pod that is not offloaded is looked at less and less often", func(t *testing.T) {
 		for age, want := range map[time.Duration]time.Duration{-time.Minute: minWait, 0: minWait, 8 * time.Second: 2 * time.Second, time.Hour: maxWait} {
 			actions, err := New(Options{Origin: origin}).Decide(input(offloaded(func(p *corev1.Pod) {
