@@ -2,6 +2,7 @@ package virtualnode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -53,6 +54,25 @@ func (r *Reconciler) reportConditions(ctx context.Context, vn *offloadingv1beta1
 	}
 	r.setCondition(vn, offloadingv1beta1.NodeConditionType, status, message)
 	return nil
+}
+
+// reportFailure sets the error of a reconcile as the message of the condition of the virtual kubelet,
+// whose status it keeps: the virtual kubelet may serve its Node all the same. Conflicts are not
+// reported, because the next reconcile reads the current objects.
+func (r *Reconciler) reportFailure(vn *offloadingv1beta1.VirtualNode, err error) {
+	if apierrors.IsConflict(err) || errors.Is(err, context.Canceled) {
+		return
+	}
+	status := offloadingv1beta1.CreatingConditionStatusType
+	if !vn.DeletionTimestamp.IsZero() {
+		status = offloadingv1beta1.DrainingConditionStatusType
+	}
+	for _, condition := range vn.Status.Conditions {
+		if condition.Type == offloadingv1beta1.VirtualKubeletConditionType {
+			status = condition.Status
+		}
+	}
+	r.setCondition(vn, offloadingv1beta1.VirtualKubeletConditionType, status, "the manager could not reconcile the VirtualNode and tries again: "+err.Error())
 }
 
 // isNodeOf reports whether the Node has the labels of a virtual node of the provider.

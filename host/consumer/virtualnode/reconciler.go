@@ -68,7 +68,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings;rolebindings,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterrolebindings;rolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles;roles,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=liqo-virtual-kubelet-local;longshore-virtual-kubelet-lease,verbs=bind
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;create;patch;delete
@@ -154,15 +154,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, vn *offloadingv1beta1.Virtua
 		}
 	}
 	before := vn.DeepCopy()
-	if hasChanged, err := r.followImage(ctx, vn); err != nil || hasChanged {
+	hasChanged, err := r.followImage(ctx, vn)
+	if hasChanged {
 		return ctrl.Result{}, err // The change enqueues the VirtualNode.
 	}
 	var result ctrl.Result
-	var err error
-	if vn.DeletionTimestamp.IsZero() {
+	switch {
+	case err != nil:
+	case vn.DeletionTimestamp.IsZero():
 		result, err = r.ensure(ctx, vn)
-	} else {
+	default:
 		result, err = r.withdraw(ctx, vn)
+	}
+	if err != nil {
+		r.reportFailure(vn, err)
 	}
 	if !equality.Semantic.DeepEqual(before.Status, vn.Status) {
 		if patchErr := r.Client.Status().Patch(ctx, vn, client.MergeFrom(before)); client.IgnoreNotFound(patchErr) != nil {

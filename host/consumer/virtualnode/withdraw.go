@@ -47,7 +47,6 @@ func (r *Reconciler) withdraw(ctx context.Context, vn *offloadingv1beta1.Virtual
 		}
 	}
 	if err := r.withdrawShadowPods(ctx, vn); err != nil {
-		r.setCondition(vn, offloadingv1beta1.VirtualKubeletConditionType, offloadingv1beta1.DeletingConditionStatusType, err.Error())
 		return ctrl.Result{}, err
 	}
 	if err := r.releaseNamespaceMaps(ctx, vn); err != nil {
