@@ -76,6 +76,8 @@ type shared struct {
 	decideAgain func()
 	// leadership is nil in a process with one virtual node, which campaigns itself.
 	leadership *leadership
+	// connections is nil in a process with one virtual node.
+	connections *connections
 }
 
 // App is a composed virtual kubelet.
@@ -118,7 +120,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 		return nil, fmt.Errorf("composing the virtual kubelet: %w", err)
 	}
 	a.policies = &policyLoader{policies.Lazy{Load: a.loadPolicies}}
-	run, err := a.addVirtualNodes()
+	run, err := a.addVirtualNodes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +134,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 }
 
 // addVirtualNodes composes the virtual node or the supervisor and returns its method run.
-func (a *App) addVirtualNodes() (func(context.Context) error, error) {
+func (a *App) addVirtualNodes(ctx context.Context) (func(context.Context) error, error) {
 	var err error
 	if a.options.SharedProcess == "" {
 		if a.virtualNode, err = newVirtualNode(&a.options, &a.shared, a.registry); err != nil {
@@ -143,6 +145,7 @@ func (a *App) addVirtualNodes() (func(context.Context) error, error) {
 	if a.leadership, err = newLeadership(&a.options, a.config); err != nil {
 		return nil, err
 	}
+	a.connections = &connections{log: ctrl.LoggerFrom(ctx)}
 	if a.supervisor, err = newSupervisor(&a.options, &a.shared); err != nil {
 		return nil, err
 	}

@@ -72,11 +72,11 @@ type session struct {
 	awaitPolicies func(context.Context) bool
 }
 
-func (v *virtualNode) newSession(ctx context.Context, config *rest.Config) (*session, error) {
+func (v *virtualNode) newSession(ctx context.Context, config *rest.Config, informers *engine.Informers) (*session, error) {
 	registry := prometheus.NewRegistry()
 	v.sessionMetrics.set(registry)
 	compose := func(definitions ...engine.Definition) (*engine.Engine, error) {
-		return v.newEngine(config, registry, definitions...)
+		return v.newEngine(config, registry, informers, definitions...)
 	}
 	reflector, err := compose(v.definitions()...)
 	if err != nil {
@@ -117,8 +117,9 @@ func (v *virtualNode) listen(ctx context.Context) (net.Listener, int, error) {
 	return listenFrom(ctx, v.options.NodeIP, v.options.ListenPort)
 }
 
-// newEngine composes the reflection of some kinds between the consumer and a provider.
-func (v *virtualNode) newEngine(config *rest.Config, registry prometheus.Registerer, definitions ...engine.Definition) (*engine.Engine, error) {
+// newEngine composes the reflection of some kinds between the consumer and a provider. informers
+// is nil in a process with one virtual node.
+func (v *virtualNode) newEngine(config *rest.Config, registry prometheus.Registerer, informers *engine.Informers, definitions ...engine.Definition) (*engine.Engine, error) {
 	o := v.options
 	local, err := engine.NewClient(v.config, v.scheme, definitions...)
 	if err != nil {
@@ -133,7 +134,8 @@ func (v *virtualNode) newEngine(config *rest.Config, registry prometheus.Registe
 		HomeClusterID: o.HomeClusterID, ProviderClusterID: o.ForeignClusterID,
 		NodeName: o.NodeName, NodeIP: o.NodeIP, TenantNamespace: o.TenantNamespace,
 		Filter: v.facts.FilterMetadata, Mutate: v.facts.MutateResource, Registerer: registry, Now: time.Now, ResyncPeriod: o.ResyncPeriod,
-		Recorder: func(component string) engine.Recorder { return recorder{events.New(v.manager, component)} },
+		Informers: informers,
+		Recorder:  func(component string) engine.Recorder { return recorder{events.New(v.manager, component)} },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("composing the reflection: %w", err)

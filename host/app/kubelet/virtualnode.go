@@ -26,6 +26,7 @@ import (
 	kubeletapi "github.com/longshore-dev/longshore/host/consumer/kubelet"
 	"github.com/longshore-dev/longshore/host/consumer/link"
 	"github.com/longshore-dev/longshore/host/consumer/node"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/facts"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/kit/events"
@@ -199,7 +200,13 @@ func startElection(ctx context.Context, policies *policyLoader, election *electi
 // runSession runs a session until the context ends, a part fails or the Secret contains
 // another kubeconfig, which it returns.
 func (v *virtualNode) runSession(ctx context.Context, config *rest.Config) (*rest.Config, error) {
-	current, err := v.newSession(ctx, config)
+	var informers *engine.Informers
+	if v.connections != nil {
+		joined, leave := v.connections.join(config)
+		defer leave()
+		informers = joined
+	}
+	current, err := v.newSession(ctx, config, informers)
 	if err != nil {
 		return nil, err
 	}

@@ -31,8 +31,8 @@ import (
 // FieldManager owns the fields that reflection writes, on both sides (wire 7.4).
 const FieldManager = offloadingv1beta1.ReflectionFieldManager
 
-// Options configure an [Engine]. Filter, Mutate, NodeIP, Registerer and ResyncPeriod are
-// optional.
+// Options configure an [Engine]. Filter, Mutate, NodeIP, Registerer, Informers and ResyncPeriod
+// are optional.
 type Options struct {
 	// Local and Remote are uncached clients of both clusters. The caller sets their rate
 	// limits and content types.
@@ -53,6 +53,10 @@ type Options struct {
 	// "liqo-pod-reflection" (wire 4.1).
 	Recorder   func(component string) Recorder
 	Registerer prometheus.Registerer
+	// Informers are shared with engines that have the same clusters and credentials. Remote
+	// objects of all their virtual nodes are in the caches then. Without it, the engine has its
+	// own.
+	Informers *Informers
 	// ResyncPeriod is the time after which each object is decided again; 0 is never.
 	ResyncPeriod time.Duration
 	Now          func() time.Time
@@ -69,7 +73,7 @@ type Engine struct {
 	maps *store
 	kick chan struct{}
 	// informers are set by Run.
-	informers *informers
+	informers *Informers
 	// revertBase is the constant; tests shorten it.
 	revertBase time.Duration
 
@@ -121,7 +125,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	e.informers = newInformers(ctx, &group)
+	if e.informers = e.options.Informers; e.informers == nil {
+		e.informers = NewInformers(ctx)
+		group.Go(func() {
+			<-ctx.Done()
+			e.informers.Wait()
+		})
+	}
 	if !waitFor(ctx, e.startInformers(ctx)...) {
 		return nil
 	}

@@ -5,15 +5,21 @@ import (
 	"slices"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// informers runs one informer for each selection of objects, for as long as it is used.
-// Definitions that select the same objects share it.
-type informers struct {
+// Informers runs one informer for each selection of objects, for as long as it is used.
+// Definitions that select the same objects share it, and so do engines with the same clusters
+// and credentials that get the same Informers. It is safe for concurrent use.
+type Informers struct {
 	ctx   context.Context //nolint:containedctx // the lifetime of all informers
-	group *sync.WaitGroup
+	group sync.WaitGroup
 
 	mu   sync.Mutex
 	open map[informerKey]*informer
@@ -25,6 +31,9 @@ type selection struct {
 	isRemote bool
 	kind     Kind
 	options  client.ListOptions
+	// of are labels of the objects that one of several engines needs. They do not narrow what the
+	// informer holds.
+	of labels.Set
 	// once lists the objects and does not watch them.
 	once bool
 	// user is the name of the resource if its definition trims the objects: others need
@@ -37,11 +46,15 @@ type informerKey struct {
 	isRemote, once                  bool
 	kind                            schema.GroupVersionKind
 	namespace, labels, fields, user string
+	// only is set for a selection that is listed once: a later subscriber needs a new list.
+	only *subscriber
 }
 
 // subscriber is called about the objects of a namespace, or of all for "".
 type subscriber struct {
 	namespace string
+	// selects are labels that the objects have; nil for all objects.
+	selects labels.Set
 	// changed is called with each object that was added, changed or removed by another
 	// writer.
 	changed func(client.Object)
@@ -59,13 +72,39 @@ type informer struct {
 	subscribers map[string][]*subscriber
 }
 
-func newInformers(ctx context.Context, group *sync.WaitGroup) *informers {
-	return &informers{ctx: ctx, group: group, open: map[informerKey]*informer{}}
+// NewInformers returns Informers whose watches end with the context.
+func NewInformers(ctx context.Context) *Informers {
+	return &Informers{ctx: ctx, open: map[informerKey]*informer{}}
+}
+
+// Wait waits for the end of all watches. It is called after the engines have ended.
+func (i *Informers) Wait() { i.group.Wait() }
+
+// listWatch returns what lists and watches the objects of a selection. All informers are filled
+// through it.
+func (i *Informers) listWatch(s *selection) cache.ListerWatcherWithContext {
+	return cache.ToListerWatcherWithContext(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
+			list := s.kind.NewList()
+			o := s.options
+			o.Raw = &raw
+			o.Limit, o.Continue = raw.Limit, raw.Continue
+			return list, s.client.List(ctx, list, &o) //nolint:wrapcheck // The reflector inspects it.
+		},
+		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
+			o := s.options
+			o.Raw = &raw
+			return s.client.Watch(ctx, s.kind.NewList(), &o) //nolint:wrapcheck // The reflector inspects it.
+		},
+	}, s.client))
 }
 
 // acquire returns the store of a selection and keeps it up to date until the context ends.
-func (i *informers) acquire(ctx context.Context, s selection, by *subscriber) *store {
+func (i *Informers) acquire(ctx context.Context, s selection, by *subscriber) *store {
 	key := s.key()
+	if s.once {
+		key.only = by
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	found := i.open[key]
@@ -78,7 +117,8 @@ func (i *informers) acquire(ctx context.Context, s selection, by *subscriber) *s
 		if s.once {
 			follow = listKind
 		}
-		i.group.Go(func() { follow(running, s.client, s.kind, s.options, found.store, found.read) })
+		source := i.listWatch(&s)
+		i.group.Go(func() { follow(running, source, s.kind, found.store, found.read) })
 	}
 	found.add(by)
 	context.AfterFunc(ctx, func() { i.release(key, by) })
@@ -86,7 +126,7 @@ func (i *informers) acquire(ctx context.Context, s selection, by *subscriber) *s
 }
 
 // release stops an informer that has no other subscriber.
-func (i *informers) release(key informerKey, by *subscriber) {
+func (i *Informers) release(key informerKey, by *subscriber) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if found := i.open[key]; found.remove(by) {
@@ -134,14 +174,14 @@ func (i *informer) of(namespace string) []*subscriber {
 
 func (i *informer) changed(object client.Object) {
 	namespace := object.GetNamespace()
-	for _, s := range i.of(namespace) {
-		s.changed(object)
+	subscribers := i.of(namespace)
+	if namespace != "" {
+		subscribers = slices.Concat(subscribers, i.of(""))
 	}
-	if namespace == "" {
-		return
-	}
-	for _, s := range i.of("") {
-		s.changed(object)
+	for _, s := range subscribers {
+		if hasLabels(object, s.selects) {
+			s.changed(object)
+		}
 	}
 }
 

@@ -28,11 +28,12 @@ type namespaceCaches struct {
 	ctx    context.Context // the lifetime: that of the namespace, or of the leadership
 	cancel context.CancelFunc
 	// active is true once all caches are filled. Decisions need all of them.
-	active                   atomic.Bool
-	local, remote, dependent *store
-	related                  []*store
-	readErrors               readErrors
-	fresh                    freshness
+	active            atomic.Bool
+	local             *store
+	remote, dependent *selected
+	related           []*store
+	readErrors        readErrors
+	fresh             freshness
 }
 
 // wake triggers reconcileNamespaces.
@@ -201,7 +202,7 @@ func (e *Engine) startCaches(group *sync.WaitGroup, ns *namespace, r *runner) *n
 	follow := func(s selection, namespace string, changed func(client.Object)) *store {
 		number := len(synced)
 		into := e.informers.acquire(ctx, s, &subscriber{
-			namespace: namespace,
+			namespace: namespace, selects: s.of,
 			changed: func(object client.Object) {
 				if caches.active.Load() || caches.readErrors.cause() != "" {
 					changed(object)
@@ -221,9 +222,13 @@ func (e *Engine) startCaches(group *sync.WaitGroup, ns *namespace, r *runner) *n
 	fromRemote := func(object client.Object) {
 		r.queue.Add(Key{Namespace: ns.local, Name: r.toLocal(object.GetName())})
 	}
-	caches.remote = follow(r.remoteSelection(r.resource.Remote, ns.remote), ns.remote, fromRemote)
+	followRemote := func(kind Kind) *selected {
+		s := r.remoteSelection(kind, ns.remote)
+		return &selected{store: follow(s, ns.remote, fromRemote), labels: s.of}
+	}
+	caches.remote = followRemote(r.resource.Remote)
 	if r.resource.Dependent != nil {
-		caches.dependent = follow(r.remoteSelection(*r.resource.Dependent, ns.remote), ns.remote, fromRemote)
+		caches.dependent = followRemote(*r.resource.Dependent)
 	}
 	if r.resource.LocalUnwatched {
 		caches.local = newStore(nil, nil)
@@ -271,12 +276,18 @@ func (r *runner) localSelection(namespace string) selection {
 
 // remoteSelection selects the objects of a kind in a namespace of the provider.
 func (r *runner) remoteSelection(kind Kind, namespace string) selection {
-	options := client.ListOptions{Namespace: namespace, FieldSelector: r.resource.RemoteFields}
-	isOnce := r.resource.RemoteOnce
-	if !r.resource.RemoteUnmanaged {
-		options.LabelSelector = r.engine.remoteSelector(r.resource)
+	s := selection{
+		client: r.engine.options.Remote, isRemote: true, once: r.resource.RemoteOnce, kind: kind, user: r.user(kind),
+		options: client.ListOptions{Namespace: namespace, FieldSelector: r.resource.RemoteFields},
 	}
-	return selection{client: r.engine.options.Remote, isRemote: true, once: isOnce, kind: kind, options: options, user: r.user(kind)}
+	switch {
+	case r.resource.RemoteUnmanaged:
+	case r.engine.options.Informers != nil:
+		s.options.LabelSelector, s.of = r.engine.remoteSelector(nil), r.resource.RemoteLabels
+	default:
+		s.options.LabelSelector = r.engine.remoteSelector(r.resource.RemoteLabels)
+	}
+	return s
 }
 
 func (r *runner) user(kind Kind) string {
@@ -286,13 +297,13 @@ func (r *runner) user(kind Kind) string {
 	return r.resource.Name
 }
 
-// remoteSelector selects the managed objects of a resource in the provider.
-func (e *Engine) remoteSelector(resource Resource) labels.Selector {
+// remoteSelector selects the managed objects in the provider that have further labels.
+func (e *Engine) remoteSelector(further labels.Set) labels.Selector {
 	set := labels.Set{
 		offloadingv1beta1.OriginLabel:      e.options.HomeClusterID,
 		offloadingv1beta1.DestinationLabel: e.options.ProviderClusterID,
 	}
-	return labels.SelectorFromSet(labels.Merge(set, resource.RemoteLabels))
+	return labels.SelectorFromSet(labels.Merge(set, further))
 }
 
 // visitKeys calls visit with the key of each local and each remote object of a resource in

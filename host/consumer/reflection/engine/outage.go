@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -96,23 +95,18 @@ func (x *execution) refreshRemote(ctx context.Context) error {
 	}
 	list := x.resource.Dependent.NewList()
 	err := x.engine.options.Remote.List(ctx, list, &client.ListOptions{
-		Namespace: x.in.Facts.RemoteNamespace, LabelSelector: x.engine.remoteSelector(x.resource),
+		Namespace: x.in.Facts.RemoteNamespace, LabelSelector: x.engine.remoteSelector(x.resource.RemoteLabels),
 	})
 	x.observe(directionIn, "list", err)
 	if err != nil {
 		return fmt.Errorf("reading the remote objects of %s again after an outage: %w", x.resource.Name, err)
 	}
-	items, err := meta.ExtractList(list)
+	objects, version, err := itemsOf(list)
 	if err != nil {
 		return fmt.Errorf("reading the remote objects of %s again after an outage: %w", x.resource.Name, err)
 	}
-	objects := make([]any, 0, len(items))
-	for _, item := range items {
-		objects = append(objects, item)
+	if x.caches.dependent.replaceSelected(objects, version) {
+		x.caches.fresh.outages.Store(outages)
 	}
-	if err := x.caches.dependent.Replace(objects, list.GetResourceVersion()); err != nil {
-		return fmt.Errorf("storing the remote objects of %s: %w", x.resource.Name, err)
-	}
-	x.caches.fresh.outages.Store(outages)
 	return errStale
 }

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/tools/cache"
@@ -90,18 +91,27 @@ func (s *store) List(namespace string) []client.Object {
 // Assume stores the answer to a write of this process.
 func (s *store) Assume(obj client.Object) {
 	s.transform(obj)
+	if have := s.assume(obj); have != nil && have.GetUID() != obj.GetUID() && !labels.Equals(have.GetLabels(), obj.GetLabels()) {
+		s.changed(have) // its deletion will not be seen, and it may be of another virtual node
+	}
+}
+
+// assume is Assume without calling changed. It returns the replaced object or nil.
+func (s *store) assume(obj client.Object) client.Object {
 	name := client.ObjectKeyFromObject(obj)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen != "" && !newerVersion(obj.GetResourceVersion(), s.seen) {
-		return
+		return nil
 	}
 	s.raiseNewest(obj.GetResourceVersion())
-	if have := s.objects[name]; have != nil && !newer(obj, have) {
-		return
+	have := s.objects[name]
+	if have != nil && !newer(obj, have) {
+		return nil
 	}
 	s.objects[name] = obj
 	s.assumed[name] = struct{}{}
+	return have
 }
 
 // AssumeDeleted records that the object with this UID is being deleted.
@@ -132,9 +142,13 @@ func (s *store) Update(obj any) error {
 	}
 	s.transform(object)
 	s.mu.Lock()
+	have := s.objects[client.ObjectKeyFromObject(object)]
 	isNews := s.put(object)
 	s.advance(object.GetResourceVersion())
 	s.mu.Unlock()
+	if isNews && have != nil && !labels.Equals(have.GetLabels(), object.GetLabels()) {
+		s.changed(have) // it may be of another virtual node
+	}
 	if isNews {
 		s.changed(object)
 	}
@@ -224,12 +238,16 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		}
 		name := client.ObjectKeyFromObject(object)
 		seen[name] = struct{}{}
+		replaced := before[name]
 		if have := s.objects[name]; have != nil && isUndone(have, object, resourceVersion) {
 			delete(s.objects, name)
 			delete(s.assumed, name)
 		}
 		if s.put(object) {
 			altered = append(altered, object)
+			if replaced != nil && !labels.Equals(replaced.GetLabels(), object.GetLabels()) {
+				altered = append(altered, replaced) // it may be of another virtual node
+			}
 		}
 	}
 	for name, have := range before {
@@ -343,6 +361,10 @@ func newerVersion(a, b string) bool {
 
 // knownNewer reports whether a is a later state than b, and both versions are comparable.
 func knownNewer(a, b client.Object) bool {
-	order, err := resourceversion.CompareResourceVersion(a.GetResourceVersion(), b.GetResourceVersion())
+	return knownNewerVersion(a.GetResourceVersion(), b.GetResourceVersion())
+}
+
+func knownNewerVersion(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order > 0
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,27 +31,21 @@ var namespaceMapKind = Kind{
 // It retries within seconds, not within the minute of client-go's default, so that pods do
 // not wait after an outage. read is called with the result of each list, and with nil when a
 // watch began. A streaming list that fails is followed by a plain list.
-func watchKind(ctx context.Context, c client.WithWatch, kind Kind, options client.ListOptions, into *store, read func(error)) {
+func watchKind(ctx context.Context, source cache.ListerWatcherWithContext, kind Kind, into *store, read func(error)) {
 	lw := restore.DetectWith(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
-			list := kind.NewList()
-			o := options
-			o.Raw = &raw
-			o.Limit, o.Continue = raw.Limit, raw.Continue
-			err := c.List(ctx, list, &o)
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list, err := source.ListWithContext(ctx, options)
 			read(err)
 			return list, err //nolint:wrapcheck // The reflector inspects it.
 		},
-		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
-			o := options
-			o.Raw = &raw
-			w, err := c.Watch(ctx, kind.NewList(), &o)
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			w, err := source.WatchWithContext(ctx, options)
 			if err == nil {
 				read(nil)
 			}
 			return w, err //nolint:wrapcheck // The reflector inspects it.
 		},
-	}, c), func(server, _ string) bool { return into.detectRestore(server) })
+	}, source), func(server, _ string) bool { return into.detectRestore(server) })
 	cache.NewReflectorWithOptions(lw, kind.New(), into, cache.ReflectorOptions{
 		Name:    "reflection",
 		Backoff: &wait.Backoff{Duration: 200 * time.Millisecond, Cap: 5 * time.Second, Factor: 2, Steps: 8, Jitter: 0.5},
@@ -59,24 +54,33 @@ func watchKind(ctx context.Context, c client.WithWatch, kind Kind, options clien
 
 // listKind fills the store with one list. It repeats a list that failed, unless an operator must
 // resolve the error.
-func listKind(ctx context.Context, c client.WithWatch, kind Kind, options client.ListOptions, into *store, read func(error)) {
+func listKind(ctx context.Context, source cache.ListerWatcherWithContext, _ Kind, into *store, read func(error)) {
 	_ = wait.PollUntilContextCancel(ctx, listRetry, true, func(ctx context.Context) (bool, error) {
-		list := kind.NewList()
-		err := c.List(ctx, list, &options)
+		list, err := source.ListWithContext(ctx, metav1.ListOptions{})
 		read(err)
 		if err != nil {
 			return isPermanent(err), nil
 		}
-		items, err := meta.ExtractList(list)
-		if err != nil {
-			return false, nil //nolint:nilerr // a list of a known kind
-		}
-		objects := make([]any, len(items))
-		for i, item := range items {
-			objects[i] = item
-		}
-		return into.Replace(objects, list.GetResourceVersion()) == nil, nil
+		objects, version, err := itemsOf(list)
+		return err == nil && into.Replace(objects, version) == nil, nil
 	})
+}
+
+// itemsOf returns the objects and the resource version of a list.
+func itemsOf(list runtime.Object) (objects []any, version string, err error) {
+	accessor, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the resource version of a list: %w", err)
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the objects of a list: %w", err)
+	}
+	objects = make([]any, 0, len(items))
+	for _, item := range items {
+		objects = append(objects, item)
+	}
+	return objects, accessor.GetResourceVersion(), nil
 }
 
 // waitFor waits until all channels are closed. It returns false if the context ends first.

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// selected are the objects of a store that have certain labels. Several engines share the store,
+// and each reads the objects of its virtual node.
+type selected struct {
+	*store
+	labels labels.Set
+}
+
+// Get returns the object or nil.
+func (s *selected) Get(namespace, name string) client.Object {
+	if object := s.store.Get(namespace, name); object != nil && hasLabels(object, s.labels) {
+		return object
+	}
+	return nil
+}
+
+// List returns the objects in a namespace, or in all for "".
+func (s *selected) List(namespace string) []client.Object {
+	return slices.DeleteFunc(s.store.List(namespace), func(object client.Object) bool { return !hasLabels(object, s.labels) })
+}
+
+// Names returns the names of the objects in a namespace, or in all for "".
+func (s *selected) Names(namespace string) []types.NamespacedName {
+	objects := s.List(namespace)
+	names := make([]types.NamespacedName, 0, len(objects))
+	for _, object := range objects {
+		names = append(names, client.ObjectKeyFromObject(object))
+	}
+	return names
+}
+
+// replaceSelected replaces the objects by those of a list that was read beside the watch. It
+// reports false if the API server was restored from a backup: the next list of the watch replaces
+// all objects then.
+func (s *selected) replaceSelected(list []any, version string) bool {
+	seen := make(map[types.NamespacedName]struct{}, len(list))
+	for _, item := range list {
+		if object, ok := item.(client.Object); ok {
+			s.transform(object)
+			seen[client.ObjectKeyFromObject(object)] = struct{}{}
+		}
+	}
+	altered, ok := s.replaceListed(list, seen, version)
+	for _, object := range altered {
+		s.changed(object)
+	}
+	return ok
+}
+
+// replaceListed is replaceSelected without calling changed. It returns the objects that were added,
+// changed or removed.
+func (s *selected) replaceListed(list []any, listed map[types.NamespacedName]struct{}, version string) (altered []client.Object, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if order, err := resourceversion.CompareResourceVersion(version, s.seen); err == nil && order < 0 {
+		s.restored = true
+		return nil, false
+	}
+	for name, have := range s.objects {
+		_, isListed := listed[name]
+		if isListed || !hasLabels(have, s.labels) || knownNewerVersion(have.GetResourceVersion(), version) {
+			continue
+		}
+		delete(s.objects, name)
+		delete(s.assumed, name)
+		altered = append(altered, have)
+	}
+	for _, item := range list {
+		if object, ok := item.(client.Object); ok && s.put(object) {
+			altered = append(altered, object)
+		}
+	}
+	s.raiseNewest(version)
+	return altered, true
+}
+
+// hasLabels reports whether an object has all labels of a set.
+func hasLabels(object client.Object, set labels.Set) bool {
+	have := object.GetLabels()
+	for key, value := range set {
+		if found, ok := have[key]; !ok || found != value {
+			return false
+		}
+	}
+	return true
+}
