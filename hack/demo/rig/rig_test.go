@@ -97,6 +97,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		}},
 		{"the check of helm test passes", installationChecked},
 		{"no kwok plays the virtual node", noKwokOnTheVirtualNode},
+		{"dashboards of Liqo read the metrics", metricsOfLiqo},
 		{"what longshorectl plan predicts is what happens", planIsTrue},
 		{"a malicious consumer gets nothing that was not granted", maliciousConsumer},
 		{"peering again changes nothing, wherever the command is interrupted", peeringIsRepeated},

@@ -33,6 +33,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/events"
+	"github.com/longshore-dev/longshore/host/kit/liqometrics"
 	"github.com/longshore-dev/longshore/host/peering/foreigncluster"
 	policyconfigmap "github.com/longshore-dev/longshore/host/policysource/configmap"
 	policystatus "github.com/longshore-dev/longshore/host/policysource/status"
@@ -195,6 +196,7 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 		wrapSetup("policyconfigmap", (&policyconfigmap.Reconciler{
 			Client: mgr.GetClient(), Events: recorder, Namespace: options.Namespace,
 		}).SetupWithManager(mgr)),
+		addPeerMetrics(mgr, &options),
 		addNodeFailure(mgr, options),
 		addReplication(mgr, options),
 		addProbes(mgr, options, passive),
@@ -203,6 +205,14 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 		loaded.add(mgr, &options),
 		addPeering(mgr, &options, recorder, passive, loaded),
 	)
+}
+
+// addPeerMetrics adds the metrics of Liqo about peers. The registry of the process has them once.
+func addPeerMetrics(mgr ctrl.Manager, options *Options) error {
+	if options.Policies.Metrics == nil {
+		return nil
+	}
+	return wrapSetup("metrics of peers", options.Policies.Metrics.Register(liqometrics.NewPeers(mgr.GetClient())))
 }
 
 func addNodeFailure(mgr ctrl.Manager, options Options) error {

@@ -103,7 +103,7 @@ func New(options Options) (*Engine, error) {
 			return local.GetLabels(), local.GetAnnotations(), nil
 		}
 	}
-	m, err := newMetrics(options.Registerer)
+	m, err := newMetrics(options.Registerer, options.ProviderClusterID, options.NodeName)
 	if err != nil {
 		return nil, err
 	}

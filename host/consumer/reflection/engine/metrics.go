@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/longshore-dev/longshore/host/kit/liqometrics"
 )
 
 // The values of the label direction.
@@ -32,10 +34,14 @@ type metrics struct {
 	lag *prometheus.HistogramVec
 	// panics is longshore_reflection_panics_total: decisions that panicked, by resource.
 	panics *prometheus.CounterVec
+	// liqo has the counters of the reference.
+	liqo *liqometrics.Reflection
 }
 
-func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+// newMetrics returns the metrics of the virtual node of a provider.
+func newMetrics(registerer prometheus.Registerer, cluster, node string) (*metrics, error) {
 	m := &metrics{
+		liqo: liqometrics.NewReflection(cluster, node),
 		operations: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "longshore_reflection_operations_total",
 			Help: "Requests that the reflection engine sent, by resource, direction, operation and result.",
@@ -53,10 +59,12 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	if registerer == nil {
 		return m, nil
 	}
-	var errs [3]error
+	var errs [5]error
 	m.operations, errs[0] = registerShared(registerer, m.operations)
 	m.lag, errs[1] = registerShared(registerer, m.lag)
 	m.panics, errs[2] = registerShared(registerer, m.panics)
+	m.liqo.Items, errs[3] = registerShared(registerer, m.liqo.Items)
+	m.liqo.Failures, errs[4] = registerShared(registerer, m.liqo.Failures)
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("registering reflection metrics: %w", err)
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,9 +13,9 @@ import (
 // The engines of one process share a registry.
 func TestEnginesShareMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	first, err := newMetrics(registry)
+	first, err := newMetrics(registry, provider, nodeName)
 	require.NoError(t, err)
-	second, err := newMetrics(registry)
+	second, err := newMetrics(registry, provider, nodeName)
 	require.NoError(t, err)
 	first.observe("configmap", directionOut, "apply", nil)
 	second.observe("certificate.cert-manager.io", directionOut, "apply", nil)
@@ -22,4 +23,31 @@ func TestEnginesShareMetrics(t *testing.T) {
 	count, err := testutil.GatherAndCount(registry, "longshore_reflection_operations_total")
 	require.NoError(t, err)
 	assert.Equal(t, 2, count)
+}
+
+// The counters of Liqo have the namespaces that are reflected, and no others.
+func TestTheCountersOfLiqoFollowTheNamespaces(t *testing.T) {
+	local, remote := mapped(t)
+	registry := prometheus.NewRegistry()
+	decide := pods{}.Decide
+	w := startWith(t, local, remote, func(o *Options) { o.Registerer = registry }, pods{decide: func(in Input) ([]Action, error) {
+		if in.Key.Name == "poison" {
+			return nil, errors.New("unknown field")
+		}
+		return decide(in)
+	}})
+	for _, name := range []string{"poison", "web"} {
+		require.NoError(t, local.Create(t.Context(), localPod("shop", name)))
+	}
+	labels := []string{"shop", "Pod", provider, nodeName}
+	require.Eventually(t, func() bool {
+		return testutil.ToFloat64(w.engine.metrics.liqo.Items.WithLabelValues(labels...)) > 0 &&
+			testutil.ToFloat64(w.engine.metrics.liqo.Failures.WithLabelValues(labels...)) > 1
+	}, soon, tick)
+
+	w.remap(t, nil)
+	require.Eventually(t, func() bool {
+		count, err := testutil.GatherAndCount(registry, "liqo_virtual_kubelet_reflection_item_counter", "liqo_virtual_kubelet_reflection_error_counter")
+		return err == nil && count == 0
+	}, soon, tick, "the series of a namespace that is no longer reflected are deleted")
 }

@@ -320,9 +320,20 @@ func (r *runner) visitKeys(ns *namespace, caches *namespaceCaches, visit func(*r
 // enqueue adds a key to the queue.
 func enqueue(r *runner, key Key) { r.queue.Add(key) }
 
+// countReflected counts a reconciliation, in reflected namespaces only: the series of the others
+// are deleted, under the lock that is held here.
+func (e *Engine) countReflected(local, resource string, err error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.namespaces[local] != nil {
+		e.metrics.liqo.Count(local, resource, err)
+	}
+}
+
 // dropNamespace requeues the objects of a namespace that is no longer reflected.
 func (e *Engine) dropNamespace(local string) {
 	for _, r := range e.runners {
+		e.metrics.liqo.Forget(local, r.resource.Name)
 		r.states.dropNamespace(local)
 		if r.local == nil {
 			continue

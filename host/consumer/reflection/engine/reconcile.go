@@ -55,9 +55,11 @@ func (r *runner) work(ctx context.Context) bool {
 	case errors.Is(err, errStale):
 		r.queue.AddRateLimited(key)
 	case err != nil:
+		r.engine.countReflected(key.Namespace, r.resource.Name, err)
 		log.Error(err, "Reflection failed, requeueing", "retries", r.queue.NumRequeues(key))
 		r.queue.AddRateLimited(key)
 	default:
+		r.engine.countReflected(key.Namespace, r.resource.Name, nil)
 		r.engine.metrics.observeLag(r.resource.Name, in == laneLocal, r.engine.options.Now().Sub(since))
 		r.queue.Forget(key)
 		if again > 0 {
