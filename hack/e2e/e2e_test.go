@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -74,6 +75,7 @@ func TestLongshoreOnRealNodes(t *testing.T) {
 	w.step(t, "Jobs complete and fail", w.jobs)
 	w.step(t, "A remote pod asks the API server of rome", w.askHomeAPIServer)
 	w.step(t, "A StatefulSet keeps its data", w.keepData)
+	w.step(t, "longshorectl move volume", w.moveVolume)
 	w.step(t, "A wasm policy from a ConfigMap changes the next pod", w.loadPolicy)
 	w.step(t, "kubectl top shows the use of remote pods", w.top)
 	w.step(t, "A HorizontalPodAutoscaler scales a remote Deployment", w.autoscale)
@@ -154,7 +156,8 @@ func (c *cluster) waitForNode(t *testing.T, name string) {
 }
 
 func (w *world) install(t *testing.T) {
-	w.offerVolume(t)
+	w.rome.apply(t, strings.ReplaceAll(storageClass, "MODE", "Immediate"))
+	w.milan.apply(t, strings.ReplaceAll(storageClass, "MODE", "WaitForFirstConsumer"))
 	w.rome.install(t, files.Current(), map[string]any{
 		"virtualKubelet": map[string]any{"apiServerAccess": map[string]any{"host": clusters.Networks[consumerID].Address, "port": "6443"}},
 	})

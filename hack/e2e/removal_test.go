@@ -25,6 +25,8 @@ func (w *world) withdraw(t *testing.T) {
 	planetest.Until(t, func(t planetest.T) bool {
 		return assert.Empty(t, w.milan.kubectl(t, "get", "namespaces", "-o", "name", "--field-selector=metadata.name=shop-rome"))
 	}, soon, poll, "the provider's namespaces are deleted")
+	w.rome.kubectl(t, "delete", "storageclass", "folders")
+	w.milan.kubectl(t, "delete", "storageclass", "folders")
 }
 
 func (w *world) unpeer(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/volumecopy"
 )
 
@@ -75,9 +77,15 @@ func TestWhatCannotBeCopied(t *testing.T) {
 		"a pod of an earlier attempt":               {func(f *found) { f.pods = []corev1.Pod{*forgePod("data", "shop", "source", "i", "", true)} }, ""},
 		"a class of this cluster only":              {func(f *found) { f.class.Provisioner = "ebs.csi.aws.com" }, "set --storage-class to one with the provisioner liqo.io/storage"},
 		"a class of this cluster, for a node of it": {func(f *found) { f.class.Provisioner, f.node.Labels = "ebs.csi.aws.com", nil }, ""},
-		"no class":                          {func(f *found) { f.class = nil }, "set --storage-class"},
-		"a namespace that is not offloaded": {func(f *found) { f.namespace.Labels = nil }, "run longshorectl offload namespace shop"},
-		"another claim of the copy's name":  {func(f *found) { f.target = claim("data-milan") }, "claim data-milan exists and is not a copy of data"},
+		"no class":                                  {func(f *found) { f.class = nil }, "set --storage-class"},
+		"a namespace that is not offloaded":         {func(f *found) { f.namespace.Labels = nil }, "run longshorectl offload namespace shop"},
+		"a copy where no pod of the namespace runs": {func(f *found) { f.node.Labels, f.strategy = nil, "Remote" }, "cannot run on node milan, since its strategy is Remote: run longshorectl offload namespace shop --pod-offloading-strategy LocalAndRemote"},
+		"a source where no pod of the namespace runs": {func(f *found) {
+			f.strategy, f.sourceNode = "Remote", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
+		}, "cannot run on node rome"},
+		"pods stay in this cluster":        {func(f *found) { f.strategy = "Local" }, "since its strategy is Local"},
+		"from here to there":               {func(f *found) { f.strategy, f.sourceNode = "LocalAndRemote", &corev1.Node{} }, ""},
+		"another claim of the copy's name": {func(f *found) { f.target = claim("data-milan") }, "claim data-milan exists and is not a copy of data"},
 		"the copy is being deleted": {func(f *found) {
 			f.target = claim("data-milan", ours)
 			f.target.DeletionTimestamp = ptr.To(metav1.Now())
@@ -122,7 +130,9 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t, dirs: map[string]string{"data": t.TempDir(), "data-milan": t.TempDir()}}
 	require.NoError(t, os.WriteFile(filepath.Join(r.dirs["data"], "table"), bytes.Repeat([]byte("x"), 1<<20), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(r.dirs["data"], "wal"), []byte("w"), 0o600))
-	c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(
+	known := runtime.NewScheme()
+	require.NoError(t, errors.Join(scheme.AddToScheme(known), offloadingv1beta1.AddToScheme(known)))
+	c := fake.NewClientBuilder().WithScheme(known).WithObjects(
 		claim("data"), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"liqo.io/scheduling-enabled": "true"}}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan", Labels: map[string]string{"liqo.io/type": "virtual-node"}}},
 		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "liqo"}, Provisioner: virtualProvisioner},
@@ -198,6 +208,22 @@ func TestAVolumeIsMoved(t *testing.T) {
 	assert.Less(t, r.sent, 1<<20, "what is there is not sent again")
 	require.NoError(t, r.deleteSource(t.Context(), func(string) {}))
 	assert.True(t, apierrors.IsNotFound(r.Get(t.Context(), client.ObjectKeyFromObject(source), source)))
+}
+
+// TestThePlaceOfAVolumeIsRead has a volume in this cluster, whose pods run elsewhere.
+func TestThePlaceOfAVolumeIsRead(t *testing.T) {
+	r := newRig(t)
+	source := &corev1.PersistentVolumeClaim{}
+	require.NoError(t, r.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "data"}, source))
+	source.Annotations = map[string]string{selectedNodeAnnotation: "rome"}
+	require.NoError(t, r.Update(t.Context(), source))
+	require.NoError(t, r.Create(t.Context(), &offloadingv1beta1.NamespaceOffloading{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "offloading"}, Spec: offloadingv1beta1.NamespaceOffloadingSpec{PodOffloadingStrategy: "Remote"},
+	}))
+	require.NoError(t, r.read(t.Context()), "the node of the volume does not exist any more")
+	require.NoError(t, r.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}))
+	require.ErrorContains(t, r.try(), "cannot run on node rome")
+	r.assertNoPods()
 }
 
 // TestTheSourceStaysUntilItsCopyIsEqual breaks each command of a copy.

@@ -24,6 +24,9 @@ const (
 	virtualProvisioner = "liqo.io/storage"
 	// podLabel is on the pods of a copy.
 	podLabel = "longshore.dev/copies-volume"
+	// selectedNodeAnnotation is on a claim whose volume was created where its first pod was scheduled:
+	// the name of that node.
+	selectedNodeAnnotation = "volume.kubernetes.io/selected-node"
 	// mountPath is where these pods have the volume.
 	mountPath = "/volume"
 )
@@ -35,6 +38,10 @@ type found struct {
 	target    *corev1.PersistentVolumeClaim
 	namespace *corev1.Namespace
 	node      *corev1.Node
+	// sourceNode is the node for which the volume was created, or nil.
+	sourceNode *corev1.Node
+	// strategy of the namespace's pods, or "" if it is not offloaded.
+	strategy offloadingv1beta1.PodOffloadingStrategyType
 	// class of the copy, or nil.
 	class *storagev1.StorageClass
 	// pods of the namespace.
@@ -72,7 +79,7 @@ func (f *found) problem(r request) string {
 
 // placeProblem returns why the node cannot have the copy, or "".
 func (f *found) placeProblem(r request) string {
-	virtual := f.node.Labels[offloadingv1beta1.NodeTypeLabel] == offloadingv1beta1.NodeTypeVirtual
+	virtual := isVirtual(f.node)
 	switch {
 	case f.class == nil:
 		return fmt.Sprintf("claim %s has no storage class: set --storage-class", r.source)
@@ -82,7 +89,34 @@ func (f *found) placeProblem(r request) string {
 	case virtual && f.namespace.Labels[offloadingv1beta1.SchedulingEnabledLabel] != "true":
 		return fmt.Sprintf("namespace %s is not offloaded: run longshorectl offload namespace %[1]s", r.namespace)
 	}
+	// The pods of the copy obey the strategy as all pods of the namespace do.
+	nodes := []*corev1.Node{f.node}
+	if f.sourceNode != nil {
+		nodes = append(nodes, f.sourceNode)
+	}
+	for _, node := range nodes {
+		if excludes(f.strategy, node) {
+			return fmt.Sprintf("pods of namespace %s cannot run on node %s, since its strategy is %s: run longshorectl offload namespace %s --pod-offloading-strategy %s, and this command again",
+				r.namespace, node.Name, f.strategy, r.namespace, offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType)
+		}
+	}
 	return ""
+}
+
+func isVirtual(node *corev1.Node) bool {
+	return node.Labels[offloadingv1beta1.NodeTypeLabel] == offloadingv1beta1.NodeTypeVirtual
+}
+
+// excludes reports whether a strategy keeps pods off a node.
+func excludes(strategy offloadingv1beta1.PodOffloadingStrategyType, node *corev1.Node) bool {
+	switch strategy {
+	case offloadingv1beta1.RemotePodOffloadingStrategyType:
+		return !isVirtual(node)
+	case offloadingv1beta1.LocalPodOffloadingStrategyType:
+		return isVirtual(node)
+	default:
+		return false
+	}
 }
 
 // targetProblem returns why the claim of the copy cannot be used, or "".

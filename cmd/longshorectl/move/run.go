@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/volumecopy"
 )
 
@@ -92,6 +93,9 @@ func (m *mover) read(ctx context.Context) error {
 	} else if err := m.Get(ctx, client.ObjectKey{Name: m.class}, f.class); err != nil {
 		return fmt.Errorf("reading storage class %s: %w", m.class, err)
 	}
+	if err := m.readPlacement(ctx); err != nil {
+		return err
+	}
 	list := &corev1.PodList{}
 	if err := m.List(ctx, list, client.InNamespace(m.namespace)); err != nil {
 		return fmt.Errorf("listing the pods of namespace %s: %w", m.namespace, err)
@@ -100,6 +104,30 @@ func (m *mover) read(ctx context.Context) error {
 	if problem := f.problem(m.request); problem != "" {
 		return errors.New(problem)
 	}
+	return nil
+}
+
+// readPlacement reads where pods of the namespace may run, and where the volume is.
+func (m *mover) readPlacement(ctx context.Context) error {
+	offloading := &offloadingv1beta1.NamespaceOffloading{}
+	err := m.Get(ctx, client.ObjectKey{Namespace: m.namespace, Name: offloadingv1beta1.NamespaceOffloadingName}, offloading)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading the NamespaceOffloading of namespace %s: %w", m.namespace, err)
+	}
+	m.found.strategy = offloading.Spec.PodOffloadingStrategy
+	name := m.found.source.Annotations[selectedNodeAnnotation]
+	if name == "" {
+		return nil
+	}
+	node := &corev1.Node{}
+	err = m.Get(ctx, client.ObjectKey{Name: name}, node)
+	if apierrors.IsNotFound(err) {
+		return nil // The volume may be on another one meanwhile.
+	}
+	if err != nil {
+		return fmt.Errorf("reading node %s of claim %s: %w", name, m.source, err)
+	}
+	m.found.sourceNode = node
 	return nil
 }
 
