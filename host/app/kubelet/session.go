@@ -226,11 +226,24 @@ func (v *virtualNode) definitions() []engine.Definition {
 		}))
 	}
 	if workers := o.ReflectionWorkers["event"]; workers > 0 {
-		definitions = append(definitions, event.New(event.Options{
-			Origin: origin, Policy: offloadingv1beta1.ReflectionType(o.ReflectionTypes["event"]), Workers: workers,
-		}))
+		options := event.Options{Origin: origin, Policy: offloadingv1beta1.ReflectionType(o.ReflectionTypes["event"]), Workers: workers}
+		definitions = append(definitions, event.New(options))
+		if forObjects := event.NewForObjects(options, v.reflectedResources()...); forObjects != nil {
+			definitions = append(definitions, forObjects)
+		}
 	}
 	return definitions
+}
+
+// reflectedResources returns the names of the resources that are reflected.
+func (v *virtualNode) reflectedResources() []string {
+	var resources []string
+	for resource, workers := range v.options.ReflectionWorkers {
+		if workers > 0 && (resource != "persistentvolumeclaim" || v.options.EnableStorage) {
+			resources = append(resources, resource)
+		}
+	}
+	return resources
 }
 
 // createToken requests a token of a service account.

@@ -5,15 +5,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
 // remoteComponent is added to the component of a remote event.
 const remoteComponent = " (remote)"
 
-// Event builds the local event about a pod from a remote event about its remote pod (wire
-// 4.10). It sets the fields of core/v1 events, also for events of the newer form.
-func Event(event *corev1.Event, pod *corev1.Pod, labels map[string]string) *applycorev1.EventApplyConfiguration {
+// Event builds the local event about an object from a remote event about its remote object (wire
+// 4.10). The two objects have one kind and name. It sets the fields of core/v1 events, also for
+// events of the newer form.
+func Event(event *corev1.Event, kind schema.GroupVersionKind, object metav1.Object, labels map[string]string) *applycorev1.EventApplyConfiguration {
 	component := event.Source.Component
 	if component == "" {
 		component = event.ReportingController
@@ -26,12 +28,12 @@ func Event(event *corev1.Event, pod *corev1.Pod, labels map[string]string) *appl
 	if event.Source.Host != "" {
 		source.WithHost(event.Source.Host)
 	}
-	involved := applycorev1.ObjectReference().WithAPIVersion("v1").WithKind("Pod").
-		WithNamespace(pod.Namespace).WithName(pod.Name).WithUID(pod.UID)
+	involved := applycorev1.ObjectReference().WithAPIVersion(kind.GroupVersion().String()).WithKind(kind.Kind).
+		WithNamespace(object.GetNamespace()).WithName(object.GetName()).WithUID(object.GetUID())
 	if event.InvolvedObject.FieldPath != "" {
 		involved.WithFieldPath(event.InvolvedObject.FieldPath)
 	}
-	return applycorev1.Event(event.Name, pod.Namespace).WithLabels(labels).
+	return applycorev1.Event(event.Name, object.GetNamespace()).WithLabels(labels).
 		WithInvolvedObject(involved).WithSource(source).
 		WithType(event.Type).WithReason(event.Reason).WithMessage(event.Message).
 		WithFirstTimestamp(first).WithLastTimestamp(metav1.NewTime(EventTime(event))).WithCount(EventCount(event))

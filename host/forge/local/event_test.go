@@ -30,7 +30,7 @@ func TestEvent(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "local"}}
 	for name, event := range tests {
 		t.Run(name, func(t *testing.T) {
-			body, err := json.Marshal(Event(event, pod, map[string]string{"owned": "yes"}))
+			body, err := json.Marshal(Event(event, corev1.SchemeGroupVersion.WithKind("Pod"), pod, map[string]string{"owned": "yes"}))
 			require.NoError(t, err)
 			assert.JSONEq(t, `{"apiVersion":"v1","kind":"Event","metadata":{"name":"web.1","namespace":"shop","labels":{"owned":"yes"}},
 				"involvedObject":{"apiVersion":"v1","kind":"Pod","namespace":"shop","name":"web","uid":"local","fieldPath":"spec.containers{web}"},

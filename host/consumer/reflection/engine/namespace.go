@@ -244,7 +244,11 @@ func (e *Engine) startCaches(group *sync.WaitGroup, ns *namespace, r *runner) *n
 		if related.Kind.ClusterScoped {
 			namespace = ""
 		}
-		s := selection{client: e.options.Local, kind: related.Kind, options: client.ListOptions{FieldSelector: related.Fields}, user: r.user(related.Kind)}
+		options := client.ListOptions{FieldSelector: related.Fields}
+		if related.PerNamespace {
+			options.Namespace = ns.local
+		}
+		s := selection{client: e.options.Local, kind: related.Kind, options: options, user: r.user(related.Kind)}
 		caches.related = append(caches.related, follow(s, namespace, func(object client.Object) {
 			if related.Keys == nil {
 				return

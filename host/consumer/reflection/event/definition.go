@@ -1,13 +1,16 @@
-// Package event is Pod flow, stage 7: the definition with which the reflection engine copies
-// events about remote pods to the consumer (wire 4.10), so that `kubectl describe` shows why
-// an offloaded pod does not start.
+// Package event is Pod flow, stage 7: the definitions with which the reflection engine copies
+// events about remote pods, claims, Services and Ingresses to the consumer (wire 4.10), so that
+// `kubectl describe` shows why an offloaded pod does not start, or why its volume or load balancer
+// is missing.
 package event
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -39,16 +42,46 @@ type Options struct {
 }
 
 // Definition copies events.
-type Definition struct{ options Options }
+type Definition struct {
+	options  Options
+	name     string
+	subjects []subject
+	// remoteFields select the events that are watched.
+	remoteFields fields.Selector
+	// leaderOnly is set if the subjects do not belong to one virtual node.
+	leaderOnly bool
+}
 
 var _ engine.Definition = (*Definition)(nil)
 
-// New returns the definition.
+// New returns the definition of events about the pods of the virtual node.
 func New(options Options) *Definition {
 	if options.Interval == 0 {
 		options.Interval = defaultInterval
 	}
-	return &Definition{options: options}
+	return &Definition{
+		options: options, name: "event", subjects: []subject{podOf(options.Origin.NodeName)},
+		remoteFields: fields.OneTermEqualSelector("involvedObject.kind", podKind),
+	}
+}
+
+// NewForObjects returns the definition of warnings about other objects than pods. resources are the
+// names of the reflected resources; those about which no controller of a provider records warnings
+// are ignored. It returns nil if none is left.
+func NewForObjects(options Options, resources ...string) *Definition {
+	d := New(options)
+	d.name, d.leaderOnly, d.subjects = "objectevent", true, nil
+	d.remoteFields = fields.AndSelectors(
+		fields.OneTermNotEqualSelector("involvedObject.kind", podKind), fields.OneTermEqualSelector("type", corev1.EventTypeWarning))
+	for _, of := range objects {
+		if slices.Contains(resources, of.resource) {
+			d.subjects = append(d.subjects, of)
+		}
+	}
+	if len(d.subjects) == 0 {
+		return nil
+	}
+	return d
 }
 
 // Resource implements engine.Definition. Local events are not watched: they are written
@@ -58,19 +91,27 @@ func (d *Definition) Resource() engine.Resource {
 		New:     func() client.Object { return &corev1.Event{} },
 		NewList: func() client.ObjectList { return &corev1.EventList{} },
 	}
-	return engine.Resource{
-		Name: "event", Local: kind, Remote: kind, LocalUnwatched: true,
-		RemoteUnmanaged: true, RemoteFields: fields.OneTermEqualSelector("involvedObject.kind", "Pod"),
-		// The pods of this virtual node, from the informer of their own definition.
-		Related: []engine.Related{{
-			Kind: engine.Kind{
-				New:     func() client.Object { return &corev1.Pod{} },
-				NewList: func() client.ObjectList { return &corev1.PodList{} },
-			},
-			Fields: fields.OneTermEqualSelector("spec.nodeName", d.options.Origin.NodeName),
-		}},
+	resource := engine.Resource{
+		Name: d.name, Local: kind, Remote: kind, LocalUnwatched: true,
+		RemoteUnmanaged: true, RemoteFields: d.remoteFields, LeaderOnly: d.leaderOnly,
 		Policy: d.options.Policy, Workers: max(d.options.Workers, 1),
 	}
+	for i := range d.subjects {
+		resource.Related = append(resource.Related, d.subjects[i].local)
+	}
+	return resource
+}
+
+// find returns the local object that a remote event is about, with its kind, or nil.
+func (d *Definition) find(in engine.Input, event *corev1.Event) (client.Object, schema.GroupVersionKind) {
+	about := event.InvolvedObject
+	for i := range d.subjects {
+		of := &d.subjects[i]
+		if of.kind.Kind == about.Kind && (about.APIVersion == "" || of.kind.Group == about.GroupVersionKind().Group) {
+			return in.Related[i](about.Name), of.kind
+		}
+	}
+	return nil, schema.GroupVersionKind{}
 }
 
 // isProgress reports whether an event records a step of a pod that starts as it should. The
@@ -104,17 +145,17 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	case isProgress(event):
 		return keep("the status of the pod shows the step"), nil
 	}
-	pod, isPod := in.Related[0](event.InvolvedObject.Name).(*corev1.Pod)
-	if !isPod {
-		return keep("the pod is not on this virtual node"), nil
+	object, kind := d.find(in, event)
+	if object == nil {
+		return keep("the object is not one that this virtual node reflects"), nil
 	}
 	before, hasWritten := in.Memory.(written)
 	next := written{at: in.Facts.Now, last: local.EventTime(event), count: local.EventCount(event)}
 	switch {
 	case !hasWritten && in.Facts.Now.Sub(next.last) > maxAge:
 		return keep("the event is old"), nil
-	case !hasWritten && next.last.Add(clockSkew).Before(pod.CreationTimestamp.Time):
-		return keep("the event is about an earlier pod of the name"), nil
+	case !hasWritten && next.last.Add(clockSkew).Before(object.GetCreationTimestamp().Time):
+		return keep("the event is about an earlier object of the name"), nil
 	case hasWritten && before.count == next.count && before.last.Equal(next.last):
 		return keep("the event is up to date"), nil
 	}
@@ -125,7 +166,7 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 		offloadingv1beta1.OriginLabel:      in.Facts.HomeClusterID,
 		offloadingv1beta1.DestinationLabel: in.Facts.ProviderClusterID,
 	}
-	return []engine.Action{engine.ApplyLocal{Config: local.Event(event, pod, labels)}, engine.Remember{Value: next}}, nil
+	return []engine.Action{engine.ApplyLocal{Config: local.Event(event, kind, object, labels)}, engine.Remember{Value: next}}, nil
 }
 
 func keep(reason string) []engine.Action { return []engine.Action{engine.Keep{Reason: reason}} }

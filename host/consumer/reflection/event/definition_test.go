@@ -1,12 +1,14 @@
 package event
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -86,6 +88,62 @@ func TestDecide(t *testing.T) {
 			for i := range tc.want {
 				assert.IsType(t, tc.want[i], actions[i])
 			}
+		})
+	}
+}
+
+// Warnings about other objects than pods come back too; what is normal helps no one.
+func TestEventsOfOtherObjects(t *testing.T) {
+	options := Options{Origin: remote.Origin{HomeClusterID: "rome", ProviderClusterID: "milan", NodeName: "milan-node"}, Policy: offloadingv1beta1.DenyList}
+	assert.Nil(t, NewForObjects(options, "pod", "configmap", "secret", "endpointslice"), "no controller of a provider warns about these")
+	d := NewForObjects(options, "ingress", "service", "persistentvolumeclaim", "configmap")
+	resource := d.Resource()
+	assert.Equal(t, "involvedObject.kind!=Pod,type=Warning", resource.RemoteFields.String())
+	assert.True(t, resource.LeaderOnly, "the objects belong to no single virtual node")
+	require.Len(t, resource.Related, 3)
+
+	created := metav1.NewTime(now.Add(-time.Hour))
+	meta := metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-1", CreationTimestamp: created}
+	locals := []client.Object{&corev1.PersistentVolumeClaim{ObjectMeta: meta}, &corev1.Service{ObjectMeta: meta}, &networkingv1.Ingress{ObjectMeta: meta}}
+	for name, tc := range map[string]struct {
+		apiVersion, kind, object, want string
+	}{
+		"a claim that is not provisioned":         {"v1", "PersistentVolumeClaim", "web", "v1"},
+		"a load balancer that is not created":     {"v1", "Service", "web", "v1"},
+		"a rejected Ingress":                      {"networking.k8s.io/v1", "Ingress", "web", "networking.k8s.io/v1"},
+		"an Ingress of an older version":          {"networking.k8s.io/v1beta1", "Ingress", "web", "networking.k8s.io/v1"},
+		"an event without version":                {"", "Service", "web", "v1"},
+		"a kind of the same name":                 {"serving.knative.dev/v1", "Service", "web", ""},
+		"an object that is not in the consumer":   {"v1", "Service", "other", ""},
+		"a kind that is not reflected":            {"apps/v1", "Deployment", "web", ""},
+		"a ShadowPod, whose status has the cause": {"offloading.liqo.io/v1beta1", "ShadowPod", "web", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			event := happened(1, 0)
+			event.Type, event.Reason = corev1.EventTypeWarning, "ProvisioningFailed"
+			event.InvolvedObject = corev1.ObjectReference{APIVersion: tc.apiVersion, Kind: tc.kind, Namespace: "shop-rome", Name: tc.object}
+			in := input(event, nil, nil)
+			in.Related = nil
+			for _, object := range locals {
+				in.Related = append(in.Related, func(name string) client.Object {
+					if name != object.GetName() {
+						return nil
+					}
+					return object
+				})
+			}
+			actions, err := d.Decide(in)
+			require.NoError(t, err)
+			if tc.want == "" {
+				assert.IsType(t, engine.Keep{}, actions[0])
+				return
+			}
+			require.IsType(t, engine.ApplyLocal{}, actions[0])
+			body, err := json.Marshal(actions[0].(engine.ApplyLocal).Config)
+			require.NoError(t, err)
+			got := &corev1.Event{}
+			require.NoError(t, json.Unmarshal(body, got))
+			assert.Equal(t, corev1.ObjectReference{APIVersion: tc.want, Kind: tc.kind, Namespace: "shop", Name: "web", UID: "uid-1"}, got.InvolvedObject)
 		})
 	}
 }
