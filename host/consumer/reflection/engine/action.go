@@ -16,7 +16,12 @@ type Action interface{ action() }
 // Create creates a remote object. If the name is taken by an object of this reflection, the
 // object enters the cache and the key is decided again. An unmanaged object is left alone
 // (T39).
-type Create struct{ Object client.Object }
+type Create struct {
+	Object client.Object
+	// Refused returns the actions when the provider refuses the object for its content (a webhook, a
+	// policy, a quota): they report the cause. The creation is tried again in any case. Optional.
+	Refused func(message string) []Action
+}
 
 // Apply brings the remote object to a configuration by server-side apply. It creates an
 // absent object and forces a managed one. It leaves an unmanaged object alone, and sends no

@@ -140,9 +140,13 @@ func (x *execution) create(ctx context.Context, a Create) error {
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return x.resolveConflict(ctx, object.GetName())
-	default:
-		return fmt.Errorf("creating remote %s: %w", x.resource.Name, err)
 	}
+	if a.Refused != nil && isActionable(err) {
+		if failure := x.doAll(ctx, a.Refused(err.Error())); failure != nil {
+			return errors.Join(err, failure)
+		}
+	}
+	return fmt.Errorf("creating remote %s: %w", x.resource.Name, err)
 }
 
 // resolveConflict reads the object that has the name of the one to be created.

@@ -87,7 +87,7 @@ func (d *Definition) offload(ctx context.Context, o observation) ([]engine.Actio
 	o.memory.sourceHash = d.hashSource(o)
 	o.memory.metadataHash = hashMetadata(desired.shadow.Labels, desired.shadow.Annotations)
 	actions := []engine.Action{
-		engine.Create{Object: desired.shadow},
+		engine.Create{Object: desired.shadow, Refused: o.reportShadowPodRefusal},
 		engine.Remember{Value: o.memory},
 		engine.Requeue{After: labelDelay, Reason: waitStatusForLabel},
 	}

@@ -113,11 +113,21 @@ func (o *observation) reportedPhase() corev1.PodPhase {
 // provider keeps trying. A pod that has run keeps its phase, but is not ready.
 func (o *observation) reportRefusal() []engine.Action {
 	message := "Cluster " + o.in.Facts.ProviderClusterID + " cannot create the pod (" + o.shadow.Status.Reason + "): " + o.shadow.Status.Message
+	return append(o.patchRefusedStatus(message), engine.RecordEvent{Type: engine.EventWarning, Reason: ReasonRefused, Message: message})
+}
+
+// reportShadowPodRefusal reports on the local pod why the provider refuses the ShadowPod: its quota,
+// a policy or a webhook. The engine records the event, and tries again.
+func (o *observation) reportShadowPodRefusal(cause string) []engine.Action {
+	return o.patchRefusedStatus("Cluster " + o.in.Facts.ProviderClusterID + " refuses the pod: " + cause)
+}
+
+func (o *observation) patchRefusedStatus(message string) []engine.Action {
 	status := notReadyStatus(&o.local.Status, ReasonRefused, func(corev1.PodConditionType) *metav1.Time {
 		return ptr.To(metav1.NewTime(o.in.Facts.Now.Truncate(time.Second)))
 	})
 	status.Reason, status.Message = ReasonRefused, message
-	return append(patchStatus(o.local, status), engine.RecordEvent{Type: engine.EventWarning, Reason: ReasonRefused, Message: message})
+	return patchStatus(o.local, status)
 }
 
 // replacedStatus returns the local status while the provider evicts the remote pod and creates
