@@ -1,8 +1,8 @@
 package contract
 
 import (
+	"github.com/longshore-dev/longshore/sdk/internal/arena"
 	"github.com/longshore-dev/longshore/sdk/internal/json"
-	"github.com/longshore-dev/longshore/sdk/internal/room"
 )
 
 // Verb is what an [Operation] does. All five are idempotent: applying one twice
@@ -65,7 +65,7 @@ const valueBytes = 512
 //
 //	contract.Set("/spec/containers[name=web]/image", contract.String("mirror.example/web:1"))
 func Set(path string, value Value) Operation {
-	return Operation{Op: VerbSet, Path: path, Value: value.AppendJSON(room.Bytes(valueBytes))}
+	return Operation{Op: VerbSet, Path: path, Value: value.AppendJSON(arena.Bytes(valueBytes))}
 }
 
 // Remove answers "drop these keys of the map at path", or, without keys, "drop the
@@ -80,7 +80,7 @@ func Remove(path string, keys ...string) Operation {
 //
 //	contract.Merge("/spec/nodeSelector", contract.StringMap{"pool": "gpu"})
 func Merge(path string, value Value) Operation {
-	return Operation{Op: VerbMerge, Path: path, Value: value.AppendJSON(room.Bytes(valueBytes))}
+	return Operation{Op: VerbMerge, Path: path, Value: value.AppendJSON(arena.Bytes(valueBytes))}
 }
 
 // Ensure answers "the list at path contains these items", appending those that are
@@ -88,7 +88,7 @@ func Merge(path string, value Value) Operation {
 //
 //	contract.Ensure("/spec/tolerations", contract.Toleration{Key: "gpu", Operator: "Exists"})
 func Ensure(path string, items ...Value) Operation {
-	return Operation{Op: VerbEnsure, Path: path, Value: appendList(room.Bytes(valueBytes), items)}
+	return Operation{Op: VerbEnsure, Path: path, Value: appendList(arena.Bytes(valueBytes), items)}
 }
 
 // Require answers "the required node affinity at path must also match one of these
@@ -98,7 +98,7 @@ func Ensure(path string, items ...Value) Operation {
 //		MatchExpressions: []contract.NodeSelectorRequirement{{Key: "pool", Operator: "Exists"}},
 //	})
 func Require(path string, terms ...NodeSelectorTerm) Operation {
-	return Operation{Op: VerbRequire, Path: path, Value: appendList(room.Bytes(valueBytes), terms)}
+	return Operation{Op: VerbRequire, Path: path, Value: appendList(arena.Bytes(valueBytes), terms)}
 }
 
 // AppendJSON implements [Value], so that answers are encoded without reflection.

@@ -4,9 +4,9 @@ package describe
 
 import (
 	"github.com/longshore-dev/longshore/sdk/contract"
+	"github.com/longshore-dev/longshore/sdk/internal/arena"
 	"github.com/longshore-dev/longshore/sdk/internal/codec"
 	"github.com/longshore-dev/longshore/sdk/internal/dispatch"
-	"github.com/longshore-dev/longshore/sdk/internal/room"
 )
 
 // Handle registers the manifest of the module. Call it in an init function, once.
@@ -30,8 +30,8 @@ func Handle(manifest func() contract.Manifest) {
 			m.Contracts = contract.Versions()
 		}
 		answer := codec.AppendManifest(nil, &m)
-		// The host asks this while it loads the module, before any question.
-		room.Fill()
+		// The host calls describe while it loads the module, before any other export.
+		arena.Refill()
 		return answer, nil
 	})
 }

@@ -3,13 +3,13 @@ package abi
 import (
 	"unsafe"
 
-	"github.com/longshore-dev/longshore/sdk/internal/room"
+	"github.com/longshore-dev/longshore/sdk/internal/arena"
 )
 
-// The functions of the Extism kernel. Offsets are addresses in the host's memory,
-// which the guest cannot see; it is read and written eight bytes at a time, little
-// endian, which is wasm's own order; wasm needs no alignment, so a word is moved by one
-// instruction where encoding/binary takes eight and links reflection.
+// The functions of the Extism kernel. Offsets are addresses in the kernel's memory, which the
+// guest cannot access. It is read and written eight bytes at a time, little endian like wasm
+// itself. Wasm needs no alignment, so one instruction copies a word; encoding/binary needs eight,
+// and links package reflect.
 
 //go:wasmimport extism:host/env input_length
 func inputLength() uint64
@@ -47,20 +47,20 @@ func logWarn(offset uint64)
 //go:wasmimport extism:host/env log_error
 func logError(offset uint64)
 
-// word is how many bytes the host moves at once.
+// word is how many bytes a kernel function copies.
 const word = 8
 
-// Input returns a copy of the call's input. Behind it is room for a word.
+// Input returns a copy of the call's input, with unused capacity for a word.
 func Input() []byte {
 	length := inputLength()
-	data := room.Bytes(int(length) + word)[:length]
+	data := arena.Bytes(int(length) + word)[:length]
 	if length < word {
 		for i := range data {
 			data[i] = byte(inputLoadU8(uint64(i)))
 		}
 		return data
 	}
-	// The last word overlaps the one before it. Four at once: a loop costs more than a call.
+	// The last word overlaps the one before it. Four are copied per iteration, because a loop costs more than a call.
 	i, last := uint64(0), length-word
 	for ; i+4*word <= length; i += 4 * word {
 		to := (*[4]uint64)(unsafe.Pointer(&data[i]))

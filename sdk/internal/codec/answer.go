@@ -19,7 +19,7 @@ func appendList[T any](b []byte, items []T, item func([]byte, T) []byte) []byte 
 	return append(b, ']')
 }
 
-// ResponseBytes is about the size of a response, and rather too much than too little.
+// ResponseBytes estimates the size of a response; the estimate is rarely too small.
 func ResponseBytes(r *contract.Response) int {
 	const around = 64
 	n := around

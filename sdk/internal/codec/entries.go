@@ -2,11 +2,11 @@ package codec
 
 import (
 	"github.com/longshore-dev/longshore/sdk/contract"
+	"github.com/longshore-dev/longshore/sdk/internal/arena"
 	"github.com/longshore-dev/longshore/sdk/internal/json"
-	"github.com/longshore-dev/longshore/sdk/internal/room"
 )
 
-var entryLists = room.New[contract.Entry](many)
+var entryLists = arena.New[contract.Entry](many)
 
 // entries reads labels or annotations as a list, or nil for null.
 func entries(s *json.Scanner) contract.Entries {
@@ -17,7 +17,7 @@ func entries(s *json.Scanner) contract.Entries {
 	for key, more := s.FirstKey(); more; key, more = s.NextKey() {
 		items = append(items, contract.Entry{Key: json.Text(key), Value: s.String()})
 	}
-	return contract.Entries(entryLists.Keep(items)).Sorted()
+	return contract.Entries(entryLists.Close(items)).Sorted()
 }
 
 func entryMetadata(s *json.Scanner, m *contract.EntryMetadata) {

@@ -1,8 +1,8 @@
-// Package codec reads facts and writes answers without reflection: the part of the
-// contract that a guest needs at every call. encoding/json is its oracle in tests.
+// Package codec decodes requests and encodes responses without reflection. Tests compare it
+// with encoding/json.
 //
-// Fields that the contract's types lack are passed over, since reads may grant a
-// subtree that holds more than the types show.
+// Fields that the contract's types lack are skipped, because the reads of a manifest may grant a
+// subtree with more fields than the types have.
 package codec
 
 import (
@@ -24,8 +24,8 @@ type Envelope struct {
 // FactsReader reads the facts of a request: one value.
 type FactsReader interface{ ReadFacts(s *json.Scanner) }
 
-// DecodeRequest reads a request and leaves its facts to the reader. It refuses a version
-// that this SDK does not speak, and a question that another point was meant to answer.
+// DecodeRequest decodes a request; the reader decodes its facts. It returns an error for a
+// version that this SDK does not support, and for the request of another point.
 func DecodeRequest(data []byte, point contract.Point, facts FactsReader) (Envelope, error) {
 	var e Envelope
 	hasFacts := false

@@ -9,14 +9,14 @@ import (
 
 	"github.com/longshore-dev/longshore/sdk/contract"
 	"github.com/longshore-dev/longshore/sdk/guest"
+	"github.com/longshore-dev/longshore/sdk/internal/arena"
 	"github.com/longshore-dev/longshore/sdk/internal/codec"
 	"github.com/longshore-dev/longshore/sdk/internal/dispatch"
 	"github.com/longshore-dev/longshore/sdk/internal/json"
-	"github.com/longshore-dev/longshore/sdk/internal/room"
 )
 
-// supply is how many requests a module is ready for at once.
-const supply = 8
+// requests is how many requests of a point are allocated at once.
+const requests = 8
 
 // Point registers the policy that answers a point. A nil answer changes nothing.
 func Point[F any](point contract.Point, facts func(*json.Scanner, *F), policy func(*guest.Request[F]) (*guest.Answer, error)) {
@@ -38,49 +38,49 @@ func Operations[F any](point contract.Point, facts func(*json.Scanner, *F), poli
 }
 
 func register[F any](point contract.Point, facts func(*json.Scanner, *F), policy func(*guest.Request[F]) (contract.Response, error)) {
-	questions := room.NewWith(supply, func() *question[F] { return &question[F]{facts: facts, policy: policy} })
-	answerAt(point, func() (codec.FactsReader, asked) {
-		q := *questions.One()
-		return q, q
+	calls := arena.NewWith(requests, func() *call[F] { return &call[F]{facts: facts, policy: policy} })
+	handle(point, func() (codec.FactsReader, responder) {
+		c := *calls.One()
+		return c, c
 	})
 }
 
-// question is a request on its way to its policy.
-type question[F any] struct {
+// call is a request and the policy that it is for.
+type call[F any] struct {
 	request guest.Request[F]
 	facts   func(*json.Scanner, *F)
 	policy  func(*guest.Request[F]) (contract.Response, error)
 }
 
-func (q *question[F]) ReadFacts(s *json.Scanner) { q.facts(s, &q.request.Facts) }
+func (c *call[F]) ReadFacts(s *json.Scanner) { c.facts(s, &c.request.Facts) }
 
-func (q *question[F]) ask(e codec.Envelope) (contract.Response, error) {
-	q.request.Moment, q.request.Settings = e.Moment, e.Settings
-	return q.policy(&q.request)
+func (c *call[F]) respond(e codec.Envelope) (contract.Response, error) {
+	c.request.Moment, c.request.Settings = e.Moment, e.Settings
+	return c.policy(&c.request)
 }
 
-// asked is a question of any point: what does not differ between points is compiled once.
-type asked interface {
-	ask(codec.Envelope) (contract.Response, error)
+// responder is a call of any point, so that the code of handle is compiled once.
+type responder interface {
+	respond(codec.Envelope) (contract.Response, error)
 }
 
-// answerAt takes questions by both of their sides: in a guest it takes long to find the
-// one that belongs to the other.
-func answerAt(point contract.Point, next func() (codec.FactsReader, asked)) {
+// handle registers the export of a point. next returns a call as both of its interfaces: a type
+// assertion from one to the other is slow in a guest.
+func handle(point contract.Point, next func() (codec.FactsReader, responder)) {
 	dispatch.Register(point.Export(), func(input []byte) ([]byte, error) {
-		facts, question := next()
+		facts, current := next()
 		envelope, err := codec.DecodeRequest(input, point, facts)
 		if err != nil {
 			return nil, err
 		}
-		response, err := question.ask(envelope)
+		response, err := current.respond(envelope)
 		if err != nil {
 			return nil, err
 		}
 		if n := len(response.Operations); n > contract.MaxOperations {
-			return nil, errors.New("the answer would have " + strconv.Itoa(n) + " operations, more than " + strconv.Itoa(contract.MaxOperations))
+			return nil, errors.New("the response would have " + strconv.Itoa(n) + " operations, more than " + strconv.Itoa(contract.MaxOperations))
 		}
 		response.Version = envelope.Version
-		return codec.AppendResponse(room.Bytes(codec.ResponseBytes(&response)), &response), nil
+		return codec.AppendResponse(arena.Bytes(codec.ResponseBytes(&response)), &response), nil
 	})
 }

@@ -2,12 +2,12 @@ package codec
 
 import (
 	"github.com/longshore-dev/longshore/sdk/contract"
+	"github.com/longshore-dev/longshore/sdk/internal/arena"
 	"github.com/longshore-dev/longshore/sdk/internal/json"
-	"github.com/longshore-dev/longshore/sdk/internal/room"
 )
 
-// What a request of the usual size is read into, many times over: at the end of its
-// loading a module has answered questions since it was asked to describe itself.
+// A request is decoded into these. Each holds several requests of the usual size, because a
+// warm-up request may come before the first call.
 const (
 	few  = 16
 	many = 256
@@ -32,30 +32,30 @@ var (
 	podAntiAffinities = ready[contract.PodAntiAffinity](few)
 	nodeSelectors     = ready[contract.NodeSelector](few)
 
-	tolerationLists  = room.New[contract.Toleration](many)
-	containerLists   = room.New[contract.Container](many)
-	volumeLists      = room.New[contract.Volume](many)
-	termLists        = room.New[contract.NodeSelectorTerm](many)
-	requirementLists = room.New[contract.NodeSelectorRequirement](many)
-	rawLists         = room.New[contract.RawMessage](many)
-	textLists        = room.New[string](many)
+	tolerationLists  = arena.New[contract.Toleration](many)
+	containerLists   = arena.New[contract.Container](many)
+	volumeLists      = arena.New[contract.Volume](many)
+	termLists        = arena.New[contract.NodeSelectorTerm](many)
+	requirementLists = arena.New[contract.NodeSelectorRequirement](many)
+	rawLists         = arena.New[contract.RawMessage](many)
+	textLists        = arena.New[string](many)
 	integers         = ready[int64](few)
 
-	textMaps = room.NewWith(4*few, func() map[string]string { return make(map[string]string, labels) })
+	textMaps = arena.NewWith(4*few, func() map[string]string { return make(map[string]string, labels) })
 )
 
-// ready returns a supply of pointers to zero values. The code for pointers is shared by all
-// types, that for values is not.
-func ready[T any](portion int) *room.Of[*T] {
-	return room.NewWith(portion, func() *T { return new(T) })
+// ready returns an arena of pointers to zero values. The compiler shares the code for pointers
+// among all types, and not the code for values.
+func ready[T any](block int) *arena.Arena[*T] {
+	return arena.NewWith(block, func() *T { return new(T) })
 }
 
 // list reads a list, or nil for null.
-func list[T any](s *json.Scanner, supply *room.Of[T], item func(*json.Scanner, *T)) []T {
+func list[T any](s *json.Scanner, values *arena.Arena[T], item func(*json.Scanner, *T)) []T {
 	if s.Null() {
 		return nil
 	}
-	items := supply.Open()
+	items := values.Open()
 	for more := s.FirstItem(); more; more = s.NextItem() {
 		n := len(items)
 		if n == cap(items) {
@@ -64,7 +64,7 @@ func list[T any](s *json.Scanner, supply *room.Of[T], item func(*json.Scanner, *
 		items = items[:n+1]
 		item(s, &items[n])
 	}
-	return supply.Keep(items)
+	return values.Close(items)
 }
 
 // texts reads a list of strings, or nil for null.
@@ -76,7 +76,7 @@ func texts(s *json.Scanner) []string {
 	for more := s.FirstItem(); more; more = s.NextItem() {
 		items = append(items, s.String())
 	}
-	return textLists.Keep(items)
+	return textLists.Close(items)
 }
 
 // raws reads a list of values as they are, or nil for null.
@@ -88,7 +88,7 @@ func raws(s *json.Scanner) []contract.RawMessage {
 	for more := s.FirstItem(); more; more = s.NextItem() {
 		items = append(items, s.Raw())
 	}
-	return rawLists.Keep(items)
+	return rawLists.Close(items)
 }
 
 // textMap reads a map of strings, or nil for null.
@@ -104,11 +104,11 @@ func textMap(s *json.Scanner) map[string]string {
 }
 
 // optional reads a value, or nil for null.
-func optional[T any](s *json.Scanner, supply *room.Of[*T], read func(*json.Scanner, *T)) *T {
+func optional[T any](s *json.Scanner, values *arena.Arena[*T], read func(*json.Scanner, *T)) *T {
 	if s.Null() {
 		return nil
 	}
-	v := *supply.One()
+	v := *values.One()
 	read(s, v)
 	return v
 }
