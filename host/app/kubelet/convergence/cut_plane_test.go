@@ -1,0 +1,75 @@
+package convergence_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
+	"github.com/longshore-dev/longshore/host/internal/testkit/twoclusters"
+)
+
+// cutLength is how long the provider is cut off, unless LONGSHORE_TEST_CUT has another duration.
+const cutLength = 20 * time.Second
+
+func cutLengthOf(t *testing.T) time.Duration {
+	t.Helper()
+	given := os.Getenv("LONGSHORE_TEST_CUT")
+	if given == "" {
+		return cutLength
+	}
+	length, err := time.ParseDuration(given)
+	require.NoError(t, err)
+	return length
+}
+
+// The link to the provider is cut while pods, ConfigMaps, Secrets and Services are created, changed
+// and deleted: afterwards both clusters converge, no remote pod is lost, and none exists twice.
+func TestAProviderThatIsCutOffDuringChurn(t *testing.T) {
+	c := twoclusters.Start(t, "shop")
+	planetest.SimulateNodes(t, c.Provider, "milan-worker")
+	proxy, err := faultproxy.Start(c.Provider.Endpoint())
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
+	c.RunManager(c.Provider.RESTConfig())
+	seen := watchRemotePods(t, c)
+	c.StartKubelet(twoclusters.KubeletOptions{ProviderURL: proxy.URL()})
+	kept := keepPods(t, c, "shop")
+
+	churning, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	churn := &workload{client: c.Rome, namespace: "shop", seed: seed(t), pause: 2 * longestPause}
+	go func() { ended <- churn.run(churning, 1<<30) }()
+	before := seen.len()
+	planetest.Until(t, func(planetest.T) bool { return seen.len() > before+workers }, soon, tick, "pods are offloaded")
+
+	proxy.Cut(faultproxy.Blackhole)
+	during := seen.len()
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+		require.Fail(t, "the workload ended")
+	case <-time.After(cutLengthOf(t)): // The length of the cut is what is tested.
+	}
+	// Requests that had arrived before the cut may still be handled.
+	assert.LessOrEqual(t, seen.len(), during+2*workers, "no pods are offloaded meanwhile")
+	proxy.Heal()
+	after := seen.len()
+	planetest.Until(t, func(planetest.T) bool { return seen.len() > after+workers }, soon, tick, "pods are offloaded again")
+	stop()
+	require.NoError(t, <-ended)
+
+	awaitPods(t, c, "shop")
+	awaitCopies(t, c, "shop")
+	uids := uidsOfRemotePods(t, c, "shop")
+	for name, uid := range kept {
+		assert.Equal(t, uid, uids[name], "the remote pod %s", name)
+	}
+	seen.assertOneEach(t)
+}
