@@ -66,7 +66,7 @@ func main() {
 	defer stop()
 	o := options{}
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
-	flags.StringVar(&o.only, "only", "", "measure only names that match this `regexp`: stream/, burst/, requests/, cpu/, memory/, quiet/, policy/")
+	flags.StringVar(&o.only, "only", "", "measure only names that match this `regexp`: stream/, kinds/, burst/, requests/, cpu/, memory/, quiet/, policy/")
 	flags.IntVar(&o.runs, "runs", defaultRuns, "how often each measure is taken; the median counts")
 	flags.IntVar(&o.pods, "pods", defaultBurst, "pods of the burst")
 	flags.IntVar(&o.native, "native", 0, "measure only bursts with wasm beside bursts with native policies, `pairs` of them")
@@ -192,7 +192,7 @@ func (b *bench) needs(prefixes ...string) bool {
 		return true
 	}
 	named := false
-	for _, measure := range []string{"stream", "burst", "requests", "cpu", "memory", "quiet", "policy"} {
+	for _, measure := range []string{"stream", "kinds", "burst", "requests", "cpu", "memory", "quiet", "policy"} {
 		if !strings.Contains(expression, measure) {
 			continue
 		}
@@ -208,9 +208,9 @@ func (b *bench) needs(prefixes ...string) bool {
 
 // clusters takes the measures that need two clusters.
 func (b *bench) clusters(ctx context.Context, o options) (err error) {
-	streams := b.needs("stream/")
+	streams, kinds := b.needs("stream/"), b.needs("kinds/")
 	bursts := b.needs("burst/", "requests/", "cpu/", "memory/", "quiet/")
-	if !streams && !bursts && b.pairs == 0 && !o.scale {
+	if !streams && !kinds && !bursts && b.pairs == 0 && !o.scale {
 		return nil
 	}
 	dir := o.dir
@@ -243,6 +243,14 @@ func (b *bench) clusters(ctx context.Context, o options) (err error) {
 	defer func() { err = errors.Join(err, b.testbed.stop(context.WithoutCancel(ctx))) }()
 	if built != nil {
 		return b.native(ctx, built)
+	}
+	if kinds {
+		if err := b.kinds(ctx); err != nil {
+			return err
+		}
+	}
+	if !streams && !bursts {
+		return nil
 	}
 	return b.load(ctx, streams, bursts)
 }

@@ -167,7 +167,7 @@ func (w *testbed) namespaces(ctx context.Context) error {
 	if w.remote = offloading.Status.RemoteNamespaceName; w.remote == "" {
 		return fmt.Errorf("NamespaceOffloading %s names no remote namespace", key)
 	}
-	return w.milan.Apply(ctx, namespaceObject(plain))
+	return w.milan.admitPlainClient(ctx)
 }
 
 func newSide(c *rig.Cluster) (*side, error) {
