@@ -94,8 +94,9 @@ func (r *rig) sharedDeployment() string {
 	return list.Items[0].Name
 }
 
-// A VirtualNode moves from its own process to a shared one and back. Its remote pod stays.
-func TestAVirtualNodeMovesBetweenProcessesWithoutItsPods(t *testing.T) {
+// newPeeredRig returns a rig with the controllers of the provider and the objects of the peering.
+func newPeeredRig(t *testing.T) *rig {
+	t.Helper()
 	r := newRig(t)
 	r.runManager()
 	planetest.SimulateNodes(t, r.provider, "milan-worker")
@@ -108,13 +109,24 @@ func TestAVirtualNodeMovesBetweenProcessesWithoutItsPods(t *testing.T) {
 		Spec:       liqocorev1beta1.ForeignClusterSpec{ClusterID: "milan"},
 	})
 	r.mapNamespace()
-	vn := assigned(nodeName, secretName)
+	return r
+}
+
+// unassigned is a VirtualNode that the manager has not seen yet.
+func unassigned(name string) *offloadingv1beta1.VirtualNode {
+	vn := assigned(name, secretName)
 	vn.Annotations = nil
-	vn.Spec.Template.Name = "vk-" + nodeName
-	labels := map[string]string{offloadingv1beta1.ComponentLabel: offloadingv1beta1.ComponentVirtualKubelet, offloadingv1beta1.VirtualNodeLabel: nodeName}
+	vn.Spec.Template.Name = "vk-" + name
+	labels := map[string]string{offloadingv1beta1.ComponentLabel: offloadingv1beta1.ComponentVirtualKubelet, offloadingv1beta1.VirtualNodeLabel: name}
 	vn.Spec.Template.Labels, vn.Spec.Template.Spec.Template.Labels, vn.Spec.Template.Spec.Selector.MatchLabels = labels, labels, labels
 	vn.Spec.Template.Spec.Template.Spec.Containers[0].Image = "longshore"
-	r.create(r.rome, vn)
+	return vn
+}
+
+// A VirtualNode moves from its own process to a shared one and back. Its remote pod stays.
+func TestAVirtualNodeMovesBetweenProcessesWithoutItsPods(t *testing.T) {
+	r := newPeeredRig(t)
+	r.create(r.rome, unassigned(nodeName))
 	r.runVirtualNodes()
 
 	ownOptions := r.options()

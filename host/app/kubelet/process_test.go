@@ -137,6 +137,14 @@ func (c *child) kill(t *testing.T) {
 	c.stdin.Close()
 }
 
+// end ends the process and waits until it has ended.
+func (c *child) end(t *testing.T) {
+	t.Helper()
+	c.ended = true
+	c.stdin.Close()
+	require.NoError(t, c.command.Wait())
+}
+
 // awaitExit waits until the process ends by itself with an error.
 func (c *child) awaitExit(t *testing.T) {
 	t.Helper()

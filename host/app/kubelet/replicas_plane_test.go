@@ -1,0 +1,242 @@
+package kubelet_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+)
+
+const (
+	// churnPeriod is the time between two creations of a pod, and churnPods the number of
+	// creations after which it is deleted.
+	churnPeriod = 100 * time.Millisecond
+	churnPods   = 10
+)
+
+// remoteUIDs records the UIDs that the ShadowPods and pods of the provider have had.
+type remoteUIDs struct {
+	mu   sync.Mutex
+	seen map[string]map[types.UID]bool
+}
+
+func (u *remoteUIDs) add(object client.Object) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	key := fmt.Sprintf("%T %s", object, object.GetName())
+	if u.seen[key] == nil {
+		u.seen[key] = map[types.UID]bool{}
+	}
+	u.seen[key][object.GetUID()] = true
+}
+
+// checkOnce checks that each object had one UID, and that those of a pod were seen.
+func (u *remoteUIDs) checkOnce(t *testing.T, pod string) {
+	t.Helper()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	assert.Contains(t, u.seen, "*v1.Pod "+pod)
+	assert.Contains(t, u.seen, "*v1beta1.ShadowPod "+pod)
+	for name, uids := range u.seen {
+		assert.Len(t, uids, 1, "%s was created once", name)
+	}
+}
+
+// recordUIDs records UIDs until the test ends. It returns after both watches have begun.
+func (r *rig) recordUIDs(t *testing.T) *remoteUIDs {
+	t.Helper()
+	recorded := &remoteUIDs{seen: map[string]map[types.UID]bool{}}
+	c, err := client.NewWithWatch(r.provider.RESTConfig(), client.Options{Scheme: r.runtimeTypes})
+	require.NoError(t, err)
+	for _, list := range []client.ObjectList{&offloadingv1beta1.ShadowPodList{}, &corev1.PodList{}} {
+		events, err := c.Watch(t.Context(), list, client.InNamespace("shop-rome"))
+		require.NoError(t, err)
+		r.background(func(ctx context.Context) error {
+			defer events.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return nil
+				case event, ok := <-events.ResultChan():
+					if !ok {
+						return nil
+					}
+					if object, isObject := event.Object.(client.Object); isObject && event.Type != watch.Bookmark {
+						recorded.add(object)
+					}
+				}
+			}
+		})
+	}
+	return recorded
+}
+
+// churn creates pods on virtual nodes and deletes them after a while. stop ends that and returns an
+// error of a request.
+func (r *rig) churn(nodes []string) (stop func() error) {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	ended := r.background(func(context.Context) error {
+		ticker := time.NewTicker(churnPeriod)
+		defer ticker.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-ticker.C:
+			}
+			if err := r.rome.Create(r.t.Context(), podOn(nodes[i%len(nodes)], "churn-"+strconv.Itoa(i))); err != nil {
+				return err
+			}
+			if i < churnPods {
+				continue
+			}
+			old := podOn("", "churn-"+strconv.Itoa(i-churnPods))
+			if err := client.IgnoreNotFound(r.rome.Delete(r.t.Context(), old)); err != nil {
+				return err
+			}
+		}
+	})
+	return func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+func (r *rig) podNames(c client.Client, namespace string) (map[string]bool, error) {
+	list := &corev1.PodList{}
+	err := c.List(r.t.Context(), list, client.InNamespace(namespace))
+	names := map[string]bool{}
+	for i := range list.Items {
+		names[list.Items[i].Name] = list.Items[i].Status.Phase == corev1.PodRunning && list.Items[i].DeletionTimestamp == nil
+	}
+	return names, err
+}
+
+// Two replicas of a shared process take turns while pods come and go: the leader ends in order, and
+// the next one is killed. Each remote object is created once.
+func TestReplicasOfASharedProcessTakeOverUnderChurn(t *testing.T) {
+	r := newRig(t)
+	r.runManager()
+	planetest.SimulateNodes(t, r.provider, "milan-worker")
+	names := []string{"milan-1", "milan-2", "milan-3"}
+	r.create(r.rome, r.secret(r.kubeconfig))
+	for _, name := range names {
+		r.create(r.rome, assigned(name, secretName))
+	}
+	r.mapNamespace()
+	startReplica := func(identity string) *child {
+		r.createSharedPod(identity)
+		return startChild(t, childOptions{
+			Kubeconfig: r.adminKubeconfig(t), NodeIP: r.consumer.Address(), PolicyCache: r.policyCache,
+			SharedProcess: sharedProcess, Identity: identity, ListenPort: 10250,
+		})
+	}
+	recorded := r.recordUIDs(t)
+	first := startReplica("replica-1")
+	for _, name := range names {
+		r.awaitNode(name)
+		r.create(r.rome, podOn(name, "stays-on-"+name))
+		r.awaitRunning("stays-on-" + name)
+	}
+	second := startReplica("replica-2")
+	stop := r.churn(names)
+	takesOver := func(identity string) {
+		t.Helper()
+		planetest.Until(t, func(t planetest.T) bool { return r.holderOf(t, sharedProcess) == identity }, soon, tick, "%s leads", identity)
+		for _, name := range names {
+			r.create(r.rome, podOn(name, "after-"+identity+"-on-"+name))
+		}
+		for _, name := range names {
+			r.awaitRunning("after-" + identity + "-on-" + name)
+		}
+	}
+	r.awaitRunning("churn-" + strconv.Itoa(churnPods))
+	first.end(t)
+	takesOver("replica-2")
+	startReplica("replica-3")
+	second.kill(t)
+	takesOver("replica-3")
+	require.NoError(t, stop())
+
+	require.Eventually(t, func() bool {
+		local, err := r.podNames(r.rome, "shop")
+		if err != nil {
+			return false
+		}
+		remote, err := r.podNames(r.milan, "shop-rome")
+		if err != nil || len(local) != len(names)*3+churnPods {
+			return false
+		}
+		for name, isRunning := range local {
+			if !isRunning || !remote[name] {
+				return false
+			}
+		}
+		return len(remote) == len(local)
+	}, soon, tick, "both clusters have the same pods, and all run")
+	recorded.checkOnce(t, "after-replica-3-on-milan-1")
+	for _, name := range names {
+		r.awaitNode(name)
+	}
+}
+
+func (r *rig) isGone(c client.Client, namespace, name string, object client.Object) bool {
+	return apierrors.IsNotFound(c.Get(r.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object))
+}
+
+// A VirtualNode is deleted as with a process of its own: its pods are evicted, and nothing of it is
+// left in the provider. The other virtual nodes of the process go on.
+func TestDeletionOfAVirtualNodeOfASharedProcess(t *testing.T) {
+	r := newPeeredRig(t)
+	for _, name := range []string{"milan-1", "milan-2"} {
+		vn := unassigned(name)
+		vn.Annotations = map[string]string{offloadingv1beta1.ProcessAnnotation: offloadingv1beta1.ProcessShared}
+		r.create(r.rome, vn)
+	}
+	r.create(r.rome, unassigned("milan-3"))
+	r.runVirtualNodes()
+	sharedOptions := r.sharedOptions()
+	sharedOptions.SharedProcess, sharedOptions.CertificateType = r.sharedDeployment(), "self-signed"
+	shared := r.runProcess(offloadingv1beta1.SharedProcessKey, sharedOptions.SharedProcess, sharedOptions)
+	ownOptions := r.options()
+	ownOptions.NodeName, ownOptions.CertificateType, ownOptions.ListenPort = "milan-3", "self-signed", 10350
+	own := r.runProcess(offloadingv1beta1.VirtualNodeLabel, "milan-3", ownOptions)
+	recorded := r.recordUIDs(t)
+	for _, name := range []string{"milan-1", "milan-2", "milan-3"} {
+		r.awaitNode(name)
+		r.create(r.rome, podOn(name, "web-"+name))
+		r.awaitRunning("web-" + name)
+	}
+	for _, name := range []string{"milan-2", "milan-3"} {
+		vn := &offloadingv1beta1.VirtualNode{}
+		vn.Namespace, vn.Name = tenant, name
+		require.NoError(t, r.rome.Delete(t.Context(), vn))
+		if name == "milan-3" {
+			r.endWith(own, "vk-milan-3")
+		}
+		require.Eventually(t, func() bool {
+			return r.isGone(r.rome, tenant, name, &offloadingv1beta1.VirtualNode{}) && r.isGone(r.rome, "", name, &corev1.Node{}) &&
+				r.isGone(r.rome, "shop", "web-"+name, &corev1.Pod{}) && r.isGone(r.milan, "shop-rome", "web-"+name, &corev1.Pod{}) &&
+				r.isGone(r.milan, "shop-rome", "web-"+name, &offloadingv1beta1.ShadowPod{})
+		}, soon, tick, "VirtualNode %s is gone on both sides", name)
+		r.create(r.rome, podOn("milan-1", "after-"+name))
+		r.awaitRunning("after-" + name)
+	}
+	r.awaitRunning("web-milan-1")
+	recorded.checkOnce(t, "after-milan-3")
+	assert.Empty(t, shared.ended, "the shared process runs")
+	assert.Equal(t, sharedOptions.SharedProcess, r.sharedDeployment())
+}
