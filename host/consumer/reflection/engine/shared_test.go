@@ -211,3 +211,52 @@ func TestAMissingRightIsRecordedForEachVirtualNode(t *testing.T) {
 		require.Eventually(t, func() bool { return nodeOfShadow(t.Context(), remote, "web-"+node) == node }, soon, tick)
 	}
 }
+
+// A virtual node learns of the end of its object also if the object of another one has replaced it
+// in the cache, and is not called about other objects.
+func TestSubscribersAreCalledAboutObjectsWithTheirLabels(t *testing.T) {
+	of := func(node, uid, version string) client.Object {
+		object := configMap("web", uid, version)
+		object.Labels = map[string]string{offloadingv1beta1.NodeNameLabel: node}
+		return object
+	}
+	for name, tc := range map[string]struct {
+		change   func(t *testing.T, s *store)
+		ofA, ofB int
+	}{
+		"an update": {func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Update(of("a", "1", "11")))
+		}, 1, 0},
+		"another node takes the object over": {func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Update(of("b", "1", "11")))
+		}, 1, 1},
+		"a list in which another node has the object": {func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Replace([]any{of("b", "1", "11")}, "11"))
+		}, 1, 1},
+		"another node creates an object of the name": {func(t *testing.T, s *store) {
+			t.Helper()
+			s.Assume(of("b", "2", "12"))
+			require.NoError(t, s.Delete(of("a", "1", "11")))
+			require.NoError(t, s.Add(of("b", "2", "12")))
+		}, 1, 0},
+		"the deletion": {func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Delete(of("a", "1", "11")))
+		}, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := map[string]int{}
+			i := &informer{subscribers: map[string][]*subscriber{}}
+			i.store = newStore(nil, i.changed)
+			require.NoError(t, i.store.Add(of("a", "1", "10")))
+			for _, node := range []string{"a", "b"} {
+				i.add(&subscriber{selects: labels.Set{offloadingv1beta1.NodeNameLabel: node}, changed: func(client.Object) { calls[node]++ }})
+			}
+			tc.change(t, i.store)
+			assert.Equal(t, [2]int{tc.ofA, tc.ofB}, [2]int{calls["a"], calls["b"]})
+		})
+	}
+}
