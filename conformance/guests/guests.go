@@ -1,5 +1,5 @@
 // Package guests holds one small policy, "accelerator", in every language that tests compare:
-// Go, C and AssemblyScript with the SDKs, AssemblyScript with Extism's kit, and the text
+// Go, C, AssemblyScript and Rust with the SDKs, AssemblyScript with Extism's kit, and the text
 // format, which is the smallest policy without any SDK.
 //
 // They answer PodMutation in the same way: a pod that selects nodes with an accelerator gets
@@ -20,7 +20,7 @@ import (
 	"github.com/longshore-dev/longshore/conformance/wat"
 )
 
-//go:embed c/policy.c text/policy.wat assemblyscript/*.ts assemblyscript/*.json
+//go:embed c/policy.c rust/policy.rs text/policy.wat assemblyscript/*.ts assemblyscript/*.json
 var files embed.FS
 
 // Guest is the policy in one language.
@@ -38,6 +38,9 @@ func All() []Guest {
 		{Name: "golang", build: buildGo},
 		{Name: "c", Small: true, build: func(ctx context.Context) ([]byte, error) {
 			return withFile("c/policy.c", func(source []byte) ([]byte, error) { return toolchain.C(ctx, source) })
+		}},
+		{Name: "rust", Small: true, build: func(ctx context.Context) ([]byte, error) {
+			return withFile("rust/policy.rs", func(source []byte) ([]byte, error) { return toolchain.Rust(ctx, source) })
 		}},
 		{Name: "assemblyscript", Small: true, build: func(ctx context.Context) ([]byte, error) {
 			return toolchain.AssemblyScript(ctx, AssemblyScript(), "policy", "~lib/@longshore/policy/index/stop")
@@ -96,8 +99,8 @@ func buildGo(ctx context.Context) ([]byte, error) {
 	return toolchain.Go(ctx, strings.TrimSpace(string(out)))
 }
 
-// BuildFolder compiles the policy in a folder: Go with a main.go, C in policy.c, or AssemblyScript
-// in policy.ts. The error wraps toolchain.ErrMissing when its compiler is not installed.
+// BuildFolder compiles the policy in a folder: Go with a main.go, C in policy.c, Rust in
+// policy.rs, or AssemblyScript in policy.ts. The error wraps toolchain.ErrMissing when its compiler is not installed.
 func BuildFolder(ctx context.Context, folder string) ([]byte, error) {
 	tree := os.DirFS(folder)
 	if _, err := fs.Stat(tree, "main.go"); err == nil {
@@ -106,10 +109,13 @@ func BuildFolder(ctx context.Context, folder string) ([]byte, error) {
 	if source, err := fs.ReadFile(tree, "policy.c"); err == nil {
 		return toolchain.C(ctx, source)
 	}
+	if source, err := fs.ReadFile(tree, "policy.rs"); err == nil {
+		return toolchain.Rust(ctx, source)
+	}
 	if _, err := fs.Stat(tree, "policy.ts"); err == nil {
 		return toolchain.AssemblyScript(ctx, Pinned{FS: tree}, "policy", "~lib/@longshore/policy/index/stop")
 	}
-	return nil, fmt.Errorf("folder %s has none of main.go, policy.c, policy.ts", folder)
+	return nil, fmt.Errorf("folder %s has none of main.go, policy.c, policy.rs, policy.ts", folder)
 }
 
 // Pinned adds the files that pin the AssemblyScript compiler to a tree.

@@ -4,7 +4,7 @@
 // to them.
 //
 // Most are in the text format, one folder each; what the languages themselves say when
-// they give up is in golang, ctrap and asabort.
+// they give up is in golang, ctrap, asabort and rspanic.
 package probes
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/longshore-dev/longshore/conformance/wat"
 )
 
-//go:embed prelude.wat */probe.wat ctrap/probe.c asabort/probe.ts
+//go:embed prelude.wat */probe.wat ctrap/probe.c asabort/probe.ts rspanic/probe.rs
 var files embed.FS
 
 // Probe is a module in the text format.

@@ -145,6 +145,16 @@ func TestAssemblyScriptReportsTheReason(t *testing.T) {
 	golden(t, filepath.Join("asabort", "want.txt"), outcome(t, newEngine(t, "", nil), wasm, question(LongQuestion, "")))
 }
 
+func TestRustReportsTheReason(t *testing.T) {
+	source, err := files.ReadFile("rspanic/probe.rs")
+	require.NoError(t, err)
+	wasm, err := toolchain.Rust(t.Context(), source)
+	toolchain.Need(t, err)
+	e := newEngine(t, "", nil)
+	golden(t, filepath.Join("rspanic", "reported.txt"), outcome(t, e, wasm, question(LongQuestion, "")))
+	golden(t, filepath.Join("rspanic", "memory.txt"), outcome(t, e, wasm, question(5000, "")))
+}
+
 // What is too large is refused before it is unpacked, copied or called.
 func TestTooLarge(t *testing.T) {
 	all, err := All()

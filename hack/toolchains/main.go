@@ -1,5 +1,5 @@
 // Command toolchains installs the compilers of the test guests that come from npm. The
-// others, clang and lld, come from the system's packages (.ci/run installs them).
+// others, clang, lld and rustc, come from the system's packages (.ci/run installs them).
 // Tests that need a missing one are skipped, with the reason.
 package main
 

@@ -87,6 +87,12 @@ export class Answer {
   // remove removes the field at the path.
   remove(path: string): void { this.operation("remove", path, ""); }
 
+  // removeKeys removes keys of the map at the path.
+  removeKeys(path: string, keys: string[]): void {
+    if (this.operations.length > 0) this.operations += ",";
+    this.operations += '{"op":"remove","path":' + quote(path) + ',"keys":' + quoteAll(keys) + "}";
+  }
+
   // mergeString sets a key of the map at the path, such as a label, to a string.
   mergeString(path: string, key: string, text: string): void {
     this.operation("merge", path, "{" + quote(key) + ":" + quote(text) + "}");

@@ -505,6 +505,15 @@ static LS_UNUSED void ls_set_string(ls_answer *answer, const char *path, ls_text
 // ls_remove removes the field at the path.
 static LS_UNUSED void ls_remove(ls_answer *answer, const char *path) { ls_operation(answer, "remove", path, (ls_text){0, 0}); }
 
+// ls_remove_keys removes keys, an LS_LIST, of the map at the path.
+static LS_UNUSED void ls_remove_keys(ls_answer *answer, const char *path, const char *const *keys) {
+	ls_writer *w = &answer->operations;
+	ls_write(w, w->length ? ",{\"op\":\"remove\",\"path\":" : "{\"op\":\"remove\",\"path\":");
+	ls_write_string(w, ls_string(path));
+	ls_write_strings(w, "keys", keys);
+	ls_write(w, "}");
+}
+
 // ls_merge_string sets a key of the map at the path, such as a label, to a string.
 static LS_UNUSED void ls_merge_string(ls_answer *answer, const char *path, ls_text key, ls_text text) {
 	ls_writer w = {0, 0, 0};

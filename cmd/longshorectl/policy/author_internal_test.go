@@ -16,6 +16,8 @@ import (
 
 	"github.com/longshore-dev/longshore/conformance/guests"
 	"github.com/longshore-dev/longshore/conformance/guests/toolchain"
+	"github.com/longshore-dev/longshore/sdk/contract"
+	"github.com/longshore-dev/longshore/sdk/rust"
 )
 
 // The Makefile of a project and policy build have one command.
@@ -23,12 +25,21 @@ func TestMakefilesBuildAsPolicyBuildDoes(t *testing.T) {
 	for name, c := range compilers {
 		makefile, err := projects.ReadFile("project/" + name + "/Makefile.tmpl")
 		require.NoError(t, err)
+		assert.Contains(t, languages, name)
+		if c.find != nil {
+			assert.Contains(t, string(makefile), "\n\t$(LONGSHORECTL) policy build\n", "policy build finds the compiler")
+			page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "reference", "abi.md"))
+			require.NoError(t, err)
+			for _, text := range []string{string(page), rust.Source} {
+				assert.Contains(t, text, "rustc "+strings.Join(c.arguments, " "))
+			}
+			continue
+		}
 		text := strings.NewReplacer("-ldflags='-s -w'", "-ldflags=-s -w").Replace(string(makefile))
 		assert.Contains(t, text, " "+strings.Join(c.arguments, " ")+"\n", name)
 		if c.variable != "" {
 			assert.Regexp(t, c.variable+` \??= `+strings.Join(c.command, " "), text)
 		}
-		assert.Contains(t, languages, name)
 	}
 	assert.Len(t, compilers, len(languages))
 }
@@ -36,7 +47,7 @@ func TestMakefilesBuildAsPolicyBuildDoes(t *testing.T) {
 func TestBuildCompilesWithTheCompilerOfTheEnvironment(t *testing.T) {
 	clang, err := toolchain.Clang()
 	toolchain.Need(t, err)
-	project := &Project{Name: "mine", Folder: filepath.Join(t.TempDir(), "mine"), Language: "c"}
+	project := &Project{Name: "mine", Folder: filepath.Join(t.TempDir(), "mine"), Language: "c", Point: contract.PodMutation}
 	require.NoError(t, project.write())
 	s := Streams{Getenv: func(name string) string { return map[string]string{"CC": clang}[name] }}
 	built, err := s.build(t.Context(), project.Folder)
@@ -56,6 +67,38 @@ func TestBuildCompilesWithTheCompilerOfTheEnvironment(t *testing.T) {
 	require.ErrorContains(t, err, "error:")
 	_, err = s.build(t.Context(), t.TempDir())
 	require.ErrorContains(t, err, "create a project with longshorectl policy init")
+}
+
+// The first rustc of a machine may lack the target; one that has it is found, and one that the user names
+// is used as it is.
+func TestBuildFindsACompilerOfRustWithTheTarget(t *testing.T) {
+	rustc, err := toolchain.Rustc(t.Context())
+	toolchain.Need(t, err)
+	lacking := t.TempDir()
+	script := "#!/bin/sh\necho " + filepath.Join(lacking, "none") + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(lacking, "rustc"), []byte(script), 0o700)) //nolint:gosec // A program.
+	project := &Project{Name: "mine", Folder: filepath.Join(t.TempDir(), "mine"), Language: "rust", Point: contract.PodMutation}
+	require.NoError(t, project.write())
+	environment := map[string]string{"PATH": lacking + string(filepath.ListSeparator) + filepath.Dir(rustc)}
+	s := Streams{Getenv: func(name string) string { return environment[name] }}
+	built, err := s.build(t.Context(), project.Folder)
+	require.NoError(t, err)
+	assert.Equal(t, "rust", built.Language)
+
+	require.NoError(t, os.Remove(filepath.Join(project.Folder, "longshore.rs")))
+	again, err := s.build(t.Context(), project.Folder)
+	require.NoError(t, err, "the SDK is that of longshorectl")
+	assert.Equal(t, built.Digest, again.Digest)
+	assert.NoFileExists(t, filepath.Join(project.Folder, "longshore.rs"), "what a build writes is removed")
+
+	environment["PATH"] = lacking
+	_, err = s.build(t.Context(), project.Folder)
+	require.ErrorContains(t, err, "apt-get install rustc libstd-rust-dev-wasm32 lld")
+	require.ErrorContains(t, err, "rustup target add wasm32-unknown-unknown")
+	require.ErrorContains(t, err, "without it: "+filepath.Join(lacking, "rustc"))
+	environment["RUSTC"] = rustc
+	_, err = s.build(t.Context(), project.Folder)
+	require.NoError(t, err)
 }
 
 // What does not fit into a ConfigMap is distributed, and its bytes come together again.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/host/policy/module"
-	csdk "github.com/longshore-dev/longshore/sdk/c"
+	"github.com/longshore-dev/longshore/sdk/rust"
 )
 
 // moduleFile is the file of a built module.
@@ -32,7 +32,9 @@ type compiler struct {
 	variable string
 	// command of the compiler, then its arguments.
 	command, arguments []string
-	environment        []string
+	// find returns the compiler when command is empty, given the folders of PATH.
+	find        func(ctx context.Context, path string) (string, error)
+	environment []string
 }
 
 // compilers have the commands of the Makefiles that policy init writes.
@@ -49,6 +51,7 @@ var compilers = map[string]compiler{
 		source: "policy.ts", variable: "ASC", command: []string{"npx", "--no-install", "asc"},
 		arguments: []string{"policy.ts", "--optimize", "--runtime", "stub", "--use", "abort=~lib/@longshore/policy/index/stop", "--outFile", moduleFile},
 	},
+	"rust": {source: "policy.rs", variable: "RUSTC", find: rust.Compiler, arguments: rust.Arguments("policy.rs", moduleFile)},
 }
 
 // Built is a module that was built.
@@ -73,9 +76,10 @@ func buildCommand(streams Streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "build [FOLDER]",
 		Short: "Compile the module of a project, as module.wasm and module.wasm.gz",
-		Long: "Compile the module of a project that policy init created, or that is like one: Go with a go.mod, C in policy.c, or AssemblyScript\n" +
-			"in policy.ts. The compiler of the language must be installed; the SDK for C is in\n" +
-			"longshorectl. The environment variables CC and ASC name another compiler.\n" +
+		Long: "Compile the module of a project that policy init created, or that is like one: Go with a go.mod, C in policy.c, AssemblyScript\n" +
+			"in policy.ts, or Rust in policy.rs. The compiler of the language must be installed; the SDKs for C and Rust are in\n" +
+			"longshorectl. For Rust, the first rustc in PATH that has the target wasm32-unknown-unknown compiles. The environment\n" +
+			"variables CC, ASC and RUSTC name another compiler.\n" +
 			"Exit codes: 0 built, 1 the compiler reports an error or is missing, 2 wrong command line.",
 		Example: buildExample,
 		Args:    atMostOneFolder,
@@ -129,23 +133,16 @@ func (s Streams) build(ctx context.Context, folder string) (*Built, error) {
 		return nil, err
 	}
 	c := compilers[language]
-	command := c.command
-	if other := s.Getenv(c.variable); c.variable != "" && other != "" {
-		command = strings.Fields(other)
+	command, err := s.compiler(ctx, c)
+	if err != nil {
+		return nil, err
 	}
-	arguments := slices.Concat(command[1:], c.arguments)
-	if _, err := os.Stat(filepath.Join(folder, "longshore.h")); language == "c" && errors.Is(err, fs.ErrNotExist) {
-		include, err := os.MkdirTemp("", "longshore-sdk-")
-		if err != nil {
-			return nil, fmt.Errorf("writing the SDK: %w", err)
-		}
-		defer func() { _ = os.RemoveAll(include) }()
-		if err := os.WriteFile(filepath.Join(include, "longshore.h"), []byte(csdk.Header), 0o600); err != nil {
-			return nil, fmt.Errorf("writing the SDK: %w", err)
-		}
-		arguments = append(arguments, "-I", include)
+	remove, err := writeSDK(language, folder)
+	if err != nil {
+		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, command[0], arguments...) //nolint:gosec // The user's compiler.
+	defer remove()
+	cmd := exec.CommandContext(ctx, command[0], slices.Concat(command[1:], c.arguments)...) //nolint:gosec // The user's compiler.
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), c.environment...)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building with %s: %w\n%s", command[0], err, text)
@@ -163,6 +160,44 @@ func (s Streams) build(ctx context.Context, folder string) (*Built, error) {
 		return nil, fmt.Errorf("writing the module: %w", err)
 	}
 	return &Built{File: file, Language: language, Digest: module.Digest(wasm), Bytes: len(packed), UnpackedBytes: len(wasm)}, nil
+}
+
+// compiler returns the command of a compiler: the user's, or the one that is found.
+func (s Streams) compiler(ctx context.Context, c compiler) ([]string, error) {
+	if other := strings.Fields(s.Getenv(c.variable)); c.variable != "" && len(other) > 0 {
+		return other, nil
+	}
+	if c.find == nil {
+		return c.command, nil
+	}
+	found, err := c.find(ctx, s.Getenv("PATH"))
+	if err != nil {
+		return nil, fmt.Errorf("finding the compiler: %w", err)
+	}
+	return []string{found}, nil
+}
+
+// writeSDK writes the files of the SDK that a project lacks, and returns a function that removes
+// them.
+func writeSDK(language, folder string) (remove func(), err error) {
+	var written []string
+	remove = func() {
+		for _, file := range written {
+			_ = os.Remove(file)
+		}
+	}
+	for name, content := range languages[language].files {
+		file := filepath.Join(folder, name)
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		written = append(written, file)
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			remove()
+			return nil, fmt.Errorf("writing the SDK: %w", err)
+		}
+	}
+	return remove, nil
 }
 
 // pack compresses a module as gzip -9 -n does.

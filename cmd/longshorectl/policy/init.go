@@ -20,6 +20,8 @@ import (
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/sdk/c"
+	"github.com/longshore-dev/longshore/sdk/contract"
+	"github.com/longshore-dev/longshore/sdk/rust"
 )
 
 // projects holds a folder of templates for each language.
@@ -31,6 +33,8 @@ const (
 	templateSuffix = ".tmpl"
 	// commonTemplates is the folder of the files that projects in every language have.
 	commonTemplates = "common"
+	// pointTemplates is the folder, in that of a language, with a folder for each extension point.
+	pointTemplates = "points"
 )
 
 // language is a language in which a project can be written.
@@ -47,6 +51,7 @@ type language struct {
 var languages = map[string]language{
 	"go":             {setup: "go mod tidy", isSDKNeeded: true},
 	"c":              {files: map[string]string{"longshore.h": c.Header}},
+	"rust":           {files: map[string]string{rust.SourceFile: rust.Source}},
 	"assemblyscript": {setup: "npm install", isSDKNeeded: true},
 }
 
@@ -63,11 +68,38 @@ type Project struct {
 	Folder string `json:"folder"`
 	// Language of the project, a key of languages.
 	Language string `json:"language"`
+	// Point is the extension point that the policy answers.
+	Point contract.Point `json:"point"`
 	// SDK is the absolute path of the folder sdk of a clone of Longshore; empty when the
 	// project does not refer to it.
 	SDK string `json:"sdk,omitempty"`
 	// Files that were written, relative to Folder.
 	Files []string `json:"files"`
+}
+
+// sentences say what the policy of a new project does, for each extension point.
+var sentences = map[contract.Point]string{
+	contract.PodMutation:            "it labels offloaded pods with the virtual node on which they run",
+	contract.OffloadingPatch:        "it sends pods to the provider's nodes that are labeled for this consumer",
+	contract.AntiAffinityPreset:     "it prefers different nodes for the pods of one application",
+	contract.MetadataFilter:         "it keeps an internal label in this cluster",
+	contract.ResourceMutation:       "it annotates reflected objects with the cluster that they come from",
+	contract.ShadowPodAdmission:     "it denies pods of consumers with privileged containers",
+	contract.ResourceSliceAdmission: "it denies slices of other classes than the default one",
+}
+
+// Sentence says what the policy does.
+func (p *Project) Sentence() string { return sentences[p.Point] }
+
+// Package is the package of the Go SDK for the extension point.
+func (p *Project) Package() string { return strings.ToLower(string(p.Point)) }
+
+func pointNames() string {
+	var names []string
+	for _, point := range contract.Points() {
+		names = append(names, string(point))
+	}
+	return strings.Join(names, ", ")
 }
 
 const initExample = `  # A policy in Go that builds, tests and conforms at once
@@ -76,16 +108,19 @@ const initExample = `  # A policy in Go that builds, tests and conforms at once
 
   # The same in C
   longshorectl policy init my-policy --lang c
-  cd my-policy && make test conform`
+  cd my-policy && make test conform
+
+  # A policy in Rust that decides in the provider about the pods of consumers
+  longshorectl policy init my-guard --lang rust --point ShadowPodAdmission`
 
 func initCommand(streams Streams) *cobra.Command {
 	var format output.Format
-	var lang, sdk, folder string
+	var lang, sdk, folder, point string
 	command := &cobra.Command{
-		Use:   "init NAME [--lang LANGUAGE] [--sdk FOLDER]",
+		Use:   "init NAME [--lang LANGUAGE] [--point POINT] [--sdk FOLDER]",
 		Short: "Create a policy project that builds, tests and conforms at once",
-		Long: "Create a policy project: manifest, policy, golden cases, Makefile. It labels offloaded pods with their virtual node; change\n" +
-			"it into your policy. NAME names the policy, and its folder unless --folder does.\n" +
+		Long: "Create a policy project: manifest, policy, golden cases, Makefile. The policy answers one extension\n" +
+			"point; change it into yours. NAME names the policy, and its folder unless --folder does.\n" +
 			"Exit codes: 0 created, 1 it cannot be written, 2 wrong command line.",
 		Example: initExample,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -101,10 +136,14 @@ func initCommand(streams Streams) *cobra.Command {
 			if _, known := languages[lang]; !known {
 				return output.Usagef("invalid --lang %q: the languages are %s", lang, languageNames())
 			}
+			if _, known := sentences[contract.Point(point)]; !known {
+				return output.Usagef("invalid --point %q: the extension points are %s", point, pointNames())
+			}
 			project, err := newProject(args[0], folder, lang, sdk)
 			if err != nil {
 				return err
 			}
+			project.Point = contract.Point(point)
 			if err := project.write(); err != nil {
 				return err
 			}
@@ -115,7 +154,8 @@ func initCommand(streams Streams) *cobra.Command {
 	flags := command.Flags()
 	format.AddTo(flags)
 	flags.StringVar(&lang, "lang", "go", "language of the project: "+languageNames())
-	flags.StringVar(&sdk, "sdk", "", "the folder sdk of a clone of Longshore; required until the SDK is released, but not for c")
+	flags.StringVar(&sdk, "sdk", "", "the folder sdk of a clone of Longshore; required until the SDK is released, but not for c and rust")
+	flags.StringVar(&point, "point", string(contract.PodMutation), "extension point that the policy answers: "+pointNames())
 	flags.StringVar(&folder, "folder", "", "where to create the project; ./NAME when empty")
 	return command
 }
@@ -150,11 +190,19 @@ func (p *Project) write() error {
 	if len(entries) > 0 {
 		return fmt.Errorf("creating the project: folder %s is not empty", p.Folder)
 	}
+	var roots []string
 	for _, folder := range []string{p.Language, commonTemplates} {
-		root := path.Join("project", folder)
+		roots = append(roots, path.Join("project", folder), path.Join("project", folder, pointTemplates, string(p.Point)))
+	}
+	for _, root := range roots {
 		err := fs.WalkDir(projects, root, func(name string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
+			switch {
+			case err != nil:
 				return err
+			case entry.IsDir() && entry.Name() == pointTemplates:
+				return fs.SkipDir
+			case entry.IsDir():
+				return nil
 			}
 			return p.writeTemplate(name, strings.TrimSuffix(strings.TrimPrefix(name, root+"/"), templateSuffix))
 		})

@@ -3,6 +3,7 @@ package policy_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,6 +46,21 @@ kind: Pod
 metadata: {name: web, namespace: shop}
 spec: {containers: [{name: web, image: "web:1"}]}
 `
+
+// asCommand names the variable that makes the binary of these tests policy's command, for Makefiles.
+const asCommand = "LONGSHORE_TEST_AS_POLICY_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) == "" {
+		os.Exit(m.Run())
+	}
+	command := policy.Command(policy.Streams{In: os.Stdin, Out: os.Stdout, Getenv: os.Getenv})
+	command.SilenceErrors, command.SilenceUsage = true, true
+	command.SetArgs(os.Args[2:]) // without the word policy
+	code, message := output.ExitCode(command.Execute())
+	fmt.Fprint(os.Stderr, message)
+	os.Exit(code)
+}
 
 // run is the command in a pipe.
 func run(t *testing.T, in string, args ...string) (out string, code int, message string) {
