@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output/outputtest"
+	"github.com/longshore-dev/longshore/host/planner"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
@@ -87,4 +89,21 @@ MetadataFilter  metadata  quiet                   nothing
 	require.NoError(t, explanation.text(&colored, output.Colored(true)))
 	assert.Contains(t, colored.String(), "\033[31mremove /metadata/labels[team]\033[0m", "what is gone is seen at once")
 	assert.Contains(t, colored.String(), "\033[1mPOINT\033[22m           \033[1mDECIDES", "colors do not shift columns")
+}
+
+func TestTheTableFitsATerminal(t *testing.T) {
+	explanation := &Explanation{
+		Objects: []Object{{Kind: "pod", Namespace: "shop", Name: "web", Decisions: []view.Entry{
+			{
+				Point: "ShadowPodAdmission", Policy: outputtest.Long, Module: outputtest.Long, Digest: "0123456789ab",
+				Operations: []string{"remove /metadata/labels[" + outputtest.Long + "]", "set /spec/nodeSelector"}, Kept: []string{"/metadata/labels/x"},
+			},
+			{Part: view.PartMetadata, Point: "MetadataFilter", Policy: "quiet", Module: "filter", Digest: "0123456789ab"},
+			{Part: view.PartMetadata, Omitted: 3},
+		}}},
+		Diagnosis: &planner.Diagnosis{Reason: planner.Reason{
+			Stage: "admission", Reason: "PolicyDenied", Message: "Policy " + outputtest.Long + " refuses the pod: its image is not from the registry of the company.",
+		}, Who: "the user"},
+	}
+	outputtest.Table(t, "explain", false, explanation.text)
 }

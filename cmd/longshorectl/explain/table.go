@@ -12,7 +12,10 @@ import (
 // text writes why a pod does not run, and a table for each object.
 func (e *Explanation) text(w io.Writer, style output.Style) error {
 	if d := e.Diagnosis; d != nil {
-		text := output.Sprintf("%s at %s, %s: %s\nWho can correct it: %s\n\n", style.Bad("Does not run"), string(d.Stage), d.Reason.Reason, d.Message, d.Who)
+		const title = "Does not run"
+		text := output.Sprintf("%s at %s, %s: %s", title, string(d.Stage), d.Reason.Reason, d.Message)
+		text = strings.Join(output.Wrap(text, output.WidthOf(w)), "\n")
+		text = string(style.Bad(title)) + strings.TrimPrefix(text, title) + output.Sprintf("\nWho can correct it: %s\n\n", d.Who)
 		if _, err := io.WriteString(w, text); err != nil {
 			return fmt.Errorf("writing the answer: %w", err)
 		}
@@ -55,7 +58,7 @@ func (o *Object) table(w io.Writer, style output.Style) error {
 	for i := range o.Decisions {
 		rows = append(rows, rowsOf(&o.Decisions[i], style)...)
 	}
-	return output.Cells(w, 0, rows)
+	return output.Cells(w, output.WidthOf(w), rows)
 }
 
 // rowsOf returns a row for each change of a policy, or one row for a policy without any.

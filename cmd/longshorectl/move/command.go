@@ -111,7 +111,11 @@ func (f *flags) run(ctx context.Context, streams admin.Streams) error {
 	if err := errors.Join(err, m.clean(ctx)); err != nil {
 		return err
 	}
-	return output.Table(streams.Out, []string{"CLAIM", "COPY", "NODE"}, [][]string{{f.source, f.target, f.node}})
+	return f.print(streams.Out)
+}
+
+func (r *request) print(w io.Writer) error {
+	return output.Table(w, []string{"CLAIM", "COPY", "NODE"}, [][]string{{r.source, r.target, r.node}})
 }
 
 // defaultImage takes the image from the manager.

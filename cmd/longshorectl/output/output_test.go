@@ -60,3 +60,36 @@ func TestColumnsAreAlignedWithoutColorsAndControlCharacters(t *testing.T) {
 	require.NoError(t, output.Table(&out, []string{"NAME", "PEER", "AGE"}, [][]string{{"a", "", "1d"}, {"long\x1b[2Jname", "b", ""}}))
 	assert.Equal(t, "NAME          PEER  AGE\na             -     1d\nlong [2Jname  b     -\n", out.String())
 }
+
+func TestCellsAreFoldedToATerminal(t *testing.T) {
+	rows := func(cells ...string) [][]output.Cell {
+		var all [][]output.Cell
+		for _, row := range append([]string{"NAME|WHY"}, cells...) {
+			var line []output.Cell
+			for cell := range strings.SplitSeq(row, "|") {
+				line = append(line, output.Plain(cell))
+			}
+			all = append(all, line)
+		}
+		return all
+	}
+	for name, tc := range map[string]struct {
+		width int
+		rows  [][]output.Cell
+		want  string
+	}{
+		"a table that fits":                   {30, rows("a|b c"), "NAME  WHY\na     b c\n"},
+		"a sentence":                          {30, rows("a|the provider denied the resources"), "NAME  WHY\na     the provider denied the\n      resources\n"},
+		"a name, behind a separator":          {30, rows("one-two-three-four|the provider denied the slice"), "NAME            WHY\none-two-three-  the provider\nfour            denied the\n                slice\n"},
+		"letters of several bytes":            {30, rows("ä|ööööö öööööööö üüüüü ääääää"), "NAME  WHY\nä     ööööö öööööööö üüüüü\n      ääääää\n"},
+		"a word that is longer than a column": {30, rows(strings.Repeat("x", 30) + "|y"), "NAME                       WHY\nxxxxxxxxxxxxxxxxxxxxxxxxx  y\nxxxxx\n"},
+		"more columns than there is room":     {5, rows("abcdef|ghijkl"), "NAME    WHY\nabcdef  ghijkl\n"},
+		"no terminal":                         {0, rows(strings.Repeat("x ", 50) + "|y"), "NAME" + strings.Repeat(" ", 98) + "WHY\n" + strings.Repeat("x ", 50) + "  y\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			require.NoError(t, output.Cells(&out, tc.width, tc.rows))
+			assert.Equal(t, tc.want, out.String())
+		})
+	}
+}

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 
+	"github.com/longshore-dev/longshore/cmd/longshorectl/console"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 )
 
@@ -57,7 +60,7 @@ func (t *Tables) Set(value string) error {
 }
 
 // Table prints rows under a header with aligned columns; an empty cell is a dash. Cells are
-// made safe for a terminal.
+// made safe for a terminal, and folded to its width; in a pipe each row stays one line.
 func Table(w io.Writer, header []string, rows [][]string) error {
 	cells := make([][]Cell, 0, len(rows)+1)
 	for _, row := range append([][]string{header}, rows...) {
@@ -67,11 +70,29 @@ func Table(w io.Writer, header []string, rows [][]string) error {
 		}
 		cells = append(cells, line)
 	}
-	return Cells(w, 0, cells)
+	return Cells(w, WidthOf(w), cells)
 }
 
-// gap is the number of spaces between two columns.
-const gap = 2
+// WidthOf returns the number of columns of a terminal; 0 for another writer, or if it is unknown.
+func WidthOf(w io.Writer) int {
+	switch to := w.(type) {
+	case interface{ Columns() int }:
+		return to.Columns()
+	case *os.File:
+		return console.Width(to)
+	default:
+		return 0
+	}
+}
+
+const (
+	// gap is the number of spaces between two columns.
+	gap = 2
+	// maxPiece bounds what is not broken in a cell.
+	maxPiece = 24
+	// separators of names, behind which a name is broken.
+	separators = "-./,:="
+)
 
 // Cell is a cell of a table, and its color.
 type Cell struct {
@@ -85,51 +106,127 @@ func Plain(text string) Cell { return Cell{text: engine.Plain(text)} }
 // Colorful returns a cell that a method of [Style] colors.
 func Colorful(text string, paint func(string) Painted) Cell { return Cell{engine.Plain(text), paint} }
 
-// Cells writes rows with aligned columns and colors. With a width, the last column is wrapped
-// to it.
+// Cells writes rows with aligned columns and colors. With a width, the cells are folded between
+// words and behind the separators of names. A table with too many columns for that is not folded.
 func Cells(w io.Writer, width int, rows [][]Cell) error {
-	var widths []int
+	widths := columnWidths(width, rows)
+	for _, row := range rows {
+		if err := writeRow(w, widths, row); err != nil {
+			return fmt.Errorf("writing a table: %w", err)
+		}
+	}
+	return nil
+}
+
+// columnWidths returns the widths of the columns. The last column, which mostly has sentences,
+// shrinks first, then the widest one, step by step.
+func columnWidths(width int, rows [][]Cell) []int {
+	var widths, least []int
 	for _, row := range rows {
 		for i, c := range row {
 			if i == len(widths) {
 				widths = append(widths, 0)
+				least = append(least, 0)
 			}
 			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
+			least[i] = max(least[i], longestPiece(c.text))
 		}
 	}
-	before := 0
-	for _, column := range widths[:max(len(widths)-1, 0)] {
-		before += column + gap
+	if width == 0 || len(widths) == 0 {
+		return widths
 	}
-	for _, row := range rows {
-		lines := []string{row[len(row)-1].text}
-		if len(row) == len(widths) {
-			lines = Wrap(lines[0], width-before)
+	total := gap * (len(widths) - 1)
+	for _, column := range widths {
+		total += column
+	}
+	last := len(widths) - 1
+	shrunk := slices.Clone(widths)
+	if excess := total - width; excess > 0 {
+		shrunk[last] = max(min(widths[last], max(minWidth, least[last])), widths[last]-excess)
+		total -= widths[last] - shrunk[last]
+	}
+	for ; total > width; total-- {
+		widest := -1
+		for i, column := range shrunk {
+			if column > least[i] && (widest < 0 || column > shrunk[widest]) {
+				widest = i
+			}
 		}
-		for n, last := range lines {
-			var line strings.Builder
-			for i, c := range row {
-				switch {
-				case i == len(row)-1:
-					c.text = last
-				case n > 0:
-					c.text = ""
-				}
-				text := c.text
-				if c.paint != nil && text != "" {
-					text = string(c.paint(text))
-				}
-				line.WriteString(text)
-				if i < len(row)-1 {
-					line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+gap))
-				}
+		if widest < 0 {
+			return widths
+		}
+		shrunk[widest]--
+	}
+	return shrunk
+}
+
+// writeRow writes a row in as many lines as its longest cell needs.
+func writeRow(w io.Writer, widths []int, row []Cell) error {
+	folded, height := make([][]string, len(row)), 1
+	for i, c := range row {
+		folded[i] = fold(c.text, widths[i])
+		height = max(height, len(folded[i]))
+	}
+	for n := range height {
+		var line strings.Builder
+		for i, c := range row {
+			text := ""
+			if n < len(folded[i]) {
+				text = folded[i][n]
 			}
-			if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
-				return fmt.Errorf("writing a table: %w", err)
+			room := widths[i] - utf8.RuneCountInString(text) + gap
+			if c.paint != nil && text != "" {
+				text = string(c.paint(text))
 			}
+			line.WriteString(text)
+			if i < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", room))
+			}
+		}
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line.String(), " ")); err != nil {
+			return err //nolint:wrapcheck // The caller wraps it.
 		}
 	}
 	return nil
+}
+
+// longestPiece returns the length of the longest part of a text that should not be broken.
+func longestPiece(text string) int {
+	longest, length := 0, 0
+	for _, r := range text {
+		if r == ' ' {
+			length = 0
+			continue
+		}
+		length++
+		longest = max(longest, length)
+		if strings.ContainsRune(separators, r) {
+			length = 0
+		}
+	}
+	return min(longest, maxPiece)
+}
+
+// fold breaks text into lines of at most width runes: between words, and words that are longer
+// behind a separator, or anywhere if there is none.
+func fold(text string, width int) []string {
+	if utf8.RuneCountInString(text) <= width {
+		return []string{text}
+	}
+	var words []string
+	for word := range strings.FieldsSeq(text) {
+		runes := []rune(word)
+		for len(runes) > width {
+			end := width
+			if at := strings.LastIndexAny(string(runes[:width]), separators); at >= 0 {
+				end = utf8.RuneCountInString(string(runes[:width])[:at+1])
+			}
+			words = append(words, string(runes[:end]))
+			runes = runes[end:]
+		}
+		words = append(words, string(runes))
+	}
+	return joinWords(words, width)
 }
 
 // minWidth is the least width that text is wrapped to.
@@ -141,9 +238,13 @@ func Wrap(text string, width int) []string {
 	if width < minWidth || utf8.RuneCountInString(text) <= width {
 		return []string{text}
 	}
+	return joinWords(strings.Fields(text), width)
+}
+
+func joinWords(words []string, width int) []string {
 	var lines []string
 	line := ""
-	for word := range strings.FieldsSeq(text) {
+	for _, word := range words {
 		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
 			lines = append(lines, line)
 			line = ""

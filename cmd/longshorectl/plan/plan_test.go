@@ -16,11 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output/outputtest"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/plan"
 	"github.com/longshore-dev/longshore/host/planner"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // cacheDir keeps the compiled built-in policies for all tests.
 var cacheDir string
@@ -51,17 +50,6 @@ func run(t *testing.T, in io.Reader, args ...string) (out string, code int, mess
 	return buffer.String(), code, message
 }
 
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
-	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got, "go test ./cmd/longshorectl/plan -update rewrites it")
-}
-
 var shop = []string{"-f", "testdata/app.yaml", "-n", "shop", "--namespace-offloading", "testdata/offloading.yaml", "--virtual-node", "testdata/nodes.yaml", "--cluster-id", "rome"}
 
 var color = regexp.MustCompile("\x1b\\[[0-9;]*m")
@@ -72,7 +60,7 @@ func TestWhatThePlanPrints(t *testing.T) {
 			out, code, message := run(t, nil, append(shop, "-o", format)...)
 			assert.Equal(t, output.CodeDenied, code, "a pod would not run")
 			assert.Empty(t, message)
-			golden(t, format+".txt", out)
+			outputtest.Golden(t, format+".txt", out)
 			for line := range strings.Lines(out) {
 				assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, line)
 			}
@@ -94,6 +82,20 @@ func TestATerminalHasTheSameTextInColor(t *testing.T) {
 			assert.Contains(t, colored.String(), "\x1b[32mOffloadable\x1b[0m")
 			assert.Equal(t, pipe.String(), color.ReplaceAllString(colored.String(), ""))
 		})
+	}
+}
+
+func TestThePlanFitsATerminal(t *testing.T) {
+	nodes, err := os.ReadFile("testdata/nodes.yaml")
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "nodes.yaml")
+	require.NoError(t, os.WriteFile(path, bytes.ReplaceAll(nodes, []byte("name: milan"), []byte("name: "+outputtest.Long)), 0o600))
+	result, err := plan.Run(t.Context(), plan.Options{
+		Files: []string{"testdata/app.yaml"}, Facts: []string{"testdata/offloading.yaml", path}, Namespace: "shop", HomeClusterID: "rome", RuntimeClassName: "liqo", CacheDir: cacheDir,
+	})
+	require.NoError(t, err)
+	for name, write := range map[string]func(io.Writer, *plan.Result, output.Style, int) error{"long": plan.PrintTable, "long-wide": plan.PrintWide} {
+		outputtest.Table(t, name, false, func(w io.Writer, style output.Style) error { return write(w, result, style, 80) })
 	}
 }
 

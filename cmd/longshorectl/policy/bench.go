@@ -102,11 +102,22 @@ func bench(ctx context.Context, raw []byte, options suite.Options, calls int) (*
 }
 
 func (b *Benchmark) text(w io.Writer) error {
-	micro := func(nanoseconds uint64) string { return strconv.FormatFloat(float64(nanoseconds)/1000, 'f', 1, 64) }
+	micro := func(nanoseconds uint64) string {
+		if nanoseconds >= uint64(time.Millisecond) {
+			return strconv.FormatUint(nanoseconds/1000, 10)
+		}
+		return strconv.FormatFloat(float64(nanoseconds)/1000, 'f', 1, 64)
+	}
+	ticks := func(fuel uint64) string {
+		if fuel >= 1e6 {
+			return strconv.FormatUint(fuel/1000, 10) + "k"
+		}
+		return strconv.FormatUint(fuel, 10)
+	}
 	row := func(name string, m *suite.Measurement) []string {
 		return []string{
 			string(m.Point), name, strconv.Itoa(m.Requests), micro(m.Time.P50), micro(m.Time.P99),
-			strconv.FormatUint(m.Fuel.P50, 10), strconv.FormatUint(m.Fuel.P99, 10), size(int(m.Memory.Max)),
+			ticks(m.Fuel.P50), ticks(m.Fuel.P99), size(int(m.Memory.Max)),
 		}
 	}
 	var rows [][]string
@@ -116,5 +127,5 @@ func (b *Benchmark) text(w io.Writer) error {
 			rows = append(rows, row("built-in", builtin))
 		}
 	}
-	return output.Table(w, []string{"POINT", "POLICY", "REQUESTS", "US P50", "US P99", "FUEL P50", "FUEL P99", "MEMORY"}, rows)
+	return output.Table(w, []string{"POINT", "POLICY", "COUNT", "US P50", "US P99", "FUEL P50", "FUEL P99", "MEMORY"}, rows)
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -118,21 +118,17 @@ func conformanceText(w io.Writer, style output.Style, r *suite.Report) error {
 	p.field("Digest", r.Module.Digest)
 	p.field("Contract", r.Contract+", suite "+r.Suite)
 	p.line("")
-	table := &strings.Builder{}
-	columns := tabwriter.NewWriter(table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(columns, "RULE\tPASSED\tFAILED\tADVICE")
+	var rows [][]string
 	for i := range r.Checks {
-		if check := &r.Checks[i]; check.Skipped == "" {
-			fmt.Fprintf(columns, "%s\t%d\t%d\t%d\n", check.Rule, check.Passed, check.Failed, check.Advice)
-		} else {
-			fmt.Fprintf(columns, "%s\t\t\t\tskipped: %s\n", check.Rule, check.Skipped)
+		check := &r.Checks[i]
+		row := []string{check.Rule, "", "", "", check.Skipped}
+		if check.Skipped == "" {
+			row[1], row[2], row[3] = strconv.Itoa(check.Passed), strconv.Itoa(check.Failed), strconv.Itoa(check.Advice)
 		}
+		rows = append(rows, row)
 	}
-	if err := columns.Flush(); err != nil {
-		return fmt.Errorf("writing the answer: %w", err)
-	}
-	for line := range strings.Lines(table.String()) {
-		p.line("%s", strings.TrimRight(line, " \n"))
+	if p.err == nil {
+		p.err = output.Table(w, []string{"RULE", "PASSED", "FAILED", "ADVICE", "SKIPPED"}, rows)
 	}
 	for _, feature := range r.Features {
 		if feature.Skipped != "" {

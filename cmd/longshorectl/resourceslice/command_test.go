@@ -2,6 +2,7 @@ package resourceslice
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output/outputtest"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
@@ -157,5 +159,13 @@ func TestWhatIsDeletedWithASlice(t *testing.T) {
 			require.NotNil(t, slice)
 			assert.Equal(t, tc.slice, slice.Name)
 		})
+	}
+}
+
+func TestTablesOfSlicesFitATerminal(t *testing.T) {
+	all := samples()
+	all[0].Name, all[1].Labels["liqo.io/remote-cluster-id"] = outputtest.Long, outputtest.Long
+	for name, format := range map[string]output.Tables{"get": {}, "get-wide": {Wide: true}} {
+		outputtest.Table(t, name, format.Wide, func(w io.Writer, _ output.Style) error { return Print(w, format, all, false, now) })
 	}
 }

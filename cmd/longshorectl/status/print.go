@@ -4,18 +4,28 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 )
 
-// width is that of a terminal on which the text is readable without wrapping.
+// width is that of sentences, unless the terminal has less.
 const width = 80
+
+// newPrinter returns a printer for a terminal or another writer.
+func newPrinter(w io.Writer) *printer {
+	p := &printer{w: w, width: width}
+	if columns := output.WidthOf(w); columns > 0 {
+		p.width = min(width, columns)
+	}
+	return p
+}
 
 // text prints first what is wrong, then what is peered, granted and used.
 func (r *Report) text(w io.Writer, style output.Style) error {
-	p := &printer{w: w}
+	p := newPrinter(w)
 	p.line(output.Sprintf("Cluster %s at %s", r.Cluster.ClusterID, r.Cluster.APIServer))
 	p.problems(r.Problems, r.Cluster.ClusterID, style)
 	p.peers(r.Peers, style)
@@ -32,7 +42,7 @@ func (r *Report) text(w io.Writer, style output.Style) error {
 
 // details prints one peer.
 func (r *Report) details(w io.Writer, style output.Style, peer *Peer) error {
-	p := &printer{w: w}
+	p := newPrinter(w)
 	p.line(output.Sprintf("Peer %s of cluster %s", peer.ClusterID, r.Cluster.ClusterID))
 	p.problems(r.Problems, r.Cluster.ClusterID, style)
 	rows := [][]string{
@@ -50,8 +60,9 @@ func (r *Report) details(w io.Writer, style output.Style, peer *Peer) error {
 
 // printer prints until the first error.
 type printer struct {
-	w   io.Writer
-	err error
+	w     io.Writer
+	width int
+	err   error
 }
 
 func (p *printer) line(text string) {
@@ -98,7 +109,7 @@ func (p *printer) problems(problems []Problem, local string, style output.Style)
 func (p *printer) wrapped(prefix, text string) {
 	line := prefix
 	for _, word := range strings.Fields(output.Sprintf("%s", text)) {
-		if len(line)+1+len(word) > width && strings.TrimSpace(line) != strings.TrimSpace(prefix) {
+		if utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > p.width && strings.TrimSpace(line) != strings.TrimSpace(prefix) {
 			p.line(line)
 			line = strings.Repeat(" ", len(prefix))
 		}

@@ -2,9 +2,7 @@ package status
 
 import (
 	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
+	"io"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output/outputtest"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -131,18 +130,31 @@ func sickCluster() *snapshot {
 	return s
 }
 
-var update = flag.Bool("update", false, "write the golden files")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name+".txt")
-	if *update {
-		require.NoError(t, os.MkdirAll("testdata", 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
+// longNames replaces the names of a cluster by the longest ones.
+func longNames(s *snapshot) *snapshot {
+	for i := range s.slices.Items {
+		s.slices.Items[i].Name = outputtest.Long
 	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
-	assert.Equal(t, string(want), got, "run the test with -update")
+	for i := range s.virtualNodes.Items {
+		s.virtualNodes.Items[i].Name = outputtest.Long
+	}
+	for i := range s.offloadings.Items {
+		s.offloadings.Items[i].Namespace, s.offloadings.Items[i].Status.RemoteNamespaceName = outputtest.Long, outputtest.Long
+	}
+	return s
+}
+
+func TestStatusFitsATerminal(t *testing.T) {
+	for name, cluster := range map[string]*snapshot{"status": sickCluster(), "status-long": longNames(healthyCluster())} {
+		outputtest.Table(t, name, false, func(w io.Writer, style output.Style) error { return build(cluster).text(w, style) })
+	}
+	outputtest.Table(t, "info-long", false, func(w io.Writer, style output.Style) error {
+		report := build(longNames(healthyCluster()))
+		peer, err := report.of("milan")
+		require.NoError(t, err)
+		peer.APIServer = "https://" + outputtest.Long + ".example.com:6443"
+		return report.details(w, style, peer)
+	})
 }
 
 func TestOutputs(t *testing.T) {
@@ -168,7 +180,7 @@ func TestOutputs(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, report.details(&out, style, peer))
 			}
-			golden(t, name, out.String())
+			outputtest.Golden(t, name+".txt", out.String())
 			assert.Equal(t, tc.terminal, strings.Contains(out.String(), "\033["))
 			for line := range strings.Lines(out.String()) {
 				assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(line, "\n")), width+len("\033[31m\033[0m"), line)

@@ -2,6 +2,7 @@ package virtualnode
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output/outputtest"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
@@ -218,4 +220,17 @@ func TestWhatAVirtualNodeWaitsFor(t *testing.T) {
 	assert.Equal(t, "Starting: not yet", notReady(node))
 	node.Status.Conditions[0].Status = corev1.ConditionTrue
 	assert.Empty(t, notReady(node))
+}
+
+func TestTablesOfVirtualNodesFitATerminal(t *testing.T) {
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	var all []*offloadingv1beta1.VirtualNode
+	for _, name := range []string{"mynode", outputtest.Long} {
+		vn := (&Spec{Name: name, Provider: outputtest.Long, Slice: "mypool"}).fresh(namespace, grantedSlice())
+		vn.CreationTimestamp = metav1.NewTime(now.Add(-7 * time.Second))
+		all = append(all, vn)
+	}
+	for name, format := range map[string]output.Tables{"get": {}, "get-wide": {Wide: true}} {
+		outputtest.Table(t, name, format.Wide, func(w io.Writer, _ output.Style) error { return Print(w, format, all, false, now) })
+	}
 }
