@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -37,19 +36,24 @@ type shell struct {
 	transcript strings.Builder
 }
 
-// run runs a command line in which @rome and @milan are the kubeconfigs of the clusters.
-func (s *shell) run(t planetest.T, line string, input string) (stdout, stderr string, code int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+// arguments are those of a command line in which @rome and @milan are the kubeconfigs of the clusters.
+func (s *shell) arguments(line string) []string {
 	args := strings.Fields(line)
 	for i := range args {
 		if path, ok := s.kubeconfigs[strings.TrimPrefix(args[i], "@")]; ok && strings.HasPrefix(args[i], "@") {
 			args[i] = path
 		}
 	}
+	return args
+}
+
+// run runs a command line in which @rome and @milan are the kubeconfigs of the clusters.
+func (s *shell) run(t planetest.T, line string, input string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	var out, errs bytes.Buffer
-	command := exec.CommandContext(ctx, longshorectl, args...)
+	command := exec.CommandContext(ctx, longshorectl, s.arguments(line)...)
 	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(input), &out, &errs
 	err := command.Run()
 	fmt.Fprintf(&s.transcript, "$ longshorectl %s\n%s%s", line, out.String(), errs.String())
@@ -82,20 +86,7 @@ func (s *shell) fails(t *testing.T, line string, code int, message string) {
 // TestTheCommandLine runs the commands of longshorectl on two clusters. Its parts build on each
 // other: one installation is used for all of them.
 func TestTheCommandLine(t *testing.T) {
-	r, clusters := start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	require.NoError(t, r.Install(ctx, nil))
-	require.NoError(t, r.Rome.WaitForDeployments(ctx, rig.Namespace, quiet))
-	require.NoError(t, r.Milan.WaitForDeployments(ctx, rig.Namespace, quiet))
-	dir := t.TempDir()
-	kubeconfigs, err := r.WriteKubeconfigs(dir)
-	require.NoError(t, err)
-	for name, path := range kubeconfigs {
-		kubeconfigs[name], err = filepath.Abs(path)
-		require.NoError(t, err)
-	}
-	s := &shell{rig: r, clusters: clusters, kubeconfigs: kubeconfigs}
+	s := install(t)
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T, *shell)
