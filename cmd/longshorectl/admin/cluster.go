@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,9 @@ const (
 	// ID, and clusterIDKey its key (wire P2.1).
 	clusterIDName = "clusterid-configmap"
 	clusterIDKey  = "CLUSTER_ID"
+	// requestTimeout bounds each request, also to a server that accepts connections and does not
+	// answer.
+	requestTimeout = 30 * time.Second
 )
 
 // Cluster is a cluster that its administrator works on.
@@ -63,6 +67,7 @@ func Open(role string, config *rest.Config, namespace string) (*Cluster, error) 
 	}
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{}
+	config.Timeout = requestTimeout
 	c, err := client.New(config, client.Options{Scheme: types})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the %s: %w", role, err)
@@ -77,7 +82,7 @@ func Open(role string, config *rest.Config, namespace string) (*Cluster, error) 
 func (c *Cluster) ReadID(ctx context.Context) error {
 	list := &corev1.ConfigMapList{}
 	if err := c.List(ctx, list, client.InNamespace(c.Namespace), client.MatchingLabels{"app.kubernetes.io/name": clusterIDName}); err != nil {
-		return fmt.Errorf("reading the cluster ID of the %s (%s): %w", c.Role, c.Host, err)
+		return c.explain(err)
 	}
 	if len(list.Items) != 1 {
 		return fmt.Errorf("namespace %q of the %s (%s) has %d ConfigMaps with the cluster ID, want 1: is Longshore installed in this namespace",
@@ -89,6 +94,21 @@ func (c *Cluster) ReadID(ctx context.Context) error {
 	}
 	c.ID = id
 	return nil
+}
+
+// explain says what the user can do about an error of the first request.
+func (c *Cluster) explain(err error) error {
+	var status apierrors.APIStatus
+	switch {
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("the %s at %s refuses the credentials of the kubeconfig: log in again, or renew them: %w", c.Role, c.Host, err)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("the user of the kubeconfig has no right to read the cluster ID of the %s (%s): %w", c.Role, c.Host, err)
+	case !errors.As(err, &status):
+		return fmt.Errorf("the %s at %s does not answer: %w", c.Role, c.Host, err)
+	default:
+		return fmt.Errorf("reading the cluster ID of the %s (%s): %w", c.Role, c.Host, err)
+	}
 }
 
 // EnsureTenantNamespace returns the name of the namespace kept for a peer: the one with its

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,8 +18,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-
-	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 )
 
 // Flags select a cluster, as those of kubectl do.
@@ -29,6 +28,9 @@ type Flags struct {
 	Context string
 	// Namespace; the context's when empty.
 	Namespace string
+
+	// prefix of the names of the flags.
+	prefix string
 }
 
 // AddTo adds --kubeconfig and --context.
@@ -39,6 +41,7 @@ func (f *Flags) AddTo(flags *pflag.FlagSet) {
 
 // AddRemoteTo adds --remote-kubeconfig and --remote-context, for commands on two clusters.
 func (f *Flags) AddRemoteTo(flags *pflag.FlagSet) {
+	f.prefix = "remote-"
 	flags.StringVar(&f.Kubeconfig, "remote-kubeconfig", "", "kubeconfig file of the remote cluster; that of the local cluster when absent")
 	flags.StringVar(&f.Context, "remote-context", "", "context of the remote cluster")
 }
@@ -79,16 +82,23 @@ func (f *Flags) Config() (*rest.Config, string, error) {
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.Context}
 	overrides.Context.Namespace = f.Namespace
 	loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
-	// The loader reports a missing context like an invalid file, so it is looked up before.
-	if raw, err := loaded.RawConfig(); err == nil && f.Context != "" && raw.Contexts[f.Context] == nil {
-		return nil, "", output.Usagef("context %q does not exist in the kubeconfig", f.Context)
+	raw, err := loaded.RawConfig()
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the kubeconfig (set --%skubeconfig or KUBECONFIG): %w", f.prefix, err)
+	}
+	// The loader reports a missing context like an invalid file, and takes a missing user for none.
+	if err := f.checkContext(&raw); err != nil {
+		return nil, "", err
 	}
 	config, err := loaded.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, "", errors.New("no kubeconfig names a cluster: set --kubeconfig or KUBECONFIG")
+		return nil, "", fmt.Errorf("no kubeconfig names a cluster: set --%skubeconfig or KUBECONFIG", f.prefix)
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("reading the kubeconfig (set --kubeconfig or KUBECONFIG): %w", err)
+		return nil, "", fmt.Errorf("reading %s: %w", f.file(), err)
+	}
+	if err := checkCredentials(config, time.Now()); err != nil {
+		return nil, "", fmt.Errorf("%s: %w", f.file(), err)
 	}
 	namespace, _, err := loaded.Namespace()
 	if err != nil {

@@ -1,0 +1,76 @@
+package cluster
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+)
+
+// file names the kubeconfig in messages.
+func (f *Flags) file() string {
+	if f.Kubeconfig == "" {
+		return "the kubeconfig"
+	}
+	return "the kubeconfig " + f.Kubeconfig
+}
+
+// checkContext returns an error unless the context exists, with its cluster and its user. A
+// context that a flag names is an error of the command line.
+func (f *Flags) checkContext(raw *clientcmdapi.Config) error {
+	name := raw.CurrentContext
+	if f.Context != "" {
+		name = f.Context
+	}
+	current := raw.Contexts[name]
+	switch {
+	case current == nil && f.Context != "":
+		return output.Usagef("context %q does not exist in %s", name, f.file())
+	case current == nil && name != "":
+		return fmt.Errorf("the current context %q does not exist in %s: set --%scontext", name, f.file(), f.prefix)
+	case current == nil && len(raw.Contexts) > 0:
+		return fmt.Errorf("%s has no current context: set --%scontext", f.file(), f.prefix)
+	case current == nil:
+		return nil // An empty file, which is reported as such, or a pod's own cluster.
+	case raw.Clusters[current.Cluster] == nil:
+		return fmt.Errorf("%s has no cluster %q, which context %q names", f.file(), current.Cluster, name)
+	case current.AuthInfo != "" && raw.AuthInfos[current.AuthInfo] == nil:
+		return fmt.Errorf("%s has no user %q, which context %q names", f.file(), current.AuthInfo, name)
+	default:
+		return nil
+	}
+}
+
+// checkCredentials returns an error for credentials that no server can accept: a plugin that is not
+// installed, or a client certificate that has expired.
+func checkCredentials(config *rest.Config, now time.Time) error {
+	if plugin := config.ExecProvider; plugin != nil {
+		if _, err := exec.LookPath(plugin.Command); err != nil {
+			return fmt.Errorf("the credential plugin %q is not installed: %w", plugin.Command, err)
+		}
+	}
+	data := config.CertData
+	if len(data) == 0 && config.CertFile != "" {
+		// The loader has found that the file can be read.
+		data, _ = os.ReadFile(config.CertFile)
+	}
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return fmt.Errorf("the client certificate is invalid: %w", err)
+	}
+	if now.After(certificate.NotAfter) {
+		return fmt.Errorf("the client certificate expired at %s: renew it", certificate.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
