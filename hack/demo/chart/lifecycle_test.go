@@ -14,6 +14,7 @@ import (
 	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/kube"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -372,7 +373,14 @@ func TestAReleaseIsUpgradedAndRolledBackInPlace(t *testing.T) {
 	t.Run("an upgrade changes them in place", func(t *testing.T) {
 		r.requireInPlace(t, func() error { return r.upgrade(t, currentChart(t), "2.0", false) }, "longshore/longshore:1.0", "longshore/longshore:2.0")
 	})
-	t.Run("a rollback brings the older image back, in place", func(t *testing.T) {
+	t.Run("a rollback brings the older image back, in place, and takes no fields from controllers", func(t *testing.T) {
+		for _, name := range []string{"longshore-virtual-kubelet-namespace", "liqo-virtual-kubelet-remote"} {
+			planetest.Until(t, func(t planetest.T) bool {
+				role := &rbacv1.ClusterRole{}
+				require.NoError(t, r.admin.Get(t.Context(), client.ObjectKey{Name: name}, role))
+				return len(role.Rules) > 0
+			}, established, poll, "the rules of ClusterRole %s are aggregated", name)
+		}
 		r.requireInPlace(t, func() error { return r.rollback(t, adopted) }, "longshore/longshore:2.0", "longshore/longshore:1.0")
 	})
 	t.Run("an upgrade beside another version of a CRD is refused until the CRDs are applied", func(t *testing.T) {
