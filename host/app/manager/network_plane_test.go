@@ -43,7 +43,7 @@ func TestNetworksOfAPeerAreAllocatedOnARealAPIServer(t *testing.T) {
 			require.NoError(t, rome.Create(t.Context(), object))
 		}
 	}
-	create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "longshore"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan"}},
+	create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-milan"}},
 		ownNetwork("pod-cidr", "10.244.0.0/16", ipamv1alpha1.PodCIDRNetwork, ipamv1alpha1.NetworkNotRemappedLabel, ipamv1alpha1.NetworkSharedLabel),
 		ownNetwork("external-cidr", "10.70.0.0/16", ipamv1alpha1.ExternalCIDRNetwork),
 		&networkingv1beta1.Configuration{
@@ -54,7 +54,7 @@ func TestNetworksOfAPeerAreAllocatedOnARealAPIServer(t *testing.T) {
 		})
 	app, err := manager.New(manager.Options{
 		ShadowPodWorkers: 1, ShadowEndpointSliceWorkers: 1, Network: manager.NetworkOptions{Enabled: true, Pools: []string{"10.0.0.0/8"}},
-		Options: process.Options{Config: connection, ClusterID: "rome", Namespace: "longshore", MetricsAddress: "0", HealthProbeAddress: "0"},
+		Options: process.Options{Config: asManager(t, connection), ClusterID: "rome", Namespace: "longshore", MetricsAddress: "0", HealthProbeAddress: "0"},
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

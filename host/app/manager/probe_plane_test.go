@@ -25,6 +25,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
 	appscheme "github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
 )
 
 const (
@@ -37,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// consumerOf returns a client of a plane that has the CRDs of the chart.
+// consumerOf returns a client of a plane that has the CRDs and the rights of the chart.
 func consumerOf(t *testing.T, connection *rest.Config) client.Client {
 	t.Helper()
 	kinds, err := appscheme.New()
@@ -45,7 +46,14 @@ func consumerOf(t *testing.T, connection *rest.Config) client.Client {
 	rome, err := client.New(connection, client.Options{Scheme: kinds})
 	require.NoError(t, err)
 	planetest.InstallCRDs(t, connection)
+	chartrights.Install(t, connection, "network")
 	return rome
+}
+
+// asManager returns the configuration of the manager with the rights of the chart.
+func asManager(t *testing.T, connection *rest.Config) *rest.Config {
+	t.Helper()
+	return chartrights.As(t, connection, chartrights.Namespace, chartrights.Manager)
 }
 
 // printed returns the rows that kubectl get foreignclusters prints.
@@ -89,7 +97,7 @@ func TestTheForeignClusterSaysWhetherTheProviderAnswers(t *testing.T) {
 
 	app, err := manager.New(manager.Options{
 		ShadowPodWorkers: 1, ShadowEndpointSliceWorkers: 1, PingInterval: time.Second, PingTimeout: time.Second,
-		Options: process.Options{Config: connection, ClusterID: "rome", Namespace: "default", MetricsAddress: "0", HealthProbeAddress: "0"},
+		Options: process.Options{Config: asManager(t, connection), ClusterID: "rome", Namespace: chartrights.Namespace, MetricsAddress: "0", HealthProbeAddress: "0"},
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -86,9 +86,9 @@ func ForgeSharedDeployment(vn *offloadingv1beta1.VirtualNode) (*appsv1.Deploymen
 	return deployment, nil
 }
 
-// forgeSharedRights builds the ServiceAccount of a shared process and the rights that belong to none
+// ForgeSharedRights builds the ServiceAccount of a shared process and the rights that belong to none
 // of its VirtualNodes. The garbage collector deletes them with the Deployment.
-func forgeSharedRights(deployment *appsv1.Deployment) []client.Object {
+func ForgeSharedRights(deployment *appsv1.Deployment) []client.Object {
 	meta := metav1.ObjectMeta{
 		Name: deployment.Name, Namespace: deployment.Namespace,
 		Labels:          map[string]string{"app.kubernetes.io/managed-by": "liqo", offloadingv1beta1.SharedProcessKey: deployment.Name},
@@ -140,7 +140,7 @@ func (r *Reconciler) applyProcess(ctx context.Context, vn *offloadingv1beta1.Vir
 // moveToShared assigns a VirtualNode to a shared process when that is available, and deletes its own
 // Deployment. A VirtualNode without a process is assigned at once.
 func (r *Reconciler) moveToShared(ctx context.Context, vn *offloadingv1beta1.VirtualNode, shared *appsv1.Deployment) error {
-	for _, right := range forgeSharedRights(shared) {
+	for _, right := range ForgeSharedRights(shared) {
 		err := r.Client.Get(ctx, client.ObjectKeyFromObject(right), emptyLike(right))
 		if apierrors.IsNotFound(err) {
 			err = client.IgnoreAlreadyExists(r.Client.Create(ctx, right, client.FieldOwner(FieldManager)))

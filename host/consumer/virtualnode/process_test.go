@@ -70,7 +70,7 @@ func TestAVirtualNodeWithoutAProcessSharesOneAtOnce(t *testing.T) {
 	require.True(t, w.exists(t, shared))
 	assert.False(t, w.exists(t, ownDeployment(t, 0)))
 	assert.Equal(t, shared.Name, w.vn.Annotations[offloadingv1beta1.SharedProcessKey])
-	for _, right := range forgeSharedRights(shared) {
+	for _, right := range ForgeSharedRights(shared) {
 		require.True(t, w.exists(t, right), title(right))
 		assert.True(t, metav1.IsControlledBy(right, shared))
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
 	"github.com/longshore-dev/longshore/host/provider/shadowendpointslice"
 )
 
@@ -93,8 +94,9 @@ func TestShadowEndpointSlicesOnARealAPIServer(t *testing.T) {
 // runManager runs the manager until the test ends.
 func runManager(t *testing.T, cluster *testplane.Cluster) {
 	t.Helper()
+	chartrights.Install(t, cluster.RESTConfig())
 	app, err := manager.New(manager.Options{ShadowPodWorkers: 1, ShadowEndpointSliceWorkers: 2, Options: process.Options{
-		Config: cluster.RESTConfig(), ClusterID: "milan", Namespace: "default", MetricsAddress: "0", HealthProbeAddress: "0",
+		Config: chartrights.As(t, cluster.RESTConfig(), chartrights.Namespace, chartrights.Manager), ClusterID: "milan", Namespace: chartrights.Namespace, MetricsAddress: "0", HealthProbeAddress: "0",
 	}})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -32,7 +32,7 @@ func (r *rig) setReady(t *testing.T, status corev1.ConditionStatus) {
 func TestPodsOfFailedNodesAreReplaced(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	mgr, err := ctrl.NewManager(r.cluster.RESTConfig(), ctrl.Options{
+	mgr, err := ctrl.NewManager(r.asManager(t), ctrl.Options{
 		Scheme: r.milan.Scheme(), Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	require.NoError(t, err)

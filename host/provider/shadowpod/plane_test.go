@@ -30,6 +30,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
 	"github.com/longshore-dev/longshore/host/provider/shadowpod"
@@ -65,15 +66,22 @@ func newRig(t *testing.T, adjust ...func(*testplane.Options)) *rig {
 	r.milan, err = client.New(connection, client.Options{Scheme: s})
 	require.NoError(t, err)
 	planetest.InstallCRDs(t, r.cluster.RESTConfig())
+	chartrights.Install(t, r.cluster.RESTConfig())
 	r.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: remoteNamespace}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})
 	return r
+}
+
+// asManager returns the configuration of the manager with the rights of the chart.
+func (r *rig) asManager(t *testing.T) *rest.Config {
+	t.Helper()
+	return chartrights.As(t, r.cluster.RESTConfig(), chartrights.Namespace, chartrights.Manager)
 }
 
 // run runs the manager until it is stopped or the test ends.
 func (r *rig) run(t *testing.T) (stop func()) {
 	t.Helper()
 	app, err := manager.New(manager.Options{ShadowPodWorkers: 2, ShadowEndpointSliceWorkers: 2, Options: process.Options{
-		Config: r.cluster.RESTConfig(), ClusterID: "milan", Namespace: "default", MetricsAddress: "0", HealthProbeAddress: "0",
+		Config: r.asManager(t), ClusterID: "milan", Namespace: chartrights.Namespace, MetricsAddress: "0", HealthProbeAddress: "0",
 	}})
 	require.NoError(t, err)
 	return background(t, app.Run)
@@ -82,7 +90,7 @@ func (r *rig) run(t *testing.T) (stop func()) {
 // runAgain runs the controller alone: a process can create the manager once.
 func (r *rig) runAgain(t *testing.T) {
 	t.Helper()
-	mgr, err := ctrl.NewManager(r.cluster.RESTConfig(), ctrl.Options{
+	mgr, err := ctrl.NewManager(r.asManager(t), ctrl.Options{
 		Scheme: r.milan.Scheme(), Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	require.NoError(t, err)

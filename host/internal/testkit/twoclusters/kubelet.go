@@ -13,12 +13,14 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/longshore-dev/longshore/host/app/kubelet"
+	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
 )
 
 // childVariable is set for a child process that runs a virtual kubelet. Its value is a file with
@@ -71,7 +73,10 @@ type Kubelet struct {
 func (c *Clusters) StartKubelet(options KubeletOptions) *Kubelet {
 	c.tb.Helper()
 	file := c.kubeconfigs(options.ConsumerURL, options.ProviderURL)
-	c.Create(c.Rome, virtualNode())
+	vn := virtualNode()
+	vn.Spec.CreateNode = ptr.To(!options.WithoutNode)
+	chartrights.GrantVirtualKubelet(c.tb, c.Rome, vn)
+	c.Create(c.Rome, vn)
 	k := &Kubelet{
 		clusters: c, logFile: filepath.Join(c.tb.TempDir(), "log"),
 		options: childOptions{
@@ -82,8 +87,10 @@ func (c *Clusters) StartKubelet(options KubeletOptions) *Kubelet {
 	k.Start()
 	c.tb.Cleanup(func() {
 		k.Kill()
+		content, err := os.ReadFile(k.logFile)
+		assert.NoError(c.tb, err)
+		chartrights.AssertNoneDenied(c.tb, content)
 		if c.tb.Failed() {
-			content, _ := os.ReadFile(k.logFile)
 			c.tb.Logf("the virtual kubelet's log:\n%s", content[max(0, len(content)-logTail):])
 		}
 	})
@@ -156,9 +163,7 @@ func serveChild(ctx context.Context, file string) error {
 	if o.Config, err = clientcmd.BuildConfigFromFlags("", child.Kubeconfig); err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	// The service account of the virtual kubelet with all rights; the chart's tests check its
-	// own.
-	o.Config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + Tenant + ":" + NodeName, Groups: []string{"system:masters"}}
+	o.Config = chartrights.ImpersonateAndLog(o.Config, Tenant, NodeName, os.Stderr)
 	o.Identity, o.PolicyCacheDir = "replica-1", child.PolicyCache
 	o.ForeignKubeconfigSecretName, o.NodeName, o.NodeIP = secretName, NodeName, child.NodeIP
 	o.TenantNamespace, o.Namespace, o.HomeClusterID, o.ForeignClusterID = Tenant, "longshore", home, provider

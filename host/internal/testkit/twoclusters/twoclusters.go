@@ -26,6 +26,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/manager"
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
 )
 
 const (
@@ -61,11 +62,12 @@ func Start(tb testing.TB, namespaces ...string) *Clusters {
 	c.Rome, c.Milan = c.connect(c.Consumer), c.connect(c.Provider)
 	for _, cluster := range started {
 		planetest.InstallCRDs(tb, cluster.RESTConfig())
+		chartrights.Install(tb, cluster.RESTConfig())
 	}
-	c.Create(c.Rome, namespace("longshore"), namespace(Tenant))
-	c.Create(c.Milan, remoteRole())
+	c.Create(c.Rome, namespace(Tenant))
 	for _, name := range namespaces {
 		c.Create(c.Rome, namespace(name))
+		chartrights.GrantAccess(tb, c.Rome, virtualNode(), name)
 		c.Create(c.Milan, namespace(Remote(name)), binding(Remote(name)))
 	}
 	c.mapNamespaces(namespaces)
@@ -106,13 +108,13 @@ func (c *Clusters) Create(in client.Client, objects ...client.Object) {
 }
 
 // RunManager runs the provider's controllers, which create pods for ShadowPods, until the test
-// ends.
+// ends, with the rights of the chart. The configuration is that of the provider's administrator.
 func (c *Clusters) RunManager(config *rest.Config) {
 	c.tb.Helper()
 	app, err := manager.New(manager.Options{
 		ShadowPodWorkers: 5, ShadowEndpointSliceWorkers: 2, Policies: manager.PolicyOptions{CacheDir: c.policyCache},
 		Options: process.Options{
-			Config: config, ClusterID: provider, Namespace: "default", MetricsAddress: "0", HealthProbeAddress: "0",
+			Config: chartrights.As(c.tb, config, chartrights.Namespace, chartrights.Manager), ClusterID: provider, Namespace: chartrights.Namespace, MetricsAddress: "0", HealthProbeAddress: "0",
 		},
 	})
 	require.NoError(c.tb, err)
@@ -187,18 +189,7 @@ func namespace(name string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// remoteRole has the rights of the consumer's group in remote namespaces (wire 6.5).
-func remoteRole() *rbacv1.ClusterRole {
-	all := []string{"create", "delete", "get", "list", "patch", "update", "watch"}
-	return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-virtual-kubelet-remote"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps", "events", "persistentvolumeclaims", "secrets", "services"}, Verbs: all},
-		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"delete", "get", "list", "watch"}},
-		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses"}, Verbs: all},
-		{APIGroups: []string{"metrics.k8s.io"}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
-		{APIGroups: []string{"offloading.liqo.io"}, Resources: []string{"shadowpods", "shadowendpointslices"}, Verbs: all},
-	}}
-}
-
+// binding gives the consumer's group the rights of its virtual kubelets (wire 6.5).
 func binding(namespace string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: home, Namespace: namespace},
