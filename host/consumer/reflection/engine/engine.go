@@ -136,8 +136,16 @@ func (e *Engine) Run(ctx context.Context) error {
 		return nil
 	}
 	logr.FromContextOrDiscard(ctx).Info("Reflecting", "remoteCluster", e.options.ProviderClusterID, "node", e.options.NodeName)
+	group.Go(func() {
+		<-ctx.Done()
+		for _, r := range e.runners {
+			r.queue.ShutDown()
+		}
+	})
 	for _, r := range e.runners {
-		r.start(ctx, &group)
+		if !r.resource.LeaderOnly {
+			r.start(ctx, &group)
+		}
 	}
 	if e.options.ResyncPeriod > 0 {
 		group.Go(func() { e.resync(ctx, e.options.ResyncPeriod) })

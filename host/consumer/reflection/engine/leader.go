@@ -1,6 +1,9 @@
 package engine
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // Lead sets whether this engine handles the resources with LeaderOnly. It does not at first.
 //
@@ -31,7 +34,7 @@ func (e *Engine) Lead(lead bool) {
 }
 
 // startLeaderOnly starts the resources of the leader where they do not run yet.
-func (e *Engine) startLeaderOnly(group *sync.WaitGroup) {
+func (e *Engine) startLeaderOnly(ctx context.Context, group *sync.WaitGroup) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.leading {
@@ -44,6 +47,7 @@ func (e *Engine) startLeaderOnly(group *sync.WaitGroup) {
 			}
 			// Another leader may have applied something else since.
 			r.states.dropNamespace(local)
+			r.start(ctx, group)
 			ns.caches[r] = e.startCaches(group, ns, r)
 		}
 	}

@@ -53,7 +53,7 @@ func (e *Engine) followNamespaces(ctx context.Context, group *sync.WaitGroup) {
 			return
 		case <-e.kick:
 			e.reconcileNamespaces(ctx, group)
-			e.startLeaderOnly(group)
+			e.startLeaderOnly(ctx, group)
 		}
 	}
 }
@@ -182,6 +182,7 @@ func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, l
 	ns := &namespace{local: local, remote: remote, ctx: ctx, cancel: cancel, caches: map[*runner]*namespaceCaches{}}
 	for _, r := range e.runners {
 		if e.leading || !r.resource.LeaderOnly {
+			r.start(parent, group)
 			ns.caches[r] = e.startCaches(group, ns, r)
 		}
 	}

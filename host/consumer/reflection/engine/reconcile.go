@@ -24,14 +24,17 @@ type runner struct {
 	recorder         Recorder
 	// local is set, by Run, for resources whose objects are selected by their fields.
 	local *store
+	// isStarted belongs to the goroutine of Run.
+	isStarted bool
 }
 
-// start starts the workers; they end with the context.
+// start starts the workers unless they run; they end with the queue. Those of resources with
+// LeaderOnly start when the engine leads: most virtual nodes never do.
 func (r *runner) start(ctx context.Context, group *sync.WaitGroup) {
-	group.Go(func() {
-		<-ctx.Done()
-		r.queue.ShutDown()
-	})
+	if r.isStarted {
+		return
+	}
+	r.isStarted = true
 	for range r.resource.Workers {
 		group.Go(func() {
 			for r.work(ctx) {
