@@ -21,6 +21,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
@@ -71,7 +72,7 @@ func TestFixedValuesAreCompleted(t *testing.T) {
 		"offload namespace --pod-offloading-strategy ":      "Local LocalAndRemote Remote :4",
 		"offload namespace --pod-offloading-strategy Local": "Local LocalAndRemote :4",
 		"offload namespace --namespace-mapping-strategy S":  "SelectedName :4",
-		"policy init --lang ":                               "assemblyscript c go :4",
+		"policy init --lang ":                               strings.Join(policy.Languages(), " ") + " :4",
 		"policy run m --point Pod":                          "PodMutation :4",
 		"policy run m --moment ":                            "Admission Offload :4",
 		"policy run ":                                       "wasm gz zst :8",
