@@ -4,10 +4,12 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 
+	"github.com/longshore-dev/longshore/host/consumer/feed"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
@@ -23,26 +25,31 @@ type connections struct {
 
 // connection is used by the sessions whose kubeconfigs lead to the same server as the same user.
 type connection struct {
-	config    *rest.Config
+	config *rest.Config
+	// informers is nil in a process with one virtual node.
 	informers *engine.Informers
-	users     int
-	cancel    context.CancelFunc
+	// streams are the watches of the provider's feed.
+	streams *feed.Streams
+	users   int
+	cancel  context.CancelFunc
 }
 
-// join returns the informers of a connection. leave is called after the session has ended; the last
+// join returns the connection of a session. leave is called after the session has ended; the last
 // one stops the informers.
-func (c *connections) join(config *rest.Config) (informers *engine.Informers, leave func()) {
+func (c *connections) join(config *rest.Config) (joined *connection, leave func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := slices.IndexFunc(c.open, func(other *connection) bool { return remotecluster.SameConnection(other.config, config) })
 	if i < 0 {
 		ctx, cancel := context.WithCancel(logr.NewContext(context.Background(), c.log))
 		i = len(c.open)
-		c.open = append(c.open, &connection{config: config, informers: engine.NewInformers(ctx), cancel: cancel})
+		c.open = append(c.open, &connection{
+			config: config, informers: engine.NewInformers(ctx), streams: feed.NewStreams(time.Now), cancel: cancel,
+		})
 	}
-	joined := c.open[i]
+	joined = c.open[i]
 	joined.users++
-	return joined.informers, func() { c.leave(joined) }
+	return joined, func() { c.leave(joined) }
 }
 
 func (c *connections) leave(left *connection) {

@@ -72,15 +72,25 @@ type session struct {
 	awaitPolicies func(context.Context) bool
 }
 
-func (v *virtualNode) newSession(ctx context.Context, config *rest.Config, informers *engine.Informers) (*session, error) {
+func (v *virtualNode) newSession(ctx context.Context, config *rest.Config, on *connection) (*session, error) {
 	registry := prometheus.NewRegistry()
 	v.sessionMetrics.set(registry)
-	compose := func(definitions ...engine.Definition) (*engine.Engine, error) {
-		return v.newEngine(config, registry, informers, definitions...)
-	}
-	reflector, err := compose(v.definitions()...)
+	definitions := v.definitions()
+	provider, err := v.connectProvider(ctx, config, on.streams, definitions...)
 	if err != nil {
 		return nil, err
+	}
+	reflector, err := v.newEngine(provider, registry, on.informers, definitions...)
+	if err != nil {
+		return nil, err
+	}
+	compose := func(definitions ...engine.Definition) (*engine.Engine, error) {
+		// The feed does not have custom resources.
+		provider, err := engine.NewClient(config, v.scheme, definitions...)
+		if err != nil {
+			return nil, fmt.Errorf("connecting to the provider: %w", err)
+		}
+		return v.newEngine(provider, registry, on.informers, definitions...)
 	}
 	follower, err := v.newFollower(config, reflector, compose)
 	if err != nil {
@@ -119,18 +129,14 @@ func (v *virtualNode) listen(ctx context.Context) (net.Listener, int, error) {
 
 // newEngine composes the reflection of some kinds between the consumer and a provider. informers
 // is nil in a process with one virtual node.
-func (v *virtualNode) newEngine(config *rest.Config, registry prometheus.Registerer, informers *engine.Informers, definitions ...engine.Definition) (*engine.Engine, error) {
+func (v *virtualNode) newEngine(provider client.WithWatch, registry prometheus.Registerer, informers *engine.Informers, definitions ...engine.Definition) (*engine.Engine, error) {
 	o := v.options
 	local, err := engine.NewClient(v.config, v.scheme, definitions...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the consumer: %w", err)
 	}
-	remoteClient, err := engine.NewClient(config, v.scheme, definitions...)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the provider: %w", err)
-	}
 	reflector, err := engine.New(engine.Options{
-		Local: local, Remote: remoteClient, Definitions: definitions,
+		Local: local, Remote: provider, Definitions: definitions,
 		HomeClusterID: o.HomeClusterID, ProviderClusterID: o.ForeignClusterID,
 		NodeName: o.NodeName, NodeIP: o.NodeIP, TenantNamespace: o.TenantNamespace,
 		Filter: v.facts.FilterMetadata, Mutate: v.facts.MutateResource, Registerer: registry, Now: time.Now, ResyncPeriod: o.ResyncPeriod,

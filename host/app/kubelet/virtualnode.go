@@ -23,10 +23,10 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/election"
+	"github.com/longshore-dev/longshore/host/consumer/feed"
 	kubeletapi "github.com/longshore-dev/longshore/host/consumer/kubelet"
 	"github.com/longshore-dev/longshore/host/consumer/link"
 	"github.com/longshore-dev/longshore/host/consumer/node"
-	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/facts"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/kit/events"
@@ -200,13 +200,13 @@ func startElection(ctx context.Context, policies *policyLoader, election *electi
 // runSession runs a session until the context ends, a part fails or the Secret contains
 // another kubeconfig, which it returns.
 func (v *virtualNode) runSession(ctx context.Context, config *rest.Config) (*rest.Config, error) {
-	var informers *engine.Informers
+	on := &connection{streams: feed.NewStreams(time.Now)}
 	if v.connections != nil {
 		joined, leave := v.connections.join(config)
 		defer leave()
-		informers = joined
+		on = joined
 	}
-	current, err := v.newSession(ctx, config, informers)
+	current, err := v.newSession(ctx, config, on)
 	if err != nil {
 		return nil, err
 	}

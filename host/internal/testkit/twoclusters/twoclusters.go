@@ -179,6 +179,12 @@ func (c *Clusters) mapNamespaces(namespaces []string) {
 	}
 	c.Create(c.Rome, nm)
 	nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{}
+	c.accept(nm, namespaces)
+}
+
+// accept records that the provider has the namespaces.
+func (c *Clusters) accept(nm *offloadingv1beta1.NamespaceMap, namespaces []string) {
+	c.tb.Helper()
 	for _, name := range namespaces {
 		nm.Status.CurrentMapping[name] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: Remote(name), Phase: offloadingv1beta1.MappingAccepted}
 	}
@@ -196,6 +202,22 @@ func binding(namespace string) *rbacv1.RoleBinding {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "liqo-virtual-kubelet-remote"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: home}},
 	}
+}
+
+// MapNamespaces offloads further namespaces, which it creates.
+func (c *Clusters) MapNamespaces(namespaces ...string) {
+	c.tb.Helper()
+	nm := &offloadingv1beta1.NamespaceMap{}
+	require.NoError(c.tb, c.Rome.Get(c.tb.Context(), client.ObjectKey{Namespace: Tenant, Name: provider}, nm))
+	for _, name := range namespaces {
+		c.Create(c.Rome, namespace(name))
+		c.Create(c.Milan, namespace(Remote(name)), binding(Remote(name)))
+		nm.Spec.DesiredMapping[name] = Remote(name)
+	}
+	status := nm.Status.DeepCopy()
+	require.NoError(c.tb, c.Rome.Update(c.tb.Context(), nm))
+	nm.Status = *status
+	c.accept(nm, namespaces)
 }
 
 // virtualNode tolerates all taints of the provider.

@@ -1,0 +1,32 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/host/consumer/feed"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+)
+
+// connectProvider returns a client of the provider for the kinds of some definitions. Its watches
+// are streams of the provider's feed, if there is one.
+func (v *virtualNode) connectProvider(ctx context.Context, config *rest.Config, streams *feed.Streams, definitions ...engine.Definition) (client.WithWatch, error) {
+	direct, err := engine.NewClient(config, v.scheme, definitions...)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the provider: %w", err)
+	}
+	if !feed.IsServed(ctx, config) {
+		ctrl.LoggerFrom(ctx).Info("The provider has no feed, watching each namespace")
+		return direct, nil
+	}
+	shared, err := engine.NewClient(feed.Config(config), v.scheme, definitions...)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the feed of the provider: %w", err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Watching the namespaces of the provider through its feed")
+	return feed.New(direct, shared, streams), nil
+}

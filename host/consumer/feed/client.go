@@ -1,0 +1,229 @@
+// Package feed makes the watches of a virtual kubelet share one watch per kind of the provider's
+// feed.
+//
+// Lists and writes go to the API server of the provider, which checks the rights in the namespace.
+// A watch continues from the resource version of such a list with the events of the feed. It uses a
+// watch of its own if the provider has no feed, or the feed does not have the namespace.
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/host/kit/feed"
+)
+
+const (
+	// discoveryTimeout bounds the request that asks whether a provider has a feed.
+	discoveryTimeout = 2 * time.Second
+	// openTimeout bounds how long the feed takes to begin a watch.
+	openTimeout = 15 * time.Second
+	// coverageTimeout is how long a watch waits until the feed has its namespace.
+	coverageTimeout = 10 * time.Second
+	// retryAfter is how long watches do without a feed that failed.
+	retryAfter = 30 * time.Second
+)
+
+var errTimeout = errors.New("the feed does not begin the watch")
+
+// IsServed reports whether a provider has a feed. It is true if the provider could not be asked:
+// each watch does without the feed if it fails.
+func IsServed(ctx context.Context, config *rest.Config) bool {
+	config = rest.CopyConfig(config)
+	config.NegotiatedSerializer = clientgoscheme.Codecs.WithoutConversion()
+	c, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	defer cancel()
+	return !apierrors.IsNotFound(c.Get().AbsPath(feed.Path).Do(ctx).Error())
+}
+
+// Config returns the configuration of a client whose watches in all namespaces are those of the feed.
+func Config(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return redirect{next} })
+	return config
+}
+
+// redirect sends requests for a collection in all namespaces to the feed.
+type redirect struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (r redirect) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
+	request.URL.Path, request.URL.RawPath = feed.PathOf(request.URL.Path), ""
+	return r.next.RoundTrip(request) //nolint:wrapcheck // an http.RoundTripper returns the error of the next
+}
+
+// Streams are the open watches of a feed. Clients of the same provider and user can share them. It is
+// safe for concurrent use.
+type Streams struct {
+	now func() time.Time
+
+	mu   sync.Mutex
+	open map[streamKey]*stream
+	// failed is when a watch of the feed failed last, by kind.
+	failed map[schema.GroupVersionKind]time.Time
+}
+
+type streamKey struct {
+	kind           schema.GroupVersionKind
+	labels, fields string
+}
+
+// NewStreams returns Streams without a watch.
+func NewStreams(now func() time.Time) *Streams {
+	return &Streams{now: now, open: map[streamKey]*stream{}, failed: map[schema.GroupVersionKind]time.Time{}}
+}
+
+// Client is a client of a provider whose watches share those of the feed.
+type Client struct {
+	client.WithWatch
+
+	feed    client.WithWatch
+	streams *Streams
+}
+
+// New returns a Client. direct is the client of the API server, and feed one with a [Config].
+func New(direct, feed client.WithWatch, streams *Streams) *Client {
+	return &Client{WithWatch: direct, feed: feed, streams: streams}
+}
+
+// IsWatchListSemanticsUnSupported reports to reflectors that a watch has no initial events: they list
+// instead.
+func (c *Client) IsWatchListSemanticsUnSupported() bool { return true }
+
+// Watch implements client.WithWatch.
+func (c *Client) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+	o := (&client.ListOptions{}).ApplyOptions(options)
+	raw := o.AsListOptions()
+	kind, err := c.kindOf(list)
+	version := raw.ResourceVersion
+	if err != nil || !feed.HasKind(kind) || o.Namespace == "" || version == "" || version == "0" || raw.SendInitialEvents != nil {
+		return c.direct(ctx, list, o)
+	}
+	key := streamKey{kind: kind, labels: raw.LabelSelector, fields: raw.FieldSelector}
+	s := c.streams.acquire(key)
+	if s == nil {
+		return c.direct(ctx, list, o)
+	}
+	s.open.Do(func() { c.open(ctx, s, list, raw) })
+	if s.err != nil {
+		c.streams.release(s)
+		if apierrors.IsResourceExpired(s.err) || apierrors.IsGone(s.err) {
+			return nil, s.err
+		}
+		return c.direct(ctx, list, o)
+	}
+	w, err := s.subscribe(ctx, o.Namespace, version)
+	if err == nil {
+		return w, nil
+	}
+	c.streams.release(s)
+	if errors.Is(err, errNotCovered) {
+		return c.direct(ctx, list, o)
+	}
+	return nil, err
+}
+
+func (c *Client) kindOf(list client.ObjectList) (schema.GroupVersionKind, error) {
+	kind, err := c.GroupVersionKindFor(list)
+	if err != nil {
+		return kind, fmt.Errorf("reading the kind of a list: %w", err)
+	}
+	kind.Kind = trimList(kind.Kind)
+	return kind, nil
+}
+
+func (c *Client) direct(ctx context.Context, list client.ObjectList, o *client.ListOptions) (watch.Interface, error) {
+	return c.WithWatch.Watch(ctx, list, o) //nolint:wrapcheck // The reflector inspects it.
+}
+
+// acquire returns the stream of a key, nil while watches do without the feed. The caller releases it.
+func (s *Streams) acquire(key streamKey) *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found := s.open[key]; found != nil {
+		found.users++
+		return found
+	}
+	if at, ok := s.failed[key.kind]; ok && s.now().Sub(at) < retryAfter {
+		return nil
+	}
+	added := newStream(s, key)
+	added.users = 1
+	s.open[key] = added
+	return added
+}
+
+// release ends a stream that has no other user.
+func (s *Streams) release(used *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if used.users--; used.users == 0 {
+		used.cancel()
+		s.forgetLocked(used)
+	}
+}
+
+// forget makes later watches use another stream.
+func (s *Streams) forget(ended *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetLocked(ended)
+}
+
+func (s *Streams) forgetLocked(ended *stream) {
+	if s.open[ended.key] == ended {
+		delete(s.open, ended.key)
+	}
+}
+
+// open opens the watch of a stream from the resource version of its first user.
+func (c *Client) open(ctx context.Context, s *stream, list client.ObjectList, raw *metav1.ListOptions) {
+	defer context.AfterFunc(ctx, s.cancel)()
+	timeout := time.AfterFunc(openTimeout, s.cancel)
+	w, err := c.feed.Watch(s.ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{
+		LabelSelector: raw.LabelSelector, FieldSelector: raw.FieldSelector,
+		ResourceVersion: raw.ResourceVersion, AllowWatchBookmarks: true,
+	}})
+	if !timeout.Stop() && err == nil {
+		w.Stop()
+		err = errTimeout
+	}
+	if err != nil {
+		s.err = err
+		c.streams.fail(ctx, s.key.kind, err)
+		c.streams.forget(s)
+		return
+	}
+	s.start = raw.ResourceVersion
+	go s.run(w)
+}
+
+// fail records that the feed failed, so that watches do without it for a time.
+func (s *Streams) fail(ctx context.Context, kind schema.GroupVersionKind, err error) {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || ctx.Err() != nil {
+		return
+	}
+	logr.FromContextOrDiscard(ctx).Info("The feed of the provider cannot be used, watching each namespace",
+		"kind", kind.Kind, "reason", err.Error(), "retryAfter", retryAfter.String())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed[kind] = s.now()
+}

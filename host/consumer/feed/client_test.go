@@ -1,0 +1,256 @@
+package feed
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/longshore-dev/longshore/host/kit/feed"
+)
+
+// rig is a Client whose feed and API server are played by the test.
+type rig struct {
+	client *Client
+	now    time.Time
+	// began receives the watches of the feed. opened are those that a test has received, and direct the namespaces that are watched without it.
+	began  chan *watch.FakeWatcher
+	opened []*watch.FakeWatcher
+	direct []string
+	// refusal is the error of the feed.
+	refusal error
+}
+
+func newRig() *rig {
+	r := &rig{now: time.Unix(1000, 0), began: make(chan *watch.FakeWatcher, 10)}
+	c := fake.NewClientBuilder().Build()
+	direct := interceptor.NewClient(c, interceptor.Funcs{
+		Watch: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+			r.direct = append(r.direct, (&client.ListOptions{}).ApplyOptions(options).Namespace)
+			return watch.NewEmptyWatch(), nil
+		},
+	})
+	shared := interceptor.NewClient(c, interceptor.Funcs{
+		Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+			if r.refusal != nil {
+				return nil, r.refusal
+			}
+			w := watch.NewFakeWithChanSize(1000, false)
+			r.began <- w
+			return w, nil
+		},
+	})
+	r.client = New(direct, shared, NewStreams(func() time.Time { return r.now }))
+	return r
+}
+
+func (r *rig) watch(t *testing.T, namespace, version string) (watch.Interface, error) {
+	t.Helper()
+	w, err := r.client.Watch(t.Context(), &corev1.ConfigMapList{}, &client.ListOptions{Namespace: namespace, Raw: &metav1.ListOptions{ResourceVersion: version}})
+	if err == nil {
+		t.Cleanup(w.Stop)
+	}
+	return w, err
+}
+
+// begin watches a namespace from a version while the feed announces its namespaces.
+func (r *rig) begin(t *testing.T, namespace, version, announced string) watch.Interface {
+	t.Helper()
+	result := make(chan watch.Interface, 1)
+	go func() {
+		w, err := r.watch(t, namespace, version)
+		assert.NoError(t, err)
+		result <- w
+	}()
+	r.opened = append(r.opened, <-r.began)
+	r.opened[0].Action(watch.Bookmark, announce(announced, version))
+	return <-result
+}
+
+func announce(namespaces, version string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version, Annotations: map[string]string{feed.NamespacesAnnotation: namespaces}}}
+}
+
+func configMap(namespace, name, version string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: version}}
+}
+
+func next(t *testing.T, w watch.Interface) string {
+	t.Helper()
+	select {
+	case e, ok := <-w.ResultChan():
+		if !ok {
+			return "end"
+		}
+		if object, ok := e.Object.(client.Object); ok {
+			return strings.TrimSpace(string(e.Type) + " " + object.GetName() + " " + object.GetResourceVersion())
+		}
+		return string(e.Type)
+	case <-time.After(time.Minute):
+		return "nothing"
+	}
+}
+
+func TestWatchesOfNamespacesShareTheWatchOfTheirKind(t *testing.T) {
+	t.Parallel()
+	r := newRig()
+	one := r.begin(t, "one", "10", "one,two")
+	r.opened[0].Add(configMap("two", "early", "11"))
+	r.opened[0].Add(configMap("two", "late", "13"))
+	r.opened[0].Add(configMap("one", "first", "14"))
+	require.Equal(t, "ADDED first 14", next(t, one))
+	two, err := r.watch(t, "two", "12")
+	require.NoError(t, err)
+	r.opened[0].Modify(configMap("two", "late", "15"))
+	r.opened[0].Action(watch.Bookmark, configMap("", "", "20"))
+	assert.Equal(t, "ADDED late 13", next(t, two), "the list at 12 has the object of 11")
+	assert.Equal(t, "MODIFIED late 15", next(t, two))
+	assert.Equal(t, "BOOKMARK  20", next(t, two))
+	assert.Equal(t, "BOOKMARK  20", next(t, one))
+	assert.Empty(t, r.began)
+	assert.Empty(t, r.direct)
+}
+
+func TestAWatchThatTheFeedCannotContinueIsExpired(t *testing.T) {
+	t.Parallel()
+	r := newRig()
+	one := r.begin(t, "one", "10", "one")
+	_, err := r.watch(t, "one", "9")
+	assert.True(t, apierrors.IsResourceExpired(err), "before the stream began: %v", err)
+
+	r.opened[0].Add(configMap("one", "first", "11"))
+	require.Equal(t, "ADDED first 11", next(t, one))
+	r.opened[0].Action(watch.Bookmark, announce("one,two", "12"))
+	r.opened[0].Action(watch.Bookmark, configMap("", "", "13"))
+	require.Equal(t, "BOOKMARK  13", next(t, one))
+	_, err = r.watch(t, "two", "11")
+	assert.True(t, apierrors.IsResourceExpired(err), "before the feed had the namespace: %v", err)
+
+	r.now = r.now.Add(recentTime + time.Second)
+	r.opened[0].Action(watch.Bookmark, configMap("", "", "14"))
+	require.Equal(t, "BOOKMARK  14", next(t, one))
+	_, err = r.watch(t, "one", "10")
+	assert.True(t, apierrors.IsResourceExpired(err), "after the event of 11 was dropped: %v", err)
+	_, err = r.watch(t, "one", "11")
+	assert.NoError(t, err)
+}
+
+func TestALostNamespaceEndsItsWatchOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig()
+	one := r.begin(t, "one", "10", "one,two")
+	two, err := r.watch(t, "two", "10")
+	require.NoError(t, err)
+	r.opened[0].Action(watch.Bookmark, announce("one", "11"))
+	r.opened[0].Add(configMap("one", "first", "12"))
+	assert.Equal(t, "end", next(t, two))
+	assert.Equal(t, "ADDED first 12", next(t, one))
+}
+
+func TestAllWatchesEndWithThatOfTheFeed(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		end  func(w *watch.FakeWatcher)
+		want []string
+	}{
+		"the connection ends": {func(w *watch.FakeWatcher) { w.Stop() }, []string{"end"}},
+		"the API server reports an error": {
+			func(w *watch.FakeWatcher) { w.Error(&metav1.Status{Reason: metav1.StatusReasonExpired}) }, []string{"ERROR", "end"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig()
+			one := r.begin(t, "one", "10", "one,two")
+			two, err := r.watch(t, "two", "10")
+			require.NoError(t, err)
+			test.end(r.opened[0])
+			for _, want := range test.want {
+				assert.Equal(t, want, next(t, one))
+				assert.Equal(t, want, next(t, two))
+			}
+		})
+	}
+}
+
+func TestTheWatchOfTheFeedEndsWithItsLastUser(t *testing.T) {
+	t.Parallel()
+	r := newRig()
+	one := r.begin(t, "one", "10", "one,two")
+	two, err := r.watch(t, "two", "10")
+	require.NoError(t, err)
+	one.Stop()
+	one.Stop()
+	assert.Len(t, r.client.streams.open, 1)
+	two.Stop()
+	assert.Empty(t, r.client.streams.open)
+}
+
+func TestNamespacesAreWatchedWithoutAFeedThatFails(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]error{
+		"no feed":   apierrors.NewNotFound(schema.GroupResource{}, ""),
+		"no right":  apierrors.NewForbidden(schema.GroupResource{}, "", nil),
+		"not ready": apierrors.NewServiceUnavailable("no endpoints"),
+		"no answer": http.ErrServerClosed,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig()
+			r.refusal = refusal
+			for _, namespace := range []string{"one", "two"} {
+				_, err := r.watch(t, namespace, "10")
+				require.NoError(t, err)
+			}
+			assert.Equal(t, []string{"one", "two"}, r.direct)
+			r.refusal = nil
+			_, err := r.watch(t, "one", "10")
+			require.NoError(t, err)
+			assert.Empty(t, r.began, "the feed is not asked again at once")
+			r.now = r.now.Add(retryAfter)
+			assert.NotNil(t, r.begin(t, "one", "11", "one"))
+		})
+	}
+	t.Run("a version that is too old is an error of the watch", func(t *testing.T) {
+		t.Parallel()
+		r := newRig()
+		r.refusal = apierrors.NewResourceExpired("too old")
+		_, err := r.watch(t, "one", "10")
+		assert.True(t, apierrors.IsResourceExpired(err), "%v", err)
+		assert.Empty(t, r.direct)
+	})
+}
+
+func TestOtherWatchesDoNotUseTheFeed(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		list client.ObjectList
+		at   client.ListOptions
+	}{
+		"a kind without a resource of the feed": {&corev1.NodeList{}, client.ListOptions{Namespace: "one", Raw: &metav1.ListOptions{ResourceVersion: "10"}}},
+		"all namespaces":                        {&corev1.ConfigMapList{}, client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "10"}}},
+		"initial events":                        {&corev1.ConfigMapList{}, client.ListOptions{Namespace: "one"}},
+		"any version":                           {&corev1.ConfigMapList{}, client.ListOptions{Namespace: "one", Raw: &metav1.ListOptions{ResourceVersion: "0"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig()
+			_, err := r.client.Watch(t.Context(), test.list, &test.at)
+			require.NoError(t, err)
+			assert.Len(t, r.direct, 1)
+			assert.Empty(t, r.began)
+		})
+	}
+}

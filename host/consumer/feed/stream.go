@@ -1,0 +1,303 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/longshore-dev/longshore/host/kit/feed"
+)
+
+const (
+	// recentEvents and recentTime bound the events that are kept for watches which begin at an earlier
+	// resource version. A watch follows its list within moments.
+	recentEvents = 256
+	recentTime   = 10 * time.Second
+	// buffered is how many events wait for one subscriber. sendTimeout bounds how long one that does
+	// not read them holds up the others, before its watch ends.
+	buffered    = 32
+	sendTimeout = 5 * time.Second
+)
+
+var errNotCovered = errors.New("the feed does not have the namespace")
+
+// stream is one watch of the feed and its subscribers.
+type stream struct {
+	streams *Streams
+	key     streamKey
+	users   int             // guarded by the mutex of streams
+	ctx     context.Context //nolint:containedctx // the lifetime of the watch
+	cancel  context.CancelFunc
+
+	open sync.Once
+	err  error // set by open
+	// start is the resource version after which recent has all events.
+	start string
+
+	mu sync.Mutex
+	// covered has the resource version from which on the stream has the events of a namespace.
+	covered map[string]string
+	// changed is closed when covered changes, and when the stream ends.
+	changed     chan struct{}
+	hasEnded    bool
+	recent      []recentEvent
+	subscribers map[string][]*subscriber
+}
+
+type recentEvent struct {
+	namespace, version string
+	at                 time.Time
+	event              watch.Event
+}
+
+func newStream(streams *Streams, key streamKey) *stream {
+	s := &stream{
+		streams: streams, key: key, covered: map[string]string{}, changed: make(chan struct{}), subscribers: map[string][]*subscriber{},
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// subscribe returns the events of a namespace after a resource version. It returns errNotCovered if
+// the feed does not have the namespace, and an error of type Expired if the stream no longer has
+// all events.
+func (s *stream) subscribe(ctx context.Context, namespace, version string) (watch.Interface, error) {
+	ctx, cancel := context.WithTimeout(ctx, coverageTimeout)
+	defer cancel()
+	for {
+		s.mu.Lock()
+		_, isCovered := s.covered[namespace]
+		if isCovered || s.hasEnded {
+			break
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-s.ctx.Done():
+			return nil, errNotCovered
+		case <-ctx.Done():
+			return nil, errNotCovered
+		}
+	}
+	defer s.mu.Unlock()
+	if s.hasEnded {
+		return nil, errNotCovered
+	}
+	if isBefore(version, s.start) || isBefore(version, s.covered[namespace]) {
+		return nil, apierrors.NewResourceExpired("the feed of the provider began at a later resource version")
+	}
+	var replay []watch.Event
+	for _, e := range s.recent {
+		if e.namespace == namespace && isBefore(version, e.version) {
+			replay = append(replay, copyOf(e.event))
+		}
+	}
+	sub := &subscriber{
+		stream: s, namespace: namespace, from: version,
+		events: make(chan watch.Event, buffered+len(replay)), done: make(chan struct{}),
+	}
+	for _, e := range replay {
+		sub.events <- e
+	}
+	s.subscribers[namespace] = append(slices.Clone(s.subscribers[namespace]), sub)
+	return sub, nil
+}
+
+// run passes the events of the watch until it ends, and ends all subscribers.
+func (s *stream) run(w watch.Interface) {
+	defer s.cancel()
+	defer w.Stop()
+	var last *watch.Event
+	for e := range w.ResultChan() {
+		if e.Type == watch.Error {
+			last = &e
+			break
+		}
+		object, err := meta.Accessor(e.Object)
+		if err != nil {
+			break
+		}
+		s.handle(e, object)
+	}
+	// Later watches open another stream.
+	s.streams.forget(s)
+	s.end(last)
+}
+
+func (s *stream) handle(e watch.Event, object metav1.Object) {
+	version := object.GetResourceVersion()
+	if e.Type != watch.Bookmark {
+		for _, sub := range s.record(e, object.GetNamespace(), version) {
+			s.send(sub, e, version)
+		}
+		return
+	}
+	if namespaces, ok := feed.Namespaces(object); ok {
+		for _, sub := range s.cover(namespaces, version) {
+			close(sub.events)
+		}
+		return
+	}
+	for _, sub := range s.bookmark() {
+		s.send(sub, e, version)
+	}
+}
+
+// record keeps an event for later subscribers and returns the current ones of its namespace.
+func (s *stream) record(e watch.Event, namespace, version string) []*subscriber {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.streams.now()
+	s.recent = append(s.recent, recentEvent{namespace: namespace, version: version, at: now, event: e})
+	s.dropOldLocked(now)
+	return s.subscribers[namespace]
+}
+
+// bookmark drops old events and returns all subscribers.
+func (s *stream) bookmark() []*subscriber {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropOldLocked(s.streams.now())
+	var all []*subscriber
+	for _, subscribers := range s.subscribers {
+		all = append(all, subscribers...)
+	}
+	return all
+}
+
+func (s *stream) dropOldLocked(now time.Time) {
+	keep := 0
+	for keep < len(s.recent) && (len(s.recent)-keep > recentEvents || now.Sub(s.recent[keep].at) > recentTime) {
+		s.start = s.recent[keep].version
+		keep++
+	}
+	s.recent = slices.Delete(s.recent, 0, keep)
+}
+
+// cover sets the namespaces of the stream from a resource version on, and returns the subscribers of
+// others, whose watches end.
+func (s *stream) cover(namespaces []string, version string) (ended []*subscriber) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	covered := map[string]string{}
+	for _, namespace := range namespaces {
+		covered[namespace] = version
+		if since, ok := s.covered[namespace]; ok {
+			covered[namespace] = since
+		}
+	}
+	for namespace, subscribers := range s.subscribers {
+		if _, ok := covered[namespace]; !ok {
+			ended = append(ended, subscribers...)
+			delete(s.subscribers, namespace)
+		}
+	}
+	s.covered = covered
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return ended
+}
+
+// end ends all subscribers, with an event if it is not nil.
+func (s *stream) end(last *watch.Event) {
+	s.mu.Lock()
+	subscribers := s.subscribers
+	s.subscribers, s.covered, s.recent, s.hasEnded = map[string][]*subscriber{}, nil, nil, true
+	close(s.changed)
+	s.mu.Unlock()
+	for _, list := range subscribers {
+		for _, sub := range list {
+			if last != nil {
+				sub.offer(copyOf(*last))
+			}
+			close(sub.events)
+		}
+	}
+}
+
+// send passes an event to a subscriber, unless it has it from its list. It ends the watch of one that
+// does not read.
+func (s *stream) send(sub *subscriber, e watch.Event, version string) {
+	if isBefore(sub.from, version) && !sub.offer(copyOf(e)) && s.remove(sub) {
+		close(sub.events)
+	}
+}
+
+// remove reports whether the stream had the subscriber.
+func (s *stream) remove(sub *subscriber) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.subscribers[sub.namespace]
+	after := slices.DeleteFunc(slices.Clone(before), func(other *subscriber) bool { return other == sub })
+	if len(after) == 0 {
+		delete(s.subscribers, sub.namespace)
+	} else {
+		s.subscribers[sub.namespace] = after
+	}
+	return len(after) < len(before)
+}
+
+// subscriber is a watch of one namespace. Only the goroutine of the stream sends and closes events.
+type subscriber struct {
+	stream          *stream
+	namespace, from string
+	events          chan watch.Event
+	done            chan struct{}
+	stop            sync.Once
+}
+
+// ResultChan implements watch.Interface.
+func (s *subscriber) ResultChan() <-chan watch.Event { return s.events }
+
+// Stop implements watch.Interface.
+func (s *subscriber) Stop() {
+	s.stop.Do(func() {
+		close(s.done)
+		s.stream.remove(s)
+		s.stream.streams.release(s.stream)
+	})
+}
+
+// offer reports whether the subscriber took an event, or needs none any more.
+func (s *subscriber) offer(e watch.Event) bool {
+	select {
+	case s.events <- e:
+		return true
+	case <-s.done:
+		return true
+	default:
+	}
+	timer := time.NewTimer(sendTimeout)
+	defer timer.Stop()
+	select {
+	case s.events <- e:
+		return true
+	case <-s.done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// copyOf copies an event: subscribers alter what they store.
+func copyOf(e watch.Event) watch.Event {
+	return watch.Event{Type: e.Type, Object: e.Object.DeepCopyObject()}
+}
+
+// isBefore reports whether a resource version is lower than another.
+func isBefore(version, other string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, other)
+	return err == nil && order < 0
+}
+
+func trimList(kind string) string { return strings.TrimSuffix(kind, "List") }
