@@ -77,6 +77,8 @@ type Options struct {
 	RuntimeClassName string
 	// ResourceEnforcement restricts the ShadowPods of consumers to their Quotas.
 	ResourceEnforcement bool
+	// Feed serves the feed of consumers' objects.
+	Feed bool
 	// PolicyCacheDir is the directory of compiled policies. If empty, they are not cached.
 	PolicyCacheDir string
 	// PrecompiledPolicyDir holds the compiled built-in policies; it may be absent.
@@ -165,12 +167,13 @@ func New(ctx context.Context, options Options) (*App, error) {
 		return nil, err
 	}
 	keeper := &servingcert.Keeper{
-		Clock:      clock.RealClock{},
-		Secret:     client.ObjectKey{Namespace: options.Namespace, Name: options.SecretName},
-		DNSNames:   dnsNames(options.ServiceName, options.Namespace),
-		Mutating:   []string{options.ConfigurationName},
-		Validating: []string{options.ConfigurationName},
-		External:   options.ExternalCertificate,
+		Clock:       clock.RealClock{},
+		Secret:      client.ObjectKey{Namespace: options.Namespace, Name: options.SecretName},
+		DNSNames:    dnsNames(options.ServiceName, options.Namespace),
+		Mutating:    []string{options.ConfigurationName},
+		Validating:  []string{options.ConfigurationName},
+		External:    options.ExternalCertificate,
+		APIServices: options.apiServices(),
 		OnError: func(err error) {
 			ctrl.Log.WithName("servingcert").Error(err, "Failed to update the serving certificate, retrying")
 		},
@@ -188,7 +191,12 @@ func New(ctx context.Context, options Options) (*App, error) {
 		Alter: func(o *ctrl.Options) (err error) {
 			o.WebhookServer = webhook.NewServer(webhook.Options{
 				Host: options.BindAddress, Port: options.Port,
-				TLSOpts: []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = keeper.GetCertificate }},
+				TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+					c.GetCertificate = keeper.GetCertificate
+					if options.Feed {
+						c.ClientAuth = tls.RequestClientCert
+					}
+				}},
 			})
 			o.Client = client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Node{}}}}
 			if keeper.Client, err = client.New(options.Config, client.Options{Scheme: o.Scheme}); err != nil {
@@ -244,6 +252,9 @@ func (a *App) add(ctx context.Context, mgr ctrl.Manager, options Options) error 
 		}
 	}
 	a.register(mgr, options)
+	if options.Feed {
+		return addFeed(ctx, mgr)
+	}
 	return nil
 }
 

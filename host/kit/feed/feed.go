@@ -8,6 +8,7 @@ package feed
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,6 +42,9 @@ var gvkOf = map[string]schema.GroupVersionKind{
 	"shadowendpointslices":   offloadingv1beta1.GroupVersion.WithKind("ShadowEndpointSlice"),
 	"shadowpods":             offloadingv1beta1.GroupVersion.WithKind("ShadowPod"),
 }
+
+// Resources returns the resources of the feed in alphabetical order.
+func Resources() []string { return slices.Sorted(maps.Keys(gvkOf)) }
 
 // KindOf returns the kind of a resource of the feed.
 func KindOf(resource string) (schema.GroupVersionKind, bool) {

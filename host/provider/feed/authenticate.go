@@ -16,17 +16,17 @@ const (
 	configName      = "extension-apiserver-authentication"
 )
 
-// FrontProxy authenticates callers by the headers of the API server's front proxy, which presents a
+// frontProxy authenticates callers by the headers of the API server's front proxy, which presents a
 // certificate of the authority for front proxies. Other requests are refused.
-type FrontProxy struct {
+type frontProxy struct {
 	authenticator.Request
 
 	authority *dynamiccertificates.ConfigMapCAController
 	headers   *headerrequest.RequestHeaderAuthRequestController
 }
 
-// NewFrontProxy returns a FrontProxy that reads the cluster's configuration when it runs.
-func NewFrontProxy(clients kubernetes.Interface) (*FrontProxy, error) {
+// newFrontProxy returns a frontProxy that reads the cluster's configuration when it runs.
+func newFrontProxy(clients kubernetes.Interface) (*frontProxy, error) {
 	authority, err := dynamiccertificates.NewDynamicCAFromConfigMapController("front-proxy", configNamespace, configName,
 		"requestheader-client-ca-file", clients)
 	if err != nil {
@@ -38,21 +38,17 @@ func NewFrontProxy(clients kubernetes.Interface) (*FrontProxy, error) {
 	list := func(values func() []string) headerrequest.StringSliceProvider {
 		return headerrequest.StringSliceProviderFunc(values)
 	}
-	return &FrontProxy{
+	return &frontProxy{
 		authority: authority, headers: headers,
 		Request: headerrequest.NewDynamicVerifyOptionsSecure(authority.VerifyOptions, list(headers.AllowedClientNames),
 			list(headers.UsernameHeaders), list(headers.UIDHeaders), list(headers.GroupHeaders), list(headers.ExtraHeaderPrefixes)),
 	}, nil
 }
 
-// Start implements manager.Runnable: it follows the cluster's configuration until the context ends.
-func (p *FrontProxy) Start(ctx context.Context) error {
+// run follows the cluster's configuration until the context ends.
+func (p *frontProxy) run(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() { p.authority.Run(ctx, 1) })
 	group.Go(func() { p.headers.Run(ctx, 1) })
 	group.Wait()
-	return nil
 }
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica serves.
-func (p *FrontProxy) NeedLeaderElection() bool { return false }

@@ -22,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
@@ -34,23 +33,21 @@ const maxError = 1 << 20
 
 var errNoNamespace = errors.New("the groups of the caller may watch this kind in no namespace")
 
-// Handler serves the feed.
+// Handler serves the feed while it runs.
 type Handler struct {
-	// Authenticate identifies the callers.
-	Authenticate authenticator.Request
-	// Bindings has the namespaces of the callers.
-	Bindings *Bindings
-	// Access checks the rights of callers.
-	Access authorizationclient.SubjectAccessReviewInterface
-	// APIServer is the URL of the API server, and HTTP the client for it, which may watch the kinds of
-	// the feed in all namespaces.
-	APIServer *url.URL
-	HTTP      *http.Client
+	callers  *frontProxy
+	bindings *Bindings
+	access   authorizationclient.SubjectAccessReviewInterface
+	// server is the URL of the API server, and http the client for it.
+	server *url.URL
+	http   *http.Client
+	// ended is closed when the process stops.
+	ended chan struct{}
 }
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	caller, ok, err := h.Authenticate.AuthenticateRequest(r)
+	caller, ok, err := h.callers.AuthenticateRequest(r)
 	if err != nil || !ok {
 		writeError(w, apierrors.NewUnauthorized("the request did not come through the API server"))
 		return
@@ -103,7 +100,14 @@ func watchQuery(asked url.Values) (url.Values, error) {
 func (h *Handler) watch(w http.ResponseWriter, r *http.Request, caller user.Info, resource, uri string) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	bound, changed := h.Bindings.Of(caller.GetGroups())
+	go func() {
+		select {
+		case <-h.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	bound, changed := h.bindings.Of(caller.GetGroups())
 	s := newScope(h.reviewer(caller, resource))
 	s.update(ctx, bound)
 	if len(s.allowed) == 0 {
@@ -131,18 +135,18 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, caller user.Info
 		defer close(events)
 		receive(ctx, upstream.Body, events)
 	}()
-	groups := func() (map[string]string, <-chan struct{}) { return h.Bindings.Of(caller.GetGroups()) }
+	groups := func() (map[string]string, <-chan struct{}) { return h.bindings.Of(caller.GetGroups()) }
 	out.run(ctx, s, events, groups, changed)
 }
 
 // open opens a watch at the API server.
 func (h *Handler) open(ctx context.Context, uri string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(h.APIServer.String(), "/")+uri, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(h.server.String(), "/")+uri, http.NoBody)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // The caller logs it with the resource.
 	}
 	request.Header.Set("Accept", "application/json")
-	return h.HTTP.Do(request) //nolint:wrapcheck // The caller logs it with the resource.
+	return h.http.Do(request) //nolint:wrapcheck // The caller logs it with the resource.
 }
 
 // reviewer returns the check of a caller's right to watch a resource in a namespace.
@@ -153,7 +157,7 @@ func (h *Handler) reviewer(caller user.Info, resource string) review {
 		extra[key] = values
 	}
 	return func(ctx context.Context, namespace string) bool {
-		result, err := h.Access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		result, err := h.access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: caller.GetName(), UID: caller.GetUID(), Groups: caller.GetGroups(), Extra: extra,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
 				Namespace: namespace, Verb: "watch", Group: kind.Group, Version: kind.Version, Resource: resource,

@@ -16,6 +16,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/internal/testkit/feedserver"
 	"github.com/longshore-dev/longshore/host/internal/testkit/twoclusters"
+	wire "github.com/longshore-dev/longshore/host/kit/feed"
 )
 
 // watches counts the open watches of a cluster: those of the feed, and those of single namespaces.
@@ -91,7 +92,7 @@ func TestAFeedReplacesTheWatchesOfNamespaces(t *testing.T) {
 	two := settledWatches(t, provider, server, "the watches of two namespaces settle")
 	assert.Equal(t, before.namespaces, two.namespaces, "no namespace is watched")
 	assert.Positive(t, two.feed)
-	assert.LessOrEqual(t, two.feed, len(feedserver.Resources))
+	assert.LessOrEqual(t, two.feed, len(wire.Resources()))
 
 	c.MapNamespaces("shop-3", "shop-4", "shop-5")
 	for _, namespace := range []string{"shop-3", "shop-4", "shop-5"} {

@@ -20,10 +20,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
@@ -35,21 +37,17 @@ import (
 const (
 	name      = "longshore-feed"
 	namespace = "default"
-	soon      = time.Minute
-	tick      = 25 * time.Millisecond
-)
+	// port is the feed's port on the address of the cluster.
+	port = 9443
 
-// Resources are the resources of the feed in the order of the chart.
-var Resources = []string{
-	"configmaps", "events", "ingresses", "persistentvolumeclaims", "pods", "secrets", "services", "shadowendpointslices", "shadowpods",
-}
+	soon = time.Minute
+	tick = 25 * time.Millisecond
+)
 
 // Server is a feed that runs until the test ends.
 type Server struct {
 	// Address is where the feed listens, behind the API server.
 	Address string
-	// Bindings are those of the feed.
-	Bindings *feed.Bindings
 
 	admin client.Client
 	stop  func()
@@ -69,26 +67,22 @@ func Start(tb testing.TB, c *testplane.Cluster, groups ...string) *Server {
 	config := rest.AnonymousClientConfig(c.RESTConfig())
 	config.CertData, config.KeyData, err = c.IssueClientCert(name, nil)
 	require.NoError(tb, err)
-	s := &Server{Bindings: feed.NewBindings(), admin: admin}
-	handler, callers, err := feed.New(config, s.Bindings)
+	s := &Server{Address: net.JoinHostPort(c.Address(), strconv.Itoa(port)), admin: admin}
+	boundGroups := feed.NewBindings()
+	handler, err := feed.New(config, boundGroups)
 	require.NoError(tb, err)
 	bindings, err := cache.New(config, cache.Options{})
 	require.NoError(tb, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
-	require.NoError(tb, s.Bindings.Watch(ctx, bindings))
+	require.NoError(tb, boundGroups.Watch(ctx, bindings))
 	var group sync.WaitGroup
 	group.Go(func() { assert.NoError(tb, bindings.Start(ctx)) })
-	group.Go(func() { assert.NoError(tb, callers.Start(ctx)) })
+	group.Go(func() { assert.NoError(tb, handler.Start(ctx)) })
 	require.True(tb, bindings.WaitForCacheSync(ctx))
 	cert, key, err := c.IssueServingCert(name, nil, c.Address(), name+"."+namespace+".svc")
 	require.NoError(tb, err)
 	pair, err := tls.X509KeyPair(cert, key)
 	require.NoError(tb, err)
-	listener, err := tls.Listen("tcp", net.JoinHostPort(c.Address(), "0"), &tls.Config{
-		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12,
-	})
-	require.NoError(tb, err)
-	s.Address = listener.Addr().String()
 	counted := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has("watch") {
 			s.open.Add(1)
@@ -96,11 +90,18 @@ func Start(tb testing.TB, c *testplane.Cluster, groups ...string) *Server {
 		}
 		handler.ServeHTTP(w, r)
 	})
-	server := &http.Server{Handler: counted, BaseContext: func(net.Listener) context.Context { return ctx }, ReadHeaderTimeout: soon}
-	group.Go(func() { _ = server.Serve(listener) })
+	server := webhook.NewServer(webhook.Options{
+		Host: c.Address(), Port: port,
+		TLSOpts: []func(*tls.Config){func(config *tls.Config) {
+			config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }
+			config.ClientAuth = tls.RequestClientCert
+		}},
+	})
+	server.Register(wire.Path, counted)
+	server.Register(wire.Path+"/", counted)
+	group.Go(func() { assert.NoError(tb, server.Start(ctx)) })
 	s.stop = sync.OnceFunc(func() {
 		cancel()
-		_ = server.Close()
 		group.Wait()
 	})
 	tb.Cleanup(s.stop)
@@ -111,17 +112,16 @@ func Start(tb testing.TB, c *testplane.Cluster, groups ...string) *Server {
 // register creates the APIService and waits until the API server passes requests on.
 func (s *Server) register(tb testing.TB, c *testplane.Cluster) {
 	tb.Helper()
-	_, text, err := net.SplitHostPort(s.Address)
-	require.NoError(tb, err)
-	port, err := strconv.ParseInt(text, 10, 32)
-	require.NoError(tb, err)
 	create(tb, s.admin, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: c.Address()},
 	}, apiService(map[string]any{
 		"group": wire.Group, "version": wire.Version, "groupPriorityMinimum": int64(1000), "versionPriority": int64(1),
-		"caBundle": base64.StdEncoding.EncodeToString(c.CAPEM()), "service": map[string]any{"namespace": namespace, "name": name, "port": port},
+		"service": map[string]any{"namespace": namespace, "name": name, "port": int64(port)},
 	}))
+	// The chart creates it without a CA bundle, which the webhook adds.
+	bundle := []byte(`{"spec":{"caBundle":"` + base64.StdEncoding.EncodeToString(c.CAPEM()) + `"}}`)
+	require.NoError(tb, s.admin.Patch(tb.Context(), apiService(nil), client.RawPatch(types.MergePatchType, bundle)))
 	clients, err := kubernetes.NewForConfig(c.RESTConfig())
 	require.NoError(tb, err)
 	planetest.Until(tb, func(t planetest.T) bool {
@@ -129,7 +129,7 @@ func (s *Server) register(tb testing.TB, c *testplane.Cluster) {
 	}, soon, tick, "the API server has the feed")
 }
 
-// Stop stops the feed as a crash does.
+// Stop stops the feed, whose watches end.
 func (s *Server) Stop() { s.stop() }
 
 // Unregister deletes the APIService.
@@ -153,7 +153,7 @@ func rights(groups []string) []client.Object {
 	user := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}
 	objects := []client.Object{
 		role(name,
-			rbacv1.PolicyRule{APIGroups: []string{"", "networking.k8s.io", "offloading.liqo.io"}, Resources: Resources, Verbs: []string{"watch"}},
+			rbacv1.PolicyRule{APIGroups: []string{"", "networking.k8s.io", "offloading.liqo.io"}, Resources: wire.Resources(), Verbs: []string{"watch"}},
 			rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"list", "watch"}},
 			rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
 		),
@@ -165,7 +165,7 @@ func rights(groups []string) []client.Object {
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kube-system"}, Subjects: user,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-apiserver-authentication-reader"},
 		},
-		role(authentication.ClusterwideRole, rbacv1.PolicyRule{APIGroups: []string{wire.Group}, Resources: Resources, Verbs: []string{"watch"}}),
+		role(authentication.ClusterwideRole, rbacv1.PolicyRule{APIGroups: []string{wire.Group}, Resources: wire.Resources(), Verbs: []string{"watch"}}),
 	}
 	for _, group := range groups {
 		objects = append(objects, &rbacv1.ClusterRoleBinding{
