@@ -148,6 +148,10 @@ bench-native: build-bench ## Bursts with wasm policies beside bursts with native
 bench-scale: build-bench ## 10,000 pods on 50 virtual nodes, 500 namespaces; adds to bench/results.json
 	@bin/bench -scale
 
+.PHONY: bench-tenants
+bench-tenants: build-bench ## Peering, and a provider with 50 tenants; adds to bench/results.json
+	@bin/bench -tenants
+
 .PHONY: fuzz
 fuzz: builtins ## Fuzz every fuzz target for FUZZTIME
 	@for m in $(TESTED); do (cd $$m && for p in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -rn1 dirname | sort -u); do \

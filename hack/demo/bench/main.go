@@ -59,6 +59,8 @@ type options struct {
 	quick, keep                         bool
 	// scale measures scale only; shared lets the virtual nodes share a process then.
 	scale, shared bool
+	// tenants measures many tenants only.
+	tenants bool
 }
 
 func main() {
@@ -71,6 +73,7 @@ func main() {
 	flags.IntVar(&o.pods, "pods", defaultBurst, "pods of the burst")
 	flags.IntVar(&o.native, "native", 0, "measure only bursts with wasm beside bursts with native policies, `pairs` of them")
 	flags.BoolVar(&o.scale, "scale", false, "measure only scale: many virtual nodes, namespaces, pods and ConfigMaps")
+	flags.BoolVar(&o.tenants, "tenants", false, "measure only peering, and a provider with many tenants")
 	flags.BoolVar(&o.shared, "shared", true, "with -scale: one process for the virtual nodes of a provider")
 	flags.BoolVar(&o.quick, "quick", false, "one run of small sizes, to try it out")
 	flags.StringVar(&o.out, "out", "", "where the results are written; results of earlier runs stay unless they have the same name, or the code or the machine is another. Empty: "+resultsFile+", or, with -quick, "+quickFile)
@@ -124,7 +127,7 @@ func run(ctx context.Context, o options) error {
 
 // all takes the wanted measures: those first that need a quiet machine and no cluster.
 func (b *bench) all(ctx context.Context, o options) error {
-	if b.pairs == 0 && !o.scale {
+	if b.pairs == 0 && !o.scale && !o.tenants {
 		if err := b.policies(ctx); err != nil {
 			return err
 		}
@@ -152,11 +155,11 @@ func (o *options) keepResults(results []Result, keepCurrent func([]Result) []Res
 // dropReplaced drops the earlier results that this run replaces. A run of everything but
 // -native replaces all others, also those of measures that no longer exist.
 func (o *options) dropReplaced(known []Result) []Result {
-	if o.only != "" || o.native > 0 || o.scale {
+	if o.only != "" || o.native > 0 || o.scale || o.tenants {
 		return known
 	}
 	return slices.DeleteFunc(known, func(r Result) bool {
-		return !strings.Contains(r.Command, nativeFlag) && !strings.Contains(r.Command, scaleFlag)
+		return !strings.Contains(r.Command, nativeFlag) && !strings.Contains(r.Command, scaleFlag) && !strings.Contains(r.Command, tenantsFlag)
 	})
 }
 
@@ -172,10 +175,13 @@ func (o *options) command() string {
 	if o.scale {
 		command += fmt.Sprintf("%s -shared=%t", scaleFlag, o.shared)
 	}
+	if o.tenants {
+		command += tenantsFlag
+	}
 	if o.quick {
 		return command + " -quick"
 	}
-	if o.scale {
+	if o.scale || o.tenants {
 		return command
 	}
 	if o.native > 0 {
@@ -210,7 +216,7 @@ func (b *bench) needs(prefixes ...string) bool {
 func (b *bench) clusters(ctx context.Context, o options) (err error) {
 	streams, kinds := b.needs("stream/"), b.needs("kinds/")
 	bursts := b.needs("burst/", "requests/", "cpu/", "memory/", "quiet/")
-	if !streams && !kinds && !bursts && b.pairs == 0 && !o.scale {
+	if !streams && !kinds && !bursts && b.pairs == 0 && !o.scale && !o.tenants {
 		return nil
 	}
 	dir := o.dir
@@ -228,6 +234,9 @@ func (b *bench) clusters(ctx context.Context, o options) (err error) {
 	}
 	if o.scale {
 		return b.scale(ctx, o, dir)
+	}
+	if o.tenants {
+		return b.tenants(ctx, o, dir)
 	}
 	var built *servers
 	if b.pairs > 0 {

@@ -39,3 +39,13 @@ func TestARunOfScaleKeepsOtherResults(t *testing.T) {
 	require.Len(t, kept, 1, "and a run of everything else those of scale")
 	assert.Equal(t, "b", kept[0].Name)
 }
+
+func TestARunOfTenantsKeepsOtherResults(t *testing.T) {
+	tenants := &options{tenants: true}
+	assert.Equal(t, "bin/bench -tenants", tenants.command())
+	known := []Result{{Name: "a", Command: "bin/bench"}, {Name: "b", Command: tenants.command()}}
+	assert.Len(t, tenants.dropReplaced(known), 2)
+	kept := (&options{}).dropReplaced(known)
+	require.Len(t, kept, 1, "and a run of everything else those of tenants")
+	assert.Equal(t, "b", kept[0].Name)
+}

@@ -69,7 +69,12 @@ func (w *testbed) kubeletMetrics(ctx context.Context) ([]byte, error) {
 	if len(list.Items) != 1 || list.Items[0].Status.PodIP == "" {
 		return nil, fmt.Errorf("there are %d virtual kubelets, one with an address is expected", len(list.Items))
 	}
-	url := "http://" + net.JoinHostPort(list.Items[0].Status.PodIP, kubeletMetrics) + "/metrics"
+	return scrape(ctx, list.Items[0].Status.PodIP, kubeletMetrics)
+}
+
+// scrape reads the metrics of a process.
+func scrape(ctx context.Context, ip, port string) ([]byte, error) {
+	url := "http://" + net.JoinHostPort(ip, port) + "/metrics"
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("asking for metrics: %w", err)

@@ -55,7 +55,12 @@ type testbed struct {
 	dir    string
 	// template is a ShadowPod as the virtual kubelet makes it, for the plain client.
 	template *offloadingv1beta1.ShadowPod
+	// took is how long the steps of the preparation took.
+	took preparation
 }
+
+// preparation is how long the steps took that an administrator waits for.
+type preparation struct{ peering, virtualNode time.Duration }
 
 type testbedOptions struct {
 	// longshore is the server binary, dir the folder of data and logs.
@@ -126,12 +131,16 @@ func (w *testbed) prepare(ctx context.Context, o testbedOptions) error {
 		}
 	}
 	o.logf("peering, virtual node, offloaded namespace")
+	began := time.Now()
 	if err := r.Peer(ctx, quiet); err != nil {
 		return err
 	}
+	w.took.peering = time.Since(began)
+	began = time.Now()
 	if err := r.CreateVirtualNode(ctx, rig.Capacity("256", "1024Gi", virtualPods), quiet); err != nil {
 		return err
 	}
+	w.took.virtualNode = time.Since(began)
 	if err := r.Rome.Offload(ctx, offloaded, offloadingv1beta1.RemotePodOffloadingStrategyType, quiet); err != nil {
 		return err
 	}

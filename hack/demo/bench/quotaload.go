@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/hack/demo/rig"
+	"github.com/longshore-dev/longshore/host/provider/admission/shadowpod"
+)
+
+// admissionTimes are the figures of one load of ShadowPods.
+type admissionTimes struct {
+	// creation are the milliseconds of the requests of the tenants.
+	creation []float64
+	// slow is the share of admissions in the webhook that took longer than the goal, in percent.
+	slow float64
+	// webhookCPU is the CPU time of the webhook for each ShadowPod, in milliseconds.
+	webhookCPU float64
+}
+
+// admitWithQuota loads the provider with ShadowPods of all tenants that Quotas admit.
+func (t *tenancy) admitWithQuota(ctx context.Context) (err error) {
+	t.withQuota, err = t.load(ctx, "quota")
+	return err
+}
+
+// admitWithoutQuota loads a provider that enforces no Quotas in the same way, and records both.
+func (t *tenancy) admitWithoutQuota(ctx context.Context) error {
+	r, err := rig.Open(t.testbed.rig.Connection())
+	if err != nil {
+		return err
+	}
+	t.logf("tenants: the provider enforces no Quotas")
+	err = r.Install(ctx, func(cluster string, values map[string]any) {
+		if cluster == t.testbed.milan.Name {
+			values["provider"] = mergeValues(values["provider"], "resourceEnforcement", false)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.Milan.WaitForDeployments(ctx, rig.Namespace, func(string) {}); err != nil {
+		return err
+	}
+	if err := pause(ctx, idleSettle); err != nil {
+		return err
+	}
+	without, err := t.load(ctx, "plain")
+	if err != nil {
+		return err
+	}
+	with := t.withQuota
+	note := fmt.Sprintf("%d ShadowPods a second of %d tenants for %d s; baseline: the same without Quotas", t.sizes.rate, t.sizes.tenants, t.sizes.seconds)
+	t.record.add(
+		against("tenants/quota-admissions-over-10ms", "%", with.slow, without.slow, t.within(1),
+			"admissions in the webhook that took longer than 10 ms: at most 1 % means that p99 is at most 10 ms; "+note),
+		against("tenants/quota-creation-p50", "ms", percentile(with.creation, 0.5), percentile(without.creation, 0.5), goal{}, "whole requests of the tenants; "+note),
+		against("tenants/quota-creation-p99", "ms", percentile(with.creation, 0.99), percentile(without.creation, 0.99), goal{}, "whole requests of the tenants; "+note),
+		against("tenants/quota-webhook-cpu", "ms", with.webhookCPU, without.webhookCPU, goal{}, "CPU time of the provider's webhook for each ShadowPod; "+note),
+	)
+	return nil
+}
+
+// mergeValues returns values of the chart with one more.
+func mergeValues(values any, name string, value any) map[string]any {
+	merged, ok := values.(map[string]any)
+	if !ok {
+		return map[string]any{name: value}
+	}
+	merged = maps.Clone(merged)
+	merged[name] = value
+	return merged
+}
+
+// load creates ShadowPods at a constant rate, the tenants one after the other, and deletes them.
+func (t *tenancy) load(ctx context.Context, prefix string) (admissionTimes, error) {
+	t.logf("tenants: %d ShadowPods a second for %d s", t.sizes.rate, t.sizes.seconds)
+	before, err := t.testbed.webhookLatency(ctx)
+	if err != nil {
+		return admissionTimes{}, err
+	}
+	usedBefore, err := t.testbed.usage()
+	if err != nil {
+		return admissionTimes{}, err
+	}
+	times := admissionTimes{}
+	count := t.sizes.rate * t.sizes.seconds
+	var mu sync.Mutex
+	group, creating := errgroup.WithContext(ctx)
+	ticker := time.NewTicker(time.Second / time.Duration(t.sizes.rate))
+	defer ticker.Stop()
+	for i := range count {
+		select {
+		case <-ticker.C:
+		case <-creating.Done():
+			return admissionTimes{}, group.Wait()
+		}
+		tenant := t.tenants[i%len(t.tenants)]
+		group.Go(func() error {
+			began := time.Now()
+			if err := tenant.client.Create(creating, shadowPodOf(tenant, fmt.Sprintf("%s-%05d", prefix, i))); err != nil {
+				return fmt.Errorf("creating a ShadowPod of %q: %w", tenant.id, err)
+			}
+			took := time.Since(began)
+			mu.Lock()
+			defer mu.Unlock()
+			times.creation = append(times.creation, float64(took)/float64(time.Millisecond))
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return admissionTimes{}, err
+	}
+	usedAfter, err := t.testbed.usage()
+	if err != nil {
+		return admissionTimes{}, err
+	}
+	after, err := t.testbed.webhookLatency(ctx)
+	if err != nil {
+		return admissionTimes{}, err
+	}
+	all := after.all - before.all
+	if all < float64(count) {
+		return admissionTimes{}, fmt.Errorf("the webhook counted %v admissions of %d ShadowPods", all, count)
+	}
+	times.slow = 100 * (1 - (after.fast-before.fast)/all)
+	times.webhookCPU = 1000 * (usedAfter[providerWebhook].cpu - usedBefore[providerWebhook].cpu) / float64(count)
+	return times, t.removeShadowPods(ctx)
+}
+
+// removeShadowPods deletes the load.
+func (t *tenancy) removeShadowPods(ctx context.Context) error {
+	for _, tenant := range t.tenants {
+		if err := t.testbed.milan.metadata.Resource(shadowPods).Namespace(tenant.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+			return fmt.Errorf("deleting the ShadowPods of %q: %w", tenant.id, err)
+		}
+	}
+	for _, tenant := range t.tenants {
+		if err := t.testbed.milan.waitEmpty(ctx, tenant.namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// admissions counts the admissions of ShadowPods: all, and those that took at most the goal.
+type admissions struct{ all, fast float64 }
+
+// webhookLatency reads the histogram of the provider's webhook.
+func (w *testbed) webhookLatency(ctx context.Context) (admissions, error) {
+	list := &corev1.PodList{}
+	labels := client.MatchingLabels{"app.kubernetes.io/name": "longshore-webhook"}
+	if err := w.milan.List(ctx, list, client.InNamespace(rig.Namespace), labels); err != nil {
+		return admissions{}, fmt.Errorf("finding the webhook: %w", err)
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	if len(list.Items) != 1 || list.Items[0].Status.PodIP == "" {
+		return admissions{}, fmt.Errorf("there are %d webhooks, one with an address is expected", len(list.Items))
+	}
+	text, err := scrape(ctx, list.Items[0].Status.PodIP, webhookMetrics)
+	if err != nil {
+		return admissions{}, err
+	}
+	return parseAdmissions(string(text))
+}
+
+// parseAdmissions reads the buckets of the validation of ShadowPods.
+func parseAdmissions(metrics string) (admissions, error) {
+	found := admissions{}
+	const bucket, limit = "controller_runtime_webhook_latency_seconds_bucket{", quotaAdmissionGoal / 1000.0
+	for line := range strings.Lines(metrics) {
+		if !strings.HasPrefix(line, bucket) || !strings.Contains(line, `webhook="`+shadowpod.ValidatePath+`"`) {
+			continue
+		}
+		_, rest, _ := strings.Cut(line, `le="`)
+		bound, rest, _ := strings.Cut(rest, `"`)
+		count, err := strconv.ParseFloat(strings.TrimSpace(rest[strings.LastIndexByte(rest, ' ')+1:]), 64)
+		if err != nil {
+			return admissions{}, fmt.Errorf("reading the line %q: %w", line, err)
+		}
+		le, err := strconv.ParseFloat(bound, 64)
+		if err != nil {
+			return admissions{}, fmt.Errorf("reading the line %q: %w", line, err)
+		}
+		switch {
+		case math.IsInf(le, 1):
+			found.all = count
+		case math.Abs(le-limit) < limit/100:
+			found.fast = count
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"crypto"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/hack/demo/rig"
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
+)
+
+// tenantPoll is the pause between reads of an object that is awaited.
+const tenantPoll = 100 * time.Millisecond
+
+// tenant is a consumer of which only the wire exists: what its replicator would send to the provider.
+type tenant struct {
+	id liqocorev1beta1.ClusterID
+	// namespace is the one for its pods.
+	namespace string
+	key       crypto.Signer
+	object    *authv1beta1.Tenant
+	// client acts as its virtual kubelet.
+	client client.Client
+}
+
+// createTenant takes a consumer from the nonce to a namespace for its pods.
+func (w *testbed) createTenant(ctx context.Context, name string) (*tenant, error) {
+	t := &tenant{id: liqocorev1beta1.ClusterID(name), namespace: "bench-" + name}
+	home := authentication.TenantNamespace(t.id)
+	nonce := authentication.NonceSecret(home.Name, t.id)
+	for _, object := range []client.Object{home, nonce} {
+		if err := w.milan.Create(ctx, object); err != nil {
+			return nil, fmt.Errorf("creating the handshake of %q: %w", name, err)
+		}
+	}
+	if err := w.awaitInProvider(ctx, nonce, func() bool { return len(nonce.Data[authentication.NonceKey]) > 0 }); err != nil {
+		return nil, err
+	}
+	var err error
+	if t.key, err = authentication.NewKey(); err != nil {
+		return nil, fmt.Errorf("creating the key of %q: %w", name, err)
+	}
+	if err := w.introduce(ctx, t, home.Name, nonce.Data[authentication.NonceKey]); err != nil {
+		return nil, err
+	}
+	return t, w.requestCapacity(ctx, t, home.Name)
+}
+
+// introduce creates the Tenant.
+func (w *testbed) introduce(ctx context.Context, t *tenant, home string, nonce []byte) error {
+	signature, err := authentication.Sign(t.key, nonce)
+	if err != nil {
+		return fmt.Errorf("signing the nonce of %q: %w", t.id, err)
+	}
+	public, err := authentication.EncodePublicKey(t.key.Public())
+	if err != nil {
+		return fmt.Errorf("encoding the key of %q: %w", t.id, err)
+	}
+	csr, err := authentication.NewCSR(t.key, authentication.ControlPlaneSubject(t.id))
+	if err != nil {
+		return fmt.Errorf("requesting the certificate of %q: %w", t.id, err)
+	}
+	t.object = authentication.Tenant(home, t.id, public, csr, signature, "")
+	if err := w.milan.Create(ctx, t.object); err != nil {
+		return fmt.Errorf("creating Tenant %q: %w", t.id, err)
+	}
+	return w.awaitInProvider(ctx, t.object, func() bool { return t.object.Status.AuthParams != nil && t.object.Status.TenantNamespace != "" })
+}
+
+// requestCapacity creates the ResourceSlice and the NamespaceMap as copies of the consumer's.
+func (w *testbed) requestCapacity(ctx context.Context, t *tenant, home string) error {
+	subject := authentication.SliceSubject(t.id, rig.Node)
+	csr, err := authentication.NewCSR(t.key, subject)
+	if err != nil {
+		return fmt.Errorf("requesting the certificate of a slice of %q: %w", t.id, err)
+	}
+	copied := map[string]string{liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.OriginIDLabel: string(t.id), liqocorev1beta1.RemoteClusterIDLabel: string(t.id)}
+	slice := authentication.ResourceSlice(home, rig.Node, rig.Provider, nil, authv1beta1.ResourceSliceSpec{
+		ConsumerClusterID: ptr.To(t.id), Resources: rig.Capacity("4000", "8000Gi", "4000"), CSR: csr,
+	})
+	slice.Labels = copied
+	if err := w.milan.Create(ctx, slice); err != nil {
+		return fmt.Errorf("creating the ResourceSlice of %q: %w", t.id, err)
+	}
+	mapped := &offloadingv1beta1.NamespaceMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: rig.Provider, Labels: copied},
+		Spec:       offloadingv1beta1.NamespaceMapSpec{DesiredMapping: map[string]string{offloaded: t.namespace}},
+	}
+	if err := w.milan.Create(ctx, mapped); err != nil {
+		return fmt.Errorf("creating the NamespaceMap of %q: %w", t.id, err)
+	}
+	if err := w.awaitInProvider(ctx, slice, func() bool { return slice.Status.AuthParams != nil && len(slice.Status.Resources) > 0 }); err != nil {
+		return err
+	}
+	if err := w.awaitInProvider(ctx, mapped, func() bool {
+		return mapped.Status.CurrentMapping[offloaded].Phase == offloadingv1beta1.MappingAccepted
+	}); err != nil {
+		return err
+	}
+	config := rest.CopyConfig(w.milan.Config)
+	config.QPS = -1
+	config.Impersonate = rest.ImpersonationConfig{UserName: subject.User, Groups: []string{subject.Group, "system:authenticated"}}
+	if t.client, err = client.New(config, client.Options{Scheme: w.milan.Scheme()}); err != nil {
+		return fmt.Errorf("connecting as %q: %w", subject.User, err)
+	}
+	return w.awaitQuota(ctx, subject.User)
+}
+
+// awaitQuota waits until a user has a Quota.
+func (w *testbed) awaitQuota(ctx context.Context, user string) error {
+	for {
+		list := &offloadingv1beta1.QuotaList{}
+		if err := w.milan.List(ctx, list); err != nil {
+			return fmt.Errorf("listing Quotas: %w", err)
+		}
+		for i := range list.Items {
+			if list.Items[i].Spec.User == user {
+				return nil
+			}
+		}
+		if err := pause(ctx, tenantPoll); err != nil {
+			return fmt.Errorf("waiting for the Quota of %q: %w", user, err)
+		}
+	}
+}
+
+// awaitInProvider reads an object in the provider until it is as expected.
+func (w *testbed) awaitInProvider(ctx context.Context, object client.Object, done func() bool) error {
+	for !done() {
+		if err := pause(ctx, tenantPoll); err != nil {
+			return fmt.Errorf("waiting for %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err)
+		}
+		if err := w.milan.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return fmt.Errorf("reading %T %s/%s: %w", object, object.GetNamespace(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// addProvider gives the consumer the credentials of a tenant as those of another provider: all are milan.
+func (w *testbed) addProvider(ctx context.Context, t *tenant) error {
+	provider := "provider-" + t.id
+	home := authentication.TenantNamespace(provider)
+	identity, err := authentication.ControlPlaneIdentity(home.Name, provider, t.object)
+	if err != nil {
+		return fmt.Errorf("making provider %q: %w", provider, err)
+	}
+	private, _, err := authentication.EncodeKey(t.key)
+	if err != nil {
+		return fmt.Errorf("encoding the key of %q: %w", t.id, err)
+	}
+	secret, err := authentication.KubeconfigSecret(identity, private)
+	if err != nil {
+		return fmt.Errorf("making provider %q: %w", provider, err)
+	}
+	for _, object := range []client.Object{home, secret} {
+		if err := w.rome.Create(ctx, object); err != nil {
+			return fmt.Errorf("making provider %q: %w", provider, err)
+		}
+	}
+	return nil
+}
+
+// waitProviders waits until the consumer has as many ForeignClusters whose API servers answer.
+func (w *testbed) waitProviders(ctx context.Context, count int) error {
+	for {
+		list := &liqocorev1beta1.ForeignClusterList{}
+		if err := w.rome.List(ctx, list); err != nil {
+			return fmt.Errorf("listing ForeignClusters: %w", err)
+		}
+		established := 0
+		for i := range list.Items {
+			for _, c := range list.Items[i].Status.Conditions {
+				if c.Type == liqocorev1beta1.APIServerStatusCondition && c.Status == liqocorev1beta1.ConditionStatusEstablished {
+					established++
+				}
+			}
+		}
+		if established >= count {
+			return nil
+		}
+		if err := pause(ctx, tenantPoll); err != nil {
+			return fmt.Errorf("%d of %d providers answer: %w", established, count, err)
+		}
+	}
+}
+
+// shadowPodOf is a ShadowPod of a tenant with requests.
+func shadowPodOf(t *tenant, name string) *offloadingv1beta1.ShadowPod {
+	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: t.namespace, Name: name, Labels: map[string]string{offloadingv1beta1.OriginLabel: string(t.id)},
+	}}
+	shadow.Spec.Pod = corev1.PodSpec{Containers: podSpec().Containers}
+	return shadow
+}
