@@ -68,7 +68,7 @@ func (p *slicePolicies) add(mgr ctrl.Manager, o *Options) error {
 			Identity: policies.OfElected(mgr.GetAPIReader(), component, client.ObjectKey{Namespace: o.Namespace, Name: o.PodName}),
 			CacheDir: o.Policies.CacheDir, PrecompiledDir: o.Policies.PrecompiledDir, Compiler: o.Policies.Compiler,
 			Stages:     []chain.Stage{{Point: contract.ResourceSliceAdmission}},
-			ReportKeys: o.Policies.ReportKeys, ModuleNamespaces: o.modules(), Metrics: observer, Changed: p.changed,
+			ReportKeys: o.Policies.ReportKeys, ModuleNamespaces: o.modules(), Metrics: observer, Changed: p.changed, OnDemand: true,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("loading the policies: %w", err)

@@ -53,6 +53,9 @@ type Options struct {
 	Metrics *policysource.Metrics
 	// Changed is called after decisions may have changed; it may be nil and must not block.
 	Changed func()
+	// OnDemand keeps the built-in module in memory only while it is called, for a component that
+	// calls it rarely.
+	OnDemand bool
 }
 
 // Namespaces lists Longshore's own namespace and the others from which the operator allows
@@ -124,7 +127,7 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 		return nil, fmt.Errorf("creating the policy engine: %w", err)
 	}
 	p := &Policies{engine: runtime}
-	builtin, err := loadBuiltIn(ctx, runtime)
+	builtin, err := p.builtIn(ctx, options.OnDemand)
 	if err != nil {
 		return nil, errors.Join(err, p.Close(ctx))
 	}
@@ -152,6 +155,26 @@ func New(ctx context.Context, mgr ctrl.Manager, options Options) (*Policies, err
 		return nil, errors.Join(fmt.Errorf("adding the policy source: %w", err), p.Close(ctx))
 	}
 	return p, nil
+}
+
+// builtIn returns the module of the built-in policies, which stays in memory or is loaded on demand.
+func (p *Policies) builtIn(ctx context.Context, demand bool) (chain.Policy, error) {
+	policy, err := loadBuiltIn(ctx, p.engine)
+	first, isModule := policy.(loadedModule)
+	if err != nil || !demand || !isModule {
+		return policy, err
+	}
+	return newOnDemand(ctx, clock.RealClock{}, first, func(ctx context.Context) (loadedModule, error) {
+		policy, err := loadBuiltIn(ctx, p.engine)
+		if err != nil {
+			return nil, err
+		}
+		loaded, ok := policy.(loadedModule)
+		if !ok {
+			return nil, fmt.Errorf("built-in policies of type %T are not a module", policy)
+		}
+		return loaded, nil
+	})
 }
 
 func (p *Policies) load(ctx context.Context, name string, raw []byte, limits modules.Limits) (chain.Policy, error) {

@@ -1,0 +1,101 @@
+package policies
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/sdk/contract"
+)
+
+// countedModule counts how often it is closed; its calls wait for proceed.
+type countedModule struct {
+	closed  *atomic.Int32
+	proceed chan struct{}
+}
+
+func (countedModule) Name() string                 { return "default" }
+func (countedModule) Digest() string               { return "sha256:1" }
+func (countedModule) Manifest() *contract.Manifest { return &contract.Manifest{Name: "default"} }
+func (countedModule) ChecksSettings() bool         { return true }
+func (countedModule) Instances() (idle, all int)   { return 1, 1 }
+
+func (m countedModule) Call(context.Context, string, []byte) ([]byte, engine.Stats, error) {
+	<-m.proceed
+	return []byte("{}"), engine.Stats{}, nil
+}
+
+func (countedModule) ValidateSettings(context.Context, json.RawMessage, ...contract.Point) error {
+	return errors.New("settings are wrong")
+}
+
+func (m countedModule) Close(context.Context) error {
+	m.closed.Add(1)
+	return nil
+}
+
+func TestAModuleOnDemandIsInMemoryOnlyWhileItIsCalled(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	closed, loads := &atomic.Int32{}, &atomic.Int32{}
+	module := countedModule{closed: closed, proceed: make(chan struct{})}
+	policy, err := newOnDemand(t.Context(), clock, module, func(context.Context) (loadedModule, error) {
+		loads.Add(1)
+		return module, nil
+	})
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, closed.Load(), "the first module is dropped when it has been described")
+	assert.Equal(t, "default", policy.Name())
+	assert.Equal(t, "sha256:1", policy.Digest())
+	assert.Equal(t, "default", policy.Manifest().Name)
+	assert.True(t, policy.ChecksSettings())
+	_, all := policy.Instances()
+	assert.Zero(t, all)
+
+	// Two calls at once load it once, and the timer of an earlier call does not drop it.
+	require.EqualError(t, policy.ValidateSettings(t.Context(), nil), "settings are wrong")
+	var calls sync.WaitGroup
+	for range 2 {
+		calls.Go(func() {
+			answer, _, err := policy.Call(t.Context(), "export", nil)
+			assert.NoError(t, err)
+			assert.Equal(t, "{}", string(answer))
+		})
+	}
+	require.Eventually(t, func() bool {
+		policy.mu.Lock()
+		defer policy.mu.Unlock()
+		return policy.calls == 2
+	}, time.Minute, time.Millisecond)
+	clock.Step(idleModule)
+	assert.EqualValues(t, 1, closed.Load())
+	_, all = policy.Instances()
+	assert.Equal(t, 1, all)
+	close(module.proceed)
+	calls.Wait()
+	assert.EqualValues(t, 1, loads.Load())
+
+	clock.Step(idleModule)
+	require.Eventually(t, func() bool { return closed.Load() == 2 }, time.Minute, time.Millisecond, "it is dropped after the last call")
+	_, _, err = policy.Call(t.Context(), "export", nil)
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, loads.Load(), "a call after the pause loads it again")
+}
+
+func TestAModuleOnDemandThatCannotBeLoadedFailsTheCall(t *testing.T) {
+	policy, err := newOnDemand(t.Context(), clocktesting.NewFakeClock(time.Now()), countedModule{closed: &atomic.Int32{}}, func(context.Context) (loadedModule, error) {
+		return nil, errors.New("the cache is gone")
+	})
+	require.NoError(t, err)
+	_, _, err = policy.Call(t.Context(), "export", nil)
+	require.EqualError(t, err, "the cache is gone")
+	require.EqualError(t, policy.ValidateSettings(t.Context(), nil), "the cache is gone")
+}
