@@ -238,6 +238,11 @@ func (b *bench) clusters(ctx context.Context, o options) (err error) {
 	if o.tenants {
 		return b.tenants(ctx, o, dir)
 	}
+	return b.testbedMeasures(ctx, o, dir, streams, kinds, bursts)
+}
+
+// testbedMeasures takes the measures in the clusters of the testbed.
+func (b *bench) testbedMeasures(ctx context.Context, o options, dir string, streams, kinds, bursts bool) (err error) {
 	var built *servers
 	if b.pairs > 0 {
 		b.logf("building %d servers", len(b.nativeServers()))

@@ -186,18 +186,22 @@ func (t *tenancy) quietPeers(ctx context.Context) error {
 		figure("tenants/quiet-cpu", "CPU-s", cpuBetween(window.before, after, ours), note),
 		figure("tenants/quiet-manager-anonymous", mib, after["longshore/manager@rome"].anonymous, "manager of the consumer, "+note),
 	)
+	t.logRequests(asked)
+	return nil
+}
+
+// logRequests logs the requests of Longshore by their number; all tenants are one user.
+func (t *tenancy) logRequests(asked counts) {
 	for _, name := range byCount(asked.group(func(r request) string {
-		if r.Ours || t.isTenant(r.Who) {
-			if t.isTenant(r.Who) {
-				r.Who = "tenant"
-			}
-			return r.String()
+		if t.isTenant(r.Who) {
+			r.Who = "tenant"
+		} else if !r.Ours {
+			return ""
 		}
-		return ""
+		return r.String()
 	})) {
 		t.logf("tenants: %s", name)
 	}
-	return nil
 }
 
 func (t *tenancy) isTenant(user string) bool {

@@ -66,8 +66,9 @@ func TestAModuleOnDemandIsInMemoryOnlyWhileItIsCalled(t *testing.T) {
 	for range 2 {
 		calls.Go(func() {
 			answer, _, err := policy.Call(t.Context(), "export", nil)
-			assert.NoError(t, err)
-			assert.Equal(t, "{}", string(answer))
+			if assert.NoError(t, err) {
+				assert.Equal(t, "{}", string(answer))
+			}
 		})
 	}
 	require.Eventually(t, func() bool {

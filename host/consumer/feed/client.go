@@ -118,7 +118,7 @@ func (c *Client) Watch(ctx context.Context, list client.ObjectList, options ...c
 		return c.direct(ctx, list, o)
 	}
 	key := streamKey{kind: kind, labels: raw.LabelSelector, fields: raw.FieldSelector}
-	s := c.streams.acquire(key)
+	s := c.streams.acquire(ctx, key)
 	if s == nil {
 		return c.direct(ctx, list, o)
 	}
@@ -155,7 +155,7 @@ func (c *Client) direct(ctx context.Context, list client.ObjectList, o *client.L
 }
 
 // acquire returns the stream of a key, nil while watches do without the feed. The caller releases it.
-func (s *Streams) acquire(key streamKey) *stream {
+func (s *Streams) acquire(ctx context.Context, key streamKey) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if found := s.open[key]; found != nil {
@@ -165,7 +165,7 @@ func (s *Streams) acquire(key streamKey) *stream {
 	if at, ok := s.failed[key.kind]; ok && s.now().Sub(at) < retryAfter {
 		return nil
 	}
-	added := newStream(s, key)
+	added := newStream(ctx, s, key)
 	added.users = 1
 	s.open[key] = added
 	return added

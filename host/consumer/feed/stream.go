@@ -59,11 +59,12 @@ type recentEvent struct {
 	event              watch.Event
 }
 
-func newStream(streams *Streams, key streamKey) *stream {
+func newStream(ctx context.Context, streams *Streams, key streamKey) *stream {
 	s := &stream{
 		streams: streams, key: key, covered: map[string]string{}, changed: make(chan struct{}), subscribers: map[string][]*subscriber{},
 	}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
+	// Other watches use the stream, too.
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return s
 }
 

@@ -22,8 +22,10 @@ import (
 )
 
 const (
-	// Group and Version are those of the APIService.
-	Group, Version = "feed.longshore.dev", "v1alpha1"
+	// Group is the group of the APIService.
+	Group = "feed.longshore.dev"
+	// Version is the version of the APIService.
+	Version = "v1alpha1"
 	// Path is the path of the resources.
 	Path = "/apis/" + Group + "/" + Version
 	// NamespacesAnnotation is on a bookmark. Its value lists the namespaces whose events follow, from

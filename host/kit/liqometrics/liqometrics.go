@@ -32,7 +32,7 @@ func newReflectionCounters() (items, failures *prometheus.CounterVec) {
 	return items, failures
 }
 
-//nolint:promlinter // The names and the units are Liqo's.
+// The names and the units are Liqo's.
 var (
 	peerIsConnected = prometheus.NewDesc("liqo_peer_is_connected", "1 if the Connection of a peer has the status Connected, else 0.", []string{labelDriver, labelCluster}, nil)
 	peerLatency     = prometheus.NewDesc("liqo_peer_latency_us", "Round-trip latency in microseconds in the status of the Connection of a peer, while it is connected.", []string{labelDriver, labelCluster}, nil)

@@ -37,13 +37,13 @@ func (*terminal) Columns() int { return columns }
 var escapes = regexp.MustCompile("\033\\[[0-9;]*m")
 
 // Table compares a table with testdata/NAME.terminal.txt and testdata/NAME.pipe.txt. No line on the
-// terminal is wider than it, unless the table is wide or the line is one word; a pipe gets no escape sequence, and the same
-// words.
-func Table(t *testing.T, name string, isWide bool, print func(io.Writer, output.Style) error) {
+// terminal is wider than it, unless the table is wide or the line is one word; a pipe gets no escape
+// sequence, and the same words.
+func Table(t *testing.T, name string, isWide bool, write func(io.Writer, output.Style) error) {
 	t.Helper()
 	screen, pipe := &terminal{}, &bytes.Buffer{}
-	require.NoError(t, print(screen, output.Colored(true)))
-	require.NoError(t, print(pipe, output.Colored(false)))
+	require.NoError(t, write(screen, output.Colored(true)))
+	require.NoError(t, write(pipe, output.Colored(false)))
 	for line := range strings.Lines(escapes.ReplaceAllString(screen.String(), "")) {
 		assert.True(t, isWide || len(strings.Fields(line)) == 1 || utf8.RuneCountInString(strings.TrimRight(line, "\n")) <= columns, "wider than the terminal: %s", line)
 	}

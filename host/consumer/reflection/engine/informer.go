@@ -89,12 +89,12 @@ func (i *Informers) listWatch(s *selection) cache.ListerWatcherWithContext {
 			o := s.options
 			o.Raw = &raw
 			o.Limit, o.Continue = raw.Limit, raw.Continue
-			return list, s.client.List(ctx, list, &o) //nolint:wrapcheck // The reflector inspects it.
+			return list, s.client.List(ctx, list, &o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
 			o := s.options
 			o.Raw = &raw
-			return s.client.Watch(ctx, s.kind.NewList(), &o) //nolint:wrapcheck // The reflector inspects it.
+			return s.client.Watch(ctx, s.kind.NewList(), &o)
 		},
 	}, s.client))
 }

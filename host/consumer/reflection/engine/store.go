@@ -222,8 +222,6 @@ func (s *store) Delete(obj any) error {
 
 // Replace implements cache.ReflectorStore.
 func (s *store) Replace(list []any, resourceVersion string) error {
-	seen := make(map[types.NamespacedName]struct{}, len(list))
-	var altered []client.Object
 	for _, item := range list {
 		if object, ok := item.(client.Object); ok {
 			s.transform(object)
@@ -231,29 +229,11 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	}
 	s.mu.Lock()
 	before := s.restore(resourceVersion)
-	for _, item := range list {
-		object, ok := item.(client.Object)
-		if !ok {
-			continue
-		}
-		name := client.ObjectKeyFromObject(object)
-		seen[name] = struct{}{}
-		replaced := before[name]
-		if have := s.objects[name]; have != nil && isUndone(have, object, resourceVersion) {
-			delete(s.objects, name)
-			delete(s.assumed, name)
-		}
-		if s.put(object) {
-			altered = append(altered, object)
-			if replaced != nil && !labels.Equals(replaced.GetLabels(), object.GetLabels()) {
-				altered = append(altered, replaced) // it may be of another virtual node
-			}
-		}
-	}
+	altered, listed := s.putListed(list, before, resourceVersion)
 	for name, have := range before {
-		_, listed := seen[name]
-		_, assumed := s.assumed[name]
-		if listed || assumed && newerVersion(have.GetResourceVersion(), resourceVersion) {
+		_, isListed := listed[name]
+		_, isAssumed := s.assumed[name]
+		if isListed || isAssumed && newerVersion(have.GetResourceVersion(), resourceVersion) {
 			continue
 		}
 		delete(s.objects, name)
@@ -272,6 +252,33 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		close(s.synced)
 	}
 	return nil
+}
+
+// putListed stores the objects of a list. It returns those that were added or changed, and the names
+// of all. The caller holds the lock.
+func (s *store) putListed(list []any, before map[types.NamespacedName]client.Object, resourceVersion string) (altered []client.Object, listed map[types.NamespacedName]struct{}) {
+	listed = make(map[types.NamespacedName]struct{}, len(list))
+	for _, item := range list {
+		object, ok := item.(client.Object)
+		if !ok {
+			continue
+		}
+		name := client.ObjectKeyFromObject(object)
+		listed[name] = struct{}{}
+		replaced := before[name]
+		if have := s.objects[name]; have != nil && isUndone(have, object, resourceVersion) {
+			delete(s.objects, name)
+			delete(s.assumed, name)
+		}
+		if !s.put(object) {
+			continue
+		}
+		altered = append(altered, object)
+		if replaced != nil && !labels.Equals(replaced.GetLabels(), object.GetLabels()) {
+			altered = append(altered, replaced) // it may be of another virtual node
+		}
+	}
+	return altered, listed
 }
 
 // isUndone reports whether a list of a resource version lacks what had happened to an object before

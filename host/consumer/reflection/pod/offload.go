@@ -116,7 +116,7 @@ func (d *Definition) originOf(pod *corev1.Pod) (remote.Origin, error) {
 	if d.options.APIServer == nil {
 		return d.options.Origin, nil
 	}
-	return d.options.Origin.ForPod(pod, d.options.APIServer) //nolint:wrapcheck // the error names what is missing
+	return d.options.Origin.ForPod(pod, d.options.APIServer)
 }
 
 // desiredShadowPod is a ShadowPod after the policies.

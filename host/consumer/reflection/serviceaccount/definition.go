@@ -121,14 +121,10 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	case pod == nil || podend.IsTerminal(pod.Status.Phase):
 		return withdraw(hasSecret, "the pod needs no token"), nil
 	}
-	origin := d.options.Origin
-	if d.options.APIServer != nil {
-		var err error
-		if origin, err = origin.ForPod(pod, d.options.APIServer); err != nil {
-			return keep(err.Error()), nil // A change of the address decides again.
-		}
+	tokens, account, err := d.tokensOf(pod)
+	if err != nil {
+		return keep(err.Error()), nil // A change of the address decides again.
 	}
-	tokens, account := remote.PodTokens(pod, origin)
 	switch {
 	case len(tokens) == 0:
 		return withdraw(hasSecret, "the pod needs no token"), nil
@@ -141,14 +137,33 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 		wait := min(max(in.Facts.Now.Sub(pod.CreationTimestamp.Time)/4, minWait), maxWait)
 		return []engine.Action{engine.Requeue{After: wait, Reason: "the pod is not offloaded yet"}}, nil
 	}
-	if hasSecret {
-		if left := refreshAt(secret, tokens, pod).Sub(in.Facts.Now); left > 0 {
-			return []engine.Action{engine.Requeue{After: left, Reason: "the tokens are valid"}}, nil
+	return d.refresh(in.Facts, pod, secret, account, tokens), nil
+}
+
+// refresh requests the tokens of a pod, unless those in its remote Secret, if there is one, are valid
+// for longer.
+func (d *Definition) refresh(facts engine.Facts, pod *corev1.Pod, secret *corev1.Secret, account string, tokens []remote.PodToken) []engine.Action {
+	if secret != nil {
+		if left := refreshAt(secret, tokens, pod).Sub(facts.Now); left > 0 {
+			return []engine.Action{engine.Requeue{After: left, Reason: "the tokens are valid"}}
 		}
 	}
 	return []engine.Action{engine.Query{Run: func(ctx context.Context) ([]engine.Action, error) {
-		return d.request(ctx, pod, in.Facts, account, tokens)
-	}}}, nil
+		return d.request(ctx, pod, facts, account, tokens)
+	}}}
+}
+
+// tokensOf returns the tokens that the remote pod of a pod gets, and their service account. It
+// returns an error while the address of the API server is not known.
+func (d *Definition) tokensOf(pod *corev1.Pod) (tokens []remote.PodToken, account string, err error) {
+	origin := d.options.Origin
+	if d.options.APIServer != nil {
+		if origin, err = origin.ForPod(pod, d.options.APIServer); err != nil {
+			return nil, "", err
+		}
+	}
+	tokens, account = remote.PodTokens(pod, origin)
+	return tokens, account, nil
 }
 
 // request requests all tokens of a pod and sends them.

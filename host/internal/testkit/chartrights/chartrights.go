@@ -39,8 +39,9 @@ import (
 const (
 	// Namespace is Longshore's own namespace in the chart's rights.
 	Namespace = "longshore"
-	// Manager and Webhook are the ServiceAccounts of the components in Namespace.
+	// Manager is the ServiceAccount of the manager in Namespace.
 	Manager = "longshore-manager"
+	// Webhook is the ServiceAccount of the webhook in Namespace.
 	Webhook = "longshore-webhook"
 
 	// deniedMark begins a line in the log of a process with a request that was denied.
@@ -192,7 +193,7 @@ type recorder struct {
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := r.next.RoundTrip(request)
 	if err != nil || response.StatusCode != http.StatusForbidden {
-		return response, err
+		return response, err //nolint:wrapcheck // an http.RoundTripper returns the error of the next
 	}
 	body, err := io.ReadAll(response.Body)
 	if err = errors.Join(err, response.Body.Close()); err != nil {
