@@ -15,14 +15,14 @@ func TestSchemeHasTheKindsOfEveryDefinition(t *testing.T) {
 	require.NoError(t, err)
 	options := DefaultOptions()
 	v := &virtualNode{shared: &shared{addresses: &address.Table{}}, options: &options}
-	require.Len(t, v.definitions(), 7, "without access to the API server, no tokens are sent (T33)")
+	require.Len(t, v.definitions(), 8, "without access to the API server, no tokens are sent (T33)")
 	options.EnableAPIServerSupport = true
-	require.Len(t, v.definitions(), 8, "without an address, remote pods reach it over the network (T33)")
+	require.Len(t, v.definitions(), 9, "without an address, remote pods reach it over the network (T33)")
 	options.HomeAPIServerHost, options.HomeAPIServerPort = "api.rome.example.com", "6443"
 	definitions := v.definitions()
-	require.Len(t, definitions, 8)
+	require.Len(t, definitions, 9)
 	options.DisableIPReflection = true
-	require.Len(t, v.definitions(), 8)
+	require.Len(t, v.definitions(), 9)
 	isDisabled := func(name string) bool {
 		for _, definition := range v.definitions() {
 			if resource := definition.Resource(); resource.Name == name {

@@ -30,12 +30,14 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	wire "github.com/longshore-dev/longshore/host/kit/feed"
-	"github.com/longshore-dev/longshore/host/peering/authentication"
 	"github.com/longshore-dev/longshore/host/provider/feed"
 )
 
 const (
-	name      = "longshore-feed"
+	name = "longshore-feed"
+	// callers is the role of consumers that may use the feed. The chart adds its rule to that of
+	// wire 6.5.
+	callers   = "longshore-feed-callers"
 	namespace = "default"
 	// port is the feed's port on the address of the cluster.
 	port = 9443
@@ -165,12 +167,12 @@ func rights(groups []string) []client.Object {
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kube-system"}, Subjects: user,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-apiserver-authentication-reader"},
 		},
-		role(authentication.ClusterwideRole, rbacv1.PolicyRule{APIGroups: []string{wire.Group}, Resources: wire.Resources(), Verbs: []string{"watch"}}),
+		role(callers, rbacv1.PolicyRule{APIGroups: []string{wire.Group}, Resources: wire.Resources(), Verbs: []string{"watch"}}),
 	}
 	for _, group := range groups {
 		objects = append(objects, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "consumer-" + group},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: authentication.ClusterwideRole},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: callers},
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}},
 		})
 	}

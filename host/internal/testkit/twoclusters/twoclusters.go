@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -65,11 +67,7 @@ func Start(tb testing.TB, namespaces ...string) *Clusters {
 		chartrights.Install(tb, cluster.RESTConfig())
 	}
 	c.Create(c.Rome, namespace(Tenant))
-	for _, name := range namespaces {
-		c.Create(c.Rome, namespace(name))
-		chartrights.GrantAccess(tb, c.Rome, virtualNode(), name)
-		c.Create(c.Milan, namespace(Remote(name)), binding(Remote(name)))
-	}
+	c.createNamespaces(namespaces)
 	c.mapNamespaces(namespaces)
 	return c
 }
@@ -204,14 +202,33 @@ func binding(namespace string) *rbacv1.RoleBinding {
 	}
 }
 
+// createNamespaces creates namespaces in both clusters, in which the virtual kubelet has its rights.
+func (c *Clusters) createNamespaces(names []string) {
+	c.tb.Helper()
+	for _, name := range names {
+		c.Create(c.Rome, namespace(name))
+		chartrights.GrantAccess(c.tb, c.Rome, virtualNode(), name)
+		c.Create(c.Milan, namespace(Remote(name)), binding(Remote(name)))
+	}
+	for _, name := range names {
+		// The API server learns about a binding a moment after it was created.
+		planetest.Until(c.tb, func(t planetest.T) bool {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               "system:serviceaccount:" + Tenant + ":" + NodeName,
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: name, Verb: "list", Resource: "secrets"},
+			}}
+			return c.Rome.Create(t.Context(), review) == nil && review.Status.Allowed
+		}, time.Minute, 10*time.Millisecond, "the virtual kubelet has its rights in namespace %s", name)
+	}
+}
+
 // MapNamespaces offloads further namespaces, which it creates.
 func (c *Clusters) MapNamespaces(namespaces ...string) {
 	c.tb.Helper()
 	nm := &offloadingv1beta1.NamespaceMap{}
 	require.NoError(c.tb, c.Rome.Get(c.tb.Context(), client.ObjectKey{Namespace: Tenant, Name: provider}, nm))
+	c.createNamespaces(namespaces)
 	for _, name := range namespaces {
-		c.Create(c.Rome, namespace(name))
-		c.Create(c.Milan, namespace(Remote(name)), binding(Remote(name)))
 		nm.Spec.DesiredMapping[name] = Remote(name)
 	}
 	status := nm.Status.DeepCopy()
