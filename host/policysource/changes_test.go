@@ -2,6 +2,7 @@ package policysource_test
 
 import (
 	"maps"
+	"slices"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -306,4 +307,10 @@ func (s *site) clean() {
 			return assert.ObjectsAreEqual([]string{"default-podplacement"}, c.boundTo(s.t.Context(), contract.PodMutation)) && c.hostname(s.t.Context()) == ""
 		}, "the components follow the deletion")
 	}
+	// The bindings of a policy in mode Shadow do not show there.
+	s.eventually(func(t planetest.T) bool {
+		list := &policyv1alpha1.PolicyComponentList{}
+		require.NoError(t, s.Admin.List(t.Context(), list))
+		return !slices.ContainsFunc(list.Items, func(c policyv1alpha1.PolicyComponent) bool { return len(c.Status.Policies) > 0 })
+	}, "the components report the deletion")
 }
