@@ -2,10 +2,10 @@ package policysource_test
 
 import (
 	"maps"
-	"slices"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
