@@ -4,6 +4,7 @@ package chartrights
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -241,7 +243,8 @@ func GrantVirtualKubelet(tb testing.TB, admin client.Client, vn *offloadingv1bet
 	ensure(tb, admin, rights)
 }
 
-// GrantAccess creates the access of the virtual kubelet of a VirtualNode to offloaded namespaces.
+// GrantAccess creates the access of the virtual kubelet of a VirtualNode to offloaded namespaces, and
+// waits until it has it.
 func GrantAccess(tb testing.TB, admin client.Client, vn *offloadingv1beta1.VirtualNode, namespaces ...string) {
 	tb.Helper()
 	var bindings []client.Object
@@ -251,6 +254,21 @@ func GrantAccess(tb testing.TB, admin client.Client, vn *offloadingv1beta1.Virtu
 		bindings = append(bindings, binding)
 	}
 	ensure(tb, admin, bindings)
+	// The API server learns about a binding a moment after it was created.
+	for _, namespace := range namespaces {
+		planetest.Until(tb, func(t planetest.T) bool {
+			return hasAccess(t.Context(), admin, vn, namespace)
+		}, aggregation, poll, "the virtual kubelet of %s has its rights in namespace %s", vn.Name, namespace)
+	}
+}
+
+// hasAccess reports whether the virtual kubelet of a VirtualNode has its rights in a namespace.
+func hasAccess(ctx context.Context, admin client.Client, vn *offloadingv1beta1.VirtualNode, namespace string) bool {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               "system:serviceaccount:" + vn.Namespace + ":" + vn.Name,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Resource: "secrets"},
+	}}
+	return admin.Create(ctx, review) == nil && review.Status.Allowed
 }
 
 func ensure(tb testing.TB, admin client.Client, objects []client.Object) {

@@ -8,11 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -209,16 +207,6 @@ func (c *Clusters) createNamespaces(names []string) {
 		c.Create(c.Rome, namespace(name))
 		chartrights.GrantAccess(c.tb, c.Rome, virtualNode(), name)
 		c.Create(c.Milan, namespace(Remote(name)), binding(Remote(name)))
-	}
-	for _, name := range names {
-		// The API server learns about a binding a moment after it was created.
-		planetest.Until(c.tb, func(t planetest.T) bool {
-			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-				User:               "system:serviceaccount:" + Tenant + ":" + NodeName,
-				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: name, Verb: "list", Resource: "secrets"},
-			}}
-			return c.Rome.Create(t.Context(), review) == nil && review.Status.Allowed
-		}, time.Minute, 10*time.Millisecond, "the virtual kubelet has its rights in namespace %s", name)
 	}
 }
 
