@@ -133,7 +133,10 @@ func TestANamePassesToAnotherVirtualNodeOfTheProcess(t *testing.T) {
 	require.Eventually(t, func() bool { return nodeOfShadow(t.Context(), remote, "web") == "a" }, soon, tick)
 	for _, node := range []string{"b", "a", "b"} {
 		before := &corev1.Pod{}
-		require.NoError(t, local.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, before))
+		// The fake API server does not compare UIDs: a late patch of this pod would change the next one.
+		require.Eventually(t, func() bool {
+			return local.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, before) == nil && before.Labels["offloaded"] == "true"
+		}, soon, tick)
 		require.NoError(t, local.Delete(t.Context(), before))
 		require.NoError(t, local.Create(t.Context(), podOnNode(node, "web")))
 		require.Eventually(t, func() bool { return nodeOfShadow(t.Context(), remote, "web") == node }, soon, tick, "a ShadowPod of %s", node)
