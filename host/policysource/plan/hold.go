@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
@@ -20,7 +18,6 @@ import (
 // used. Its bindings call nothing: each call fails with the cause, and the failure policy
 // applies (ADR 24).
 type Held struct {
-	uid types.UID
 	// Cause is the problem of the current version.
 	Cause error
 	// Version was enforced last.
@@ -76,7 +73,7 @@ func (c *candidate) lastEnforced() *policyv1alpha1.EnforcedVersion {
 	switch {
 	case previous == nil:
 	case previous.Held != nil:
-		if recorded == nil && previous.Held.uid == c.Policy.UID {
+		if recorded == nil && previous.UID == c.Policy.UID {
 			return previous.Held.Version
 		}
 	case recorded != nil && recorded.Generation <= previous.Generation:
@@ -93,7 +90,7 @@ func (p *planner) hold(c *candidate) *Bound {
 	if version == nil {
 		return nil
 	}
-	h := &Held{uid: c.Policy.UID, Version: version}
+	h := &Held{Version: version}
 	switch {
 	case c.Problem != nil:
 		h.Cause = c.Problem.Err
@@ -112,7 +109,7 @@ func (p *planner) hold(c *candidate) *Bound {
 	}
 	// The parts of the selection that do not compile do not narrow it.
 	shared.Match, _ = newMatcher(c.Policy.Spec.Match, p.in.NamespaceLabels)
-	b := &Bound{Held: h}
+	b := &Bound{UID: c.Policy.UID, Held: h}
 	for i := range manifest.Points {
 		binding := shared
 		binding.Point = manifest.Points[i].Point

@@ -26,7 +26,7 @@ func TestLastEnforcedVersion(t *testing.T) {
 	shadow := Bound{Generation: 3, Shadow: true, Bindings: enforced.Bindings}
 	disabled := Bound{Generation: 3}
 	held := func(uid types.UID) *Bound {
-		return &Bound{Held: &Held{uid: "uid-" + uid, Version: recordOf(2)}, Bindings: enforced.Bindings}
+		return &Bound{UID: "uid-" + uid, Held: &Held{Version: recordOf(2)}, Bindings: enforced.Bindings}
 	}
 	for name, tc := range map[string]struct {
 		mode policyv1alpha1.Mode

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 )
@@ -32,6 +34,8 @@ type Module struct {
 
 // Bound is what the chains have of a policy.
 type Bound struct {
+	// UID of the policy.
+	UID types.UID
 	// Version identifies the policy's spec and module: equal versions, equal bindings.
 	Version string
 	// Generation of the policy.
@@ -152,7 +156,9 @@ func Make(in *Input) ([]Outcome, []chain.Binding, error) {
 // choice.
 func (p *planner) prepare(policy *policyv1alpha1.OffloadingPolicy) *candidate {
 	c := &candidate{Outcome: Outcome{Policy: policy}}
-	if b, ok := p.in.Previous[policy.Name]; ok {
+	// A policy that is deleted and created again is enforced without a gap. Nothing else is taken
+	// over from an earlier policy of the name.
+	if b, ok := p.in.Previous[policy.Name]; ok && (b.UID == policy.UID || b.Enforces()) {
 		c.previous = &b
 	}
 	module := p.in.Modules[policy.Name]
@@ -161,7 +167,7 @@ func (p *planner) prepare(policy *policyv1alpha1.OffloadingPolicy) *candidate {
 	case problem != nil:
 		c.Problem = problem
 	case IsDisabled(policy):
-		c.next = &Bound{Version: version, Generation: policy.Generation}
+		c.next = &Bound{UID: policy.UID, Version: version, Generation: policy.Generation}
 	case !module.LoadingSince.IsZero():
 		c.LoadingSince = module.LoadingSince
 	case c.previous != nil && c.previous.Version == version:
@@ -180,7 +186,7 @@ func (p *planner) build(c *candidate, module chain.Policy, version string) {
 	if c.Problem = problem; problem != nil {
 		return
 	}
-	next := &Bound{Version: version, Generation: c.Policy.Generation, Digest: module.Digest(), Bindings: bindings, Shadow: IsShadow(c.Policy)}
+	next := &Bound{UID: c.Policy.UID, Version: version, Generation: c.Policy.Generation, Digest: module.Digest(), Bindings: bindings, Shadow: IsShadow(c.Policy)}
 	c.next = next
 	if c.Policy.Spec.FailurePolicy != policyv1alpha1.FailurePolicyLastGood || c.previous == nil {
 		return

@@ -87,19 +87,25 @@ func makeCases(t *testing.T) map[string]makeCase {
 	broken := plan.Module{Problem: &plan.Problem{Reason: plan.ReasonModuleNotLoaded, Err: errors.New("it is cut in half")}}
 	loading := plan.Module{ID: "v2", LoadingSince: time.Unix(2000, 0)}
 	enforced := &plan.Bound{Version: "v1", Generation: 1, Bindings: []chain.Binding{{Name: "mine", Point: contract.PodMutation, Policy: hostname}}}
-	disabled := &plan.Bound{Version: "v1", Generation: 1}
+	disabled := &plan.Bound{UID: "uid-mine", Version: "v1", Generation: 1}
+	shadow := func(uid types.UID) *plan.Bound {
+		return &plan.Bound{UID: uid, Version: "v1", Generation: 1, Shadow: true, Bindings: enforced.Bindings}
+	}
 	return map[string]makeCase{
-		"a new policy":                           {module: loaded, want: current, wantPoints: []contract.Point{contract.PodMutation}},
-		"a new version":                          {module: loaded, previous: enforced, want: current, wantPoints: []contract.Point{contract.PodMutation}},
-		"a new policy with a broken module":      {module: broken, want: nothing, wantReason: plan.ReasonModuleNotLoaded},
-		"a broken version of an enforced policy": {module: broken, previous: enforced, want: previous, wantReason: plan.ReasonModuleNotLoaded, wantPoints: []contract.Point{contract.PodMutation}},
-		"a broken version of a disabled policy":  {module: broken, previous: disabled, want: previous, wantReason: plan.ReasonModuleNotLoaded},
-		"a broken module after a restart":        {change: enforcedBefore(t), module: broken, want: held, wantReason: plan.ReasonModuleNotLoaded, wantPoints: []contract.Point{contract.PodMutation}},
-		"a new policy that is loading":           {module: loading, want: nothing, wantLoading: true},
-		"a new version that is loading":          {module: loading, previous: enforced, want: previous, wantLoading: true, wantPoints: []contract.Point{contract.PodMutation}},
-		"an enforced policy, new here, loading":  {change: enforcedBefore(t), module: loading, want: nothing, wantLoading: true},
-		"a disabled policy":                      {change: setMode(policyv1alpha1.ModeDisabled), previous: enforced, want: current},
-		"a spec that is not valid":               {change: setMode("Later"), module: loaded, previous: enforced, want: previous, wantReason: plan.ReasonInvalidSpec, wantPoints: []contract.Point{contract.PodMutation}},
+		"a new policy":                                       {module: loaded, want: current, wantPoints: []contract.Point{contract.PodMutation}},
+		"a new version":                                      {module: loaded, previous: enforced, want: current, wantPoints: []contract.Point{contract.PodMutation}},
+		"a new policy with a broken module":                  {module: broken, want: nothing, wantReason: plan.ReasonModuleNotLoaded},
+		"a broken version of an enforced policy":             {module: broken, previous: enforced, want: previous, wantReason: plan.ReasonModuleNotLoaded, wantPoints: []contract.Point{contract.PodMutation}},
+		"a broken version of a disabled policy":              {module: broken, previous: disabled, want: previous, wantReason: plan.ReasonModuleNotLoaded},
+		"a broken version of a policy in mode Shadow":        {module: broken, previous: shadow("uid-mine"), want: previous, wantReason: plan.ReasonModuleNotLoaded, wantPoints: []contract.Point{contract.PodMutation}},
+		"a broken policy after another one in mode Shadow":   {module: broken, previous: shadow("uid-of-another"), want: nothing, wantReason: plan.ReasonModuleNotLoaded},
+		"a broken policy after another one that is enforced": {module: broken, previous: enforced, want: previous, wantReason: plan.ReasonModuleNotLoaded, wantPoints: []contract.Point{contract.PodMutation}},
+		"a broken module after a restart":                    {change: enforcedBefore(t), module: broken, want: held, wantReason: plan.ReasonModuleNotLoaded, wantPoints: []contract.Point{contract.PodMutation}},
+		"a new policy that is loading":                       {module: loading, want: nothing, wantLoading: true},
+		"a new version that is loading":                      {module: loading, previous: enforced, want: previous, wantLoading: true, wantPoints: []contract.Point{contract.PodMutation}},
+		"an enforced policy, new here, loading":              {change: enforcedBefore(t), module: loading, want: nothing, wantLoading: true},
+		"a disabled policy":                                  {change: setMode(policyv1alpha1.ModeDisabled), previous: enforced, want: current},
+		"a spec that is not valid":                           {change: setMode("Later"), module: loaded, previous: enforced, want: previous, wantReason: plan.ReasonInvalidSpec, wantPoints: []contract.Point{contract.PodMutation}},
 		"a point that the module does not answer": {change: func(p *policyv1alpha1.OffloadingPolicy) {
 			p.Spec.Points = []policyv1alpha1.ExtensionPoint{"MetadataFilter"}
 		}, module: loaded, want: nothing, wantReason: plan.ReasonInvalidSpec},
