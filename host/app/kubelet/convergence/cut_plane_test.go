@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/longshore-dev/longshore/conformance/testplane/churn"
 	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/host/internal/testkit/twoclusters"
@@ -44,13 +45,13 @@ func TestAProviderThatIsCutOffDuringChurn(t *testing.T) {
 	churning, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error, 1)
-	churn := &workload{client: c.Rome, namespace: "shop", seed: seed(t), pause: 2 * longestPause}
-	go func() { ended <- churn.run(churning, 1<<30) }()
-	before := seen.len()
-	planetest.Until(t, func(planetest.T) bool { return seen.len() > before+workers }, soon, tick, "pods are offloaded")
+	work := &churn.Workload{Client: c.Rome, Namespace: "shop", Seed: seed(t), Pause: 2 * longestPause, Pod: twoclusters.Pod}
+	go func() { ended <- work.Run(churning, 1<<30) }()
+	before := seen.Len()
+	planetest.Until(t, func(planetest.T) bool { return seen.Len() > before+churn.Workers }, soon, tick, "pods are offloaded")
 
 	proxy.Cut(faultproxy.Blackhole)
-	during := seen.len()
+	during := seen.Len()
 	select {
 	case err := <-ended:
 		require.NoError(t, err)
@@ -58,10 +59,10 @@ func TestAProviderThatIsCutOffDuringChurn(t *testing.T) {
 	case <-time.After(cutLengthOf(t)): // The length of the cut is what is tested.
 	}
 	// Requests that had arrived before the cut may still be handled.
-	assert.LessOrEqual(t, seen.len(), during+2*workers, "no pods are offloaded meanwhile")
+	assert.LessOrEqual(t, seen.Len(), during+2*churn.Workers, "no pods are offloaded meanwhile")
 	proxy.Heal()
-	after := seen.len()
-	planetest.Until(t, func(planetest.T) bool { return seen.len() > after+workers }, soon, tick, "pods are offloaded again")
+	after := seen.Len()
+	planetest.Until(t, func(planetest.T) bool { return seen.Len() > after+churn.Workers }, soon, tick, "pods are offloaded again")
 	stop()
 	require.NoError(t, <-ended)
 
@@ -71,5 +72,5 @@ func TestAProviderThatIsCutOffDuringChurn(t *testing.T) {
 	for name, uid := range kept {
 		assert.Equal(t, uid, uids[name], "the remote pod %s", name)
 	}
-	seen.assertOneEach(t)
+	seen.AssertOneEach(t)
 }

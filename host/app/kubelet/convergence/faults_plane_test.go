@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
+	"github.com/longshore-dev/longshore/conformance/testplane/churn"
 	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/host/internal/testkit/twoclusters"
@@ -88,11 +89,11 @@ func TestTheEndStateAfterFaultsIsThatWithoutFaults(t *testing.T) {
 
 	begin, n := seed(t), operationsOf(t)
 	for i, proxy := range proxies {
-		proxy.Disturb(disturbance(rand.New(rand.NewPCG(begin, uint64(workers+i)))))
+		proxy.Disturb(disturbance(rand.New(rand.NewPCG(begin, uint64(churn.Workers+i)))))
 	}
 	run := func(namespace string) {
-		w := &workload{client: c.Rome, namespace: namespace, seed: begin, pause: longestPause}
-		require.NoError(t, w.run(t.Context(), n))
+		w := &churn.Workload{Client: c.Rome, Namespace: namespace, Seed: begin, Pause: longestPause, Pod: twoclusters.Pod}
+		require.NoError(t, w.Run(t.Context(), n))
 		awaitPods(t, c, namespace)
 		awaitCopies(t, c, namespace)
 	}
@@ -115,6 +116,6 @@ func TestTheEndStateAfterFaultsIsThatWithoutFaults(t *testing.T) {
 		require.Equal(t, want, got)
 		return true
 	}, soon, tick, "the state after faults is that without faults")
-	assert.Greater(t, len(state(t, c, "rough")), 5*workers, "there is something to compare")
-	seen.assertOneEach(t)
+	assert.Greater(t, len(state(t, c, "rough")), 5*churn.Workers, "there is something to compare")
+	seen.AssertOneEach(t)
 }

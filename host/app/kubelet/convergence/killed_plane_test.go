@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/conformance/testplane/churn"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/host/internal/testkit/twoclusters"
 )
@@ -58,12 +59,12 @@ func TestKilledVirtualKubeletsKeepRemotePods(t *testing.T) {
 	begin := seed(t)
 	churning, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	churn := &workload{client: c.Rome, namespace: "shop", seed: begin, pause: 200 * time.Millisecond}
+	work := &churn.Workload{Client: c.Rome, Namespace: "shop", Seed: begin, Pause: 200 * time.Millisecond, Pod: twoclusters.Pod}
 	const unlimited = 1 << 30
-	go func() { ended <- churn.run(churning, unlimited) }()
-	moments := rand.New(rand.NewPCG(begin, workers))
+	go func() { ended <- work.Run(churning, unlimited) }()
+	moments := rand.New(rand.NewPCG(begin, churn.Workers))
 	for range kills {
-		require.True(t, pauseFor(t.Context(), moments, longestLife))
+		require.True(t, churn.PauseFor(t.Context(), moments, longestLife))
 		process.Kill()
 		process.Start()
 	}
@@ -76,8 +77,8 @@ func TestKilledVirtualKubeletsKeepRemotePods(t *testing.T) {
 	for name, uid := range kept {
 		assert.Equal(t, uid, uids[name], "the remote pod %s", name)
 	}
-	seen.assertOneEach(t)
-	assert.Greater(t, seen.len(), 2*keptPods, "pods were created meanwhile")
+	seen.AssertOneEach(t)
+	assert.Greater(t, seen.Len(), 2*keptPods, "pods were created meanwhile")
 }
 
 // awaitCopies waits until the provider has the same ConfigMaps, Secrets and Services, with the
@@ -85,30 +86,7 @@ func TestKilledVirtualKubeletsKeepRemotePods(t *testing.T) {
 func awaitCopies(t *testing.T, c *twoclusters.Clusters, namespace string) {
 	t.Helper()
 	planetest.Until(t, func(t planetest.T) bool {
-		require.Equal(t, contents(t, c.Rome, namespace), contents(t, c.Milan, twoclusters.Remote(namespace)))
+		require.Equal(t, churn.Contents(t, c.Rome, namespace), churn.Contents(t, c.Milan, twoclusters.Remote(namespace)))
 		return true
 	}, soon, tick, "the provider has what namespace %s has", namespace)
-}
-
-// contents returns the contents of ConfigMaps, Secrets and Services by kind and name.
-func contents(t planetest.T, reader client.Reader, namespace string) map[string]any {
-	t.Helper()
-	all := map[string]any{}
-	configMaps, secrets, services := &corev1.ConfigMapList{}, &corev1.SecretList{}, &corev1.ServiceList{}
-	for _, list := range []client.ObjectList{configMaps, secrets, services} {
-		require.NoError(t, reader.List(t.Context(), list, client.InNamespace(namespace)))
-	}
-	for i := range configMaps.Items {
-		if name := configMaps.Items[i].Name; name != "kube-root-ca.crt" && name != "kube-root-ca.crt.rome" {
-			all["ConfigMap "+name] = []any{configMaps.Items[i].Data, configMaps.Items[i].Labels["change"]}
-		}
-	}
-	for i := range secrets.Items {
-		all["Secret "+secrets.Items[i].Name] = []any{secrets.Items[i].Data, secrets.Items[i].Labels["change"]}
-	}
-	for i := range services.Items {
-		spec := services.Items[i].Spec
-		all["Service "+services.Items[i].Name] = []any{spec.Selector, spec.Ports, services.Items[i].Labels["change"]}
-	}
-	return all
 }

@@ -6,19 +6,19 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/conformance/testplane/churn"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/remote"
@@ -50,61 +50,10 @@ func seed(t *testing.T) uint64 {
 	return value
 }
 
-// remoteUIDs has the UIDs of all remote pods that have existed, by the UID of their local pod.
-type remoteUIDs struct {
-	mu   sync.Mutex
-	uids map[string]map[types.UID]bool
-}
-
 // watchRemotePods records remote pods until the test ends.
-func watchRemotePods(t *testing.T, c *twoclusters.Clusters) *remoteUIDs {
+func watchRemotePods(t *testing.T, c *twoclusters.Clusters) *churn.RemoteUIDs {
 	t.Helper()
-	r := &remoteUIDs{uids: map[string]map[types.UID]bool{}}
-	events, ctx, ended := planetest.Watch(t, c.Milan, &corev1.Pod{}, &corev1.PodList{}), t.Context(), make(chan struct{})
-	t.Cleanup(func() { <-ended })
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case event := <-events:
-				if pod, ok := event.Object.(*corev1.Pod); ok {
-					r.add(pod)
-				}
-			}
-		}
-	}()
-	return r
-}
-
-func (r *remoteUIDs) add(pod *corev1.Pod) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	local := pod.Annotations[remote.LocalPodUIDAnnotation]
-	if r.uids[local] == nil {
-		r.uids[local] = map[types.UID]bool{}
-	}
-	r.uids[local][pod.UID] = true
-}
-
-// len returns the number of local pods that have had a remote pod.
-func (r *remoteUIDs) len() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.uids)
-}
-
-// assertOneEach checks that no local pod has had a second remote pod.
-func (r *remoteUIDs) assertOneEach(t *testing.T) {
-	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	require.NotEmpty(t, r.uids)
-	for local, uids := range r.uids {
-		assert.NotEmpty(t, local, "remote pods without a local pod: %v", uids)
-		assert.Len(t, uids, 1, "remote pods of the local pod with UID %s", local)
-	}
+	return churn.WatchRemotePods(t, c.Milan, remote.LocalPodUIDAnnotation)
 }
 
 // awaitPods waits until each local pod of a namespace runs, has a ShadowPod and a remote pod that
@@ -143,7 +92,7 @@ func awaitPods(t *testing.T, c *twoclusters.Clusters, namespace string) {
 // kinds are the kinds whose state is compared.
 var kinds = []schema.GroupVersionKind{
 	corev1.SchemeGroupVersion.WithKind("ConfigMapList"), corev1.SchemeGroupVersion.WithKind("SecretList"),
-	corev1.SchemeGroupVersion.WithKind("ServiceList"), corev1.SchemeGroupVersion.WithKind("PodList"),
+	corev1.SchemeGroupVersion.WithKind("ServiceList"), networkingv1.SchemeGroupVersion.WithKind("IngressList"), corev1.SchemeGroupVersion.WithKind("PodList"),
 }
 
 // tokenVolume matches the name of the volume that the API server adds to each pod.
