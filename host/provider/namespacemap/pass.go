@@ -129,8 +129,9 @@ func (p *pass) ensureBinding(ctx context.Context, binding *rbacv1.RoleBinding, r
 	return nil
 }
 
-// remove deletes the namespaces that are no longer desired and returns how many of them still
-// exist. It removes an entry of the status when its namespace is gone or not managed. The consumer
+// remove withdraws the namespaces that are no longer desired and returns how many of them still
+// have objects of the consumer. It removes an entry of the status when its namespace is gone, released
+// or not managed. The consumer
 // can write the status, so that managed namespaces are also found by their metadata.
 func (p *pass) remove(ctx context.Context, desired map[string]string) (int, error) {
 	var errs []error
@@ -156,7 +157,7 @@ func (p *pass) remove(ctx context.Context, desired map[string]string) (int, erro
 	return left + unlisted, errors.Join(append(errs, err)...)
 }
 
-// removeUnlisted deletes managed namespaces that are neither in spec nor in status.
+// removeUnlisted withdraws managed namespaces that are neither in spec nor in status.
 func (p *pass) removeUnlisted(ctx context.Context, desired map[string]string) (int, error) {
 	all := &corev1.NamespaceList{}
 	if err := p.r.Client.List(ctx, all); err != nil {
@@ -171,7 +172,15 @@ func (p *pass) removeUnlisted(ctx context.Context, desired map[string]string) (i
 	}
 	var unlisted []*corev1.Namespace
 	for i := range all.Items {
-		if namespace := &all.Items[i]; !listed[namespace.Name] && OwnedBy(namespace, p.nm, p.origin) {
+		namespace := &all.Items[i]
+		if listed[namespace.Name] || !OwnedBy(namespace, p.nm, p.origin) {
+			continue
+		}
+		released, err := p.isReleased(ctx, namespace)
+		if err != nil {
+			return 1, err
+		}
+		if !released {
 			unlisted = append(unlisted, namespace)
 		}
 	}
@@ -187,13 +196,18 @@ func (p *pass) removeUnlisted(ctx context.Context, desired map[string]string) (i
 		return len(unlisted), fmt.Errorf("NamespaceMap %s: %w", Owner(p.nm), errStale)
 	}
 	var errs []error
+	left := 0
 	for _, namespace := range unlisted {
-		errs = append(errs, p.delete(ctx, namespace))
+		gone, err := p.withdraw(ctx, namespace)
+		if !gone {
+			left++
+		}
+		errs = append(errs, err)
 	}
-	return len(unlisted), errors.Join(errs...)
+	return left, errors.Join(errs...)
 }
 
-// removeOne deletes the remote namespace of one mapping and reports whether the mapping is
+// removeOne withdraws the remote namespace of one mapping and reports whether the mapping is
 // removed. The namespace of another mapping is kept (T75).
 func (p *pass) removeOne(ctx context.Context, local, remote string) (bool, error) {
 	namespace, binding, err := p.read(ctx, remote)
@@ -202,6 +216,24 @@ func (p *pass) removeOne(ctx context.Context, local, remote string) (bool, error
 	}
 	if !isManaged(namespace, binding, p.nm, p.origin) || !isMappedFrom(namespace, local, p.nm.Status.CurrentMapping[local]) {
 		return true, nil
+	}
+	return p.withdraw(ctx, namespace)
+}
+
+// withdraw takes a namespace from the consumer: it deletes the namespace, or what the consumer has in
+// it. It reports whether nothing is left to do.
+func (p *pass) withdraw(ctx context.Context, namespace *corev1.Namespace) (bool, error) {
+	// The cache may not have the annotation that keeps the namespace.
+	name := namespace.Name
+	namespace = &corev1.Namespace{}
+	switch err := p.r.APIReader.Get(ctx, client.ObjectKey{Name: name}, namespace); {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("reading namespace %q: %w", name, err)
+	}
+	if isKept(namespace) {
+		return p.release(ctx, namespace)
 	}
 	return false, p.delete(ctx, namespace)
 }
@@ -215,7 +247,7 @@ func (p *pass) delete(ctx context.Context, namespace *corev1.Namespace) error {
 			return fmt.Errorf("deleting namespace %q: %w", namespace.Name, err)
 		}
 	}
-	err := p.r.Client.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID})
+	err := p.r.Client.Delete(ctx, namespace, client.Preconditions{UID: &namespace.UID, ResourceVersion: &namespace.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting namespace %q: %w", namespace.Name, err)
 	}

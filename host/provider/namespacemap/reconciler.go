@@ -38,6 +38,7 @@ const maxMessage = 1024
 const (
 	reasonMappingFailed = "MappingFailed"
 	reasonRestored      = "NamespaceRestored"
+	reasonKept          = "NamespaceKept"
 	actionMapNamespace  = "MapNamespace"
 )
 

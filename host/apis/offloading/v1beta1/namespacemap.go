@@ -18,6 +18,9 @@ const (
 	// it, "<namespace>/<name>" separated by commas, until they are withdrawn. A VirtualNode that
 	// is listed and does not exist was deleted without its finalizer.
 	VirtualNodesAnnotation = "longshore.dev/virtual-nodes"
+	// KeepNamespaceAnnotation with the value "true" on a remote namespace keeps the namespace when it
+	// is no longer offloaded. The provider sets it. The consumer's objects are deleted one by one.
+	KeepNamespaceAnnotation = "longshore.dev/keep-namespace"
 	// NamespaceMapFinalizer is the finalizer of the provider's controller.
 	NamespaceMapFinalizer = "namespacemap-controller.liqo.io/finalizer"
 )

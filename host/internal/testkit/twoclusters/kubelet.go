@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,6 +49,8 @@ type KubeletOptions struct {
 	ClientTimeout time.Duration
 	// WithoutNode is --create-node=false.
 	WithoutNode bool
+	// ReflectionWorkers replaces the numbers of workers of these resources.
+	ReflectionWorkers map[string]int
 }
 
 // childOptions are the options of a virtual kubelet in a child process.
@@ -55,6 +58,7 @@ type childOptions struct {
 	Kubeconfig, NodeIP, PolicyCache string
 	ClientTimeout                   time.Duration
 	WithoutNode                     bool
+	ReflectionWorkers               map[string]int
 }
 
 // Kubelet is a virtual kubelet in a process of its own.
@@ -81,7 +85,7 @@ func (c *Clusters) StartKubelet(options KubeletOptions) *Kubelet {
 		clusters: c, logFile: filepath.Join(c.tb.TempDir(), "log"),
 		options: childOptions{
 			Kubeconfig: file, NodeIP: c.Consumer.Address(), PolicyCache: c.policyCache,
-			ClientTimeout: options.ClientTimeout, WithoutNode: options.WithoutNode,
+			ClientTimeout: options.ClientTimeout, WithoutNode: options.WithoutNode, ReflectionWorkers: options.ReflectionWorkers,
 		},
 	}
 	k.Start()
@@ -96,6 +100,9 @@ func (c *Clusters) StartKubelet(options KubeletOptions) *Kubelet {
 	})
 	return k
 }
+
+// SetReflectionWorkers replaces the numbers of workers of the next start.
+func (k *Kubelet) SetReflectionWorkers(workers map[string]int) { k.options.ReflectionWorkers = workers }
 
 // Start starts the process again, which must have been killed.
 func (k *Kubelet) Start() {
@@ -170,6 +177,7 @@ func serveChild(ctx context.Context, file string) error {
 	o.CertificateType, o.ClientTimeout = string(kubelet.CertificateSelfSigned), child.ClientTimeout
 	o.CreateNode, o.NodeCheckNetwork = !child.WithoutNode, false
 	o.NodePingInterval = time.Second
+	maps.Copy(o.ReflectionWorkers, child.ReflectionWorkers)
 	app, err := kubelet.New(ctx, o)
 	if err != nil {
 		return err
