@@ -23,8 +23,9 @@ const (
 	decisionGoal = 0.5
 	// Goals in microseconds, and of a stop in milliseconds.
 	memoHitGoal = 20
-	stopGoal    = 15
-	stopCalls   = 20
+	// stopGoal is the time that a call may take.
+	stopGoal  = 50
+	stopCalls = 20
 	// straightLength is how often straight code repeats itself between two loop headers.
 	straightLength = 5000
 )
