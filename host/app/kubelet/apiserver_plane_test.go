@@ -29,6 +29,7 @@ func TestRemotePodsReachTheAPIServerOverTheNetwork(t *testing.T) {
 	r.create(r.rome, virtualNode(), r.secret(r.kubeconfig), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "reader"}})
 	r.mapNamespace()
 	options := r.options()
+	r.grantTokens()
 	options.EnableAPIServerSupport = true
 	r.runKubelet(options)
 

@@ -15,10 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/host/app/kubelet"
+	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
 )
 
 func TestErrorsOfTheStart(t *testing.T) {
 	r := newRig(t)
+	chartrights.GrantVirtualKubelet(t, r.rome, virtualNode())
 	log := logr.Discard()
 	for name, tc := range map[string]struct {
 		objects   []client.Object
@@ -71,8 +73,10 @@ func TestUnregisteredNodeIsReportedOnTheVirtualNode(t *testing.T) {
 	unreachable := strings.ReplaceAll(string(r.kubeconfig), r.provider.Endpoint(), r.provider.Address()+":1")
 	require.NotEqual(t, unreachable, string(r.kubeconfig))
 	secret := r.secret([]byte(unreachable))
-	r.create(r.rome, vn, secret)
+	require.NoError(t, r.rome.Create(t.Context(), vn))
+	r.create(r.rome, secret)
 	o := r.options()
+	o.Config.Impersonate.Groups = []string{"system:masters"} // It creates the Node, which the manager does otherwise.
 	o.HealthPort = 10248
 	ended := r.runKubelet(o)
 

@@ -1,6 +1,7 @@
 package kubelet_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +28,7 @@ import (
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/custom"
 	"github.com/longshore-dev/longshore/host/consumer/resourcereflection"
 	"github.com/longshore-dev/longshore/host/kit/events"
 )
@@ -87,7 +89,7 @@ func reflection(kind schema.GroupVersionKind, version string) *policyv1alpha1.Re
 // runStatus runs the consumer's controller of ResourceReflections.
 func (r *customRig) runStatus() {
 	r.t.Helper()
-	mgr, err := ctrl.NewManager(r.consumer.RESTConfig(), ctrl.Options{
+	mgr, err := ctrl.NewManager(r.asManager(r.consumer), ctrl.Options{
 		Scheme: r.runtimeTypes, Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	require.NoError(r.t, err)
@@ -151,16 +153,24 @@ func (r *customRig) reportsMissingRights(t *testing.T) {
 	assert.Contains(t, message, "may not get certificates, list certificates, watch certificates, create certificates, patch certificates, delete certificates of group cert-manager.io in namespace shop-rome of cluster milan")
 	assert.Contains(t, message, `longshore.dev/aggregate-to-virtual-kubelet-remote: "true"`)
 
-	role := &rbacv1.ClusterRole{}
-	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKey{Name: "liqo-virtual-kubelet-remote"}, role))
-	before := role.DeepCopy()
-	role.Rules = append(role.Rules, rbacv1.PolicyRule{
-		APIGroups: []string{"cert-manager.io", "gateway.networking.k8s.io"}, Resources: []string{"certificates", "gateways"},
-		Verbs: []string{"get", "list", "watch", "create", "patch", "delete"},
-	})
-	require.NoError(t, r.milan.Patch(t.Context(), role, client.MergeFrom(before)))
+	r.create(r.rome, customRole(custom.AggregateToLocal, map[string][]string{
+		"certificates": {"get", "list", "watch"}, "gateways": {"get", "list", "watch"}, "certificates/status": {"patch"}, "gateways/status": {"patch"},
+	}))
+	ofRemote := []string{"get", "list", "watch", "create", "patch", "delete"}
+	r.create(r.milan, customRole(custom.AggregateToRemote, map[string][]string{"certificates": ofRemote, "gateways": ofRemote}))
 	r.condition(t, certificateKind, policyv1alpha1.ReadyCondition, "Reflecting")
 	r.condition(t, gatewayKind, policyv1alpha1.ReadyCondition, "Reflecting")
+}
+
+// customRole is a ClusterRole that an operator adds to a role of virtual kubelets.
+func customRole(label string, verbs map[string][]string) *rbacv1.ClusterRole {
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "custom-resources", Labels: map[string]string{label: "true"}}}
+	for _, resource := range slices.Sorted(maps.Keys(verbs)) {
+		role.Rules = append(role.Rules, rbacv1.PolicyRule{
+			APIGroups: []string{"cert-manager.io", "gateway.networking.k8s.io"}, Resources: []string{resource}, Verbs: verbs[resource],
+		})
+	}
+	return role
 }
 
 func (r *customRig) reportsSchemas(t *testing.T) {

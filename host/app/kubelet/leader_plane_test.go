@@ -54,7 +54,8 @@ func (r *rig) runPeerThrough(node string, port int, config *rest.Config, secret 
 	r.t.Helper()
 	o := r.options()
 	o.NodeName, o.Identity, o.ListenPort, o.CertificateType = node, "vk-"+node, port, string(kubelet.CertificateSelfSigned)
-	o.Config.Host, o.ForeignKubeconfigSecretName = config.Host, secret
+	o.Config, o.ForeignKubeconfigSecretName = r.asKubelet(node), secret
+	o.Config.Host = config.Host
 	o.VKLeaseDuration, o.VKLeaseRenewInterval, o.VKLeaseRetryPeriod = 8*time.Second, 6*time.Second, 500*time.Millisecond
 	j := &logLines{}
 	log := funcr.New(func(prefix, args string) {
@@ -169,10 +170,12 @@ func TestLeaderWithoutTheProviderIsReplaced(t *testing.T) {
 	require.NoError(t, err)
 	through, second := r.secret(kubeconfig), virtualNode()
 	through.Name, second.Name = "through-a-proxy", secondNode
-	r.create(r.rome, virtualNode(), second, r.secret(r.kubeconfig), through, r.settings("settings", "1"))
+	first := virtualNode()
+	first.Spec.KubeconfigSecretRef.Name = through.Name
+	r.create(r.rome, first, second, r.secret(r.kubeconfig), through, r.settings("settings", "1"))
 	r.mapNamespace()
 
-	firstEnded, first := r.runPeerThrough(nodeName, 10250, r.consumer.RESTConfig(), through.Name)
+	firstEnded, lines := r.runPeerThrough(nodeName, 10250, r.consumer.RESTConfig(), through.Name)
 	require.Eventually(t, func() bool { return r.leader() == "vk-"+nodeName }, soon, tick)
 	secondEnded, _ := r.runPeer(secondNode, 10251, r.consumer.RESTConfig())
 	r.create(r.rome, podOn(nodeName, "one"))
@@ -185,16 +188,16 @@ func TestLeaderWithoutTheProviderIsReplaced(t *testing.T) {
 	require.Eventually(t, func() bool { return r.leader() == "vk-"+secondNode }, soon, tick, "the virtual kubelet that reaches the provider leads")
 	r.update(r.settings("settings", "2"))
 	r.awaitRemote("settings", "2")
-	require.Eventually(t, func() bool { return first.count("Not leading") == 1 }, soon, tick)
+	require.Eventually(t, func() bool { return lines.count("Not leading") == 1 }, soon, tick)
 	uid, phase := pod.UID, pod.Status.Phase
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 	assert.Equal(t, uid, pod.UID)
 	assert.Equal(t, phase, pod.Status.Phase, "pods are not changed")
 	assert.Nil(t, pod.DeletionTimestamp)
 
-	reached := first.count("The provider can be reached")
+	reached := lines.count("The provider can be reached")
 	proxy.Heal()
-	require.Eventually(t, func() bool { return first.count("The provider can be reached") > reached }, soon, tick)
+	require.Eventually(t, func() bool { return lines.count("The provider can be reached") > reached }, soon, tick)
 	r.create(r.rome, podOn(nodeName, "later"))
 	r.awaitShadow("later")
 	assert.Equal(t, "vk-"+secondNode, r.leader(), "the leader does not change")

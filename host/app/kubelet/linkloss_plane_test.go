@@ -27,7 +27,7 @@ const gracePeriod = 2 * time.Minute
 // runPodStatus runs the consumer's controller that labels the pods of Nodes that are not ready.
 func (r *rig) runPodStatus() {
 	r.t.Helper()
-	mgr, err := ctrl.NewManager(r.consumer.RESTConfig(), ctrl.Options{
+	mgr, err := ctrl.NewManager(r.asManager(r.consumer), ctrl.Options{
 		Scheme: r.runtimeTypes, Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	require.NoError(r.t, err)

@@ -24,13 +24,14 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/kubelet"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
 	"github.com/longshore-dev/longshore/host/kit/events"
 )
 
 // runVirtualNodes runs the consumer's controller of VirtualNodes.
 func (r *rig) runVirtualNodes() {
 	r.t.Helper()
-	mgr, err := ctrl.NewManager(r.consumer.RESTConfig(), ctrl.Options{
+	mgr, err := ctrl.NewManager(r.asManager(r.consumer), ctrl.Options{
 		Scheme: r.runtimeTypes, Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	require.NoError(r.t, err)
@@ -123,9 +124,19 @@ func unassigned(name string) *offloadingv1beta1.VirtualNode {
 	return vn
 }
 
+// grantAccess gives the processes that may serve a VirtualNode access to namespace shop, as the
+// controller of the access does.
+func (r *rig) grantAccess(vn *offloadingv1beta1.VirtualNode) {
+	r.t.Helper()
+	shares := vn.DeepCopy()
+	shares.Annotations = map[string]string{offloadingv1beta1.ProcessAnnotation: offloadingv1beta1.ProcessShared}
+	chartrights.GrantAccess(r.t, r.rome, shares, "shop")
+}
+
 // A VirtualNode moves from its own process to a shared one and back. Its remote pod stays.
 func TestAVirtualNodeMovesBetweenProcessesWithoutItsPods(t *testing.T) {
 	r := newPeeredRig(t)
+	r.grantAccess(unassigned(nodeName))
 	r.create(r.rome, unassigned(nodeName))
 	r.runVirtualNodes()
 
@@ -154,6 +165,7 @@ func TestAVirtualNodeMovesBetweenProcessesWithoutItsPods(t *testing.T) {
 	name := r.sharedDeployment()
 	assert.Equal(t, own.pod, r.holderOf(t, nodeName), "its own process serves it")
 	sharedOptions := r.sharedOptions()
+	sharedOptions.Config = r.asKubelet(name)
 	sharedOptions.SharedProcess, sharedOptions.CertificateType = name, string(kubelet.CertificateSelfSigned)
 	shared := r.runProcess(offloadingv1beta1.SharedProcessKey, name, sharedOptions)
 	r.endWith(own, "vk-"+nodeName)

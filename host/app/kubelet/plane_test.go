@@ -39,6 +39,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/consumer/certificate"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
 )
 
 const (
@@ -70,10 +71,10 @@ func newRig(t *testing.T) *rig {
 	r.rome, r.milan = r.client(r.consumer.RESTConfig()), r.client(r.provider.RESTConfig())
 	for _, cluster := range clusters {
 		planetest.InstallCRDs(t, cluster.RESTConfig())
+		chartrights.Install(t, cluster.RESTConfig(), "network")
 	}
-	r.create(r.rome, namespace("longshore"), namespace(tenant), namespace("shop"))
-	r.create(r.milan, namespace("shop-rome"))
-	r.grant()
+	r.create(r.rome, namespace(tenant), namespace("shop"))
+	r.create(r.milan, namespace("shop-rome"), binding("rome"))
 	certificate, key, err := r.provider.IssueClientCert("milan-1-0123456789ab", []string{"rome"})
 	require.NoError(t, err)
 	r.kubeconfig, err = r.provider.KubeconfigFor("", certificate, key)
@@ -101,28 +102,31 @@ func (r *rig) client(config *rest.Config) client.Client {
 	return c
 }
 
+// create creates objects. The virtual kubelet of a VirtualNode gets its rights.
 func (r *rig) create(c client.Client, objects ...client.Object) {
 	r.t.Helper()
 	for _, object := range objects {
+		if vn, ok := object.(*offloadingv1beta1.VirtualNode); ok {
+			chartrights.GrantVirtualKubelet(r.t, c, vn)
+			chartrights.GrantAccess(r.t, c, vn, "shop")
+		}
 		require.NoError(r.t, c.Create(r.t.Context(), object))
 	}
 }
 
-// grant creates the rights of the consumer's group (wire 6.5).
-func (r *rig) grant() {
+// asManager returns the configuration of the manager of a cluster, with the rights of the chart.
+func (r *rig) asManager(cluster *testplane.Cluster) *rest.Config {
 	r.t.Helper()
-	all := []string{"create", "delete", "get", "list", "patch", "update", "watch"}
-	r.create(r.milan,
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-virtual-kubelet-remote"}, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"configmaps", "events", "persistentvolumeclaims", "secrets", "services"}, Verbs: all},
-			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"delete", "get", "list", "watch"}},
-			{APIGroups: []string{""}, Resources: []string{"pods/log"}, Verbs: []string{"get", "list"}},
-			{APIGroups: []string{""}, Resources: []string{"pods/exec", "pods/attach", "pods/portforward"}, Verbs: []string{"create", "get"}},
-			{APIGroups: []string{"offloading.liqo.io"}, Resources: []string{"shadowpods", "shadowendpointslices"}, Verbs: all},
-		}},
-		binding("rome"))
+	return chartrights.As(r.t, cluster.RESTConfig(), chartrights.Namespace, chartrights.Manager)
 }
 
+// asKubelet returns the configuration of the ServiceAccount of a virtual kubelet.
+func (r *rig) asKubelet(account string) *rest.Config {
+	r.t.Helper()
+	return chartrights.As(r.t, r.consumer.RESTConfig(), tenant, account)
+}
+
+// binding gives a group the rights of a consumer's virtual kubelets (wire 6.5).
 func binding(group string) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: group, Namespace: "shop-rome"},
@@ -135,7 +139,7 @@ func binding(group string) *rbacv1.RoleBinding {
 func (r *rig) runManager() {
 	r.t.Helper()
 	app, err := manager.New(manager.Options{ShadowPodWorkers: 2, ShadowEndpointSliceWorkers: 2, Policies: manager.PolicyOptions{CacheDir: r.policyCache}, Options: process.Options{
-		Config: r.provider.RESTConfig(), ClusterID: "milan", Namespace: "default", MetricsAddress: "0", HealthProbeAddress: "0",
+		Config: r.asManager(r.provider), ClusterID: "milan", Namespace: chartrights.Namespace, MetricsAddress: "0", HealthProbeAddress: "0",
 	}})
 	require.NoError(r.t, err)
 	r.background(app.Run)
@@ -150,7 +154,7 @@ func (r *rig) runApprover() {
 
 func (r *rig) approveCertificates() {
 	r.t.Helper()
-	mgr, err := ctrl.NewManager(r.consumer.RESTConfig(), ctrl.Options{
+	mgr, err := ctrl.NewManager(r.asManager(r.consumer), ctrl.Options{
 		Scheme: r.runtimeTypes, Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	require.NoError(r.t, err)
@@ -191,16 +195,13 @@ func (r *rig) background(run func(context.Context) error) <-chan error {
 }
 
 func (r *rig) options() kubelet.Options {
-	return optionsFor(rest.CopyConfig(r.consumer.RESTConfig()), r.consumer.Address(), r.policyCache)
+	r.t.Helper()
+	return optionsFor(r.asKubelet(nodeName), r.consumer.Address(), r.policyCache)
 }
 
 func optionsFor(config *rest.Config, nodeIP, policyCache string) kubelet.Options {
 	o := kubelet.DefaultOptions()
-	// The service account of the virtual kubelet with all rights; the chart's tests check its
-	// own.
-	o.Config = config
-	o.Config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + tenant + ":" + nodeName, Groups: []string{"system:masters"}}
-	o.Identity, o.PolicyCacheDir = "replica-1", policyCache
+	o.Config, o.Identity, o.PolicyCacheDir = config, "replica-1", policyCache
 	o.ForeignKubeconfigSecretName, o.NodeName, o.NodeIP = secretName, nodeName, nodeIP
 	o.TenantNamespace, o.Namespace, o.HomeClusterID, o.ForeignClusterID = tenant, "longshore", "rome", "milan"
 	o.NodeCheckNetwork = false

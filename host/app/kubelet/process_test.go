@@ -12,11 +12,13 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/longshore-dev/longshore/host/app/kubelet"
+	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
 )
 
 // childVariable is set for a child process that runs a virtual kubelet, so that tests can kill
@@ -71,7 +73,11 @@ func serveChild(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	o := optionsFor(config, options.NodeIP, options.PolicyCache)
+	account := nodeName
+	if options.SharedProcess != "" {
+		account = options.SharedProcess
+	}
+	o := optionsFor(chartrights.ImpersonateAndLog(config, tenant, account, os.Stderr), options.NodeIP, options.PolicyCache)
 	o.CertificateType, o.ClientTimeout = string(kubelet.CertificateSelfSigned), options.ClientTimeout
 	if options.Identity != "" {
 		o.Identity, o.ListenPort = options.Identity, options.ListenPort
@@ -116,8 +122,10 @@ func startChild(t *testing.T, options childOptions) *child {
 	c := &child{command: command, stdin: stdin}
 	t.Cleanup(func() {
 		c.kill(t)
+		content, err := os.ReadFile(logFile)
+		assert.NoError(t, err)
+		chartrights.AssertNoneDenied(t, content)
 		if t.Failed() {
-			content, _ := os.ReadFile(logFile)
 			const tail = 20000
 			t.Logf("the virtual kubelet's log:\n%s", content[max(0, len(content)-tail):])
 		}

@@ -204,14 +204,18 @@ func TestDeletionOfAVirtualNodeOfASharedProcess(t *testing.T) {
 	for _, name := range []string{"milan-1", "milan-2"} {
 		vn := unassigned(name)
 		vn.Annotations = map[string]string{offloadingv1beta1.ProcessAnnotation: offloadingv1beta1.ProcessShared}
-		r.create(r.rome, vn)
+		r.grantAccess(vn)
+		require.NoError(t, r.rome.Create(t.Context(), vn)) // The manager grants the other rights.
 	}
-	r.create(r.rome, unassigned("milan-3"))
+	r.grantAccess(unassigned("milan-3"))
+	require.NoError(t, r.rome.Create(t.Context(), unassigned("milan-3")))
 	r.runVirtualNodes()
 	sharedOptions := r.sharedOptions()
 	sharedOptions.SharedProcess, sharedOptions.CertificateType = r.sharedDeployment(), "self-signed"
+	sharedOptions.Config = r.asKubelet(sharedOptions.SharedProcess)
 	shared := r.runProcess(offloadingv1beta1.SharedProcessKey, sharedOptions.SharedProcess, sharedOptions)
 	ownOptions := r.options()
+	ownOptions.Config = r.asKubelet("milan-3")
 	ownOptions.NodeName, ownOptions.CertificateType, ownOptions.ListenPort = "milan-3", "self-signed", 10350
 	own := r.runProcess(offloadingv1beta1.VirtualNodeLabel, "milan-3", ownOptions)
 	recorded := r.recordUIDs(t)

@@ -2,6 +2,7 @@ package kubelet_test
 
 import (
 	"context"
+	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -26,13 +27,14 @@ import (
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/app/replicator"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
 )
 
 const (
 	// providerTenant is the consumer's tenant namespace in the provider.
 	providerTenant = "liqo-tenant-rome"
 	// managerNamespace is where the lease of the provider's managers is.
-	managerNamespace = "default"
+	managerNamespace = chartrights.Namespace
 )
 
 // newReplicatedFaults is newFaults with a replicator, whose NamespaceMap the provider's managers
@@ -71,7 +73,7 @@ func newReplicatedFaults(t *testing.T) *faults {
 		f.runManagerAgain(t)
 	}
 	replication, err := replicator.New(replicator.Options{Options: process.Options{
-		Config: f.consumer.RESTConfig(), ClusterID: "rome", Namespace: "longshore", MetricsAddress: "0", HealthProbeAddress: "0",
+		Config: f.asManager(f.consumer), ClusterID: "rome", Namespace: "longshore", MetricsAddress: "0", HealthProbeAddress: "0",
 	}})
 	require.NoError(t, err)
 	f.background(replication.Run)
@@ -86,12 +88,14 @@ func newReplicatedFaults(t *testing.T) *faults {
 // when it ends by itself, as its kubelet does.
 func (f *faults) runManagerAgain(t *testing.T) {
 	t.Helper()
+	// A restored API server answers before it has read the roles.
+	config := chartrights.ImpersonateAndLog(f.provider.RESTConfig(), chartrights.Namespace, chartrights.Manager, io.Discard)
 	f.background(func(ctx context.Context) error {
 		const backoff = 500 * time.Millisecond
 		for {
 			app, err := manager.New(manager.Options{
 				LeaderElection: true, ShadowPodWorkers: 2, ShadowEndpointSliceWorkers: 2, Options: process.Options{
-					Config: f.provider.RESTConfig(), ClusterID: "milan", Namespace: managerNamespace, MetricsAddress: "0", HealthProbeAddress: "0",
+					Config: config, ClusterID: "milan", Namespace: managerNamespace, MetricsAddress: "0", HealthProbeAddress: "0",
 				},
 			})
 			if err == nil {
@@ -257,6 +261,7 @@ func TestProviderRestoredFromAnOlderEtcd(t *testing.T) {
 func (f *faults) offloadLater(t *testing.T, nm *offloadingv1beta1.NamespaceMap) *corev1.Pod {
 	t.Helper()
 	f.create(f.rome, namespace("mall"))
+	chartrights.GrantAccess(t, f.rome, virtualNode(), "mall") // as the controller of the access does
 	f.mapTo(t, nm, "mall", "mall-rome")
 	pod := longGracePod("web")
 	pod.Namespace = "mall"
@@ -269,6 +274,7 @@ func (f *faults) offloadLater(t *testing.T, nm *offloadingv1beta1.NamespaceMap) 
 func (f *faults) offloadMore(t *testing.T, nm *offloadingv1beta1.NamespaceMap) {
 	t.Helper()
 	f.create(f.rome, namespace("more"))
+	chartrights.GrantAccess(t, f.rome, virtualNode(), "more") // as the controller of the access does
 	f.mapTo(t, nm, "more", "more-rome")
 	require.NoError(t, f.milan.Get(t.Context(), client.ObjectKey{Name: "more-rome"}, &corev1.Namespace{}))
 }

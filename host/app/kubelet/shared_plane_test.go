@@ -45,7 +45,7 @@ func (r *rig) sharedOptions() kubelet.Options {
 	r.t.Helper()
 	o := r.options()
 	o.SharedProcess, o.NodeName, o.ForeignKubeconfigSecretName = sharedProcess, kubelet.DefaultOptions().NodeName, ""
-	o.Config.Impersonate.UserName = "system:serviceaccount:" + tenant + ":" + sharedProcess
+	o.Config = r.asKubelet(sharedProcess)
 	return o
 }
 
@@ -135,7 +135,7 @@ func TestSeveralVirtualNodesShareAProcess(t *testing.T) {
 	t.Run("one whose arguments changed starts again", func(t *testing.T) { r.testChangedArguments(t, "milan-3") })
 	r.awaitEvent("BrokenKubeconfig", `key "kubeconfig"`)
 	r.awaitEvent("VirtualNodeNotServed", `key "kubeconfig"`)
-	require.Error(t, r.rome.Get(t.Context(), client.ObjectKey{Name: "milan-5"}, &corev1.Node{}), "another process serves it")
+	require.Error(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "milan-5"}, &coordinationv1.Lease{}), "another process serves it")
 	select {
 	case err := <-ended:
 		t.Fatalf("the virtual kubelet ended: %v", err)

@@ -81,7 +81,7 @@ func statefulSet(name, class string, selector map[string]string, annotations map
 // runStorage runs the consumer's controllers of claims and volumes.
 func (r *rig) runStorage() {
 	r.t.Helper()
-	mgr, err := ctrl.NewManager(r.consumer.RESTConfig(), ctrl.Options{
+	mgr, err := ctrl.NewManager(r.asManager(r.consumer), ctrl.Options{
 		Scheme: r.runtimeTypes, Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	require.NoError(r.t, err)
@@ -103,7 +103,7 @@ func newStorageRig(t *testing.T) *rig {
 	planetest.SimulateNodes(t, r.consumer, "rome-worker")
 	r.create(r.milan, storageClass("standard", "kubernetes.io/no-provisioner", storagev1.VolumeBindingImmediate))
 	r.create(r.milan, volumes("standard", 4)...)
-	r.create(r.rome, namespace("liqo-storage"),
+	r.create(r.rome,
 		storageClass("disk", "kubernetes.io/no-provisioner", storagev1.VolumeBindingImmediate),
 		storageClass("liqo", offloadingv1beta1.StorageProvisioner, storagev1.VolumeBindingWaitForFirstConsumer))
 	r.create(r.rome, volumes("disk", 2)...)

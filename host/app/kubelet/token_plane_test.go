@@ -3,6 +3,7 @@ package kubelet_test
 import (
 	"net"
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,6 +22,8 @@ import (
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/custom"
+	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
@@ -49,6 +53,20 @@ func (r *rig) userOf(t planetest.T, token []byte) (string, error) {
 	return review.Status.UserInfo.Username, nil
 }
 
+// grantTokens creates the role that the chart adds with virtualKubelet.apiServerAccess.
+func (r *rig) grantTokens() {
+	r.t.Helper()
+	r.create(r.rome, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "tokens", Labels: map[string]string{custom.AggregateToLocal: "true"}},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"serviceaccounts/token"}, Verbs: []string{"create"}}},
+	})
+	planetest.Until(r.t, func(t planetest.T) bool {
+		role := &rbacv1.ClusterRole{}
+		require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Name: virtualnode.NamespaceRole}, role))
+		return slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "serviceaccounts/token") })
+	}, soon, tick, "the role of offloaded namespaces has the rule")
+}
+
 // Remote pods reach the consumer's API server with tokens of their own service account, which
 // are renewed and withdrawn (wire 3.5, 4.8, T31, T33).
 func TestTokensOfRemotePods(t *testing.T) {
@@ -60,6 +78,7 @@ func TestTokensOfRemotePods(t *testing.T) {
 	endpoint, err := url.Parse(r.consumer.RESTConfig().Host)
 	require.NoError(t, err)
 	options := r.options()
+	r.grantTokens()
 	options.EnableAPIServerSupport = true
 	options.HomeAPIServerHost, options.HomeAPIServerPort, err = net.SplitHostPort(endpoint.Host)
 	require.NoError(t, err)
