@@ -19,6 +19,7 @@ import (
 )
 
 func TestErrorsOfTheStart(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	chartrights.GrantVirtualKubelet(t, r.rome, virtualNode())
 	log := logr.Discard()
@@ -66,6 +67,7 @@ func TestErrorsOfTheStart(t *testing.T) {
 }
 
 func TestUnregisteredNodeIsReportedOnTheVirtualNode(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.runApprover()
 	vn := virtualNode()

@@ -43,6 +43,7 @@ type customRig struct{ *rig }
 
 // Custom resources of two published kinds are reflected. The steps depend on each other.
 func TestCustomResourcesAreReflected(t *testing.T) {
+	t.Parallel()
 	r := customRig{newRig(t)}
 	require.NoError(t, apiextensionsv1.AddToScheme(r.runtimeTypes))
 	r.runStatus()

@@ -58,6 +58,7 @@ func (r *rig) denyShadowPods(t *testing.T, message string) (allow func()) {
 // What the provider's admission says about a ShadowPod is in the status of the local pod, where
 // `kubectl describe` and `longshorectl explain` show it.
 func TestARefusedShadowPodShowsInTheStatusOfThePod(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.runManager()
 	planetest.SimulateNodes(t, r.provider, "milan-worker")

@@ -39,6 +39,7 @@ func sliceOfWeb() *discoveryv1.EndpointSlice {
 // An EndpointSlice of the consumer becomes an EndpointSlice in the provider and follows its
 // source (wire 4.4, 4.5, T42 to T44).
 func TestEndpointsOfTheConsumerAreInTheProvider(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.runManager()
 	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }

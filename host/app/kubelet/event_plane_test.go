@@ -19,6 +19,7 @@ import (
 // The controllers of a provider report failures of load balancers, Ingresses and volumes by events
 // only, and the author of the object sees the consumer only (wire 4.10).
 func TestWarningsAboutReflectedObjectsComeBack(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "web", Port: networkingv1.ServiceBackendPort{Number: 80}}}
 	meta := metav1.ObjectMeta{Namespace: "shop", Name: "web"}

@@ -44,6 +44,7 @@ func (r *rig) nodeLease(t planetest.T) *coordinationv1.LeaseSpec {
 // provider fail and pods are created and deleted. The second replica takes over: no pod is lost
 // and none runs twice.
 func TestLeaseOfTheNodeIsHandedOverWhileRequestsFail(t *testing.T) {
+	t.Parallel()
 	f := newFaults(t)
 	stays, ends := f.runPod(t, "stays"), f.runPod(t, "ends")
 	remoteStays := f.awaitRemotePod(t, "stays", "")

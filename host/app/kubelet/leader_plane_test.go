@@ -117,6 +117,7 @@ func podOn(node, name string) *corev1.Pod {
 
 // The leader loses the consumer's API server, and the next leader loses the lease.
 func TestTwoVirtualKubeletsOfOneProvider(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	proxy, err := faultproxy.Start(r.consumer.Endpoint())
 	require.NoError(t, err)
@@ -160,6 +161,7 @@ func TestTwoVirtualKubeletsOfOneProvider(t *testing.T) {
 
 // One of two virtual kubelets loses the provider and gets it back.
 func TestLeaderWithoutTheProviderIsReplaced(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	proxy, err := faultproxy.Start(r.provider.Endpoint())
 	require.NoError(t, err)

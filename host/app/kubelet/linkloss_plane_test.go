@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -21,8 +22,14 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/podstatus"
 )
 
-// gracePeriod is longer than the time after which Kubernetes marks a Node without a heartbeat.
-const gracePeriod = 2 * time.Minute
+const (
+	// gracePeriod is longer than the time after which Kubernetes marks a Node without a heartbeat.
+	gracePeriod = 2 * time.Minute
+	// monitorGracePeriod is that time in this test, and nodeLeaseDuration that of the Node's lease,
+	// which is renewed four times as often. The defaults, 50 and 40 seconds, have the same order.
+	monitorGracePeriod = 16 * time.Second
+	nodeLeaseDuration  = 12 * time.Second
+)
 
 // runPodStatus runs the consumer's controller that labels the pods of Nodes that are not ready.
 func (r *rig) runPodStatus() {
@@ -48,7 +55,13 @@ func podReady(pod *corev1.Pod) corev1.ConditionStatus {
 // ready, also after their status was written from stale data. All is restored with the
 // connection.
 func TestPodsAreNotReadyWhileTheProviderIsUnreachable(t *testing.T) {
-	r := newRig(t)
+	t.Parallel()
+	r := newRigOf(t, []*testplane.Cluster{
+		planetest.ForTest(t, "rome", func(o *testplane.Options) {
+			o.ManagerArgs = []string{"--node-monitor-grace-period=" + monitorGracePeriod.String()}
+		}),
+		planetest.ForTest(t, "milan"),
+	})
 	proxy, err := faultproxy.Start(r.provider.Endpoint())
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, proxy.Close()) })
@@ -62,7 +75,7 @@ func TestPodsAreNotReadyWhileTheProviderIsUnreachable(t *testing.T) {
 	r.create(r.rome, virtualNode(), r.secret(kubeconfig))
 	r.mapNamespace()
 	o := r.options()
-	o.CertificateType = string(kubelet.CertificateSelfSigned)
+	o.CertificateType, o.NodeLeaseDuration = string(kubelet.CertificateSelfSigned), nodeLeaseDuration
 	ended := r.runKubelet(o)
 	awaitReadyNode := func() {
 		t.Helper()

@@ -52,6 +52,7 @@ func memory(t *testing.T, pid int) float64 {
 
 // Another virtual node of a process adds no watch towards the provider.
 func TestManyVirtualNodesOfAProcess(t *testing.T) {
+	t.Parallel()
 	count := 4
 	if value := os.Getenv(manyVariable); value != "" {
 		var err error

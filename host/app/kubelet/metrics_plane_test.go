@@ -134,6 +134,7 @@ func (r *rig) withholdMetrics() {
 // The kubelet API has the statistics of the remote pods under the names of the local ones, and
 // only those of this virtual node (wire 3.12, T26).
 func TestMetricsOfRemotePods(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.runManager()
 	r.create(r.rome, virtualNode(), r.secret(r.kubeconfig))

@@ -135,6 +135,7 @@ func (r *rig) grantAccess(vn *offloadingv1beta1.VirtualNode) {
 
 // A VirtualNode moves from its own process to a shared one and back. Its remote pod stays.
 func TestAVirtualNodeMovesBetweenProcessesWithoutItsPods(t *testing.T) {
+	t.Parallel()
 	r := newPeeredRig(t)
 	r.grantAccess(unassigned(nodeName))
 	r.create(r.rome, unassigned(nodeName))

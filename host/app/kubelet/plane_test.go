@@ -47,7 +47,7 @@ const (
 	nodeName   = "milan-1"
 	secretName = "kubeconfig-resourceslice-milan-1"
 
-	soon = time.Minute
+	soon = 2 * time.Minute
 	tick = 50 * time.Millisecond
 )
 
@@ -64,7 +64,12 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	clusters := planetest.ForTests(t, "rome", "milan")
+	return newRigOf(t, planetest.ForTests(t, "rome", "milan"))
+}
+
+// newRigOf returns a rig of a consumer and a provider that run.
+func newRigOf(t *testing.T, clusters []*testplane.Cluster) *rig {
+	t.Helper()
 	s, err := scheme.New()
 	require.NoError(t, err)
 	r := &rig{t: t, consumer: clusters[0], provider: clusters[1], runtimeTypes: s, policyCache: policyCache(t)}
@@ -284,6 +289,7 @@ func isReady(node *corev1.Node) bool {
 }
 
 func TestPodOfTheVirtualNodeRunsInTheProvider(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.runManager()
 	r.runApprover()

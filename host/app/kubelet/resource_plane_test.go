@@ -53,6 +53,7 @@ func sitePolicy(points ...policyv1alpha1.ExtensionPoint) *policyv1alpha1.Offload
 // A module changes a reflected ConfigMap and withdraws a Secret. Without its policy, both are
 // restored.
 func TestResourceMutationPolicyChangesWhatIsReflected(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	module := siteModule(t)
 	r.create(r.rome, virtualNode(), r.secret(r.kubeconfig))

@@ -197,6 +197,7 @@ func (e *ends) list() []string {
 // the provider's managers run: the provider gets what the consumer has, and loses what the
 // consumer deleted.
 func TestProviderRestoredFromAnOlderEtcd(t *testing.T) {
+	t.Parallel()
 	f := newReplicatedFaults(t)
 	t.Cleanup(func() {
 		if t.Failed() {

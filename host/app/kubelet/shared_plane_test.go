@@ -93,6 +93,7 @@ func (r *rig) kubeletAPI(node *corev1.Node, path string) (int, string) {
 }
 
 func TestSeveralVirtualNodesShareAProcess(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.runManager()
 	r.approveCertificates()

@@ -30,6 +30,7 @@ func readyCondition(node *corev1.Node) corev1.NodeCondition {
 // Compiling the built-in policies takes longer than the node's lease lasts: the Node is
 // registered and its lease is renewed meanwhile, and nothing is offloaded before.
 func TestNodeIsMaintainedWhilePoliciesAreCompiled(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.create(r.rome, virtualNode(), r.secret(r.kubeconfig))
 	r.mapNamespace()
@@ -70,6 +71,7 @@ func TestNodeIsMaintainedWhilePoliciesAreCompiled(t *testing.T) {
 // The time from the start to a ready Node, with compiled policies in the cache, is logged: the
 // goal is one second.
 func TestStartWithAWarmCache(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.create(r.rome, virtualNode(), r.secret(r.kubeconfig))
 	r.mapNamespace()

@@ -150,6 +150,7 @@ var onVirtualNodes = map[string]string{offloadingv1beta1.NodeTypeLabel: offloadi
 // StatefulSets with claims run on virtual nodes and on others, their data stays where it is, and
 // is deleted by the reclaim policy only (wire 4.9).
 func TestVolumesOfStatefulSets(t *testing.T) {
+	t.Parallel()
 	r := newStorageRig(t)
 	t.Run("the volume of a pod on a virtual node is in the provider", func(t *testing.T) { r.testRemoteVolume(t) })
 	t.Run("a volume with policy Delete is deleted with its claim", func(t *testing.T) { r.testDeletePolicy(t) })

@@ -70,6 +70,7 @@ func (r *rig) grantTokens() {
 // Remote pods reach the consumer's API server with tokens of their own service account, which
 // are renewed and withdrawn (wire 3.5, 4.8, T31, T33).
 func TestTokensOfRemotePods(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.runManager()
 	planetest.SimulateNodes(t, r.provider, "milan-worker")

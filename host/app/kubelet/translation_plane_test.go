@@ -45,6 +45,7 @@ func (r *rig) setConfiguration(c client.Client, namespace, peer string, local *n
 // Addresses of pods and of endpoints follow the Configurations of the two clusters (wire P5.2,
 // T41).
 func TestAddressesFollowTheConfigurations(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	r.runManager()
 	planetest.SimulateNodes(t, r.provider, "milan-worker")
