@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -96,7 +97,7 @@ func (b *bench) mirror(ctx context.Context, kind mirroredKind, objects int) erro
 	group.SetLimit(scaleRequests)
 	for i := range objects {
 		group.Go(func() error {
-			return w.rome.Create(creating, kind.build(metav1.ObjectMeta{Namespace: offloaded, Name: fmt.Sprintf("%s%05d", kindsPrefix, i)}))
+			return w.rome.Create(creating, kind.build(numbered(offloaded, i)))
 		})
 		if err := pause(ctx, kindsEvery); err != nil {
 			return err
@@ -128,7 +129,7 @@ func (s *side) removeAll(ctx context.Context, kind mirroredKind, objects int) er
 	group.SetLimit(scaleRequests)
 	for i := range objects {
 		group.Go(func() error {
-			return s.Delete(ctx, kind.build(metav1.ObjectMeta{Namespace: offloaded, Name: fmt.Sprintf("%s%05d", kindsPrefix, i)}))
+			return s.Delete(ctx, kind.build(numbered(offloaded, i)))
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -147,7 +148,7 @@ func (s *side) watchMetadata(ctx context.Context, kind schema.GroupVersionResour
 	}
 	err = s.follow(ctx, list.ResourceVersion, resource.Watch, func(event watch.Event, at time.Time) {
 		object, ok := event.Object.(*metav1.PartialObjectMetadata)
-		if ok && event.Type == watch.Added && len(object.Name) == len(kindsPrefix)+5 && object.Name[:len(kindsPrefix)] == kindsPrefix {
+		if ok && event.Type == watch.Added && isNumbered(object.Name) {
 			seen.see(object.Name, at)
 		}
 	})
@@ -155,4 +156,9 @@ func (s *side) watchMetadata(ctx context.Context, kind schema.GroupVersionResour
 		return nil, fmt.Errorf("watching the %s of %q in %q: %w", kind.Resource, namespace, s.Name, err)
 	}
 	return seen, nil
+}
+
+// isNumbered reports whether an object is of this measure.
+func isNumbered(name string) bool {
+	return len(name) == len(kindsPrefix)+5 && strings.HasPrefix(name, kindsPrefix)
 }

@@ -68,7 +68,7 @@ func main() {
 	defer stop()
 	o := options{}
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
-	flags.StringVar(&o.only, "only", "", "measure only names that match this `regexp`: stream/, kinds/, burst/, requests/, cpu/, memory/, quiet/, policy/")
+	flags.StringVar(&o.only, "only", "", "measure only names that match this `regexp`: stream/, kinds/, burst/, requests/, cpu/, memory/, quiet/, policy/, mirror/, tokens/")
 	flags.IntVar(&o.runs, "runs", defaultRuns, "how often each measure is taken; the median counts")
 	flags.IntVar(&o.pods, "pods", defaultBurst, "pods of the burst")
 	flags.IntVar(&o.native, "native", 0, "measure only bursts with wasm beside bursts with native policies, `pairs` of them")
@@ -198,7 +198,7 @@ func (b *bench) needs(prefixes ...string) bool {
 		return true
 	}
 	named := false
-	for _, measure := range []string{"stream", "kinds", "burst", "requests", "cpu", "memory", "quiet", "policy"} {
+	for _, measure := range []string{"stream", "kinds", "burst", "requests", "cpu", "memory", "quiet", "policy", "mirror", "tokens"} {
 		if !strings.Contains(expression, measure) {
 			continue
 		}
@@ -216,7 +216,8 @@ func (b *bench) needs(prefixes ...string) bool {
 func (b *bench) clusters(ctx context.Context, o options) (err error) {
 	streams, kinds := b.needs("stream/"), b.needs("kinds/")
 	bursts := b.needs("burst/", "requests/", "cpu/", "memory/", "quiet/")
-	if !streams && !kinds && !bursts && b.pairs == 0 && !o.scale && !o.tenants {
+	apart := b.needs("mirror/", "tokens/")
+	if !streams && !kinds && !bursts && !apart && b.pairs == 0 && !o.scale && !o.tenants {
 		return nil
 	}
 	dir := o.dir
@@ -238,7 +239,15 @@ func (b *bench) clusters(ctx context.Context, o options) (err error) {
 	if o.tenants {
 		return b.tenants(ctx, o, dir)
 	}
-	return b.testbedMeasures(ctx, o, dir, streams, kinds, bursts)
+	if streams || kinds || bursts || b.pairs > 0 {
+		if err := b.testbedMeasures(ctx, o, filepath.Join(dir, "main"), streams, kinds, bursts); err != nil {
+			return err
+		}
+	}
+	if !apart || b.pairs > 0 {
+		return nil
+	}
+	return b.apart(ctx, o, filepath.Join(dir, "apart"))
 }
 
 // testbedMeasures takes the measures in the clusters of the testbed.

@@ -24,10 +24,7 @@ const (
 
 // quiet counts what is asked in a minute in which nothing happens, with all pods there.
 func (b *bench) quiet(ctx context.Context) error {
-	minute, settle, silence := quietMinute, quietSettle, quietSilence
-	if b.quick {
-		minute, settle, silence = minute/quickShare, settle/quickShare, silence/quickShare
-	}
+	minute, settle, silence := b.quietTimes()
 	b.logf("quiet: what the load left is being written, %s at least", settle)
 	if err := b.silence(ctx, settle, silence); err != nil {
 		return err
@@ -57,6 +54,14 @@ func (b *bench) quiet(ctx context.Context) error {
 	}
 	b.reportQuiet(asked, sets, cpuBetween(window.before, after, ours), minute)
 	return nil
+}
+
+// quietTimes returns how long nothing happens, and how long is waited before.
+func (b *bench) quietTimes() (minute, settle, silence time.Duration) {
+	if b.quick {
+		return quietMinute / quickShare, quietSettle / quickShare, quietSilence / quickShare
+	}
+	return quietMinute, quietSettle, quietSilence
 }
 
 // reportQuiet records the requests, the working sets and the CPU time of the quiet minute.
