@@ -3,6 +3,7 @@
 package servingcert
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -15,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -208,13 +210,25 @@ func parseBundle(bundle []byte) ([]*x509.Certificate, error) {
 	return authorities, nil
 }
 
-// previousCA returns the newest CA of a bundle as PEM, or nil if it is invalid or expired.
-func previousCA(bundle []byte, now time.Time) []byte {
+// previousCA returns the newest CA of a bundle that the next bundle does not have, as PEM. It
+// returns nil if there is none, or if it is invalid or expired.
+func previousCA(bundle, next []byte, now time.Time) []byte {
 	authorities, err := parseBundle(bundle)
-	if err != nil || now.After(authorities[0].NotAfter) {
+	if err != nil {
 		return nil
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authorities[0].Raw})
+	// A bundle that cannot be read has no CA.
+	kept, _ := parseBundle(next)
+	for _, authority := range authorities {
+		if slices.ContainsFunc(kept, authority.Equal) {
+			continue
+		}
+		if now.After(authority.NotAfter) {
+			return nil
+		}
+		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Raw})
+	}
+	return nil
 }
 
 // issue writes a new CA and a new certificate to the Secret. The private key of the CA is
@@ -252,7 +266,7 @@ func (k *Keeper) issue(secret *corev1.Secret) error {
 		return fmt.Errorf("encoding the serving key: %w", err)
 	}
 	secret.Data = map[string][]byte{
-		KeyCA:   append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}), previousCA(secret.Data[KeyCA], now)...),
+		KeyCA:   append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}), previousCA(secret.Data[KeyCA], nil, now)...),
 		KeyCert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: leafDER}),
 		KeyKey:  pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}),
 	}
@@ -265,7 +279,7 @@ func (k *Keeper) writeBundles(ctx context.Context, bundle []byte) error {
 		config := &admissionregistrationv1.MutatingWebhookConfiguration{}
 		errs = append(errs, k.writeBundle(ctx, name, config, func() (changed bool) {
 			for i := range config.Webhooks {
-				changed = setBundle(&config.Webhooks[i].ClientConfig, bundle) || changed
+				changed = k.setBundle(&config.Webhooks[i].ClientConfig, bundle) || changed
 			}
 			return changed
 		}))
@@ -274,7 +288,7 @@ func (k *Keeper) writeBundles(ctx context.Context, bundle []byte) error {
 		config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 		errs = append(errs, k.writeBundle(ctx, name, config, func() (changed bool) {
 			for i := range config.Webhooks {
-				changed = setBundle(&config.Webhooks[i].ClientConfig, bundle) || changed
+				changed = k.setBundle(&config.Webhooks[i].ClientConfig, bundle) || changed
 			}
 			return changed
 		}))
@@ -283,8 +297,10 @@ func (k *Keeper) writeBundles(ctx context.Context, bundle []byte) error {
 		service := &unstructured.Unstructured{}
 		service.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"})
 		errs = append(errs, k.writeBundle(ctx, name, service, func() (changed bool) {
-			encoded := base64.StdEncoding.EncodeToString(bundle)
 			current, _, err := unstructured.NestedString(service.Object, "spec", "caBundle")
+			// What cannot be read is replaced.
+			before, _ := base64.StdEncoding.DecodeString(current)
+			encoded := base64.StdEncoding.EncodeToString(k.bundleAfter(before, bundle))
 			if err == nil && current == encoded {
 				return false
 			}
@@ -294,12 +310,26 @@ func (k *Keeper) writeBundles(ctx context.Context, bundle []byte) error {
 	return errors.Join(errs...)
 }
 
-func setBundle(config *admissionregistrationv1.WebhookClientConfig, bundle []byte) bool {
-	if string(config.CABundle) == string(bundle) {
+func (k *Keeper) setBundle(config *admissionregistrationv1.WebhookClientConfig, bundle []byte) bool {
+	after := k.bundleAfter(config.CABundle, bundle)
+	if bytes.Equal(config.CABundle, after) {
 		return false
 	}
-	config.CABundle = bundle
+	config.CABundle = after
 	return true
+}
+
+// bundleAfter returns what replaces a configuration's bundle. The bundle of another controller may
+// lack the previous CA: it is kept from the configuration.
+func (k *Keeper) bundleAfter(before, bundle []byte) []byte {
+	if !k.External {
+		return bundle
+	}
+	previous := previousCA(before, bundle, k.Clock.Now())
+	if previous == nil {
+		return bundle
+	}
+	return slices.Concat(bytes.TrimSpace(bundle), []byte("\n"), previous)
 }
 
 func (k *Keeper) writeBundle(ctx context.Context, name string, config client.Object, set func() bool) error {

@@ -193,6 +193,54 @@ func TestAnExternalCertificateIsOnlyRead(t *testing.T) {
 	require.NoError(t, trusted(t, c, k, clock.Now()))
 }
 
+// A self-signed certificate of another controller comes without the previous authority, which the
+// other replicas need until they have read it.
+func TestTheRenewalOfAnExternalCertificateKeepsThePreviousCA(t *testing.T) {
+	clock := testclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	stored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "cert"}}
+	c := cluster(stored.DeepCopy())
+	renewExternally := func() {
+		other := keeper(cluster(), clock)
+		require.NoError(t, other.Ensure(t.Context()))
+		issued := &corev1.Secret{}
+		require.NoError(t, other.Client.Get(t.Context(), other.Secret, issued))
+		require.NoError(t, c.Get(t.Context(), other.Secret, stored))
+		stored.Data = issued.Data
+		require.NoError(t, c.Update(t.Context(), stored))
+	}
+	authorities := func() int {
+		config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: "longshore"}, config))
+		found, err := parseBundle(config.Webhooks[0].ClientConfig.CABundle)
+		require.NoError(t, err)
+		return len(found)
+	}
+	first, second := keeper(c, clock), keeper(c, clock)
+	first.External, second.External = true, true
+	renewExternally()
+	require.NoError(t, first.Ensure(t.Context()))
+	require.NoError(t, second.Ensure(t.Context()))
+	require.Equal(t, 1, authorities())
+
+	for range 3 {
+		before := second.current.Load()
+		renewExternally()
+		require.NoError(t, first.Ensure(t.Context()))
+		require.Equal(t, before.Certificate, second.current.Load().Certificate, "the other has not looked yet")
+		require.NoError(t, trusted(t, c, first, clock.Now()))
+		require.NoError(t, trusted(t, c, second, clock.Now()), "admission does not fail until it does")
+		require.NoError(t, second.Ensure(t.Context()))
+		assert.Equal(t, first.current.Load().Certificate, second.current.Load().Certificate)
+		require.NoError(t, first.Ensure(t.Context()))
+		assert.Equal(t, 2, authorities(), "the present and the previous one")
+	}
+
+	clock.Step(lifetime + time.Minute)
+	renewExternally()
+	require.NoError(t, first.Ensure(t.Context()))
+	assert.Equal(t, 1, authorities(), "an authority that has ended is not carried along")
+}
+
 func TestAnAPIServiceGetsTheBundle(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	service := func() *unstructured.Unstructured {
