@@ -86,6 +86,7 @@ func TestCertManagerIssuesTheWebhooksCertificate(t *testing.T) {
 			spec := find(t, objects, "Certificate", "longshore-webhook").Object["spec"].(map[string]any)
 			assert.Equal(t, tc.want, spec["issuerRef"])
 			assert.Equal(t, "longshore-webhook-certs", spec["secretName"])
+			assert.NotEmpty(t, spec["subject"], "an issuer, also of a self-signed certificate, has a name")
 			assert.Equal(t, []any{"longshore-webhook.longshore.svc", "longshore-webhook", "longshore-webhook.longshore", "longshore-webhook.longshore.svc.cluster.local"}, spec["dnsNames"])
 			issuers := 0
 			for _, object := range objects {
