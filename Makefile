@@ -9,7 +9,7 @@ SHELL := /bin/bash
 export CGO_ENABLED ?= 0
 
 GO       ?= go
-TESTED   := . sdk plugins hack/demo hack/release hack/site
+TESTED   := . sdk plugins hack/alerts hack/demo hack/release hack/site
 # hack/e2e needs root and real nodes: only the target e2e runs its tests.
 LINTED   := $(TESTED) hack/e2e hack/e2e/images/addons
 MODULES  := $(LINTED) conformance/testplane/kubernetes hack/tools

@@ -310,6 +310,8 @@ func (e *Engine) newRunner(definition Definition) (*runner, error) {
 	if err := e.checkKinds(resource); err != nil {
 		return nil, fmt.Errorf("definition %s: %w", resource.Name, err)
 	}
+	// A counter that begins with its first panic shows no increase.
+	e.metrics.panics.WithLabelValues(resource.Name)
 	r := &runner{
 		engine:     e,
 		definition: definition,

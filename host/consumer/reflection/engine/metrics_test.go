@@ -51,3 +51,11 @@ func TestTheCountersOfLiqoFollowTheNamespaces(t *testing.T) {
 		return err == nil && count == 0
 	}, soon, tick, "the series of a namespace that is no longer reflected are deleted")
 }
+
+// An alert on an increase of a counter that begins at 1 never fires.
+func TestPanicsAreCountedFromZero(t *testing.T) {
+	local, remote := mapped(t)
+	w := startWith(t, local, remote, func(o *Options) { o.Registerer = prometheus.NewRegistry() }, pods{})
+	require.Equal(t, 1, testutil.CollectAndCount(w.engine.metrics.panics))
+	assert.Zero(t, testutil.ToFloat64(w.engine.metrics.panics.WithLabelValues("pod")))
+}
