@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -90,6 +91,8 @@ func runWorld() error {
 		return err
 	}
 	<-ctx.Done()
+	// A node ends with the pipe to it, which the garbage collector closes with the last reference.
+	runtime.KeepAlive(w)
 	return nil
 }
 
