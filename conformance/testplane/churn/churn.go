@@ -66,7 +66,10 @@ func (w *Workload) Run(ctx context.Context, operations int) error {
 			return nil
 		})
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("changing objects in namespace %q: %w", w.Namespace, err)
+	}
+	return nil
 }
 
 // PauseFor waits for a random time, and reports whether the context still runs.

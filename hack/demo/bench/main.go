@@ -214,10 +214,8 @@ func (b *bench) needs(prefixes ...string) bool {
 
 // clusters takes the measures that need two clusters.
 func (b *bench) clusters(ctx context.Context, o options) (err error) {
-	streams, kinds := b.needs("stream/"), b.needs("kinds/")
-	bursts := b.needs("burst/", "requests/", "cpu/", "memory/", "quiet/")
-	apart := b.needs("mirror/", "tokens/")
-	if !streams && !kinds && !bursts && !apart && b.pairs == 0 && !o.scale && !o.tenants {
+	needed := b.needs("stream/", "kinds/", "burst/", "requests/", "cpu/", "memory/", "quiet/", "mirror/", "tokens/")
+	if !needed && b.pairs == 0 && !o.scale && !o.tenants {
 		return nil
 	}
 	dir := o.dir
@@ -239,12 +237,19 @@ func (b *bench) clusters(ctx context.Context, o options) (err error) {
 	if o.tenants {
 		return b.tenants(ctx, o, dir)
 	}
+	return b.testbeds(ctx, o, dir)
+}
+
+// testbeds takes the measures of `make bench`, or those with -native, in clusters of their own.
+func (b *bench) testbeds(ctx context.Context, o options, dir string) error {
+	streams, kinds := b.needs("stream/"), b.needs("kinds/")
+	bursts := b.needs("burst/", "requests/", "cpu/", "memory/", "quiet/")
 	if streams || kinds || bursts || b.pairs > 0 {
 		if err := b.testbedMeasures(ctx, o, filepath.Join(dir, "main"), streams, kinds, bursts); err != nil {
 			return err
 		}
 	}
-	if !apart || b.pairs > 0 {
+	if b.pairs > 0 || !b.needs("mirror/", "tokens/") {
 		return nil
 	}
 	return b.apart(ctx, o, filepath.Join(dir, "apart"))
