@@ -12,7 +12,7 @@ import (
 )
 
 // A policy that is built with the standard Go toolchain has at most 2.5 MB, and 700 kB compressed, so
-// that it fits into a ConfigMap; in C and AssemblyScript, without a runtime, at most 150 kB.
+// that it fits into a ConfigMap; in C, Rust and AssemblyScript, without a runtime, at most 150 kB.
 func TestPoliciesAreSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the plugins")

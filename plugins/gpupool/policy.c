@@ -54,18 +54,7 @@ static const char *check(ls_value settings) {
 	return count ? 0 : "spec.settings.pools is empty: the policy would do nothing";
 }
 
-// validate_settings is asked when the settings are written.
-LS_EXPORT(validate_settings) int validate_settings(void) {
-	ls_value input = ls_read_input();
-	if (!ls_is_object(input)) return ls_fail("the request is not a JSON object");
-	const char *problem = check(ls_member(input, "settings"));
-	ls_writer w = {0, 0, 0};
-	ls_write(&w, "{\"version\":\"" LS_CONTRACT "\",\"valid\":");
-	ls_write(&w, problem ? "false,\"message\":" : "true");
-	if (problem) ls_write_string(&w, ls_string(problem));
-	ls_write(&w, "}");
-	return ls_answer_with(&w);
-}
+LS_SETTINGS(check)
 
 static int same(ls_text a, ls_text b) {
 	if (a.length != b.length) return 0;

@@ -1,7 +1,7 @@
 // The policy spread-preset: an annotation spreads the pods of an application over clusters,
 // over the nodes of each cluster, or over both. README.md explains how to build and load it.
 
-import { Answer, Point, Request, Value, manifest, quote, serve } from "@longshore/policy";
+import { Answer, Point, Request, Value, manifest, quote, serve, serveSettings } from "@longshore/policy";
 
 // presetAnnotation of a pod is "clusters", "nodes" or "clusters+nodes".
 const presetAnnotation = "example.com/spread";
@@ -44,11 +44,19 @@ function spreads(pod: Value, topology: string): bool {
   return false;
 }
 
+// check returns what is wrong with the settings.
+function check(settings: Value): string {
+  return settings.exists && settings.json != "{}" && settings.json != "null" ? "spec.settings: this policy has none" : "";
+}
+
+export function validate_settings(): i32 {
+  return serveSettings(check);
+}
+
 export function pod_mutation(): i32 {
   return serve("PodMutation", (request: Request, answer: Answer) => {
-    if (request.settings.exists && request.settings.json != "{}" && request.settings.json != "null") {
-      return answer.fail("spec.settings: this policy has none");
-    }
+    const problem = check(request.settings);
+    if (problem.length > 0) return answer.fail(problem);
     const atAdmission = request.moment == "Admission";
     const object = request.facts.get("object");
     const from = atAdmission ? object : request.facts.get("local");

@@ -130,6 +130,17 @@ export class Answer {
   }
 }
 
+// serveSettings answers validate_settings, which a policy with settings exports. The check gets
+// the settings, null when there are none, and returns what is wrong with them, or "".
+export function serveSettings(check: (settings: Value) => string): i32 {
+  const buffer = readInput();
+  const input = Value.parse(changetype<usize>(buffer), buffer.byteLength);
+  if (!input.isObject) return fail("the request is not a JSON object");
+  if (input.get("version").text != CONTRACT) return fail("the request is not of contract " + CONTRACT);
+  const problem = check(input.get("settings"));
+  return answerWith('{"version":' + quote(CONTRACT) + (problem.length == 0 ? ',"valid":true}' : ',"valid":false,"message":' + quote(problem) + "}"));
+}
+
 // serve answers the request of the call with a policy.
 export function serve(point: string, policy: (request: Request, answer: Answer) => void): i32 {
   const buffer = readInput();

@@ -609,6 +609,24 @@ static LS_UNUSED int ls_serve(const char *point, int (*policy)(const ls_request 
 	return ls_answer_with(&w);
 }
 
+static LS_UNUSED int ls_serve_settings(const char *(*check)(ls_value)) {
+	ls_value input = ls_read_input();
+	if (!ls_is_object(input)) return ls_fail("the request is not a JSON object");
+	if (!ls_equal(ls_text_of(ls_member(input, "version")), LS_CONTRACT)) return ls_fail("the request is not of contract " LS_CONTRACT);
+	const char *problem = check(ls_member(input, "settings"));
+	ls_writer w = {0, 0, 0};
+	ls_write(&w, "{\"version\":\"" LS_CONTRACT "\",\"valid\":");
+	ls_write(&w, problem ? "false,\"message\":" : "true");
+	if (problem) ls_write_string(&w, ls_string(problem));
+	ls_write(&w, "}");
+	return ls_answer_with(&w);
+}
+
+// LS_SETTINGS checks the settings when an operator writes them. The function gets them, null when
+// there are none, and returns what is wrong with them, or 0: const char *check(ls_value settings).
+#define LS_SETTINGS(check) \
+	LS_EXPORT(validate_settings) int ls_export_validate_settings(void) { return ls_serve_settings(check); }
+
 // LS_POINT begins the function that answers an extension point. The name is that of the
 // export. The function returns 0, or the result of ls_fail:
 //

@@ -3,12 +3,13 @@
 //!     rustc --edition 2021 --crate-type cdylib --target wasm32-unknown-unknown -C opt-level=s -C panic=abort -C lto=fat -C strip=symbols -C link-arg=-zstack-size=65536 -o module.wasm policy.rs
 //!
 //! A policy has this file as its module `longshore`, exports its manifest with [`manifest!`],
-//! and answers each extension point of the manifest with [`point!`]. docs/reference/abi.md
-//! describes the ABI, and sdk/contract/schema has a JSON schema for each document.
+//! and answers each extension point of the manifest with [`point!`]. A policy with settings
+//! checks them with [`settings!`]. docs/reference/abi.md describes the ABI, and
+//! sdk/contract/schema has a JSON schema for each document.
 //!
 //! Every call starts from the same state of the module, so nothing needs to be freed.
 
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports, unused_macros)]
 
 use std::borrow::Cow;
 
@@ -783,12 +784,43 @@ pub fn serve(point: Point, policy: fn(&Request, &mut Answer) -> Result<(), Strin
     }
 }
 
-fn read(point: Point, input: &[u8]) -> Result<Request, String> {
-    let text = std::str::from_utf8(input).map_err(|_| "the request is not UTF-8")?;
-    let input = Value::parse(text);
-    if !input.exists() {
-        return Err("the request is not JSON".into());
+/// Answers validate_settings with a check; [`settings!`] calls it.
+pub fn check_settings(check: fn(Value) -> Result<(), String>) -> i32 {
+    report_panics();
+    let input = host::input();
+    let request = match parse(&input) {
+        Ok(request) if request.is_object() => request,
+        Ok(_) => return host::fail("the request is not an object"),
+        Err(message) => return host::fail(message),
+    };
+    if request.get("version").text().as_deref() != Some(CONTRACT) {
+        return host::fail(&("the request is not of contract ".to_owned() + CONTRACT));
     }
+    let mut json = String::from("{\"version\":");
+    push_string(&mut json, CONTRACT);
+    match check(request.get("settings")) {
+        Ok(()) => json.push_str(",\"valid\":true}"),
+        Err(message) => {
+            json.push_str(",\"valid\":false,\"message\":");
+            push_string(&mut json, &message);
+            json.push('}');
+        }
+    }
+    host::answer_with(&json)
+}
+
+fn parse(input: &[u8]) -> Result<Value, &'static str> {
+    let text = std::str::from_utf8(input).map_err(|_| "the request is not UTF-8")?;
+    let value = Value::parse(text);
+    if value.exists() {
+        Ok(value)
+    } else {
+        Err("the request is not JSON")
+    }
+}
+
+fn read(point: Point, input: &[u8]) -> Result<Request, String> {
+    let input = parse(input)?;
     // One pass: a value is scanned again each time that it is visited, and a request may be large.
     let mut request = Request { moment: None, settings: Value(""), facts: Value("") };
     let (mut version, mut named) = (None, None);
@@ -829,6 +861,17 @@ macro_rules! manifest {
     };
 }
 
+/// Checks the settings when an operator writes them: `longshore::settings!(check);` The function
+/// returns what is wrong with them, for the operator. It gets null when there are none.
+macro_rules! settings {
+    ($check:path) => {
+        #[no_mangle]
+        pub extern "C" fn validate_settings() -> i32 {
+            $crate::longshore::check_settings($check)
+        }
+    };
+}
+
 /// Answers an extension point with a function: `longshore::point!(PodMutation, label);`
 macro_rules! point {
     (PodMutation, $policy:path) => { $crate::longshore::point!(PodMutation as pod_mutation, $policy); };
@@ -846,4 +889,4 @@ macro_rules! point {
     };
 }
 
-pub(crate) use {manifest, point};
+pub(crate) use {manifest, point, settings};
