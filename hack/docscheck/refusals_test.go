@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -55,7 +56,17 @@ var refusalSources = []struct{ title, folder string }{
 	{"The ConfigMap", "host/policysource/configmap"},
 	{"The OffloadingPolicy and its module", "host/policysource/modules"},
 	{"The spec", "host/policysource/plan"},
+	{"The binding", "host/policy/chain"},
+	{"The settings", "host/policy/operation"},
 	{"The signed report", "host/policysource/attestation"},
+}
+
+// notRefusals are the files, in and beside the packages above, whose messages are about something else
+// than a policy that is refused.
+var notRefusals = map[string]string{
+	"host/policy/chain/errors.go":        "a call of a bound policy fails: debug-a-refused-pod.md",
+	"host/policy/chain/remedy.go":        "a call of a bound policy fails: debug-a-refused-pod.md",
+	"host/policysource/report/report.go": "a policy that was enforced has no usable version; the message has the reason, which is on the page",
 }
 
 var (
@@ -71,7 +82,7 @@ func refusals(t *testing.T, folder string) []string {
 	require.NotEmpty(t, files)
 	var found []string
 	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
+		if relative := strings.TrimPrefix(filepath.ToSlash(file), root+"/"); strings.HasSuffix(file, "_test.go") || notRefusals[relative] != "" {
 			continue
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -143,4 +154,24 @@ func reasons(t *testing.T) []string {
 	}
 	require.NotEmpty(t, found)
 	return found
+}
+
+// A package of the policies whose messages name a role is on the page, or is not about refusals.
+func TestThePageOfRefusedPoliciesHasEveryPackage(t *testing.T) {
+	known := map[string]bool{}
+	for _, source := range refusalSources {
+		known[source.folder] = true
+	}
+	excluded := maps.Clone(notRefusals)
+	for _, path := range files(t, ".go") {
+		relative := strings.TrimPrefix(filepath.ToSlash(path), root+"/")
+		if !strings.HasPrefix(relative, "host/policy") || strings.HasSuffix(relative, "_test.go") {
+			continue
+		}
+		delete(excluded, relative)
+		if folder := filepath.Dir(relative); !known[folder] && notRefusals[relative] == "" {
+			assert.Empty(t, refusals(t, folder), "add %s to refusalSources", folder)
+		}
+	}
+	assert.Empty(t, excluded, "these files do not exist")
 }
