@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -239,6 +240,41 @@ func Wrap(text string, width int) []string {
 		return []string{text}
 	}
 	return joinWords(strings.Fields(text), width)
+}
+
+var (
+	// escape colors text, and has no width.
+	escape = regexp.MustCompile("\033\\[[0-9;]*m")
+	// lineIndent is where a line begins: spaces, and the sign of a difference.
+	lineIndent = regexp.MustCompile("^(?:\033\\[[0-9;]*m|[ +-])*")
+	// spacedWord is a word and the spaces in front of it.
+	spacedWord = regexp.MustCompile(` *[^ ]+`)
+)
+
+func columnsOf(text string) int { return utf8.RuneCountInString(escape.ReplaceAllString(text, "")) }
+
+// Fold breaks a line, which may have colors, into lines of at most width runes between words.
+// The lines that follow are indented by hang more than the first. Words that are longer are not
+// broken. A width below minWidth breaks nothing.
+func Fold(line string, hang, width int) []string {
+	if width < minWidth || columnsOf(line) <= width {
+		return []string{line}
+	}
+	current := lineIndent.FindString(line)
+	words := spacedWord.FindAllString(line[len(current):], -1)
+	indent := strings.Repeat(" ", min(columnsOf(current)+hang, width/2))
+	var lines []string
+	for i, word := range words {
+		if i > 0 && columnsOf(current)+columnsOf(word) > width {
+			lines = append(lines, strings.TrimRight(current, " "))
+			current, word = indent, strings.TrimLeft(word, " ")
+			if columnsOf(current)+columnsOf(word) > width {
+				current = strings.Repeat(" ", min(2, len(indent))) // A digest fits then.
+			}
+		}
+		current += word
+	}
+	return append(lines, current)
 }
 
 func joinWords(words []string, width int) []string {

@@ -65,6 +65,12 @@ type Built struct {
 	UnpackedBytes int `json:"unpackedBytes"`
 }
 
+func (b *Built) text(w io.Writer) error {
+	p := &printer{w: w}
+	p.line("%s: %s, %s unpacked, digest %s", b.File, size(b.Bytes), size(b.UnpackedBytes), b.Digest)
+	return p.err
+}
+
 const buildExample = `  # The module of the project in this folder
   longshorectl policy build
 
@@ -88,11 +94,7 @@ func buildCommand(streams Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return output.Print(streams.Out, format, built, func(w io.Writer) error {
-				p := &printer{w: w, style: output.StyleOf(streams.Out, streams.Getenv)}
-				p.line("%s: %s, %s unpacked, digest %s", built.File, size(built.Bytes), size(built.UnpackedBytes), built.Digest)
-				return p.err
-			})
+			return output.Print(streams.Out, format, built, built.text)
 		},
 	}
 	format.AddTo(command.Flags())

@@ -261,6 +261,7 @@ func (p *Project) text(w io.Writer, style output.Style) error {
 	if command := languages[p.Language].setup; command != "" {
 		setup = command + " && "
 	}
-	out.line("  cd %s && %smake test conform", p.Folder, setup)
+	out.line("  cd %s", p.Folder)
+	out.line("  %smake test conform", setup)
 	return out.err
 }

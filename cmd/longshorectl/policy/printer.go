@@ -8,7 +8,7 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 )
 
-// printer writes text for people and keeps the first error.
+// printer writes text for people, folded to the width of a terminal, and keeps the first error.
 type printer struct {
 	w     io.Writer
 	style output.Style
@@ -16,17 +16,27 @@ type printer struct {
 }
 
 func (p *printer) line(format string, arguments ...any) {
-	if p.err == nil {
-		if _, err := fmt.Fprintln(p.w, output.Sprintf(format, arguments...)); err != nil {
+	p.fold(2, output.Sprintf(format, arguments...))
+}
+
+func (p *printer) fold(hang int, line string) {
+	for _, part := range output.Fold(line, hang, output.WidthOf(p.w)) {
+		if p.err != nil {
+			return
+		}
+		if _, err := fmt.Fprintln(p.w, part); err != nil {
 			p.err = fmt.Errorf("writing the answer: %w", err)
 		}
 	}
 }
 
+// nameWidth is the number of columns for the name of a field.
+const nameWidth = 11
+
 // field writes a name and a value, unless the value is empty.
 func (p *printer) field(name, value string) {
 	if value != "" {
-		p.line("%s %s", p.style.Title(fmt.Sprintf("%-11s", name+":")), value)
+		p.fold(nameWidth+1, output.Sprintf("%s %s", p.style.Title(fmt.Sprintf("%-*s", nameWidth, name+":")), value))
 	}
 }
 

@@ -38,13 +38,13 @@ var projectTests = map[string]projectTest{
 		command(t, folder, "go", "mod", "tidy")
 		return nil
 	}, 700 << 10},
-	"c": {"my-policy && make test conform", func(t *testing.T, _ string) []string {
+	"c": {"my-policy\n  make test conform", func(t *testing.T, _ string) []string {
 		t.Helper()
 		clang, err := toolchain.Clang()
 		toolchain.Need(t, err)
 		return []string{"CC=" + clang}
 	}, 16 << 10},
-	"rust": {"my-policy && make test conform", func(t *testing.T, _ string) []string {
+	"rust": {"my-policy\n  make test conform", func(t *testing.T, _ string) []string {
 		t.Helper()
 		_, err := toolchain.Rustc(t.Context())
 		toolchain.Need(t, err)

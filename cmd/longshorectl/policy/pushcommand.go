@@ -69,11 +69,7 @@ func pushCommand(streams Streams) *cobra.Command {
 				return err
 			}
 			style := output.StyleOf(streams.Out, streams.Getenv)
-			return output.Print(streams.Out, format, pushed.Policy, func(w io.Writer) error {
-				p := &printer{w: w, style: style}
-				p.line("%s OffloadingPolicy %s and %d ConfigMaps in namespace %s", style.Good("Applied:"), pushed.Policy.Name, len(pushed.ConfigMaps), to.namespace)
-				return p.err
-			})
+			return output.Print(streams.Out, format, pushed.Policy, func(w io.Writer) error { return pushed.applied(w, style, to.namespace) })
 		},
 	}
 	flags := command.Flags()
@@ -119,6 +115,13 @@ func (t *target) push(ctx context.Context, pushed *Pushed) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, t.timeout, fmt.Errorf("not used after --timeout %s; longshorectl policy inspect --policy %s has more", t.timeout, pushed.Policy.Name))
 	defer cancel()
 	return pushed.await(ctx, c)
+}
+
+// applied says what was written to the cluster.
+func (p *Pushed) applied(w io.Writer, style output.Style, namespace string) error {
+	out := &printer{w: w, style: style}
+	out.line("%s OffloadingPolicy %s and %d ConfigMaps in namespace %s", style.Good("Applied:"), p.Policy.Name, len(p.ConfigMaps), namespace)
+	return out.err
 }
 
 // print writes the objects: YAML documents, or a list as JSON.
