@@ -165,7 +165,7 @@ func TestAllWatchesEndWithThatOfTheFeed(t *testing.T) {
 		end  func(w *watch.FakeWatcher)
 		want []string
 	}{
-		"the connection ends": {func(w *watch.FakeWatcher) { w.Stop() }, []string{"end"}},
+		"the connection ends": {func(w *watch.FakeWatcher) { w.Stop() }, []string{"BOOKMARK  10", "end"}},
 		"the API server reports an error": {
 			func(w *watch.FakeWatcher) { w.Error(&metav1.Status{Reason: metav1.StatusReasonExpired}) }, []string{"ERROR", "end"},
 		},
@@ -183,6 +183,28 @@ func TestAllWatchesEndWithThatOfTheFeed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The watches of a stream that ended continue in the next one: none of them has to list again.
+func TestWatchesContinueInTheNextStream(t *testing.T) {
+	t.Parallel()
+	r := newRig()
+	one := r.begin(t, "one", "10", "one,two")
+	two, err := r.watch(t, "two", "10")
+	require.NoError(t, err)
+	r.opened[0].Add(configMap("one", "first", "11"))
+	require.Equal(t, "ADDED first 11", next(t, one))
+	r.opened[0].Stop()
+	require.Equal(t, "BOOKMARK  11", next(t, one))
+	require.Equal(t, "BOOKMARK  11", next(t, two), "namespace two has no event up to version 11")
+	require.Equal(t, "end", next(t, one))
+	require.Equal(t, "end", next(t, two))
+	r.opened = nil
+	r.begin(t, "one", "11", "one,two")
+	two, err = r.watch(t, "two", "11")
+	require.NoError(t, err)
+	r.opened[0].Add(configMap("two", "second", "12"))
+	assert.Equal(t, "ADDED second 12", next(t, two))
 }
 
 func TestTheWatchOfTheFeedEndsWithItsLastUser(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -42,6 +43,10 @@ type stream struct {
 	err  error // set by open
 	// start is the resource version after which recent has all events.
 	start string
+	// template is a bookmark, and position the resource version of the last event. Both belong to the
+	// goroutine of run.
+	template runtime.Object
+	position string
 
 	mu sync.Mutex
 	// covered has the resource version from which on the stream has the events of a namespace.
@@ -132,17 +137,39 @@ func (s *stream) run(w watch.Interface) {
 	}
 	// Later watches open another stream.
 	s.streams.forget(s)
+	if last == nil {
+		last = s.lastBookmark()
+	}
 	s.end(last)
+}
+
+// lastBookmark returns a bookmark with the position, nil before the first bookmark of the feed. All
+// watches continue from there: the next stream begins at the version of the first one, and the
+// others would have to list again if they were behind.
+func (s *stream) lastBookmark() *watch.Event {
+	if s.template == nil {
+		return nil
+	}
+	bookmark := s.template.DeepCopyObject()
+	object, err := meta.Accessor(bookmark)
+	if err != nil {
+		return nil
+	}
+	object.SetAnnotations(nil)
+	object.SetResourceVersion(s.position)
+	return &watch.Event{Type: watch.Bookmark, Object: bookmark}
 }
 
 func (s *stream) handle(e watch.Event, object metav1.Object) {
 	version := object.GetResourceVersion()
+	s.position = version
 	if e.Type != watch.Bookmark {
 		for _, sub := range s.record(e, object.GetNamespace(), version) {
 			s.send(sub, e, version)
 		}
 		return
 	}
+	s.template = e.Object
 	if namespaces, ok := feed.Namespaces(object); ok {
 		for _, sub := range s.cover(namespaces, version) {
 			close(sub.events)

@@ -47,6 +47,10 @@ type Handler struct {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.hasEnded() {
+		writeEnded(w)
+		return
+	}
 	caller, ok, err := h.callers.AuthenticateRequest(r)
 	if err != nil || !ok {
 		writeError(w, apierrors.NewUnauthorized("the request did not come through the API server"))
@@ -110,6 +114,10 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, caller user.Info
 	bound, changed := h.bindings.Of(caller.GetGroups())
 	s := newScope(h.reviewer(caller, resource))
 	s.update(ctx, bound)
+	if h.hasEnded() {
+		writeEnded(w)
+		return
+	}
 	if len(s.allowed) == 0 {
 		writeError(w, apierrors.NewForbidden(groupResource(resource), "", errNoNamespace))
 		return
@@ -246,6 +254,23 @@ func (o *stream) write(raw []byte) bool {
 		return false
 	}
 	return o.control.Flush() == nil
+}
+
+func (h *Handler) hasEnded() bool {
+	select {
+	case <-h.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// writeEnded refers the caller to another replica, by another connection. client-go repeats the
+// request after the second.
+func writeEnded(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	w.Header().Set("Retry-After", "1")
+	writeError(w, apierrors.NewServiceUnavailable("this replica of the feed ends"))
 }
 
 func writeError(w http.ResponseWriter, err error) {

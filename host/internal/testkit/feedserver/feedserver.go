@@ -30,6 +30,7 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	wire "github.com/longshore-dev/longshore/host/kit/feed"
+	"github.com/longshore-dev/longshore/host/kit/restore"
 	"github.com/longshore-dev/longshore/host/provider/feed"
 )
 
@@ -73,7 +74,7 @@ func Start(tb testing.TB, c *testplane.Cluster, groups ...string) *Server {
 	boundGroups := feed.NewBindings()
 	handler, err := feed.New(config, boundGroups)
 	require.NoError(tb, err)
-	bindings, err := cache.New(config, cache.Options{})
+	bindings, err := cache.New(config, cache.Options{NewInformer: restore.NewInformer})
 	require.NoError(tb, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
 	require.NoError(tb, boundGroups.Watch(ctx, bindings))
