@@ -63,16 +63,21 @@ func (r *Reconciler) reportFailure(vn *offloadingv1beta1.VirtualNode, err error)
 	if apierrors.IsConflict(err) || errors.Is(err, context.Canceled) {
 		return
 	}
-	status := offloadingv1beta1.CreatingConditionStatusType
-	if !vn.DeletionTimestamp.IsZero() {
-		status = offloadingv1beta1.DrainingConditionStatusType
-	}
+	r.setCondition(vn, offloadingv1beta1.VirtualKubeletConditionType, kubeletStatus(vn), "the manager could not reconcile the VirtualNode and tries again: "+err.Error())
+}
+
+// kubeletStatus returns the status in the condition of the virtual kubelet, which is kept when there
+// is only a message to set.
+func kubeletStatus(vn *offloadingv1beta1.VirtualNode) offloadingv1beta1.VirtualNodeConditionStatusType {
 	for _, condition := range vn.Status.Conditions {
 		if condition.Type == offloadingv1beta1.VirtualKubeletConditionType {
-			status = condition.Status
+			return condition.Status
 		}
 	}
-	r.setCondition(vn, offloadingv1beta1.VirtualKubeletConditionType, status, "the manager could not reconcile the VirtualNode and tries again: "+err.Error())
+	if !vn.DeletionTimestamp.IsZero() {
+		return offloadingv1beta1.DrainingConditionStatusType
+	}
+	return offloadingv1beta1.CreatingConditionStatusType
 }
 
 // isNodeOf reports whether the Node has the labels of a virtual node of the provider.

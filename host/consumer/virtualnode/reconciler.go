@@ -94,6 +94,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&offloadingv1beta1.NamespaceMap{}, handler.EnqueueRequestsFromMapFunc(r.requestsForCluster), builder.WithPredicates(onlyDeletions())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(r.requestsForNode), builder.WithPredicates(nodeChanges())).
 		Watches(&liqocorev1beta1.ForeignCluster{}, handler.EnqueueRequestsFromMapFunc(r.requestsForCluster)).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.requestsForKubeconfig), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&offloadingv1beta1.VkOptionsTemplate{}, handler.EnqueueRequestsFromMapFunc(r.requestsForOptions), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
@@ -121,6 +122,24 @@ func (r *Reconciler) requestsForDeployment(ctx context.Context, obj client.Objec
 	var requests []reconcile.Request
 	for i := range list.Items {
 		if slices.Contains(sharedProcesses(&list.Items[i]), obj.GetName()) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return requests
+}
+
+// requestsForKubeconfig returns requests for the VirtualNodes with a Secret, which holds their
+// kubeconfig.
+func (r *Reconciler) requestsForKubeconfig(ctx context.Context, obj client.Object) []reconcile.Request {
+	list := &offloadingv1beta1.VirtualNodeList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(obj.GetNamespace())); err != nil {
+		// Listing from the cache fails only while the manager stops.
+		ctrl.LoggerFrom(ctx).Error(err, "Listing VirtualNodes failed")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if ref := list.Items[i].Spec.KubeconfigSecretRef; ref != nil && ref.Name == obj.GetName() {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
@@ -187,8 +206,11 @@ func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 		return ctrl.Result{}, err
 	}
 	if problem != "" {
-		r.setCondition(vn, offloadingv1beta1.VirtualKubeletConditionType, offloadingv1beta1.CreatingConditionStatusType, problem)
-		r.Events.Eventf(vn, nil, corev1.EventTypeWarning, reasonNotReady, actionRun, "Virtual kubelet not started: %s", problem)
+		status := kubeletStatus(vn)
+		r.setCondition(vn, offloadingv1beta1.VirtualKubeletConditionType, status, problem)
+		if status != offloadingv1beta1.RunningConditionStatusType {
+			r.Events.Eventf(vn, nil, corev1.EventTypeWarning, reasonNotReady, actionRun, "Virtual kubelet not started: %s", problem)
+		}
 		return ctrl.Result{RequeueAfter: kubeconfigPoll}, nil
 	}
 	deployment, err := r.applyProcess(ctx, vn)

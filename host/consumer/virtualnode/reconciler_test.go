@@ -163,6 +163,26 @@ func TestMissingPrerequisitesAreReportedInTheCondition(t *testing.T) {
 	}
 }
 
+// The virtual kubelet goes on with the kubeconfig that it has read before.
+func TestABrokenKubeconfigOfARunningVirtualKubeletIsReportedInTheCondition(t *testing.T) {
+	running := virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
+		vn.Status.Conditions = []offloadingv1beta1.VirtualNodeCondition{{
+			Type: offloadingv1beta1.VirtualKubeletConditionType, Status: offloadingv1beta1.RunningConditionStatusType,
+		}}
+	})
+	w := pass(t, running, peered("{")...)
+	assert.Regexp(t, `^Running: kubeconfig Secret liqo-tenant-milan/kubeconfig: key "kubeconfig" is not a kubeconfig`, conditions(w.vn)["VirtualKubelet"])
+	assert.Empty(t, w.events, "the virtual kubelet records one")
+
+	r := &Reconciler{Client: w.Client}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "kubeconfig"}}
+	require.Len(t, r.requestsForKubeconfig(t.Context(), secret), 1)
+	assert.Equal(t, "mynode", r.requestsForKubeconfig(t.Context(), secret)[0].Name)
+	for _, other := range []client.ObjectKey{{Namespace: "liqo-tenant-milan", Name: "other"}, {Namespace: "other", Name: "kubeconfig"}} {
+		assert.Empty(t, r.requestsForKubeconfig(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: other.Namespace, Name: other.Name}}))
+	}
+}
+
 func TestDeletionRemovesPartsInOrder(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode", UID: "n", Labels: ownNode("", "").Labels}}
 	pod := &corev1.Pod{
