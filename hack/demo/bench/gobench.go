@@ -19,6 +19,7 @@ const (
 	smallIdleGoal     = 1   // MiB of an idle module that brings none
 	meteringGoal      = 1.5 // metered by unmetered
 	rememberedGoal    = 500 // ns of a memo hit, the key given
+	planGoal          = 500 // us a pod: 2,000 pods/s
 	goGuest           = "golang"
 	textGuest         = "text"
 	goBenchTime       = "300ms"
@@ -31,6 +32,7 @@ const (
 	writeNote         = "from the write of the object in a real API server; a standard Go module of two MiB"
 	meteringNote      = "the built-in module, calls of the metered and the unmetered form in turns, medians"
 	rememberedNote    = "a question of 900 bytes whose answer is remembered, the encoded question given"
+	planNote          = "longshorectl plan of 10,000 pods in one call: from the file to the table, with the start of the policies from their cache"
 	microsecondOfCall = "us/call"
 )
 
@@ -52,7 +54,12 @@ func goBenchmarkList() []goBenchmark {
 		{pkg: "./conformance/guests", pattern: "BenchmarkGuests", measure: "policy/", figures: guestFigures},
 		{pkg: "./conformance/guests", pattern: "BenchmarkIdle", measure: "memory/", figures: idleFigures},
 		{pkg: "./host/app/policies", pattern: "BenchmarkWriteToReady", measure: "policy/", writes: true, figures: writeFigures},
+		{pkg: "./cmd/longshorectl/plan", pattern: "BenchmarkTenThousandPods", measure: "plan/", figures: planFigures},
 	}
+}
+
+func planFigures(_ string, m map[string]float64) []sample {
+	return []sample{figure("plan/ten-thousand-pods", "us/pod", 1e6/m["pods/s"], planNote).bounded(valueGoal(planGoal))}
 }
 
 func memoFigures(_ string, m map[string]float64) []sample {

@@ -39,6 +39,7 @@ func TestGoalsOfGoBenchmarks(t *testing.T) {
 		figures []sample
 		goals   map[string]string
 	}{
+		"a plan of many pods":       {planFigures("", map[string]float64{"pods/s": 4000}), map[string]string{"plan/ten-thousand-pods": "value <= 500"}},
 		"a guest without a runtime": {guestFigures("c/pod", map[string]float64{"p50-us": 15}), map[string]string{"policy/guest/c/pod": "value <= 25"}},
 		"a guest with a runtime":    {guestFigures("golang/pod", map[string]float64{"p50-us": 50}), map[string]string{"policy/guest/golang/pod": ""}},
 		"a guest in text form":      {guestFigures("text/pod", map[string]float64{"p50-us": 40}), map[string]string{"policy/guest/text/pod": ""}},
