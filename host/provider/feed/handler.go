@@ -130,7 +130,9 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, caller user.Info
 	}
 	defer upstream.Body.Close()
 	if upstream.StatusCode != http.StatusOK {
-		w.Header().Set("Content-Type", upstream.Header.Get("Content-Type"))
+		for _, header := range []string{"Content-Type", "Retry-After"} {
+			w.Header()[header] = upstream.Header[header]
+		}
 		w.WriteHeader(upstream.StatusCode)
 		_, _ = io.Copy(w, io.LimitReader(upstream.Body, maxError))
 		return

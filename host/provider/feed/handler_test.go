@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -19,16 +20,38 @@ import (
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
-// reviews calls a function for each review, which is denied.
+// reviews answers each review with the result of a function.
 type reviews struct {
 	authorizationclient.SubjectAccessReviewInterface
 
-	asked func()
+	allows func() bool
 }
 
 func (r reviews) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
-	r.asked()
+	review.Status.Allowed = r.allows()
 	return review, nil
+}
+
+// newHandler returns a Handler whose caller is of the consumer rome, with the namespace web-rome.
+func newHandler(allows func() bool) *Handler {
+	h := &Handler{bindings: NewBindings(), ended: make(chan struct{}), access: reviews{allows: allows}, callers: &frontProxy{
+		Request: authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+			return &authenticator.Response{User: &user.DefaultInfo{Name: "node", Groups: []string{"rome"}}}, true, nil
+		}),
+	}}
+	h.bindings.set(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "web-rome", ResourceVersion: "1"},
+		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: authentication.NamespaceRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "rome"}},
+	})
+	return h
+}
+
+func serve(t *testing.T, h *Handler) *httptest.ResponseRecorder {
+	t.Helper()
+	response := httptest.NewRecorder()
+	h.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, wire.Path+"/configmaps?watch=true&resourceVersion=1", http.NoBody))
+	return response
 }
 
 // A virtual kubelet that is refused with 403 watches each namespace for minutes. It must not be
@@ -46,30 +69,63 @@ func TestAReplicaThatEndsRefersToAnother(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := &Handler{bindings: NewBindings(), ended: make(chan struct{}), callers: &frontProxy{
-				Request: authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
-					return &authenticator.Response{User: &user.DefaultInfo{Name: "node", Groups: []string{"rome"}}}, true, nil
-				}),
-			}}
-			h.access = reviews{asked: func() {
+			var h *Handler
+			h = newHandler(func() bool {
 				if test.asks != nil {
 					test.asks(h)
 				}
-			}}
-			h.bindings.set(&rbacv1.RoleBinding{
-				ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "web-rome", ResourceVersion: "1"},
-				RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: authentication.NamespaceRole},
-				Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "rome"}},
+				return false
 			})
 			if test.ends != nil {
 				test.ends(h)
 			}
-			response := httptest.NewRecorder()
-			h.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, wire.Path+"/configmaps?watch=true&resourceVersion=1", http.NoBody))
+			response := serve(t, h)
 			require.Equal(t, test.want, response.Code, response.Body.String())
 			if test.want == http.StatusServiceUnavailable {
 				assert.Equal(t, "1", response.Header().Get("Retry-After"), "client-go asks again")
 				assert.Equal(t, "close", response.Header().Get("Connection"))
+			}
+		})
+	}
+}
+
+// A watch from a resource version that the API server no longer has fails as there, so that the
+// client lists again.
+func TestErrorsOfTheAPIServerReachTheCaller(t *testing.T) {
+	t.Parallel()
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`
+	for name, test := range map[string]struct {
+		code int
+		body string
+		want string
+	}{
+		"when the watch begins": {code: http.StatusGone, body: status, want: status},
+		"later": {
+			code: http.StatusOK, body: `{"type":"ERROR","object":` + status + `}`,
+			want: `{"object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"1","annotations":{"feed.longshore.dev/namespaces":"web-rome"}}},"type":"BOOKMARK"}` + "\n" +
+				`{"type":"ERROR","object":` + status + `}` + "\n",
+		},
+		"too many requests": {code: http.StatusTooManyRequests, body: "later", want: "later"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				assert.Equal(t, "/api/v1/configmaps?allowWatchBookmarks=true&resourceVersion=1&watch=true", r.URL.String())
+				w.Header().Set("Retry-After", "3")
+				w.WriteHeader(test.code)
+				_, _ = w.Write([]byte(test.body))
+			}))
+			t.Cleanup(server.Close)
+			h := newHandler(func() bool { return true })
+			h.http = server.Client()
+			var err error
+			h.server, err = url.Parse(server.URL)
+			require.NoError(t, err)
+			response := serve(t, h)
+			assert.Equal(t, test.code, response.Code)
+			assert.Equal(t, test.want, response.Body.String())
+			if test.code == http.StatusTooManyRequests {
+				assert.Equal(t, "3", response.Header().Get("Retry-After"), "client-go asks again")
 			}
 		})
 	}

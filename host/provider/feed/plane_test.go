@@ -196,27 +196,6 @@ func TestAWatchShowsTheNamespacesOfItsCaller(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, get(t, r.as(t, "rome"), r.cluster.Server(), "/configmaps?watch=true&resourceVersion="+before, nil).StatusCode)
 }
 
-// A watch from a resource version that the API server no longer has fails as there: the client lists
-// again.
-func TestAnExpiredVersionIsReported(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.configMap(t, "web-rome", "settings")
-	response := get(t, r.as(t, "rome"), r.cluster.Server(), "/configmaps?watch=true&resourceVersion=1", nil)
-	var status metav1.Status
-	if response.StatusCode != http.StatusOK {
-		require.NoError(t, json.NewDecoder(response.Body).Decode(&status))
-	}
-	// The API server may find it after the watch has begun.
-	for decoder := json.NewDecoder(response.Body); status.Reason == ""; {
-		var e struct{ Object metav1.Status }
-		require.NoError(t, decoder.Decode(&e))
-		status = e.Object
-	}
-	assert.Equal(t, int32(http.StatusGone), status.Code, "%v", status)
-	assert.Equal(t, metav1.StatusReasonExpired, status.Reason)
-}
-
 func TestTheFeedShowsNothingThatADirectWatchRefuses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
