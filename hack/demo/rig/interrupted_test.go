@@ -33,9 +33,15 @@ import (
 func install(t *testing.T) *shell {
 	t.Helper()
 	r, clusters := start(t)
+	return installOn(t, r, clusters, nil)
+}
+
+// installOn installs Longshore in the clusters. Change may alter the values of a cluster.
+func installOn(t *testing.T, r *rig.Rig, clusters *rig.Clusters, change func(cluster string, values map[string]any)) *shell {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	require.NoError(t, r.Install(ctx, nil))
+	require.NoError(t, r.Install(ctx, change))
 	require.NoError(t, r.Rome.WaitForDeployments(ctx, rig.Namespace, quiet))
 	require.NoError(t, r.Milan.WaitForDeployments(ctx, rig.Namespace, quiet))
 	kubeconfigs, err := r.WriteKubeconfigs(t.TempDir())

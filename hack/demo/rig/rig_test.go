@@ -34,18 +34,22 @@ const (
 	server   = "../../../bin/longshore"
 )
 
-// start brings up what `make demo` brings up, by the same code.
-func start(t *testing.T) (*rig.Rig, *rig.Clusters) {
+// start brings up what `make demo` brings up, by the same code. Changes alter the options.
+func start(t *testing.T, changes ...func(*rig.StartOptions)) (*rig.Rig, *rig.Clusters) {
 	t.Helper()
 	planetest.NeedsControlPlane(t)
 	_, err := os.Stat(server)
 	require.NoError(t, err, "the server binary is missing: run make build")
 	dir := t.TempDir()
 	logs := filepath.Join(dir, "logs")
-	clusters, err := rig.StartClusters(t.Context(), rig.StartOptions{
+	options := rig.StartOptions{
 		Dir: filepath.Join(dir, "data"), LogDir: logs, Longshore: server, SimulatedNodes: 2, PodsPerNode: "2500",
 		Step: func(step string) { t.Log(step) },
-	})
+	}
+	for _, change := range changes {
+		change(&options)
+	}
+	clusters, err := rig.StartClusters(t.Context(), options)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, clusters.Stop(context.Background()))
