@@ -28,6 +28,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/replicator"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
+	"github.com/longshore-dev/longshore/host/internal/testkit/feedserver"
 )
 
 const (
@@ -35,13 +36,14 @@ const (
 	providerTenant = "liqo-tenant-rome"
 	// managerNamespace is where the lease of the provider's managers is.
 	managerNamespace = chartrights.Namespace
+	// watchesOfTheFeed is how many watches of the feed the virtual kubelet has at least.
+	watchesOfTheFeed = 8
 )
 
-// newReplicatedFaults is newFaults with a replicator, whose NamespaceMap the provider's managers
-// reconcile, and with two of these, which start again when they end.
-func newReplicatedFaults(t *testing.T) *faults {
+// replicate prepares a rig as newFaults does, with a replicator, whose NamespaceMap the provider's
+// managers reconcile, and with two of these, which start again when they end.
+func (f *faults) replicate(t *testing.T) {
 	t.Helper()
-	f := &faults{rig: newRig(t)}
 	// The manager creates it.
 	shopRome := namespace("shop-rome")
 	require.NoError(t, f.milan.Delete(t.Context(), shopRome))
@@ -81,7 +83,6 @@ func newReplicatedFaults(t *testing.T) *faults {
 	f.keepNodeReady(t, "milan-still")
 	f.options = childOptions{Kubeconfig: f.adminKubeconfig(t), NodeIP: f.consumer.Address(), PolicyCache: f.policyCache, ClientTimeout: requestTimeout}
 	f.process = startChild(t, f.options)
-	return f
 }
 
 // runManagerAgain runs a replica of the provider's manager until the test ends, and starts it again
@@ -198,7 +199,27 @@ func (e *ends) list() []string {
 // consumer deleted.
 func TestProviderRestoredFromAnOlderEtcd(t *testing.T) {
 	t.Parallel()
-	f := newReplicatedFaults(t)
+	for name, hasFeed := range map[string]bool{"each namespace is watched": false, "the provider has a feed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testRestoredProvider(t, hasFeed)
+		})
+	}
+}
+
+func testRestoredProvider(t *testing.T, hasFeed bool) {
+	f := &faults{rig: newRig(t)}
+	usesFeed := func() {}
+	if hasFeed {
+		server := feedserver.Start(t, f.provider, "rome")
+		usesFeed = func() {
+			// While the provider was down, the virtual kubelet has begun to watch each namespace.
+			f.process.kill(t)
+			f.process = startChild(t, f.options)
+			planetest.Until(t, func(planetest.T) bool { return server.Watches() >= watchesOfTheFeed }, soon, tick, "the virtual kubelet uses the feed")
+		}
+	}
+	f.replicate(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			f.logRemote(t)
@@ -215,6 +236,7 @@ func TestProviderRestoredFromAnOlderEtcd(t *testing.T) {
 	remoteStays := f.awaitRemotePod(t, "stays", "")
 	backup, backedUp := filepath.Join(t.TempDir(), "backup"), f.managerLease(t).RenewTime.Time
 	require.NoError(t, f.provider.BackUp(t.Context(), backup))
+	usesFeed()
 
 	// What happens after the backup.
 	f.update(f.settings("settings", "2"))
