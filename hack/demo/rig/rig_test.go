@@ -88,6 +88,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 	require.NoError(t, r.Peer(ctx, quiet))
 	waiting, stopWaiting := context.WithTimeout(ctx, patience)
 	defer stopWaiting()
+	createStorage(t, r)
 	require.NoError(t, r.CreateVirtualNode(waiting, rig.Capacity("640", "2560Gi", "5000"), quiet))
 	require.NoError(t, r.Rome.Offload(waiting, application.Namespace, offloadingv1beta1.RemotePodOffloadingStrategyType, quiet))
 	require.NoError(t, r.RunApplication(waiting, quiet))
@@ -123,6 +124,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"an event of a remote pod is an event of the local pod", eventsArrive},
 		{"a restarted virtual kubelet keeps the pods", kubeletRestarts},
 		{"an event that was reflected before the restart is updated", eventsArrive},
+		{"every component is killed and loses its lease while all kinds change", disturbedInTurn},
 		{"pods on the virtual node in a namespace that is not offloaded come to an end", podsElsewhere},
 		{"an offloaded namespace is deleted with its pods", namespaceGoes},
 		{"un-offloading takes the remote namespace away", unOffload},
