@@ -86,6 +86,7 @@ func (s *shell) fails(t *testing.T, line string, code int, message string) {
 // TestTheCommandLine runs the commands of longshorectl on two clusters. Its parts build on each
 // other: one installation is used for all of them.
 func TestTheCommandLine(t *testing.T) {
+	t.Parallel()
 	s := install(t)
 	for _, step := range []struct {
 		name string
@@ -181,12 +182,12 @@ func statusLines(t *testing.T, s *shell) {
 
 func namespaceLines(t *testing.T, s *shell) {
 	require.NoError(t, s.rig.Rome.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"team": "shop"}}}))
-	const offload = "offload namespace shop --kubeconfig @rome --timeout 1m"
+	const offload = "offload namespace shop --kubeconfig @rome --timeout 4m"
 	assert.Contains(t, s.ok(t, offload+" --pod-offloading-strategy Remote -o yaml"), "podOffloadingStrategy: Remote")
 	for range 2 {
 		assert.Equal(t, "NAMESPACE  REMOTE NAME  PODS            PHASE  CLUSTERS\nshop       shop-rome    LocalAndRemote  Ready  milan\n", s.ok(t, offload))
 	}
-	assert.Contains(t, s.ok(t, "offload ns --ns-selector team=shop --pod-offloading-strategy Remote -l liqo.io/remote-cluster-id=milan --kubeconfig @rome --timeout 1m"), "Remote  Ready  milan")
+	assert.Contains(t, s.ok(t, "offload ns --ns-selector team=shop --pod-offloading-strategy Remote -l liqo.io/remote-cluster-id=milan --kubeconfig @rome --timeout 4m"), "Remote  Ready  milan")
 	s.fails(t, offload+" --namespace-mapping-strategy EnforceSameName", 1, "run longshorectl unoffload namespace shop first")
 	require.NoError(t, s.rig.Milan.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{}))
 
@@ -283,7 +284,7 @@ func lostLines(t *testing.T, s *shell) {
 	s.fails(t, "force unpeer oslo --kubeconfig @rome", 1, `no ForeignCluster with the ID "oslo"`)
 	s.ok(t, "peer --kubeconfig @rome --remote-kubeconfig @milan")
 	require.NoError(t, rome.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}))
-	s.ok(t, "offload namespace kept --pod-offloading-strategy Remote --kubeconfig @rome --timeout 1m")
+	s.ok(t, "offload namespace kept --pod-offloading-strategy Remote --kubeconfig @rome --timeout 4m")
 	offloaded := pod("web")
 	offloaded.Namespace = "kept"
 	require.NoError(t, rome.Create(t.Context(), offloaded))

@@ -85,6 +85,7 @@ func (s *shell) kill(t *testing.T, line string, after int) []string {
 // TestCommandsThatAreKilledAreRepeated kills longshorectl peer and unpeer, as processes, behind each
 // of their steps, and runs them again to the end.
 func TestCommandsThatAreKilledAreRepeated(t *testing.T) {
+	t.Parallel()
 	s := install(t)
 	const (
 		both   = " --kubeconfig @rome --remote-kubeconfig @milan"
@@ -180,6 +181,7 @@ func administrator(t *testing.T, c *rig.Cluster) string {
 // TestKubeconfigsOfEveryKindPeer peers with kubeconfigs whose credentials are of every kind, on both
 // sides.
 func TestKubeconfigsOfEveryKindPeer(t *testing.T) {
+	t.Parallel()
 	s := install(t)
 	tokens := map[string]string{"rome": administrator(t, s.rig.Rome), "milan": administrator(t, s.rig.Milan)}
 	write := func(t *testing.T, dir, file, content string, mode os.FileMode) {

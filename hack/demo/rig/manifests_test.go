@@ -25,6 +25,7 @@ const manifests = "../../../host/apis/testdata"
 // TestTheManifestsOfTheDocumentsApply applies each manifest of the documents after longshorectl
 // peer, and looks for what the documents say of it. The provider has the name that they use.
 func TestTheManifestsOfTheDocumentsApply(t *testing.T) {
+	t.Parallel()
 	sides, s := startThree(t, "rome", "cool-firefly")
 	defer func() { t.Log("\n" + s.transcript.String()) }()
 	s.ok(t, "peer --kubeconfig @rome --remote-kubeconfig @cool-firefly --networking-disabled --create-resource-slice=false")

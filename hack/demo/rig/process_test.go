@@ -22,7 +22,7 @@ func processLines(t *testing.T, s *shell) {
 	const name = "moved"
 	rome, milan := s.rig.Rome, s.rig.Milan
 	require.NoError(t, rome.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-	s.ok(t, "offload namespace "+name+" --pod-offloading-strategy Remote --kubeconfig @rome --timeout 1m")
+	s.ok(t, "offload namespace "+name+" --pod-offloading-strategy Remote --kubeconfig @rome --timeout 4m")
 	web := pod("web")
 	web.Namespace = name
 	require.NoError(t, rome.Create(t.Context(), web))

@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	patience = 2 * time.Minute
+	patience = 4 * time.Minute
 	every    = 50 * time.Millisecond
 	server   = "../../../bin/longshore"
 )
@@ -79,6 +79,7 @@ func quiet(string) {}
 // TestAPodRunsOnTheOtherCluster is the demo's path, and what an operator does next. Its
 // parts build on each other: one installation is used for all of them.
 func TestAPodRunsOnTheOtherCluster(t *testing.T) {
+	t.Parallel()
 	r, _ := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()

@@ -95,6 +95,7 @@ type threeClusters struct {
 // TestThreeClusters peers rome with two providers, milan and turin, milan with turin, a chain,
 // and milan with rome, the other direction.
 func TestThreeClusters(t *testing.T) {
+	t.Parallel()
 	sides, s := startThree(t, "rome", "milan", "turin")
 	c := &threeClusters{rome: sides["rome"], milan: sides["milan"], turin: sides["turin"], shell: s}
 	defer func() { t.Log("\n" + s.transcript.String()) }()
