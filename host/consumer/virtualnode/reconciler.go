@@ -206,11 +206,7 @@ func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 		return ctrl.Result{}, err
 	}
 	if problem != "" {
-		status := kubeletStatus(vn)
-		r.setCondition(vn, offloadingv1beta1.VirtualKubeletConditionType, status, problem)
-		if status != offloadingv1beta1.RunningConditionStatusType {
-			r.Events.Eventf(vn, nil, corev1.EventTypeWarning, reasonNotReady, actionRun, "Virtual kubelet not started: %s", problem)
-		}
+		r.reportProblem(vn, problem)
 		return ctrl.Result{RequeueAfter: kubeconfigPoll}, nil
 	}
 	deployment, err := r.applyProcess(ctx, vn)
@@ -242,6 +238,15 @@ func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{}, r.uncordon(ctx, vn)
+}
+
+// reportProblem reports why the objects of a VirtualNode are left as they are.
+func (r *Reconciler) reportProblem(vn *offloadingv1beta1.VirtualNode, problem string) {
+	status := kubeletStatus(vn)
+	r.setCondition(vn, offloadingv1beta1.VirtualKubeletConditionType, status, problem)
+	if status != offloadingv1beta1.RunningConditionStatusType {
+		r.Events.Eventf(vn, nil, corev1.EventTypeWarning, reasonNotReady, actionRun, "Virtual kubelet not started: %s", problem)
+	}
 }
 
 // checkPrerequisites returns why the virtual kubelet cannot run yet as a message for the author

@@ -38,11 +38,11 @@ func TestTheEndStateAfterFaultsOfTheFeed(t *testing.T) {
 	awaitPods(t, c, "shop")
 	require.Positive(t, server.Watches(), "the virtual kubelet uses the feed")
 
-	begin, ended := seed(t), make(chan error, 1)
+	begin, count, ended := seed(t), operationsOf(t)/2, make(chan error, 1)
 	random := rand.New(rand.NewPCG(begin, churn.Workers))
 	go func() {
 		w := &churn.Workload{Client: c.Rome, Namespace: "shop", Seed: begin, Pause: longestPause, Pod: twoclusters.Pod}
-		ended <- w.Run(t.Context(), operationsOf(t)/2)
+		ended <- w.Run(t.Context(), count)
 	}()
 	disturb := disturbance(rand.New(rand.NewPCG(begin, churn.Workers+1)))
 	rounds := func(faults ...faultproxy.RequestFault) {
