@@ -82,7 +82,8 @@ type Options struct {
 // Node maintains one Node. It is safe for concurrent use.
 type Node struct {
 	options Options
-	changed chan struct{}
+	// changed and refreshed have an event each until it is handled.
+	changed, refreshed chan struct{}
 
 	mu             sync.Mutex
 	virtualNode    *offloadingv1beta1.VirtualNode
@@ -107,7 +108,8 @@ func New(options Options) (*Node, error) {
 		return nil, fmt.Errorf("composing a node: lease duration %s is too short: at least 4s, because the lease is renewed in whole seconds, four times as often", options.LeaseDuration)
 	}
 	return &Node{
-		options: options, virtualNode: options.VirtualNode, changed: make(chan struct{}, 1), reports: map[Reason]lastReport{},
+		options: options, virtualNode: options.VirtualNode, reports: map[Reason]lastReport{},
+		changed: make(chan struct{}, 1), refreshed: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -119,12 +121,15 @@ func (n *Node) VirtualNodeChanged(vn *offloadingv1beta1.VirtualNode) {
 	n.wake()
 }
 
-// Refresh publishes the Node if the desired one has changed.
-func (n *Node) Refresh() { n.wake() }
+// Refresh publishes the Node at once if the desired one has changed.
+func (n *Node) Refresh() { signal(n.refreshed) }
 
-func (n *Node) wake() {
+// wake publishes the Node after publishDelay if the desired one has changed.
+func (n *Node) wake() { signal(n.changed) }
+
+func signal(c chan struct{}) {
 	select {
-	case n.changed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -1,7 +1,11 @@
 package node
 
 import (
+	"context"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +46,33 @@ func TestNodeIsNotReadyUntilThePodsCanRun(t *testing.T) {
 			n.setPublished(n.desired())
 			current = nil
 			assert.Equal(t, corev1.ConditionTrue, condition(n).Status)
+		})
+	}
+}
+
+// TestARefreshIsPublishedAtOnce compares it with other changes, which wait for the record of a ping.
+func TestARefreshIsPublishedAtOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Node)
+		want   time.Duration
+	}{
+		"policies were loaded": {(*Node).Refresh, 0},
+		"a ping succeeded":     {(*Node).wake, publishDelay},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, fake.NewClientset(), func(*Options) {})
+			synctest.Test(t, func(t *testing.T) {
+				n.changed, n.refreshed = make(chan struct{}, 1), make(chan struct{}, 1)
+				ctx, cancel := context.WithCancel(t.Context())
+				var group sync.WaitGroup
+				published := make(chan time.Time, 1)
+				(&notifier{node: n, group: &group}).NotifyNodeStatus(ctx, func(*corev1.Node) { published <- time.Now() })
+				began := time.Now()
+				tc.change(n)
+				assert.Equal(t, tc.want, (<-published).Sub(began))
+				cancel()
+				group.Wait()
+			})
 		})
 	}
 }

@@ -56,10 +56,11 @@ func (p *notifier) NotifyNodeStatus(ctx context.Context, publish func(*corev1.No
 			select {
 			case <-ctx.Done():
 				return
+			case <-n.refreshed:
 			case <-n.changed:
-			}
-			if !retry.Pause(ctx, publishDelay) {
-				return
+				if !retry.Pause(ctx, publishDelay) {
+					return
+				}
 			}
 			if registered := n.takeRegistered(); registered != nil {
 				publishNode(ctx, publish, registered)
