@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -87,6 +88,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	kubelets := builder.WithPredicates(predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		return obj.GetLabels()[offloadingv1beta1.ComponentLabel] == offloadingv1beta1.ComponentVirtualKubelet
 	}))
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return startInformers(ctx, mgr.GetCache()) })); err != nil {
+		return fmt.Errorf("adding informers: %w", err)
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("virtualnode").
 		For(&offloadingv1beta1.VirtualNode{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
