@@ -28,6 +28,8 @@ type admissionTimes struct {
 	slow float64
 	// webhookCPU is the CPU time of the webhook for each ShadowPod, in milliseconds.
 	webhookCPU float64
+	// writes of the status of Quotas for each ShadowPod.
+	writes float64
 }
 
 // admitWithQuota loads the provider with ShadowPods of all tenants that Quotas admit.
@@ -68,6 +70,7 @@ func (t *tenancy) admitWithoutQuota(ctx context.Context) error {
 			"admissions in the webhook that took longer than 10 ms: at most 1 % means that p99 is at most 10 ms; "+note),
 		against("tenants/quota-creation-p50", "ms", percentile(with.creation, 0.5), percentile(without.creation, 0.5), goal{}, "whole requests of the tenants; "+note),
 		against("tenants/quota-creation-p99", "ms", percentile(with.creation, 0.99), percentile(without.creation, 0.99), goal{}, "whole requests of the tenants; "+note),
+		figure("tenants/quota-writes", requestUnit, with.writes, "writes of the status of Quotas for each ShadowPod; "+note),
 		against("tenants/quota-webhook-cpu", "ms", with.webhookCPU, without.webhookCPU, goal{}, "CPU time of the provider's webhook for each ShadowPod; "+note),
 	)
 	return nil
@@ -91,7 +94,7 @@ func (t *tenancy) load(ctx context.Context, prefix string) (admissionTimes, erro
 	if err != nil {
 		return admissionTimes{}, err
 	}
-	usedBefore, err := t.testbed.usage()
+	window, err := t.open()
 	if err != nil {
 		return admissionTimes{}, err
 	}
@@ -127,6 +130,10 @@ func (t *tenancy) load(ctx context.Context, prefix string) (admissionTimes, erro
 	if err != nil {
 		return admissionTimes{}, err
 	}
+	asked, err := t.testbed.audit.since()
+	if err != nil {
+		return admissionTimes{}, err
+	}
 	after, err := t.testbed.webhookLatency(ctx)
 	if err != nil {
 		return admissionTimes{}, err
@@ -136,7 +143,8 @@ func (t *tenancy) load(ctx context.Context, prefix string) (admissionTimes, erro
 		return admissionTimes{}, fmt.Errorf("the webhook counted %v admissions of %d ShadowPods", all, count)
 	}
 	times.slow = 100 * (1 - (after.fast-before.fast)/all)
-	times.webhookCPU = 1000 * (usedAfter[providerWebhook].cpu - usedBefore[providerWebhook].cpu) / float64(count)
+	times.webhookCPU = 1000 * (usedAfter[providerWebhook].cpu - window.before[providerWebhook].cpu) / float64(count)
+	times.writes = float64(asked.sum(func(r request) bool { return r.Verb == "update" && r.Resource == "quotas/status" })) / float64(count)
 	return times, t.removeShadowPods(ctx)
 }
 

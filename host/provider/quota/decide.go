@@ -19,25 +19,22 @@ type Denied struct{ Reason string }
 // Error implements error.
 func (d *Denied) Error() string { return d.Reason }
 
-// reserve returns the status of a quota with a reservation for a new ShadowPod, or for a change of
-// one that has a resource version, or why the quota does not admit it. The decision holds if the
-// status is written over the quota that it was made from. It is pure.
-func reserve(quota *offloadingv1beta1.Quota, usage *Usage, shadow *offloadingv1beta1.ShadowPod, now time.Time) (*offloadingv1beta1.QuotaStatus, error) {
+// reserve adds a reservation to the status of a quota, for a new ShadowPod or for a change of one
+// that has a resource version, or returns why the quota does not admit it. The status must be that
+// of [refresh]. The decision holds if the status is written over the quota that it was made from.
+func reserve(quota *offloadingv1beta1.Quota, usage *Usage, shadow *offloadingv1beta1.ShadowPod, now time.Time) error {
 	isNew := shadow.ResourceVersion == ""
 	if isNew && ptr.Deref(quota.Spec.Cordoned, false) {
-		return nil, &Denied{fmt.Sprintf("quota %s is cordoned: the provider accepts no new pods of this virtual node", quota.Name)}
+		return &Denied{fmt.Sprintf("quota %s is cordoned: the provider accepts no new pods of this virtual node", quota.Name)}
 	}
 	if err := checkLimits(&shadow.Spec.Pod, quota.Spec.LimitsEnforcement); err != nil {
-		return nil, &Denied{err.Error()}
+		return &Denied{err.Error()}
 	}
 	requests, err := Requests(&shadow.Spec.Pod)
 	if err != nil {
-		return nil, &Denied{err.Error()}
+		return &Denied{err.Error()}
 	}
-	status, err := refresh(quota, usage, now)
-	if err != nil {
-		return nil, err
-	}
+	status := &quota.Status
 	// Names are unique: of several creations of one name, one is stored at a time.
 	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}
 	var reserved corev1.ResourceList
@@ -49,16 +46,20 @@ func reserve(quota *offloadingv1beta1.Quota, usage *Usage, shadow *offloadingv1b
 	wanted := excess(larger(reserved, requests), key, usage)
 	subtract(wanted, excess(reserved, key, usage))
 	if reason := exceeded(quota, status.Used, requests, wanted); reason != "" {
-		return nil, &Denied{reason}
+		return &Denied{reason}
 	}
 	if isPositive(wanted) && ptr.Deref(quota.Spec.Cordoned, false) {
-		return nil, &Denied{fmt.Sprintf("quota %s is cordoned: the provider gives no more resources to pods of this virtual node", quota.Name)}
+		return &Denied{fmt.Sprintf("quota %s is cordoned: the provider gives no more resources to pods of this virtual node", quota.Name)}
 	}
 	add(status.Used, wanted)
-	status.Reservations = append(status.Reservations, offloadingv1beta1.QuotaReservation{
+	status.Reservations = append(status.Reservations, reservationOf(shadow, requests, now))
+	return nil
+}
+
+func reservationOf(shadow *offloadingv1beta1.ShadowPod, requests corev1.ResourceList, now time.Time) offloadingv1beta1.QuotaReservation {
+	return offloadingv1beta1.QuotaReservation{
 		Namespace: shadow.Namespace, Name: shadow.Name, UID: shadow.UID, ResourceVersion: shadow.ResourceVersion, Resources: requests, Time: metav1.NewTime(now),
-	})
-	return status, nil
+	}
 }
 
 // refresh returns the status of a quota without the reservations that have ended: those of

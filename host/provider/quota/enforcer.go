@@ -10,8 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -45,13 +48,17 @@ type Enforcer struct {
 	queues map[string]*queue
 }
 
-// queue has the ShadowPods that wait for a decision on one user's Quota.
+// queue has the decisions that wait for one user's Quota.
 type queue struct {
 	waiting []*call
-	// written is the Quota as this replica wrote it last.
+	// isActive is set while a goroutine decides.
+	isActive bool
+	room     room
+	// written is the Quota as this replica wrote it last. Only the goroutine that decides uses it.
 	written *offloadingv1beta1.Quota
 }
 
+// call waits for a decision on a ShadowPod; without one, for the status to be current.
 type call struct {
 	shadow *offloadingv1beta1.ShadowPod
 	dryRun bool
@@ -79,22 +86,25 @@ func UserOf(object client.Object) []string {
 // dry run. It returns a [Denied] error if the Quota does not admit it. The user is given by its
 // label value.
 func (e *Enforcer) Admit(ctx context.Context, user string, shadow *offloadingv1beta1.ShadowPod, dryRun bool) error {
+	quota, err := e.Find(ctx, user)
+	if err != nil {
+		return err
+	}
 	c := &call{shadow: shadow, dryRun: dryRun, done: make(chan error, 1)}
-	e.mu.Lock()
-	q := e.queues[user]
-	if q == nil {
-		if e.queues == nil {
-			e.queues = map[string]*queue{}
-		}
-		q = &queue{}
-		e.queues[user] = q
+	if e.takeOrWait(ctx, user, quota, c) {
+		return nil
 	}
-	q.waiting = append(q.waiting, c)
-	if len(q.waiting) == 1 {
-		// The context of one request must not end the decisions on others.
-		go e.work(context.WithoutCancel(ctx), user, q)
-	}
-	e.mu.Unlock()
+	return c.wait(ctx)
+}
+
+// refresh writes what is used into the status of a user's Quota.
+func (e *Enforcer) refresh(ctx context.Context, user string) error {
+	c := &call{done: make(chan error, 1)}
+	e.takeOrWait(ctx, user, nil, c)
+	return c.wait(ctx)
+}
+
+func (c *call) wait(ctx context.Context) error {
 	select {
 	case err := <-c.done:
 		return err
@@ -103,95 +113,147 @@ func (e *Enforcer) Admit(ctx context.Context, user string, shadow *offloadingv1b
 	}
 }
 
-// work decides on all that waits, together, until nothing waits.
+// takeOrWait admits a ShadowPod from the room of this replica, or has it wait for a decision.
+func (e *Enforcer) takeOrWait(ctx context.Context, user string, quota *offloadingv1beta1.Quota, c *call) (taken bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	q := e.queue(user)
+	if taken = q.room.take(quota, c.shadow, c.dryRun, e.Clock.Now()); !taken {
+		q.waiting = append(q.waiting, c)
+	}
+	if !taken || q.room.isLow() {
+		e.activate(ctx, user, q)
+	}
+	return taken
+}
+
+// queue returns the queue of a user. The lock must be held.
+func (e *Enforcer) queue(user string) *queue {
+	q := e.queues[user]
+	if q == nil {
+		if e.queues == nil {
+			e.queues = map[string]*queue{}
+		}
+		q = &queue{room: room{holder: uuid.NewUUID()}}
+		e.queues[user] = q
+	}
+	return q
+}
+
+// activate starts the decisions on a user's Quota, unless they are under way. The lock must be held.
+func (e *Enforcer) activate(ctx context.Context, user string, q *queue) {
+	if !q.isActive {
+		q.isActive = true
+		// The context of one request must not end the decisions on others.
+		go e.work(context.WithoutCancel(ctx), user, q)
+	}
+}
+
+// work decides on all that waits, together, until nothing waits. If nothing waits when it starts,
+// it enlarges the room.
 func (e *Enforcer) work(ctx context.Context, user string, q *queue) {
 	for {
 		e.mu.Lock()
 		batch := slices.Clone(q.waiting)
 		e.mu.Unlock()
 		limited, cancel := context.WithTimeout(ctx, decisionTimeout)
-		errs := e.decide(limited, user, q, batch)
+		errs, err := e.decide(limited, user, q, batch)
 		cancel()
+		if err != nil && len(batch) == 0 {
+			ctrl.LoggerFrom(ctx).Error(err, "Reserving resources ahead failed", "user", user)
+		}
 		e.mu.Lock()
 		q.waiting = slices.Delete(q.waiting, 0, len(batch))
-		rest := len(q.waiting)
+		q.isActive = len(q.waiting) > 0
+		goOn := q.isActive
 		e.mu.Unlock()
 		for i, c := range batch {
-			c.done <- errs[i]
+			c.done <- cmp.Or(err, errs[i])
 		}
-		if rest == 0 {
+		if !goOn {
 			return
 		}
 	}
 }
 
 // decide decides on a batch, and writes the reservations at once. When the Quota has changed, it
-// decides again.
-func (e *Enforcer) decide(ctx context.Context, user string, q *queue, batch []*call) []error {
-	errs := make([]error, len(batch))
-	fail := func(err error) []error {
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
-	}
+// decides again. The result of each call is in errs; the error concerns all of them.
+func (e *Enforcer) decide(ctx context.Context, user string, q *queue, batch []*call) (errs []error, err error) {
+	errs = make([]error, len(batch))
 	quota, err := e.quota(ctx, user, q.written)
 	if err != nil {
-		return fail(err)
+		return errs, err
 	}
 	for range maxAttempts {
 		if err := e.catchUp(ctx, user, quota); err != nil {
-			return fail(err)
+			return errs, err
 		}
-		next, reserved, err := e.reserveAll(user, quota, batch, errs)
+		e.mu.Lock()
+		held := q.room.hold(quota, slices.ContainsFunc(batch, func(c *call) bool { return c.shadow != nil }), e.Clock.Now())
+		e.mu.Unlock()
+		next, more, err := e.reserveAll(user, quota, held, batch, errs)
 		if errors.Is(err, errUnconfirmed) {
 			err = e.list(ctx, user, 0)
 			if err == nil {
 				continue
 			}
 		}
-		if err != nil {
-			return fail(err)
-		}
-		if !reserved {
-			return errs
+		if err != nil || next == nil {
+			return errs, err
 		}
 		err = e.Client.Status().Update(ctx, next)
 		if err == nil {
 			q.written = next
-			return errs
+			e.mu.Lock()
+			q.room.extend(held, more)
+			e.mu.Unlock()
+			return errs, nil
 		}
 		if !apierrors.IsConflict(err) {
-			return fail(fmt.Errorf("reserving resources in Quota %s/%s: %w", quota.Namespace, quota.Name, err))
+			return errs, fmt.Errorf("reserving resources in Quota %s/%s: %w", quota.Namespace, quota.Name, err)
 		}
 		quota = &offloadingv1beta1.Quota{}
 		if err := e.APIReader.Get(ctx, client.ObjectKeyFromObject(next), quota); err != nil {
-			return fail(fmt.Errorf("reading Quota %s/%s: %w", next.Namespace, next.Name, err))
+			return errs, fmt.Errorf("reading Quota %s/%s: %w", next.Namespace, next.Name, err)
 		}
 	}
-	return fail(fmt.Errorf("quota %s/%s changed %d times while resources were reserved", quota.Namespace, quota.Name, maxAttempts))
+	return errs, fmt.Errorf("quota %s/%s changed %d times while resources were reserved", quota.Namespace, quota.Name, maxAttempts)
 }
 
-// reserveAll returns the Quota with the reservations of a batch, and whether there are any. The
-// result of each call is in errs; the error concerns all of them.
-func (e *Enforcer) reserveAll(user string, quota *offloadingv1beta1.Quota, batch []*call, errs []error) (*offloadingv1beta1.Quota, bool, error) {
-	next, reserved := quota.DeepCopy(), false
-	var failure error
+// reserveAll returns the Quota to write: with the reservations of a batch, of what was admitted
+// from the room, and of the room; and by how much the room becomes larger. It returns no Quota if
+// there is nothing to write. The result of each call is in errs; the error concerns all of them.
+func (e *Enforcer) reserveAll(user string, quota *offloadingv1beta1.Quota, held *room, batch []*call, errs []error) (next *offloadingv1beta1.Quota, more corev1.ResourceList, failure error) {
+	next = held.replaceIn(quota)
+	example := held.example()
 	e.Account.read(user, func(usage *Usage) {
+		status, err := refresh(next, usage, e.Clock.Now())
+		if err != nil {
+			failure = err
+			return
+		}
+		next.Status = *status
 		for i, c := range batch {
-			status, err := reserve(next, usage, c.shadow, e.Clock.Now())
-			errs[i] = err
-			var denied *Denied
-			switch {
-			case errors.As(err, &denied):
-			case err != nil:
-				failure = err
-			case !c.dryRun:
-				next.Status, reserved = *status, true
+			if c.shadow == nil {
+				continue
+			}
+			changed := next
+			if c.dryRun {
+				changed = next.DeepCopy()
+			}
+			if errs[i] = reserve(changed, usage, c.shadow, e.Clock.Now()); errs[i] == nil && !c.dryRun {
+				example = next.Status.Reservations[len(next.Status.Reservations)-1].Resources
 			}
 		}
 	})
-	return next, reserved, failure
+	if failure != nil {
+		return nil, nil, failure
+	}
+	more = held.reserveIn(next, example)
+	if equality.Semantic.DeepEqual(next.Status, quota.Status) {
+		return nil, nil, nil
+	}
+	return next, more, nil
 }
 
 // Find returns the Quota of a user, by its label value: the oldest in the cache, nil if there is

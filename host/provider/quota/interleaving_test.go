@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -56,8 +57,12 @@ type simulation struct {
 	quota    *offloadingv1beta1.Quota
 	inFlight []*creation
 	replicas []*replica
+	// large is set for a grant that leaves room.
+	large bool
+	// requests of ShadowPods, computed once.
+	requests map[*offloadingv1beta1.ShadowPod]corev1.ResourceList
 
-	admitted, denied, conflicts, stale int
+	admitted, denied, conflicts, stale, taken, lost int
 }
 
 // creation is a request that was admitted and is not stored yet.
@@ -71,15 +76,17 @@ type replica struct {
 	account *Account
 	next    int
 	quota   *offloadingv1beta1.Quota
+	room    room
 }
 
 func newSimulation(t *testing.T, seed int64) *simulation {
 	t.Helper()
 	s := &simulation{
 		t: t, random: rand.New(rand.NewSource(seed)), clock: clocktesting.NewFakeClock(time.Unix(1e9, 0)), stored: map[string]*offloadingv1beta1.ShadowPod{},
-		quota: &offloadingv1beta1.Quota{Spec: offloadingv1beta1.QuotaSpec{Resources: list("4", 6)}},
+		requests: map[*offloadingv1beta1.ShadowPod]corev1.ResourceList{},
+		quota:    &offloadingv1beta1.Quota{}, large: seed%2 == 0,
 	}
-	s.quota.ResourceVersion = s.nextVersion()
+	s.grant()
 	for range 3 {
 		s.replicas = append(s.replicas, &replica{})
 		s.restart(s.replicas[len(s.replicas)-1])
@@ -92,6 +99,16 @@ func (s *simulation) nextVersion() string {
 	return strconv.FormatUint(s.version, 10)
 }
 
+// grant changes the grant.
+func (s *simulation) grant() {
+	s.quota = s.quota.DeepCopy()
+	s.quota.Generation++
+	s.quota.Spec.Resources, s.quota.ResourceVersion = list(strconv.Itoa(2+s.random.Intn(6)), int64(3+s.random.Intn(8))), s.nextVersion()
+	if s.large {
+		s.quota.Spec.Resources = list(strconv.Itoa(35+s.random.Intn(30)), int64(40+s.random.Intn(30)))
+	}
+}
+
 // names returns the names of stored ShadowPods, sorted: a seed always gives the same run.
 func (s *simulation) names() []string { return slices.Sorted(maps.Keys(s.stored)) }
 
@@ -99,7 +116,8 @@ func (s *simulation) replica() *replica { return s.replicas[s.random.Intn(len(s.
 
 // restart starts a replica again: it lists ShadowPods, in any order, and has an older Quota.
 func (s *simulation) restart(r *replica) {
-	r.account, r.next, r.quota = NewAccount(s.clock), len(s.events), s.quota.DeepCopy()
+	s.uids++
+	r.account, r.next, r.quota, r.room = NewAccount(s.clock), len(s.events), s.quota.DeepCopy(), room{holder: types.UID(fmt.Sprintf("holder-%d", s.uids))}
 	names := s.names()
 	s.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	for _, name := range names {
@@ -148,12 +166,14 @@ func (s *simulation) write(r *replica, status *offloadingv1beta1.QuotaStatus) bo
 	return true
 }
 
-// decide calls a decision until its result is written, and catches up when it is stale.
-func (s *simulation) decide(r *replica, decision func(*offloadingv1beta1.Quota, *Usage) (*offloadingv1beta1.QuotaStatus, error)) error {
+// decide decides on a request until the result is written, and catches up when it is stale.
+// Without a request, it refreshes the status.
+func (s *simulation) decide(r *replica, batch ...*call) error {
+	enforcer := &Enforcer{Account: r.account, Clock: s.clock}
 	for {
-		var status *offloadingv1beta1.QuotaStatus
-		var err error
-		r.account.read(testUser, func(usage *Usage) { status, err = decision(r.quota, usage) })
+		errs := make([]error, 1)
+		held := r.room.hold(r.quota, len(batch) > 0, s.clock.Now())
+		next, more, err := enforcer.reserveAll(testUser, r.quota, held, batch, errs)
 		if errors.Is(err, errStale) || errors.Is(err, errUnconfirmed) {
 			s.stale++
 			var items []offloadingv1beta1.ShadowPod
@@ -163,10 +183,55 @@ func (s *simulation) decide(r *replica, decision func(*offloadingv1beta1.Quota, 
 			r.account.replace(testUser, items, s.version, s.clock.Now())
 			continue
 		}
-		if err != nil || s.write(r, status) {
-			return err
+		if err != nil || next == nil {
+			return cmp.Or(err, errs[0])
+		}
+		if len(batch) == 0 && s.random.Intn(2) == 0 {
+			s.createFrom(r) // while the status is written
+		}
+		before := r.quota
+		if !s.write(r, &next.Status) {
+			continue
+		}
+		if s.random.Intn(20) == 0 {
+			s.lost++
+			r.quota = before
+			return errLost
+		}
+		r.room.extend(held, more)
+		s.requireCovered(r)
+		return errs[0]
+	}
+}
+
+// requireCovered checks that the reservation of a room is for all that only it covers.
+func (s *simulation) requireCovered(r *replica) {
+	needed, covered := r.room.left.DeepCopy(), corev1.ResourceList{}
+	for i := range r.room.admitted {
+		add(needed, r.room.admitted[i].Resources)
+	}
+	for i := range s.quota.Status.Reservations {
+		if reservation := &s.quota.Status.Reservations[i]; reservation.UID == r.room.holder {
+			add(covered, reservation.Resources)
+			require.False(s.t, reservation.Time.Time.Before(r.room.until), "the reservation must not expire before the room")
 		}
 	}
+	require.True(s.t, covers(covered, needed), "%v of %v are covered", covered, needed)
+}
+
+// errLost is the error of a write whose answer was lost.
+var errLost = errors.New("timeout")
+
+// requestsOf returns what a ShadowPod requests.
+func (s *simulation) requestsOf(shadow *offloadingv1beta1.ShadowPod) corev1.ResourceList {
+	known, ok := s.requests[shadow]
+	if !ok {
+		var err error
+		known, err = Requests(&shadow.Spec.Pod)
+		require.NoError(s.t, err)
+		s.requests[shadow] = known
+	}
+	return known
 }
 
 // used returns the sum of the live pods.
@@ -174,19 +239,47 @@ func (s *simulation) used() corev1.ResourceList {
 	sum := corev1.ResourceList{}
 	for _, shadow := range s.stored {
 		if !isFinished(shadow) {
-			requests, err := Requests(&shadow.Spec.Pod)
-			require.NoError(s.t, err)
-			add(sum, requests)
+			add(sum, s.requestsOf(shadow))
 		}
 	}
 	return sum
 }
 
-func (s *simulation) create(r *replica) {
-	shadow := shadowPod(fmt.Sprintf("pod-%d", s.random.Intn(12)), fmt.Sprintf("%dm", 100*(1+s.random.Intn(15))))
+func (s *simulation) newShadowPod() *offloadingv1beta1.ShadowPod {
+	names := 12
+	if s.large {
+		names = 200
+	}
+	shadow := shadowPod(fmt.Sprintf("pod-%d", s.random.Intn(names)), fmt.Sprintf("%dm", 100*(1+s.random.Intn(15))))
 	s.uids++
 	shadow.UID = types.UID(fmt.Sprintf("uid-%d", s.uids))
-	s.request(r, shadow)
+	return shadow
+}
+
+func (s *simulation) create(r *replica) {
+	for range 1 + s.random.Intn(4) {
+		if !s.createFrom(r) {
+			s.request(r, s.newShadowPod())
+		}
+	}
+}
+
+// createFrom creates a ShadowPod that the room of a replica admits, if it does.
+func (s *simulation) createFrom(r *replica) bool {
+	if len(r.room.left) == 0 {
+		return false
+	}
+	shadow, before := s.newShadowPod(), s.worst()
+	if !r.room.take(r.quota, shadow, false, s.clock.Now()) {
+		return false
+	}
+	s.taken++
+	s.inFlight = append(s.inFlight, &creation{shadow, s.clock.Now()})
+	for name, amount := range s.worst() {
+		have := before[name]
+		require.LessOrEqual(s.t, amount.Cmp(have), 0, "%s: what could run has grown from %s to %s", name, have.String(), amount.String())
+	}
+	return true
 }
 
 // resize requests other resources for a live ShadowPod.
@@ -203,19 +296,19 @@ func (s *simulation) resize(r *replica) {
 
 // request sends a ShadowPod through the webhook of a replica.
 func (s *simulation) request(r *replica, shadow *offloadingv1beta1.ShadowPod) {
-	grant := s.quota.Spec.Resources
-	err := s.decide(r, func(quota *offloadingv1beta1.Quota, usage *Usage) (*offloadingv1beta1.QuotaStatus, error) {
-		grant = quota.Spec.Resources
-		return reserve(quota, usage, shadow, s.clock.Now())
-	})
+	before := s.worst()
+	err := s.decide(r, &call{shadow: shadow})
+	grant := r.quota.Spec.Resources
 	var denied *Denied
 	if errors.As(err, &denied) {
 		s.denied++
 		return
 	}
+	if errors.Is(err, errLost) {
+		return
+	}
 	require.NoError(s.t, err)
 	s.admitted++
-	before := s.worst()
 	s.inFlight = append(s.inFlight, &creation{shadow, s.clock.Now()})
 	for name, amount := range s.worst() {
 		// A grant may have been reduced below what runs.
@@ -225,25 +318,29 @@ func (s *simulation) request(r *replica, shadow *offloadingv1beta1.ShadowPod) {
 	}
 }
 
-// worst returns the sum of the live pods if all requests in flight are stored that can be.
+// worst returns the sum of the live pods if all requests in flight are stored that can be, and all
+// rooms are used.
 func (s *simulation) worst() corev1.ResourceList {
 	most := map[string]corev1.ResourceList{}
 	for name, shadow := range s.stored {
 		if !isFinished(shadow) {
-			most[name], _ = Requests(&shadow.Spec.Pod)
+			most[name] = s.requestsOf(shadow)
 		}
 	}
 	for _, c := range s.inFlight {
 		if c.shadow.ResourceVersion != "" && !s.isCurrent(c.shadow) {
 			continue
 		}
-		requests, err := Requests(&c.shadow.Spec.Pod)
-		require.NoError(s.t, err)
-		most[c.shadow.Name] = larger(most[c.shadow.Name], requests)
+		most[c.shadow.Name] = larger(most[c.shadow.Name], s.requestsOf(c.shadow))
 	}
 	sum := corev1.ResourceList{}
 	for _, requests := range most {
 		add(sum, requests)
+	}
+	for _, r := range s.replicas {
+		if s.clock.Now().Before(r.room.until) {
+			add(sum, r.room.left)
+		}
 	}
 	return sum
 }
@@ -288,6 +385,16 @@ func (s *simulation) elapse(d time.Duration) {
 	s.inFlight = slices.DeleteFunc(s.inFlight, func(c *creation) bool { return s.clock.Since(c.since) > time.Minute })
 }
 
+// refresh writes what is used.
+func (s *simulation) refresh(r *replica) {
+	for err := errLost; errors.Is(err, errLost); {
+		err = s.decide(r)
+		if !errors.Is(err, errLost) {
+			require.NoError(s.t, err)
+		}
+	}
+}
+
 func (s *simulation) step() {
 	switch n := s.random.Intn(100); {
 	case n < 22:
@@ -315,13 +422,10 @@ func (s *simulation) step() {
 	case n < 92:
 		s.reconnect(s.replica())
 	case n < 95:
-		s.quota = s.quota.DeepCopy()
-		s.quota.Spec.Resources, s.quota.ResourceVersion = list(strconv.Itoa(2+s.random.Intn(6)), int64(3+s.random.Intn(8))), s.nextVersion()
+		s.grant()
 		// Every replica decides by the Quota that it has, which may be older: the write fails then.
 	case n < 97:
-		require.NoError(s.t, s.decide(s.replica(), func(quota *offloadingv1beta1.Quota, usage *Usage) (*offloadingv1beta1.QuotaStatus, error) {
-			return refresh(quota, usage, s.clock.Now())
-		}))
+		s.refresh(s.replica())
 	default:
 		s.elapse(time.Duration(s.random.Intn(60)) * time.Second)
 	}
@@ -331,7 +435,7 @@ func (s *simulation) step() {
 // still be created, is within the grant, and in the end that what is used is what runs.
 func TestAnyInterleavingKeepsTheQuota(t *testing.T) {
 	const runs, steps = 100, 400
-	admitted, denied, conflicts, stale := 0, 0, 0, 0
+	admitted, denied, conflicts, stale, taken, lost := 0, 0, 0, 0, 0, 0
 	for seed := range int64(runs) {
 		s := newSimulation(t, seed)
 		for range steps {
@@ -340,15 +444,15 @@ func TestAnyInterleavingKeepsTheQuota(t *testing.T) {
 		s.elapse(2 * time.Minute)
 		for _, r := range s.replicas {
 			s.deliver(r, len(s.events))
-			require.NoError(t, s.decide(r, func(quota *offloadingv1beta1.Quota, usage *Usage) (*offloadingv1beta1.QuotaStatus, error) {
-				return refresh(quota, usage, s.clock.Now())
-			}))
+			r.quota = s.quota.DeepCopy()
+			s.refresh(r)
 			require.True(t, equal(s.used(), s.quota.Status.Used), "seed %d: %v run, %v are used", seed, s.used(), s.quota.Status.Used)
 			require.Empty(t, s.quota.Status.Reservations, "seed %d", seed)
 		}
 		admitted, denied, conflicts, stale = admitted+s.admitted, denied+s.denied, conflicts+s.conflicts, stale+s.stale
+		taken, lost = taken+s.taken, lost+s.lost
 	}
-	for what, count := range map[string]int{"admissions": admitted, "denials": denied, "conflicts": conflicts, "stale caches": stale} {
+	for what, count := range map[string]int{"admissions": admitted, "denials": denied, "conflicts": conflicts, "stale caches": stale, "admissions without a write": taken, "lost answers": lost} {
 		assert.Greater(t, count, runs, "the runs have %s", what)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,6 +67,20 @@ type provider struct {
 	mu         sync.Mutex
 	replicas   []http.Handler
 	asked      atomic.Int64
+	// writes counts the writes of Quotas.
+	writes atomic.Int64
+}
+
+// countingClient counts the writes of status.
+type countingClient struct {
+	client.Client
+	writes *atomic.Int64
+}
+
+// Status implements client.Client.
+func (c countingClient) Status() client.SubResourceWriter {
+	c.writes.Add(1)
+	return c.Client.Status()
 }
 
 func newProvider(tb testing.TB) *provider {
@@ -106,7 +121,8 @@ func (p *provider) startReplica() (stop func()) {
 	require.NoError(p.t, err)
 	ctx, cancel := context.WithCancel(p.t.Context())
 	enforcer := &quota.Enforcer{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Account: quota.NewAccount(clock.RealClock{}), Clock: clock.RealClock{},
+		Client:    countingClient{mgr.GetClient(), &p.writes},
+		APIReader: mgr.GetAPIReader(), Account: quota.NewAccount(clock.RealClock{}), Clock: clock.RealClock{},
 	}
 	require.NoError(p.t, quota.Index(ctx, mgr.GetFieldIndexer()))
 	require.NoError(p.t, enforcer.Account.Watch(ctx, mgr.GetCache()))
@@ -219,11 +235,17 @@ func newQuota(user, cpu, pods string) *offloadingv1beta1.Quota {
 // flood creates ShadowPods of one cpu at once, and returns how many were admitted.
 func (p *provider) flood(prefix string, count int) int {
 	p.t.Helper()
+	return p.floodAs(p.consumer, prefix, count)
+}
+
+// floodAs is flood with another client.
+func (p *provider) floodAs(consumer client.Client, prefix string, count int) int {
+	p.t.Helper()
 	var admitted atomic.Int64
 	var requests sync.WaitGroup
 	for i := range count {
 		requests.Go(func() {
-			err := p.consumer.Create(p.t.Context(), shadowPod(fmt.Sprintf("%s-%d", prefix, i), "1"))
+			err := consumer.Create(p.t.Context(), shadowPod(fmt.Sprintf("%s-%d", prefix, i), "1"))
 			if err == nil {
 				admitted.Add(1)
 				return
@@ -291,6 +313,69 @@ func TestAQuotaHolds(t *testing.T) {
 	err := p.as("other-0123456789ab").Create(t.Context(), shadowPod("other", "1"))
 	require.ErrorContains(t, err, "user other-0123456789ab has no Quota")
 	require.Equal(t, 12, p.flood("fifth", 20))
+}
+
+// TestRoomSavesWrites creates more ShadowPods than fit into a large Quota: most are admitted
+// without a write, and two replicas together admit no more than fit.
+func TestRoomSavesWrites(t *testing.T) {
+	const grant = 120
+	p := newProvider(t)
+	q := newQuota(consumerUser, "1000", strconv.Itoa(grant))
+	require.NoError(t, p.admin.Create(t.Context(), q))
+	p.startReplica()
+	p.register()
+
+	const some = 60
+	p.writes.Store(0)
+	for i := range some {
+		require.NoError(t, p.consumer.Create(t.Context(), shadowPod(fmt.Sprintf("some-%d", i), "1")))
+	}
+	assert.Less(t, p.writes.Load(), int64(some/2), "writes for %d ShadowPods", some)
+
+	p.startReplica()
+	admitted := some + p.flood("many", grant)
+	assert.LessOrEqual(t, admitted, grant)
+	// A room that a replica did not use is given back.
+	p.awaitUsed(strconv.Itoa(admitted), strconv.Itoa(admitted))
+	assert.Equal(t, grant-admitted, p.flood("rest", grant/2), "all that is granted is used in the end")
+	p.awaitUsed(strconv.Itoa(grant), strconv.Itoa(grant))
+
+	// A ShadowPod that could have been admitted from a room is not, once the Quota is cordoned.
+	require.NoError(t, p.admin.DeleteAllOf(t.Context(), &offloadingv1beta1.ShadowPod{}, client.InNamespace(namespace)))
+	p.awaitUsed("0", "0")
+	require.NoError(t, p.consumer.Create(t.Context(), shadowPod("before", "1")))
+	require.NoError(t, p.admin.Patch(t.Context(), q, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"cordoned":true}}`))))
+	planetest.Until(t, func(t planetest.T) bool {
+		for range 2 {
+			if err := p.consumer.Create(t.Context(), shadowPod("after", "1"), client.DryRunAll); !apierrors.IsForbidden(err) {
+				return false
+			}
+		}
+		return true
+	}, soon, tick, "both replicas know that the Quota is cordoned")
+}
+
+// TestVirtualNodesOfASliceShareItsQuota creates ShadowPods of two virtual nodes, which have the
+// identity of their ResourceSlice, at once, and of another ResourceSlice of the same consumer,
+// which has a Quota of its own (wire P4.5, P4.7).
+func TestVirtualNodesOfASliceShareItsQuota(t *testing.T) {
+	const otherUser = "cpu-0123456789ab"
+	p := newProvider(t)
+	require.NoError(t, p.admin.Create(t.Context(), newQuota(consumerUser, "6", "100")))
+	require.NoError(t, p.admin.Create(t.Context(), newQuota(otherUser, "3", "100")))
+	p.startReplica()
+	p.startReplica()
+	p.register()
+
+	var admitted [3]int
+	var nodes sync.WaitGroup
+	for i, identity := range []client.Client{p.consumer, p.consumer, p.as(otherUser)} {
+		nodes.Go(func() { admitted[i] = p.floodAs(identity, fmt.Sprintf("node-%d", i), 12) })
+	}
+	nodes.Wait()
+	assert.Equal(t, 6, admitted[0]+admitted[1], "both virtual nodes of a slice together: %v", admitted)
+	assert.Equal(t, 3, admitted[2], "the other slice")
+	p.awaitUsed("6", "6")
 }
 
 // resize changes the grant, as often as the status is written meanwhile.

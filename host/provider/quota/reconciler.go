@@ -2,12 +2,8 @@ package quota
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +25,9 @@ func (e *Enforcer) SetupWithManager(mgr ctrl.Manager) error {
 	changed := func(ctx context.Context, object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		list := &offloadingv1beta1.QuotaList{}
 		user := object.GetLabels()[offloadingv1beta1.CreatorUserLabel]
+		if quota, ok := object.(*offloadingv1beta1.Quota); ok {
+			user = LabelValue(quota.Spec.User)
+		}
 		if err := e.Client.List(ctx, list, client.MatchingFields{userIndex: user}); err != nil {
 			// Listing from the cache fails only while the process stops.
 			ctrl.LoggerFrom(ctx).Error(err, "Listing Quotas failed")
@@ -38,53 +37,38 @@ func (e *Enforcer) SetupWithManager(mgr ctrl.Manager) error {
 		}
 	}
 	type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	later := handler.Funcs{
+		CreateFunc: func(ctx context.Context, ev event.CreateEvent, q requests) { changed(ctx, ev.Object, q) },
+		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, q requests) { changed(ctx, ev.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, q requests) { changed(ctx, ev.Object, q) },
+	}
 	return ctrl.NewControllerManagedBy(mgr).Named("quota").
-		For(&offloadingv1beta1.Quota{}).
-		Watches(&offloadingv1beta1.ShadowPod{}, handler.Funcs{
-			CreateFunc: func(ctx context.Context, ev event.CreateEvent, q requests) { changed(ctx, ev.Object, q) },
-			UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, q requests) { changed(ctx, ev.ObjectNew, q) },
-			DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, q requests) { changed(ctx, ev.Object, q) },
-		}).
+		Watches(&offloadingv1beta1.Quota{}, later).
+		Watches(&offloadingv1beta1.ShadowPod{}, later).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), e))
 }
 
-// Reconcile writes what is used into the status of a Quota.
+// Reconcile writes what is used into the status of a user's Quota.
 func (e *Enforcer) Reconcile(ctx context.Context, quota *offloadingv1beta1.Quota) (ctrl.Result, error) {
 	if !quota.DeletionTimestamp.IsZero() || !e.Account.Synced() {
 		return ctrl.Result{RequeueAfter: refreshDelay}, nil
 	}
-	next := quota.DeepCopy()
-	var err error
-	e.Account.read(LabelValue(quota.Spec.User), func(usage *Usage) {
-		var status *offloadingv1beta1.QuotaStatus
-		if status, err = refresh(quota, usage, e.Clock.Now()); err == nil {
-			next.Status = *status
-		}
-	})
-	if errors.Is(err, errUnconfirmed) {
-		err = e.list(ctx, LabelValue(quota.Spec.User), 0)
-		return ctrl.Result{RequeueAfter: refreshDelay}, err
+	user := LabelValue(quota.Spec.User)
+	first, err := e.Find(ctx, user)
+	if err != nil || first == nil || first.UID != quota.UID {
+		return ctrl.Result{}, err
 	}
-	if errors.Is(err, errStale) {
-		return ctrl.Result{RequeueAfter: refreshDelay}, nil
+	if err := e.refresh(ctx, user); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, err
 	}
+	// If the status was written, its event enqueues the Quota again.
 	var result ctrl.Result
-	for i := range next.Status.Reservations {
-		left := next.Status.Reservations[i].Time.Add(reservationLifetime + time.Second).Sub(e.Clock.Now())
+	for i := range quota.Status.Reservations {
+		left := quota.Status.Reservations[i].Time.Add(reservationLifetime + time.Second).Sub(e.Clock.Now())
 		if result.RequeueAfter == 0 || left < result.RequeueAfter {
 			result.RequeueAfter = max(left, refreshDelay)
 		}
-	}
-	if equality.Semantic.DeepEqual(quota.Status, next.Status) {
-		return result, nil
-	}
-	err = e.Client.Status().Update(ctx, next)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return ctrl.Result{RequeueAfter: refreshDelay}, nil // Another writer's status enqueues it, too.
-	}
-	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("writing the status of Quota %s/%s: %w", quota.Namespace, quota.Name, err)
 	}
 	return result, nil
 }
