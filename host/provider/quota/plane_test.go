@@ -357,7 +357,7 @@ func TestRoomSavesWrites(t *testing.T) {
 
 // TestVirtualNodesOfASliceShareItsQuota creates ShadowPods of two virtual nodes, which have the
 // identity of their ResourceSlice, at once, and of another ResourceSlice of the same consumer,
-// which has a Quota of its own (wire P4.5, P4.7).
+// which has a Quota of its own (wire P4.5).
 func TestVirtualNodesOfASliceShareItsQuota(t *testing.T) {
 	const otherUser = "cpu-0123456789ab"
 	p := newProvider(t)

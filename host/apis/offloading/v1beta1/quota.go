@@ -35,7 +35,8 @@ type QuotaSpec struct {
 }
 
 // QuotaReservation is a ShadowPod, or a change of its resources, that was admitted and that is
-// not observed yet.
+// not observed yet. Without a namespace, it is the room of a replica of the webhook, for
+// ShadowPods that it admits next (ADR 63).
 type QuotaReservation struct {
 	// Namespace of the ShadowPod.
 	Namespace string `json:"namespace"`
