@@ -166,7 +166,11 @@ func TestAVirtualNodeMovesBetweenProcessesWithoutItsPods(t *testing.T) {
 	name := r.sharedDeployment()
 	assert.Equal(t, own.pod, r.holderOf(t, nodeName), "its own process serves it")
 	sharedOptions := r.sharedOptions()
-	sharedOptions.Config = r.asKubelet(name)
+	// The garbage collector deletes the rights with the Deployment, before the process has ended.
+	sharedOptions.Config = chartrights.AsWhile(t, r.consumer.RESTConfig(), tenant, name, func() bool {
+		err := r.rome.Get(context.WithoutCancel(t.Context()), client.ObjectKey{Namespace: tenant, Name: name}, &appsv1.Deployment{})
+		return !apierrors.IsNotFound(err)
+	})
 	sharedOptions.SharedProcess, sharedOptions.CertificateType = name, string(kubelet.CertificateSelfSigned)
 	shared := r.runProcess(offloadingv1beta1.SharedProcessKey, name, sharedOptions)
 	r.endWith(own, "vk-"+nodeName)

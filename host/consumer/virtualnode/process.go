@@ -87,7 +87,8 @@ func ForgeSharedDeployment(vn *offloadingv1beta1.VirtualNode) (*appsv1.Deploymen
 }
 
 // ForgeSharedRights builds the ServiceAccount of a shared process and the rights that belong to none
-// of its VirtualNodes. The garbage collector deletes them with the Deployment.
+// of its VirtualNodes. The garbage collector deletes them with the Deployment. The ServiceAccount is
+// last: its pods are not created before it exists, and then they have their rights.
 func ForgeSharedRights(deployment *appsv1.Deployment) []client.Object {
 	meta := metav1.ObjectMeta{
 		Name: deployment.Name, Namespace: deployment.Namespace,
@@ -98,7 +99,6 @@ func ForgeSharedRights(deployment *appsv1.Deployment) []client.Object {
 	leases.Name += "-lease"
 	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: deployment.Name, Namespace: deployment.Namespace}}
 	return []client.Object{
-		&corev1.ServiceAccount{ObjectMeta: meta},
 		&rbacv1.Role{ObjectMeta: *meta.DeepCopy(), Rules: []rbacv1.PolicyRule{
 			eventRule("create", "get", "patch", "update"), componentRule(deployment.Name),
 		}},
@@ -108,6 +108,7 @@ func ForgeSharedRights(deployment *appsv1.Deployment) []client.Object {
 		&rbacv1.RoleBinding{
 			ObjectMeta: leases, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: LeaseRole}, Subjects: account,
 		},
+		&corev1.ServiceAccount{ObjectMeta: meta},
 	}
 }
 

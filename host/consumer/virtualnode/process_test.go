@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,7 +71,9 @@ func TestAVirtualNodeWithoutAProcessSharesOneAtOnce(t *testing.T) {
 	require.True(t, w.exists(t, shared))
 	assert.False(t, w.exists(t, ownDeployment(t, 0)))
 	assert.Equal(t, shared.Name, w.vn.Annotations[offloadingv1beta1.SharedProcessKey])
-	for _, right := range ForgeSharedRights(shared) {
+	rights := ForgeSharedRights(shared)
+	assert.IsType(t, &corev1.ServiceAccount{}, rights[len(rights)-1], "a pod is created when the ServiceAccount exists, and has its rights then")
+	for _, right := range rights {
 		require.True(t, w.exists(t, right), title(right))
 		assert.True(t, metav1.IsControlledBy(right, shared))
 	}

@@ -146,6 +146,13 @@ func inRepository(tb testing.TB, file string) string {
 // the test when it ends, with the verb and the resource.
 func As(tb testing.TB, admin *rest.Config, namespace, account string) *rest.Config {
 	tb.Helper()
+	return AsWhile(tb, admin, namespace, account, func() bool { return true })
+}
+
+// AsWhile is As for an account whose rights end: a denied request fails the test only if isGranted
+// reports true after it.
+func AsWhile(tb testing.TB, admin *rest.Config, namespace, account string, isGranted func() bool) *rest.Config {
+	tb.Helper()
 	var mu sync.Mutex
 	var denied []string
 	tb.Cleanup(func() {
@@ -154,6 +161,9 @@ func As(tb testing.TB, admin *rest.Config, namespace, account string) *rest.Conf
 		assert.Empty(tb, denied, "requests of ServiceAccount %s/%s that the chart's rights deny", namespace, account)
 	})
 	return impersonate(admin, namespace, account, func(message string) {
+		if !isGranted() {
+			return
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		if !slices.Contains(denied, message) {
