@@ -240,17 +240,17 @@ func denial(body []byte) string {
 
 // GrantVirtualKubelet creates what the manager creates for the virtual kubelet of a VirtualNode
 // before that starts: its rights, those of the shared process that serves it, and the Node, which a
-// virtual kubelet may not create.
+// virtual kubelet may not create. It waits until the rights are in effect.
 func GrantVirtualKubelet(tb testing.TB, admin client.Client, vn *offloadingv1beta1.VirtualNode) {
 	tb.Helper()
 	rights := virtualnode.ForgeRights(vn)
 	if process := vn.Annotations[offloadingv1beta1.SharedProcessKey]; process != "" {
 		rights = append(rights, virtualnode.ForgeSharedRights(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: vn.Namespace, Name: process}})...)
 	}
+	grant(tb, admin, rights)
 	if vn.Spec.CreateNode == nil || *vn.Spec.CreateNode {
-		rights = append(rights, virtualnode.ForgeNode(vn))
+		ensure(tb, admin, []client.Object{virtualnode.ForgeNode(vn)})
 	}
-	ensure(tb, admin, rights)
 }
 
 // GrantAccess creates the access of the virtual kubelet of a VirtualNode to offloaded namespaces, and
@@ -263,22 +263,69 @@ func GrantAccess(tb testing.TB, admin client.Client, vn *offloadingv1beta1.Virtu
 		binding.Finalizers = nil // No controller removes them.
 		bindings = append(bindings, binding)
 	}
-	ensure(tb, admin, bindings)
-	// The API server learns about a binding a moment after it was created.
-	for _, namespace := range namespaces {
-		planetest.Until(tb, func(t planetest.T) bool {
-			return hasAccess(t.Context(), admin, vn, namespace)
-		}, aggregation, poll, "the virtual kubelet of %s has its rights in namespace %s", vn.Name, namespace)
+	grant(tb, admin, bindings)
+}
+
+// grant creates roles and bindings. The API server learns about them a moment later: grant waits
+// until each rule allows a request.
+func grant(tb testing.TB, admin client.Client, rights []client.Object) {
+	tb.Helper()
+	ensure(tb, admin, rights)
+	for _, object := range rights {
+		var role client.Object
+		var ref rbacv1.RoleRef
+		var subjects []rbacv1.Subject
+		switch binding := object.(type) {
+		case *rbacv1.RoleBinding:
+			ref, subjects = binding.RoleRef, binding.Subjects
+		case *rbacv1.ClusterRoleBinding:
+			ref, subjects = binding.RoleRef, binding.Subjects
+		default:
+			continue
+		}
+		role = &rbacv1.ClusterRole{}
+		if ref.Kind == "Role" {
+			role = &rbacv1.Role{}
+		}
+		for _, subject := range subjects {
+			planetest.Until(tb, func(t planetest.T) bool {
+				return admin.Get(t.Context(), client.ObjectKey{Namespace: object.GetNamespace(), Name: ref.Name}, role) == nil &&
+					isInEffect(t.Context(), admin, role, object.GetNamespace(), subject)
+			}, aggregation, poll, "%s %s has the rights of %s %s in namespace %q", subject.Kind, subject.Name, ref.Kind, ref.Name, object.GetNamespace())
+		}
 	}
 }
 
-// hasAccess reports whether the virtual kubelet of a VirtualNode has its rights in a namespace.
-func hasAccess(ctx context.Context, admin client.Client, vn *offloadingv1beta1.VirtualNode, namespace string) bool {
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:               "system:serviceaccount:" + vn.Namespace + ":" + vn.Name,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Resource: "secrets"},
-	}}
-	return admin.Create(ctx, review) == nil && review.Status.Allowed
+// isInEffect reports whether a subject may make a request of each rule of a role.
+func isInEffect(ctx context.Context, admin client.Client, role client.Object, namespace string, subject rbacv1.Subject) bool {
+	var rules []rbacv1.PolicyRule
+	switch role := role.(type) {
+	case *rbacv1.Role:
+		rules = role.Rules
+	case *rbacv1.ClusterRole:
+		rules = role.Rules
+	}
+	for _, rule := range rules {
+		resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + subject.Namespace + ":" + subject.Name,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
+				Name: first(rule.ResourceNames),
+			},
+		}}
+		if admin.Create(ctx, review) != nil || !review.Status.Allowed {
+			return false
+		}
+	}
+	return len(rules) > 0 // The controller manager fills in aggregated ClusterRoles.
+}
+
+func first(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return names[0]
 }
 
 func ensure(tb testing.TB, admin client.Client, objects []client.Object) {
