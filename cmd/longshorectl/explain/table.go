@@ -14,7 +14,7 @@ func (e *Explanation) text(w io.Writer, style output.Style) error {
 	if d := e.Diagnosis; d != nil {
 		const title = "Does not run"
 		text := output.Sprintf("%s at %s, %s: %s", title, string(d.Stage), d.Reason.Reason, d.Message)
-		text = strings.Join(output.Wrap(text, output.WidthOf(w)), "\n")
+		text = strings.Join(output.Fold(text, 0, output.WidthOf(w)), "\n")
 		text = string(style.Bad(title)) + strings.TrimPrefix(text, title) + output.Sprintf("\nWho can correct it: %s\n\n", d.Who)
 		if _, err := io.WriteString(w, text); err != nil {
 			return fmt.Errorf("writing the answer: %w", err)

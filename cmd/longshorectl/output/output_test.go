@@ -93,3 +93,27 @@ func TestCellsAreFoldedToATerminal(t *testing.T) {
 		})
 	}
 }
+
+func TestLinesAreFoldedBetweenWords(t *testing.T) {
+	red := output.Colored(true).Bad
+	for name, tc := range map[string]struct {
+		line        string
+		hang, width int
+		want        []string
+	}{
+		"a line that fits":            {"one two three", 0, 20, []string{"one two three"}},
+		"a sentence":                  {"one two three four five six", 0, 20, []string{"one two three four", "five six"}},
+		"behind a number":             {" 1. one two three four five", 3, 20, []string{" 1. one two three", "    four five"}},
+		"an indented line":            {"  one two three four five", 2, 20, []string{"  one two three four", "    five"}},
+		"the sign of a difference":    {"+ one two three four five", 0, 20, []string{"+ one two three four", "  five"}},
+		"a long word is not broken":   {"one " + strings.Repeat("x", 24) + " two", 4, 20, []string{"one", "    " + strings.Repeat("x", 24), "    two"}},
+		"less indentation for a word": {"one " + strings.Repeat("x", 18) + " two", 4, 20, []string{"one", "  " + strings.Repeat("x", 18), "    two"}},
+		"colors have no width":        {string(red("one two three four")) + " five", 0, 20, []string{string(red("one two three four")), "five"}},
+		"letters of several bytes":    {"äää ööööö üüüüü äääää", 0, 20, []string{"äää ööööö üüüüü", "äääää"}},
+		"too narrow to fold":          {"one two three four five six", 0, 19, []string{"one two three four five six"}},
+		"not a terminal":              {"one two three four five six", 0, 0, []string{"one two three four five six"}},
+		"most of the width is spent":  {"one two three four five", 30, 20, []string{"one two three four", strings.Repeat(" ", 10) + "five"}},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.want, output.Fold(tc.line, tc.hang, tc.width)) })
+	}
+}

@@ -208,8 +208,8 @@ func longestPiece(text string) int {
 	return min(longest, maxPiece)
 }
 
-// fold breaks text into lines of at most width runes: between words, and words that are longer
-// behind a separator, or anywhere if there is none.
+// fold breaks the text of a cell into lines of at most width runes: between words, and words that
+// are longer behind a separator, or anywhere if there is none.
 func fold(text string, width int) []string {
 	if utf8.RuneCountInString(text) <= width {
 		return []string{text}
@@ -227,20 +227,15 @@ func fold(text string, width int) []string {
 		}
 		words = append(words, string(runes))
 	}
-	return joinWords(words, width)
+	return joinWords("", "", strings.Join(words, " "), width)
 }
 
-// minWidth is the least width that text is wrapped to.
-const minWidth = 20
-
-// Wrap breaks text into lines of at most width runes between words. Words that are longer are
-// not broken. A width below minWidth breaks nothing.
-func Wrap(text string, width int) []string {
-	if width < minWidth || utf8.RuneCountInString(text) <= width {
-		return []string{text}
-	}
-	return joinWords(strings.Fields(text), width)
-}
+const (
+	// minWidth is the least width that lines are folded to.
+	minWidth = 20
+	// leastIndent is the indentation of a line whose first word does not fit behind a deeper one.
+	leastIndent = 2
+)
 
 var (
 	// escape colors text, and has no width.
@@ -260,35 +255,25 @@ func Fold(line string, hang, width int) []string {
 	if width < minWidth || columnsOf(line) <= width {
 		return []string{line}
 	}
-	current := lineIndent.FindString(line)
-	words := spacedWord.FindAllString(line[len(current):], -1)
-	indent := strings.Repeat(" ", min(columnsOf(current)+hang, width/2))
+	start := lineIndent.FindString(line)
+	indent := strings.Repeat(" ", min(columnsOf(start)+hang, width/2))
+	return joinWords(start, indent, line[len(start):], width)
+}
+
+// joinWords puts the words of a text into lines of at most width runes. The first line begins with
+// start, and those that follow with indent, or with leastIndent if only then a word fits.
+func joinWords(start, indent, text string, width int) []string {
 	var lines []string
-	for i, word := range words {
+	current := start
+	for i, word := range spacedWord.FindAllString(text, -1) {
 		if i > 0 && columnsOf(current)+columnsOf(word) > width {
 			lines = append(lines, strings.TrimRight(current, " "))
 			current, word = indent, strings.TrimLeft(word, " ")
-			if columnsOf(current)+columnsOf(word) > width {
-				current = strings.Repeat(" ", min(2, len(indent))) // A digest fits then.
+			if room := width - columnsOf(word); room >= leastIndent && room < len(indent) {
+				current = strings.Repeat(" ", leastIndent) // A digest fits then.
 			}
 		}
 		current += word
 	}
 	return append(lines, current)
-}
-
-func joinWords(words []string, width int) []string {
-	var lines []string
-	line := ""
-	for _, word := range words {
-		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
-			lines = append(lines, line)
-			line = ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	return append(lines, line)
 }

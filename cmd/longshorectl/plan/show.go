@@ -29,9 +29,9 @@ func (p *printer) table(head []string, rows [][]output.Cell) {
 	}
 }
 
-// paragraph writes text, wrapped, the first line after a lead.
+// paragraph writes text, folded, the first line after a lead.
 func (p *printer) paragraph(lead output.Painted, text string) {
-	for i, line := range output.Wrap(output.Sprintf("%s", text), p.width-2) {
+	for i, line := range output.Fold(output.Sprintf("%s", text), 0, p.width-2) {
 		switch {
 		case p.err != nil:
 			return

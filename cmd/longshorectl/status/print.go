@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -100,25 +99,17 @@ func (p *printer) problems(problems []Problem, local string, style output.Style)
 		default:
 			actor = "The administrator of " + problem.Actor + " must act."
 		}
-		p.wrapped(number, subject+": "+problem.Message)
-		p.wrapped(strings.Repeat(" ", len(number)), actor+" "+problem.Action)
+		p.fold(number, subject+": "+problem.Message)
+		p.fold(strings.Repeat(" ", len(number)), actor+" "+problem.Action)
 	}
 }
 
-// wrapped prints a text in lines of the width; those after the first one are indented.
-func (p *printer) wrapped(prefix, text string) {
-	line := prefix
-	for _, word := range strings.Fields(output.Sprintf("%s", text)) {
-		if utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > p.width && strings.TrimSpace(line) != strings.TrimSpace(prefix) {
-			p.line(line)
-			line = strings.Repeat(" ", len(prefix))
-		}
-		if !strings.HasSuffix(line, " ") {
-			line += " "
-		}
-		line += word
+// fold prints a text behind a prefix in lines of the width; those after the first one are indented.
+func (p *printer) fold(prefix, text string) {
+	hang := len(strings.TrimLeft(prefix, " "))
+	for _, line := range output.Fold(prefix+output.Sprintf("%s", text), hang, p.width) {
+		p.line(line)
 	}
-	p.line(line)
 }
 
 func (p *printer) peers(peers []Peer, style output.Style) {
