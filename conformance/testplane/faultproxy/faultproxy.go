@@ -1,5 +1,5 @@
 // Package faultproxy is a TCP proxy on loopback that stands between a client and an API
-// server and fails on demand, for tests of lost links. TLS passes through it, so it
+// server, and fails or is slow on demand, for tests of lost and long links. TLS passes through it, so it
 // counts connections and bytes; requests are counted from the API server's audit log.
 package faultproxy
 
@@ -8,8 +8,17 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
+)
+
+const (
+	// pieceSize is the most bytes of a read, and queueLength is the most reads that are under way in
+	// one direction of a connection: 8 MiB.
+	pieceSize   = 32 << 10
+	queueLength = 256
 )
 
 // Fault is what is wrong with the link.
@@ -32,6 +41,8 @@ type Proxy struct {
 	target   string
 
 	connections, bytes atomic.Int64
+	// oneWay is a time.Duration.
+	oneWay atomic.Int64
 
 	mu      sync.Mutex
 	fault   Fault
@@ -64,6 +75,10 @@ func (p *Proxy) Connections() int64 { return p.connections.Load() }
 
 // Bytes is how many bytes came through so far, both ways together.
 func (p *Proxy) Bytes() int64 { return p.bytes.Load() }
+
+// SetRoundTrip makes all bytes arrive later, each way by half of d. It holds for bytes that are sent
+// from now on. The time to connect and the bandwidth do not change.
+func (p *Proxy) SetRoundTrip(d time.Duration) { p.oneWay.Store(int64(d / 2)) }
 
 // Cut breaks the link.
 func (p *Proxy) Cut(fault Fault) { p.set(fault) }
@@ -175,27 +190,53 @@ func (p *Proxy) forward(l *link) {
 	both.Wait()
 }
 
-// move copies one direction, and its end, through the gate.
-func (p *Proxy) move(l *link, to, from net.Conn) {
-	buffer := make([]byte, 32<<10)
+// piece is the result of a read, and when it arrives.
+type piece struct {
+	due  time.Time
+	data []byte
+	err  error
+}
+
+// read reads one direction until an error, which is the last piece, or until the link is gone.
+func (p *Proxy) read(l *link, from net.Conn, into chan<- piece) {
+	buffer := make([]byte, pieceSize)
 	for {
 		n, err := from.Read(buffer)
-		if !p.pass(l) {
+		select {
+		case into <- piece{time.Now().Add(time.Duration(p.oneWay.Load())), slices.Clone(buffer[:n]), err}:
+		case <-l.done:
 			return
 		}
-		if n > 0 {
-			if _, err := to.Write(buffer[:n]); err != nil {
+		if err != nil {
+			return
+		}
+	}
+}
+
+// move copies one direction, and its end, through the delay and the gate.
+func (p *Proxy) move(l *link, to, from net.Conn) {
+	pieces := make(chan piece, queueLength)
+	p.running.Go(func() {
+		defer close(pieces)
+		p.read(l, from, pieces)
+	})
+	for next := range pieces {
+		if !l.awaitTime(next.due) || !p.pass(l) {
+			return
+		}
+		if len(next.data) > 0 {
+			if _, err := to.Write(next.data); err != nil {
 				l.reset()
 				return
 			}
-			p.bytes.Add(int64(n))
+			p.bytes.Add(int64(len(next.data)))
 		}
-		if errors.Is(err, io.EOF) {
+		if errors.Is(next.err, io.EOF) {
 			if tcp, ok := to.(*net.TCPConn); ok && tcp.CloseWrite() == nil {
 				return
 			}
 		}
-		if err != nil {
+		if next.err != nil {
 			l.reset()
 			return
 		}
@@ -210,6 +251,22 @@ type link struct {
 	mu     sync.Mutex
 	server net.Conn
 	gone   bool
+}
+
+// awaitTime waits until a time. It returns false when l is gone.
+func (l *link) awaitTime(due time.Time) bool {
+	delay := time.Until(due)
+	if delay <= 0 {
+		return true
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.done:
+		return false
+	}
 }
 
 // attach gives the link its other end, unless it was reset meanwhile.

@@ -3,6 +3,7 @@ package faultproxy_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"testing"
@@ -148,6 +149,61 @@ func TestBlackholeHoldsOldAndNewConnectionsUntilHealed(t *testing.T) {
 		answer, err := receive(connection, patience)
 		require.NoError(t, err)
 		assert.Equal(t, "held\n", answer, "what was under way arrives")
+	}
+}
+
+func TestWhatIsSentArrivesAfterTheRoundTrip(t *testing.T) {
+	const roundTrip, pieces = 40 * time.Millisecond, 20
+	proxy := startProxy(t)
+	proxy.SetRoundTrip(roundTrip)
+	connection := dial(t, proxy)
+	began := time.Now()
+	for i := range pieces {
+		send(t, connection, fmt.Sprintf("piece %02d", i))
+	}
+	answers := bufio.NewReader(connection)
+	for i := range pieces {
+		answer, err := answers.ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("piece %02d\n", i), answer, "in order")
+	}
+	assert.GreaterOrEqual(t, time.Since(began), roundTrip)
+	require.NoError(t, connection.(*net.TCPConn).CloseWrite())
+	_, err := answers.ReadByte()
+	assert.ErrorIs(t, err, io.EOF, "the end comes through")
+
+	proxy.Cut(faultproxy.Blackhole)
+	held := dial(t, proxy)
+	send(t, held, "held")
+	_, err = receive(held, roundTrip+silence)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "nothing comes back while the link is cut")
+	proxy.Heal()
+	answer, err := receive(held, patience)
+	require.NoError(t, err)
+	assert.Equal(t, "held\n", answer)
+}
+
+func TestConnectionsEndWhileBytesAreUnderWay(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *faultproxy.Proxy){
+		"the proxy is closed":  func(t *testing.T, p *faultproxy.Proxy) { require.NoError(t, p.Close()) },
+		"the link is reset":    func(_ *testing.T, p *faultproxy.Proxy) { p.Cut(faultproxy.Reset) },
+		"it is silent, closed": func(t *testing.T, p *faultproxy.Proxy) { p.Cut(faultproxy.Blackhole); require.NoError(t, p.Close()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			proxy, err := faultproxy.Start(echo(t))
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = proxy.Close() }) // it may be closed already
+			connection := dial(t, proxy)
+			send(t, connection, "fast")
+			_, err = receive(connection, patience)
+			require.NoError(t, err)
+			proxy.SetRoundTrip(time.Hour)
+			send(t, connection, "under way")
+			end(t, proxy)
+			_, err = receive(connection, patience)
+			require.Error(t, err)
+			assert.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+		})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
@@ -36,7 +37,7 @@ const (
 // apart takes the measures that need an installation of their own: the provider is behind a proxy that
 // can delay, and pods get tokens for the consumer's API server.
 func (b *bench) apart(ctx context.Context, o options, dir string) (err error) {
-	var proxy *delayProxy
+	var proxy *faultproxy.Proxy
 	var changing error
 	b.testbed, err = startTestbed(ctx, testbedOptions{longshore: o.longshore, dir: dir, audit: true, logf: b.logf, change: func(cluster string, values map[string]any) {
 		address, isURL := apiServerOf(values)
@@ -46,8 +47,8 @@ func (b *bench) apart(ctx context.Context, o options, dir string) (err error) {
 		case cluster == rig.Consumer:
 			valuesOf(values, "virtualKubelet")["apiServerAccess"] = map[string]any{"host": address.Hostname(), "port": address.Port()}
 		default:
-			if proxy, changing = startDelayProxy(address.Host); changing == nil {
-				valuesOf(values, "apiServer")["address"] = proxy.url()
+			if proxy, changing = faultproxy.Start(address.Host); changing == nil {
+				valuesOf(values, "apiServer")["address"] = proxy.URL()
 			}
 		}
 	}})
@@ -89,12 +90,12 @@ func apiServerOf(values map[string]any) (*url.URL, bool) {
 }
 
 // mirrors measures ConfigMaps without and with a delay between the clusters, and a minute with them.
-func (b *bench) mirrors(ctx context.Context, proxy *delayProxy) error {
+func (b *bench) mirrors(ctx context.Context, proxy *faultproxy.Proxy) error {
 	near, far := mirrorObjects, distantObjects
 	if b.quick {
 		near, far = quickMirrorObjects, quickDistantObjects
 	}
-	plainClient, err := b.testbed.milan.through(proxy.url())
+	plainClient, err := b.testbed.milan.through(proxy.URL())
 	if err != nil {
 		return err
 	}
@@ -114,11 +115,11 @@ func (b *bench) mirrors(ctx context.Context, proxy *delayProxy) error {
 	if !b.only.MatchString(farName) {
 		return nil // The quiet minute is with its objects.
 	}
-	proxy.setRoundTrip(distance)
+	proxy.SetRoundTrip(distance)
 	if err := b.configMaps(ctx, farName, far, mirrorWorkers, plainClient); err != nil {
 		return err
 	}
-	proxy.setRoundTrip(0)
+	proxy.SetRoundTrip(0)
 	return b.quietObjects(ctx, far)
 }
 
