@@ -11,7 +11,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/longshore-dev/longshore/hack/e2e/clusters"
 	"github.com/longshore-dev/longshore/hack/e2e/isolate"
@@ -38,6 +40,7 @@ func TestMain(m *testing.M) {
 	case node.RoleSupervisor:
 		err = node.Supervise(context.Background(), os.Stdin, os.Stdout)
 	default:
+		log.SetLogger(logr.Discard())
 		if err = isolate.Enter(); err == nil {
 			code = m.Run()
 		}
