@@ -67,21 +67,7 @@ type RemoteUIDs struct {
 func WatchRemotePods(t *testing.T, provider client.WithWatch, annotation string, options ...client.ListOption) *RemoteUIDs {
 	t.Helper()
 	r := &RemoteUIDs{annotation: annotation, uids: map[string]map[types.UID]bool{}}
-	events, ctx, ended := planetest.Watch(t, provider, &corev1.Pod{}, &corev1.PodList{}, options...), t.Context(), make(chan struct{})
-	t.Cleanup(func() { <-ended })
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case event := <-events:
-				if pod, ok := event.Object.(*corev1.Pod); ok {
-					r.add(pod)
-				}
-			}
-		}
-	}()
+	planetest.WatchPods(t, provider, r.add, options...)
 	return r
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -75,4 +76,25 @@ func Watch(tb testing.TB, c client.WithWatch, object client.Object, list client.
 		informer.RunWithContext(ctx)
 	}()
 	return events
+}
+
+// WatchPods calls observe with each pod that exists, and with each state of a pod after that, until
+// the test ends. The last state of a deleted pod is among them. Calls of observe do not overlap.
+func WatchPods(tb testing.TB, c client.WithWatch, observe func(*corev1.Pod), options ...client.ListOption) {
+	tb.Helper()
+	events, ctx, ended := Watch(tb, c, &corev1.Pod{}, &corev1.PodList{}, options...), tb.Context(), make(chan struct{})
+	tb.Cleanup(func() { <-ended })
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case event := <-events:
+				if pod, ok := event.Object.(*corev1.Pod); ok {
+					observe(pod)
+				}
+			}
+		}
+	}()
 }

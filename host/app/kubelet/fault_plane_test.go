@@ -24,6 +24,7 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/internal/testkit/childprocess"
 )
 
 const (
@@ -39,7 +40,7 @@ type faults struct {
 
 	consumerProxy, providerProxy *faultproxy.Requests
 	options                      childOptions
-	process                      *child
+	process                      *childprocess.Process
 }
 
 func newFaults(t *testing.T) *faults {
@@ -67,7 +68,7 @@ func newFaults(t *testing.T) *faults {
 	home := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(home, kubeconfig(f.consumer, f.consumerProxy), 0o600))
 	f.options = childOptions{Kubeconfig: home, NodeIP: f.consumer.Address(), PolicyCache: f.policyCache, ClientTimeout: requestTimeout}
-	f.process = startChild(t, f.options)
+	f.process = childprocess.Start(t, f.options)
 	return f
 }
 
@@ -115,12 +116,12 @@ func (r *rig) keepNodeReady(t *testing.T, name string) {
 // virtual kubelet.
 func (f *faults) restart(t *testing.T, meanwhile func()) {
 	t.Helper()
-	f.process.kill(t)
+	f.process.Kill(t)
 	f.consumerProxy.Heal()
 	f.providerProxy.Heal()
 	meanwhile()
 	// f.t, because the process outlives the subtest.
-	f.process = startChild(f.t, f.options)
+	f.process = childprocess.Start(f.t, f.options)
 }
 
 // requests matches requests for resources by their verb.

@@ -17,6 +17,7 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/host/app/kubelet"
+	"github.com/longshore-dev/longshore/host/internal/testkit/childprocess"
 )
 
 // adminKubeconfig writes a kubeconfig with which a virtual kubelet reaches the consumer without
@@ -50,7 +51,7 @@ func TestLeaseOfTheNodeIsHandedOverWhileRequestsFail(t *testing.T) {
 	remoteStays := f.awaitRemotePod(t, "stays", "")
 	standby := f.options
 	standby.Identity, standby.ListenPort, standby.Kubeconfig = "replica-2", 10251, f.adminKubeconfig(t)
-	startChild(t, standby)
+	childprocess.Start(t, standby)
 
 	// The creation of a ShadowPod is received, but not answered, when the lease is lost.
 	f.providerProxy.Break(faultproxy.Unanswered, requests(http.MethodPost, "shadowpods"))
@@ -71,7 +72,7 @@ func TestLeaseOfTheNodeIsHandedOverWhileRequestsFail(t *testing.T) {
 	const jitter = 2.2 // of client-go's candidates
 	limit := o.VKLeaseDuration + o.VKLeaseRenewInterval + time.Duration(jitter*float64(o.VKLeaseRetryPeriod))
 	assert.LessOrEqual(t, f.nodeLease(t).AcquireTime.Sub(lastRenewal.Time), limit, "the lease expires and is taken at the next poll")
-	f.process.awaitExit(t)
+	f.process.AwaitFailure(t)
 	f.awaitBroken(t, f.providerProxy, 3, "requests of the second replica fail")
 	f.providerProxy.Heal()
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
+	"github.com/longshore-dev/longshore/host/internal/testkit/childprocess"
 )
 
 // manyVariable is the number of virtual nodes of TestManyVirtualNodesOfAProcess. A measurement has
@@ -65,7 +66,7 @@ func TestManyVirtualNodesOfAProcess(t *testing.T) {
 	r.mapNamespace()
 	provider := planetest.Client(t, r.provider)
 	before := watches(t, provider)
-	process := startChild(t, childOptions{
+	process := childprocess.Start(t, childOptions{
 		Kubeconfig: r.adminKubeconfig(t), NodeIP: r.consumer.Address(), PolicyCache: r.policyCache, SharedProcess: sharedProcess,
 	})
 	r.awaitNode("milan-1")
@@ -84,7 +85,7 @@ func TestManyVirtualNodesOfAProcess(t *testing.T) {
 		return last
 	}
 	one := await("the watches of one virtual node settle")
-	t.Logf("1 virtual node: %.1f MiB (PSS), %d watches towards the provider", memory(t, process.command.Process.Pid), one)
+	t.Logf("1 virtual node: %.1f MiB (PSS), %d watches towards the provider", memory(t, process.PID()), one)
 	for i := 2; i <= count; i++ {
 		r.create(r.rome, assigned("milan-"+strconv.Itoa(i), secretName))
 	}
@@ -92,6 +93,6 @@ func TestManyVirtualNodesOfAProcess(t *testing.T) {
 		r.awaitNode("milan-" + strconv.Itoa(i))
 	}
 	all := await("the watches of all virtual nodes settle")
-	t.Logf("%d virtual nodes: %.1f MiB (PSS), %d watches towards the provider", count, memory(t, process.command.Process.Pid), all)
+	t.Logf("%d virtual nodes: %.1f MiB (PSS), %d watches towards the provider", count, memory(t, process.PID()), all)
 	assert.Equal(t, one, all)
 }

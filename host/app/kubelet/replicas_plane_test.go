@@ -18,6 +18,7 @@ import (
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/internal/testkit/childprocess"
 )
 
 const (
@@ -138,9 +139,9 @@ func TestReplicasOfASharedProcessTakeOverUnderChurn(t *testing.T) {
 		r.create(r.rome, assigned(name, secretName))
 	}
 	r.mapNamespace()
-	startReplica := func(identity string) *child {
+	startReplica := func(identity string) *childprocess.Process {
 		r.createSharedPod(identity)
-		return startChild(t, childOptions{
+		return childprocess.Start(t, childOptions{
 			Kubeconfig: r.adminKubeconfig(t), NodeIP: r.consumer.Address(), PolicyCache: r.policyCache,
 			SharedProcess: sharedProcess, Identity: identity, ListenPort: 10250,
 		})
@@ -165,10 +166,10 @@ func TestReplicasOfASharedProcessTakeOverUnderChurn(t *testing.T) {
 		}
 	}
 	r.awaitRunning("churn-" + strconv.Itoa(churnPods))
-	first.end(t)
+	first.End(t)
 	takesOver("replica-2")
 	startReplica("replica-3")
-	second.kill(t)
+	second.Kill(t)
 	takesOver("replica-3")
 	require.NoError(t, stop())
 

@@ -28,6 +28,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/replicator"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
+	"github.com/longshore-dev/longshore/host/internal/testkit/childprocess"
 	"github.com/longshore-dev/longshore/host/internal/testkit/feedserver"
 )
 
@@ -82,7 +83,7 @@ func (f *faults) replicate(t *testing.T) {
 	f.createNodeWithoutKubelet(t)
 	f.keepNodeReady(t, "milan-still")
 	f.options = childOptions{Kubeconfig: f.adminKubeconfig(t), NodeIP: f.consumer.Address(), PolicyCache: f.policyCache, ClientTimeout: requestTimeout}
-	f.process = startChild(t, f.options)
+	f.process = childprocess.Start(t, f.options)
 }
 
 // runManagerAgain runs a replica of the provider's manager until the test ends, and starts it again
@@ -163,22 +164,12 @@ func (f *faults) watchEnds(t *testing.T) *ends {
 	t.Helper()
 	c, err := client.NewWithWatch(f.consumer.RESTConfig(), client.Options{Scheme: f.runtimeTypes})
 	require.NoError(t, err)
-	events, recorded, ctx, done := planetest.Watch(t, c, &corev1.Pod{}, &corev1.PodList{}), &ends{}, t.Context(), make(chan struct{})
-	t.Cleanup(func() { <-done })
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case event := <-events:
-				pod, ok := event.Object.(*corev1.Pod)
-				if ok && (pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded) {
-					recorded.add(pod.Namespace + "/" + pod.Name + ": " + pod.Status.Reason)
-				}
-			}
+	recorded := &ends{}
+	planetest.WatchPods(t, c, func(pod *corev1.Pod) {
+		if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+			recorded.add(pod.Namespace + "/" + pod.Name + ": " + pod.Status.Reason)
 		}
-	}()
+	})
 	return recorded
 }
 
@@ -214,8 +205,8 @@ func testRestoredProvider(t *testing.T, hasFeed bool) {
 		server := feedserver.Start(t, f.provider, "rome")
 		usesFeed = func() {
 			// While the provider was down, the virtual kubelet has begun to watch each namespace.
-			f.process.kill(t)
-			f.process = startChild(t, f.options)
+			f.process.Kill(t)
+			f.process = childprocess.Start(t, f.options)
 			planetest.Until(t, func(planetest.T) bool { return server.Watches() >= watchesOfTheFeed }, soon, tick, "the virtual kubelet uses the feed")
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/kubelet"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	"github.com/longshore-dev/longshore/host/internal/testkit/childprocess"
 )
 
 func readyCondition(node *corev1.Node) corev1.NodeCondition {
@@ -83,7 +84,7 @@ func TestStartWithAWarmCache(t *testing.T) {
 	options := childOptions{Kubeconfig: r.adminKubeconfig(t), NodeIP: r.consumer.Address(), PolicyCache: r.policyCache}
 	for _, name := range []string{"the first start", "a restart"} {
 		start := time.Now()
-		process := startChild(t, options)
+		process := childprocess.Start(t, options)
 		wasReady := false
 		for event := range watch.ResultChan() {
 			node, ok := event.Object.(*corev1.Node)
@@ -93,7 +94,7 @@ func TestStartWithAWarmCache(t *testing.T) {
 			}
 		}
 		require.True(t, wasReady, name)
-		process.kill(t)
+		process.Kill(t)
 		require.NoError(t, client.IgnoreNotFound(r.rome.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}})))
 		for event := range watch.ResultChan() {
 			if event.Type == "DELETED" {

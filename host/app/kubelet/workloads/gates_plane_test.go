@@ -41,21 +41,8 @@ func (r *gateRig) playKubelet(t *testing.T) {
 	t.Helper()
 	capacity := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("100")}
 	r.Create(r.Milan, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker"}, Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity}})
-	events, ctx, ended := planetest.Watch(t, r.Milan, &corev1.Pod{}, &corev1.PodList{}, client.InNamespace(twoclusters.Remote("shop"))), t.Context(), make(chan struct{})
-	t.Cleanup(func() { <-ended })
-	go func() {
-		defer close(ended)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case event := <-events:
-				if pod, ok := event.Object.(*corev1.Pod); ok {
-					r.reportStatus(ctx, pod)
-				}
-			}
-		}
-	}()
+	ctx := t.Context()
+	planetest.WatchPods(t, r.Milan, func(pod *corev1.Pod) { r.reportStatus(ctx, pod) }, client.InNamespace(twoclusters.Remote("shop")))
 }
 
 // reportStatus patches the status of a pod if it differs. Errors are those of a pod that has

@@ -2,44 +2,23 @@ package twoclusters
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/longshore-dev/longshore/host/app/kubelet"
 	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
+	"github.com/longshore-dev/longshore/host/internal/testkit/childprocess"
 )
-
-// childVariable is set for a child process that runs a virtual kubelet. Its value is a file with
-// childOptions.
-const childVariable = "LONGSHORE_TEST_VIRTUAL_KUBELET"
-
-// logTail is how many bytes of a virtual kubelet's log are printed if the test has failed.
-const logTail = 20000
 
 // Main is the TestMain of a package that runs virtual kubelets: their processes run the
 // package's own binary.
-func Main(m *testing.M) {
-	if file := os.Getenv(childVariable); file != "" {
-		os.Exit(runChild(file))
-	}
-	ctrl.SetLogger(logr.Discard())
-	os.Exit(m.Run())
-}
+func Main(m *testing.M) { childprocess.Main(m, runKubelet) }
 
 // KubeletOptions are the options of a virtual kubelet.
 type KubeletOptions struct {
@@ -65,11 +44,7 @@ type childOptions struct {
 type Kubelet struct {
 	clusters *Clusters
 	options  childOptions
-	command  *exec.Cmd
-	stdin    io.Closer
-	exited   chan error
-	logFile  string
-	killed   bool
+	process  *childprocess.Process
 }
 
 // StartKubelet creates the VirtualNode and starts its virtual kubelet, which is killed when the
@@ -81,23 +56,11 @@ func (c *Clusters) StartKubelet(options KubeletOptions) *Kubelet {
 	vn.Spec.CreateNode = ptr.To(!options.WithoutNode)
 	chartrights.GrantVirtualKubelet(c.tb, c.Rome, vn)
 	c.Create(c.Rome, vn)
-	k := &Kubelet{
-		clusters: c, logFile: filepath.Join(c.tb.TempDir(), "log"),
-		options: childOptions{
-			Kubeconfig: file, NodeIP: c.Consumer.Address(), PolicyCache: c.policyCache,
-			ClientTimeout: options.ClientTimeout, WithoutNode: options.WithoutNode, ReflectionWorkers: options.ReflectionWorkers,
-		},
-	}
-	k.Start()
-	c.tb.Cleanup(func() {
-		k.Kill()
-		content, err := os.ReadFile(k.logFile)
-		assert.NoError(c.tb, err)
-		chartrights.AssertNoneDenied(c.tb, content)
-		if c.tb.Failed() {
-			c.tb.Logf("the virtual kubelet's log:\n%s", content[max(0, len(content)-logTail):])
-		}
-	})
+	k := &Kubelet{clusters: c, options: childOptions{
+		Kubeconfig: file, NodeIP: c.Consumer.Address(), PolicyCache: c.policyCache,
+		ClientTimeout: options.ClientTimeout, WithoutNode: options.WithoutNode, ReflectionWorkers: options.ReflectionWorkers,
+	}}
+	k.process = childprocess.Start(c.tb, k.options)
 	return k
 }
 
@@ -106,67 +69,21 @@ func (k *Kubelet) SetReflectionWorkers(workers map[string]int) { k.options.Refle
 
 // Start starts the process again, which must have been killed.
 func (k *Kubelet) Start() {
-	tb := k.clusters.tb
-	tb.Helper()
-	raw, err := json.Marshal(k.options)
-	require.NoError(tb, err)
-	file := filepath.Join(tb.TempDir(), "options.json")
-	require.NoError(tb, os.WriteFile(file, raw, 0o600))
-	log, err := os.OpenFile(k.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	require.NoError(tb, err)
-	defer log.Close()
-	binary, err := os.Executable()
-	require.NoError(tb, err)
-	k.command = exec.Command(binary)
-	k.command.Env = append(os.Environ(), childVariable+"="+file)
-	k.command.Stdout, k.command.Stderr = log, log
-	k.stdin, err = k.command.StdinPipe()
-	require.NoError(tb, err)
-	require.NoError(tb, k.command.Start())
-	k.exited, k.killed = make(chan error, 1), false
-	go func(command *exec.Cmd, exited chan error) { exited <- command.Wait() }(k.command, k.exited)
+	k.clusters.tb.Helper()
+	k.process.Restart(k.clusters.tb, k.options)
 }
 
 // Kill kills the process unless that was done, and waits until it has ended. It fails the test if
 // the process ended by itself.
 func (k *Kubelet) Kill() {
-	tb := k.clusters.tb
-	tb.Helper()
-	if k.killed {
-		return
-	}
-	k.killed = true
-	_ = k.command.Process.Kill() // fails if the process has ended, which the next line reports
-	require.ErrorContains(tb, <-k.exited, "signal: killed", "the process did not end before")
-	_ = k.stdin.Close()
+	k.clusters.tb.Helper()
+	k.process.Kill(k.clusters.tb)
 }
 
-// runChild runs a virtual kubelet until it is killed or its parent ends.
-func runChild(file string) (code int) {
-	log := funcr.NewJSON(func(line string) { _, _ = os.Stderr.WriteString(line + "\n") }, funcr.Options{LogTimestamp: true, Verbosity: 1})
-	ctrl.SetLogger(log)
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // ends with the parent
-		cancel()
-	}()
-	if err := serveChild(ctrl.LoggerInto(ctx, log), file); err != nil {
-		log.Error(err, "The virtual kubelet ended")
-		return 1
-	}
-	return 0
-}
-
-func serveChild(ctx context.Context, file string) error {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("reading the options: %w", err)
-	}
-	var child childOptions
-	if err := json.Unmarshal(raw, &child); err != nil {
-		return fmt.Errorf("decoding the options: %w", err)
-	}
+// runKubelet runs a virtual kubelet in a child process.
+func runKubelet(ctx context.Context, child childOptions) error {
 	o := kubelet.DefaultOptions()
+	var err error
 	if o.Config, err = clientcmd.BuildConfigFromFlags("", child.Kubeconfig); err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
