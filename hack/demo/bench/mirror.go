@@ -25,7 +25,7 @@ const (
 	// distance is the time of a round trip between the clusters.
 	distance = 50 * time.Millisecond
 	// mirrorWorkers is the number of workers of the virtual kubelet for ConfigMaps in the chart.
-	mirrorWorkers = 3
+	mirrorWorkers = 10
 	// mirrorGoal bounds the time beside the plain client.
 	mirrorGoal = 1.5
 	// Goals of a pod with a token, events, webhook and quota. The reference system needs 22.2 requests

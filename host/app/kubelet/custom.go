@@ -25,7 +25,7 @@ import (
 
 const (
 	// customWorkers is the number of objects of a custom kind that are handled at once.
-	customWorkers = 3
+	customWorkers = 10
 	// reflectionsManager owns the observations of ResourceReflections in the PolicyComponent.
 	reflectionsManager = client.FieldOwner("longshore-reflections")
 	// watchRetry is the pause before ResourceReflections are watched again after an error.

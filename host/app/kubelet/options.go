@@ -36,11 +36,11 @@ const (
 )
 
 // Resources returns the default of each flag --<resource>-reflection-workers (wire 7.1; the
-// default for pods is a deviation).
+// defaults are deviations but that of endpointslice).
 func Resources() map[string]int {
 	return map[string]int{
-		"pod": 20, "endpointslice": 10, "service": 3, "ingress": 3, "configmap": 3, "secret": 3,
-		"serviceaccount": 3, "persistentvolumeclaim": 3, "event": 3,
+		"pod": 20, "endpointslice": 10, "service": 10, "ingress": 10, "configmap": 10, "secret": 10,
+		"serviceaccount": 10, "persistentvolumeclaim": 10, "event": 10,
 	}
 }
 
