@@ -198,7 +198,7 @@ func (b *bench) needs(prefixes ...string) bool {
 		return true
 	}
 	named := false
-	for _, measure := range []string{"stream", "kinds", "burst", "requests", "cpu", "memory", "quiet", "policy", "mirror", "tokens"} {
+	for _, measure := range []string{"stream", "kinds", "burst", "requests", "cpu", "memory", "quiet", "policy", "plan", "mirror", "tokens"} {
 		if !strings.Contains(expression, measure) {
 			continue
 		}
