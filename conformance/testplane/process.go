@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -67,7 +68,7 @@ func start(s spawn) (*process, error) {
 	}
 	// Not CommandContext: how a cluster ends is Stop's business, not a context's.
 	p.command = exec.Command(s.binary, args...)
-	p.command.Env = append(os.Environ(), s.env...)
+	p.command.Env = environment(os.Environ(), s.env)
 	if childStdin != nil {
 		p.command.Stdin = childStdin
 	}
@@ -82,6 +83,16 @@ func start(s spawn) (*process, error) {
 		close(p.done)
 	}()
 	return p, nil
+}
+
+// environment returns the environment of a child. With the default of 100, an API server spends
+// 40 % of its start and of the installation of CRDs collecting garbage.
+func environment(own, added []string) []string {
+	isSet := slices.ContainsFunc(own, func(variable string) bool { return strings.HasPrefix(variable, "GOGC=") })
+	if !isSet {
+		own = append(slices.Clone(own), "GOGC=400")
+	}
+	return slices.Concat(own, added)
 }
 
 func (p *process) pid() int { return p.command.Process.Pid }
