@@ -364,6 +364,6 @@ func (r *rig) store(content string) {
 func settings(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
 
 const (
-	soon = time.Minute
+	soon = 2 * time.Minute
 	tick = 20 * time.Millisecond
 )

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/longshore-dev/longshore/conformance/cluster"
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
@@ -46,6 +47,7 @@ func conformLines(t *testing.T, s *shell) {
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "rome"}},
 	}
 	require.NoError(t, s.rig.Milan.Create(t.Context(), tooMany))
+	planetest.AwaitRights(t, s.rig.Milan.Client, tooMany)
 	report = conformance(t, s, conform+" --namespace shopfloor -o yaml", 5)
 	require.NoError(t, s.rig.Milan.Delete(t.Context(), tooMany))
 	assert.False(t, report.Conforms)

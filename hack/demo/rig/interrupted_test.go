@@ -169,10 +169,12 @@ func administrator(t *testing.T, c *rig.Cluster) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "administrator", Namespace: "default"}}
 	require.NoError(t, c.Create(t.Context(), account))
-	require.NoError(t, c.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "administrator"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account.Name, Namespace: account.Namespace}},
-	}))
+	}
+	require.NoError(t, c.Create(t.Context(), binding))
+	planetest.AwaitRights(t, c.Client, binding)
 	request := &authenticationv1.TokenRequest{}
 	require.NoError(t, c.SubResource("token").Create(t.Context(), account, request))
 	return request.Status.Token

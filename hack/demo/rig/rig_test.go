@@ -76,69 +76,6 @@ func printLogs(t *testing.T, dir string) {
 
 func quiet(string) {}
 
-// TestAPodRunsOnTheOtherCluster is the demo's path, and what an operator does next. Its
-// parts build on each other: one installation is used for all of them.
-func TestAPodRunsOnTheOtherCluster(t *testing.T) {
-	t.Parallel()
-	r, _ := start(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-	defer cancel()
-	require.NoError(t, r.Install(ctx, nil))
-	require.NoError(t, r.Rome.WaitForDeployments(ctx, rig.Namespace, quiet))
-	require.NoError(t, r.Milan.WaitForDeployments(ctx, rig.Namespace, quiet))
-	require.NoError(t, r.Peer(ctx, quiet))
-	waiting, stopWaiting := context.WithTimeout(ctx, patience)
-	defer stopWaiting()
-	createStorage(t, r)
-	require.NoError(t, r.CreateVirtualNode(waiting, rig.Capacity("640", "2560Gi", "5000"), quiet))
-	require.NoError(t, r.Rome.Offload(waiting, application.Namespace, offloadingv1beta1.RemotePodOffloadingStrategyType, quiet))
-	require.NoError(t, r.RunApplication(waiting, quiet))
-
-	steps := []struct {
-		name string
-		run  func(*testing.T, *rig.Rig)
-	}{
-		{"every status, source and decision is what it seems", func(t *testing.T, r *rig.Rig) {
-			require.NoError(t, r.Verify(t.Context(), application.Namespace))
-		}},
-		{"the check of helm test passes", installationChecked},
-		{"no kwok plays the virtual node", noKwokOnTheVirtualNode},
-		{"dashboards of Liqo read the metrics", metricsOfLiqo},
-		{"what longshorectl plan predicts is what happens", planIsTrue},
-		{"a malicious consumer gets nothing that was not granted", maliciousConsumer},
-		{"peering again changes nothing, wherever the command is interrupted", peeringIsRepeated},
-		{"the tutorial of the first policy is true, command by command", firstPolicy},
-		{"the tutorial of writing a policy is true, command by command", writePolicy},
-		{"bad input is refused where its author looks", badInput},
-		{"a pod that vanishes on the provider comes back", remotePodComesBack},
-		{"a removed scheduling label comes back", labelComesBack},
-		{"a change of a ConfigMap arrives", configMapFollows},
-		{"the commands of the README switch a policy off", readmePolicy},
-		{"scaling down takes the remote pod away", scaleDown},
-		{"a policy that is switched off changes the outcome", policySwitchedOff},
-		{"a custom policy loaded from a ConfigMap decides, live", customPolicy},
-		{"a policy of the provider denies and changes pods of the consumer, live", providerPolicy},
-		{"a policy of the provider grants half of a resource slice and denies it, live", sliceCapped},
-		{"replacing a module under load loses and delays nothing", swapUnderLoad},
-		{"replicas are replaced and killed while pods are admitted", severalReplicas},
-		{"an EndpointSlice of the consumer is one in the provider", endpointsArrive},
-		{"an event of a remote pod is an event of the local pod", eventsArrive},
-		{"a restarted virtual kubelet keeps the pods", kubeletRestarts},
-		{"an event that was reflected before the restart is updated", eventsArrive},
-		{"every component is killed and loses its lease while all kinds change", disturbedInTurn},
-		{"pods on the virtual node in a namespace that is not offloaded come to an end", podsElsewhere},
-		{"an offloaded namespace is deleted with its pods", namespaceGoes},
-		{"un-offloading takes the remote namespace away", unOffload},
-		{"unpeering takes everything back, and peering again works", unpeerAndPeerAgain},
-		{"returning the resource slice leaves nothing", returnSlice},
-	}
-	for _, step := range steps {
-		if !t.Run(step.name, func(t *testing.T) { step.run(t, r) }) {
-			return
-		}
-	}
-}
-
 // installationChecked runs what the chart's test hook runs.
 func installationChecked(t *testing.T, r *rig.Rig) {
 	for _, cluster := range []*rig.Cluster{r.Rome, r.Milan} {

@@ -107,7 +107,8 @@ func (r *rig) client(config *rest.Config) client.Client {
 	return c
 }
 
-// create creates objects. The virtual kubelet of a VirtualNode gets its rights.
+// create creates objects. The virtual kubelet of a VirtualNode gets its rights, bindings are in
+// effect, and pods can be created in namespaces.
 func (r *rig) create(c client.Client, objects ...client.Object) {
 	r.t.Helper()
 	for _, object := range objects {
@@ -117,6 +118,8 @@ func (r *rig) create(c client.Client, objects ...client.Object) {
 		}
 		require.NoError(r.t, c.Create(r.t.Context(), object))
 	}
+	planetest.AwaitRights(r.t, c, objects...)
+	planetest.AwaitServiceAccounts(r.t, c, objects...)
 }
 
 // asManager returns the configuration of the manager of a cluster, with the rights of the chart.

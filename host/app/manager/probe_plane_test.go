@@ -29,7 +29,7 @@ import (
 )
 
 const (
-	soon = time.Minute
+	soon = 2 * time.Minute
 	tick = 50 * time.Millisecond
 )
 

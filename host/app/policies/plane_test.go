@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	patience = time.Minute
+	patience = 2 * time.Minute
 	poll     = 20 * time.Millisecond
 )
 

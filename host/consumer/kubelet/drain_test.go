@@ -34,9 +34,10 @@ func TestStreamsOutliveTheirServer(t *testing.T) {
 	t.Cleanup(provider.Close)
 	connection, err := NewProvider(providerOptions(&rest.Config{Host: provider.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}))
 	require.NoError(t, err)
-	port, serving := freePort(t), NewSelfSigned("milan", net.IPv4(127, 0, 0, 1), time.Now)
+	ip := reserveAddress(t)
+	serving := NewSelfSigned("milan", net.ParseIP(ip), time.Now)
 	server, err := New(Options{
-		Address: "127.0.0.1", Port: port, Pods: onePod{}, Provider: connection,
+		Address: ip, Port: freePort, Pods: onePod{}, Provider: connection,
 		Certificate: serving.Certificate, Guard: newGuard(t, allowAll(), noAuthorities),
 	})
 	require.NoError(t, err)
@@ -46,7 +47,7 @@ func TestStreamsOutliveTheirServer(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Run(ctx, streams) }()
 
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	address := net.JoinHostPort(ip, strconv.Itoa(freePort))
 	awaitServer(t, address)
 	client, err := rest.HTTPClientFor(&rest.Config{
 		Host: "https://" + address, BearerToken: "good", TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(t, serving)},

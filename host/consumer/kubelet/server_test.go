@@ -32,6 +32,8 @@ import (
 	"k8s.io/client-go/transport/spdy"
 	utilexec "k8s.io/client-go/util/exec"
 	statsv1alpha1 "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
+
+	"github.com/longshore-dev/longshore/conformance/testplane"
 )
 
 func certificatePEM(t *testing.T, s *SelfSigned) []byte {
@@ -143,10 +145,10 @@ func serve(t *testing.T) *rest.Config {
 	t.Helper()
 	provider, err := NewProvider(providerOptions(newProvider(t)))
 	require.NoError(t, err)
-	serving := NewSelfSigned("milan-1", net.IPv4(127, 0, 0, 1), time.Now)
-	port := freePort(t)
+	ip := reserveAddress(t)
+	serving := NewSelfSigned("milan-1", net.ParseIP(ip), time.Now)
 	server, err := New(Options{
-		Address: "127.0.0.1", Port: port, Certificate: serving.Certificate, Pods: onePod{}, Provider: provider,
+		Address: ip, Port: freePort, Certificate: serving.Certificate, Pods: onePod{}, Provider: provider,
 		Guard: newGuard(t, allowAll(), noAuthorities),
 	})
 	require.NoError(t, err)
@@ -157,7 +159,7 @@ func serve(t *testing.T) *rest.Config {
 		cancel()
 		assert.NoError(t, <-ended)
 	})
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	address := net.JoinHostPort(ip, strconv.Itoa(freePort))
 	awaitServer(t, address)
 	return &rest.Config{
 		Host: "https://" + address, BearerToken: "good", TLSClientConfig: rest.TLSClientConfig{CAData: certificatePEM(t, serving)},
@@ -176,12 +178,17 @@ func awaitServer(t *testing.T, address string) {
 	}, time.Minute, 5*time.Millisecond)
 }
 
-func freePort(t *testing.T) int {
+// freePort is free at an address that is reserved.
+const freePort = 10250
+
+// reserveAddress returns a loopback address at which no other test listens until the test ends. A port
+// of 127.0.0.1 that is found free may be in use a moment later.
+func reserveAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	address, err := testplane.ReserveAddress()
 	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
+	t.Cleanup(address.Release)
+	return address.IP
 }
 
 func get(t *testing.T, config *rest.Config, path string) (int, string) {

@@ -41,7 +41,7 @@ const (
 	tenant                   = "liqo-tenant-milan"
 	local, remoteNamespace   = "shop", "shop-rome"
 
-	soon = time.Minute
+	soon = 2 * time.Minute
 	tick = 20 * time.Millisecond
 )
 

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	soon = time.Minute
+	soon = 2 * time.Minute
 	tick = 20 * time.Millisecond
 )
 

@@ -28,7 +28,7 @@ import (
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
-const soon = time.Minute
+const soon = 2 * time.Minute
 
 // rig is a provider with the consumers rome and oslo, and a group that is no consumer.
 type rig struct {

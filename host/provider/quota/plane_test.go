@@ -48,7 +48,7 @@ const (
 	consumerUser = "gpu-0123456789ab"
 	namespace    = "shop-rome"
 
-	soon = time.Minute
+	soon = 2 * time.Minute
 	tick = 25 * time.Millisecond
 )
 

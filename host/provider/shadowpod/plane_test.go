@@ -41,7 +41,7 @@ const (
 	// nodeName is a node without kubelet: pods on it end when the test confirms it.
 	nodeName = "still"
 
-	soon = time.Minute
+	soon = 2 * time.Minute
 	tick = 25 * time.Millisecond
 )
 

@@ -45,7 +45,7 @@ import (
 )
 
 const (
-	soon = time.Minute
+	soon = 2 * time.Minute
 	tick = 20 * time.Millisecond
 	// refusal is how the API server begins what the webhook says.
 	refusal = "denied the request: "

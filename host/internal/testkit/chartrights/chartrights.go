@@ -4,7 +4,6 @@ package chartrights
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +19,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,8 +48,8 @@ const (
 	deniedMark = "denied by the rights of the chart: "
 	// rendered is the chart with its default values, as its tests hold it.
 	rendered = "hack/demo/chart/testdata/default.golden.yaml"
-	// aggregation is how long the controller manager takes to fill in aggregated ClusterRoles.
-	aggregation = time.Minute
+	// aggregation is how long the controller manager may take to fill in aggregated ClusterRoles.
+	aggregation = 2 * time.Minute
 	poll        = 25 * time.Millisecond
 )
 
@@ -59,7 +57,7 @@ const (
 var kinds = []string{"Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}
 
 // Install creates the roles, bindings and ServiceAccounts of the chart with its default values, and
-// waits until aggregated ClusterRoles have their rules. The manager gets the rules of each optional
+// waits until they are in effect. The manager gets the rules of each optional
 // part of the chart that is named, a file below files/rbac without its extension, in addition.
 func Install(tb testing.TB, admin *rest.Config, optional ...string) {
 	tb.Helper()
@@ -76,27 +74,38 @@ func Install(tb testing.TB, admin *rest.Config, optional ...string) {
 		create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	var aggregated []string
+	var bindings []client.Object
 	for _, object := range granting(tb) {
 		create(object)
-		if object.GetKind() == "ClusterRole" && object.Object["aggregationRule"] != nil {
+		bindings = append(bindings, object)
+		if object.Object["aggregationRule"] != nil {
 			aggregated = append(aggregated, object.GetName())
 		}
 	}
 	for _, part := range optional {
 		create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: Manager + "-" + part}, Rules: rulesOf(tb, part)})
-		create(&rbacv1.ClusterRoleBinding{
+		binding := &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: Manager + "-" + part},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: Manager + "-" + part},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Namespace, Name: Manager}},
-		})
+		}
+		create(binding)
+		bindings = append(bindings, binding)
 	}
 	for _, name := range aggregated {
-		planetest.Until(tb, func(t planetest.T) bool {
-			role := &rbacv1.ClusterRole{}
-			require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: name}, role))
-			return len(role.Rules) > 0
-		}, aggregation, poll, "ClusterRole %s has its rules", name)
+		awaitRules(tb, c, name)
 	}
+	planetest.AwaitRights(tb, c, bindings...)
+}
+
+// awaitRules waits until an aggregated ClusterRole has rules: the controller manager fills them in.
+func awaitRules(tb testing.TB, c client.Client, name string) {
+	tb.Helper()
+	planetest.Until(tb, func(t planetest.T) bool {
+		role := &rbacv1.ClusterRole{}
+		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Name: name}, role))
+		return len(role.Rules) > 0
+	}, aggregation, poll, "ClusterRole %s has its rules", name)
 }
 
 // granting returns the objects of the rendered chart that grant rights.
@@ -266,66 +275,11 @@ func GrantAccess(tb testing.TB, admin client.Client, vn *offloadingv1beta1.Virtu
 	grant(tb, admin, bindings)
 }
 
-// grant creates roles and bindings. The API server learns about them a moment later: grant waits
-// until each rule allows a request.
+// grant creates roles and bindings, and waits until they are in effect.
 func grant(tb testing.TB, admin client.Client, rights []client.Object) {
 	tb.Helper()
 	ensure(tb, admin, rights)
-	for _, object := range rights {
-		var role client.Object
-		var ref rbacv1.RoleRef
-		var subjects []rbacv1.Subject
-		switch binding := object.(type) {
-		case *rbacv1.RoleBinding:
-			ref, subjects = binding.RoleRef, binding.Subjects
-		case *rbacv1.ClusterRoleBinding:
-			ref, subjects = binding.RoleRef, binding.Subjects
-		default:
-			continue
-		}
-		role = &rbacv1.ClusterRole{}
-		if ref.Kind == "Role" {
-			role = &rbacv1.Role{}
-		}
-		for _, subject := range subjects {
-			planetest.Until(tb, func(t planetest.T) bool {
-				return admin.Get(t.Context(), client.ObjectKey{Namespace: object.GetNamespace(), Name: ref.Name}, role) == nil &&
-					isInEffect(t.Context(), admin, role, object.GetNamespace(), subject)
-			}, aggregation, poll, "%s %s has the rights of %s %s in namespace %q", subject.Kind, subject.Name, ref.Kind, ref.Name, object.GetNamespace())
-		}
-	}
-}
-
-// isInEffect reports whether a subject may make a request of each rule of a role.
-func isInEffect(ctx context.Context, admin client.Client, role client.Object, namespace string, subject rbacv1.Subject) bool {
-	var rules []rbacv1.PolicyRule
-	switch role := role.(type) {
-	case *rbacv1.Role:
-		rules = role.Rules
-	case *rbacv1.ClusterRole:
-		rules = role.Rules
-	}
-	for _, rule := range rules {
-		resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: "system:serviceaccount:" + subject.Namespace + ":" + subject.Name,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource,
-				Name: first(rule.ResourceNames),
-			},
-		}}
-		if admin.Create(ctx, review) != nil || !review.Status.Allowed {
-			return false
-		}
-	}
-	return len(rules) > 0 // The controller manager fills in aggregated ClusterRoles.
-}
-
-func first(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	return names[0]
+	planetest.AwaitRights(tb, admin, rights...)
 }
 
 func ensure(tb testing.TB, admin client.Client, objects []client.Object) {

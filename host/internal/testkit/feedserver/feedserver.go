@@ -43,7 +43,7 @@ const (
 	// port is the feed's port on the address of the cluster.
 	port = 9443
 
-	soon = time.Minute
+	soon = 2 * time.Minute
 	tick = 25 * time.Millisecond
 )
 
@@ -185,4 +185,5 @@ func create(tb testing.TB, c client.Client, objects ...client.Object) {
 	for _, object := range objects {
 		require.NoError(tb, c.Create(tb.Context(), object), object.GetName())
 	}
+	planetest.AwaitRights(tb, c, objects...)
 }

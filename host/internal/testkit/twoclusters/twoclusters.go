@@ -95,12 +95,14 @@ func (c *Clusters) connect(cluster *testplane.Cluster) client.WithWatch {
 	return w
 }
 
-// Create creates objects.
+// Create creates objects; bindings are in effect, and pods can be created in namespaces.
 func (c *Clusters) Create(in client.Client, objects ...client.Object) {
 	c.tb.Helper()
 	for _, object := range objects {
 		require.NoError(c.tb, in.Create(c.tb.Context(), object), object.GetName())
 	}
+	planetest.AwaitRights(c.tb, in, objects...)
+	planetest.AwaitServiceAccounts(c.tb, in, objects...)
 }
 
 // RunManager runs the provider's controllers, which create pods for ShadowPods, until the test
