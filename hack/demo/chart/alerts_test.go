@@ -61,7 +61,7 @@ func requireMetrics(t *testing.T, expr, where string) {
 	parsed, err := metricsql.Parse(strings.ReplaceAll(expr, "$namespace", "longshore"))
 	require.NoError(t, err, where)
 	known := ownMetrics(t)
-	labels := map[string]bool{"__name__": true, "le": true, "namespace": true, "pod": true, "liqo_io_virtual_node": true, "liqo_io_remote_cluster_id": true}
+	labels := map[string]bool{"__name__": true, "le": true, "namespace": true, "pod": true, "virtual_node": true, "liqo_io_remote_cluster_id": true}
 	found, foreign := 0, 0
 	metricsql.VisitAll(parsed, func(node metricsql.Expr) {
 		metric, ok := node.(*metricsql.MetricExpr)
@@ -186,10 +186,15 @@ func TestTheDashboardShowsMetricsThatExist(t *testing.T) {
 	var dashboard struct {
 		UID    string `json:"uid"`
 		Panels []struct {
-			ID      int    `json:"id"`
-			Title   string `json:"title"`
-			Type    string `json:"type"`
-			GridPos struct{ X, Y, W, H int }
+			ID          int    `json:"id"`
+			Title       string `json:"title"`
+			Type        string `json:"type"`
+			GridPos     struct{ X, Y, W, H int }
+			FieldConfig struct {
+				Defaults struct {
+					NoValue string `json:"noValue"`
+				} `json:"defaults"`
+			} `json:"fieldConfig"`
 			Targets []struct {
 				Expr         string `json:"expr"`
 				LegendFormat string `json:"legendFormat"`
@@ -198,7 +203,8 @@ func TestTheDashboardShowsMetricsThatExist(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(content), &dashboard))
 	assert.Equal(t, "longshore", dashboard.UID)
-	legendLabel := regexp.MustCompile(`\{\{(\w+)\}\}`)
+	legendLabel, compared := regexp.MustCompile(`\{\{(\w+)\}\}`), regexp.MustCompile(` >=? 0$`)
+	selectors := regexp.MustCompile(`(?:longshore|process|controller_runtime)_\w+(?:\{[^}]*\})?`)
 	taken := map[string]string{}
 	for _, panel := range dashboard.Panels {
 		assert.Equal(t, panel.Type == "row", len(panel.Targets) == 0, panel.Title)
@@ -211,6 +217,12 @@ func TestTheDashboardShowsMetricsThatExist(t *testing.T) {
 		}
 		for _, target := range panel.Targets {
 			requireMetrics(t, target.Expr, panel.Title)
+			for _, selected := range selectors.FindAllString(target.Expr, -1) {
+				assert.Contains(t, selected, `namespace=~"$namespace"`, "%s: the variable of the dashboard selects nothing", panel.Title)
+			}
+			if compared.MatchString(target.Expr) {
+				assert.NotEmpty(t, panel.FieldConfig.Defaults.NoValue, "%s is empty while nothing is wrong, and does not say so", panel.Title)
+			}
 			for _, label := range legendLabel.FindAllStringSubmatch(target.LegendFormat, -1) {
 				assert.Regexp(t, `by \([^)]*\b`+label[1]+`\b`, target.Expr, panel.Title)
 			}
