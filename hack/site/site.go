@@ -15,6 +15,7 @@ import (
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
+	extast "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 )
@@ -134,6 +135,7 @@ func (s *site) render() (map[string][]byte, error) {
 			errs = append(errs, err)
 			continue
 		}
+		labelCells(p)
 		var body, out bytes.Buffer
 		if err := markdown.Renderer().Render(&body, p.content, p.tree); err != nil {
 			errs = append(errs, fmt.Errorf("rendering %s: %w", name, err))
@@ -190,6 +192,31 @@ func (s *site) rewriteLinks(p *page) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// labelCells names the column in each cell of a table with more than two columns. A narrow screen
+// shows a row of such a table as a list of its cells.
+func labelCells(p *page) {
+	walk(p.tree, func(node ast.Node) {
+		table, ok := node.(*extast.Table)
+		if !ok || len(table.Alignments) <= 2 {
+			return
+		}
+		table.SetAttributeString("class", []byte("wide"))
+		var columns []string
+		for row := table.FirstChild(); row != nil; row = row.NextSibling() {
+			_, isHeader := row.(*extast.TableHeader)
+			column := 0
+			for cell := row.FirstChild(); cell != nil; cell = cell.NextSibling() {
+				if isHeader {
+					columns = append(columns, plain(cell, p.content))
+				} else if column < len(columns) {
+					cell.SetAttributeString("data-label", []byte(columns[column]))
+				}
+				column++
+			}
+		}
+	})
 }
 
 // relative returns the address of a page as a link in another.

@@ -43,6 +43,22 @@ func TestLinksBecomeThoseOfTheSite(t *testing.T) {
 	assert.Contains(t, string(files["index.html"]), `<a href="howto/run.html">How</a>`)
 }
 
+func TestCellsOfWideTablesNameTheirColumns(t *testing.T) {
+	s, err := read(repositoryOf(map[string]string{
+		"docs/howto/run.md": "# Run\n\n| key | `type` | says \"so\" |\n|---|---|---|\n| a | b | c |\n\n| two | columns |\n|---|---|\n| d | e |\n",
+	}))
+	require.NoError(t, err)
+	files, err := s.render()
+	require.NoError(t, err)
+	page := string(files["howto/run.html"])
+	for _, want := range []string{
+		`<table class="wide">`, `<td data-label="key">a</td>`, `<td data-label="type">b</td>`, `<td data-label="says &quot;so&quot;">c</td>`,
+		"<table>\n", `<td>d</td>`,
+	} {
+		assert.Contains(t, page, want)
+	}
+}
+
 func TestALinkThatLeadsNowhereIsAnError(t *testing.T) {
 	for name, tc := range map[string]struct{ content, want string }{
 		"to a file":                 {"[a](gone.md)", "docs/howto/run.md links to gone.md, which does not exist"},

@@ -2,21 +2,25 @@
 (() => {
   const input = document.getElementById("search");
   const list = document.getElementById("results");
-  const lower = window.searchIndex.map((r) => ({ r, title: `${r.t} ${r.h || ""}`.toLowerCase(), text: r.x.toLowerCase() }));
+  const lower = window.searchIndex.map((r) => ({ r, page: r.t.toLowerCase(), heading: (r.h || r.t).toLowerCase(), text: r.x.toLowerCase() }));
 
-  // score is 0 unless every word is found; a word in a title counts more than one in the text.
+  // score is 0 unless every word is found. A word in a heading counts more than one in the title of the
+  // page, and that more than one in the text. Decisions, which explain the past, come after the rest.
   const score = (entry, words) => {
     let total = 0;
     for (const word of words) {
-      if (entry.title.includes(word)) total += 10;
+      if (entry.heading.includes(word)) total += 10;
+      else if (entry.page.includes(word)) total += 4;
       else if (entry.text.includes(word)) total += 1;
       else return 0;
     }
-    return total;
+    return entry.r.u.startsWith("adr/") ? total / 10 : total;
   };
 
+  // excerpt begins with a whole word.
   const excerpt = (entry, word) => {
-    const at = Math.max(0, entry.text.indexOf(word) - 40);
+    const near = Math.max(0, entry.text.indexOf(word) - 40);
+    const at = near > 0 ? entry.text.indexOf(" ", near) + 1 : 0;
     return (at > 0 ? "… " : "") + entry.r.x.slice(at, at + 140);
   };
 
