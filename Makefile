@@ -16,9 +16,10 @@ LINTED   := $(TESTED) hack/e2e hack/e2e/images/addons
 MODULES  := $(LINTED) conformance/testplane/kubernetes hack/tools
 TOOL     := $(GO) tool -modfile=hack/tools/go.mod
 LDFLAGS  := -s -w
-# The image's platforms; those of another architecture need qemu-user-static. And the version
-# of image and release; empty is that of git.
-PLATFORMS ?= linux/$(shell $(GO) env GOARCH)
+# The image's platforms; empty is this machine's for `image`, and linux/amd64,linux/arm64 for
+# `release`. Those of another architecture need qemu-user-static. And the version of image and
+# release; empty is that of git.
+PLATFORMS ?=
 VERSION  ?=
 # `make demo` with nodes of Linux namespaces, as root: real. Empty: simulated ones.
 NODES    ?=

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -29,6 +30,9 @@ func main() {
 	}
 }
 
+// releasedPlatforms are those of the image of a release.
+const releasedPlatforms = "linux/amd64,linux/arm64"
+
 // release is one release of a clone.
 type release struct {
 	// root of the clone, and out, the folder of the results.
@@ -49,7 +53,7 @@ func run(ctx context.Context, args []string) error {
 	var (
 		out       = flags.String("out", "dist", "folder of the results, relative to the clone")
 		version   = flags.String("version", "", "version; empty asks git describe")
-		platforms = flags.String("platforms", "linux/"+runtime.GOARCH, "platforms of the image, separated by commas")
+		platforms = flags.String("platforms", "", "platforms of the image, separated by commas; empty is this machine's for image, and linux/amd64,linux/arm64 for all")
 	)
 	if len(args) == 0 {
 		return errors.New("usage: release image|all [--out DIR] [--version VERSION] [--platforms OS/ARCH,...]")
@@ -57,7 +61,11 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args[1:]); err != nil {
 		return err // the flag package has printed the usage
 	}
-	r, err := newRelease(ctx, *out, *version, *platforms)
+	of := cmp.Or(*platforms, "linux/"+runtime.GOARCH)
+	if *platforms == "" && args[0] == "all" {
+		of = releasedPlatforms
+	}
+	r, err := newRelease(ctx, *out, *version, of)
 	if err != nil {
 		return err
 	}
@@ -118,14 +126,15 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 }
 
 // build builds a command of the clone for a platform. The result depends on neither the path
-// of the clone nor the machine.
+// of the clone nor the machine, but on the version of Go.
 func (r *release) build(ctx context.Context, command string, p platform, to string) error {
 	const versionVariable = "github.com/longshore-dev/longshore/host/kit/version.released"
 	fmt.Fprintf(os.Stderr, "building %s for %s; with an empty build cache this takes minutes\n", command, p)
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
 		"-ldflags", "-s -w -buildid= -X "+versionVariable+"="+r.version, "-o", to, "./"+command)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.root, os.Stderr, os.Stderr
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch)
+	// The settings of a developer, such as build tags, do not change a release.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch, "GOFLAGS=-trimpath", "GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off")
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("building %s for %s: %w", command, p, err)
 	}

@@ -147,10 +147,34 @@ func TestTheSameContentMakesTheSameBytes(t *testing.T) {
 	assert.False(t, bytes.Equal(first, third))
 }
 
+func TestABinaryDependsNeitherOnThePathOfTheCloneNorOnSettings(t *testing.T) {
+	var binaries [][]byte
+	for _, settings := range []string{"", "-tags=mine"} {
+		t.Setenv("GOFLAGS", settings)
+		clone := t.TempDir()
+		for name, content := range map[string]string{
+			"go.mod":           "module example.com/tool\n\ngo 1.26.0\n",
+			"cmd/tool/main.go": "package main\n\nimport \"runtime\"\n\nfunc main() {\n\t_, file, _, _ := runtime.Caller(0)\n\tprintln(file)\n}\n",
+			"cmd/tool/mine.go": "//go:build mine\n\npackage main\n\nfunc init() { println(1) }\n",
+		} {
+			path := filepath.Join(clone, name)
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		}
+		r := &release{root: clone, version: "v1.2.3"}
+		binary := filepath.Join(t.TempDir(), "tool")
+		require.NoError(t, r.build(t.Context(), "cmd/tool", amd64, binary))
+		data, err := os.ReadFile(binary)
+		require.NoError(t, err)
+		binaries = append(binaries, data)
+	}
+	assert.True(t, bytes.Equal(binaries[0], binaries[1]))
+}
+
 func TestABillOfMaterialsNamesEachModule(t *testing.T) {
 	info := &buildinfo.BuildInfo{
 		GoVersion: "go1.26.0", Main: debug.Module{Path: "github.com/longshore-dev/longshore"},
-		Deps: []*debug.Module{{Path: "example.com/a", Version: "v1.0.0"}, {Path: "example.com/b", Version: "v2.0.0", Replace: &debug.Module{Path: "example.com/c", Version: "v3.0.0"}}},
+		Deps: []*debug.Module{{Path: "example.com/a", Version: "v1.0.0"}, {Path: "example.com/b", Version: "v2.0.0", Replace: &debug.Module{Path: "example.com/c", Version: "v3.0.0"}}, {Path: "example.com/d", Version: "v0.0.0", Replace: &debug.Module{Path: "./d", Version: "(devel)"}}},
 	}
 	out, err := billOf(info, "longshorectl", "v1.2.3")
 	require.NoError(t, err)
@@ -166,7 +190,7 @@ func TestABillOfMaterialsNamesEachModule(t *testing.T) {
 	for _, c := range bill.Components {
 		names = append(names, c.Purl)
 	}
-	assert.Equal(t, []string{"pkg:golang/std@go1.26.0", "pkg:golang/example.com/a@v1.0.0", "pkg:golang/example.com/c@v3.0.0"}, names)
+	assert.Equal(t, []string{"pkg:golang/std@go1.26.0", "pkg:golang/example.com/a@v1.0.0", "pkg:golang/example.com/c@v3.0.0", "pkg:golang/example.com/d@v1.2.3"}, names)
 	again, err := billOf(info, "longshorectl", "v1.2.3")
 	require.NoError(t, err)
 	assert.Equal(t, out, again)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
@@ -37,13 +38,16 @@ func billOf(info *buildinfo.BuildInfo, name, version string) ([]byte, error) {
 		BOMRef: "pkg:golang/std@" + info.GoVersion, Type: cdx.ComponentTypeLibrary, Name: "std", Version: info.GoVersion, PackageURL: "pkg:golang/std@" + info.GoVersion,
 	}}
 	for _, module := range info.Deps {
-		if module.Replace != nil {
-			module = module.Replace
+		path, of := module.Path, module.Version
+		switch replaced := module.Replace; {
+		case replaced == nil:
+		case strings.HasPrefix(replaced.Path, "."):
+			of = version // a module of this repository
+		default:
+			path, of = replaced.Path, replaced.Version
 		}
-		url := "pkg:golang/" + module.Path + "@" + module.Version
-		components = append(components, cdx.Component{
-			BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: module.Path, Version: module.Version, PackageURL: url,
-		})
+		url := "pkg:golang/" + path + "@" + of
+		components = append(components, cdx.Component{BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: path, Version: of, PackageURL: url})
 	}
 	bom.Components = &components
 	var out bytes.Buffer
