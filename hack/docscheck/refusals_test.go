@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write the pages that tests of this pack
 
 const refusalsHead = `# Debug a refused policy
 
-` + "```" + `
+` + "```sh skip example" + `
 kubectl get offloadingpolicy NAME -o jsonpath='{.status.conditions[?(@.type=="Ready")]}'
 longshorectl policy inspect --policy NAME
 longshorectl policy inspect module.wasm.gz

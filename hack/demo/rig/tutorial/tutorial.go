@@ -2,8 +2,9 @@
 // the output with that in the document.
 //
 // A block fenced as "sh" is run by one shell for the whole document; a block fenced as
-// "text" behind it is its output. Words after "sh" change that: "skip" is not run, "until"
-// is run again until the output is as shown, "refused" must fail.
+// "text" behind it is its output. Words after "sh" change that: "skip" and a reason is not run,
+// "until" is run again until the output is as shown, "refused" must fail. The reasons are those of
+// hack/docscheck.
 package tutorial
 
 import (
@@ -73,11 +74,11 @@ func Parse(document string) ([]Block, error) {
 
 func newBlock(line int, words []string, commands string) (Block, error) {
 	block := Block{Line: line, Commands: commands}
-	if len(words) > 1 {
-		return block, fmt.Errorf("line %d: more than one word after sh: %v", line-1, words)
+	if len(words) > 0 {
+		block.Kind, words = Kind(words[0]), words[1:]
 	}
-	if len(words) == 1 {
-		block.Kind = Kind(words[0])
+	if reasons := len(words); reasons > 1 || (reasons == 1) != (block.Kind == Skip) {
+		return block, fmt.Errorf("line %d: after sh there is a kind, and behind skip a reason: %v", line-1, words)
 	}
 	if !slices.Contains([]Kind{Once, Skip, Until, Refused}, block.Kind) {
 		return block, fmt.Errorf("line %d: unknown kind %q", line-1, block.Kind)

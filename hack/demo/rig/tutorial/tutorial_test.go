@@ -15,11 +15,12 @@ import (
 func fenced(info, content string) string { return "```" + info + "\n" + content + "\n```\n" }
 
 func TestParse(t *testing.T) {
-	document := "# Title\n" + fenced("sh", "echo a") + "\nprose\n\n" + fenced("text", "a") + fenced("sh refused", "false")
+	document := "# Title\n" + fenced("sh", "echo a") + "\nprose\n\n" + fenced("text", "a") + fenced("sh refused", "false") + fenced("sh skip build", "make")
 	blocks, err := tutorial.Parse(document)
 	require.NoError(t, err)
 	assert.Equal(t, []tutorial.Block{
 		{Line: 3, Commands: "echo a", Output: "a"}, {Line: 12, Kind: tutorial.Refused, Commands: "false"},
+		{Line: 15, Kind: tutorial.Skip, Commands: "make"},
 	}, blocks)
 
 	for name, document := range map[string]string{
@@ -27,7 +28,8 @@ func TestParse(t *testing.T) {
 		"output of nothing":           fenced("text", "a"),
 		"two outputs of one block":    fenced("sh", "echo a") + fenced("text", "a") + fenced("text", "a"),
 		"an unknown kind":             fenced("sh sometimes", "echo a"),
-		"two kinds":                   fenced("sh skip until", "echo a"),
+		"two kinds":                   fenced("sh refused until", "echo a"),
+		"skipped without a reason":    fenced("sh skip", "echo a"),
 		"a block that is not checked": fenced("yaml", "a: b"),
 	} {
 		_, err := tutorial.Parse(document)
