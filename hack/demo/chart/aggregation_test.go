@@ -41,13 +41,16 @@ func applyRoles(t *testing.T, admin client.Client, objects []*unstructured.Unstr
 	separate, err := chart.Render(map[string]any{"clusterID": "rome", "replicator": map[string]any{"separate": true}}, chart.Options{})
 	require.NoError(t, err)
 	separate = slices.DeleteFunc(separate, func(object *unstructured.Unstructured) bool { return object.GetName() != "longshore-replicator" })
+	var applied []client.Object
 	for _, object := range slices.Concat(objects, separate) {
 		switch object.GetKind() {
 		case "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
 			require.NoError(t, apply(t, admin, object), object.GetName())
+			applied = append(applied, object)
 		}
 	}
 	awaitAggregation(t, admin)
+	planetest.AwaitRights(t, admin, applied...)
 }
 
 // certificateRole is a ClusterRole that an operator adds to a role of virtual kubelets.

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -35,7 +36,7 @@ import (
 
 const (
 	owner       = client.FieldOwner("chart-test")
-	established = time.Minute
+	established = 2 * time.Minute
 	poll        = 50 * time.Millisecond
 )
 
@@ -75,6 +76,8 @@ func apply(t *testing.T, c client.Client, object *unstructured.Unstructured, opt
 	return c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object.DeepCopy()), append(options, owner)...)
 }
 
+// isEstablished reports whether a kind exists for the API server and for the client, which discovers
+// it later.
 func isEstablished(t planetest.T, c client.Client, name string) bool {
 	t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -84,7 +87,9 @@ func isEstablished(t planetest.T, c client.Client, name string) bool {
 		require.NotEqual(t, apiextensionsv1.NonStructuralSchema, condition.Type, "%s: %s", name, condition.Message)
 		established = established || condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue
 	}
-	return established
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: crd.Spec.Group, Version: crd.Spec.Versions[0].Name, Kind: crd.Spec.Names.ListKind})
+	return established && c.List(t.Context(), list, client.Limit(1)) == nil
 }
 
 // TestChartOnARealControlPlane starts one cluster for all that needs one.

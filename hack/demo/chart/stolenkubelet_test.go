@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"net"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -107,6 +108,29 @@ func offloadingTo(t *testing.T, admin client.Client, manager client.Client) {
 		_, err = namespaces.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})
 		require.NoError(t, err)
 	}
+	awaitRightsOf(t, admin, "turin-1")
+}
+
+// awaitRightsOf waits until all that binds a ServiceAccount of this name is in effect.
+func awaitRightsOf(t *testing.T, admin client.Client, account string) {
+	t.Helper()
+	isSubject := func(subject rbacv1.Subject) bool { return subject.Name == account }
+	inNamespaces, inCluster := &rbacv1.RoleBindingList{}, &rbacv1.ClusterRoleBindingList{}
+	require.NoError(t, admin.List(t.Context(), inNamespaces))
+	require.NoError(t, admin.List(t.Context(), inCluster))
+	var bindings []client.Object
+	for i := range inNamespaces.Items {
+		if slices.ContainsFunc(inNamespaces.Items[i].Subjects, isSubject) {
+			bindings = append(bindings, &inNamespaces.Items[i])
+		}
+	}
+	for i := range inCluster.Items {
+		if slices.ContainsFunc(inCluster.Items[i].Subjects, isSubject) {
+			bindings = append(bindings, &inCluster.Items[i])
+		}
+	}
+	require.NotEmpty(t, bindings, account)
+	planetest.AwaitRights(t, admin, bindings...)
 }
 
 // testForeignCertificate asks, as the virtual kubelet, for the serving certificate of its own

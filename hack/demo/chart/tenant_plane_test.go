@@ -54,10 +54,12 @@ func newProvider(t *testing.T) *provider {
 	require.NoError(t, p.admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "longshore"}}))
 	objects, err := chart.Render(map[string]any{"clusterID": "milan"}, chart.Options{})
 	require.NoError(t, err)
+	var applied []client.Object
 	for _, object := range objects {
 		switch object.GetKind() {
 		case "CustomResourceDefinition", "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
 			require.NoError(t, apply(t, p.admin, object), object.GetName())
+			applied = append(applied, object)
 		}
 	}
 	for _, object := range objects {
@@ -69,8 +71,10 @@ func newProvider(t *testing.T) *provider {
 	for _, consumer := range []string{"rome", "oslo"} {
 		for _, object := range (manual.Pair{Consumer: liqocorev1beta1.ClusterID(consumer), Provider: "milan"}).ProviderObjects() {
 			require.NoError(t, p.admin.Create(t.Context(), object))
+			applied = append(applied, object)
 		}
 	}
+	planetest.AwaitRights(t, p.admin, applied...)
 	p.runManager(t)
 	return p
 }

@@ -25,7 +25,7 @@ import (
 
 const (
 	hookName  = "longshore-uninstall"
-	hookSoon  = time.Minute
+	hookSoon  = 2 * time.Minute
 	hookTick  = 50 * time.Millisecond
 	hookStage = time.Second
 )
