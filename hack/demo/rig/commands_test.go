@@ -22,6 +22,7 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
@@ -87,7 +88,11 @@ func (s *shell) fails(t *testing.T, line string, code int, message string) {
 // other: one installation is used for all of them.
 func TestTheCommandLine(t *testing.T) {
 	t.Parallel()
-	s := install(t)
+	r, clusters := start(t)
+	s := installOn(t, r, clusters, func(_ string, values map[string]any) {
+		// A provider that is lost is noticed after seconds, not after a minute.
+		values["manager"].(map[string]any)["extraArgs"] = []any{"--foreign-cluster-ping-interval=2s"}
+	})
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T, *shell)
@@ -293,16 +298,18 @@ func lostLines(t *testing.T, s *shell) {
 		return len(all) == 1 && all[0].Status.Phase == corev1.PodRunning
 	})
 	const unpeer = "force unpeer milan --kubeconfig @rome"
-	eventually(t, "a provider that answers is not lost", func(t planetest.T) bool {
-		_, errs, code := s.run(t, unpeer, "n\n")
-		return code == 1 && strings.Contains(errs, "answers: run longshorectl unpeer")
+	eventually(t, "the provider answers", func(t planetest.T) bool {
+		return apiServerStatus(t, rome, "milan") == liqocorev1beta1.ConditionStatusEstablished
 	})
+	s.fails(t, unpeer, 1, "answers: run longshorectl unpeer")
 
 	require.NoError(t, s.clusters.Milan.Plane.Crash())
 	eventually(t, "the provider counts as lost", func(t planetest.T) bool {
-		_, errs, code := s.run(t, unpeer, "n\n")
-		return code == 1 && strings.Contains(errs, "not confirmed; nothing was changed")
+		return apiServerStatus(t, rome, "milan") != liqocorev1beta1.ConditionStatusEstablished
 	})
+	_, errs, code := s.run(t, unpeer, "n\n")
+	assert.Equal(t, 1, code, errs)
+	assert.Contains(t, errs, "not confirmed; nothing was changed")
 	for range 2 {
 		assert.Equal(t, "cluster milan unpeered\n", s.ok(t, unpeer+" --skip-confirm"))
 	}
@@ -331,4 +338,19 @@ func lostLines(t *testing.T, s *shell) {
 			return apierrors.IsNotFound(milan.Get(t.Context(), client.ObjectKey{Name: name}, &corev1.Namespace{}))
 		})
 	}
+}
+
+// apiServerStatus returns whether the API server of a peer answers, as a cluster reports it.
+func apiServerStatus(t planetest.T, c *rig.Cluster, peer liqocorev1beta1.ClusterID) liqocorev1beta1.ConditionStatusType {
+	t.Helper()
+	list := &liqocorev1beta1.ForeignClusterList{}
+	require.NoError(t, c.List(t.Context(), list))
+	for _, fc := range list.Items {
+		for _, condition := range fc.Status.Conditions {
+			if fc.Spec.ClusterID == peer && condition.Type == liqocorev1beta1.APIServerStatusCondition {
+				return condition.Status
+			}
+		}
+	}
+	return liqocorev1beta1.ConditionStatusNone
 }

@@ -55,6 +55,7 @@ type feedRig struct {
 // TestTheFeedOfTheChart runs a provider with the chart's value provider.feed: webhook and virtual
 // kubelet are processes with the rights of the chart. Its parts build on each other.
 func TestTheFeedOfTheChart(t *testing.T) {
+	t.Parallel()
 	f := &feedRig{remotePods: map[string]types.UID{}}
 	r, clusters := start(t, func(o *rig.StartOptions) { o.Audit, f.audit = true, rig.AuditLog(o.Dir, "milan") })
 	f.rome, f.milan = r.Rome, r.Milan
