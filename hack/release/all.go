@@ -18,7 +18,7 @@ var clients = []platform{
 
 // all builds everything of a release.
 func (r *release) all(ctx context.Context) error {
-	archive, err := r.image(ctx)
+	archive, err := r.image(ctx, r.out)
 	if err != nil {
 		return err
 	}
@@ -39,11 +39,7 @@ func (r *release) all(ctx context.Context) error {
 		files = append(files, path, bill)
 	}
 	for _, p := range r.platforms {
-		// The image holds the same bytes.
-		path := filepath.Join(r.out, fmt.Sprintf("longshore-%s-%s-%s", r.version, p.os, p.arch))
-		if err := r.build(ctx, "cmd/longshore", p, path); err != nil {
-			return err
-		}
+		path := filepath.Join(r.out, r.server(p)) // built for the image
 		bill, err := r.bill(path)
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,8 +46,14 @@ type entry struct {
 	mode fs.FileMode
 }
 
-// image builds the image for all platforms and returns the path of its archive.
-func (r *release) image(ctx context.Context) (string, error) {
+// server returns the name of the file with longshore for a platform.
+func (r *release) server(p platform) string {
+	return fmt.Sprintf("longshore-%s-%s-%s", r.version, p.os, p.arch)
+}
+
+// image builds the image for all platforms and returns the path of its archive. The binaries of the
+// image stay in a folder, if it is not empty.
+func (r *release) image(ctx context.Context, binaries string) (string, error) {
 	work, err := os.MkdirTemp("", "longshore-release-")
 	if err != nil {
 		return "", fmt.Errorf("creating a folder: %w", err)
@@ -54,8 +61,7 @@ func (r *release) image(ctx context.Context) (string, error) {
 	defer func() { _ = os.RemoveAll(work) }()
 	images := map[platform]v1.Image{}
 	for _, p := range r.platforms {
-		dir := filepath.Join(work, p.arch)
-		entries, err := r.content(ctx, p, dir)
+		entries, err := r.content(ctx, p, filepath.Join(cmp.Or(binaries, work), r.server(p)), filepath.Join(work, p.arch, "policies"))
 		if err != nil {
 			return "", err
 		}
@@ -79,9 +85,8 @@ func (r *release) image(ctx context.Context) (string, error) {
 	return archive, nil
 }
 
-// content builds the files of the image for a platform.
-func (r *release) content(ctx context.Context, p platform, dir string) ([]entry, error) {
-	binary := filepath.Join(dir, "longshore")
+// content builds the files of the image for a platform: the binary, and the policies in a folder.
+func (r *release) content(ctx context.Context, p platform, binary, policies string) ([]entry, error) {
 	if err := r.build(ctx, "cmd/longshore", p, binary); err != nil {
 		return nil, err
 	}
@@ -90,7 +95,6 @@ func (r *release) content(ctx context.Context, p platform, dir string) ([]entry,
 		return nil, fmt.Errorf("reading the binary: %w", err)
 	}
 	entries := []entry{{path: binaryPath, data: data, mode: 0o755}, {path: kubeletPath, link: filepath.Base(binaryPath)}}
-	policies := filepath.Join(dir, "policies")
 	command, err := emulated(p, binary)
 	if err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	switch args[0] {
 	case "image":
-		_, err = r.image(ctx)
+		_, err = r.image(ctx, "")
 		return err
 	case "all":
 		return r.all(ctx)
