@@ -12,6 +12,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
@@ -159,33 +162,75 @@ func TestAMaliciousTenantStaysInItsNamespaces(t *testing.T) {
 	t.Run("the provider creates none of its hostile pods", func(t *testing.T) { p.testHostilePods(t, kubelet) })
 	t.Run("it lifts no cordon", func(t *testing.T) { p.testCordon(t, control) })
 	t.Run("changed metadata is restored", p.testRestore)
-	t.Run("namespaces that it hides in its status are withdrawn", func(t *testing.T) { p.testWithdrawal(t, control) })
+	t.Run("it gets no credentials with what belongs to others", p.testHandshakes)
+	t.Run("what it has ends with its Tenant", func(t *testing.T) { p.testWithdrawal(t, control, kubelet) })
 }
 
-// testCordon lets a consumer remove the cordons of its slice. What else it writes is accepted.
+// testCordon lets a consumer remove the cordons of its slice, at once and in several steps. What
+// else it writes is accepted.
 func (p *provider) testCordon(t *testing.T, control client.Client) {
 	t.Helper()
 	slice := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "liqo-tenant-rome", Name: "cordoned", Labels: map[string]string{liqocorev1beta1.ReplicatedLabel: "true"},
+		Namespace: "liqo-tenant-rome", Name: "cordoned",
+		Labels: map[string]string{liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.OriginIDLabel: "rome"},
 	}}
 	require.NoError(t, control.Create(t.Context(), slice))
 	patch := func(t planetest.T, c client.Client, body string) error {
 		return c.Patch(t.Context(), slice.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body)))
 	}
 	for _, key := range []string{authv1beta1.CordonAnnotation, authv1beta1.CordonTenantAnnotation} {
-		for _, attempt := range []string{
-			fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, key), fmt.Sprintf(`{"metadata":{"annotations":{%q:"false"}}}`, key),
-			`{"metadata":{"annotations":null,"labels":{"liqo.io/replicated":null}}}`,
-		} {
-			// The API server takes a moment to learn of the policy.
-			planetest.Until(t, func(t planetest.T) bool {
-				require.NoError(t, patch(t, p.admin, fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"},"labels":{"liqo.io/replicated":"true"}}}`, key)))
-				err := patch(t, control, attempt)
-				return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "only administrators of the provider")
-			}, established, poll, attempt)
+		for _, value := range []string{"true", ""} {
+			for _, attempt := range []string{
+				fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, key), fmt.Sprintf(`{"metadata":{"annotations":{%q:"false"}}}`, key),
+				`{"metadata":{"annotations":null,"labels":{"liqo.io/replicated":null}}}`,
+				`{"metadata":{"labels":{"liqo.io/replicated":null}}}`, `{"metadata":{"labels":{"liqo.io/replicated":"false"}}}`,
+				`{"metadata":{"labels":{"liqo.io/originID":null}}}`,
+			} {
+				// The API server takes a moment to learn of the policy.
+				planetest.Until(t, func(t planetest.T) bool {
+					require.NoError(t, patch(t, p.admin, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q},"labels":{"liqo.io/replicated":"true","liqo.io/originID":"rome"}}}`, key, value)))
+					err := patch(t, control, attempt)
+					return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "only administrators of the provider")
+				}, established, poll, attempt)
+			}
 		}
 		require.NoError(t, patch(t, control, `{"spec":{"resources":{"cpu":"1"}}}`))
 		require.NoError(t, patch(t, p.admin, fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, key)))
+	}
+	p.testCordonReachesQuota(t, control, slice)
+}
+
+// testCordonReachesQuota cordons a slice which its consumer keeps from being reconciled: without a
+// certificate request, as that of another cluster, and being deleted with a finalizer of its own.
+func (p *provider) testCordonReachesQuota(t *testing.T, control client.Client, slice *authv1beta1.ResourceSlice) {
+	t.Helper()
+	for name, body := range map[string]string{
+		"without a request":  `{"spec":{"csr":null}}`,
+		"of another cluster": `{"spec":{"csr":"eA==","consumerClusterID":"oslo"}}`,
+		"being deleted":      `{"metadata":{"finalizers":["example.com/stays"]}}`,
+	} {
+		evaded := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{
+			Namespace: slice.Namespace, Name: "evaded-" + strings.ReplaceAll(name, " ", "-"), Labels: slice.Labels,
+		}}
+		require.NoError(t, control.Create(t.Context(), evaded))
+		quota := &offloadingv1beta1.Quota{
+			ObjectMeta: metav1.ObjectMeta{Namespace: slice.Namespace, Name: evaded.Name + "-0123456789ab"},
+			Spec: offloadingv1beta1.QuotaSpec{
+				User: evaded.Name + "-0123456789ab", LimitsEnforcement: offloadingv1beta1.NoLimitsEnforcement,
+				Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+			},
+		}
+		require.NoError(t, controllerutil.SetControllerReference(evaded, quota, p.scheme))
+		require.NoError(t, p.admin.Create(t.Context(), quota))
+		require.NoError(t, control.Patch(t.Context(), evaded.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body))))
+		if name == "being deleted" {
+			require.NoError(t, control.Delete(t.Context(), evaded.DeepCopy()))
+		}
+		require.NoError(t, p.admin.Patch(t.Context(), evaded.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"liqo.io/cordon":"true"}}}`))))
+		require.Eventually(t, func() bool {
+			err := p.admin.Get(t.Context(), client.ObjectKeyFromObject(quota), quota)
+			return err == nil && ptr.Deref(quota.Spec.Cordoned, false)
+		}, established, poll, "the Quota of a slice %s is cordoned", name)
 	}
 }
 
@@ -221,15 +266,24 @@ func testTenantRights(t *testing.T, control, kubelet, other client.Client) {
 		"it mints no token": {kubelet, func(c client.Client) error {
 			return c.SubResource("token").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: "default"}}, &authenticationv1.TokenRequest{})
 		}},
-		"it reads no Secret of another consumer":          {kubelet, list(&corev1.SecretList{}, "shop-oslo")},
-		"nor of another tenant namespace":                 {kubelet, list(&corev1.SecretList{}, "liqo-tenant-oslo")},
-		"nor of Longshore":                                {kubelet, list(&corev1.SecretList{}, "longshore")},
-		"nor of the whole cluster":                        {kubelet, list(&corev1.SecretList{}, "")},
-		"its control plane reads no Secret":               {control, list(&corev1.SecretList{}, "liqo-tenant-rome")},
-		"it runs nothing in another's namespace":          {kubelet, create(&offloadingv1beta1.ShadowPod{ObjectMeta: in("shop-oslo"), Spec: shadowPod("", nil).Spec})},
-		"nor in a namespace of the provider":              {kubelet, create(&offloadingv1beta1.ShadowPod{ObjectMeta: in("kube-system"), Spec: shadowPod("", nil).Spec})},
-		"it reads no Node":                                {kubelet, list(&corev1.NodeList{}, "")},
-		"it maps nothing for another":                     {control, create(&offloadingv1beta1.NamespaceMap{ObjectMeta: in("liqo-tenant-oslo")})},
+		"it reads no Secret of another consumer": {kubelet, list(&corev1.SecretList{}, "shop-oslo")},
+		"nor of another tenant namespace":        {kubelet, list(&corev1.SecretList{}, "liqo-tenant-oslo")},
+		"nor of Longshore":                       {kubelet, list(&corev1.SecretList{}, "longshore")},
+		"nor of the whole cluster":               {kubelet, list(&corev1.SecretList{}, "")},
+		"its control plane reads no Secret":      {control, list(&corev1.SecretList{}, "liqo-tenant-rome")},
+		"it runs nothing in another's namespace": {kubelet, create(&offloadingv1beta1.ShadowPod{ObjectMeta: in("shop-oslo"), Spec: shadowPod("", nil).Spec})},
+		"nor in a namespace of the provider":     {kubelet, create(&offloadingv1beta1.ShadowPod{ObjectMeta: in("kube-system"), Spec: shadowPod("", nil).Spec})},
+		"it reads no Node":                       {kubelet, list(&corev1.NodeList{}, "")},
+		"it maps nothing for another":            {control, create(&offloadingv1beta1.NamespaceMap{ObjectMeta: in("liqo-tenant-oslo")})},
+		"it renews no certificate by itself": {control, func(c client.Client) error {
+			return c.Status().Patch(t.Context(), &authv1beta1.Renew{ObjectMeta: in("liqo-tenant-rome")}, client.RawPatch(types.MergePatchType, []byte(`{"status":{}}`)))
+		}},
+		"it activates no Tenant": {control, func(c client.Client) error {
+			return c.Patch(t.Context(), &authv1beta1.Tenant{ObjectMeta: in("liqo-tenant-rome")}, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"tenantCondition":"Active"}}`)))
+		}},
+		"it enlarges no Quota": {control, func(c client.Client) error {
+			return c.Patch(t.Context(), &offloadingv1beta1.Quota{ObjectMeta: in("liqo-tenant-rome")}, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"cordoned":false}}`)))
+		}},
 		"it writes no status of its own mapping":          {control, func(c client.Client) error { return c.Status().Update(t.Context(), replicatedMap("rome", "rome", nil)) }},
 		"the cluster that it claimed to be has no access": {other, list(&corev1.SecretList{}, "shop-rome")},
 	} {
@@ -292,17 +346,37 @@ func (p *provider) testRestore(t *testing.T) {
 	}
 }
 
-// testWithdrawal is the end of a peering with a tenant that wants to keep what it has.
-func (p *provider) testWithdrawal(t *testing.T, control client.Client) {
+// testWithdrawal is the end of a peering with a tenant that wants to keep what it has: its
+// administrator deletes nothing, and that of the provider deletes the Tenant.
+func (p *provider) testWithdrawal(t *testing.T, control, kubelet client.Client) {
 	t.Helper()
 	nm := &offloadingv1beta1.NamespaceMap{}
 	key := client.ObjectKey{Namespace: "liqo-tenant-rome", Name: "milan"}
 	require.NoError(t, control.Get(t.Context(), key, nm))
-	require.NoError(t, control.Patch(t.Context(), nm, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))))
-	require.NoError(t, p.admin.Delete(t.Context(), nm))
+	for _, hide := range []string{`{"metadata":{"labels":null}}`, `{"metadata":{"labels":{"liqo.io/replicated":"false","liqo.io/replication":"true"}}}`} {
+		err := control.Patch(t.Context(), nm.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(hide)))
+		assert.True(t, apierrors.IsForbidden(err), "%s: %v", hide, err)
+	}
+	tenant := &authv1beta1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"},
+		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: ptr.To(authv1beta1.TolerateNoHandshake)},
+	}
+	require.NoError(t, p.admin.Create(t.Context(), tenant))
+	require.Eventually(t, func() bool {
+		return p.admin.Get(t.Context(), client.ObjectKeyFromObject(tenant), tenant) == nil && meta.IsStatusConditionTrue(tenant.Status.Conditions, authv1beta1.TenantReady)
+	}, established, poll, "the Tenant is accepted")
+	require.NoError(t, p.admin.Delete(t.Context(), tenant))
 	require.Eventually(t, func() bool {
 		return apierrors.IsNotFound(p.admin.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{})) &&
-			apierrors.IsNotFound(p.admin.Get(t.Context(), key, &offloadingv1beta1.NamespaceMap{}))
-	}, 2*established, poll, "its namespace goes, and then its map")
+			apierrors.IsNotFound(p.admin.Get(t.Context(), key, &offloadingv1beta1.NamespaceMap{})) &&
+			apierrors.IsNotFound(p.admin.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: "cordoned"}, &authv1beta1.ResourceSlice{}))
+	}, 2*established, poll, "its namespace goes, and then its map; its slices too")
+	for what, err := range map[string]error{
+		"namespaces": control.Create(t.Context(), replicatedMap("rome", "rome", map[string]string{"shop": "shop-rome"})),
+		"pods":       kubelet.Create(t.Context(), shadowPod("late", nil)),
+		"Secrets":    kubelet.List(t.Context(), &corev1.SecretList{}, client.InNamespace("shop-rome")),
+	} {
+		assert.True(t, apierrors.IsForbidden(err), "its certificates give no right on %s: %v", what, err)
+	}
 	require.NoError(t, p.admin.Get(t.Context(), client.ObjectKey{Name: "shop-oslo"}, &corev1.Namespace{}), "and no other's")
 }

@@ -6,6 +6,7 @@
 package local
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 
@@ -107,8 +108,8 @@ func translatePodGenerations(status *corev1.PodStatus, in PodStatusInput) {
 	}
 }
 
-// mapAddresses keeps all addresses of a dual-stack pod (T19). The API server requires podIP to
-// be the first of podIPs.
+// mapAddresses keeps all addresses of a dual-stack pod (T19) that an EndpointSlice may have. The API
+// server requires podIP to be the first of podIPs.
 func mapAddresses(status *corev1.PodStatus, in PodStatusInput) {
 	if in.DisableIPReflection {
 		status.PodIP, status.PodIPs = "", nil
@@ -121,13 +122,25 @@ func mapAddresses(status *corev1.PodStatus, in PodStatusInput) {
 		for i := range status.PodIPs {
 			status.PodIPs[i].IP = in.MapIP(status.PodIPs[i].IP)
 		}
-		status.PodIPs = slices.DeleteFunc(status.PodIPs, func(ip corev1.PodIP) bool { return ip.IP == "" })
 	}
+	status.PodIPs = slices.DeleteFunc(status.PodIPs, func(ip corev1.PodIP) bool { return !isEndpoint(ip.IP) })
 	if len(status.PodIPs) == 0 {
 		status.PodIP, status.PodIPs = "", nil
 		return
 	}
 	status.PodIP = status.PodIPs[0].IP
+}
+
+// isEndpoint reports whether the API server accepts an address in an EndpointSlice. It refuses the
+// whole slice for one that it does not accept, so that a provider could stop the Services of its
+// consumer with the address of one pod.
+func isEndpoint(address string) bool {
+	ip, err := netip.ParseAddr(address)
+	if err != nil || ip.Zone() != "" {
+		return false
+	}
+	ip = ip.Unmap()
+	return !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsLinkLocalMulticast()
 }
 
 // forceNotReady removes the pod from its Services while its state is unknown. The transition

@@ -34,12 +34,12 @@ func TestPodStatusIsTheRemoteOneWithLocalAddresses(t *testing.T) {
 	before := remote.DeepCopy()
 	status := local.PodStatus(local.PodStatusInput{
 		Local: &corev1.Pod{}, Remote: remote, NodeIP: "127.0.0.9", ExtraRestarts: 2, Now: now,
-		MapIP: func(ip string) string { return "mapped-" + ip },
+		MapIP: func(ip string) string { return ip + "0" },
 	})
 	want := before.Status.DeepCopy()
 	want.HostIP, want.HostIPs = "127.0.0.9", []corev1.HostIP{{IP: "127.0.0.9"}}
-	want.PodIP = "mapped-10.0.0.5"
-	want.PodIPs = []corev1.PodIP{{IP: "mapped-10.0.0.5"}, {IP: "mapped-fd00::5"}}
+	want.PodIP = "10.0.0.50"
+	want.PodIPs = []corev1.PodIP{{IP: "10.0.0.50"}, {IP: "fd00::50"}}
 	want.ContainerStatuses[0].RestartCount = 3
 	assert.Equal(t, want, status)
 	assert.Equal(t, before, remote, "the remote pod is shared")
@@ -69,6 +69,13 @@ func TestPodAddresses(t *testing.T) {
 		"one, from an old provider":   {"10.0.0.5", nil, false, "10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}}},
 		"two (T19)":                   {"10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}, {IP: "fd00::5"}}, false, "10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}, {IP: "fd00::5"}}},
 		"left out when so configured": {"10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}}, true, "", nil},
+		"a loopback address":          {"127.0.0.1", []corev1.PodIP{{IP: "127.0.0.1"}}, false, "", nil},
+		"loopback in IPv6":            {"::ffff:127.0.0.1", []corev1.PodIP{{IP: "::ffff:127.0.0.1"}, {IP: "::1"}}, false, "", nil},
+		"a link-local address":        {"169.254.169.254", nil, false, "", nil},
+		"link-local in IPv6":          {"fe80::1", []corev1.PodIP{{IP: "fe80::1"}, {IP: "10.0.0.5"}}, false, "10.0.0.5", []corev1.PodIP{{IP: "10.0.0.5"}}},
+		"no address at all":           {"0.0.0.0", []corev1.PodIP{{IP: "0.0.0.0"}, {IP: "::"}}, false, "", nil},
+		"a multicast address":         {"224.0.0.1", []corev1.PodIP{{IP: "224.0.0.1"}, {IP: "ff02::1"}}, false, "", nil},
+		"a text":                      {"pod.example.com", nil, false, "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			remote := &corev1.Pod{Status: corev1.PodStatus{PodIP: tc.ip, PodIPs: tc.ips}}

@@ -52,7 +52,7 @@ func (r *Reconciler) decide(ctx context.Context, slice *authv1beta1.ResourceSlic
 	case decided.failure != "":
 		return policyRetry, nil
 	case !isAccepted(&slice.Status):
-		return 0, r.cordonQuota(ctx, slice)
+		return 0, r.cordonQuotas(ctx, slice)
 	default:
 		return 0, nil
 	}

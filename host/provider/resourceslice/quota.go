@@ -3,9 +3,9 @@ package resourceslice
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,7 +27,7 @@ func quotaSpec(slice *authv1beta1.ResourceSlice, enforcement offloadingv1beta1.L
 		User:              authentication.SliceSubject(ptr.Deref(slice.Spec.ConsumerClusterID, ""), slice.Name).User,
 		LimitsEnforcement: enforcement, Resources: slice.Status.Resources,
 	}
-	if isSet(slice.Annotations, authv1beta1.CordonAnnotation) || isSet(slice.Annotations, authv1beta1.CordonTenantAnnotation) {
+	if isSet(slice.Annotations, authv1beta1.CordonAnnotation) || isSet(slice.Annotations, authv1beta1.CordonTenantAnnotation) || isUnauthenticated(&slice.Status) {
 		spec.Cordoned = ptr.To(true)
 	}
 	return spec
@@ -39,24 +39,31 @@ func isSet(annotations map[string]string, key string) bool {
 	return ok && value != "false" && value != "False" && value != "0"
 }
 
-// cordonQuota cordons the Quota of a slice that a policy denies, if there is one. Pods that run
-// keep their resources.
-func (r *Reconciler) cordonQuota(ctx context.Context, slice *authv1beta1.ResourceSlice) error {
-	user := authentication.SliceSubject(ptr.Deref(slice.Spec.ConsumerClusterID, ""), slice.Name).User
-	quota := &offloadingv1beta1.Quota{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: slice.Namespace, Name: user}, quota)
-	if apierrors.IsNotFound(err) {
-		return nil
+// isUnauthenticated reports whether the credentials of a slice are denied. Its consumer could send
+// an invalid request to keep what the policies would not grant any more.
+func isUnauthenticated(status *authv1beta1.ResourceSliceStatus) bool {
+	return slices.ContainsFunc(status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool {
+		return c.Type == authv1beta1.ResourceSliceConditionTypeAuthentication && c.Status == authv1beta1.ResourceSliceConditionDenied
+	})
+}
+
+// cordonQuotas cordons the Quotas of a slice that is not granted any more: a policy denies it, it
+// is being deleted, or it asks for nothing that can be granted. Pods that run keep their resources.
+// The owner identifies the Quotas, since the consumer can change the fields that name their user.
+func (r *Reconciler) cordonQuotas(ctx context.Context, slice *authv1beta1.ResourceSlice) error {
+	quotas := &offloadingv1beta1.QuotaList{}
+	if err := r.Client.List(ctx, quotas, client.InNamespace(slice.Namespace)); err != nil {
+		return fmt.Errorf("listing the Quotas of namespace %q: %w", slice.Namespace, err)
 	}
-	if err != nil {
-		return fmt.Errorf("reading Quota %s/%s: %w", slice.Namespace, user, err)
-	}
-	if ptr.Deref(quota.Spec.Cordoned, false) {
-		return nil
-	}
-	quota.Spec.Cordoned = ptr.To(true)
-	if err := r.Client.Update(ctx, quota); err != nil {
-		return fmt.Errorf("cordoning Quota %s/%s: %w", slice.Namespace, user, err)
+	for i := range quotas.Items {
+		quota := &quotas.Items[i]
+		if !metav1.IsControlledBy(quota, slice) || ptr.Deref(quota.Spec.Cordoned, false) {
+			continue
+		}
+		quota.Spec.Cordoned = ptr.To(true)
+		if err := r.Client.Update(ctx, quota); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("cordoning Quota %s/%s: %w", quota.Namespace, quota.Name, err)
+		}
 	}
 	return nil
 }

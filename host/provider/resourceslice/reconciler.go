@@ -124,8 +124,11 @@ func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption)
 // Reconcile answers one slice. Its namespace says who asks: a consumer writes in no other, and
 // cannot change its labels.
 func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceSlice) (ctrl.Result, error) {
-	if !isReplicated(slice) || !slice.DeletionTimestamp.IsZero() || len(slice.Spec.CSR) == 0 {
+	if !isReplicated(slice) {
 		return ctrl.Result{}, nil
+	}
+	if !slice.DeletionTimestamp.IsZero() || len(slice.Spec.CSR) == 0 {
+		return ctrl.Result{}, r.cordonQuotas(ctx, slice)
 	}
 	namespace := &corev1.Namespace{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: slice.Namespace}, namespace); err != nil {
@@ -136,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceS
 	if problem := authentication.TenantNamespaceProblem(namespace, consumer); problem != "" {
 		r.denyAuthentication(slice, problem)
 		r.Events.Eventf(slice, nil, corev1.EventTypeWarning, reasonNotInTenantNamespace, actionAuthenticate, "%s", problem)
-		return ctrl.Result{}, r.writeStatus(ctx, slice, before)
+		return ctrl.Result{}, errors.Join(r.cordonQuotas(ctx, slice), r.writeStatus(ctx, slice, before))
 	}
 	tenant, err := r.tenant(ctx, slice.Namespace)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -202,14 +203,20 @@ func (r *Reconciler) prepare(ctx context.Context, tenant *authv1beta1.Tenant) er
 	return nil
 }
 
-// withdraw takes the rights back that no garbage collector takes back. Certificates cannot be
-// revoked; without bindings they give no rights.
+// withdraw takes back what a consumer has: its rights, slices and mappings, and with the mappings
+// the offloaded namespaces. Certificates cannot be revoked; without bindings they give no rights.
 func (r *Reconciler) withdraw(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if !controllerutil.ContainsFinalizer(tenant, authv1beta1.TenantFinalizer) {
 		return nil
 	}
-	if err := errors.Join(r.unbindVirtualKubelets(ctx, tenant), r.unbindControlPlane(ctx, tenant)); err != nil {
+	isDuplicate, err := r.isDuplicate(ctx, tenant)
+	if err != nil {
 		return err
+	}
+	if !isDuplicate {
+		if err := r.takeBack(ctx, tenant); err != nil {
+			return err
+		}
 	}
 	before := tenant.DeepCopy()
 	controllerutil.RemoveFinalizer(tenant, authv1beta1.TenantFinalizer)
@@ -217,6 +224,25 @@ func (r *Reconciler) withdraw(ctx context.Context, tenant *authv1beta1.Tenant) e
 		return fmt.Errorf("removing the finalizer of Tenant %q: %w", tenant.Name, err)
 	}
 	return nil
+}
+
+// isDuplicate reports whether a Tenant has nothing of its own: it is in the namespace of another
+// cluster and was never accepted, or the namespace has another Tenant for the same cluster.
+func (r *Reconciler) isDuplicate(ctx context.Context, tenant *authv1beta1.Tenant) (bool, error) {
+	problem, err := namespaceProblem(ctx, r.Client, tenant.Namespace, tenant.Spec.ClusterID)
+	if client.IgnoreNotFound(err) != nil {
+		return false, err
+	}
+	if problem != "" && tenant.Status.TenantNamespace == "" {
+		return true, nil
+	}
+	tenants := &authv1beta1.TenantList{}
+	if err := r.Client.List(ctx, tenants, client.InNamespace(tenant.Namespace)); err != nil {
+		return false, fmt.Errorf("listing Tenants of namespace %q: %w", tenant.Namespace, err)
+	}
+	return slices.ContainsFunc(tenants.Items, func(other authv1beta1.Tenant) bool {
+		return other.UID != tenant.UID && other.Spec.ClusterID == tenant.Spec.ClusterID && other.DeletionTimestamp.IsZero()
+	}), nil
 }
 
 // refuse records why a Tenant has no credentials.
@@ -273,21 +299,30 @@ func (r *Reconciler) renew(ctx context.Context, tenant *authv1beta1.Tenant, para
 	return nil
 }
 
-// drain withdraws a consumer without forgetting it (wire P4): its rights, slices
-// and mappings go, and with the mappings the offloaded namespaces. The consumer loses its
-// rights first, so that it cannot create them again.
+// drain withdraws a consumer without forgetting it (wire P4).
 func (r *Reconciler) drain(ctx context.Context, tenant *authv1beta1.Tenant) error {
+	if err := r.takeBack(ctx, tenant); err != nil {
+		return err
+	}
+	_, err := r.setStatus(ctx, tenant, metav1.ConditionFalse, reasonDrained, "An administrator drained the tenant. Set spec.tenantCondition to Active to admit it again.", func(*authv1beta1.TenantStatus) {})
+	return err
+}
+
+// takeBack removes the bindings of a consumer, then its slices and mappings. The consumer loses
+// its rights first, so that it cannot create them again. The chart's admission policy prevents
+// consumers from removing the label by which the copies are found.
+func (r *Reconciler) takeBack(ctx context.Context, tenant *authv1beta1.Tenant) error {
 	if err := errors.Join(r.unbindVirtualKubelets(ctx, tenant), r.unbindControlPlane(ctx, tenant)); err != nil {
 		return err
 	}
 	replicated := []client.ListOption{client.InNamespace(tenant.Namespace), client.MatchingLabels{liqocorev1beta1.ReplicatedLabel: "true"}}
-	slices, maps := &authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}
-	if err := errors.Join(r.Client.List(ctx, slices, replicated...), r.Client.List(ctx, maps, replicated...)); err != nil {
+	granted, maps := &authv1beta1.ResourceSliceList{}, &offloadingv1beta1.NamespaceMapList{}
+	if err := errors.Join(r.Client.List(ctx, granted, replicated...), r.Client.List(ctx, maps, replicated...)); err != nil {
 		return fmt.Errorf("listing what is replicated to namespace %q: %w", tenant.Namespace, err)
 	}
 	var errs []error
-	for i := range slices.Items {
-		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, &slices.Items[i])))
+	for i := range granted.Items {
+		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, &granted.Items[i])))
 	}
 	for i := range maps.Items {
 		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, &maps.Items[i])))
@@ -295,8 +330,7 @@ func (r *Reconciler) drain(ctx context.Context, tenant *authv1beta1.Tenant) erro
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("deleting what is replicated to namespace %q: %w", tenant.Namespace, err)
 	}
-	_, err := r.setStatus(ctx, tenant, metav1.ConditionFalse, reasonDrained, "An administrator drained the tenant. Set spec.tenantCondition to Active to admit it again.", func(*authv1beta1.TenantStatus) {})
-	return err
+	return nil
 }
 
 // cordon marks the slices of a cordoned tenant, and no others.
