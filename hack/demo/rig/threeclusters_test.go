@@ -117,6 +117,8 @@ func TestThreeClusters(t *testing.T) {
 		{"both directions", c.bothDirections},
 		{"a chain", c.chain},
 		{"leaving one provider keeps the others", c.leaveOne},
+		{"a provider is lost for good", c.loseProvider},
+		{"a consumer is lost for good", c.loseConsumer},
 	} {
 		if !t.Run(step.name, step.run) {
 			return
