@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -26,12 +29,17 @@ func startWorkers(ctx context.Context, side *Side, options StartOptions) (*worke
 	if err != nil {
 		return nil, fmt.Errorf("finding the server binary: %w", err)
 	}
+	policies, err := precompile(ctx, longshore, filepath.Join(options.Dir, "policies"))
+	if err != nil {
+		return nil, err
+	}
 	server := processnode.Program{Path: longshore}
+	kubelet := processnode.Program{Path: longshore, Args: []string{"kubelet", "--precompiled-policy-dir=" + policies}}
 	node, err := processnode.New(processnode.Options{
 		Name:     side.Name + "-processes",
 		Config:   side.Plane.RESTConfig(),
 		Images:   map[string]processnode.Program{"longshore/longshore": server},
-		Commands: map[string]processnode.Program{"/usr/bin/longshore": server, "/usr/bin/virtual-kubelet": {Path: longshore, Args: []string{"kubelet"}}},
+		Commands: map[string]processnode.Program{"/usr/bin/longshore": server, "/usr/bin/virtual-kubelet": kubelet},
 		Dir:      filepath.Join(options.Dir, side.Name, "pods"),
 		LogDir:   filepath.Join(options.LogDir, side.Name),
 		Address: func() (string, func(), error) {
@@ -63,6 +71,28 @@ func startWorkers(ctx context.Context, side *Side, options StartOptions) (*worke
 	case <-ctx.Done():
 		return nil, errors.Join(context.Cause(ctx), w.stop())
 	}
+}
+
+// precompiling is held while a process compiles policies, which the clusters of a process share.
+var precompiling sync.Mutex
+
+// precompile compiles the built-in policies into a folder unless it exists, and returns its absolute
+// path. The image has such a folder: without it, each virtual kubelet would compile them.
+func precompile(ctx context.Context, longshore, dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("finding the folder of the compiled policies: %w", err)
+	}
+	precompiling.Lock()
+	defer precompiling.Unlock()
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	//nolint:gosec // The binary is the one that the clusters run.
+	if out, err := exec.CommandContext(ctx, longshore, "precompile-policies", dir).CombinedOutput(); err != nil {
+		return "", errors.Join(fmt.Errorf("compiling the built-in policies: %w: %s", err, out), os.RemoveAll(dir))
+	}
+	return dir, nil
 }
 
 func (w *workers) stop() error {
