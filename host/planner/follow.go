@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,7 +70,11 @@ func (p *Planner) follow(plan *Plan, claims []*corev1.PersistentVolumeClaim) {
 	if plan.ShadowPod != nil {
 		spec = &plan.ShadowPod.Spec.Pod
 	}
+	local := references(&plan.AdmittedPod.Spec)
 	for _, r := range references(spec) {
+		if r.kind == kindSecret && r.name == remote.TokenSecretName(plan.AdmittedPod.Name) && !slices.Contains(local, r) {
+			continue // The virtual kubelet creates the Secret with the tokens of the pod.
+		}
 		if r.kind == kindConfigMap {
 			r.name = remote.LocalConfigMapName(r.name, origin)
 		}

@@ -2,34 +2,10 @@ package virtualnode
 
 import (
 	"slices"
-	"strings"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
-
-// The arguments for the access of remote pods to this cluster's API server (wire 3.5).
-const (
-	flagAccess     = "--enable-apiserver-support"
-	flagServerHost = "--home-api-server-host"
-	flagServerPort = "--home-api-server-port"
-)
-
-// valueOf returns the value of an argument; the last one counts. It is "true" for one without
-// value, and "" for a missing one.
-func valueOf(arguments []string, flag string) string {
-	value := ""
-	for _, argument := range arguments {
-		name, given, hasValue := strings.Cut(argument, "=")
-		if name != flag {
-			continue
-		}
-		if value = given; !hasValue {
-			value = "true"
-		}
-	}
-	return value
-}
 
 // accessProblem returns why the address of the API server is incomplete, or "". With one half,
 // remote pods would present their tokens to the provider's API server (T32). A VirtualNode that
@@ -37,12 +13,12 @@ func valueOf(arguments []string, flag string) string {
 func accessProblem(before, after *offloadingv1beta1.VirtualNode) string {
 	isIncomplete := func(vn *offloadingv1beta1.VirtualNode) bool {
 		arguments := virtualkubelet.Arguments(vn)
-		return (valueOf(arguments, flagServerHost) == "") != (valueOf(arguments, flagServerPort) == "")
+		return (virtualkubelet.ValueOf(arguments, virtualkubelet.FlagServerHost) == "") != (virtualkubelet.ValueOf(arguments, virtualkubelet.FlagServerPort) == "")
 	}
 	if !isIncomplete(after) || before != nil && isIncomplete(before) {
 		return ""
 	}
-	return "arguments " + flagServerHost + " and " + flagServerPort +
+	return "arguments " + virtualkubelet.FlagServerHost + " and " + virtualkubelet.FlagServerPort +
 		" must be set together, in the VkOptionsTemplate or in spec.template: with one of them, remote pods would use the provider's API server"
 }
 
@@ -50,11 +26,11 @@ func accessProblem(before, after *offloadingv1beta1.VirtualNode) string {
 // address is not known.
 func warnAccess(added []string, vn *offloadingv1beta1.VirtualNode) []string {
 	enabled := slices.IndexFunc(added, func(argument string) bool {
-		return argument == flagAccess || argument == flagAccess+"=true"
+		return argument == virtualkubelet.FlagAccess || argument == virtualkubelet.FlagAccess+"=true"
 	})
-	if enabled < 0 || valueOf(virtualkubelet.Arguments(vn), flagServerHost) != "" {
+	if enabled < 0 || virtualkubelet.ValueOf(virtualkubelet.Arguments(vn), virtualkubelet.FlagServerHost) != "" {
 		return nil
 	}
-	return []string{"argument \"" + added[enabled] + "\" has no effect without " + flagServerHost + " and " + flagServerPort +
+	return []string{"argument \"" + added[enabled] + "\" has no effect without " + virtualkubelet.FlagServerHost + " and " + virtualkubelet.FlagServerPort +
 		" or a Configuration of the provider's networks, over which remote pods reach this cluster's API server"}
 }

@@ -1,0 +1,27 @@
+package virtualkubelet
+
+import "strings"
+
+// The arguments for the access of remote pods to this cluster's API server (wire 3.5).
+const (
+	FlagAccess         = "--enable-apiserver-support"
+	FlagServerHost     = "--home-api-server-host"
+	FlagServerPort     = "--home-api-server-port"
+	FlagAccountWorkers = "--serviceaccount-reflection-workers"
+)
+
+// ValueOf returns the value of an argument; the last one counts. It is "true" for one without
+// value, and "" for a missing one.
+func ValueOf(arguments []string, flag string) string {
+	value := ""
+	for _, argument := range arguments {
+		name, given, hasValue := strings.Cut(argument, "=")
+		if name != flag {
+			continue
+		}
+		if value = given; !hasValue {
+			value = "true"
+		}
+	}
+	return value
+}
