@@ -8,6 +8,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
+	"github.com/longshore-dev/longshore/host/forge/local"
 )
 
 // The roles that can correct a problem.
@@ -139,7 +140,8 @@ func diagnoseNode(o Observed) *Diagnosis {
 }
 
 func diagnoseMapping(o Observed) *Diagnosis {
-	if o.Node == nil || !o.KnowsMapping {
+	// The status of a DaemonSet's pod says what to change in the DaemonSet.
+	if o.Node == nil || !o.KnowsMapping || o.Pod.Status.Reason == local.DaemonSetNotOffloadedReason {
 		return nil
 	}
 	switch {
@@ -163,7 +165,7 @@ func diagnoseForging(o Observed) *Diagnosis {
 		who = "the author of the policy"
 	case pod.ReasonRefused:
 		who, stage = ProviderOperator, Creating
-	case offloadingv1beta1.OffloadingBackOffReason, offloadingv1beta1.OffloadingAbortedReason:
+	case offloadingv1beta1.OffloadingBackOffReason, offloadingv1beta1.OffloadingAbortedReason, local.DaemonSetNotOffloadedReason:
 		who, stage = Operator, Mapping
 	default:
 		return nil

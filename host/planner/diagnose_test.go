@@ -93,6 +93,11 @@ func TestTheFirstThingThatIsWrongOnTheWayAndInTheProvider(t *testing.T) {
 			sent(o)
 			o.Pod.Status.Reason, o.Pod.Status.Message = "RemotePodRefused", "quota"
 		}, planner.Creating, planner.ProviderOperator, "quota"},
+		"it is of a DaemonSet whose namespace is not offloaded": {func(o *planner.Observed) {
+			sent(o)
+			o.Mapping, o.ShadowPod, o.RemotePod = nil, nil, nil
+			o.Pod.Status.Reason, o.Pod.Status.Message = "DaemonSetNotOffloaded", "Add an affinity."
+		}, planner.Mapping, planner.Operator, "Add an affinity."},
 		"it was not sent": {func(o *planner.Observed) { sent(o); o.ShadowPod, o.RemotePod = nil, nil }, planner.Forging, planner.Operator, "has not sent"},
 		"the provider cannot create it": {func(o *planner.Observed) {
 			sent(o)

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -258,8 +259,11 @@ func TestPodsInANamespaceWithoutAccess(t *testing.T) {
 		gone   bool
 		reason string
 	}{
-		"a terminating pod is deleted":        {without, pod(terminatingPod), true, ""},
-		"a new pod stays pending":             {without, pod(nil), false, "OffloadingBackOff"},
+		"a terminating pod is deleted": {without, pod(terminatingPod), true, ""},
+		"a new pod stays pending":      {without, pod(nil), false, "OffloadingBackOff"},
+		"a new pod of a DaemonSet has a reason of its own": {without, pod(func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: ptr.To(true)}}
+		}), false, "DaemonSetNotOffloaded"},
 		"a pod that ran is aborted":           {without, pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }), false, "OffloadingAborted"},
 		"a finished pod is kept":              {without, pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), false, ""},
 		"a pod of a mapped namespace is kept": {func(o *objects) { without(o); o.mapped() }, pod(terminatingPod), false, ""},

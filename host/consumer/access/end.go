@@ -73,8 +73,7 @@ func setRejectedStatus(pod *corev1.Pod, provider string, now time.Time) bool {
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		return false
 	case pod.Status.Phase == corev1.PodPending && len(pod.Status.ContainerStatuses) == 0:
-		message := fmt.Sprintf("Namespace %s is not offloaded to cluster %s. Create a NamespaceOffloading in it, or keep its pods off virtual nodes.", pod.Namespace, provider)
-		pod.Status = *local.RejectedPodStatus(&pod.Status, corev1.PodPending, offloadingv1beta1.OffloadingBackOffReason, message, now)
+		pod.Status = *local.NotOffloadedStatus(pod, provider, now)
 	default:
 		message := fmt.Sprintf("Namespace %s is no longer offloaded to cluster %s", pod.Namespace, provider)
 		pod.Status = *local.RejectedPodStatus(&pod.Status, corev1.PodFailed, offloadingv1beta1.OffloadingAbortedReason, message, now)

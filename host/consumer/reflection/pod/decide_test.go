@@ -281,6 +281,7 @@ func TestFallback(t *testing.T) {
 		"terminating":          {local: localPod(deleting), want: "delete local pod"},
 		"finished":             {local: localPod(phase(corev1.PodSucceeded)), want: "keep PodFinished"},
 		"never ran":            {local: localPod(), want: "status Pending OffloadingBackOff, event ReflectionDisabled"},
+		"of a DaemonSet":       {local: localPod(ofDaemonSet), want: "status Pending DaemonSetNotOffloaded, event ReflectionDisabled"},
 		"runs":                 {local: localPod(phase(corev1.PodRunning)), want: "status Failed OffloadingAborted"},
 		"pending, has started": {local: localPod(container("web", 0)), want: "status Failed OffloadingAborted"},
 	}

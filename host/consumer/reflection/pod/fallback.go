@@ -22,12 +22,9 @@ func (d *Definition) Fallback(in engine.Input) ([]engine.Action, error) {
 	case isFinished(pod):
 		return keep(keepFinished), nil
 	case pod.Status.Phase == corev1.PodPending && len(pod.Status.ContainerStatuses) == 0:
-		message := "Namespace " + in.Key.Namespace + " is not offloaded to cluster " + in.Facts.ProviderClusterID +
-			". Create a NamespaceOffloading in it, or read the status of the one that exists."
-		status := local.RejectedPodStatus(&pod.Status, corev1.PodPending,
-			offloadingv1beta1.OffloadingBackOffReason, message, in.Facts.Now)
+		status := local.NotOffloadedStatus(pod, in.Facts.ProviderClusterID, in.Facts.Now)
 		return append(patchStatus(pod, status), engine.RecordEvent{
-			Type: engine.EventWarning, Reason: engine.ReasonReflectionDisabled, Message: message,
+			Type: engine.EventWarning, Reason: engine.ReasonReflectionDisabled, Message: status.Message,
 		}), nil
 	case in.Facts.MappingStarts:
 		return keep(keepMappingStarts), nil

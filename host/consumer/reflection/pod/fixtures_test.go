@@ -54,6 +54,11 @@ func phase(p corev1.PodPhase, reason ...string) podOption {
 	}
 }
 
+func ofDaemonSet(pod *corev1.Pod) {
+	controls := true
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent-1", Controller: &controls}}
+}
+
 func deleting(pod *corev1.Pod) {
 	at := metav1.NewTime(now)
 	pod.DeletionTimestamp = &at

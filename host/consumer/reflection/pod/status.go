@@ -87,7 +87,7 @@ func (o *observation) hasCurrentSpec() bool {
 // remoteMessage returns the message of the local status, unless this package wrote it.
 func (o *observation) remoteMessage() string {
 	switch o.local.Status.Reason {
-	case ReasonRefused, ReasonDenied, ReasonPolicyFailed, offloadingv1beta1.OffloadingBackOffReason:
+	case ReasonRefused, ReasonDenied, ReasonPolicyFailed, offloadingv1beta1.OffloadingBackOffReason, local.DaemonSetNotOffloadedReason:
 		return ""
 	default:
 		return o.local.Status.Message
