@@ -102,7 +102,7 @@ func TestReplicatorRunsInTheManagerOrAlone(t *testing.T) {
 			assert.Contains(t, arguments(t, objects, "longshore-manager"), fmt.Sprintf("--enable-replication=%t", !tc.separate))
 			var role rbacv1.ClusterRole
 			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, objects, "ClusterRole", "longshore-manager").Object, &role))
-			assert.Equal(t, !tc.separate, grants(role.Rules, "", "secrets", "patch"), "the right to hold Secrets by a finalizer follows the replicator")
+			assert.Equal(t, !tc.separate, grants(role.Rules, "authentication.liqo.io", "resourceslices/status", "update"), "the rights follow the replicator")
 		})
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/policies"
 	"github.com/longshore-dev/longshore/host/app/process"
@@ -35,6 +34,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/kit/liqometrics"
 	"github.com/longshore-dev/longshore/host/peering/foreigncluster"
+	"github.com/longshore-dev/longshore/host/peering/tenantsecrets"
 	policyconfigmap "github.com/longshore-dev/longshore/host/policysource/configmap"
 	policystatus "github.com/longshore-dev/longshore/host/policysource/status"
 	"github.com/longshore-dev/longshore/host/provider/metadata"
@@ -129,12 +129,9 @@ func New(options Options) (*process.App, error) {
 	if err != nil {
 		return nil, fmt.Errorf("selecting the roles of virtual kubelets: %w", err)
 	}
-	ofPeers, err := labels.Parse(liqocorev1beta1.RemoteClusterIDLabel)
-	if err != nil {
-		return nil, fmt.Errorf("selecting the Secrets of peerings: %w", err)
-	}
 	definition := process.Definition{
-		Name: "the manager",
+		Name:     "the manager",
+		NewCache: tenantsecrets.New,
 		Cache: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {
 				Label:     labels.SelectorFromSet(labels.Set{offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowPod}),
@@ -146,8 +143,6 @@ func New(options Options) (*process.App, error) {
 			},
 			&rbacv1.Role{}:        {Label: virtualKubeletRoles},
 			&rbacv1.ClusterRole{}: {Label: virtualKubeletRoles},
-			// The Secrets of peerings.
-			&corev1.Secret{}: {Label: ofPeers},
 			// Policies and their modules.
 			&corev1.ConfigMap{}: policies.CacheOf(options.modules()),
 		},
@@ -179,7 +174,7 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 			Client: mgr.GetClient(), Events: recorder, Clock: passive, ClusterID: options.ClusterID,
 		}).SetupWithManager(mgr)),
 		wrapSetup("virtualnode", (&virtualnode.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive, DefaultOptions: options.DefaultVkOptions,
+			Client: mgr.GetClient(), APIReader: tenantsecrets.Reader(mgr), Events: recorder, Clock: passive, DefaultOptions: options.DefaultVkOptions,
 			Connect: func(config *rest.Config) (client.Client, error) {
 				return client.New(deadline.Wrap(config, 0), client.Options{Scheme: mgr.GetScheme()})
 			},

@@ -18,13 +18,27 @@ import (
 	consumerslice "github.com/longshore-dev/longshore/host/consumer/resourceslice"
 	"github.com/longshore-dev/longshore/host/peering/foreigncluster"
 	"github.com/longshore-dev/longshore/host/peering/tenantnamespace"
+	"github.com/longshore-dev/longshore/host/peering/tenantsecrets"
 	"github.com/longshore-dev/longshore/host/provider/certificate"
 	providerslice "github.com/longshore-dev/longshore/host/provider/resourceslice"
 	"github.com/longshore-dev/longshore/host/provider/tenant"
 )
 
-// serviceAccount is the name of the manager's ServiceAccount, which the chart gives it.
-const serviceAccount = "longshore-manager"
+// The names that the chart gives to the ServiceAccounts of the manager, and of a replicator that
+// runs in a process of its own.
+const (
+	serviceAccount    = "longshore-manager"
+	replicatorAccount = "longshore-replicator"
+)
+
+// tenantAccounts returns the ServiceAccounts that read and write Secrets in tenant namespaces.
+func (o *Options) tenantAccounts() []client.ObjectKey {
+	accounts := []client.ObjectKey{{Namespace: o.Namespace, Name: serviceAccount}}
+	if !o.Replication {
+		accounts = append(accounts, client.ObjectKey{Namespace: o.Namespace, Name: replicatorAccount})
+	}
+	return accounts
+}
 
 // PeeringOptions configure what peers get of this cluster. The names are those of the
 // command's flags.
@@ -86,11 +100,11 @@ func addPeering(mgr ctrl.Manager, o *Options, recorder clientevents.EventRecorde
 	}
 	own := liqocorev1beta1.ClusterID(o.ClusterID)
 	keys := &identity.Keys{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Namespace: o.Namespace}
-	issuer := &certificate.Issuer{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Clock: passive}
+	issuer := &certificate.Issuer{Client: mgr.GetClient(), APIReader: tenantsecrets.Reader(mgr), Clock: passive}
 	endpoint := &certificate.Endpoint{Override: o.Peering.APIServerAddress, CA: authority, Client: mgr.GetClient(), APIReader: mgr.GetAPIReader()}
 	return errors.Join(
 		wrapSetup("tenantnamespace", (&tenantnamespace.Reconciler{
-			Client: mgr.GetClient(), ServiceAccount: client.ObjectKey{Namespace: o.Namespace, Name: serviceAccount},
+			Client: mgr.GetClient(), ServiceAccounts: o.tenantAccounts(),
 		}).SetupWithManager(mgr)),
 		wrapSetup("nonce", (&tenant.NonceReconciler{Client: mgr.GetClient(), Events: recorder}).SetupWithManager(mgr)),
 		wrapSetup("tenant", (&tenant.Reconciler{

@@ -64,6 +64,8 @@ type Definition struct {
 	Lease string
 	// Cache restricts the cache by kind.
 	Cache map[client.Object]cache.ByObject
+	// NewCache creates the cache. If nil, it is that of controller-runtime.
+	NewCache cache.NewCacheFunc
 	// Alter changes the options of the manager. It may be nil.
 	Alter func(*ctrl.Options) error
 	// Add adds controllers and handlers to the manager.
@@ -98,6 +100,7 @@ func New(o *Options, d Definition) (*App, error) {
 		LeaderElectionReleaseOnCancel: true,
 		// Controller names are unique per process. Tests run several managers in one process.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		NewCache:   d.NewCache,
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(), ByObject: d.Cache, NewInformer: restore.NewInformer,
 		},

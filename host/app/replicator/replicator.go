@@ -23,6 +23,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/peering/replication"
+	"github.com/longshore-dev/longshore/host/peering/tenantsecrets"
 )
 
 // LeaderElectionID is the name of the lease of a replicator that runs alone.
@@ -60,9 +61,9 @@ func New(options Options) (*process.App, error) {
 		return nil, fmt.Errorf("selecting tenant namespaces: %w", err)
 	}
 	definition := process.Definition{
-		Name: "the replicator",
+		Name:     "the replicator",
+		NewCache: tenantsecrets.New,
 		Cache: map[client.Object]cache.ByObject{
-			&corev1.Secret{}:    Secrets(),
 			&corev1.Namespace{}: {Label: tenantNamespaces},
 		},
 		Add: func(mgr ctrl.Manager) error { return Add(mgr, options) },
@@ -73,21 +74,15 @@ func New(options Options) (*process.App, error) {
 	return process.New(&options.Options, definition)
 }
 
-// Secrets restricts a cache to the Secrets that replication reads: those with the identity
-// of the control plane.
-func Secrets() cache.ByObject {
-	return cache.ByObject{Label: labels.SelectorFromSet(labels.Set{authv1beta1.IdentityTypeLabel: string(authv1beta1.ControlPlaneIdentityType)})}
-}
-
-// Add adds replication to a manager. The manager's cache needs Secrets and the namespaces of
-// tenants.
+// Add adds replication to a manager. The manager's cache needs the namespaces of tenants, and the
+// Secrets in them.
 func Add(mgr ctrl.Manager, options Options) error {
 	local, err := dynamic.NewForConfig(options.Config)
 	if err != nil {
 		return fmt.Errorf("creating the client of the local cluster: %w", err)
 	}
 	reconciler := &replication.Reconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events.New(mgr, "longshore-replicator"),
+		Client: mgr.GetClient(), Events: events.New(mgr, "longshore-replicator"),
 		Options: replication.Options{
 			ClusterID: options.ClusterID,
 			Resources: []schema.GroupVersionResource{

@@ -34,7 +34,7 @@ const (
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 type NonceSigner struct {
-	// Client reads Secrets from a cache of those with the label of a remote cluster.
+	// Client reads Secrets of tenant namespaces from the cache (package tenantsecrets).
 	Client client.Client
 	// Events records on the Secrets.
 	Events events.EventRecorder

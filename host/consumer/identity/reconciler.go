@@ -41,7 +41,7 @@ const (
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities/finalizers,verbs=update
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=renews,verbs=get;list;watch;create;update
 type Reconciler struct {
-	// Client reads Secrets from a cache of those with the label of a remote cluster.
+	// Client reads Secrets of tenant namespaces from the cache (package tenantsecrets).
 	Client client.Client
 	// Events records on Identities.
 	Events events.EventRecorder

@@ -75,14 +75,12 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 //
 // The manager needs the following rights only to grant them to virtual kubelets (ForgeRights).
-// The rights on leases in kube-node-lease are in the chart.
+// The rights on leases in kube-node-lease and on Secrets in tenant namespaces are in the chart.
 //
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
 // +kubebuilder:rbac:groups=policy.longshore.dev,resources=policycomponents,verbs=create;patch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=list;watch
 // +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;get;patch;update
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	kubelets := builder.WithPredicates(predicate.NewPredicateFuncs(func(obj client.Object) bool {

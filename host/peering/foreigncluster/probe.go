@@ -54,7 +54,7 @@ const (
 // kubeconfig, and keeps the condition APIServerStatus of their ForeignClusters. Nothing but
 // reports depends on the condition (ADR 64).
 type Prober struct {
-	// Client reads Secrets from a cache of those with the label of a remote cluster.
+	// Client reads Secrets of tenant namespaces from the cache (package tenantsecrets).
 	Client client.Client
 	Clock  clock.PassiveClock
 	// Interval between probes of a peer that answers; Timeout of a probe.

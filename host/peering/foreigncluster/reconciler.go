@@ -42,7 +42,7 @@ const conflictRetry = time.Second
 // +kubebuilder:rbac:groups=networking.liqo.io,resources=configurations;connections,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 type Reconciler struct {
-	// Client reads Secrets from a cache of those with the label of a remote cluster.
+	// Client reads Secrets of tenant namespaces from the cache (package tenantsecrets).
 	Client client.Client
 	Clock  clock.PassiveClock
 }

@@ -61,11 +61,9 @@ type Options struct {
 
 // Reconciler runs one reflector per control-plane kubeconfig Secret.
 type Reconciler struct {
-	// Client reads from the manager's cache, which needs control-plane kubeconfig Secrets and
-	// tenant namespaces only.
+	// Client reads from the manager's cache, which needs tenant namespaces and their Secrets only:
+	// a Secret without the labels of a control-plane kubeconfig may have had them.
 	Client client.Client
-	// APIReader reads Secrets without the label that the cache selects.
-	APIReader client.Reader
 	// Events records on Secrets and on replicated objects.
 	Events events.EventRecorder
 	// Options configures the reflectors.
@@ -85,10 +83,9 @@ type session struct {
 }
 
 // SetupWithManager registers watches on control-plane kubeconfig Secrets and on tenant
-// namespaces.
+// namespaces. The rights on Secrets are those of package tenantnamespace.
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespacemaps/status,verbs=update
@@ -108,12 +105,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(reconcile.Func(r.reconcileKey))
 }
 
-// isConcerned accepts Secrets that are control-plane kubeconfigs, or were before an update.
+// isConcerned accepts Secrets that are control-plane kubeconfigs, or were before an update or the
+// start.
 func isConcerned() predicate.Predicate {
-	p := predicate.NewPredicateFuncs(isControlPlaneKubeconfig)
-	p.UpdateFunc = func(e event.UpdateEvent) bool {
-		return isControlPlaneKubeconfig(e.ObjectOld) || isControlPlaneKubeconfig(e.ObjectNew)
+	concerns := func(object client.Object) bool {
+		return isControlPlaneKubeconfig(object) || controllerutil.ContainsFinalizer(object, liqocorev1beta1.ReplicatorSecretFinalizer)
 	}
+	p := predicate.NewPredicateFuncs(concerns)
+	p.UpdateFunc = func(e event.UpdateEvent) bool { return concerns(e.ObjectOld) || concerns(e.ObjectNew) }
 	return p
 }
 
@@ -123,7 +122,8 @@ func (r *Reconciler) reconcileKey(ctx context.Context, request ctrl.Request) (ct
 	secret := &corev1.Secret{}
 	err := r.Client.Get(ctx, request.NamespacedName, secret)
 	if apierrors.IsNotFound(err) {
-		return ctrl.Result{}, r.reconcileAbsent(ctx, request.NamespacedName)
+		r.stop(request.NamespacedName)
+		return ctrl.Result{}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading Secret %s: %w", request, err)
@@ -136,9 +136,6 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	r.mu.Lock()
 	r.base = ctx
 	r.mu.Unlock()
-	if err := r.releaseOrphans(ctx); err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).Error(err, "Failed to release Secrets without the identity label")
-	}
 	<-ctx.Done()
 	r.mu.Lock()
 	defer r.mu.Unlock()

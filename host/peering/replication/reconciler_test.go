@@ -98,7 +98,7 @@ func newFixture(t *testing.T, local, remote *dynamicfake.FakeDynamicClient, obje
 	ctx, cancel := context.WithCancel(t.Context())
 	c := fake.NewClientBuilder().WithScheme(s).WithObjects(append(objects, namespace(consumerTenant, "milan"))...).Build()
 	w := fixture{local: local, remote: remote, events: recorder, Reconciler: &Reconciler{
-		Client: c, APIReader: c, Events: recorder,
+		Client: c, Events: recorder,
 		Options: Options{
 			ClusterID: "rome", Resources: []schema.GroupVersionResource{nsMaps}, Local: local,
 			Connect: func(*rest.Config) (dynamic.Interface, error) { return remote, nil },

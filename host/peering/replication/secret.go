@@ -3,15 +3,11 @@ package replication
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -106,40 +102,4 @@ func (r *Reconciler) related(ctx context.Context, obj client.Object) []reconcile
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&secrets[i])})
 	}
 	return requests
-}
-
-// reconcileAbsent reconciles a Secret that is not in the cache: it is deleted, or it has no identity
-// label any more but may have the finalizer.
-func (r *Reconciler) reconcileAbsent(ctx context.Context, name client.ObjectKey) error {
-	secret := &corev1.Secret{}
-	err := r.APIReader.Get(ctx, name, secret)
-	switch {
-	case apierrors.IsNotFound(err):
-		r.stop(name)
-		return nil
-	case err != nil:
-		return fmt.Errorf("reading Secret %s: %w", name, err)
-	case isControlPlaneKubeconfig(secret):
-		return nil // The cache does not have it yet.
-	default:
-		r.stop(name)
-		return r.release(ctx, secret)
-	}
-}
-
-// releaseOrphans removes the finalizer of Secrets that lost the identity label while no replicator
-// ran. They are never in the cache.
-func (r *Reconciler) releaseOrphans(ctx context.Context) error {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	if err := r.APIReader.List(ctx, list); err != nil {
-		return fmt.Errorf("listing Secrets: %w", err)
-	}
-	var errs []error
-	for i := range list.Items {
-		if item := &list.Items[i]; controllerutil.ContainsFinalizer(item, liqocorev1beta1.ReplicatorSecretFinalizer) && !isControlPlaneKubeconfig(item) {
-			errs = append(errs, r.reconcileAbsent(ctx, client.ObjectKeyFromObject(item)))
-		}
-	}
-	return errors.Join(errs...)
 }

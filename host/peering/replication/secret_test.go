@@ -1,17 +1,15 @@
 package replication
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 )
@@ -42,24 +40,8 @@ func TestSelectSecret(t *testing.T) {
 	}
 }
 
-// labelSelecting is the manager's cache: it has no Secret without the identity label.
-func labelSelecting(c client.WithWatch) client.WithWatch {
-	return interceptor.NewClient(c, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if err := c.Get(ctx, key, obj, opts...); err != nil {
-				return err
-			}
-			if _, ok := obj.(*corev1.Secret); ok && obj.GetLabels()[authv1beta1.IdentityTypeLabel] == "" {
-				return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)
-			}
-			return nil
-		},
-	})
-}
-
 func TestASecretWithoutItsIdentityLabelIsReleased(t *testing.T) {
 	w := newFixture(t, dynamicClient(), dynamicClient(), secret())
-	w.Reconciler.Client = labelSelecting(w.Client.(client.WithWatch))
 	_, err := w.pass(t)
 	require.NoError(t, err)
 	require.Len(t, w.running, 1)
@@ -68,7 +50,7 @@ func TestASecretWithoutItsIdentityLabelIsReleased(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, w.running)
 	current := &corev1.Secret{}
-	require.NoError(t, w.APIReader.Get(t.Context(), client.ObjectKeyFromObject(secret()), current))
+	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKeyFromObject(secret()), current))
 	assert.Empty(t, current.Finalizers, "without the label no controller would remove it later")
 }
 
@@ -86,14 +68,30 @@ func TestASecretThatIsNotSelectedIsKeptForItsReplicatedObjects(t *testing.T) {
 	assert.NotNil(t, get(t, w.remote, providerTenant))
 }
 
+func TestSecretsThatConcernReplication(t *testing.T) {
+	without := func(s *corev1.Secret) { delete(s.Labels, authv1beta1.IdentityTypeLabel) }
+	released := func(s *corev1.Secret) { s.Finalizers = nil }
+	for name, tc := range map[string]struct {
+		secret *corev1.Secret
+		want   bool
+	}{
+		"the kubeconfig of a control plane":                                   {secret(released), true},
+		"one that lost its label while no replicator ran, with the finalizer": {secret(without), true},
+		"one that lost its label and is released":                             {secret(without, released), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, isConcerned().Create(event.CreateEvent{Object: tc.secret}))
+			assert.True(t, isConcerned().Update(event.UpdateEvent{ObjectOld: secret(), ObjectNew: tc.secret}), "it was one")
+		})
+	}
+}
+
 func TestASecretThatLostItsLabelBeforeTheStartIsReleased(t *testing.T) {
 	lost := secret(func(s *corev1.Secret) { delete(s.Labels, authv1beta1.IdentityTypeLabel) })
-	w := newFixture(t, dynamicClient(), dynamicClient(), lost, secret(func(s *corev1.Secret) { s.Name = "another" }))
-	w.Reconciler.Client = labelSelecting(w.Client.(client.WithWatch))
-	require.NoError(t, w.releaseOrphans(t.Context()))
+	w := newFixture(t, dynamicClient(), dynamicClient(), lost)
+	_, err := w.pass(t)
+	require.NoError(t, err)
 	current := &corev1.Secret{}
-	require.NoError(t, w.APIReader.Get(t.Context(), client.ObjectKeyFromObject(lost), current))
+	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKeyFromObject(lost), current))
 	assert.Empty(t, current.Finalizers)
-	require.NoError(t, w.APIReader.Get(t.Context(), client.ObjectKey{Namespace: lost.Namespace, Name: "another"}, current))
-	assert.NotEmpty(t, current.Finalizers)
 }

@@ -83,7 +83,7 @@ func Install(tb testing.TB, admin *rest.Config, optional ...string) {
 		}
 	}
 	for _, part := range optional {
-		create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: Manager + "-" + part}, Rules: rulesOf(tb, part)})
+		create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: Manager + "-" + part}, Rules: RulesOf(tb, part)})
 		binding := &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: Manager + "-" + part},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: Manager + "-" + part},
@@ -127,7 +127,8 @@ func granting(tb testing.TB) []*unstructured.Unstructured {
 	}
 }
 
-func rulesOf(tb testing.TB, part string) []rbacv1.PolicyRule {
+// RulesOf returns the rules of a part of the chart, a file below files/rbac without its extension.
+func RulesOf(tb testing.TB, part string) []rbacv1.PolicyRule {
 	tb.Helper()
 	raw, err := charts.Longshore.ReadFile("longshore/files/rbac/" + part + ".yaml")
 	require.NoError(tb, err)
