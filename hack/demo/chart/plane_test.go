@@ -181,14 +181,14 @@ func volume() *corev1.PersistentVolume {
 
 // bindInTenantNamespace gives the manager and the replicator their rights in a tenant namespace,
 // and waits until they have them.
-func bindInTenantNamespace(t *testing.T, admin client.Client) {
+func bindInTenantNamespace(t *testing.T, admin client.Client, namespace string) {
 	t.Helper()
 	var subjects []rbacv1.Subject
 	for _, name := range []string{"longshore-manager", "longshore-replicator"} {
 		subjects = append(subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "longshore", Name: name})
 	}
 	binding := bindIn("longshore-manager-tenant-namespace")
-	binding.Namespace, binding.Subjects = "liqo-tenant-milan", subjects
+	binding.Name, binding.Namespace, binding.Subjects = "longshore-manager-tenant-namespace", namespace, subjects
 	require.NoError(t, client.IgnoreAlreadyExists(admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: binding.Namespace}})))
 	require.NoError(t, admin.Create(t.Context(), binding))
 	for _, subject := range subjects {
@@ -206,7 +206,7 @@ func bindInTenantNamespace(t *testing.T, admin client.Client) {
 func testRights(t *testing.T, admin client.Client, config *rest.Config, objects []*unstructured.Unstructured) {
 	t.Helper()
 	applyRoles(t, admin, objects)
-	bindInTenantNamespace(t, admin)
+	bindInTenantNamespace(t, admin, "liqo-tenant-milan")
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "longshore"} }
 	create := func(o client.Object) func(client.Client) error { return creating(t, o) }
 	get := func(o client.Object, namespace, name string) func(client.Client) error {

@@ -75,7 +75,7 @@ func TestNoSubjectReadsTheSecretsOfAllNamespaces(t *testing.T) {
 		want   []string
 	}{
 		"by default":             {map[string]any{}, nil},
-		"with all of it":         {map[string]any{"storage": on, "ipam": on, "podCIDRs": []any{"10.10.0.0/16"}}, nil},
+		"with all of it":         {map[string]any{"storage": on, "ipam": map[string]any{"enabled": true, "serviceCIDR": "10.96.0.0/16"}, "podCIDRs": []any{"10.10.0.0/16"}}, nil},
 		"a separate replicator":  {map[string]any{"replicator": map[string]any{"separate": true}}, nil},
 		"tokens for remote pods": {map[string]any{"virtualKubelet": map[string]any{"apiServerAccess": map[string]any{"overNetwork": true}}}, nil},
 		"the feed, which serves Secrets to those who may read them": {map[string]any{"provider": map[string]any{"feed": true}}, []string{"longshore-webhook"}},

@@ -92,6 +92,7 @@ func offloadingTo(t *testing.T, admin client.Client, manager client.Client) {
 	for _, object := range objects {
 		require.NoError(t, client.IgnoreAlreadyExists(admin.Create(t.Context(), object)), "%T %s", object, object.GetName())
 	}
+	bindInTenantNamespace(t, admin, "liqo-tenant-turin")
 	for _, pod := range []*corev1.Pod{runningPod("longshore", "longshore-webhook-0"), runningPod("bazaar", "web"), runningPod("payroll", "web")} {
 		// The service account of a new namespace takes a moment.
 		planetest.Until(t, func(t planetest.T) bool {

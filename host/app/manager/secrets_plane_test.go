@@ -3,6 +3,7 @@ package manager_test
 import (
 	"context"
 	"crypto"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -10,11 +11,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -106,14 +109,25 @@ func keyOf(t *testing.T, keys *corev1.Secret) crypto.Signer {
 	return key
 }
 
-// renew has the provider issue the certificate of the control plane again.
+// renew has the provider issue the certificate of the control plane again, until it ends later than
+// the first one: both may have been signed in the same second.
 func (p *peered) renew(t *testing.T, kubeconfig *corev1.Secret) {
 	t.Helper()
 	before := string(kubeconfig.Data["kubeconfig"])
-	require.NoError(t, p.milan.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "liqo-remote-certificate"}}))
-	tenant := &authv1beta1.Tenant{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"}}
-	require.NoError(t, p.milan.Patch(t.Context(), tenant, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"proxyURL":"http://proxy.example.com"}}`))))
-	p.await(t, p.rome, kubeconfig, func() bool { return string(kubeconfig.Data["kubeconfig"]) != before }, "the renewed credentials reach the kubeconfig")
+	nonce := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: authentication.NonceSecretName}}
+	stored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "liqo-remote-certificate"}}
+	planetest.Until(t, func(t planetest.T) bool {
+		require.NoError(t, p.rome.Get(t.Context(), client.ObjectKeyFromObject(kubeconfig), kubeconfig))
+		if string(kubeconfig.Data["kubeconfig"]) != before {
+			return true
+		}
+		require.NoError(t, client.IgnoreNotFound(p.milan.Delete(t.Context(), stored.DeepCopy())))
+		require.NoError(t, p.milan.DeleteAllOf(t.Context(), &certificatesv1.CertificateSigningRequest{}))
+		// The Tenant is reconciled when the nonce changes.
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/look":%q}}}`, uuid.NewUUID())
+		require.NoError(t, p.milan.Patch(t.Context(), nonce.DeepCopy(), client.RawPatch(types.MergePatchType, patch)))
+		return false
+	}, soon, 2*time.Second, "the renewed credentials reach the kubeconfig")
 }
 
 // virtualNode creates a VirtualNode and waits for its virtual kubelet's Deployment and rights.

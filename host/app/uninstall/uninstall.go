@@ -31,6 +31,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/consumer/access"
+	"github.com/longshore-dev/longshore/host/peering/tenantnamespace"
 )
 
 // Options of [Run].
@@ -93,6 +94,10 @@ func stages() []stage {
 			selector: labels.Set{offloadingv1beta1.ComponentLabel: offloadingv1beta1.ComponentVirtualKubelet},
 		},
 		{title: "nodes", kind: corev1.SchemeGroupVersion.WithKind("Node"), selector: labels.Set{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual}},
+		{
+			title: "rights in tenant namespaces", kind: rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), keep: true,
+			finalizers: []string{tenantnamespace.Finalizer},
+		},
 		// Last: the manager creates them as long as an object names the peer.
 		{title: "peers", kind: liqocorev1beta1.GroupVersion.WithKind("ForeignCluster"), finalizers: []string{liqocorev1beta1.APIServerCheckerFinalizer}},
 	}
