@@ -72,6 +72,7 @@ func (f *faults) replicate(t *testing.T) {
 		Data: map[string][]byte{"kubeconfig": controlPlane},
 	})
 
+	chartrights.GrantTenantNamespace(t, f.rome, tenant)
 	for range 2 {
 		f.runManagerAgain(t)
 	}

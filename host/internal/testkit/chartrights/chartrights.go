@@ -34,6 +34,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/access"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	"github.com/longshore-dev/longshore/host/peering/tenantnamespace"
 )
 
 const (
@@ -261,6 +262,17 @@ func GrantVirtualKubelet(tb testing.TB, admin client.Client, vn *offloadingv1bet
 	if vn.Spec.CreateNode == nil || *vn.Spec.CreateNode {
 		ensure(tb, admin, []client.Object{virtualnode.ForgeNode(vn)})
 	}
+}
+
+// GrantTenantNamespace gives the manager its rights in a tenant namespace, as a manager does that
+// runs, and waits until it has them.
+func GrantTenantNamespace(tb testing.TB, admin client.Client, namespace string) {
+	tb.Helper()
+	grant(tb, admin, []client.Object{&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: tenantnamespace.Role, Namespace: namespace},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: tenantnamespace.Role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Namespace, Name: Manager}},
+	}})
 }
 
 // GrantAccess creates the access of the virtual kubelet of a VirtualNode to offloaded namespaces, and
