@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -179,43 +178,17 @@ func volume() *corev1.PersistentVolume {
 	}}
 }
 
-// bindInTenantNamespace gives the manager and the replicator their rights in a tenant namespace,
-// and waits until they have them.
-func bindInTenantNamespace(t *testing.T, admin client.Client, namespace string) {
-	t.Helper()
-	var subjects []rbacv1.Subject
-	for _, name := range []string{"longshore-manager", "longshore-replicator"} {
-		subjects = append(subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "longshore", Name: name})
-	}
-	binding := bindIn("longshore-manager-tenant-namespace")
-	binding.Name, binding.Namespace, binding.Subjects = "longshore-manager-tenant-namespace", namespace, subjects
-	require.NoError(t, client.IgnoreAlreadyExists(admin.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: binding.Namespace}})))
-	require.NoError(t, admin.Create(t.Context(), binding))
-	for _, subject := range subjects {
-		planetest.Until(t, func(t planetest.T) bool {
-			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-				User:               "system:serviceaccount:longshore:" + subject.Name,
-				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: binding.Namespace, Verb: "list", Resource: "secrets"},
-			}}
-			require.NoError(t, admin.Create(t.Context(), review))
-			return review.Status.Allowed
-		}, established, poll, "%s reads Secrets of the tenant namespace", subject.Name)
-	}
-}
-
 func testRights(t *testing.T, admin client.Client, config *rest.Config, objects []*unstructured.Unstructured) {
 	t.Helper()
 	applyRoles(t, admin, objects)
 	bindInTenantNamespace(t, admin, "liqo-tenant-milan")
+	testRightsOnSecrets(t, admin.Scheme(), config)
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "longshore"} }
 	create := func(o client.Object) func(client.Client) error { return creating(t, o) }
 	get := func(o client.Object, namespace, name string) func(client.Client) error {
 		return func(c client.Client) error {
 			return c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, o)
 		}
-	}
-	list := func(o client.ObjectList, namespace string) func(client.Client) error {
-		return func(c client.Client) error { return c.List(t.Context(), o, client.InNamespace(namespace)) }
 	}
 	for name, tc := range map[string]struct {
 		who     string
@@ -244,14 +217,6 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 		"the manager makes its lease":                         {"longshore-manager", create(&coordinationv1.Lease{ObjectMeta: in("longshore-manager")}), true},
 		"the manager leaves others' leases alone":             {"longshore-manager", get(&coordinationv1.Lease{}, "longshore", "other"), false},
 		"the manager replicates":                              {"longshore-manager", get(&corev1.Secret{}, "liqo-tenant-milan", "kubeconfig-controlplane-milan"), true},
-		"the manager lists Secrets of a tenant namespace":     {"longshore-manager", list(&corev1.SecretList{}, "liqo-tenant-milan"), true},
-		"the manager reads the cluster's key pair":            {"longshore-manager", get(&corev1.Secret{}, "longshore", "authentication-keys"), true},
-		"the manager reads no other Secret beside it":         {"longshore-manager", get(&corev1.Secret{}, "longshore", "longshore-webhook-certs"), false},
-		"the manager reads no Secret of another namespace":    {"longshore-manager", get(&corev1.Secret{}, "default", "any"), false},
-		"the manager does not list all Secrets":               {"longshore-manager", list(&corev1.SecretList{}, ""), false},
-		"the manager patches no Secret of another namespace": {"longshore-manager", func(c client.Client) error {
-			return c.Patch(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "any", Namespace: "default"}}, client.RawPatch(types.MergePatchType, []byte(`{}`)))
-		}, false},
 		"the manager reads policy ConfigMaps":                 {"longshore-manager", get(&corev1.ConfigMap{}, "longshore", "module"), true},
 		"the manager reads no ConfigMap of another namespace": {"longshore-manager", get(&corev1.ConfigMap{}, "default", "module"), false},
 		"the manager makes no ConfigMap":                      {"longshore-manager", create(&corev1.ConfigMap{ObjectMeta: in("test")}), false},
@@ -277,8 +242,6 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 		}, false},
 		"the webhook does not see others' registrations":        {"longshore-webhook", get(&admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "other"), false},
 		"the replicator reads credentials":                      {"longshore-replicator", get(&corev1.Secret{}, "liqo-tenant-milan", "kubeconfig-controlplane-milan"), true},
-		"the replicator reads no Secret of another namespace":   {"longshore-replicator", get(&corev1.Secret{}, "default", "any"), false},
-		"the replicator does not list all Secrets":              {"longshore-replicator", list(&corev1.SecretList{}, ""), false},
 		"the replicator makes no pod":                           {"longshore-replicator", create(&corev1.Pod{ObjectMeta: in("test"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}), false},
 		"the replicator makes no namespace map in this cluster": {"longshore-replicator", create(&offloadingv1beta1.NamespaceMap{ObjectMeta: in("test")}), false},
 	} {
