@@ -1,19 +1,20 @@
 // Package tenantsecrets reads Secrets in tenant namespaces, and in no others: a process that may
 // not read all Secrets of the cluster cannot have one watch for them. Each tenant namespace has
-// a watch of its own, which starts when the process has the right to it there.
+// a watch of its own, which starts when the process has the right to it there. One informer has
+// the Secrets of all of them.
 package tenantsecrets
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -32,140 +33,108 @@ var ErrNotReady = errors.New("no right to read Secrets in this tenant namespace 
 // cache of all other kinds.
 type Cache struct {
 	cache.Cache
-	secrets *informer
+	watcher *watcher
 }
 
 // New creates a Cache. It is a cache.NewCacheFunc.
 func New(config *rest.Config, options cache.Options) (cache.Cache, error) {
-	others, err := cache.New(config, options)
+	core, err := coreclient.NewForConfigAndClient(config, options.HTTPClient)
 	if err != nil {
-		return nil, fmt.Errorf("creating the cache: %w", err)
+		return nil, fmt.Errorf("creating the client of Secrets: %w", err)
 	}
 	reviews, err := authorizationclient.NewForConfigAndClient(config, options.HTTPClient)
 	if err != nil {
 		return nil, fmt.Errorf("creating the client of access reviews: %w", err)
 	}
-	open := func(namespace string) (cache.Cache, error) {
-		own := options
-		own.DefaultNamespaces, own.DefaultLabelSelector, own.DefaultFieldSelector = nil, nil, nil
-		own.ByObject = map[client.Object]cache.ByObject{&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespace: {}}}}
-		return cache.New(config, own) //nolint:wrapcheck // The caller adds the namespace.
+	w := newWatcher(core.RESTClient(), reviews.SelfSubjectAccessReviews())
+	newInformer := options.NewInformer
+	if newInformer == nil {
+		newInformer = toolscache.NewSharedIndexInformer
 	}
-	return &Cache{Cache: others, secrets: newInformer(open, reviewer(reviews.SelfSubjectAccessReviews()))}, nil
+	options.NewInformer = func(lw toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		if _, ok := object.(*corev1.Secret); ok {
+			return toolscache.NewSharedIndexInformer(w.listerWatcher(), object, resync, indexers)
+		}
+		return newInformer(lw, object, resync, indexers)
+	}
+	inner, err := cache.New(config, options)
+	if err != nil {
+		return nil, fmt.Errorf("creating the cache: %w", err)
+	}
+	w.namespaces = inner
+	return &Cache{Cache: inner, watcher: w}, nil
 }
 
 // Start implements cache.Informers.
 func (c *Cache) Start(ctx context.Context) error {
+	if _, err := c.GetInformer(ctx, &corev1.Secret{}, cache.BlockUntilSynced(false)); err != nil {
+		return fmt.Errorf("watching Secrets: %w", err)
+	}
 	namespaces, err := c.GetInformer(ctx, &corev1.Namespace{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watching namespaces: %w", err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer c.secrets.stop(cancel)
-	c.secrets.start(ctx)
-	handler, err := namespaces.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { c.secrets.want(nameOf(object), isTenant(object)) },
-		UpdateFunc: func(_, object any) { c.secrets.want(nameOf(object), isTenant(object)) },
-		DeleteFunc: func(object any) { c.secrets.want(nameOf(object), false) },
+	registration, err := namespaces.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    c.watcher.enqueue,
+		UpdateFunc: func(_, object any) { c.watcher.enqueue(object) },
+		DeleteFunc: c.watcher.enqueue,
 	})
 	if err != nil {
 		return fmt.Errorf("watching namespaces: %w", err)
 	}
-	c.secrets.knowsNamespaces(handler.HasSynced)
+	c.watcher.namespacesSynced = registration.HasSynced
+	ctx, cancel := context.WithCancel(ctx)
+	done := c.watcher.start(ctx)
+	defer func() { cancel(); <-done }()
 	return c.Cache.Start(ctx) //nolint:wrapcheck // Passed on as it is.
-}
-
-func nameOf(object any) string {
-	name, err := toolscache.DeletionHandlingObjectToName(object)
-	if err != nil {
-		return "" // The informer has no other objects.
-	}
-	return name.Name
-}
-
-func isTenant(object any) bool {
-	namespace, ok := object.(*corev1.Namespace)
-	return ok && authentication.TenantNamespaceProblem(namespace, liqocorev1beta1.ClusterID(namespace.Labels[liqocorev1beta1.RemoteClusterIDLabel])) == ""
-}
-
-// GetInformer implements cache.Informers.
-func (c *Cache) GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
-	if _, ok := object.(*corev1.Secret); ok {
-		return c.secrets, nil
-	}
-	return c.Cache.GetInformer(ctx, object, options...) //nolint:wrapcheck // Passed on as it is.
-}
-
-// GetInformerForKind implements cache.Informers.
-func (c *Cache) GetInformerForKind(ctx context.Context, kind schema.GroupVersionKind, options ...cache.InformerGetOption) (cache.Informer, error) {
-	if kind == corev1.SchemeGroupVersion.WithKind("Secret") {
-		return c.secrets, nil
-	}
-	return c.Cache.GetInformerForKind(ctx, kind, options...) //nolint:wrapcheck // Passed on as it is.
 }
 
 // Get implements client.Reader. Secrets outside of tenant namespaces are not found.
 func (c *Cache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if _, ok := object.(*corev1.Secret); !ok {
-		return c.Cache.Get(ctx, key, object, options...) //nolint:wrapcheck // Passed on as it is.
+	if _, ok := object.(*corev1.Secret); ok {
+		if _, err := c.isReady(ctx, key.Namespace); err != nil {
+			return err
+		}
 	}
-	secrets, err := c.of(ctx, key)
-	if err != nil {
-		return err
-	}
-	return secrets.Get(ctx, key, object, options...) //nolint:wrapcheck // Passed on as it is.
-}
-
-// of returns the cache of a Secret's namespace.
-func (c *Cache) of(ctx context.Context, key client.ObjectKey) (cache.Cache, error) {
-	if secrets := c.secrets.caches()[key.Namespace]; secrets != nil {
-		return secrets, nil
-	}
-	namespace := &corev1.Namespace{}
-	err := c.Cache.Get(ctx, client.ObjectKey{Name: key.Namespace}, namespace)
-	switch {
-	case apierrors.IsNotFound(err), err == nil && !isTenant(namespace):
-		return nil, apierrors.NewNotFound(corev1.Resource("secrets"), key.Name) //nolint:wrapcheck // A status, as of the API server.
-	case err != nil:
-		return nil, fmt.Errorf("reading namespace %q: %w", key.Namespace, err)
-	default:
-		return nil, fmt.Errorf("namespace %q: %w", key.Namespace, ErrNotReady)
-	}
+	return c.Cache.Get(ctx, key, object, options...) //nolint:wrapcheck // Passed on as it is.
 }
 
 // List implements client.Reader. A list of all namespaces has the Secrets of those that are ready.
 func (c *Cache) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	secrets, ok := list.(*corev1.SecretList)
-	if !ok {
-		return c.Cache.List(ctx, list, options...) //nolint:wrapcheck // Passed on as it is.
-	}
-	applied := (&client.ListOptions{}).ApplyOptions(options)
-	if applied.Namespace != "" {
-		one, err := c.of(ctx, client.ObjectKey{Namespace: applied.Namespace})
-		if apierrors.IsNotFound(err) {
-			secrets.Items = nil
-			return nil
-		}
-		if err != nil {
+	namespace := (&client.ListOptions{}).ApplyOptions(options).Namespace
+	if _, ok := list.(*corev1.SecretList); ok && namespace != "" {
+		if _, err := c.isReady(ctx, namespace); err != nil {
 			return err
 		}
-		return one.List(ctx, list, options...) //nolint:wrapcheck // Passed on as it is.
 	}
-	secrets.Items = nil
-	all := c.secrets.caches()
-	for _, namespace := range slices.Sorted(maps.Keys(all)) {
-		part := &corev1.SecretList{}
-		if err := all[namespace].List(ctx, part, options...); err != nil {
-			return fmt.Errorf("listing Secrets of namespace %q: %w", namespace, err)
-		}
-		secrets.Items = append(secrets.Items, part.Items...)
+	return c.Cache.List(ctx, list, options...) //nolint:wrapcheck // Passed on as it is.
+}
+
+// isReady reports whether the Secrets of a namespace are read. The error is ErrNotReady in a
+// tenant namespace whose Secrets are not read yet.
+func (c *Cache) isReady(ctx context.Context, name string) (bool, error) {
+	if c.watcher.isReady(name) {
+		return true, nil
 	}
-	return nil
+	namespace := &corev1.Namespace{}
+	err := c.Cache.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return false, fmt.Errorf("reading namespace %q: %w", name, err)
+	case err == nil && isTenant(namespace):
+		return false, fmt.Errorf("namespace %q: %w", name, ErrNotReady)
+	default:
+		return false, nil
+	}
+}
+
+func isTenant(namespace *corev1.Namespace) bool {
+	return authentication.TenantNamespaceProblem(namespace, liqocorev1beta1.ClusterID(namespace.Labels[liqocorev1beta1.RemoteClusterIDLabel])) == ""
 }
 
 // Reader returns a reader past the cache of a manager. If the manager's cache is a Cache, the
-// reader returns ErrNotReady instead of requests for Secrets of tenant namespaces that the API
-// server would deny.
+// reader makes no requests for Secrets that the API server would deny: those of a tenant namespace
+// are not ready, and others are not found.
 func Reader(mgr ctrl.Manager) client.Reader {
 	c, ok := mgr.GetCache().(*Cache)
 	if !ok {
@@ -182,8 +151,12 @@ type reader struct {
 // Get implements client.Reader.
 func (r *reader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	if _, ok := object.(*corev1.Secret); ok {
-		if _, err := r.cache.of(ctx, key); err != nil {
+		isReady, err := r.cache.isReady(ctx, key.Namespace)
+		if err != nil {
 			return err
+		}
+		if !isReady {
+			return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name) //nolint:wrapcheck // A status, as of the API server.
 		}
 	}
 	return r.Reader.Get(ctx, key, object, options...) //nolint:wrapcheck // Passed on as it is.

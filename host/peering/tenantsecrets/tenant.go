@@ -3,225 +3,161 @@ package tenantsecrets
 import (
 	"context"
 	"fmt"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/longshore-dev/longshore/host/kit/restore"
 )
+
+// state is how far the Secrets of a namespace are read.
+type state int
 
 const (
-	// firstReview and lastReview are the first and the longest pause between two reviews of the
-	// right in a namespace, which doubles each time.
-	firstReview = 100 * time.Millisecond
-	lastReview  = 10 * time.Second
-	// syncPoll is the pause between two looks at a cache that reads its first list.
-	syncPoll = 20 * time.Millisecond
+	pending state = iota // The right is not reviewed, or there is no list yet.
+	denied               // The process has no right.
+	ready
 )
 
-// tenant is the watch on the Secrets of a tenant namespace. The informer's mutex guards it.
+// tenant has the Secrets of a tenant namespace. It is the store of a reflector. The reconciler calls
+// its methods one after the other.
 type tenant struct {
-	namespace string
-	wanted    bool
-	wake      chan struct{} // Receives when wanted changes.
-	denied    bool          // There was a review, and no right.
-	// cache and informer are set while the Secrets can be read.
-	cache    cache.Cache
-	informer cache.Informer
+	watcher *watcher
+	name    string
+
+	base   context.Context // The context of watcher.start.
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	// The watcher's mutex guards the following.
+	state   state
+	secrets map[string]*corev1.Secret
 }
 
-func (t *tenant) notify() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
+var _ toolscache.ReflectorStore = (*tenant)(nil)
+
+func (t *tenant) isRunning() bool { return t.cancel != nil }
+
+// start starts the reflector.
+func (t *tenant) start(ctx context.Context) {
+	t.set(pending)
+	t.base, t.done = ctx, make(chan struct{})
+	life, cancel := context.WithCancel(ctx)
+	t.cancel = cancel
+	secrets := toolscache.NewListWatchFromClient(t.watcher.core, "secrets", t.name, fields.Everything())
+	reflector := toolscache.NewReflector(restore.Detect(secrets), &corev1.Secret{}, t, 0)
+	go func() {
+		defer close(t.done)
+		reflector.RunWithContext(life)
+	}()
 }
 
-// run watches the Secrets of a namespace as long as it is a tenant namespace and the process has
-// the right. It ends when the namespace is no tenant namespace any more.
-func (i *informer) run(ctx context.Context, t *tenant) {
-	pause := firstReview
-	for i.proceeds(ctx, t) {
-		allowed, err := i.review(ctx, t.namespace)
-		if err == nil && allowed {
-			err = i.watch(ctx, t)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			ctrl.LoggerFrom(ctx).Error(err, "Watching the Secrets of a tenant namespace failed", "namespace", t.namespace)
-		case allowed:
-			pause = firstReview
-			continue
-		default:
-			i.set(func() { t.denied = true })
-		}
-		sleep(ctx, pause, t.wake)
-		pause = min(2*pause, lastReview)
-	}
-}
-
-func (i *informer) set(change func()) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	change()
-}
-
-// proceeds reports whether the namespace is still wanted; otherwise it forgets the namespace.
-func (i *informer) proceeds(ctx context.Context, t *tenant) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if !t.wanted {
-		delete(i.tenants, t.namespace)
-	}
-	return t.wanted && ctx.Err() == nil
-}
-
-func (i *informer) isWanted(t *tenant) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return t.wanted
-}
-
-// sleep waits for the pause, a change, or the end of the context.
-func sleep(ctx context.Context, pause time.Duration, wake <-chan struct{}) {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-wake:
-	case <-timer.C:
+// stop ends the reflector.
+func (t *tenant) stop() {
+	if t.isRunning() {
+		t.cancel()
+		<-t.done
+		t.cancel = nil
 	}
 }
 
-// watch watches the Secrets of a namespace until it is no tenant namespace any more. Even then
-// it continues until the right is taken away or no Secret is left, since finalizers must be
-// removed.
-func (i *informer) watch(ctx context.Context, t *tenant) error {
-	secrets, err := i.open(t.namespace)
-	if err != nil {
-		return fmt.Errorf("creating the cache: %w", err)
-	}
-	source, err := secrets.GetInformer(ctx, &corev1.Secret{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return fmt.Errorf("creating the informer: %w", err)
-	}
-	running, cancel := context.WithCancel(ctx)
-	var group sync.WaitGroup
-	defer group.Wait()
-	defer cancel()
-	group.Go(func() {
-		if err := secrets.Start(running); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "The watch on the Secrets of a tenant namespace failed", "namespace", t.namespace)
-		}
-	})
-	for !source.HasSynced() {
-		if ctx.Err() != nil || !i.isWanted(t) {
-			return nil
-		}
-		sleep(ctx, syncPoll, nil)
-	}
-	if err := i.publish(t, secrets, source); err != nil {
-		return err
-	}
-	i.awaitEnd(ctx, t, secrets)
-	return i.withdraw(ctx, t, secrets)
+// end stops the reflector, removes the Secrets of the namespace from the informer, and forgets the
+// namespace.
+func (t *tenant) end(ctx context.Context) {
+	t.stop()
+	w := t.watcher
+	w.mu.Lock()
+	events := t.replace(nil)
+	delete(w.tenants, t.name)
+	w.mu.Unlock()
+	w.send(ctx, events)
 }
 
-// publish adds all handlers to the informer of a namespace, whose Secrets can be read from then on.
-func (i *informer) publish(t *tenant, secrets cache.Cache, source cache.Informer) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	t.informer = source
-	for r := range i.handlers {
-		if err := r.add(t); err != nil {
-			return err
-		}
+func (t *tenant) set(current state) {
+	t.watcher.mu.Lock()
+	defer t.watcher.mu.Unlock()
+	t.state = current
+}
+
+func (t *tenant) isEmpty() bool {
+	t.watcher.mu.Lock()
+	defer t.watcher.mu.Unlock()
+	return len(t.secrets) == 0
+}
+
+// Add implements cache.ReflectorStore.
+func (t *tenant) Add(object any) error { return t.apply(watch.Modified, object) }
+
+// Update implements cache.ReflectorStore.
+func (t *tenant) Update(object any) error { return t.apply(watch.Modified, object) }
+
+// Delete implements cache.ReflectorStore.
+func (t *tenant) Delete(object any) error { return t.apply(watch.Deleted, object) }
+
+// Resync implements cache.ReflectorStore.
+func (t *tenant) Resync() error { return nil }
+
+// apply stores a change and sends its event. The informer has what is in its list, and handles a
+// modified object that it does not have as an added one.
+func (t *tenant) apply(change watch.EventType, object any) error {
+	secret, ok := object.(*corev1.Secret)
+	if !ok {
+		return fmt.Errorf("storing a Secret of namespace %q: unexpected object %T", t.name, object)
 	}
-	t.cache, t.denied = secrets, false
+	secret.ManagedFields = nil
+	w := t.watcher
+	w.mu.Lock()
+	if change == watch.Deleted {
+		delete(t.secrets, secret.Name)
+	} else {
+		t.secrets[secret.Name] = secret
+	}
+	isListed := w.isListed
+	w.mu.Unlock()
+	if isListed {
+		w.send(t.base, []watch.Event{{Type: change, Object: secret}})
+	}
 	return nil
 }
 
-// awaitEnd returns when a namespace that is no tenant namespace any more has no Secret, or its
-// Secrets may not be read any more.
-func (i *informer) awaitEnd(ctx context.Context, t *tenant, secrets cache.Cache) {
-	pause := firstReview
-	for ctx.Err() == nil {
-		if i.isWanted(t) {
-			pause = firstReview
-			select {
-			case <-ctx.Done():
-			case <-t.wake:
+// Replace implements cache.ReflectorStore. The Secrets are ready when the informer has them.
+func (t *tenant) Replace(objects []any, _ string) error {
+	secrets := make(map[string]*corev1.Secret, len(objects))
+	for _, object := range objects {
+		secret, ok := object.(*corev1.Secret)
+		if !ok {
+			return fmt.Errorf("storing the Secrets of namespace %q: unexpected object %T", t.name, object)
+		}
+		secret.ManagedFields = nil
+		secrets[secret.Name] = secret
+	}
+	w := t.watcher
+	w.mu.Lock()
+	events := t.replace(secrets)
+	if !w.isListed {
+		t.state = ready
+	}
+	w.mu.Unlock()
+	w.send(t.base, events)
+	t.set(ready)
+	return nil
+}
+
+// replace replaces the Secrets, and returns the events for an informer that has its list.
+func (t *tenant) replace(secrets map[string]*corev1.Secret) []watch.Event {
+	var events []watch.Event
+	if t.watcher.isListed {
+		for name, secret := range t.secrets {
+			if secrets[name] == nil {
+				events = append(events, watch.Event{Type: watch.Deleted, Object: secret})
 			}
-			continue
 		}
-		left := &corev1.SecretList{}
-		if err := secrets.List(ctx, left); err == nil && len(left.Items) == 0 {
-			return
-		}
-		if allowed, err := i.review(ctx, t.namespace); err == nil && !allowed {
-			return
-		}
-		sleep(ctx, pause, t.wake)
-		pause = min(2*pause, lastReview)
-	}
-}
-
-// withdraw removes the Secrets of a namespace: handlers see their deletion.
-func (i *informer) withdraw(ctx context.Context, t *tenant, secrets cache.Cache) error {
-	if ctx.Err() != nil {
-		return nil // Nothing handles events any more.
-	}
-	left := &corev1.SecretList{}
-	if err := secrets.List(ctx, left); err != nil {
-		return fmt.Errorf("listing what was read: %w", err)
-	}
-	handlers, err := i.unpublish(t)
-	for _, handler := range handlers {
-		for j := range left.Items {
-			handler.OnDelete(&left.Items[j])
+		for _, secret := range secrets {
+			events = append(events, watch.Event{Type: watch.Modified, Object: secret})
 		}
 	}
-	return err
-}
-
-// unpublish removes all handlers from the informer of a namespace and returns them.
-func (i *informer) unpublish(t *tenant) ([]toolscache.ResourceEventHandler, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	t.cache, t.denied = nil, true
-	var handlers []toolscache.ResourceEventHandler
-	for r := range i.handlers {
-		if err := r.remove(t); err != nil {
-			return nil, err
-		}
-		handlers = append(handlers, r.handler)
-	}
-	return handlers, nil
-}
-
-// doneChecker reports that a function returned true.
-type doneChecker struct{ done chan struct{} }
-
-// Name implements cache.DoneChecker.
-func (doneChecker) Name() string { return "Secrets of tenant namespaces" }
-
-// Done implements cache.DoneChecker.
-func (c doneChecker) Done() <-chan struct{} { return c.done }
-
-func (i *informer) checker(hasSynced func() bool) toolscache.DoneChecker {
-	checker := doneChecker{make(chan struct{})}
-	go func() {
-		for !hasSynced() {
-			if i.IsStopped() {
-				return
-			}
-			<-time.After(syncPoll)
-		}
-		close(checker.done)
-	}()
-	return checker
+	t.secrets = secrets
+	return events
 }
