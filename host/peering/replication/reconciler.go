@@ -72,6 +72,9 @@ type Reconciler struct {
 	mu      sync.Mutex
 	base    context.Context // The context of Start.
 	running map[client.ObjectKey]*session
+	// released are the resource versions of Secrets whose finalizer was removed from them. The
+	// cache may have such a version a moment longer.
+	released map[client.ObjectKey]string
 }
 
 // session is a running reflector and the content of its Secret.
@@ -92,7 +95,7 @@ type session struct {
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;renews,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices/status;renews/status,verbs=update
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	r.running = map[client.ObjectKey]*session{}
+	r.running, r.released = map[client.ObjectKey]*session{}, map[client.ObjectKey]string{}
 	if err := mgr.Add(r); err != nil {
 		return fmt.Errorf("registering the replicator: %w", err)
 	}
@@ -123,10 +126,14 @@ func (r *Reconciler) reconcileKey(ctx context.Context, request ctrl.Request) (ct
 	err := r.Client.Get(ctx, request.NamespacedName, secret)
 	if apierrors.IsNotFound(err) {
 		r.stop(request.NamespacedName)
+		r.setReleased(request.NamespacedName, "")
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading Secret %s: %w", request, err)
+	}
+	if r.isReleased(secret) {
+		return ctrl.Result{}, nil // The cache is stale: the event of the release, or of the deletion, follows.
 	}
 	return r.Reconcile(ctx, secret)
 }
@@ -276,6 +283,26 @@ func (r *Reconciler) stop(name client.ObjectKey) {
 	}
 }
 
+// isReleased reports whether the finalizer was removed from this version of a Secret. Without the
+// finalizer, the Secret may be gone, and with it the rights in its namespace.
+func (r *Reconciler) isReleased(secret *corev1.Secret) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	version, exists := r.released[client.ObjectKeyFromObject(secret)]
+	return exists && version == secret.ResourceVersion
+}
+
+// setReleased records the version of a Secret whose finalizer was removed; "" is none.
+func (r *Reconciler) setReleased(name client.ObjectKey, version string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if version == "" {
+		delete(r.released, name)
+	} else {
+		r.released[name] = version
+	}
+}
+
 // release removes the finalizer from a Secret.
 func (r *Reconciler) release(ctx context.Context, secret *corev1.Secret) error {
 	before := secret.DeepCopy()
@@ -286,6 +313,7 @@ func (r *Reconciler) release(ctx context.Context, secret *corev1.Secret) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the finalizer of Secret %s: %w", client.ObjectKeyFromObject(secret), err)
 	}
+	r.setReleased(client.ObjectKeyFromObject(secret), before.ResourceVersion)
 	return nil
 }
 

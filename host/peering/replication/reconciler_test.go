@@ -103,7 +103,7 @@ func newFixture(t *testing.T, local, remote *dynamicfake.FakeDynamicClient, obje
 			ClusterID: "rome", Resources: []schema.GroupVersionResource{nsMaps}, Local: local,
 			Connect: func(*rest.Config) (dynamic.Interface, error) { return remote, nil },
 		},
-		base: ctx, running: map[client.ObjectKey]*session{},
+		base: ctx, running: map[client.ObjectKey]*session{}, released: map[client.ObjectKey]string{},
 	}}
 	t.Cleanup(func() {
 		cancel()

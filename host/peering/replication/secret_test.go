@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
@@ -94,4 +96,33 @@ func TestASecretThatLostItsLabelBeforeTheStartIsReleased(t *testing.T) {
 	current := &corev1.Secret{}
 	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKeyFromObject(lost), current))
 	assert.Empty(t, current.Finalizers)
+}
+
+func TestASecretIsReleasedOnceThoughTheCacheIsStale(t *testing.T) {
+	now := metav1.Now()
+	w := newFixture(t, dynamicClient(), dynamicClient(), secret(func(s *corev1.Secret) { s.DeletionTimestamp = &now }))
+	stale, patches := &corev1.Secret{}, 0
+	require.NoError(t, w.Client.Get(t.Context(), client.ObjectKeyFromObject(secret()), stale))
+	w.Client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if cached, ok := object.(*corev1.Secret); ok && stale != nil {
+				stale.DeepCopyInto(cached)
+				return nil
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			patches++
+			return c.Patch(ctx, object, patch, options...)
+		},
+	})
+	for range 2 {
+		_, err := w.pass(t)
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 1, patches, "the rights in the namespace may be gone with the Secret")
+	stale = nil
+	_, err := w.pass(t)
+	require.NoError(t, err)
+	assert.Empty(t, w.released, "a Secret that is gone is forgotten")
 }
