@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -43,6 +44,7 @@ const (
 // Reconciler binds Role in each tenant namespace. Its keys are names of namespaces.
 //
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=identities;tenants;resourceslices,verbs=get;list;watch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=virtualnodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=longshore-manager-tenant-namespace,verbs=bind
@@ -60,13 +62,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Name: object.GetNamespace()}}}
 	})
 	isRole := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetName() == Role })
+	existence := builder.WithPredicates(predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }})
 	return ctrl.NewControllerManagedBy(mgr).Named("tenantnamespace").
 		For(&corev1.Namespace{}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&rbacv1.RoleBinding{}, ofNamespace, builder.WithPredicates(isRole)).
 		Watches(&corev1.Secret{}, ofNamespace, builder.WithPredicates(holdingChanges())).
-		Watches(&offloadingv1beta1.VirtualNode{}, ofNamespace, builder.WithPredicates(predicate.Funcs{
-			UpdateFunc: func(event.UpdateEvent) bool { return false },
-		})).
+		Watches(&offloadingv1beta1.VirtualNode{}, ofNamespace, existence).
+		Watches(&authv1beta1.Identity{}, ofNamespace, existence).
+		Watches(&authv1beta1.Tenant{}, ofNamespace, existence).
+		Watches(&authv1beta1.ResourceSlice{}, ofNamespace, existence).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(r)
 }
@@ -119,14 +123,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{}, err
 }
 
-// isHeld reports whether the rights in a namespace are needed to withdraw what is in it.
+// isHeld reports whether the rights in a namespace are needed by what is in it: to withdraw it, or
+// because its reconciler reads and writes Secrets until it is gone.
 func (r *Reconciler) isHeld(ctx context.Context, namespace string, isTenant bool, current *rbacv1.RoleBinding) (bool, error) {
-	virtualNodes := &offloadingv1beta1.VirtualNodeList{}
-	if err := r.Client.List(ctx, virtualNodes, client.InNamespace(namespace)); err != nil {
-		return false, fmt.Errorf("listing VirtualNodes of namespace %q: %w", namespace, err)
+	lists := []client.ObjectList{&offloadingv1beta1.VirtualNodeList{}}
+	if isTenant {
+		lists = append(lists, &authv1beta1.IdentityList{}, &authv1beta1.TenantList{}, &authv1beta1.ResourceSliceList{})
 	}
-	if len(virtualNodes.Items) > 0 {
-		return true, nil
+	for _, list := range lists {
+		if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.Limit(1)); err != nil {
+			return false, fmt.Errorf("listing %T of namespace %q: %w", list, namespace, err)
+		}
+		if meta.LenList(list) > 0 {
+			return true, nil
+		}
 	}
 	secrets := &corev1.SecretList{}
 	err := r.Client.List(ctx, secrets, client.InNamespace(namespace))

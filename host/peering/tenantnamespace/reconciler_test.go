@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/peering/tenantnamespace"
@@ -83,7 +84,9 @@ func finalizedAndDeleted(s *corev1.Secret) {
 }
 
 func TestTheRightsInATenantNamespace(t *testing.T) {
-	virtualNode := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: name}}
+	milan := metav1.ObjectMeta{Name: "milan", Namespace: name}
+	virtualNode, identity := &offloadingv1beta1.VirtualNode{ObjectMeta: milan}, &authv1beta1.Identity{ObjectMeta: milan}
+	peer, slice := &authv1beta1.Tenant{ObjectMeta: milan}, &authv1beta1.ResourceSlice{ObjectMeta: milan}
 	for sentence, tc := range map[string]struct {
 		namespace *corev1.Namespace
 		objects   []client.Object
@@ -96,6 +99,11 @@ func TestTheRightsInATenantNamespace(t *testing.T) {
 		"the rights are held for the kubeconfig of a control plane":             {tenant(), []client.Object{binding(nil), kubeconfig(nil)}, false, "held"},
 		"they are held from the start":                                          {tenant(), []client.Object{kubeconfig(nil)}, false, "held"},
 		"they are held for VirtualNodes":                                        {tenant(), []client.Object{binding(nil), virtualNode}, false, "held"},
+		"they are held for an Identity, whose kubeconfig is written":            {tenant(), []client.Object{binding(nil), identity}, false, "held"},
+		"they are held for a Tenant, whose certificate is read":                 {tenant(), []client.Object{binding(nil), peer}, false, "held"},
+		"they are held for a ResourceSlice, whose certificate is read":          {tenant(), []client.Object{binding(nil), slice}, false, "held"},
+		"the deletion of a namespace waits for a Tenant":                        {ending(), []client.Object{binding(deleted), peer}, false, "held"},
+		"a Tenant does not hold them in a namespace without the labels":         {namespace(nil), []client.Object{binding(deleted), peer}, false, "none"},
 		"they are not held for the Secrets of a handshake":                      {tenant(), []client.Object{binding(held), kubeconfig(func(s *corev1.Secret) { s.Labels = nil })}, false, released},
 		"they stay as they are while Secrets cannot be read":                    {tenant(), []client.Object{binding(held)}, true, "held"},
 		"a binding of an earlier version gets all accounts":                     {tenant(), []client.Object{binding(func(b *rbacv1.RoleBinding) { b.Subjects = b.Subjects[:1] })}, false, released},
