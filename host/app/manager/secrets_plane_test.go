@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -152,6 +154,19 @@ func (p *peered) virtualNode(t *testing.T, kubeconfig string) {
 	p.await(t, p.rome, role, func() bool { return true }, "the virtual kubelet may read its kubeconfig")
 }
 
+// breakKubeconfig replaces the kubeconfig of a VirtualNode, which the manager reports.
+func (p *peered) breakKubeconfig(t *testing.T, name string) {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: name}}
+	require.NoError(t, p.rome.Patch(t.Context(), secret, client.RawPatch(types.MergePatchType, []byte(`{"stringData":{"kubeconfig":"clusters: {"}}`))))
+	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "milan"}}
+	p.await(t, p.rome, vn, func() bool {
+		return slices.ContainsFunc(vn.Status.Conditions, func(condition offloadingv1beta1.VirtualNodeCondition) bool {
+			return strings.Contains(condition.Message, "is not a kubeconfig")
+		})
+	}, "the condition reports the broken kubeconfig")
+}
+
 // gone deletes a namespace and waits until no finalizer holds it any more.
 func gone(t *testing.T, c client.Client, name string) {
 	t.Helper()
@@ -192,7 +207,10 @@ func TestPeeringReadsSecretsOfTenantNamespacesOnly(t *testing.T) {
 			stop := run("rome", planes[0].RESTConfig())
 			kubeconfig := p.handshake(t)
 			p.renew(t, kubeconfig)
-			p.virtualNode(t, kubeconfig.Name)
+			own := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: "kubeconfig-of-the-node"}, Data: kubeconfig.Data}
+			require.NoError(t, p.rome.Create(t.Context(), own))
+			p.virtualNode(t, own.Name)
+			p.breakKubeconfig(t, own.Name)
 			stop() // A manager that starts again finds namespaces, bindings and Secrets.
 			run("rome", planes[0].RESTConfig())
 			binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-milan", Name: tenantnamespace.Role}}
