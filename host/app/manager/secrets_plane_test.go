@@ -221,17 +221,21 @@ func TestPeeringReadsSecretsOfTenantNamespacesOnly(t *testing.T) {
 	}
 }
 
-// installReplicator gives the account of a separate replicator the rights of the chart.
+// installReplicator gives the account of a separate replicator the rights of the chart, and waits
+// until they are in effect.
 func installReplicator(t *testing.T, admin client.Client) {
 	t.Helper()
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: chartrights.Namespace, Name: "longshore-replicator"}}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "longshore-replicator"}, Rules: chartrights.RulesOf(t, "replicator")}
 	role.Rules = append(role.Rules, rbacv1.PolicyRule{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}})
-	require.NoError(t, admin.Create(t.Context(), role))
-	require.NoError(t, admin.Create(t.Context(), &rbacv1.ClusterRoleBinding{
+	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Subjects: subjects,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-	}))
+	}
+	for _, object := range []client.Object{role, binding} {
+		require.NoError(t, admin.Create(t.Context(), object))
+	}
+	planetest.AwaitRights(t, admin, binding)
 }
 
 // TestAnUpgradeFromClusterWideRightsContinues starts with the objects of an earlier version: a
