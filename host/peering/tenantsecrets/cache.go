@@ -156,7 +156,7 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 			return err
 		}
 		if !isReady {
-			return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name) //nolint:wrapcheck // A status, as of the API server.
+			return apierrors.NewNotFound(corev1.Resource("secrets"), key.Name)
 		}
 	}
 	return r.Reader.Get(ctx, key, object, options...) //nolint:wrapcheck // Passed on as it is.
