@@ -19,16 +19,12 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
-const (
-	// firstReview and lastReview are the first and the longest pause between two reviews of the
-	// right in a namespace, which doubles each time.
-	firstReview = 25 * time.Millisecond
-	lastReview  = 10 * time.Second
-	// syncPoll is the pause between two looks whether all namespaces are read at the start.
-	syncPoll = 20 * time.Millisecond
-)
+// syncPoll is the pause between two looks whether all namespaces are read at the start.
+const syncPoll = 20 * time.Millisecond
 
 // watcher watches the Secrets of each tenant namespace, and passes them on to one informer.
 type watcher struct {
@@ -48,9 +44,8 @@ type watcher struct {
 }
 
 func newWatcher(core rest.Interface, reviews authorizationclient.SelfSubjectAccessReviewInterface) *watcher {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstReview, lastReview)
 	return &watcher{
-		core: core, reviews: reviews, queue: workqueue.NewTypedRateLimitingQueue(limiter),
+		core: core, reviews: reviews, queue: workqueue.NewTypedRateLimitingQueue(retry.Limiter[string]()),
 		events: make(chan watch.Event), tenants: map[string]*tenant{},
 	}
 }
