@@ -95,6 +95,7 @@ build: builtins ## Build the server, the user's command, the demo and the test p
 	@hack/progress.sh bin/longshore $(GO) build -ldflags '$(LDFLAGS)' -o bin/longshore ./cmd/longshore
 	@hack/progress.sh bin/longshorectl $(GO) build -ldflags '$(LDFLAGS)' -o bin/longshorectl ./cmd/longshorectl
 	@hack/progress.sh bin/demo $(GO) build -C hack/demo -ldflags '$(LDFLAGS)' -o $(CURDIR)/bin/demo .
+	@$(GO) build -C hack/demo -o $(CURDIR)/bin/podlister ./podlister
 	@$(GO) run ./conformance/testplane/cmd build > /dev/null
 
 .PHONY: build-testplane

@@ -102,7 +102,8 @@ func TestTheDemoStartsShowsAndStops(t *testing.T) {
 	first := d.must("up")
 	assert.Contains(t, first, "Starting clusters rome (consumer) and milan (provider)")
 	assert.Contains(t, first, "Checking what happened")
-	assert.Equal(t, 5, strings.Count(first, "  shop-rome  "), "one row a pod:\n%s", first)
+	assert.Equal(t, 6, strings.Count(first, "  shop-rome  "), "one row a pod:\n%s", first)
+	showsNeeds(t, first)
 	assert.NotContains(t, first, "\033[", "plain text in a pipe")
 	for _, name := range []string{"rome.kubeconfig", "milan.kubeconfig", "logs"} {
 		_, err := os.Stat(filepath.Join(d.dir, name))
@@ -111,7 +112,7 @@ func TestTheDemoStartsShowsAndStops(t *testing.T) {
 
 	second := d.must("up")
 	assert.Contains(t, second, "are running already")
-	assert.Equal(t, 5, strings.Count(second, "  shop-rome  "), "the same pods, no new ones")
+	assert.Equal(t, 6, strings.Count(second, "  shop-rome  "), "the same pods, no new ones")
 
 	kwok := d.with(" kwok ")
 	require.Len(t, kwok, 1)
@@ -133,6 +134,26 @@ func TestTheDemoStartsShowsAndStops(t *testing.T) {
 	d.must("down")
 	d.nothingIsLeft("down stops everything")
 	assert.Contains(t, d.must("down"), "Nothing was running")
+}
+
+// showsNeeds checks the table of what follows the pods, and that each line fits a terminal.
+func showsNeeds(t *testing.T, out string) {
+	t.Helper()
+	for _, row := range []string{
+		`Ingress +storefront +shop\.example\.com +shop\.example\.com`,
+		`Endpoints +payments +203\.0\.113\.7 +203\.0\.113\.7`,
+		`Endpoints +storefront +[0-9.]+, [0-9.]+ +2 pods`,
+		`Claim +data-database-0 +Bound \(liqo\) +Bound \(milan-disk-[12]\)`,
+		`Token +monitor +lists 6 pods +milan-processes`,
+	} {
+		assert.Regexp(t, `(?m)^`+row+`$`, out)
+	}
+	// The lines after the tables name the folder of the test.
+	tables, _, found := strings.Cut(out, "Look further")
+	require.True(t, found, out)
+	for line := range strings.Lines(tables) {
+		assert.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 80, line)
+	}
 }
 
 // The supervisor may not have run a line of its own when Ctrl-C comes, or be anywhere in

@@ -111,7 +111,10 @@ type step struct {
 func (u *upCommand) steps(r *rig.Rig) []step {
 	return []step{
 		{"Installing Longshore from charts/longshore in both clusters", func(ctx context.Context, progress rig.Progress) error {
-			if err := r.Install(ctx, nil); err != nil {
+			if err := r.PrepareProvider(ctx); err != nil {
+				return err
+			}
+			if err := r.Install(ctx, r.AllowAPIAccess); err != nil {
 				return err
 			}
 			if err := r.Rome.WaitForDeployments(ctx, rig.Namespace, progress); err != nil {

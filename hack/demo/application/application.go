@@ -16,12 +16,18 @@ import (
 // Namespace is where the application lives on the consumer.
 const Namespace = "shop"
 
-//go:embed manifests/*.yaml
+//go:embed manifests/*.yaml provider/*.yaml
 var manifests embed.FS
 
 // Objects returns the application's objects in the order in which they are applied.
-func Objects() ([]*unstructured.Unstructured, error) {
-	names, err := fs.Glob(manifests, "manifests/*.yaml")
+func Objects() ([]*unstructured.Unstructured, error) { return read("manifests/*.yaml") }
+
+// ProviderObjects returns what the application needs in the provider, in the order in which it is
+// applied: a storage class with volumes, and the RuntimeClass of pods that run as processes.
+func ProviderObjects() ([]*unstructured.Unstructured, error) { return read("provider/*.yaml") }
+
+func read(pattern string) ([]*unstructured.Unstructured, error) {
+	names, err := fs.Glob(manifests, pattern)
 	if err != nil {
 		return nil, fmt.Errorf("listing the application's manifests: %w", err)
 	}

@@ -10,7 +10,23 @@ import (
 	"github.com/longshore-dev/longshore/hack/demo/application"
 )
 
-// RunApplication applies the demo's application and waits until all of it is ready.
+// PrepareProvider applies what the demo's application needs of the provider: a storage class, which
+// the provider offers in resource slices that it grants afterwards, and a RuntimeClass.
+func (r *Rig) PrepareProvider(ctx context.Context) error {
+	objects, err := application.ProviderObjects()
+	if err != nil {
+		return err
+	}
+	for _, obj := range objects {
+		if err := r.Milan.Apply(ctx, obj); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RunApplication applies the demo's application, and waits until all of it is ready and the provider
+// has what its pods need.
 func (r *Rig) RunApplication(ctx context.Context, progress Progress) error {
 	objects, err := application.Objects()
 	if err != nil {
@@ -27,7 +43,10 @@ func (r *Rig) RunApplication(ctx context.Context, progress Progress) error {
 			want += replicas
 		}
 	}
-	return r.Rome.WaitForPods(ctx, application.Namespace, want, progress)
+	if err := r.Rome.WaitForPods(ctx, application.Namespace, want, progress); err != nil {
+		return err
+	}
+	return r.WaitForNeeds(ctx, application.Namespace, progress)
 }
 
 func replicasOf(obj client.Object) (int, bool) {

@@ -20,13 +20,14 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 	r, _ := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	require.NoError(t, r.Install(ctx, nil))
+	require.NoError(t, r.Install(ctx, r.AllowAPIAccess))
 	require.NoError(t, r.Rome.WaitForDeployments(ctx, rig.Namespace, quiet))
 	require.NoError(t, r.Milan.WaitForDeployments(ctx, rig.Namespace, quiet))
 	require.NoError(t, r.Peer(ctx, quiet))
 	waiting, stopWaiting := context.WithTimeout(ctx, patience)
 	defer stopWaiting()
 	createStorage(t, r)
+	require.NoError(t, r.PrepareProvider(waiting))
 	require.NoError(t, r.CreateVirtualNode(waiting, rig.Capacity("640", "2560Gi", "5000"), quiet))
 	require.NoError(t, r.Rome.Offload(waiting, application.Namespace, offloadingv1beta1.RemotePodOffloadingStrategyType, quiet))
 	require.NoError(t, r.RunApplication(waiting, quiet))
@@ -38,6 +39,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"every status, source and decision is what it seems", func(t *testing.T, r *rig.Rig) {
 			require.NoError(t, r.Verify(t.Context(), application.Namespace))
 		}},
+		{"what the pods need is in both clusters, as the demo shows", needsAreShown},
 		{"the check of helm test passes", installationChecked},
 		{"no kwok plays the virtual node", noKwokOnTheVirtualNode},
 		{"dashboards of Liqo read the metrics", metricsOfLiqo},

@@ -8,9 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -23,8 +21,8 @@ import (
 // and that the sandboxed policies decided:
 //
 //   - each local status is the status of the remote pod of this very local pod;
-//   - every ConfigMap and Secret that a remote pod names exists on the provider;
-//   - every Service and Ingress of the namespace exists on the provider;
+//   - every Service of the namespace exists on the provider;
+//   - what pods need is in both clusters, as [Rig.Needs] says;
 //   - every decision of a default policy names the module that was built from this tree,
 //     by digest, and every other one a module that its policy reports.
 func (r *Rig) Verify(ctx context.Context, namespace string) error {
@@ -38,7 +36,7 @@ func (r *Rig) Verify(ctx context.Context, namespace string) error {
 	}
 	var errs []error
 	for _, p := range pairs {
-		for _, check := range []error{p.checkStatus(), r.checkSources(ctx, p), p.checkDecisions(provenance)} {
+		for _, check := range []error{p.checkStatus(), p.checkDecisions(provenance)} {
 			if check != nil {
 				errs = append(errs, fmt.Errorf("pod %s/%s: %w", namespace, p.local.Name, check))
 			}
@@ -47,7 +45,8 @@ func (r *Rig) Verify(ctx context.Context, namespace string) error {
 	if len(pairs) == 0 {
 		errs = append(errs, fmt.Errorf("namespace %q has no pods", namespace))
 	}
-	errs = append(errs, r.checkReachable(ctx, namespace))
+	_, err = r.Needs(ctx, namespace)
+	errs = append(errs, r.checkServices(ctx, namespace), err)
 	return errors.Join(errs...)
 }
 
@@ -112,34 +111,21 @@ func (r *Rig) checkSources(ctx context.Context, p pair) error {
 	return errors.Join(errs...)
 }
 
-// checkReachable looks up, on the provider, every object through which the pods of a
-// namespace are reached.
-func (r *Rig) checkReachable(ctx context.Context, namespace string) error {
+// checkServices looks up every Service of a namespace on the provider.
+func (r *Rig) checkServices(ctx context.Context, namespace string) error {
 	remoteNamespace, err := r.remoteNamespace(ctx, namespace)
 	if err != nil {
 		return err
 	}
+	list := &corev1.ServiceList{}
+	if err := r.Rome.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("listing the Services of %q: %w", namespace, err)
+	}
 	var errs []error
-	for _, list := range []client.ObjectList{&corev1.ServiceList{}, &networkingv1.IngressList{}} {
-		if err := r.Rome.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return fmt.Errorf("listing what reaches the pods of %q: %w", namespace, err)
-		}
-		objects, err := meta.ExtractList(list)
-		if err != nil {
-			return fmt.Errorf("listing what reaches the pods of %q: %w", namespace, err)
-		}
-		for _, object := range objects {
-			local, ok := object.(client.Object)
-			if !ok {
-				return fmt.Errorf("listing what reaches the pods of %q: %T is not an object", namespace, object)
-			}
-			there, ok := local.DeepCopyObject().(client.Object)
-			if !ok {
-				return fmt.Errorf("listing what reaches the pods of %q: %T is not an object", namespace, object)
-			}
-			if err := r.Milan.Get(ctx, client.ObjectKey{Namespace: remoteNamespace, Name: local.GetName()}, there); err != nil {
-				errs = append(errs, fmt.Errorf("%T %q is not on the provider: %w", local, local.GetName(), err))
-			}
+	for i := range list.Items {
+		name := list.Items[i].Name
+		if err := r.Milan.Get(ctx, client.ObjectKey{Namespace: remoteNamespace, Name: name}, &corev1.Service{}); err != nil {
+			errs = append(errs, fmt.Errorf("service %q is not on the provider: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)

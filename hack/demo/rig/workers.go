@@ -36,12 +36,16 @@ func startWorkers(ctx context.Context, side *Side, options StartOptions) (*worke
 	server := processnode.Program{Path: longshore}
 	kubelet := processnode.Program{Path: longshore, Args: []string{"kubelet", "--precompiled-policy-dir=" + policies}}
 	node, err := processnode.New(processnode.Options{
-		Name:     side.Name + "-processes",
-		Config:   side.Plane.RESTConfig(),
-		Images:   map[string]processnode.Program{"longshore/longshore": server},
-		Commands: map[string]processnode.Program{"/usr/bin/longshore": server, "/usr/bin/virtual-kubelet": kubelet},
-		Dir:      filepath.Join(options.Dir, side.Name, "pods"),
-		LogDir:   filepath.Join(options.LogDir, side.Name),
+		Name:   side.Name + "-processes",
+		Config: side.Plane.RESTConfig(),
+		Images: map[string]processnode.Program{"longshore/longshore": server},
+		Commands: map[string]processnode.Program{
+			"/usr/bin/longshore": server, "/usr/bin/virtual-kubelet": kubelet,
+			// It is built beside the server.
+			PodLister: {Path: filepath.Join(filepath.Dir(longshore), PodLister)},
+		},
+		Dir:    filepath.Join(options.Dir, side.Name, "pods"),
+		LogDir: filepath.Join(options.LogDir, side.Name),
 		Address: func() (string, func(), error) {
 			address, err := testplane.ReserveAddress()
 			if err != nil {
