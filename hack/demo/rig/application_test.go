@@ -40,6 +40,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 			require.NoError(t, r.Verify(t.Context(), application.Namespace))
 		}},
 		{"what the pods need is in both clusters, as the demo shows", needsAreShown},
+		{"the application is the same in both clusters, object by object", applicationCompared},
 		{"the check of helm test passes", installationChecked},
 		{"no kwok plays the virtual node", noKwokOnTheVirtualNode},
 		{"dashboards of Liqo read the metrics", metricsOfLiqo},
@@ -58,6 +59,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"a custom policy loaded from a ConfigMap decides, live", customPolicy},
 		{"a policy of the provider denies and changes pods of the consumer, live", providerPolicy},
 		{"a policy of the provider grants half of a resource slice and denies it, live", sliceCapped},
+		{"two slices of the provider are used at once, and one is returned", twoSlices},
 		{"replacing a module under load loses and delays nothing", swapUnderLoad},
 		{"replicas are replaced and killed while pods are admitted", severalReplicas},
 		{"an EndpointSlice of the consumer is one in the provider", endpointsArrive},
