@@ -115,6 +115,7 @@ func TestThreeClusters(t *testing.T) {
 	}{
 		{"a consumer with two providers", c.twoProviders},
 		{"both directions", c.bothDirections},
+		{"two consumers of one provider", c.twoConsumers},
 		{"a chain", c.chain},
 		{"leaving one provider keeps the others", c.leaveOne},
 		{"a provider is lost for good", c.loseProvider},
