@@ -148,9 +148,10 @@ func showsNeeds(t *testing.T, out string) {
 	} {
 		assert.Regexp(t, `(?m)^`+row+`$`, out)
 	}
-	// The lines after the tables name the folder of the test.
-	tables, _, found := strings.Cut(out, "Look further")
-	require.True(t, found, out)
+	// The lines before the tables are progress, and those after them name the folder of the test.
+	_, tables, hasTables := strings.Cut(out, "Pods of rome that run in milan")
+	tables, _, hasMore := strings.Cut(tables, "Look further")
+	require.True(t, hasTables && hasMore, out)
 	for line := range strings.Lines(tables) {
 		assert.LessOrEqual(t, len(strings.TrimSuffix(line, "\n")), 80, line)
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/console"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
 const poll = 200 * time.Millisecond
@@ -72,11 +73,25 @@ func (c *Cluster) UntilGone(ctx context.Context, object client.Object, waiting W
 		case err != nil && ctx.Err() == nil && !isTransient(err):
 			return fmt.Errorf("reading %s in the %s: %w", Describe(object), c.Role, err)
 		}
-		waiting(fmt.Sprintf("waiting until %s is deleted from the %s; finalizers: %v", Describe(object), c.Role, object.GetFinalizers()))
+		waiting(fmt.Sprintf("waiting until %s is deleted from the %s; %s", Describe(object), c.Role, blockers(object)))
 		if !pause(ctx) {
-			return fmt.Errorf("waiting until %s is deleted from the %s (finalizers %v): %w", Describe(object), c.Role, object.GetFinalizers(), context.Cause(ctx))
+			return fmt.Errorf("waiting until %s is deleted from the %s (%s): %w", Describe(object), c.Role, blockers(object), context.Cause(ctx))
 		}
 	}
+}
+
+// blockers says what an object that is being deleted waits for: its finalizers, and what its
+// conditions report.
+func blockers(object client.Object) string {
+	text := fmt.Sprintf("finalizers: %v", object.GetFinalizers())
+	if vn, ok := object.(*offloadingv1beta1.VirtualNode); ok {
+		for _, condition := range vn.Status.Conditions {
+			if condition.Message != "" {
+				text += fmt.Sprintf("; %s %s: %s", condition.Type, condition.Status, condition.Message)
+			}
+		}
+	}
+	return text
 }
 
 // Poll calls a condition until it returns "". It returns what is missing, or an error, which

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -68,7 +69,11 @@ func (p pair) checkStatus() error {
 	if uid := p.remote.Annotations[remote.LocalPodUIDAnnotation]; uid != string(p.local.UID) {
 		return fmt.Errorf("the remote pod was made for local UID %q, not %q", uid, p.local.UID)
 	}
-	if p.remote.Status.PodIP == "" || p.local.Status.PodIP != p.remote.Status.PodIP {
+	address := p.remote.Status.PodIP
+	if net.ParseIP(address).IsLoopback() {
+		address = "" // A process of this machine. The consumer leaves loopback addresses out: no endpoint may have one.
+	}
+	if p.remote.Status.PodIP == "" || p.local.Status.PodIP != address {
 		return fmt.Errorf("its address is %q, that of remote pod %s is %q", p.local.Status.PodIP, p.remote.UID, p.remote.Status.PodIP)
 	}
 	if !p.local.Status.StartTime.Equal(p.remote.Status.StartTime) {

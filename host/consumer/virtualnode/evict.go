@@ -88,6 +88,11 @@ func (r *Reconciler) evictAll(ctx context.Context, vn *offloadingv1beta1.Virtual
 	if len(pods) > 0 {
 		message = fmt.Sprintf("%d pods left", len(pods))
 	}
+	if len(rejected) == 0 { // All of them are evicted, and have not ended.
+		for i := range min(len(pods), maxNamed) {
+			rejected = append(rejected, fmt.Sprintf("pod %s/%s ends", pods[i].Namespace, pods[i].Name))
+		}
+	}
 	if more := len(rejected) - maxNamed; more > 0 {
 		rejected = append(rejected[:maxNamed], fmt.Sprintf("and %d more are not evicted", more))
 	}

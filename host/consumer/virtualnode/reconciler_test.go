@@ -217,7 +217,7 @@ func TestDrainEvictsPodsWithoutALabelOfOffloading(t *testing.T) {
 	vn := virtualNode(func(vn *offloadingv1beta1.VirtualNode) { vn.DeletionTimestamp = &now })
 
 	w := pass(t, vn, append(peered(kubeconfig), node, pod, onOtherNode)...)
-	assert.Contains(t, conditions(w.vn)["Node"], "1 pods left", "the virtual kubelet stays until nothing runs for it on the provider")
+	assert.Contains(t, conditions(w.vn)["Node"], "1 pods left: pod shop/", "the virtual kubelet stays until nothing runs for it on the provider")
 	assert.True(t, apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKeyFromObject(pod), &corev1.Pod{})), "evicted")
 	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(onOtherNode), &corev1.Pod{}))
 	assert.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(node), &corev1.Node{}))
