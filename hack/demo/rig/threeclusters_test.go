@@ -32,6 +32,9 @@ func startThree(t *testing.T, names ...string) (map[string]*rig.Side, *shell) {
 	sides, s := map[string]*rig.Side{}, &shell{kubeconfigs: map[string]string{}}
 	t.Cleanup(func() {
 		for _, side := range sides {
+			if t.Failed() {
+				printPods(t, side)
+			}
 			assert.NoError(t, side.Stop(context.Background()))
 		}
 		if t.Failed() {
@@ -69,6 +72,20 @@ func podsOf(t *testing.T, consumer *rig.Side, namespace, remoteNamespace string,
 			require.NoError(t, consumer.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "on-" + provider.Name}, local))
 			return len(remote) == 1 && remote[0].Name == local.Name && local.Status.Phase == corev1.PodRunning && local.Status.PodIP == remote[0].Status.PodIP
 		})
+	}
+}
+
+// printPods logs the pods of a cluster: one that does not end holds up a virtual node.
+func printPods(t *testing.T, side *rig.Side) {
+	t.Helper()
+	list := &corev1.PodList{}
+	if err := side.List(context.WithoutCancel(t.Context()), list); err != nil {
+		t.Logf("listing the pods of %s: %v", side.Name, err) // The cluster may be one that is lost.
+		return
+	}
+	for i := range list.Items {
+		p := &list.Items[i]
+		t.Logf("%s: pod %s/%s on node %q is %s, deleted %v, finalizers %v", side.Name, p.Namespace, p.Name, p.Spec.NodeName, p.Status.Phase, p.DeletionTimestamp, p.Finalizers)
 	}
 }
 
