@@ -26,17 +26,19 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 	"github.com/longshore-dev/longshore/host/internal/testkit/chartrights"
 	"github.com/longshore-dev/longshore/host/kit/events"
+	"github.com/longshore-dev/longshore/host/peering/tenantsecrets"
 )
 
 // runVirtualNodes runs the consumer's controller of VirtualNodes.
 func (r *rig) runVirtualNodes() {
 	r.t.Helper()
+	chartrights.GrantTenantNamespace(r.t, r.rome, tenant)
 	mgr, err := ctrl.NewManager(r.asManager(r.consumer), ctrl.Options{
-		Scheme: r.runtimeTypes, Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+		Scheme: r.runtimeTypes, NewCache: tenantsecrets.New, Metrics: server.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	require.NoError(r.t, err)
 	require.NoError(r.t, (&virtualnode.Reconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: events.New(mgr, "longshore-manager"), Clock: clock.RealClock{},
+		Client: mgr.GetClient(), APIReader: tenantsecrets.Reader(mgr), Events: events.New(mgr, "longshore-manager"), Clock: clock.RealClock{},
 		Connect: func(config *rest.Config) (client.Client, error) {
 			return client.New(config, client.Options{Scheme: r.runtimeTypes})
 		},
