@@ -16,12 +16,12 @@ func TestBlockersNameFinalizersAndWhatConditionsReport(t *testing.T) {
 	draining := &offloadingv1beta1.VirtualNode{ObjectMeta: metadata, Status: offloadingv1beta1.VirtualNodeStatus{
 		Conditions: []offloadingv1beta1.VirtualNodeCondition{
 			{Type: offloadingv1beta1.VirtualKubeletConditionType, Status: offloadingv1beta1.RunningConditionStatusType},
-			{Type: offloadingv1beta1.NodeConditionType, Status: offloadingv1beta1.DrainingConditionStatusType, Message: "1 pods left: pod shop/web ends"},
+			{Type: offloadingv1beta1.NodeConditionType, Status: offloadingv1beta1.DrainingConditionStatusType, Message: "1 pods left: pod shop/web is terminating"},
 		},
 	}}
 	for want, object := range map[string]client.Object{
 		"finalizers: [example.com/one]": &corev1.Namespace{ObjectMeta: metadata},
-		"finalizers: [example.com/one]; Node Draining: 1 pods left: pod shop/web ends": draining,
+		"finalizers: [example.com/one]; Node Draining: 1 pods left: pod shop/web is terminating": draining,
 	} {
 		assert.Equal(t, want, blockers(object))
 	}

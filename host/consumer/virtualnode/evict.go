@@ -68,7 +68,7 @@ func rejectionOf(pod *corev1.Pod, err error) *rejection {
 // previous message of the condition.
 func (r *Reconciler) evictAll(ctx context.Context, vn *offloadingv1beta1.VirtualNode, pods []corev1.Pod, force bool, previousMessage string) error {
 	var errs []error
-	var rejected []string
+	var details []string
 	var blocked *corev1.Pod
 	var reason string
 	for i := range pods {
@@ -79,7 +79,7 @@ func (r *Reconciler) evictAll(ctx context.Context, vn *offloadingv1beta1.Virtual
 		if rejection == nil {
 			continue
 		}
-		rejected = append(rejected, rejection.message)
+		details = append(details, rejection.message)
 		if rejection.byBudget && blocked == nil {
 			blocked, reason = &pods[i], rejection.message
 		}
@@ -88,16 +88,16 @@ func (r *Reconciler) evictAll(ctx context.Context, vn *offloadingv1beta1.Virtual
 	if len(pods) > 0 {
 		message = fmt.Sprintf("%d pods left", len(pods))
 	}
-	if len(rejected) == 0 { // All of them are evicted, and have not ended.
+	if len(details) == 0 { // All of them are evicted.
 		for i := range min(len(pods), maxNamed) {
-			rejected = append(rejected, fmt.Sprintf("pod %s/%s ends", pods[i].Namespace, pods[i].Name))
+			details = append(details, fmt.Sprintf("pod %s/%s is terminating", pods[i].Namespace, pods[i].Name))
 		}
 	}
-	if more := len(rejected) - maxNamed; more > 0 {
-		rejected = append(rejected[:maxNamed], fmt.Sprintf("and %d more are not evicted", more))
+	if more := len(details) - maxNamed; more > 0 {
+		details = append(details[:maxNamed], fmt.Sprintf("and %d more are not evicted", more))
 	}
-	if len(rejected) > 0 {
-		message += ": " + strings.Join(rejected, "; ")
+	if len(details) > 0 {
+		message += ": " + strings.Join(details, "; ")
 	}
 	err := errors.Join(errs...)
 	if err != nil {
