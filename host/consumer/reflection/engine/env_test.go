@@ -50,6 +50,8 @@ type cluster struct {
 	// denied are namespaces of which nothing can be read, and why.
 	denied map[string]error
 	muted  map[string]bool
+	// held are the kinds whose events wait until the channel is closed.
+	held map[string]chan struct{}
 	// hidden are names of objects that a stale first list does not hold.
 	hidden map[string]bool
 	// beforeAnswer is called with what a patch has written, before the caller gets it.
@@ -63,7 +65,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	scheme := runtime.NewScheme()
 	require.NoError(t, clientgoscheme.AddToScheme(scheme))
 	require.NoError(t, offloadingv1beta1.AddToScheme(scheme))
-	c := &cluster{counts: map[string]int{}, faults: map[string][]error{}, denied: map[string]error{}, muted: map[string]bool{}, hidden: map[string]bool{}}
+	c := &cluster{counts: map[string]int{}, faults: map[string][]error{}, denied: map[string]error{}, muted: map[string]bool{}, held: map[string]chan struct{}{}, hidden: map[string]bool{}}
 	nodeOf := func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }
 	inner := fake.NewClientBuilder().WithScheme(scheme).WithGlobalResourceVersionCounter().WithReturnManagedFields().
 		WithStatusSubresource(&corev1.Pod{}, &offloadingv1beta1.ShadowPod{}, &offloadingv1beta1.NamespaceMap{}).
@@ -179,11 +181,34 @@ func (c *cluster) count(key string) int {
 	return c.counts[key]
 }
 
-// mute holds back the events of a kind from now on.
+// mute drops the events of a kind from now on.
 func (c *cluster) mute(kind string, muted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.muted[kind] = muted
+}
+
+// hold holds back the events of a kind from now on, until release is called.
+func (c *cluster) hold(kind string) (release func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	held := make(chan struct{})
+	c.held[kind] = held
+	return func() { close(held) }
+}
+
+// delivers waits while events of a kind are held back, and reports whether they are sent then.
+func (c *cluster) delivers(ctx context.Context, kind string) bool {
+	c.mu.Lock()
+	isMuted, held := c.muted[kind], c.held[kind]
+	c.mu.Unlock()
+	if held != nil {
+		select {
+		case <-held:
+		case <-ctx.Done():
+		}
+	}
+	return !isMuted
 }
 
 // hide leaves an object out of first lists, as an API server does that is behind.
@@ -265,10 +290,7 @@ func (c *cluster) watch(ctx context.Context, inner client.WithWatch, list client
 				if !ok {
 					return
 				}
-				c.mu.Lock()
-				muted := c.muted[kind[strings.LastIndex(kind, ".")+1:]]
-				c.mu.Unlock()
-				if muted || !selects(options, event.Object.(client.Object)) {
+				if !c.delivers(ctx, kind[strings.LastIndex(kind, ".")+1:]) || !selects(options, event.Object.(client.Object)) {
 					continue
 				}
 				if _, isUntyped := list.(*unstructured.UnstructuredList); isUntyped {

@@ -62,3 +62,42 @@ func TestADeletionBeforeTheAnswerToAWriteIsNotLost(t *testing.T) {
 	require.Eventually(t, func() bool { return remote.count("patch ConfigMap") == 2 }, soon, tick)
 	w.remoteData(t, "settings", "1")
 }
+
+// The status is decided before the deletion and written after it: only the event of the deletion
+// says that there is something to decide.
+func TestADeletionInTheAnswerToAWriteIsDecided(t *testing.T) {
+	pod := localPod("shop", "web")
+	pod.Finalizers = []string{"test/keeps-it"}
+	local, remote := mapped(t, pod)
+	release := local.hold("Pod")
+	var evict, end sync.Once
+	isDecided := make(chan struct{})
+	w := start(t, local, remote, pods{decide: func(in Input) ([]Action, error) {
+		pod, ok := in.Local.(*corev1.Pod)
+		switch {
+		case !ok:
+		case pod.DeletionTimestamp != nil:
+			end.Do(func() { close(isDecided) })
+		default:
+			var err error
+			evict.Do(func() { err = local.WithWatch.Delete(t.Context(), pod.DeepCopy()) })
+			status := pod.Status.DeepCopy()
+			status.Phase = corev1.PodRunning
+			return []Action{PatchLocalStatus{Old: &pod.Status, New: status}}, err
+		}
+		return []Action{Keep{}}, nil
+	}})
+	require.Eventually(t, func() bool {
+		answer := w.engine.LocalObject("pod", "shop", "web")
+		return answer != nil && answer.GetDeletionTimestamp() != nil
+	}, soon, tick)
+	release()
+	require.Eventually(t, func() bool {
+		select {
+		case <-isDecided:
+			return true
+		default:
+			return false
+		}
+	}, soon, tick)
+}

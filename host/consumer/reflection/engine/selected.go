@@ -76,8 +76,8 @@ func (s *selected) replaceListed(list []any, listed map[types.NamespacedName]str
 		altered = append(altered, have)
 	}
 	for _, item := range list {
-		if object, ok := item.(client.Object); ok && s.put(object) {
-			altered = append(altered, object)
+		if object, ok := item.(client.Object); ok && s.putFromList(object) {
+			altered = append(altered, s.objects[client.ObjectKeyFromObject(object)])
 		}
 	}
 	s.raiseNewest(version)

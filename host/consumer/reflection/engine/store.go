@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,9 @@ import (
 // a list, or with a newer bookmark that did not bring the object (T24). An answer that
 // arrives after the watch has passed its resource version is not assumed.
 //
+// The answer to a write has what another writer changed after the decision, for example a
+// deletion. The event of that change is news, although the object is not newer than the answer.
+//
 // Resource versions of one resource are comparable (KEP-5504). One that does not parse
 // counts as newer than all others.
 type store struct {
@@ -28,7 +32,8 @@ type store struct {
 
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]client.Object
-	assumed map[types.NamespacedName]struct{}
+	// assumed has the resource versions of the assumed writes of an object.
+	assumed map[types.NamespacedName][]string
 	// seen is the resource version up to which the reflector has seen all changes; ""
 	// before its first list.
 	seen string
@@ -50,7 +55,7 @@ func newStore(trim func(client.Object), changed func(client.Object)) *store {
 		trim:    trim,
 		changed: changed,
 		objects: map[types.NamespacedName]client.Object{},
-		assumed: map[types.NamespacedName]struct{}{},
+		assumed: map[types.NamespacedName][]string{},
 		synced:  make(chan struct{}),
 	}
 }
@@ -110,7 +115,7 @@ func (s *store) assume(obj client.Object) client.Object {
 		return nil
 	}
 	s.objects[name] = obj
-	s.assumed[name] = struct{}{}
+	s.assumed[name] = append(s.assumed[name], obj.GetResourceVersion())
 	return have
 }
 
@@ -141,16 +146,18 @@ func (s *store) Update(obj any) error {
 		return nil
 	}
 	s.transform(object)
+	name := client.ObjectKeyFromObject(object)
 	s.mu.Lock()
-	have := s.objects[client.ObjectKeyFromObject(object)]
+	have := s.objects[name]
 	isNews := s.put(object)
+	now := s.objects[name]
 	s.advance(object.GetResourceVersion())
 	s.mu.Unlock()
-	if isNews && have != nil && !labels.Equals(have.GetLabels(), object.GetLabels()) {
+	if isNews && have != nil && !labels.Equals(have.GetLabels(), now.GetLabels()) {
 		s.changed(have) // it may be of another virtual node
 	}
 	if isNews {
-		s.changed(object)
+		s.changed(now)
 	}
 	return nil
 }
@@ -181,21 +188,30 @@ func (s *store) detectRestore(version string) bool {
 	return s.restored
 }
 
-// put stores, under the lock, an object from the reflector, and reports whether it is newer
-// than the stored one.
+// put stores, under the lock, an object from the reflector, and reports whether it is news: newer
+// than the stored one, or changed by another writer before a write that is assumed.
 func (s *store) put(object client.Object) bool {
-	name := client.ObjectKeyFromObject(object)
-	have := s.objects[name]
-	if have == nil || newer(object, have) {
+	name, version := client.ObjectKeyFromObject(object), object.GetResourceVersion()
+	have, writes := s.objects[name], s.assumed[name]
+	switch {
+	case have == nil || newer(object, have):
 		s.objects[name] = object
 		delete(s.assumed, name)
 		return true
-	}
-	if have.GetResourceVersion() == object.GetResourceVersion() {
+	case have.GetResourceVersion() == version:
 		// The event of an assumed write, or a list that repeats the object.
 		delete(s.assumed, name)
+		return false
+	default:
+		return len(writes) > 0 && !slices.Contains(writes, version)
 	}
-	return false
+}
+
+// putFromList is put for an object of a list, which may lack the event of another writer's change
+// before a write that is assumed.
+func (s *store) putFromList(object client.Object) bool {
+	_, isAssumed := s.assumed[client.ObjectKeyFromObject(object)]
+	return s.put(object) || isAssumed
 }
 
 // Delete implements cache.ReflectorStore.
@@ -270,10 +286,10 @@ func (s *store) putListed(list []any, before map[types.NamespacedName]client.Obj
 			delete(s.objects, name)
 			delete(s.assumed, name)
 		}
-		if !s.put(object) {
+		if !s.putFromList(object) {
 			continue
 		}
-		altered = append(altered, object)
+		altered = append(altered, s.objects[name])
 		if replaced != nil && !labels.Equals(replaced.GetLabels(), object.GetLabels()) {
 			altered = append(altered, replaced) // it may be of another virtual node
 		}
@@ -298,7 +314,7 @@ func isUndone(have, listed client.Object, version string) bool {
 func (s *store) restore(version string) map[types.NamespacedName]client.Object {
 	before := s.objects
 	if order, err := resourceversion.CompareResourceVersion(version, s.seen); s.restored || err == nil && order < 0 {
-		s.objects, s.assumed = map[types.NamespacedName]client.Object{}, map[types.NamespacedName]struct{}{}
+		s.objects, s.assumed = map[types.NamespacedName]client.Object{}, map[types.NamespacedName][]string{}
 		s.restored, s.newest = false, version
 	}
 	return before

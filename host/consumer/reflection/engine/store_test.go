@@ -24,7 +24,7 @@ var storeTests = map[string]struct {
 	want        string
 	wantChanges int
 }{
-	"what the reflector sees is isNews": {
+	"what the reflector sees is news": {
 		steps: func(t *testing.T, s *store) {
 			t.Helper()
 			require.NoError(t, s.Add(configMap("a", "u1", "10")))
@@ -32,7 +32,7 @@ var storeTests = map[string]struct {
 		},
 		want: "11", wantChanges: 2,
 	},
-	"our own write is known at once, and no isNews when it comes back": {
+	"our own write is known at once, and no news when it comes back": {
 		steps: func(t *testing.T, s *store) {
 			t.Helper()
 			s.Assume(configMap("a", "u1", "10"))
@@ -47,7 +47,64 @@ var storeTests = map[string]struct {
 			s.Assume(configMap("a", "u1", "10"))
 			require.NoError(t, s.Update(configMap("a", "u1", "9")))
 		},
-		want: "10", wantChanges: 1,
+		want: "10", wantChanges: 2,
+	},
+	"a deletion that the answer to our write has is news": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Add(configMap("a", "u1", "8")))
+			deleted := func(version string) *corev1.ConfigMap {
+				object := configMap("a", "u1", version)
+				object.DeletionTimestamp = &metav1.Time{}
+				return object
+			}
+			s.Assume(deleted("10")) // decided before the deletion
+			require.NoError(t, s.Update(deleted("9")))
+			require.NoError(t, s.Update(deleted("10")))
+		},
+		want: "10", wantChanges: 2,
+	},
+	"the events of our own writes are none": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			s.Assume(configMap("a", "u1", "10"))
+			s.Assume(configMap("a", "u1", "11"))
+			s.Assume(configMap("a", "u1", "12"))
+			for _, version := range []string{"10", "11", "12"} {
+				require.NoError(t, s.Update(configMap("a", "u1", version)))
+			}
+		},
+		want: "12", wantChanges: 0,
+	},
+	"one of another writer between them is": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			s.Assume(configMap("a", "u1", "10"))
+			s.Assume(configMap("a", "u1", "12"))
+			for _, version := range []string{"10", "11", "12"} {
+				require.NoError(t, s.Update(configMap("a", "u1", version)))
+			}
+		},
+		want: "12", wantChanges: 1,
+	},
+	"a list that has our write may lack the event of another writer": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Replace([]any{configMap("a", "u1", "8")}, "8"))
+			s.Assume(configMap("a", "u1", "10"))
+			require.NoError(t, s.Replace([]any{configMap("a", "u1", "10")}, "20"))
+			require.NoError(t, s.Replace([]any{configMap("a", "u1", "10")}, "30"))
+		},
+		want: "10", wantChanges: 2,
+	},
+	"so may one that was read beside the watch": {
+		steps: func(t *testing.T, s *store) {
+			t.Helper()
+			require.NoError(t, s.Replace([]any{configMap("a", "u1", "8")}, "8"))
+			s.Assume(configMap("a", "u1", "10"))
+			assert.True(t, (&selected{store: s}).replaceSelected([]any{configMap("a", "u1", "10")}, "20"))
+		},
+		want: "10", wantChanges: 2,
 	},
 	"versions are compared as numbers": {
 		steps: func(t *testing.T, s *store) {
@@ -102,7 +159,7 @@ var storeTests = map[string]struct {
 		},
 		want: "", wantChanges: 0,
 	},
-	"a list that goes back in time takes our writes for isNews again": {
+	"a list that goes back in time takes our writes for news again": {
 		steps: func(t *testing.T, s *store) {
 			t.Helper()
 			require.NoError(t, s.Bookmark("30"))
