@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -86,7 +87,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceS
 	if err != nil || made == nil || made.Status.KubeconfigSecretRef == nil || !wantsVirtualNode(slice) {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, r.ensureVirtualNode(ctx, slice, provider, made.Status.KubeconfigSecretRef.Name)
+	vn, err := r.ensureVirtualNode(ctx, slice, provider, made.Status.KubeconfigSecretRef.Name)
+	if err != nil || vn == nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, r.keepFor(ctx, made, vn)
 }
 
 // complete fills what the administrator left out: both cluster IDs and the certificate request.
@@ -186,18 +191,19 @@ func (r *Reconciler) follow(ctx context.Context, slice *authv1beta1.ResourceSlic
 	return made, nil
 }
 
-// ensureVirtualNode keeps the VirtualNode of a slice.
-func (r *Reconciler) ensureVirtualNode(ctx context.Context, slice *authv1beta1.ResourceSlice, provider liqocorev1beta1.ClusterID, secret string) error {
+// ensureVirtualNode keeps the VirtualNode of a slice, and returns it; nil if another one has its
+// name.
+func (r *Reconciler) ensureVirtualNode(ctx context.Context, slice *authv1beta1.ResourceSlice, provider liqocorev1beta1.ClusterID, secret string) (*offloadingv1beta1.VirtualNode, error) {
 	vn := &offloadingv1beta1.VirtualNode{}
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(slice), vn)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading VirtualNode %q: %w", slice.Name, err)
+		return nil, fmt.Errorf("reading VirtualNode %q: %w", slice.Name, err)
 	}
 	exists := !apierrors.IsNotFound(err)
 	if exists && !metav1.IsControlledBy(vn, slice) {
 		r.Events.Eventf(slice, vn, corev1.EventTypeWarning, reasonVirtualNodeConflict, actionCreateVirtualNode,
 			"VirtualNode %s exists and was not made of this slice. Delete it, or create the slice under another name.", vn.Name)
-		return nil
+		return nil, nil //nolint:nilnil // The slice has no VirtualNode.
 	}
 	vn.Name, vn.Namespace = slice.Name, slice.Namespace
 	result, err := controllerutil.CreateOrUpdate(ctx, r.Client, vn, func() error {
@@ -205,10 +211,27 @@ func (r *Reconciler) ensureVirtualNode(ctx context.Context, slice *authv1beta1.R
 		return controllerutil.SetControllerReference(slice, vn, r.Client.Scheme())
 	})
 	if err != nil {
-		return fmt.Errorf("writing VirtualNode %q: %w", slice.Name, err)
+		return nil, fmt.Errorf("writing VirtualNode %q: %w", slice.Name, err)
 	}
 	if result == controllerutil.OperationResultCreated {
 		r.Events.Eventf(slice, vn, corev1.EventTypeNormal, reasonVirtualNodeCreated, actionCreateVirtualNode, "VirtualNode %s is created.", vn.Name)
+	}
+	return vn, nil
+}
+
+// keepFor makes the VirtualNode an owner of the Identity, too. When the slice is deleted, the garbage
+// collector keeps the Identity with its kubeconfig Secret until the VirtualNode is withdrawn: a virtual
+// kubelet that restarts while its pods end could not end them without.
+func (r *Reconciler) keepFor(ctx context.Context, made *authv1beta1.Identity, vn *offloadingv1beta1.VirtualNode) error {
+	before := made.DeepCopy()
+	if err := controllerutil.SetOwnerReference(vn, made, r.Client.Scheme()); err != nil {
+		return fmt.Errorf("setting an owner of Identity %q: %w", made.Name, err)
+	}
+	if equality.Semantic.DeepEqual(before.OwnerReferences, made.OwnerReferences) {
+		return nil
+	}
+	if err := r.Client.Update(ctx, made); err != nil {
+		return fmt.Errorf("keeping Identity %q for its VirtualNode: %w", made.Name, err)
 	}
 	return nil
 }

@@ -1,0 +1,66 @@
+package resourceslice
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/consumer/identity"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
+)
+
+// The virtual kubelet needs the kubeconfig until its pods have ended, which is after the slice is gone.
+func TestTheCredentialsStayUntilTheVirtualNodeIsWithdrawn(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, authv1beta1.AddToScheme, offloadingv1beta1.AddToScheme} {
+		require.NoError(t, add(scheme))
+	}
+	key, err := authentication.NewKey()
+	require.NoError(t, err)
+	private, _, err := authentication.EncodeKey(key)
+	require.NoError(t, err)
+	tenant := authentication.TenantNamespace("milan")
+	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: authentication.KeysSecretName, Namespace: "longshore"}, Data: map[string][]byte{"privateKey": private}}
+	slice := authentication.ResourceSlice(tenant.Name, "gpu", "milan", nil, authv1beta1.ResourceSliceSpec{})
+	slice.UID, slice.Annotations = "slice", map[string]string{authv1beta1.CreateVirtualNodeAnnotation: "true"}
+	slice.Status.Conditions = conditions(authv1beta1.ResourceSliceConditionAccepted, authv1beta1.ResourceSliceConditionAccepted)
+	slice.Status.AuthParams = &authv1beta1.AuthParams{SignedCRT: certificateOf(t, key)}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(tenant, keys, slice).WithStatusSubresource(&authv1beta1.Identity{}).Build()
+	r := &Reconciler{Client: c, Events: events.NewFakeRecorder(10), Keys: &identity.Keys{Client: c, APIReader: c, Namespace: "longshore"}, ClusterID: "rome"}
+	made := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: tenant.Name, Name: authentication.SliceIdentityName("gpu")}}
+	owners := func() []string {
+		t.Helper()
+		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(slice), slice))
+		_, err := r.Reconcile(t.Context(), slice)
+		require.NoError(t, err)
+		var kinds []string
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(made), made); err == nil {
+			for _, owner := range made.OwnerReferences {
+				kinds = append(kinds, owner.Kind)
+			}
+		}
+		return kinds
+	}
+	assert.Empty(t, owners(), "the slice is completed")
+	assert.Equal(t, []string{"ResourceSlice"}, owners(), "there is no kubeconfig yet")
+	made.Status.KubeconfigSecretRef = &corev1.LocalObjectReference{Name: "kubeconfig"}
+	require.NoError(t, c.Status().Update(t.Context(), made))
+	assert.Equal(t, []string{"ResourceSlice", "VirtualNode"}, owners())
+	assert.True(t, metav1.IsControlledBy(made, slice))
+	version := made.ResourceVersion
+	assert.Equal(t, []string{"ResourceSlice", "VirtualNode"}, owners())
+	assert.Equal(t, version, made.ResourceVersion, "nothing is written again")
+
+	slice.Status.Conditions = conditions(authv1beta1.ResourceSliceConditionDenied, authv1beta1.ResourceSliceConditionAccepted)
+	require.NoError(t, c.Update(t.Context(), slice))
+	assert.Empty(t, owners(), "credentials that are denied go at once")
+}
