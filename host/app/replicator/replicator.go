@@ -77,7 +77,7 @@ func New(options Options) (*process.App, error) {
 // Add adds replication to a manager. The manager's cache needs the namespaces of tenants, and the
 // Secrets in them.
 func Add(mgr ctrl.Manager, options Options) error {
-	local, err := dynamic.NewForConfig(options.Config)
+	local, err := dynamic.NewForConfig(deadline.Wrap(options.Config, 0))
 	if err != nil {
 		return fmt.Errorf("creating the client of the local cluster: %w", err)
 	}

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -51,7 +50,7 @@ type Options struct {
 	ClusterID string
 	// Resources are the kinds to replicate.
 	Resources []schema.GroupVersionResource
-	// Resync is the informers' resync period.
+	// Resync is how often every object is replicated again; zero is never.
 	Resync time.Duration
 	// Local is the client of the local cluster.
 	Local dynamic.Interface
@@ -72,6 +71,8 @@ type Reconciler struct {
 	mu      sync.Mutex
 	base    context.Context // The context of Start.
 	running map[client.ObjectKey]*session
+	// locals are there while a reflector runs.
+	locals *locals
 	// released are the resource versions of Secrets whose finalizer was removed from them. The
 	// cache may have such a version a moment longer.
 	released map[client.ObjectKey]string
@@ -149,6 +150,9 @@ func (r *Reconciler) Start(ctx context.Context) error {
 	for _, s := range r.running {
 		<-s.done
 	}
+	if r.locals != nil {
+		r.locals.stop()
+	}
 	return nil
 }
 
@@ -216,11 +220,15 @@ func (r *Reconciler) ensureRunning(ctx context.Context, name client.ObjectKey, s
 	return ctrl.Result{}, nil
 }
 
+// start starts a reflector. The lock must be held.
 func (r *Reconciler) start(ctx context.Context, secret *corev1.Secret, remote dynamic.Interface, content [sha256.Size]byte) *session {
 	p := peer{
 		id:              secret.Labels[liqocorev1beta1.RemoteClusterIDLabel],
 		localNamespace:  secret.Namespace,
 		remoteNamespace: secret.Annotations[authv1beta1.RemoteTenantNamespaceAnnotation],
+	}
+	if r.locals == nil {
+		r.locals = startLocals(r.base, r.Options.Local, r.Options.Resources, r.Options.Resync)
 	}
 	logger := log.FromContext(ctx).WithValues("remoteCluster", p.id)
 	life, cancel := context.WithCancel(log.IntoContext(r.base, logger))
@@ -228,14 +236,12 @@ func (r *Reconciler) start(ctx context.Context, secret *corev1.Secret, remote dy
 		own: r.Options.ClusterID, peer: p, resources: r.Options.Resources, resync: r.Options.Resync,
 		local: r.Options.Local, remote: remote, errors: newErrorReporter(r.Events, p),
 		isUnreachable: func(ctx context.Context) (bool, error) { return r.isUnreachable(ctx, p.id) },
-		locals:        map[schema.GroupVersionResource]cache.SharedIndexInformer{}, remotes: map[schema.GroupVersionResource]cache.SharedIndexInformer{},
+		locals:        r.locals,
 	}}
 	logger.Info("Starting replication", "localNamespace", p.localNamespace, "remoteNamespace", p.remoteNamespace)
 	go func() {
 		defer close(s.done)
-		if err := s.reflector.run(life); err != nil {
-			logger.Error(err, "Replication ended")
-		}
+		s.reflector.run(life)
 	}()
 	return s
 }
@@ -280,6 +286,10 @@ func (r *Reconciler) stop(name client.ObjectKey) {
 	if s, ok := r.running[name]; ok {
 		s.stop()
 		delete(r.running, name)
+		if len(r.running) == 0 {
+			r.locals.stop()
+			r.locals = nil
+		}
 	}
 }
 

@@ -13,17 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
-	"github.com/longshore-dev/longshore/host/kit/restore"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
@@ -53,8 +50,10 @@ type reflector struct {
 	// errors records errors of replication.
 	errors *errorReporter
 
-	queue           workqueue.TypedRateLimitingInterface[key]
-	locals, remotes map[schema.GroupVersionResource]cache.SharedIndexInformer
+	queue workqueue.TypedRateLimitingInterface[key]
+	// locals are those of all peers, remotes the copies of this one.
+	locals  *locals
+	remotes map[schema.GroupVersionResource]*objects
 }
 
 const (
@@ -64,81 +63,51 @@ const (
 )
 
 // run replicates objects until the context ends.
-func (r *reflector) run(ctx context.Context) error {
-	r.queue = workqueue.NewTypedRateLimitingQueue(retry.Limiter[key]())
-	var locals, remotes []cache.InformerSynced
+func (r *reflector) run(ctx context.Context) {
+	copies := labels.SelectorFromSet(labels.Set{liqocorev1beta1.OriginIDLabel: r.own, liqocorev1beta1.ReplicatedLabel: "true"}).String()
+	r.queue, r.remotes = workqueue.NewTypedRateLimitingQueue(retry.Limiter[key]()), map[schema.GroupVersionResource]*objects{}
 	for _, resource := range r.resources {
-		// Without a selector: an object without the labels is not deleted.
-		local, err := r.informer(r.local, resource, r.peer.localNamespace, nil)
-		if err != nil {
-			return err
-		}
-		remote, err := r.informer(r.remote, resource, r.peer.remoteNamespace, map[string]string{
-			liqocorev1beta1.OriginIDLabel: r.own, liqocorev1beta1.ReplicatedLabel: "true",
-		})
-		if err != nil {
-			return err
-		}
-		if err := remote.SetWatchErrorHandlerWithContext(r.errors.handleWatchErrors(resource)); err != nil {
-			return fmt.Errorf("watching %s in namespace %q: %w", resource.GroupResource(), r.peer.remoteNamespace, err)
-		}
-		r.locals[resource], r.remotes[resource] = local, remote
-		locals, remotes = append(locals, local.HasSynced), append(remotes, remote.HasSynced)
+		from := source{client: r.remote, resource: resource, namespace: r.peer.remoteNamespace, selector: copies}
+		r.remotes[resource] = newObjects(from, func(name cache.ObjectName) { r.queue.Add(key{resource: resource, name: name.Name}) })
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer r.queue.ShutDown()
-	for _, resource := range r.resources {
-		running.Go(func() { r.locals[resource].RunWithContext(ctx) })
-		running.Go(func() { r.remotes[resource].RunWithContext(ctx) })
+	for _, remote := range r.remotes {
+		running.Go(func() { remote.run(ctx, r.resync) })
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), locals...) {
-		return nil
+	if !awaitSync(ctx, r.locals.objects) {
+		return
 	}
+	r.locals.subscribe(r)
+	defer r.locals.unsubscribe(r)
 	// Do not wait for the provider: objects of an unreachable peer are released without it.
 	running.Go(func() { r.work(ctx) })
-	if cache.WaitForCacheSync(ctx.Done(), remotes...) {
+	if awaitSync(ctx, r.remotes) {
 		r.enqueueAll()
 	}
 	<-ctx.Done()
-	return nil
+}
+
+// awaitSync waits for the first lists. It returns false if the context ends first.
+func awaitSync(ctx context.Context, all map[schema.GroupVersionResource]*objects) bool {
+	for _, observed := range all {
+		select {
+		case <-observed.synced:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // enqueueAll enqueues the local objects, which wait for the first list of the provider.
 func (r *reflector) enqueueAll() {
-	for resource, informer := range r.locals {
-		for _, obj := range informer.GetStore().List() {
-			if name, err := cache.ObjectToName(obj); err == nil {
-				r.queue.Add(key{resource: resource, name: name.Name})
-			}
+	for resource, observed := range r.locals.objects {
+		for _, name := range observed.names(r.peer.localNamespace) {
+			r.queue.Add(key{resource: resource, name: name})
 		}
 	}
-}
-
-func (r *reflector) informer(client dynamic.Interface, resource schema.GroupVersionResource, namespace string, selector map[string]string) (cache.SharedIndexInformer, error) {
-	objects, match := client.Resource(resource).Namespace(namespace), labels.SelectorFromSet(selector).String()
-	informer := restore.NewInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			options.LabelSelector = match
-			return objects.List(ctx, options)
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.LabelSelector = match
-			return objects.Watch(ctx, options)
-		},
-	}, client), &unstructured.Unstructured{}, r.resync, cache.Indexers{})
-	enqueue := func(obj any) {
-		if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
-			r.queue.Add(key{resource: resource, name: name.Name})
-		}
-	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: enqueue, UpdateFunc: func(_, obj any) { enqueue(obj) }, DeleteFunc: enqueue,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watching %s in namespace %q: %w", resource.GroupResource(), namespace, err)
-	}
-	return informer, nil
 }
 
 func (r *reflector) work(ctx context.Context) {
@@ -155,19 +124,21 @@ func (r *reflector) work(ctx context.Context) {
 			log.FromContext(ctx).V(1).Info("Cache is stale, requeueing", "resource", item.resource.Resource, "name", item.name)
 			r.queue.AddRateLimited(item)
 		default:
-			r.errors.report(ctx, item, r.locals[item.resource].GetStore(), err)
+			r.errors.report(ctx, item, r.findLocal(item), err)
 			r.queue.AddRateLimited(item)
 		}
 		r.queue.Done(item)
 	}
 }
 
+// findLocal returns the local object, or nil.
+func (r *reflector) findLocal(item key) *unstructured.Unstructured {
+	return r.locals.objects[item.resource].find(r.peer.localNamespace, item.name)
+}
+
 // replicate replicates one object.
 func (r *reflector) replicate(ctx context.Context, item key) error {
-	local, err := find(r.locals[item.resource].GetStore(), r.peer.localNamespace, item.name)
-	if err != nil {
-		return err
-	}
+	local := r.findLocal(item)
 	if err := checkLabels(local, r.peer.id); errors.Is(err, errNotReplicated) {
 		return nil
 	} else if err != nil {
@@ -177,17 +148,15 @@ func (r *reflector) replicate(ctx context.Context, item key) error {
 	if err != nil {
 		return fmt.Errorf("reading whether cluster %q is permanently unreachable: %w", r.peer.id, err)
 	}
-	if !r.remotes[item.resource].HasSynced() && !unreachable {
-		if err := r.errors.watchError(item.resource); err != nil {
-			r.errors.report(ctx, item, r.locals[item.resource].GetStore(), err)
+	remotes := r.remotes[item.resource]
+	if !remotes.hasSynced() && !unreachable {
+		if err := remotes.lastError(); err != nil {
+			r.errors.report(ctx, item, local, err)
 		}
 		r.queue.AddAfter(item, waitPoll)
 		return nil
 	}
-	remote, err := find(r.remotes[item.resource].GetStore(), r.peer.remoteNamespace, item.name)
-	if err != nil {
-		return err
-	}
+	remote := remotes.find(r.peer.remoteNamespace, item.name)
 	logUnknownOrigin(ctx, item, local, remote)
 	steps := plan(local, remote, r.peer.localNamespace, unreachable)
 	for _, next := range steps {
@@ -335,20 +304,4 @@ func ignoreNotFound(err error) error {
 		return nil
 	}
 	return err
-}
-
-// find returns a copy of a cached object, or nil.
-func find(store cache.Store, namespace, name string) (*unstructured.Unstructured, error) {
-	obj, exists, err := store.GetByKey(namespace + "/" + name)
-	if err != nil {
-		return nil, fmt.Errorf("reading the cache: %w", err)
-	}
-	if !exists {
-		return nil, nil
-	}
-	found, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return nil, fmt.Errorf("cached %s/%s is a %T", namespace, name, obj)
-	}
-	return found.DeepCopy(), nil
 }
