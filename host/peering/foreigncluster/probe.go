@@ -202,11 +202,15 @@ func (p *Prober) peer(cluster string, kubeconfig *corev1.Secret) (*peer, error) 
 	if err != nil {
 		return known, err
 	}
-	if known.http, err = rest.HTTPClientFor(config); err != nil {
+	shared, err := rest.HTTPClientFor(config)
+	if err != nil {
 		return known, fmt.Errorf("preparing the connection: %w", err)
 	}
+	// The client of a kubeconfig without TLS and credentials is that of the whole process.
+	own := *shared
 	// The peer must not send this process to other addresses.
-	known.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	known.http = &own
 	return known, nil
 }
 

@@ -187,3 +187,19 @@ func TestProbes(t *testing.T) {
 	assert.Zero(t, probe())
 	assert.Nil(t, condition(), "a peer that is no provider has no such condition")
 }
+
+// A kubeconfig that was written by hand may have neither TLS nor credentials.
+func TestAProbeDoesNotChangeTheDefaultClient(t *testing.T) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["milan"] = &clientcmdapi.Cluster{Server: "http://127.0.0.1:1"}
+	config.AuthInfos["rome"] = &clientcmdapi.AuthInfo{}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "milan", AuthInfo: "rome"}
+	config.CurrentContext = "c"
+	content, err := clientcmd.Write(*config)
+	require.NoError(t, err)
+	p := &Prober{}
+	known, err := p.peer("milan", &corev1.Secret{Data: map[string][]byte{"kubeconfig": content}})
+	require.NoError(t, err)
+	assert.NotNil(t, known.http.CheckRedirect)
+	assert.Nil(t, http.DefaultClient.CheckRedirect)
+}
