@@ -103,4 +103,10 @@ func (p *provider) testPlantedBinding(t *testing.T) {
 		err := p.admin.Get(t.Context(), client.ObjectKeyFromObject(planted), binding)
 		return err == nil && assert.ObjectsAreEqual(want, binding.Subjects)
 	}, established, poll, "the further subject is removed")
+
+	removed := binding.DeepCopy()
+	require.NoError(t, p.admin.Delete(t.Context(), removed))
+	require.Eventually(t, func() bool {
+		return p.admin.Get(t.Context(), client.ObjectKeyFromObject(planted), binding) == nil && binding.UID != removed.UID
+	}, established, poll, "a binding that was deleted is made again")
 }

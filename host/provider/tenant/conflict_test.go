@@ -71,3 +71,28 @@ func TestAClusterIDIsNoNameOfAnotherUser(t *testing.T) {
 		})
 	}
 }
+
+// The namespace of a peering without longshorectl may get its labels after the Tenant.
+func TestATenantOutsideOfItsNamespaceIsTriedAgain(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, authv1beta1.AddToScheme} {
+		require.NoError(t, add(scheme))
+	}
+	tenant := &authv1beta1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "liqo-tenant-rome"},
+		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: ptr.To(authv1beta1.TolerateNoHandshake)},
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome"}}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(namespace, tenant).WithStatusSubresource(tenant).Build()
+	r := &Reconciler{Client: c, Events: events.NewFakeRecorder(10), Clock: clocktesting.NewFakePassiveClock(time.Unix(1000, 0))}
+	result, err := r.Reconcile(t.Context(), tenant)
+	require.NoError(t, err)
+	assert.Equal(t, reasonNotInTenantNamespace, tenant.Status.Conditions[0].Reason)
+	assert.Positive(t, result.RequeueAfter)
+
+	namespace.Labels = authentication.TenantNamespace("rome").Labels
+	require.NoError(t, c.Update(t.Context(), namespace))
+	_, err = r.Reconcile(t.Context(), tenant)
+	require.NoError(t, err)
+	assert.Equal(t, reasonTolerated, tenant.Status.Conditions[0].Reason)
+}

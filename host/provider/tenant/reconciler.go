@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -57,7 +58,8 @@ type Reconciler struct {
 
 // SetupWithManager registers watches on Tenants and on what their state depends on.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	ofNamespace := handler.EnqueueRequestsFromMapFunc(r.tenantsOfNamespace)
+	ofNamespace, ofCluster := handler.EnqueueRequestsFromMapFunc(r.tenantsOfNamespace), handler.EnqueueRequestsFromMapFunc(r.tenantsOfCluster)
+	loses := predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
 	hasLabel := func(label string) builder.WatchesOption {
 		return builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
 			_, ok := object.GetLabels()[label]
@@ -67,9 +69,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).Named("tenant").
 		For(&authv1beta1.Tenant{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&rbacv1.RoleBinding{}).
+		Watches(&rbacv1.ClusterRoleBinding{}, ofCluster, hasLabel(liqocorev1beta1.RemoteClusterIDLabel), builder.WithPredicates(loses)).
 		Watches(&corev1.Secret{}, ofNamespace, hasLabel(authentication.NonceLabel)).
 		Watches(&authv1beta1.Renew{}, ofNamespace, hasLabel(liqocorev1beta1.ReplicatedLabel)).
-		Watches(&certificatesv1.CertificateSigningRequest{}, handler.EnqueueRequestsFromMapFunc(r.tenantsOfCluster), hasLabel(certificate.RequestLabel)).
+		Watches(&certificatesv1.CertificateSigningRequest{}, ofCluster, hasLabel(certificate.RequestLabel)).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
@@ -107,7 +110,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, tenant *authv1beta1.Tenant) 
 		return ctrl.Result{}, err
 	}
 	if problem != "" {
-		return ctrl.Result{}, r.refuse(ctx, tenant, &refusal{reasonNotInTenantNamespace, problem})
+		// The namespace may get its labels; no event tells.
+		return ctrl.Result{RequeueAfter: retry.Max}, r.refuse(ctx, tenant, &refusal{reasonNotInTenantNamespace, problem})
 	}
 	if err := r.prepare(ctx, tenant); err != nil {
 		return ctrl.Result{}, err
