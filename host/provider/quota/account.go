@@ -3,7 +3,6 @@ package quota
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -25,9 +24,19 @@ type Account struct {
 	users map[string]*Usage
 	// creators are the users of ShadowPods, as their labels were when they were observed first.
 	creators map[types.UID]string
+	// gone are the ShadowPods that were deleted, in this order. They are known until reservations
+	// of them have expired.
+	gone []deletion
 	// version is the newest resource version of all ShadowPods.
 	version uint64
 	synced  func() bool
+}
+
+// deletion is a ShadowPod of a user that was deleted.
+type deletion struct {
+	user string
+	uid  types.UID
+	at   time.Time
 }
 
 // NewAccount returns an Account that knows no ShadowPods.
@@ -87,8 +96,42 @@ func (a *Account) remove(shadow *offloadingv1beta1.ShadowPod) {
 	if !known {
 		return
 	}
+	a.removeFrom(user, shadow)
+}
+
+// removeFrom removes a ShadowPod of a user, and forgets those whose reservations have expired. The
+// lock must be held.
+func (a *Account) removeFrom(user string, shadow *offloadingv1beta1.ShadowPod) {
+	now := a.clock.Now()
 	delete(a.creators, shadow.UID)
-	a.user(user).remove(shadow, a.clock.Now())
+	a.user(user).remove(shadow, now)
+	a.gone = append(a.gone, deletion{user, shadow.UID, now})
+	for len(a.gone) > 0 && now.Sub(a.gone[0].at) > reservationLifetime {
+		a.forgetDeletion(a.gone[0])
+		a.gone = a.gone[1:]
+	}
+}
+
+func (a *Account) forgetDeletion(gone deletion) {
+	usage := a.users[gone.user]
+	if usage == nil {
+		return
+	}
+	if pod := usage.pods[gone.uid]; pod != nil && !pod.deletedAt.IsZero() {
+		delete(usage.pods, gone.uid)
+	}
+	if len(usage.pods) == 0 {
+		delete(a.users, gone.user)
+	}
+}
+
+// forget forgets a user without ShadowPods.
+func (a *Account) forget(user string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if usage := a.users[user]; usage != nil && len(usage.pods) == 0 {
+		delete(a.users, user)
+	}
 }
 
 // user returns the usage of a user. The lock must be held.
@@ -116,20 +159,25 @@ func (a *Account) replace(user string, shadows []offloadingv1beta1.ShadowPod, ve
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	usage := a.user(user)
-	now := a.clock.Now()
+	listed := make(map[types.UID]bool, len(shadows))
+	for i := range shadows {
+		listed[shadows[i].UID] = true
+	}
 	for uid, pod := range usage.pods {
-		isListed := slices.ContainsFunc(shadows, func(s offloadingv1beta1.ShadowPod) bool { return s.UID == uid })
-		if isListed || pod.version > version || !pod.deletedAt.IsZero() {
+		if listed[uid] || pod.version > version || !pod.deletedAt.IsZero() {
 			continue
 		}
 		gone := &offloadingv1beta1.ShadowPod{}
 		gone.Name, gone.Namespace, gone.UID = pod.key.Name, pod.key.Namespace, uid
-		delete(a.creators, uid)
-		usage.remove(gone, now)
+		a.removeFrom(user, gone)
 	}
+	// All that was known of the user may have been forgotten.
+	a.users[user] = usage
 	for i := range shadows {
-		a.creators[shadows[i].UID] = user
 		usage.observe(&shadows[i])
+		if usage.pods[shadows[i].UID].deletedAt.IsZero() {
+			a.creators[shadows[i].UID] = user
+		}
 	}
 	usage.version, usage.listedAt = max(usage.version, version), requested
 }

@@ -13,6 +13,13 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
+// maxReservations bounds the reservations in the status of a Quota. A consumer could have a status
+// written that fills the storage of the API server otherwise: those of one name count once.
+const maxReservations = 2000
+
+// errTooManyReservations is returned while the Quota has maxReservations.
+var errTooManyReservations = fmt.Errorf("the quota has %d reservations of ShadowPods that were not stored: the ShadowPod can be created again when they have ended, after %s at the latest", maxReservations, reservationLifetime)
+
 // Denied is the error of a ShadowPod that its quota does not admit.
 type Denied struct{ Reason string }
 
@@ -35,6 +42,9 @@ func reserve(quota *offloadingv1beta1.Quota, usage *Usage, shadow *offloadingv1b
 		return &Denied{err.Error()}
 	}
 	status := &quota.Status
+	if len(status.Reservations) >= maxReservations {
+		return errTooManyReservations
+	}
 	// Names are unique: of several creations of one name, one is stored at a time.
 	key := types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}
 	var reserved corev1.ResourceList
@@ -45,7 +55,7 @@ func reserve(quota *offloadingv1beta1.Quota, usage *Usage, shadow *offloadingv1b
 	}
 	wanted := excess(larger(reserved, requests), key, usage)
 	subtract(wanted, excess(reserved, key, usage))
-	if reason := exceeded(quota, status.Used, requests, wanted); reason != "" {
+	if reason := exceeded(quota, taken(status), requests, wanted); reason != "" {
 		return &Denied{reason}
 	}
 	if isPositive(wanted) && ptr.Deref(quota.Spec.Cordoned, false) {
@@ -84,8 +94,10 @@ func refresh(quota *offloadingv1beta1.Quota, usage *Usage, now time.Time) (*offl
 			}
 			continue
 		}
-		reserved[keyOf(r)] = larger(reserved[keyOf(r)], r.Resources)
 		status.Reservations = append(status.Reservations, *r.DeepCopy())
+		if !isRoom(r) {
+			reserved[keyOf(r)] = larger(reserved[keyOf(r)], r.Resources)
+		}
 	}
 	for key, resources := range reserved {
 		add(status.Used, excess(resources, key, usage))
@@ -94,6 +106,18 @@ func refresh(quota *offloadingv1beta1.Quota, usage *Usage, now time.Time) (*offl
 		status.ObservedResourceVersion = strconv.FormatUint(fence, 10)
 	}
 	return status, nil
+}
+
+// taken returns what no other ShadowPod can have: what is used, and the rooms of replicas.
+func taken(status *offloadingv1beta1.QuotaStatus) corev1.ResourceList {
+	sum := corev1.ResourceList{}
+	add(sum, status.Used)
+	for i := range status.Reservations {
+		if isRoom(&status.Reservations[i]) {
+			add(sum, status.Reservations[i].Resources)
+		}
+	}
+	return sum
 }
 
 // excess returns what reservations of a name take beyond its live pod, if there is one: the API

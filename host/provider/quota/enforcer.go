@@ -65,6 +65,8 @@ type call struct {
 	done   chan error
 }
 
+func isAdmission(c *call) bool { return c.shadow != nil }
+
 // Index has the cache find Quotas by their user.
 func Index(ctx context.Context, indexer client.FieldIndexer) error {
 	if err := indexer.IndexField(ctx, &offloadingv1beta1.Quota{}, userIndex, UserOf); err != nil {
@@ -89,6 +91,9 @@ func (e *Enforcer) Admit(ctx context.Context, user string, shadow *offloadingv1b
 	quota, err := e.Find(ctx, user)
 	if err != nil {
 		return err
+	}
+	if quota == nil {
+		return noQuota(user)
 	}
 	c := &call{shadow: shadow, dryRun: dryRun, done: make(chan error, 1)}
 	if e.takeOrWait(ctx, user, quota, c) {
@@ -140,6 +145,27 @@ func (e *Enforcer) queue(user string) *queue {
 	return q
 }
 
+// sweep forgets users without a Quota, when nothing can be open that they reserved.
+func (e *Enforcer) sweep(ctx context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ended := e.Clock.Now().Add(-reservationLifetime)
+	for user, q := range e.queues {
+		if q.isActive || !q.room.until.Before(ended) {
+			continue
+		}
+		quota, err := e.Find(ctx, user)
+		if err != nil {
+			return err
+		}
+		if quota == nil {
+			delete(e.queues, user)
+			e.Account.forget(user)
+		}
+	}
+	return nil
+}
+
 // activate starts the decisions on a user's Quota, unless they are under way. The lock must be held.
 func (e *Enforcer) activate(ctx context.Context, user string, q *queue) {
 	if !q.isActive {
@@ -189,7 +215,7 @@ func (e *Enforcer) decide(ctx context.Context, user string, q *queue, batch []*c
 			return errs, err
 		}
 		e.mu.Lock()
-		held := q.room.hold(quota, slices.ContainsFunc(batch, func(c *call) bool { return c.shadow != nil }), e.Clock.Now())
+		held := q.room.hold(quota, slices.ContainsFunc(batch, isAdmission), e.Clock.Now())
 		e.mu.Unlock()
 		next, more, err := e.reserveAll(user, quota, held, batch, errs)
 		if errors.Is(err, errUnconfirmed) {
@@ -245,11 +271,17 @@ func (e *Enforcer) reserveAll(user string, quota *offloadingv1beta1.Quota, held 
 				example = next.Status.Reservations[len(next.Status.Reservations)-1].Resources
 			}
 		}
+		endFirstRoom(next, usage, errs)
 	})
 	if failure != nil {
 		return nil, nil, failure
 	}
-	more = held.reserveIn(next, example)
+	if slices.ContainsFunc(batch, isAdmission) {
+		more = held.more(next, example)
+	} else if more = held.openFirst(next, e.Clock.Now()); more == nil {
+		more = held.more(next, example)
+	}
+	held.reserveIn(next, more)
 	if equality.Semantic.DeepEqual(next.Status, quota.Status) {
 		return nil, nil, nil
 	}
@@ -272,6 +304,10 @@ func (e *Enforcer) Find(ctx context.Context, user string) (*offloadingv1beta1.Qu
 	return &first, nil
 }
 
+func noQuota(user string) error {
+	return &Denied{fmt.Sprintf("user %s has no Quota in this cluster: its ResourceSlice is not accepted, or a Quota with spec.user is to be created by the provider's administrator", user)}
+}
+
 // quota returns the Quota of a user as this replica knows it.
 func (e *Enforcer) quota(ctx context.Context, user string, written *offloadingv1beta1.Quota) (*offloadingv1beta1.Quota, error) {
 	first, err := e.Find(ctx, user)
@@ -279,7 +315,7 @@ func (e *Enforcer) quota(ctx context.Context, user string, written *offloadingv1
 		return nil, err
 	}
 	if first == nil {
-		return nil, &Denied{fmt.Sprintf("user %s has no Quota in this cluster: its ResourceSlice is not accepted, or a Quota with spec.user is to be created by the provider's administrator", user)}
+		return nil, noQuota(user)
 	}
 	if written != nil && written.UID == first.UID && parseVersion(written.ResourceVersion) > parseVersion(first.ResourceVersion) {
 		return written, nil

@@ -40,7 +40,14 @@ func (e *Enforcer) SetupWithManager(mgr ctrl.Manager) error {
 	later := handler.Funcs{
 		CreateFunc: func(ctx context.Context, ev event.CreateEvent, q requests) { changed(ctx, ev.Object, q) },
 		UpdateFunc: func(ctx context.Context, ev event.UpdateEvent, q requests) { changed(ctx, ev.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, q requests) { changed(ctx, ev.Object, q) },
+		DeleteFunc: func(ctx context.Context, ev event.DeleteEvent, q requests) {
+			changed(ctx, ev.Object, q)
+			if _, ok := ev.Object.(*offloadingv1beta1.Quota); ok {
+				if err := e.sweep(ctx); err != nil {
+					ctrl.LoggerFrom(ctx).Error(err, "Forgetting users failed")
+				}
+			}
+		},
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("quota").
 		Watches(&offloadingv1beta1.Quota{}, later).
@@ -65,10 +72,20 @@ func (e *Enforcer) Reconcile(ctx context.Context, quota *offloadingv1beta1.Quota
 	// If the status was written, its event enqueues the Quota again.
 	var result ctrl.Result
 	for i := range quota.Status.Reservations {
-		left := quota.Status.Reservations[i].Time.Add(reservationLifetime + time.Second).Sub(e.Clock.Now())
+		left := reconsiderAfter(&quota.Status.Reservations[i], e.Clock.Now())
 		if result.RequeueAfter == 0 || left < result.RequeueAfter {
 			result.RequeueAfter = max(left, refreshDelay)
 		}
 	}
 	return result, nil
+}
+
+// reconsiderAfter returns when a reservation may have ended. A replica gives its room back when that
+// ends; others wait until it has expired.
+func reconsiderAfter(r *offloadingv1beta1.QuotaReservation, now time.Time) time.Duration {
+	end := r.Time.Time
+	if !isRoom(r) || now.After(end) {
+		end = end.Add(reservationLifetime)
+	}
+	return end.Add(time.Second).Sub(now)
 }

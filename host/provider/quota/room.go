@@ -1,10 +1,13 @@
 package quota
 
 import (
+	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -22,6 +25,8 @@ const (
 	minRoomPods = 4
 	// roomShare divides what is free in the Quota: a room has at most this part of it.
 	roomShare = 8
+	// firstRoomLifetime is how long a new Quota has room for its first ShadowPods.
+	firstRoomLifetime = 5 * time.Minute
 )
 
 // room is capacity of a Quota that this replica reserves before ShadowPods need it, so that it
@@ -39,6 +44,8 @@ type room struct {
 	size int64
 	// until is when the room ends; zero if it is closed.
 	until time.Time
+	// isFirst is set for the room of a new Quota, until a ShadowPod was admitted.
+	isFirst bool
 	// admitted are the ShadowPods that only the reservation of the room covers.
 	admitted []offloadingv1beta1.QuotaReservation
 }
@@ -74,17 +81,24 @@ func (r *room) isLow() bool { return 2*r.left.Pods().Value() < r.size }
 func (r *room) hold(quota *offloadingv1beta1.Quota, waiting bool, now time.Time) *room {
 	isOpen := r.isOpen(quota, now)
 	isUsed := waiting || isOpen && len(r.admitted) > 0
-	isIdle := !isUsed && now.Sub(r.until) >= refreshDelay-roomLifetime
+	isIdle := !isUsed && (r.isFirst && isInUse(quota, r.holder) || now.Sub(r.until) >= refreshDelay-roomLifetime)
 	if waiting || isIdle || !isOpen {
-		r.left, r.until = nil, time.Time{}
+		r.left, r.until, r.isFirst = nil, time.Time{}, false
 	}
 	held := *r
 	held.left, held.admitted = r.left.DeepCopy(), slices.Clone(r.admitted)
 	held.quota, held.generation = quota.UID, quota.Generation
 	if isUsed {
-		held.until = now.Add(roomLifetime).Truncate(time.Second) // as the status has it
+		held.until, held.isFirst = now.Add(roomLifetime).Truncate(time.Second), false // as the status has it
 	}
 	return &held
+}
+
+// isInUse reports whether a Quota has or had ShadowPods, or has reservations of others than a holder.
+func isInUse(quota *offloadingv1beta1.Quota, holder types.UID) bool {
+	return len(quota.Status.Used) > 0 || quota.Status.ObservedResourceVersion != "" || slices.ContainsFunc(quota.Status.Reservations, func(r offloadingv1beta1.QuotaReservation) bool {
+		return r.UID != holder
+	})
 }
 
 // example returns the requests of the ShadowPod that was admitted last, if the room is in use.
@@ -99,7 +113,7 @@ func (r *room) example() corev1.ResourceList {
 func (r *room) extend(held *room, more corev1.ResourceList) {
 	// Those that were admitted while the status was written are covered by the room.
 	r.admitted = slices.Clone(r.admitted[len(held.admitted):])
-	r.quota, r.generation, r.until = held.quota, held.generation, held.until
+	r.quota, r.generation, r.until, r.isFirst = held.quota, held.generation, held.until, held.isFirst
 	if r.left == nil {
 		r.left = corev1.ResourceList{}
 	}
@@ -123,32 +137,78 @@ func (r *room) replaceIn(quota *offloadingv1beta1.Quota) *offloadingv1beta1.Quot
 	return next
 }
 
-// reserveIn adds the reservation of the room to the status of a Quota, and returns by how much the
-// room becomes larger with it, for ShadowPods like an example. It is pure but for the status.
-func (r *room) reserveIn(quota *offloadingv1beta1.Quota, example corev1.ResourceList) corev1.ResourceList {
+// openFirst opens the room of a Quota that was never used, and returns what it has: the first
+// ShadowPods do not wait for a write then. The room of another replica counts as use. It is pure but
+// for the room.
+func (r *room) openFirst(quota *offloadingv1beta1.Quota, now time.Time) corev1.ResourceList {
+	until := quota.CreationTimestamp.Add(firstRoomLifetime)
+	isOpen := len(r.left) > 0 || !r.until.IsZero()
+	if isOpen || isInUse(quota, r.holder) || !now.Before(until.Add(-roomLifetime)) || ptr.Deref(quota.Spec.Cordoned, false) {
+		return nil
+	}
+	first := corev1.ResourceList{corev1.ResourcePods: *resource.NewQuantity(roomPods, resource.DecimalSI)}
+	for name, limit := range quota.Spec.Resources {
+		share := *resource.NewQuantity(limit.Value()/roomShare, limit.Format)
+		if name == corev1.ResourceCPU {
+			share = *resource.NewMilliQuantity(limit.MilliValue()/roomShare, limit.Format)
+		}
+		if most, ok := first[name]; !ok || share.Cmp(most) < 0 {
+			first[name] = share
+		}
+	}
+	if first.Pods().IsZero() {
+		return nil
+	}
+	r.until, r.isFirst = until, true
+	return first
+}
+
+// endFirstRoom marks a new Quota as used if it has denied a ShadowPod while another replica has room:
+// that replica gives the first room back then.
+func endFirstRoom(quota *offloadingv1beta1.Quota, usage *Usage, errs []error) {
 	status := &quota.Status
-	all, more := corev1.ResourceList{}, corev1.ResourceList{}
-	add(all, r.left)
-	add(status.Used, r.left)
-	if pods := roomFor(quota, example) - r.left.Pods().Value(); pods >= minRoomPods {
+	isDenied := slices.ContainsFunc(errs, func(err error) bool {
+		var denied *Denied
+		return errors.As(err, &denied)
+	})
+	if isDenied && status.ObservedResourceVersion == "" && slices.ContainsFunc(status.Reservations, func(r offloadingv1beta1.QuotaReservation) bool { return isRoom(&r) }) {
+		status.ObservedResourceVersion = strconv.FormatUint(max(usage.version, 1), 10)
+	}
+}
+
+// more returns by how much the room becomes larger, for ShadowPods like an example. It is pure.
+func (r *room) more(quota *offloadingv1beta1.Quota, example corev1.ResourceList) corev1.ResourceList {
+	used, more := taken(&quota.Status), corev1.ResourceList{}
+	add(used, r.left)
+	if pods := roomFor(quota, used, example) - r.left.Pods().Value(); pods >= minRoomPods {
 		for name, amount := range example {
 			product := amount.DeepCopy()
 			product.Mul(pods)
 			more[name] = product
 		}
 	}
-	add(all, more)
-	add(status.Used, more)
-	if len(all) > 0 {
-		status.Reservations = append(status.Reservations, offloadingv1beta1.QuotaReservation{
-			Name: string(r.holder), UID: r.holder, Resources: all, Time: metav1.NewTime(r.until),
-		})
-	}
 	return more
 }
 
-// roomFor returns for how many ShadowPods with these requests a room may be. It is pure.
-func roomFor(quota *offloadingv1beta1.Quota, requests corev1.ResourceList) int64 {
+// reserveIn adds the reservation of the room, and of what it becomes larger by, to the status of a
+// Quota. It is pure but for the status.
+func (r *room) reserveIn(quota *offloadingv1beta1.Quota, more corev1.ResourceList) {
+	all := corev1.ResourceList{}
+	add(all, r.left)
+	add(all, more)
+	if len(all) > 0 {
+		quota.Status.Reservations = append(quota.Status.Reservations, offloadingv1beta1.QuotaReservation{
+			Name: string(r.holder), UID: r.holder, Resources: all, Time: metav1.NewTime(r.until),
+		})
+	}
+}
+
+// isRoom reports whether a reservation is that of a room, which belongs to no namespace.
+func isRoom(r *offloadingv1beta1.QuotaReservation) bool { return r.Namespace == "" }
+
+// roomFor returns for how many ShadowPods with these requests a room may be, beside what is used. It
+// is pure.
+func roomFor(quota *offloadingv1beta1.Quota, used, requests corev1.ResourceList) int64 {
 	if len(requests) == 0 || ptr.Deref(quota.Spec.Cordoned, false) {
 		return 0
 	}
@@ -159,7 +219,7 @@ func roomFor(quota *offloadingv1beta1.Quota, requests corev1.ResourceList) int64
 			continue
 		}
 		free := limit.DeepCopy()
-		free.Sub(quota.Status.Used[name])
+		free.Sub(used[name])
 		most = min(most, int64(free.AsApproximateFloat64()/request.AsApproximateFloat64()/roomShare))
 	}
 	return most

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -61,9 +62,8 @@ func TestRoomIsAPartOfWhatIsFree(t *testing.T) {
 		"a resource is not granted": {offloadingv1beta1.QuotaSpec{Resources: corev1.ResourceList{"pods": list("0", 100)["pods"]}}, nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			quota := &offloadingv1beta1.Quota{Spec: tc.spec, Status: offloadingv1beta1.QuotaStatus{Used: tc.used}}
 			want := tc.want
-			got := roomFor(quota, list("2", 1))
+			got := roomFor(&offloadingv1beta1.Quota{Spec: tc.spec}, tc.used, list("2", 1))
 			if want < 0 {
 				assert.LessOrEqual(t, got, int64(0))
 				return
@@ -71,4 +71,57 @@ func TestRoomIsAPartOfWhatIsFree(t *testing.T) {
 			assert.Equal(t, want, got)
 		})
 	}
+}
+
+func TestTheFirstRoomOfAQuota(t *testing.T) {
+	created := time.Unix(1e9, 0)
+	another := offloadingv1beta1.QuotaReservation{UID: "another", Resources: list("1", 1)}
+	for name, tc := range map[string]struct {
+		spec   offloadingv1beta1.QuotaSpec
+		status offloadingv1beta1.QuotaStatus
+		age    time.Duration
+		want   corev1.ResourceList
+	}{
+		"an eighth":                    {spec: offloadingv1beta1.QuotaSpec{Resources: list("4", 110)}, want: list("500m", 13)},
+		"of few pods":                  {spec: offloadingv1beta1.QuotaSpec{Resources: list("4000", 4000)}, want: list("500", roomPods)},
+		"none of a small Quota":        {spec: offloadingv1beta1.QuotaSpec{Resources: list("4", 7)}},
+		"none while it is cordoned":    {spec: offloadingv1beta1.QuotaSpec{Resources: list("4", 110), Cordoned: ptr.To(true)}},
+		"none when it is old":          {spec: offloadingv1beta1.QuotaSpec{Resources: list("4", 110)}, age: firstRoomLifetime},
+		"none when it is used":         {spec: offloadingv1beta1.QuotaSpec{Resources: list("4", 110)}, status: offloadingv1beta1.QuotaStatus{Used: list("1", 1)}},
+		"none when it was used":        {spec: offloadingv1beta1.QuotaSpec{Resources: list("4", 110)}, status: offloadingv1beta1.QuotaStatus{ObservedResourceVersion: "7"}},
+		"none beside one of a replica": {spec: offloadingv1beta1.QuotaSpec{Resources: list("4", 110)}, status: offloadingv1beta1.QuotaStatus{Reservations: []offloadingv1beta1.QuotaReservation{another}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			quota := &offloadingv1beta1.Quota{Spec: tc.spec, Status: tc.status}
+			quota.CreationTimestamp = metav1.NewTime(created)
+			r := &room{holder: "holder"}
+			got := r.openFirst(quota, created.Add(tc.age))
+			assert.True(t, equal(tc.want, got), "%v", got)
+			assert.Equal(t, tc.want != nil, r.isFirst)
+			if tc.want != nil {
+				assert.Equal(t, created.Add(firstRoomLifetime), r.until)
+			}
+		})
+	}
+}
+
+func TestTheFirstRoomEndsWhenTheQuotaIsUsed(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	quota := &offloadingv1beta1.Quota{}
+	quota.UID, quota.Generation = "quota", 3
+	open := func() *room {
+		return &room{holder: "holder", quota: "quota", generation: 3, left: list("8", 8), until: now.Add(firstRoomLifetime), isFirst: true}
+	}
+	held := open().hold(quota, false, now)
+	assert.True(t, held.isFirst, "nothing has happened")
+	assert.True(t, equal(list("8", 8), held.left))
+
+	quota.Status.Used = list("1", 1)
+	assert.Empty(t, open().hold(quota, false, now).left, "another replica has admitted a ShadowPod")
+
+	r := open()
+	assert.True(t, r.take(quota, shadowPod("web", "1"), false, now))
+	held = r.hold(quota, false, now)
+	assert.False(t, held.isFirst)
+	assert.Equal(t, now.Add(roomLifetime), held.until, "it is a room like others")
 }

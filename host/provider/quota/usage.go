@@ -76,17 +76,11 @@ func (u *Usage) observe(shadow *offloadingv1beta1.ShadowPod) {
 	add(u.sum, requests)
 }
 
-// remove records that a ShadowPod was deleted. It stays known until reservations of it have
-// expired.
+// remove records that a ShadowPod was deleted. It stays known until it is forgotten.
 func (u *Usage) remove(shadow *offloadingv1beta1.ShadowPod, now time.Time) {
 	u.drop(shadow.UID)
 	u.pods[shadow.UID] = &observed{
 		key: types.NamespacedName{Namespace: shadow.Namespace, Name: shadow.Name}, version: parseVersion(shadow.ResourceVersion), deletedAt: now,
-	}
-	for uid, pod := range u.pods {
-		if !pod.deletedAt.IsZero() && now.Sub(pod.deletedAt) > reservationLifetime {
-			delete(u.pods, uid)
-		}
 	}
 }
 

@@ -38,7 +38,7 @@ type QuotaSpec struct {
 // not observed yet. Without a namespace, it is the room of a replica of the webhook, for
 // ShadowPods that it admits next (ADR 63).
 type QuotaReservation struct {
-	// Namespace of the ShadowPod.
+	// Namespace of the ShadowPod; empty for room that a replica of the webhook reserves ahead.
 	Namespace string `json:"namespace"`
 	// Name of the ShadowPod.
 	Name string `json:"name"`
@@ -56,9 +56,10 @@ type QuotaReservation struct {
 // QuotaStatus is the observed state of a Quota. The reference system neither writes nor reads it
 // (ADR 63).
 type QuotaStatus struct {
-	// Used by the live ShadowPods of the user, and by reservations.
+	// Used by the live ShadowPods of the user, and by reservations of ShadowPods.
 	Used corev1.ResourceList `json:"used,omitempty"`
-	// Reservations of ShadowPods that were admitted and that are not observed yet.
+	// Reservations of ShadowPods that were admitted and that are not observed yet, and of room for
+	// further ones.
 	// +listType=atomic
 	Reservations []QuotaReservation `json:"reservations,omitempty"`
 	// ObservedResourceVersion is that of the newest ShadowPod whose reservation was removed
