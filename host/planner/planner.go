@@ -124,6 +124,10 @@ func (p *Planner) Plan(ctx context.Context, template Template) (*Plan, error) {
 		Kind: template.Kind, Namespace: template.Pod.Namespace, Name: template.Name, Replicas: template.Replicas, Assumed: p.facts.Assumed,
 	}
 	pod := template.Pod
+	if missing := missingFields(pod); len(missing) > 0 {
+		plan.block(Refused, Admission, "Invalid", "The API server refuses %s: %s", plan, missing.ToAggregate().Error())
+		return plan, nil
+	}
 	offloading := p.offloading(pod.Namespace)
 	switch {
 	case offloading == nil:

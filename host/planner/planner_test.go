@@ -251,6 +251,31 @@ func requests(name corev1.ResourceName, quantity string) func(*corev1.Pod) {
 	}
 }
 
+func TestAPodWithoutARequiredFieldIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*corev1.Pod)
+		want   []string
+	}{
+		"no container":                     {func(pod *corev1.Pod) { pod.Spec.Containers = nil }, []string{"spec.containers: Required value"}},
+		"a container without image":        {func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "" }, []string{"spec.containers[0].image: Required value"}},
+		"an init container without a name": {func(pod *corev1.Pod) { pod.Spec.InitContainers = []corev1.Container{{Image: "web:1"}} }, []string{"spec.initContainers[0].name: Required value"}},
+		"all of them": {func(pod *corev1.Pod) {
+			pod.Spec.InitContainers, pod.Spec.Containers = []corev1.Container{{}}, nil
+		}, []string{"spec.containers: Required value", "spec.initContainers[0].name: Required value", "spec.initContainers[0].image: Required value"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			planned := predict(t, shop(), web(c.change))
+			require.NotNil(t, planned.Reason)
+			assert.Equal(t, planner.Refused, planned.Result)
+			assert.Equal(t, "Invalid", planned.Reason.Reason)
+			for _, want := range c.want {
+				assert.Contains(t, planned.Reason.Message, want)
+			}
+			assert.Nil(t, planned.ShadowPod)
+		})
+	}
+}
+
 func TestTheShadowPodIsThatOfTheSelectedNode(t *testing.T) {
 	facts := shop()
 	facts.VirtualNodes[0].Spec.OffloadingPatch = &offloadingv1beta1.OffloadingPatch{NodeSelector: map[string]string{"pool": "guests"}}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/host/forge/remote"
@@ -165,4 +166,29 @@ func daemonTolerations(spec *corev1.PodSpec) []corev1.Toleration {
 		tolerations = append(tolerations, exists(corev1.TaintNodeNetworkUnavailable, corev1.TaintEffectNoSchedule))
 	}
 	return tolerations
+}
+
+// missingFields returns the fields that the API server requires of every pod and that a mistyped
+// manifest lacks. The other rules of its validation depend on the cluster's version.
+func missingFields(pod *corev1.Pod) field.ErrorList {
+	var missing field.ErrorList
+	spec := field.NewPath("spec")
+	if len(pod.Spec.Containers) == 0 {
+		missing = append(missing, field.Required(spec.Child("containers"), ""))
+	}
+	missing = append(missing, missingOf(spec.Child("initContainers"), pod.Spec.InitContainers)...)
+	return append(missing, missingOf(spec.Child("containers"), pod.Spec.Containers)...)
+}
+
+func missingOf(path *field.Path, containers []corev1.Container) field.ErrorList {
+	var missing field.ErrorList
+	for i := range containers {
+		if containers[i].Name == "" {
+			missing = append(missing, field.Required(path.Index(i).Child("name"), ""))
+		}
+		if containers[i].Image == "" {
+			missing = append(missing, field.Required(path.Index(i).Child("image"), ""))
+		}
+	}
+	return missing
 }

@@ -116,6 +116,27 @@ func TestThePlanAsJSON(t *testing.T) {
 	assert.Empty(t, web.ShadowPod.Spec.Pod.PriorityClassName)
 }
 
+func TestFieldsThatNoKindHasAreNamed(t *testing.T) {
+	const pods = "apiVersion: v1\nkind: List\nitems:\n" +
+		"- {apiVersion: v1, kind: Pod, metadata: {name: mistyped}, spec: {containers: [{name: web, imagee: nginx}]}}\n" +
+		"- {apiVersion: v1, kind: Pod, metadata: {name: ignored}, spec: {toleration: [], containers: [{name: web, image: nginx}]}}\n"
+	out, code, message := run(t, strings.NewReader(pods), "-f", "-", "-o", "json")
+	require.Equal(t, output.CodeDenied, code, message)
+	var result plan.Result
+	require.NoError(t, json.Unmarshal([]byte(out), &result))
+	assert.Equal(t, []string{
+		`item 1 of document 1 of "-": unknown field "spec.containers[0].imagee"`, `item 2 of document 1 of "-": unknown field "spec.toleration"`,
+	}, result.Warnings)
+	require.Len(t, result.Plans, 2)
+	assert.Equal(t, planner.Refused, result.Plans[0].Result)
+	assert.Equal(t, "Invalid", result.Plans[0].Reason.Reason)
+	assert.Equal(t, planner.Offloadable, result.Plans[1].Result, "kubectl refuses the field, and other clients drop it")
+
+	out, _, _ = run(t, strings.NewReader(pods), "-f", "-")
+	assert.Contains(t, out, "Fields that no pod gets")
+	assert.Contains(t, strings.Join(strings.Fields(out), " "), "spec.containers[0].image: Required value")
+}
+
 func TestPoliciesOfAFolderDecide(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name, text string) {

@@ -116,30 +116,49 @@ func hasContent(data []byte) bool {
 type decoder struct{ runtime.Decoder }
 
 func newDecoder(scheme *runtime.Scheme) decoder {
-	return decoder{serializer.NewCodecFactory(scheme).UniversalDeserializer()}
+	return decoder{serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()}
 }
 
-// objects returns the objects of a document: one, or the items of a List. Objects of unknown
+// decoded is what documents have.
+type decoded struct {
+	objects []runtime.Object
+	// warnings are fields that the API server drops, or that a document has twice.
+	warnings []string
+}
+
+func (d *decoded) add(other decoded) {
+	d.objects = append(d.objects, other.objects...)
+	d.warnings = append(d.warnings, other.warnings...)
+}
+
+// decode returns the objects of a document: one, or the items of a List. Objects of unknown
 // kinds have no pod template and are omitted.
-func (d decoder) objects(doc document) ([]runtime.Object, error) {
+func (d decoder) decode(doc document) (decoded, error) {
 	object, _, err := d.Decode(doc.data, nil, nil)
+	var warnings []string
+	if strict, ok := runtime.AsStrictDecodingError(err); ok && object != nil {
+		for _, problem := range strict.Errors() {
+			warnings = append(warnings, fmt.Sprintf("%s: %s", doc.source, problem))
+		}
+		err = nil
+	}
 	switch {
 	case runtime.IsNotRegisteredError(err):
-		return nil, nil
+		return decoded{}, nil
 	case err != nil:
-		return nil, fmt.Errorf("decoding %s: %w", doc.source, err)
+		return decoded{}, fmt.Errorf("decoding %s: %w", doc.source, err)
 	}
 	list, ok := object.(*corev1.List)
 	if !ok {
-		return []runtime.Object{object}, nil
+		return decoded{objects: []runtime.Object{object}, warnings: warnings}, nil
 	}
-	var all []runtime.Object
+	all := decoded{warnings: warnings}
 	for i := range list.Items {
-		items, err := d.objects(document{source: fmt.Sprintf("item %d of %s", i+1, doc.source), data: list.Items[i].Raw})
+		items, err := d.decode(document{source: fmt.Sprintf("item %d of %s", i+1, doc.source), data: list.Items[i].Raw})
 		if err != nil {
-			return nil, err
+			return decoded{}, err
 		}
-		all = append(all, items...)
+		all.add(items)
 	}
 	return all, nil
 }

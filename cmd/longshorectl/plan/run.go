@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/policies"
@@ -47,6 +46,8 @@ type Result struct {
 	Plans []*planner.Plan `json:"plans"`
 	// Problems are policies that cannot be used as they are.
 	Problems []string `json:"policyProblems,omitempty"`
+	// Warnings are fields of the files that no kind has, and fields that are there twice.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Failed reports whether a pod would be refused or stay Pending.
@@ -60,7 +61,7 @@ func Run(ctx context.Context, options Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	result := &Result{Problems: problems(fixed)}
+	result := &Result{Problems: problems(fixed), Warnings: f.warnings}
 	core, err := planner.New(f.Facts, fixed.Chains)
 	if err == nil {
 		step := options.Step
@@ -118,14 +119,15 @@ func gather(ctx context.Context, options Options) (*facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := decodeAll(docs)
+	all, err := decodeAll(docs)
 	if err != nil {
 		return nil, err
 	}
+	f.warnings = all.warnings
 	if options.Live != nil {
-		err = options.Live.read(ctx, f, objects)
+		err = options.Live.read(ctx, f, all.objects)
 	} else {
-		err = f.addAll(objects)
+		err = f.addAll(all.objects)
 	}
 	if err != nil {
 		return nil, err
@@ -135,26 +137,30 @@ func gather(ctx context.Context, options Options) (*facts, error) {
 }
 
 // decodeAll decodes documents in parallel and keeps their order.
-func decodeAll(docs []document) ([]apiruntime.Object, error) {
+func decodeAll(docs []document) (decoded, error) {
 	scheme, err := newScheme()
 	if err != nil {
-		return nil, err
+		return decoded{}, err
 	}
 	d := newDecoder(scheme)
-	decoded := make([][]apiruntime.Object, len(docs))
+	each := make([]decoded, len(docs))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range docs {
 		group.Go(func() error {
 			var err error
-			decoded[i], err = d.objects(docs[i])
+			each[i], err = d.decode(docs[i])
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err //nolint:wrapcheck // objects names the document.
+		return decoded{}, err //nolint:wrapcheck // decode names the document.
 	}
-	return slices.Concat(decoded...), nil
+	var all decoded
+	for _, one := range each {
+		all.add(one)
+	}
+	return all, nil
 }
 
 // planAll plans templates in parallel and keeps their order.

@@ -126,6 +126,10 @@ func (p *printer) notes(result *Result) {
 		p.line("")
 		p.paragraph(p.style.Bad("Policy"), problem)
 	}
+	if len(result.Warnings) > 0 {
+		p.line("")
+		p.paragraph(p.style.Bad("Fields that no pod gets"), strings.Join(result.Warnings, "; "))
+	}
 	if len(result.Plans) > 0 && len(result.Plans[0].Assumed) > 0 {
 		p.line("")
 		p.paragraph(p.style.Title("Assumed"), strings.Join(result.Plans[0].Assumed, "; "))

@@ -28,6 +28,7 @@ type facts struct {
 	configMaps map[client.ObjectKey]*corev1.ConfigMap
 	templates  []planner.Template
 	namespace  string
+	warnings   []string
 	// live reads ConfigMaps with modules that no file has; nil offline.
 	live client.Reader
 }
