@@ -19,6 +19,7 @@ import (
 	"github.com/longshore-dev/longshore/hack/demo/rig"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 	"github.com/longshore-dev/longshore/host/provider/quota"
 )
 
@@ -175,14 +176,31 @@ func changeSettings(t *testing.T, r *rig.Rig, settings *corev1.ConfigMap, value 
 	})
 }
 
-// returnSecondSlice deletes the second slice, and waits until its virtual node and pods are gone.
+// returnSecondSlice deletes the second slice, and waits until its virtual node and pods are gone. The
+// virtual kubelet crashes while one of its pods ends, when the slice is gone.
 func returnSecondSlice(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Pair.ConsumerTenant(), Name: secondNode}}
 	slice := &authv1beta1.ResourceSlice{ObjectMeta: vn.ObjectMeta}
+	setFinalizers := func(finalizers string) {
+		t.Helper()
+		ends := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: twinsRemote, Name: "on-" + secondNode}}
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":`+finalizers+`}}`))
+		require.NoError(t, r.Milan.Patch(t.Context(), ends, patch))
+	}
+	setFinalizers(`["test/keeps-it"]`)
 	require.NoError(t, r.Rome.Delete(t.Context(), slice))
-	for _, object := range []client.Object{slice, vn, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: secondNode}}} {
-		eventually(t, "the second slice, its VirtualNode and its Node are gone", func(t planetest.T) bool { return isGone(t, r, object) })
+	identity := &authv1beta1.Identity{ObjectMeta: metav1.ObjectMeta{Namespace: vn.Namespace, Name: authentication.SliceIdentityName(secondNode)}}
+	eventually(t, "the garbage collector has let go of what the slice owned, and keeps the credentials", func(t planetest.T) bool {
+		require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKeyFromObject(identity), identity))
+		return isGone(t, r, slice) && len(identity.OwnerReferences) == 1
+	})
+	kubelets := pods(t, r.Rome, vn.Namespace, map[string]string{offloadingv1beta1.VirtualNodeLabel: secondNode})
+	require.Len(t, kubelets, 1)
+	(&ownProcess{r.Rome, kubelets[0]}).kill(t)
+	setFinalizers(`null`)
+	for _, object := range []client.Object{slice, vn, identity, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: secondNode}}} {
+		eventually(t, "the second slice, its credentials, its VirtualNode and its Node are gone", func(t planetest.T) bool { return isGone(t, r, object) })
 	}
 	eventually(t, "the pods of the other virtual node run alone", func(t planetest.T) bool {
 		remote := pods(t, r.Milan, twinsRemote, nil)
