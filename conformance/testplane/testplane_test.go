@@ -26,7 +26,7 @@ import (
 
 const (
 	podTimeout  = 2 * time.Minute
-	goneTimeout = time.Minute
+	goneTimeout = 2 * time.Minute
 	poll        = 25 * time.Millisecond
 )
 

@@ -32,7 +32,7 @@ import (
 )
 
 const (
-	patience = 60 * time.Second
+	patience = 2 * time.Minute
 	every    = 50 * time.Millisecond
 )
 

@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	soon = time.Minute
+	soon = 2 * time.Minute
 	tick = 25 * time.Millisecond
 )
 
