@@ -43,7 +43,7 @@ func (j *logLines) count(part string) int {
 	return n
 }
 
-// runPeer runs one of several virtual kubelets with a short lease.
+// runPeer runs one of several virtual kubelets.
 func (r *rig) runPeer(node string, port int, config *rest.Config) (<-chan error, *logLines) {
 	r.t.Helper()
 	return r.runPeerThrough(node, port, config, secretName)
@@ -56,7 +56,8 @@ func (r *rig) runPeerThrough(node string, port int, config *rest.Config, secret 
 	o.NodeName, o.Identity, o.ListenPort, o.CertificateType = node, "vk-"+node, port, string(kubelet.CertificateSelfSigned)
 	o.Config, o.ForeignKubeconfigSecretName = r.asKubelet(node), secret
 	o.Config.Host = config.Host
-	o.VKLeaseDuration, o.VKLeaseRenewInterval, o.VKLeaseRetryPeriod = 8*time.Second, 6*time.Second, 500*time.Millisecond
+	// A renewal may take long on a busy machine, and the loss of the lease of the node ends the process.
+	o.VKLeaseRetryPeriod = 500 * time.Millisecond
 	j := &logLines{}
 	log := funcr.New(func(prefix, args string) {
 		j.mu.Lock()
