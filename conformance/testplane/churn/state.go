@@ -88,6 +88,13 @@ func (r *RemoteUIDs) Len() int {
 	return len(r.uids)
 }
 
+// Has reports whether the local pod with a UID has had a remote pod.
+func (r *RemoteUIDs) Has(local string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.uids[local]) > 0
+}
+
 // AssertOneEach checks that no local pod has had a second remote pod.
 func (r *RemoteUIDs) AssertOneEach(t *testing.T) {
 	t.Helper()

@@ -28,8 +28,9 @@ import (
 )
 
 const (
-	// requestTimeout is the --client-timeout of the virtual kubelet in these tests.
-	requestTimeout = 3 * time.Second
+	// requestTimeout is the --client-timeout of the virtual kubelet in these tests. On a busy machine,
+	// requests take seconds.
+	requestTimeout = 6 * time.Second
 	heartbeat      = 5 * time.Second
 )
 

@@ -3,15 +3,19 @@ package convergence_test
 import (
 	"context"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/conformance/testplane/churn"
 	"github.com/longshore-dev/longshore/conformance/testplane/faultproxy"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/internal/testkit/twoclusters"
 )
 
@@ -27,6 +31,16 @@ func cutLengthOf(t *testing.T) time.Duration {
 	length, err := time.ParseDuration(given)
 	require.NoError(t, err)
 	return length
+}
+
+// hasSeenEach reports whether the pod of each ShadowPod was seen.
+func hasSeenEach(t planetest.T, c *twoclusters.Clusters, seen *churn.RemoteUIDs) bool {
+	t.Helper()
+	shadows := &offloadingv1beta1.ShadowPodList{}
+	require.NoError(t, c.Milan.List(t.Context(), shadows, client.InNamespace(twoclusters.Remote("shop"))))
+	return !slices.ContainsFunc(shadows.Items, func(shadow offloadingv1beta1.ShadowPod) bool {
+		return shadow.DeletionTimestamp.IsZero() && !seen.Has(shadow.Annotations[remote.LocalPodUIDAnnotation])
+	})
 }
 
 // The link to the provider is cut while pods, ConfigMaps, Secrets and Services are created, changed
@@ -51,6 +65,7 @@ func TestAProviderThatIsCutOffDuringChurn(t *testing.T) {
 	planetest.Until(t, func(planetest.T) bool { return seen.Len() > before+churn.Workers }, soon, tick, "pods are offloaded")
 
 	proxy.Cut(faultproxy.Blackhole)
+	planetest.Until(t, func(t planetest.T) bool { return hasSeenEach(t, c, seen) }, soon, tick, "the provider creates the pods that were requested before")
 	during := seen.Len()
 	select {
 	case err := <-ended:
