@@ -20,7 +20,11 @@ import (
 	"github.com/longshore-dev/longshore/host/app/scheme"
 )
 
-const checkName = "longshore-check"
+const (
+	checkName = "longshore-check"
+	// checkTimeout is how long each check is tried. On a busy machine, a request may take a second.
+	checkTimeout = 5 * time.Second
+)
 
 // testHelmTest runs helm test, and does what a node does with its pod: it runs the command with the
 // rights of the pod's service account. No webhook answers here and no manager runs, which the
@@ -52,7 +56,7 @@ func (r *release) testHelmTest(t *testing.T) {
 	require.NoError(t, err)
 	planetest.Until(t, func(t planetest.T) bool {
 		var out bytes.Buffer
-		err := check.Run(t.Context(), check.Options{Client: c, Namespace: "longshore", Timeout: time.Second, PollInterval: hookTick, Out: &out})
+		err := check.Run(t.Context(), check.Options{Client: c, Namespace: "longshore", Timeout: checkTimeout, PollInterval: hookTick, Out: &out})
 		require.Equal(t, "FAIL the API server reaches the webhook\nFAIL every policy is ready\n", out.String())
 		require.ErrorContains(t, err, `failed calling webhook "nsoff.validate.liqo.io"`)
 		require.ErrorContains(t, err, "OffloadingPolicy default-podplacement has no current status: the manager has not observed it")
