@@ -10,7 +10,19 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
+
+// WasCreatedFor reports whether an object was created for a shadow object of its name, be it the one
+// that exists or an earlier one. Labels do not decide that: every writer can remove them.
+func WasCreatedFor(object metav1.Object, shadow schema.GroupVersionKind) bool {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil || owner.Kind != shadow.Kind || owner.Name != object.GetName() {
+		return false
+	}
+	group, err := schema.ParseGroupVersion(owner.APIVersion)
+	return err == nil && group.Group == shadow.Group
+}
 
 // Changes are the labels and annotations that a patch sets; nil removes a key.
 type Changes struct {

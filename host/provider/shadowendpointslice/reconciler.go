@@ -179,8 +179,12 @@ func (r *Reconciler) create(ctx context.Context, shadow *offloadingv1beta1.Shado
 // EndpointSlice of the same name is never changed (T23).
 func (r *Reconciler) update(ctx context.Context, shadow *offloadingv1beta1.ShadowEndpointSlice, current, desired *discoveryv1.EndpointSlice) (ctrl.Result, error) {
 	key := client.ObjectKeyFromObject(current)
+	isOwn := metav1.IsControlledBy(current, shadow)
 	switch {
-	case !metav1.IsControlledBy(current, shadow):
+	case !isOwn && metadata.WasCreatedFor(current, offloadingv1beta1.ShadowEndpointSliceGVK):
+		// It is of an earlier ShadowEndpointSlice, and the garbage collector deletes it.
+		return ctrl.Result{RequeueAfter: unmanagedRetry}, nil
+	case !isOwn:
 		r.Events.Eventf(shadow, current, corev1.EventTypeWarning, ReasonConflict, actionCreate,
 			"EndpointSlice %q exists and is not controlled by the ShadowEndpointSlice", current.Name)
 		return ctrl.Result{RequeueAfter: unmanagedRetry}, nil

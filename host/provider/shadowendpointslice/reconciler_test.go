@@ -155,6 +155,25 @@ func TestUnmanagedEndpointSlice(t *testing.T) {
 	assert.Contains(t, <-e.events, ReasonConflict)
 }
 
+// The EndpointSlice of an earlier ShadowEndpointSlice of the name is about to be deleted. Its user has no
+// conflict to resolve.
+func TestEndpointSliceOfAnEarlierSource(t *testing.T) {
+	e := newEnvironment(t, newShadow(endpoint()))
+	slice, _, _ := e.reconcile(t)
+	require.NoError(t, e.Delete(t.Context(), newShadow(endpoint())))
+	recreated := newShadow(endpoint())
+	recreated.UID, recreated.ResourceVersion = "second", ""
+	require.NoError(t, e.Create(t.Context(), recreated))
+	kept, writes, result := e.reconcile(t)
+	assert.Equal(t, slice.UID, kept.UID)
+	assert.Empty(t, writes)
+	assert.NotZero(t, result.RequeueAfter)
+	assert.Empty(t, e.events)
+	require.NoError(t, e.Delete(t.Context(), kept))
+	slice, _, _ = e.reconcile(t)
+	assert.True(t, metav1.IsControlledBy(slice, recreated))
+}
+
 // The cache holds only EndpointSlices with the managed-by label.
 func TestEndpointSliceOutsideOfTheCache(t *testing.T) {
 	e := newEnvironment(t, newShadow(endpoint()))

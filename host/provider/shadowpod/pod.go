@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
@@ -44,15 +43,4 @@ func ForgePod(shadow *offloadingv1beta1.ShadowPod) *corev1.Pod {
 func Owns(shadow *offloadingv1beta1.ShadowPod, pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.UID == shadow.UID
-}
-
-// isOfEarlierShadowPod reports whether a pod was created for another ShadowPod of the same
-// name. Labels do not decide that: every writer of pods can remove them.
-func isOfEarlierShadowPod(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil || owner.Kind != offloadingv1beta1.ShadowPodGVK.Kind || owner.Name != pod.Name {
-		return false
-	}
-	group, err := schema.ParseGroupVersion(owner.APIVersion)
-	return err == nil && group.Group == offloadingv1beta1.GroupVersion.Group
 }

@@ -248,7 +248,7 @@ func (r *Reconciler) checkOwner(ctx context.Context, shadow *offloadingv1beta1.S
 	switch {
 	case Owns(shadow, pod):
 		return pod, nil
-	case isOfEarlierShadowPod(pod):
+	case metadata.WasCreatedFor(pod, offloadingv1beta1.ShadowPodGVK):
 		return nil, errStalePod
 	}
 	if err := r.reportRefusal(ctx, shadow, pod, "a pod of this name exists and is not controlled by the ShadowPod"); err != nil {

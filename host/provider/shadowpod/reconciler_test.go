@@ -21,6 +21,7 @@ import (
 	networkingv1beta1 "github.com/longshore-dev/longshore/host/apis/networking/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
+	"github.com/longshore-dev/longshore/host/provider/metadata"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -381,7 +382,7 @@ func TestNoPodIsCreatedForAStaleShadowPod(t *testing.T) {
 	}
 }
 
-func TestIsOfEarlierShadowPod(t *testing.T) {
+func TestAPodThatWasCreatedForAShadowPod(t *testing.T) {
 	tests := map[string]struct {
 		change func(*corev1.Pod)
 		want   bool
@@ -398,7 +399,7 @@ func TestIsOfEarlierShadowPod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := ownPod(shadow(nil), corev1.PodRunning, 0)
 			tc.change(pod)
-			assert.Equal(t, tc.want, isOfEarlierShadowPod(pod))
+			assert.Equal(t, tc.want, metadata.WasCreatedFor(pod, offloadingv1beta1.ShadowPodGVK))
 		})
 	}
 }
