@@ -61,8 +61,18 @@ func New(options Options) *Definition {
 	}
 	return &Definition{
 		options: options, name: "event", subjects: []subject{podOf(options.Origin.NodeName)},
-		remoteFields: fields.OneTermEqualSelector("involvedObject.kind", podKind),
+		remoteFields: fields.AndSelectors(append([]fields.Selector{fields.OneTermEqualSelector("involvedObject.kind", podKind)}, withoutSteps()...)...),
 	}
+}
+
+// withoutSteps leaves out the steps of a pod that starts as it should. The status of the local pod has
+// them. Most events of a pod are neither sent by the provider, nor kept in memory, nor copied.
+func withoutSteps() []fields.Selector {
+	var selectors []fields.Selector
+	for _, step := range []string{"Scheduled", "Pulling", "Pulled", "Created", "Started"} {
+		selectors = append(selectors, fields.OneTermNotEqualSelector("reason", step))
+	}
+	return selectors
 }
 
 // NewForObjects returns the definition of warnings about other objects than pods. resources are the
@@ -114,20 +124,6 @@ func (d *Definition) find(in engine.Input, event *corev1.Event) (client.Object, 
 	return nil, schema.GroupVersionKind{}
 }
 
-// isProgress reports whether an event records a step of a pod that starts as it should. The
-// status of the local pod has that, and five requests for each pod are saved.
-func isProgress(event *corev1.Event) bool {
-	if event.Type != corev1.EventTypeNormal {
-		return false
-	}
-	switch event.Reason {
-	case "Scheduled", "Pulling", "Pulled", "Created", "Started":
-		return true
-	default:
-		return false
-	}
-}
-
 // written is the memory of a local event.
 type written struct {
 	at, last time.Time
@@ -142,8 +138,6 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 		return keep("the remote event has expired, and the local one will"), nil
 	case in.Skipped:
 		return keep("the remote event is skipped"), nil
-	case isProgress(event):
-		return keep("the status of the pod shows the step"), nil
 	}
 	object, kind := d.find(in, event)
 	if object == nil {

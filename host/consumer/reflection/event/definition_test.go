@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -60,9 +61,6 @@ func TestDecide(t *testing.T) {
 	wrote := func(ago time.Duration, count int32) written {
 		return written{at: now.Add(-ago), last: now.Add(-ago), count: count}
 	}
-	progress, failure := happened(1, 0), happened(1, 0)
-	progress.Type, progress.Reason = corev1.EventTypeNormal, "Scheduled"
-	failure.Type, failure.Reason = corev1.EventTypeWarning, "Created"
 	tests := map[string]struct {
 		in   engine.Input
 		want []engine.Action
@@ -71,8 +69,6 @@ func TestDecide(t *testing.T) {
 		"a higher count is copied":            {input(happened(2, 0), podCreated(time.Hour), wrote(time.Minute, 1)), []engine.Action{engine.ApplyLocal{}, engine.Remember{}}},
 		"a count that rises quickly waits":    {input(happened(9, 0), podCreated(time.Hour), wrote(time.Second, 1)), []engine.Action{engine.Requeue{}}},
 		"a copied event is not written again": {input(happened(1, time.Minute), podCreated(time.Hour), wrote(time.Minute, 1)), []engine.Action{engine.Keep{}}},
-		"a step of a pod that starts":         {input(progress, podCreated(time.Hour), nil), []engine.Action{engine.Keep{}}},
-		"a warning with the reason of a step": {input(failure, podCreated(time.Hour), nil), []engine.Action{engine.ApplyLocal{}, engine.Remember{}}},
 		"an expired event":                    {input(nil, podCreated(time.Hour), wrote(time.Minute, 1)), []engine.Action{engine.Keep{}}},
 		"an old event":                        {input(happened(1, time.Hour), podCreated(2*time.Hour), nil), []engine.Action{engine.Keep{}}},
 		"an event of an earlier pod":          {input(happened(1, 5*time.Minute), podCreated(time.Second), nil), []engine.Action{engine.Keep{}}},
@@ -90,6 +86,19 @@ func TestDecide(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The provider does not send the steps of a pod that starts.
+func TestStepsOfAPodAreNotWatched(t *testing.T) {
+	selector := definition().Resource().RemoteFields
+	event := func(kind, reason string) fields.Set { return fields.Set{"involvedObject.kind": kind, "reason": reason} }
+	for _, reason := range []string{"Scheduled", "Pulling", "Pulled", "Created", "Started"} {
+		assert.False(t, selector.Matches(event("Pod", reason)), reason)
+	}
+	for _, reason := range []string{"FailedScheduling", "Failed", "BackOff", "Killing", "Unhealthy", ""} {
+		assert.True(t, selector.Matches(event("Pod", reason)), reason)
+	}
+	assert.False(t, selector.Matches(event("Service", "BackOff")))
 }
 
 // Warnings about other objects than pods come back too; what is normal helps no one.
