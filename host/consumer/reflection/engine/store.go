@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -153,6 +154,10 @@ func (s *store) Update(obj any) error {
 	now := s.objects[name]
 	s.advance(object.GetResourceVersion())
 	s.mu.Unlock()
+	// While an answer stays that is newer than the event, the event tells what the answer brought.
+	if isNews && now != have && s.hasOnlyTrimmed(have, now) {
+		return nil
+	}
 	if isNews && have != nil && !labels.Equals(have.GetLabels(), now.GetLabels()) {
 		s.changed(have) // it may be of another virtual node
 	}
@@ -160,6 +165,20 @@ func (s *store) Update(obj any) error {
 		s.changed(now)
 	}
 	return nil
+}
+
+// hasOnlyTrimmed reports whether an object changed only in what was trimmed, such as the heartbeat of a
+// Node: no decision reads that.
+func (s *store) hasOnlyTrimmed(before, after client.Object) bool {
+	if s.trim == nil || before == nil {
+		return false
+	}
+	same, ok := before.DeepCopyObject().(client.Object)
+	if !ok {
+		return false
+	}
+	same.SetResourceVersion(after.GetResourceVersion())
+	return equality.Semantic.DeepEqual(same, after)
 }
 
 // advance records, under the lock, that the watch has reached a resource version. The caller

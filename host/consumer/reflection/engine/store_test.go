@@ -305,6 +305,27 @@ func TestStore(t *testing.T) {
 	}
 }
 
+// A heartbeat of a Node decides nothing again: what changed was trimmed.
+func TestAChangeOfWhatIsTrimmedIsNoNews(t *testing.T) {
+	changes := 0
+	s := newStore(func(object client.Object) { object.(*corev1.ConfigMap).Data = nil }, func(client.Object) { changes++ })
+	version := func(version, data, label string) *corev1.ConfigMap {
+		object := configMap("a", "u1", version)
+		object.Data, object.Labels = map[string]string{"beat": data}, map[string]string{"label": label}
+		return object
+	}
+	require.NoError(t, s.Add(version("10", "1", "x")))
+	require.NoError(t, s.Update(version("11", "2", "x")))
+	assert.Equal(t, 1, changes)
+	assert.Equal(t, "11", s.Get("ns", "a").GetResourceVersion())
+	require.NoError(t, s.Update(version("12", "2", "y")))
+	assert.Equal(t, 3, changes, "before and after")
+
+	s.Assume(version("14", "2", "z"))
+	require.NoError(t, s.Update(version("13", "2", "z")))
+	assert.Equal(t, 4, changes, "what another writer changed before an answer is decided")
+}
+
 func TestStoreAssumeDeleted(t *testing.T) {
 	s := newStore(nil, func(client.Object) {})
 	original := configMap("a", "u1", "10")

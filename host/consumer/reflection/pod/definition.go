@@ -103,9 +103,23 @@ func trimShadowPod(object client.Object) {
 	}
 }
 
-// trimRemotePod drops the spec except the grace period.
+// trimRemotePod drops the spec except the grace period, and of the metadata what the ShadowPod has too.
 func trimRemotePod(object client.Object) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		pod.Spec = corev1.PodSpec{TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds}
+		pod.OwnerReferences = nil
+		pod.Labels = pick(pod.Labels, offloadingv1beta1.OriginLabel, offloadingv1beta1.DestinationLabel, offloadingv1beta1.NodeNameLabel)
+		pod.Annotations = pick(pod.Annotations, remote.LocalPodUIDAnnotation, podupdate.AppliedAnnotation)
 	}
+}
+
+// pick returns a map with the given keys only.
+func pick(all map[string]string, keys ...string) map[string]string {
+	picked := make(map[string]string, len(keys))
+	for _, key := range keys {
+		if value, ok := all[key]; ok {
+			picked[key] = value
+		}
+	}
+	return picked
 }
