@@ -41,10 +41,11 @@ type ApplyLocal struct{ Config runtime.ApplyConfiguration }
 // PatchRemote sets labels and annotations of the remote object; nil removes a key.
 type PatchRemote struct{ Labels, Annotations map[string]*string }
 
-// PatchRemoteSpec sends a JSON patch of the remote object. If the provider refuses it, the
-// actions of Refused follow.
+// PatchRemoteSpec sends a JSON patch of the remote object. If the provider accepts it, the actions of
+// Accepted follow; if it refuses it, those of Refused.
 type PatchRemoteSpec struct {
 	Operations []podupdate.Operation
+	Accepted   []Action
 	Refused    func(message string) []Action
 }
 

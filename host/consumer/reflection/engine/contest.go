@@ -47,6 +47,26 @@ func (c Contest) pause(base time.Duration, now time.Time) (time.Duration, bool) 
 
 func (c Contest) isCalm(now time.Time) bool { return now.Sub(c.wroteAt) > revertCalm }
 
+// LastWrite is a value that was written, with the contest about it. The zero value is none.
+type LastWrite struct {
+	value   string
+	contest Contest
+}
+
+// Wrote returns the last write after one that succeeded.
+func (w LastWrite) Wrote(value string, now time.Time) LastWrite {
+	return LastWrite{value: value, contest: w.contest.Wrote(w.value == value, now)}
+}
+
+// Pause returns how long the next write of a value must wait, as [Contest.Pause] does. A value that is
+// not that of the last write does not wait.
+func (w LastWrite) Pause(value string, now time.Time) (pause time.Duration, reported bool) {
+	if w.value != value {
+		return 0, false
+	}
+	return w.contest.Pause(now)
+}
+
 // Contested returns the event about another writer in the provider. object names what that
 // writer changes. Each revert is followed by a decision without events, so the event stays quiet
 // for as long as reverts count.

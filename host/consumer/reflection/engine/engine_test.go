@@ -132,6 +132,30 @@ func TestAContestedObjectIsRevertedWithPauses(t *testing.T) {
 	assert.Equal(t, []string{"shop/settings FailedReflection"}, w.journal.all(), "T76: recorded once, not with each revert")
 }
 
+// An object that its owner withdraws and sends again has no other writer: neither pauses nor an event
+// (T76).
+func TestAnObjectThatIsWithdrawnAndSentAgainIsNotContested(t *testing.T) {
+	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
+	w := start(t, local, remote, maps{})
+	w.remoteData(t, "settings", "1")
+	for range revertsReported + 2 {
+		for _, skips := range []bool{true, false} {
+			cm, _ := get(t.Context(), local.WithWatch, "shop", "settings", &corev1.ConfigMap{})
+			cm.Annotations = nil
+			if skips {
+				cm.Annotations = map[string]string{offloadingv1beta1.SkipReflectionAnnotation: "true"}
+			}
+			require.NoError(t, local.Update(t.Context(), cm))
+			require.Eventually(t, func() bool {
+				_, exists := get(t.Context(), remote.WithWatch, "shop-rome", "settings", &corev1.ConfigMap{})
+				return exists != skips
+			}, soon, tick)
+		}
+	}
+	w.fence(t, "fence")
+	assert.NotContains(t, w.journal.all(), "shop/settings FailedReflection")
+}
+
 func TestContestPause(t *testing.T) {
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for reverts, want := range map[int]time.Duration{0: 0, 1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 12: revertMax, 1000: revertMax} {

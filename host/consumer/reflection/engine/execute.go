@@ -109,7 +109,7 @@ func (x *execution) doRemote(ctx context.Context, action Action) error {
 	case PatchRemoteSpec:
 		return x.patchRemoteSpec(ctx, a)
 	case DeleteRemote:
-		return x.deleteRemote(ctx)
+		return x.withdraw(ctx)
 	case DeleteDependent:
 		return x.deleteDependent(ctx, a)
 	case RefreshRemote:
@@ -215,6 +215,16 @@ func (x *execution) patchRemote(ctx context.Context, a PatchRemote) error {
 		return asStale(fmt.Errorf("patching remote %s: %w", x.resource.Name, err))
 	}
 	x.remote.Assume(object)
+	return nil
+}
+
+// withdraw deletes the remote object of an object that is not reflected any more.
+func (x *execution) withdraw(ctx context.Context) error {
+	if err := x.deleteRemote(ctx); err != nil {
+		return err
+	}
+	// Once the object is reflected again, that is not a revert.
+	x.states.update(x.in.Key, func(s *keyState) { s.applied, s.contest = 0, Contest{} })
 	return nil
 }
 

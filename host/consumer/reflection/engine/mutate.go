@@ -64,11 +64,9 @@ func (x *execution) mutate(ctx context.Context, c *configuration) (skipped bool,
 // event, as for the skip annotation.
 func (x *execution) withdrawSkipped(ctx context.Context, reason string) error {
 	logr.FromContextOrDiscard(ctx).V(1).Info("A policy skips the object", "reason", reason)
-	if err := x.deleteRemote(ctx); err != nil {
+	if err := x.withdraw(ctx); err != nil {
 		return err
 	}
-	// Once the object is reflected again, that is not a revert.
-	x.states.update(x.in.Key, func(s *keyState) { s.applied, s.contest = 0, Contest{} })
 	x.recordEvent(RecordEvent{Type: EventNormal, Reason: ReasonReflectionDisabled, Message: NotReflected(x.in.Facts, reason)})
 	return nil
 }

@@ -36,5 +36,5 @@ func (x *execution) patchRemoteSpec(ctx context.Context, a PatchRemoteSpec) erro
 		return asStale(fmt.Errorf("patching remote %s: %w", x.resource.Name, err))
 	}
 	x.remote.Assume(object)
-	return nil
+	return x.doAll(ctx, a.Accepted)
 }

@@ -56,12 +56,6 @@ func (c CustomResource) Define(o Options) engine.Definition {
 	return entry(k).Define(o)
 }
 
-// reported is the status that was written last, and how often it had to be written again.
-type reported struct {
-	status  string
-	contest engine.Contest
-}
-
 // report returns the actions that bring the status of the remote object to the local one. A
 // controller of the consumer that writes the status too is slowed down, not fought.
 func (c CustomResource) report(local, current *unstructured.Unstructured, in engine.Input) ([]engine.Action, error) {
@@ -73,25 +67,22 @@ func (c CustomResource) report(local, current *unstructured.Unstructured, in eng
 	if err != nil {
 		return nil, err //nolint:wrapcheck // a decoded object can be encoded
 	}
-	last, _ := in.Memory.(reported)
-	isAgain := last.status == string(text)
+	last, _ := in.Memory.(engine.LastWrite)
 	var actions []engine.Action
-	if isAgain {
-		pause, isDue := last.contest.Pause(in.Facts.Now)
-		if isDue {
-			actions = append(actions, engine.RecordEvent{
-				Type: engine.EventWarning, Reason: engine.ReasonFailedReflection, Quiet: statusQuiet,
-				Message: "A controller or user in this cluster keeps changing the status that cluster " + in.Facts.ProviderClusterID +
-					" reports. Stop it, or set spec.direction of ResourceReflection " + c.Name + " to SpecOnly.",
-			})
-		}
-		if pause > 0 {
-			return append(actions, engine.Requeue{After: pause, Reason: "another writer changes the status"}), nil
-		}
+	pause, isDue := last.Pause(string(text), in.Facts.Now)
+	if isDue {
+		actions = append(actions, engine.RecordEvent{
+			Type: engine.EventWarning, Reason: engine.ReasonFailedReflection, Quiet: statusQuiet,
+			Message: "A controller or user in this cluster keeps changing the status that cluster " + in.Facts.ProviderClusterID +
+				" reports. Stop it, or set spec.direction of ResourceReflection " + c.Name + " to SpecOnly.",
+		})
+	}
+	if pause > 0 {
+		return append(actions, engine.Requeue{After: pause, Reason: "another writer changes the status"}), nil
 	}
 	return append(actions,
 		engine.PatchLocalStatus{Old: content(before), New: content(after), InObject: c.StatusInObject},
-		engine.Remember{Value: reported{status: string(text), contest: last.contest.Wrote(isAgain, in.Facts.Now)}},
+		engine.Remember{Value: last.Wrote(string(text), in.Facts.Now)},
 	), nil
 }
 

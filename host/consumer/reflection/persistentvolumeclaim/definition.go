@@ -79,7 +79,7 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	case offloadingv1beta1.RemoteClaimRequested:
 		return d.create(in, local, existing)
 	case offloadingv1beta1.RemoteClaimCreated:
-		return maintain(in.Facts, local, existing), nil
+		return maintain(in, local, existing), nil
 	case offloadingv1beta1.RemoteClaimDeleting:
 		return remove(local, existing), nil
 	default:
@@ -112,20 +112,18 @@ func (d *Definition) create(in engine.Input, local, existing *corev1.PersistentV
 }
 
 // maintain keeps the metadata of a remote claim that decides about its data. The other fields are
-// sent once: most are immutable (T48).
-func maintain(facts engine.Facts, local, existing *corev1.PersistentVolumeClaim) []engine.Action {
+// sent once: most are immutable (T48). Another writer is slowed down, not fought (T76).
+func maintain(in engine.Input, local, existing *corev1.PersistentVolumeClaim) []engine.Action {
 	if existing == nil || existing.DeletionTimestamp != nil {
 		return []engine.Action{engine.RecordEvent{
 			Type: engine.EventWarning, Reason: reasonRemoteClaimLost,
 			Message: fmt.Sprintf("PersistentVolumeClaim %s in namespace %s of cluster %s was deleted there. It is not created again, because its data is lost. Delete this claim.",
-				local.Name, facts.RemoteNamespace, facts.ProviderClusterID),
+				local.Name, in.Facts.RemoteNamespace, in.Facts.ProviderClusterID),
 		}}
 	}
+	policy, uid := local.Annotations[offloadingv1beta1.ReclaimPolicyAnnotation], string(local.UID)
 	changed := map[string]*string{}
-	for key, want := range map[string]string{
-		offloadingv1beta1.ReclaimPolicyAnnotation: local.Annotations[offloadingv1beta1.ReclaimPolicyAnnotation],
-		offloadingv1beta1.ClaimUIDAnnotation:      string(local.UID),
-	} {
+	for key, want := range map[string]string{offloadingv1beta1.ReclaimPolicyAnnotation: policy, offloadingv1beta1.ClaimUIDAnnotation: uid} {
 		if existing.Annotations[key] != want {
 			changed[key] = &want
 		}
@@ -133,7 +131,16 @@ func maintain(facts engine.Facts, local, existing *corev1.PersistentVolumeClaim)
 	if len(changed) == 0 {
 		return keep("the remote claim is complete")
 	}
-	return []engine.Action{engine.PatchRemote{Annotations: changed}}
+	last, _ := in.Memory.(engine.LastWrite)
+	var actions []engine.Action
+	pause, isDue := last.Pause(policy+uid, in.Facts.Now)
+	if isDue {
+		actions = append(actions, engine.Contested(in.Facts, "annotations of the claim"))
+	}
+	if pause > 0 {
+		return append(actions, engine.Requeue{After: pause, Reason: "another writer changes the annotations"})
+	}
+	return append(actions, engine.PatchRemote{Annotations: changed}, engine.Remember{Value: last.Wrote(policy+uid, in.Facts.Now)})
 }
 
 // remove deletes the remote claim, and reports when it is gone.

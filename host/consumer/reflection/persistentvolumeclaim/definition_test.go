@@ -51,8 +51,7 @@ func ofEarlierClaim(claim *corev1.PersistentVolumeClaim) {
 	claim.Annotations["storage.longshore.dev/claim-uid"] = "u0"
 }
 
-func decide(t *testing.T, localClaim, existing *corev1.PersistentVolumeClaim) []engine.Action {
-	t.Helper()
+func input(localClaim, existing *corev1.PersistentVolumeClaim) engine.Input {
 	in := engine.Input{
 		Key:   engine.Key{Namespace: "shop", Name: "data-db-0"},
 		Facts: engine.Facts{HomeClusterID: "rome", ProviderClusterID: "milan", NodeName: "milan-node", RemoteNamespace: "shop-rome", Now: now},
@@ -63,10 +62,24 @@ func decide(t *testing.T, localClaim, existing *corev1.PersistentVolumeClaim) []
 	if existing != nil {
 		in.Remote = existing
 	}
+	return in
+}
+
+// decide returns the actions of a decision, without what is remembered.
+func decide(t *testing.T, in engine.Input) (actions []engine.Action, memory any) {
+	t.Helper()
 	d := New(Options{Origin: remote.Origin{HomeClusterID: "rome", ProviderClusterID: "milan", NodeName: "milan-node"}, Class: "fast"})
-	actions, err := d.Decide(in)
+	all, err := d.Decide(in)
 	require.NoError(t, err)
-	return actions
+	memory = in.Memory
+	for _, action := range all {
+		if remember, ok := action.(engine.Remember); ok {
+			memory = remember.Value
+			continue
+		}
+		actions = append(actions, action)
+	}
+	return actions, memory
 }
 
 func TestDecisions(t *testing.T) {
@@ -103,7 +116,7 @@ func TestDecisions(t *testing.T) {
 		"a deletion that was done is not done again": {local("Deleted"), remoteClaim(), nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			actions := decide(t, tc.local, tc.remote)
+			actions, _ := decide(t, input(tc.local, tc.remote))
 			require.Len(t, actions, 1)
 			switch {
 			case tc.event != "":
@@ -121,7 +134,7 @@ func TestDecisions(t *testing.T) {
 }
 
 func TestARequestedClaimIsSent(t *testing.T) {
-	actions := decide(t, local("Requested"), nil)
+	actions, _ := decide(t, input(local("Requested"), nil))
 	require.Len(t, actions, 2)
 	apply, ok := actions[0].(engine.Apply)
 	require.True(t, ok)
@@ -130,4 +143,30 @@ func TestARequestedClaimIsSent(t *testing.T) {
 	assert.Contains(t, string(sent), `"storageClassName":"fast"`)
 	assert.Contains(t, string(sent), `"namespace":"shop-rome"`)
 	assert.Equal(t, engine.Requeue{After: 2 * time.Second, Reason: "the remote claim is reported when it exists"}, actions[1])
+}
+
+// Another writer of an annotation that decides about the data is slowed down, not fought (T76).
+func TestAnnotationsThatAnotherWriterChangesAreRestoredLessAndLess(t *testing.T) {
+	in := input(local("Created"), remoteClaim(ofEarlierClaim))
+	patches, events := 0, 0
+	for range 60 { // The other writer answers every second for a minute.
+		actions, memory := decide(t, in)
+		for _, action := range actions {
+			switch a := action.(type) {
+			case engine.PatchRemote:
+				patches++
+			case engine.RecordEvent:
+				events++
+				assert.Contains(t, a.Message, "keeps changing annotations of the claim")
+			}
+		}
+		in.Memory, in.Facts.Now = memory, in.Facts.Now.Add(time.Second)
+	}
+	assert.Greater(t, patches, 3)
+	assert.Less(t, patches, 10)
+	assert.NotZero(t, events)
+
+	in.Local.GetAnnotations()["storage.longshore.dev/reclaim-policy"] = "Retain"
+	actions, _ := decide(t, in)
+	assert.IsType(t, engine.PatchRemote{}, actions[0], "a change of the local claim is sent at once")
 }

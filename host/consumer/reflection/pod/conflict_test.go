@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 )
 
@@ -87,4 +89,34 @@ func TestMetadataConflictIsRevertedWithGrowingPauses(t *testing.T) {
 		_, actions = next(in)
 		assert.Equal(t, "keep NoRemotePod, patch -provider", summary(actions))
 	})
+}
+
+// What the virtual kubelet records on a ShadowPod is restored with growing pauses, too (T76).
+func TestRecordsThatAnotherWriterChangesAreSentLessAndLess(t *testing.T) {
+	for name, in := range map[string]engine.Input{
+		"readiness gates":    input(localPod(gated, withGate(corev1.ConditionTrue, 1)), shadowPod(), nil),
+		"fields of the spec": input(localPod(image("web:2")), shadowPod(madeFrom(localPod())), nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, patches, reported := definition(&policies{}), 0, false
+			for range 60 { // The other writer answers every second for a minute.
+				actions, err := decide(t.Context(), d, in)
+				require.NoError(t, err)
+				for _, action := range actions {
+					switch a := action.(type) {
+					case engine.PatchRemote, engine.PatchRemoteSpec:
+						patches++
+					case engine.RecordEvent:
+						reported = true
+						assert.Contains(t, a.Message, "keeps changing")
+					}
+				}
+				in = remember(in, actions)
+				in.Facts.Now = in.Facts.Now.Add(time.Second)
+			}
+			assert.Greater(t, patches, 3)
+			assert.Less(t, patches, 10)
+			assert.True(t, reported)
+		})
+	}
 }

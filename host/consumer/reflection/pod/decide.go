@@ -94,6 +94,8 @@ type memory struct {
 	// podupdate.EncodeGates returns them; knowsGates is set once they are known.
 	gates      string
 	knowsGates bool
+	// lastGates and lastFields are what was sent last of the gates and of the fields of the spec.
+	lastGates, lastFields engine.LastWrite
 }
 
 // forPod returns what is stored about a local pod: nothing when the pod is not the one of the
@@ -143,10 +145,22 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	case o.shadow == nil: // rows 8 and 10
 		return query(func(ctx context.Context) ([]engine.Action, error) { return d.offload(ctx, o) }), nil
 	}
-	gates := o.sendGates()
-	actions := append(o.addLabel(d.mirrorStatus(o)), gates...) // rows 8 and 13
+	gates := o.localGates()
+	actions := o.addLabel(d.mirrorStatus(o)) // rows 8 and 13
+	// After localGates: a condition that is mirrored now is not yet in the status of the local pod.
+	o.takeMemory(actions)
+	actions = append(actions, o.sendGates(gates)...)
 	// Rows 11 and 12 come last: a policy that fails must not delay the status.
-	return append(actions, d.syncMetadata(o, actions)...), nil
+	return append(actions, d.syncMetadata(o)...), nil
+}
+
+// takeMemory sets the memory to what the actions of this decision will have stored.
+func (o *observation) takeMemory(actions []engine.Action) {
+	for _, action := range actions {
+		if remember, ok := action.(engine.Remember); ok {
+			o.memory, _ = remember.Value.(memory)
+		}
+	}
 }
 
 // isUnmanaged is row 1: a remote object lost its ownership labels after it was read. The

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -326,10 +327,15 @@ func TestTrim(t *testing.T) {
 	shadow.Spec.Pod.Containers = []corev1.Container{{Name: "web", Image: "web:1", Command: []string{"serve"}}}
 	shadow.Spec.Pod.Volumes = []corev1.Volume{{Name: "data"}}
 	pod.Spec.Containers = []corev1.Container{{Name: "web"}}
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ShadowPod", Name: "web"}}
+	pod.Annotations[remote.DecisionsAnnotation] = "[]"
+	want := remoteMeta()
+	delete(want.Labels, "app")
 	resource.Remote.Trim(shadow)
 	resource.Dependent.Trim(pod)
 	assert.Equal(t, corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:1"}}}, shadow.Spec.Pod, "what may change stays")
 	assert.Empty(t, pod.Spec.Containers)
+	assert.Equal(t, want, pod.ObjectMeta, "what says to which local pod it belongs")
 	assert.Nil(t, resource.Local.Trim, "the local pod is the source of the ShadowPod and served to kubectl")
 }
 

@@ -238,8 +238,11 @@ func summary(actions []engine.Action) string {
 // remember returns the input with what the actions store for the next decision.
 func remember(in engine.Input, actions []engine.Action) engine.Input {
 	for _, action := range actions {
-		if stored, ok := action.(engine.Remember); ok {
-			in.Memory = stored.Value
+		switch a := action.(type) {
+		case engine.Remember:
+			in.Memory = a.Value
+		case engine.PatchRemoteSpec:
+			in = remember(in, a.Accepted)
 		}
 	}
 	return in

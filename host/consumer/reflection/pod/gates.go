@@ -104,18 +104,37 @@ func (o *observation) rememberGates(status *corev1.PodStatus, owned []corev1.Pod
 }
 
 // sendGates sends the conditions of readiness gates that are set in the consumer.
-func (o *observation) sendGates() []engine.Action {
+func (o *observation) sendGates(gates []corev1.PodCondition) []engine.Action {
 	if !o.hasLiveShadowPod() || isFinished(o.local) || len(o.local.Spec.ReadinessGates) == 0 ||
 		o.local.Labels[offloadingv1beta1.RemoteUnavailableLabel] == "true" {
 		return nil
 	}
-	text := podupdate.EncodeGates(o.localGates())
+	text := podupdate.EncodeGates(gates)
 	if text == o.shadow.Annotations[podupdate.GatesAnnotation] {
 		return nil
+	}
+	actions, isPaused := o.yield(o.memory.lastGates, text, "the readiness gates of the ShadowPod")
+	if isPaused {
+		return actions
 	}
 	value := &text
 	if text == "" {
 		value = nil
 	}
-	return []engine.Action{engine.PatchRemote{Annotations: map[string]*string{podupdate.GatesAnnotation: value}}}
+	o.memory.lastGates = o.memory.lastGates.Wrote(text, o.in.Facts.Now)
+	return append(actions,
+		engine.PatchRemote{Annotations: map[string]*string{podupdate.GatesAnnotation: value}}, engine.Remember{Value: o.memory})
+}
+
+// yield returns what is done about another writer of a value in the provider, and whether the value is
+// not written now (T76). object names what that writer changes.
+func (o *observation) yield(last engine.LastWrite, value, object string) (actions []engine.Action, isPaused bool) {
+	pause, isDue := last.Pause(value, o.in.Facts.Now)
+	if isDue {
+		actions = append(actions, engine.Contested(o.in.Facts, object))
+	}
+	if pause > 0 {
+		return append(actions, engine.Requeue{After: pause, Reason: waitMetadataConflict}), true
+	}
+	return actions, false
 }

@@ -17,17 +17,12 @@ const metadataRetry = time.Minute
 
 // syncMetadata updates labels and annotations of the ShadowPod (rows 11 and 12). It evaluates
 // the policies only when their input has changed.
-func (d *Definition) syncMetadata(o observation, before []engine.Action) []engine.Action {
+func (d *Definition) syncMetadata(o observation) []engine.Action {
 	switch {
 	case !o.hasLiveShadowPod():
 		return keep(keepTerminating)
 	case o.local.Labels[offloadingv1beta1.RemoteUnavailableLabel] == "true": // row 11
 		return keep(keepUnavailable)
-	}
-	for _, action := range before {
-		if remember, ok := action.(engine.Remember); ok {
-			o.memory, _ = remember.Value.(memory)
-		}
 	}
 	events, isSending := d.syncSpec(o)
 	if isSending {

@@ -41,9 +41,13 @@ func (d *Definition) syncSpec(o observation) ([]engine.Action, bool) {
 			return []engine.Action{engine.Requeue{After: left, Reason: waitRefusedChange}}, false
 		}
 	}
-	return query(func(ctx context.Context) ([]engine.Action, error) {
+	actions, isPaused := o.yield(o.memory.lastFields, fields.Encode(), "annotation "+podupdate.SentAnnotation+" of the ShadowPod")
+	if isPaused {
+		return actions, false
+	}
+	return append(actions, query(func(ctx context.Context) ([]engine.Action, error) {
 		return d.updateSpec(ctx, o, fields, changed), nil
-	}), true
+	})...), true
 }
 
 // updateSpec patches the changed fields of the ShadowPod to what the policies answer.
@@ -73,5 +77,8 @@ func (d *Definition) updateSpec(ctx context.Context, o observation, fields podup
 		operations = append(operations, step.Operations...)
 	}
 	operations = append(operations, podupdate.Operation{Op: "add", Path: sentFieldsPath, Value: fields.Encode()})
-	return []engine.Action{engine.PatchRemoteSpec{Operations: operations, Refused: refuse}}
+	o.memory.lastFields = o.memory.lastFields.Wrote(fields.Encode(), o.in.Facts.Now)
+	return []engine.Action{engine.PatchRemoteSpec{
+		Operations: operations, Accepted: []engine.Action{engine.Remember{Value: o.memory}}, Refused: refuse,
+	}}
 }
