@@ -37,14 +37,25 @@ func read(pattern string) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", name, err)
 		}
-		for document := range strings.SplitSeq(string(content), "\n---\n") {
-			obj := &unstructured.Unstructured{}
-			if err := yaml.Unmarshal([]byte(document), &obj.Object); err != nil {
-				return nil, fmt.Errorf("parsing %s: %w", name, err)
-			}
-			if len(obj.Object) > 0 {
-				objects = append(objects, obj)
-			}
+		parsed, err := Parse(content)
+		if err != nil {
+			return nil, fmt.Errorf("parsing %s: %w", name, err)
+		}
+		objects = append(objects, parsed...)
+	}
+	return objects, nil
+}
+
+// Parse returns the objects of a manifest, in its order.
+func Parse(manifest []byte) ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	for document := range strings.SplitSeq(string(manifest), "\n---\n") {
+		obj := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &obj.Object); err != nil {
+			return nil, fmt.Errorf("decoding an object: %w", err)
+		}
+		if len(obj.Object) > 0 {
+			objects = append(objects, obj)
 		}
 	}
 	return objects, nil

@@ -5,9 +5,11 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/hack/demo/application"
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
 // PrepareProvider applies what the demo's application needs of the provider: a storage class, which
@@ -32,21 +34,26 @@ func (r *Rig) RunApplication(ctx context.Context, progress Progress) error {
 	if err != nil {
 		return err
 	}
+	return r.Run(ctx, application.Namespace, objects, progress)
+}
+
+// Run applies the objects of an application in an offloaded namespace, and waits as
+// [Rig.RunApplication] does.
+func (r *Rig) Run(ctx context.Context, namespace string, objects []*unstructured.Unstructured, progress Progress) error {
+	want := 0
 	for _, obj := range objects {
+		obj.SetNamespace(namespace)
 		if err := r.Rome.Apply(ctx, obj); err != nil {
 			return err
 		}
-	}
-	want := 0
-	for _, obj := range objects {
 		if replicas, ok := replicasOf(obj); ok {
 			want += replicas
 		}
 	}
-	if err := r.Rome.WaitForPods(ctx, application.Namespace, want, progress); err != nil {
+	if err := r.Rome.WaitForPods(ctx, namespace, want, progress); err != nil {
 		return err
 	}
-	return r.WaitForNeeds(ctx, application.Namespace, progress)
+	return r.WaitForNeeds(ctx, namespace, progress)
 }
 
 func replicasOf(obj client.Object) (int, bool) {
@@ -100,8 +107,14 @@ type pair struct {
 	remote *corev1.Pod
 }
 
+// pairs returns the pods of an offloaded namespace that run in the provider, or should.
 func (r *Rig) pairs(ctx context.Context, namespace string) ([]pair, error) {
-	remoteNamespace, err := r.remoteNamespace(ctx, namespace)
+	nso, err := r.offloading(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	remoteNamespace := nso.Status.RemoteNamespaceName
+	isLocal, err := r.localNodes(ctx, nso.Spec.PodOffloadingStrategy)
 	if err != nil {
 		return nil, err
 	}
@@ -119,9 +132,25 @@ func (r *Rig) pairs(ctx context.Context, namespace string) ([]pair, error) {
 	}
 	pairs := make([]pair, 0, len(locals.Items))
 	for i := range locals.Items {
-		if locals.Items[i].DeletionTimestamp.IsZero() {
+		if locals.Items[i].DeletionTimestamp.IsZero() && !isLocal[locals.Items[i].Spec.NodeName] {
 			pairs = append(pairs, pair{local: &locals.Items[i], remote: byName[locals.Items[i].Name]})
 		}
 	}
 	return pairs, nil
+}
+
+// localNodes returns the names of the Nodes on which pods of a namespace may run in the consumer.
+func (r *Rig) localNodes(ctx context.Context, strategy offloadingv1beta1.PodOffloadingStrategyType) (map[string]bool, error) {
+	isLocal := map[string]bool{}
+	if strategy == offloadingv1beta1.RemotePodOffloadingStrategyType {
+		return isLocal, nil
+	}
+	nodes := &corev1.NodeList{}
+	if err := r.Rome.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("listing the Nodes of rome: %w", err)
+	}
+	for i := range nodes.Items {
+		isLocal[nodes.Items[i].Name] = nodes.Items[i].Labels[offloadingv1beta1.NodeTypeLabel] != offloadingv1beta1.NodeTypeVirtual
+	}
+	return isLocal, nil
 }

@@ -17,7 +17,7 @@ import (
 // parallel tests in the order of their files.
 func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 	t.Parallel()
-	r, _ := start(t)
+	r, clusters := start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	require.NoError(t, r.Install(ctx, r.AllowAPIAccess))
@@ -41,6 +41,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		}},
 		{"what the pods need is in both clusters, as the demo shows", needsAreShown},
 		{"the application is the same in both clusters, object by object", applicationCompared},
+		{"so are real applications, of which some pods run in rome", func(t *testing.T, r *rig.Rig) { realApplicationsCompared(t, r, clusters.Rome) }},
 		{"the check of helm test passes", installationChecked},
 		{"no kwok plays the virtual node", noKwokOnTheVirtualNode},
 		{"dashboards of Liqo read the metrics", metricsOfLiqo},

@@ -53,8 +53,8 @@ func (r *Rig) AllowAPIAccess(cluster string, values map[string]any) {
 //
 //   - every ConfigMap and Secret that a remote pod names exists in the provider;
 //   - an Ingress has the same rules in the provider;
-//   - an EndpointSlice whose pods run in the provider has their addresses in the consumer;
-//   - any other EndpointSlice has the same endpoints in the provider, of a ShadowEndpointSlice;
+//   - an EndpointSlice has the addresses of its pods that run in the provider, and all other endpoints are
+//     in the provider, of a ShadowEndpointSlice;
 //   - a claim is bound in both clusters, in the consumer to a volume of the virtual storage class;
 //   - a client of the API server runs in the provider and lists the pods of the consumer, as its
 //     service account there.
@@ -139,58 +139,72 @@ func (n *needs) endpoints(ctx context.Context) error {
 	}
 	var errs []error
 	for i := range list.Items {
-		slice := &list.Items[i]
-		service := slice.Labels[discoveryv1.LabelServiceName]
-		if slice.Labels[discoveryv1.LabelManagedBy] == "endpointslice-controller.k8s.io" {
-			local, remote := addresses(slice), n.remoteAddresses(slice)
-			if !slices.Equal(local, remote) {
-				errs = append(errs, fmt.Errorf("service %q has endpoints %v in the consumer, and its pods in the provider have %v", service, local, remote))
-			}
-			n.rows = append(n.rows, Need{"Endpoints", service, strings.Join(local, ", "), plural(len(remote), "pod")})
-			continue
-		}
-		remote := &discoveryv1.EndpointSlice{}
-		if err := n.get(ctx, slice.Name, remote); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if remote.Labels[offloadingv1beta1.ManagedByLabel] != offloadingv1beta1.ManagedByShadowEndpointSlice {
-			errs = append(errs, fmt.Errorf("EndpointSlice %q of the provider is not of a ShadowEndpointSlice", remote.Name))
-		}
-		local, there := addresses(slice), addresses(remote)
-		if !slices.Equal(local, there) {
-			errs = append(errs, fmt.Errorf("service %q has ready endpoints %v in the consumer and %v in the provider", service, local, there))
-		}
-		n.rows = append(n.rows, Need{"Endpoints", service, strings.Join(local, ", "), strings.Join(there, ", ")})
+		errs = append(errs, n.slice(ctx, &list.Items[i]))
 	}
 	return errors.Join(errs...)
 }
 
-// addresses are those of the ready endpoints, sorted.
-func addresses(slice *discoveryv1.EndpointSlice) []string {
-	found := []string{}
+// slice compares an EndpointSlice of the consumer with the pods that run in the provider, and with the
+// EndpointSlice that has all other endpoints there.
+func (n *needs) slice(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
+	service := slice.Labels[discoveryv1.LabelServiceName]
+	remote := &discoveryv1.EndpointSlice{}
+	if err := n.get(ctx, slice.Name, remote); err != nil {
+		return err
+	}
+	var remotes, others []discoveryv1.Endpoint
+	pods := []string{}
 	for i := range slice.Endpoints {
-		if ready := slice.Endpoints[i].Conditions.Ready; ready == nil || *ready {
-			found = append(found, slice.Endpoints[i].Addresses...)
+		p := n.pairOf(slice.Endpoints[i].TargetRef)
+		if p == nil {
+			others = append(others, slice.Endpoints[i])
+			continue
+		}
+		remotes = append(remotes, slice.Endpoints[i])
+		if p.remote != nil {
+			pods = append(pods, p.remote.Status.PodIP)
+		}
+	}
+	slices.Sort(pods)
+	local, further, there := addresses(remotes), addresses(others), addresses(remote.Endpoints)
+	var errs []error
+	if remote.Labels[offloadingv1beta1.ManagedByLabel] != offloadingv1beta1.ManagedByShadowEndpointSlice {
+		errs = append(errs, fmt.Errorf("EndpointSlice %q of the provider is not of a ShadowEndpointSlice", remote.Name))
+	}
+	if !slices.Equal(local, pods) {
+		errs = append(errs, fmt.Errorf("service %q has endpoints %v in the consumer, and its pods in the provider have %v", service, local, pods))
+	}
+	if !slices.Equal(further, there) {
+		errs = append(errs, fmt.Errorf("service %q has further endpoints %v in the consumer and %v in the provider", service, further, there))
+	}
+	shown := there
+	if len(pods) > 0 {
+		shown = append(shown, plural(len(pods), "pod"))
+	}
+	n.rows = append(n.rows, Need{"Endpoints", service, strings.Join(slices.Concat(further, local), ", "), strings.Join(shown, ", ")})
+	return errors.Join(errs...)
+}
+
+// addresses are those of the ready endpoints, sorted.
+func addresses(endpoints []discoveryv1.Endpoint) []string {
+	found := []string{}
+	for i := range endpoints {
+		if ready := endpoints[i].Conditions.Ready; ready == nil || *ready {
+			found = append(found, endpoints[i].Addresses...)
 		}
 	}
 	slices.Sort(found)
 	return found
 }
 
-// remoteAddresses are those of the remote pods of the slice's endpoints, sorted.
-func (n *needs) remoteAddresses(slice *discoveryv1.EndpointSlice) []string {
-	found := []string{}
-	for i := range slice.Endpoints {
-		ref := slice.Endpoints[i].TargetRef
-		for _, p := range n.pairs {
-			if ref != nil && ref.UID == p.local.UID && p.remote != nil {
-				found = append(found, p.remote.Status.PodIP)
-			}
+// pairOf returns the pod that runs in the provider and is the target of an endpoint, or nil.
+func (n *needs) pairOf(target *corev1.ObjectReference) *pair {
+	for i := range n.pairs {
+		if target != nil && target.UID == n.pairs[i].local.UID {
+			return &n.pairs[i]
 		}
 	}
-	slices.Sort(found)
-	return found
+	return nil
 }
 
 func (n *needs) claims(ctx context.Context) error {

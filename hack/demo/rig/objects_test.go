@@ -2,7 +2,11 @@ package rig_test
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,9 +14,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/longshore-dev/longshore/conformance/testplane"
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	"github.com/longshore-dev/longshore/hack/demo/application"
 	"github.com/longshore-dev/longshore/hack/demo/rig"
@@ -21,6 +30,42 @@ import (
 
 // applicationCompared compares the demo's application in both clusters.
 func applicationCompared(t *testing.T, r *rig.Rig) { compareApplication(t, r, application.Namespace) }
+
+// realApplications are public applications whose manifests the machine may have, with the strategy of
+// their namespaces. Emojivoto says itself which of its pods run on virtual nodes.
+var realApplications = map[string]offloadingv1beta1.PodOffloadingStrategyType{
+	"emojivoto":       offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType,
+	"online-boutique": offloadingv1beta1.RemotePodOffloadingStrategyType,
+}
+
+// realApplicationsCompared runs real applications and compares them in the same way. Their images are
+// not pulled: the workers of both clusters are simulated.
+func realApplicationsCompared(t *testing.T, r *rig.Rig, rome *rig.Side) {
+	require.NoError(t, rome.SimulateNodes(t.Context(), rig.StartOptions{SimulatedNodes: 1, PodsPerNode: "100"}))
+	for name, strategy := range realApplications {
+		manifest, err := os.ReadFile(filepath.Join("../../../../shared/fixtures", name+".yaml"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		require.NoError(t, err)
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			objects, err := application.Parse(manifest)
+			require.NoError(t, err)
+			require.NoError(t, r.Rome.Offload(ctx, name, strategy, quiet))
+			require.NoError(t, r.Run(ctx, name, objects, quiet))
+			compareApplication(t, r, name)
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			require.NoError(t, r.Rome.Delete(ctx, namespace))
+			eventually(t, "the namespace is gone in both clusters", func(t planetest.T) bool {
+				return isGone(t, r, namespace) && apierrors.IsNotFound(r.Milan.Get(t.Context(), client.ObjectKey{Name: name + "-rome"}, &corev1.Namespace{}))
+			})
+		})
+	}
+	// Pods of Longshore, which are processes, must not land there.
+	require.NoError(t, r.Rome.Delete(t.Context(), testplane.FakeNode("rome-worker-1", nil)))
+}
 
 // compareApplication compares all that is reflected of a namespace, by rules of its own and not by the
 // code that builds remote objects.
@@ -36,6 +81,7 @@ func compareApplication(t *testing.T, r *rig.Rig, namespace string) {
 		c.configMaps(t)
 		c.secrets(t)
 		c.ingresses(t)
+		c.endpointSlices(t)
 		c.claims(t)
 		c.pods(t)
 		c.serviceAccounts(t)
@@ -169,6 +215,32 @@ func (c *comparison) ingresses(t planetest.T) {
 	}
 }
 
+// endpointSlices compares the endpoints that are not pods of the provider, which are sent to it. Their
+// addresses and those of its pods are in [rig.Rig.Needs].
+func (c *comparison) endpointSlices(t planetest.T) {
+	locals, remotes := both(t, c, &discoveryv1.EndpointSliceList{}, &discoveryv1.EndpointSliceList{}, func(l client.ObjectList) []discoveryv1.EndpointSlice {
+		return l.(*discoveryv1.EndpointSliceList).Items
+	})
+	maps.DeleteFunc(remotes, func(_ string, own *discoveryv1.EndpointSlice) bool {
+		return own.Labels[discoveryv1.LabelManagedBy] == "endpointslice-controller.k8s.io"
+	})
+	require.Equal(t, names(locals), names(remotes))
+	for name, local := range locals {
+		remote := remotes[name]
+		require.Equal(t, local.Labels[discoveryv1.LabelServiceName], remote.Labels[discoveryv1.LabelServiceName], name)
+		require.Equal(t, local.AddressType, remote.AddressType, name)
+		require.Equal(t, local.Ports, remote.Ports, name)
+		sent := slices.DeleteFunc(slices.Clone(local.Endpoints), func(e discoveryv1.Endpoint) bool { return ptr.Deref(e.NodeName, "") == rig.Node })
+		require.Len(t, remote.Endpoints, len(sent), name)
+		for i := range sent {
+			want := sent[i].Conditions
+			want.Ready = ptr.To(ptr.Deref(want.Ready, true))
+			require.Equal(t, want, remote.Endpoints[i].Conditions, name)
+			require.Equal(t, "rome", *remote.Endpoints[i].NodeName, name)
+		}
+	}
+}
+
 func (c *comparison) claims(t planetest.T) {
 	locals, remotes := both(t, c, &corev1.PersistentVolumeClaimList{}, &corev1.PersistentVolumeClaimList{}, func(l client.ObjectList) []corev1.PersistentVolumeClaim {
 		return l.(*corev1.PersistentVolumeClaimList).Items
@@ -187,6 +259,7 @@ func (c *comparison) claims(t planetest.T) {
 
 func (c *comparison) pods(t planetest.T) {
 	locals, remotes := both(t, c, &corev1.PodList{}, &corev1.PodList{}, func(l client.ObjectList) []corev1.Pod { return l.(*corev1.PodList).Items })
+	maps.DeleteFunc(locals, func(_ string, local *corev1.Pod) bool { return local.Spec.NodeName != rig.Node })
 	require.NotEmpty(t, locals)
 	require.Equal(t, names(locals), names(remotes))
 	for name, local := range locals {

@@ -52,12 +52,20 @@ func (r *Rig) Verify(ctx context.Context, namespace string) error {
 }
 
 func (r *Rig) remoteNamespace(ctx context.Context, namespace string) (string, error) {
+	nso, err := r.offloading(ctx, namespace)
+	if err != nil {
+		return "", err
+	}
+	return nso.Status.RemoteNamespaceName, nil
+}
+
+func (r *Rig) offloading(ctx context.Context, namespace string) (*offloadingv1beta1.NamespaceOffloading, error) {
 	nso := &offloadingv1beta1.NamespaceOffloading{}
 	err := r.Rome.Get(ctx, client.ObjectKey{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName}, nso)
 	if err != nil {
-		return "", fmt.Errorf("reading the NamespaceOffloading of %q: %w", namespace, err)
+		return nil, fmt.Errorf("reading the NamespaceOffloading of %q: %w", namespace, err)
 	}
-	return nso.Status.RemoteNamespaceName, nil
+	return nso, nil
 }
 
 // checkStatus compares what only the remote pod's own status can hold: addresses, and
