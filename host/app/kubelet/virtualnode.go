@@ -32,6 +32,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/kit/restore"
+	"github.com/longshore-dev/longshore/host/kit/retry"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
@@ -155,7 +156,7 @@ func (v *virtualNode) run(ctx context.Context) error {
 	}
 	config, err := v.readKubeconfig(ctx)
 	if err != nil {
-		v.warn(ctx, vn, reasonBrokenKubeconfig, err.Error())
+		v.reportKubeconfig(ctx, vn, err)
 		return err
 	}
 	if err := v.watchKubeconfig(ctx, &group); err != nil {
@@ -372,7 +373,14 @@ func removeOnEnd(ctx context.Context, informer cache.Informer, handler toolscach
 	})
 }
 
-// readKubeconfig reads the Secret with the provider's kubeconfig.
+// readError is an error of the request for the kubeconfig Secret. Another request may succeed.
+type readError struct{ error }
+
+// Unwrap returns the cause.
+func (e *readError) Unwrap() error { return e.error }
+
+// readKubeconfig reads the Secret with the provider's kubeconfig. The error is a [*readError] unless
+// the Secret is absent or its content cannot be used.
 func (v *virtualNode) readKubeconfig(ctx context.Context) (*rest.Config, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: v.options.TenantNamespace, Name: v.options.ForeignKubeconfigSecretName}
@@ -381,7 +389,7 @@ func (v *virtualNode) readKubeconfig(ctx context.Context) (*rest.Config, error) 
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("kubeconfig Secret %s does not exist: create it, or correct spec.kubeconfigSecretRef of the VirtualNode", key)
 	case err != nil:
-		return nil, fmt.Errorf("reading kubeconfig Secret %s: %w", key, err)
+		return nil, &readError{fmt.Errorf("reading kubeconfig Secret %s: %w", key, err)}
 	}
 	config, err := remotecluster.Config(secret)
 	if err != nil {
@@ -394,7 +402,8 @@ func (v *virtualNode) readKubeconfig(ctx context.Context) (*rest.Config, error) 
 }
 
 // nextKubeconfig returns the kubeconfig of the Secret if it differs from the one in use, else
-// nil. If it cannot be used, an event is recorded and the session continues.
+// nil. If it cannot be used, an event is recorded and the session continues. If it cannot be read,
+// it is read again after retry.Max.
 func (v *virtualNode) nextKubeconfig(ctx context.Context, config *rest.Config) *rest.Config {
 	next, err := v.readKubeconfig(ctx)
 	switch {
@@ -402,12 +411,24 @@ func (v *virtualNode) nextKubeconfig(ctx context.Context, config *rest.Config) *
 		return nil
 	case err != nil:
 		ctrl.LoggerFrom(ctx).Error(err, "The provider's kubeconfig cannot be used, the previous one stays in use")
-		v.warn(ctx, v.facts.VirtualNode(), reasonBrokenKubeconfig, err.Error())
+		if !v.reportKubeconfig(ctx, v.facts.VirtualNode(), err) {
+			time.AfterFunc(retry.Max, v.notifyKubeconfig)
+		}
 		return nil
 	case remotecluster.SameConnection(next, config):
 		return nil
 	}
 	return next
+}
+
+// reportKubeconfig records an event on the VirtualNode, unless the kubeconfig could not be read. It
+// returns whether the Secret must change before the kubeconfig can be used.
+func (v *virtualNode) reportKubeconfig(ctx context.Context, vn *offloadingv1beta1.VirtualNode, cause error) (mustChange bool) {
+	if _, unread := errors.AsType[*readError](cause); unread {
+		return false
+	}
+	v.warn(ctx, vn, reasonBrokenKubeconfig, cause.Error())
+	return true
 }
 
 // report is the Report of node.Options, whose context may have ended.
