@@ -44,6 +44,19 @@ func TestMakefilesBuildAsPolicyBuildDoes(t *testing.T) {
 	assert.Len(t, compilers, len(languages))
 }
 
+func TestTheLanguageOfAProjectIsNotGuessed(t *testing.T) {
+	folder := t.TempDir()
+	_, err := languageOf(folder)
+	require.ErrorContains(t, err, "has none of policy.ts, policy.c, go.mod, policy.rs")
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "policy.c"), nil, 0o600))
+	language, err := languageOf(folder)
+	require.NoError(t, err)
+	assert.Equal(t, "c", language)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "go.mod"), nil, 0o600))
+	_, err = languageOf(folder)
+	require.ErrorContains(t, err, "has policy.c and go.mod, of which one is the policy")
+}
+
 func TestBuildCompilesWithTheCompilerOfTheEnvironment(t *testing.T) {
 	clang, err := toolchain.Clang()
 	toolchain.Need(t, err)

@@ -116,16 +116,24 @@ func folderOf(args []string) string {
 	return args[0]
 }
 
-// languageOf recognizes the language of a project.
+// languageOf recognizes the language of a project by its one source file.
 func languageOf(folder string) (string, error) {
-	var sources []string
-	for name, c := range compilers {
-		if _, err := os.Stat(filepath.Join(folder, c.source)); err == nil {
-			return name, nil
+	var found, present, sources []string
+	for _, name := range Languages() {
+		source := compilers[name].source
+		sources = append(sources, source)
+		if _, err := os.Stat(filepath.Join(folder, source)); err == nil {
+			found, present = append(found, name), append(present, source)
 		}
-		sources = append(sources, c.source)
 	}
-	return "", fmt.Errorf("folder %s has none of %s: create a project with longshorectl policy init", folder, strings.Join(sources, ", "))
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return "", fmt.Errorf("folder %s has none of %s: create a project with longshorectl policy init", folder, strings.Join(sources, ", "))
+	default:
+		return "", fmt.Errorf("folder %s has %s, of which one is the policy: move the others to another folder", folder, strings.Join(present, " and "))
+	}
 }
 
 // build compiles and compresses the module of a project.

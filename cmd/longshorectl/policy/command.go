@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -180,16 +181,17 @@ func (s Streams) readInputs(options *RunOptions, module, input, settings, spec s
 	if settings != "" && spec != "" {
 		return output.Usagef("--settings and --spec exclude each other: the spec has settings of its own")
 	}
-	if module == "-" && input == "-" {
-		return output.Usagef("only one of MODULE and --input can be the standard input")
+	paths := []string{module, input, settings, spec}
+	if first := slices.Index(paths, "-"); first >= 0 && slices.Contains(paths[first+1:], "-") {
+		return output.Usagef("only one of MODULE, --input, --settings and --spec can be the standard input")
 	}
 	options.Name, options.InputName = module, input
-	for path, target := range map[string]*[]byte{module: &options.Module, input: &options.Input, settings: &options.Settings, spec: &options.Spec} {
-		if path == "" {
+	for i, target := range []*[]byte{&options.Module, &options.Input, &options.Settings, &options.Spec} {
+		if paths[i] == "" {
 			continue
 		}
 		var err error
-		if *target, err = s.read(path); err != nil {
+		if *target, err = s.read(paths[i]); err != nil {
 			return err
 		}
 	}

@@ -324,6 +324,7 @@ func TestWrongCommandLines(t *testing.T) {
 		"a missing file":          {[]string{"inspect", "missing.wasm"}, output.CodeFailed, "no such file"},
 		"no input":                {[]string{"run", file}, output.CodeUsage, "--input is missing"},
 		"two standard inputs":     {[]string{"run", "-", "-i", "-"}, output.CodeUsage, "only one of"},
+		"settings as well":        {[]string{"run", file, "-i", "-", "--settings", "-"}, output.CodeUsage, "only one of"},
 		"two sources of settings": {[]string{"run", file, "-i", "a", "--settings", "b", "--spec", "c"}, output.CodeUsage, "exclude each other"},
 		"an unknown command":      {[]string{"frobnicate"}, output.CodeUsage, `policy has no command "frobnicate"; policy --help lists them`},
 		"a misspelled command":    {[]string{"inspct"}, output.CodeUsage, "did you mean inspect?"},
