@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,8 +29,10 @@ import (
 
 const (
 	timeout = 2 * time.Hour
-	// managerName is the Deployment and its container from which the image is taken.
-	managerName = "longshore-manager"
+	// managerName and managerContainer are the Deployment and its container from which the image is
+	// taken.
+	managerName      = "longshore-manager"
+	managerContainer = "manager"
 )
 
 type flags struct {
@@ -127,12 +130,12 @@ func (m *mover) defaultImage(ctx context.Context) error {
 	if err := m.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: managerName}, deployment); err != nil {
 		return fmt.Errorf("reading the image of Longshore (set --image): %w", err)
 	}
-	for _, container := range deployment.Spec.Template.Spec.Containers {
-		m.image = container.Image
+	containers := deployment.Spec.Template.Spec.Containers
+	at := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == managerContainer })
+	if at < 0 {
+		return fmt.Errorf("deployment %s/%s has no container %q: set --image", m.Namespace, managerName, managerContainer)
 	}
-	if m.image == "" {
-		return fmt.Errorf("deployment %s/%s has no container: set --image", m.Namespace, managerName)
-	}
+	m.image = containers[at].Image
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -280,6 +281,38 @@ func TestAWriterThatComesLateKeepsTheSource(t *testing.T) {
 	require.NoError(t, r.try())
 	require.NoError(t, r.Create(t.Context(), user("data")))
 	require.ErrorContains(t, r.deleteSource(t.Context(), func(string) {}), "claim data stays: claim data is mounted by pod db-0")
+}
+
+// The pods that copy are gone then, so that nothing holds the copy.
+func TestTheSourceStaysWhenItsCopyIsDeleted(t *testing.T) {
+	r := newRig(t)
+	require.NoError(t, r.try())
+	require.NoError(t, r.Delete(t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data-milan"}}))
+	require.ErrorContains(t, r.deleteSource(t.Context(), func(string) {}), "claim data stays: claim data-milan, its copy, was deleted meanwhile")
+	require.NoError(t, r.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "data"}, &corev1.PersistentVolumeClaim{}))
+}
+
+// The error of the receiver is that its stream was cut.
+func TestAFailureOfTheSenderIsReported(t *testing.T) {
+	r := newRig(t)
+	r.broken = func(command []string) error {
+		if command[2] == "send" {
+			return errors.New("the file became shorter")
+		}
+		return nil
+	}
+	require.ErrorContains(t, r.try(), "reading claim data: the file became shorter")
+}
+
+func TestTheImageIsThatOfTheManager(t *testing.T) {
+	r := newRig(t)
+	r.image, r.Namespace = "", "longshore"
+	require.ErrorContains(t, r.defaultImage(t.Context()), "set --image")
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "longshore-manager"}}
+	deployment.Spec.Template.Spec.Containers = []corev1.Container{{Name: "manager", Image: "longshore:1"}, {Name: "proxy", Image: "proxy:1"}}
+	require.NoError(t, r.Create(t.Context(), deployment))
+	require.NoError(t, r.defaultImage(t.Context()))
+	assert.Equal(t, "longshore:1", r.image)
 }
 
 func TestWhatAPodWaitsFor(t *testing.T) {

@@ -251,14 +251,14 @@ func (m *mover) send(ctx context.Context, waiting admin.Waiting, have io.Reader)
 	err := m.exec(ctx, m.from, command("send"), have, sent)
 	stop()
 	_ = writer.CloseWithError(err) // Without an error, this is the end of the stream.
-	errReceived := <-received
-	if errReceived != nil {
-		return fmt.Errorf("writing to claim %s: %w", m.target, errReceived)
-	}
+	// Each end fails when the other one has failed.
 	if err != nil {
-		return fmt.Errorf("reading claim %s: %w", m.source, err)
+		err = fmt.Errorf("reading claim %s: %w", m.source, err)
 	}
-	return nil
+	if errReceived := <-received; errReceived != nil {
+		err = errors.Join(err, fmt.Errorf("writing to claim %s: %w", m.target, errReceived))
+	}
+	return err
 }
 
 // compare compares both volumes, byte by byte. If they differ after an earlier attempt was taken
@@ -310,7 +310,7 @@ func (m *mover) markCopied(ctx context.Context) error {
 	return nil
 }
 
-// deleteSource deletes the source, if nothing uses it and the copy is complete.
+// deleteSource deletes the source, if nothing uses it and the copy that was compared still exists.
 func (m *mover) deleteSource(ctx context.Context, waiting admin.Waiting) error {
 	if m.digest == "" {
 		return fmt.Errorf("claim %s was not compared with its copy; it stays", m.source)
@@ -318,11 +318,14 @@ func (m *mover) deleteSource(ctx context.Context, waiting admin.Waiting) error {
 	if err := m.clean(ctx); err != nil {
 		return err
 	}
-	before := m.found.source
+	before := m.found
 	if err := m.read(ctx); err != nil {
 		return fmt.Errorf("claim %s stays: %w", m.source, err)
 	}
-	err := m.Delete(ctx, m.found.source, client.Preconditions{UID: &before.UID})
+	if m.found.target == nil || m.found.target.UID != before.target.UID {
+		return fmt.Errorf("claim %s stays: claim %s, its copy, was deleted meanwhile", m.source, m.target)
+	}
+	err := m.Delete(ctx, m.found.source, client.Preconditions{UID: &before.source.UID})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting claim %s: %w", m.source, err)
 	}
