@@ -11,6 +11,7 @@ import (
 	"sync"
 	"text/tabwriter"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/fatih/color"
@@ -117,7 +118,8 @@ func (c *Console) follow(title string, start time.Time, stop <-chan struct{}) {
 // line: only the last row of a longer one could be overwritten.
 func (c *Console) running(i int, title string, took time.Duration) string {
 	c.mu.Lock()
-	detail := strings.Join(strings.Fields(c.detail), " ")
+	// It may quote a condition that another cluster has written.
+	detail := strings.Join(strings.FieldsFunc(c.detail, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")
 	c.mu.Unlock()
 	text := fmt.Sprintf(" %-58s %6.1fs ", title, took.Seconds())
 	if !c.terminal {

@@ -81,6 +81,7 @@ func TestARunningStepStaysInItsLine(t *testing.T) {
 		"one that does not":               {width: 80, detail: strings.Repeat("waiting ", 20), want: 79},
 		"letters that take several bytes": {width: 80, detail: strings.Repeat("ü", 20), want: 79},
 		"two lines":                       {width: 90, detail: "a\nb", want: 69 + 3},
+		"a sequence that clears the line": {width: 90, detail: "a\033[2Kb", want: 69 + 6},
 		"a narrow terminal":               {width: 20, detail: "kwok", want: 19},
 		"hardly one":                      {width: 1, detail: "kwok", want: 1},
 		"one that does not know":          {width: 0, detail: strings.Repeat("x", 100), want: 69 + 100},
