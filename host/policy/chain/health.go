@@ -166,20 +166,17 @@ func (h *health) admit(now func() time.Time, namespace string) (isProbe bool, er
 }
 
 // recordSuccess records a valid answer and reports whether it ended a quarantine. A cached
-// answer does not.
+// answer ends neither a quarantine nor a row of failures: the policy was not called.
 func (h *health) recordSuccess(cached bool) bool {
 	if !h.answered.Load() {
 		h.answered.Store(true)
 	}
-	if !h.hasFailures.Load() {
+	if cached || !h.hasFailures.Load() {
 		return false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	quarantined := !h.since.IsZero()
-	if quarantined && cached {
-		return false
-	}
 	h.failures, h.class, h.last, h.since, h.probes = 0, "", "", time.Time{}, nil
 	h.hasFailures.Store(false)
 	return quarantined

@@ -90,6 +90,21 @@ func (w *fixture) health() chain.Health {
 	return all[0]
 }
 
+func TestCachedAnswersDoNotEndARowOfFailures(t *testing.T) {
+	p := newFlaky("p", "1")
+	w := newFixture(t, bind(p))
+	_, err := w.evaluatePod("known")
+	require.NoError(t, err)
+	p.isFailing.Store(true)
+	for range 3 {
+		_, err = w.evaluate()
+		require.ErrorIs(t, err, engine.Trap)
+		_, err = w.evaluatePod("known")
+		require.NoError(t, err)
+	}
+	assert.True(t, w.health().Quarantined())
+}
+
 func TestAFailingPolicyIsQuarantinedAndRecovers(t *testing.T) {
 	p := newFlaky("p", "1")
 	w := newFixture(t, bind(p))
