@@ -2,6 +2,8 @@ package planner
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -71,27 +73,39 @@ func (v *Inventory) claimStays(claim *corev1.PersistentVolumeClaim, node *virtua
 
 // virtualClass returns the storage class whose claims are reflected.
 func (v *Inventory) virtualClass() string {
-	for _, class := range v.classes {
-		if class.Provisioner == offloadingv1beta1.StorageProvisioner {
-			return class.Name
+	for _, name := range slices.Sorted(maps.Keys(v.classes)) {
+		if v.classes[name].Provisioner == offloadingv1beta1.StorageProvisioner {
+			return name
 		}
 	}
 	return defaultVirtualClass
 }
 
+// defaultClass returns the class of claims that name none, as the API server selects it: of several
+// the newest, and of those with one time the first by name. It is nil if there is none.
+func (v *Inventory) defaultClass() *storagev1.StorageClass {
+	var newest *storagev1.StorageClass
+	for _, name := range slices.Sorted(maps.Keys(v.classes)) {
+		class := v.classes[name]
+		isDefault := class.Annotations[defaultClassAnnotation] == "true"
+		if isDefault && (newest == nil || newest.CreationTimestamp.Before(&class.CreationTimestamp)) {
+			newest = class
+		}
+	}
+	return newest
+}
+
 // classStays returns why a storage class has no volumes on virtual nodes, or "". nil is the default
 // class.
 func (v *Inventory) classStays(name *string) string {
-	class := &storagev1.StorageClass{}
-	for _, each := range v.classes {
-		if name != nil && each.Name == *name || name == nil && each.Annotations[defaultClassAnnotation] == "true" {
-			class = each
-		}
+	class := v.defaultClass()
+	if name != nil {
+		class = v.classes[*name]
 	}
 	switch {
-	case class.Provisioner == offloadingv1beta1.StorageProvisioner:
+	case class != nil && class.Provisioner == offloadingv1beta1.StorageProvisioner:
 		return ""
-	case class.Name != "":
+	case class != nil:
 		return fmt.Sprintf("its storage class %q has volumes in this cluster only", class.Name)
 	case name == nil:
 		return "it names no storage class, and the default one is not known to have volumes on virtual nodes"

@@ -1,7 +1,9 @@
 package planner_test
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -376,6 +378,25 @@ func TestClaimsFollowByTheirClassAndVolume(t *testing.T) {
 		})
 	}
 	assert.Contains(t, predict(t, shop(), web(claim("remote"))).Reason.Message, `virtual node "milan" offers no storage class`)
+}
+
+func TestAClaimWithoutAClassGetsTheNewestDefaultClass(t *testing.T) {
+	facts := shop()
+	offersStorage(&facts)
+	isDefault := map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
+	created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 20 {
+		class := &storagev1.StorageClass{
+			ObjectMeta:  metav1.ObjectMeta{Name: fmt.Sprintf("default-%d", i), Annotations: isDefault, CreationTimestamp: metav1.NewTime(created.Add(time.Duration(i) * time.Hour))},
+			Provisioner: "disk.example.com",
+		}
+		if i == 19 {
+			class.Provisioner = offloadingv1beta1.StorageProvisioner
+		}
+		facts.Inventory.AddStorageClass(class)
+	}
+	facts.Inventory.AddClaim(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "unnamed"}})
+	assert.Equal(t, planner.Offloadable, predict(t, facts, web(claim("unnamed"))).Result)
 }
 
 func TestAStatefulSetNeedsItsClaims(t *testing.T) {
