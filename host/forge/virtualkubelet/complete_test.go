@@ -58,6 +58,12 @@ func completedPod(t *testing.T, opts *offloadingv1beta1.VkOptionsTemplate, write
 	return vn.Spec.Template.Spec.Template.Spec
 }
 
+func TestTheMetricsPortIsThatOfTheAddress(t *testing.T) {
+	for address, port := range map[string]int32{":5872": 5872, "127.0.0.1:9090": 9090, "[::]:5872": 5872, "none": 0} {
+		assert.Equal(t, port, portOf(address), address)
+	}
+}
+
 func TestCompleteForgesTheDeploymentOfTheReference(t *testing.T) {
 	vn, opts := virtualNode(func(vn *offloadingv1beta1.VirtualNode) {
 		vn.Spec.StorageClasses = []authv1beta1.StorageType{{StorageClassName: "slow"}, {StorageClassName: "fast", Default: true}}

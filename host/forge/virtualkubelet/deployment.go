@@ -3,6 +3,7 @@ package virtualkubelet
 import (
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -174,8 +175,8 @@ func fieldEnv(name, path string) corev1.EnvVar {
 }
 
 func portOf(address string) int32 {
-	_, port, ok := strings.Cut(address, ":")
-	if !ok {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
 		return 0
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
