@@ -19,16 +19,11 @@ import (
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/kit/podend"
 )
 
-const (
-	// pageSize bounds the answer to one request.
-	pageSize = 500
-	// clusterIDName marks the ConfigMap with the cluster ID, and clusterIDKey is its key (wire
-	// P2.1).
-	clusterIDName = "clusterid-configmap"
-	clusterIDKey  = "CLUSTER_ID"
-)
+// pageSize bounds the answer to one request.
+const pageSize = 500
 
 // Live reads the facts of a cluster. The number of requests grows with virtual nodes and with
 // the namespaces of the templates, not with templates.
@@ -144,9 +139,9 @@ func (l *Live) readClusterID(ctx context.Context, f *facts) error {
 	}
 	return each(ctx, l, &corev1.ConfigMapList{}, func(list *corev1.ConfigMapList) {
 		if len(list.Items) == 1 {
-			f.HomeClusterID = list.Items[0].Data[clusterIDKey]
+			f.HomeClusterID = list.Items[0].Data[liqocorev1beta1.ClusterIDConfigMapKey]
 		}
-	}, client.MatchingLabels{"app.kubernetes.io/name": clusterIDName})
+	}, client.MatchingLabels{"app.kubernetes.io/name": liqocorev1beta1.ClusterIDConfigMapLabelValue})
 }
 
 // readRequested adds up the requests of the pods on a Node.
@@ -155,7 +150,7 @@ func (l *Live) readRequested(ctx context.Context, f *facts, node string) error {
 	err := each(ctx, l, &corev1.PodList{}, func(list *corev1.PodList) {
 		for i := range list.Items {
 			pod := &list.Items[i]
-			if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			if podend.IsTerminal(pod.Status.Phase) {
 				continue
 			}
 			requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
@@ -211,10 +206,15 @@ func (l *Live) readNamespace(ctx context.Context, f *facts, name string) error {
 	}, in)
 }
 
-// each lists objects in pages.
-func each[L client.ObjectList](ctx context.Context, l *Live, list L, use func(L), options ...client.ListOption) error {
+// each lists objects in pages. Each page has a list of its own, since use may keep items: decoding
+// into a list that has items overwrites them.
+func each[L client.ObjectList](ctx context.Context, l *Live, empty L, use func(L), options ...client.ListOption) error {
 	next := ""
 	for {
+		list, ok := empty.DeepCopyObject().(L)
+		if !ok {
+			return fmt.Errorf("reading %T from the cluster: its copy has another type", empty)
+		}
 		page := append(slices.Clone(options), client.Limit(pageSize), client.Continue(next))
 		if err := l.reader.List(ctx, list, page...); err != nil {
 			return fmt.Errorf("reading %T from the cluster: %w", list, err)
