@@ -174,9 +174,12 @@ func (r *run) vector(ctx context.Context, v *vectors.Vector) error {
 // describe compares the manifests of three calls.
 func (r *run) describe(ctx context.Context) {
 	first, err := r.hosts.ours.Call(ctx, contract.ExportDescribe, nil)
-	for name, host := range map[string]Host{"in a fresh instance": r.hosts.fresh, "in stock Extism": r.hosts.stock} {
-		again, againErr := host.Call(ctx, contract.ExportDescribe, nil)
-		r.add(ruleDescribe, featureModule, name, differ(first, err, again, againErr), nil)
+	for _, other := range []struct {
+		name string
+		host Host
+	}{{"in a fresh instance", r.hosts.fresh}, {"in stock Extism", r.hosts.stock}} {
+		again, againErr := other.host.Call(ctx, contract.ExportDescribe, nil)
+		r.add(ruleDescribe, featureModule, other.name, differ(first, err, again, againErr), nil)
 	}
 }
 

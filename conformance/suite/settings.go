@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/longshore-dev/longshore/host/policy/module"
@@ -22,14 +24,16 @@ func (r *run) checkSettings(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for name, settings := range unknown {
+		for _, name := range slices.Sorted(maps.Keys(unknown)) {
+			settings := unknown[name]
 			verdict, problem := r.verdict(ctx, point, settings)
 			if problem == nil && verdict == nil {
 				problem = errors.New("accepted: a misspelled member would be a policy that does something else")
 			}
 			r.add(ruleSettings, featureSettings, fmt.Sprintf("%s, %s", point, name), problem, settings)
 		}
-		for name, settings := range other {
+		for _, name := range slices.Sorted(maps.Keys(other)) {
+			settings := other[name]
 			_, problem := r.verdict(ctx, point, settings)
 			r.add(ruleCrash, featureSettings, fmt.Sprintf("%s, %s", point, name), problem, settings)
 		}
@@ -82,7 +86,8 @@ func (r *run) wrongSettings(point contract.Point) (unknown, other map[string]jso
 
 // refusedSettings sends requests with settings that the module refuses.
 func (r *run) refusedSettings(ctx context.Context, point contract.Point, unknown map[string]json.RawMessage) error {
-	for name, settings := range unknown {
+	for _, name := range slices.Sorted(maps.Keys(unknown)) {
+		settings := unknown[name]
 		if verdict, _ := r.verdict(ctx, point, settings); verdict == nil {
 			continue // that is another finding
 		}
