@@ -29,9 +29,6 @@ type Options struct {
 	Consumer, Provider client.Client
 	// Impersonate returns a client of the provider with the rights of a user.
 	Impersonate func(user string, groups []string) (client.Client, error)
-	// ProviderID selects the provider of a consumer that has several; empty means the ID that the
-	// provider has in its own ConfigMap.
-	ProviderID liqocorev1beta1.ClusterID
 	// Namespace is created in the consumer, and deleted at the end; a new name when empty.
 	Namespace string
 	// Image of the pods. It sleeps when it is called with the arguments of busybox.
@@ -174,9 +171,6 @@ func (s *session) identify(ctx context.Context) error {
 	}
 	if s.providerID, s.providerHome, err = readID(ctx, s.Provider, "provider"); err != nil {
 		return err
-	}
-	if s.ProviderID != "" && s.ProviderID != s.providerID {
-		return fmt.Errorf("the provider has the cluster ID %q, not %q: check its kubeconfig", s.providerID, s.ProviderID)
 	}
 	if s.consumerID == s.providerID {
 		return fmt.Errorf("both clusters have the ID %q: name two clusters", s.consumerID)

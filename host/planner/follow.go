@@ -19,7 +19,6 @@ const (
 	kindSecret    = "Secret"
 	kindClaim     = "PersistentVolumeClaim"
 	kindService   = "Service"
-	kindAccount   = "ServiceAccount"
 )
 
 type inventoryKey struct{ kind, namespace, name string }

@@ -80,7 +80,7 @@ func (p *Planner) schedule(plan *Plan, pod *corev1.Pod, offloading *offloadingv1
 		}
 		plan.Nodes = append(plan.Nodes, verdict)
 	}
-	if len(plan.fitting()) > 0 {
+	if len(plan.Fitting()) > 0 {
 		p.blockUnmapped(plan)
 		return
 	}

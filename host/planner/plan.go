@@ -152,8 +152,8 @@ func (p *Plan) block(result Result, stage Stage, reason, format string, argument
 	}
 }
 
-// fitting returns the names of the virtual nodes on which the pod may land.
-func (p *Plan) fitting() []string {
+// Fitting returns the names of the virtual nodes on which the pod may land.
+func (p *Plan) Fitting() []string {
 	var names []string
 	for i := range p.Nodes {
 		if p.Nodes[i].Fits {
@@ -161,20 +161,6 @@ func (p *Plan) fitting() []string {
 		}
 	}
 	return names
-}
-
-// Fitting returns the names of the virtual nodes on which the pod may land.
-func (p *Plan) Fitting() []string { return p.fitting() }
-
-// CountMissing returns the number of required objects that are missing or are not reflected.
-func (p *Plan) CountMissing() int {
-	count := 0
-	for i := range p.Follows {
-		if p.Follows[i].State != Reflected && !p.Follows[i].Optional {
-			count++
-		}
-	}
-	return count
 }
 
 // settle finds the first reason why a pod that can be scheduled does not run, and the result.
@@ -190,7 +176,7 @@ func (p *Plan) settle(strategy offloadingv1beta1.PodOffloadingStrategyType) {
 		switch {
 		case f.State == Missing:
 			p.block(Pending, Running, "MissingObject", "%s %q is missing in namespace %q: %s. The owner of the pod must create it.", f.Kind, f.Name, p.Namespace, f.Why)
-		case len(p.fitting()) > 0:
+		case len(p.Fitting()) > 0:
 			p.block(Pending, Running, "ObjectNotReflected", "%s %q does not follow the pod: %s. Without it, the remote pod does not start.", f.Kind, f.Name, f.Why)
 		}
 	}
@@ -198,7 +184,7 @@ func (p *Plan) settle(strategy offloadingv1beta1.PodOffloadingStrategyType) {
 		p.Result = Offloadable
 		return
 	}
-	noNode := p.Reason.Stage == Scheduling && len(p.fitting()) == 0
+	noNode := p.Reason.Stage == Scheduling && len(p.Fitting()) == 0
 	if noNode && strategy == offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType && p.Reason.Reason == reasonUnschedulable {
 		p.Result = Local
 	}

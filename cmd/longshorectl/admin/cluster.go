@@ -26,15 +26,9 @@ import (
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
-const (
-	// clusterIDName is the value of app.kubernetes.io/name on the ConfigMap with the cluster
-	// ID, and clusterIDKey its key (wire P2.1).
-	clusterIDName = "clusterid-configmap"
-	clusterIDKey  = "CLUSTER_ID"
-	// requestTimeout bounds each request, also to a server that accepts connections and does not
-	// answer.
-	requestTimeout = 30 * time.Second
-)
+// requestTimeout bounds each request, also to a server that accepts connections and does not
+// answer.
+const requestTimeout = 30 * time.Second
 
 // Cluster is a cluster that its administrator works on.
 type Cluster struct {
@@ -81,14 +75,14 @@ func Open(role string, config *rest.Config, namespace string) (*Cluster, error) 
 // ReadID sets the ID of the cluster.
 func (c *Cluster) ReadID(ctx context.Context) error {
 	list := &corev1.ConfigMapList{}
-	if err := c.List(ctx, list, client.InNamespace(c.Namespace), client.MatchingLabels{"app.kubernetes.io/name": clusterIDName}); err != nil {
+	if err := c.List(ctx, list, client.InNamespace(c.Namespace), client.MatchingLabels{"app.kubernetes.io/name": liqocorev1beta1.ClusterIDConfigMapLabelValue}); err != nil {
 		return c.explain(err)
 	}
 	if len(list.Items) != 1 {
 		return fmt.Errorf("namespace %q of the %s (%s) has %d ConfigMaps with the cluster ID, want 1: is Longshore installed in this namespace",
 			c.Namespace, c.Role, c.Host, len(list.Items))
 	}
-	id := liqocorev1beta1.ClusterID(list.Items[0].Data[clusterIDKey])
+	id := liqocorev1beta1.ClusterID(list.Items[0].Data[liqocorev1beta1.ClusterIDConfigMapKey])
 	if err := id.Validate(); err != nil {
 		return fmt.Errorf("reading the cluster ID of the %s (%s): %w", c.Role, c.Host, err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/console"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/retry"
 )
 
 const poll = 200 * time.Millisecond
@@ -57,7 +58,7 @@ func (c *Cluster) Until(ctx context.Context, object client.Object, waiting Waiti
 			return fmt.Errorf("reading %s in the %s: %w", Describe(object), c.Role, err)
 		}
 		waiting(fmt.Sprintf("waiting for %s in the %s: %s", Describe(object), c.Role, missing))
-		if !pause(ctx) {
+		if !retry.Pause(ctx, poll) {
 			return fmt.Errorf("waiting for %s in the %s (%s): %w", Describe(object), c.Role, missing, context.Cause(ctx))
 		}
 	}
@@ -74,7 +75,7 @@ func (c *Cluster) UntilGone(ctx context.Context, object client.Object, waiting W
 			return fmt.Errorf("reading %s in the %s: %w", Describe(object), c.Role, err)
 		}
 		waiting(fmt.Sprintf("waiting until %s is deleted from the %s; %s", Describe(object), c.Role, blockers(object)))
-		if !pause(ctx) {
+		if !retry.Pause(ctx, poll) {
 			return fmt.Errorf("waiting until %s is deleted from the %s (%s): %w", Describe(object), c.Role, blockers(object), context.Cause(ctx))
 		}
 	}
@@ -103,7 +104,7 @@ func Poll(ctx context.Context, waiting Waiting, condition func() (string, error)
 			return err
 		}
 		waiting("waiting for " + missing)
-		if !pause(ctx) {
+		if !retry.Pause(ctx, poll) {
 			return fmt.Errorf("waiting for %s: %w", missing, context.Cause(ctx))
 		}
 	}
@@ -126,15 +127,4 @@ func (c *Cluster) DeleteAll(ctx context.Context, objects []client.Object, waitin
 
 func isTransient(err error) bool {
 	return apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err)
-}
-
-func pause(ctx context.Context) bool {
-	timer := time.NewTimer(poll)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/podend"
 )
 
 const (
@@ -153,7 +154,7 @@ func writers(pods []corev1.Pod, claim string) []string {
 	var names []string
 	for i := range pods {
 		pod := &pods[i]
-		if pod.Labels[podLabel] != "" || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if pod.Labels[podLabel] != "" || podend.IsTerminal(pod.Status.Phase) {
 			continue
 		}
 		if slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {

@@ -16,6 +16,7 @@ import (
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/podend"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
@@ -213,7 +214,7 @@ func isDenied(c authv1beta1.ResourceSliceCondition) bool {
 func usedOn(s *snapshot, isCounted func(node string) bool) corev1.ResourceList {
 	used := corev1.ResourceList{}
 	for i := range s.pods {
-		if pod := &s.pods[i]; isCounted(pod.Spec.NodeName) && !hasFinished(pod.Status.Phase) {
+		if pod := &s.pods[i]; isCounted(pod.Spec.NodeName) && !podend.IsTerminal(pod.Status.Phase) {
 			add(used, pod)
 		}
 	}
@@ -229,15 +230,11 @@ func usedBy(s *snapshot, slice *authv1beta1.ResourceSlice) corev1.ResourceList {
 		shadow := &s.shadowPods.Items[i]
 		creator, ok := shadow.Labels[offloadingv1beta1.CreatorUserLabel]
 		ofNode := shadow.Labels[offloadingv1beta1.OriginLabel] == string(consumer) && shadow.Labels[offloadingv1beta1.NodeNameLabel] == slice.Name
-		if (creator == user || !ok && ofNode) && !hasFinished(shadow.Status.Phase) {
+		if (creator == user || !ok && ofNode) && !podend.IsTerminal(shadow.Status.Phase) {
 			add(used, &corev1.Pod{Spec: shadow.Spec.Pod})
 		}
 	}
 	return used
-}
-
-func hasFinished(phase corev1.PodPhase) bool {
-	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
 // onePod is what a pod takes of the resource pods.

@@ -22,8 +22,8 @@ const (
 	activate verb = "activate"
 )
 
-// next returns the condition that a tenant gets, or its own with a notice why nothing is done
-// . Cordon and uncordon do not undo a drain.
+// next returns the condition that a tenant gets, or its own with a notice why nothing is done.
+// Cordon and uncordon do not undo a drain.
 func next(name string, current authv1beta1.TenantCondition, do verb) (want authv1beta1.TenantCondition, notice string) {
 	if current == "" {
 		current = authv1beta1.TenantConditionActive

@@ -13,6 +13,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/local"
+	"github.com/longshore-dev/longshore/host/kit/podend"
 )
 
 // Events on pods whose namespace is not offloaded (wire 4.1).
@@ -70,7 +71,7 @@ func (r *Reconciler) reject(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 // for a finished pod.
 func setRejectedStatus(pod *corev1.Pod, provider string, now time.Time) bool {
 	switch {
-	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+	case podend.IsTerminal(pod.Status.Phase):
 		return false
 	case pod.Status.Phase == corev1.PodPending && len(pod.Status.ContainerStatuses) == 0:
 		pod.Status = *local.NotOffloadedStatus(pod, provider, now)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
+	"github.com/longshore-dev/longshore/host/kit/podend"
 )
 
 const (
@@ -106,7 +107,7 @@ func requesterPods(csr *certificatesv1.CertificateSigningRequest, account string
 	bound := csr.Spec.Extra[podNameKey]
 	return slices.DeleteFunc(slices.Clone(pods), func(pod corev1.Pod) bool {
 		return pod.Spec.ServiceAccountName != account || pod.Spec.HostNetwork ||
-			pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
+			podend.IsTerminal(pod.Status.Phase) ||
 			len(bound) > 0 && !slices.Contains(bound, pod.Name)
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/longshore-dev/longshore/host/kit/podend"
 )
 
 // keepTerminatedContainers makes container statuses valid for the API server: a container that
@@ -12,7 +14,7 @@ import (
 // terminates because the provider deletes the remote pod keeps its earlier state, because its
 // replacement will run.
 func keepTerminatedContainers(status *corev1.PodStatus, in PodStatusInput) {
-	replaced := in.Remote.DeletionTimestamp != nil && in.Local.DeletionTimestamp == nil && !isTerminal(status.Phase)
+	replaced := in.Remote.DeletionTimestamp != nil && in.Local.DeletionTimestamp == nil && !podend.IsTerminal(status.Phase)
 	spec, have := &in.Local.Spec, &in.Local.Status
 	status.InitContainerStatuses = keepTerminated(status.InitContainerStatuses, have.InitContainerStatuses, spec.InitContainers, spec, replaced)
 	status.ContainerStatuses = keepTerminated(status.ContainerStatuses, have.ContainerStatuses, spec.Containers, spec, replaced)
@@ -40,10 +42,6 @@ func keepTerminated(statuses, have []corev1.ContainerStatus, containers []corev1
 		}
 	}
 	return statuses
-}
-
-func isTerminal(phase corev1.PodPhase) bool {
-	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
 // mayRestart reports whether the API server allows a terminated container to run again

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/podend"
 	"github.com/longshore-dev/longshore/host/kit/podupdate"
 )
 
@@ -190,7 +191,7 @@ func RejectedPodStatus(local *corev1.PodStatus, phase corev1.PodPhase, reason, m
 	for i := range status.Conditions {
 		condition := &status.Conditions[i]
 		// A condition of another controller is its own, unless the pod has ended.
-		if condition.Status != corev1.ConditionTrue || !isTerminal(phase) && !podupdate.IsKubeletCondition(condition.Type) {
+		if condition.Status != corev1.ConditionTrue || !podend.IsTerminal(phase) && !podupdate.IsKubeletCondition(condition.Type) {
 			continue
 		}
 		condition.Status = corev1.ConditionFalse
@@ -209,7 +210,7 @@ func RejectedPodStatus(local *corev1.PodStatus, phase corev1.PodPhase, reason, m
 
 func rejectContainer(container *corev1.ContainerStatus, phase corev1.PodPhase, reason string, now time.Time) {
 	container.Ready = false
-	if !isTerminal(phase) || container.State.Terminated != nil {
+	if !podend.IsTerminal(phase) || container.State.Terminated != nil {
 		return
 	}
 	terminated := &corev1.ContainerStateTerminated{

@@ -222,8 +222,8 @@ func wasiWrite(i *instance, m api.Memory, s []uint64) uint32 {
 	return faultUnless(m.WriteUint32Le(uint32(s[3]), uint32(total)))
 }
 
-// wasiPoll waits for clocks only, and does not wait: it moves the clock to where the
-// first of them earliest.
+// wasiPoll waits for clocks only, and returns at once: it moves the clock to the time of the
+// earliest.
 func wasiPoll(i *instance, m api.Memory, s []uint64) uint32 {
 	const subscriptionBytes, eventBytes, absolute = 48, 32, 1
 	in, out, count := uint32(s[0]), uint32(s[1]), uint32(s[2])

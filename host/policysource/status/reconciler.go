@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
+	"github.com/longshore-dev/longshore/host/kit/podend"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 	"github.com/longshore-dev/longshore/host/policysource/plan"
 	"github.com/longshore-dev/longshore/host/policysource/report"
@@ -255,7 +256,7 @@ func (r *Reconciler) removeIfEnded(ctx context.Context, c *policyv1alpha1.Policy
 		if client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("reading pod %s/%s of PolicyComponent %s: %w", c.Namespace, owner.Name, c.Name, err)
 		}
-		runs := err == nil && pod.UID == owner.UID && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+		runs := err == nil && pod.UID == owner.UID && !podend.IsTerminal(pod.Status.Phase)
 		if runs {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/podend"
 )
 
 // reservationLifetime is how long a reservation of a ShadowPod that was not observed counts. It
@@ -106,7 +107,7 @@ func (u *Usage) liveRequests(key types.NamespacedName) corev1.ResourceList {
 
 // isFinished reports whether the pod has ended, which gives its quota back.
 func isFinished(shadow *offloadingv1beta1.ShadowPod) bool {
-	return shadow.Status.Phase == corev1.PodSucceeded || shadow.Status.Phase == corev1.PodFailed
+	return podend.IsTerminal(shadow.Status.Phase)
 }
 
 // parseVersion returns a resource version as the number that it is; zero if it is none.

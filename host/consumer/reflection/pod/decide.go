@@ -30,7 +30,6 @@ const (
 	keepAborted          = "PodAborted"
 	keepFinished         = "PodFinished"
 	keepMappingStarts    = "MappingStarts"
-	keepStaleRemotePod   = "StaleRemotePod"
 	keepNoRemoteObject   = "NoRemoteObject"
 	keepLastStatus       = "LastStatusKept"
 	keepNoRemotePod      = "NoRemotePod"
