@@ -358,10 +358,20 @@ func pushes(t *testing.T, c client.Client, kubeconfig string) {
 	_, code, message = push("--name", "pushed")
 	assert.Equal(t, output.CodeDone, code, message)
 
-	isController := true
-	policy.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "source", UID: policy.UID, Controller: &isController}}
+	policy.Labels = map[string]string{policyv1alpha1.ManagedByLabel: policyv1alpha1.ManagedByConfigMap}
 	require.NoError(t, c.Update(t.Context(), policy))
 	_, code, message = push("--name", "pushed")
 	assert.Equal(t, output.CodeFailed, code)
-	assert.Contains(t, message, "OffloadingPolicy pushed belongs to ConfigMap source, which has the label longshore.dev/policy")
+	assert.Contains(t, message, "OffloadingPolicy pushed is kept from the ConfigMap of its name, which has the label longshore.dev/policy")
+
+	labeled := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "labeled", Labels: map[string]string{policyv1alpha1.PolicyLabel: "true"}},
+		Data:       map[string]string{policyv1alpha1.PolicyConfigMapSpecKey: "mode: Shadow"},
+	}
+	require.NoError(t, c.Create(t.Context(), labeled))
+	_, code, message = push("--name", "labeled")
+	assert.Equal(t, output.CodeFailed, code)
+	assert.Contains(t, message, "writing ConfigMap longshore/labeled in the cluster: it is a policy of its own")
+	require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(labeled), labeled))
+	assert.Contains(t, labeled.Data, policyv1alpha1.PolicyConfigMapSpecKey, "what its author wrote stays")
 }

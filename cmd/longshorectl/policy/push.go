@@ -22,6 +22,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policysource/attestation"
+	"github.com/longshore-dev/longshore/host/policysource/configmap"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -152,20 +153,27 @@ func (p *Pushed) objects() []client.Object {
 	return append(objects, p.Policy)
 }
 
-// apply writes the objects.
+// apply writes the objects. It changes no policy that the manager keeps from a ConfigMap, and no such
+// ConfigMap.
 func (p *Pushed) apply(ctx context.Context, c *admin.Cluster) error {
 	have := &policyv1alpha1.OffloadingPolicy{}
 	err := c.Get(ctx, client.ObjectKeyFromObject(p.Policy), have)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading OffloadingPolicy %s: %w", p.Policy.Name, err)
 	}
-	if owner := metav1.GetControllerOf(have); err == nil && owner != nil {
-		return fmt.Errorf("OffloadingPolicy %s belongs to %s %s, which has the label %s: remove the label, or choose another --name",
-			p.Policy.Name, owner.Kind, owner.Name, policyv1alpha1.PolicyLabel)
+	if err == nil && configmap.IsManaged(have) {
+		return fmt.Errorf("OffloadingPolicy %s is kept from the ConfigMap of its name, which has the label %s: change the ConfigMap, or choose another --name",
+			p.Policy.Name, policyv1alpha1.PolicyLabel)
 	}
 	for _, want := range p.ConfigMaps {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: want.Namespace, Name: want.Name}}
-		if err := c.Write(ctx, object, func() error { object.Data, object.BinaryData = want.Data, want.BinaryData; return nil }); err != nil {
+		if err := c.Write(ctx, object, func() error {
+			if configmap.IsSelected(object) {
+				return fmt.Errorf("it is a policy of its own, by the label %s: choose another --name", policyv1alpha1.PolicyLabel)
+			}
+			object.Data, object.BinaryData = want.Data, want.BinaryData
+			return nil
+		}); err != nil {
 			return err
 		}
 	}
