@@ -33,6 +33,12 @@ type Options struct {
 // the order in which they can be applied: CRDs first, then what others refer to, then workloads,
 // then objects of the chart's own kinds. The namespace itself is the caller's.
 func Render(values map[string]any, options Options) ([]*unstructured.Unstructured, error) {
+	objects, err := renderAll(values, options)
+	return slices.DeleteFunc(objects, isHook), err
+}
+
+// renderAll is Render with the objects of hooks.
+func renderAll(values map[string]any, options Options) ([]*unstructured.Unstructured, error) {
 	chrt, err := load()
 	if err != nil {
 		return nil, err
@@ -60,7 +66,7 @@ func Render(values map[string]any, options Options) ([]*unstructured.Unstructure
 		if err != nil {
 			return nil, fmt.Errorf("decoding what %s renders to: %w", name, err)
 		}
-		objects = append(objects, slices.DeleteFunc(decoded, isHook)...)
+		objects = append(objects, decoded...)
 	}
 	slices.SortFunc(objects, compare)
 	return objects, nil

@@ -54,6 +54,25 @@ func TestThePriorityClassReachesVirtualKubelets(t *testing.T) {
 	}
 }
 
+func TestEveryPodHasThePriorityClass(t *testing.T) {
+	objects, err := renderAll(optionalValues(), Options{})
+	require.NoError(t, err)
+	pods := map[string]string{}
+	for _, object := range objects {
+		path := map[string][]string{"Pod": {"spec"}, "Deployment": {"spec", "template", "spec"}, "Job": {"spec", "template", "spec"}}[object.GetKind()]
+		if path != nil {
+			class, _, err := unstructured.NestedString(object.Object, append(path, "priorityClassName")...)
+			require.NoError(t, err)
+			pods[object.GetKind()+" "+object.GetName()] = class
+		}
+	}
+	assert.Equal(t, map[string]string{
+		"Deployment longshore-manager": "system-cluster-critical", "Deployment longshore-webhook": "system-cluster-critical",
+		"Deployment longshore-replicator": "system-cluster-critical",
+		"Pod longshore-check":             "system-cluster-critical", "Job longshore-uninstall": "system-cluster-critical",
+	}, pods)
+}
+
 func TestNodeSelectorAndAffinityReachVirtualKubelets(t *testing.T) {
 	passed := arguments(t, render(t, map[string]any{"clusterID": "rome", "virtualKubelet": map[string]any{
 		"nodeSelector": map[string]any{"pool": "system"},
