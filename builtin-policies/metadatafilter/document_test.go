@@ -19,7 +19,7 @@ import (
 func TestTheDocumentIsRight(t *testing.T) {
 	text, err := os.ReadFile("../../docs/howto/filter-labels.md")
 	require.NoError(t, err)
-	_, block, found := strings.Cut(string(text), "```yaml\n")
+	_, block, found := strings.Cut(string(text), "```yaml filter.yaml\n")
 	require.True(t, found)
 	block, _, _ = strings.Cut(block, "```")
 	var policy policyv1alpha1.OffloadingPolicy

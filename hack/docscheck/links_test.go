@@ -56,6 +56,19 @@ func TestEveryRelativeLinkLeadsToAFile(t *testing.T) {
 	}
 }
 
+func TestEveryHowToIsInTheIndex(t *testing.T) {
+	index, err := os.ReadFile(filepath.Join(root, "docs/howto/README.md"))
+	require.NoError(t, err)
+	pages, err := filepath.Glob(filepath.Join(root, "docs/howto/*.md"))
+	require.NoError(t, err)
+	require.NotEmpty(t, pages)
+	for _, page := range pages {
+		if name := filepath.Base(page); name != "README.md" {
+			assert.Contains(t, string(index), "]("+name+")")
+		}
+	}
+}
+
 func TestEveryCitedDecisionExistsAndIsInTheIndex(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Join(root, "docs/adr"))
 	require.NoError(t, err)

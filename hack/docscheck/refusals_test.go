@@ -23,9 +23,9 @@ var update = flag.Bool("update", false, "write the pages that tests of this pack
 
 const refusalsHead = `# Debug a refused policy
 
-` + "```sh skip example" + `
-kubectl get offloadingpolicy NAME -o jsonpath='{.status.conditions[?(@.type=="Ready")]}'
-longshorectl policy inspect --policy NAME
+` + "```sh" + `
+kubectl get offloadingpolicy registry-rewrite -o jsonpath='{.status.conditions[?(@.type=="Ready")]}'
+longshorectl policy inspect --policy registry-rewrite
 longshorectl policy inspect module.wasm.gz
 ` + "```" + `
 

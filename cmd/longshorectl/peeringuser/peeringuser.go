@@ -98,7 +98,7 @@ func Generate(streams admin.Streams) *cobra.Command {
 			"provider. The kubeconfig is not stored. Delete the user when the clusters are peered: until then its administrator can also change the\n" +
 			"consumer's Tenant, and lift a cordon.\n" +
 			"Exit codes: 0 done, 1 failed, 2 wrong command line.",
-		Example: "  longshorectl generate peering-user --consumer-cluster-id rome > milan.kubeconfig",
+		Example: "  longshorectl generate peering-user --consumer-cluster-id rome > peering.kubeconfig",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			id, err := parse(consumer)

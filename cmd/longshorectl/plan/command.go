@@ -46,7 +46,7 @@ func Command(in io.Reader, out io.Writer, getenv func(string) string) *cobra.Com
 			"Without --kubeconfig or --context the command reads files only: what they do not have is assumed, and printed. With one of them\n" +
 			"it reads the cluster, and objects in the files take the place of those in the cluster. Nothing is written.\n" +
 			"Pods are planned as they are in the files. For the fields that the API server adds as well, plan the result of\n" +
-			"kubectl create --dry-run=server -o yaml.\n" +
+			"kubectl create --dry-run=server -n NAMESPACE -o yaml.\n" +
 			"Exit codes: 0 all pods can run, 1 a file or the cluster cannot be read, 2 wrong command line, 4 a pod would be refused or stay Pending.",
 		Example: example,
 		Args:    from.Args,

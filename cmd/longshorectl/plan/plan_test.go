@@ -50,7 +50,10 @@ func run(t *testing.T, in io.Reader, args ...string) (out string, code int, mess
 	return buffer.String(), code, message
 }
 
-var shop = []string{"-f", "testdata/app.yaml", "-n", "shop", "--namespace-offloading", "testdata/offloading.yaml", "--virtual-node", "testdata/nodes.yaml", "--cluster-id", "rome"}
+// files are those of docs/howto/plan-before-you-offload.md.
+const files = "../../../docs/howto/plan"
+
+var shop = []string{"-f", files + "/app.yaml", "-n", "shop", "--namespace-offloading", files + "/offloading.yaml", "--virtual-node", files + "/nodes.yaml", "--cluster-id", "rome"}
 
 var color = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
@@ -70,7 +73,7 @@ func TestWhatThePlanPrints(t *testing.T) {
 
 func TestATerminalHasTheSameTextInColor(t *testing.T) {
 	result, err := plan.Run(t.Context(), plan.Options{
-		Files: []string{"testdata/app.yaml"}, Facts: []string{"testdata/offloading.yaml", "testdata/nodes.yaml"}, Namespace: "shop", HomeClusterID: "rome", RuntimeClassName: "liqo", CacheDir: cacheDir,
+		Files: []string{files + "/app.yaml"}, Facts: []string{files + "/offloading.yaml", files + "/nodes.yaml"}, Namespace: "shop", HomeClusterID: "rome", RuntimeClassName: "liqo", CacheDir: cacheDir,
 	})
 	require.NoError(t, err)
 	for format, write := range map[string]func(io.Writer, *plan.Result, output.Style, int) error{"table": plan.PrintTable, "wide": plan.PrintWide} {
@@ -86,12 +89,12 @@ func TestATerminalHasTheSameTextInColor(t *testing.T) {
 }
 
 func TestThePlanFitsATerminal(t *testing.T) {
-	nodes, err := os.ReadFile("testdata/nodes.yaml")
+	nodes, err := os.ReadFile(files + "/nodes.yaml")
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "nodes.yaml")
 	require.NoError(t, os.WriteFile(path, bytes.ReplaceAll(nodes, []byte("name: milan"), []byte("name: "+outputtest.Long)), 0o600))
 	result, err := plan.Run(t.Context(), plan.Options{
-		Files: []string{"testdata/app.yaml"}, Facts: []string{"testdata/offloading.yaml", path}, Namespace: "shop", HomeClusterID: "rome", RuntimeClassName: "liqo", CacheDir: cacheDir,
+		Files: []string{files + "/app.yaml"}, Facts: []string{files + "/offloading.yaml", path}, Namespace: "shop", HomeClusterID: "rome", RuntimeClassName: "liqo", CacheDir: cacheDir,
 	})
 	require.NoError(t, err)
 	for name, write := range map[string]func(io.Writer, *plan.Result, output.Style, int) error{"long": plan.PrintTable, "long-wide": plan.PrintWide} {
@@ -100,7 +103,7 @@ func TestThePlanFitsATerminal(t *testing.T) {
 }
 
 func TestThePlanAsJSON(t *testing.T) {
-	data, err := os.ReadFile("testdata/app.yaml")
+	data, err := os.ReadFile(files + "/app.yaml")
 	require.NoError(t, err)
 	out, code, _ := run(t, bytes.NewReader(data), "-f", "-", "-n", "shop", "-o", "json")
 	assert.Equal(t, output.CodeDenied, code)
@@ -172,9 +175,9 @@ func TestErrorsOfTheCommandLine(t *testing.T) {
 		"an argument":            {[]string{"app.yaml"}, output.CodeUsage, `unexpected argument "app.yaml"`},
 		"a file that is missing": {[]string{"-f", "none.yaml"}, output.CodeFailed, "no such file"},
 		"a broken file":          {[]string{"-f", broken}, output.CodeFailed, `decoding document 1 of "` + broken},
-		"no pods":                {[]string{"-f", "testdata/nodes.yaml"}, output.CodeFailed, "the files have no Pod, Deployment"},
+		"no pods":                {[]string{"-f", files + "/nodes.yaml"}, output.CodeFailed, "the files have no Pod, Deployment"},
 		"an unknown node":        {append([]string{"--node", "palermo"}, shop...), output.CodeFailed, `there is no virtual node "palermo"`},
-		"a missing kubeconfig":   {[]string{"-f", "testdata/app.yaml", "--kubeconfig", "none"}, output.CodeFailed, "no such file"},
+		"a missing kubeconfig":   {[]string{"-f", files + "/app.yaml", "--kubeconfig", "none"}, output.CodeFailed, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, code, message := run(t, nil, tc.args...)
@@ -184,12 +187,12 @@ func TestErrorsOfTheCommandLine(t *testing.T) {
 	}
 }
 
-// Every pod template of an application is planned: those in testdata, and the real ones that the
+// Every pod template of an application is planned: those of the how-to, and the real ones that the
 // machine has.
 func TestRealApplications(t *testing.T) {
 	real, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "shared", "fixtures", "*.yaml"))
 	require.NoError(t, err)
-	for _, file := range append(real, "testdata/app.yaml") {
+	for _, file := range append(real, files+"/app.yaml") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			data, err := os.ReadFile(file)
 			require.NoError(t, err)
@@ -205,30 +208,6 @@ func TestRealApplications(t *testing.T) {
 				}
 				require.NotNil(t, planned.ShadowPod, "%s", planned)
 				assert.Len(t, planned.ShadowPod.Spec.Pod.Containers, len(planned.AdmittedPod.Spec.Containers))
-			}
-		})
-	}
-}
-
-// The commands of the how-to run in a folder with its files, and print what it shows.
-func TestTheCommandsOfTheHowToAreTrue(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "howto", "plan-before-you-offload.md"))
-	require.NoError(t, err)
-	commands := regexp.MustCompile(`(?m)^(?:.* \| )?longshorectl plan (.*)$`).FindAllStringSubmatch(string(data), -1)
-	require.Len(t, commands, 6)
-	t.Chdir("testdata")
-	for n, found := range commands {
-		arguments, _, _ := strings.Cut(found[1], " | ")
-		t.Run(arguments, func(t *testing.T) {
-			out, code, message := run(t, strings.NewReader(""), strings.Fields(arguments)...)
-			if strings.Contains(arguments, "--kubeconfig") {
-				assert.Equal(t, output.CodeFailed, code, "the flags are right, and there is no cluster")
-				assert.Contains(t, message, "rome.kubeconfig: no such file")
-				return
-			}
-			assert.Equal(t, output.CodeDenied, code, message)
-			if n == 0 {
-				assert.Contains(t, string(data), "```text\n"+out+"```\n")
 			}
 		})
 	}

@@ -89,14 +89,12 @@ func (s *shell) fails(t *testing.T, line string, code int, message string) {
 func TestTheCommandLine(t *testing.T) {
 	t.Parallel()
 	r, clusters := start(t)
-	s := installOn(t, r, clusters, func(_ string, values map[string]any) {
-		// A provider that is lost is noticed after seconds, not after a minute.
-		values["manager"].(map[string]any)["extraArgs"] = []any{"--foreign-cluster-ping-interval=2s"}
-	})
+	s := newShell(t, r, clusters)
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T, *shell)
 	}{
+		{"the tutorial of the installation is true, command by command", installLines},
 		{"peer, and peer again with another request", peerLines},
 		{"slices and virtual nodes are created, listed and deleted", capacityLines},
 		{"status and info", statusLines},
@@ -121,6 +119,17 @@ func TestTheCommandLine(t *testing.T) {
 			return
 		}
 	}
+}
+
+// installLines follows the tutorial of the installation, which takes everything back, and installs
+// again as the how-to and the README say.
+func installLines(t *testing.T, s *shell) {
+	reader := startHowTos(t, s.rig)
+	reader.follows(t, "docs/tutorials/install.md")
+	reader.follows(t, "docs/howto/upgrade.md", "## Install", "## Uninstall")
+	reader.runs(t, "helm --kubeconfig milan.kubeconfig install longshore charts/longshore --namespace longshore --set clusterID=milan --wait")
+	reader.follows(t, "README.md", "## Install on your clusters")
+	reader.follows(t, "docs/howto/peer-two-clusters.md", "# Peer two clusters")
 }
 
 func peerLines(t *testing.T, s *shell) {
@@ -173,6 +182,7 @@ func capacityLines(t *testing.T, s *shell) {
 		}
 	}
 	assert.NotContains(t, s.ok(t, "get resourceslice --kubeconfig @milan"), "mypool")
+	startHowTos(t, s.rig).follows(t, "docs/howto/peer-two-clusters.md", "## Ask for resources")
 }
 
 func statusLines(t *testing.T, s *shell) {
@@ -183,6 +193,17 @@ func statusLines(t *testing.T, s *shell) {
 	assert.Regexp(t, `(?m)^Role: +Provider\n`, s.ok(t, "info peer milan --kubeconfig @rome"))
 	assert.Contains(t, s.ok(t, "info rome --kubeconfig @milan -o yaml"), "clusterID: rome\nlocalNamespace: liqo-tenant-rome\n")
 	s.fails(t, "info oslo --kubeconfig @rome", 2, `cluster rome has no peer "oslo"`)
+
+	reader := startHowTos(t, s.rig)
+	reader.follows(t, "docs/howto/peer-two-clusters.md", "## See the peering")
+	reader.follows(t, "docs/howto/operate.md", "## See the state", "## Back up and restore")
+	reader.follows(t, "docs/howto/upgrade.md", "## Upgrade from a version that reads Secrets in all namespaces")
+	reader.runs(t, "kubectl create namespace team-a")
+	reader.follows(t, "docs/howto/grant-policy-rights.md", "## Modules from other namespaces")
+	writeModule(t, reader.dir)
+	reader.follows(t, "docs/howto/load-a-policy.md", "## Load it with the chart")
+	reader.runs(t, "helm upgrade longshore charts/longshore -n longshore --reset-then-reuse-values --set policies.custom.stamp=null --set policies.namespaces=null")
+	reader.follows(t, "docs/howto/move-from-the-reference.md")
 }
 
 func namespaceLines(t *testing.T, s *shell) {
@@ -226,9 +247,11 @@ func tenancyLines(t *testing.T, s *shell) {
 	for range 2 {
 		assert.Equal(t, "namespace/shop unoffloaded\n", s.ok(t, "unoffload namespace shop --kubeconfig @rome --skip-confirm"))
 	}
+	startHowTos(t, s.rig).follows(t, "docs/howto/peer-two-clusters.md", "## Stop a consumer")
 }
 
 func unpeerLines(t *testing.T, s *shell) {
+	startHowTos(t, s.rig).follows(t, "docs/howto/peer-two-clusters.md", "## Withdraw")
 	for range 2 {
 		out := s.ok(t, "unpeer --kubeconfig @rome --remote-kubeconfig @milan --delete-namespaces")
 		assert.Equal(t, "CONSUMER  PROVIDER  STATE      VIRTUAL NODE\nrome      milan     NotPeered  -\n", out)
@@ -280,6 +303,8 @@ func userLines(t *testing.T, s *shell) {
 	assert.Equal(t, "peering-user/rome deleted\n", s.ok(t, "delete peering-user --consumer-cluster-id rome --kubeconfig @milan"))
 	assert.Equal(t, "peering-user/rome does not exist\n", s.ok(t, "delete peering-user --consumer-cluster-id rome --kubeconfig @milan"))
 	s.fails(t, "authenticate "+peer, 1, "forbidden")
+
+	startHowTos(t, s.rig).follows(t, "docs/howto/peer-two-clusters.md", "## Let another administrator peer")
 }
 
 // lostLines removes a provider that is lost from its consumer, and a consumer that is lost from
@@ -310,9 +335,10 @@ func lostLines(t *testing.T, s *shell) {
 	_, errs, code := s.run(t, unpeer, "n\n")
 	assert.Equal(t, 1, code, errs)
 	assert.Contains(t, errs, "not confirmed; nothing was changed")
-	for range 2 {
-		assert.Equal(t, "cluster milan unpeered\n", s.ok(t, unpeer+" --skip-confirm"))
-	}
+	reader := startHowTos(t, s.rig)
+	reader.follows(t, "docs/howto/operate.md", "### The provider is lost for good")
+	reader.follows(t, "docs/howto/peer-two-clusters.md", "## Remove a cluster that is lost")
+	assert.Equal(t, "cluster milan unpeered\n", s.ok(t, unpeer+" --skip-confirm"))
 	for _, gone := range []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantInRome}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "milan"}},
 		&offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Name: "milan", Namespace: tenantInRome}},
@@ -330,9 +356,8 @@ func lostLines(t *testing.T, s *shell) {
 
 	require.NoError(t, s.clusters.Milan.Plane.Restart(t.Context()))
 	require.NoError(t, s.clusters.Rome.Plane.Crash())
-	for range 2 {
-		assert.Equal(t, "cluster rome unpeered\n", s.ok(t, "force unpeer rome --kubeconfig @milan --skip-confirm"))
-	}
+	reader.follows(t, "docs/howto/operate.md", "### The consumer is lost for good")
+	assert.Equal(t, "cluster rome unpeered\n", s.ok(t, "force unpeer rome --kubeconfig @milan --skip-confirm"))
 	for _, name := range []string{tenantInMilan, "kept-rome"} {
 		eventually(t, "namespace "+name+" is gone", func(t planetest.T) bool {
 			return apierrors.IsNotFound(milan.Get(t.Context(), client.ObjectKey{Name: name}, &corev1.Namespace{}))

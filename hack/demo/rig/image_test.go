@@ -16,6 +16,9 @@ import (
 func imageLines(t *testing.T, s *shell) {
 	options := &offloadingv1beta1.VkOptionsTemplate{}
 	require.NoError(t, s.rig.Rome.Get(t.Context(), client.ObjectKey{Namespace: rig.Namespace, Name: "virtual-kubelet-default"}, options))
+	reader := startHowTos(t, s.rig)
+	reader.follows(t, "docs/howto/upgrade.md", "## Upgrade")
+	reader.follows(t, "docs/howto/upgrade.md", "## Upgrade a release whose defaults were hooks", "## Roll back")
 	image := options.Spec.ContainerImage
 	for _, next := range []string{image + "-next", image} {
 		changed := options.DeepCopy()

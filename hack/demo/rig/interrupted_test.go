@@ -44,6 +44,11 @@ func installOn(t *testing.T, r *rig.Rig, clusters *rig.Clusters, change func(clu
 	require.NoError(t, r.Install(ctx, change))
 	require.NoError(t, r.Rome.WaitForDeployments(ctx, rig.Namespace, quiet))
 	require.NoError(t, r.Milan.WaitForDeployments(ctx, rig.Namespace, quiet))
+	return newShell(t, r, clusters)
+}
+
+func newShell(t *testing.T, r *rig.Rig, clusters *rig.Clusters) *shell {
+	t.Helper()
 	kubeconfigs, err := r.WriteKubeconfigs(t.TempDir())
 	require.NoError(t, err)
 	for name, path := range kubeconfigs {

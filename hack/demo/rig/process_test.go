@@ -35,11 +35,15 @@ func processLines(t *testing.T, s *shell) {
 		uid = all[0].UID
 		return true
 	})
+	reader := startHowTos(t, s.rig)
 	for _, process := range []string{offloadingv1beta1.ProcessShared, offloadingv1beta1.ProcessOwn} {
-		vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenantInRome, Name: "milan"}}
-		patch := `{"metadata":{"annotations":{"` + offloadingv1beta1.ProcessAnnotation + `":"` + process + `"}}}`
-		require.NoError(t, rome.Patch(t.Context(), vn, client.RawPatch(types.MergePatchType, []byte(patch))))
 		isShared := process == offloadingv1beta1.ProcessShared
+		if isShared {
+			reader.follows(t, "docs/howto/share-a-process.md", "## Move existing virtual nodes")
+		} else {
+			reader.follows(t, "docs/howto/share-a-process.md", "## Move one back")
+		}
+		vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: tenantInRome, Name: "milan"}}
 		eventually(t, "the only virtual kubelet is a process of the kind "+process+" and is available", func(t planetest.T) bool {
 			list := &appsv1.DeploymentList{}
 			require.NoError(t, rome.List(t.Context(), list, client.InNamespace(tenantInRome)))

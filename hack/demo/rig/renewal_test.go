@@ -138,4 +138,7 @@ func keyLines(t *testing.T, s *shell) {
 	}
 	assert.Equal(t, uid, read(), "the Identity of the slice was never deleted")
 	usable(t, s)
+
+	startHowTos(t, s.rig).follows(t, "docs/howto/peer-two-clusters.md", "## Replace the key of a cluster")
+	usable(t, s)
 }

@@ -34,6 +34,7 @@ const (
 // while pods are admitted all the time.
 func severalReplicas(t *testing.T, r *rig.Rig) {
 	own := []string{"longshore-manager", webhookName}
+	startHowTos(t, r).follows(t, "docs/howto/run-several-replicas.md")
 	for _, name := range own {
 		patchOwn(t, r, name, `{"spec":{"replicas":2}}`)
 	}

@@ -113,7 +113,21 @@ func (e Endpoint) Values() map[string]any {
 		"clusterID": e.Name, "bindPodIP": true,
 		"manager": placed(), "webhook": webhook,
 		"virtualKubelet": map[string]any{"tolerations": placed()["tolerations"]},
+		"uninstall":      placed(),
 	}
+}
+
+// Values are the chart's values for both clusters, by name, as [Rig.Install] has them.
+func (r *Rig) Values() map[string]map[string]any {
+	return map[string]map[string]any{
+		r.Rome.Name: r.Rome.values(r.connection.Rome), r.Milan.Name: r.Milan.values(r.connection.Milan),
+	}
+}
+
+func (c *Cluster) values(endpoint Endpoint) map[string]any {
+	values := endpoint.Values()
+	values["apiServer"] = map[string]any{"address": c.Config.Host}
+	return values
 }
 
 // Install renders the chart for both clusters and applies it. Change may alter the
@@ -129,8 +143,7 @@ func (r *Rig) Install(ctx context.Context, change func(cluster string, values ma
 
 // Install renders the chart for a cluster and applies it, as [Rig.Install] does.
 func (c *Cluster) Install(ctx context.Context, endpoint Endpoint, change func(cluster string, values map[string]any)) error {
-	values := endpoint.Values()
-	values["apiServer"] = map[string]any{"address": c.Config.Host}
+	values := c.values(endpoint)
 	if change != nil {
 		change(c.Name, values)
 	}

@@ -57,9 +57,10 @@ func withoutMake(variables []string) []string {
 	})
 }
 
-// Run runs commands, and returns what they wrote and whether all of them succeeded.
+// Run runs commands, and returns what they wrote and whether all of them succeeded. Commands that
+// ask for a confirmation are answered with yes.
 func (s *Shell) Run(commands string) (output string, ok bool, err error) {
-	script := fmt.Sprintf("failed=0\n{\n%s\n} > '%s' 2>&1 < /dev/null\necho \"longshore:$failed\"\n", commands, s.output)
+	script := fmt.Sprintf("failed=0\n{\n%s\n} > '%s' 2>&1 < <(yes yes)\necho \"longshore:$failed\"\n", commands, s.output)
 	if _, err := io.WriteString(s.input, script); err != nil {
 		return "", false, fmt.Errorf("telling the shell: %w", err)
 	}

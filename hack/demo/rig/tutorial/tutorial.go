@@ -4,7 +4,8 @@
 // A block fenced as "sh" is run by one shell for the whole document; a block fenced as
 // "text" behind it is its output. Words after "sh" change that: "skip" and a reason is not run,
 // "until" is run again until the output is as shown, "refused" must fail. The reasons are those of
-// hack/docscheck.
+// hack/docscheck. A block fenced as "yaml" and a name is a file of the reader, which is written.
+// Other blocks are part of the text.
 package tutorial
 
 import (
@@ -40,20 +41,48 @@ type Block struct {
 	Output string
 }
 
+// Sections keeps the lines of a document below the headings given, such as "## Withdraw", and
+// empties the others: lines keep their numbers. A section ends at the next heading, of any level.
+// Without headings, everything is kept.
+func Sections(document string, headings ...string) (string, error) {
+	if len(headings) == 0 {
+		return document, nil
+	}
+	lines, found, keep, inside := strings.Split(document, "\n"), 0, false, false
+	for i, line := range lines {
+		_, isFence := strings.CutPrefix(strings.TrimSpace(line), fence)
+		switch {
+		case isFence:
+			inside = !inside
+		case !inside && heading.MatchString(line):
+			if keep = slices.Contains(headings, line); keep {
+				found++
+			}
+		}
+		if !keep {
+			lines[i] = ""
+		}
+	}
+	if found != len(headings) {
+		return "", fmt.Errorf("the document has %d of the headings %q", found, headings)
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
 // Parse returns the command blocks of a document in Markdown.
 func Parse(document string) ([]Block, error) {
 	var blocks []Block
 	lines := strings.Split(document, "\n")
 	for i := 0; i < len(lines); i++ {
-		info, fence := strings.CutPrefix(lines[i], "```")
-		if !fence {
+		info, isFence := strings.CutPrefix(strings.TrimSpace(lines[i]), fence)
+		if !isFence {
 			continue
 		}
-		end := i + 1 + slices.Index(lines[i+1:], "```")
+		end := i + 1 + slices.IndexFunc(lines[i+1:], func(line string) bool { return strings.TrimSpace(line) == fence })
 		if end == i {
 			return nil, fmt.Errorf("line %d: the block has no end", i+1)
 		}
-		content := strings.Join(lines[i+1:end], "\n")
+		content := unindented(lines[i+1:end], strings.Index(lines[i], fence))
 		words := strings.Fields(info)
 		switch {
 		case len(words) > 0 && words[0] == "sh":
@@ -62,14 +91,25 @@ func Parse(document string) ([]Block, error) {
 				return nil, err
 			}
 			blocks = append(blocks, block)
+		case len(words) == 2 && words[0] == "yaml":
+			blocks = append(blocks, Block{Line: i + 2, Commands: "cat > '" + words[1] + "' <<'END OF FILE'\n" + content + "\nEND OF FILE"})
 		case info == "text" && len(blocks) > 0 && blocks[len(blocks)-1].Output == "":
 			blocks[len(blocks)-1].Output = content
-		default:
-			return nil, fmt.Errorf("line %d: a block %q is neither commands nor the output of some", i+1, info)
+		case info == "text":
+			return nil, fmt.Errorf("line %d: the output of no commands", i+1)
 		}
 		i = end
 	}
 	return blocks, nil
+}
+
+// unindented removes the indentation of a block in a list.
+func unindented(lines []string, columns int) string {
+	var text []string
+	for _, line := range lines {
+		text = append(text, line[min(columns, len(line)-len(strings.TrimLeft(line, " "))):])
+	}
+	return strings.Join(text, "\n")
 }
 
 func newBlock(line int, words []string, commands string) (Block, error) {
@@ -86,10 +126,14 @@ func newBlock(line int, words []string, commands string) (Block, error) {
 	return block, nil
 }
 
-const ellipsis = "…"
+const (
+	ellipsis = "…"
+	fence    = "```"
+)
 
 var (
-	blanks = regexp.MustCompile(`\s+`)
+	blanks  = regexp.MustCompile(`\s+`)
+	heading = regexp.MustCompile(`^#{1,6} `)
 	// wildcards turns ellipses into patterns: between words, one stands for no word, too.
 	wildcards = strings.NewReplacer(" … ", ` (?:[^\n]* )?`, " …\n", "(?: [^\n]*)?\n", "…", `[^\n]*`)
 )

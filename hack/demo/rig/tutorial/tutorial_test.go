@@ -23,18 +23,57 @@ func TestParse(t *testing.T) {
 		{Line: 15, Kind: tutorial.Skip, Commands: "make"},
 	}, blocks)
 
+	blocks, err = tutorial.Parse("1. Do:\n   ```sh\n   echo a\n     b\n\n   ```\n" + fenced("go", "a()") + fenced("yaml", "a: b"))
+	require.NoError(t, err)
+	assert.Equal(t, []tutorial.Block{{Line: 3, Commands: "echo a\n  b\n"}}, blocks, "a block of a list; fragments are part of the text")
+
 	for name, document := range map[string]string{
-		"a block without an end":      "```sh\necho",
-		"output of nothing":           fenced("text", "a"),
-		"two outputs of one block":    fenced("sh", "echo a") + fenced("text", "a") + fenced("text", "a"),
-		"an unknown kind":             fenced("sh sometimes", "echo a"),
-		"two kinds":                   fenced("sh refused until", "echo a"),
-		"skipped without a reason":    fenced("sh skip", "echo a"),
-		"a block that is not checked": fenced("yaml", "a: b"),
+		"a block without an end":   "```sh\necho",
+		"output of nothing":        fenced("text", "a"),
+		"two outputs of one block": fenced("sh", "echo a") + fenced("text", "a") + fenced("text", "a"),
+		"an unknown kind":          fenced("sh sometimes", "echo a"),
+		"two kinds":                fenced("sh refused until", "echo a"),
+		"skipped without a reason": fenced("sh skip", "echo a"),
 	} {
 		_, err := tutorial.Parse(document)
 		assert.Error(t, err, name)
 	}
+}
+
+func TestSections(t *testing.T) {
+	document := "# Title\na\n## One\nb\n" + fenced("sh", "# no heading\nc") + "### Two\nd\n## Three\ne"
+	for name, tc := range map[string]struct {
+		headings []string
+		want     string
+	}{
+		"all":                     {nil, document},
+		"the beginning":           {[]string{"# Title"}, "# Title\na\n\n\n\n\n\n\n\n\n\n"},
+		"a section with a block":  {[]string{"## One"}, "\n\n## One\nb\n" + fenced("sh", "# no heading\nc") + "\n\n\n"},
+		"two, in their own order": {[]string{"## Three", "### Two"}, "\n\n\n\n\n\n\n\n### Two\nd\n## Three\ne"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := tutorial.Sections(document, tc.headings...)
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, text)
+		})
+	}
+	_, err := tutorial.Sections(document, "## One", "## Four")
+	assert.ErrorContains(t, err, "1 of the headings")
+}
+
+func TestAFileOfTheReaderIsWritten(t *testing.T) {
+	blocks, err := tutorial.Parse(fenced("yaml web.yaml", "name: $HOME\n\nlist:\n- it's") + fenced("sh", "cat web.yaml") + fenced("text", "name: $HOME\nlist:\n- it's"))
+	require.NoError(t, err)
+	require.Len(t, blocks, 2)
+	shell, err := tutorial.Start(t.Context(), t.TempDir(), t.TempDir())
+	require.NoError(t, err)
+	for _, block := range blocks {
+		output, ok, err := shell.Run(block.Commands)
+		require.NoError(t, err)
+		assert.True(t, ok)
+		assert.True(t, block.Matches(output), output)
+	}
+	require.NoError(t, shell.Close())
 }
 
 func TestMatches(t *testing.T) {
@@ -79,7 +118,8 @@ func TestShell(t *testing.T) {
 		{"f; true", "", false},
 		{"false | cat", "", false},
 		{"if false; then echo; fi", "", true},
-		{"cat", "", true},
+		{"read answer; echo $answer", "yes\n", true},
+		{"read answer; read next; echo $next", "yes\n", true},
 		{"cat <<'END'\n$HOME\nEND", "$HOME\n", true},
 		{"echo wrong >&2", "wrong\n", true},
 	}
