@@ -3,7 +3,6 @@ package virtualkubelet
 import (
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -174,12 +173,13 @@ func fieldEnv(name, path string) corev1.EnvVar {
 	}}
 }
 
+// portOf returns the port of host:port, or 0. The host may be an IPv6 address in brackets.
 func portOf(address string) int32 {
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
+	colon := strings.LastIndexByte(address, ':')
+	if colon < 0 {
 		return 0
 	}
-	n, err := strconv.ParseUint(port, 10, 16)
+	n, err := strconv.ParseUint(address[colon+1:], 10, 16)
 	if err != nil {
 		return 0
 	}
