@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -185,12 +186,20 @@ func (o *objects) Resync() error {
 }
 
 // parse returns an object without its managed fields, which are not replicated. An update without
-// them keeps those of the API server.
+// them keeps those of the API server. The object of the watch is not changed: others may have it.
 func (o *objects) parse(object any) (cache.ObjectName, *unstructured.Unstructured, error) {
 	observed, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		return cache.ObjectName{}, nil, fmt.Errorf("storing %s: unexpected object %T", o.source.resource.GroupResource(), object)
 	}
-	observed.SetManagedFields(nil)
-	return cache.MetaObjectToName(observed), observed, nil
+	name := cache.MetaObjectToName(observed)
+	metadata, ok := observed.Object["metadata"].(map[string]any)
+	if !ok {
+		return name, observed, nil
+	}
+	metadata = maps.Clone(metadata)
+	delete(metadata, "managedFields")
+	observed = &unstructured.Unstructured{Object: maps.Clone(observed.Object)}
+	observed.Object["metadata"] = metadata
+	return name, observed, nil
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/rest"
@@ -48,9 +49,34 @@ current-context: c
 
 var nsMaps = offloadingv1beta1.GroupVersion.WithResource("namespacemaps")
 
+// dynamicClient returns a client whose watches lose no events. A watch of the fake begins with the
+// next change, and not with the resource version of the list before it: if objects have changed
+// since that list, the watch is refused as one that is too old, and the reflector lists again.
 func dynamicClient(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
-	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+	c := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 		map[schema.GroupVersionResource]string{nsMaps: "NamespaceMapList"}, objects...)
+	// The fake calls its reactors one at a time.
+	changes, listed := 0, map[string]int{}
+	c.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		switch action.GetVerb() {
+		case "list":
+			// One object is listed before each watch, only for the resource version (restore.Detect).
+			if list, ok := action.(clienttesting.ListActionImpl); ok && list.ListOptions.Limit != 1 {
+				listed[action.GetNamespace()] = changes
+			}
+		case "create", "update", "patch", "delete":
+			changes++
+		default:
+		}
+		return false, nil, nil
+	})
+	c.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		if listed[action.GetNamespace()] != changes {
+			return true, nil, apierrors.NewResourceExpired("objects have changed since the list")
+		}
+		return false, nil, nil
+	})
+	return c
 }
 
 // ownObject returns the local object that is replicated to milan, and copied its remote copy.

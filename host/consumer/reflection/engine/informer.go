@@ -77,8 +77,14 @@ func NewInformers(ctx context.Context) *Informers {
 	return &Informers{ctx: ctx, open: map[informerKey]*informer{}}
 }
 
-// Wait waits for the end of all watches. It is called after the engines have ended.
-func (i *Informers) Wait() { i.group.Wait() }
+// Wait waits for the end of all watches. It is called after the end of the context: engines that
+// still run begin no further watches.
+func (i *Informers) Wait() {
+	// An engine that is beginning a watch has the lock.
+	i.mu.Lock()
+	i.mu.Unlock() //nolint:staticcheck // it protects nothing here
+	i.group.Wait()
+}
 
 // listWatch returns what lists and watches the objects of a selection. All informers are filled
 // through it.
@@ -117,8 +123,9 @@ func (i *Informers) acquire(ctx context.Context, s selection, by *subscriber) *s
 		if s.once {
 			follow = listKind
 		}
-		source := i.listWatch(&s)
-		i.group.Go(func() { follow(running, source, s.kind, found.store, found.read) })
+		if source := i.listWatch(&s); running.Err() == nil {
+			i.group.Go(func() { follow(running, source, s.kind, found.store, found.read) })
+		}
 	}
 	found.add(by)
 	context.AfterFunc(ctx, func() { i.release(key, by) })
