@@ -24,11 +24,17 @@ func assemble(t *testing.T, source string) []byte {
 // named loads one probe.
 func named(t *testing.T, e *engine.Engine, name string) *module.Module {
 	t.Helper()
+	return limited(t, e, name, engine.Limits{})
+}
+
+// limited is named with other limits.
+func limited(t *testing.T, e *engine.Engine, name string, limits engine.Limits) *module.Module {
+	t.Helper()
 	all, err := All()
 	require.NoError(t, err)
 	for _, p := range all {
 		if p.Name == name {
-			m, err := module.Load(t.Context(), e, p.Wasm, module.Options{Name: "probe"})
+			m, err := module.Load(t.Context(), e, p.Wasm, module.Options{Name: "probe", Limits: limits})
 			require.NoError(t, err)
 			t.Cleanup(func() { assert.NoError(t, m.Close(t.Context())) })
 			return m

@@ -54,6 +54,10 @@ func question(bytes int, labels string) []byte {
 // onlyFuel ends calls after the same instructions on each machine, not for their time.
 var onlyFuel = engine.Limits{Fuel: 1_000_000, Time: time.Hour}
 
+// onlyTime ends calls for their time on each machine, also on one whose processor is fast with what
+// is slow on others (subnormal numbers).
+var onlyTime = engine.Limits{Fuel: 1 << 40}
+
 // outcome is what the author of a module reads: why it does not load, why a call failed,
 // what is wrong with its answer; or the answer, of a probe that looks around.
 func outcome(t *testing.T, e *engine.Engine, wasm, request []byte) string {

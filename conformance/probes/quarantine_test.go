@@ -86,7 +86,7 @@ func TestCallsThatExceedTheTimeAreFailuresOfThePolicy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			chains := chain.New(chain.Options{Clock: func() time.Time { return now }})
-			require.NoError(t, chains.Swap([]chain.Binding{{Name: "slow", Policy: named(t, e, "tinynumbers"), Point: contract.PodMutation}}))
+			require.NoError(t, chains.Swap([]chain.Binding{{Name: "slow", Policy: limited(t, e, "tinynumbers", onlyTime), Point: contract.PodMutation}}))
 			for i := range 6 {
 				_, err := chains.Evaluate(t.Context(), chain.Input{
 					Point: contract.PodMutation, Moment: contract.MomentAdmission,
