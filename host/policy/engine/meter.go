@@ -17,7 +17,7 @@ const (
 	// fuel calls the host. That call is also the only point at which Go's scheduler and
 	// garbage collector can interrupt compiled code, so a slice must not take more than 2 ms:
 	// some microseconds of ordinary code are the rule.
-	sliceParts = 256 * FuelParts
+	sliceParts = 224 * FuelParts
 	// refuelsPerClock is the number of slices for one look at the clock, which takes longer.
 	refuelsPerClock = 8
 	// stackBudget bounds the depth of nested calls: a call takes 64 and more of it.

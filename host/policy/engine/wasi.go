@@ -179,17 +179,25 @@ func wasiRandom(i *instance, m api.Memory, s []uint64) uint32 {
 	if !ok {
 		return wasiFault
 	}
-	for len(buffer) > 0 {
-		i.environment.random += randomSeed
-		z := i.environment.random
-		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-		z = (z ^ z>>27) * 0x94d049bb133111eb
-		z ^= z >> 31
-		var word [8]byte
-		binary.LittleEndian.PutUint64(word[:], z)
-		buffer = buffer[copy(buffer, word[:]):]
+	for len(buffer) >= 8 {
+		binary.LittleEndian.PutUint64(buffer, i.environment.nextRandom())
+		buffer = buffer[8:]
+	}
+	if len(buffer) > 0 {
+		var last [8]byte
+		binary.LittleEndian.PutUint64(last[:], i.environment.nextRandom())
+		copy(buffer, last[:])
 	}
 	return wasiOK
+}
+
+// nextRandom returns the next number of splitmix64.
+func (e *environment) nextRandom() uint64 {
+	e.random += randomSeed
+	z := e.random
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
 }
 
 // wasiWrite records the beginning of the guest's standard output and error.

@@ -4,7 +4,8 @@ package fuel
 // 2026. A load from main memory takes a hundred times as long as one from the first cache. The
 // weight of loads is lower than their worst case, because most loads of ordinary code hit a
 // cache. A test of package engine measures a tick of each class; the engine also limits the
-// CPU time of a call.
+// CPU time of a call. Processors differ: arithmetic on subnormal numbers is slow on Intel's, and
+// branches with a table are on AMD's.
 const (
 	// Parts is the number of parts of a tick. The fuel global counts parts. A tick is paid at a
 	// function entry or loop iteration and covers cheap instructions.
@@ -17,14 +18,14 @@ const (
 	// farWeight is the weight of accesses to memory: loads, stores, table items.
 	farWeight = 3 * partWeight
 	// referenceWeight is the weight of a reference to a function, which the engine creates.
-	referenceWeight = 1280
+	referenceWeight = 1600
 	// localsPerUnit is the number of local variables with the weight of one; a compiler may move
 	// them where paths join.
 	localsPerUnit = 2
 	// branchWeight is the weight of a branch that a CPU does not predict.
 	branchWeight = 36
 	// tableWeight is the weight of a branch with a table of targets.
-	tableWeight = 80
+	tableWeight = 100
 	// floatWeight is the weight of arithmetic that is slow for subnormal numbers.
 	floatWeight = 512
 	// vectorWeight is the weight of a SIMD instruction. Some compile to a dozen instructions.
