@@ -184,8 +184,10 @@ func TestAccess(t *testing.T) {
 			markDeleted(o.namespace)
 			markDeleted(o.offloading)
 		}, on("milan-1", pod(nil)), true},
-		"granted, and the virtual node is being drained": {func(o *objects) { o.granted(); o.mapped(); markDeleted(o.virtualNode) }, on("milan-1", pod(nil)), true},
-		"granted, and only the status has the mapping":   {func(o *objects) { o.granted(); o.offloading = nil; o.current() }, on("milan-1"), false},
+		"granted, and the virtual node is being drained":         {func(o *objects) { o.granted(); o.mapped(); markDeleted(o.virtualNode) }, on("milan-1", pod(nil)), true},
+		"not granted yet, and the virtual node is being drained": {func(o *objects) { o.mapped(); markDeleted(o.virtualNode) }, on("milan-1", pod(nil)), true},
+		"not granted yet, and the virtual node has no pod":       {func(o *objects) { o.mapped(); markDeleted(o.virtualNode) }, on("milan-1"), false},
+		"granted, and only the status has the mapping":           {func(o *objects) { o.granted(); o.offloading = nil; o.current() }, on("milan-1"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := cluster(tc.alter)

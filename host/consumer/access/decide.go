@@ -48,6 +48,10 @@ func decide(s *scope, vn *offloadingv1beta1.VirtualNode, binding *rbacv1.RoleBin
 			return grant
 		case hasPods && !desired:
 			return endPods
+		case hasPods && mayAccess(s, vn):
+			// The VirtualNode was deleted between the first pod and the RoleBinding: its drain waits
+			// for the pods, and only the virtual kubelet ends them.
+			return grant
 		default:
 			return nothing
 		}
@@ -70,8 +74,13 @@ func (s *scope) isActive() bool {
 
 // isNeeded reports whether the virtual kubelet needs access to the namespace.
 func isNeeded(s *scope, vn *offloadingv1beta1.VirtualNode) bool {
+	return vn.DeletionTimestamp.IsZero() && mayAccess(s, vn)
+}
+
+// mayAccess reports whether the namespace is offloaded to the virtual node's provider.
+func mayAccess(s *scope, vn *offloadingv1beta1.VirtualNode) bool {
 	return s.offloading != nil && s.offloading.DeletionTimestamp.IsZero() && s.isActive() &&
-		vn.DeletionTimestamp.IsZero() && s.selected[string(vn.Spec.ClusterID)] && virtualnode.IsTenantNamespace(s.namespaces[vn.Namespace], vn)
+		s.selected[string(vn.Spec.ClusterID)] && virtualnode.IsTenantNamespace(s.namespaces[vn.Namespace], vn)
 }
 
 // mapping reports whether the namespace is mapped to the virtual node's provider, in the spec
