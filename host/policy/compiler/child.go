@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime/debug"
 	"strconv"
 	"time"
@@ -23,6 +24,8 @@ const (
 	exitCrashed = 2
 	// exitInvalid: the module is not valid; standard error has the reason.
 	exitInvalid = 3
+	// exitTooLong: the limit of CPU time was reached.
+	exitTooLong = 4
 )
 
 // maxModuleBytes bounds what a child reads: metering makes a module larger.
@@ -58,6 +61,7 @@ func compile(ctx context.Context, args []string, stdin io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("parsing the bytes of memory %q: %w", args[1], err)
 	}
+	onCPULimit(func() { os.Exit(exitTooLong) })
 	if err := limit(time.Duration(seconds)*time.Second, memory); err != nil {
 		return fmt.Errorf("limiting the process: %w", err)
 	}

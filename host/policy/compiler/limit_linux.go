@@ -3,6 +3,7 @@ package compiler
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"syscall"
 	"time"
 )
@@ -10,12 +11,12 @@ import (
 // rlimitData bounds the private writable memory of a process (RLIMIT_DATA).
 const rlimitData = 2
 
-// limit sets the limits of CPU time, at which the kernel ends the process, and of memory, above
-// which allocations fail. If the machine runs out of memory, the kernel ends this process
+// limit sets the limits of CPU time, at which the process gets a signal and a second later is
+// ended by the kernel, and of memory, above which allocations fail. If the machine runs out of memory, the kernel ends this process
 // first, not the component that waits for it.
 func limit(cpu time.Duration, memory int64) error {
 	seconds := uint64(cpu / time.Second)
-	if err := syscall.Setrlimit(syscall.RLIMIT_CPU, &syscall.Rlimit{Cur: seconds, Max: seconds}); err != nil {
+	if err := syscall.Setrlimit(syscall.RLIMIT_CPU, &syscall.Rlimit{Cur: seconds, Max: seconds + 1}); err != nil {
 		return fmt.Errorf("limiting CPU time: %w", err)
 	}
 	bytes := uint64(memory) //nolint:gosec // It is positive.
@@ -29,7 +30,19 @@ func limit(cpu time.Duration, memory int64) error {
 	return nil
 }
 
-// isKilled reports whether the kernel has ended a process, as it does at the limit of CPU time.
+// onCPULimit calls a function when this process has reached its limit of CPU time. The kernel
+// counts that time in its timer interrupts, so the usage that it reports later may be less.
+func onCPULimit(end func()) {
+	reached := make(chan os.Signal, 1)
+	signal.Notify(reached, syscall.SIGXCPU)
+	go func() {
+		<-reached
+		end()
+	}()
+}
+
+// isKilled reports whether the kernel has ended a process, as it does a second after the limit of CPU
+// time.
 func isKilled(state *os.ProcessState) bool {
 	status, ok := state.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && (status.Signal() == syscall.SIGKILL || status.Signal() == syscall.SIGXCPU)

@@ -13,6 +13,8 @@ func limit(time.Duration, int64) error {
 	return errors.New("a child process is limited on Linux only")
 }
 
+func onCPULimit(func()) {}
+
 func isKilled(*os.ProcessState) bool { return false }
 
 func usageOf(state *os.ProcessState) Usage {

@@ -77,7 +77,7 @@ func classify(err error, state *os.ProcessState, used Usage, budget Budget, stde
 		return fmt.Errorf("starting a child process to compile in: %w", err)
 	case state.ExitCode() == exitInvalid:
 		return engine.Refuse(errors.New(stderr))
-	case isKilled(state) && used.CPU >= budget.CPU-cpuGranularity:
+	case state.ExitCode() == exitTooLong, isKilled(state) && used.CPU >= budget.CPU-cpuGranularity:
 		return engine.Refuse(fmt.Errorf("%w CPU time, more than %s; its author must split up its largest functions", engine.ErrBudget, budget.CPU))
 	case state.ExitCode() == exitCrashed && (strings.Contains(stderr, "out of memory") || strings.Contains(stderr, "cannot allocate memory")):
 		return engine.Refuse(fmt.Errorf("%w memory, more than %d MiB; its author must split up its largest functions", engine.ErrBudget, budget.MemoryBytes>>20))
