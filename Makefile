@@ -32,8 +32,9 @@ FUZZTIME ?= 20s
 PAIRS    ?= 7
 
 # Tests all modules with the flags given, also after a failure, and names those that failed. Two
-# run at a time, because tests against control planes wait much of their time; go writes the
-# output of each package at once.
+# run at a time, because tests against control planes wait much of their time, and one package of
+# each (-p 1), because a plane is slow when eight tests share two cores; go writes the output of
+# each package at once.
 test_modules = { failed=$$(printf '%s\n' $(TESTED) | xargs -P 2 -I{} sh -c '(cd {} && $(GO) test $(1) ./...) >&3 || echo {}'); } 3>&1; \
 	[ -z "$$failed" ] || { echo "tests failed in:" $$failed >&2; exit 1; }
 
@@ -122,7 +123,7 @@ docs: ## Build the documentation as a static site with search, in dist/docs
 
 .PHONY: test
 test: build plugins ## All tests, those against real control planes included
-	@$(call test_modules,-timeout 40m)
+	@$(call test_modules,-p 1 -timeout 40m)
 
 .PHONY: test-fast
 test-fast: builtins ## The tests that need no control plane

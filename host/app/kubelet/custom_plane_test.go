@@ -330,8 +330,9 @@ func (r *customRig) changesDirection(t *testing.T) {
 	require.NoError(t, r.rome.Status().Patch(t.Context(), local, client.MergeFrom(before)))
 	r.report(t, certificateKind, readyStatus(1, "Remote"))
 	// A later change that arrives shows that the status did not.
+	before = local.DeepCopy()
 	local.Object["spec"].(map[string]any)["secretName"] = "other-tls"
-	require.NoError(t, r.rome.Update(t.Context(), local))
+	require.NoError(t, r.rome.Patch(t.Context(), local, client.MergeFrom(before)))
 	await(t, r.milan, certificateKind, "shop-rome", func(o map[string]any) bool { return text(o, "spec", "secretName") == "other-tls" }, "the spec is reflected")
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(local), local))
 	reason, _ := certificateCondition(local.Object)

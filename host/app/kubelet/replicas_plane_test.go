@@ -26,6 +26,9 @@ const (
 	// creations after which it is deleted.
 	churnPeriod = 100 * time.Millisecond
 	churnPods   = 10
+	// churnBacklog is the number of pods, those being deleted included, at which churn waits:
+	// a slow machine is not given more work than it can do.
+	churnBacklog = 60
 )
 
 // remoteUIDs records the UIDs that the ShadowPods and pods of the provider have had.
@@ -102,22 +105,29 @@ func (r *rig) churn(nodes []string) (stop func() error) {
 	ended := r.background(func(context.Context) error {
 		ticker := time.NewTicker(churnPeriod)
 		defer ticker.Stop()
-		for i := 0; ; i++ {
+		for i := 0; ; {
 			select {
 			case <-ctx.Done():
 				return nil
 			case <-ticker.C:
 			}
+			pods, err := r.podNames(r.rome, "shop")
+			if err != nil {
+				return err
+			}
+			if len(pods) >= churnBacklog {
+				continue
+			}
 			if err := r.rome.Create(r.t.Context(), podOn(nodes[i%len(nodes)], "churn-"+strconv.Itoa(i))); err != nil {
 				return err
 			}
-			if i < churnPods {
-				continue
+			if i >= churnPods {
+				old := podOn("", "churn-"+strconv.Itoa(i-churnPods))
+				if err := client.IgnoreNotFound(r.rome.Delete(r.t.Context(), old)); err != nil {
+					return err
+				}
 			}
-			old := podOn("", "churn-"+strconv.Itoa(i-churnPods))
-			if err := client.IgnoreNotFound(r.rome.Delete(r.t.Context(), old)); err != nil {
-				return err
-			}
+			i++
 		}
 	})
 	return func() error {

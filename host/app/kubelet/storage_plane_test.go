@@ -180,8 +180,10 @@ func (r *rig) testRemoteVolume(t *testing.T) {
 	// Another pod of the claim follows the data, although it could be scheduled elsewhere.
 	set := &appsv1.StatefulSet{}
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "db"}, set))
+	before := set.DeepCopy()
 	set.Spec.Template.Spec.NodeSelector = nil
-	require.NoError(t, r.rome.Update(t.Context(), set))
+	// The controllers write the status meanwhile: a patch does not conflict.
+	require.NoError(t, r.rome.Patch(t.Context(), set, client.MergeFrom(before)))
 	again := until(t, r.rome, "shop", "db-0", &corev1.Pod{}, "another pod runs", func(p *corev1.Pod) bool { return p.UID != pod.UID && isRunning(p) })
 	assert.Equal(t, nodeName, again.Spec.NodeName)
 	same := &corev1.PersistentVolumeClaim{}
@@ -213,8 +215,9 @@ func (r *rig) testRetainPolicy(t *testing.T) {
 	claim := until(t, r.rome, "shop", "data-kept-0", &corev1.PersistentVolumeClaim{}, "the claim is bound", isBound)
 	volume := &corev1.PersistentVolume{}
 	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKey{Name: claim.Spec.VolumeName}, volume))
+	before := volume.DeepCopy()
 	volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
-	require.NoError(t, r.rome.Update(t.Context(), volume))
+	require.NoError(t, r.rome.Patch(t.Context(), volume, client.MergeFrom(before)))
 	remoteClaim := until(t, r.milan, "shop-rome", "data-kept-0", &corev1.PersistentVolumeClaim{}, "the remote claim has the policy",
 		func(c *corev1.PersistentVolumeClaim) bool {
 			return c.Annotations[offloadingv1beta1.ReclaimPolicyAnnotation] == "Retain"
