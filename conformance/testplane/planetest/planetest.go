@@ -19,7 +19,7 @@ const (
 	NodeTimeout = 2 * time.Minute
 
 	poll      = 25 * time.Millisecond
-	tailLines = 40
+	tailLines = 5
 )
 
 // NeedsControlPlane skips the test when only fast tests are asked for (go test -short).
