@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,9 +57,11 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// compile meters and compiles a module that must be accepted.
+// compile meters and compiles a module that must be accepted. Calls end for their fuel and not for
+// their time, which is longer on a busy machine, unless the limits bound it.
 func compile(tb testing.TB, wasm []byte, limits engine.Limits) *engine.Module {
 	tb.Helper()
+	limits.Time = cmp.Or(limits.Time, time.Minute)
 	m, err := newEngine(tb, engine.Options{}).Compile(tb.Context(), "guest", meter(tb, wasm), limits)
 	require.NoError(tb, err)
 	return m
