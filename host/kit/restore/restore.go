@@ -16,14 +16,58 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 )
 
-// NewInformer is cache.NewSharedIndexInformer with [Detect].
+// NewInformer is cache.NewSharedIndexInformer with [Detect]. Its handlers get an object that replaces
+// another one of its name as a deletion and an addition: the list after an outage holds both changes
+// at once, and an update of an object that is like the one before may be of no interest to them.
 func NewInformer(lw cache.ListerWatcher, example runtime.Object, resync time.Duration, indexers cache.Indexers) cache.SharedIndexInformer {
-	return cache.NewSharedIndexInformer(Detect(lw), example, resync, indexers)
+	return informer{cache.NewSharedIndexInformer(Detect(lw), example, resync, indexers)}
+}
+
+type informer struct{ cache.SharedIndexInformer }
+
+func (i informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandlerWithOptions(h, cache.HandlerOptions{})
+}
+
+func (i informer) AddEventHandlerWithResyncPeriod(h cache.ResourceEventHandler, period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandlerWithOptions(h, cache.HandlerOptions{ResyncPeriod: &period})
+}
+
+func (i informer) AddEventHandlerWithOptions(h cache.ResourceEventHandler, options cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	registration, err := i.SharedIndexInformer.AddEventHandlerWithOptions(splitReplacements(h), options)
+	if err != nil {
+		return nil, fmt.Errorf("adding an event handler: %w", err)
+	}
+	return registration, nil
+}
+
+func splitReplacements(h cache.ResourceEventHandler) cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: h.OnAdd,
+		UpdateFunc: func(before, after any) {
+			if uidOf(before) == uidOf(after) {
+				h.OnUpdate(before, after)
+				return
+			}
+			h.OnDelete(before)
+			h.OnAdd(after, false)
+		},
+		DeleteFunc: h.OnDelete,
+	}
+}
+
+func uidOf(object any) types.UID {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return ""
+	}
+	return accessor.GetUID()
 }
 
 // Detect returns a ListerWatcher whose watches fail with 410 Gone, so that a reflector lists all

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
@@ -106,4 +108,75 @@ func TestAWatchDoesNotContinueAfterAnOutage(t *testing.T) {
 			require.NoError(t, resume(), "the list that follows is recent")
 		})
 	}
+}
+
+// listWatch lists before it watches.
+type listWatch struct{ *cache.ListWatch }
+
+// IsWatchListSemanticsUnSupported is called by client-go's reflector.
+func (listWatch) IsWatchListSemanticsUnSupported() bool { return true }
+
+// A list after an outage may hold another object of the same name, which a handler must not take
+// for a change of the object before: predicates compare the two.
+func TestAnObjectThatReplacesAnotherIsNoUpdate(t *testing.T) {
+	object := func(uid types.UID, data string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: uid, ResourceVersion: "1"}, Data: map[string]string{"key": data}}
+	}
+	stored := object("before", "1")
+	watches := make(chan *watch.FakeWatcher, 10)
+	informer := restore.NewInformer(listWatch{&cache.ListWatch{
+		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+			return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "12"}, Items: []corev1.ConfigMap{*stored}}, nil
+		},
+		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			w := watch.NewFake()
+			watches <- w
+			return w, nil
+		},
+	}}, &corev1.ConfigMap{}, 0, cache.Indexers{})
+	register := map[string]func(cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error){
+		"AddEventHandler": informer.AddEventHandler,
+		"AddEventHandlerWithResyncPeriod": func(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+			return informer.AddEventHandlerWithResyncPeriod(h, time.Hour)
+		},
+		"AddEventHandlerWithOptions": func(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+			return informer.AddEventHandlerWithOptions(h, cache.HandlerOptions{})
+		},
+	}
+	observed := map[string]chan string{}
+	for name, add := range register {
+		events := make(chan string, 10)
+		observed[name] = events
+		record := func(event string, object any) {
+			cm, _ := object.(*corev1.ConfigMap)
+			events <- event + " " + string(cm.UID) + " " + cm.Data["key"]
+		}
+		_, err := add(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { record("add", object) },
+			UpdateFunc: func(_, object any) { record("update", object) },
+			DeleteFunc: func(object any) { record("delete", object) },
+		})
+		require.NoError(t, err)
+	}
+	expect := func(events ...string) {
+		t.Helper()
+		for name, observed := range observed {
+			for _, want := range events {
+				select {
+				case event := <-observed:
+					assert.Equal(t, want, event, name)
+				case <-time.After(time.Minute):
+					require.Fail(t, "no event", "%s, want %s", name, want)
+				}
+			}
+		}
+	}
+	go informer.RunWithContext(t.Context())
+	expect("add before 1")
+	w := <-watches
+	w.Modify(object("before", "2"))
+	expect("update before 2")
+	stored = object("after", "2")
+	w.Error(&apierrors.NewResourceExpired("restored").ErrStatus)
+	expect("delete before 2", "add after 2")
 }
