@@ -33,7 +33,7 @@ func (r *Reconciler) syncGates(ctx context.Context, shadow *offloadingv1beta1.Sh
 	err = r.Client.Status().Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, data), client.FieldOwner(FieldManager))
 	if refusal := refusalMessage(err); refusal != "" {
 		r.Events.Eventf(shadow, pod, corev1.EventTypeWarning, reasonFailedUpdatePod, actionUpdatePod, "Readiness gates not written: %s", refusal)
-		return longestPause, nil
+		return pauseAfter(err), nil
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return 0, fmt.Errorf("writing the readiness gates of pod %s/%s: %w", pod.Namespace, pod.Name, err)

@@ -43,7 +43,8 @@ const FieldManager = "shadow-pod"
 
 const (
 	// creationRetry is how soon the creation of a pod is tried again when its obstacle, an
-	// unmanaged pod of the same name or the security level, causes no event when it goes.
+	// unmanaged pod of the same name or the security level, causes no event when it goes, and a
+	// change of a pod after an internal error of the API server.
 	creationRetry = 30 * time.Second
 	// conflictRetry is how soon a write that failed with a conflict is tried again.
 	conflictRetry = time.Second
@@ -158,12 +159,7 @@ func (r *Reconciler) ensurePod(ctx context.Context, shadow *offloadingv1beta1.Sh
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if retryAfter == 0 {
-		retryAfter = gatesRetry
-	}
-	if result.RequeueAfter == 0 {
-		result.RequeueAfter = retryAfter
-	}
+	result.RequeueAfter = soonest(result.RequeueAfter, retryAfter, gatesRetry)
 	return result, r.reportPhase(ctx, shadow, pod.Status.Phase)
 }
 

@@ -38,18 +38,41 @@ func (r *Reconciler) updateSpec(ctx context.Context, shadow *offloadingv1beta1.S
 		switch {
 		case err == nil:
 			applied.Take(desired, step.Fields)
+			continue
 		case refusal != "":
 			r.Events.Eventf(pod, shadow, corev1.EventTypeWarning, reasonFailedUpdatePod, actionUpdatePod,
 				"Change of the pod not applied (%s): %s", strings.Join(step.Fields, ", "), refusal)
-			retryAfter = longestPause
-		case apierrors.IsConflict(err):
-			retryAfter = conflictRetry
-		default:
+		case !apierrors.IsConflict(err):
 			return 0, err
 		}
+		retryAfter = soonest(retryAfter, pauseAfter(err))
 	}
 	want.Annotations[podupdate.AppliedAnnotation] = applied.Encode()
 	return retryAfter, nil
+}
+
+// pauseAfter returns how soon a change of a pod that was refused is tried again: a refusal is likely
+// to stand, an internal error, such as a webhook that cannot be reached, is not.
+func pauseAfter(err error) time.Duration {
+	switch {
+	case apierrors.IsConflict(err):
+		return conflictRetry
+	case apierrors.IsInternalError(err):
+		return creationRetry
+	default:
+		return longestPause
+	}
+}
+
+// soonest returns the shortest of durations, of which 0 is none.
+func soonest(durations ...time.Duration) time.Duration {
+	var shortest time.Duration
+	for _, d := range durations {
+		if d > 0 && (shortest == 0 || d < shortest) {
+			shortest = d
+		}
+	}
+	return shortest
 }
 
 // applyStep sends the patch of one step. New ephemeral containers are checked like the
