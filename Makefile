@@ -33,8 +33,8 @@ PAIRS    ?= 7
 
 # Tests all modules with the flags given, also after a failure, and names those that failed. Two
 # run at a time, because tests against control planes wait much of their time, and one package of
-# each (-p 1), because a plane is slow when eight tests share two cores; go writes the output of
-# each package at once.
+# each (-p 1), because a control plane is slow when eight tests share two cores; go writes the output
+# of each package at once.
 test_modules = { failed=$$(printf '%s\n' $(TESTED) | xargs -P 2 -I{} sh -c '(cd {} && $(GO) test $(1) ./...) >&3 || echo {}'); } 3>&1; \
 	[ -z "$$failed" ] || { echo "tests failed in:" $$failed >&2; exit 1; }
 

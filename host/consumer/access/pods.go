@@ -4,15 +4,17 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/longshore-dev/longshore/host/kit/restore"
 )
 
 // NodePods watches the metadata of the pods on virtual nodes, in all namespaces. There is one
@@ -96,10 +98,18 @@ func (p *NodePods) In(node, namespace string) ([]*metav1.PartialObjectMetadata, 
 }
 
 func (p *NodePods) watch(node string) (*nodeWatch, error) {
-	informer := metadatainformer.NewFilteredMetadataInformer(p.client, corev1.SchemeGroupVersion.WithResource("pods"), metav1.NamespaceAll, time.Duration(0),
-		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, func(options *metav1.ListOptions) {
-			options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
-		}).Informer()
+	pods := p.client.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
+	selector := fields.OneTermEqualSelector("spec.nodeName", node).String()
+	informer := restore.NewInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = selector
+			return pods.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = selector
+			return pods.Watch(ctx, options)
+		},
+	}, p.client), &metav1.PartialObjectMetadata{}, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	err := informer.SetTransform(trim)
 	if err == nil {
 		_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{

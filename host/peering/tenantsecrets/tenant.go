@@ -145,12 +145,13 @@ func (t *tenant) Replace(objects []any, _ string) error {
 	return nil
 }
 
-// replace replaces the Secrets, and returns the events for an informer that has its list.
+// replace replaces the Secrets, and returns the events for an informer that has its list. A Secret
+// that replaces another one of its name is deleted and added (ADR 62).
 func (t *tenant) replace(secrets map[string]*corev1.Secret) []watch.Event {
 	var events []watch.Event
 	if t.watcher.isListed {
 		for name, secret := range t.secrets {
-			if secrets[name] == nil {
+			if current := secrets[name]; current == nil || current.UID != secret.UID {
 				events = append(events, watch.Event{Type: watch.Deleted, Object: secret})
 			}
 		}

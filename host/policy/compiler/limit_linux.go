@@ -12,8 +12,8 @@ import (
 const rlimitData = 2
 
 // limit sets the limits of CPU time, at which the process gets a signal and a second later is
-// ended by the kernel, and of memory, above which allocations fail. If the machine runs out of memory, the kernel ends this process
-// first, not the component that waits for it.
+// ended by the kernel, and of memory, above which allocations fail. If the machine runs out of
+// memory, the kernel ends this process first, not the component that waits for it.
 func limit(cpu time.Duration, memory int64) error {
 	seconds := uint64(cpu / time.Second)
 	if err := syscall.Setrlimit(syscall.RLIMIT_CPU, &syscall.Rlimit{Cur: seconds, Max: seconds + 1}); err != nil {
