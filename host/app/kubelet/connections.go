@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -14,8 +15,8 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 )
 
-// connections are the connections of a shared process to its provider. Sessions with the same
-// server and user share their informers. It is safe for concurrent use.
+// connections are the connections of a shared process to its provider. Sessions whose users have the
+// same rights there share their informers. It is safe for concurrent use.
 type connections struct {
 	log logr.Logger
 
@@ -23,9 +24,12 @@ type connections struct {
 	open []*connection
 }
 
-// connection is used by the sessions whose kubeconfigs lead to the same server as the same user.
+// connection is used by the sessions whose kubeconfigs lead to the same server, as users with the
+// same rights.
 type connection struct {
 	config *rest.Config
+	// readers are the users of the sessions.
+	readers *remotecluster.Readers
 	// informers is nil in a process with one virtual node.
 	informers *engine.Informers
 	// streams are the watches of the provider's feed.
@@ -34,22 +38,46 @@ type connection struct {
 	cancel  context.CancelFunc
 }
 
+// newConnection returns the connection of a process with one virtual node.
+func newConnection() *connection { return &connection{streams: feed.NewStreams(time.Now)} }
+
+// readerConfig returns the configuration for what sessions read from the provider together.
+func (c *connection) readerConfig(user *rest.Config) (*rest.Config, error) {
+	if c.readers == nil {
+		return user, nil
+	}
+	config, err := c.readers.Config(user)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the provider: %w", err)
+	}
+	return config, nil
+}
+
 // join returns the connection of a session. leave is called after the session has ended; the last
 // one stops the informers.
-func (c *connections) join(config *rest.Config) (joined *connection, leave func()) {
+func (c *connections) join(config *rest.Config) (joined *connection, leave func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	i := slices.IndexFunc(c.open, func(other *connection) bool { return remotecluster.SameConnection(other.config, config) })
+	i := slices.IndexFunc(c.open, func(other *connection) bool { return remotecluster.SameRights(other.config, config) })
+	if i >= 0 {
+		joined = c.open[i]
+	} else {
+		joined = &connection{config: config, readers: &remotecluster.Readers{}}
+	}
+	remove, err := joined.readers.Add(config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connecting to the provider: %w", err)
+	}
 	if i < 0 {
 		ctx, cancel := context.WithCancel(logr.NewContext(context.Background(), c.log))
-		i = len(c.open)
-		c.open = append(c.open, &connection{
-			config: config, informers: engine.NewInformers(ctx), streams: feed.NewStreams(time.Now), cancel: cancel,
-		})
+		joined.informers, joined.streams, joined.cancel = engine.NewInformers(ctx), feed.NewStreams(time.Now), cancel
+		c.open = append(c.open, joined)
 	}
-	joined = c.open[i]
 	joined.users++
-	return joined, func() { c.leave(joined) }
+	return joined, func() {
+		c.leave(joined)
+		remove()
+	}, nil
 }
 
 func (c *connections) leave(left *connection) {

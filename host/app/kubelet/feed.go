@@ -12,9 +12,9 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 )
 
-// connectProvider returns a client of the provider for the kinds of some definitions. Its watches
-// are streams of the provider's feed, if there is one.
-func (v *virtualNode) connectProvider(ctx context.Context, config *rest.Config, streams *feed.Streams, definitions ...engine.Definition) (client.WithWatch, error) {
+// newReader returns a client that lists and watches the provider's objects of some definitions. Its
+// watches are streams of the provider's feed, if there is one.
+func (v *virtualNode) newReader(ctx context.Context, config *rest.Config, streams *feed.Streams, definitions ...engine.Definition) (client.WithWatch, error) {
 	direct, err := engine.NewClient(config, v.scheme, definitions...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the provider: %w", err)

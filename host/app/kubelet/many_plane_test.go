@@ -51,7 +51,22 @@ func memory(t *testing.T, pid int) float64 {
 	return 0
 }
 
-// Another virtual node of a process adds no watch towards the provider.
+// createIdentity creates the Secret of a ResourceSlice's identity: the provider knows each as a user of
+// its own.
+func (r *rig) createIdentity(slice string) (secret string) {
+	r.t.Helper()
+	certificate, key, err := r.provider.IssueClientCert(slice+"-0123456789ab", []string{"rome"})
+	require.NoError(r.t, err)
+	kubeconfig, err := r.provider.KubeconfigFor("", certificate, key)
+	require.NoError(r.t, err)
+	identity := r.secret(kubeconfig)
+	identity.Name = "kubeconfig-resourceslice-" + slice
+	r.create(r.rome, identity)
+	return identity.Name
+}
+
+// Another virtual node of a process adds no watch towards the provider, also with a ResourceSlice of
+// its own. The watches go on without the virtual node that opened them.
 func TestManyVirtualNodesOfAProcess(t *testing.T) {
 	t.Parallel()
 	count := 4
@@ -62,7 +77,8 @@ func TestManyVirtualNodesOfAProcess(t *testing.T) {
 	}
 	r := newRig(t)
 	r.createSharedPod("replica-1")
-	r.create(r.rome, r.secret(r.kubeconfig), assigned("milan-1", secretName))
+	first := assigned("milan-1", r.createIdentity("milan-1"))
+	r.create(r.rome, first)
 	r.mapNamespace()
 	provider := planetest.Client(t, r.provider)
 	before := watches(t, provider)
@@ -87,7 +103,8 @@ func TestManyVirtualNodesOfAProcess(t *testing.T) {
 	one := await("the watches of one virtual node settle")
 	t.Logf("1 virtual node: %.1f MiB (PSS), %d watches towards the provider", memory(t, process.PID()), one)
 	for i := 2; i <= count; i++ {
-		r.create(r.rome, assigned("milan-"+strconv.Itoa(i), secretName))
+		name := "milan-" + strconv.Itoa(i)
+		r.create(r.rome, assigned(name, r.createIdentity(name)))
 	}
 	for i := 2; i <= count; i++ {
 		r.awaitNode("milan-" + strconv.Itoa(i))
@@ -95,4 +112,8 @@ func TestManyVirtualNodesOfAProcess(t *testing.T) {
 	all := await("the watches of all virtual nodes settle")
 	t.Logf("%d virtual nodes: %.1f MiB (PSS), %d watches towards the provider", count, memory(t, process.PID()), all)
 	assert.Equal(t, one, all)
+	require.NoError(t, r.rome.Delete(t.Context(), first))
+	planetest.Until(t, func(t planetest.T) bool { return r.holderOf(t, "milan-1") == "" }, soon, tick, "milan-1 is not served any more")
+	r.create(r.rome, r.settings("more-settings", "1"))
+	r.awaitRemote("more-settings", "1")
 }

@@ -76,21 +76,25 @@ func (v *virtualNode) newSession(ctx context.Context, config *rest.Config, on *c
 	registry := prometheus.NewRegistry()
 	v.sessionMetrics.set(registry)
 	definitions := v.definitions()
-	provider, err := v.connectProvider(ctx, config, on.streams, definitions...)
+	shared, err := on.readerConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	reflector, err := v.newEngine(provider, registry, on.informers, definitions...)
+	reader, err := v.newReader(ctx, shared, on.streams, definitions...)
+	if err != nil {
+		return nil, err
+	}
+	reflector, err := v.newEngine(config, reader, registry, on.informers, definitions...)
 	if err != nil {
 		return nil, err
 	}
 	compose := func(definitions ...engine.Definition) (*engine.Engine, error) {
 		// The feed does not have custom resources.
-		provider, err := engine.NewClient(config, v.scheme, definitions...)
+		reader, err := engine.NewClient(shared, v.scheme, definitions...)
 		if err != nil {
 			return nil, fmt.Errorf("connecting to the provider: %w", err)
 		}
-		return v.newEngine(provider, registry, on.informers, definitions...)
+		return v.newEngine(config, reader, registry, on.informers, definitions...)
 	}
 	follower, err := v.newFollower(config, reflector, compose)
 	if err != nil {
@@ -129,14 +133,20 @@ func (v *virtualNode) listen(ctx context.Context) (net.Listener, int, error) {
 
 // newEngine composes the reflection of some kinds between the consumer and a provider. informers
 // is nil in a process with one virtual node.
-func (v *virtualNode) newEngine(provider client.WithWatch, registry prometheus.Registerer, informers *engine.Informers, definitions ...engine.Definition) (*engine.Engine, error) {
+func (v *virtualNode) newEngine(
+	config *rest.Config, reader client.WithWatch, registry prometheus.Registerer, informers *engine.Informers, definitions ...engine.Definition,
+) (*engine.Engine, error) {
 	o := v.options
 	local, err := engine.NewClient(v.config, v.scheme, definitions...)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the consumer: %w", err)
 	}
+	provider, err := engine.NewClient(config, v.scheme, definitions...)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the provider: %w", err)
+	}
 	reflector, err := engine.New(engine.Options{
-		Local: local, Remote: provider, Definitions: definitions,
+		Local: local, Remote: provider, Reader: reader, Definitions: definitions,
 		HomeClusterID: o.HomeClusterID, ProviderClusterID: o.ForeignClusterID,
 		NodeName: o.NodeName, NodeIP: o.NodeIP, TenantNamespace: o.TenantNamespace,
 		Filter: v.facts.FilterMetadata, Mutate: v.facts.MutateResource, Registerer: registry, Now: time.Now, ResyncPeriod: o.ResyncPeriod,

@@ -23,7 +23,6 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/election"
-	"github.com/longshore-dev/longshore/host/consumer/feed"
 	kubeletapi "github.com/longshore-dev/longshore/host/consumer/kubelet"
 	"github.com/longshore-dev/longshore/host/consumer/link"
 	"github.com/longshore-dev/longshore/host/consumer/node"
@@ -201,9 +200,12 @@ func startElection(ctx context.Context, policies *policyLoader, election *electi
 // runSession runs a session until the context ends, a part fails or the Secret contains
 // another kubeconfig, which it returns.
 func (v *virtualNode) runSession(ctx context.Context, config *rest.Config) (*rest.Config, error) {
-	on := &connection{streams: feed.NewStreams(time.Now)}
+	on := newConnection()
 	if v.connections != nil {
-		joined, leave := v.connections.join(config)
+		joined, leave, err := v.connections.join(config)
+		if err != nil {
+			return nil, err
+		}
 		defer leave()
 		on = joined
 	}

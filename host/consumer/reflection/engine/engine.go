@@ -31,13 +31,16 @@ import (
 // FieldManager owns the fields that reflection writes, on both sides (wire 7.4).
 const FieldManager = offloadingv1beta1.ReflectionFieldManager
 
-// Options configure an [Engine]. Filter, Mutate, NodeIP, Registerer, Informers and ResyncPeriod
-// are optional.
+// Options configure an [Engine]. Reader, Filter, Mutate, NodeIP, Registerer, Informers and
+// ResyncPeriod are optional.
 type Options struct {
 	// Local and Remote are uncached clients of both clusters. The caller sets their rate
 	// limits and content types.
 	Local, Remote client.WithWatch
-	Definitions   []Definition
+	// Reader fills the caches of the provider's objects, with the rights of Remote. Without it, Remote
+	// does.
+	Reader      client.WithWatch
+	Definitions []Definition
 	// HomeClusterID, ProviderClusterID and NodeName identify the reflection.
 	HomeClusterID, ProviderClusterID, NodeName string
 	NodeIP                                     string
@@ -53,7 +56,7 @@ type Options struct {
 	// "liqo-pod-reflection" (wire 4.1).
 	Recorder   func(component string) Recorder
 	Registerer prometheus.Registerer
-	// Informers are shared with engines that have the same clusters and credentials. Remote
+	// Informers are shared with engines that have the same clusters and the same rights there. Remote
 	// objects of all their virtual nodes are in the caches then. Without it, the engine has its
 	// own.
 	Informers *Informers
@@ -102,6 +105,9 @@ func New(options Options) (*Engine, error) {
 		options.Filter = func(_ context.Context, _, _ string, local, _ client.Object) (map[string]string, map[string]string, error) {
 			return local.GetLabels(), local.GetAnnotations(), nil
 		}
+	}
+	if options.Reader == nil {
+		options.Reader = options.Remote
 	}
 	m, err := newMetrics(options.Registerer, options.ProviderClusterID, options.NodeName)
 	if err != nil {
@@ -343,5 +349,6 @@ func (e *Engine) checkKinds(resource Resource) error {
 	}
 	check(e.options.Local, local)
 	check(e.options.Remote, remote)
+	check(e.options.Reader, remote)
 	return errors.Join(errs...)
 }

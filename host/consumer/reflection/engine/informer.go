@@ -15,8 +15,8 @@ import (
 )
 
 // Informers runs one informer for each selection of objects, for as long as it is used.
-// Definitions that select the same objects share it, and so do engines with the same clusters
-// and credentials that get the same Informers. It is safe for concurrent use.
+// Definitions that select the same objects share it, and so do engines with the same clusters, and
+// the same rights there, that get the same Informers. It is safe for concurrent use.
 type Informers struct {
 	ctx   context.Context //nolint:containedctx // the lifetime of all informers
 	group sync.WaitGroup

@@ -282,7 +282,7 @@ func (r *runner) localSelection(namespace string) selection {
 // remoteSelection selects the objects of a kind in a namespace of the provider.
 func (r *runner) remoteSelection(kind Kind, namespace string) selection {
 	s := selection{
-		client: r.engine.options.Remote, isRemote: true, once: r.resource.RemoteOnce, kind: kind, user: r.user(kind),
+		client: r.engine.options.Reader, isRemote: true, once: r.resource.RemoteOnce, kind: kind, user: r.user(kind),
 		options: client.ListOptions{Namespace: namespace, FieldSelector: r.resource.RemoteFields},
 	}
 	switch {
