@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -139,7 +140,7 @@ func pass(t *testing.T, o *objects, p *pods, more ...client.Object) (client.Clie
 	for event := range recorder.Events {
 		recorded = append(recorded, event)
 	}
-	assert.Equal(t, map[string]bool{"milan-1": true}, p.followed)
+	assert.True(t, p.followed["milan-1"])
 	return c, recorded
 }
 
@@ -204,26 +205,97 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-func TestTheSharedProcessOfAVirtualNodeHasItsAccess(t *testing.T) {
-	account := rbacv1.Subject{Kind: "ServiceAccount", Namespace: "liqo-tenant-milan", Name: "vk-shared-1"}
-	subjects := func(change func(*objects)) []rbacv1.Subject {
-		o := cluster(change)
-		c, _ := pass(t, o, on("milan-1"))
-		binding := &rbacv1.RoleBinding{}
-		require.NoError(t, c.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: BindingName(o.virtualNode)}, binding))
-		return binding.Subjects
+// Virtual nodes of a shared process have one RoleBinding together in each namespace.
+func TestAccessOfSharedProcesses(t *testing.T) {
+	serve := func(vn *offloadingv1beta1.VirtualNode) {
+		vn.Annotations = map[string]string{offloadingv1beta1.ProcessAnnotation: offloadingv1beta1.ProcessShared, offloadingv1beta1.SharedProcessKey: "vk-shared-1"}
 	}
-	serve := func(o *objects) {
-		o.virtualNode.Annotations = map[string]string{offloadingv1beta1.SharedProcessKey: "vk-shared-1"}
-	}
+	served := func(o *objects) { serve(o.virtualNode) }
+	ownBinding, sharedBinding := "longshore-virtual-kubelet.liqo-tenant-milan.milan-1", "longshore-virtual-kubelet.liqo-tenant-milan.vk-shared-1"
 	own := virtualnode.Account(cluster(nil).virtualNode)
-	assert.Equal(t, []rbacv1.Subject{own, account}, subjects(serve), "a new binding")
-	assert.Equal(t, []rbacv1.Subject{own, account}, subjects(func(o *objects) { o.granted(); serve(o) }), "an existing one")
-	assert.Equal(t, []rbacv1.Subject{own}, subjects(func(o *objects) {
-		serve(o)
-		o.granted()
-		o.virtualNode.Annotations = nil
-	}), "the process does not serve it any more")
+	shared := rbacv1.Subject{Kind: "ServiceAccount", Namespace: "liqo-tenant-milan", Name: "vk-shared-1"}
+	grantShared := func(o *objects) *rbacv1.RoleBinding { return ForgeSharedBinding(o.virtualNode, "vk-shared-1", "shop") }
+	onlyShared := map[string][]rbacv1.Subject{sharedBinding: {shared}}
+	for name, tc := range map[string]struct {
+		alter func(*objects)
+		pods  *pods
+		more  func(*objects) []client.Object
+		want  map[string][]rbacv1.Subject
+	}{
+		"a shared process serves it": {alter: served, want: onlyShared},
+		"it moves back to a process of its own, which starts": {alter: func(o *objects) {
+			served(o)
+			delete(o.virtualNode.Annotations, offloadingv1beta1.ProcessAnnotation)
+		}, want: map[string][]rbacv1.Subject{ownBinding: {own}, sharedBinding: {shared}}},
+		"its own process keeps its access": {
+			alter: func(o *objects) { o.granted(); served(o) }, want: map[string][]rbacv1.Subject{ownBinding: {own}, sharedBinding: {shared}},
+		},
+		"a binding of an earlier version keeps the shared process": {alter: func(o *objects) {
+			o.granted()
+			o.binding.Subjects = append(o.binding.Subjects, shared)
+			served(o)
+		}, want: map[string][]rbacv1.Subject{ownBinding: {own, shared}, sharedBinding: {shared}}},
+		"the shared process does not serve it any more": {alter: func(o *objects) {
+			o.granted()
+			o.binding.Subjects = append(o.binding.Subjects, shared)
+		}, more: func(o *objects) []client.Object { return []client.Object{grantShared(o)} }, want: map[string][]rbacv1.Subject{ownBinding: {own}}},
+		"the namespace is no longer offloaded": {
+			alter: func(o *objects) { served(o); o.offloading = nil },
+			more:  func(o *objects) []client.Object { return []client.Object{grantShared(o)} }, want: map[string][]rbacv1.Subject{},
+		},
+		"a pod is left on one virtual node": {
+			alter: func(o *objects) { served(o); o.offloading = nil }, pods: on("milan-1", pod(nil)),
+			more: func(o *objects) []client.Object { return []client.Object{grantShared(o)} }, want: onlyShared,
+		},
+		"another virtual node is being drained": {alter: served, more: func(o *objects) []client.Object {
+			other := o.virtualNode.DeepCopy()
+			other.Name = "milan-2"
+			markDeleted(other)
+			return []client.Object{grantShared(o), other}
+		}, want: onlyShared},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := cluster(tc.alter)
+			var more []client.Object
+			if tc.more != nil {
+				more = tc.more(o)
+			}
+			p := tc.pods
+			if p == nil {
+				p = on("milan-1")
+			}
+			c, recorded := pass(t, o, p, more...)
+			assert.Empty(t, recorded)
+			bindings := &rbacv1.RoleBindingList{}
+			require.NoError(t, c.List(t.Context(), bindings, client.InNamespace("shop")))
+			got := map[string][]rbacv1.Subject{}
+			for _, binding := range bindings.Items {
+				got[binding.Name] = binding.Subjects
+			}
+			assert.Equal(t, tc.want, got)
+		})
+	}
+}
+
+func TestAMappingVisitsItsNamespaceOnly(t *testing.T) {
+	withMappings := func(desired, current []string) *offloadingv1beta1.NamespaceMap {
+		nm := &offloadingv1beta1.NamespaceMap{}
+		nm.Spec.DesiredMapping, nm.Status.CurrentMapping = map[string]string{}, map[string]offloadingv1beta1.RemoteNamespaceStatus{}
+		for _, name := range desired {
+			nm.Spec.DesiredMapping[name] = name + "-rome"
+		}
+		for _, name := range current {
+			nm.Status.CurrentMapping[name] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: name + "-rome"}
+		}
+		return nm
+	}
+	before := withMappings([]string{"a", "b", "c"}, []string{"a", "b"})
+	after := withMappings([]string{"b", "c", "d"}, []string{"a", "b", "c"})
+	assert.Equal(t, []reconcile.Request{request("a"), request("c"), request("d")}, changed(before, after))
+	after = before.DeepCopy()
+	after.Labels = map[string]string{liqocorev1beta1.ReplicationLabel: "true"}
+	assert.Equal(t, []reconcile.Request{request("a"), request("b"), request("c")}, changed(before, after), "it was not a NamespaceMap of a peer before")
+	assert.Empty(t, changed(before, before.DeepCopy()))
 }
 
 func TestAccessOfADeletedVirtualNodeIsRevoked(t *testing.T) {

@@ -1,6 +1,8 @@
 package access
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,46 +26,86 @@ type scope struct {
 	namespaces map[string]*corev1.Namespace
 }
 
-// step is the action for one virtual node in one namespace.
+// process is a virtual kubelet: a virtual node's own, or one that several virtual nodes of a tenant
+// namespace share (ADR 69).
+type process struct {
+	// binding is the RoleBinding that permits the access.
+	binding *rbacv1.RoleBinding
+	// virtualNodes are those that it serves, or is to serve.
+	virtualNodes []*offloadingv1beta1.VirtualNode
+	// isUnused is true for the own process of a virtual node that another one serves: it keeps the
+	// access that it has, and gets no other.
+	isUnused bool
+}
+
+// processes returns the virtual kubelets of all virtual nodes.
+func (s *scope) processes() []*process {
+	var all []*process
+	shared := map[string]*process{}
+	for i := range s.virtualNodes {
+		vn := &s.virtualNodes[i]
+		all = append(all, &process{
+			binding: ForgeBinding(vn, s.name), virtualNodes: []*offloadingv1beta1.VirtualNode{vn}, isUnused: !virtualnode.HasOwnProcess(vn),
+		})
+		for _, name := range virtualnode.SharedProcesses(vn) {
+			binding := ForgeSharedBinding(vn, name, s.name)
+			p := shared[binding.Name]
+			if p == nil {
+				p = &process{binding: binding}
+				shared[binding.Name] = p
+				all = append(all, p)
+			}
+			p.virtualNodes = append(p.virtualNodes, vn)
+		}
+	}
+	return all
+}
+
+// step is the action for one process in one namespace.
 type step int
 
 const (
 	nothing step = iota
 	grant
 	revoke
-	endPods
 )
 
-// decide returns the step for one virtual node. hasPods is true if the namespace has pods on the
-// virtual node, or if that is not known yet.
+// decide returns the step for a process that has a RoleBinding, or none. hasPods reports whether the
+// namespace has pods on a virtual node, or that is not known yet.
 //
 // Only a NamespaceOffloading grants access, because it is in the namespace itself. A NamespaceMap
 // prolongs access but does not grant it: the peer can write NamespaceMaps in its tenant namespace.
-func decide(s *scope, vn *offloadingv1beta1.VirtualNode, binding *rbacv1.RoleBinding, hasPods bool) step {
-	desired, current := mapping(s, vn)
-	needed := isNeeded(s, vn)
-	if binding == nil {
-		switch {
-		case needed:
-			return grant
-		case hasPods && !desired:
-			return endPods
-		case hasPods && mayAccess(s, vn):
-			// The VirtualNode was deleted between the first pod and the RoleBinding: its drain waits
-			// for the pods, and only the virtual kubelet ends them.
-			return grant
-		default:
-			return nothing
-		}
-	}
+func decide(s *scope, p *process, binding *rbacv1.RoleBinding, hasPods func(*offloadingv1beta1.VirtualNode) bool) step {
+	isNeeded := slices.ContainsFunc(p.virtualNodes, func(vn *offloadingv1beta1.VirtualNode) bool { return isNeeded(s, vn) })
 	switch {
-	case needed && !binding.DeletionTimestamp.IsZero() && s.isActive():
+	case binding == nil && p.isUnused:
+		return nothing
+	case binding == nil && (isNeeded || slices.ContainsFunc(p.virtualNodes, func(vn *offloadingv1beta1.VirtualNode) bool {
+		// A VirtualNode was deleted between the first pod and the RoleBinding: its drain waits for the
+		// pods, and only the virtual kubelet ends them.
+		desired, _ := mapping(s, vn)
+		return hasPods(vn) && desired && mayAccess(s, vn)
+	})):
+		return grant
+	case binding == nil:
+		return nothing
+	case isNeeded && !binding.DeletionTimestamp.IsZero() && s.isActive():
 		return revoke // Deleted by another writer. It is created again when it is gone.
-	case needed || hasPods || s.offloading != nil && (desired || current):
+	case isNeeded || slices.ContainsFunc(p.virtualNodes, func(vn *offloadingv1beta1.VirtualNode) bool {
+		desired, current := mapping(s, vn)
+		return hasPods(vn) || s.offloading != nil && (desired || current)
+	}):
 		return nothing
 	default:
 		return revoke
 	}
+}
+
+// endsPods reports whether the pods on a virtual node are ended here, because no process that serves
+// it has access.
+func endsPods(s *scope, vn *offloadingv1beta1.VirtualNode) bool {
+	desired, _ := mapping(s, vn)
+	return !desired && !isNeeded(s, vn)
 }
 
 // isActive reports whether the namespace exists and is not being deleted.
@@ -98,18 +140,33 @@ func mapping(s *scope, vn *offloadingv1beta1.VirtualNode) (desired, current bool
 	return desired, current
 }
 
-// BindingName returns the name of a virtual kubelet's RoleBinding in offloaded namespaces.
+const bindingPrefix = "longshore-virtual-kubelet."
+
+// BindingName returns the name of the RoleBinding of a virtual node's own virtual kubelet in offloaded
+// namespaces.
 func BindingName(vn *offloadingv1beta1.VirtualNode) string {
-	return "longshore-virtual-kubelet." + vn.Namespace + "." + vn.Name
+	return bindingPrefix + vn.Namespace + "." + vn.Name
 }
 
-// ForgeBinding builds the RoleBinding of a virtual kubelet in a namespace.
+// ForgeBinding builds the RoleBinding of a virtual node's own virtual kubelet in a namespace.
 func ForgeBinding(vn *offloadingv1beta1.VirtualNode, namespace string) *rbacv1.RoleBinding {
+	return forgeBinding(BindingName(vn), namespace, virtualnode.Labels(vn), virtualnode.Account(vn))
+}
+
+// ForgeSharedBinding builds the RoleBinding of a shared virtual kubelet of a VirtualNode in a namespace.
+func ForgeSharedBinding(vn *offloadingv1beta1.VirtualNode, process, namespace string) *rbacv1.RoleBinding {
+	labels := virtualnode.Labels(vn)
+	delete(labels, offloadingv1beta1.VirtualNodeLabel)
+	labels[offloadingv1beta1.SharedProcessKey] = process
+	account := virtualnode.Account(vn)
+	account.Name = process
+	return forgeBinding(bindingPrefix+vn.Namespace+"."+process, namespace, labels, account)
+}
+
+func forgeBinding(name, namespace string, labels map[string]string, account rbacv1.Subject) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: BindingName(vn), Namespace: namespace, Labels: virtualnode.Labels(vn), Finalizers: []string{Finalizer},
-		},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: virtualnode.NamespaceRole},
-		Subjects: virtualnode.Subjects(vn),
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels, Finalizers: []string{Finalizer}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: virtualnode.NamespaceRole},
+		Subjects:   []rbacv1.Subject{account},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -87,14 +89,20 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *NodePods) error {
 		Watches(&offloadingv1beta1.NamespaceOffloading{}, own).
 		Watches(&rbacv1.RoleBinding{}, own, builder.WithPredicates(predicate.NewPredicateFuncs(isAccess))).
 		Watches(&offloadingv1beta1.VirtualNode{}, all, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&offloadingv1beta1.NamespaceMap{}, all).
+		Watches(&offloadingv1beta1.NamespaceMap{}, handler.Funcs{
+			CreateFunc: func(ctx context.Context, _ event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+				enqueue(queue, r.all(ctx))
+			},
+			UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+				enqueue(queue, changed(e.ObjectOld, e.ObjectNew))
+			},
+			DeleteFunc: func(ctx context.Context, _ event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+				enqueue(queue, r.all(ctx))
+			},
+		}).
 		Watches(&corev1.Node{}, all, builder.WithPredicates(virtual, predicate.LabelChangedPredicate{})).
 		WatchesRawSource(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-			pods.Start(ctx, func(namespace string) { queue.AddAfter(request(namespace), podDelay) }, func() {
-				for _, each := range r.all(ctx) {
-					queue.Add(each)
-				}
-			})
+			pods.Start(ctx, func(namespace string) { queue.AddAfter(request(namespace), podDelay) }, func() { enqueue(queue, r.all(ctx)) })
 			return nil
 		})).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
@@ -105,17 +113,59 @@ func request(namespace string) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Name: namespace}}
 }
 
+func enqueue(queue workqueue.TypedRateLimitingInterface[reconcile.Request], requests []reconcile.Request) {
+	for _, each := range requests {
+		queue.Add(each)
+	}
+}
+
+// changed returns requests for the namespaces whose mapping differs between two states of a
+// NamespaceMap: with many namespaces, each mapping that is added must not visit all of them.
+func changed(before, after client.Object) []reconcile.Request {
+	was, isMap := before.(*offloadingv1beta1.NamespaceMap)
+	is, ok := after.(*offloadingv1beta1.NamespaceMap)
+	if !isMap || !ok {
+		return nil
+	}
+	names := map[string]bool{}
+	collectChanges(names, was.Spec.DesiredMapping, is.Spec.DesiredMapping)
+	collectChanges(names, was.Status.CurrentMapping, is.Status.CurrentMapping)
+	if !maps.Equal(was.Labels, is.Labels) {
+		collectChanges(names, nil, is.Spec.DesiredMapping)
+		collectChanges(names, nil, is.Status.CurrentMapping)
+	}
+	requests := make([]reconcile.Request, 0, len(names))
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		requests = append(requests, request(name))
+	}
+	return requests
+}
+
+// collectChanges adds the keys that one of two maps lacks.
+func collectChanges[V any](names map[string]bool, before, after map[string]V) {
+	for name := range after {
+		if _, found := before[name]; !found {
+			names[name] = true
+		}
+	}
+	for name := range before {
+		if _, found := after[name]; !found {
+			names[name] = true
+		}
+	}
+}
+
 // isAccess reports whether an object is a RoleBinding that this package manages.
 func isAccess(object client.Object) bool {
 	binding, ok := object.(*rbacv1.RoleBinding)
 	return ok && binding.RoleRef.Kind == "ClusterRole" && binding.RoleRef.Name == virtualnode.NamespaceRole &&
-		binding.Labels[offloadingv1beta1.VirtualNodeLabel] != ""
+		(binding.Labels[offloadingv1beta1.VirtualNodeLabel] != "" || binding.Labels[offloadingv1beta1.SharedProcessKey] != "")
 }
 
 // all returns requests for the namespaces with a NamespaceOffloading or a RoleBinding.
 func (r *Reconciler) all(ctx context.Context) []reconcile.Request {
 	offloadings, bindings := &offloadingv1beta1.NamespaceOffloadingList{}, &rbacv1.RoleBindingList{}
-	if err := errors.Join(r.Client.List(ctx, offloadings), r.Client.List(ctx, bindings, client.HasLabels{offloadingv1beta1.VirtualNodeLabel})); err != nil {
+	if err := errors.Join(r.Client.List(ctx, offloadings), r.Client.List(ctx, bindings, client.HasLabels{liqocorev1beta1.RemoteClusterIDLabel})); err != nil {
 		// Listing from the cache fails only while the manager stops.
 		ctrl.LoggerFrom(ctx).Error(err, "Listing the offloaded namespaces failed")
 	}
@@ -145,9 +195,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Pods.Follow(nodes); err != nil {
 		return ctrl.Result{}, err
 	}
+	hasPods := func(vn *offloadingv1beta1.VirtualNode) bool {
+		pods, known := r.Pods.In(vn.Name, s.name)
+		return len(pods) > 0 || !known
+	}
 	var errs []error
+	hasAccess := map[*offloadingv1beta1.VirtualNode]bool{}
+	for _, p := range s.processes() {
+		binding := s.bindings[p.binding.Name]
+		delete(s.bindings, p.binding.Name)
+		step := decide(s, p, binding, hasPods)
+		errs = append(errs, r.execute(ctx, s, p, binding, step))
+		for _, vn := range p.virtualNodes {
+			hasAccess[vn] = hasAccess[vn] || binding != nil || step == grant
+		}
+	}
 	for i := range s.virtualNodes {
-		errs = append(errs, r.reconcileNode(ctx, s, &s.virtualNodes[i]))
+		if vn := &s.virtualNodes[i]; !hasAccess[vn] && endsPods(s, vn) {
+			pods, _ := r.Pods.In(vn.Name, s.name)
+			errs = append(errs, r.endPods(ctx, vn, pods))
+		}
 	}
 	for _, binding := range s.bindings { // Those without a VirtualNode.
 		errs = append(errs, r.revoke(ctx, binding))
@@ -155,31 +222,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return ctrl.Result{}, errors.Join(errs...)
 }
 
-// reconcileNode reconciles the RoleBinding of one virtual node.
-func (r *Reconciler) reconcileNode(ctx context.Context, s *scope, vn *offloadingv1beta1.VirtualNode) error {
-	name := BindingName(vn)
-	binding := s.bindings[name]
-	delete(s.bindings, name)
-	pods, known := r.Pods.In(vn.Name, s.name)
-	switch decide(s, vn, binding, len(pods) > 0 || !known) {
-	case grant:
-		return r.grant(ctx, s, vn)
-	case revoke:
+// execute executes the step for a process. binding is nil if it has none.
+func (r *Reconciler) execute(ctx context.Context, s *scope, p *process, binding *rbacv1.RoleBinding, step step) error {
+	switch {
+	case step == grant:
+		return r.grant(ctx, s, p.binding)
+	case step == revoke:
 		return r.revoke(ctx, binding)
-	case endPods:
-		return r.endPods(ctx, vn, pods)
+	case binding != nil:
+		return r.updateSubjects(ctx, p, binding)
 	default:
-		return r.updateSubjects(ctx, vn, binding)
+		return nil
 	}
 }
 
-// updateSubjects gives the access of a RoleBinding, which may be nil, to the processes that serve the
-// VirtualNode.
-func (r *Reconciler) updateSubjects(ctx context.Context, vn *offloadingv1beta1.VirtualNode, binding *rbacv1.RoleBinding) error {
-	if binding == nil || !slices.Contains(binding.Subjects, virtualnode.Account(vn)) {
+// updateSubjects removes shared processes that do not serve the VirtualNode any more from the
+// RoleBinding of its own process: those of an earlier version have them.
+func (r *Reconciler) updateSubjects(ctx context.Context, p *process, binding *rbacv1.RoleBinding) error {
+	own := p.binding.Subjects[0]
+	if binding.Labels[offloadingv1beta1.SharedProcessKey] != "" || !slices.Contains(binding.Subjects, own) {
 		return nil
 	}
-	subjects, hasChanged := virtualnode.SyncSubjects(binding.Subjects, virtualnode.Subjects(vn))
+	serving := slices.DeleteFunc(virtualnode.Subjects(p.virtualNodes[0]), func(subject rbacv1.Subject) bool {
+		return subject != own && !slices.Contains(binding.Subjects, subject)
+	})
+	subjects, hasChanged := virtualnode.SyncSubjects(binding.Subjects, serving)
 	if !hasChanged {
 		return nil
 	}
@@ -192,8 +259,7 @@ func (r *Reconciler) updateSubjects(ctx context.Context, vn *offloadingv1beta1.V
 }
 
 // grant creates the RoleBinding of a virtual kubelet.
-func (r *Reconciler) grant(ctx context.Context, s *scope, vn *offloadingv1beta1.VirtualNode) error {
-	desired := ForgeBinding(vn, s.name)
+func (r *Reconciler) grant(ctx context.Context, s *scope, desired *rbacv1.RoleBinding) error {
 	err := r.Client.Create(ctx, desired, client.FieldOwner(virtualnode.FieldManager))
 	if client.IgnoreAlreadyExists(err) != nil {
 		return fmt.Errorf("creating RoleBinding %s/%s: %w", desired.Namespace, desired.Name, err)
@@ -207,7 +273,8 @@ func (r *Reconciler) grant(ctx context.Context, s *scope, vn *offloadingv1beta1.
 	}
 	if !isAccess(current) && s.offloading != nil {
 		r.Events.Eventf(s.offloading, current, corev1.EventTypeWarning, reasonNameTaken, actionGrant,
-			"RoleBinding %s is not managed by Longshore, and virtual node %s has no access to this namespace. Delete the RoleBinding.", current.Name, vn.Name)
+			"RoleBinding %s is not managed by Longshore, and virtual kubelet %s has no access to this namespace. Delete the RoleBinding.",
+			current.Name, desired.Subjects[0].Name)
 	}
 	return nil // Otherwise the cache is stale.
 }

@@ -28,9 +28,14 @@ func sharesProcess(vn *offloadingv1beta1.VirtualNode) bool {
 	return vn.Annotations[offloadingv1beta1.ProcessAnnotation] == offloadingv1beta1.ProcessShared
 }
 
-// sharedProcesses returns the names of the shared processes that need the rights of a VirtualNode's
+// HasOwnProcess reports whether a process of the VirtualNode's own serves it, or is to.
+func HasOwnProcess(vn *offloadingv1beta1.VirtualNode) bool {
+	return !sharesProcess(vn) || vn.Annotations[offloadingv1beta1.SharedProcessKey] == ""
+}
+
+// SharedProcesses returns the names of the shared processes that need the rights of a VirtualNode's
 // virtual kubelet: the desired one and the one that serves it.
-func sharedProcesses(vn *offloadingv1beta1.VirtualNode) []string {
+func SharedProcesses(vn *offloadingv1beta1.VirtualNode) []string {
 	var names []string
 	if sharesProcess(vn) {
 		// checkPrerequisites reports an invalid template.
@@ -48,7 +53,7 @@ func sharedProcesses(vn *offloadingv1beta1.VirtualNode) []string {
 // account of its own process: a binding with it belongs to the VirtualNode.
 func Subjects(vn *offloadingv1beta1.VirtualNode) []rbacv1.Subject {
 	subjects := []rbacv1.Subject{Account(vn)}
-	for _, name := range sharedProcesses(vn) {
+	for _, name := range SharedProcesses(vn) {
 		subjects = append(subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: vn.Namespace})
 	}
 	return subjects
@@ -255,7 +260,7 @@ func (r *Reconciler) deleteUnusedProcesses(ctx context.Context, vn *offloadingv1
 		user := &virtualNodes.Items[i]
 		used[user.Annotations[offloadingv1beta1.SharedProcessKey]] = true
 		if user.DeletionTimestamp.IsZero() {
-			for _, name := range sharedProcesses(user) {
+			for _, name := range SharedProcesses(user) {
 				used[name] = true
 			}
 		}

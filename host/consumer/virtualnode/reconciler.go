@@ -123,7 +123,7 @@ func (r *Reconciler) requestsForDeployment(ctx context.Context, obj client.Objec
 	}
 	var requests []reconcile.Request
 	for i := range list.Items {
-		if slices.Contains(sharedProcesses(&list.Items[i]), obj.GetName()) {
+		if slices.Contains(SharedProcesses(&list.Items[i]), obj.GetName()) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}

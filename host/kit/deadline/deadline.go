@@ -21,6 +21,9 @@ const Default = time.Minute
 // [Default] if limit is zero. For watches and logs it limits the time until the response
 // begins. Exec, attach, port-forward and proxy requests are not limited. It removes the timeout
 // of the configuration, which would apply to all of them.
+//
+// Watches and logs are not compressed: an API server compresses a watch that begins with a list, and
+// the reader of each holds 44 KiB from then on.
 func Wrap(config *rest.Config, limit time.Duration) *rest.Config {
 	if limit == 0 {
 		limit = Default
@@ -59,7 +62,12 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	ctx, cancel := context.WithCancelCause(request.Context())
 	timer := time.AfterFunc(t.limit, func() { cancel(&Error{Limit: t.limit}) })
-	response, err := t.next.RoundTrip(request.WithContext(ctx))
+	request = request.WithContext(ctx)
+	if isStream(request) {
+		request.Header = request.Header.Clone()
+		request.Header.Set("Accept-Encoding", "identity")
+	}
+	response, err := t.next.RoundTrip(request)
 	if err != nil {
 		timer.Stop()
 		err = replaceByDeadline(ctx, err)

@@ -114,3 +114,28 @@ func TestNamesOfObjectsAreNotSubresources(t *testing.T) {
 	require.Error(t, err)
 	require.NoError(t, response.Body.Close())
 }
+
+func TestStreamsAreNotCompressed(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.WriteString(w, r.Header.Get("Accept-Encoding"))
+		assert.NoError(t, err)
+	}))
+	t.Cleanup(s.Close)
+	client, err := rest.HTTPClientFor(deadline.Wrap(&rest.Config{Host: s.URL}, time.Minute))
+	require.NoError(t, err)
+	for path, want := range map[string]string{
+		"/api/v1/pods":            "gzip",
+		"/api/v1/pods?watch=true": "identity",
+		"/api/v1/namespaces/shop/pods/web/log?follow=true": "identity",
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, http.NoBody)
+		require.NoError(t, err)
+		response, err := client.Do(request)
+		require.NoError(t, err)
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		assert.Equal(t, want, string(body), path)
+		assert.Empty(t, request.Header, "the request of the caller is not changed")
+	}
+}

@@ -282,6 +282,9 @@ func GrantAccess(tb testing.TB, admin client.Client, vn *offloadingv1beta1.Virtu
 	var bindings []client.Object
 	for _, namespace := range namespaces {
 		binding := access.ForgeBinding(vn, namespace)
+		if process := vn.Annotations[offloadingv1beta1.SharedProcessKey]; process != "" {
+			binding = access.ForgeSharedBinding(vn, process, namespace)
+		}
 		binding.Finalizers = nil // No controller removes them.
 		bindings = append(bindings, binding)
 	}
