@@ -82,6 +82,9 @@ type kind[T client.Object] struct {
 	perNamespace bool
 	// ignore returns why objects of a key are left as they are, or "". Optional.
 	ignore func(in engine.Input) string
+	// purpose returns what a remote object is for that Longshore keeps for something else, or "".
+	// Optional.
+	purpose func(current T) string
 	// withhold returns why a local object must not be in the provider, or "". The reason
 	// is recorded as an event. Optional.
 	withhold func(local T) string
@@ -143,6 +146,9 @@ func (d *definition[T]) Decide(in engine.Input) ([]engine.Action, error) {
 		}
 	}
 	local, hasLocal := in.Local.(T)
+	if action := d.checkPurpose(in, hasLocal && !in.Skipped); action != nil {
+		return []engine.Action{action}, nil
+	}
 	if d.kind.withhold != nil && hasLocal && !in.Skipped {
 		if reason := d.kind.withhold(local); reason != "" {
 			return withhold(in, reason), nil
@@ -165,6 +171,26 @@ func (d *definition[T]) Decide(in engine.Input) ([]engine.Action, error) {
 	}
 	reports, err := d.kind.report(local, current, in)
 	return append(actions, reports...), err
+}
+
+// checkPurpose returns what is done about a remote object that is for something else, or nil.
+func (d *definition[T]) checkPurpose(in engine.Input, isDesired bool) engine.Action {
+	current, ok := in.Remote.(T)
+	if !ok || d.kind.purpose == nil {
+		return nil
+	}
+	purpose := d.kind.purpose(current)
+	switch {
+	case purpose == "":
+		return nil
+	case !isDesired:
+		return engine.Keep{Reason: "the remote object is for " + purpose}
+	default:
+		return engine.RecordEvent{
+			Type: engine.EventWarning, Reason: engine.ReasonFailedReflection,
+			Message: engine.NotReflected(in.Facts, "its name is that of "+purpose+". Rename it."),
+		}
+	}
 }
 
 // checkRemote returns what is done about a remote object that the mirror must not change, or

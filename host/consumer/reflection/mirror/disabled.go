@@ -33,6 +33,9 @@ func (d *disabled[T]) Decide(in engine.Input) ([]engine.Action, error) {
 			return keep(reason), nil
 		}
 	}
+	if action := d.of.checkPurpose(in, false); action != nil {
+		return []engine.Action{action}, nil
+	}
 	if action := d.of.checkRemote(in, false); action != nil {
 		return []engine.Action{action}, nil
 	}

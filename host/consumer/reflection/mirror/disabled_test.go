@@ -41,7 +41,7 @@ func TestADisabledKindIsRemovedFromTheProvider(t *testing.T) {
 	t.Run("Secrets with tokens of pods are kept", func(t *testing.T) {
 		token := managed(&corev1.Secret{ObjectMeta: metadata})
 		token.SetAnnotations(map[string]string{remote.TokenPodKey: "web", remote.TokenAccountKey: "default"})
-		assert.Equal(t, []string{"keep: the remote Secret holds the tokens of a pod"}, steps(t, entry(secret).Define(Options{Origin: origin}), input(nil, token)))
+		assert.Equal(t, []string{"keep: the remote object is for the tokens of a remote pod"}, steps(t, entry(secret).Define(Options{Origin: origin}), input(nil, token)))
 	})
 	t.Run("names are translated", func(t *testing.T) {
 		d, ok := entry(configMap).Define(Options{Origin: origin}).(engine.Remapper)

@@ -20,9 +20,9 @@ var secret = kind[*corev1.Secret]{
 		return remote.Secret(local, in.Facts.RemoteNamespace, in.Labels, in.Annotations, o.Origin), nil
 	},
 	perNamespace: true,
-	ignore: func(in engine.Input) string {
-		if current, ok := in.Remote.(*corev1.Secret); ok && isPodToken(current) {
-			return "the remote Secret holds the tokens of a pod"
+	purpose: func(current *corev1.Secret) string {
+		if isPodToken(current) {
+			return "the tokens of a remote pod"
 		}
 		return ""
 	},

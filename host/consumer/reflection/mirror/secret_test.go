@@ -21,6 +21,8 @@ func TestSecretsThatStayInTheirCluster(t *testing.T) {
 	podToken := managed(opaque())
 	podToken.GetLabels()["offloading.liqo.io/service-account-name"] = "default"
 	podToken.SetAnnotations(map[string]string{"offloading.liqo.io/service-account-for-pod-name": "web"})
+	skippedNamesake := input(opaque(), podToken)
+	skippedNamesake.Skipped = true
 	skippedToken := input(token(), managed(opaque()))
 	skippedToken.Skipped = true
 	tests := map[string]struct {
@@ -32,7 +34,9 @@ func TestSecretsThatStayInTheirCluster(t *testing.T) {
 		"a service account's token with an unmanaged namesake":     {input(token(), opaque()), []string{engine.ReasonReflectionDisabled}},
 		"a service account's token whose copy is being deleted":    {input(token(), deleting(managed(opaque()))), []string{engine.ReasonReflectionDisabled}},
 		"a service account's token that is skipped":                {skippedToken, []string{"delete"}},
-		"a remote Secret with the tokens of a pod is not a mirror": {input(nil, podToken), []string{"keep: the remote Secret holds the tokens of a pod"}},
+		"a remote Secret with the tokens of a pod is not a mirror": {input(nil, podToken), []string{"keep: the remote object is for the tokens of a remote pod"}},
+		"a Secret with the name of a pod's tokens":                 {input(opaque(), podToken), []string{engine.ReasonFailedReflection}},
+		"a skipped Secret with the name of a pod's tokens":         {skippedNamesake, []string{"keep: the remote object is for the tokens of a remote pod"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
