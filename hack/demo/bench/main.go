@@ -57,8 +57,9 @@ type options struct {
 	only, out, longshore, dir, profiles string
 	runs, pods, native                  int
 	quick, keep                         bool
-	// scale measures scale only; shared lets the virtual nodes share a process then.
-	scale, shared bool
+	// scale measures scale only; shared lets the virtual nodes share a process then, and feed lets
+	// the provider serve them one watch per kind.
+	scale, shared, feed bool
 	// tenants measures many tenants only.
 	tenants bool
 }
@@ -75,6 +76,7 @@ func main() {
 	flags.BoolVar(&o.scale, "scale", false, "measure only scale: many virtual nodes, namespaces, pods and ConfigMaps")
 	flags.BoolVar(&o.tenants, "tenants", false, "measure only peering, and a provider with many tenants")
 	flags.BoolVar(&o.shared, "shared", true, "with -scale: one process for the virtual nodes of a provider")
+	flags.BoolVar(&o.feed, "feed", true, "with -scale: the provider serves one watch per kind")
 	flags.BoolVar(&o.quick, "quick", false, "one run of small sizes, to try it out")
 	flags.StringVar(&o.out, "out", "", "where the results are written; results of earlier runs stay unless they have the same name, or the code or the machine is another. Empty: "+resultsFile+", or, with -quick, "+quickFile)
 	flags.StringVar(&o.longshore, "longshore", filepath.Join("bin", "longshore"), "the server binary")
@@ -173,7 +175,7 @@ func (o *options) command() string {
 		command += fmt.Sprintf("%s%d", nativeFlag, o.native)
 	}
 	if o.scale {
-		command += fmt.Sprintf("%s -shared=%t", scaleFlag, o.shared)
+		command += fmt.Sprintf("%s -shared=%t -feed=%t", scaleFlag, o.shared, o.feed)
 	}
 	if o.tenants {
 		command += tenantsFlag

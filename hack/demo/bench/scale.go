@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"time"
+
+	"github.com/longshore-dev/longshore/hack/demo/rig"
 )
 
 // scaleFlag marks the commands whose results a run of everything else leaves alone.
@@ -50,7 +52,7 @@ func (b *bench) scale(ctx context.Context, o options, dir string) (err error) {
 	defer cancel()
 	b.testbed, err = startTestbed(ctx, testbedOptions{
 		longshore: o.longshore, dir: filepath.Join(dir, "clusters"), audit: true, simulatedNodes: scaleNodes, logf: b.logf,
-		change: func(_ string, values map[string]any) { sharedKubelets(values, o.shared) },
+		change: func(cluster string, values map[string]any) { setScaleValues(cluster, values, o) },
 	})
 	if err != nil {
 		return err
@@ -113,11 +115,18 @@ func (s *scale) growth(ctx context.Context, name string, before usage, objects i
 	return nil
 }
 
-// sharedKubelets sets the value of the chart that makes the virtual nodes of a provider share a
-// process.
-func sharedKubelets(values map[string]any, shared bool) {
-	kubelets, ok := values["virtualKubelet"].(map[string]any)
-	if ok && shared {
+// setScaleValues sets the values of the chart with which the virtual nodes of a provider share a
+// process, and the provider serves one watch per kind.
+func setScaleValues(cluster string, values map[string]any, o options) {
+	if kubelets, ok := values["virtualKubelet"].(map[string]any); ok && o.shared {
 		kubelets["shared"] = true
+	}
+	if cluster == rig.Provider && o.feed {
+		provider, ok := values["provider"].(map[string]any)
+		if !ok {
+			provider = map[string]any{}
+			values["provider"] = provider
+		}
+		provider["feed"] = true
 	}
 }
