@@ -77,28 +77,39 @@ const (
 // prolongs access but does not grant it: the peer can write NamespaceMaps in its tenant namespace.
 func decide(s *scope, p *process, binding *rbacv1.RoleBinding, hasPods func(*offloadingv1beta1.VirtualNode) bool) step {
 	isNeeded := slices.ContainsFunc(p.virtualNodes, func(vn *offloadingv1beta1.VirtualNode) bool { return isNeeded(s, vn) })
+	if binding == nil {
+		if !p.isUnused && (isNeeded || hasPodsToEnd(s, p, hasPods)) {
+			return grant
+		}
+		return nothing
+	}
+	isDeleted := !binding.DeletionTimestamp.IsZero() && s.isActive()
 	switch {
-	case binding == nil && p.isUnused:
-		return nothing
-	case binding == nil && (isNeeded || slices.ContainsFunc(p.virtualNodes, func(vn *offloadingv1beta1.VirtualNode) bool {
-		// A VirtualNode was deleted between the first pod and the RoleBinding: its drain waits for the
-		// pods, and only the virtual kubelet ends them.
-		desired, _ := mapping(s, vn)
-		return hasPods(vn) && desired && mayAccess(s, vn)
-	})):
-		return grant
-	case binding == nil:
-		return nothing
-	case isNeeded && !binding.DeletionTimestamp.IsZero() && s.isActive():
+	case isNeeded && isDeleted:
 		return revoke // Deleted by another writer. It is created again when it is gone.
-	case isNeeded || slices.ContainsFunc(p.virtualNodes, func(vn *offloadingv1beta1.VirtualNode) bool {
-		desired, current := mapping(s, vn)
-		return hasPods(vn) || s.offloading != nil && (desired || current)
-	}):
+	case isNeeded || isUsed(s, p, hasPods):
 		return nothing
 	default:
 		return revoke
 	}
+}
+
+// hasPodsToEnd reports whether a VirtualNode was deleted between the first pod and the RoleBinding: its
+// drain waits for the pods, and only the virtual kubelet ends them.
+func hasPodsToEnd(s *scope, p *process, hasPods func(*offloadingv1beta1.VirtualNode) bool) bool {
+	return slices.ContainsFunc(p.virtualNodes, func(vn *offloadingv1beta1.VirtualNode) bool {
+		desired, _ := mapping(s, vn)
+		return hasPods(vn) && desired && mayAccess(s, vn)
+	})
+}
+
+// isUsed reports whether a process uses the access that it has: for pods, or while the namespace is
+// mapped.
+func isUsed(s *scope, p *process, hasPods func(*offloadingv1beta1.VirtualNode) bool) bool {
+	return slices.ContainsFunc(p.virtualNodes, func(vn *offloadingv1beta1.VirtualNode) bool {
+		desired, current := mapping(s, vn)
+		return hasPods(vn) || s.offloading != nil && (desired || current)
+	})
 }
 
 // endsPods reports whether the pods on a virtual node are ended here, because no process that serves
