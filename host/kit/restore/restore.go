@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 )
 
 // NewInformer is cache.NewSharedIndexInformer with [Detect]. Its handlers get an object that replaces
@@ -73,7 +74,8 @@ func uidOf(object any) types.UID {
 // Detect returns a ListerWatcher whose watches fail with 410 Gone, so that a reflector lists all
 // objects, if the API server is at a lower resource version than the one from which they continue,
 // or could not be reached since the last list or watch. A watch that continues costs one more
-// request, a list of one object.
+// request, a list of one object, unless the API server has served the one before for as long as it
+// was to last.
 func Detect(lw cache.ListerWatcher) cache.ListerWatcher { return DetectWith(lw, isBehind) }
 
 // isBehind reports whether the API server is at a lower resource version than a watch.
@@ -85,13 +87,23 @@ func isBehind(server, watched string) bool {
 // DetectWith is [Detect] with another comparison. isBehind gets the resource version of the API
 // server, and the one from which a watch continues.
 func DetectWith(lw cache.ListerWatcher, isBehind func(server, watched string) bool) cache.ListerWatcher {
-	d := &detector{inner: cache.ToListerWatcherWithContext(lw), isBehind: isBehind}
+	return detect(lw, isBehind, time.Now)
+}
+
+func detect(lw cache.ListerWatcher, isBehind func(server, watched string) bool, now func() time.Time) cache.ListerWatcher {
+	d := &detector{inner: cache.ToListerWatcherWithContext(lw), isBehind: isBehind, now: now}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: d.list, WatchFuncWithContext: d.watch}, lw)
 }
+
+// justNow is how long after the end of a watch the next one begins.
+const justNow = 2 * time.Second
 
 type detector struct {
 	inner    cache.ListerWatcherWithContext
 	isBehind func(server, watched string) bool
+	now      func() time.Time
+	// ends is when the last watch was to end; nil if it had no timeout.
+	ends atomic.Pointer[time.Time]
 	// isLost is set when the API server was not reached since the last list or watch. It may
 	// have been restored meanwhile, and have reached the resource version again.
 	isLost atomic.Bool
@@ -103,13 +115,29 @@ func (d *detector) list(ctx context.Context, options metav1.ListOptions) (runtim
 }
 
 func (d *detector) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	if options.SendInitialEvents == nil {
+	if options.SendInitialEvents == nil && !d.wasServed() {
 		if err := d.check(ctx, options.ResourceVersion); err != nil {
 			return nil, err
 		}
 	}
+	var ends *time.Time
+	if options.TimeoutSeconds != nil {
+		ends = ptr.To(d.now().Add(time.Duration(*options.TimeoutSeconds) * time.Second))
+	}
 	w, err := d.inner.WatchWithContext(ctx, options)
+	d.ends.Store(ends)
 	return w, d.observe(err)
+}
+
+// wasServed reports whether the last watch has just reached its timeout. An API server that was
+// restored meanwhile would have ended it before, or could not have been reached for longer.
+func (d *detector) wasServed() bool {
+	ends := d.ends.Load()
+	if ends == nil || d.isLost.Load() {
+		return false
+	}
+	since := d.now().Sub(*ends)
+	return since >= 0 && since < justNow
 }
 
 // observe records whether the API server was reached.

@@ -110,6 +110,55 @@ func TestAWatchDoesNotContinueAfterAnOutage(t *testing.T) {
 	}
 }
 
+// A watch that the API server has served until its timeout is not interrupted by a restore.
+func TestAWatchContinuesWithoutAListAfterItsTimeout(t *testing.T) {
+	for name, tc := range map[string]struct {
+		timeout *int64
+		after   time.Duration
+		failure error // of an attempt to watch in between
+		want    int   // lists for the second watch
+	}{
+		"it has reached its timeout":            {timeout: ptr.To[int64](300), after: 300 * time.Second},
+		"it ended before":                       {timeout: ptr.To[int64](300), after: 299 * time.Second, want: 1},
+		"there was a pause":                     {timeout: ptr.To[int64](300), after: 303 * time.Second, want: 1},
+		"it had no timeout":                     {after: time.Second, want: 1},
+		"the server could not be reached since": {timeout: ptr.To[int64](300), after: 300 * time.Second, failure: errUnavailable, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Date(2026, 11, 23, 21, 0, 0, 0, time.UTC)
+			lists := 0
+			var failure error
+			detecting := cache.ToListerWatcherWithContext(restore.DetectAt(&cache.ListWatch{
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					lists++
+					return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "12"}}, nil
+				},
+				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+					return watch.NewEmptyWatch(), failure
+				},
+			}, func() time.Time { return now }))
+			resume := func() error {
+				_, err := detecting.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "10", TimeoutSeconds: tc.timeout})
+				return err
+			}
+			require.NoError(t, resume())
+			now = now.Add(tc.after)
+			if failure = tc.failure; failure != nil {
+				require.ErrorIs(t, resume(), failure)
+				failure = nil
+			}
+			lists = 0
+			err := resume()
+			assert.Equal(t, tc.want, lists)
+			if tc.failure != nil {
+				assert.True(t, apierrors.IsResourceExpired(err), "%v", err)
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
+}
+
 // listWatch lists before it watches.
 type listWatch struct{ *cache.ListWatch }
 
