@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -275,27 +274,6 @@ func TestAccessOfSharedProcesses(t *testing.T) {
 			assert.Equal(t, tc.want, got)
 		})
 	}
-}
-
-func TestAMappingVisitsItsNamespaceOnly(t *testing.T) {
-	withMappings := func(desired, current []string) *offloadingv1beta1.NamespaceMap {
-		nm := &offloadingv1beta1.NamespaceMap{}
-		nm.Spec.DesiredMapping, nm.Status.CurrentMapping = map[string]string{}, map[string]offloadingv1beta1.RemoteNamespaceStatus{}
-		for _, name := range desired {
-			nm.Spec.DesiredMapping[name] = name + "-rome"
-		}
-		for _, name := range current {
-			nm.Status.CurrentMapping[name] = offloadingv1beta1.RemoteNamespaceStatus{RemoteNamespace: name + "-rome"}
-		}
-		return nm
-	}
-	before := withMappings([]string{"a", "b", "c"}, []string{"a", "b"})
-	after := withMappings([]string{"b", "c", "d"}, []string{"a", "b", "c"})
-	assert.Equal(t, []reconcile.Request{request("a"), request("c"), request("d")}, changed(before, after))
-	after = before.DeepCopy()
-	after.Labels = map[string]string{liqocorev1beta1.ReplicationLabel: "true"}
-	assert.Equal(t, []reconcile.Request{request("a"), request("b"), request("c")}, changed(before, after), "it was not a NamespaceMap of a peer before")
-	assert.Empty(t, changed(before, before.DeepCopy()))
 }
 
 func TestAccessOfADeletedVirtualNodeIsRevoked(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -89,20 +87,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *NodePods) error {
 		Watches(&offloadingv1beta1.NamespaceOffloading{}, own).
 		Watches(&rbacv1.RoleBinding{}, own, builder.WithPredicates(predicate.NewPredicateFuncs(isAccess))).
 		Watches(&offloadingv1beta1.VirtualNode{}, all, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&offloadingv1beta1.NamespaceMap{}, handler.Funcs{
-			CreateFunc: func(ctx context.Context, _ event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-				enqueue(queue, r.all(ctx))
-			},
-			UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-				enqueue(queue, changed(e.ObjectOld, e.ObjectNew))
-			},
-			DeleteFunc: func(ctx context.Context, _ event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-				enqueue(queue, r.all(ctx))
-			},
-		}).
+		Watches(&offloadingv1beta1.NamespaceMap{}, namespaceoffloading.HandleMappings(request, r.all)).
 		Watches(&corev1.Node{}, all, builder.WithPredicates(virtual, predicate.LabelChangedPredicate{})).
 		WatchesRawSource(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-			pods.Start(ctx, func(namespace string) { queue.AddAfter(request(namespace), podDelay) }, func() { enqueue(queue, r.all(ctx)) })
+			pods.Start(ctx, func(namespace string) { queue.AddAfter(request(namespace), podDelay) }, func() {
+				for _, each := range r.all(ctx) {
+					queue.Add(each)
+				}
+			})
 			return nil
 		})).
 		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
@@ -111,48 +103,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, pods *NodePods) error {
 
 func request(namespace string) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Name: namespace}}
-}
-
-func enqueue(queue workqueue.TypedRateLimitingInterface[reconcile.Request], requests []reconcile.Request) {
-	for _, each := range requests {
-		queue.Add(each)
-	}
-}
-
-// changed returns requests for the namespaces whose mapping differs between two states of a
-// NamespaceMap: with many namespaces, each mapping that is added must not visit all of them.
-func changed(before, after client.Object) []reconcile.Request {
-	was, isMap := before.(*offloadingv1beta1.NamespaceMap)
-	is, ok := after.(*offloadingv1beta1.NamespaceMap)
-	if !isMap || !ok {
-		return nil
-	}
-	names := map[string]bool{}
-	collectChanges(names, was.Spec.DesiredMapping, is.Spec.DesiredMapping)
-	collectChanges(names, was.Status.CurrentMapping, is.Status.CurrentMapping)
-	if !maps.Equal(was.Labels, is.Labels) {
-		collectChanges(names, nil, is.Spec.DesiredMapping)
-		collectChanges(names, nil, is.Status.CurrentMapping)
-	}
-	requests := make([]reconcile.Request, 0, len(names))
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		requests = append(requests, request(name))
-	}
-	return requests
-}
-
-// collectChanges adds the keys that one of two maps lacks.
-func collectChanges[V any](names map[string]bool, before, after map[string]V) {
-	for name := range after {
-		if _, found := before[name]; !found {
-			names[name] = true
-		}
-	}
-	for name := range before {
-		if _, found := after[name]; !found {
-			names[name] = true
-		}
-	}
 }
 
 // isAccess reports whether an object is a RoleBinding that this package manages.

@@ -58,7 +58,7 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	all := handler.EnqueueRequestsFromMapFunc(r.all)
+	all := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return r.all(ctx) })
 	virtual := predicate.NewPredicateFuncs(func(obj client.Object) bool {
 		return obj.GetLabels()[offloadingv1beta1.NodeTypeLabel] == offloadingv1beta1.NodeTypeVirtual
 	})
@@ -66,7 +66,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("namespaceoffloading").
 		For(&offloadingv1beta1.NamespaceOffloading{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
-		Watches(&offloadingv1beta1.NamespaceMap{}, all).
+		Watches(&offloadingv1beta1.NamespaceMap{}, HandleMappings(request, r.all)).
 		Watches(&offloadingv1beta1.VirtualNode{}, all, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		// Labels mark namespaces for scheduling, and tenant namespaces.
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.relatedToNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
@@ -75,7 +75,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(reconcile.AsReconciler(mgr.GetClient(), r))
 }
 
-func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
+// request returns the request for the NamespaceOffloading that a namespace may have.
+func request(namespace string) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKey{Namespace: namespace, Name: offloadingv1beta1.NamespaceOffloadingName}}
+}
+
+func (r *Reconciler) all(ctx context.Context) []reconcile.Request {
 	list := &offloadingv1beta1.NamespaceOffloadingList{}
 	if err := r.Client.List(ctx, list); err != nil {
 		// Listing from the cache fails only while the manager stops.
@@ -93,9 +98,9 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 // for all when it is a tenant namespace.
 func (r *Reconciler) relatedToNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
 	if _, isTenant := namespace.GetLabels()[liqocorev1beta1.TenantNamespaceLabel]; isTenant {
-		return r.all(ctx, namespace)
+		return r.all(ctx)
 	}
-	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: namespace.GetName(), Name: offloadingv1beta1.NamespaceOffloadingName}}}
+	return []reconcile.Request{request(namespace.GetName())}
 }
 
 // scope is the state that one reconcile works on.

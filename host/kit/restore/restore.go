@@ -87,7 +87,7 @@ func isBehind(server, watched string) bool {
 // DetectWith is [Detect] with another comparison. isBehind gets the resource version of the API
 // server, and the one from which a watch continues.
 func DetectWith(lw cache.ListerWatcher, isBehind func(server, watched string) bool) cache.ListerWatcher {
-	return detect(lw, isBehind, time.Now)
+	return detect(lw, isBehind, time.Now) //nolint:forbidigo // cache.NewInformerFunc has no clock.
 }
 
 func detect(lw cache.ListerWatcher, isBehind func(server, watched string) bool, now func() time.Time) cache.ListerWatcher {
