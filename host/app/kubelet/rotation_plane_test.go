@@ -109,8 +109,8 @@ func (r *rotation) remoteUIDs(t *testing.T) map[string]types.UID {
 	return uids
 }
 
-// The virtual nodes of a process share a connection as long as their kubeconfigs have the same
-// content. One after the other gets another content, while pods run.
+// The virtual nodes of a process share watches, because their users have the same rights. One after
+// the other gets another user, while pods run.
 func TestCredentialsAreRotatedInASharedProcess(t *testing.T) {
 	t.Parallel()
 	r := &rotation{audit: filepath.Join(t.TempDir(), "audit.log"), names: []string{"milan-1", "milan-2", "milan-3"}}
@@ -158,13 +158,17 @@ func (r *rotation) testOne(t *testing.T) {
 			}) > 0
 		}
 	}
-	planetest.Until(t, func(t planetest.T) bool { return r.requestsOf(t, "after", mark, isWatchRequest) > 0 }, soon, tick, "milan-2 watches with the other credential")
+	planetest.Until(t, func(t planetest.T) bool { return r.requestsOf(t, "after", mark, isCheck) > 0 }, soon, tick, "milan-2 checks the provider with the other credential")
 	for _, name := range r.names {
 		r.run(name, "second-"+name)
 	}
 	planetest.Until(t, creations("after", "second-milan-2"), soon, tick, "milan-2 has the other credential")
 	planetest.Until(t, creations("before", "second-milan-1"), soon, tick, "milan-1 has its own credential")
 	assert.Zero(t, r.requestsOf(t, "before", mark, isWatchRequest), "the watches of the others go on")
+	isShared := func(request audited) bool {
+		return isWatchRequest(request) && request.ObjectRef.Resource == "shadowpods"
+	}
+	assert.Zero(t, r.requestsOf(t, "after", mark, isShared), "users with the same rights share watches, apart from those of the leader")
 }
 
 func (r *rotation) testBroken(t *testing.T) {

@@ -275,18 +275,23 @@ func GrantTenantNamespace(tb testing.TB, admin client.Client, namespace string) 
 	}})
 }
 
-// GrantAccess creates the access of the virtual kubelet of a VirtualNode to offloaded namespaces, and
-// waits until it has it.
+// GrantAccess creates the access to offloaded namespaces of the virtual kubelets that may serve a
+// VirtualNode, and waits until they have it.
 func GrantAccess(tb testing.TB, admin client.Client, vn *offloadingv1beta1.VirtualNode, namespaces ...string) {
 	tb.Helper()
 	var bindings []client.Object
 	for _, namespace := range namespaces {
-		binding := access.ForgeBinding(vn, namespace)
-		if process := vn.Annotations[offloadingv1beta1.SharedProcessKey]; process != "" {
-			binding = access.ForgeSharedBinding(vn, process, namespace)
+		var forged []*rbacv1.RoleBinding
+		if virtualnode.HasOwnProcess(vn) {
+			forged = append(forged, access.ForgeBinding(vn, namespace))
 		}
-		binding.Finalizers = nil // No controller removes them.
-		bindings = append(bindings, binding)
+		for _, process := range virtualnode.SharedProcesses(vn) {
+			forged = append(forged, access.ForgeSharedBinding(vn, process, namespace))
+		}
+		for _, binding := range forged {
+			binding.Finalizers = nil // No controller removes them.
+			bindings = append(bindings, binding)
+		}
 	}
 	grant(tb, admin, bindings)
 }
