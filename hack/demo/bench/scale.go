@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -52,7 +53,12 @@ func (b *bench) scale(ctx context.Context, o options, dir string) (err error) {
 	defer cancel()
 	b.testbed, err = startTestbed(ctx, testbedOptions{
 		longshore: o.longshore, dir: filepath.Join(dir, "clusters"), audit: true, simulatedNodes: scaleNodes, logf: b.logf,
-		change: func(cluster string, values map[string]any) { setScaleValues(cluster, values, o) },
+		change: func(cluster string, values map[string]any) {
+			setScaleValues(cluster, values, o)
+			if o.profiles != "" {
+				profiling(cluster, values)
+			}
+		},
 	})
 	if err != nil {
 		return err
@@ -101,12 +107,16 @@ func (s *scale) memory() (usage, error) {
 }
 
 // growth records by how much the memory of the virtual kubelets has grown since before, per object.
+// A profile of the heap has its garbage collected first, after the measurement.
 func (s *scale) growth(ctx context.Context, name string, before usage, objects int, most float64) error {
 	if err := pause(ctx, settleAfterLoad); err != nil {
 		return err
 	}
 	after, err := s.memory()
 	if err != nil {
+		return err
+	}
+	if err := s.profile(ctx, "heap?gc=1", path.Base(name)); err != nil {
 		return err
 	}
 	const kibOfMiB = 1024

@@ -155,7 +155,7 @@ func TestCoverOfAListThatIsReplacedAsAWhole(t *testing.T) {
 
 // The cache keeps the managed fields of this reflection's applies.
 func TestTheCacheKeepsTheManagedFieldsOfApplies(t *testing.T) {
-	s := newStore(nil, nil)
+	s := newStore(Kind{}, nil)
 	applied := coveredService()
 	applied.ManagedFields = managed(coveredFields, metav1.ManagedFieldsOperationApply)
 	s.transform(applied)

@@ -135,6 +135,9 @@ type Kind struct {
 	// Trim removes, in place, what no decision reads, before the object enters the cache.
 	// The cache keeps only the managed fields of this reflection's applies. Optional.
 	Trim func(client.Object)
+	// Encoded keeps the objects encoded in the cache, which needs a fifth of the memory. Each read
+	// decodes: it is for kinds with many objects, which are read one at a time.
+	Encoded bool
 }
 
 // Facts are the inputs of a decision that are not objects.

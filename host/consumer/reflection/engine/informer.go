@@ -117,7 +117,7 @@ func (i *Informers) acquire(ctx context.Context, s selection, by *subscriber) *s
 	if found == nil {
 		running, cancel := context.WithCancel(i.ctx)
 		found = &informer{cancel: cancel, subscribers: map[string][]*subscriber{}}
-		found.store = newStore(s.kind.Trim, found.changed)
+		found.store = newStore(s.kind, found.changed)
 		i.open[key] = found
 		follow := watchKind
 		if s.once {

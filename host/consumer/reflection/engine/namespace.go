@@ -232,7 +232,7 @@ func (e *Engine) startCaches(group *sync.WaitGroup, ns *namespace, r *runner) *n
 		caches.dependent = followRemote(*r.resource.Dependent)
 	}
 	if r.resource.LocalUnwatched {
-		caches.local = newStore(nil, nil)
+		caches.local = newStore(Kind{}, nil)
 	}
 	if caches.local == nil {
 		caches.local = follow(r.localSelection(ns.local), ns.local, func(object client.Object) {

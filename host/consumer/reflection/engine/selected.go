@@ -43,14 +43,7 @@ func (s *selected) Names(namespace string) []types.NamespacedName {
 // reports false if the API server was restored from a backup: the next list of the watch replaces
 // all objects then.
 func (s *selected) replaceSelected(list []any, version string) bool {
-	seen := make(map[types.NamespacedName]struct{}, len(list))
-	for _, item := range list {
-		if object, ok := item.(client.Object); ok {
-			s.transform(object)
-			seen[client.ObjectKeyFromObject(object)] = struct{}{}
-		}
-	}
-	altered, ok := s.replaceListed(list, seen, version)
+	altered, ok := s.replaceListed(s.prepare(list), version)
 	for _, object := range altered {
 		s.changed(object)
 	}
@@ -59,7 +52,7 @@ func (s *selected) replaceSelected(list []any, version string) bool {
 
 // replaceListed is replaceSelected without calling changed. It returns the objects that were added,
 // changed or removed.
-func (s *selected) replaceListed(list []any, listed map[types.NamespacedName]struct{}, version string) (altered []client.Object, ok bool) {
+func (s *selected) replaceListed(items map[types.NamespacedName]item, version string) (altered []client.Object, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if order, err := resourceversion.CompareResourceVersion(version, s.seen); err == nil && order < 0 {
@@ -67,17 +60,21 @@ func (s *selected) replaceListed(list []any, listed map[types.NamespacedName]str
 		return nil, false
 	}
 	for name, have := range s.objects {
-		_, isListed := listed[name]
-		if isListed || !hasLabels(have, s.labels) || knownNewerVersion(have.GetResourceVersion(), version) {
+		_, isListed := items[name]
+		if isListed || knownNewerVersion(have.version, version) {
+			continue
+		}
+		object := s.unwrap(have)
+		if !hasLabels(object, s.labels) {
 			continue
 		}
 		delete(s.objects, name)
 		delete(s.assumed, name)
-		altered = append(altered, have)
+		altered = append(altered, object)
 	}
-	for _, item := range list {
-		if object, ok := item.(client.Object); ok && s.putFromList(object) {
-			altered = append(altered, s.objects[client.ObjectKeyFromObject(object)])
+	for name, listed := range items {
+		if s.putFromList(name, listed.kept) {
+			altered = append(altered, s.current(name, listed))
 		}
 	}
 	s.raiseNewest(version)

@@ -253,7 +253,7 @@ func TestSubscribersAreCalledAboutObjectsWithTheirLabels(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			calls := map[string]int{}
 			i := &informer{subscribers: map[string][]*subscriber{}}
-			i.store = newStore(nil, i.changed)
+			i.store = newStore(Kind{}, i.changed)
 			require.NoError(t, i.store.Add(of("a", "1", "10")))
 			for _, node := range []string{"a", "b"} {
 				i.add(&subscriber{selects: labels.Set{offloadingv1beta1.NodeNameLabel: node}, changed: func(client.Object) { calls[node]++ }})

@@ -26,13 +26,13 @@ import (
 // Resource versions of one resource are comparable (KEP-5504). One that does not parse
 // counts as newer than all others.
 type store struct {
-	trim func(client.Object)
+	kind Kind
 	// changed is called, outside the lock, with each object that another writer added,
 	// changed or removed.
 	changed func(client.Object)
 
 	mu      sync.RWMutex
-	objects map[types.NamespacedName]client.Object
+	objects map[types.NamespacedName]*stored
 	// assumed has the resource versions of the assumed writes of an object.
 	assumed map[types.NamespacedName][]string
 	// seen is the resource version up to which the reflector has seen all changes; ""
@@ -51,11 +51,11 @@ var (
 	_ cache.ReflectorBookmarkStore = (*store)(nil)
 )
 
-func newStore(trim func(client.Object), changed func(client.Object)) *store {
+func newStore(kind Kind, changed func(client.Object)) *store {
 	return &store{
-		trim:    trim,
+		kind:    kind,
 		changed: changed,
-		objects: map[types.NamespacedName]client.Object{},
+		objects: map[types.NamespacedName]*stored{},
 		assumed: map[types.NamespacedName][]string{},
 		synced:  make(chan struct{}),
 	}
@@ -64,8 +64,9 @@ func newStore(trim func(client.Object), changed func(client.Object)) *store {
 // Get returns the object or nil.
 func (s *store) Get(namespace, name string) client.Object {
 	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.objects[types.NamespacedName{Namespace: namespace, Name: name}]
+	kept := s.objects[types.NamespacedName{Namespace: namespace, Name: name}]
+	s.mu.RUnlock()
+	return s.unwrap(kept)
 }
 
 // Names returns the names of the objects in a namespace, or in all for "".
@@ -86,9 +87,9 @@ func (s *store) List(namespace string) []client.Object {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	out := make([]client.Object, 0, len(s.objects))
-	for name, object := range s.objects {
+	for name, kept := range s.objects {
 		if namespace == "" || name.Namespace == namespace {
-			out = append(out, object)
+			out = append(out, s.unwrap(kept))
 		}
 	}
 	return out
@@ -97,26 +98,28 @@ func (s *store) List(namespace string) []client.Object {
 // Assume stores the answer to a write of this process.
 func (s *store) Assume(obj client.Object) {
 	s.transform(obj)
-	if have := s.assume(obj); have != nil && have.GetUID() != obj.GetUID() && !labels.Equals(have.GetLabels(), obj.GetLabels()) {
-		s.changed(have) // its deletion will not be seen, and it may be of another virtual node
+	if replaced := s.assume(obj); replaced != nil && replaced.uid != obj.GetUID() {
+		if have := s.unwrap(replaced); !labels.Equals(have.GetLabels(), obj.GetLabels()) {
+			s.changed(have) // its deletion will not be seen, and it may be of another virtual node
+		}
 	}
 }
 
 // assume is Assume without calling changed. It returns the replaced object or nil.
-func (s *store) assume(obj client.Object) client.Object {
-	name := client.ObjectKeyFromObject(obj)
+func (s *store) assume(obj client.Object) *stored {
+	name, kept := client.ObjectKeyFromObject(obj), s.wrap(obj)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.seen != "" && !newerVersion(obj.GetResourceVersion(), s.seen) {
+	if s.seen != "" && !newerVersion(kept.version, s.seen) {
 		return nil
 	}
-	s.raiseNewest(obj.GetResourceVersion())
+	s.raiseNewest(kept.version)
 	have := s.objects[name]
-	if have != nil && !newer(obj, have) {
+	if have != nil && !newerVersion(kept.version, have.version) {
 		return nil
 	}
-	s.objects[name] = obj
-	s.assumed[name] = append(s.assumed[name], obj.GetResourceVersion())
+	s.objects[name] = kept
+	s.assumed[name] = append(s.assumed[name], kept.version)
 	return have
 }
 
@@ -126,15 +129,15 @@ func (s *store) AssumeDeleted(namespace, name string, uid types.UID, now metav1.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	have := s.objects[key]
-	if have == nil || have.GetUID() != uid || have.GetDeletionTimestamp() != nil {
+	if have == nil || have.uid != uid || have.isDeleted {
 		return
 	}
-	gone, ok := have.DeepCopyObject().(client.Object)
+	gone, ok := s.unwrap(have).DeepCopyObject().(client.Object)
 	if !ok {
 		return
 	}
 	gone.SetDeletionTimestamp(&now)
-	s.objects[key] = gone
+	s.objects[key] = s.wrap(gone)
 }
 
 // Add implements cache.ReflectorStore.
@@ -147,30 +150,32 @@ func (s *store) Update(obj any) error {
 		return nil
 	}
 	s.transform(object)
-	name := client.ObjectKeyFromObject(object)
+	name, kept := client.ObjectKeyFromObject(object), s.wrap(object)
 	s.mu.Lock()
 	have := s.objects[name]
-	isNews := s.put(object)
-	now := s.objects[name]
-	s.advance(object.GetResourceVersion())
+	isNews := s.put(name, kept)
+	now := s.current(name, item{object: object, kept: kept})
+	s.advance(kept.version)
 	s.mu.Unlock()
-	// While an answer stays that is newer than the event, the event tells what the answer brought.
-	if isNews && now != have && s.hasOnlyTrimmed(have, now) {
+	if !isNews {
 		return nil
 	}
-	if isNews && have != nil && !labels.Equals(have.GetLabels(), now.GetLabels()) {
-		s.changed(have) // it may be of another virtual node
+	before := s.unwrap(have)
+	// While an answer stays that is newer than the event, the event tells what the answer brought.
+	if now == object && s.hasOnlyTrimmed(before, now) {
+		return nil
 	}
-	if isNews {
-		s.changed(now)
+	if before != nil && !labels.Equals(before.GetLabels(), now.GetLabels()) {
+		s.changed(before) // it may be of another virtual node
 	}
+	s.changed(now)
 	return nil
 }
 
 // hasOnlyTrimmed reports whether an object changed only in what was trimmed, such as the heartbeat of a
 // Node: no decision reads that.
 func (s *store) hasOnlyTrimmed(before, after client.Object) bool {
-	if s.trim == nil || before == nil {
+	if s.kind.Trim == nil || before == nil {
 		return false
 	}
 	same, ok := before.DeepCopyObject().(client.Object)
@@ -209,28 +214,27 @@ func (s *store) detectRestore(version string) bool {
 
 // put stores, under the lock, an object from the reflector, and reports whether it is news: newer
 // than the stored one, or changed by another writer before a write that is assumed.
-func (s *store) put(object client.Object) bool {
-	name, version := client.ObjectKeyFromObject(object), object.GetResourceVersion()
+func (s *store) put(name types.NamespacedName, kept *stored) bool {
 	have, writes := s.objects[name], s.assumed[name]
 	switch {
-	case have == nil || newer(object, have):
-		s.objects[name] = object
+	case have == nil || newerVersion(kept.version, have.version):
+		s.objects[name] = kept
 		delete(s.assumed, name)
 		return true
-	case have.GetResourceVersion() == version:
+	case have.version == kept.version:
 		// The event of an assumed write, or a list that repeats the object.
 		delete(s.assumed, name)
 		return false
 	default:
-		return len(writes) > 0 && !slices.Contains(writes, version)
+		return len(writes) > 0 && !slices.Contains(writes, kept.version)
 	}
 }
 
 // putFromList is put for an object of a list, which may lack the event of another writer's change
 // before a write that is assumed.
-func (s *store) putFromList(object client.Object) bool {
-	_, isAssumed := s.assumed[client.ObjectKeyFromObject(object)]
-	return s.put(object) || isAssumed
+func (s *store) putFromList(name types.NamespacedName, kept *stored) bool {
+	_, isAssumed := s.assumed[name]
+	return s.put(name, kept) || isAssumed
 }
 
 // Delete implements cache.ReflectorStore.
@@ -242,7 +246,7 @@ func (s *store) Delete(obj any) error {
 	name := client.ObjectKeyFromObject(object)
 	s.mu.Lock()
 	have := s.objects[name]
-	gone := have != nil && !knownNewer(have, object)
+	gone := have != nil && !knownNewerVersion(have.version, object.GetResourceVersion())
 	if gone {
 		delete(s.objects, name)
 		delete(s.assumed, name)
@@ -250,30 +254,26 @@ func (s *store) Delete(obj any) error {
 	s.advance(object.GetResourceVersion())
 	s.mu.Unlock()
 	if gone {
-		s.changed(have)
+		s.changed(s.unwrap(have))
 	}
 	return nil
 }
 
 // Replace implements cache.ReflectorStore.
 func (s *store) Replace(list []any, resourceVersion string) error {
-	for _, item := range list {
-		if object, ok := item.(client.Object); ok {
-			s.transform(object)
-		}
-	}
+	items := s.prepare(list)
 	s.mu.Lock()
 	before := s.restore(resourceVersion)
-	altered, listed := s.putListed(list, before, resourceVersion)
+	altered := s.putListed(items, before, resourceVersion)
 	for name, have := range before {
-		_, isListed := listed[name]
+		_, isListed := items[name]
 		_, isAssumed := s.assumed[name]
-		if isListed || isAssumed && newerVersion(have.GetResourceVersion(), resourceVersion) {
+		if isListed || isAssumed && newerVersion(have.version, resourceVersion) {
 			continue
 		}
 		delete(s.objects, name)
 		delete(s.assumed, name)
-		altered = append(altered, have)
+		altered = append(altered, s.unwrap(have))
 	}
 	first := !s.isSynced
 	s.isSynced = true
@@ -289,51 +289,70 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	return nil
 }
 
-// putListed stores the objects of a list. It returns those that were added or changed, and the names
-// of all. The caller holds the lock.
-func (s *store) putListed(list []any, before map[types.NamespacedName]client.Object, resourceVersion string) (altered []client.Object, listed map[types.NamespacedName]struct{}) {
-	listed = make(map[types.NamespacedName]struct{}, len(list))
-	for _, item := range list {
-		object, ok := item.(client.Object)
-		if !ok {
-			continue
+// item is an object of a list, and what the store keeps of it.
+type item struct {
+	object client.Object
+	kept   *stored
+}
+
+// prepare returns the objects of a list by name.
+func (s *store) prepare(list []any) map[types.NamespacedName]item {
+	items := make(map[types.NamespacedName]item, len(list))
+	for _, listed := range list {
+		if object, ok := listed.(client.Object); ok {
+			s.transform(object)
+			items[client.ObjectKeyFromObject(object)] = item{object: object, kept: s.wrap(object)}
 		}
-		name := client.ObjectKeyFromObject(object)
-		listed[name] = struct{}{}
+	}
+	return items
+}
+
+// current returns, under the lock, the object that is stored after an item was put.
+func (s *store) current(name types.NamespacedName, put item) client.Object {
+	if kept := s.objects[name]; kept != put.kept {
+		return s.unwrap(kept)
+	}
+	return put.object
+}
+
+// putListed stores the objects of a list. It returns those that were added or changed. The caller
+// holds the lock.
+func (s *store) putListed(items map[types.NamespacedName]item, before map[types.NamespacedName]*stored, resourceVersion string) (altered []client.Object) {
+	for name, listed := range items {
 		replaced := before[name]
-		if have := s.objects[name]; have != nil && isUndone(have, object, resourceVersion) {
+		if have := s.objects[name]; have != nil && isUndone(have, listed.kept, resourceVersion) {
 			delete(s.objects, name)
 			delete(s.assumed, name)
 		}
-		if !s.putFromList(object) {
+		if !s.putFromList(name, listed.kept) {
 			continue
 		}
-		altered = append(altered, s.objects[name])
-		if replaced != nil && !labels.Equals(replaced.GetLabels(), object.GetLabels()) {
-			altered = append(altered, replaced) // it may be of another virtual node
+		altered = append(altered, s.current(name, listed))
+		if was := s.unwrap(replaced); was != nil && !labels.Equals(was.GetLabels(), listed.object.GetLabels()) {
+			altered = append(altered, was) // it may be of another virtual node
 		}
 	}
-	return altered, listed
+	return altered
 }
 
 // isUndone reports whether a list of a resource version lacks what had happened to an object before
 // that version. The server was restored from a backup, and has reached the version again. An
 // assumed deletion may also be later than the list: then it is sent twice.
-func isUndone(have, listed client.Object, version string) bool {
-	if have.GetResourceVersion() == listed.GetResourceVersion() {
-		return have.GetDeletionTimestamp() != nil && listed.GetDeletionTimestamp() == nil
+func isUndone(have, listed *stored, version string) bool {
+	if have.version == listed.version {
+		return have.isDeleted && !listed.isDeleted
 	}
-	return newerVersion(have.GetResourceVersion(), listed.GetResourceVersion()) && !newerVersion(have.GetResourceVersion(), version)
+	return newerVersion(have.version, listed.version) && !newerVersion(have.version, version)
 }
 
 // restore returns, under the lock, the objects that a list of this resource version
 // replaces. A list that is older than what was seen comes from a restored server, because a
 // reflector requests lists that are not older. Its objects replace newer ones, and the
 // assumed writes are dropped.
-func (s *store) restore(version string) map[types.NamespacedName]client.Object {
+func (s *store) restore(version string) map[types.NamespacedName]*stored {
 	before := s.objects
 	if order, err := resourceversion.CompareResourceVersion(version, s.seen); s.restored || err == nil && order < 0 {
-		s.objects, s.assumed = map[types.NamespacedName]client.Object{}, map[types.NamespacedName][]string{}
+		s.objects, s.assumed = map[types.NamespacedName]*stored{}, map[types.NamespacedName][]string{}
 		s.restored, s.newest = false, version
 	}
 	return before
@@ -345,12 +364,12 @@ func (s *store) Bookmark(resourceVersion string) error {
 	s.mu.Lock()
 	for name := range s.assumed {
 		have := s.objects[name]
-		if newerVersion(have.GetResourceVersion(), resourceVersion) {
+		if newerVersion(have.version, resourceVersion) {
 			continue
 		}
 		delete(s.objects, name)
 		delete(s.assumed, name)
-		dropped = append(dropped, have)
+		dropped = append(dropped, s.unwrap(have))
 	}
 	s.advance(resourceVersion)
 	s.mu.Unlock()
@@ -375,8 +394,8 @@ func (s *store) Transformer() cache.TransformFunc {
 
 func (s *store) transform(object client.Object) {
 	object.SetManagedFields(applied(object.GetManagedFields()))
-	if s.trim != nil {
-		s.trim(object)
+	if s.kind.Trim != nil {
+		s.kind.Trim(object)
 	}
 }
 
@@ -391,21 +410,13 @@ func applied(entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	return nil
 }
 
-// newer reports whether a is a later state than b.
-func newer(a, b client.Object) bool {
-	return newerVersion(a.GetResourceVersion(), b.GetResourceVersion())
-}
-
+// newerVersion reports whether a is later than b. One that cannot be compared is.
 func newerVersion(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err != nil || order > 0
 }
 
-// knownNewer reports whether a is a later state than b, and both versions are comparable.
-func knownNewer(a, b client.Object) bool {
-	return knownNewerVersion(a.GetResourceVersion(), b.GetResourceVersion())
-}
-
+// knownNewerVersion reports whether a is later than b, and both can be compared.
 func knownNewerVersion(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order > 0

@@ -1,14 +1,20 @@
 package engine
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
 func configMap(name, uid, version string) *corev1.ConfigMap {
@@ -288,27 +294,30 @@ var storeTests = map[string]struct {
 
 func TestStore(t *testing.T) {
 	for name, tc := range storeTests {
-		t.Run(name, func(t *testing.T) {
-			changes := 0
-			s := newStore(nil, func(client.Object) { changes++ })
-			tc.steps(t, s)
-			got := s.Get("ns", "a")
-			if tc.want == "" {
-				assert.Nil(t, got)
-			} else {
-				require.NotNil(t, got)
-				assert.Equal(t, tc.want, got.GetResourceVersion())
-				assert.Empty(t, got.GetManagedFields(), "managed fields are not cached")
-			}
-			assert.Equal(t, tc.wantChanges, changes, "changes")
-		})
+		for encoding, isEncoded := range map[string]bool{"objects": false, "encoded": true} {
+			t.Run(name+", "+encoding, func(t *testing.T) {
+				changes := 0
+				kind := Kind{New: func() client.Object { return &corev1.ConfigMap{} }, Encoded: isEncoded}
+				s := newStore(kind, func(client.Object) { changes++ })
+				tc.steps(t, s)
+				got := s.Get("ns", "a")
+				if tc.want == "" {
+					assert.Nil(t, got)
+				} else {
+					require.NotNil(t, got)
+					assert.Equal(t, tc.want, got.GetResourceVersion())
+					assert.Empty(t, got.GetManagedFields(), "managed fields are not cached")
+				}
+				assert.Equal(t, tc.wantChanges, changes, "changes")
+			})
+		}
 	}
 }
 
 // A heartbeat of a Node decides nothing again: what changed was trimmed.
 func TestAChangeOfWhatIsTrimmedIsNoNews(t *testing.T) {
 	changes := 0
-	s := newStore(func(object client.Object) { object.(*corev1.ConfigMap).Data = nil }, func(client.Object) { changes++ })
+	s := newStore(Kind{Trim: func(object client.Object) { object.(*corev1.ConfigMap).Data = nil }}, func(client.Object) { changes++ })
 	version := func(version, data, label string) *corev1.ConfigMap {
 		object := configMap("a", "u1", version)
 		object.Data, object.Labels = map[string]string{"beat": data}, map[string]string{"label": label}
@@ -327,7 +336,7 @@ func TestAChangeOfWhatIsTrimmedIsNoNews(t *testing.T) {
 }
 
 func TestStoreAssumeDeleted(t *testing.T) {
-	s := newStore(nil, func(client.Object) {})
+	s := newStore(Kind{}, func(client.Object) {})
 	original := configMap("a", "u1", "10")
 	require.NoError(t, s.Add(original))
 
@@ -340,8 +349,40 @@ func TestStoreAssumeDeleted(t *testing.T) {
 }
 
 func TestStoreSyncsOnce(t *testing.T) {
-	s := newStore(nil, func(client.Object) {})
+	s := newStore(Kind{}, func(client.Object) {})
 	require.NoError(t, s.Replace(nil, "1"))
 	require.NoError(t, s.Replace(nil, "2"))
 	assert.True(t, waitFor(t.Context(), s.synced))
+}
+
+// A reader gets what was stored, and may change it.
+func TestEncodedObjectsAreReadAsTheyWereStored(t *testing.T) {
+	meta := metav1.ObjectMeta{
+		Namespace: "ns", Name: "a", UID: "u1", ResourceVersion: "10", Generation: 3,
+		CreationTimestamp: metav1.Unix(1_700_000_000, 0), Labels: map[string]string{"app": "web"},
+	}
+	pod := corev1.PodSpec{
+		Containers: []corev1.Container{{
+			Name: "main", Image: "nginx", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m")}},
+		}},
+		TerminationGracePeriodSeconds: new(int64),
+	}
+	for name, object := range map[string]client.Object{
+		"a built-in kind":      &corev1.Pod{ObjectMeta: meta, Spec: pod, Status: corev1.PodStatus{Phase: corev1.PodRunning}},
+		"binary data":          &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"key": {0, 255}}},
+		"a custom resource":    &offloadingv1beta1.ShadowPod{ObjectMeta: meta, Spec: offloadingv1beta1.ShadowPodSpec{Pod: pod}},
+		"an unstructured kind": &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.org/v1", "kind": "Database", "metadata": map[string]any{"namespace": "ns", "name": "a", "uid": "u1", "resourceVersion": "10"}, "spec": map[string]any{"size": int64(3)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind := Kind{Encoded: true, New: func() client.Object {
+				return reflect.New(reflect.TypeOf(object).Elem()).Interface().(client.Object)
+			}}
+			s := newStore(kind, func(client.Object) {})
+			require.NoError(t, s.Add(object.DeepCopyObject()))
+			got := s.Get("ns", "a")
+			assert.True(t, equality.Semantic.DeepEqual(object, got), "%#v", got)
+			got.SetLabels(map[string]string{"changed": "by the reader"})
+			assert.Equal(t, object.GetLabels(), s.Get("ns", "a").GetLabels())
+		})
+	}
 }

@@ -75,7 +75,7 @@ func (s *restoredServer) versions() []string {
 func TestAWatchDoesNotContinueOnAServerThatRefusesTheList(t *testing.T) {
 	server := &restoredServer{}
 	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{List: server.list, Watch: server.watch})
-	into := newStore(nil, func(client.Object) {})
+	into := newStore(Kind{}, func(client.Object) {})
 	kind := Kind{New: func() client.Object { return &corev1.ConfigMap{} }, NewList: func() client.ObjectList { return &corev1.ConfigMapList{} }}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -29,6 +29,7 @@ func podOf(node string) subject {
 			Kind: engine.Kind{
 				New:     func() client.Object { return &corev1.Pod{} },
 				NewList: func() client.ObjectList { return &corev1.PodList{} },
+				Encoded: true,
 			},
 			Fields: fields.OneTermEqualSelector("spec.nodeName", node),
 		},

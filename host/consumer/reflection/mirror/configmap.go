@@ -18,6 +18,7 @@ import (
 // every policy, unless an annotation on it says otherwise.
 var configMap = kind[*corev1.ConfigMap]{
 	name:      "configmap",
+	areMany:   true,
 	empty:     func() client.Object { return &corev1.ConfigMap{} },
 	emptyList: func() client.ObjectList { return &corev1.ConfigMapList{} },
 	forge: func(local *corev1.ConfigMap, in engine.Input, o Options) (runtime.ApplyConfiguration, error) {

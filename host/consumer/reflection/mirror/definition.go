@@ -75,6 +75,8 @@ type kind[T client.Object] struct {
 	related []engine.Related
 	// policyOf is the name of the kind whose reflection type applies, where it is another.
 	policyOf string
+	// areMany is set for kinds with many or large objects.
+	areMany bool
 	// hasAddresses is set for kinds that contain addresses of the consumer.
 	hasAddresses bool
 	// perNamespace watches mapped namespaces only, where the virtual kubelet may not read
@@ -126,7 +128,7 @@ var (
 
 // Resource implements engine.Definition.
 func (d *definition[T]) Resource() engine.Resource {
-	local := engine.Kind{New: d.kind.empty, NewList: d.kind.emptyList, Plural: d.kind.plural}
+	local := engine.Kind{New: d.kind.empty, NewList: d.kind.emptyList, Plural: d.kind.plural, Encoded: d.kind.areMany}
 	remoteKind := local
 	if d.kind.remote != nil {
 		remoteKind = *d.kind.remote

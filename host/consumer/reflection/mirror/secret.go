@@ -14,6 +14,7 @@ import (
 // consumer's API server and is withheld.
 var secret = kind[*corev1.Secret]{
 	name:      "secret",
+	areMany:   true,
 	empty:     func() client.Object { return &corev1.Secret{} },
 	emptyList: func() client.ObjectList { return &corev1.SecretList{} },
 	forge: func(local *corev1.Secret, in engine.Input, o Options) (runtime.ApplyConfiguration, error) {

@@ -63,18 +63,19 @@ func (d *Definition) Resource() engine.Resource {
 	dependent := engine.Kind{
 		New:     func() client.Object { return &corev1.Pod{} },
 		NewList: func() client.ObjectList { return &corev1.PodList{} },
-		Trim:    trimRemotePod,
+		Trim:    trimRemotePod, Encoded: true,
 	}
 	return engine.Resource{
 		Name: "pod",
 		Local: engine.Kind{
 			New:     func() client.Object { return &corev1.Pod{} },
 			NewList: func() client.ObjectList { return &corev1.PodList{} },
+			Encoded: true,
 		},
 		Remote: engine.Kind{
 			New:     func() client.Object { return &offloadingv1beta1.ShadowPod{} },
 			NewList: func() client.ObjectList { return &offloadingv1beta1.ShadowPodList{} },
-			Trim:    trimShadowPod,
+			Trim:    trimShadowPod, Encoded: true,
 		},
 		Dependent:     &dependent,
 		LocalFields:   fields.OneTermEqualSelector(nodeNameField, d.options.Origin.NodeName),

@@ -71,11 +71,12 @@ func (d *Definition) Resource() engine.Resource {
 		Local: engine.Kind{
 			New:     func() client.Object { return &corev1.Pod{} },
 			NewList: func() client.ObjectList { return &corev1.PodList{} },
+			Encoded: true,
 		},
 		Remote: engine.Kind{
 			New:     func() client.Object { return &corev1.Secret{} },
 			NewList: func() client.ObjectList { return &corev1.SecretList{} },
-			Trim:    trimSecret,
+			Trim:    trimSecret, Encoded: true,
 		},
 		LocalFields: fields.OneTermEqualSelector(nodeNameField, d.options.Origin.NodeName),
 		LocalFieldsOf: func(object client.Object) fields.Set {
