@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -18,25 +16,15 @@ type selected struct {
 
 // Get returns the object or nil.
 func (s *selected) Get(namespace, name string) client.Object {
-	if object := s.store.Get(namespace, name); object != nil && hasLabels(object, s.labels) {
-		return object
-	}
-	return nil
+	return s.get(types.NamespacedName{Namespace: namespace, Name: name}, s.labels)
 }
 
 // List returns the objects in a namespace, or in all for "".
-func (s *selected) List(namespace string) []client.Object {
-	return slices.DeleteFunc(s.store.List(namespace), func(object client.Object) bool { return !hasLabels(object, s.labels) })
-}
+func (s *selected) List(namespace string) []client.Object { return s.list(namespace, s.labels) }
 
 // Names returns the names of the objects in a namespace, or in all for "".
 func (s *selected) Names(namespace string) []types.NamespacedName {
-	objects := s.List(namespace)
-	names := make([]types.NamespacedName, 0, len(objects))
-	for _, object := range objects {
-		names = append(names, client.ObjectKeyFromObject(object))
-	}
-	return names
+	return s.names(namespace, s.labels)
 }
 
 // replaceSelected replaces the objects by those of a list that was read beside the watch. It
@@ -61,16 +49,12 @@ func (s *selected) replaceListed(items map[types.NamespacedName]item, version st
 	}
 	for name, have := range s.objects {
 		_, isListed := items[name]
-		if isListed || knownNewerVersion(have.version, version) {
-			continue
-		}
-		object := s.unwrap(have)
-		if !hasLabels(object, s.labels) {
+		if isListed || !have.hasLabels(s.labels) || knownNewerVersion(have.version, version) {
 			continue
 		}
 		delete(s.objects, name)
 		delete(s.assumed, name)
-		altered = append(altered, object)
+		altered = append(altered, s.unwrap(have))
 	}
 	for name, listed := range items {
 		if s.putFromList(name, listed.kept) {

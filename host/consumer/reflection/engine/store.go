@@ -63,45 +63,64 @@ func newStore(kind Kind, changed func(client.Object)) *store {
 
 // Get returns the object or nil.
 func (s *store) Get(namespace, name string) client.Object {
+	return s.get(types.NamespacedName{Namespace: namespace, Name: name}, nil)
+}
+
+// get is Get for an object that has certain labels.
+func (s *store) get(name types.NamespacedName, having labels.Set) client.Object {
 	s.mu.RLock()
-	kept := s.objects[types.NamespacedName{Namespace: namespace, Name: name}]
+	kept := s.objects[name]
 	s.mu.RUnlock()
+	if kept == nil || !kept.hasLabels(having) {
+		return nil
+	}
 	return s.unwrap(kept)
 }
 
 // Names returns the names of the objects in a namespace, or in all for "".
-func (s *store) Names(namespace string) []types.NamespacedName {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	out := make([]types.NamespacedName, 0, len(s.objects))
-	for name := range s.objects {
-		if namespace == "" || name.Namespace == namespace {
-			out = append(out, name)
-		}
+func (s *store) Names(namespace string) []types.NamespacedName { return s.names(namespace, nil) }
+
+// names is Names for the objects that have certain labels.
+func (s *store) names(namespace string, having labels.Set) []types.NamespacedName {
+	found := s.find(namespace, having)
+	names := make([]types.NamespacedName, 0, len(found))
+	for name := range found {
+		names = append(names, name)
+	}
+	return names
+}
+
+// List returns the objects in a namespace, or in all for "".
+func (s *store) List(namespace string) []client.Object { return s.list(namespace, nil) }
+
+// list is List for the objects that have certain labels.
+func (s *store) list(namespace string, having labels.Set) []client.Object {
+	found := s.find(namespace, having)
+	out := make([]client.Object, 0, len(found))
+	for _, kept := range found {
+		out = append(out, s.unwrap(kept))
 	}
 	return out
 }
 
-// List returns the objects in a namespace, or in all for "".
-func (s *store) List(namespace string) []client.Object {
+// find returns the objects in a namespace, or in all for "", that have certain labels.
+func (s *store) find(namespace string, having labels.Set) map[types.NamespacedName]*stored {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	out := make([]client.Object, 0, len(s.objects))
+	found := map[types.NamespacedName]*stored{}
 	for name, kept := range s.objects {
-		if namespace == "" || name.Namespace == namespace {
-			out = append(out, s.unwrap(kept))
+		if (namespace == "" || name.Namespace == namespace) && kept.hasLabels(having) {
+			found[name] = kept
 		}
 	}
-	return out
+	return found
 }
 
 // Assume stores the answer to a write of this process.
 func (s *store) Assume(obj client.Object) {
 	s.transform(obj)
-	if replaced := s.assume(obj); replaced != nil && replaced.uid != obj.GetUID() {
-		if have := s.unwrap(replaced); !labels.Equals(have.GetLabels(), obj.GetLabels()) {
-			s.changed(have) // its deletion will not be seen, and it may be of another virtual node
-		}
+	if have := s.assume(obj); have != nil && have.uid != obj.GetUID() && !have.hasOnlyLabels(obj.GetLabels()) {
+		s.changed(s.unwrap(have)) // its deletion will not be seen, and it may be of another virtual node
 	}
 }
 
@@ -154,31 +173,34 @@ func (s *store) Update(obj any) error {
 	s.mu.Lock()
 	have := s.objects[name]
 	isNews := s.put(name, kept)
-	now := s.current(name, item{object: object, kept: kept})
+	now := s.objects[name]
 	s.advance(kept.version)
 	s.mu.Unlock()
 	if !isNews {
 		return nil
 	}
-	before := s.unwrap(have)
-	// While an answer stays that is newer than the event, the event tells what the answer brought.
-	if now == object && s.hasOnlyTrimmed(before, now) {
+	if now != kept {
+		// An answer stays that is newer than the event, and the event tells what the answer brought.
+		s.changed(s.unwrap(now))
 		return nil
 	}
-	if before != nil && !labels.Equals(before.GetLabels(), now.GetLabels()) {
-		s.changed(before) // it may be of another virtual node
+	if s.hasOnlyTrimmed(have, object) {
+		return nil
 	}
-	s.changed(now)
+	if have != nil && have.labels != now.labels {
+		s.changed(s.unwrap(have)) // it may be of another virtual node
+	}
+	s.changed(object)
 	return nil
 }
 
 // hasOnlyTrimmed reports whether an object changed only in what was trimmed, such as the heartbeat of a
 // Node: no decision reads that.
-func (s *store) hasOnlyTrimmed(before, after client.Object) bool {
-	if s.kind.Trim == nil || before == nil {
+func (s *store) hasOnlyTrimmed(before *stored, after client.Object) bool {
+	if s.kind.Trim == nil || before == nil || !before.hasOnlyLabels(after.GetLabels()) {
 		return false
 	}
-	same, ok := before.DeepCopyObject().(client.Object)
+	same, ok := s.unwrap(before).DeepCopyObject().(client.Object)
 	if !ok {
 		return false
 	}
@@ -328,8 +350,8 @@ func (s *store) putListed(items map[types.NamespacedName]item, before map[types.
 			continue
 		}
 		altered = append(altered, s.current(name, listed))
-		if was := s.unwrap(replaced); was != nil && !labels.Equals(was.GetLabels(), listed.object.GetLabels()) {
-			altered = append(altered, was) // it may be of another virtual node
+		if replaced != nil && replaced.labels != listed.kept.labels {
+			altered = append(altered, s.unwrap(replaced)) // it may be of another virtual node
 		}
 	}
 	return altered

@@ -3,7 +3,10 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
+	"unique"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -14,6 +17,9 @@ type stored struct {
 	uid       types.UID
 	version   string
 	isDeleted bool
+	// labels are those of the object, as formatLabels returns them. They select objects without
+	// decoding them, and the pods of a workload share them.
+	labels unique.Handle[string]
 	// object is nil if the object is encoded.
 	object  client.Object
 	encoded []byte
@@ -27,7 +33,10 @@ type protobuf interface {
 
 // wrap returns what the store keeps of an object.
 func (s *store) wrap(object client.Object) *stored {
-	kept := &stored{uid: object.GetUID(), version: object.GetResourceVersion(), isDeleted: object.GetDeletionTimestamp() != nil}
+	kept := &stored{
+		uid: object.GetUID(), version: object.GetResourceVersion(), isDeleted: object.GetDeletionTimestamp() != nil,
+		labels: unique.Make(formatLabels(object.GetLabels())),
+	}
 	if s.kind.Encoded {
 		if encoded, err := encode(object); err == nil {
 			kept.encoded = encoded
@@ -54,6 +63,23 @@ func (s *store) unwrap(kept *stored) client.Object {
 	}
 	return object
 }
+
+// formatLabels returns labels with a comma before and after each. Names and values of labels have none.
+func formatLabels(set labels.Set) string { return "," + set.String() + "," }
+
+// hasLabels reports whether the object has all labels of a set.
+func (s *stored) hasLabels(set labels.Set) bool {
+	have := s.labels.Value()
+	for key, value := range set {
+		if !strings.Contains(have, ","+key+"="+value+",") {
+			return false
+		}
+	}
+	return true
+}
+
+// hasOnlyLabels reports whether the labels of the object are those of a set.
+func (s *stored) hasOnlyLabels(set labels.Set) bool { return s.labels.Value() == formatLabels(set) }
 
 func encode(object client.Object) ([]byte, error) {
 	if p, ok := object.(protobuf); ok {
