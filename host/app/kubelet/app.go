@@ -182,7 +182,8 @@ func (a *App) loadPolicies(ctx context.Context) (*policies.Policies, error) {
 		return nil, fmt.Errorf("adding the metrics of policies: %w", err)
 	}
 	loaded, err := policies.New(ctx, a.manager, policies.Options{
-		Identity: o.component(a.manager.GetClient()),
+		// Its own Pod is read from the API server: the cache would hold all pods of the cluster.
+		Identity: o.component(a.manager.GetAPIReader()),
 		Elected:  o.VKLeaseEnabled, CacheDir: o.PolicyCacheDir, PrecompiledDir: o.PrecompiledPolicyDir, Compiler: o.PolicyCompiler,
 		Stages:     chain.OffloadOrder(),
 		ReportKeys: o.PolicyReportKeys, ModuleNamespaces: policies.Namespaces(o.Namespace, o.PolicyNamespaces), Metrics: policyMetrics, Changed: a.policiesChanged,

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -21,6 +22,7 @@ import (
 
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/kubelet"
 )
 
@@ -83,6 +85,12 @@ func (r *rig) awaitRunning(name string) *corev1.Pod {
 	return pod
 }
 
+// roundTripper is a function as an http.RoundTripper.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
 // kubeletAPI sends a request to the kubelet API of a node, where the Node says that it is.
 func (r *rig) kubeletAPI(node *corev1.Node, path string) (int, string) {
 	r.t.Helper()
@@ -109,7 +117,17 @@ func TestSeveralVirtualNodesShareAProcess(t *testing.T) {
 	elsewhere.Annotations[offloadingv1beta1.SharedProcessKey] = "vk-shared-another"
 	r.create(r.rome, r.secret(r.kubeconfig), broken, assigned("milan-4", "broken"), elsewhere)
 	r.mapNamespace()
-	ended := r.runKubelet(r.sharedOptions())
+	options, otherPods := r.sharedOptions(), &atomic.Int32{}
+	options.Config = rest.CopyConfig(options.Config)
+	options.Config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if request.URL.Path == "/api/v1/pods" && !strings.Contains(request.URL.Query().Get("fieldSelector"), "spec.nodeName=") {
+				otherPods.Add(1)
+			}
+			return next.RoundTrip(request)
+		})
+	})
+	ended := r.runKubelet(options)
 
 	ports := map[string]bool{}
 	for _, name := range names {
@@ -134,6 +152,11 @@ func TestSeveralVirtualNodesShareAProcess(t *testing.T) {
 	r.testLogsOf(t, "web-milan-2")
 	t.Run("one that ends does not affect the others", func(t *testing.T) { r.testEndOfOne(t, "milan-2", "milan-3") })
 	t.Run("one whose arguments changed starts again", func(t *testing.T) { r.testChangedArguments(t, "milan-3") })
+	require.Eventually(t, func() bool {
+		component := &policyv1alpha1.PolicyComponent{}
+		return r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: sharedProcess}, component) == nil && len(component.OwnerReferences) > 0
+	}, soon, tick, "the process reports its policies, as its Pod")
+	assert.Zero(t, otherPods.Load(), "requests for pods of other nodes")
 	r.awaitEvent("BrokenKubeconfig", `key "kubeconfig"`)
 	r.awaitEvent("VirtualNodeNotServed", `key "kubeconfig"`)
 	require.Error(t, r.rome.Get(t.Context(), client.ObjectKey{Namespace: tenant, Name: "milan-5"}, &coordinationv1.Lease{}), "another process serves it")
