@@ -78,6 +78,11 @@ func (s *scale) offloadNamespaces(ctx context.Context) error {
 	if err := pause(ctx, settleAfterLoad); err != nil {
 		return err
 	}
+	offloaded, err := s.memory()
+	if err != nil {
+		return err
+	}
+	s.record.add(figure("scale/virtual-kubelets-offloaded-anonymous", mib, offloaded.anonymous, "with all namespaces offloaded, before the first object; "+s.note()))
 	for _, side := range []*side{s.testbed.rome, s.testbed.milan} {
 		watches, err := side.watches(ctx)
 		if err != nil {

@@ -83,14 +83,14 @@ func (s *stored) hasOnlyLabels(set labels.Set) bool { return s.labels.Value() ==
 
 func encode(object client.Object) ([]byte, error) {
 	if p, ok := object.(protobuf); ok {
-		return p.Marshal() //nolint:wrapcheck // the caller keeps the object instead
+		return p.Marshal()
 	}
 	return json.Marshal(object) //nolint:wrapcheck // the same
 }
 
 func decode(data []byte, into client.Object) error {
 	if p, ok := into.(protobuf); ok {
-		return p.Unmarshal(data) //nolint:wrapcheck // the caller says what failed
+		return p.Unmarshal(data)
 	}
 	return json.Unmarshal(data, into) //nolint:wrapcheck // the same
 }
