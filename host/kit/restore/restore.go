@@ -74,8 +74,8 @@ func uidOf(object any) types.UID {
 // Detect returns a ListerWatcher whose watches fail with 410 Gone, so that a reflector lists all
 // objects, if the API server is at a lower resource version than the one from which they continue,
 // or could not be reached since the last list or watch. A watch that continues costs one more
-// request, a list of one object, unless the API server has served the one before for as long as it
-// was to last.
+// request, a list of one object, unless it begins right after the list of all objects, or the API
+// server has served the one before for as long as it was to last.
 func Detect(lw cache.ListerWatcher) cache.ListerWatcher { return DetectWith(lw, isBehind) }
 
 // isBehind reports whether the API server is at a lower resource version than a watch.
@@ -95,7 +95,7 @@ func detect(lw cache.ListerWatcher, isBehind func(server, watched string) bool, 
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: d.list, WatchFuncWithContext: d.watch}, lw)
 }
 
-// justNow is how long after the end of a watch the next one begins.
+// justNow is how long after a list, or after the end of a watch, the next watch begins.
 const justNow = 2 * time.Second
 
 type detector struct {
@@ -104,18 +104,29 @@ type detector struct {
 	now      func() time.Time
 	// ends is when the last watch was to end; nil if it had no timeout.
 	ends atomic.Pointer[time.Time]
+	// listed is the last list of all objects.
+	listed atomic.Pointer[listed]
 	// isLost is set when the API server was not reached since the last list or watch. It may
 	// have been restored meanwhile, and have reached the resource version again.
 	isLost atomic.Bool
 }
 
+// listed is when a list came, and its resource version.
+type listed struct {
+	at      time.Time
+	version string
+}
+
 func (d *detector) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	list, err := d.inner.ListWithContext(ctx, options)
+	if accessor, noList := meta.ListAccessor(list); err == nil && noList == nil {
+		d.listed.Store(&listed{at: d.now(), version: accessor.GetResourceVersion()})
+	}
 	return list, d.observe(err)
 }
 
 func (d *detector) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	if options.SendInitialEvents == nil && !d.wasServed() {
+	if options.SendInitialEvents == nil && !d.wasServed() && !d.wasListed(options.ResourceVersion) {
 		if err := d.check(ctx, options.ResourceVersion); err != nil {
 			return nil, err
 		}
@@ -127,6 +138,12 @@ func (d *detector) watch(ctx context.Context, options metav1.ListOptions) (watch
 	w, err := d.inner.WatchWithContext(ctx, options)
 	d.ends.Store(ends)
 	return w, d.observe(err)
+}
+
+// wasListed reports whether all objects were just listed at a resource version.
+func (d *detector) wasListed(version string) bool {
+	last := d.listed.Load()
+	return last != nil && last.version == version && !d.isLost.Load() && d.now().Sub(last.at) < justNow
 }
 
 // wasServed reports whether the last watch has just reached its timeout. An API server that was
@@ -154,8 +171,8 @@ func (d *detector) observe(err error) error {
 // known: a server that has just started may refuse the list and accept the watch a moment later.
 func (d *detector) check(ctx context.Context, version string) error {
 	wasLost := d.isLost.Load()
-	list, err := d.list(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
+	list, err := d.inner.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+	if err := d.observe(err); err != nil {
 		return err
 	}
 	accessor, err := meta.ListAccessor(list)

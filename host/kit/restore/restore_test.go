@@ -159,6 +159,51 @@ func TestAWatchContinuesWithoutAListAfterItsTimeout(t *testing.T) {
 	}
 }
 
+// The watch that follows a list begins where the server is.
+func TestAWatchBeginsWithoutAnotherListAfterAList(t *testing.T) {
+	for name, tc := range map[string]struct {
+		version string
+		after   time.Duration
+		failure error // of an attempt to watch in between
+		want    int   // lists for the watch
+	}{
+		"right after the list":                  {version: "12", after: time.Second},
+		"there was a pause":                     {version: "12", after: 3 * time.Second, want: 1},
+		"it continues from another version":     {version: "11", after: time.Second, want: 1},
+		"the server could not be reached since": {version: "12", after: time.Second, failure: errUnavailable, want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Date(2026, 11, 24, 1, 0, 0, 0, time.UTC)
+			lists := 0
+			var failure error
+			detecting := cache.ToListerWatcherWithContext(restore.DetectAt(&cache.ListWatch{
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					lists++
+					return &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "12"}}, nil
+				},
+				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+					return watch.NewEmptyWatch(), failure
+				},
+			}, func() time.Time { return now }))
+			begin := func() error {
+				_, err := detecting.WatchWithContext(t.Context(), metav1.ListOptions{ResourceVersion: tc.version})
+				return err
+			}
+			_, err := detecting.ListWithContext(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			now = now.Add(tc.after)
+			if failure = tc.failure; failure != nil {
+				require.ErrorIs(t, begin(), failure)
+				failure = nil
+			}
+			lists = 0
+			err = begin()
+			assert.Equal(t, tc.want, lists)
+			assert.Equal(t, tc.failure != nil, apierrors.IsResourceExpired(err), "%v", err)
+		})
+	}
+}
+
 // listWatch lists before it watches.
 type listWatch struct{ *cache.ListWatch }
 
