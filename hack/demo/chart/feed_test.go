@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/longshore-dev/longshore/host/kit/feed"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 // Components and consumers get the rights of the feed with it only, and for its resources only.
@@ -23,7 +24,6 @@ func TestTheFeedIsOptIn(t *testing.T) {
 					found++
 				}
 			}
-			assert.Equal(t, map[bool]int{false: 0, true: 2}[isOn], found)
 			rules := func(name string) []rbacv1.PolicyRule {
 				var role rbacv1.ClusterRole
 				require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, objects, "ClusterRole", name).Object, &role))
@@ -36,7 +36,13 @@ func TestTheFeedIsOptIn(t *testing.T) {
 					assert.Equal(t, isOn, grants(rules("longshore-webhook"), kind.Group, resource, "watch"), resource)
 				}
 			}
-			assert.Equal(t, isOn, grants(rules("longshore-webhook"), "authorization.k8s.io", "subjectaccessreviews", "create"))
+			for _, rule := range rules("longshore-webhook") {
+				if slices.Contains(rule.Resources, "clusterroles") {
+					found++
+					assert.Equal(t, []string{authentication.NamespaceRole}, rule.ResourceNames)
+				}
+			}
+			assert.Equal(t, map[bool]int{false: 0, true: 3}[isOn], found)
 			assert.Equal(t, isOn, slices.Contains(arguments(t, objects, "longshore-webhook"), "--enable-feed"))
 		})
 	}

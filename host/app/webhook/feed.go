@@ -13,11 +13,11 @@ import (
 // addFeed adds the feed to the webhook server. Its watches end when the process stops, and are not
 // drained: virtual kubelets continue them at another replica.
 func addFeed(ctx context.Context, mgr ctrl.Manager) error {
-	bindings := feed.NewBindings()
-	if err := bindings.Watch(ctx, mgr.GetCache()); err != nil {
+	rights := feed.NewRights()
+	if err := rights.Watch(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	handler, err := feed.New(mgr.GetConfig(), bindings)
+	handler, err := feed.New(mgr.GetConfig(), rights)
 	if err != nil {
 		return err
 	}

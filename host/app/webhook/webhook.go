@@ -18,6 +18,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -35,6 +36,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/admission/virtualnode"
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 	"github.com/longshore-dev/longshore/host/kit/servingcert"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policysource"
@@ -187,6 +189,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 			&offloadingv1beta1.ShadowPod{}:                            {Transform: quota.Trim},
 			&admissionregistrationv1.MutatingWebhookConfiguration{}:   selectName(options.ConfigurationName),
 			&admissionregistrationv1.ValidatingWebhookConfiguration{}: selectName(options.ConfigurationName),
+			&rbacv1.ClusterRole{}:                                     selectName(authentication.NamespaceRole),
 		},
 		Alter: func(o *ctrl.Options) (err error) {
 			o.WebhookServer = webhook.NewServer(webhook.Options{

@@ -1,9 +1,10 @@
 // Package feed makes the watches of a virtual kubelet share one watch per kind of the provider's
 // feed.
 //
-// Lists and writes go to the API server of the provider, which checks the rights in the namespace.
-// A watch continues from the resource version of such a list with the events of the feed. It uses a
-// watch of its own if the provider has no feed, or the feed does not have the namespace.
+// A watch continues from the resource version of a list of its namespace with the events of the
+// feed. It uses a watch of its own if the provider has no feed, or the feed does not have the
+// namespace. The first list of each namespace, at a start or after an outage, is made of the initial
+// events of the feed. Other lists, and all writes, go to the API server of the provider.
 package feed
 
 import (
@@ -16,11 +17,13 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/longshore-dev/longshore/host/kit/feed"
@@ -33,8 +36,10 @@ const (
 	openTimeout = 15 * time.Second
 	// coverageTimeout is how long a watch waits until the feed has its namespace.
 	coverageTimeout = 10 * time.Second
-	// retryAfter is how long watches do without a feed that failed.
+	// retryAfter is how long watches, and lists, do without a feed that failed.
 	retryAfter = 30 * time.Second
+	// initialTimeout is how long a list waits for the initial events, and how long they are kept.
+	initialTimeout = 30 * time.Second
 )
 
 var errTimeout = errors.New("the feed does not begin the watch")
@@ -77,8 +82,9 @@ type Streams struct {
 
 	mu   sync.Mutex
 	open map[streamKey]*stream
-	// failed is when a watch of the feed failed last, by kind.
-	failed map[schema.GroupVersionKind]time.Time
+	// failed is when a watch of the feed failed last, by kind. refused is when it did not send initial
+	// events.
+	failed, refused map[schema.GroupVersionKind]time.Time
 }
 
 type streamKey struct {
@@ -88,7 +94,7 @@ type streamKey struct {
 
 // NewStreams returns Streams without a watch.
 func NewStreams(now func() time.Time) *Streams {
-	return &Streams{now: now, open: map[streamKey]*stream{}, failed: map[schema.GroupVersionKind]time.Time{}}
+	return &Streams{now: now, open: map[streamKey]*stream{}, failed: map[schema.GroupVersionKind]time.Time{}, refused: map[schema.GroupVersionKind]time.Time{}}
 }
 
 // Client is a client of a provider whose watches share those of the feed.
@@ -107,6 +113,38 @@ func New(direct, feed client.WithWatch, streams *Streams) *Client {
 // IsWatchListSemanticsUnSupported reports to reflectors that a watch has no initial events: they list
 // instead.
 func (c *Client) IsWatchListSemanticsUnSupported() bool { return true }
+
+// List implements client.Reader.
+func (c *Client) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if c.listInitial(ctx, list, (&client.ListOptions{}).ApplyOptions(options)) {
+		return nil
+	}
+	return c.WithWatch.List(ctx, list, options...) //nolint:wrapcheck // The reflector inspects it.
+}
+
+// listInitial fills a list from the initial events of the feed, and reports whether it did. Lists that
+// must be current are not made of them, nor those of kinds without labels: the feed would read the
+// objects of all consumers.
+func (c *Client) listInitial(ctx context.Context, list client.ObjectList, o *client.ListOptions) bool {
+	raw := o.AsListOptions()
+	kind, err := c.kindOf(list)
+	if err != nil || !feed.HasKind(kind) || o.Namespace == "" || raw.LabelSelector == "" || raw.ResourceVersion == "" ||
+		raw.ResourceVersionMatch == metav1.ResourceVersionMatchExact || raw.Continue != "" {
+		return false
+	}
+	s := c.streams.acquireInitial(ctx, streamKey{kind: kind, labels: raw.LabelSelector, fields: raw.FieldSelector})
+	if s == nil {
+		return false
+	}
+	defer c.streams.release(s)
+	s.open.Do(func() { c.open(ctx, s, list, raw) })
+	objects, version, ok := s.take(ctx, o.Namespace, raw.ResourceVersion)
+	if !ok || meta.SetList(list, objects) != nil {
+		return false
+	}
+	list.SetResourceVersion(version)
+	return true
+}
 
 // Watch implements client.WithWatch.
 func (c *Client) Watch(ctx context.Context, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
@@ -165,10 +203,48 @@ func (s *Streams) acquire(ctx context.Context, key streamKey) *stream {
 	if at, ok := s.failed[key.kind]; ok && s.now().Sub(at) < retryAfter {
 		return nil
 	}
+	return s.addLocked(ctx, key)
+}
+
+// acquireInitial returns the stream of a key if it has initial events for lists, nil otherwise. The
+// caller releases it.
+func (s *Streams) acquireInitial(ctx context.Context, key streamKey) *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found := s.open[key]; found != nil {
+		if !found.isHeld {
+			return nil
+		}
+		found.users++
+		return found
+	}
+	for _, failed := range []map[schema.GroupVersionKind]time.Time{s.failed, s.refused} {
+		if at, ok := failed[key.kind]; ok && s.now().Sub(at) < retryAfter {
+			return nil
+		}
+	}
+	added := s.addLocked(ctx, key)
+	added.isInitial, added.isFilling, added.isHeld = true, true, true
+	added.users++ // until the initial events are dropped
+	return added
+}
+
+func (s *Streams) addLocked(ctx context.Context, key streamKey) *stream {
 	added := newStream(ctx, s, key)
 	added.users = 1
 	s.open[key] = added
 	return added
+}
+
+// dropInitial lets a stream without other users end, and makes later lists do without it.
+func (s *Streams) dropInitial(used *stream) {
+	s.mu.Lock()
+	wasHeld := used.isHeld
+	used.isHeld = false
+	s.mu.Unlock()
+	if wasHeld {
+		s.release(used)
+	}
 }
 
 // release ends a stream that has no other user.
@@ -194,36 +270,46 @@ func (s *Streams) forgetLocked(ended *stream) {
 	}
 }
 
-// open opens the watch of a stream from the resource version of its first user.
-func (c *Client) open(ctx context.Context, s *stream, list client.ObjectList, raw *metav1.ListOptions) {
+// open opens the watch of a stream with the selectors of its first user, and from its resource version
+// or with initial events.
+func (c *Client) open(ctx context.Context, s *stream, list client.ObjectList, first *metav1.ListOptions) {
 	defer context.AfterFunc(ctx, s.cancel)()
+	options := &metav1.ListOptions{LabelSelector: first.LabelSelector, FieldSelector: first.FieldSelector, AllowWatchBookmarks: true}
+	if s.isInitial {
+		options.SendInitialEvents, options.ResourceVersionMatch = ptr.To(true), metav1.ResourceVersionMatchNotOlderThan
+	} else {
+		options.ResourceVersion = first.ResourceVersion
+	}
 	timeout := time.AfterFunc(openTimeout, s.cancel)
-	w, err := c.feed.Watch(s.ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{
-		LabelSelector: raw.LabelSelector, FieldSelector: raw.FieldSelector,
-		ResourceVersion: raw.ResourceVersion, AllowWatchBookmarks: true,
-	}})
+	w, err := c.feed.Watch(s.ctx, list, &client.ListOptions{Raw: options})
 	if !timeout.Stop() && err == nil {
 		w.Stop()
 		err = errTimeout
 	}
 	if err != nil {
 		s.err = err
-		c.streams.fail(ctx, s.key.kind, err)
+		c.streams.fail(ctx, s, err)
 		c.streams.forget(s)
+		c.streams.dropInitial(s)
 		return
 	}
-	s.start = raw.ResourceVersion
+	s.start = options.ResourceVersion
 	go s.run(w)
 }
 
-// fail records that the feed failed, so that watches do without it for a time.
-func (s *Streams) fail(ctx context.Context, kind schema.GroupVersionKind, err error) {
+// fail records that the feed failed, so that watches, or lists, do without it for a time.
+func (s *Streams) fail(ctx context.Context, failed *stream, err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || ctx.Err() != nil {
 		return
 	}
-	logr.FromContextOrDiscard(ctx).Info("The feed of the provider cannot be used, watching each namespace",
-		"kind", kind.Kind, "reason", err.Error(), "retryAfter", retryAfter.String())
+	kind := failed.key.kind
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failed[kind] = s.now()
+	what, at := "watching", s.failed
+	if failed.isInitial {
+		what, at = "listing", s.refused
+	}
+	at[kind] = s.now()
+	logr.FromContextOrDiscard(ctx).Info("The feed of the provider cannot be used, "+what+" each namespace",
+		"kind", kind.Kind, "reason", err.Error(), "retryAfter", retryAfter.String())
 }

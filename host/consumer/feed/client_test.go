@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,10 +27,13 @@ import (
 type rig struct {
 	client *Client
 	now    time.Time
-	// began receives the watches of the feed. opened are those that a test has received, and direct the namespaces that are watched without it.
-	began  chan *watch.FakeWatcher
-	opened []*watch.FakeWatcher
-	direct []string
+	// began receives the watches of the feed. opened are those that a test has received, direct the
+	// namespaces that are watched without it, and listed those that are listed without it.
+	began          chan *watch.FakeWatcher
+	opened         []*watch.FakeWatcher
+	direct, listed []string
+	// initial is true if the last watch of the feed has initial events.
+	initial bool
 	// refusal is the error of the feed.
 	refusal error
 }
@@ -37,16 +42,22 @@ func newRig() *rig {
 	r := &rig{now: time.Unix(1000, 0), began: make(chan *watch.FakeWatcher, 10)}
 	c := fake.NewClientBuilder().Build()
 	direct := interceptor.NewClient(c, interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) error {
+			r.listed = append(r.listed, (&client.ListOptions{}).ApplyOptions(options).Namespace)
+			return nil
+		},
 		Watch: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 			r.direct = append(r.direct, (&client.ListOptions{}).ApplyOptions(options).Namespace)
 			return watch.NewEmptyWatch(), nil
 		},
 	})
 	shared := interceptor.NewClient(c, interceptor.Funcs{
-		Watch: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
+		Watch: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 			if r.refusal != nil {
 				return nil, r.refusal
 			}
+			raw := (&client.ListOptions{}).ApplyOptions(options).AsListOptions()
+			r.initial = raw.SendInitialEvents != nil && raw.ResourceVersionMatch == metav1.ResourceVersionMatchNotOlderThan
 			w := watch.NewFakeWithChanSize(1000, false)
 			r.began <- w
 			return w, nil
@@ -273,6 +284,164 @@ func TestOtherWatchesDoNotUseTheFeed(t *testing.T) {
 			require.NoError(t, err)
 			assert.Len(t, r.direct, 1)
 			assert.Empty(t, r.began)
+		})
+	}
+}
+
+// list lists a namespace from a resource version and returns the names, with the version of the list.
+func (r *rig) list(t *testing.T, namespace, version string) string {
+	t.Helper()
+	list := &corev1.ConfigMapList{}
+	assert.NoError(t, r.client.List(t.Context(), list, &client.ListOptions{
+		Namespace: namespace, LabelSelector: labels.SelectorFromSet(labels.Set{"of": "rome"}), Raw: &metav1.ListOptions{ResourceVersion: version, Limit: 500},
+	}))
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	slices.Sort(names)
+	return strings.TrimSpace(strings.Join(append([]string{list.ResourceVersion}, names...), " "))
+}
+
+// watchListed is watch with the selector of list.
+func (r *rig) watchListed(t *testing.T, namespace, version string) (watch.Interface, error) {
+	t.Helper()
+	w, err := r.client.Watch(t.Context(), &corev1.ConfigMapList{}, &client.ListOptions{
+		Namespace: namespace, LabelSelector: labels.SelectorFromSet(labels.Set{"of": "rome"}), Raw: &metav1.ListOptions{ResourceVersion: version},
+	})
+	if err == nil {
+		t.Cleanup(w.Stop)
+	}
+	return w, err
+}
+
+// fill lists namespace one while the feed sends the initial events.
+func (r *rig) fill(t *testing.T, announced string, objects ...*corev1.ConfigMap) string {
+	t.Helper()
+	result := make(chan string, 1)
+	go func() { result <- r.list(t, "one", "0") }()
+	w := <-r.began
+	r.opened = append(r.opened, w)
+	require.True(t, r.initial)
+	w.Action(watch.Bookmark, announce(announced, ""))
+	for _, object := range objects {
+		w.Add(object)
+	}
+	end := configMap("", "", "20")
+	end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	w.Action(watch.Bookmark, end)
+	return <-result
+}
+
+func TestFirstListsAreMadeOfTheInitialEvents(t *testing.T) {
+	t.Parallel()
+	r := newRig()
+	assert.Equal(t, "20 a b", r.fill(t, "one,three,two", configMap("one", "b", "7"), configMap("two", "c", "5"), configMap("one", "a", "9"), configMap("two", "d", "6")))
+	one, err := r.watchListed(t, "one", "20")
+	require.NoError(t, err)
+	// Namespace two is listed after later events, and has them.
+	r.opened[0].Delete(configMap("two", "c", "21"))
+	r.opened[0].Add(configMap("two", "e", "22"))
+	r.opened[0].Add(configMap("one", "f", "23"))
+	require.Equal(t, "ADDED f 23", next(t, one))
+	assert.Equal(t, "23 d e", r.list(t, "two", "0"))
+	two, err := r.watchListed(t, "two", "23")
+	require.NoError(t, err)
+	r.opened[0].Modify(configMap("two", "d", "24"))
+	assert.Equal(t, "MODIFIED d 24", next(t, two), "nothing of the list comes again")
+	assert.Equal(t, "24", r.list(t, "three", "24"), "an empty namespace")
+	assert.Empty(t, r.listed)
+	assert.Empty(t, r.direct)
+	assert.Empty(t, r.began, "one watch serves all")
+}
+
+// A list that is not made of the initial events is one of the API server.
+func TestOtherListsDoNotUseTheFeed(t *testing.T) {
+	t.Parallel()
+	for name, list := range map[string]func(t *testing.T, r *rig){
+		"a namespace for the second time":   func(t *testing.T, r *rig) { r.list(t, "one", "0") },
+		"a namespace that the feed has not": func(t *testing.T, r *rig) { r.list(t, "other", "0") },
+		"a namespace that the feed has later": func(t *testing.T, r *rig) {
+			r.opened[0].Action(watch.Bookmark, announce("late,one,two", "21"))
+			r.list(t, "late", "0")
+		},
+		"what must be current": func(t *testing.T, r *rig) { r.list(t, "two", "") },
+		"a later version":      func(t *testing.T, r *rig) { r.list(t, "two", "25") },
+		"after a while": func(t *testing.T, r *rig) {
+			r.now = r.now.Add(initialTimeout + time.Second)
+			r.list(t, "two", "0")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig()
+			require.Equal(t, "20", r.fill(t, "one,two"))
+			list(t, r)
+			assert.Len(t, r.listed, 1)
+			assert.Empty(t, r.began)
+		})
+	}
+	t.Run("no labels", func(t *testing.T) {
+		t.Parallel()
+		r := newRig()
+		require.NoError(t, r.client.List(t.Context(), &corev1.ConfigMapList{}, &client.ListOptions{Namespace: "one", Raw: &metav1.ListOptions{ResourceVersion: "0"}}))
+		assert.Len(t, r.listed, 1)
+	})
+}
+
+// Watches share the feed also if it has no initial events, like that of an API server without them.
+func TestNamespacesAreListedWithoutInitialEvents(t *testing.T) {
+	t.Parallel()
+	r := newRig()
+	r.refusal = apierrors.NewBadRequest("sendInitialEvents is forbidden")
+	for range 2 {
+		r.list(t, "one", "0")
+	}
+	assert.Equal(t, []string{"one", "one"}, r.listed)
+	r.refusal = nil
+	r.list(t, "one", "0")
+	assert.Empty(t, r.began, "the feed is not asked again at once")
+	assert.NotNil(t, r.begin(t, "one", "10", "one"))
+	assert.False(t, r.initial)
+	assert.Empty(t, r.direct)
+}
+
+func TestAStreamThatEndsDuringTheInitialEventsFailsNoList(t *testing.T) {
+	t.Parallel()
+	r := newRig()
+	result := make(chan string, 1)
+	go func() { result <- r.list(t, "one", "0") }()
+	w := <-r.began
+	w.Action(watch.Bookmark, announce("one", ""))
+	w.Add(configMap("one", "a", "7"))
+	w.Stop()
+	assert.Empty(t, <-result)
+	assert.Equal(t, []string{"one"}, r.listed)
+	assert.Empty(t, r.client.streams.open)
+}
+
+// The watch of the feed ends when its initial events are not needed, and no watch follows.
+func TestInitialEventsAreDropped(t *testing.T) {
+	t.Parallel()
+	for name, drop := range map[string]func(t *testing.T, r *rig){
+		"all are listed": func(t *testing.T, r *rig) { r.list(t, "two", "0") },
+		"after a while":  func(_ *testing.T, r *rig) { r.now = r.now.Add(initialTimeout + time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig()
+			require.Equal(t, "20 a", r.fill(t, "one,two", configMap("one", "a", "7")))
+			drop(t, r)
+			one, err := r.watchListed(t, "one", "20")
+			require.NoError(t, err)
+			r.opened[0].Action(watch.Bookmark, configMap("", "", "30"))
+			require.Equal(t, "BOOKMARK  30", next(t, one))
+			one.Stop()
+			require.Eventually(t, func() bool {
+				r.client.streams.mu.Lock()
+				defer r.client.streams.mu.Unlock()
+				return len(r.client.streams.open) == 0
+			}, time.Minute, time.Millisecond)
 		})
 	}
 }

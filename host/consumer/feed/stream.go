@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -35,9 +36,13 @@ var errNotCovered = errors.New("the feed does not have the namespace")
 type stream struct {
 	streams *Streams
 	key     streamKey
-	users   int             // guarded by the mutex of streams
-	ctx     context.Context //nolint:containedctx // the lifetime of the watch
-	cancel  context.CancelFunc
+	// isInitial is true if the watch has initial events.
+	isInitial bool
+	users     int // guarded by the mutex of streams
+	// isHeld is true while the stream is kept for its initial events; guarded by the mutex of streams.
+	isHeld bool
+	ctx    context.Context //nolint:containedctx // the lifetime of the watch
+	cancel context.CancelFunc
 
 	open sync.Once
 	err  error // set by open
@@ -52,8 +57,15 @@ type stream struct {
 	// covered has the resource version from which on the stream has the events of a namespace.
 	covered map[string]string
 	// changed is closed when covered changes, and when the stream ends.
-	changed     chan struct{}
-	hasEnded    bool
+	changed  chan struct{}
+	hasEnded bool
+	// isFilling is true during the initial events. They are those of the announced namespaces.
+	isFilling bool
+	announced []string
+	// initial has the objects of the namespaces that were not listed yet, at the resource version at.
+	initial     map[string]map[string]runtime.Object
+	at          string
+	filled      time.Time
 	recent      []recentEvent
 	subscribers map[string][]*subscriber
 }
@@ -67,6 +79,7 @@ type recentEvent struct {
 func newStream(ctx context.Context, streams *Streams, key streamKey) *stream {
 	s := &stream{
 		streams: streams, key: key, covered: map[string]string{}, changed: make(chan struct{}), subscribers: map[string][]*subscriber{},
+		initial: map[string]map[string]runtime.Object{},
 	}
 	// Other watches use the stream, too.
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -119,6 +132,36 @@ func (s *stream) subscribe(ctx context.Context, namespace, version string) (watc
 	return sub, nil
 }
 
+// take returns the objects of a namespace once, and their resource version. ok is false if the stream
+// does not have them, or not as of a resource version.
+func (s *stream) take(ctx context.Context, namespace, version string) (objects []runtime.Object, at string, ok bool) {
+	if s.err != nil {
+		return nil, "", false
+	}
+	ctx, cancel := context.WithTimeout(ctx, initialTimeout)
+	defer cancel()
+	for {
+		s.mu.Lock()
+		if s.hasEnded || !s.isFilling {
+			break
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, "", false
+		}
+	}
+	defer s.mu.Unlock()
+	byName, ok := s.initial[namespace]
+	if !ok || version != "0" && isBefore(s.at, version) || s.streams.now().Sub(s.filled) > initialTimeout {
+		return nil, "", false
+	}
+	delete(s.initial, namespace)
+	return slices.Collect(maps.Values(byName)), s.at, true
+}
+
 // run passes the events of the watch until it ends, and ends all subscribers.
 func (s *stream) run(w watch.Interface) {
 	defer s.cancel()
@@ -137,6 +180,7 @@ func (s *stream) run(w watch.Interface) {
 	}
 	// Later watches open another stream.
 	s.streams.forget(s)
+	defer s.streams.dropInitial(s)
 	if last == nil {
 		last = s.lastBookmark()
 	}
@@ -164,43 +208,84 @@ func (s *stream) handle(e watch.Event, object metav1.Object) {
 	version := object.GetResourceVersion()
 	s.position = version
 	if e.Type != watch.Bookmark {
-		for _, sub := range s.record(e, object.GetNamespace(), version) {
+		for _, sub := range s.record(e, object) {
 			s.send(sub, e, version)
 		}
 		return
 	}
 	s.template = e.Object
+	if object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+		s.endInitial(version)
+		return
+	}
 	if namespaces, ok := feed.Namespaces(object); ok {
 		for _, sub := range s.cover(namespaces, version) {
 			close(sub.events)
 		}
 		return
 	}
-	for _, sub := range s.bookmark() {
+	subscribers, isNeeded := s.bookmark(version)
+	for _, sub := range subscribers {
 		s.send(sub, e, version)
+	}
+	if !isNeeded {
+		s.streams.dropInitial(s)
+	}
+}
+
+// endInitial makes the initial events those of lists, and of watches that follow them.
+func (s *stream) endInitial(version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.isFilling, s.start, s.at, s.filled = false, version, version, s.streams.now()
+	s.coverLocked(s.announced, version)
+	for namespace := range s.covered {
+		if s.initial[namespace] == nil {
+			s.initial[namespace] = map[string]runtime.Object{}
+		}
 	}
 }
 
 // record keeps an event for later subscribers and returns the current ones of its namespace.
-func (s *stream) record(e watch.Event, namespace, version string) []*subscriber {
+func (s *stream) record(e watch.Event, object metav1.Object) []*subscriber {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.streams.now()
+	namespace, version, now := object.GetNamespace(), object.GetResourceVersion(), s.streams.now()
+	if s.isFilling {
+		if s.initial[namespace] == nil {
+			s.initial[namespace] = map[string]runtime.Object{}
+		}
+		s.initial[namespace][object.GetName()] = e.Object
+		return nil
+	}
+	s.at = version
+	if byName, ok := s.initial[namespace]; ok {
+		if delete(byName, object.GetName()); e.Type != watch.Deleted {
+			byName[object.GetName()] = e.Object.DeepCopyObject()
+		}
+	}
 	s.recent = append(s.recent, recentEvent{namespace: namespace, version: version, at: now, event: e})
 	s.dropOldLocked(now)
 	return s.subscribers[namespace]
 }
 
-// bookmark drops old events and returns all subscribers.
-func (s *stream) bookmark() []*subscriber {
+// bookmark drops what is old, and returns all subscribers and whether the initial events are needed.
+func (s *stream) bookmark(version string) (all []*subscriber, isNeeded bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dropOldLocked(s.streams.now())
-	var all []*subscriber
+	if s.isFilling {
+		return nil, true
+	}
+	now := s.streams.now()
+	s.at = version
+	s.dropOldLocked(now)
+	if now.Sub(s.filled) > initialTimeout {
+		s.initial = nil
+	}
 	for _, subscribers := range s.subscribers {
 		all = append(all, subscribers...)
 	}
-	return all
+	return all, len(s.initial) > 0
 }
 
 func (s *stream) dropOldLocked(now time.Time) {
@@ -217,6 +302,14 @@ func (s *stream) dropOldLocked(now time.Time) {
 func (s *stream) cover(namespaces []string, version string) (ended []*subscriber) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.isFilling {
+		s.announced = namespaces
+		return nil
+	}
+	return s.coverLocked(namespaces, version)
+}
+
+func (s *stream) coverLocked(namespaces []string, version string) (ended []*subscriber) {
 	covered := map[string]string{}
 	for _, namespace := range namespaces {
 		covered[namespace] = version
@@ -230,6 +323,10 @@ func (s *stream) cover(namespaces []string, version string) (ended []*subscriber
 			delete(s.subscribers, namespace)
 		}
 	}
+	maps.DeleteFunc(s.initial, func(namespace string, _ map[string]runtime.Object) bool {
+		_, ok := covered[namespace]
+		return !ok
+	})
 	s.covered = covered
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -240,7 +337,7 @@ func (s *stream) cover(namespaces []string, version string) (ended []*subscriber
 func (s *stream) end(last *watch.Event) {
 	s.mu.Lock()
 	subscribers := s.subscribers
-	s.subscribers, s.covered, s.recent, s.hasEnded = map[string][]*subscriber{}, nil, nil, true
+	s.subscribers, s.covered, s.recent, s.initial, s.hasEnded = map[string][]*subscriber{}, nil, nil, nil, true
 	close(s.changed)
 	s.mu.Unlock()
 	for _, list := range subscribers {

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -12,7 +13,9 @@ import (
 type event struct {
 	kind               watch.EventType
 	namespace, version string
-	raw                json.RawMessage
+	// endsInitial marks the bookmark after the initial events (KEP-3157).
+	endsInitial bool
+	raw         json.RawMessage
 }
 
 // parse reads what the filter needs of a watch event.
@@ -29,7 +32,11 @@ func parse(raw json.RawMessage) (event, error) {
 	if err := json.Unmarshal(raw, &e); err != nil {
 		return event{}, fmt.Errorf("reading a watch event: %w", err)
 	}
-	return event{kind: e.Type, namespace: e.Object.Metadata.Namespace, version: e.Object.Metadata.ResourceVersion, raw: raw}, nil
+	return event{
+		kind: e.Type, namespace: e.Object.Metadata.Namespace, version: e.Object.Metadata.ResourceVersion, raw: raw,
+		// Other bookmarks have no annotations.
+		endsInitial: e.Type == watch.Bookmark && bytes.Contains(raw, []byte(metav1.InitialEventsAnnotationKey)),
+	}, nil
 }
 
 // passes reports whether the caller gets an event. Events of an unknown type do not pass.

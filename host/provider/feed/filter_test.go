@@ -1,7 +1,6 @@
 package feed
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,51 +36,15 @@ func TestPasses(t *testing.T) {
 	assert.Error(t, err)
 }
 
-func TestScope(t *testing.T) {
-	type step struct {
-		bound   map[string]string
-		refuses string
-		forget  bool
-		changed bool
-		shows   []string
-		reviews int
-	}
-	for name, steps := range map[string][]step{
-		"a namespace is added and removed": {
-			{bound: map[string]string{"a": "1"}, changed: true, shows: []string{"a"}, reviews: 1},
-			{bound: map[string]string{"a": "1", "b": "2"}, changed: true, shows: []string{"a", "b"}, reviews: 1},
-			{bound: map[string]string{"b": "2"}, changed: true, shows: []string{"b"}},
-		},
-		"a changed binding is checked again": {
-			{bound: map[string]string{"a": "1"}, changed: true, shows: []string{"a"}, reviews: 1},
-			{bound: map[string]string{"a": "2"}, shows: []string{"a"}, reviews: 1},
-			{bound: map[string]string{"a": "3"}, refuses: "a", changed: true, reviews: 1},
-		},
-		"a refused namespace is checked again": {
-			{bound: map[string]string{"a": "1"}, refuses: "a", reviews: 1},
-			{bound: map[string]string{"a": "1"}, changed: true, shows: []string{"a"}, reviews: 1},
-		},
-		"a right that ended without a change of the binding ends at the next check of all": {
-			{bound: map[string]string{"a": "1"}, changed: true, shows: []string{"a"}, reviews: 1},
-			{bound: map[string]string{"a": "1"}, refuses: "a", shows: []string{"a"}},
-			{bound: map[string]string{"a": "1"}, refuses: "a", forget: true, changed: true, reviews: 1},
-		},
+func TestTheEndOfTheInitialEvents(t *testing.T) {
+	const annotated = `"object":{"metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}}`
+	for raw, want := range map[string]bool{
+		`{"type":"BOOKMARK",` + annotated:                                   true,
+		`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}`: false,
+		`{"type":"ADDED",` + annotated:                                      false,
 	} {
-		t.Run(name, func(t *testing.T) {
-			refuses, reviews := "", 0
-			s := newScope(func(_ context.Context, namespace string) bool {
-				reviews++
-				return namespace != refuses
-			})
-			for i, step := range steps {
-				refuses, reviews = step.refuses, 0
-				if step.forget {
-					s.forget()
-				}
-				assert.Equal(t, step.changed, s.update(t.Context(), step.bound), "step %d", i)
-				assert.ElementsMatch(t, step.shows, s.namespaces(), "step %d", i)
-				assert.Equal(t, step.reviews, reviews, "step %d", i)
-			}
-		})
+		e, err := parse([]byte(raw))
+		require.NoError(t, err)
+		assert.Equal(t, want, e.endsInitial, raw)
 	}
 }

@@ -2,8 +2,7 @@
 //
 // A virtual kubelet needs a watch for each kind and mapped namespace without it. The feed stores
 // nothing: it opens the watch at the API server with its own rights, and passes the events of the
-// namespaces in which the caller may watch the kind. It does not serve lists, which virtual kubelets
-// request of the API server for each namespace.
+// namespaces in which RBAC lets the caller watch the kind.
 package feed
 
 import (
@@ -14,16 +13,14 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/go-logr/logr"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/user"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"github.com/longshore-dev/longshore/host/kit/feed"
 )
@@ -35,9 +32,8 @@ var errNoNamespace = errors.New("the groups of the caller may watch this kind in
 
 // Handler serves the feed while it runs.
 type Handler struct {
-	callers  *frontProxy
-	bindings *Bindings
-	access   authorizationclient.SubjectAccessReviewInterface
+	callers *frontProxy
+	rights  *Rights
 	// server is the URL of the API server, and http the client for it.
 	server *url.URL
 	http   *http.Client
@@ -84,21 +80,22 @@ func groupResource(resource string) schema.GroupResource {
 
 // watchQuery returns the query of the watch at the API server.
 func watchQuery(asked url.Values) (url.Values, error) {
-	version := asked.Get("resourceVersion")
-	switch {
-	case asked.Get("watch") != "true" && asked.Get("watch") != "1":
-		return nil, apierrors.NewBadRequest("the feed has watches and no lists: list the objects of a namespace at the API server")
-	case version == "" || version == "0" || asked.Has("sendInitialEvents"):
-		return nil, apierrors.NewBadRequest("the feed has no initial events: begin the watch at the resource version of a list")
+	if asked.Get("watch") != "true" && asked.Get("watch") != "1" {
+		return nil, apierrors.NewBadRequest("the feed has watches and no lists: begin a watch with sendInitialEvents=true")
 	}
-	query := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {version}}
-	for _, key := range []string{"labelSelector", "fieldSelector", "timeoutSeconds"} {
+	if version := asked.Get("resourceVersion"); !hasInitialEvents(asked) && (version == "" || version == "0") {
+		return nil, apierrors.NewBadRequest("begin the watch with sendInitialEvents=true, or at the resource version of a list")
+	}
+	query := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}}
+	for _, key := range []string{"resourceVersion", "resourceVersionMatch", "sendInitialEvents", "labelSelector", "fieldSelector", "timeoutSeconds"} {
 		if asked.Has(key) {
 			query.Set(key, asked.Get(key))
 		}
 	}
 	return query, nil
 }
+
+func hasInitialEvents(query url.Values) bool { return query.Get("sendInitialEvents") == "true" }
 
 // watch opens the watch at the API server and passes what the caller may see.
 func (h *Handler) watch(w http.ResponseWriter, r *http.Request, caller user.Info, resource, uri string) {
@@ -111,18 +108,23 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, caller user.Info
 		case <-ctx.Done():
 		}
 	}()
-	bound, changed := h.bindings.Of(caller.GetGroups())
-	s := newScope(h.reviewer(caller, resource))
-	s.update(ctx, bound)
-	if h.hasEnded() {
-		writeEnded(w)
-		return
+	kind, _ := feed.KindOf(resource)
+	out := &stream{
+		w: w, control: http.NewResponseController(w), resource: resource,
+		position: r.URL.Query().Get("resourceVersion"), isInitial: hasInitialEvents(r.URL.Query()),
+		rights: func() (sets.Set[string], <-chan struct{}) {
+			return h.rights.Of(caller.GetGroups(), schema.GroupResource{Group: kind.Group, Resource: resource})
+		},
 	}
-	if len(s.allowed) == 0 {
+	if out.shown, out.changed = out.rights(); out.shown.Len() == 0 {
 		writeError(w, apierrors.NewForbidden(groupResource(resource), "", errNoNamespace))
 		return
 	}
 	upstream, err := h.open(ctx, uri)
+	if err != nil && h.hasEnded() {
+		writeEnded(w)
+		return
+	}
 	if err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "Watching the API server failed", "resource", resource)
 		writeError(w, apierrors.NewServiceUnavailable("the feed cannot watch the API server"))
@@ -138,15 +140,12 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, caller user.Info
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	position := r.URL.Query().Get("resourceVersion")
-	out := &stream{w: w, control: http.NewResponseController(w), resource: resource, position: position}
 	events := make(chan event)
 	go func() {
 		defer close(events)
 		receive(ctx, upstream.Body, events)
 	}()
-	groups := func() (map[string]string, <-chan struct{}) { return h.bindings.Of(caller.GetGroups()) }
-	out.run(ctx, s, events, groups, changed)
+	out.run(ctx, events)
 }
 
 // open opens a watch at the API server.
@@ -157,24 +156,6 @@ func (h *Handler) open(ctx context.Context, uri string) (*http.Response, error) 
 	}
 	request.Header.Set("Accept", "application/json")
 	return h.http.Do(request) //nolint:wrapcheck // The caller logs it with the resource.
-}
-
-// reviewer returns the check of a caller's right to watch a resource in a namespace.
-func (h *Handler) reviewer(caller user.Info, resource string) review {
-	kind, _ := feed.KindOf(resource)
-	extra := map[string]authorizationv1.ExtraValue{}
-	for key, values := range caller.GetExtra() {
-		extra[key] = values
-	}
-	return func(ctx context.Context, namespace string) bool {
-		result, err := h.access.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: caller.GetName(), UID: caller.GetUID(), Groups: caller.GetGroups(), Extra: extra,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: namespace, Verb: "watch", Group: kind.Group, Version: kind.Version, Resource: resource,
-			},
-		}}, metav1.CreateOptions{})
-		return err == nil && result.Status.Allowed && !result.Status.Denied
-	}
 }
 
 // receive sends the events of a watch until it ends.
@@ -201,54 +182,58 @@ type stream struct {
 	w        io.Writer
 	control  *http.ResponseController
 	resource string
+	// rights returns the namespaces that the caller may see, and a channel that is closed when they may
+	// have changed. shown and changed are its last results.
+	rights  func() (sets.Set[string], <-chan struct{})
+	shown   sets.Set[string]
+	changed <-chan struct{}
 	// position is the resource version of the last event of the API server.
 	position string
+	// isInitial is true during the initial events. They are those of one set of namespaces, like a list
+	// with the rights at its start.
+	isInitial bool
 }
 
 // run passes events until the watch ends or the caller may see nothing any more.
-func (o *stream) run(ctx context.Context, s *scope, events <-chan event, bindings func() (map[string]string, <-chan struct{}), changed <-chan struct{}) {
-	if !o.announce(s) {
+func (o *stream) run(ctx context.Context, events <-chan event) {
+	if !o.announce() {
 		return
 	}
-	all := time.NewTicker(reviewAll)
-	defer all.Stop()
-	retry := s.next()
 	for {
+		changed := o.changed
+		if o.isInitial {
+			changed = nil
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case e, ok := <-events:
-			if !ok || !o.pass(e, s) {
+			if !ok || !o.pass(e) {
 				return
 			}
-			continue
 		case <-changed:
-		case <-retry:
-		case <-all.C:
-			s.forget()
-		}
-		var bound map[string]string
-		bound, changed = bindings()
-		hasChanged := s.update(ctx, bound)
-		retry = s.next()
-		if len(s.allowed) == 0 || hasChanged && !o.announce(s) {
-			return
+			before := o.shown
+			o.shown, o.changed = o.rights()
+			if o.shown.Len() == 0 || !o.shown.Equal(before) && !o.announce() {
+				return
+			}
 		}
 	}
 }
 
 // announce writes a bookmark with the namespaces that are shown from here on.
-func (o *stream) announce(s *scope) bool {
-	raw, err := feed.Bookmark(o.resource, o.position, s.namespaces())
+func (o *stream) announce() bool {
+	raw, err := feed.Bookmark(o.resource, o.position, o.shown.UnsortedList())
 	return err == nil && o.write(raw)
 }
 
 // pass writes an event that the caller may see. It returns false at the end of the watch.
-func (o *stream) pass(e event, s *scope) bool {
+func (o *stream) pass(e event) bool {
 	if e.kind != watch.Error && e.version != "" {
 		o.position = e.version
 	}
-	return !passes(e, s.shows) || o.write(e.raw)
+	o.isInitial = o.isInitial && !e.endsInitial
+	return !passes(e, o.shown.Has) || o.write(e.raw)
 }
 
 func (o *stream) write(raw []byte) bool {

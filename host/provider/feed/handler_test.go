@@ -1,49 +1,42 @@
 package feed
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	wire "github.com/longshore-dev/longshore/host/kit/feed"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
-// reviews answers each review with the result of a function.
-type reviews struct {
-	authorizationclient.SubjectAccessReviewInterface
-
-	allows func() bool
-}
-
-func (r reviews) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
-	review.Status.Allowed = r.allows()
-	return review, nil
-}
-
-// newHandler returns a Handler whose caller is of the consumer rome, with the namespace web-rome.
-func newHandler(allows func() bool) *Handler {
-	h := &Handler{bindings: NewBindings(), ended: make(chan struct{}), access: reviews{allows: allows}, callers: &frontProxy{
+// newHandler returns a Handler whose caller is of the consumer rome, with the namespace web-rome, and
+// which watches the server.
+func newHandler(t *testing.T, server *httptest.Server) *Handler {
+	t.Helper()
+	h := &Handler{rights: NewRights(), ended: make(chan struct{}), callers: &frontProxy{
 		Request: authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
 			return &authenticator.Response{User: &user.DefaultInfo{Name: "node", Groups: []string{"rome"}}}, true, nil
 		}),
 	}}
-	h.bindings.set(&rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "rome", Namespace: "web-rome", ResourceVersion: "1"},
-		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: authentication.NamespaceRole},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "rome"}},
-	})
+	h.rights.set(roleOf(authentication.NamespaceRole, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"watch"}}))
+	h.rights.set(bindingOf("web-rome", authentication.NamespaceRole, groupOf("rome")))
+	if server != nil {
+		h.http = server.Client()
+		var err error
+		h.server, err = url.Parse(server.URL)
+		require.NoError(t, err)
+	}
 	return h
 }
 
@@ -54,30 +47,32 @@ func serve(t *testing.T, h *Handler) *httptest.ResponseRecorder {
 	return response
 }
 
-// A virtual kubelet that is refused with 403 watches each namespace for minutes. It must not be
-// refused because a replica ends.
+// A virtual kubelet that is refused watches each namespace for minutes. It must not be refused because
+// a replica ends.
 func TestAReplicaThatEndsRefersToAnother(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		ends func(h *Handler) // before the request
-		asks func(h *Handler) // while the rights are checked
-		want int
+		before bool // the request
+		during bool // the request to the API server
+		want   int
 	}{
-		"before the request":           {ends: func(h *Handler) { close(h.ended) }, want: http.StatusServiceUnavailable},
-		"while the rights are checked": {asks: func(h *Handler) { close(h.ended) }, want: http.StatusServiceUnavailable},
-		"a replica that does not end":  {want: http.StatusForbidden},
+		"before the request":          {before: true, want: http.StatusServiceUnavailable},
+		"while the watch begins":      {during: true, want: http.StatusServiceUnavailable},
+		"a replica that does not end": {want: http.StatusOK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var h *Handler
-			h = newHandler(func() bool {
-				if test.asks != nil {
-					test.asks(h)
+			server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if test.during {
+					close(h.ended)
+					<-r.Context().Done()
 				}
-				return false
-			})
-			if test.ends != nil {
-				test.ends(h)
+			}))
+			t.Cleanup(server.Close)
+			h = newHandler(t, server)
+			if test.before {
+				close(h.ended)
 			}
 			response := serve(t, h)
 			require.Equal(t, test.want, response.Code, response.Body.String())
@@ -87,6 +82,44 @@ func TestAReplicaThatEndsRefersToAnother(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The namespaces of the initial events are those at the start of the watch: a namespace that is added
+// meanwhile would lack the events before.
+func TestInitialEventsAreThoseOfOneSetOfNamespaces(t *testing.T) {
+	t.Parallel()
+	added := func(namespace string) event {
+		return event{kind: watch.Added, namespace: namespace, version: "3", raw: []byte(`"` + namespace + `"`)}
+	}
+	h := newHandler(t, nil)
+	lines := make(lines)
+	o := &stream{
+		w: lines, control: http.NewResponseController(httptest.NewRecorder()), resource: "configmaps", isInitial: true,
+		rights: func() (sets.Set[string], <-chan struct{}) {
+			return h.rights.Of([]string{"rome"}, schema.GroupResource{Resource: "configmaps"})
+		},
+	}
+	o.shown, o.changed = o.rights()
+	events := make(chan event)
+	go o.run(t.Context(), events)
+	assert.Contains(t, <-lines, `"feed.longshore.dev/namespaces":"web-rome"`)
+	h.rights.set(bindingOf("shop-rome", authentication.NamespaceRole, groupOf("rome")))
+	events <- added("shop-rome")
+	events <- added("web-rome")
+	assert.Equal(t, `"web-rome"`, <-lines)
+	events <- event{kind: watch.Bookmark, version: "9", endsInitial: true, raw: []byte(`"end"`)}
+	assert.Equal(t, `"end"`, <-lines)
+	assert.Contains(t, <-lines, `"resourceVersion":"9","annotations":{"feed.longshore.dev/namespaces":"shop-rome,web-rome"}`)
+	events <- added("shop-rome")
+	assert.Equal(t, `"shop-rome"`, <-lines)
+}
+
+// lines receives what a stream writes.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- strings.TrimSuffix(string(line), "\n")
+	return len(line), nil
 }
 
 // A watch from a resource version that the API server no longer has fails as there, so that the
@@ -116,12 +149,7 @@ func TestErrorsOfTheAPIServerReachTheCaller(t *testing.T) {
 				_, _ = w.Write([]byte(test.body))
 			}))
 			t.Cleanup(server.Close)
-			h := newHandler(func() bool { return true })
-			h.http = server.Client()
-			var err error
-			h.server, err = url.Parse(server.URL)
-			require.NoError(t, err)
-			response := serve(t, h)
+			response := serve(t, newHandler(t, server))
 			assert.Equal(t, test.code, response.Code)
 			assert.Equal(t, test.want, response.Body.String())
 			if test.code == http.StatusTooManyRequests {

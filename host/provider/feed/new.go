@@ -9,10 +9,7 @@ import (
 )
 
 // New returns a Handler for the cluster of a configuration, which has the rights of the feed.
-func New(config *rest.Config, bindings *Bindings) (*Handler, error) {
-	config = rest.CopyConfig(config)
-	// The API server limits the requests. A limit here would hold up watches behind the checks of rights.
-	config.QPS = -1
+func New(config *rest.Config, rights *Rights) (*Handler, error) {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
@@ -32,8 +29,7 @@ func New(config *rest.Config, bindings *Bindings) (*Handler, error) {
 	// A watch has no end.
 	watches.Timeout = 0
 	return &Handler{
-		callers: callers, bindings: bindings, access: clients.AuthorizationV1().SubjectAccessReviews(), server: server, http: watches,
-		ended: make(chan struct{}),
+		callers: callers, rights: rights, server: server, http: watches, ended: make(chan struct{}),
 	}, nil
 }
 

@@ -116,10 +116,16 @@ type seen struct {
 	}
 }
 
-// follow watches ConfigMaps in the feed.
+// follow watches ConfigMaps in the feed from a resource version.
 func (r *rig) follow(t *testing.T, consumer, version string) <-chan seen {
 	t.Helper()
-	response := get(t, r.as(t, consumer), r.cluster.Server(), "/configmaps?watch=true&resourceVersion="+version, nil)
+	return r.watch(t, consumer, "resourceVersion="+version)
+}
+
+// watch watches ConfigMaps in the feed.
+func (r *rig) watch(t *testing.T, consumer, query string) <-chan seen {
+	t.Helper()
+	response := get(t, r.as(t, consumer), r.cluster.Server(), "/configmaps?watch=true&"+query, nil)
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	events := make(chan seen)
 	go func() {
@@ -152,6 +158,8 @@ func next(t *testing.T, events <-chan seen) string {
 				return "end"
 			case isAnnounced:
 				return "NAMESPACES " + strings.Join(namespaces, ",")
+			case e.Object.Metadata.Annotations[metav1.InitialEventsAnnotationKey] != "":
+				return "END"
 			case e.Type != watch.Bookmark:
 				return string(e.Type) + " " + e.Object.Metadata.Namespace + "/" + e.Object.Metadata.Name
 			}
@@ -196,6 +204,26 @@ func TestAWatchShowsTheNamespacesOfItsCaller(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, get(t, r.as(t, "rome"), r.cluster.Server(), "/configmaps?watch=true&resourceVersion="+before, nil).StatusCode)
 }
 
+// The API server itself sends the initial events and their end.
+func TestInitialEventsAreThoseOfTheCallersNamespaces(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, consumer := range []string{"oslo", "rome"} {
+		r.configMap(t, "web-"+consumer, "first-of-"+consumer)
+	}
+	events := r.watch(t, "rome", "sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
+	require.Equal(t, "NAMESPACES web-rome", next(t, events))
+	seen := map[string]bool{}
+	for event := ""; event != "END"; {
+		event = next(t, events)
+		require.True(t, event == "END" || strings.HasPrefix(event, "ADDED web-rome/"), event)
+		seen[event] = true
+	}
+	assert.True(t, seen["ADDED web-rome/first-of-rome"])
+	r.configMap(t, "web-rome", "second-of-rome")
+	assert.Equal(t, "ADDED web-rome/second-of-rome", next(t, events))
+}
+
 func TestTheFeedShowsNothingThatADirectWatchRefuses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -210,9 +238,8 @@ func TestTheFeedShowsNothingThatADirectWatchRefuses(t *testing.T) {
 		"a kind that the feed does not have":                  {watchOf("roles"), r.as(t, "rome"), http.StatusForbidden},
 		"a user without the role for the feed":                {watchOf("configmaps"), r.as(t, "mallory"), http.StatusForbidden},
 		"a group with the role and without a namespace":       {watchOf("configmaps"), r.as(t, "others"), http.StatusForbidden},
-		"a list":         {"/configmaps", r.as(t, "rome"), http.StatusForbidden},
-		"initial events": {watchOf("configmaps") + "&sendInitialEvents=true", r.as(t, "rome"), http.StatusBadRequest},
-		"no version":     {"/configmaps?watch=true", r.as(t, "rome"), http.StatusBadRequest},
+		"a list":     {"/configmaps", r.as(t, "rome"), http.StatusForbidden},
+		"no version": {"/configmaps?watch=true", r.as(t, "rome"), http.StatusBadRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			assert.Equal(t, test.want, get(t, test.as, r.cluster.Server(), test.path, nil).StatusCode)

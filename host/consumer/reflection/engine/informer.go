@@ -64,6 +64,7 @@ type subscriber struct {
 
 // informer watches one selection of objects.
 type informer struct {
+	key    informerKey
 	store  *store
 	cancel context.CancelFunc
 
@@ -105,8 +106,15 @@ func (i *Informers) listWatch(s *selection) cache.ListerWatcherWithContext {
 	}, s.client))
 }
 
-// acquire returns the store of a selection and keeps it up to date until the context ends.
-func (i *Informers) acquire(ctx context.Context, s selection, by *subscriber) *store {
+// follow returns the store of a selection and keeps it up to date until the context ends.
+func (i *Informers) follow(ctx context.Context, s selection, by *subscriber) *store {
+	used := i.acquire(&s, by)
+	context.AfterFunc(ctx, func() { i.release(used, by) })
+	return used.store
+}
+
+// acquire returns the informer of a selection, which runs until its last subscriber releases it.
+func (i *Informers) acquire(s *selection, by *subscriber) *informer {
 	key := s.key()
 	if s.once {
 		key.only = by
@@ -116,29 +124,28 @@ func (i *Informers) acquire(ctx context.Context, s selection, by *subscriber) *s
 	found := i.open[key]
 	if found == nil {
 		running, cancel := context.WithCancel(i.ctx)
-		found = &informer{cancel: cancel, subscribers: map[string][]*subscriber{}}
+		found = &informer{key: key, cancel: cancel, subscribers: map[string][]*subscriber{}}
 		found.store = newStore(s.kind, found.changed)
 		i.open[key] = found
 		follow := watchKind
 		if s.once {
 			follow = listKind
 		}
-		if source := i.listWatch(&s); running.Err() == nil {
+		if source := i.listWatch(s); running.Err() == nil {
 			i.group.Go(func() { follow(running, source, s.kind, found.store, found.read) })
 		}
 	}
 	found.add(by)
-	context.AfterFunc(ctx, func() { i.release(key, by) })
-	return found.store
+	return found
 }
 
 // release stops an informer that has no other subscriber.
-func (i *Informers) release(key informerKey, by *subscriber) {
+func (i *Informers) release(used *informer, by *subscriber) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if found := i.open[key]; found.remove(by) {
-		found.cancel()
-		delete(i.open, key)
+	if used.remove(by) {
+		used.cancel()
+		delete(i.open, used.key)
 	}
 }
 

@@ -189,20 +189,29 @@ func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, l
 	return ns
 }
 
+// noObjects is the local cache of resources without one.
+var noObjects = newStore(Kind{}, nil)
+
 // startCaches acquires the informers of one resource in a namespace and activates it when all
 // are filled.
 func (e *Engine) startCaches(group *sync.WaitGroup, ns *namespace, r *runner) *namespaceCaches {
 	ctx, cancel := context.WithCancel(ns.ctx)
 	caches := &namespaceCaches{ctx: ctx, cancel: cancel, local: r.local}
 	caches.startFresh(&e.link)
-	var synced []<-chan struct{}
+	// uses are released together, and keep nothing else: there is one for each virtual node,
+	// namespace, resource and kind.
+	type use struct {
+		informer *informer
+		by       *subscriber
+	}
+	var uses []use
 	// Informers report read errors at once, and the first ones must not read caches that are
 	// still being set.
 	set := make(chan struct{})
 	defer close(set)
-	follow := func(s selection, namespace string, changed func(client.Object)) *store {
-		number := len(synced)
-		into := e.informers.acquire(ctx, s, &subscriber{
+	follow := func(s *selection, namespace string, changed func(client.Object)) *store {
+		number, isRemote := len(uses), s.isRemote
+		by := &subscriber{
 			namespace: namespace, selects: s.of,
 			changed: func(object client.Object) {
 				if caches.active.Load() || caches.readErrors.cause() != "" {
@@ -212,30 +221,31 @@ func (e *Engine) startCaches(group *sync.WaitGroup, ns *namespace, r *runner) *n
 			read: func(err error) {
 				select {
 				case <-set:
-					r.observeRead(ctx, ns, caches, number, s.isRemote, err)
+					r.observeRead(ctx, ns, caches, number, isRemote, err)
 				case <-ctx.Done():
 				}
 			},
-		})
-		synced = append(synced, into.synced)
-		return into
+		}
+		uses = append(uses, use{e.informers.acquire(s, by), by})
+		return uses[number].informer.store
 	}
 	fromRemote := func(object client.Object) {
 		r.queue.Add(Key{Namespace: ns.local, Name: r.toLocal(object.GetName())})
 	}
 	followRemote := func(kind Kind) *selected {
 		s := r.remoteSelection(kind, ns.remote)
-		return &selected{store: follow(s, ns.remote, fromRemote), labels: s.of}
+		return &selected{store: follow(&s, ns.remote, fromRemote), labels: s.of}
 	}
 	caches.remote = followRemote(r.resource.Remote)
 	if r.resource.Dependent != nil {
 		caches.dependent = followRemote(*r.resource.Dependent)
 	}
 	if r.resource.LocalUnwatched {
-		caches.local = newStore(Kind{}, nil)
+		caches.local = noObjects
 	}
 	if caches.local == nil {
-		caches.local = follow(r.localSelection(ns.local), ns.local, func(object client.Object) {
+		s := r.localSelection(ns.local)
+		caches.local = follow(&s, ns.local, func(object client.Object) {
 			r.queue.AddTo(laneLocal, Key{Namespace: ns.local, Name: object.GetName()})
 		})
 	}
@@ -250,7 +260,7 @@ func (e *Engine) startCaches(group *sync.WaitGroup, ns *namespace, r *runner) *n
 			options.Namespace = ns.local
 		}
 		s := selection{client: e.options.Local, kind: related.Kind, options: options, user: r.user(related.Kind)}
-		caches.related = append(caches.related, follow(s, namespace, func(object client.Object) {
+		caches.related = append(caches.related, follow(&s, namespace, func(object client.Object) {
 			if related.Keys == nil {
 				return
 			}
@@ -259,9 +269,16 @@ func (e *Engine) startCaches(group *sync.WaitGroup, ns *namespace, r *runner) *n
 			}
 		}))
 	}
+	context.AfterFunc(ctx, func() {
+		for _, u := range uses {
+			e.informers.release(u.informer, u.by)
+		}
+	})
 	group.Go(func() {
-		if !waitFor(ctx, synced...) {
-			return
+		for _, u := range uses {
+			if !waitFor(ctx, u.informer.store.synced) {
+				return
+			}
 		}
 		caches.active.Store(true)
 		// Pods that were bound before their namespace was offloaded have no other event (T54).

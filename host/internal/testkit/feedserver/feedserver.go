@@ -20,6 +20,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -31,6 +32,7 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 	wire "github.com/longshore-dev/longshore/host/kit/feed"
 	"github.com/longshore-dev/longshore/host/kit/restore"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 	"github.com/longshore-dev/longshore/host/provider/feed"
 )
 
@@ -71,13 +73,15 @@ func Start(tb testing.TB, c *testplane.Cluster, groups ...string) *Server {
 	config.CertData, config.KeyData, err = c.IssueClientCert(name, nil)
 	require.NoError(tb, err)
 	s := &Server{Address: net.JoinHostPort(c.Address(), strconv.Itoa(port)), admin: admin}
-	boundGroups := feed.NewBindings()
-	handler, err := feed.New(config, boundGroups)
+	consumers := feed.NewRights()
+	handler, err := feed.New(config, consumers)
 	require.NoError(tb, err)
-	bindings, err := cache.New(config, cache.Options{NewInformer: restore.NewInformer})
+	bindings, err := cache.New(config, cache.Options{NewInformer: restore.NewInformer, ByObject: map[client.Object]cache.ByObject{
+		&rbacv1.ClusterRole{}: {Field: fields.OneTermEqualSelector(metav1.ObjectNameField, authentication.NamespaceRole)},
+	}})
 	require.NoError(tb, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
-	require.NoError(tb, boundGroups.Watch(ctx, bindings))
+	require.NoError(tb, consumers.Watch(ctx, bindings))
 	var group sync.WaitGroup
 	group.Go(func() { assert.NoError(tb, bindings.Start(ctx)) })
 	group.Go(func() { assert.NoError(tb, handler.Start(ctx)) })
@@ -158,7 +162,7 @@ func rights(groups []string) []client.Object {
 		role(name,
 			rbacv1.PolicyRule{APIGroups: []string{"", "networking.k8s.io", "offloading.liqo.io"}, Resources: wire.Resources(), Verbs: []string{"watch"}},
 			rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"rolebindings"}, Verbs: []string{"list", "watch"}},
-			rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
+			rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"}, ResourceNames: []string{authentication.NamespaceRole}, Verbs: []string{"list", "watch"}},
 		),
 		&rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: user,
