@@ -33,6 +33,9 @@ const (
 	scaleNodes   = 8
 	streamPeriod = 50 * time.Millisecond
 	flipPeriod   = 50 * time.Millisecond
+	// restAfterLoad is how long nothing happens before memory is measured: processes return what only a
+	// burst needed ten to twenty seconds later.
+	restAfterLoad = 30 * time.Second
 	// restartSamples are the ConfigMaps and pods that change while the virtual kubelets are down.
 	restartSamples = 50
 
@@ -109,7 +112,7 @@ func (s *scale) memory() (usage, error) {
 // growth records by how much the memory of the virtual kubelets has grown since before, per object.
 // A profile of the heap has its garbage collected first, after the measurement.
 func (s *scale) growth(ctx context.Context, name string, before usage, objects int, most float64) error {
-	if err := pause(ctx, settleAfterLoad); err != nil {
+	if err := pause(ctx, restAfterLoad); err != nil {
 		return err
 	}
 	after, err := s.memory()

@@ -75,7 +75,7 @@ func (s *scale) offloadNamespaces(ctx context.Context) error {
 		return fmt.Errorf("offloading namespaces: %w", err)
 	}
 	s.record.add(figure("scale/namespaces-offloaded", "s", time.Since(began).Seconds(), s.note()))
-	if err := pause(ctx, settleAfterLoad); err != nil {
+	if err := pause(ctx, restAfterLoad); err != nil {
 		return err
 	}
 	offloaded, err := s.memory()

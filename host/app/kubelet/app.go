@@ -14,8 +14,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"runtime/debug"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -47,14 +46,11 @@ import (
 	"github.com/longshore-dev/longshore/host/app/policies"
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 	"github.com/longshore-dev/longshore/host/kit/address"
+	"github.com/longshore-dev/longshore/host/kit/memory"
 	"github.com/longshore-dev/longshore/host/kit/restore"
 	"github.com/longshore-dev/longshore/host/policy/chain"
 	"github.com/longshore-dev/longshore/host/policysource"
 )
-
-// gcPercent trades processor time for memory: most of a virtual kubelet's heap is a cache
-// that rarely changes.
-const gcPercent = 50
 
 // disabledAddress disables a listener of the manager.
 const disabledAddress = "0"
@@ -94,9 +90,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	memory.ReduceGarbage()
 	s, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -126,6 +120,7 @@ func New(ctx context.Context, options Options) (*App, error) {
 	}
 	return a, errors.Join(
 		a.manager.Add(manager.RunnableFunc(run)),
+		a.manager.Add(memory.NewReleaser(clock.RealClock{})),
 		a.manager.AddHealthzCheck("ping", healthz.Ping),
 		// Readiness does not depend on the lease or on the provider: another replica would
 		// wait in the same way.

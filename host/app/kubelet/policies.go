@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"runtime/debug"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -14,7 +13,7 @@ import (
 const (
 	// startPoll is how often the conditions of the start are checked.
 	startPoll = 20 * time.Millisecond
-	// trimDelay is how long after the start memory is returned that only the start needed.
+	// trimDelay is how long after the start policies drop what only the start needed.
 	trimDelay = 10 * time.Second
 	// reasonPoliciesNotLoaded is the reason of the Node's condition Ready until policies are
 	// loaded.
@@ -37,10 +36,4 @@ func (l *policyLoader) notReady() *local.NotReady {
 		return nil
 	}
 	return &local.NotReady{Reason: reasonPoliciesNotLoaded, Message: "The virtual kubelet is loading policies; pods are offloaded afterwards"}
-}
-
-// trim returns memory that only the start needed; the runtime does so within minutes.
-func (l *policyLoader) trim() {
-	l.Trim()
-	debug.FreeOSMemory()
 }

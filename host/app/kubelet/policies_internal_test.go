@@ -22,7 +22,7 @@ func TestPoliciesAreNotReadyBeforeTheyAreLoaded(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	assert.False(t, l.await(ended))
-	l.trim()
+	l.Trim()
 	assert.NoError(t, l.Close(t.Context()))
 }
 

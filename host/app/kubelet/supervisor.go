@@ -87,7 +87,7 @@ func (s *supervisor) run(ctx context.Context) error {
 	if err := watch(ctx, s.manager.GetCache(), &offloadingv1beta1.VirtualNode{}, changed, func(string) { s.wake() }); err != nil {
 		return err
 	}
-	trim := time.AfterFunc(trimDelay, s.policies.trim)
+	trim := time.AfterFunc(trimDelay, s.policies.Trim)
 	defer trim.Stop()
 	defer startElection(ctx, s.policies, s.leadership.election)()
 	var group sync.WaitGroup

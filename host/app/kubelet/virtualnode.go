@@ -166,7 +166,7 @@ func (v *virtualNode) run(ctx context.Context) error {
 		group.Go(func() { v.keepCertificate(ctx) })
 	}
 	if v.leadership == nil {
-		trim := time.AfterFunc(trimDelay, v.policies.trim)
+		trim := time.AfterFunc(trimDelay, v.policies.Trim)
 		defer trim.Stop()
 		defer startElection(ctx, v.policies, v.election)()
 	} else {

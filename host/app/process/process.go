@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -28,6 +27,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/lease"
+	"github.com/longshore-dev/longshore/host/kit/memory"
 	"github.com/longshore-dev/longshore/host/kit/restore"
 )
 
@@ -85,7 +85,7 @@ type App struct {
 
 // New composes a process; nothing runs yet.
 func New(o *Options, d Definition) (*App, error) {
-	reduceGarbage()
+	memory.ReduceGarbage()
 	s, err := scheme.New()
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func New(o *Options, d Definition) (*App, error) {
 	if err := d.Add(mgr); err != nil {
 		return nil, err
 	}
-	if err := mgr.Add(settler{clock.RealClock{}, debug.FreeOSMemory}); err != nil {
+	if err := mgr.Add(memory.NewReleaser(clock.RealClock{})); err != nil {
 		return nil, fmt.Errorf("composing %s: %w", d.Name, err)
 	}
 	name, ready := "serving", healthz.Checker(d.Ready)

@@ -72,8 +72,8 @@ type Options struct {
 	// OnPing is called with the result of each ping. Optional.
 	OnPing func(reachable bool)
 	// OnOutage is called with true when the provider has not answered for half of
-	// LeaseDuration, before the consumer marks the Node, and with false after each answer.
-	// Optional.
+	// LeaseDuration, counted from New at first, before the consumer marks the Node, and with
+	// false after each answer. Optional.
 	OnOutage func(outage bool)
 	// Report records an event on the VirtualNode. The context may have ended. Optional.
 	Report func(ctx context.Context, vn *offloadingv1beta1.VirtualNode, reason Reason, message string)
@@ -93,8 +93,9 @@ type Node struct {
 	server, published, registered *corev1.Node
 	pingError                     error
 	pinged                        bool
-	answeredAt                    time.Time
-	reports                       map[Reason]lastReport
+	// answeredAt is when the provider answered last, or when this Node was composed.
+	answeredAt time.Time
+	reports    map[Reason]lastReport
 }
 
 // New returns a Node that sends nothing before Run.
@@ -108,7 +109,7 @@ func New(options Options) (*Node, error) {
 		return nil, fmt.Errorf("composing a node: lease duration %s is too short: at least 4s, because the lease is renewed in whole seconds, four times as often", options.LeaseDuration)
 	}
 	return &Node{
-		options: options, virtualNode: options.VirtualNode, reports: map[Reason]lastReport{},
+		options: options, virtualNode: options.VirtualNode, reports: map[Reason]lastReport{}, answeredAt: options.Now(),
 		changed: make(chan struct{}, 1), refreshed: make(chan struct{}, 1),
 	}, nil
 }

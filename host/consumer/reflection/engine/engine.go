@@ -73,8 +73,9 @@ type Engine struct {
 	revision atomic.Uint64
 	link     reachability
 
-	maps *store
-	kick chan struct{}
+	maps   *store
+	kick   chan struct{}
+	filled filledCaches
 	// informers are set by Run.
 	informers *Informers
 	// revertBase is the constant; tests shorten it.
@@ -114,6 +115,7 @@ func New(options Options) (*Engine, error) {
 		return nil, err
 	}
 	e := &Engine{options: options, metrics: m, namespaces: map[string]*namespace{}, kick: make(chan struct{}, 1), revertBase: revertBase}
+	e.filled.kick = make(chan struct{}, 1)
 	for _, definition := range options.Definitions {
 		r, err := e.newRunner(definition)
 		if err != nil {

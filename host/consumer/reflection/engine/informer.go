@@ -60,6 +60,8 @@ type subscriber struct {
 	changed func(client.Object)
 	// read is called with the result of each list, and with nil when a watch began. Optional.
 	read func(error)
+	// filled is called once, when the store has the objects. It must not block. Optional.
+	filled func()
 }
 
 // informer watches one selection of objects.
@@ -68,7 +70,8 @@ type informer struct {
 	store  *store
 	cancel context.CancelFunc
 
-	mu sync.RWMutex
+	mu       sync.RWMutex
+	isFilled bool
 	// subscribers by namespace. A slice is replaced, never altered.
 	subscribers map[string][]*subscriber
 }
@@ -126,6 +129,7 @@ func (i *Informers) acquire(s *selection, by *subscriber) *informer {
 		running, cancel := context.WithCancel(i.ctx)
 		found = &informer{key: key, cancel: cancel, subscribers: map[string][]*subscriber{}}
 		found.store = newStore(s.kind, found.changed)
+		found.store.filled = found.filled
 		i.open[key] = found
 		follow := watchKind
 		if s.once {
@@ -165,6 +169,23 @@ func (i *informer) add(s *subscriber) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.subscribers[s.namespace] = append(slices.Clone(i.subscribers[s.namespace]), s)
+	if i.isFilled && s.filled != nil {
+		s.filled()
+	}
+}
+
+// filled is called by the store when it has the objects.
+func (i *informer) filled() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.isFilled = true
+	for _, subscribers := range i.subscribers {
+		for _, s := range subscribers {
+			if s.filled != nil {
+				s.filled()
+			}
+		}
+	}
 }
 
 // remove reports whether no subscriber is left.

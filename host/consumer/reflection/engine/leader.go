@@ -48,7 +48,7 @@ func (e *Engine) startLeaderOnly(ctx context.Context, group *sync.WaitGroup) {
 			// Another leader may have applied something else since.
 			r.states.dropNamespace(local)
 			r.start(ctx, group)
-			ns.caches[r] = e.startCaches(group, ns, r)
+			ns.caches[r] = e.startCaches(ns, r)
 		}
 	}
 }

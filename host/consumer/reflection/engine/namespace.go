@@ -37,12 +37,7 @@ type namespaceCaches struct {
 }
 
 // wake triggers reconcileNamespaces.
-func (e *Engine) wake() {
-	select {
-	case e.kick <- struct{}{}:
-	default:
-	}
-}
+func (e *Engine) wake() { signal(e.kick) }
 
 // followNamespaces starts and stops namespaces until the context ends.
 func (e *Engine) followNamespaces(ctx context.Context, group *sync.WaitGroup) {
@@ -54,7 +49,42 @@ func (e *Engine) followNamespaces(ctx context.Context, group *sync.WaitGroup) {
 		case <-e.kick:
 			e.reconcileNamespaces(ctx, group)
 			e.startLeaderOnly(ctx, group)
+		case <-e.filled.kick:
+			for _, activate := range e.filled.take() {
+				activate()
+			}
 		}
+	}
+}
+
+// filledCaches are the caches that followNamespaces activates next. There are too many for a
+// goroutine that waits for each.
+type filledCaches struct {
+	kick chan struct{}
+
+	mu       sync.Mutex
+	activate []func()
+}
+
+func (f *filledCaches) add(activate func()) {
+	f.mu.Lock()
+	f.activate = append(f.activate, activate)
+	f.mu.Unlock()
+	signal(f.kick)
+}
+
+func (f *filledCaches) take() []func() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := f.activate
+	f.activate = nil
+	return all
+}
+
+func signal(kick chan struct{}) {
+	select {
+	case kick <- struct{}{}:
+	default:
 	}
 }
 
@@ -183,7 +213,7 @@ func (e *Engine) startNamespace(parent context.Context, group *sync.WaitGroup, l
 	for _, r := range e.runners {
 		if e.leading || !r.resource.LeaderOnly {
 			r.start(parent, group)
-			ns.caches[r] = e.startCaches(group, ns, r)
+			ns.caches[r] = e.startCaches(ns, r)
 		}
 	}
 	return ns
@@ -194,10 +224,19 @@ var noObjects = newStore(Kind{}, nil)
 
 // startCaches acquires the informers of one resource in a namespace and activates it when all
 // are filled.
-func (e *Engine) startCaches(group *sync.WaitGroup, ns *namespace, r *runner) *namespaceCaches {
+func (e *Engine) startCaches(ns *namespace, r *runner) *namespaceCaches {
 	ctx, cancel := context.WithCancel(ns.ctx)
 	caches := &namespaceCaches{ctx: ctx, cancel: cancel, local: r.local}
 	caches.startFresh(&e.link)
+	// missing are the informers that are not filled yet, and this function.
+	var missing atomic.Int32
+	missing.Store(1)
+	filled := func() {
+		if missing.Add(-1) == 0 {
+			e.filled.add(func() { r.activate(ctx, ns, caches) })
+		}
+	}
+	defer filled()
 	// uses are released together, and keep nothing else: there is one for each virtual node,
 	// namespace, resource and kind.
 	type use struct {
@@ -225,7 +264,9 @@ func (e *Engine) startCaches(group *sync.WaitGroup, ns *namespace, r *runner) *n
 				case <-ctx.Done():
 				}
 			},
+			filled: filled,
 		}
+		missing.Add(1)
 		uses = append(uses, use{e.informers.acquire(s, by), by})
 		return uses[number].informer.store
 	}
@@ -274,17 +315,17 @@ func (e *Engine) startCaches(group *sync.WaitGroup, ns *namespace, r *runner) *n
 			e.informers.release(u.informer, u.by)
 		}
 	})
-	group.Go(func() {
-		for _, u := range uses {
-			if !waitFor(ctx, u.informer.store.synced) {
-				return
-			}
-		}
-		caches.active.Store(true)
-		// Pods that were bound before their namespace was offloaded have no other event (T54).
-		r.visitKeys(ns, caches, enqueue)
-	})
 	return caches
+}
+
+// activate begins decisions when all caches are filled.
+func (r *runner) activate(ctx context.Context, ns *namespace, caches *namespaceCaches) {
+	if ctx.Err() != nil {
+		return
+	}
+	caches.active.Store(true)
+	// Pods that were bound before their namespace was offloaded have no other event (T54).
+	r.visitKeys(ns, caches, enqueue)
 }
 
 // localSelection selects the local objects of the resource that a namespace needs.

@@ -30,6 +30,8 @@ type store struct {
 	// changed is called, outside the lock, with each object that another writer added,
 	// changed or removed.
 	changed func(client.Object)
+	// filled is called after the first list. Optional.
+	filled func()
 
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]*stored
@@ -307,6 +309,9 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	}
 	if first {
 		close(s.synced)
+		if s.filled != nil {
+			s.filled()
+		}
 	}
 	return nil
 }
