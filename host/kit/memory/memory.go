@@ -17,15 +17,14 @@ const (
 	gcPercent = 50
 	// period is the interval at which a Releaser looks at the heap.
 	period = 10 * time.Second
-	// quietShare is the share of the heap that a process allocates at most in a period while nothing
-	// happens, and garbageShare the one that it has allocated since the last release, at least, so that
-	// another one is worth a collection.
-	quietShare, garbageShare = 0.1, 0.5
+	// worthShare and worthBytes are what a release must give back at least, of the heap and in bytes. A
+	// process that allocates less in a period is at rest.
+	worthShare, worthBytes = 0.1, 8 << 20
 )
 
 // ReduceGarbage lowers the garbage collector's target, unless the environment sets it.
 func ReduceGarbage() {
-	if os.Getenv("GOGC") == "" {
+	if os.Getenv("GOGC") == "" { //nolint:forbidigo // The Go runtime reads it, too.
 		debug.SetGCPercent(gcPercent)
 	}
 }
@@ -64,9 +63,10 @@ func (r *Releaser) Start(ctx context.Context) error {
 		case <-r.clock.After(period):
 		}
 		now := r.read()
-		isQuiet := now.allocated-last <= now.live*quietShare
+		worth := max(now.live*worthShare, worthBytes)
+		isQuiet := now.allocated-last < worth
 		last = now.allocated
-		if isQuiet && now.allocated-released >= now.live*garbageShare {
+		if isQuiet && now.allocated-released >= worth {
 			r.release()
 			released = now.allocated
 		}

@@ -14,15 +14,17 @@ import (
 func TestMemoryIsReleasedWhenABurstIsOver(t *testing.T) {
 	const mib = 1 << 20
 	for name, test := range map[string]struct {
-		// allocated is what was allocated at the end of each period, with a heap of 100 MiB.
+		live float64
+		// allocated is what was allocated at the end of each period.
 		allocated []float64
 		want      []int // the periods after which memory is released
 	}{
-		"after the start":                  {[]float64{300, 305, 306}, []int{1}},
-		"not during a burst":               {[]float64{300, 301, 400, 500, 505}, []int{1, 4}},
-		"not again when nothing happens":   {[]float64{300, 300, 310, 320, 330, 340}, []int{1}},
-		"when garbage has added up slowly": {[]float64{300, 300, 310, 320, 330, 340, 350}, []int{1, 6}},
-		"a process that is always busy":    {[]float64{300, 320, 340, 360}, nil},
+		"after the start":                    {100, []float64{300, 305, 306}, []int{1}},
+		"not during a burst":                 {100, []float64{300, 301, 400, 500, 505}, []int{1, 4}},
+		"not again when nothing happens":     {100, []float64{300, 300, 302, 304, 306, 308}, []int{1}},
+		"when garbage has added up slowly":   {100, []float64{300, 300, 305, 310, 315, 319}, []int{1, 3}},
+		"a process that is always busy":      {100, []float64{300, 310, 320, 330}, nil},
+		"a small process that renews leases": {20, []float64{60, 64, 68, 70, 76}, []int{1, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := clocktesting.NewFakeClock(time.Now())
@@ -34,7 +36,7 @@ func TestMemoryIsReleasedWhenABurstIsOver(t *testing.T) {
 				clock: clock, release: func() { released = append(released, at) },
 				read: func() heap {
 					at++
-					return heap{allocated: test.allocated[at] * mib, live: 100 * mib}
+					return heap{allocated: test.allocated[at] * mib, live: test.live * mib}
 				},
 			}
 			ended := make(chan error)
