@@ -112,7 +112,7 @@ func (i *Informers) listWatch(s *selection) cache.ListerWatcherWithContext {
 // follow returns the store of a selection and keeps it up to date until the context ends.
 func (i *Informers) follow(ctx context.Context, s selection, by *subscriber) *store {
 	used := i.acquire(&s, by)
-	context.AfterFunc(ctx, func() { i.release(used, by) })
+	i.releaseAfter(ctx, []use{{used, by}})
 	return used.store
 }
 
@@ -141,6 +141,22 @@ func (i *Informers) acquire(s *selection, by *subscriber) *informer {
 	}
 	found.add(by)
 	return found
+}
+
+// use is an informer and one of its subscribers. There is one for each virtual node, namespace,
+// resource and kind.
+type use struct {
+	informer *informer
+	by       *subscriber
+}
+
+// releaseAfter releases informers together when the context ends.
+func (i *Informers) releaseAfter(ctx context.Context, uses []use) {
+	context.AfterFunc(ctx, func() {
+		for _, u := range uses {
+			i.release(u.informer, u.by)
+		}
+	})
 }
 
 // release stops an informer that has no other subscriber.

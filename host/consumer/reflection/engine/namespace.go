@@ -237,12 +237,6 @@ func (e *Engine) startCaches(ns *namespace, r *runner) *namespaceCaches {
 		}
 	}
 	defer filled()
-	// uses are released together, and keep nothing else: there is one for each virtual node,
-	// namespace, resource and kind.
-	type use struct {
-		informer *informer
-		by       *subscriber
-	}
 	var uses []use
 	// Informers report read errors at once, and the first ones must not read caches that are
 	// still being set.
@@ -292,15 +286,7 @@ func (e *Engine) startCaches(ns *namespace, r *runner) *namespaceCaches {
 	}
 	for i := range r.resource.Related {
 		related := &r.resource.Related[i]
-		namespace := ns.local
-		if related.Kind.ClusterScoped {
-			namespace = ""
-		}
-		options := client.ListOptions{FieldSelector: related.Fields}
-		if related.PerNamespace {
-			options.Namespace = ns.local
-		}
-		s := selection{client: e.options.Local, kind: related.Kind, options: options, user: r.user(related.Kind)}
+		s, namespace := r.relatedSelection(related, ns.local)
 		caches.related = append(caches.related, follow(&s, namespace, func(object client.Object) {
 			if related.Keys == nil {
 				return
@@ -310,11 +296,7 @@ func (e *Engine) startCaches(ns *namespace, r *runner) *namespaceCaches {
 			}
 		}))
 	}
-	context.AfterFunc(ctx, func() {
-		for _, u := range uses {
-			e.informers.release(u.informer, u.by)
-		}
-	})
+	e.informers.releaseAfter(ctx, uses)
 	return caches
 }
 
@@ -335,6 +317,19 @@ func (r *runner) localSelection(namespace string) selection {
 		options.Namespace = namespace
 	}
 	return selection{client: r.engine.options.Local, kind: r.resource.Local, options: options, user: r.user(r.resource.Local)}
+}
+
+// relatedSelection selects the related objects that a namespace needs. They are in the namespace
+// that it returns.
+func (r *runner) relatedSelection(related *Related, local string) (s selection, namespace string) {
+	options := client.ListOptions{FieldSelector: related.Fields}
+	if related.PerNamespace {
+		options.Namespace = local
+	}
+	if !related.Kind.ClusterScoped {
+		namespace = local
+	}
+	return selection{client: r.engine.options.Local, kind: related.Kind, options: options, user: r.user(related.Kind)}, namespace
 }
 
 // remoteSelection selects the objects of a kind in a namespace of the provider.
