@@ -54,6 +54,12 @@ func (r *release) server(p platform) string {
 // image builds the image for all platforms and returns the path of its archive. The binaries of the
 // image stay in a folder, if it is not empty.
 func (r *release) image(ctx context.Context, binaries string) (string, error) {
+	// A build takes minutes.
+	for _, p := range r.platforms {
+		if _, err := emulated(p, ""); err != nil {
+			return "", err
+		}
+	}
 	work, err := os.MkdirTemp("", "longshore-release-")
 	if err != nil {
 		return "", fmt.Errorf("creating a folder: %w", err)

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"testing"
 	"time"
@@ -218,4 +219,15 @@ func TestWrongArgumentsAreRefused(t *testing.T) {
 			require.Error(t, run(t.Context(), append(args, []string{}...)))
 		})
 	}
+}
+
+func TestAMissingEmulatorIsReportedBeforeTheBuild(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	other := arm64
+	if runtime.GOARCH == other.arch {
+		other = amd64
+	}
+	r := &release{version: "v1.2.3", out: t.TempDir(), platforms: []platform{{"linux", runtime.GOARCH}, other}}
+	_, err := r.image(t.Context(), "")
+	require.ErrorContains(t, err, "install the package qemu-user-static")
 }

@@ -125,10 +125,6 @@ func New(options Options) (*process.App, error) {
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
-	virtualKubeletRoles, err := labels.Parse(offloadingv1beta1.VirtualNodeLabel)
-	if err != nil {
-		return nil, fmt.Errorf("selecting the roles of virtual kubelets: %w", err)
-	}
 	definition := process.Definition{
 		Name:     "the manager",
 		NewCache: tenantsecrets.New,
@@ -141,8 +137,8 @@ func New(options Options) (*process.App, error) {
 				Label:     labels.SelectorFromSet(labels.Set{offloadingv1beta1.ManagedByLabel: offloadingv1beta1.ManagedByShadowEndpointSlice}),
 				Transform: metadata.Trim,
 			},
-			&rbacv1.Role{}:        {Label: virtualKubeletRoles},
-			&rbacv1.ClusterRole{}: {Label: virtualKubeletRoles},
+			&rbacv1.Role{}:        {Label: virtualnode.RoleSelector()},
+			&rbacv1.ClusterRole{}: {Label: virtualnode.RoleSelector()},
 			// Policies and their modules.
 			&corev1.ConfigMap{}: policies.CacheOf(options.modules()),
 		},

@@ -119,7 +119,7 @@ func isInvalidTransition(from, to offloadingv1beta1.VirtualNodeConditionStatusTy
 // Labels returns the labels of all objects that are created for a VirtualNode.
 func Labels(vn *offloadingv1beta1.VirtualNode) map[string]string {
 	return map[string]string{
-		"app.kubernetes.io/managed-by":       "liqo",
+		liqocorev1beta1.ManagedByLabel:       liqocorev1beta1.ManagedByValue,
 		liqocorev1beta1.RemoteClusterIDLabel: string(vn.Spec.ClusterID),
 		offloadingv1beta1.VirtualNodeLabel:   vn.Name,
 	}

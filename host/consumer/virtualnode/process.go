@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
@@ -97,7 +98,7 @@ func ForgeSharedDeployment(vn *offloadingv1beta1.VirtualNode) (*appsv1.Deploymen
 func ForgeSharedRights(deployment *appsv1.Deployment) []client.Object {
 	meta := metav1.ObjectMeta{
 		Name: deployment.Name, Namespace: deployment.Namespace,
-		Labels:          map[string]string{"app.kubernetes.io/managed-by": "liqo", offloadingv1beta1.SharedProcessKey: deployment.Name},
+		Labels:          map[string]string{liqocorev1beta1.ManagedByLabel: liqocorev1beta1.ManagedByValue, offloadingv1beta1.SharedProcessKey: deployment.Name},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(deployment, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 	}
 	leases := *meta.DeepCopy()
@@ -140,16 +141,24 @@ func (r *Reconciler) applyProcess(ctx context.Context, vn *offloadingv1beta1.Vir
 	} else if vn.Annotations[offloadingv1beta1.SharedProcessKey] != "" && deployment.Status.AvailableReplicas > 0 {
 		err = r.assign(ctx, vn, "")
 	}
-	return deployment, errors.Join(err, r.deleteUnusedProcesses(ctx, vn))
+	// The last VirtualNode that leaves a process is reconciled again when the cache has its change.
+	unused, listErr := r.unusedProcesses(ctx, r.Client, vn.Namespace)
+	if len(unused) > 0 {
+		listErr = r.deleteUnusedProcesses(ctx, vn)
+	}
+	return deployment, errors.Join(err, listErr)
 }
 
 // moveToShared assigns a VirtualNode to a shared process when that is available, and deletes its own
 // Deployment. A VirtualNode without a process is assigned at once.
 func (r *Reconciler) moveToShared(ctx context.Context, vn *offloadingv1beta1.VirtualNode, shared *appsv1.Deployment) error {
 	for _, right := range ForgeSharedRights(shared) {
-		err := r.Client.Get(ctx, client.ObjectKeyFromObject(right), emptyLike(right))
+		current := emptyLike(right)
+		err := r.Client.Get(ctx, client.ObjectKeyFromObject(right), current)
 		if apierrors.IsNotFound(err) {
 			err = client.IgnoreAlreadyExists(r.Client.Create(ctx, right, client.FieldOwner(FieldManager)))
+		} else if _, isRole := rulesOf(current); err == nil && isRole {
+			_, err = r.update(ctx, vn, current, right)
 		}
 		if err != nil {
 			return fmt.Errorf("ensuring %s: %w", title(right), err)
@@ -244,29 +253,41 @@ func (r *Reconciler) deleteReport(ctx context.Context, vn *offloadingv1beta1.Vir
 // VirtualNode uses. VirtualNodes are read from the API server, because the first user of a process
 // may be new.
 func (r *Reconciler) deleteUnusedProcesses(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
+	unused, err := r.unusedProcesses(ctx, r.APIReader, vn.Namespace)
+	if err != nil {
+		return err
+	}
+	return r.deleteDeployments(ctx, vn, unused)
+}
+
+// unusedProcesses returns the Deployments of shared processes that no VirtualNode of a reader uses.
+func (r *Reconciler) unusedProcesses(ctx context.Context, reader client.Reader, namespace string) ([]appsv1.Deployment, error) {
 	deployments := &appsv1.DeploymentList{}
-	if err := r.Client.List(ctx, deployments, client.InNamespace(vn.Namespace), client.HasLabels{offloadingv1beta1.SharedProcessKey}); err != nil {
-		return fmt.Errorf("listing the shared processes of namespace %q: %w", vn.Namespace, err)
+	if err := r.Client.List(ctx, deployments, client.InNamespace(namespace), client.HasLabels{offloadingv1beta1.SharedProcessKey}); err != nil {
+		return nil, fmt.Errorf("listing the shared processes of namespace %q: %w", namespace, err)
 	}
 	if len(deployments.Items) == 0 {
-		return nil
+		return nil, nil
 	}
 	virtualNodes := &offloadingv1beta1.VirtualNodeList{}
-	if err := r.APIReader.List(ctx, virtualNodes, client.InNamespace(vn.Namespace)); err != nil {
-		return fmt.Errorf("listing VirtualNodes: %w", err)
+	if err := reader.List(ctx, virtualNodes, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing VirtualNodes: %w", err)
 	}
-	used := map[string]bool{}
+	unused := slices.DeleteFunc(deployments.Items, func(d appsv1.Deployment) bool {
+		return slices.ContainsFunc(virtualNodes.Items, func(vn offloadingv1beta1.VirtualNode) bool {
+			return vn.Annotations[offloadingv1beta1.SharedProcessKey] == d.Name
+		})
+	})
 	for i := range virtualNodes.Items {
-		user := &virtualNodes.Items[i]
-		used[user.Annotations[offloadingv1beta1.SharedProcessKey]] = true
-		if user.DeletionTimestamp.IsZero() {
-			for _, name := range SharedProcesses(user) {
-				used[name] = true
-			}
+		if len(unused) == 0 {
+			break
+		}
+		if vn := &virtualNodes.Items[i]; vn.DeletionTimestamp.IsZero() {
+			needed := SharedProcesses(vn)
+			unused = slices.DeleteFunc(unused, func(d appsv1.Deployment) bool { return slices.Contains(needed, d.Name) })
 		}
 	}
-	unused := slices.DeleteFunc(deployments.Items, func(d appsv1.Deployment) bool { return used[d.Name] })
-	return r.deleteDeployments(ctx, vn, unused)
+	return unused, nil
 }
 
 // leaveShared takes a VirtualNode from its shared process, and reports whether no process serves it

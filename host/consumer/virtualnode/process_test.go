@@ -1,7 +1,10 @@
 package virtualnode
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -10,8 +13,11 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
@@ -204,6 +210,31 @@ func TestSyncSubjects(t *testing.T) {
 			assert.Equal(t, tc.want, got)
 		})
 	}
+}
+
+func TestTheRightsOfASharedProcessAreThoseOfThisVersion(t *testing.T) {
+	shared := sharedDeployment(t, 1)
+	outdated := ForgeSharedRights(shared)[0].(*rbacv1.Role)
+	want := outdated.DeepCopy().Rules
+	outdated.Rules = outdated.Rules[:1]
+	w := pass(t, virtualNode(all(sharing, servedBy(shared.Name))), append(peered(kubeconfig), shared, outdated)...)
+	require.True(t, w.exists(t, outdated))
+	assert.Equal(t, want, outdated.Rules)
+}
+
+// A virtual kubelet that starts changes its VirtualNode and its Node several times. With 50 virtual
+// nodes, lists of all VirtualNodes were a quarter of the work of the manager.
+func TestVirtualNodesAreNotListedAtTheAPIServerForAProcessInUse(t *testing.T) {
+	shared := sharedDeployment(t, 1)
+	w := pass(t, virtualNode(all(sharing, servedBy(shared.Name))), append(peered(kubeconfig), shared)...)
+	refused := interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("read from the API server")
+		},
+	})
+	r := &Reconciler{Client: w.Client, APIReader: refused, Events: events.NewFakeRecorder(20), Clock: testclock.NewFakePassiveClock(time.Now())}
+	_, err := r.Reconcile(t.Context(), w.vn)
+	require.NoError(t, err)
 }
 
 func TestRequestsForASharedDeployment(t *testing.T) {

@@ -5,8 +5,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 )
@@ -53,6 +55,11 @@ func forgeClusterRoleBinding(vn *offloadingv1beta1.VirtualNode, name, role strin
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   Subjects(vn),
 	}
+}
+
+// RoleSelector selects the Roles and ClusterRoles that this package creates: a cache needs no others.
+func RoleSelector() labels.Selector {
+	return labels.SelectorFromSet(labels.Set{liqocorev1beta1.ManagedByLabel: liqocorev1beta1.ManagedByValue})
 }
 
 // ForgeRights builds all roles and bindings of a virtual kubelet outside of offloaded

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -60,4 +61,13 @@ func TestEnsureNode(t *testing.T) {
 	w = pass(t, virtualNode(nil), append(peered(kubeconfig), other)...)
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "mynode"}, other))
 	assert.Empty(t, other.Labels, "a Node of that name stays as it is")
+}
+
+// A role outside of the cache would be created again at each reconcile.
+func TestRoleSelector(t *testing.T) {
+	for _, right := range append(ForgeRights(virtualNode(sharing)), ForgeSharedRights(sharedDeployment(t, 1))...) {
+		if _, isRole := rulesOf(right); isRole {
+			assert.True(t, RoleSelector().Matches(labels.Set(right.GetLabels())), title(right))
+		}
+	}
 }

@@ -113,8 +113,6 @@ type Related struct {
 	// Fields narrows what is watched. Definitions that select the same objects share the
 	// informer. Optional.
 	Fields fields.Selector
-	// PerNamespace watches the objects in each mapped namespace, as Resource.LocalPerNamespace does.
-	PerNamespace bool
 	// Keys returns the names of the local objects that are decided again when a related
 	// object changed. Both are of one namespace, unless the related kind has none. Optional.
 	Keys func(changed client.Object, locals []client.Object) []string

@@ -323,9 +323,6 @@ func (r *runner) localSelection(namespace string) selection {
 // that it returns.
 func (r *runner) relatedSelection(related *Related, local string) (s selection, namespace string) {
 	options := client.ListOptions{FieldSelector: related.Fields}
-	if related.PerNamespace {
-		options.Namespace = local
-	}
 	if !related.Kind.ClusterScoped {
 		namespace = local
 	}

@@ -41,7 +41,7 @@ func podOf(node string) subject {
 var objects = []subject{
 	{
 		kind: corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), resource: "persistentvolumeclaim",
-		local: engine.Related{PerNamespace: true, Kind: engine.Kind{
+		local: engine.Related{Kind: engine.Kind{
 			New:     func() client.Object { return &corev1.PersistentVolumeClaim{} },
 			NewList: func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} },
 		}},

@@ -57,7 +57,7 @@ func (d *Definition) Resource() engine.Resource {
 		NewList: func() client.ObjectList { return &corev1.PersistentVolumeClaimList{} },
 	}
 	return engine.Resource{
-		Name: "persistentvolumeclaim", Local: claims, Remote: claims, LocalPerNamespace: true,
+		Name: "persistentvolumeclaim", Local: claims, Remote: claims,
 		Policy: offloadingv1beta1.CustomLiqo, Filter: true, Workers: max(d.options.Workers, 1),
 	}
 }
