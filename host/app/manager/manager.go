@@ -31,6 +31,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/resourcereflection"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
 	"github.com/longshore-dev/longshore/host/kit/deadline"
+	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/kit/liqometrics"
 	"github.com/longshore-dev/longshore/host/peering/foreigncluster"
@@ -172,7 +173,7 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 		wrapSetup("virtualnode", (&virtualnode.Reconciler{
 			Client: mgr.GetClient(), APIReader: tenantsecrets.Reader(mgr), Events: recorder, Clock: passive, DefaultOptions: options.DefaultVkOptions,
 			Connect: func(config *rest.Config) (client.Client, error) {
-				return client.New(deadline.Wrap(config, 0), client.Options{Scheme: mgr.GetScheme()})
+				return client.New(deadline.Wrap(remotecluster.LimitResponses(config, remotecluster.MaxResponse), 0), client.Options{Scheme: mgr.GetScheme()})
 			},
 		}).SetupWithManager(mgr)),
 		wrapSetup("podstatus", (&podstatus.Reconciler{

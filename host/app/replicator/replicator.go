@@ -21,6 +21,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/kit/deadline"
+	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/peering/replication"
 	"github.com/longshore-dev/longshore/host/peering/tenantsecrets"
@@ -93,7 +94,7 @@ func Add(mgr ctrl.Manager, options Options) error {
 			Resync: options.ResyncPeriod,
 			Local:  local,
 			Connect: func(config *rest.Config) (dynamic.Interface, error) {
-				return dynamic.NewForConfig(deadline.Wrap(config, 0))
+				return dynamic.NewForConfig(deadline.Wrap(remotecluster.LimitResponses(config, 2*replication.MaxCopies), 0))
 			},
 		},
 	}

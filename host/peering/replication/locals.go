@@ -35,7 +35,7 @@ func startLocals(ctx context.Context, client dynamic.Interface, resources []sche
 	for _, resource := range resources {
 		observed := newObjects(source{client: client, resource: resource, selector: notACopy}, func(name cache.ObjectName) { l.enqueue(resource, name) })
 		l.objects[resource] = observed
-		l.running.Go(func() { observed.run(ctx, resync) })
+		l.running.Go(func() { observed.run(ctx, resync, overflowPause) })
 	}
 	return l
 }

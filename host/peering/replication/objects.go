@@ -2,6 +2,7 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -18,6 +19,14 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/restore"
 )
 
+// MaxCopies limits what the replicator keeps of one kind of one provider, in bytes of JSON: a
+// provider could send objects without end to the process that serves all of them. The largest
+// NamespaceMap that an API server stores is 1.5 MiB, and a ResourceSlice has 2 KiB.
+const MaxCopies = 8 << 20
+
+// overflowPause is the time until objects are listed again that were more than their limit.
+const overflowPause = time.Minute
+
 // source is what a watch observes: a resource of a cluster, in one namespace or in all, and the
 // objects that a label selector selects.
 type source struct {
@@ -25,6 +34,8 @@ type source struct {
 	resource  schema.GroupVersionResource
 	namespace string
 	selector  string
+	// limit is the size of all objects at most, in bytes of JSON; zero is no limit.
+	limit int
 }
 
 // objects has the objects of a source. It is the store of a client-go reflector: an informer of
@@ -35,21 +46,60 @@ type objects struct {
 	changed func(cache.ObjectName)
 
 	mu    sync.Mutex
-	items map[cache.ObjectName]*unstructured.Unstructured
+	items map[cache.ObjectName]sized
+	// size is that of all items, in bytes of JSON, if there is a limit.
+	size int
+	// stop ends the list and watch that are under way. It is nil without one.
+	stop context.CancelFunc
 	// synced is closed when the first list is there.
-	synced chan struct{}
-	// err is the error of the last list or watch.
+	synced     chan struct{}
+	syncedOnce sync.Once
+	// err is the error of the last list or watch, or that of an overflow until a list is within the limit.
 	err error
 }
 
 var _ cache.ReflectorStore = (*objects)(nil)
 
-func newObjects(s source, changed func(cache.ObjectName)) *objects {
-	return &objects{source: s, changed: changed, items: map[cache.ObjectName]*unstructured.Unstructured{}, synced: make(chan struct{})}
+// sized is an object and its size in bytes of JSON, which is zero without a limit.
+type sized struct {
+	object *unstructured.Unstructured
+	size   int
 }
 
-// run observes the objects until the context ends.
-func (o *objects) run(ctx context.Context, resync time.Duration) {
+// overflowError is the error of objects that are more than their limit.
+type overflowError struct {
+	source source
+}
+
+// Error implements error.
+func (e *overflowError) Error() string {
+	return fmt.Sprintf("the %s in namespace %q with labels %s have more than %d MiB: delete there what is not needed",
+		e.source.resource.GroupResource(), e.source.namespace, e.source.selector, e.source.limit>>20) //nolint:mnd // bytes of a MiB
+}
+
+func newObjects(s source, changed func(cache.ObjectName)) *objects {
+	return &objects{source: s, changed: changed, items: map[cache.ObjectName]sized{}, synced: make(chan struct{})}
+}
+
+// run observes the objects until the context ends. If they are more than their limit, it forgets
+// them, and lists them again after a pause.
+func (o *objects) run(ctx context.Context, resync, pause time.Duration) {
+	for ctx.Err() == nil {
+		current, stop := context.WithCancel(ctx)
+		o.mu.Lock()
+		o.stop = stop
+		o.mu.Unlock()
+		o.observe(current, resync)
+		stop()
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// observe lists and watches until the context ends.
+func (o *objects) observe(ctx context.Context, resync time.Duration) {
 	client := o.source.client.Resource(o.source.resource).Namespace(o.source.namespace)
 	observed := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -66,12 +116,20 @@ func (o *objects) run(ctx context.Context, resync time.Duration) {
 	cache.NewReflector(restore.Detect(observed), &unstructured.Unstructured{}, o, resync).RunWithContext(ctx)
 }
 
-// record keeps the error of the last list or watch.
+// record keeps the error of the last list or watch. That of an overflow stays until a list is within
+// the limit.
 func (o *objects) record(err error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.err = err
+	if err != nil || !isOverflow(o.err) {
+		o.err = err
+	}
 	return err
+}
+
+func isOverflow(err error) bool {
+	var overflow *overflowError
+	return errors.As(err, &overflow)
 }
 
 // lastError returns the error of the last list or watch, or nil.
@@ -81,11 +139,11 @@ func (o *objects) lastError() error {
 	return o.err
 }
 
-// hasSynced reports whether the first list is there.
+// hasSynced reports whether the objects are those of a list, and of what was observed since.
 func (o *objects) hasSynced() bool {
 	select {
 	case <-o.synced:
-		return true
+		return !isOverflow(o.lastError())
 	default:
 		return false
 	}
@@ -95,8 +153,8 @@ func (o *objects) hasSynced() bool {
 func (o *objects) find(namespace, name string) *unstructured.Unstructured {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if found := o.items[cache.ObjectName{Namespace: namespace, Name: name}]; found != nil {
-		return found.DeepCopy()
+	if found, exists := o.items[cache.ObjectName{Namespace: namespace, Name: name}]; exists {
+		return found.object.DeepCopy()
 	}
 	return nil
 }
@@ -124,7 +182,11 @@ func (o *objects) Update(object any) error {
 		return err
 	}
 	o.mu.Lock()
-	o.items[name] = observed
+	size := o.size - o.items[name].size + observed.size
+	if o.exceeds(size) {
+		return o.overflow()
+	}
+	o.items[name], o.size = observed, size
 	o.mu.Unlock()
 	o.changed(name)
 	return nil
@@ -137,6 +199,7 @@ func (o *objects) Delete(object any) error {
 		return err
 	}
 	o.mu.Lock()
+	o.size -= o.items[name].size
 	delete(o.items, name)
 	o.mu.Unlock()
 	o.changed(name)
@@ -145,30 +208,55 @@ func (o *objects) Delete(object any) error {
 
 // Replace implements cache.ReflectorStore.
 func (o *objects) Replace(list []any, _ string) error {
-	items := make(map[cache.ObjectName]*unstructured.Unstructured, len(list))
+	items, size := make(map[cache.ObjectName]sized, len(list)), 0
 	for _, object := range list {
 		name, observed, err := o.parse(object)
 		if err != nil {
 			return err
 		}
 		items[name] = observed
+		size += observed.size
 	}
 	o.mu.Lock()
-	before := o.items
-	o.items = items
-	o.mu.Unlock()
-	if !o.hasSynced() {
-		close(o.synced)
+	if o.exceeds(size) {
+		return o.overflow()
 	}
+	before := o.items
+	o.items, o.size = items, size
+	if isOverflow(o.err) {
+		o.err = nil
+	}
+	o.mu.Unlock()
+	o.syncedOnce.Do(func() { close(o.synced) })
 	for name := range items {
 		o.changed(name)
 	}
 	for name := range before {
-		if items[name] == nil {
+		if _, exists := items[name]; !exists {
 			o.changed(name)
 		}
 	}
 	return nil
+}
+
+// exceeds reports whether objects of this size are more than their limit.
+func (o *objects) exceeds(size int) bool { return o.source.limit > 0 && size > o.source.limit }
+
+// overflow forgets the objects, which are more than their limit, and stops observing them. It
+// releases the lock, which must be held.
+func (o *objects) overflow() error {
+	before := o.items
+	o.items, o.size = map[cache.ObjectName]sized{}, 0
+	o.err = &overflowError{source: o.source}
+	if o.stop != nil {
+		o.stop()
+	}
+	err := o.err
+	o.mu.Unlock()
+	for name := range before {
+		o.changed(name)
+	}
+	return err
 }
 
 // Resync implements cache.ReflectorStore: every object is replicated again.
@@ -187,19 +275,24 @@ func (o *objects) Resync() error {
 
 // parse returns an object without its managed fields, which are not replicated. An update without
 // them keeps those of the API server. The object of the watch is not changed: others may have it.
-func (o *objects) parse(object any) (cache.ObjectName, *unstructured.Unstructured, error) {
+func (o *objects) parse(object any) (cache.ObjectName, sized, error) {
 	observed, ok := object.(*unstructured.Unstructured)
 	if !ok {
-		return cache.ObjectName{}, nil, fmt.Errorf("storing %s: unexpected object %T", o.source.resource.GroupResource(), object)
+		return cache.ObjectName{}, sized{}, fmt.Errorf("storing %s: unexpected object %T", o.source.resource.GroupResource(), object)
 	}
 	name := cache.MetaObjectToName(observed)
-	metadata, ok := observed.Object["metadata"].(map[string]any)
-	if !ok {
-		return name, observed, nil
+	if metadata, ok := observed.Object["metadata"].(map[string]any); ok {
+		metadata = maps.Clone(metadata)
+		delete(metadata, "managedFields")
+		observed = &unstructured.Unstructured{Object: maps.Clone(observed.Object)}
+		observed.Object["metadata"] = metadata
 	}
-	metadata = maps.Clone(metadata)
-	delete(metadata, "managedFields")
-	observed = &unstructured.Unstructured{Object: maps.Clone(observed.Object)}
-	observed.Object["metadata"] = metadata
-	return name, observed, nil
+	if o.source.limit == 0 {
+		return name, sized{object: observed}, nil
+	}
+	content, err := observed.MarshalJSON()
+	if err != nil {
+		return name, sized{}, fmt.Errorf("storing %s %s: %w", o.source.resource.GroupResource(), name, err)
+	}
+	return name, sized{object: observed, size: len(content)}, nil
 }

@@ -216,6 +216,7 @@ func TestErrorsAreRecordedOnTheObject(t *testing.T) {
 		"creating is forbidden":            {verb: "create", want: "rome may not create"},
 		"listing is forbidden":             {verb: "list", want: "rome may not list"},
 		"an unmanaged object has the name": {there: []runtime.Object{object(func(u *unstructured.Unstructured) { u.SetNamespace(providerTenant) })}, want: "has an unmanaged object with this name"},
+		"the provider has too many copies": {there: tooManyCopies(), want: "have more than 8 MiB: delete there what is not needed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			remote := dynamicClient(tc.there...)

@@ -67,14 +67,14 @@ func (r *reflector) run(ctx context.Context) {
 	copies := labels.SelectorFromSet(labels.Set{liqocorev1beta1.OriginIDLabel: r.own, liqocorev1beta1.ReplicatedLabel: "true"}).String()
 	r.queue, r.remotes = workqueue.NewTypedRateLimitingQueue(retry.Limiter[key]()), map[schema.GroupVersionResource]*objects{}
 	for _, resource := range r.resources {
-		from := source{client: r.remote, resource: resource, namespace: r.peer.remoteNamespace, selector: copies}
+		from := source{client: r.remote, resource: resource, namespace: r.peer.remoteNamespace, selector: copies, limit: MaxCopies}
 		r.remotes[resource] = newObjects(from, func(name cache.ObjectName) { r.queue.Add(key{resource: resource, name: name.Name}) })
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer r.queue.ShutDown()
 	for _, remote := range r.remotes {
-		running.Go(func() { remote.run(ctx, r.resync) })
+		running.Go(func() { remote.run(ctx, r.resync, overflowPause) })
 	}
 	if !awaitSync(ctx, r.locals.objects) {
 		return

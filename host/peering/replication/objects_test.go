@@ -1,0 +1,102 @@
+package replication
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
+)
+
+// large returns a copy of almost a MiB.
+func large(name string) *unstructured.Unstructured {
+	u := copied()
+	u.SetName(name)
+	u.SetAnnotations(map[string]string{"padding": strings.Repeat("x", 1<<20-1<<12)})
+	return u
+}
+
+// tooManyCopies returns more copies than the replicator keeps of a provider.
+func tooManyCopies() []runtime.Object {
+	copies := make([]runtime.Object, MaxCopies>>20+1)
+	for i := range copies {
+		copies[i] = large("copy-" + strconv.Itoa(i))
+	}
+	return copies
+}
+
+// TestCopiesAreLimited has a provider that sends more copies than the replicator keeps.
+func TestCopiesAreLimited(t *testing.T) {
+	var changed []string
+	stopped := 0
+	o := newObjects(source{resource: nsMaps, namespace: providerTenant, selector: "a=b", limit: 2 << 20}, func(name cache.ObjectName) { changed = append(changed, name.Name) })
+	o.stop = func() { stopped++ }
+
+	require.NoError(t, o.Replace([]any{large("one"), large("two")}, "1"))
+	require.NoError(t, o.Update(large("two")), "a changed object counts once")
+	require.True(t, o.hasSynced())
+	changed = nil
+
+	err := o.Update(large("three"))
+	require.EqualError(t, err, `the namespacemaps.offloading.liqo.io in namespace "liqo-tenant-rome" with labels a=b have more than 2 MiB: delete there what is not needed`)
+	assert.ElementsMatch(t, []string{"one", "two"}, changed, "their local objects report it")
+	assert.Equal(t, 1, stopped)
+	assert.False(t, o.hasSynced(), "a copy that is unknown is not missing")
+	assert.Empty(t, o.names(providerTenant))
+	assert.Equal(t, err, o.lastError())
+	require.NoError(t, o.record(nil))
+	assert.Equal(t, err, o.lastError(), "a watch that begins tells nothing about the size")
+
+	require.Error(t, o.Replace([]any{large("one"), large("two"), large("three")}, "2"))
+	assert.False(t, o.hasSynced())
+	require.NoError(t, o.Replace([]any{large("one"), large("two")}, "3"))
+	assert.True(t, o.hasSynced())
+	require.NoError(t, o.lastError())
+	require.NoError(t, o.Delete(large("one")))
+	require.NoError(t, o.Update(large("three")))
+	assert.ElementsMatch(t, []string{"two", "three"}, o.names(providerTenant))
+}
+
+// TestTooManyCopiesAreListedAgain observes a provider that sends too much until somebody deletes it.
+func TestTooManyCopiesAreListedAgain(t *testing.T) {
+	remote := dynamicClient()
+	var mu sync.Mutex
+	lists, count := 0, 3
+	remote.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		lists++
+		list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": nsMaps.GroupVersion().String(), "kind": "NamespaceMapList"}}
+		list.SetResourceVersion(strconv.Itoa(lists))
+		for i := range count {
+			list.Items = append(list.Items, *large(strconv.Itoa(i)))
+		}
+		return true, list, nil
+	})
+	o := newObjects(source{client: remote, resource: nsMaps, namespace: metav1.NamespaceAll, limit: 2 << 20}, func(cache.ObjectName) {})
+	var running sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	defer running.Wait()
+	defer stop()
+	running.Go(func() { o.run(ctx, 0, every) })
+	planetest.Until(t, func(planetest.T) bool { return isOverflow(o.lastError()) }, patience, every, "the overflow is known")
+	mu.Lock()
+	before := lists
+	count = 2
+	mu.Unlock()
+	planetest.Until(t, func(planetest.T) bool { return o.hasSynced() }, patience, every, "the copies are known")
+	assert.Len(t, o.names(providerTenant), 2)
+	mu.Lock()
+	defer mu.Unlock()
+	assert.Greater(t, lists, before)
+}
