@@ -160,10 +160,41 @@ func TestAMaliciousTenantStaysInItsNamespaces(t *testing.T) {
 
 	t.Run("it does what RBAC allows and nothing else", func(t *testing.T) { testTenantRights(t, control, kubelet, other) })
 	t.Run("the provider creates none of its hostile pods", func(t *testing.T) { p.testHostilePods(t, kubelet) })
+	t.Run("it keeps no pod of a ShadowPod that it deletes", func(t *testing.T) { p.testOrphans(t, kubelet) })
 	t.Run("it lifts no cordon", func(t *testing.T) { p.testCordon(t, control) })
 	t.Run("changed metadata is restored", p.testRestore)
 	t.Run("it gets no credentials with what belongs to others", p.testHandshakes)
 	t.Run("what it has ends with its Tenant", func(t *testing.T) { p.testWithdrawal(t, control, kubelet) })
+}
+
+// testOrphans lets a consumer delete ShadowPods so that the garbage collector keeps their pods.
+func (p *provider) testOrphans(t *testing.T, kubelet client.Client) {
+	t.Helper()
+	deleted := map[string][]client.DeleteOption{
+		"propagation": {client.PropagationPolicy(metav1.DeletePropagationOrphan)},
+		"deprecated":  {&client.DeleteOptions{Raw: &metav1.DeleteOptions{OrphanDependents: ptr.To(true)}}},
+	}
+	for name, options := range deleted {
+		shadow := shadowPod("orphan-"+name, nil)
+		require.NoError(t, kubelet.Create(t.Context(), shadow))
+		// The API server takes a moment to learn of the policy; without it, the ShadowPod is gone.
+		err := kubelet.Delete(t.Context(), shadow, options...)
+		require.True(t, apierrors.IsForbidden(err), "%v", err)
+		require.ErrorContains(t, err, "only administrators of the provider")
+		err = kubelet.DeleteAllOf(t.Context(), &offloadingv1beta1.ShadowPod{}, client.InNamespace(shadow.Namespace), &client.DeleteAllOfOptions{DeleteOptions: *(&client.DeleteOptions{}).ApplyOptions(options)})
+		require.True(t, apierrors.IsForbidden(err), "%v", err)
+		err = kubelet.Patch(t.Context(), shadow.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["orphan"]}}`)))
+		require.True(t, apierrors.IsForbidden(err), "%v", err)
+		require.NoError(t, kubelet.Patch(t.Context(), shadow.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/stays"]}}`))))
+		require.NoError(t, kubelet.Patch(t.Context(), shadow.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+		require.NoError(t, p.admin.Delete(t.Context(), shadow, options...), "an administrator may")
+	}
+	created := shadowPod("orphan-created", nil)
+	created.Finalizers = []string{"orphan"}
+	require.True(t, apierrors.IsForbidden(kubelet.Create(t.Context(), created)))
+	created = shadowPod("orphan-deleted", nil)
+	require.NoError(t, kubelet.Create(t.Context(), created))
+	require.NoError(t, kubelet.Delete(t.Context(), created, client.PropagationPolicy(metav1.DeletePropagationForeground)))
 }
 
 // testCordon lets a consumer remove the cordons of its slice, at once and in several steps. What

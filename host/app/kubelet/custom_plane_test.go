@@ -1,7 +1,11 @@
 package kubelet_test
 
 import (
+	"encoding/json"
+	"encoding/pem"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -149,7 +154,7 @@ func (r *customRig) reportsMissingKinds(t *testing.T) {
 func (r *customRig) reportsMissingRights(t *testing.T) {
 	other := crd(t, "certificates")
 	delete(other.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties, "keystores")
-	r.create(r.milan, other, crd(t, "gateways"))
+	r.create(r.milan, other, r.convertedByWebhook(crd(t, "gateways")))
 	message := r.condition(t, certificateKind, policyv1alpha1.ReadyCondition, "Forbidden")
 	assert.Contains(t, message, "may not get certificates, list certificates, watch certificates, create certificates, patch certificates, delete certificates of group cert-manager.io in namespace shop-rome of cluster milan")
 	assert.Contains(t, message, `longshore.dev/aggregate-to-virtual-kubelet-remote: "true"`)
@@ -161,6 +166,52 @@ func (r *customRig) reportsMissingRights(t *testing.T) {
 	r.create(r.milan, customRole(custom.AggregateToRemote, map[string][]string{"certificates": ofRemote, "gateways": ofRemote}))
 	r.condition(t, certificateKind, policyv1alpha1.ReadyCondition, "Reflecting")
 	r.condition(t, gatewayKind, policyv1alpha1.ReadyCondition, "Reflecting")
+}
+
+// convertedByWebhook has a webhook convert the objects of a kind of Gateways. The class of a Gateway
+// has a prefix in version v1, and none in other versions.
+func (r *customRig) convertedByWebhook(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		review := &apiextensionsv1.ConversionReview{}
+		if err := json.NewDecoder(request.Body).Decode(review); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if err := json.NewEncoder(w).Encode(convertClass(review)); err != nil {
+			r.t.Errorf("answering a conversion: %v", err)
+		}
+	}))
+	r.t.Cleanup(server.Close)
+	crd.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter, Webhook: &apiextensionsv1.WebhookConversion{
+		ClientConfig: &apiextensionsv1.WebhookClientConfig{
+			URL:      ptr.To(server.URL + "/convert"),
+			CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		},
+		ConversionReviewVersions: []string{"v1"},
+	}}
+	return crd
+}
+
+const classPrefix = "v1-"
+
+// convertClass answers a request for conversion.
+func convertClass(review *apiextensionsv1.ConversionReview) *apiextensionsv1.ConversionReview {
+	response := &apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+	for _, raw := range review.Request.Objects {
+		converted := &unstructured.Unstructured{}
+		if err := converted.UnmarshalJSON(raw.Raw); err != nil {
+			response.Result = metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
+			break
+		}
+		class := strings.TrimPrefix(text(converted.Object, "spec", "gatewayClassName"), classPrefix)
+		if strings.HasSuffix(review.Request.DesiredAPIVersion, "/v1") {
+			class = classPrefix + class
+		}
+		_ = unstructured.SetNestedField(converted.Object, class, "spec", "gatewayClassName")
+		converted.SetAPIVersion(review.Request.DesiredAPIVersion)
+		response.ConvertedObjects = append(response.ConvertedObjects, runtime.RawExtension{Object: converted})
+	}
+	return &apiextensionsv1.ConversionReview{TypeMeta: review.TypeMeta, Response: response}
 }
 
 // customRole is a ClusterRole that an operator adds to a role of virtual kubelets.
@@ -282,7 +333,7 @@ func (r *customRig) converts(t *testing.T) {
 	listener := map[string]any{"name": "http", "port": int64(80), "protocol": "HTTP"}
 	r.create(r.rome, object(gatewayKind, "shop", "web", map[string]any{"gatewayClassName": "edge", "listeners": []any{listener}}))
 	remote := await(t, r.milan, gatewayKind, "shop-rome", func(map[string]any) bool { return true }, "the Gateway exists in the provider")
-	assert.Equal(t, "edge", text(remote.Object, "spec", "gatewayClassName"))
+	assert.Equal(t, classPrefix+"edge", text(remote.Object, "spec", "gatewayClassName"), "the provider's webhook converts what was sent")
 	for _, entry := range remote.GetManagedFields() {
 		if entry.Operation == metav1.ManagedFieldsOperationApply {
 			assert.Equal(t, "gateway.networking.k8s.io/v1beta1", entry.APIVersion, "the version of the ResourceReflection is written")
@@ -293,6 +344,8 @@ func (r *customRig) converts(t *testing.T) {
 		addresses, _, _ := unstructured.NestedSlice(o, "status", "addresses")
 		return len(addresses) == 1
 	}, "the status comes back")
+	require.NoError(t, r.milan.Get(t.Context(), client.ObjectKeyFromObject(remote), remote))
+	assert.EqualValues(t, 1, remote.GetGeneration(), "the converted Gateway is what was sent, and is not sent again")
 }
 
 func (r *customRig) mutates(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/process"
 	"github.com/longshore-dev/longshore/host/kit/deadline"
-	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/kit/events"
+	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/peering/replication"
 	"github.com/longshore-dev/longshore/host/peering/tenantsecrets"
 )

@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -16,7 +17,8 @@ var errNoContainers = errors.New("pod has no containers")
 // Requests returns what a pod counts against a quota: the requests that the scheduler would
 // count, with sidecars and overhead, and one pod (T68). A limit without a request counts as the
 // request, which is what the API server makes of it. Negative amounts are an error: a consumer
-// would increase its quota with them.
+// would increase its quota with them. Requests of the pod count if they are more than those of its
+// containers: before 1.34, an API server stores or drops them without a comparison (KEP 2837).
 func Requests(spec *corev1.PodSpec) (corev1.ResourceList, error) {
 	if len(spec.Containers) == 0 {
 		return nil, errNoContainers
@@ -44,7 +46,12 @@ func Requests(spec *corev1.PodSpec) (corev1.ResourceList, error) {
 			}
 		}
 	}
-	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
+	requests := larger(
+		resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}),
+		resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{SkipPodLevelResources: true}),
+	)
+	// The status of a Quota would have them, however many there are.
+	maps.DeleteFunc(requests, func(_ corev1.ResourceName, amount resource.Quantity) bool { return amount.IsZero() })
 	requests[corev1.ResourcePods] = *one()
 	return requests, nil
 }

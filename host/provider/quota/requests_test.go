@@ -69,6 +69,16 @@ func TestRequests(t *testing.T) {
 		"negative requests of the pod": {
 			spec: corev1.PodSpec{Resources: ptr.To(cpu("-1")), Containers: []corev1.Container{{}}}, err: "cpu=-1",
 		},
+		"requests of the pod": {
+			spec: corev1.PodSpec{Resources: ptr.To(cpu("1")), Containers: []corev1.Container{{Resources: cpu("100m")}}}, want: list("1", 1),
+		},
+		"requests of the pod below those of its containers": {
+			spec: corev1.PodSpec{Resources: ptr.To(cpu("1m")), Containers: []corev1.Container{{Resources: cpu("64")}}}, want: list("64", 1),
+		},
+		"nothing of many resources": {
+			spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: resources(map[corev1.ResourceName]string{"cpu": "1", "example.com/a": "0", "example.com/b": "0"}, nil)}}},
+			want: list("1", 1),
+		},
 		"no containers": {err: "no containers"},
 	} {
 		t.Run(name, func(t *testing.T) {

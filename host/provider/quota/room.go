@@ -220,7 +220,9 @@ func roomFor(quota *offloadingv1beta1.Quota, used, requests corev1.ResourceList)
 		}
 		free := limit.DeepCopy()
 		free.Sub(used[name])
-		most = min(most, int64(free.AsApproximateFloat64()/request.AsApproximateFloat64()/roomShare))
+		// A share may be larger than any integer: the smallest amount is a billionth.
+		share := free.AsApproximateFloat64() / request.AsApproximateFloat64() / roomShare
+		most = int64(min(float64(most), max(0, share)))
 	}
 	return most
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -71,6 +72,16 @@ func TestRoomIsAPartOfWhatIsFree(t *testing.T) {
 			assert.Equal(t, want, got)
 		})
 	}
+}
+
+// TestRoomForTheSmallestAmounts asks for a billionth of what is granted.
+func TestRoomForTheSmallestAmounts(t *testing.T) {
+	granted := corev1.ResourceList{"memory": resource.MustParse("128Gi"), "cpu": resource.MustParse("8"), "pods": resource.MustParse("1000")}
+	quota := &offloadingv1beta1.Quota{Spec: offloadingv1beta1.QuotaSpec{Resources: granted}}
+	tiny := corev1.ResourceList{"memory": resource.MustParse("1n"), "cpu": resource.MustParse("1"), "pods": resource.MustParse("1")}
+	assert.EqualValues(t, 1, roomFor(quota, nil, tiny))
+	r := &room{left: list("1", 8)}
+	assert.Empty(t, r.more(quota, tiny), "the room is large enough")
 }
 
 func TestTheFirstRoomOfAQuota(t *testing.T) {

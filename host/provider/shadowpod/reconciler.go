@@ -147,6 +147,13 @@ func (r *Reconciler) ensurePod(ctx context.Context, shadow *offloadingv1beta1.Sh
 		return result, r.reportPhase(ctx, shadow, pod.Status.Phase)
 	}
 	want := ForgePod(shadow)
+	result, err := r.sync(ctx, shadow, pod, want)
+	// A pod that has ended is not created again, whatever keeps it from being changed.
+	return result, errors.Join(err, r.reportPhase(ctx, shadow, pod.Status.Phase))
+}
+
+// sync applies the changes of a ShadowPod to its pod.
+func (r *Reconciler) sync(ctx context.Context, shadow *offloadingv1beta1.ShadowPod, pod, want *corev1.Pod) (ctrl.Result, error) {
 	retryAfter, err := r.updateSpec(ctx, shadow, pod, want)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -160,7 +167,7 @@ func (r *Reconciler) ensurePod(ctx context.Context, shadow *offloadingv1beta1.Sh
 		return ctrl.Result{}, err
 	}
 	result.RequeueAfter = soonest(result.RequeueAfter, retryAfter, gatesRetry)
-	return result, r.reportPhase(ctx, shadow, pod.Status.Phase)
+	return result, nil
 }
 
 // keepOwnership restores the ownership labels of the pod of a ShadowPod that is terminal or

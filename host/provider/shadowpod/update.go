@@ -35,6 +35,10 @@ func (r *Reconciler) updateSpec(ctx context.Context, shadow *offloadingv1beta1.S
 	for _, step := range podupdate.Compare(&pod.Spec, &shadow.Spec.Pod, desired.Changed(applied), podSpec) {
 		err := r.applyStep(ctx, shadow, pod, step)
 		refusal := refusalMessage(err)
+		if step.Subresource != podupdate.SubresourcePod && apierrors.IsNotFound(err) {
+			// An API server before 1.33 has no subresource resize. A pod that is gone has an event.
+			refusal = fmt.Sprintf("the API server of the provider has no subresource %q of pods: %v", step.Subresource, err)
+		}
 		switch {
 		case err == nil:
 			applied.Take(desired, step.Fields)

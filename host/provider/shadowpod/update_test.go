@@ -9,6 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
 // What refuses a change may stand for long, but one failure of a webhook or of the API server must
@@ -33,6 +36,49 @@ func TestARefusedChangeOfAPodIsTriedAgain(t *testing.T) {
 			assert.Equal(t, tc.want, out.result.RequeueAfter)
 			assert.Len(t, out.events, tc.events)
 			assert.Equal(t, "web:1", out.pod.Spec.Containers[0].Image)
+		})
+	}
+}
+
+// TestThePhaseIsReportedWhateverKeepsAPodFromBeingChanged has pods that have ended: without the phase,
+// they would run again once they are removed.
+func TestThePhaseIsReportedWhateverKeepsAPodFromBeingChanged(t *testing.T) {
+	resize := func(s *offloadingv1beta1.ShadowPod) {
+		s.Spec.Pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+	}
+	for name, tc := range map[string]struct {
+		change func(*offloadingv1beta1.ShadowPod)
+		faults map[string]error
+		event  string
+		isErr  bool
+	}{
+		"an API server without resizes (before 1.33)": {
+			change: resize, faults: map[string]error{"patch pod resize": apierrors.NewGenericServerResponse(404, "patch", corev1.Resource("pods"), "web", "", 0, true)},
+			event: `has no subresource "resize" of pods`,
+		},
+		"an image that cannot be sent": {
+			change: func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers[0].Image = "web:2" },
+			faults: map[string]error{"patch pod": apierrors.NewTooManyRequestsError("later")}, isErr: true,
+		},
+		"metadata that cannot be sent": {
+			change: func(s *offloadingv1beta1.ShadowPod) { s.Labels["team"] = "b" },
+			faults: map[string]error{"patch pod": apierrors.NewTooManyRequestsError("later")}, isErr: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := shadow(func(s *offloadingv1beta1.ShadowPod) {
+				s.Spec.Pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+			})
+			pod := ownPod(s, corev1.PodSucceeded, 0)
+			tc.change(s)
+			out := state{shadow: s, pod: pod, faults: tc.faults}.reconcile(t)
+			assert.Equal(t, tc.isErr, out.err != nil, "%v", out.err)
+			assert.Equal(t, corev1.PodSucceeded, out.shadow.Status.Phase)
+			if tc.event != "" {
+				require.Len(t, out.events, 1)
+				assert.Contains(t, out.events[0], tc.event)
+				assert.Equal(t, longestPause, out.result.RequeueAfter)
+			}
 		})
 	}
 }

@@ -53,7 +53,8 @@ func (v *Validator) Handle(ctx context.Context, request admission.Request) admis
 }
 
 func (v *Validator) create(ctx context.Context, request *admission.Request, shadow *offloadingv1beta1.ShadowPod) admission.Response {
-	shadow.Namespace = request.Namespace
+	// A creation may have a resource version of the consumer's, which would make it a change.
+	shadow.Namespace, shadow.ResourceVersion = request.Namespace, ""
 	_, denial, err := checkOrigin(ctx, shadow.Labels, shadow.Namespace, v.Reader, v.APIReader)
 	switch {
 	case err != nil:
@@ -102,16 +103,19 @@ func (v *Validator) update(ctx context.Context, request *admission.Request, befo
 
 // isResized reports whether the resources of a container or of the pod differ.
 func isResized(before, after *corev1.PodSpec) bool {
-	resources := func(spec *corev1.PodSpec) []*corev1.ResourceRequirements {
-		all := []*corev1.ResourceRequirements{spec.Resources}
-		for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-			for i := range containers {
-				all = append(all, &containers[i].Resources)
-			}
+	return !equality.Semantic.DeepEqual(resourcesOf(before), resourcesOf(after))
+}
+
+// resourcesOf returns the resources of the pod, which may be nil, of its init containers and of its
+// containers.
+func resourcesOf(spec *corev1.PodSpec) []*corev1.ResourceRequirements {
+	all := []*corev1.ResourceRequirements{spec.Resources}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			all = append(all, &containers[i].Resources)
 		}
-		return all
 	}
-	return !equality.Semantic.DeepEqual(resources(before), resources(after))
+	return all
 }
 
 // validateUpdate returns why an update is denied, or "" (wire 2.5). It is pure.
@@ -126,5 +130,74 @@ func validateUpdate(before, after *offloadingv1beta1.ShadowPod) string {
 		return "only images, CPU and memory, activeDeadlineSeconds and tolerations of a ShadowPod may change, and ephemeral containers be added: " +
 			"delete it and create it again"
 	}
+	if isDeleted {
+		return ""
+	}
+	return validateResize(&before.Spec.Pod, &after.Spec.Pod)
+}
+
+// validateResize returns why other resources are denied, or "": the API server would refuse them in the
+// pod, which would keep what it has while its quota counts less (KEP 1287). Containers are the same. It
+// is pure.
+func validateResize(before, after *corev1.PodSpec) string {
+	init := func(c *corev1.Container) bool {
+		return ptr.Deref(c.RestartPolicy, "") != corev1.ContainerRestartPolicyAlways
+	}
+	for i := range after.InitContainers {
+		c := &after.InitContainers[i]
+		if init(c) && !equality.Semantic.DeepEqual(before.InitContainers[i].Resources, c.Resources) {
+			return fmt.Sprintf("the resources of init container %q may not change", c.Name)
+		}
+	}
+	old, changed := resourcesOf(before), resourcesOf(after)
+	for i := range changed {
+		if old[i] == nil || changed[i] == nil {
+			continue
+		}
+		for name := range old[i].Requests {
+			if _, ok := changed[i].Requests[name]; !ok {
+				return fmt.Sprintf("a request for %s may change, but not be removed", name)
+			}
+		}
+		for name := range old[i].Limits {
+			if _, ok := changed[i].Limits[name]; !ok {
+				return fmt.Sprintf("a limit of %s may change, but not be removed", name)
+			}
+		}
+	}
+	if was, becomes := qosClass(before), qosClass(after); was != becomes {
+		return fmt.Sprintf("the resources change the QoS class of the pod from %s to %s, which may not change", was, becomes)
+	}
 	return ""
+}
+
+// qosClass returns the QoS class that the API server computes of CPU and memory. A limit without a
+// request is the request.
+func qosClass(spec *corev1.PodSpec) corev1.PodQOSClass {
+	all := resourcesOf(spec)
+	if spec.Resources != nil {
+		all = []*corev1.ResourceRequirements{spec.Resources}
+	}
+	isSet, isGuaranteed := false, true
+	for _, resources := range all {
+		if resources == nil {
+			continue
+		}
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			limit, request := resources.Limits[name], resources.Requests[name]
+			if _, ok := resources.Requests[name]; !ok {
+				request = limit
+			}
+			isSet = isSet || limit.Sign() > 0 || request.Sign() > 0
+			isGuaranteed = isGuaranteed && limit.Sign() > 0 && request.Cmp(limit) == 0
+		}
+	}
+	switch {
+	case !isSet:
+		return corev1.PodQOSBestEffort
+	case isGuaranteed:
+		return corev1.PodQOSGuaranteed
+	default:
+		return corev1.PodQOSBurstable
+	}
 }

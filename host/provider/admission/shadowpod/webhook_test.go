@@ -131,10 +131,19 @@ func TestCreations(t *testing.T) {
 		objects []client.Object
 		denial  string
 	}{
-		"it fits":                {shadowPod(nil), []client.Object{namespace("rome"), quotaOf("1", nil)}, ""},
-		"no quota":               {shadowPod(nil), []client.Object{namespace("rome")}, "user gpu-0123456789ab has no Quota"},
-		"it does not fit":        {shadowPod(nil), []client.Object{namespace("rome"), quotaOf("900m", nil)}, "exceeded quota gpu-0123456789ab: requested cpu=1; used cpu=0; granted cpu=900m"},
-		"a cordoned quota":       {shadowPod(nil), []client.Object{namespace("rome"), quotaOf("1", func(q *offloadingv1beta1.Quota) { q.Spec.Cordoned = ptr.To(true) })}, "is cordoned"},
+		"it fits":          {shadowPod(nil), []client.Object{namespace("rome"), quotaOf("1", nil)}, ""},
+		"no quota":         {shadowPod(nil), []client.Object{namespace("rome")}, "user gpu-0123456789ab has no Quota"},
+		"it does not fit":  {shadowPod(nil), []client.Object{namespace("rome"), quotaOf("900m", nil)}, "exceeded quota gpu-0123456789ab: requested cpu=1; used cpu=0; granted cpu=900m"},
+		"a cordoned quota": {shadowPod(nil), []client.Object{namespace("rome"), quotaOf("1", func(q *offloadingv1beta1.Quota) { q.Spec.Cordoned = ptr.To(true) })}, "is cordoned"},
+		"a cordoned quota, and a resource version": {
+			shadowPod(func(s *offloadingv1beta1.ShadowPod) { s.ResourceVersion = "0" }),
+			[]client.Object{namespace("rome"), quotaOf("1", func(q *offloadingv1beta1.Quota) {
+				q.Spec.Cordoned = ptr.To(true)
+				q.Status.Reservations = []offloadingv1beta1.QuotaReservation{{
+					Namespace: "shop-rome", Name: "pod", UID: "0", Time: metav1.Now(), Resources: corev1.ResourceList{"cpu": resource.MustParse("1"), "pods": resource.MustParse("1")},
+				}}
+			})}, "accepts no new pods",
+		},
 		"another's namespace":    {shadowPod(nil), []client.Object{namespace("oslo"), quotaOf("1", nil)}, "does not belong to cluster rome"},
 		"a missing namespace":    {shadowPod(nil), []client.Object{quotaOf("1", nil)}, "does not belong to cluster rome"},
 		"no origin":              {shadowPod(func(s *offloadingv1beta1.ShadowPod) { delete(s.Labels, offloadingv1beta1.OriginLabel) }), nil, "label offloading.liqo.io/origin is missing"},
@@ -180,6 +189,12 @@ func TestUpdates(t *testing.T) {
 		"requests that exceed the quota": {func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("64")
 		}, "exceeded quota gpu-0123456789ab: requested cpu=64; used cpu=0; granted cpu=2"},
+		"fewer requests": {func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("500m")
+		}, ""},
+		"no requests, by a consumer that frees its quota": {func(s *offloadingv1beta1.ShadowPod) {
+			s.Spec.Pod.Containers[0].Resources = corev1.ResourceRequirements{}
+		}, "a request for cpu may change, but not be removed"},
 		"requests of another resource": {func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.Containers[0].Resources.Requests["example.com/gpu"] = resource.MustParse("1")
 		}, "may change"},
@@ -202,6 +217,63 @@ func TestUpdates(t *testing.T) {
 			if tc.denial != "" {
 				assert.Contains(t, response.Result.Message, tc.denial)
 			}
+		})
+	}
+}
+
+// TestResizes has the changes of resources that the API server refuses in a running pod.
+func TestResizes(t *testing.T) {
+	amounts := func(requestCPU, requestMemory, limitCPU, limitMemory string) corev1.ResourceRequirements {
+		set := func(cpu, memory string) corev1.ResourceList {
+			list := corev1.ResourceList{}
+			for name, amount := range map[corev1.ResourceName]string{corev1.ResourceCPU: cpu, corev1.ResourceMemory: memory} {
+				if amount != "" {
+					list[name] = resource.MustParse(amount)
+				}
+			}
+			return list
+		}
+		return corev1.ResourceRequirements{Requests: set(requestCPU, requestMemory), Limits: set(limitCPU, limitMemory)}
+	}
+	always := ptr.To(corev1.ContainerRestartPolicyAlways)
+	containers := func(resources corev1.ResourceRequirements) *corev1.PodSpec {
+		return &corev1.PodSpec{Containers: []corev1.Container{{Resources: resources}}}
+	}
+	initContainers := func(policy *corev1.ContainerRestartPolicy, cpu string) *corev1.PodSpec {
+		return &corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: "init", RestartPolicy: policy, Resources: amounts(cpu, "", "", "")}},
+			Containers:     []corev1.Container{{Resources: amounts("1", "", "", "")}},
+		}
+	}
+	pod := func(resources corev1.ResourceRequirements) *corev1.PodSpec {
+		return &corev1.PodSpec{Resources: &resources, Containers: []corev1.Container{{}}}
+	}
+	for name, tc := range map[string]struct {
+		before, after *corev1.PodSpec
+		denial        string
+	}{
+		"a guaranteed pod becomes smaller":  {containers(amounts("2", "2Gi", "2", "2Gi")), containers(amounts("1", "1Gi", "1", "1Gi")), ""},
+		"and by its limits only":            {containers(amounts("", "", "2", "2Gi")), containers(amounts("", "", "1", "1Gi")), ""},
+		"a guaranteed pod requests less":    {containers(amounts("2", "2Gi", "2", "2Gi")), containers(amounts("1m", "1Mi", "2", "2Gi")), "from Guaranteed to Burstable"},
+		"a burstable pod becomes a fixed":   {containers(amounts("1", "1Gi", "2", "2Gi")), containers(amounts("2", "2Gi", "2", "2Gi")), "from Burstable to Guaranteed"},
+		"a burstable pod requests nothing":  {containers(amounts("1", "1Gi", "", "")), containers(amounts("0", "0", "", "")), "from Burstable to BestEffort"},
+		"a pod that requests nothing grows": {containers(amounts("", "", "", "")), containers(amounts("1", "", "", "")), "from BestEffort to Burstable"},
+		"a limit is removed":                {containers(amounts("1", "1Gi", "2", "2Gi")), containers(amounts("1", "1Gi", "2", "")), "a limit of memory may change, but not be removed"},
+		"a request is removed":              {containers(amounts("1", "1Gi", "2", "2Gi")), containers(amounts("1", "", "2", "2Gi")), "a request for memory may change, but not be removed"},
+		"a limit is added":                  {containers(amounts("1", "1Gi", "", "")), containers(amounts("1", "1Gi", "2", "2Gi")), ""},
+		"an init container":                 {initContainers(nil, "4"), initContainers(nil, "1m"), `the resources of init container "init" may not change`},
+		"a sidecar":                         {initContainers(always, "4"), initContainers(always, "1m"), ""},
+		"the pod's own resources":           {pod(amounts("2", "2Gi", "2", "2Gi")), pod(amounts("1", "1Gi", "1", "1Gi")), ""},
+		"less of the pod's own":             {pod(amounts("2", "2Gi", "2", "2Gi")), pod(amounts("1", "1Gi", "2", "2Gi")), "from Guaranteed to Burstable"},
+		"one of the pod's own is removed":   {pod(amounts("2", "2Gi", "", "")), pod(amounts("2", "", "", "")), "a request for memory may change, but not be removed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := validateResize(tc.before, tc.after)
+			if tc.denial == "" {
+				assert.Empty(t, got)
+				return
+			}
+			assert.Contains(t, got, tc.denial)
 		})
 	}
 }
