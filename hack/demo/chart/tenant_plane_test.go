@@ -172,7 +172,7 @@ func (p *provider) testOrphans(t *testing.T, kubelet client.Client) {
 	t.Helper()
 	deleted := map[string][]client.DeleteOption{
 		"propagation": {client.PropagationPolicy(metav1.DeletePropagationOrphan)},
-		"deprecated":  {&client.DeleteOptions{Raw: &metav1.DeleteOptions{OrphanDependents: ptr.To(true)}}},
+		"deprecated":  {&client.DeleteOptions{Raw: &metav1.DeleteOptions{OrphanDependents: ptr.To(true)}}}, //nolint:staticcheck // API servers still accept the deprecated field, so a consumer could use it
 	}
 	for name, options := range deleted {
 		shadow := shadowPod("orphan-"+name, nil)
