@@ -67,7 +67,7 @@ func TestCopiesAreLimited(t *testing.T) {
 	assert.ElementsMatch(t, []string{"two", "three"}, o.names(providerTenant))
 }
 
-// TestTooManyCopiesAreListedAgain observes a provider that sends too much until somebody deletes it.
+// TestTooManyCopiesAreListedAgain observes a provider that sends too much until it is deleted.
 func TestTooManyCopiesAreListedAgain(t *testing.T) {
 	remote := dynamicClient()
 	var mu sync.Mutex
