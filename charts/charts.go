@@ -1,5 +1,5 @@
 // Package charts carries Longshore's Helm chart, so that the demo and the tests install
-// from the same source as everybody else, wherever they run.
+// from the same source as users do, wherever they run.
 package charts
 
 import "embed"

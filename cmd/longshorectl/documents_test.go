@@ -56,7 +56,7 @@ func TestTheCommandsOfTheReferenceAreKnown(t *testing.T) {
 				assert.NotEmpty(t, message)
 				return
 			}
-			require.True(t, found.Runnable(), "%q is no command", found.CommandPath())
+			require.True(t, found.Runnable(), "%q is not a command", found.CommandPath())
 			for _, word := range words {
 				if name, ok := strings.CutPrefix(word, "--"); ok {
 					name, _, _ = strings.Cut(name, "=")
@@ -84,7 +84,7 @@ func documents(t *testing.T) []string {
 }
 
 var (
-	// commandLine is a command of the reference's client in a text; words that are no part of it
+	// commandLine is a command of the reference's client in a text; words that are not part of it
 	// follow in sentences.
 	commandLine = regexp.MustCompile(`liqoctl ((?:install|peer|unpeer|authenticate|unauthenticate|offload namespace|unoffload namespace|create \w+|get \w+|delete \w+|move volume|info)\b(?: \.\.\. --set "[^"]*")?)`)
 )

@@ -34,7 +34,7 @@ func TestExitCodes(t *testing.T) {
 		"a slice without a provider":           {[]string{"create", "resourceslice", "a"}, output.CodeUsage, "set --remote-cluster-id"},
 		"a slice without a name":               {[]string{"create", "resourceslice"}, output.CodeUsage, "accepts 1 arg(s)"},
 		"a name that no Node can have":         {[]string{"create", "resourceslice", "A", "--remote-cluster-id", "milan"}, output.CodeUsage, "it becomes the name of a Node"},
-		"a provider that is no cluster":        {[]string{"create", "resourceslice", "a", "--remote-cluster-id", "-"}, output.CodeUsage, "invalid --remote-cluster-id"},
+		"a provider that is not a cluster":     {[]string{"create", "resourceslice", "a", "--remote-cluster-id", "-"}, output.CodeUsage, "invalid --remote-cluster-id"},
 		"a virtual node without credentials":   {[]string{"create", "virtualnode", "a", "--remote-cluster-id", "milan"}, output.CodeUsage, "set either --resource-slice-name or --kubeconfig-secret-name"},
 		"a virtual node with two of them":      {[]string{"create", "virtualnode", "a", "--remote-cluster-id", "milan", "--resource-slice-name", "a", "--kubeconfig-secret-name", "b"}, output.CodeUsage, "set either"},
 		"a format that is none":                {[]string{"get", "virtualnode", "-o", "xml"}, output.CodeUsage, `"xml" is none of table, wide, json, yaml`},

@@ -89,7 +89,7 @@ func TestTheReferencePageIsTrue(t *testing.T) {
 	path := filepath.Join("..", "..", "docs", "reference", "longshorectl.md")
 	got := page(command())
 	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o644)) //nolint:gosec // A document.
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)

@@ -52,13 +52,13 @@ func garbage(point contract.Point) (broken, misshapen map[string][]byte) {
 		"nesting without end":  []byte(head + strings.Repeat(`{"object":`, 50_000)),
 	}
 	misshapen = map[string][]byte{
-		"null":                       []byte("null"),
-		"a list":                     []byte("[]"),
-		"a contract of the future":   []byte(strings.Replace(head, contract.Version, "v99", 1) + `{}}`),
-		"no version":                 []byte(`{"point":"` + string(point) + `","facts":{}}`),
-		"facts that are no object":   []byte(head + `[1,2]}`),
-		"an object that is a number": []byte(head + `{"object":7}}`),
-		"bytes that are no text":     []byte(head + "{\"object\":{\"kind\":\"\xff\xfe\"}}}"),
+		"null":                         []byte("null"),
+		"a list":                       []byte("[]"),
+		"a contract of the future":     []byte(strings.Replace(head, contract.Version, "v99", 1) + `{}}`),
+		"no version":                   []byte(`{"point":"` + string(point) + `","facts":{}}`),
+		"facts that are not an object": []byte(head + `[1,2]}`),
+		"an object that is a number":   []byte(head + `{"object":7}}`),
+		"bytes that are not text":      []byte(head + "{\"object\":{\"kind\":\"\xff\xfe\"}}}"),
 	}
 	return broken, misshapen
 }
@@ -123,7 +123,7 @@ func (r *run) large(ctx context.Context, declared *contract.PointManifest) error
 				return err
 			}
 			if rule == refused || r.failed(rule, string(declared.Point)) {
-				err = nil // that is no finding, or one already
+				err = nil // that is not a finding, or one already
 			}
 			r.add(ruleLarge, string(declared.Point), label(moment)+name, err, nil)
 		}

@@ -78,7 +78,7 @@ func (r *run) measure(ctx context.Context, declared *contract.PointManifest, cal
 		}
 	}
 	if len(fuel) == 0 || len(times) == 0 {
-		return nil, nil //nolint:nilnil // There is nothing to measure.
+		return nil, nil
 	}
 	return &Measurement{
 		Figures: Figures{

@@ -19,7 +19,7 @@ type generator struct {
 }
 
 func newRandom(seed uint64) *rand.Rand {
-	return rand.New(rand.NewPCG(seed, 12)) //nolint:gosec // Not for secrets.
+	return rand.New(rand.NewPCG(seed, 12))
 }
 
 // generated returns facts for a point: the least that Kubernetes allows, then everything, then

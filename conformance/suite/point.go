@@ -136,7 +136,7 @@ func (r *run) evaluate(ctx context.Context, q *question) ([]outcome, *asked, err
 	return outcomes, a, nil
 }
 
-// refused stands for the rule of an error that is no fault: the module reported it, or the
+// refused stands for the rule of an error that is not a fault: the module reported it, or the
 // host found the object too large.
 const refused = "refused"
 

@@ -269,7 +269,7 @@ func (c *Cluster) Crash() error {
 }
 
 // Restart starts the control plane again on its data, after Crash or a crash of its own.
-// After Stop the address may be someone else's: Start on the same directory instead.
+// After Stop another process may have the address: Start on the same directory instead.
 func (c *Cluster) Restart(ctx context.Context) error {
 	c.mu.Lock()
 	stopped := c.stopped

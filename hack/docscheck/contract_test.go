@@ -146,7 +146,7 @@ func TestPagesOfTheContract(t *testing.T) {
 	for name, page := range map[string]string{"limits.md": limitsPage(t), "manifest.md": manifestPage(t)} {
 		path := filepath.Join(root, "docs", "reference", name)
 		if *update {
-			require.NoError(t, os.WriteFile(path, []byte(page), 0o644)) //nolint:gosec // A document.
+			require.NoError(t, os.WriteFile(path, []byte(page), 0o644))
 		}
 		have, err := os.ReadFile(path)
 		require.NoError(t, err)

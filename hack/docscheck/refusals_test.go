@@ -133,7 +133,7 @@ func TestThePageOfRefusedPolicies(t *testing.T) {
 	page := refusalsPage(t)
 	assert.Greater(t, strings.Count(page, "\n"), 60)
 	if *update {
-		require.NoError(t, os.WriteFile(path, []byte(page), 0o644)) //nolint:gosec // A document.
+		require.NoError(t, os.WriteFile(path, []byte(page), 0o644))
 	}
 	have, err := os.ReadFile(path)
 	require.NoError(t, err)

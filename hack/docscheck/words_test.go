@@ -20,6 +20,8 @@ var replacements = map[string]string{
 	"strangers":   "unmanaged objects, conflicts",
 	"nobody":      "name the subject: no component, no user",
 	"somebody":    "name the subject: a component, a user",
+	"everybody":   "name the subject: all users",
+	"someone":     "name the subject: an attacker, a user",
 	"whoever":     "name the subject: the user who",
 	"predecessor": "previous, stale",
 	"told":        "reported, recorded, requested",
@@ -31,14 +33,24 @@ var replacements = map[string]string{
 	"ailing":      "unhealthy, degraded",
 	"ailment":     "failure reason",
 	"sayings":     "messages, reports",
+	"is no":       "is not a",
 }
 
 // part is a word of an identifier: requests, Told of setTold, and ID of clusterID.
 var part = regexp.MustCompile(`[A-Z]+(?:[a-z]+|\b)|[a-z]+|[A-Z]+`)
 
+// negation is a sentence such as "X is no error": write "X is not an error". "There is no error" is
+// right.
+var negation = regexp.MustCompile(`(?i)(\w*)\s*\b(?:is|are|was|were) no (?:error|conflict|object|list|value|result|change|event|failure|fault|secret)s?\b`)
+
 // excludedWords returns the excluded words of a text, in alphabetical order.
 func excludedWords(text string) []string {
 	found := map[string]bool{}
+	for _, match := range negation.FindAllStringSubmatch(text, -1) {
+		if !strings.EqualFold(match[1], "there") {
+			found["is no"] = true
+		}
+	}
 	for _, word := range part.FindAllString(text, -1) {
 		word = strings.ToLower(word)
 		if _, excluded := replacements[word]; excluded {
@@ -49,7 +61,7 @@ func excludedWords(text string) []string {
 }
 
 func TestTheWritingGuidesExcludedWordsStayOut(t *testing.T) {
-	for _, path := range files(t, ".go", ".md") {
+	for _, path := range files(t, ".go", ".md", ".yaml", ".tpl") {
 		relative, err := filepath.Rel(root, path)
 		require.NoError(t, err)
 		relative = filepath.ToSlash(relative)
@@ -77,6 +89,8 @@ func TestWordsAreFoundInIdentifiersAndSentences(t *testing.T) {
 		"setTOLD":                     {"told"},
 		"a bold, scenic threshold":    nil,
 		"lastly the latest checklist": nil,
+		"A missing pod is no error.":  {"is no"},
+		"There is no error.":          nil,
 	} {
 		assert.Equal(t, want, append([]string(nil), excludedWords(text)...), text)
 	}

@@ -91,7 +91,7 @@ func TestSchemasRefuseWhatTheHostRefuses(t *testing.T) {
 		"an unknown verb":                            {"response", `{"version":"v1alpha1","operations":[{"op":"copy","path":"/a"}]}`},
 		"a denial without a reason":                  {"response", `{"version":"v1alpha1","deny":{"message":"m"}}`},
 		"an unknown point":                           {"manifest", `{"name":"n","version":"1","contracts":["v1alpha1"],"points":[{"point":"Other","reads":[]}]}`},
-		"reads that are no list":                     {"manifest", `{"name":"n","version":"1","contracts":["v1alpha1"],"points":[{"point":"MetadataFilter","reads":"/a"}]}`},
+		"reads that are not a list":                  {"manifest", `{"name":"n","version":"1","contracts":["v1alpha1"],"points":[{"point":"MetadataFilter","reads":"/a"}]}`},
 		"a label that is not a string, in the facts": {"facts-metadata-filter", `{"object":{"metadata":{"labels":{"a":1}}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {

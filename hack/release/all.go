@@ -61,7 +61,7 @@ func writeChecksums(to string, files []string) error {
 		lines = append(lines, hex.EncodeToString(sum[:])+"  "+filepath.Base(path)+"\n")
 	}
 	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[2*sha256.Size:], b[2*sha256.Size:]) })
-	if err := os.WriteFile(to, []byte(strings.Join(lines, "")), 0o644); err != nil { //nolint:gosec // a release is for all
+	if err := os.WriteFile(to, []byte(strings.Join(lines, "")), 0o644); err != nil {
 		return fmt.Errorf("writing the checksums: %w", err)
 	}
 	return nil

@@ -267,7 +267,7 @@ func writeArchive(archive, dir string, index v1.ImageIndex, name string, date ti
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(archive, data, 0o644); err != nil { //nolint:gosec // a release is for all
+	if err := os.WriteFile(archive, data, 0o644); err != nil {
 		return fmt.Errorf("writing the archive: %w", err)
 	}
 	return nil

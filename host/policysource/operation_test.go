@@ -258,7 +258,7 @@ func TestLastGoodFallsBack(t *testing.T) {
 	}
 	assert.Empty(t, r.closed)
 
-	// One that never answered is no version to fall back to: that before it is.
+	// One that never answered is not a version to fall back to: that before it is.
 	r.store("ill again")
 	r.mustPass()
 	assert.Equal(t, "v1", r.hostname())
@@ -297,7 +297,7 @@ func TestReportsAreWrittenWhenTheyChange(t *testing.T) {
 		r.report()
 		r.mustPass()
 	}
-	assert.Equal(t, 2, r.reports, "calls are no change")
+	assert.Equal(t, 2, r.reports, "calls are not a change")
 
 	r.fail = func(verb string, _ any) error {
 		if verb == "apply" {

@@ -16,18 +16,18 @@ func TestGuard(t *testing.T) {
 		settings           any
 		want               string
 	}{
-		"the region is allowed":            {annotation: "eu-west", region: "eu-west"},
-		"one of several":                   {annotation: "eu-west, eu-north", region: "eu-north"},
-		"another region":                   {annotation: "eu-west,eu-north", region: "us-east", want: "DataResidency"},
-		"a region that begins alike":       {annotation: "eu", region: "eu-west", want: "DataResidency"},
-		"a node without a region":          {annotation: "eu-west", want: "UnknownRegion"},
-		"an annotation without a region":   {annotation: " ,", region: "eu-west", want: "InvalidDataResidency"},
-		"no annotation":                    {annotation: none, region: "us-east"},
-		"the default, elsewhere":           {annotation: none, region: "us-east", settings: map[string]any{"default": []string{"eu-west"}}, want: "DataResidency"},
-		"the annotation before a default":  {annotation: "us-east", region: "us-east", settings: map[string]any{"default": []string{"eu-west"}}},
-		"an annotation cannot allow all":   {annotation: "", region: "us-east", settings: map[string]any{"default": []string{"eu-west"}}, want: "InvalidDataResidency"},
-		"no default is no reason to deny":  {annotation: none, region: "us-east", settings: map[string]any{"default": []string{}}},
-		"a default and an unlabelled node": {annotation: none, settings: map[string]any{"default": []string{"eu-west"}}, want: "UnknownRegion"},
+		"the region is allowed":                     {annotation: "eu-west", region: "eu-west"},
+		"one of several":                            {annotation: "eu-west, eu-north", region: "eu-north"},
+		"another region":                            {annotation: "eu-west,eu-north", region: "us-east", want: "DataResidency"},
+		"a region that begins alike":                {annotation: "eu", region: "eu-west", want: "DataResidency"},
+		"a node without a region":                   {annotation: "eu-west", want: "UnknownRegion"},
+		"an annotation without a region":            {annotation: " ,", region: "eu-west", want: "InvalidDataResidency"},
+		"no annotation":                             {annotation: none, region: "us-east"},
+		"the default, elsewhere":                    {annotation: none, region: "us-east", settings: map[string]any{"default": []string{"eu-west"}}, want: "DataResidency"},
+		"the annotation before a default":           {annotation: "us-east", region: "us-east", settings: map[string]any{"default": []string{"eu-west"}}},
+		"an annotation cannot allow all":            {annotation: "", region: "us-east", settings: map[string]any{"default": []string{"eu-west"}}, want: "InvalidDataResidency"},
+		"a missing default is not a reason to deny": {annotation: none, region: "us-east", settings: map[string]any{"default": []string{}}},
+		"a default and an unlabelled node":          {annotation: none, settings: map[string]any{"default": []string{"eu-west"}}, want: "UnknownRegion"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			local := &contract.Pod{}

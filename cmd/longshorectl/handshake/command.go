@@ -29,7 +29,7 @@ const manual = "This is a part of peering by hand, when no administrator reaches
 	"  3. milan: kubectl apply -f tenant.yaml\n" +
 	"  4. milan: longshorectl generate identity --remote-cluster-id rome > identity.yaml\n" +
 	"  5. rome:  kubectl apply -f identity.yaml\n" +
-	"The nonce and the identity are no secrets: without the private key, which stays in rome, they give no rights.\n"
+	"The nonce and the identity need not be kept secret: without the private key, which stays in rome, they give no rights.\n"
 
 // CreateNonce is longshorectl create nonce.
 func CreateNonce(streams admin.Streams) *cobra.Command {

@@ -185,7 +185,7 @@ func Unoffload(streams admin.Streams) *cobra.Command {
 		Aliases: aliases,
 		Short:   "Withdraw namespaces from other clusters: the remote namespaces are deleted",
 		Long: "Withdraw namespaces from other clusters. The remote namespaces are deleted, with all pods, volumes and other objects in them, unless\n" +
-			"a provider keeps its namespace (annotation longshore.dev/keep-namespace). A namespace that is not offloaded is no error.\nExit codes: 0 withdrawn, 1 failed, 2 wrong command line.",
+			"a provider keeps its namespace (annotation longshore.dev/keep-namespace). A namespace that is not offloaded is not an error.\nExit codes: 0 withdrawn, 1 failed, 2 wrong command line.",
 		Example: "  longshorectl unoffload namespace shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkNames(args, selector); err != nil {

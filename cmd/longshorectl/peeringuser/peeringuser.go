@@ -229,7 +229,7 @@ func Delete(streams admin.Streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:     "peering-user",
 		Short:   "Take the rights of a peering user away; a peering that it made stays",
-		Long:    "Take the rights of a peering user away. Peerings that it made stay. A user that does not exist is no error.\nExit codes: 0 done, 1 failed, 2 wrong command line.",
+		Long:    "Take the rights of a peering user away. Peerings that it made stay. A user that does not exist is not an error.\nExit codes: 0 done, 1 failed, 2 wrong command line.",
 		Example: "  longshorectl delete peering-user --consumer-cluster-id rome",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -89,7 +89,7 @@ func TestBuildFindsACompilerOfRustWithTheTarget(t *testing.T) {
 	toolchain.Need(t, err)
 	lacking := t.TempDir()
 	script := "#!/bin/sh\necho " + filepath.Join(lacking, "none") + "\n"
-	require.NoError(t, os.WriteFile(filepath.Join(lacking, "rustc"), []byte(script), 0o700)) //nolint:gosec // A program.
+	require.NoError(t, os.WriteFile(filepath.Join(lacking, "rustc"), []byte(script), 0o700))
 	project := &Project{Name: "mine", Folder: filepath.Join(t.TempDir(), "mine"), Language: "rust", Point: contract.PodMutation}
 	require.NoError(t, project.write())
 	environment := map[string]string{"PATH": lacking + string(filepath.ListSeparator) + filepath.Dir(rustc)}

@@ -152,7 +152,7 @@ func (s Streams) build(ctx context.Context, folder string) (*Built, error) {
 		return nil, err
 	}
 	defer remove()
-	cmd := exec.CommandContext(ctx, command[0], slices.Concat(command[1:], c.arguments)...) //nolint:gosec // The user's compiler.
+	cmd := exec.CommandContext(ctx, command[0], slices.Concat(command[1:], c.arguments)...)
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), c.environment...)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building with %s: %w\n%s", command[0], err, text)
@@ -166,7 +166,7 @@ func (s Streams) build(ctx context.Context, folder string) (*Built, error) {
 		return nil, err
 	}
 	file := filepath.Join(folder, moduleFile+".gz")
-	if err := os.WriteFile(file, packed, 0o644); err != nil { //nolint:gosec // A module is public.
+	if err := os.WriteFile(file, packed, 0o644); err != nil {
 		return nil, fmt.Errorf("writing the module: %w", err)
 	}
 	return &Built{File: file, Language: language, Digest: module.Digest(wasm), Bytes: len(packed), UnpackedBytes: len(wasm)}, nil

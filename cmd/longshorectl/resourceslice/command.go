@@ -254,7 +254,7 @@ func Delete(streams admin.Streams) *cobra.Command {
 		Aliases: aliases,
 		Short:   "Return resources to a provider; the virtual node made of them is drained",
 		Long: "Return resources to a provider: delete the slice and the virtual node that was made of it, which drains its pods. It fails while another\n" +
-			"virtual node uses the slice. A slice that does not exist is no error.\nExit codes: 0 deleted, 1 failed, 2 wrong command line.",
+			"virtual node uses the slice. A slice that does not exist is not an error.\nExit codes: 0 deleted, 1 failed, 2 wrong command line.",
 		Example: "  longshorectl delete resourceslice mypool",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

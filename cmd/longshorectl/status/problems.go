@@ -53,7 +53,7 @@ func peers(s *snapshot) []Problem {
 			if !isBad(c) {
 				continue
 			}
-			problem := Problem{Peer: id, Object: "ForeignCluster " + fc.Name, Message: strings.TrimSpace(fmt.Sprintf("%s is %s: %s", c.Type, c.Status, because(c.Reason, c.Message))), Actor: string(s.id)}
+			problem := Problem{Peer: id, Object: "ForeignCluster " + fc.Name, Message: strings.TrimSpace(fmt.Sprintf("%s is %s: %s", c.Type, c.Status, joinReason(c.Reason, c.Message))), Actor: string(s.id)}
 			switch {
 			case c.Type != liqocorev1beta1.APIServerStatusCondition:
 				problem.Action = "Look at the network between the clusters."
@@ -79,7 +79,7 @@ func tenants(s *snapshot) []Problem {
 		if ready == nil || ready.Status == metav1.ConditionTrue || tenant.Spec.TenantCondition == authv1beta1.TenantConditionDrained {
 			continue
 		}
-		problem := Problem{Peer: string(tenant.Spec.ClusterID), Object: admin.Describe(tenant), Message: because(ready.Reason, ready.Message), Actor: string(s.id)}
+		problem := Problem{Peer: string(tenant.Spec.ClusterID), Object: admin.Describe(tenant), Message: joinReason(ready.Reason, ready.Message), Actor: string(s.id)}
 		switch {
 		case slices.Contains(consumersFault, ready.Reason):
 			problem.Actor, problem.Action = string(tenant.Spec.ClusterID), "Run longshorectl peer again, or longshorectl generate tenant with a new nonce."
@@ -129,9 +129,9 @@ func grants(s *snapshot) []Problem {
 				problem.Message, problem.Action = fmt.Sprintf("The provider has not decided about %s.", kind), "Look at the slice's class and the Tenant there: longshorectl status"
 			case !isDenied(*c):
 			case !isCopy:
-				problem.Message, problem.Action = fmt.Sprintf("The provider denied %s: %s", kind, because(c.Reason, c.Message)), "Ask there, or delete the slice: longshorectl delete resourceslice "+slice.Name
+				problem.Message, problem.Action = fmt.Sprintf("The provider denied %s: %s", kind, joinReason(c.Reason, c.Message)), "Ask there, or delete the slice: longshorectl delete resourceslice "+slice.Name
 			case kind == authv1beta1.ResourceSliceConditionTypeAuthentication && !isDrained(s, peer):
-				problem.Message, problem.Action = fmt.Sprintf("%s is denied: %s", kind, because(c.Reason, c.Message)), "Run longshorectl peer again."
+				problem.Message, problem.Action = fmt.Sprintf("%s is denied: %s", kind, joinReason(c.Reason, c.Message)), "Run longshorectl peer again."
 			}
 		}
 		if problem.Message != "" {
@@ -166,7 +166,7 @@ func nodes(s *snapshot) []Problem {
 			}
 			problem.Action = fmt.Sprintf("Look at its pod: kubectl -n %s describe pods -l %s", vn.Namespace, kubeletSelector(vn))
 		case state == "NotReady":
-			problem.Message, problem.Action = "Its Node is not ready: "+because(ready.Reason, ready.Message), "Look at the Node: kubectl describe node "+vn.Name
+			problem.Message, problem.Action = "Its Node is not ready: "+joinReason(ready.Reason, ready.Message), "Look at the Node: kubectl describe node "+vn.Name
 		case state == "Missing":
 			problem.Message, problem.Action = "Its Node does not exist.", fmt.Sprintf("Look at the log of its virtual kubelet: kubectl -n %s logs -l %s", vn.Namespace, kubeletSelector(vn))
 		}
@@ -218,7 +218,7 @@ func reflections(s *snapshot) []Problem {
 			}
 			switch {
 			case v.Reason != "":
-				problem.Message = v.Name + " does not reflect it: " + because(v.Reason, v.Message)
+				problem.Message = v.Name + " does not reflect it: " + joinReason(v.Reason, v.Message)
 			case v.SchemaDifferences != "":
 				problem.Message = "The schemas of the two clusters differ: " + v.SchemaDifferences
 				problem.Action = "Install the same release of the CustomResourceDefinition in both clusters, or do not use these fields."
@@ -231,8 +231,8 @@ func reflections(s *snapshot) []Problem {
 	return found
 }
 
-// because joins a reason and a message.
-func because(reason, message string) string {
+// joinReason joins a reason and a message.
+func joinReason(reason, message string) string {
 	switch {
 	case message == "":
 		return reason

@@ -130,7 +130,7 @@ func Delete(streams admin.Streams) *cobra.Command {
 		Aliases: aliases,
 		Short:   "Drain and delete a virtual node; the resource slice stays",
 		Long: "Drain and delete a virtual node that longshorectl create virtualnode or a manifest made. One that was made of a resource slice would be made\n" +
-			"again: delete the slice instead. A virtual node that does not exist is no error.\nExit codes: 0 deleted, 1 failed, 2 wrong command line.",
+			"again: delete the slice instead. A virtual node that does not exist is not an error.\nExit codes: 0 deleted, 1 failed, 2 wrong command line.",
 		Example: "  longshorectl delete virtualnode mynode",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -178,7 +178,7 @@ func Delete(streams admin.Streams) *cobra.Command {
 func deletion(found []*offloadingv1beta1.VirtualNode) (*offloadingv1beta1.VirtualNode, error) {
 	switch {
 	case len(found) == 0:
-		return nil, nil //nolint:nilnil // Absence is an answer.
+		return nil, nil
 	case len(found) > 1:
 		return nil, output.Usagef("namespaces %s and %s have a VirtualNode %q: set --remote-cluster-id", found[0].Namespace, found[1].Namespace, found[0].Name)
 	case admin.IsOwnedBy(found[0], "ResourceSlice"):

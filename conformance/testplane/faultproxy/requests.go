@@ -164,7 +164,7 @@ func (p *Requests) Heal() { p.Disturb(answerAll) }
 func answerAll(*http.Request) Choice { return Choice{} }
 
 // Broken is how many requests met a fault since Break, Disturb or Heal was called last. A delay
-// is no fault.
+// is not a fault.
 func (p *Requests) Broken() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -26,7 +26,7 @@ controller_runtime_webhook_latency_seconds_bucket{webhook="/validate/shadowpods"
 controller_runtime_webhook_latency_seconds_count{webhook="/validate/shadowpods"} 9
 `,
 		},
-		"a line that is no sample is an error": {
+		"a line that is not a sample is an error": {
 			metrics: `controller_runtime_webhook_latency_seconds_bucket{webhook="/validate/shadowpods",le="+Inf"} many` + "\n",
 			wantErr: "reading the line",
 		},

@@ -18,7 +18,7 @@ func TestWatchesAreAddedUp(t *testing.T) {
 				"apiserver_longrunning_requests{resource=\"secrets\",verb=\"WATCH\"} 1e+02\n", 103, "",
 		},
 		"other long requests are none": {"apiserver_longrunning_requests{resource=\"pods\",verb=\"CONNECT\"} 3\nother{verb=\"WATCH\"} 4\n", 0, ""},
-		"a value that is no number":    {"apiserver_longrunning_requests{verb=\"WATCH\"} many\n", 0, "many"},
+		"a value that is not a number": {"apiserver_longrunning_requests{verb=\"WATCH\"} many\n", 0, "many"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := sumWatches([]byte(tc.metrics))

@@ -1,5 +1,5 @@
 // Package chart renders Longshore's Helm chart with Helm's own library: the demo and
-// the tests install what everybody installs. Rendering is pure; no cluster is asked.
+// the tests install what users install. Rendering is pure; no cluster is asked.
 package chart
 
 import (

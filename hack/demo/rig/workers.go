@@ -92,7 +92,7 @@ func precompile(ctx context.Context, longshore, dir string) (string, error) {
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
-	//nolint:gosec // The binary is the one that the clusters run.
+
 	if out, err := exec.CommandContext(ctx, longshore, "precompile-policies", dir).CombinedOutput(); err != nil {
 		return "", errors.Join(fmt.Errorf("compiling the built-in policies: %w: %s", err, out), os.RemoveAll(dir))
 	}

@@ -272,7 +272,7 @@ func writeKubectl(n *node.Node) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("creating %s: %w", filepath.Dir(file), err)
 	}
-	if err := os.WriteFile(file, []byte(script), 0o700); err != nil { //nolint:gosec // it is a command
+	if err := os.WriteFile(file, []byte(script), 0o700); err != nil {
 		return fmt.Errorf("writing %s: %w", file, err)
 	}
 	return nil

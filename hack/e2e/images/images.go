@@ -102,7 +102,7 @@ func (i image) build(ctx context.Context, sources, dir string) (string, error) {
 	return archive, nil
 }
 
-// layer returns the files of the image. Everybody may write in /tmp.
+// layer returns the files of the image. All users may write in /tmp.
 func (i image) layer(binary []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)

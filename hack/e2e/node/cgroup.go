@@ -57,7 +57,7 @@ func createCgroup(root string, cgroup1 bool) error {
 		if filepath.Base(tree) == "unified" {
 			continue
 		}
-		if err := os.MkdirAll(filepath.Join(tree, root), 0o755); err != nil { //nolint:gosec // as all cgroups
+		if err := os.MkdirAll(filepath.Join(tree, root), 0o755); err != nil {
 			return fmt.Errorf("creating the cgroup of the node: %w", err)
 		}
 	}

@@ -104,7 +104,7 @@ func stages() []stage {
 }
 
 // Run runs the stages. It returns an error if the API server refuses or does not answer; objects
-// that the components did not end are no error, but are printed.
+// that the components did not end are not an error, but are printed.
 //
 // +kubebuilder:rbac:groups=policy.longshore.dev,resources=resourcereflections,verbs=list;delete;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings;virtualnodes;namespacemaps,verbs=list;delete;patch

@@ -135,7 +135,7 @@ func (o *Options) Validate() error {
 // affinity parses Affinity; nil means none.
 func (o *Options) affinity() (*corev1.Affinity, error) {
 	if o.Affinity == "" {
-		return nil, nil //nolint:nilnil // Without affinity.
+		return nil, nil
 	}
 	affinity := &corev1.Affinity{}
 	decoder := json.NewDecoder(strings.NewReader(o.Affinity))

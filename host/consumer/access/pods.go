@@ -23,7 +23,7 @@ type NodePods struct {
 	client metadata.Interface
 
 	mu sync.Mutex
-	//nolint:containedctx // The lifetime of the controller, which starts watches later.
+
 	ctx     context.Context
 	changed func(namespace string)
 	synced  func()

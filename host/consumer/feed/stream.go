@@ -41,7 +41,7 @@ type stream struct {
 	users     int // guarded by the mutex of streams
 	// isHeld is true while the stream is kept for its initial events; guarded by the mutex of streams.
 	isHeld bool
-	ctx    context.Context //nolint:containedctx // the lifetime of the watch
+	ctx    context.Context
 	cancel context.CancelFunc
 
 	open sync.Once

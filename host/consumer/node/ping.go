@@ -24,7 +24,7 @@ func (n *Node) Ping(ctx context.Context) error {
 		defer cancel()
 	}
 	err := n.checkProvider(limited)
-	// A canceled ping is no result; one that exceeds its deadline is.
+	// A canceled ping is not a result; one that exceeds its deadline is.
 	if !errors.Is(ctx.Err(), context.Canceled) {
 		n.recordPing(ctx, err)
 	}

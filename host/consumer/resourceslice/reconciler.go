@@ -136,7 +136,7 @@ func (r *Reconciler) provedKey(ctx context.Context, namespace string, provider l
 	}
 	certificate, err := authentication.ParseCertificate(controlPlane.Spec.AuthParams.SignedCRT)
 	if err != nil {
-		return nil, nil //nolint:nilerr // Without a certificate, such as on EKS, no key is known.
+		return nil, nil
 	}
 	return certificate.PublicKey, nil
 }
@@ -172,13 +172,13 @@ func (r *Reconciler) follow(ctx context.Context, slice *authv1beta1.ResourceSlic
 		if err := r.Client.Delete(ctx, made); client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("deleting Identity %q, whose slice was denied: %w", made.Name, err)
 		}
-		return nil, nil //nolint:nilnil // A denied slice has no Identity.
+		return nil, nil
 	case authv1beta1.ResourceSliceConditionAccepted:
 	default:
 		want = nil
 	}
 	if want == nil {
-		return nil, nil //nolint:nilnil // There is no answer yet.
+		return nil, nil
 	}
 	_, err := controllerutil.CreateOrUpdate(ctx, r.Client, made, func() error {
 		made.Labels = merge(made.Labels, want.Labels)
@@ -203,7 +203,7 @@ func (r *Reconciler) ensureVirtualNode(ctx context.Context, slice *authv1beta1.R
 	if exists && !metav1.IsControlledBy(vn, slice) {
 		r.Events.Eventf(slice, vn, corev1.EventTypeWarning, reasonVirtualNodeConflict, actionCreateVirtualNode,
 			"VirtualNode %s exists and was not made of this slice. Delete it, or create the slice under another name.", vn.Name)
-		return nil, nil //nolint:nilnil // The slice has no VirtualNode.
+		return nil, nil
 	}
 	vn.Name, vn.Namespace = slice.Name, slice.Namespace
 	result, err := controllerutil.CreateOrUpdate(ctx, r.Client, vn, func() error {

@@ -143,12 +143,12 @@ func TestTheOriginOfAPod(t *testing.T) {
 		want    remote.APIServer
 		fails   bool
 	}{
-		"with an address":                             {server: known, want: known},
-		"without access":                              {},
-		"while the address is not known":              {err: assert.AnError, fails: true},
-		"a pod that declines access does not wait":    {support: "disabled", err: assert.AnError},
-		"a pod of the provider's API server neither":  {support: "remote", err: assert.AnError},
-		"another value of the annotation is no value": {support: "home", server: known, want: known},
+		"with an address":                                {server: known, want: known},
+		"without access":                                 {},
+		"while the address is not known":                 {err: assert.AnError, fails: true},
+		"a pod that declines access does not wait":       {support: "disabled", err: assert.AnError},
+		"a pod of the provider's API server neither":     {support: "remote", err: assert.AnError},
+		"another value of the annotation is not a value": {support: "home", server: known, want: known},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := accessPod(map[string]string{offloadingv1beta1.APIServerSupportAnnotation: tc.support})

@@ -15,7 +15,7 @@ const (
 	// endpointSliceManager is the manager of reflected EndpointSlices. With it, the
 	// provider's own EndpointSlice controller leaves them alone (wire 4.4).
 	endpointSliceManager = "endpointslice.reflection.liqo.io"
-	// remoteTargetPrefix is added to the kind of an endpoint's target, which is no object of
+	// remoteTargetPrefix is added to the kind of an endpoint's target, which is not an object of
 	// the provider (T43).
 	remoteTargetPrefix = "Remote"
 )

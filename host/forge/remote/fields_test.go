@@ -50,7 +50,7 @@ func TestEveryFieldOfAPodSpecIsCarriedOrDroppedWithAReason(t *testing.T) {
 		assert.NotEmpty(t, reason, "%s is neither carried nor listed in DroppedPodFields: decide, and record it in deviations.md", name)
 	}
 	for name := range dropped {
-		assert.True(t, seen[name], "%s is listed as dropped and is no field of a pod spec", name)
+		assert.True(t, seen[name], "%s is listed as dropped and is not a field of a pod spec", name)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestEveryFieldOfAServiceSpecIsCarriedOrDroppedWithAReason(t *testing.T) {
 		assert.NotEqual(t, carried, listed, "%s: exactly one of carried and listed in DroppedServiceFields", name)
 	}
 	for name, reason := range dropped {
-		assert.True(t, seen[name], "%s is listed as dropped and is no field of a Service spec", name)
+		assert.True(t, seen[name], "%s is listed as dropped and is not a field of a Service spec", name)
 		assert.NotEmpty(t, reason, name)
 	}
 	assert.True(t, slices.Contains(fieldNames(reflect.TypeFor[applycorev1.ServiceSpecApplyConfiguration]()), "Ports"), "the walk depends on equal names")

@@ -13,7 +13,7 @@ import (
 )
 
 // Keys on a remote Secret that holds the tokens of one pod (wire 4.8). TokenAccountKey is a
-// label, or an annotation if the name is no label value; the others are annotations.
+// label, or an annotation if the name is not a label value; the others are annotations.
 const (
 	TokenAccountKey    = "offloading.liqo.io/service-account-name"
 	TokenPodKey        = "offloading.liqo.io/service-account-for-pod-name"

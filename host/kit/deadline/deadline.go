@@ -87,7 +87,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 // body stops the deadline when it is closed.
 type body struct {
 	io.ReadCloser
-	ctx context.Context //nolint:containedctx // that of the response
+	ctx context.Context
 	end func()
 }
 

@@ -121,7 +121,7 @@ func TestNextIP(t *testing.T) {
 		"taken addresses are skipped":                      {cidr: "10.70.0.0/24", after: "10.70.0.9", taken: taken("10.70.0.10"), want: "10.70.0.11"},
 		"after the last address of the network, it wraps":  {cidr: "10.70.0.0/30", after: "10.70.0.3", preAllocated: 1, want: "10.70.0.1"},
 		"the broadcast address is used":                    {cidr: "10.70.0.0/30", after: "10.70.0.2", want: "10.70.0.3"},
-		"an address outside the network is no start":       {cidr: "10.70.0.0/30", after: "10.71.0.2", want: "10.70.0.0"},
+		"an address outside the network is not a start":    {cidr: "10.70.0.0/30", after: "10.71.0.2", want: "10.70.0.0"},
 		"the last free address is the one searched after":  {cidr: "10.70.0.0/31", after: "10.70.0.1", taken: taken("10.70.0.0"), want: "10.70.0.1"},
 		"a full network has none":                          {cidr: "10.70.0.0/31", taken: taken("10.70.0.0", "10.70.0.1")},
 		"a network that is preallocated has none":          {cidr: "10.70.0.0/31", preAllocated: 2},

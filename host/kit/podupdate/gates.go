@@ -19,7 +19,7 @@ const (
 	maxGateText = 1024
 )
 
-// kubeletConditions are the conditions that Kubernetes itself writes. They are no readiness
+// kubeletConditions are the conditions that Kubernetes itself writes. They are not readiness
 // gates, also if a pod names them as such.
 var kubeletConditions = []corev1.PodConditionType{
 	corev1.PodScheduled, corev1.PodReady, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReadyToStartContainers,

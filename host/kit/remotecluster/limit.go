@@ -21,7 +21,7 @@ type TooLargeError struct {
 
 // Error implements error.
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("the answer is larger than %d MiB", e.Limit>>20) //nolint:mnd // bytes of a MiB
+	return fmt.Sprintf("the answer is larger than %d MiB", e.Limit>>20)
 }
 
 // LimitResponses returns a copy of a client configuration whose responses end with a

@@ -91,7 +91,7 @@ func TestReadersReadAsTheUserWhoseCertificateExpiresLast(t *testing.T) {
 	c, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)
 	get := func() (string, error) {
-		response, err := c.Get(server.URL) //nolint:noctx // The test server answers at once.
+		response, err := c.Get(server.URL)
 		if err != nil {
 			return "", err
 		}

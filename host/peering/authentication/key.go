@@ -98,7 +98,7 @@ func ParsePublicKey(encoded []byte) (crypto.PublicKey, error) {
 	return key, nil
 }
 
-// IsKeyOf reports whether a PEM certificate is for a public key. A text that is no certificate
+// IsKeyOf reports whether a PEM certificate is for a public key. A text that is not a certificate
 // is for none.
 func IsKeyOf(key crypto.PublicKey, certificate []byte) bool {
 	parsed, err := ParseCertificate(certificate)

@@ -116,7 +116,7 @@ func (p *Prober) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 	}
 	kubeconfig := oldest(secrets.Items)
 	if kubeconfig == nil {
-		// The peer is no provider, or no more.
+		// The peer is not a provider any more, or never was.
 		p.forget(request.Name)
 		return ctrl.Result{}, p.write(ctx, fc, nil)
 	}
@@ -136,7 +136,7 @@ func (p *Prober) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 		known.failures = 0
 	}
 	pause := pauseAfter(known.failures, p.Interval)
-	pause += time.Duration((rand.Float64() - 0.5) * jitterShare * float64(pause)) //nolint:gosec // Not a secret.
+	pause += time.Duration((rand.Float64() - 0.5) * jitterShare * float64(pause))
 	known.nextAt = p.Clock.Now().Add(pause)
 	if condition := judge(fc, known.failures, probeErr); condition != nil {
 		if err := p.write(ctx, fc, condition); err != nil {

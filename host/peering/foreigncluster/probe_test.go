@@ -185,7 +185,7 @@ func TestProbes(t *testing.T) {
 
 	require.NoError(t, p.Client.Delete(t.Context(), secret))
 	assert.Zero(t, probe())
-	assert.Nil(t, condition(), "a peer that is no provider has no such condition")
+	assert.Nil(t, condition(), "a peer that is not a provider has no such condition")
 }
 
 // A kubeconfig that was written by hand may have neither TLS nor credentials.

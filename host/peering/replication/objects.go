@@ -34,7 +34,7 @@ type source struct {
 	resource  schema.GroupVersionResource
 	namespace string
 	selector  string
-	// limit is the size of all objects at most, in bytes of JSON; zero is no limit.
+	// limit is the size of all objects at most, in bytes of JSON; zero means no limit.
 	limit int
 }
 
@@ -74,7 +74,7 @@ type overflowError struct {
 // Error implements error.
 func (e *overflowError) Error() string {
 	return fmt.Sprintf("the %s in namespace %q with labels %s have more than %d MiB: delete there what is not needed",
-		e.source.resource.GroupResource(), e.source.namespace, e.source.selector, e.source.limit>>20) //nolint:mnd // bytes of a MiB
+		e.source.resource.GroupResource(), e.source.namespace, e.source.selector, e.source.limit>>20)
 }
 
 func newObjects(s source, changed func(cache.ObjectName)) *objects {

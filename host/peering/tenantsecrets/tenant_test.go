@@ -33,7 +33,7 @@ func TestEventsOfAListAfterAnOutage(t *testing.T) {
 	}, events)
 	last := map[string]watch.EventType{}
 	for _, event := range events {
-		last[event.Object.(*corev1.Secret).Name] = event.Type //nolint:forcetypeassert // It is compared above.
+		last[event.Object.(*corev1.Secret).Name] = event.Type
 	}
 	assert.Equal(t, watch.Modified, last["replaced"], "the deletion comes first")
 	assert.Equal(t, current, observed.secrets)

@@ -109,7 +109,7 @@ func (w *watcher) next(ctx context.Context) bool {
 }
 
 // reconcile starts the watch in a tenant namespace when the process has the right, and ends that in
-// a namespace that is no tenant namespace any more when the right is taken away or no Secret is
+// a namespace that is not a tenant namespace any more when the right is taken away or no Secret is
 // left: finalizers must be removed before. It reports whether nothing remains to be done.
 func (w *watcher) reconcile(ctx context.Context, name string) (bool, error) {
 	namespace := &corev1.Namespace{}

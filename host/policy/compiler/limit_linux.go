@@ -19,14 +19,14 @@ func limit(cpu time.Duration, memory int64) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_CPU, &syscall.Rlimit{Cur: seconds, Max: seconds + 1}); err != nil {
 		return fmt.Errorf("limiting CPU time: %w", err)
 	}
-	bytes := uint64(memory) //nolint:gosec // It is positive.
+	bytes := uint64(memory)
 	if err := syscall.Setrlimit(rlimitData, &syscall.Rlimit{Cur: bytes, Max: bytes}); err != nil {
 		return fmt.Errorf("limiting memory: %w", err)
 	}
 	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}); err != nil {
 		return fmt.Errorf("limiting core dumps: %w", err)
 	}
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) //nolint:gosec // The file exists; a system without /proc loses this only.
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	return nil
 }
 

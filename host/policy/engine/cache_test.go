@@ -90,9 +90,9 @@ func TestPrecompiledModulesAreUsed(t *testing.T) {
 			continue
 		}
 		entry := filepath.Dir(path)
-		require.NoError(t, os.Chmod(entry, 0o777)) //nolint:gosec // what the test is about
+		require.NoError(t, os.Chmod(entry, 0o777))
 		assert.True(t, compiled(t, engine.Options{PrecompiledDir: shipped}), "others can write to it")
-		require.NoError(t, os.Chmod(entry, 0o755)) //nolint:gosec // as in an image
+		require.NoError(t, os.Chmod(entry, 0o755))
 		assert.False(t, compiled(t, engine.Options{PrecompiledDir: shipped}))
 	}
 	for path := range before {

@@ -16,7 +16,7 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/engine"
 )
 
-// Hundreds of goroutines, good and bad calls mixed: everybody gets its own answer.
+// Hundreds of goroutines, good and bad calls mixed: each caller gets its own answer.
 func TestManyCallersAtOnce(t *testing.T) {
 	m := compile(t, probe(t), engine.Limits{Instances: 8})
 	var wait sync.WaitGroup

@@ -111,7 +111,7 @@ func isCurrent(policy *policyv1alpha1.OffloadingPolicy, o *observed) bool {
 
 // currentDigest returns the digest by which the components decide. When those that are current
 // differ, a module has been replaced under the same generation, or in some components by an upgrade:
-// the new digest is the one that was first used last. The previous status is no input, or two
+// the new digest is the one that was first used last. The previous status is not an input, or two
 // digests that last would take turns.
 func currentDigest(policy *policyv1alpha1.OffloadingPolicy, all []observed) string {
 	current, others := firstUses{}, firstUses{}

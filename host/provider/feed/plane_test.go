@@ -30,7 +30,7 @@ import (
 
 const soon = 2 * time.Minute
 
-// rig is a provider with the consumers rome and oslo, and a group that is no consumer.
+// rig is a provider with the consumers rome and oslo, and a group that is not a consumer.
 type rig struct {
 	cluster *testplane.Cluster
 	admin   *kubernetes.Clientset
@@ -145,7 +145,7 @@ func (r *rig) watch(t *testing.T, consumer, query string) <-chan seen {
 	return events
 }
 
-// next returns the next event that is no plain bookmark, as text.
+// next returns the next event that is not a plain bookmark, as text.
 func next(t *testing.T, events <-chan seen) string {
 	t.Helper()
 	timeout := time.After(soon)

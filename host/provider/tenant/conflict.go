@@ -20,7 +20,7 @@ import (
 // administrator's decision.
 func (r *Reconciler) checkID(ctx context.Context, tenant *authv1beta1.Tenant) (*refusal, error) {
 	if meta.IsStatusConditionTrue(tenant.Status.Conditions, authv1beta1.TenantReady) || tenant.Status.AuthParams != nil {
-		return nil, nil //nolint:nilnil // Absence is the answer.
+		return nil, nil
 	}
 	cluster, namespaced := &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleBindingList{}
 	if err := r.Client.List(ctx, cluster); err != nil {
@@ -39,7 +39,7 @@ func (r *Reconciler) checkID(ctx context.Context, tenant *authv1beta1.Tenant) (*
 			return conflict("RoleBinding "+b.Namespace+"/"+b.Name, tenant.Spec.ClusterID), nil
 		}
 	}
-	return nil, nil //nolint:nilnil // Absence is the answer.
+	return nil, nil
 }
 
 // bindsAnother reports whether a binding gives rights to a user or group with the name of a

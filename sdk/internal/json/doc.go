@@ -1,7 +1,7 @@
 // Package json is a small validating JSON scanner and writer for guests.
 //
 // encoding/json costs a guest five times as much as the decision it is for
-// (reference, wasm-engine.md section 3) and a third of the module's size, because
+// and a third of the module's size, because
 // it works by reflection. This package does without: a [Scanner] walks a document
 // once, the caller picks members by name, and the Append functions write.
 //

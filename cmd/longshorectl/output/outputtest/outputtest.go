@@ -67,8 +67,8 @@ func Golden(t *testing.T, file, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", file)
 	if *update {
-		require.NoError(t, os.MkdirAll("testdata", 0o755))         //nolint:gosec // Test data.
-		require.NoError(t, os.WriteFile(path, []byte(got), 0o644)) //nolint:gosec // Test data.
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
 	require.NoError(t, err, "run the test with -update")

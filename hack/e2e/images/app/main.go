@@ -104,7 +104,7 @@ func isDirectory(args []string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is no directory", args[1])
+		return fmt.Errorf("%s is not a directory", args[1])
 	}
 	return nil
 }

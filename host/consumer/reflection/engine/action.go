@@ -53,7 +53,7 @@ type PatchRemoteSpec struct {
 type DeleteRemote struct{}
 
 // DeleteDependent deletes the dependent object that was observed, with a grace period and its
-// UID as precondition. A provider that does not grant the right is no error: it deletes the
+// UID as precondition. A provider that does not grant the right is not an error: it deletes the
 // object with the object's own grace period.
 type DeleteDependent struct{ GracePeriodSeconds int64 }
 

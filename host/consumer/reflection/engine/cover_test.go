@@ -70,7 +70,7 @@ func TestCover(t *testing.T) {
 		there func(*corev1.Service)
 		want  coverage
 	}{
-		"defaults of the provider are no difference": {want: exact},
+		"defaults of the provider are not a difference": {want: exact},
 		"an explicit zero equals an absent field": {
 			alter: func(_, _, tcp object) { tcp["nodePort"] = float64(0) }, want: exact,
 		},

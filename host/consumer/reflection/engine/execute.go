@@ -17,7 +17,7 @@ import (
 )
 
 // unmanagedRetry is the pause after a name was found taken by an unmanaged object of the
-// provider. Unmanaged objects are not watched, so their deletion is no event.
+// provider. Unmanaged objects are not watched, so their deletion is not an event.
 const unmanagedRetry = 5 * time.Minute
 
 const (
@@ -25,7 +25,7 @@ const (
 	// virtual node still holds the name: with the queue's backoff, 13 seconds.
 	otherNodeTries = 7
 	// otherNodeRetry is the pause after that. Objects of other virtual nodes are not
-	// watched, so their deletion is no event.
+	// watched, so their deletion is not an event.
 	otherNodeRetry = 30 * time.Second
 )
 

@@ -18,7 +18,7 @@ import (
 // Definitions that select the same objects share it, and so do engines with the same clusters, and
 // the same rights there, that get the same Informers. It is safe for concurrent use.
 type Informers struct {
-	ctx   context.Context //nolint:containedctx // the lifetime of all informers
+	ctx   context.Context
 	group sync.WaitGroup
 
 	mu   sync.Mutex

@@ -20,7 +20,7 @@ import (
 func configMap(name, uid, version string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID(uid), ResourceVersion: version,
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "someone"}},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "another-manager"}},
 	}}
 }
 

@@ -26,7 +26,7 @@ const (
 	// selectedNodeAnnotation is the node that the scheduler selected for the first pod of a claim.
 	selectedNodeAnnotation = "volume.kubernetes.io/selected-node"
 	// minWait and maxWait bound how soon a claim is decided again after its remote claim was
-	// sent: the answer is no event.
+	// sent: the answer is not an event.
 	minWait, maxWait = 50 * time.Millisecond, time.Minute
 )
 

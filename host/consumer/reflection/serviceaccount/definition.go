@@ -134,7 +134,7 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 		return withdraw(hasSecret, "the tokens are of an earlier pod of the name"), nil
 	case !hasSecret && pod.Labels[offloadingv1beta1.LocalPodLabel] != "true":
 		// No token leaves for a pod that policies keep here. The virtual kubelet sets the label
-		// itself, and its own writes are no events.
+		// itself, and its own writes are not events.
 		wait := min(max(in.Facts.Now.Sub(pod.CreationTimestamp.Time)/4, minWait), maxWait)
 		return []engine.Action{engine.Requeue{After: wait, Reason: "the pod is not offloaded yet"}}, nil
 	}

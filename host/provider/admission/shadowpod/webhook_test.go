@@ -77,7 +77,7 @@ func TestTheCreatorIsRecordedAndStays(t *testing.T) {
 	}{
 		"created":                                     {operation: admissionv1.Create, after: without, username: user, operationWant: "add", valueWant: user},
 		"created with the name of another user":       {operation: admissionv1.Create, after: forged, username: user, operationWant: "replace", valueWant: user},
-		"created by a user whose name is no label":    {operation: admissionv1.Create, after: without, username: "system:admin", operationWant: "add", valueWant: "system-admin"},
+		"created by a user whose name is not a label": {operation: admissionv1.Create, after: without, username: "system:admin", operationWant: "add", valueWant: "system-admin"},
 		"created by no user":                          {operation: admissionv1.Create, after: without, denied: true},
 		"created without enforcement":                 {operation: admissionv1.Create, after: without, username: user, off: true},
 		"an administrator changes another label":      {operation: admissionv1.Update, before: shadowPod(nil), after: shadowPod(nil), username: "admin"},
