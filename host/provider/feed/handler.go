@@ -9,10 +9,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,8 +27,13 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/feed"
 )
 
-// maxError bounds what is read of a response with an error.
-const maxError = 1 << 20
+const (
+	// maxError bounds what is read of a response with an error.
+	maxError = 1 << 20
+	// maxWatches is how many watches one consumer may have at a replica. Each reads the events of all
+	// consumers, in the process that also serves admission. A virtual kubelet has one for each kind.
+	maxWatches = 256
+)
 
 var errNoNamespace = errors.New("the groups of the caller may watch this kind in no namespace")
 
@@ -39,6 +46,10 @@ type Handler struct {
 	http   *http.Client
 	// ended is closed when the process stops.
 	ended chan struct{}
+
+	mu sync.Mutex
+	// open is the number of watches of each consumer, by its group.
+	open map[string]int
 }
 
 // ServeHTTP implements http.Handler.
@@ -120,7 +131,14 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, caller user.Info
 		writeError(w, apierrors.NewForbidden(groupResource(resource), "", errNoNamespace))
 		return
 	}
-	upstream, err := h.open(ctx, uri)
+	consumer := h.rights.consumer(caller.GetGroups())
+	if !h.begin(consumer) {
+		// Without the header Retry-After, client-go does not repeat it: the consumer watches namespaces.
+		writeError(w, apierrors.NewTooManyRequestsError(fmt.Sprintf("%s has %d watches of the feed, which is the limit: watch each namespace", consumer, maxWatches)))
+		return
+	}
+	defer h.end(consumer)
+	upstream, err := h.request(ctx, uri)
 	if err != nil && h.hasEnded() {
 		writeEnded(w)
 		return
@@ -148,8 +166,27 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, caller user.Info
 	out.run(ctx, events)
 }
 
-// open opens a watch at the API server.
-func (h *Handler) open(ctx context.Context, uri string) (*http.Response, error) {
+// begin counts a watch of a consumer, and reports whether it may have one more. The caller calls end.
+func (h *Handler) begin(consumer string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.open[consumer] >= maxWatches {
+		return false
+	}
+	h.open[consumer]++
+	return true
+}
+
+func (h *Handler) end(consumer string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.open[consumer]--; h.open[consumer] == 0 {
+		delete(h.open, consumer)
+	}
+}
+
+// request begins a watch at the API server.
+func (h *Handler) request(ctx context.Context, uri string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(h.server.String(), "/")+uri, http.NoBody)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // The caller logs it with the resource.

@@ -24,7 +24,7 @@ import (
 // which watches the server.
 func newHandler(t *testing.T, server *httptest.Server) *Handler {
 	t.Helper()
-	h := &Handler{rights: NewRights(), ended: make(chan struct{}), callers: &frontProxy{
+	h := &Handler{rights: NewRights(), ended: make(chan struct{}), open: map[string]int{}, callers: &frontProxy{
 		Request: authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
 			return &authenticator.Response{User: &user.DefaultInfo{Name: "node", Groups: []string{"rome"}}}, true, nil
 		}),
@@ -45,6 +45,26 @@ func serve(t *testing.T, h *Handler) *httptest.ResponseRecorder {
 	response := httptest.NewRecorder()
 	h.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, wire.Path+"/configmaps?watch=true&resourceVersion=1", http.NoBody))
 	return response
+}
+
+// TestWatchesOfAConsumerAreLimited has a consumer that begins watches without end: each takes memory and
+// CPU time of the process that serves admission.
+func TestWatchesOfAConsumerAreLimited(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(server.Close)
+	h := newHandler(t, server)
+	for range maxWatches {
+		require.True(t, h.begin("rome"))
+	}
+	response := serve(t, h)
+	assert.Equal(t, http.StatusTooManyRequests, response.Code)
+	assert.Empty(t, response.Header().Get("Retry-After"), "client-go does not ask again, but watches namespaces")
+	assert.Contains(t, response.Body.String(), "rome has 256 watches of the feed")
+	assert.True(t, h.begin("oslo"), "another consumer is not concerned")
+	h.end("rome")
+	assert.Equal(t, http.StatusOK, serve(t, h).Code)
+	assert.Equal(t, map[string]int{"rome": maxWatches - 1, "oslo": 1}, h.open, "a watch that has ended is not counted")
 }
 
 // A virtual kubelet that is refused watches each namespace for minutes. It must not be refused because

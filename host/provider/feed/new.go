@@ -29,7 +29,7 @@ func New(config *rest.Config, rights *Rights) (*Handler, error) {
 	// A watch has no end.
 	watches.Timeout = 0
 	return &Handler{
-		callers: callers, rights: rights, server: server, http: watches, ended: make(chan struct{}),
+		callers: callers, rights: rights, server: server, http: watches, ended: make(chan struct{}), open: map[string]int{},
 	}, nil
 }
 

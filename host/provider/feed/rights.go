@@ -128,6 +128,20 @@ func (r *Rights) Of(groups []string, resource schema.GroupResource) (namespaces 
 	return namespaces, r.changed
 }
 
+// consumer returns the group of a caller to which namespaces are given; "" if none is.
+func (r *Rights) consumer(groups []string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, bound := range r.groups {
+		for _, group := range bound {
+			if slices.Contains(groups, group) {
+				return group
+			}
+		}
+	}
+	return ""
+}
+
 func allowsWatch(rules []rbacv1.PolicyRule, resource schema.GroupResource) bool {
 	covered, _ := validation.Covers(rules, []rbacv1.PolicyRule{{
 		Verbs: []string{"watch"}, APIGroups: []string{resource.Group}, Resources: []string{resource.Resource},
