@@ -47,12 +47,12 @@ func (s *selected) replaceListed(items map[types.NamespacedName]item, version st
 		s.restored = true
 		return nil, false
 	}
-	for name, have := range s.objects {
+	for name, have := range s.objects.in("") {
 		_, isListed := items[name]
 		if isListed || !have.hasLabels(s.labels) || knownNewerVersion(have.version, version) {
 			continue
 		}
-		delete(s.objects, name)
+		s.objects.remove(name)
 		delete(s.assumed, name)
 		altered = append(altered, s.unwrap(have))
 	}

@@ -34,7 +34,7 @@ type store struct {
 	filled func()
 
 	mu      sync.RWMutex
-	objects map[types.NamespacedName]*stored
+	objects objects
 	// assumed has the resource versions of the assumed writes of an object.
 	assumed map[types.NamespacedName][]string
 	// seen is the resource version up to which the reflector has seen all changes; ""
@@ -57,7 +57,7 @@ func newStore(kind Kind, changed func(client.Object)) *store {
 	return &store{
 		kind:    kind,
 		changed: changed,
-		objects: map[types.NamespacedName]*stored{},
+		objects: objects{},
 		assumed: map[types.NamespacedName][]string{},
 		synced:  make(chan struct{}),
 	}
@@ -71,7 +71,7 @@ func (s *store) Get(namespace, name string) client.Object {
 // get is Get for an object that has certain labels.
 func (s *store) get(name types.NamespacedName, having labels.Set) client.Object {
 	s.mu.RLock()
-	kept := s.objects[name]
+	kept := s.objects.get(name)
 	s.mu.RUnlock()
 	if kept == nil || !kept.hasLabels(having) {
 		return nil
@@ -110,8 +110,8 @@ func (s *store) find(namespace string, having labels.Set) map[types.NamespacedNa
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	found := map[types.NamespacedName]*stored{}
-	for name, kept := range s.objects {
-		if (namespace == "" || name.Namespace == namespace) && kept.hasLabels(having) {
+	for name, kept := range s.objects.in(namespace) {
+		if kept.hasLabels(having) {
 			found[name] = kept
 		}
 	}
@@ -135,11 +135,11 @@ func (s *store) assume(obj client.Object) *stored {
 		return nil
 	}
 	s.raiseNewest(kept.version)
-	have := s.objects[name]
+	have := s.objects.get(name)
 	if have != nil && !newerVersion(kept.version, have.version) {
 		return nil
 	}
-	s.objects[name] = kept
+	s.objects.set(name, kept)
 	s.assumed[name] = append(s.assumed[name], kept.version)
 	return have
 }
@@ -149,7 +149,7 @@ func (s *store) AssumeDeleted(namespace, name string, uid types.UID, now metav1.
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	have := s.objects[key]
+	have := s.objects.get(key)
 	if have == nil || have.uid != uid || have.isDeleted {
 		return
 	}
@@ -158,7 +158,7 @@ func (s *store) AssumeDeleted(namespace, name string, uid types.UID, now metav1.
 		return
 	}
 	gone.SetDeletionTimestamp(&now)
-	s.objects[key] = s.wrap(gone)
+	s.objects.set(key, s.wrap(gone))
 }
 
 // Add implements cache.ReflectorStore.
@@ -173,9 +173,9 @@ func (s *store) Update(obj any) error {
 	s.transform(object)
 	name, kept := client.ObjectKeyFromObject(object), s.wrap(object)
 	s.mu.Lock()
-	have := s.objects[name]
+	have := s.objects.get(name)
 	isNews := s.put(name, kept)
-	now := s.objects[name]
+	now := s.objects.get(name)
 	s.advance(kept.version)
 	s.mu.Unlock()
 	if !isNews {
@@ -239,10 +239,10 @@ func (s *store) detectRestore(version string) bool {
 // put stores, under the lock, an object from the reflector, and reports whether it is news: newer
 // than the stored one, or changed by another writer before a write that is assumed.
 func (s *store) put(name types.NamespacedName, kept *stored) bool {
-	have, writes := s.objects[name], s.assumed[name]
+	have, writes := s.objects.get(name), s.assumed[name]
 	switch {
 	case have == nil || newerVersion(kept.version, have.version):
-		s.objects[name] = kept
+		s.objects.set(name, kept)
 		delete(s.assumed, name)
 		return true
 	case have.version == kept.version:
@@ -269,10 +269,10 @@ func (s *store) Delete(obj any) error {
 	}
 	name := client.ObjectKeyFromObject(object)
 	s.mu.Lock()
-	have := s.objects[name]
+	have := s.objects.get(name)
 	gone := have != nil && !knownNewerVersion(have.version, object.GetResourceVersion())
 	if gone {
-		delete(s.objects, name)
+		s.objects.remove(name)
 		delete(s.assumed, name)
 	}
 	s.advance(object.GetResourceVersion())
@@ -289,13 +289,13 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	s.mu.Lock()
 	before := s.restore(resourceVersion)
 	altered := s.putListed(items, before, resourceVersion)
-	for name, have := range before {
+	for name, have := range before.in("") {
 		_, isListed := items[name]
 		_, isAssumed := s.assumed[name]
 		if isListed || isAssumed && newerVersion(have.version, resourceVersion) {
 			continue
 		}
-		delete(s.objects, name)
+		s.objects.remove(name)
 		delete(s.assumed, name)
 		altered = append(altered, s.unwrap(have))
 	}
@@ -336,7 +336,7 @@ func (s *store) prepare(list []any) map[types.NamespacedName]item {
 
 // current returns, under the lock, the object that is stored after an item was put.
 func (s *store) current(name types.NamespacedName, put item) client.Object {
-	if kept := s.objects[name]; kept != put.kept {
+	if kept := s.objects.get(name); kept != put.kept {
 		return s.unwrap(kept)
 	}
 	return put.object
@@ -344,11 +344,11 @@ func (s *store) current(name types.NamespacedName, put item) client.Object {
 
 // putListed stores the objects of a list. It returns those that were added or changed. The caller
 // holds the lock.
-func (s *store) putListed(items map[types.NamespacedName]item, before map[types.NamespacedName]*stored, resourceVersion string) (altered []client.Object) {
+func (s *store) putListed(items map[types.NamespacedName]item, before objects, resourceVersion string) (altered []client.Object) {
 	for name, listed := range items {
-		replaced := before[name]
-		if have := s.objects[name]; have != nil && isUndone(have, listed.kept, resourceVersion) {
-			delete(s.objects, name)
+		replaced := before.get(name)
+		if have := s.objects.get(name); have != nil && isUndone(have, listed.kept, resourceVersion) {
+			s.objects.remove(name)
 			delete(s.assumed, name)
 		}
 		if !s.putFromList(name, listed.kept) {
@@ -376,10 +376,10 @@ func isUndone(have, listed *stored, version string) bool {
 // replaces. A list that is older than what was seen comes from a restored server, because a
 // reflector requests lists that are not older. Its objects replace newer ones, and the
 // assumed writes are dropped.
-func (s *store) restore(version string) map[types.NamespacedName]*stored {
+func (s *store) restore(version string) objects {
 	before := s.objects
 	if order, err := resourceversion.CompareResourceVersion(version, s.seen); s.restored || err == nil && order < 0 {
-		s.objects, s.assumed = map[types.NamespacedName]*stored{}, map[types.NamespacedName][]string{}
+		s.objects, s.assumed = objects{}, map[types.NamespacedName][]string{}
 		s.restored, s.newest = false, version
 	}
 	return before
@@ -390,11 +390,11 @@ func (s *store) Bookmark(resourceVersion string) error {
 	var dropped []client.Object
 	s.mu.Lock()
 	for name := range s.assumed {
-		have := s.objects[name]
+		have := s.objects.get(name)
 		if newerVersion(have.version, resourceVersion) {
 			continue
 		}
-		delete(s.objects, name)
+		s.objects.remove(name)
 		delete(s.assumed, name)
 		dropped = append(dropped, s.unwrap(have))
 	}
