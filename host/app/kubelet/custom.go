@@ -67,7 +67,7 @@ func (v *virtualNode) listReflections(ctx context.Context) ([]policyv1alpha1.Res
 // reportReflections reports the observations of this virtual node's session. In a shared process,
 // those of the virtual node that reflects for all are reported.
 func (v *virtualNode) reportReflections(ctx context.Context, observations []policyv1alpha1.ReflectionObservation) error {
-	if v.leadership != nil && !v.leadership.keepReport(v, observations) {
+	if v.leadership != nil && !v.keepReport(observations) {
 		return nil
 	}
 	return v.writeReflections(ctx, observations)

@@ -2,11 +2,6 @@ package kubelet
 
 import (
 	"context"
-	"maps"
-	"slices"
-	"strings"
-	"sync"
-	"time"
 
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -15,127 +10,59 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/election"
 )
 
-// maxLinkFailures is how many checks of the provider in a row fail before a leading process lets
-// another of its virtual nodes reflect the shared objects.
-const maxLinkFailures = 3
-
-// leadership campaigns once for all virtual nodes of a process. While the process leads, one of
-// them reflects the shared objects. It is safe for concurrent use.
+// leadership campaigns once for all virtual nodes of a process.
 type leadership struct {
+	*election.Group[*virtualNode]
 	election *election.Election
-	interval time.Duration
-
-	mu      sync.Mutex
-	leading bool
-	// members are the virtual nodes that have or had a session and run, with the observations of their
-	// ResourceReflections. chosen is one of them, or nil.
-	members map[*virtualNode][]policyv1alpha1.ReflectionObservation
-	chosen  *virtualNode
 }
 
 func newLeadership(o *Options, config *rest.Config) (*leadership, error) {
-	l := &leadership{interval: o.NodePingInterval, members: map[*virtualNode][]policyv1alpha1.ReflectionObservation{}}
+	l := &leadership{Group: election.NewGroup[*virtualNode](o.NodePingInterval)}
 	var err error
-	l.election, err = newElection(o, config, l, l.setLeading)
+	l.election, err = newElection(o, config, l, l.SetLeading)
 	return l, err
 }
 
-// Interval implements election.Link.
-func (l *leadership) Interval() time.Duration { return l.interval }
+// Name implements election.Member.
+func (v *virtualNode) Name() string { return v.options.NodeName }
 
-// Failures implements election.Link. It returns the failures of the chosen virtual node. If that
-// cannot reach the provider and another one can, it chooses the other one.
-func (l *leadership) Failures(ctx context.Context, recheck bool) int {
-	l.mu.Lock()
-	chosen, leading, members := l.chosen, l.leading, l.sorted()
-	l.mu.Unlock()
-	if chosen == nil {
-		return 1
-	}
-	failures := chosen.link.Failures(ctx, recheck)
-	if failures == 0 || leading && failures < maxLinkFailures {
-		return failures
-	}
-	for _, other := range members {
-		if other != chosen && ctx.Err() == nil && other.link.Failures(ctx, recheck) == 0 {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.choose(other)
-			return 0
-		}
-	}
-	return failures
+// Failures implements election.Member.
+func (v *virtualNode) Failures(ctx context.Context, recheck bool) int {
+	return v.link.Failures(ctx, recheck)
 }
 
-// sorted returns the members, sorted by name. The caller holds the lock.
-func (l *leadership) sorted() []*virtualNode {
-	return slices.SortedFunc(maps.Keys(l.members), func(a, b *virtualNode) int { return strings.Compare(a.options.NodeName, b.options.NodeName) })
-}
-
-// join adds a virtual node with a session, which it passes the result of the election.
-func (l *leadership) join(v *virtualNode) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, known := l.members[v]; !known {
-		l.members[v] = nil
-	}
-	if l.chosen == nil {
-		l.choose(v)
+// SetLeading implements election.Member. It passes the result of the election to the current session and
+// to later ones.
+func (v *virtualNode) SetLeading(leading bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.leading = leading
+	if v.session != nil {
+		v.session.lead(leading)
 	}
 }
 
-// leave removes a virtual node without a session.
-func (l *leadership) leave(v *virtualNode) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.members, v)
-	if l.chosen != v {
+// Chosen implements election.Member. It writes observations that were not written while another virtual
+// node was chosen.
+func (v *virtualNode) Chosen() {
+	v.mu.Lock()
+	observations := v.observations
+	v.mu.Unlock()
+	if observations == nil {
 		return
 	}
-	l.chosen = nil
-	if others := l.sorted(); len(others) > 0 {
-		l.choose(others[0])
-	}
-}
-
-// choose lets a virtual node reflect the shared objects while the process leads. The caller holds
-// the lock and v is a member.
-func (l *leadership) choose(v *virtualNode) {
-	if _, found := l.members[v]; !found || l.chosen == v {
-		return
-	}
-	if l.chosen != nil {
-		l.chosen.setLeading(false)
-	}
-	l.chosen = v
-	v.setLeading(l.leading)
-	if observations := l.members[v]; observations != nil {
-		go v.repeatReport(observations)
-	}
-}
-
-func (l *leadership) setLeading(leading bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.leading = leading
-	if l.chosen != nil {
-		l.chosen.setLeading(leading)
-	}
-}
-
-// keepReport stores the observations of a virtual node and reports whether they are to be written.
-func (l *leadership) keepReport(v *virtualNode, observations []policyv1alpha1.ReflectionObservation) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.members[v] = observations
-	return l.chosen == v
-}
-
-// repeatReport writes observations that were not written while another virtual node was chosen.
-func (v *virtualNode) repeatReport(observations []policyv1alpha1.ReflectionObservation) {
 	ctx, cancel := context.WithTimeout(context.Background(), eventTimeout)
 	defer cancel()
 	if err := v.writeReflections(ctx, observations); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Reporting ResourceReflections failed", "node", v.options.NodeName)
 	}
+}
+
+// keepReport stores the observations of a virtual node of a shared process, and reports whether they are
+// to be written. Chosen writes those of a virtual node that is chosen later.
+func (v *virtualNode) keepReport(observations []policyv1alpha1.ReflectionObservation) bool {
+	v.mu.Lock()
+	v.observations = observations
+	v.mu.Unlock()
+	return v.leadership.IsChosen(v)
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/consumer/election"
 	kubeletapi "github.com/longshore-dev/longshore/host/consumer/kubelet"
 	"github.com/longshore-dev/longshore/host/consumer/link"
@@ -67,6 +68,8 @@ type virtualNode struct {
 	mu      sync.Mutex
 	session *session
 	leading bool
+	// observations of ResourceReflections are kept in a shared process only.
+	observations []policyv1alpha1.ReflectionObservation
 }
 
 func newVirtualNode(o *Options, s *shared, registry prometheus.Registerer) (*virtualNode, error) {
@@ -111,7 +114,7 @@ func (v *virtualNode) addCertificate() error {
 }
 
 func (v *virtualNode) addElection() (err error) {
-	v.election, err = newElection(v.options, v.config, v.link, v.setLeading)
+	v.election, err = newElection(v.options, v.config, v.link, v.SetLeading)
 	return err
 }
 
@@ -170,7 +173,7 @@ func (v *virtualNode) run(ctx context.Context) error {
 		defer trim.Stop()
 		defer startElection(ctx, v.policies, v.election)()
 	} else {
-		defer v.leadership.leave(v)
+		defer v.leadership.Leave(v)
 	}
 	for ctx.Err() == nil {
 		if config, err = v.runSession(ctx, config); err != nil {
@@ -218,7 +221,7 @@ func (v *virtualNode) runSession(ctx context.Context, config *rest.Config) (*res
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if v.leadership != nil {
-		v.leadership.join(v)
+		v.leadership.Join(v)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- current.run(ctx, streams) }()
@@ -248,16 +251,6 @@ func (v *virtualNode) setSession(current *session) {
 	v.session = current
 	if current != nil {
 		current.lead(v.leading)
-	}
-}
-
-// setLeading passes the result of the election to the current session and to later ones.
-func (v *virtualNode) setLeading(leading bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.leading = leading
-	if v.session != nil {
-		v.session.lead(leading)
 	}
 }
 

@@ -151,10 +151,10 @@ func phase(nso *offloadingv1beta1.NamespaceOffloading, required, ready, failed i
 func requiredCondition(desired bool, hold *Hold, previous offloadingv1beta1.RemoteNamespaceConditions, now metav1.Time) offloadingv1beta1.RemoteNamespaceCondition {
 	c := offloadingv1beta1.RemoteNamespaceCondition{
 		Type: offloadingv1beta1.NamespaceOffloadingRequired, Status: corev1.ConditionFalse, Reason: "ClusterNotSelected",
-		Message: "No virtual node of this cluster matches the cluster selector",
+		Message: "No virtual node of this cluster matches the cluster selector.",
 	}
 	if desired {
-		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "ClusterSelected", "The cluster selector matches this cluster"
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, "ClusterSelected", "The cluster selector matches this cluster."
 	}
 	if hold != nil {
 		c.Reason, c.Message = hold.Reason, hold.Message
@@ -171,11 +171,11 @@ func readyCondition(nm *offloadingv1beta1.NamespaceMap, namespace string, previo
 		c.Reason = string(current.Phase)
 		switch current.Phase {
 		case offloadingv1beta1.MappingAccepted:
-			c.Status, c.Reason, c.Message = corev1.ConditionTrue, "NamespaceCreated", "The remote namespace exists"
+			c.Status, c.Reason, c.Message = corev1.ConditionTrue, "NamespaceCreated", "The remote namespace exists."
 		case offloadingv1beta1.MappingCreationLoopBackOff:
 			c.Message = failureMessage(nm, namespace)
 		case offloadingv1beta1.MappingTerminating:
-			c.Message = "The remote namespace is being deleted"
+			c.Message = "The remote namespace is being deleted."
 		}
 	}
 	return keepTime(c, previous, now)
