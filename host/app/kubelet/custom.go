@@ -49,7 +49,7 @@ func (v *virtualNode) newFollower(config *rest.Config, reflector *engine.Engine,
 		RemoteSelector: labels.SelectorFromSet(labels.Set{
 			offloadingv1beta1.OriginLabel: o.HomeClusterID, offloadingv1beta1.DestinationLabel: o.ForeignClusterID,
 		}).String(),
-		List: v.listReflections, Namespaces: reflector.Namespaces, Report: v.reportReflections,
+		List: v.listReflections, Namespaces: reflector.Namespaces, Report: v.reportReflections, IsStandby: v.isStandby,
 		New: func(kind mirror.CustomResource, policy offloadingv1beta1.ReflectionType) (custom.Reflection, error) {
 			return compose(kind.Define(mirror.Options{Origin: v.origin(), Policy: policy, Workers: customWorkers}))
 		},
@@ -63,6 +63,9 @@ func (v *virtualNode) listReflections(ctx context.Context) ([]policyv1alpha1.Res
 	}
 	return list.Items, nil
 }
+
+// isStandby reports whether another virtual node of a shared process reflects the shared objects.
+func (v *virtualNode) isStandby() bool { return v.leadership != nil && !v.leadership.IsChosen(v) }
 
 // reportReflections reports the observations of this virtual node's session. In a shared process,
 // those of the virtual node that reflects for all are reported.
