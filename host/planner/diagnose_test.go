@@ -104,6 +104,11 @@ func TestTheFirstThingThatIsWrongOnTheWayAndInTheProvider(t *testing.T) {
 			o.ShadowPod.Status.Reason, o.ShadowPod.Status.Message = "FailedCreatePod", "forbidden"
 		}, planner.Creating, planner.ProviderOperator, "forbidden"},
 		"the provider has not created": {func(o *planner.Observed) { sent(o); o.RemotePod = nil }, planner.Creating, planner.ProviderOperator, "has not created the pod"},
+		"the provider has no node, seen from here": {func(o *planner.Observed) {
+			sent(o)
+			o.Provider, o.ShadowPod, o.RemotePod = false, nil, nil
+			o.Pod.Status.Conditions = conditions(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "Insufficient memory")
+		}, planner.ProviderScheduling, planner.ProviderOperator, "No node of the provider takes the pod: Insufficient memory"},
 		"the provider has no node": {func(o *planner.Observed) {
 			sent(o)
 			o.RemotePod.Status.Conditions = conditions(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "Insufficient memory")
