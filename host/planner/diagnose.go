@@ -81,7 +81,12 @@ func (o *Observed) homeClusterID() string {
 
 // isOffloaded reports whether the pod is known to be on a virtual node.
 func (o *Observed) isOffloaded() bool {
-	return o.ShadowPod != nil || o.Node != nil && o.Node.Labels[offloadingv1beta1.NodeTypeLabel] == offloadingv1beta1.NodeTypeVirtual
+	return o.ShadowPod != nil || IsVirtual(o.Node)
+}
+
+// IsVirtual reports whether a Node, which may be nil, is known to be that of a virtual node.
+func IsVirtual(node *corev1.Node) bool {
+	return node != nil && node.Labels[offloadingv1beta1.NodeTypeLabel] == offloadingv1beta1.NodeTypeVirtual
 }
 
 // remotePod returns the remote pod; the local pod, which has its status, if that is not known.
@@ -214,7 +219,7 @@ func diagnoseMisfit(o Observed, reason, says string) *Diagnosis {
 }
 
 func diagnoseNode(o Observed) *Diagnosis {
-	if o.Node == nil || o.Node.Labels[offloadingv1beta1.NodeTypeLabel] != offloadingv1beta1.NodeTypeVirtual {
+	if !IsVirtual(o.Node) {
 		return nil
 	}
 	if c := notReady(o.Node); c != nil {
