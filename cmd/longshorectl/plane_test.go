@@ -323,7 +323,7 @@ func fullNodes(t *testing.T, c client.Client, at func(...string) (string, int, s
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "mall", Name: "large"}, Spec: corev1.PodSpec{
 		AutomountServiceAccountToken: new(bool), Tolerations: []corev1.Toleration{{Key: offloadingv1beta1.VirtualNodeTaintKey, Operator: corev1.TolerationOpExists}},
 		NodeSelector: map[string]string{"liqo.io/remote-cluster-id": "palermo"},
-		Containers: []corev1.Container{{Name: "web", Image: "web:1", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}}},
+		Containers:   []corev1.Container{{Name: "web", Image: "web:1", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}}},
 	}}
 	nso := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "mall", Name: offloadingv1beta1.NamespaceOffloadingName}}
 	nso.Spec.PodOffloadingStrategy, nso.Spec.NamespaceMappingStrategy = "Remote", "DefaultName"
