@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	podresource "k8s.io/component-helpers/resource"
 
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 	"github.com/longshore-dev/longshore/host/forge/local"
@@ -47,6 +48,8 @@ type Observed struct {
 	Offloading *offloadingv1beta1.NamespaceOffloading
 	// Node that the pod is bound to.
 	Node *corev1.Node
+	// Peer is the ForeignCluster of the provider of a virtual node.
+	Peer *liqocorev1beta1.ForeignCluster
 	// Mapping is the remote namespace; nil if the NamespaceMap has none, or is not known.
 	Mapping *offloadingv1beta1.RemoteNamespaceStatus
 	// KnowsMapping reports that the NamespaceMap of the provider was read.
@@ -222,8 +225,30 @@ func diagnoseNode(o Observed) *Diagnosis {
 	if !IsVirtual(o.Node) {
 		return nil
 	}
-	if c := notReady(o.Node); c != nil {
-		return newDiagnosis(VirtualNode, cmp.Or(c.Reason, "NodeNotReady"), Operator, "Virtual node %q is not ready: %s", o.Node.Name, c.Message)
+	c := notReady(o.Node)
+	if c == nil {
+		return nil
+	}
+	if down := o.outage(); down != nil {
+		return newDiagnosis(VirtualNode, "ProviderUnreachable", Operator, "The API server of cluster %q does not answer, so virtual node %q is not ready. %s", o.Peer.Spec.ClusterID, o.Node.Name, down.Message)
+	}
+	hint := ""
+	if c.Status == corev1.ConditionUnknown {
+		hint = " Its virtual kubelet does not run, or does not reach one of the clusters."
+	}
+	return newDiagnosis(VirtualNode, cmp.Or(c.Reason, "NodeNotReady"), Operator, "Virtual node %q is not ready: %s%s", o.Node.Name, c.Message, hint)
+}
+
+// outage returns what the manager reports about a provider whose API server does not answer; nil if it
+// answers, or that is not known.
+func (o *Observed) outage() *liqocorev1beta1.Condition {
+	if o.Peer == nil {
+		return nil
+	}
+	for i := range o.Peer.Status.Conditions {
+		if c := &o.Peer.Status.Conditions[i]; c.Type == liqocorev1beta1.APIServerStatusCondition && c.Status == liqocorev1beta1.ConditionStatusError {
+			return c
+		}
 	}
 	return nil
 }

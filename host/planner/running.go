@@ -113,6 +113,9 @@ func describePullSecrets(o Observed, reason string) string {
 func diagnoseReadiness(o Observed) *Diagnosis {
 	ready := condition(o.Pod, corev1.PodReady)
 	if ready != nil && ready.Reason == local.RemoteUnavailableReason {
+		if down := o.outage(); down != nil {
+			return newDiagnosis(VirtualNode, "ProviderUnreachable", Operator, "The API server of cluster %q does not answer, so the pod is not ready. %s", o.Peer.Spec.ClusterID, down.Message)
+		}
 		return newDiagnosis(VirtualNode, ready.Reason, Operator, "%s. The pod is ready again when its virtual node is.", ready.Message)
 	}
 	if o.RemotePod != nil && isRunning(o.RemotePod) {

@@ -154,12 +154,18 @@ func isAbsent(err error) bool {
 	return found
 }
 
-// readMapping reads the NamespaceMap of the provider of a pod's node, if the user may.
+// readMapping reads the ForeignCluster and the NamespaceMap of the provider of a pod's node, if the
+// user may.
 func readMapping(ctx context.Context, here *cluster.Cluster, o *planner.Observed) {
 	if !planner.IsVirtual(o.Node) {
 		return
 	}
 	provider := o.Node.Labels[liqocorev1beta1.RemoteClusterIDLabel]
+	_ = cluster.List(ctx, here, liqocorev1beta1.GroupVersion.WithResource("foreignclusters"), func(peer *liqocorev1beta1.ForeignCluster) {
+		if string(peer.Spec.ClusterID) == provider {
+			o.Peer = peer
+		}
+	})
 	err := cluster.List(ctx, here, offloading("namespacemaps"), func(nm *offloadingv1beta1.NamespaceMap) {
 		if nm.Labels[liqocorev1beta1.RemoteIDLabel] != provider || nm.Labels[liqocorev1beta1.ReplicationLabel] != "true" {
 			return
