@@ -124,6 +124,19 @@ func diagnoseReadiness(o Observed) *Diagnosis {
 	if o.Pod.Status.Phase != corev1.PodRunning || ready == nil {
 		return nil
 	}
+	for _, check := range []func(Observed) *Diagnosis{diagnoseProbes, diagnoseGates} {
+		if found := check(o); found != nil {
+			return found
+		}
+	}
+	if ready.Message == "" && ready.Reason == "" {
+		return nil
+	}
+	return newDiagnosis(Running, cmp.Or(ready.Reason, "NotReady"), o.kubeletOperator(), "The pod runs and is not ready: %s", cmp.Or(ready.Message, ready.Reason))
+}
+
+// diagnoseProbes reports the first container that runs and is not ready.
+func diagnoseProbes(o Observed) *Diagnosis {
 	for i := range o.Pod.Status.ContainerStatuses {
 		c := &o.Pod.Status.ContainerStatuses[i]
 		if c.State.Running == nil || c.Ready {
@@ -136,8 +149,13 @@ func diagnoseReadiness(o Observed) *Diagnosis {
 		if event := newestWarning(o.Events, o.isAboutPod); event != nil {
 			message += " " + describeEvent(event)
 		}
-		return newDiagnosis(Running, cmp.Or(ready.Reason, "ContainersNotReady"), Owner, "%s", message)
+		return newDiagnosis(Running, "ContainersNotReady", Owner, "%s", message)
 	}
+	return nil
+}
+
+// diagnoseGates reports the first readiness gate whose condition is not true.
+func diagnoseGates(o Observed) *Diagnosis {
 	for i := range o.Pod.Spec.ReadinessGates {
 		gate := o.Pod.Spec.ReadinessGates[i].ConditionType
 		switch c := condition(o.Pod, gate); {
@@ -147,10 +165,7 @@ func diagnoseReadiness(o Observed) *Diagnosis {
 			return newDiagnosis(Running, reasonReadinessGate, Owner, "The containers are ready, and the readiness gate %q is not: its controller has set it to %s. %s", gate, c.Status, strings.TrimSpace(c.Reason+" "+c.Message))
 		}
 	}
-	if ready.Message == "" && ready.Reason == "" {
-		return nil
-	}
-	return newDiagnosis(Running, cmp.Or(ready.Reason, "NotReady"), o.kubeletOperator(), "The pod runs and is not ready: %s", cmp.Or(ready.Message, ready.Reason))
+	return nil
 }
 
 // reasonReadinessGate is the reason of a pod that waits for a condition.
