@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,7 +65,7 @@ func connect(t *testing.T) (client.Client, string) {
 	_, code, message := run(t.Context(), "policy", "inspect", "--policy", "mirror", "--kubeconfig", cluster.Kubeconfig())
 	assert.Equal(t, output.CodeFailed, code)
 	assert.Contains(t, message, "does not know this kind: is Longshore installed there")
-	planetest.InstallCRDs(t, cluster.RESTConfig(), "shadowpods", "namespacemaps", "namespaceoffloadings", "offloadingpolicies", "policycomponents")
+	planetest.InstallCRDs(t, cluster.RESTConfig(), "shadowpods", "namespacemaps", "namespaceoffloadings", "virtualnodes", "offloadingpolicies", "policycomponents")
 	return c, cluster.Kubeconfig()
 }
 
@@ -120,7 +121,11 @@ func explains(t *testing.T, c client.Client, kubeconfig string) {
 		"POINT        DECIDES  POLICY                MODULE   DIGEST        WHAT\n"+
 		"PodMutation  all      default-podplacement  builtin  0123456789ab  ensure /spec/tolerations\n", decisions)
 
-	_, code, message = at("pod", "web", "-n", "shop", "--remote-kubeconfig", kubeconfig)
+	out, code, message = at("pod", "web", "-n", "shop", "--remote-kubeconfig", kubeconfig)
+	assert.Equal(t, output.CodeDone, code, message)
+	assert.Contains(t, out, "Does not run at Scheduling, NamespaceNotOffloaded", "a pod is diagnosed although it has no remote object")
+	assert.Contains(t, out, "\nshadowpod web (in the provider)\nThe object cannot be shown: namespace shop is not offloaded: no NamespaceMap maps it\n")
+	_, code, message = at("secret/web", "-n", "shop", "--remote-kubeconfig", kubeconfig)
 	assert.Equal(t, output.CodeFailed, code)
 	assert.Contains(t, message, "namespace shop is not offloaded")
 	nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-rome", Phase: offloadingv1beta1.MappingAccepted}}
@@ -150,6 +155,9 @@ func explains(t *testing.T, c client.Client, kubeconfig string) {
 
 	offloadedPods(t, c, at)
 	otherEnds(t, c, at)
+	needs(t, c, at)
+	severalProviders(t, c, at)
+	fullNodes(t, c, at)
 	for _, tc := range []struct {
 		args []string
 		code int
@@ -223,6 +231,112 @@ func otherEnds(t *testing.T, c client.Client, at func(...string) (string, int, s
 	out, code, message = at(authority...)
 	require.Equal(t, output.CodeDone, code, message)
 	assert.Contains(t, out, "\nconfigmap shop-rome/kube-root-ca.crt.rome (in the provider)\nNo policy wrote or dropped anything.\n")
+}
+
+// asJSON returns the explanation of a pod that does not run.
+func asJSON(t *testing.T, at func(...string) (string, int, string), args ...string) explain.Explanation {
+	t.Helper()
+	out, code, message := at(append(args, "-o", "json")...)
+	require.Equal(t, output.CodeDone, code, message)
+	var e explain.Explanation
+	require.NoError(t, json.Unmarshal([]byte(out), &e))
+	require.NotNil(t, e.Diagnosis)
+	return e
+}
+
+// needs are pods that wait for an object, or for what only an event says.
+func needs(t *testing.T, c client.Client, at func(...string) (string, int, string)) {
+	t.Helper()
+	waiting := func(name, secret string) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PodSpec{
+			NodeName: "milan", AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "web", Image: "web:1", EnvFrom: []corev1.EnvFromSource{{
+				SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: secret}},
+			}}}},
+		}}
+		create(t, c, pod)
+		pod.Status = corev1.PodStatus{Phase: corev1.PodPending, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "web", Image: "web:1", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
+		}}}
+		require.NoError(t, c.Status().Update(t.Context(), pod))
+		return pod
+	}
+	waiting("without-secret", "none")
+	found := asJSON(t, at, "pod/without-secret", "-n", "shop").Diagnosis
+	assert.Equal(t, "MissingObject", found.Reason.Reason)
+	assert.Contains(t, found.Message, `Secret "none" is missing in namespace "shop"`)
+	assert.Equal(t, planner.Owner, found.Who)
+
+	pod := waiting("without-volume", "web")
+	event := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "without-volume"}, Type: corev1.EventTypeWarning, Reason: "FailedMount", Message: "timed out",
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: pod.Name, UID: pod.UID}, LastTimestamp: metav1.Now(),
+	}
+	create(t, c, event)
+	found = asJSON(t, at, "pod/without-volume", "-n", "shop").Diagnosis
+	assert.Equal(t, "FailedMount", found.Reason.Reason)
+	assert.Contains(t, found.Message, "timed out")
+
+	shadow := &offloadingv1beta1.ShadowPod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: pod.Name}, Spec: offloadingv1beta1.ShadowPodSpec{Pod: pod.Spec}}
+	remote := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop-rome", Name: pod.Name}, Spec: *pod.Spec.DeepCopy()}
+	create(t, c, shadow)
+	require.Eventually(t, func() bool { return c.Create(t.Context(), remote) == nil }, soon, tick, "the namespace gets its service account")
+	found = asJSON(t, at, "pod/without-volume", "-n", "shop", "--remote-context", "rome", "--remote-namespace", "shop-rome").Diagnosis
+	assert.Equal(t, "ObjectNotReflected", found.Reason.Reason)
+	assert.Contains(t, found.Message, `Secret "web" is not in the provider`)
+	assert.Equal(t, planner.Operator, found.Who)
+}
+
+// severalProviders is a namespace that is offloaded to two providers: the pod's node selects one.
+func severalProviders(t *testing.T, c client.Client, at func(...string) (string, int, string)) {
+	t.Helper()
+	nm := &offloadingv1beta1.NamespaceMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "longshore", Name: "turin", Labels: map[string]string{"liqo.io/remoteID": "turin", "liqo.io/replication": "true"},
+	}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "turin", Labels: map[string]string{
+		offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual, "liqo.io/remote-cluster-id": "turin",
+	}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "in-turin"}, Spec: corev1.PodSpec{
+		NodeName: "turin", AutomountServiceAccountToken: new(bool), Containers: []corev1.Container{{Name: "web", Image: "web:1"}},
+	}}
+	create(t, c, nm, node, pod)
+	nm.Status.CurrentMapping = map[string]offloadingv1beta1.RemoteNamespaceStatus{"shop": {RemoteNamespace: "shop-of-rome", Phase: offloadingv1beta1.MappingAccepted}}
+	require.NoError(t, c.Status().Update(t.Context(), nm))
+	e := asJSON(t, at, "pod/in-turin", "-n", "shop", "--remote-context", "rome")
+	require.Len(t, e.Objects, 2)
+	assert.Equal(t, "shop-of-rome", e.Objects[1].Namespace, "that of the pod's node")
+	assert.True(t, e.Objects[1].Absent)
+
+	e = asJSON(t, at, "pod/web", "-n", "shop", "--remote-context", "rome")
+	assert.Equal(t, planner.Scheduling, e.Diagnosis.Stage)
+	assert.Contains(t, e.Objects[1].Problem, "namespace shop is offloaded as shop-of-rome, shop-rome: choose one with --remote-namespace")
+	_, code, message := at("secret/web", "-n", "shop", "--remote-context", "rome")
+	assert.Equal(t, output.CodeUsage, code)
+	assert.Contains(t, message, "choose one with --remote-namespace")
+}
+
+// fullNodes is a pod that no virtual node has room for.
+func fullNodes(t *testing.T, c client.Client, at func(...string) (string, int, string)) {
+	t.Helper()
+	vn := &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: "longshore", Name: "palermo"}}
+	vn.Spec.ClusterID = "palermo"
+	vn.Spec.ResourceQuota.Hard = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourcePods: resource.MustParse("10")}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "mall", Name: "large"}, Spec: corev1.PodSpec{
+		AutomountServiceAccountToken: new(bool), Tolerations: []corev1.Toleration{{Key: offloadingv1beta1.VirtualNodeTaintKey, Operator: corev1.TolerationOpExists}},
+		NodeSelector: map[string]string{"liqo.io/remote-cluster-id": "palermo"},
+		Containers:   []corev1.Container{{Name: "web", Image: "web:1", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}}},
+	}}
+	nso := &offloadingv1beta1.NamespaceOffloading{ObjectMeta: metav1.ObjectMeta{Namespace: "mall", Name: offloadingv1beta1.NamespaceOffloadingName}}
+	nso.Spec.PodOffloadingStrategy, nso.Spec.NamespaceMappingStrategy = "Remote", "DefaultName"
+	create(t, c, namespace("mall"), vn, nso)
+	require.Eventually(t, func() bool { return c.Create(t.Context(), pod) == nil }, soon, tick, "the namespace gets its service account")
+	planetest.Until(t, func(t planetest.T) bool {
+		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"}}
+		return c.Status().Update(t.Context(), pod) == nil
+	}, soon, tick, "the scheduler has decided")
+	found := asJSON(t, at, "pod/large", "-n", "mall").Diagnosis
+	assert.Equal(t, planner.Operator, found.Who)
+	assert.Contains(t, found.Message, "No virtual node takes the pod: palermo: insufficient cpu: 2 requested, 1 left")
 }
 
 // labeller is a module that reads a name and may write labels.

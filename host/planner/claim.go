@@ -65,6 +65,9 @@ func (v *Inventory) claimStays(claim *corev1.PersistentVolumeClaim, node *virtua
 	if why := v.classStays(claim.Spec.StorageClassName); why != "" {
 		return why
 	}
+	if resource := reflectedResources[kindClaim]; node.reflector(resource).isDisabled {
+		return node.describeDisabled(resource)
+	}
 	if node != nil && len(node.Spec.StorageClasses) == 0 {
 		return fmt.Sprintf("virtual node %q offers no storage class", node.Name)
 	}

@@ -3,9 +3,13 @@ package planner
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	podresource "k8s.io/component-helpers/resource"
 
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/pod"
 	"github.com/longshore-dev/longshore/host/forge/local"
@@ -44,15 +48,64 @@ type Observed struct {
 	Offloading *offloadingv1beta1.NamespaceOffloading
 	// Node that the pod is bound to.
 	Node *corev1.Node
+	// Peer is the ForeignCluster of the provider of a virtual node.
+	Peer *liqocorev1beta1.ForeignCluster
 	// Mapping is the remote namespace; nil if the NamespaceMap has none, or is not known.
 	Mapping *offloadingv1beta1.RemoteNamespaceStatus
 	// KnowsMapping reports that the NamespaceMap of the provider was read.
 	KnowsMapping bool
+	// Facts have the virtual nodes, their Nodes and what is requested there, and the objects that the
+	// pod refers to. VirtualNodes and Inventory are nil if they are not known. Other facts are not
+	// used.
+	Facts Facts
+	// Events about the pod and the objects that it refers to, of both clusters.
+	Events []corev1.Event
 	// Provider reports that the provider was read, so that objects that are nil do not exist.
 	Provider bool
 	// ShadowPod and RemotePod in the provider.
 	ShadowPod *offloadingv1beta1.ShadowPod
 	RemotePod *corev1.Pod
+	// Absent are objects that the remote pod refers to and that do not exist in the provider.
+	Absent []Reference
+}
+
+// References lists the objects of the consumer that the pod refers to.
+func (o *Observed) References() []Reference {
+	return localReferences(o.Pod, o.ShadowPod, o.homeClusterID())
+}
+
+// homeClusterID returns the consumer's ID, which is known if the ShadowPod is.
+func (o *Observed) homeClusterID() string {
+	if o.ShadowPod == nil {
+		return ""
+	}
+	return o.ShadowPod.Labels[offloadingv1beta1.OriginLabel]
+}
+
+// isOffloaded reports whether the pod is known to be on a virtual node.
+func (o *Observed) isOffloaded() bool {
+	return o.ShadowPod != nil || IsVirtual(o.Node)
+}
+
+// IsVirtual reports whether a Node, which may be nil, is known to be that of a virtual node.
+func IsVirtual(node *corev1.Node) bool {
+	return node != nil && node.Labels[offloadingv1beta1.NodeTypeLabel] == offloadingv1beta1.NodeTypeVirtual
+}
+
+// remotePod returns the remote pod; the local pod, which has its status, if that is not known.
+func (o *Observed) remotePod() *corev1.Pod {
+	if o.RemotePod != nil {
+		return o.RemotePod
+	}
+	return o.Pod
+}
+
+// kubeletOperator returns who operates the kubelet that runs the pod.
+func (o *Observed) kubeletOperator() string {
+	if o.isOffloaded() {
+		return ProviderOperator
+	}
+	return Operator
 }
 
 // Diagnose returns the first thing that is wrong with a pod, from its scheduling to the
@@ -61,24 +114,20 @@ func Diagnose(o Observed) *Diagnosis {
 	if isRunning(o.Pod) || o.Pod.Status.Phase == corev1.PodSucceeded {
 		return nil
 	}
-	for _, check := range []func(Observed) *Diagnosis{diagnoseDeletion, diagnoseScheduling, diagnoseNode, diagnoseMapping, diagnoseForging, diagnoseCreation} {
+	for _, check := range []func(Observed) *Diagnosis{
+		diagnoseDeletion, diagnoseScheduling, diagnoseNode, diagnoseMapping, diagnoseForging, diagnoseCreation, diagnoseProviderScheduling,
+		diagnoseNeeds, diagnoseContainers, diagnoseReadiness, diagnoseWarning,
+	} {
 		if found := check(o); found != nil {
+			found.Message = strings.TrimSpace(found.Message)
 			return found
 		}
-	}
-	if o.RemotePod != nil {
-		if found := diagnoseRemotePod(o.RemotePod); found != nil {
-			return found
-		}
-	}
-	if found := diagnoseContainers(o.Pod); found != nil {
-		return found
 	}
 	return newDiagnosis(Running, "NotReady", Owner, "The pod is not ready, and neither cluster reports a cause. See its events, and the log of its virtual kubelet.")
 }
 
 func newDiagnosis(stage Stage, reason, who, format string, arguments ...any) *Diagnosis {
-	return &Diagnosis{Reason: Reason{Stage: stage, Reason: reason, Message: fmt.Sprintf(format, arguments...)}, Who: who}
+	return &Diagnosis{Reason: *newReason(stage, reason, format, arguments...), Who: who}
 }
 
 // condition returns a condition of a pod; nil if it has none of this type.
@@ -100,7 +149,15 @@ func diagnoseDeletion(o Observed) *Diagnosis {
 	if o.Pod.DeletionTimestamp == nil {
 		return nil
 	}
-	return newDiagnosis(Running, "Deleting", Owner, "The pod is being deleted since %s.", o.Pod.DeletionTimestamp.UTC().Format("2006-01-02 15:04:05"))
+	since := o.Pod.DeletionTimestamp.UTC().Format("2006-01-02 15:04:05")
+	if node := diagnoseNode(o); node != nil {
+		node.Message = fmt.Sprintf("The pod is to be deleted since %s, and it stays until its node is ready or gone. %s", since, node.Message)
+		return node
+	}
+	if len(o.Pod.Finalizers) > 0 {
+		return newDiagnosis(Running, "Deleting", Owner, "The pod is to be deleted since %s. It has the finalizers %s, which their controllers must remove.", since, strings.Join(o.Pod.Finalizers, ", "))
+	}
+	return newDiagnosis(Running, "Deleting", Owner, "The pod is being deleted since %s.", since)
 }
 
 func diagnoseScheduling(o Observed) *Diagnosis {
@@ -108,32 +165,89 @@ func diagnoseScheduling(o Observed) *Diagnosis {
 		return nil
 	}
 	scheduled := condition(o.Pod, corev1.PodScheduled)
+	says := ""
+	if scheduled != nil && scheduled.Message != "" {
+		says = " The scheduler says: " + scheduled.Message
+	}
 	switch {
 	case len(o.Pod.Spec.SchedulingGates) > 0:
 		return newDiagnosis(Scheduling, corev1.PodReasonSchedulingGated, Owner, "The pod has the scheduling gate %q. The controller that added it must remove it.", o.Pod.Spec.SchedulingGates[0].Name)
 	case o.Offloading == nil:
-		return newDiagnosis(Scheduling, "NamespaceNotOffloaded", Operator, "No node takes the pod, and namespace %q has no NamespaceOffloading: virtual nodes do not take it. %s", o.Pod.Namespace, message(scheduled))
-	case scheduled == nil || scheduled.Message == "":
+		return newDiagnosis(Scheduling, "NamespaceNotOffloaded", Operator, "No node takes the pod, and namespace %q has no NamespaceOffloading: virtual nodes do not take it.%s", o.Pod.Namespace, says)
+	case says == "":
 		return newDiagnosis(Scheduling, "NotScheduled", Operator, "The scheduler has not decided about the pod yet.")
-	default:
-		return newDiagnosis(Scheduling, scheduled.Reason, Owner, "%s", scheduled.Message)
+	case o.Offloading.Spec.PodOffloadingStrategy == offloadingv1beta1.LocalPodOffloadingStrategyType:
+		return newDiagnosis(Scheduling, "StrategyLocal", Operator, "No node takes the pod, and the NamespaceOffloading of namespace %q has the strategy Local: virtual nodes do not take it.%s", o.Pod.Namespace, says)
 	}
+	if found := diagnoseMisfit(o, scheduled.Reason, says); found != nil {
+		return found
+	}
+	return newDiagnosis(Scheduling, scheduled.Reason, Owner, "%s", scheduled.Message)
 }
 
-func message(c *corev1.PodCondition) string {
-	if c == nil {
-		return ""
+// diagnoseMisfit returns why the virtual nodes do not take a pod; nil if one does, or they are not
+// known. The one that is closest to the pod decides who can correct it.
+func diagnoseMisfit(o Observed, reason, says string) *Diagnosis {
+	if o.Facts.VirtualNodes == nil {
+		return nil
 	}
-	return c.Message
+	facts := o.Facts
+	facts.Offloadings = map[string]*offloadingv1beta1.NamespaceOffloading{o.Pod.Namespace: o.Offloading}
+	p, err := New(facts, nil)
+	if err != nil {
+		return newDiagnosis(Scheduling, "InvalidClusterSelector", Operator, "%s", err.Error())
+	}
+	requests := podresource.PodRequests(o.Pod, podresource.PodResourcesOptions{})
+	var misfits []*misfit
+	for _, node := range p.nodes {
+		found := p.findMisfit(o.Pod, requests, nil, node)
+		if found == nil {
+			return nil
+		}
+		misfits = append(misfits, found)
+	}
+	text := describeMisfits(misfits)
+	switch {
+	case len(misfits) == 0:
+		return newDiagnosis(Scheduling, "NoVirtualNode", Operator, "No node takes the pod, and %s.%s", text, says)
+	case misfits[0].rank != rankNotAdmitted:
+		return newDiagnosis(Scheduling, reason, misfits[0].who, "No virtual node takes the pod: %s.%s", text, says)
+	case o.Pod.CreationTimestamp.Before(&o.Offloading.CreationTimestamp):
+		return newDiagnosis(Scheduling, "CreatedBeforeOffloading", Owner,
+			"The pod was created before its namespace was offloaded, so it does not tolerate virtual nodes. Delete it: its controller creates it again, and virtual nodes take that pod.%s", says)
+	default:
+		return newDiagnosis(Scheduling, "NotPlaced", Operator,
+			"The pod does not tolerate virtual nodes, although its namespace is offloaded: the pod webhook did not add the toleration. See the webhook and its policies, then create the pod again.%s", says)
+	}
 }
 
 func diagnoseNode(o Observed) *Diagnosis {
-	if o.Node == nil || o.Node.Labels[offloadingv1beta1.NodeTypeLabel] != offloadingv1beta1.NodeTypeVirtual {
+	if !IsVirtual(o.Node) {
 		return nil
 	}
-	for _, c := range o.Node.Status.Conditions {
-		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-			return newDiagnosis(VirtualNode, cmp.Or(c.Reason, "NodeNotReady"), Operator, "Virtual node %q is not ready: %s", o.Node.Name, c.Message)
+	c := notReady(o.Node)
+	if c == nil {
+		return nil
+	}
+	if down := o.outage(); down != nil {
+		return newDiagnosis(VirtualNode, "ProviderUnreachable", Operator, "The API server of cluster %q does not answer, so virtual node %q is not ready. %s", o.Peer.Spec.ClusterID, o.Node.Name, down.Message)
+	}
+	hint := ""
+	if c.Status == corev1.ConditionUnknown {
+		hint = " Its virtual kubelet does not run, or does not reach one of the clusters."
+	}
+	return newDiagnosis(VirtualNode, cmp.Or(c.Reason, "NodeNotReady"), Operator, "Virtual node %q is not ready: %s%s", o.Node.Name, c.Message, hint)
+}
+
+// outage returns what the manager reports about a provider whose API server does not answer; nil if it
+// answers, or that is not known.
+func (o *Observed) outage() *liqocorev1beta1.Condition {
+	if o.Peer == nil {
+		return nil
+	}
+	for i := range o.Peer.Status.Conditions {
+		if c := &o.Peer.Status.Conditions[i]; c.Type == liqocorev1beta1.APIServerStatusCondition && c.Status == liqocorev1beta1.ConditionStatusError {
+			return c
 		}
 	}
 	return nil
@@ -175,10 +289,16 @@ func diagnoseForging(o Observed) *Diagnosis {
 
 // diagnoseCreation reports a remote pod that does not exist.
 func diagnoseCreation(o Observed) *Diagnosis {
+	node := o.virtualNode()
 	switch {
+	case node.reflector(resourcePod).isDisabled:
+		return newDiagnosis(Forging, reasonPodsNotReflected, Operator, "The virtual kubelet runs no pods: %s.", node.describeDisabled(resourcePod))
 	case !o.Provider:
 		return nil
 	case o.ShadowPod == nil:
+		if event := newestWarning(o.Events, o.isAboutPod); event != nil {
+			return diagnoseEvent(o, Forging, event)
+		}
 		return newDiagnosis(Forging, "NotSent", Operator, "The virtual kubelet has not sent the pod to the provider. See the events of the pod, and the log of the virtual kubelet.")
 	case o.ShadowPod.Status.Reason != "":
 		return newDiagnosis(Creating, o.ShadowPod.Status.Reason, ProviderOperator, "%s", o.ShadowPod.Status.Message)
@@ -189,29 +309,21 @@ func diagnoseCreation(o Observed) *Diagnosis {
 	}
 }
 
-func diagnoseRemotePod(remote *corev1.Pod) *Diagnosis {
-	if scheduled := condition(remote, corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
-		return newDiagnosis(ProviderScheduling, scheduled.Reason, ProviderOperator, "%s", scheduled.Message)
-	}
-	return diagnoseContainers(remote)
-}
-
-// diagnoseContainers reports the first container that does not run.
-func diagnoseContainers(p *corev1.Pod) *Diagnosis {
-	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
-		for i := range statuses {
-			c := &statuses[i]
-			waiting, terminated := c.State.Waiting, c.State.Terminated
-			switch {
-			case waiting != nil && waiting.Reason != "" && waiting.Reason != "PodInitializing" && waiting.Reason != "ContainerCreating":
-				return newDiagnosis(Running, waiting.Reason, Owner, "Container %q waits: %s", c.Name, cmp.Or(waiting.Message, waiting.Reason))
-			case terminated != nil && terminated.ExitCode != 0:
-				return newDiagnosis(Running, cmp.Or(terminated.Reason, "Error"), Owner, "Container %q ended with exit code %d. %s", c.Name, terminated.ExitCode, terminated.Message)
-			}
-		}
-	}
-	if p.Status.Phase == corev1.PodFailed {
-		return newDiagnosis(Running, cmp.Or(p.Status.Reason, "Failed"), Owner, "The pod has failed. %s", p.Status.Message)
+// diagnoseProviderScheduling reports a remote pod that no node of the provider takes. The local pod,
+// which has a node, has the same condition.
+func diagnoseProviderScheduling(o Observed) *Diagnosis {
+	if scheduled := condition(o.remotePod(), corev1.PodScheduled); scheduled != nil && scheduled.Status == corev1.ConditionFalse {
+		return newDiagnosis(ProviderScheduling, scheduled.Reason, ProviderOperator, "No node of the provider takes the pod: %s", scheduled.Message)
 	}
 	return nil
+}
+
+// virtualNode returns the virtual node that the pod is bound to; nil if it is not known.
+func (o *Observed) virtualNode() *virtualNode {
+	i := slices.IndexFunc(o.Facts.VirtualNodes, func(vn offloadingv1beta1.VirtualNode) bool { return vn.Name == o.Pod.Spec.NodeName })
+	if i < 0 || !o.isOffloaded() {
+		return nil
+	}
+	vn := &o.Facts.VirtualNodes[i]
+	return &virtualNode{VirtualNode: vn, node: o.Node, reflectors: readReflectors(vn)}
 }

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/planner"
 )
@@ -74,6 +75,12 @@ func TestTheFirstThingThatIsWrongBeforeAPodIsSent(t *testing.T) {
 			sent(o)
 			o.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status."}}
 		}, planner.VirtualNode, planner.Operator, "stopped posting"},
+		"the provider does not answer": {func(o *planner.Observed) {
+			sent(o)
+			o.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "Kubelet stopped posting node status."}}
+			o.Peer = &liqocorev1beta1.ForeignCluster{Spec: liqocorev1beta1.ForeignClusterSpec{ClusterID: "milan"}}
+			o.Peer.Status.Conditions = []liqocorev1beta1.Condition{{Type: liqocorev1beta1.APIServerStatusCondition, Status: liqocorev1beta1.ConditionStatusError, Message: "i/o timeout"}}
+		}, planner.VirtualNode, planner.Operator, `The API server of cluster "milan" does not answer, so virtual node "milan" is not ready. i/o timeout`},
 		"the namespace is not mapped": {func(o *planner.Observed) { sent(o); o.Mapping = nil }, planner.Mapping, planner.Operator, `Namespace "shop" is not offloaded`},
 		"the provider creates none": {func(o *planner.Observed) {
 			sent(o)
@@ -104,6 +111,11 @@ func TestTheFirstThingThatIsWrongOnTheWayAndInTheProvider(t *testing.T) {
 			o.ShadowPod.Status.Reason, o.ShadowPod.Status.Message = "FailedCreatePod", "forbidden"
 		}, planner.Creating, planner.ProviderOperator, "forbidden"},
 		"the provider has not created": {func(o *planner.Observed) { sent(o); o.RemotePod = nil }, planner.Creating, planner.ProviderOperator, "has not created the pod"},
+		"the provider has no node, seen from here": {func(o *planner.Observed) {
+			sent(o)
+			o.Provider, o.ShadowPod, o.RemotePod = false, nil, nil
+			o.Pod.Status.Conditions = conditions(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "Insufficient memory")
+		}, planner.ProviderScheduling, planner.ProviderOperator, "No node of the provider takes the pod: Insufficient memory"},
 		"the provider has no node": {func(o *planner.Observed) {
 			sent(o)
 			o.RemotePod.Status.Conditions = conditions(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "Insufficient memory")

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
-	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
@@ -26,6 +25,7 @@ type inventoryKey struct{ kind, namespace, name string }
 // Inventory has the objects that pods may refer to. It is read-only while it is used.
 type Inventory struct {
 	isComplete bool
+	unreadable map[inventoryKey]bool
 	objects    map[inventoryKey]*metav1.PartialObjectMetadata
 	services   map[string][]*corev1.Service
 	claims     map[inventoryKey]*corev1.PersistentVolumeClaim
@@ -38,7 +38,13 @@ func NewInventory(isComplete bool) *Inventory {
 	return &Inventory{
 		isComplete: isComplete, objects: map[inventoryKey]*metav1.PartialObjectMetadata{}, services: map[string][]*corev1.Service{},
 		claims: map[inventoryKey]*corev1.PersistentVolumeClaim{}, classes: map[string]*storagev1.StorageClass{},
+		unreadable: map[inventoryKey]bool{},
 	}
+}
+
+// AddUnreadable adds an object that the user may not read. It is taken for one that follows the pod.
+func (v *Inventory) AddUnreadable(kind, namespace, name string) {
+	v.unreadable[inventoryKey{kind, namespace, name}] = true
 }
 
 // Add adds the metadata of an object. It keeps no data of Secrets.
@@ -62,70 +68,76 @@ func (v *Inventory) AddService(service *corev1.Service) {
 	v.services[service.Namespace] = append(v.services[service.Namespace], service)
 }
 
+// localReferences lists the objects of the consumer that the remote pod refers to. The ShadowPod is
+// nil if it is not known; a pod that is not changed by policies refers to the same objects.
+func localReferences(pod *corev1.Pod, shadow *offloadingv1beta1.ShadowPod, homeClusterID string) []Reference {
+	local := references(&pod.Spec)
+	if shadow == nil {
+		return local
+	}
+	origin := remote.Origin{HomeClusterID: homeClusterID}
+	var list []Reference
+	for _, r := range references(&shadow.Spec.Pod) {
+		if r.Kind == kindSecret && r.Name == remote.TokenSecretName(pod.Name) && !slices.Contains(local, r) {
+			continue // The virtual kubelet creates the Secret with the tokens of the pod.
+		}
+		if r.Kind == kindConfigMap {
+			r.Name = remote.LocalConfigMapName(r.Name, origin)
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
 // follow lists the objects that the remote pod refers to, and the Services that select it.
 // The claims are those that the controller of the pod creates.
 func (p *Planner) follow(plan *Plan, claims []*corev1.PersistentVolumeClaim) {
-	spec, origin := &plan.AdmittedPod.Spec, remote.Origin{HomeClusterID: p.facts.HomeClusterID}
-	if plan.ShadowPod != nil {
-		spec = &plan.ShadowPod.Spec.Pod
-	}
-	local := references(&plan.AdmittedPod.Spec)
-	for _, r := range references(spec) {
-		if r.kind == kindSecret && r.name == remote.TokenSecretName(plan.AdmittedPod.Name) && !slices.Contains(local, r) {
-			continue // The virtual kubelet creates the Secret with the tokens of the pod.
-		}
-		if r.kind == kindConfigMap {
-			r.name = remote.LocalConfigMapName(r.name, origin)
-		}
-		found := p.facts.Inventory.find(plan.Namespace, r)
-		if r.kind == kindClaim {
+	for _, r := range localReferences(plan.AdmittedPod, plan.ShadowPod, p.facts.HomeClusterID) {
+		found := p.facts.Inventory.find(plan.Namespace, r, plan.node)
+		if r.Kind == kindClaim {
 			p.facts.Inventory.judgeClaim(&found, plan, claims)
 		}
 		plan.Follows = append(plan.Follows, found)
 	}
 	for _, service := range p.facts.Inventory.services[plan.Namespace] {
 		if len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(plan.AdmittedPod.Labels)) {
-			plan.Follows = append(plan.Follows, p.facts.Inventory.find(plan.Namespace, reference{kind: kindService, name: service.Name}))
+			plan.Follows = append(plan.Follows, p.facts.Inventory.find(plan.Namespace, Reference{Kind: kindService, Name: service.Name}, plan.node))
 		}
 	}
 }
 
-// find returns what becomes of an object that a pod refers to.
-func (v *Inventory) find(namespace string, r reference) Follow {
-	f := Follow{Kind: r.kind, Name: r.name, Optional: r.optional, State: Reflected}
-	if r.kind == kindConfigMap && r.name == remote.RootCAConfigMapName {
-		return f // every namespace has one
-	}
-	object := v.objects[inventoryKey{r.kind, namespace, r.name}]
-	skipped, err := false, error(nil)
-	if object != nil {
-		skipped, err = engine.IsSkipped(offloadingv1beta1.DenyList, object)
-	}
+// find returns what becomes of an object that a pod on a virtual node, which may be nil, refers to.
+func (v *Inventory) find(namespace string, r Reference, node *virtualNode) Follow {
+	f := Follow{Kind: r.Kind, Name: r.Name, Optional: r.Optional, State: Reflected}
+	key := inventoryKey{r.Kind, namespace, r.Name}
+	object := v.objects[key]
 	switch {
-	case object == nil:
+	case object != nil:
+	case v.unreadable[key]:
+		return f
+	case r.Kind != kindConfigMap || r.Name != remote.RootCAConfigMapName: // every namespace has this one
 		f.State, f.Why = Missing, "it does not exist"
 		if !v.isComplete {
 			f.Why = "it is not in the files"
 		}
-	case err != nil:
-		f.State, f.Why = NotReflected, err.Error()
-	case skipped && r.kind != kindClaim:
-		f.State, f.Why = NotReflected, "it has the annotation "+offloadingv1beta1.SkipReflectionAnnotation
-	case r.kind == kindSecret && object.Annotations[corev1.ServiceAccountNameKey] != "":
-		f.State, f.Why = NotReflected, "it is the token of a service account of this cluster"
+		return f
+	}
+	if why, who := node.keepsHere(r.Kind, object); why != "" {
+		f.State, f.Why, f.who = NotReflected, why, who
 	}
 	return f
 }
 
-// reference is an object that a pod spec names.
-type reference struct {
-	kind, name string
-	optional   bool
+// Reference is an object that a pod spec names.
+type Reference struct {
+	Kind, Name string
+	// Optional reports that the pod starts without the object.
+	Optional bool
 }
 
 type referenceSet struct {
-	list []reference
-	seen map[reference]int
+	list []Reference
+	seen map[Reference]int
 }
 
 // add adds a reference once; it is optional if all references to the object are.
@@ -134,18 +146,18 @@ func (s *referenceSet) add(kind, name string, optional *bool) {
 		return
 	}
 	isOptional := optional != nil && *optional
-	key := reference{kind: kind, name: name}
+	key := Reference{Kind: kind, Name: name}
 	if i, known := s.seen[key]; known {
-		s.list[i].optional = s.list[i].optional && isOptional
+		s.list[i].Optional = s.list[i].Optional && isOptional
 		return
 	}
 	s.seen[key] = len(s.list)
-	s.list = append(s.list, reference{kind, name, isOptional})
+	s.list = append(s.list, Reference{kind, name, isOptional})
 }
 
 // references lists the ConfigMaps, Secrets and claims that a pod spec names.
-func references(spec *corev1.PodSpec) []reference {
-	s := &referenceSet{seen: map[reference]int{}}
+func references(spec *corev1.PodSpec) []Reference {
+	s := &referenceSet{seen: map[Reference]int{}}
 	yes := true
 	for _, secret := range spec.ImagePullSecrets {
 		s.add(kindSecret, secret.Name, &yes) // the kubelet pulls without a Secret that does not exist

@@ -4,14 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	podresource "k8s.io/component-helpers/resource"
-	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
@@ -19,14 +14,19 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/local"
 )
 
-// reasonUnschedulable is the reason of a pod that no virtual node takes.
-const reasonUnschedulable = "Unschedulable"
+const (
+	// reasonUnschedulable is the reason of a pod that no virtual node takes.
+	reasonUnschedulable = "Unschedulable"
+	// reasonPodsNotReflected is the reason of a pod on a virtual node that runs no pods.
+	reasonPodsNotReflected = "PodsNotReflected"
+)
 
 // virtualNode is a VirtualNode with its Node.
 type virtualNode struct {
 	*offloadingv1beta1.VirtualNode
 
-	node *corev1.Node
+	node       *corev1.Node
+	reflectors map[string]reflector
 }
 
 // virtualNodes returns the virtual nodes that have a Node, by name.
@@ -42,7 +42,7 @@ func virtualNodes(facts *Facts) []*virtualNode {
 			node = local.Node(local.NodeInput{VirtualNode: vn})
 			node.Labels = namespaceoffloading.ExpectedNode(vn).Labels
 		}
-		nodes = append(nodes, &virtualNode{VirtualNode: vn, node: node})
+		nodes = append(nodes, &virtualNode{VirtualNode: vn, node: node, reflectors: readReflectors(vn)})
 	}
 	slices.SortFunc(nodes, func(a, b *virtualNode) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes
@@ -66,17 +66,15 @@ func (p *Planner) schedule(plan *Plan, pod *corev1.Pod, offloading *offloadingv1
 		plan.block(Pending, Scheduling, "SchedulingGated", "The pod has the scheduling gate %q. The controller that added it must remove it.", pod.Spec.SchedulingGates[0].Name)
 	}
 	requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
-	var refusals []string
+	replaced := p.facts.Replaced[Workload{plan.Kind, plan.Namespace, plan.Name}]
+	var misfits []*misfit
 	for _, node := range p.nodes {
-		verdict := Node{Name: node.Name, Provider: string(node.Spec.ClusterID)}
-		verdict.Reason = p.misfit(pod, requests, node)
-		verdict.Fits = verdict.Reason == ""
+		found := p.findMisfit(pod, requests, replaced[node.Name], node)
 		mapping := p.mappingProblem(pod.Namespace, node)
-		verdict.Mapped = mapping == ""
-		if verdict.Fits {
-			verdict.Reason = mapping
-		} else {
-			refusals = append(refusals, fmt.Sprintf("%s: %s", node.Name, verdict.Reason))
+		verdict := Node{Name: node.Name, Provider: string(node.Spec.ClusterID), Fits: found == nil, Mapped: mapping == "", Reason: mapping}
+		if found != nil {
+			verdict.Reason = found.message
+			misfits = append(misfits, found)
 		}
 		plan.Nodes = append(plan.Nodes, verdict)
 	}
@@ -88,11 +86,7 @@ func (p *Planner) schedule(plan *Plan, pod *corev1.Pod, offloading *offloadingv1
 	if offloading.Spec.PodOffloadingStrategy == offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType {
 		where += ", so it stays in this cluster"
 	}
-	if len(refusals) == 0 {
-		plan.block(Pending, Scheduling, reasonUnschedulable, "%s: there is no virtual node. The operator must peer with a provider.", where)
-		return
-	}
-	plan.block(Pending, Scheduling, reasonUnschedulable, "%s: %s.", where, strings.Join(refusals, "; "))
+	plan.block(Pending, Scheduling, reasonUnschedulable, "%s: %s.", where, describeMisfits(misfits))
 }
 
 // blockUnmapped records a reason if the namespace is not mapped at any node that fits.
@@ -108,60 +102,6 @@ func (p *Planner) blockUnmapped(plan *Plan) {
 		}
 	}
 	plan.block(Pending, Mapping, offloadingv1beta1.OffloadingBackOffReason, "%s.", reason)
-}
-
-// misfit returns why the scheduler does not choose a node, or "". It evaluates in the order of
-// the scheduler's filters.
-func (p *Planner) misfit(pod *corev1.Pod, requests corev1.ResourceList, node *virtualNode) string {
-	unschedulable := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	if node.node.Spec.Unschedulable && !schedulingcorev1.TolerationsTolerateTaint(klog.Background(), pod.Spec.Tolerations, &unschedulable, false) {
-		return "the node is cordoned"
-	}
-	if pod.Spec.NodeName != "" && pod.Spec.NodeName != node.Name {
-		return fmt.Sprintf("spec.nodeName is %q", pod.Spec.NodeName)
-	}
-	prevents := func(taint *corev1.Taint) bool {
-		return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
-	}
-	if taint, found := schedulingcorev1.FindMatchingUntoleratedTaint(klog.Background(), node.node.Spec.Taints, pod.Spec.Tolerations, prevents, false); found {
-		return fmt.Sprintf("taint %s is not tolerated", taint.ToString())
-	}
-	if matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node.node); err != nil {
-		return fmt.Sprintf("the node affinity is invalid: %v", err)
-	} else if !matches {
-		return "its labels do not match the pod's node selector and affinity"
-	}
-	if p.facts.IgnoreResources {
-		return ""
-	}
-	return lacking(requests, node.node.Status.Allocatable, p.facts.Requested[node.Name])
-}
-
-// lacking returns which request exceeds what is left of a node's resources, or "".
-func lacking(requests, allocatable, used corev1.ResourceList) string {
-	wanted := requests.DeepCopy()
-	if wanted == nil {
-		wanted = corev1.ResourceList{}
-	}
-	wanted[corev1.ResourcePods] = resource.MustParse("1")
-	names := make([]string, 0, len(wanted))
-	for name := range wanted {
-		names = append(names, string(name))
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		request := wanted[corev1.ResourceName(name)]
-		left := allocatable[corev1.ResourceName(name)].DeepCopy()
-		left.Sub(used[corev1.ResourceName(name)])
-		switch {
-		case request.IsZero() || request.Cmp(left) <= 0:
-		case name == string(corev1.ResourcePods):
-			return fmt.Sprintf("too many pods: spec.resourceQuota.hard.pods leaves %s", left.String())
-		default:
-			return fmt.Sprintf("insufficient %s: %s requested, %s left", name, request.String(), left.String())
-		}
-	}
-	return ""
 }
 
 // mappingProblem returns why a namespace has no namespace at a provider, or "".

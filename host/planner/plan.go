@@ -110,6 +110,8 @@ type Follow struct {
 	Optional bool `json:"optional,omitempty"`
 	// Why says why the object is not reflected, or where it was looked up.
 	Why string `json:"why,omitempty"`
+	// who can correct it; the owner of the pod when empty.
+	who string
 }
 
 // Plan is the prediction for the pods of one template.
@@ -148,7 +150,7 @@ func (p *Plan) local(reason, message string) {
 // block records a reason, unless an earlier one is known.
 func (p *Plan) block(result Result, stage Stage, reason, format string, arguments ...any) {
 	if p.Reason == nil {
-		p.Result, p.Reason = result, &Reason{Stage: stage, Reason: reason, Message: fmt.Sprintf(format, arguments...)}
+		p.Result, p.Reason = result, newReason(stage, reason, format, arguments...)
 	}
 }
 
@@ -165,20 +167,9 @@ func (p *Plan) Fitting() []string {
 
 // settle finds the first reason why a pod that can be scheduled does not run, and the result.
 func (p *Plan) settle(strategy offloadingv1beta1.PodOffloadingStrategyType) {
-	slices.SortStableFunc(p.Follows, func(a, b Follow) int {
-		return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
-	})
-	for i := range p.Follows {
-		f := &p.Follows[i]
-		if f.Optional || f.State == Reflected || f.Kind == kindService {
-			continue
-		}
-		switch {
-		case f.State == Missing:
-			p.block(Pending, Running, "MissingObject", "%s %q is missing in namespace %q: %s. The owner of the pod must create it.", f.Kind, f.Name, p.Namespace, f.Why)
-		case len(p.Fitting()) > 0:
-			p.block(Pending, Running, "ObjectNotReflected", "%s %q does not follow the pod: %s. Without it, the remote pod does not start.", f.Kind, f.Name, f.Why)
-		}
+	p.sortFollows()
+	if reason, _ := p.unmetNeed(len(p.Fitting()) > 0); reason != nil && p.Reason == nil {
+		p.Result, p.Reason = Pending, reason
 	}
 	if p.Reason == nil {
 		p.Result = Offloadable
@@ -188,6 +179,39 @@ func (p *Plan) settle(strategy offloadingv1beta1.PodOffloadingStrategyType) {
 	if noNode && strategy == offloadingv1beta1.LocalAndRemotePodOffloadingStrategyType && p.Reason.Reason == reasonUnschedulable {
 		p.Result = Local
 	}
+}
+
+func (p *Plan) sortFollows() {
+	slices.SortStableFunc(p.Follows, func(a, b Follow) int {
+		return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// The reasons of a pod that waits for an object.
+const (
+	reasonMissingObject      = "MissingObject"
+	reasonObjectNotReflected = "ObjectNotReflected"
+)
+
+// unmetNeed returns why the pod waits for the first object that it needs and that is missing or, for a
+// pod in a provider, stays in this cluster; nil if it has them all. who can correct it.
+func (p *Plan) unmetNeed(isRemote bool) (reason *Reason, who string) {
+	for i := range p.Follows {
+		f := &p.Follows[i]
+		if f.Optional || f.State == Reflected || f.Kind == kindService || f.State == NotReflected && !isRemote {
+			continue
+		}
+		who = cmp.Or(f.who, Owner)
+		if f.State == Missing {
+			return newReason(Running, reasonMissingObject, "%s %q is missing in namespace %q: %s. The owner of the pod must create it.", f.Kind, f.Name, p.Namespace, f.Why), who
+		}
+		return newReason(Running, reasonObjectNotReflected, "%s %q does not follow the pod: %s. Without it, the remote pod does not start.", f.Kind, f.Name, f.Why), who
+	}
+	return nil, ""
+}
+
+func newReason(stage Stage, reason, format string, arguments ...any) *Reason {
+	return &Reason{Stage: stage, Reason: reason, Message: fmt.Sprintf(format, arguments...)}
 }
 
 func order(f Follow) int {

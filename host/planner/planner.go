@@ -25,6 +25,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/admission/podplacement"
 	"github.com/longshore-dev/longshore/host/consumer/namespaceoffloading"
 	"github.com/longshore-dev/longshore/host/forge/remote"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 	"github.com/longshore-dev/longshore/host/policy/view"
 )
 
@@ -49,6 +50,9 @@ type Facts struct {
 	// Requested are the requests of the pods on a Node, by its name, with their number as
 	// resource "pods".
 	Requested map[string]corev1.ResourceList
+	// Replaced are the requests of the pods that a workload has on a Node already, by the Node's
+	// name. They are part of Requested and are not counted against the pods of the workload.
+	Replaced map[Workload]map[string]corev1.ResourceList
 	// IgnoreResources omits the comparison of requests and capacity, for assumed nodes.
 	IgnoreResources bool
 	// NamespaceMaps of the consumer; nil if the mappings are not known, and a selected provider
@@ -162,6 +166,9 @@ func (p *Planner) send(ctx context.Context, plan *Plan, admitted *corev1.Pod, of
 			continue
 		}
 		plan.node = node
+		if node.reflector(resourcePod).isDisabled {
+			plan.block(Pending, Forging, reasonPodsNotReflected, "The virtual kubelet of node %q runs no pods (%s=0). The operator must change its VirtualNode.", node.Name, virtualkubelet.WorkersFlag(resourcePod))
+		}
 		bound := *admitted
 		bound.Spec.NodeName = node.Name
 		return p.forge(ctx, plan, node, &bound, namespaceoffloading.RemoteName(bound.Namespace, &offloading.Spec, p.facts.HomeClusterID))

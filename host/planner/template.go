@@ -15,6 +15,9 @@ import (
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
+// Workload is an object that has pods, or a Pod.
+type Workload struct{ Kind, Namespace, Name string }
+
 // Template is a pod as the controller of an object creates it.
 type Template struct {
 	// Kind and Name of the object.

@@ -107,6 +107,9 @@ func (f *Flags) Config() (*rest.Config, string, error) {
 	return config, namespace, nil
 }
 
+// Config returns the client configuration.
+func (c *Cluster) Config() *rest.Config { return c.config }
+
 // Get reads an object into a typed one; the namespace is empty for kinds that have none.
 func (c *Cluster) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, into any) error {
 	object, err := c.of(resource, namespace).Get(ctx, name, metav1.GetOptions{})
@@ -118,9 +121,15 @@ func (c *Cluster) Get(ctx context.Context, resource schema.GroupVersionResource,
 
 // List reads the objects of all namespaces and calls each for every one.
 func List[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionResource, each func(*T)) error {
-	list, err := c.objects.Resource(resource).List(ctx, metav1.ListOptions{})
+	return Select(ctx, c, resource, "", metav1.ListOptions{}, each)
+}
+
+// Select reads the objects of a namespace, or of all when it is empty, that options select, and calls
+// each for every one.
+func Select[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionResource, namespace string, options metav1.ListOptions, each func(*T)) error {
+	list, err := c.of(resource, namespace).List(ctx, options)
 	if err != nil {
-		return c.explain(err, resource, "", "")
+		return c.explain(err, resource, namespace, "")
 	}
 	for i := range list.Items {
 		var typed T

@@ -27,8 +27,10 @@ func Command(out io.Writer, getenv func(string) string) *cobra.Command {
 		Short: "Show why a pod does not run, and which policies decided about an object",
 		Long: "Show which policies decided about an object, and what they wrote and dropped: by point, policy, module and digest, no values.\n" +
 			"For a pod that does not run, show the first thing that is wrong, from its scheduling to the provider's kubelet, and who can correct it.\n" +
+			"It looks at the objects that the pod refers to, its containers, probes and readiness gates, and the newest warning, as far as you may read them.\n" +
 			"KIND is pod, shadowpod, configmap, secret or service. A pod in the consumer records its admission. Its remote object in the provider records\n" +
 			"what was decided on the way there; --remote-kubeconfig or --remote-context reads it as well. Of ConfigMaps and Secrets only metadata is read.\n" +
+			"The remote namespace of a pod is that of its node's provider. A pod is diagnosed although its remote object cannot be read.\n" +
 			"DECIDES is \"all\", or, when labels and annotations were decided again later, \"spec\" for the decisions at creation and \"metadata\" for the latest ones.\n" +
 			"Exit codes: 0 explained, 1 the object cannot be read, 2 wrong command line.",
 		Example: example,
@@ -66,6 +68,6 @@ func Command(out io.Writer, getenv func(string) string) *cobra.Command {
 	here.AddNamespaceTo(flags)
 	flags.StringVar(&there.Kubeconfig, "remote-kubeconfig", "", "kubeconfig file of the provider, to explain the remote object as well")
 	flags.StringVar(&there.Context, "remote-context", "", "context of the provider, in --remote-kubeconfig or else --kubeconfig")
-	flags.StringVar(&there.Namespace, "remote-namespace", "", "namespace in the provider; looked up in the NamespaceMaps when absent")
+	flags.StringVar(&there.Namespace, "remote-namespace", "", "namespace in the provider; looked up in the NamespaceMaps when absent, of several that of the pod's node")
 	return command
 }

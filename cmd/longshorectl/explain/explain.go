@@ -100,53 +100,76 @@ type Object struct {
 	// Absent is true for a remote object that does not exist: it was not created yet, or it
 	// was deleted.
 	Absent bool `json:"absent,omitempty"`
+	// Problem is why the remote object of a pod cannot be read.
+	Problem string `json:"problem,omitempty"`
 	// Decisions are read from the annotation policy.longshore.dev/decisions.
 	Decisions []view.Entry `json:"decisions"`
 }
 
 // Explain reads the object and, if there is a provider, its remote object. An empty remote
-// namespace is looked up in the NamespaceMaps of the consumer.
+// namespace is looked up in the NamespaceMaps of the consumer. A pod is diagnosed although its
+// remote object cannot be read.
 func Explain(ctx context.Context, here *cluster.Cluster, target Target, there *cluster.Cluster, remoteNamespace string) (*Explanation, error) {
+	if there != nil && kinds[target.Kind].remote == "" {
+		return nil, output.Usagef("a %s is in the provider already: leave out --remote-kubeconfig and --remote-context", target.Kind)
+	}
 	object, err := read(ctx, here, target.Kind, here.Namespace, target.Name)
 	if err != nil {
 		return nil, err
 	}
 	explanation := &Explanation{Objects: []Object{*object}}
-	if there != nil {
-		if err := explanation.explainRemote(ctx, here, target, there, &remoteNamespace); err != nil {
-			return nil, err
-		}
-	}
 	if target.Kind == pods {
-		if explanation.Diagnosis, err = diagnose(ctx, here, target.Name, there, remoteNamespace); err != nil {
+		return explanation, explanation.explainPod(ctx, here, target, there, remoteNamespace)
+	}
+	if there == nil {
+		return explanation, nil
+	}
+	if remoteNamespace == "" {
+		if remoteNamespace, err = mapped(ctx, here); err != nil {
 			return nil, err
 		}
 	}
-	return explanation, nil
+	return explanation, explanation.explainRemote(ctx, target, there, remoteNamespace)
 }
 
-// explainRemote adds the object in the provider, and looks up its namespace if that is empty.
-func (e *Explanation) explainRemote(ctx context.Context, here *cluster.Cluster, target Target, there *cluster.Cluster, remoteNamespace *string) error {
-	other := kinds[target.Kind].remote
-	if other == "" {
-		return output.Usagef("a %s is in the provider already: leave out --remote-kubeconfig and --remote-context", target.Kind)
+// explainPod adds the diagnosis of a pod, and its remote object if there is a provider: that of the
+// pod's node.
+func (e *Explanation) explainPod(ctx context.Context, here *cluster.Cluster, target Target, there *cluster.Cluster, remoteNamespace string) error {
+	o, err := observe(ctx, here, target.Name)
+	if err != nil {
+		return err
 	}
-	if *remoteNamespace == "" {
-		found, err := mapped(ctx, here)
-		if err != nil {
-			return err
+	if there != nil {
+		if remoteNamespace == "" && o.Mapping != nil {
+			remoteNamespace = o.Mapping.RemoteNamespace
 		}
-		*remoteNamespace = found
+		if remoteNamespace == "" {
+			remoteNamespace, err = mapped(ctx, here)
+		}
+		if err == nil {
+			observeRemote(ctx, there, remoteNamespace, o)
+			err = e.explainRemote(ctx, target, there, remoteNamespace)
+		}
+		if err != nil {
+			e.Objects = append(e.Objects, Object{Remote: true, Kind: kinds[target.Kind].remote, Namespace: remoteNamespace, Name: target.Name, Problem: err.Error(), Decisions: []view.Entry{}})
+		}
 	}
-	name, err := remoteName(ctx, there, target, *remoteNamespace)
+	e.Diagnosis, err = diagnose(ctx, here, there, remoteNamespace, o)
+	return err
+}
+
+// explainRemote adds the object in the provider.
+func (e *Explanation) explainRemote(ctx context.Context, target Target, there *cluster.Cluster, remoteNamespace string) error {
+	other := kinds[target.Kind].remote
+	name, err := remoteName(ctx, there, target, remoteNamespace)
 	if err != nil {
 		return fmt.Errorf("in the provider: %w", err)
 	}
 	var absent *cluster.AbsentError
-	object, err := read(ctx, there, other, *remoteNamespace, name)
+	object, err := read(ctx, there, other, remoteNamespace, name)
 	switch {
 	case errors.As(err, &absent):
-		object = &Object{Kind: other, Namespace: *remoteNamespace, Name: name, Absent: true, Decisions: []view.Entry{}}
+		object = &Object{Kind: other, Namespace: remoteNamespace, Name: name, Absent: true, Decisions: []view.Entry{}}
 	case err != nil:
 		return fmt.Errorf("in the provider: %w", err)
 	}

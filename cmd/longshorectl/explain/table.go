@@ -23,6 +23,9 @@ func (e *Explanation) text(w io.Writer, style output.Style) error {
 	for i := range e.Objects {
 		o := &e.Objects[i]
 		title := fmt.Sprintf("%s %s/%s", o.Kind, o.Namespace, o.Name)
+		if o.Namespace == "" {
+			title = fmt.Sprintf("%s %s", o.Kind, o.Name)
+		}
 		if o.Remote {
 			title += " (in the provider)"
 		}
@@ -41,6 +44,10 @@ func (e *Explanation) text(w io.Writer, style output.Style) error {
 }
 
 func (o *Object) table(w io.Writer, style output.Style) error {
+	if o.Problem != "" {
+		_, err := fmt.Fprintln(w, strings.Join(output.Fold(output.Sprintf("The object cannot be shown: %s", o.Problem), 0, output.WidthOf(w)), "\n"))
+		return err //nolint:wrapcheck // the caller wraps it
+	}
 	if o.Absent {
 		_, err := fmt.Fprintln(w, "The object does not exist: it was not created yet, or it was deleted.")
 		return err //nolint:wrapcheck // the caller wraps it

@@ -2,7 +2,9 @@ package plan
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +22,7 @@ import (
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/kit/podend"
+	"github.com/longshore-dev/longshore/host/planner"
 )
 
 // pageSize bounds the answer to one request.
@@ -39,13 +42,35 @@ func connect(flags *cluster.Flags) (*Live, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	live, err := newLive(config, scheme)
+	return live, namespace, err
+}
+
+func newLive(config *rest.Config, scheme *runtime.Scheme) (*Live, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{}
 	reader, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, "", fmt.Errorf("connecting to the cluster: %w", err)
+		return nil, fmt.Errorf("connecting to the cluster: %w", err)
 	}
-	return &Live{reader: reader}, namespace, nil
+	return &Live{reader: reader}, nil
+}
+
+// ReadVirtualNodes reads the virtual nodes of a cluster, and their Nodes with what is requested there.
+func ReadVirtualNodes(ctx context.Context, c *cluster.Cluster) (planner.Facts, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return planner.Facts{}, err
+	}
+	live, err := newLive(c.Config(), scheme)
+	if err != nil {
+		return planner.Facts{}, err
+	}
+	facts := planner.Facts{VirtualNodes: []offloadingv1beta1.VirtualNode{}, Nodes: map[string]*corev1.Node{}, Requested: map[string]corev1.ResourceList{}}
+	if err := errors.Join(live.readVirtualNodes(ctx, &facts), live.readNodes(ctx, &facts)); err != nil {
+		return planner.Facts{}, err
+	}
+	return facts, live.readRequested(ctx, &facts, slices.Collect(maps.Keys(facts.Nodes)), nil)
 }
 
 // read adds the facts of the cluster, then the objects of the files, which take their place.
@@ -54,7 +79,11 @@ func (l *Live) read(ctx context.Context, f *facts, objects []runtime.Object) err
 	if err := l.readOffloading(ctx, f); err != nil {
 		return err
 	}
+	nodes := slices.Collect(maps.Keys(f.Nodes)) // objects in the files take the place of some
 	if err := f.addAll(objects); err != nil {
+		return err
+	}
+	if err := l.readRequested(ctx, &f.Facts, nodes, f.workloads()); err != nil {
 		return err
 	}
 	for _, namespace := range namespacesOf(f) {
@@ -100,18 +129,8 @@ func (l *Live) readOffloading(ctx context.Context, f *facts) error {
 				}
 			})
 		},
-		func() error {
-			return each(ctx, l, &offloadingv1beta1.VirtualNodeList{}, func(list *offloadingv1beta1.VirtualNodeList) {
-				f.VirtualNodes = append(f.VirtualNodes, list.Items...)
-			})
-		},
-		func() error {
-			return each(ctx, l, &corev1.NodeList{}, func(list *corev1.NodeList) {
-				for i := range list.Items {
-					f.Nodes[list.Items[i].Name] = &list.Items[i]
-				}
-			}, client.MatchingLabels{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual})
-		},
+		func() error { return l.readVirtualNodes(ctx, &f.Facts) },
+		func() error { return l.readNodes(ctx, &f.Facts) },
 		func() error {
 			return each(ctx, l, &storagev1.StorageClassList{}, func(list *storagev1.StorageClassList) {
 				for i := range list.Items {
@@ -124,12 +143,21 @@ func (l *Live) readOffloading(ctx context.Context, f *facts) error {
 			return err
 		}
 	}
-	for name := range f.Nodes {
-		if err := l.readRequested(ctx, f, name); err != nil {
-			return err
-		}
-	}
 	return nil
+}
+
+func (l *Live) readVirtualNodes(ctx context.Context, f *planner.Facts) error {
+	return each(ctx, l, &offloadingv1beta1.VirtualNodeList{}, func(list *offloadingv1beta1.VirtualNodeList) {
+		f.VirtualNodes = append(f.VirtualNodes, list.Items...)
+	})
+}
+
+func (l *Live) readNodes(ctx context.Context, f *planner.Facts) error {
+	return each(ctx, l, &corev1.NodeList{}, func(list *corev1.NodeList) {
+		for i := range list.Items {
+			f.Nodes[list.Items[i].Name] = &list.Items[i]
+		}
+	}, client.MatchingLabels{offloadingv1beta1.NodeTypeLabel: offloadingv1beta1.NodeTypeVirtual})
 }
 
 // readClusterID reads the ID of the consumer, unless it is given.
@@ -144,26 +172,54 @@ func (l *Live) readClusterID(ctx context.Context, f *facts) error {
 	}, client.MatchingLabels{"app.kubernetes.io/name": liqocorev1beta1.ClusterIDConfigMapLabelValue})
 }
 
-// readRequested adds up the requests of the pods on a Node.
-func (l *Live) readRequested(ctx context.Context, f *facts, node string) error {
-	sum := corev1.ResourceList{}
-	err := each(ctx, l, &corev1.PodList{}, func(list *corev1.PodList) {
-		for i := range list.Items {
-			pod := &list.Items[i]
-			if podend.IsTerminal(pod.Status.Phase) {
-				continue
+// readRequested adds up the requests of the pods on Nodes, and of those the ones that planned workloads
+// have already.
+func (l *Live) readRequested(ctx context.Context, f *planner.Facts, nodes []string, planned map[planner.Workload]bool) error {
+	f.Replaced = map[planner.Workload]map[string]corev1.ResourceList{}
+	for _, node := range nodes {
+		sum := corev1.ResourceList{}
+		err := each(ctx, l, &corev1.PodList{}, func(list *corev1.PodList) {
+			for i := range list.Items {
+				pod := &list.Items[i]
+				if podend.IsTerminal(pod.Status.Phase) {
+					continue
+				}
+				addRequests(sum, pod)
+				for _, workload := range planner.WorkloadsOf(pod) {
+					if planned[workload] {
+						addRequests(replacedOn(f, workload, node), pod)
+					}
+				}
 			}
-			requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
-			requests[corev1.ResourcePods] = resource.MustParse("1")
-			for name, quantity := range requests {
-				total := sum[name]
-				total.Add(quantity)
-				sum[name] = total
-			}
+		}, client.MatchingFields{"spec.nodeName": node})
+		if err != nil {
+			return err
 		}
-	}, client.MatchingFields{"spec.nodeName": node})
-	f.Requested[node] = sum
-	return err
+		f.Requested[node] = sum
+	}
+	return nil
+}
+
+// addRequests adds the requests of a pod, with its number as resource "pods".
+func addRequests(sum corev1.ResourceList, pod *corev1.Pod) {
+	requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
+	requests[corev1.ResourcePods] = resource.MustParse("1")
+	for name, quantity := range requests {
+		total := sum[name]
+		total.Add(quantity)
+		sum[name] = total
+	}
+}
+
+// replacedOn returns the requests of the pods that a workload has on a Node, to add to.
+func replacedOn(f *planner.Facts, workload planner.Workload, node string) corev1.ResourceList {
+	if f.Replaced[workload] == nil {
+		f.Replaced[workload] = map[string]corev1.ResourceList{}
+	}
+	if f.Replaced[workload][node] == nil {
+		f.Replaced[workload][node] = corev1.ResourceList{}
+	}
+	return f.Replaced[workload][node]
 }
 
 // readNamespace reads a namespace with templates, and the metadata of the objects in it.

@@ -72,7 +72,7 @@ func PrintTable(w io.Writer, result *Result, style output.Style, width int) erro
 		}
 		rows = append(rows, []output.Cell{
 			output.Plain(name), output.Colorful(string(plan.Result), p.paint(plan.Result)),
-			output.Plain(some(plan.Fitting())), output.Plain(strconv.Itoa(len(plan.Changes))), output.Plain(needs(plan)),
+			output.Plain(abbreviateNames(plan.Fitting())), output.Plain(strconv.Itoa(len(plan.Changes))), output.Plain(countNeeds(plan)),
 		})
 	}
 	p.table([]string{"TEMPLATE", "RESULT", "NODES", "CHANGES", "NEEDS"}, rows)
@@ -141,8 +141,8 @@ func hasOneNamespace(plans []*planner.Plan) bool {
 	return !slices.ContainsFunc(plans, func(p *planner.Plan) bool { return p.Namespace != plans[0].Namespace })
 }
 
-// some writes the first name of a list and the number of the others.
-func some(names []string) string {
+// abbreviateNames writes the first name of a list and the number of the others.
+func abbreviateNames(names []string) string {
 	switch len(names) {
 	case 0:
 		return "-"
@@ -153,8 +153,8 @@ func some(names []string) string {
 	}
 }
 
-// needs writes the number of objects that a pod needs.
-func needs(plan *planner.Plan) string {
+// countNeeds writes the number of objects that a pod needs.
+func countNeeds(plan *planner.Plan) string {
 	missing, stay := 0, 0
 	for _, f := range plan.Follows {
 		switch {

@@ -131,6 +131,16 @@ func (f *facts) addPolicyOf(source *corev1.ConfigMap) error {
 	return nil
 }
 
+// workloads returns the objects whose pods are planned.
+func (f *facts) workloads() map[planner.Workload]bool {
+	planned := map[planner.Workload]bool{}
+	for i := range f.templates {
+		t := &f.templates[i]
+		planned[planner.Workload{Kind: t.Kind, Namespace: t.Pod.Namespace, Name: t.Name}] = true
+	}
+	return planned
+}
+
 // Get implements client.Reader for the modules of policies and the labels of namespaces.
 func (f *facts) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	switch target := object.(type) {

@@ -10,6 +10,13 @@ const (
 	FlagAccountWorkers = "--serviceaccount-reflection-workers"
 )
 
+// WorkersFlag returns the argument with the number of objects of a resource that are reflected at
+// once; 0 disables its reflection.
+func WorkersFlag(resource string) string { return "--" + resource + "-reflection-workers" }
+
+// TypeFlag returns the argument with the policy of the reflection of a resource.
+func TypeFlag(resource string) string { return "--" + resource + "-reflection-type" }
+
 // ValueOf returns the value of an argument; the last one counts. It is "true" for one without
 // value, and "" for a missing one.
 func ValueOf(arguments []string, flag string) string {

@@ -199,11 +199,11 @@ func forgeArguments(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.V
 	args = append(args, ClassArguments(vn)...)
 	for _, resource := range slices.Sorted(maps.Keys(spec.ReflectorsConfig)) {
 		config := spec.ReflectorsConfig[resource]
-		args = append(args, fmt.Sprintf("--%s-reflection-workers=%d", resource, config.NumWorkers))
+		args = append(args, fmt.Sprintf("%s=%d", WorkersFlag(resource), config.NumWorkers))
 	}
 	for _, resource := range typedReflectors {
 		if config, ok := spec.ReflectorsConfig[resource]; ok && config.Type != "" {
-			args = append(args, fmt.Sprintf("--%s-reflection-type=%s", resource, config.Type))
+			args = append(args, fmt.Sprintf("%s=%s", TypeFlag(resource), config.Type))
 		}
 	}
 	if len(spec.NodeExtraAnnotations) > 0 {
