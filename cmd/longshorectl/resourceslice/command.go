@@ -231,19 +231,13 @@ func row(slice *authv1beta1.ResourceSlice, wide bool, now time.Time) []string {
 // Cordoned returns what was cordoned by the provider's administrator: "tenant", "slice" or "".
 func Cordoned(slice client.Object) string {
 	switch {
-	case CordonedBy(slice, authv1beta1.CordonTenantAnnotation):
+	case authentication.IsCordonedBy(slice, authv1beta1.CordonTenantAnnotation):
 		return "tenant"
-	case CordonedBy(slice, authv1beta1.CordonAnnotation):
+	case authentication.IsCordonedBy(slice, authv1beta1.CordonAnnotation):
 		return "slice"
 	default:
 		return ""
 	}
-}
-
-// CordonedBy reports whether an annotation marks a slice as cordoned.
-func CordonedBy(slice client.Object, annotation string) bool {
-	value, ok := slice.GetAnnotations()[annotation]
-	return ok && value != "false" && value != "False" && value != "0"
 }
 
 // Delete is longshorectl delete resourceslice.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/resourceslice"
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
+	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
 // verb is what is done to a tenant or a slice.
@@ -57,7 +58,7 @@ func pending(tenant *authv1beta1.Tenant, slices []authv1beta1.ResourceSlice, nam
 		if !resourceslice.IsCopy(slice) {
 			continue
 		}
-		_, isMarked := slice.Annotations[authv1beta1.CordonTenantAnnotation]
+		isMarked := authentication.IsCordonedBy(slice, authv1beta1.CordonTenantAnnotation)
 		switch {
 		case condition == authv1beta1.TenantConditionDrained:
 			return "ResourceSlice " + slice.Name + " to be deleted"
@@ -73,7 +74,7 @@ func pending(tenant *authv1beta1.Tenant, slices []authv1beta1.ResourceSlice, nam
 
 // setCordon sets or removes the mark of a cordoned slice, and reports whether it was changed.
 func setCordon(slice *authv1beta1.ResourceSlice, cordoned bool) bool {
-	if (resourceslice.CordonedBy(slice, authv1beta1.CordonAnnotation)) == cordoned {
+	if authentication.IsCordonedBy(slice, authv1beta1.CordonAnnotation) == cordoned {
 		return false
 	}
 	if cordoned {

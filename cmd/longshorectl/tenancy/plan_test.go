@@ -46,7 +46,7 @@ func slice(annotations map[string]string, labels map[string]string) authv1beta1.
 
 func TestEffectsOfACondition(t *testing.T) {
 	copied := map[string]string{"liqo.io/replicated": "true", "liqo.io/originID": "rome"}
-	marked := map[string]string{"liqo.io/cordon-tenant": "true"}
+	marked, claims := map[string]string{"liqo.io/cordon-tenant": "true"}, map[string]string{"liqo.io/cordon-tenant": "false"}
 	for name, tc := range map[string]struct {
 		condition     authv1beta1.TenantCondition
 		slices        []authv1beta1.ResourceSlice
@@ -56,6 +56,7 @@ func TestEffectsOfACondition(t *testing.T) {
 		"nothing was granted":                    {condition: authv1beta1.TenantConditionCordoned},
 		"a slice is not marked yet":              {condition: authv1beta1.TenantConditionCordoned, slices: []authv1beta1.ResourceSlice{slice(nil, copied)}, want: "the annotation liqo.io/cordon-tenant of ResourceSlice mypool to follow"},
 		"a slice is marked":                      {condition: authv1beta1.TenantConditionCordoned, slices: []authv1beta1.ResourceSlice{slice(marked, copied)}},
+		"a slice that claims not to be marked":   {condition: authv1beta1.TenantConditionCordoned, slices: []authv1beta1.ResourceSlice{slice(claims, copied)}, want: "the annotation liqo.io/cordon-tenant of ResourceSlice mypool to follow"},
 		"a slice is marked still":                {condition: authv1beta1.TenantConditionActive, slices: []authv1beta1.ResourceSlice{slice(marked, copied)}, want: "the annotation liqo.io/cordon-tenant of ResourceSlice mypool to follow"},
 		"a slice of this cluster's own":          {condition: authv1beta1.TenantConditionDrained, slices: []authv1beta1.ResourceSlice{slice(nil, nil)}},
 		"a slice that is not deleted yet":        {condition: authv1beta1.TenantConditionDrained, slices: []authv1beta1.ResourceSlice{slice(nil, copied)}, want: "ResourceSlice mypool to be deleted"},

@@ -206,6 +206,22 @@ func (p *provider) testCordon(t *testing.T, control client.Client) {
 		Labels: map[string]string{liqocorev1beta1.ReplicatedLabel: "true", liqocorev1beta1.OriginIDLabel: "rome"},
 	}}
 	require.NoError(t, control.Create(t.Context(), slice))
+	for _, key := range []string{authv1beta1.CordonAnnotation, authv1beta1.CordonTenantAnnotation} {
+		for _, value := range []string{"false", "False", "0"} {
+			evades := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{
+				Namespace: slice.Namespace, GenerateName: "evades-", Labels: slice.Labels, Annotations: map[string]string{key: value},
+			}}
+			// The API server takes a moment to learn of the policy.
+			planetest.Until(t, func(t planetest.T) bool {
+				err := control.Create(t.Context(), evades.DeepCopy())
+				return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "only administrators of the provider")
+			}, established, poll, "a slice with %s=%s is refused", key, value)
+		}
+		own := &authv1beta1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{
+			Namespace: slice.Namespace, GenerateName: "cordons-itself-", Labels: slice.Labels, Annotations: map[string]string{key: "true", "other": "false"},
+		}}
+		require.NoError(t, control.Create(t.Context(), own), "a cordon of the consumer's own harms only the consumer")
+	}
 	patch := func(t planetest.T, c client.Client, body string) error {
 		return c.Patch(t.Context(), slice.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body)))
 	}

@@ -61,11 +61,10 @@ func (s *NonceSigner) Reconcile(ctx context.Context, secret *corev1.Secret) (ctr
 		return ctrl.Result{}, nil
 	}
 	provider := liqocorev1beta1.ClusterID(secret.Labels[liqocorev1beta1.RemoteClusterIDLabel])
-	namespace := &corev1.Namespace{}
-	if err := s.Client.Get(ctx, client.ObjectKey{Name: secret.Namespace}, namespace); err != nil {
-		return ctrl.Result{}, fmt.Errorf("reading namespace %q: %w", secret.Namespace, err)
+	_, problem, err := authentication.ReadTenantNamespace(ctx, s.Client, secret.Namespace, provider)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
-	problem := authentication.TenantNamespaceProblem(namespace, provider)
 	if problem == "" {
 		problem = nonceProblem(secret.Data[authentication.NonceKey])
 	}

@@ -68,11 +68,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, identity *authv1beta1.Identi
 	if !identity.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil // The garbage collector removes what it owns.
 	}
-	namespace := &corev1.Namespace{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: identity.Namespace}, namespace); err != nil {
-		return ctrl.Result{}, fmt.Errorf("reading namespace %q: %w", identity.Namespace, err)
+	_, problem, err := authentication.ReadTenantNamespace(ctx, r.Client, identity.Namespace, identity.Spec.ClusterID)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
-	if problem := authentication.TenantNamespaceProblem(namespace, identity.Spec.ClusterID); problem != "" {
+	if problem != "" {
 		r.Events.Eventf(identity, nil, corev1.EventTypeWarning, reasonNotInTenantNamespace, actionEnsureKubeconfig, "No kubeconfig is made: %s", problem)
 		return ctrl.Result{}, nil
 	}

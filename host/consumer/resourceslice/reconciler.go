@@ -72,11 +72,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceS
 		return ctrl.Result{}, nil // The garbage collector removes what it owns.
 	}
 	provider := liqocorev1beta1.ClusterID(slice.Labels[liqocorev1beta1.RemoteIDLabel])
-	namespace := &corev1.Namespace{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: slice.Namespace}, namespace); err != nil {
-		return ctrl.Result{}, fmt.Errorf("reading namespace %q: %w", slice.Namespace, err)
+	_, problem, err := authentication.ReadTenantNamespace(ctx, r.Client, slice.Namespace, provider)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
-	if problem := authentication.TenantNamespaceProblem(namespace, provider); problem != "" {
+	if problem != "" {
 		r.Events.Eventf(slice, nil, corev1.EventTypeWarning, reasonNotInTenantNamespace, actionComplete, "The slice is not sent: %s", problem)
 		return ctrl.Result{}, nil
 	}

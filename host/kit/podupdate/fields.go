@@ -6,6 +6,8 @@
 package podupdate
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"hash/fnv"
 	"maps"
@@ -40,6 +42,9 @@ const (
 	fieldTolerations  = "tolerations"
 )
 
+// hashSeparator is between the digest of resources and their hash.
+const hashSeparator = "."
+
 // Fields are the fields of a pod that may change, by name, with a digest of each value. Fields
 // without a value are absent.
 type Fields map[string]string
@@ -52,17 +57,22 @@ func FieldsOf(spec *corev1.PodSpec) Fields {
 			fields[name] = digest(value)
 		}
 	}
+	resources := func(name string, value *corev1.ResourceRequirements) {
+		if value != nil && len(value.Requests)+len(value.Limits) > 0 {
+			fields[name] = digest(value) + hashSeparator + hash(value)
+		}
+	}
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
 			container := &containers[i]
 			set(fieldImage+container.Name, container.Image != "", container.Image)
-			set(fieldResources+container.Name, hasResources(&container.Resources), container.Resources)
+			resources(fieldResources+container.Name, &container.Resources)
 		}
 	}
 	for i := range spec.EphemeralContainers {
 		set(fieldEphemeral+spec.EphemeralContainers[i].Name, true, spec.EphemeralContainers[i].Name)
 	}
-	set(fieldPodResources, spec.Resources != nil && hasResources(spec.Resources), spec.Resources)
+	resources(fieldPodResources, spec.Resources)
 	set(fieldDeadline, spec.ActiveDeadlineSeconds != nil, spec.ActiveDeadlineSeconds)
 	set(fieldTolerations, len(spec.Tolerations) > 0, spec.Tolerations)
 	return fields
@@ -80,7 +90,7 @@ func (f Fields) AtCreation() Fields {
 func (f Fields) Changed(other Fields) []string {
 	var names []string
 	for name, value := range f {
-		if other[name] != value {
+		if !isSame(other[name], value) {
 			names = append(names, name)
 		}
 	}
@@ -124,7 +134,37 @@ func Decode(text string) Fields {
 	return fields
 }
 
-func hasResources(r *corev1.ResourceRequirements) bool { return len(r.Requests)+len(r.Limits) > 0 }
+// IsRecorded reports whether the text of an annotation has the fields of a pod spec.
+func IsRecorded(spec *corev1.PodSpec, text string) bool {
+	return len(FieldsOf(spec).Changed(Decode(text))) == 0
+}
+
+// Complete adds the hashes of other to the digests without one of the same values.
+func (f Fields) Complete(other Fields) {
+	for name, value := range other {
+		if isSame(f[name], value) {
+			f[name] = value
+		}
+	}
+}
+
+// isSame reports whether two digests are those of the same value. Earlier versions recorded no hash.
+func isSame(a, b string) bool {
+	digestA, hashA, _ := strings.Cut(a, hashSeparator)
+	digestB, hashB, _ := strings.Cut(b, hashSeparator)
+	return digestA == digestB && (hashA == hashB || hashA == "" || hashB == "")
+}
+
+// hash returns a hash for which no consumer finds a second value: its pod would keep resources that its
+// Quota does not count any more.
+func hash(value any) string {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(raw)
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
+}
 
 func digest(value any) string {
 	raw, err := json.Marshal(value)

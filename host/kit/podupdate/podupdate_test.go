@@ -200,6 +200,32 @@ func TestFieldsAreRecordedInAnAnnotation(t *testing.T) {
 	assert.Empty(t, podupdate.Decode("rubbish"))
 }
 
+// TestNoRequestHidesAnother has a consumer that frees its quota by requests whose digest of 32 bits is that
+// of the requests of its pod: they were found in two minutes.
+func TestNoRequestHidesAnother(t *testing.T) {
+	requests := func(cpu, memory string) *corev1.PodSpec {
+		resources := corev1.ResourceRequirements{Requests: amounts(cpu, memory)}
+		return &corev1.PodSpec{Resources: &resources, Containers: []corev1.Container{{Name: "web", Resources: resources}}}
+	}
+	applied, desired := podupdate.FieldsOf(requests("4", "8Gi")), podupdate.FieldsOf(requests("1m", "1174245712"))
+	assert.Equal(t, []string{"resources", "resources/web"}, desired.Changed(applied))
+}
+
+// TestFieldsOfAnEarlierVersion has an annotation with digests of 32 bits only.
+func TestFieldsOfAnEarlierVersion(t *testing.T) {
+	const earlier = "image/prepare=1x9kaip,image/sidecar=12q55nh,image/web=1ek66hy,resources/web=16vrib4,tolerations=r3qaa8"
+	applied, desired := podupdate.Decode(earlier), podupdate.FieldsOf(spec(nil))
+	require.Empty(t, desired.Changed(applied))
+	assert.True(t, podupdate.IsRecorded(spec(nil), earlier))
+	larger := spec(func(s *corev1.PodSpec) { s.Containers[1].Resources.Requests = amounts("2", "1Gi") })
+	assert.Equal(t, []string{"resources/web"}, podupdate.FieldsOf(larger).Changed(applied))
+	assert.False(t, podupdate.IsRecorded(larger, earlier))
+	applied.Complete(podupdate.FieldsOf(larger))
+	assert.Equal(t, podupdate.Decode(earlier), applied, "what has changed is not recorded")
+	applied.Complete(desired)
+	assert.Equal(t, desired, applied)
+}
+
 func TestATrimmedSpecHasTheSameFields(t *testing.T) {
 	whole := spec(func(s *corev1.PodSpec) { s.Containers[0].Command = []string{"sh"}; s.NodeName = "n" })
 	trimmed := podupdate.Trim(whole)

@@ -1,6 +1,6 @@
 // Package authentication is the pure part of a peering's handshake (wire P2): keys,
 // signatures over nonces, certificate requests, and the objects that carry them. The
-// controllers of both sides and longshorectl are built on it.
+// controllers of both sides and longshorectl are built on it. Only [ReadTenantNamespace] reads.
 //
 // The provider makes a nonce, the consumer signs it and asks for a certificate in a Tenant,
 // the provider verifies both, has the certificate signed and returns it in the Tenant's

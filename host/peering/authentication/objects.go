@@ -1,6 +1,7 @@
 package authentication
 
 import (
+	"context"
 	"fmt"
 	"maps"
 
@@ -9,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
@@ -216,6 +218,23 @@ func ReplicationLabels(provider liqocorev1beta1.ClusterID) map[string]string {
 		liqocorev1beta1.ReplicationLabel: "true", liqocorev1beta1.RemoteIDLabel: string(provider),
 		liqocorev1beta1.RemoteClusterIDLabel: string(provider),
 	}
+}
+
+// IsCordonedBy reports whether an annotation cordons a ResourceSlice: it exists with a value other than
+// false (wire P4.4).
+func IsCordonedBy(slice metav1.Object, annotation string) bool {
+	value, ok := slice.GetAnnotations()[annotation]
+	return ok && value != "false" && value != "False" && value != "0"
+}
+
+// ReadTenantNamespace returns a namespace, and why it is not the tenant namespace of a cluster, as
+// [TenantNamespaceProblem] does.
+func ReadTenantNamespace(ctx context.Context, reader client.Reader, name string, peer liqocorev1beta1.ClusterID) (namespace *corev1.Namespace, problem string, err error) {
+	namespace = &corev1.Namespace{}
+	if err := reader.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+		return nil, "", fmt.Errorf("reading namespace %q: %w", name, err)
+	}
+	return namespace, TenantNamespaceProblem(namespace, peer), nil
 }
 
 // TenantNamespaceProblem returns why a namespace is not the tenant namespace of a cluster, as

@@ -106,23 +106,27 @@ func AdmitPod(ctx context.Context, ev Evaluator, in AdmissionInput) (*AdmissionR
 	return result, err
 }
 
-// Pods returns the pod before and after the policies, for a comparison. It reports false if
-// the policies changed only fields of the spec for which isHarmless is true; fields have
-// their JSON names. Fields that the host does not know are omitted from both pods.
-func (r *AdmissionResult) Pods(isHarmless func(field string) bool) (before, after *corev1.Pod, compare bool, err error) {
+// Check returns what check does of the pod before and after the policies. It is not called if the
+// policies changed only fields of the spec for which isHarmless is true; fields have their JSON names.
+// Fields that the host does not know are omitted from both pods.
+func (r *AdmissionResult) Check(isHarmless func(field string) bool, check func(before, after *corev1.Pod) error) error {
 	old, now, err := bothMembers(r.before, r.after, fieldSpec)
 	if err != nil {
-		return nil, nil, false, err
+		return fmt.Errorf("comparing the pod before and after the policies: %w", err)
 	}
 	changesMetadata := slices.Contains(changedMembers(r.before, r.after), fieldMetadata)
 	if !changesMetadata && !slices.ContainsFunc(changedMembers(old, now), func(field string) bool { return !isHarmless(field) }) {
-		return nil, nil, false, nil
+		return nil
 	}
-	if before, err = decodePod(r.before); err != nil {
-		return nil, nil, false, err
+	before, err := decodePod(r.before)
+	if err != nil {
+		return err
 	}
-	after, err = decodePod(r.after)
-	return before, after, err == nil, err
+	after, err := decodePod(r.after)
+	if err != nil {
+		return err
+	}
+	return check(before, after)
 }
 
 // decodePod decodes the document of a pod. It ignores unknown fields.

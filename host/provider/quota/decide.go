@@ -2,10 +2,12 @@ package quota
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -27,9 +29,10 @@ type Denied struct{ Reason string }
 func (d *Denied) Error() string { return d.Reason }
 
 // reserve adds a reservation to the status of a quota, for a new ShadowPod or for a change of one
-// that has a resource version, or returns why the quota does not admit it. The status must be that
-// of [refresh]. The decision holds if the status is written over the quota that it was made from.
-func reserve(quota *offloadingv1beta1.Quota, usage *Usage, shadow *offloadingv1beta1.ShadowPod, now time.Time) error {
+// that has a resource version and was another before, or returns why the quota does not admit it. The
+// status must be that of [refresh]. The decision holds if the status is written over the quota that it
+// was made from.
+func reserve(quota *offloadingv1beta1.Quota, usage *Usage, before, shadow *offloadingv1beta1.ShadowPod, now time.Time) error {
 	isNew := shadow.ResourceVersion == ""
 	if isNew && ptr.Deref(quota.Spec.Cordoned, false) {
 		return &Denied{fmt.Sprintf("quota %s is cordoned: the provider accepts no new pods of this virtual node", quota.Name)}
@@ -55,10 +58,11 @@ func reserve(quota *offloadingv1beta1.Quota, usage *Usage, shadow *offloadingv1b
 	}
 	wanted := excess(larger(reserved, requests), key, usage)
 	subtract(wanted, excess(reserved, key, usage))
-	if reason := exceeded(quota, taken(status), requests, wanted); reason != "" {
+	grown := growth(before, requests)
+	if reason := exceeded(quota, taken(status), grown, wanted); reason != "" {
 		return &Denied{reason}
 	}
-	if isPositive(wanted) && ptr.Deref(quota.Spec.Cordoned, false) {
+	if len(grown) > 0 && ptr.Deref(quota.Spec.Cordoned, false) {
 		return &Denied{fmt.Sprintf("quota %s is cordoned: the provider gives no more resources to pods of this virtual node", quota.Name)}
 	}
 	add(status.Used, wanted)
@@ -134,14 +138,20 @@ func awaitsChange(r *offloadingv1beta1.QuotaReservation, pod *observed) bool {
 	return r.ResourceVersion != "" && pod.deletedAt.IsZero() && pod.version <= parseVersion(r.ResourceVersion)
 }
 
-// isPositive reports whether an amount is greater than zero.
-func isPositive(resources corev1.ResourceList) bool {
-	for _, quantity := range resources {
-		if quantity.Sign() > 0 {
-			return true
-		}
+// growth returns the requests that are larger than those of the ShadowPod before the change, or all
+// without one. The others are no cause to deny a change: the grant may be less than what is used. What is
+// known of the ShadowPod can be older than the change is made from.
+func growth(before *offloadingv1beta1.ShadowPod, requests corev1.ResourceList) corev1.ResourceList {
+	if before == nil {
+		return requests
 	}
-	return false
+	had, err := Requests(&before.Spec.Pod)
+	if err != nil {
+		had = nil // It was created without this check.
+	}
+	grown := maps.Clone(requests)
+	maps.DeleteFunc(grown, func(name corev1.ResourceName, amount resource.Quantity) bool { return amount.Cmp(had[name]) <= 0 })
+	return grown
 }
 
 func keyOf(r *offloadingv1beta1.QuotaReservation) types.NamespacedName {

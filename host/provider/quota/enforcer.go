@@ -61,6 +61,8 @@ type queue struct {
 // call waits for a decision on a ShadowPod; without one, for the status to be current.
 type call struct {
 	shadow *offloadingv1beta1.ShadowPod
+	// before is the ShadowPod before the change; nil for a new one.
+	before *offloadingv1beta1.ShadowPod
 	dryRun bool
 	done   chan error
 }
@@ -84,10 +86,10 @@ func UserOf(object client.Object) []string {
 	return []string{LabelValue(quota.Spec.User)}
 }
 
-// Admit reserves the resources of a new ShadowPod of a user in the user's Quota, unless it is a
-// dry run. It returns a [Denied] error if the Quota does not admit it. The user is given by its
+// Admit reserves the resources of a ShadowPod of a user in the user's Quota, unless it is a dry run.
+// Before a change, which has a resource version, the ShadowPod was another one. Admit returns a [Denied] error if the Quota does not admit it. The user is given by its
 // label value.
-func (e *Enforcer) Admit(ctx context.Context, user string, shadow *offloadingv1beta1.ShadowPod, dryRun bool) error {
+func (e *Enforcer) Admit(ctx context.Context, user string, before, shadow *offloadingv1beta1.ShadowPod, dryRun bool) error {
 	quota, err := e.Find(ctx, user)
 	if err != nil {
 		return err
@@ -95,7 +97,7 @@ func (e *Enforcer) Admit(ctx context.Context, user string, shadow *offloadingv1b
 	if quota == nil {
 		return noQuota(user)
 	}
-	c := &call{shadow: shadow, dryRun: dryRun, done: make(chan error, 1)}
+	c := &call{before: before, shadow: shadow, dryRun: dryRun, done: make(chan error, 1)}
 	if e.takeOrWait(ctx, user, quota, c) {
 		return nil
 	}
@@ -267,7 +269,7 @@ func (e *Enforcer) reserveAll(user string, quota *offloadingv1beta1.Quota, held 
 			if c.dryRun {
 				changed = next.DeepCopy()
 			}
-			if errs[i] = reserve(changed, usage, c.shadow, e.Clock.Now()); errs[i] == nil && !c.dryRun {
+			if errs[i] = reserve(changed, usage, c.before, c.shadow, e.Clock.Now()); errs[i] == nil && !c.dryRun {
 				example = next.Status.Reservations[len(next.Status.Reservations)-1].Resources
 			}
 		}

@@ -80,7 +80,7 @@ func TestTheFirstAdmissionOfAQuotaWaitsForNothing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, *requests, "nothing has changed")
 
-	require.NoError(t, e.Admit(t.Context(), testUser, created("web", "250m"), false))
+	require.NoError(t, e.Admit(t.Context(), testUser, nil, created("web", "250m"), false))
 	assert.Equal(t, 1, *requests)
 
 	_, err = e.Reconcile(t.Context(), stored(t, e))
@@ -112,7 +112,7 @@ func TestALargeShadowPodEndsTheFirstRoom(t *testing.T) {
 	e, _ := replicaOf(t, newQuota())
 	_, err := e.Reconcile(t.Context(), newQuota())
 	require.NoError(t, err)
-	require.NoError(t, e.Admit(t.Context(), testUser, created("large", "4"), true), "that of the same replica")
+	require.NoError(t, e.Admit(t.Context(), testUser, nil, created("large", "4"), true), "that of the same replica")
 
 	holder, _ := replicaOf(t, newQuota())
 	_, err = holder.Reconcile(t.Context(), newQuota())
@@ -122,20 +122,20 @@ func TestALargeShadowPodEndsTheFirstRoom(t *testing.T) {
 		account.observe(observedAs("of-another-consumer", "web", "7"))
 	}
 	var denied *Denied
-	require.ErrorAs(t, another.Admit(t.Context(), testUser, created("large", "4"), false), &denied)
+	require.ErrorAs(t, another.Admit(t.Context(), testUser, nil, created("large", "4"), false), &denied)
 	_, err = holder.Reconcile(t.Context(), stored(t, holder))
 	require.NoError(t, err)
 	assert.Empty(t, stored(t, holder).Status.Reservations)
-	require.NoError(t, another.Admit(t.Context(), testUser, created("large", "4"), false))
+	require.NoError(t, another.Admit(t.Context(), testUser, nil, created("large", "4"), false))
 }
 
 // Users without a Quota, whose number the provider does not choose, leave nothing behind.
 func TestUsersWithoutAQuotaAreForgotten(t *testing.T) {
 	quota := newQuota()
 	e, requests := replicaOf(t, quota)
-	require.NoError(t, e.Admit(t.Context(), testUser, created("web", "1"), false))
+	require.NoError(t, e.Admit(t.Context(), testUser, nil, created("web", "1"), false))
 	var denied *Denied
-	require.ErrorAs(t, e.Admit(t.Context(), "another", created("web", "1"), false), &denied)
+	require.ErrorAs(t, e.Admit(t.Context(), "another", nil, created("web", "1"), false), &denied)
 	assert.Len(t, e.queues, 1)
 
 	_, err := e.Reconcile(t.Context(), stored(t, e))
@@ -155,11 +155,11 @@ func TestUsersWithoutAQuotaAreForgotten(t *testing.T) {
 func TestReservationsAreBounded(t *testing.T) {
 	quota := newQuota()
 	quota.Status.Used = list("0", 0)
-	require.NoError(t, reserve(quota, newUsage(), created("web", "1"), time.Unix(1e9, 0)))
+	require.NoError(t, reserve(quota, newUsage(), nil, created("web", "1"), time.Unix(1e9, 0)))
 	for len(quota.Status.Reservations) < maxReservations {
 		quota.Status.Reservations = append(quota.Status.Reservations, quota.Status.Reservations[0])
 	}
-	err := reserve(quota, newUsage(), created("web", "1"), time.Unix(1e9, 0))
+	err := reserve(quota, newUsage(), nil, created("web", "1"), time.Unix(1e9, 0))
 	require.ErrorIs(t, err, errTooManyReservations)
 	var denied *Denied
 	assert.NotErrorAs(t, err, &denied, "the consumer tries again")

@@ -268,7 +268,7 @@ func (s *simulation) newShadowPod() *offloadingv1beta1.ShadowPod {
 func (s *simulation) create(r *replica) {
 	for range 1 + s.random.Intn(4) {
 		if !s.createFrom(r) {
-			s.request(r, s.newShadowPod())
+			s.request(r, nil, s.newShadowPod())
 		}
 	}
 }
@@ -299,14 +299,14 @@ func (s *simulation) resize(r *replica) {
 		}
 		shadow := shadowPod(name, fmt.Sprintf("%dm", 100*(1+s.random.Intn(15))))
 		shadow.UID, shadow.ResourceVersion = stored.UID, stored.ResourceVersion
-		s.request(r, shadow)
+		s.request(r, stored, shadow)
 	})
 }
 
-// request sends a ShadowPod through the webhook of a replica.
-func (s *simulation) request(r *replica, shadow *offloadingv1beta1.ShadowPod) {
+// request sends a ShadowPod, or a change of a stored one, through the webhook of a replica.
+func (s *simulation) request(r *replica, stored, shadow *offloadingv1beta1.ShadowPod) {
 	before := s.worst()
-	err := s.decide(r, &call{shadow: shadow})
+	err := s.decide(r, &call{before: stored, shadow: shadow})
 	grant := r.quota.Spec.Resources
 	var denied *Denied
 	if errors.As(err, &denied) {

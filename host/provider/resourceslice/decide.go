@@ -1,6 +1,8 @@
 package resourceslice
 
 import (
+	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,6 +31,19 @@ const grantedMessage = "The resources are granted."
 
 // DefaultClass is the built-in class; the empty one means it, too.
 const DefaultClass = "default"
+
+// classOf returns the class of a slice by its name, or by a hash of a name that is too long for an
+// annotation: the consumer chooses it.
+func classOf(slice *authv1beta1.ResourceSlice) string {
+	class := cmp.Or(string(slice.Spec.Class), DefaultClass)
+	if len(class) > maxClassBytes {
+		return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(class)))
+	}
+	return class
+}
+
+// maxClassBytes bounds the name of a class that is recorded as it is.
+const maxClassBytes = 253
 
 // Offer is what this cluster grants and announces to its consumers.
 type Offer struct {
@@ -73,7 +88,7 @@ func asksPolicies(slice *authv1beta1.ResourceSlice, condition authv1beta1.Tenant
 		if !hasCondition(status, authv1beta1.ResourceSliceConditionTypeResources) {
 			deny(status, reasonResourcesDenied, "The tenant is cordoned: no new slices are accepted.", now)
 		}
-	case slice.Spec.Class != "" && slice.Spec.Class != DefaultClass:
+	case classOf(slice) != DefaultClass:
 	case offer.ClassDisabled:
 		deny(status, reasonClassDisabled, "The default class is disabled in this cluster. Ask its administrators for a class.", now)
 	default:

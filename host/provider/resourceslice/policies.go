@@ -48,14 +48,10 @@ func (r *Reconciler) decide(ctx context.Context, slice *authv1beta1.ResourceSlic
 		return 0, fmt.Errorf("listing StorageClasses: %w", err)
 	}
 	apply(slice, decided, &r.Offer, storage.Items, now)
-	switch {
-	case decided.failure != "":
+	if decided.failure != "" {
 		return policyRetry, nil
-	case !isAccepted(&slice.Status):
-		return 0, r.cordonQuotas(ctx, slice)
-	default:
-		return 0, nil
 	}
+	return 0, nil
 }
 
 // evaluate returns what the policies decide about a slice.
@@ -65,6 +61,10 @@ func (r *Reconciler) evaluate(ctx context.Context, slice *authv1beta1.ResourceSl
 		Namespace: namespace, Defaults: r.Offer.Defaults,
 	})
 	if failed, ok := errors.AsType[*chain.PolicyError](err); ok {
+		if failed.Class == chain.TooLarge {
+			// The consumer decides how large its slice is: it could keep what the policy would not grant.
+			return &decision{denial: fmt.Sprintf("The slice is too large for policy %q of the provider. Its consumer must make it smaller.", failed.Binding)}, nil
+		}
 		ctrl.LoggerFrom(ctx).Error(err, "Policies failed, not granting resources")
 		return &decision{failure: fmt.Sprintf("policy %q of the provider gave no valid answer (%s), and an administrator of the provider must correct it", failed.Binding, string(failed.Class))}, nil
 	}

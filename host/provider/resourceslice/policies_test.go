@@ -2,6 +2,7 @@ package resourceslice
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -97,7 +98,7 @@ func (r *rig) pass(t *testing.T) (retryAfter time.Duration, event string) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "liqo-tenant-rome", Labels: map[string]string{liqocorev1beta1.RemoteClusterIDLabel: "rome"}}}
 	retryAfter, err := r.decide(t.Context(), r.slice, &authv1beta1.Tenant{}, namespace)
 	require.NoError(t, err)
-	require.NoError(t, r.ensureQuota(t.Context(), r.slice))
+	require.NoError(t, r.keepQuota(t.Context(), r.slice, authv1beta1.TenantConditionActive))
 	r.recordDecision(r.slice, before)
 	select {
 	case event = <-r.events.Events:
@@ -199,6 +200,24 @@ func TestWhileAPolicyFailsAnAcceptedSliceKeepsWhatItHas(t *testing.T) {
 			assert.Equal(t, "32", r.cpu())
 		})
 	}
+}
+
+// TestARequestThatIsTooLargeKeepsNoGrant has a consumer enlarge its slice until the policy that would
+// deny it cannot be asked.
+func TestARequestThatIsTooLargeKeepsNoGrant(t *testing.T) {
+	r := newRig(t, answering())
+	r.pass(t)
+	require.Equal(t, authv1beta1.ResourceSliceConditionAccepted, resources(r.slice).Status)
+	r.Policies = chains(t, denies)
+	r.slice.Labels = map[string]string{}
+	for i := range 1 << 15 {
+		r.slice.Labels[fmt.Sprintf("example.com/%032d", i)] = "x"
+	}
+	retryAfter, event := r.pass(t)
+	assert.Zero(t, retryAfter)
+	assert.Contains(t, event, `The slice is too large for policy "cap" of the provider. Its consumer must make it smaller.`)
+	assert.Equal(t, authv1beta1.ResourceSliceConditionDenied, resources(r.slice).Status)
+	assert.True(t, ptr.Deref(r.quota(t).Spec.Cordoned, false))
 }
 
 func TestNothingIsDecidedBeforePoliciesAreLoaded(t *testing.T) {

@@ -17,26 +17,18 @@ import (
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
-// quotaSpec returns the Quota of an accepted slice, or nil if the slice is not accepted: a Quota
-// that exists stays as it is then (wire P4.4). It is pure.
-func quotaSpec(slice *authv1beta1.ResourceSlice, enforcement offloadingv1beta1.LimitsEnforcement) *offloadingv1beta1.QuotaSpec {
-	if !isAccepted(&slice.Status) {
-		return nil
-	}
+// quotaSpec returns the Quota of an accepted slice (wire P4.4). It follows the Tenant itself, too: its
+// slices get their annotation later. It is pure.
+func quotaSpec(slice *authv1beta1.ResourceSlice, condition authv1beta1.TenantCondition, enforcement offloadingv1beta1.LimitsEnforcement) *offloadingv1beta1.QuotaSpec {
 	spec := &offloadingv1beta1.QuotaSpec{
 		User:              authentication.SliceSubject(ptr.Deref(slice.Spec.ConsumerClusterID, ""), slice.Name).User,
 		LimitsEnforcement: enforcement, Resources: slice.Status.Resources,
 	}
-	if isSet(slice.Annotations, authv1beta1.CordonAnnotation) || isSet(slice.Annotations, authv1beta1.CordonTenantAnnotation) || isUnauthenticated(&slice.Status) {
+	if condition == authv1beta1.TenantConditionCordoned || isUnauthenticated(&slice.Status) ||
+		authentication.IsCordonedBy(slice, authv1beta1.CordonAnnotation) || authentication.IsCordonedBy(slice, authv1beta1.CordonTenantAnnotation) {
 		spec.Cordoned = ptr.To(true)
 	}
 	return spec
-}
-
-// isSet reports whether an annotation exists and has a value other than false.
-func isSet(annotations map[string]string, key string) bool {
-	value, ok := annotations[key]
-	return ok && value != "false" && value != "False" && value != "0"
 }
 
 // isUnauthenticated reports whether the credentials of a slice are denied. Its consumer could send
@@ -47,41 +39,94 @@ func isUnauthenticated(status *authv1beta1.ResourceSliceStatus) bool {
 	})
 }
 
-// cordonQuotas cordons the Quotas of a slice that is not granted any more: a policy denies it, it
-// is being deleted, or it asks for nothing that can be granted. Pods that run keep their resources.
-// The owner identifies the Quotas, since the consumer can change the fields that name their user.
-func (r *Reconciler) cordonQuotas(ctx context.Context, slice *authv1beta1.ResourceSlice) error {
+// keepQuota brings the Quota of a slice in line with the slice and with its Tenant.
+func (r *Reconciler) keepQuota(ctx context.Context, slice *authv1beta1.ResourceSlice, condition authv1beta1.TenantCondition) error {
+	if !isAccepted(&slice.Status) {
+		return r.cordonQuotas(ctx, slice)
+	}
+	return r.ensureQuota(ctx, slice, quotaSpec(slice, condition, r.LimitsEnforcement))
+}
+
+// ownQuotas returns the Quotas of a slice. The owner identifies them, since the consumer can change the
+// fields that name their user.
+func (r *Reconciler) ownQuotas(ctx context.Context, slice *authv1beta1.ResourceSlice) ([]offloadingv1beta1.Quota, error) {
 	quotas := &offloadingv1beta1.QuotaList{}
 	if err := r.Client.List(ctx, quotas, client.InNamespace(slice.Namespace)); err != nil {
-		return fmt.Errorf("listing the Quotas of namespace %q: %w", slice.Namespace, err)
+		return nil, fmt.Errorf("listing the Quotas of namespace %q: %w", slice.Namespace, err)
 	}
-	for i := range quotas.Items {
-		quota := &quotas.Items[i]
-		if !metav1.IsControlledBy(quota, slice) || ptr.Deref(quota.Spec.Cordoned, false) {
-			continue
-		}
-		quota.Spec.Cordoned = ptr.To(true)
-		if err := r.Client.Update(ctx, quota); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("cordoning Quota %s/%s: %w", quota.Namespace, quota.Name, err)
+	return slices.DeleteFunc(quotas.Items, func(quota offloadingv1beta1.Quota) bool { return !metav1.IsControlledBy(&quota, slice) }), nil
+}
+
+// cordonQuotas cordons the Quotas of a slice that is not granted any more: it is denied, it is being
+// deleted, or it asks for nothing that can be granted. Pods that run keep their resources.
+func (r *Reconciler) cordonQuotas(ctx context.Context, slice *authv1beta1.ResourceSlice) error {
+	quotas, err := r.ownQuotas(ctx, slice)
+	if err != nil {
+		return err
+	}
+	for i := range quotas {
+		if err := r.updateQuota(ctx, &quotas[i], func(quota *offloadingv1beta1.Quota) { quota.Spec.Cordoned = ptr.To(true) }); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// ensureQuota keeps the Quota of a slice, which has the name of its user.
-//
-// +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas,verbs=get;list;watch;create;update
-func (r *Reconciler) ensureQuota(ctx context.Context, slice *authv1beta1.ResourceSlice) error {
-	spec := quotaSpec(slice, r.LimitsEnforcement)
-	if spec == nil {
+func (r *Reconciler) updateQuota(ctx context.Context, quota *offloadingv1beta1.Quota, change func(*offloadingv1beta1.Quota)) error {
+	before := quota.DeepCopy()
+	change(quota)
+	if equality.Semantic.DeepEqual(before, quota) {
 		return nil
 	}
+	if err := r.Client.Update(ctx, quota); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing Quota %s/%s: %w", quota.Namespace, quota.Name, err)
+	}
+	return nil
+}
+
+// leaveClass takes back what was granted to a slice of another class. The consumer chooses the class,
+// and could choose one about which no controller decides. The Quota has the class that granted it. Its
+// new class is recorded when the slice is denied, so that what is accepted later is of that class.
+func (r *Reconciler) leaveClass(ctx context.Context, slice *authv1beta1.ResourceSlice) error {
+	quotas, err := r.ownQuotas(ctx, slice)
+	if err != nil {
+		return err
+	}
+	class := classOf(slice)
+	for i := range quotas {
+		granted, isRecorded := quotas[i].Annotations[offloadingv1beta1.QuotaClassAnnotation]
+		if !isRecorded || granted == class {
+			continue
+		}
+		if isAccepted(&slice.Status) {
+			before := slice.DeepCopy()
+			deny(&slice.Status, reasonResourcesDenied, fmt.Sprintf("The class changed from %s to %s, and what class %[1]s granted is taken back. "+
+				"A controller of the provider for class %[2]s grants resources, or the consumer sets class %[1]s again.", granted, class), metav1.NewTime(r.Clock.Now()))
+			if err := r.writeStatus(ctx, slice, before); err != nil {
+				return err
+			}
+			r.recordDecision(slice, before)
+		}
+		if err := r.updateQuota(ctx, &quotas[i], func(quota *offloadingv1beta1.Quota) {
+			quota.Spec.Cordoned, quota.Annotations[offloadingv1beta1.QuotaClassAnnotation] = ptr.To(true), class
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ensureQuota keeps the Quota of an accepted slice, which has the name of its user.
+//
+// +kubebuilder:rbac:groups=offloading.liqo.io,resources=quotas,verbs=get;list;watch;create;update
+func (r *Reconciler) ensureQuota(ctx context.Context, slice *authv1beta1.ResourceSlice, spec *offloadingv1beta1.QuotaSpec) error {
 	quota := &offloadingv1beta1.Quota{ObjectMeta: metav1.ObjectMeta{Name: spec.User, Namespace: slice.Namespace}}
 	if _, err := ctrl.CreateOrUpdate(ctx, r.Client, quota, func() error {
 		// An equal list stays as it is, since quantities have several forms.
 		if !equality.Semantic.DeepEqual(quota.Spec, *spec) {
 			quota.Spec = *spec
 		}
+		metav1.SetMetaDataAnnotation(&quota.ObjectMeta, offloadingv1beta1.QuotaClassAnnotation, classOf(slice))
 		if err := controllerutil.SetControllerReference(slice, quota, r.Client.Scheme(), controllerutil.WithBlockOwnerDeletion(false)); err != nil {
 			return fmt.Errorf("setting the owner of Quota %q: %w", quota.Name, err)
 		}

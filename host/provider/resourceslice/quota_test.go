@@ -32,28 +32,23 @@ func grantedSlice(status authv1beta1.ResourceSliceConditionStatus, annotations m
 }
 
 func TestQuotaOfASlice(t *testing.T) {
-	accepted, denied := authv1beta1.ResourceSliceConditionAccepted, authv1beta1.ResourceSliceConditionDenied
+	accepted := authv1beta1.ResourceSliceConditionAccepted
 	for name, tc := range map[string]struct {
 		status      authv1beta1.ResourceSliceConditionStatus
 		annotations map[string]string
-		none        bool
+		tenant      authv1beta1.TenantCondition
 		cordoned    *bool
 	}{
 		"accepted":                     {status: accepted},
-		"denied":                       {status: denied, none: true},
 		"cordoned":                     {status: accepted, annotations: map[string]string{"liqo.io/cordon": "true"}, cordoned: ptr.To(true)},
 		"cordoned without a value":     {status: accepted, annotations: map[string]string{"liqo.io/cordon": ""}, cordoned: ptr.To(true)},
 		"cordoned with its tenant":     {status: accepted, annotations: map[string]string{"liqo.io/cordon-tenant": "true"}, cordoned: ptr.To(true)},
+		"of a cordoned tenant":         {status: accepted, annotations: map[string]string{"liqo.io/cordon-tenant": "false"}, tenant: authv1beta1.TenantConditionCordoned, cordoned: ptr.To(true)},
 		"annotated as not cordoned":    {status: accepted, annotations: map[string]string{"liqo.io/cordon": "false", "liqo.io/cordon-tenant": "0"}},
 		"annotated with another False": {status: accepted, annotations: map[string]string{"liqo.io/cordon": "False"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec := quotaSpec(grantedSlice(tc.status, tc.annotations), offloadingv1beta1.SoftLimitsEnforcement)
-			if tc.none {
-				assert.Nil(t, spec)
-				return
-			}
-			require.NotNil(t, spec)
+			spec := quotaSpec(grantedSlice(tc.status, tc.annotations), tc.tenant, offloadingv1beta1.SoftLimitsEnforcement)
 			assert.Equal(t, romeUser, spec.User)
 			assert.Equal(t, offloadingv1beta1.SoftLimitsEnforcement, spec.LimitsEnforcement)
 			assert.Equal(t, "4", spec.Resources.Cpu().String())
@@ -73,7 +68,7 @@ func TestAQuotaFollowsItsSlice(t *testing.T) {
 		require.NoError(t, r.Client.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-rome", Name: romeUser}, quota))
 	}
 	slice := grantedSlice(authv1beta1.ResourceSliceConditionAccepted, nil)
-	require.NoError(t, r.ensureQuota(t.Context(), slice))
+	require.NoError(t, r.keepQuota(t.Context(), slice, authv1beta1.TenantConditionActive))
 	get()
 	assert.True(t, metav1.IsControlledBy(quota, slice))
 
@@ -81,13 +76,13 @@ func TestAQuotaFollowsItsSlice(t *testing.T) {
 	require.NoError(t, r.Client.Status().Update(t.Context(), quota))
 	quota.Spec.Resources = list(map[corev1.ResourceName]string{"cpu": "9999"})
 	require.NoError(t, r.Client.Update(t.Context(), quota))
-	require.NoError(t, r.ensureQuota(t.Context(), slice))
+	require.NoError(t, r.keepQuota(t.Context(), slice, authv1beta1.TenantConditionActive))
 	get()
 	assert.Equal(t, "4", quota.Spec.Resources.Cpu().String(), "edits are reverted")
 	assert.Equal(t, "1", quota.Status.ObservedResourceVersion, "the status is the webhook's")
 
 	version := quota.ResourceVersion
-	require.NoError(t, r.ensureQuota(t.Context(), slice))
+	require.NoError(t, r.keepQuota(t.Context(), slice, authv1beta1.TenantConditionActive))
 	get()
 	assert.Equal(t, version, quota.ResourceVersion, "an equal Quota is not written")
 }

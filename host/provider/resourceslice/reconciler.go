@@ -37,6 +37,7 @@ import (
 
 const (
 	reasonNotInTenantNamespace = "NotInTenantNamespace"
+	reasonNotRenewed           = "CredentialsNotRenewed"
 	actionAuthenticate         = "Authenticate"
 )
 
@@ -97,7 +98,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // isOfAnotherClass reports whether another controller grants a slice's resources.
 func isOfAnotherClass(object client.Object) bool {
 	slice, ok := object.(*authv1beta1.ResourceSlice)
-	return ok && slice.Spec.Class != "" && slice.Spec.Class != DefaultClass
+	return ok && classOf(slice) != DefaultClass
 }
 
 // isReplicated reports whether an object is a copy of a consumer's.
@@ -130,13 +131,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceS
 	if !slice.DeletionTimestamp.IsZero() || len(slice.Spec.CSR) == 0 {
 		return ctrl.Result{}, r.cordonQuotas(ctx, slice)
 	}
-	namespace := &corev1.Namespace{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: slice.Namespace}, namespace); err != nil {
-		return ctrl.Result{}, fmt.Errorf("reading namespace %q: %w", slice.Namespace, err)
+	if err := r.leaveClass(ctx, slice); err != nil {
+		return ctrl.Result{}, err
 	}
-	consumer := ptr.Deref(slice.Spec.ConsumerClusterID, "")
+	namespace, problem, err := authentication.ReadTenantNamespace(ctx, r.Client, slice.Namespace, ptr.Deref(slice.Spec.ConsumerClusterID, ""))
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	before := slice.DeepCopy()
-	if problem := authentication.TenantNamespaceProblem(namespace, consumer); problem != "" {
+	if problem != "" {
 		r.denyAuthentication(slice, problem)
 		r.Events.Eventf(slice, nil, corev1.EventTypeWarning, reasonNotInTenantNamespace, actionAuthenticate, "%s", problem)
 		return ctrl.Result{}, errors.Join(r.cordonQuotas(ctx, slice), r.writeStatus(ctx, slice, before))
@@ -145,23 +148,24 @@ func (r *Reconciler) Reconcile(ctx context.Context, slice *authv1beta1.ResourceS
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	result, err := r.authenticate(ctx, slice, tenant)
-	if err != nil {
-		return ctrl.Result{}, errors.Join(err, r.writeStatus(ctx, slice, before))
-	}
+	result, notIssued := r.authenticate(ctx, slice, tenant)
+	// The resources are decided even so: the consumer could keep its grant with a request that fails.
 	retryAfter, err := r.decide(ctx, slice, tenant, namespace)
 	if err != nil {
-		return ctrl.Result{}, errors.Join(err, r.writeStatus(ctx, slice, before))
+		return ctrl.Result{}, errors.Join(notIssued, err, r.writeStatus(ctx, slice, before))
+	}
+	// The Quota comes first: the consumer may use what the status grants at once.
+	if err := r.keepQuota(ctx, slice, tenant.Spec.TenantCondition); err != nil {
+		return ctrl.Result{}, errors.Join(notIssued, err)
+	}
+	r.recordDecision(slice, before)
+	if err := errors.Join(notIssued, r.writeStatus(ctx, slice, before)); err != nil {
+		return ctrl.Result{}, err
 	}
 	if retryAfter > 0 && (result.RequeueAfter == 0 || retryAfter < result.RequeueAfter) {
 		result.RequeueAfter = retryAfter
 	}
-	// The Quota comes first: the consumer may use what the status grants at once.
-	if err := r.ensureQuota(ctx, slice); err != nil {
-		return ctrl.Result{}, err
-	}
-	r.recordDecision(slice, before)
-	return result, r.writeStatus(ctx, slice, before)
+	return result, nil
 }
 
 // tenant returns the Tenant of a tenant namespace: the oldest, since one is all that the
@@ -199,21 +203,35 @@ func (r *Reconciler) authenticate(ctx context.Context, slice *authv1beta1.Resour
 	consumer := *slice.Spec.ConsumerClusterID
 	issued, err := r.Issuer.Issue(ctx, certificate.Request{Namespace: slice.Namespace, Consumer: consumer, Slice: slice.Name, CSR: slice.Spec.CSR})
 	if err != nil {
-		r.denyAuthentication(slice, err.Error())
-		return ctrl.Result{}, err
+		return ctrl.Result{}, r.notIssued(slice, err)
 	}
 	if issued == nil {
 		return ctrl.Result{}, nil // The CertificateSigningRequest enqueues the slice.
 	}
 	params, err := r.Endpoint.AuthParams(ctx, issued.PEM, tenant.Spec.ProxyURL)
 	if err != nil {
-		r.denyAuthentication(slice, err.Error())
-		return ctrl.Result{}, err
+		return ctrl.Result{}, r.notIssued(slice, err)
 	}
 	slice.Status.AuthParams = params
 	setCondition(&slice.Status, authv1beta1.ResourceSliceConditionTypeAuthentication, authv1beta1.ResourceSliceConditionAccepted,
 		reasonAuthenticationAccepted, "The credentials are issued.", metav1.NewTime(r.Clock.Now()))
 	return ctrl.Result{RequeueAfter: max(issued.RenewAt.Sub(r.Clock.Now()), retry.Max)}, nil
+}
+
+// notIssued denies the credentials of a slice that has none. Those that were issued stay while they are
+// valid: the consumer deletes its kubeconfig when they are denied. It returns the error, which is
+// retried.
+func (r *Reconciler) notIssued(slice *authv1beta1.ResourceSlice, err error) error {
+	until := validUntil(slice)
+	if !r.Clock.Now().Before(until) {
+		r.denyAuthentication(slice, err.Error())
+		return err
+	}
+	if errors.Is(err, certificate.ErrRefused) {
+		r.Events.Eventf(slice, nil, corev1.EventTypeWarning, reasonNotRenewed, actionAuthenticate,
+			"The credentials of the consumer end at %s and are not renewed: %v. An administrator of the provider must let the signer sign the request.", until.UTC().Format(time.RFC3339), err)
+	}
+	return err
 }
 
 // checkRequest checks that the certificate request is for this slice of this consumer, with the
@@ -233,9 +251,9 @@ func checkRequest(slice *authv1beta1.ResourceSlice, tenant *authv1beta1.Tenant) 
 	return authentication.CheckCSR(slice.Spec.CSR, subject, key)
 }
 
-// validUntil returns until when the credentials of a slice stay although the tenant has another
-// key now: until the consumer sends a request for the new key, or its certificate ends. They are
-// not renewed. It is the zero time if the slice has none, or if its request is for anything else
+// validUntil returns until when the credentials of a slice stay although they cannot be renewed, such
+// as those of a tenant that has another key now: until the consumer sends a request for another key,
+// or its certificate ends. It is the zero time if the slice has none, or if its request is for anything else
 // than the certificate that was issued.
 func validUntil(slice *authv1beta1.ResourceSlice) time.Time {
 	if slice.Status.AuthParams == nil || !slices.ContainsFunc(slice.Status.Conditions, func(c authv1beta1.ResourceSliceCondition) bool {

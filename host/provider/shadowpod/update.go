@@ -31,6 +31,7 @@ func (r *Reconciler) updateSpec(ctx context.Context, shadow *offloadingv1beta1.S
 		return 0, nil
 	}
 	desired, applied := podupdate.FieldsOf(&shadow.Spec.Pod), podupdate.Decode(text)
+	applied.Complete(desired)
 	var retryAfter time.Duration
 	for _, step := range podupdate.Compare(&pod.Spec, &shadow.Spec.Pod, desired.Changed(applied), podSpec) {
 		err := r.applyStep(ctx, shadow, pod, step)

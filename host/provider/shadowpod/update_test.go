@@ -2,6 +2,7 @@ package shadowpod
 
 import (
 	"errors"
+	"regexp"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/podupdate"
 )
 
 // What refuses a change may stand for long, but one failure of a webhook or of the API server must
@@ -38,6 +40,21 @@ func TestARefusedChangeOfAPodIsTriedAgain(t *testing.T) {
 			assert.Equal(t, "web:1", out.pod.Spec.Containers[0].Image)
 		})
 	}
+}
+
+// TestAnEarlierVersionRecordedNoHash has a pod whose annotation has digests of 32 bits only.
+func TestAnEarlierVersionRecordedNoHash(t *testing.T) {
+	s := shadow(func(s *offloadingv1beta1.ShadowPod) {
+		s.Spec.Pod.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	})
+	pod := ownPod(s, corev1.PodRunning, 0)
+	whole := pod.Annotations[podupdate.AppliedAnnotation]
+	pod.Annotations[podupdate.AppliedAnnotation] = regexp.MustCompile(`\.[^,]*`).ReplaceAllString(whole, "")
+	require.NotEqual(t, whole, pod.Annotations[podupdate.AppliedAnnotation])
+	out := state{shadow: s, pod: pod}.reconcile(t)
+	require.NoError(t, out.err)
+	assert.Equal(t, []string{"patch pod"}, out.writes, "the pod keeps its spec")
+	assert.Equal(t, whole, out.pod.Annotations[podupdate.AppliedAnnotation])
 }
 
 // TestThePhaseIsReportedWhateverKeepsAPodFromBeingChanged has pods that have ended: without the phase,

@@ -52,7 +52,7 @@ func (r *NonceReconciler) Reconcile(ctx context.Context, secret *corev1.Secret) 
 		return ctrl.Result{}, nil
 	}
 	cluster := liqocorev1beta1.ClusterID(secret.Labels[liqocorev1beta1.RemoteClusterIDLabel])
-	problem, err := namespaceProblem(ctx, r.Client, secret.Namespace, cluster)
+	_, problem, err := authentication.ReadTenantNamespace(ctx, r.Client, secret.Namespace, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -69,13 +69,4 @@ func (r *NonceReconciler) Reconcile(ctx context.Context, secret *corev1.Secret) 
 		return ctrl.Result{}, fmt.Errorf("writing the nonce of cluster %q: %w", cluster, err)
 	}
 	return ctrl.Result{}, nil
-}
-
-// namespaceProblem returns why a namespace is not the tenant namespace of a cluster, or "".
-func namespaceProblem(ctx context.Context, reader client.Reader, name string, cluster liqocorev1beta1.ClusterID) (string, error) {
-	namespace := &corev1.Namespace{}
-	if err := reader.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
-		return "", fmt.Errorf("reading namespace %q: %w", name, err)
-	}
-	return authentication.TenantNamespaceProblem(namespace, cluster), nil
 }

@@ -105,7 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, tenant *authv1beta1.Tenant) 
 	if !tenant.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, r.withdraw(ctx, tenant)
 	}
-	problem, err := namespaceProblem(ctx, r.Client, tenant.Namespace, tenant.Spec.ClusterID)
+	_, problem, err := authentication.ReadTenantNamespace(ctx, r.Client, tenant.Namespace, tenant.Spec.ClusterID)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -233,7 +233,7 @@ func (r *Reconciler) withdraw(ctx context.Context, tenant *authv1beta1.Tenant) e
 // isDuplicate reports whether a Tenant has nothing of its own: it is in the namespace of another
 // cluster and was never accepted, or the namespace has another Tenant for the same cluster.
 func (r *Reconciler) isDuplicate(ctx context.Context, tenant *authv1beta1.Tenant) (bool, error) {
-	problem, err := namespaceProblem(ctx, r.Client, tenant.Namespace, tenant.Spec.ClusterID)
+	_, problem, err := authentication.ReadTenantNamespace(ctx, r.Client, tenant.Namespace, tenant.Spec.ClusterID)
 	if client.IgnoreNotFound(err) != nil {
 		return false, err
 	}
@@ -346,7 +346,7 @@ func (r *Reconciler) cordon(ctx context.Context, tenant *authv1beta1.Tenant) err
 	}
 	for i := range slices.Items {
 		slice := &slices.Items[i]
-		if _, marked := slice.Annotations[authv1beta1.CordonTenantAnnotation]; marked == cordoned {
+		if authentication.IsCordonedBy(slice, authv1beta1.CordonTenantAnnotation) == cordoned {
 			continue
 		}
 		before := slice.DeepCopy()

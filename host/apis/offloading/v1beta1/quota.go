@@ -6,6 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// QuotaClassAnnotation on a Quota has the class of the ResourceSlice for which its resources were granted.
+const QuotaClassAnnotation = "longshore.dev/resource-slice-class"
+
 // LimitsEnforcement determines which requests and limits a provider requires of pods.
 //
 // +kubebuilder:validation:Enum=Hard;Soft;None

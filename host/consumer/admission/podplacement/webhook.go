@@ -95,14 +95,7 @@ func Annotation(result *view.AdmissionResult) (string, error) {
 
 // checkInvariants returns an error if policies changed what no policy may change at admission.
 func checkInvariants(result *view.AdmissionResult) error {
-	before, after, compare, err := result.Pods(invariants.HarmlessField)
-	if err != nil {
-		return fmt.Errorf("comparing the pod before and after the policies: %w", err)
-	}
-	if !compare {
-		return nil
-	}
-	err = invariants.CheckAdmission(before, after)
+	err := result.Check(invariants.HarmlessField, invariants.CheckAdmission)
 	broken, ok := errors.AsType[*invariants.Error](err)
 	if !ok {
 		return err

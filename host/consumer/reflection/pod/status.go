@@ -80,8 +80,8 @@ func (o *observation) hasCurrentSpec() bool {
 		return false
 	}
 	sent, recorded := o.shadow.Annotations[podupdate.SentAnnotation]
-	return recorded && sent == podupdate.FieldsOf(&o.local.Spec).Encode() &&
-		o.pod.Annotations[podupdate.AppliedAnnotation] == podupdate.FieldsOf(&o.shadow.Spec.Pod).Encode()
+	return recorded && podupdate.IsRecorded(&o.local.Spec, sent) &&
+		podupdate.IsRecorded(&o.shadow.Spec.Pod, o.pod.Annotations[podupdate.AppliedAnnotation])
 }
 
 // remoteMessage returns the message of the local status, unless this package wrote it.

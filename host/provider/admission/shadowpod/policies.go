@@ -28,6 +28,9 @@ import (
 // of the policies.
 const auditKey = "decisions"
 
+// whoActs is the end of the message of a ShadowPod that is denied for an error of a policy.
+const whoActs = "an administrator of the provider must correct it, and the pod needs no change"
+
 // Policies evaluates the ShadowPodAdmission policies.
 type Policies struct {
 	// Evaluator calls the policies.
@@ -110,7 +113,7 @@ func (p *Policies) evaluate(ctx context.Context, request *admission.Request, nam
 	}
 	result, err := view.AdmitShadowPod(ctx, p.Evaluator, in)
 	if refused, ok := errors.AsType[*chain.PolicyError](err); ok {
-		message := fmt.Sprintf("policy %q of the provider gave no valid answer (%s): an administrator of the provider must correct it", refused.Binding, string(refused.Class))
+		message := fmt.Sprintf("policy %q of the provider gave no valid answer (%s); %s", refused.Binding, string(refused.Class), whoActs)
 		if errors.Is(err, chain.TooLarge) {
 			message = fmt.Sprintf("the pod is too large for policy %q of the provider", refused.Binding)
 		}
@@ -134,20 +137,12 @@ func (e *failedError) Error() string { return e.err.Error() }
 // checkInvariants returns a [failedError] if policies made the pod less isolated than the consumer
 // asked for.
 func checkInvariants(result *view.AdmissionResult) error {
-	before, after, compare, err := result.Pods(invariants.HarmlessField)
-	if err != nil {
-		return fmt.Errorf("comparing the pod before and after the policies: %w", err)
-	}
-	if !compare {
-		return nil
-	}
-	err = invariants.CheckAdmission(before, after)
+	err := result.Check(invariants.HarmlessField, invariants.CheckAdmission)
 	broken, ok := errors.AsType[*invariants.Error](err)
 	if !ok {
 		return err
 	}
-	message := fmt.Sprintf("%s of the provider violated an invariant: %s: an administrator of the provider must correct it",
-		view.ChangedBy(result.Decisions, broken.Causes()), broken)
+	message := fmt.Sprintf("%s of the provider changed what no policy may change (%s); %s", view.ChangedBy(result.Decisions, broken.Causes()), broken, whoActs)
 	return &failedError{message: message, err: err}
 }
 

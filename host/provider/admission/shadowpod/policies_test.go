@@ -105,10 +105,10 @@ func TestWhatPoliciesRefuse(t *testing.T) {
 		denial        string
 	}{
 		"a denial":                             {function: deny, denial: `policy "guard" of the provider denied the pod: Privileged: privileged containers are not allowed`},
-		"a failure":                            {function: fail, denial: `policy "guard" of the provider gave no valid answer (Guest): an administrator of the provider must correct it`},
+		"a failure":                            {function: fail, denial: `policy "guard" of the provider gave no valid answer (Guest); an administrator of the provider must correct it, and the pod needs no change`},
 		"a failure that is ignored":            {function: fail, failurePolicy: chain.Ignore},
-		"less isolation":                       {function: escape, denial: `of the provider violated an invariant: /spec/hostNetwork`},
-		"less isolation, although ignored":     {function: escape, failurePolicy: chain.Ignore, denial: "violated an invariant"},
+		"less isolation":                       {function: escape, denial: `of the provider changed what no policy may change (/spec/hostNetwork`},
+		"less isolation, although ignored":     {function: escape, failurePolicy: chain.Ignore, denial: "; an administrator of the provider must correct it, and the pod needs no change"},
 		"a namespace of another cluster first": {function: deny, cluster: "oslo", denial: "does not belong to cluster rome"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -68,15 +68,15 @@ func (v *Validator) create(ctx context.Context, request *admission.Request, shad
 	if shadow.Labels[offloadingv1beta1.CreatorUserLabel] != user {
 		return admission.Denied(fmt.Sprintf("label %s must be the creator, %q", offloadingv1beta1.CreatorUserLabel, user))
 	}
-	return v.reserve(ctx, request, user, shadow)
+	return v.reserve(ctx, request, user, nil, shadow)
 }
 
 // reserve reserves the resources of a ShadowPod in the Quota of a user.
-func (v *Validator) reserve(ctx context.Context, request *admission.Request, user string, shadow *offloadingv1beta1.ShadowPod) admission.Response {
+func (v *Validator) reserve(ctx context.Context, request *admission.Request, user string, before, shadow *offloadingv1beta1.ShadowPod) admission.Response {
 	if !v.Quotas.Account.Synced() {
 		return admission.Errored(http.StatusInternalServerError, errors.New("the ShadowPods of this cluster are not known yet"))
 	}
-	err := v.Quotas.Admit(ctx, user, shadow, ptr.Deref(request.DryRun, false))
+	err := v.Quotas.Admit(ctx, user, before, shadow, ptr.Deref(request.DryRun, false))
 	var denied *quota.Denied
 	switch {
 	case errors.As(err, &denied):
@@ -98,7 +98,7 @@ func (v *Validator) update(ctx context.Context, request *admission.Request, befo
 		return admission.Allowed("")
 	}
 	shadow.Namespace, shadow.ResourceVersion = request.Namespace, before.ResourceVersion
-	return v.reserve(ctx, request, user, shadow)
+	return v.reserve(ctx, request, user, before, shadow)
 }
 
 // isResized reports whether the resources of a container or of the pod differ.
@@ -131,6 +131,10 @@ func validateUpdate(before, after *offloadingv1beta1.ShadowPod) string {
 			"delete it and create it again"
 	}
 	if isDeleted {
+		// Its pod is not changed any more, and keeps what it has while finalizers hold the ShadowPod.
+		if isResized(&before.Spec.Pod, &after.Spec.Pod) {
+			return "the resources of a ShadowPod that is being deleted may not change"
+		}
 		return ""
 	}
 	return validateResize(&before.Spec.Pod, &after.Spec.Pod)

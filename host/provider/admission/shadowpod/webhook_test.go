@@ -205,7 +205,18 @@ func TestUpdates(t *testing.T) {
 		"a further container (T66)": {func(s *offloadingv1beta1.ShadowPod) {
 			s.Spec.Pod.Containers = append(s.Spec.Pod.Containers, corev1.Container{Name: "d"})
 		}, "may change"},
-		"no container":    {func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers = nil }, "may change"},
+		"no container": {func(s *offloadingv1beta1.ShadowPod) { s.Spec.Pod.Containers = nil }, "may change"},
+		"a finalizer, by a controller that ends the deletion": {func(s *offloadingv1beta1.ShadowPod) {
+			s.DeletionTimestamp = &metav1.Time{Time: metav1.Now().Time}
+		}, ""},
+		"fewer requests while it is being deleted and its pod stays": {func(s *offloadingv1beta1.ShadowPod) {
+			s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: metav1.Now().Time}, []string{"example.com/stays"}
+			s.Spec.Pod.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1m")
+		}, "the resources of a ShadowPod that is being deleted may not change"},
+		"no requests while it is being deleted and its pod stays": {func(s *offloadingv1beta1.ShadowPod) {
+			s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: metav1.Now().Time}, []string{"example.com/stays"}
+			s.Spec.Pod.Containers[0].Resources = corev1.ResourceRequirements{}
+		}, "the resources of a ShadowPod that is being deleted may not change"},
 		"another origin":  {func(s *offloadingv1beta1.ShadowPod) { s.Labels[offloadingv1beta1.OriginLabel] = "oslo" }, "is missing or changes"},
 		"no origin label": {func(s *offloadingv1beta1.ShadowPod) { delete(s.Labels, offloadingv1beta1.OriginLabel) }, "is missing or changes"},
 	} {
