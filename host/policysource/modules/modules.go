@@ -186,7 +186,7 @@ func (m *Modules) begin(ctx context.Context, name string, found *found) *module 
 		if ctx.Err() != nil {
 			return
 		}
-		policy, err := m.options.Load(ctx, name, found.raw, found.key.limits)
+		policy, err := m.options.load(ctx, name, found)
 		if !m.finish(ctx, name, started, policy, err) && err == nil {
 			m.options.Close(policy)
 		}
