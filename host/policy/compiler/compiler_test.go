@@ -24,9 +24,6 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/module"
 )
 
-// childArgument makes the test binary a child that compiles.
-const childArgument = "compile-policy"
-
 // crashArgument makes it one whose compiler crashes.
 const crashArgument = "crash"
 
@@ -34,7 +31,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == crashArgument {
 		panic("BUG: the compiler did not expect this")
 	}
-	if len(os.Args) > 1 && os.Args[1] == childArgument {
+	if len(os.Args) > 1 && os.Args[1] == compiler.Argument {
 		os.Exit(compiler.Child(context.Background(), os.Args[2:], os.Stdin, os.Stderr))
 	}
 	os.Exit(m.Run())
@@ -51,7 +48,7 @@ func newChildren(tb testing.TB) *children {
 	tb.Helper()
 	path, err := os.Executable()
 	require.NoError(tb, err)
-	c := &children{Process: compiler.Process{Path: path, Args: []string{childArgument}}}
+	c := &children{Process: compiler.Process{Path: path, Args: []string{compiler.Argument}}}
 	c.Observe = func(u compiler.Usage) { c.used = append(c.used, u) }
 	return c
 }

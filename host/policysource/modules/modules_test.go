@@ -241,7 +241,9 @@ func TestNoModuleIsJudgedAfterStop(t *testing.T) {
 // refused.
 func TestAPanicRefusesTheModule(t *testing.T) {
 	r, policies := newRig(t, 2)
-	r.options.Load = func(context.Context, string, []byte, modules.Limits) (chain.Policy, error) { panic("index out of range\x1b[2J") }
+	r.options.Load = func(context.Context, string, []byte, modules.Limits) (chain.Policy, error) {
+		panic("index out of range\x1b[2J")
+	}
 	r.Modules = modules.New(r.options)
 	r.get(t, policies[:1])
 	r.Wait()
