@@ -20,6 +20,7 @@ import (
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/app/uninstall"
 	"github.com/longshore-dev/longshore/host/app/webhook"
+	"github.com/longshore-dev/longshore/host/policy/compiler"
 )
 
 // defaultOptions is the VkOptionsTemplate of the chart.
@@ -87,7 +88,7 @@ func ownClient() (client.Client, error) {
 func managerCommand() *cobra.Command {
 	o := manager.Options{DefaultVkOptions: defaultOptions}
 	cmd := subcommand("manager", "Run the controllers of both roles", ownCluster, func(_ *cobra.Command, config *rest.Config) (app, error) {
-		o.Config, o.PodName, o.Policies.Compiler, o.Policies.Metrics = config, os.Getenv("POD_NAME"), policyCompiler(), metrics.Registry
+		o.Config, o.PodName, o.Policies.Compiler, o.Policies.Metrics = config, os.Getenv("POD_NAME"), compiler.Own(), metrics.Registry
 		return manager.New(o)
 	})
 	f := cmd.Flags()
@@ -134,7 +135,7 @@ func replicatorCommand() *cobra.Command {
 func webhookCommand() *cobra.Command {
 	o := webhook.Options{DefaultOptions: defaultOptions}
 	cmd := subcommand("webhook", "Serve the admission webhooks", ownCluster, func(cmd *cobra.Command, config *rest.Config) (app, error) {
-		o.Config, o.PodName, o.PolicyCompiler = config, os.Getenv("POD_NAME"), policyCompiler()
+		o.Config, o.PodName, o.PolicyCompiler = config, os.Getenv("POD_NAME"), compiler.Own()
 		return webhook.New(cmd.Context(), o)
 	})
 	f := cmd.Flags()

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
+	"github.com/longshore-dev/longshore/host/policy/compiler"
 	"github.com/longshore-dev/longshore/host/policy/encode"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/module"
@@ -17,7 +18,7 @@ import (
 
 // The test binary is the component's binary, also when it runs itself.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == compileName {
+	if len(os.Args) > 1 && os.Args[1] == compiler.Argument {
 		if command(os.Args).ExecuteContext(context.Background()) != nil {
 			os.Exit(1)
 		}
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestComponentsCompilePoliciesInTheirOwnBinary(t *testing.T) {
-	e, err := engine.New(t.Context(), engine.Options{Compiler: policyCompiler()})
+	e, err := engine.New(t.Context(), engine.Options{Compiler: compiler.Own()})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, e.Close(context.WithoutCancel(t.Context()))) })
 	raw, err := builtinpolicies.Module()

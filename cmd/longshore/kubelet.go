@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/longshore-dev/longshore/host/app/kubelet"
+	"github.com/longshore-dev/longshore/host/policy/compiler"
 )
 
 // kubeletCommand accepts every flag of the reference's virtual kubelet (wire 7.1), because
@@ -22,7 +23,7 @@ func kubeletCommand() *cobra.Command {
 	workers, types := map[string]*uint{}, map[string]*string{}
 	find := func() (*rest.Config, error) { return home(kubeconfig) }
 	cmd := subcommand("kubelet", "Run one virtual node", find, func(cmd *cobra.Command, config *rest.Config) (app, error) {
-		o.Config, o.Identity, o.PolicyCompiler = config, os.Getenv("POD_NAME"), policyCompiler()
+		o.Config, o.Identity, o.PolicyCompiler = config, os.Getenv("POD_NAME"), compiler.Own()
 		o.WithoutEffect = withoutEffect(cmd.Flags())
 		for resource, n := range workers {
 			o.ReflectionWorkers[resource] = int(*n)

@@ -34,7 +34,7 @@ import (
 func completed(t *testing.T, words ...string) (candidates []string, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	root := command()
+	root := command(nil)
 	root.SetOut(&out)
 	root.SetErr(&errs)
 	root.SetArgs(append([]string{cobra.ShellCompNoDescRequestCmd}, words...))
@@ -60,7 +60,7 @@ func TestEveryArgumentAndFlagHasACompletion(t *testing.T) {
 			walk(child)
 		}
 	}
-	root := command()
+	root := command(nil)
 	root.InitDefaultHelpCmd()
 	walk(root)
 }

@@ -43,7 +43,7 @@ func TestTheCommandsOfTheReferenceAreKnown(t *testing.T) {
 	}
 	for _, line := range lines {
 		t.Run(line, func(t *testing.T) {
-			root := command()
+			root := command(nil)
 			words := strings.Fields(line)
 			found, _, err := root.Find(words)
 			require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestFlagsWithoutAMeaningAreRefused(t *testing.T) {
 		"unpeer --wait unexpected":                                                "unknown command",
 	} {
 		t.Run(line, func(t *testing.T) {
-			root := command()
+			root := command(nil)
 			root.SetArgs(strings.Fields(line))
 			code, message := output.ExitCode(root.Execute())
 			assert.Equal(t, 2, code)

@@ -140,7 +140,7 @@ func TestBadKubeconfigsAreExplained(t *testing.T) {
 					for _, flag := range tc.flags {
 						args = append(args, strings.ReplaceAll(flag, "@", side))
 					}
-					root := command()
+					root := command(nil)
 					root.SetArgs(args)
 					code, message := output.ExitCode(root.ExecuteContext(t.Context()))
 					assert.Equal(t, tc.code, code, args)

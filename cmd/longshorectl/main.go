@@ -37,12 +37,16 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/tenancy"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/virtualnode"
 	"github.com/longshore-dev/longshore/host/kit/version"
+	"github.com/longshore-dev/longshore/host/policy/compiler"
 	"github.com/longshore-dev/longshore/host/policy/engine"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	root := command()
+	if len(os.Args) > 1 && os.Args[1] == compiler.Argument {
+		os.Exit(compiler.Child(ctx, os.Args[2:], os.Stdin, os.Stderr))
+	}
+	root := command(compiler.Own())
 	nameAsCalled(root, os.Args[0])
 	err := root.ExecuteContext(ctx)
 	stop()
@@ -61,7 +65,8 @@ func nameAsCalled(root *cobra.Command, executable string) {
 	}
 }
 
-func command() *cobra.Command {
+// command returns longshorectl; see policy.Streams about the compiler.
+func command(compile engine.Compiler) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "longshorectl",
 		Short:         "Work with Longshore: peer clusters, share resources, look into policies",
@@ -93,8 +98,8 @@ func command() *cobra.Command {
 		group("unoffload", "Withdraw namespaces from other clusters", offload.Unoffload(streams)),
 		group("move", "Copy data between clusters", move.Volume(streams)),
 	)
-	root.AddCommand(plan.Command(os.Stdin, os.Stdout, os.Getenv))
-	root.AddCommand(explain.Command(os.Stdout, os.Getenv), policy.Command(policy.Streams{In: os.Stdin, Out: os.Stdout, Getenv: os.Getenv}))
+	root.AddCommand(plan.Command(os.Stdin, os.Stdout, os.Getenv, compile))
+	root.AddCommand(explain.Command(os.Stdout, os.Getenv), policy.Command(policy.Streams{In: os.Stdin, Out: os.Stdout, Getenv: os.Getenv, Compiler: compile}))
 	refused(root)
 	refusedFlags(root)
 	output.UsageArgs(root)

@@ -1,13 +1,50 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/host/policy/compiler"
+	"github.com/longshore-dev/longshore/host/policy/encode"
 )
+
+// The test binary is longshorectl, also when it runs itself to compile.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == compiler.Argument {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// What a cluster refuses because it takes too much to compile, longshorectl refuses, too.
+func TestModulesAreCompiledInTheOwnBinary(t *testing.T) {
+	compiled := &encode.Module{}
+	compiled.Export("describe", encode.Function, compiled.Func(nil, nil, nil, 0x00))
+	// A loop with a table of branches to its head, and many local variables.
+	var changes []byte
+	for i := range uint64(400) {
+		changes = append(changes, encode.Code(encode.Get(i), encode.Const64(1), 0x7c, encode.Set(i))...)
+	}
+	bomb := &encode.Module{}
+	bomb.Export("describe", encode.Function, bomb.RawFunc(nil, nil, encode.Code(1, encode.Uleb(400), encode.I64,
+		0x03, 0x40, changes, encode.Get(0), 0x50, 0x0e, encode.Uleb(3000), make([]byte, 3001), 0x0b, 0x0b)))
+	for want, module := range map[string]*encode.Module{
+		"describe: the module crashed: unreachable": compiled, "compiling the module takes too much": bomb,
+	} {
+		file := filepath.Join(t.TempDir(), "module.wasm")
+		require.NoError(t, os.WriteFile(file, module.Bytes(), 0o600))
+		root := command(compiler.Own())
+		root.SetArgs([]string{"policy", "push", file})
+		code, message := output.ExitCode(root.ExecuteContext(t.Context()))
+		assert.Equal(t, output.CodeModule, code)
+		assert.Contains(t, message, want)
+	}
+}
 
 func TestExitCodes(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "kubeconfig")
@@ -48,7 +85,7 @@ func TestExitCodes(t *testing.T) {
 		"--settings and --spec at one time":    {[]string{"policy", "run", "m", "-i", "i", "--settings", "a", "--spec", "b"}, output.CodeUsage, "exclude each other"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			root := command()
+			root := command(nil)
 			root.SetArgs(tc.args)
 			code, message := output.ExitCode(root.ExecuteContext(t.Context()))
 			assert.Equal(t, tc.code, code, message)
@@ -62,7 +99,7 @@ func TestThePluginOfKubectlIsCalledByItsName(t *testing.T) {
 	for executable, want := range map[string]string{
 		"/usr/bin/kubectl-longshore": "kubectl longshore create", "kubectl-longshore": "kubectl longshore create", "/usr/bin/longshorectl": "longshorectl create",
 	} {
-		root := command()
+		root := command(nil)
 		nameAsCalled(root, executable)
 		root.SetArgs([]string{"create", "slice"})
 		_, message := output.ExitCode(root.ExecuteContext(t.Context()))

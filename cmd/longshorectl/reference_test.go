@@ -87,7 +87,7 @@ func document(text *strings.Builder, command *cobra.Command) {
 
 func TestTheReferencePageIsTrue(t *testing.T) {
 	path := filepath.Join("..", "..", "docs", "reference", "longshorectl.md")
-	got := page(command())
+	got := page(command(nil))
 	if *update {
 		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
 	}

@@ -47,7 +47,7 @@ func each(t *testing.T, test func(t *testing.T, g *guests.Guest, wasm []byte)) {
 
 func longshore(tb testing.TB, wasm []byte) *suite.Longshore {
 	tb.Helper()
-	host, err := suite.NewLongshore(tb.Context(), wasm, cache)
+	host, err := suite.NewLongshore(tb.Context(), wasm, suite.Options{CacheDir: cache})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { assert.NoError(tb, host.Close(context.WithoutCancel(tb.Context()))) })
 	return host

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -23,11 +22,7 @@ type Measurement struct {
 // Bench measures a module with the requests that [Conform] asks as ordinary ones: each is
 // called a number of times, after one call that is not timed. now is a clock.
 func Bench(ctx context.Context, raw []byte, options Options, calls int, now func() time.Time) (all []Measurement, err error) {
-	limits := engine.Limits{}
-	if options.BuiltIn {
-		limits = engine.BuiltIn()
-	}
-	host, err := newLongshore(ctx, raw, options.CacheDir, limits)
+	host, err := NewLongshore(ctx, raw, options)
 	if err != nil {
 		return nil, err
 	}

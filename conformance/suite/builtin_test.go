@@ -28,7 +28,7 @@ func builtinModule(tb testing.TB) []byte {
 // longshore loads the built-in policies in our host.
 func longshore(tb testing.TB) *suite.Longshore {
 	tb.Helper()
-	host, err := suite.NewLongshore(tb.Context(), builtinModule(tb), tb.TempDir())
+	host, err := suite.NewLongshore(tb.Context(), builtinModule(tb), suite.Options{CacheDir: tb.TempDir()})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { assert.NoError(tb, host.Close(context.WithoutCancel(tb.Context()))) })
 	return host

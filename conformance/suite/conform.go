@@ -8,6 +8,7 @@ import (
 
 	"github.com/longshore-dev/longshore/conformance/vectors"
 	"github.com/longshore-dev/longshore/host/policy/engine"
+	"github.com/longshore-dev/longshore/host/policy/fuel"
 	"github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
@@ -23,6 +24,8 @@ type Options struct {
 	CacheDir string
 	// Strict makes advice count.
 	Strict bool
+	// Compiler compiles the module under limits; nil compiles it in this process, without limits.
+	Compiler engine.Compiler
 	// BuiltIn gives the module the limits of the built-in policies.
 	BuiltIn bool
 }
@@ -84,19 +87,19 @@ func newHosts(ctx context.Context, raw []byte, options *Options) (*hosts, error)
 	if err != nil {
 		return nil, &refusal{err}
 	}
-	limits := engine.Limits{}
-	if options.BuiltIn {
-		limits = engine.BuiltIn()
-	}
 	for _, host := range []**Longshore{&h.ours, &h.fresh} {
-		if *host, err = newLongshore(ctx, raw, options.CacheDir, limits); err != nil {
+		if *host, err = NewLongshore(ctx, raw, *options); err != nil {
 			if module.AtFault(err) {
 				err = &refusal{err}
 			}
 			return nil, errors.Join(err, h.close(ctx))
 		}
 	}
-	if h.stock, err = NewOracle(ctx, wasm); err != nil {
+	parsed, err := fuel.Parse(wasm)
+	if err != nil {
+		return nil, errors.Join(&refusal{err}, h.close(ctx))
+	}
+	if h.stock, err = NewOracle(ctx, parsed.Plain()); err != nil {
 		return nil, errors.Join(&refusal{err}, h.close(ctx))
 	}
 	return h, nil

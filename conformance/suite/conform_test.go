@@ -51,7 +51,7 @@ func assertDescribed(t *testing.T, file string, wasm []byte) {
 		Points                          []contract.Point
 	}
 	require.NoError(t, yaml.UnmarshalStrict(data, &described))
-	host, err := suite.NewLongshore(t.Context(), wasm, t.TempDir())
+	host, err := suite.NewLongshore(t.Context(), wasm, suite.Options{CacheDir: t.TempDir()})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, host.Close(context.WithoutCancel(t.Context()))) })
 	manifest := host.Manifest()

@@ -16,13 +16,14 @@ type Longshore struct {
 	module *module.Module
 }
 
-// NewLongshore loads a module, compressed or not. The cache folder may be empty.
-func NewLongshore(ctx context.Context, raw []byte, cache string) (*Longshore, error) {
-	return newLongshore(ctx, raw, cache, engine.Limits{})
-}
-
-func newLongshore(ctx context.Context, raw []byte, cache string, limits engine.Limits) (*Longshore, error) {
-	e, err := engine.New(ctx, engine.Options{CacheDir: cache})
+// NewLongshore loads a module, compressed or not. Of the options it needs CacheDir, which may be
+// empty, Compiler and BuiltIn.
+func NewLongshore(ctx context.Context, raw []byte, options Options) (*Longshore, error) {
+	limits := engine.Limits{}
+	if options.BuiltIn {
+		limits = engine.BuiltIn()
+	}
+	e, err := engine.New(ctx, engine.Options{CacheDir: options.CacheDir, Compiler: options.Compiler})
 	if err != nil {
 		return nil, fmt.Errorf("starting the engine: %w", err)
 	}

@@ -31,7 +31,7 @@ func buildPlugin(t *testing.T, name string) []byte {
 
 func TestRegistryRewriteInBothHosts(t *testing.T) {
 	wasm := buildPlugin(t, "registryrewrite")
-	ours, err := suite.NewLongshore(t.Context(), wasm, t.TempDir())
+	ours, err := suite.NewLongshore(t.Context(), wasm, suite.Options{CacheDir: t.TempDir()})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, ours.Close(context.WithoutCancel(t.Context()))) })
 	stock, err := suite.NewOracle(t.Context(), wasm)

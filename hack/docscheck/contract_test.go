@@ -21,30 +21,49 @@ import (
 
 const generatedBy = "A test makes this page: `go test ./hack/docscheck -run TestPagesOfTheContract -update`.\n"
 
-// limitsPage lists the constants of sdk/contract/limits.go with their comments.
+// limitsPage lists the constants of sdk/contract/limits.go, and those of package fuel that bound the
+// shape of a module, with their comments.
 func limitsPage(t *testing.T) string {
 	t.Helper()
-	files := token.NewFileSet()
-	parsed, err := parser.ParseFile(files, filepath.Join(root, "sdk", "contract", "limits.go"), nil, parser.ParseComments)
-	require.NoError(t, err)
-	checked, err := (&types.Config{}).Check("contract", files, []*ast.File{parsed}, nil)
-	require.NoError(t, err)
+	const head = "| limit | value | meaning |\n|---|---|---|\n"
 	var page strings.Builder
 	page.WriteString("# Limits of policies\n\nThe limits that the host puts on a module, from `sdk/contract/limits.go`. " + generatedBy +
-		"\nA policy can lower its fuel and its memory with `spec.limits`. [The sandbox](../explanation/sandbox.md) explains how each limit is kept.\n\n| limit | value | meaning |\n|---|---|---|\n")
-	ast.Inspect(parsed, func(node ast.Node) bool {
-		spec, ok := node.(*ast.ValueSpec)
-		if !ok {
-			return true
-		}
-		for _, name := range spec.Names {
-			value, exact := constant.Int64Val(checked.Scope().Lookup(name.Name).(*types.Const).Val())
-			require.True(t, exact)
-			fmt.Fprintf(&page, "| `%s` | %s | %s |\n", name.Name, amount(name.Name, value), sentence(spec.Doc.Text(), name.Name))
-		}
-		return false
-	})
+		"\nA policy can lower its fuel and its memory with `spec.limits`. [The sandbox](../explanation/sandbox.md) explains how each limit is kept.\n\n" + head)
+	writeConstants(t, &page, "", "sdk/contract/limits.go")
+	page.WriteString("\n## What a module may consist of\n\nThe host refuses a module that exceeds one of these limits before it validates or compiles it, " +
+		"and names the function. They are far above what compilers produce. They are constants of `host/policy/fuel`.\n\n" + head)
+	writeConstants(t, &page, "max", "host/policy/fuel/sections.go", "host/policy/fuel/body.go", "host/policy/fuel/bounds.go")
 	return page.String()
+}
+
+// writeConstants writes a row for each constant of these files whose name has the prefix.
+func writeConstants(t *testing.T, page *strings.Builder, prefix string, paths ...string) {
+	t.Helper()
+	files := token.NewFileSet()
+	parsed := make([]*ast.File, len(paths))
+	for i, path := range paths {
+		var err error
+		parsed[i], err = parser.ParseFile(files, filepath.Join(root, path), nil, parser.ParseComments)
+		require.NoError(t, err)
+	}
+	// Other files of the package and its imports are missing, which does not matter to constants.
+	checked, _ := (&types.Config{Error: func(error) {}}).Check("package", files, parsed, nil)
+	for _, file := range parsed {
+		ast.Inspect(file, func(node ast.Node) bool {
+			spec, ok := node.(*ast.ValueSpec)
+			if !ok {
+				return true
+			}
+			for _, name := range spec.Names {
+				if declared, ok := checked.Scope().Lookup(name.Name).(*types.Const); ok && strings.HasPrefix(name.Name, prefix) {
+					value, exact := constant.Int64Val(declared.Val())
+					require.True(t, exact)
+					fmt.Fprintf(page, "| `%s` | %s | %s |\n", name.Name, amount(name.Name, value), sentence(spec.Doc.Text(), name.Name))
+				}
+			}
+			return false
+		})
+	}
 }
 
 func amount(name string, value int64) string {

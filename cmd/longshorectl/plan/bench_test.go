@@ -70,7 +70,7 @@ func BenchmarkTenThousandPods(b *testing.B) {
 
 func TestManyPodsShowTheirProgress(t *testing.T) {
 	var out, progress bytes.Buffer
-	command := plan.Command(bytes.NewReader(manyPods(600)), &out, func(string) string { return "" })
+	command := plan.Command(bytes.NewReader(manyPods(600)), &out, func(string) string { return "" }, nil)
 	command.SetErr(&progress)
 	command.SetArgs([]string{"-f", "-", "--policy-cache-dir", cacheDir})
 	require.NoError(t, command.ExecuteContext(t.Context()))

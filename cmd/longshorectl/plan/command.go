@@ -16,6 +16,7 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/cluster"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/console"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/host/policy/engine"
 )
 
 const example = `  # What would happen to these pods with the default policies?
@@ -34,7 +35,7 @@ const example = `  # What would happen to these pods with the default policies?
 const showProgress = 500
 
 // Command returns `plan`.
-func Command(in io.Reader, out io.Writer, getenv func(string) string) *cobra.Command {
+func Command(in io.Reader, out io.Writer, getenv func(string) string, compile engine.Compiler) *cobra.Command {
 	var from Flags
 	var format output.Tables
 	command := &cobra.Command{
@@ -55,6 +56,7 @@ func Command(in io.Reader, out io.Writer, getenv func(string) string) *cobra.Com
 			if err != nil {
 				return err
 			}
+			options.Compiler = compile
 			options.Step = follow(cmd.ErrOrStderr())
 			result, err := Run(cmd.Context(), options)
 			if err != nil {

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 func run(t *testing.T, in io.Reader, args ...string) (out string, code int, message string) {
 	t.Helper()
 	var buffer, progress bytes.Buffer
-	command := plan.Command(in, &buffer, func(string) string { return "" })
+	command := plan.Command(in, &buffer, func(string) string { return "" }, nil)
 	command.SilenceErrors, command.SilenceUsage = true, true
 	command.SetErr(&progress)
 	command.SetArgs(append([]string{"--policy-cache-dir", cacheDir}, args...))

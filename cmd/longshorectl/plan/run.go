@@ -14,6 +14,7 @@ import (
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/app/policies"
 	"github.com/longshore-dev/longshore/host/planner"
+	"github.com/longshore-dev/longshore/host/policy/engine"
 )
 
 // Options select what is planned.
@@ -29,6 +30,9 @@ type Options struct {
 	HomeClusterID, RuntimeClassName, NodeName string
 	// CacheDir keeps compiled policies; empty keeps none.
 	CacheDir string
+	// Compiler compiles modules under the limits of a cluster; nil compiles them in this process,
+	// without limits.
+	Compiler engine.Compiler
 	// In is the file "-".
 	In io.Reader
 	// Live adds what a cluster has; nil plans offline.
@@ -93,7 +97,7 @@ func load(ctx context.Context, options Options) (*facts, *policies.Fixed, error)
 	for _, policy := range f.policies {
 		objects = append(objects, policy)
 	}
-	fixed, err := policies.NewFixed(ctx, options.CacheDir, f, objects)
+	fixed, err := policies.NewFixed(ctx, engine.Options{CacheDir: options.CacheDir, Compiler: options.Compiler}, f, objects)
 	if err != nil {
 		return nil, nil, fmt.Errorf("loading the policies: %w", err)
 	}

@@ -53,7 +53,7 @@ func benchCommand(streams Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			options := suite.Options{Source: args[0]}
+			options := suite.Options{Source: args[0], Compiler: streams.Compiler}
 			if folder != "" {
 				if options.Vectors, err = readVectors(folder); err != nil {
 					return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/cluster"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
+	"github.com/longshore-dev/longshore/host/policy/engine"
 )
 
 // Streams are where a command reads and writes.
@@ -21,6 +22,9 @@ type Streams struct {
 	Out io.Writer
 	// Getenv reads the environment.
 	Getenv func(string) string
+	// Compiler compiles modules under the limits of a cluster; nil compiles them in this process,
+	// without limits.
+	Compiler engine.Compiler
 }
 
 // Command returns `policy` with its subcommands.
@@ -87,7 +91,7 @@ func inspectCommand(streams Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report, err := Inspect(cmd.Context(), args[0], raw)
+			report, err := Inspect(cmd.Context(), streams.Compiler, args[0], raw)
 			if err != nil {
 				return err
 			}
@@ -112,7 +116,7 @@ func inspectLive(cmd *cobra.Command, streams Streams, from cluster.Flags, name s
 	if err != nil {
 		return err
 	}
-	live, err := InspectLive(cmd.Context(), connected, name)
+	live, err := InspectLive(cmd.Context(), streams.Compiler, connected, name)
 	if err != nil {
 		return err
 	}
@@ -152,6 +156,7 @@ func runCommand(streams Streams) *cobra.Command {
 			if err := streams.readInputs(&options, args[0], input, settings, spec); err != nil {
 				return err
 			}
+			options.Compiler = streams.Compiler
 			report, err := Run(cmd.Context(), options)
 			if err != nil {
 				return err
@@ -170,7 +175,7 @@ func runCommand(streams Streams) *cobra.Command {
 	flags.StringVar(&options.Moment, "moment", "", "Admission or Offload, for PodMutation; needed when the module answers at both")
 	flags.StringVar(&settings, "settings", "", "file with the settings of the policy")
 	flags.StringVar(&spec, "spec", "", "file with the spec of an OffloadingPolicy, as policy.yaml in a ConfigMap: its settings, limits and allow are used")
-	flags.Uint64Var(&options.Fuel, "fuel", 0, "fuel of the call in ticks; the host's default when zero")
+	flags.Uint64Var(&options.Fuel, "fuel", 0, "fuel of the call in ticks, at most the host's bound; the bound when zero")
 	return command
 }
 

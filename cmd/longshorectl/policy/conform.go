@@ -59,7 +59,7 @@ func conformCommand(streams Streams) *cobra.Command {
 					return err
 				}
 			}
-			result, err := suite.Conform(cmd.Context(), raw, suite.Options{Source: args[0], Vectors: own, Strict: strict})
+			result, err := suite.Conform(cmd.Context(), raw, suite.Options{Source: args[0], Vectors: own, Strict: strict, Compiler: streams.Compiler})
 			if err != nil {
 				return fmt.Errorf("testing %s: %w", args[0], err)
 			}

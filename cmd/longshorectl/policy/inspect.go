@@ -59,11 +59,12 @@ type Usage struct {
 	MemoryLimitBytes uint64 `json:"memoryLimitBytes"`
 }
 
-// Inspect loads the module as a cluster does. The error is never a fault of the module.
-func Inspect(ctx context.Context, source string, raw []byte) (*Inspection, error) {
+// Inspect loads the module as a cluster does; see [Streams] about the compiler. The error is never
+// a fault of the module.
+func Inspect(ctx context.Context, compile engine.Compiler, source string, raw []byte) (*Inspection, error) {
 	report := &Inspection{Source: source, Bytes: len(raw)}
 	report.read(raw)
-	runtime, err := engine.New(ctx, engine.Options{})
+	runtime, err := engine.New(ctx, engine.Options{Compiler: compile})
 	if err != nil {
 		return nil, fmt.Errorf("starting the policy engine: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/cluster"
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -60,8 +61,8 @@ func (l *Live) healthy() bool {
 }
 
 // InspectLive reads a policy and its module from a cluster, loads the module here as the
-// cluster does there, and compares.
-func InspectLive(ctx context.Context, c *cluster.Cluster, name string) (*Live, error) {
+// cluster does there, and compares; see [Streams] about the compiler.
+func InspectLive(ctx context.Context, compile engine.Compiler, c *cluster.Cluster, name string) (*Live, error) {
 	policy := &policyv1alpha1.OffloadingPolicy{}
 	if err := c.Get(ctx, policyv1alpha1.GroupVersion.WithResource("offloadingpolicies"), "", name, policy); err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func InspectLive(ctx context.Context, c *cluster.Cluster, name string) (*Live, e
 	raw, err := moduleOf(ctx, c, &policy.Spec.Module)
 	if err != nil {
 		live.ModuleError = err.Error()
-	} else if live.Module, err = Inspect(ctx, live.Source, raw); err != nil {
+	} else if live.Module, err = Inspect(ctx, compile, live.Source, raw); err != nil {
 		return nil, err
 	}
 	live.compare(policy)

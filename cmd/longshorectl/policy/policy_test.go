@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/longshore-dev/longshore/cmd/longshorectl/output"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/policy"
 	"github.com/longshore-dev/longshore/conformance/wat/wattest"
+	"github.com/longshore-dev/longshore/host/policy/engine"
 )
 
 const manifest = `{"name":"labeller","version":"1.2.3","contracts":["v1alpha1"],"points":[{"point":"PodMutation","reads":["/object/metadata/name"],"writes":[{"path":"/metadata/labels","verbs":["merge"]}]}]}`
@@ -287,9 +289,66 @@ func TestRunWithASpec(t *testing.T) {
 			assert.Contains(t, out, tc.want)
 		})
 	}
-	_, code, message := run(t, "", "run", file, "-i", input, "--spec", write(t, "policy.yaml", []byte("ordr: 1")))
-	assert.Equal(t, output.CodeFailed, code)
-	assert.Contains(t, message, `unknown field "ordr"`)
+}
+
+// What a cluster refuses before it loads the module is refused here, too.
+func TestSpecsThatAClusterRefuses(t *testing.T) {
+	file := guest{answer: labels("red")}.build(t)
+	input := write(t, "pod.yaml", []byte(pod))
+	for spec, want := range map[string]string{
+		"ordr: 1":               `unknown field "ordr"`,
+		"mode: Later":           `spec.mode "Later" is unknown: the operator must set Enforce, Shadow or Disabled`,
+		"limits: {fuel: 9e18}":  "spec.limits.fuel is 9000000000000000000, more than the host's bound of 2000000: the operator must lower it, or remove it",
+		"limits: {fuel: 0}":     "spec.limits.fuel is 0: the operator must set a positive number",
+		"limits: {memory: 2Gi}": "spec.limits.memory is 2Gi, more than the host's bound of 32Mi: the operator must lower it, or remove it",
+		"limits: {memory: 0}":   "spec.limits.memory is 0: the operator must set a positive number of bytes",
+		"module: {builtIn: x, configMap: {name: y}}": "spec.module: the operator must set exactly one of builtIn and configMap",
+	} {
+		t.Run(spec, func(t *testing.T) {
+			policyFile := write(t, "policy.yaml", []byte(spec))
+			_, code, message := run(t, "", "run", file, "--moment", "Offload", "-i", input, "--spec", policyFile)
+			assert.Equal(t, output.CodeFailed, code)
+			assert.Contains(t, message, want)
+			if !strings.HasPrefix(spec, "module") {
+				_, code, message = run(t, "", "push", file, "--spec", policyFile)
+				assert.Equal(t, output.CodeFailed, code)
+				assert.Contains(t, message, want)
+			}
+		})
+	}
+	_, code, message := run(t, "", "run", file, "--moment", "Offload", "-i", input, "--fuel", "2000001")
+	assert.Equal(t, output.CodeUsage, code)
+	assert.Contains(t, message, "invalid --fuel 2000001: a cluster grants at most 2000000 ticks")
+	_, code, message = run(t, "", "push", file, "--spec", write(t, "policy.yaml", []byte("limits: {fuel: 5}")))
+	assert.Equal(t, output.CodeModule, code, "the module is loaded with the limits of the policy")
+	assert.Contains(t, message, "it used up its fuel of 5 ticks")
+}
+
+// Each command that loads a module compiles it as a component does, so that it refuses what a
+// cluster would refuse.
+func TestModulesAreCompiledUnderLimits(t *testing.T) {
+	file := guest{answer: labels("red")}.build(t)
+	input := write(t, "pod.yaml", []byte(pod))
+	golden, err := filepath.Abs(filepath.Join("..", "..", "..", "conformance", "vectors", "antiaffinitypreset"))
+	require.NoError(t, err)
+	for name, args := range map[string][]string{
+		"inspect": {}, "run": {"--moment", "Offload", "--input", input}, "push": {}, "conform": {}, "test": {"--vectors", golden}, "bench": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var buffer bytes.Buffer
+			command := policy.Command(policy.Streams{
+				In: strings.NewReader(""), Out: &buffer, Getenv: func(string) string { return "" },
+				Compiler: func(context.Context, []byte, string) error {
+					return engine.Refuse(fmt.Errorf("%w CPU time", engine.ErrBudget))
+				},
+			})
+			command.SilenceErrors, command.SilenceUsage = true, true
+			command.SetArgs(append([]string{name, file}, args...))
+			code, message := output.ExitCode(command.ExecuteContext(t.Context()))
+			assert.Equal(t, output.CodeModule, code, message)
+			assert.Contains(t, buffer.String()+message, "compiling the module takes too much CPU time")
+		})
+	}
 }
 
 // Every golden case of the conformance suite can be tried by hand.

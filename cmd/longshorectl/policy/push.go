@@ -45,6 +45,7 @@ type Pushed struct {
 type pushOptions struct {
 	source, name, namespace string
 	module, spec, report    []byte
+	compile                 engine.Compiler
 }
 
 // objectsOf loads the module as a cluster does, and returns the objects of its policy.
@@ -56,12 +57,16 @@ func objectsOf(ctx context.Context, o *pushOptions) (pushed *Pushed, err error) 
 	if policy.Spec.Module.BuiltIn != "" || policy.Spec.Module.ConfigMap != nil {
 		return nil, output.Usagef("the spec names a module: leave out its field module, which this command sets")
 	}
-	runtime, err := engine.New(ctx, engine.Options{})
+	limits, err := limitsOf(&policy.Spec)
+	if err != nil {
+		return nil, err
+	}
+	runtime, err := engine.New(ctx, engine.Options{Compiler: o.compile})
 	if err != nil {
 		return nil, fmt.Errorf("starting the policy engine: %w", err)
 	}
 	defer func() { err = errors.Join(err, runtime.Close(ctx)) }()
-	loaded, err := module.Load(ctx, runtime, o.module, module.Options{Name: o.source})
+	loaded, err := module.Load(ctx, runtime, o.module, module.Options{Name: o.source, Limits: limits})
 	if err != nil {
 		return nil, refusedModule(ctx, o.source, err)
 	}

@@ -85,7 +85,7 @@ func (s Streams) prepare(ctx context.Context, source string, to *target) (*Pushe
 	if err != nil {
 		return nil, err
 	}
-	options := &pushOptions{source: source, name: to.name, namespace: to.namespace, module: raw}
+	options := &pushOptions{source: source, name: to.name, namespace: to.namespace, module: raw, compile: s.Compiler}
 	if to.spec != "" {
 		if options.spec, err = s.read(to.spec); err != nil {
 			return nil, err

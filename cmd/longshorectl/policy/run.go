@@ -1,11 +1,11 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 
 	"sigs.k8s.io/yaml"
 
@@ -16,6 +16,8 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/engine"
 	"github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policy/view"
+	"github.com/longshore-dev/longshore/host/policysource/modules"
+	"github.com/longshore-dev/longshore/host/policysource/plan"
 	"github.com/longshore-dev/longshore/sdk/contract"
 )
 
@@ -34,8 +36,10 @@ type RunOptions struct {
 	Module, Input, Settings, Spec []byte
 	// Point and Moment may be empty when the module leaves no choice.
 	Point, Moment string
-	// Fuel of the call in ticks; the spec's, or the contract's, when zero.
+	// Fuel of the call in ticks, at most contract.MaxFuel; the spec's, or the contract's, when zero.
 	Fuel uint64
+	// Compiler of the module; see [Streams].
+	Compiler engine.Compiler
 }
 
 // classInvariants is the class of a run whose outcome breaks an invariant of the host.
@@ -107,7 +111,7 @@ func (r *Report) exit() error {
 // module are reported; errors are about the inputs.
 func Run(ctx context.Context, options RunOptions) (*Report, error) {
 	report := &Report{}
-	runtime, err := engine.New(ctx, engine.Options{Log: func(l engine.Line) {
+	runtime, err := engine.New(ctx, engine.Options{Compiler: options.Compiler, Log: func(l engine.Line) {
 		report.Log = append(report.Log, levels[l.Level]+": "+l.Message)
 	}})
 	if err != nil {
@@ -240,17 +244,32 @@ func readBinding(options RunOptions) (chain.Binding, engine.Limits, error) {
 		if err := readAllow(&binding, spec.Allow); err != nil {
 			return binding, limits, err
 		}
-		if spec.Limits != nil && spec.Limits.Fuel != nil && *spec.Limits.Fuel > 0 {
-			limits.Fuel = uint64(*spec.Limits.Fuel)
-		}
-		if spec.Limits != nil && spec.Limits.Memory != nil && spec.Limits.Memory.Value() > 0 {
-			limits.MemoryBytes = uint64(spec.Limits.Memory.Value())
+		var err error
+		if limits, err = limitsOf(&spec); err != nil {
+			return binding, limits, err
 		}
 	}
-	if options.Fuel != 0 {
-		limits.Fuel = min(options.Fuel, math.MaxInt64)
+	switch {
+	case options.Fuel > contract.MaxFuel:
+		return binding, limits, output.Usagef("invalid --fuel %d: a cluster grants at most %d ticks", options.Fuel, contract.MaxFuel)
+	case options.Fuel != 0:
+		limits.Fuel = options.Fuel
 	}
 	return binding, limits, nil
+}
+
+// limitsOf returns the limits of a spec, or why a cluster refuses the spec before it loads the
+// module. The spec need not name a module: it is a file of the command line.
+func limitsOf(spec *policyv1alpha1.OffloadingPolicySpec) (engine.Limits, error) {
+	checked := &policyv1alpha1.OffloadingPolicy{Spec: *spec}
+	if spec.Module.BuiltIn == "" && spec.Module.ConfigMap == nil {
+		checked.Spec.Module.ConfigMap = &policyv1alpha1.ConfigMapSource{}
+	}
+	limits, problem := modules.LimitsOf(spec.Limits)
+	if problem = cmp.Or(plan.CheckSpec(checked), problem); problem != nil {
+		return engine.Limits{}, fmt.Errorf("reading the spec: %w", problem)
+	}
+	return limits.Engine(), nil
 }
 
 // readAllow takes the CRD's form of allow, which is the contract's on the wire.

@@ -81,7 +81,7 @@ func (s Streams) test(ctx context.Context, source, folder string) (report *TestR
 	if err != nil {
 		return nil, err
 	}
-	host, err := suite.NewLongshore(ctx, raw, "")
+	host, err := suite.NewLongshore(ctx, raw, suite.Options{Compiler: s.Compiler})
 	if err != nil {
 		return nil, refusedModule(ctx, source, err)
 	}

@@ -28,10 +28,9 @@ type Fixed struct {
 }
 
 // NewFixed loads OffloadingPolicies as a component does at its start; without any, the
-// built-in policies decide. The reader has the ConfigMaps with their modules. cacheDir keeps
-// compiled modules; empty keeps none.
-func NewFixed(ctx context.Context, cacheDir string, reader client.Reader, offloadingPolicies []*policyv1alpha1.OffloadingPolicy) (*Fixed, error) {
-	created, err := engine.New(ctx, engine.Options{CacheDir: cacheDir})
+// built-in policies decide. The reader has the ConfigMaps with their modules.
+func NewFixed(ctx context.Context, options engine.Options, reader client.Reader, offloadingPolicies []*policyv1alpha1.OffloadingPolicy) (*Fixed, error) {
+	created, err := engine.New(ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("creating the policy engine: %w", err)
 	}

@@ -178,9 +178,7 @@ func (p *Policies) builtIn(ctx context.Context, demand bool) (chain.Policy, erro
 }
 
 func (p *Policies) load(ctx context.Context, name string, raw []byte, limits modules.Limits) (chain.Policy, error) {
-	return module.Load(ctx, p.engine, raw, module.Options{Name: name, Limits: engine.Limits{
-		Fuel: uint64(limits.Fuel), MemoryBytes: uint64(limits.MemoryBytes),
-	}})
+	return module.Load(ctx, p.engine, raw, module.Options{Name: name, Limits: limits.Engine()})
 }
 
 // retire returns a function that closes a module after its last call.

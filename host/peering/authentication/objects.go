@@ -243,8 +243,7 @@ func TenantNamespaceProblem(namespace *corev1.Namespace, peer liqocorev1beta1.Cl
 	if err := peer.Validate(); err != nil {
 		return fmt.Sprintf("The label %s is not a cluster ID: %s.", liqocorev1beta1.RemoteClusterIDLabel, err)
 	}
-	if value, ok := namespace.Labels[liqocorev1beta1.TenantNamespaceLabel]; !ok || value == "false" ||
-		namespace.Labels[liqocorev1beta1.RemoteClusterIDLabel] != string(peer) {
+	if !liqocorev1beta1.IsTenantNamespace(namespace, peer) {
 		return fmt.Sprintf("Namespace %s is not the tenant namespace of cluster %s. Use the namespace with the labels %s=true and %s=%s.",
 			namespace.Name, peer, liqocorev1beta1.TenantNamespaceLabel, liqocorev1beta1.RemoteClusterIDLabel, peer)
 	}

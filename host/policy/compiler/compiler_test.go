@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,14 +19,10 @@ import (
 
 	builtinpolicies "github.com/longshore-dev/longshore/builtin-policies"
 	"github.com/longshore-dev/longshore/host/policy/compiler"
-	"github.com/longshore-dev/longshore/host/policy/encode"
+	. "github.com/longshore-dev/longshore/host/policy/encode"
 	"github.com/longshore-dev/longshore/host/policy/engine"
-	"github.com/longshore-dev/longshore/host/policy/fuel"
 	"github.com/longshore-dev/longshore/host/policy/module"
 )
-
-// childArgument makes the test binary a child that compiles.
-const childArgument = "compile-policy"
 
 // crashArgument makes it one whose compiler crashes.
 const crashArgument = "crash"
@@ -33,7 +31,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == crashArgument {
 		panic("BUG: the compiler did not expect this")
 	}
-	if len(os.Args) > 1 && os.Args[1] == childArgument {
+	if len(os.Args) > 1 && os.Args[1] == compiler.Argument {
 		os.Exit(compiler.Child(context.Background(), os.Args[2:], os.Stdin, os.Stderr))
 	}
 	os.Exit(m.Run())
@@ -50,26 +48,41 @@ func newChildren(tb testing.TB) *children {
 	tb.Helper()
 	path, err := os.Executable()
 	require.NoError(tb, err)
-	c := &children{Process: compiler.Process{Path: path, Args: []string{childArgument}}}
+	c := &children{Process: compiler.Process{Path: path, Args: []string{compiler.Argument}}}
 	c.Observe = func(u compiler.Usage) { c.used = append(c.used, u) }
 	return c
 }
 
-// metered returns a module as a component hands it to the compiler, or why it does not.
-func metered(ctx context.Context, wasm []byte) ([]byte, error) {
-	parsed, err := fuel.Parse(wasm)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := parsed.CheckBounds(); err != nil {
-		return nil, err
-	}
-	rewritten, err := parsed.Meter(fuel.Names{Fuel: engine.FuelExport, Stack: engine.StackExport, RefuelModule: engine.RefuelModule, Refuel: engine.RefuelFunction, Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport})
-	if err != nil {
-		return nil, err
-	}
-	return rewritten.Wasm, engine.Validate(ctx, wasm)
+// metered returns a module as a component hands it to the compiler, or why it does not, after it
+// has asserted what that costs the component itself.
+func metered(tb testing.TB, wasm []byte) ([]byte, error) {
+	tb.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := cpuTime(tb)
+	ready, _, err := module.Meter(tb.Context(), wasm)
+	assert.Less(tb, cpuTime(tb)-began, 5*time.Second, "what a component does itself is quick")
+	runtime.ReadMemStats(&after)
+	used := after.TotalAlloc - before.TotalAlloc
+	tb.Logf("the component allocated %d KiB for a module of %d KiB", used>>10, len(wasm)>>10)
+	assert.Less(tb, used, uint64(componentBytes+componentFactor*len(wasm)), "what a component does itself needs little memory")
+	return ready, err
 }
+
+// cpuTime is the CPU time of this process.
+func cpuTime(tb testing.TB) time.Duration {
+	tb.Helper()
+	var used syscall.Rusage
+	require.NoError(tb, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+const (
+	// componentBytes is the memory that a component may allocate for a module before a child
+	// compiles it, and componentFactor what it may allocate beside that for each byte of it.
+	componentBytes  = 64 << 20
+	componentFactor = 32
+)
 
 const (
 	// slack is by how much a child may exceed a limit until the kernel has seen it.
@@ -92,9 +105,7 @@ func withinBudget(t *testing.T, c *children, size int) {
 // its budget.
 func compileHostile(t *testing.T, wasm []byte) (refused error) {
 	t.Helper()
-	began := time.Now()
-	ready, err := metered(t.Context(), wasm)
-	assert.Less(t, time.Since(began), 5*time.Second, "what a component does itself is quick")
+	ready, err := metered(t, wasm)
 	if err != nil {
 		return err
 	}
@@ -117,7 +128,7 @@ func TestHostileShapesStayWithinTheBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := all[name]
 			wasm := s.build(s.n, s.m)
-			ready, err := metered(t.Context(), wasm)
+			ready, err := metered(t, wasm)
 			require.NoError(t, err, "the shape is inside the bounds and reaches the compiler")
 			require.NotEmpty(t, ready)
 			if err := compileHostile(t, wasm); err == nil {
@@ -128,6 +139,52 @@ func TestHostileShapesStayWithinTheBudget(t *testing.T) {
 		})
 	}
 	assert.Greater(t, compiled, len(all)/2)
+}
+
+// A count in a module costs nothing until the bytes that it counts are there: a component reads
+// these modules itself, and no limit of a child holds for it.
+func TestCountsCostAComponentNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		wasm []byte
+		// want is the reason for the refusal; empty for a module that is accepted.
+		want string
+	}{
+		"local variables":                         {localsBomb(5_000, 40_000), "the functions have more than 2000000 local variables"},
+		"names of functions":                      {withNames(1, Uleb(20_000_000)), ""},
+		"names of functions with local variables": {withNames(2, Uleb(20_000_000)), ""},
+		"names of local variables":                {withNames(2, Code(Uleb(1), Uleb(0), Uleb(20_000_000))), ""},
+		"the length of a module's name":           {withNames(0, Uleb(400_000_000)), ""},
+		"a section of names that ends nowhere":    {append(oneFunction(0, I64), custom("name", Code(1, 0))...), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := metered(t, tc.wasm)
+			if tc.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+// localsBomb is a module of n functions with m local variables each, and 7 bytes for each function.
+func localsBomb(n, m int) []byte {
+	w := &Module{}
+	for range n {
+		w.RawFunc(nil, nil, body(m, I64))
+	}
+	return w.Bytes()
+}
+
+// withNames is a valid module with a subsection of the custom section "name", whose content ends
+// after a count.
+func withNames(subsection byte, count []byte) []byte {
+	return append(oneFunction(0, I64), custom("name", Code(subsection, Sized(count)))...)
+}
+
+// custom is a custom section.
+func custom(name string, content []byte) []byte {
+	return Code(0, Sized(Code(Sized([]byte(name)), content)))
 }
 
 // The kernel ends what takes too long, and the component lives on.
@@ -169,7 +226,7 @@ func TestARealModuleIsCompiledOnce(t *testing.T) {
 	require.NoError(t, err)
 	wasm, err := module.Unpack(raw)
 	require.NoError(t, err)
-	ready, err := metered(t.Context(), wasm)
+	ready, err := metered(t, wasm)
 	require.NoError(t, err)
 	for name, dir := range map[string]string{"with a cache": t.TempDir(), "without a cache": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +254,7 @@ func TestARealModuleIsCompiledOnce(t *testing.T) {
 func TestAComponentNeverCompiles(t *testing.T) {
 	raw, err := builtinpolicies.Module()
 	require.NoError(t, err)
-	other, err := metered(t.Context(), oneFunction(0, encode.I64))
+	other, err := metered(t, oneFunction(0, I64))
 	require.NoError(t, err)
 	for name, compile := range map[string]engine.Compiler{
 		"nothing":      func(context.Context, []byte, string) error { return nil },
@@ -214,7 +271,7 @@ func TestAComponentNeverCompiles(t *testing.T) {
 }
 
 func TestWhatIsNotTheModulesFault(t *testing.T) {
-	ready, err := metered(t.Context(), oneFunction(0, encode.I64))
+	ready, err := metered(t, oneFunction(0, I64))
 	require.NoError(t, err)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -239,7 +296,7 @@ func TestWhatIsNotTheModulesFault(t *testing.T) {
 }
 
 func TestAnInvalidModuleIsRefusedInTheChild(t *testing.T) {
-	err := newChildren(t).Compile(t.Context(), oneFunction(0, encode.I64, drop), t.TempDir())
+	err := newChildren(t).Compile(t.Context(), oneFunction(0, I64, drop), t.TempDir())
 	require.ErrorContains(t, err, "the module is not valid; its author must rebuild it")
 	assert.True(t, engine.AtFault(err))
 }
@@ -248,7 +305,7 @@ func TestAnInvalidModuleIsRefusedInTheChild(t *testing.T) {
 func TestACompilerThatCrashesOnAModuleRefusesIt(t *testing.T) {
 	c := newChildren(t)
 	c.Args = []string{crashArgument}
-	ready, err := metered(t.Context(), oneFunction(0, encode.I64))
+	ready, err := metered(t, oneFunction(0, I64))
 	require.NoError(t, err)
 	err = c.Compile(t.Context(), ready, t.TempDir())
 	require.ErrorContains(t, err, "the compiler crashed on the module (panic: BUG: the compiler did not expect this)")
@@ -270,7 +327,7 @@ func FuzzCompilingStaysWithinTheBudget(f *testing.F) {
 	for i := range names {
 		f.Add(uint8(i), uint16(100), uint16(20), []byte(nil))
 	}
-	f.Add(uint8(0), uint16(0), uint16(0), oneFunction(1, encode.I64, truth(0), drop))
+	f.Add(uint8(0), uint16(0), uint16(0), oneFunction(1, I64, truth(0), drop))
 	f.Fuzz(func(t *testing.T, shape uint8, n, m uint16, wasm []byte) {
 		if len(wasm) == 0 {
 			s := all[names[int(shape)%len(names)]]

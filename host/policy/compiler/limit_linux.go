@@ -6,10 +6,18 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/longshore-dev/longshore/host/policy/engine"
 )
 
 // rlimitData bounds the private writable memory of a process (RLIMIT_DATA).
 const rlimitData = 2
+
+// Own returns a compiler whose children run the binary of this process, even if its file has been
+// replaced: compiled code fits no other.
+func Own() engine.Compiler {
+	return (&Process{Path: "/proc/self/exe", Args: []string{Argument}}).Compile
+}
 
 // limit sets the limits of CPU time, at which the process gets a signal and a second later is
 // ended by the kernel, and of memory, above which allocations fail. If the machine runs out of

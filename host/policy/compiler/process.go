@@ -16,6 +16,10 @@ import (
 	"github.com/longshore-dev/longshore/host/policy/engine"
 )
 
+// Argument is the first argument with which a program of [Own] must run [Child], with the arguments
+// that follow.
+const Argument = "compile-policy"
+
 // Process compiles modules in child processes.
 type Process struct {
 	// Path of the program, and the Args with which it runs [Child]; the arguments that

@@ -161,7 +161,7 @@ func valueShapes() map[string]shape {
 		"stores to many addresses": {n: 20000, m: 500, build: func(n, m int) []byte {
 			return oneFunction(m, I32, each(n, func(i int) []byte { return Code(Get(uint64(i%m)), Get(uint64((i+1)%m)), 0x36, 2, Uleb(uint64(i*8))) }))
 		}},
-		"many locals that nothing uses": {n: 50000, m: 20, build: func(n, m int) []byte {
+		"many locals that nothing uses": {n: 50000, m: 40, build: func(n, m int) []byte {
 			w := &Module{}
 			w.Memory(1, 1)
 			for range m {

@@ -3,7 +3,9 @@ package engine
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -312,7 +314,9 @@ type Sample struct {
 // state just in front of a step, every call would drop its instance.
 //
 // The samples must be the same for each load, or the module's answers could differ. When one
-// fails, the module stays as it was. Warm must be called before the first Call.
+// fails, or when the context ends, Warm returns an error and the module stays as it was. It also
+// stays so, without an error, if the samples take longer than warmTime: a state between would
+// depend on the speed of the machine. Warm must be called before the first Call.
 func (m *Module) Warm(ctx context.Context, samples ...Sample) error {
 	if err := m.addUser(); err != nil {
 		return err
@@ -322,16 +326,40 @@ func (m *Module) Warm(ctx context.Context, samples ...Sample) error {
 		m.removeUser()
 		return m.callError("warm-up", &failure{Timeout, fmt.Errorf("%w: %w", ErrNoInstance, err)}, "")
 	}
-	size, ticks := i.size(), uint64(0)
+	isWarm, err := m.repeat(ctx, i, samples)
+	if err != nil {
+		m.resetOrReplace(i, false)
+		return err
+	}
+	m.isWarm.Store(true)
+	if !isWarm {
+		m.resetOrReplace(i, false)
+		return nil
+	}
+	m.busy.Add(-1)
+	m.idle <- i
+	m.removeUser()
+	return nil
+}
+
+// repeat runs samples for [Module.Warm]. It returns false if they take too long.
+func (m *Module) repeat(ctx context.Context, i *instance, samples []Sample) (isWarm bool, err error) {
+	runtime.LockOSThread() // for its CPU time
+	defer runtime.UnlockOSThread()
+	began, size, ticks := threadTime(), i.size(), uint64(0)
 	for range warmRounds {
 		for _, s := range samples {
 			if !m.exports[s.Export] || len(s.Input) > m.limits.RequestBytes {
 				continue
 			}
+			if err := ctx.Err(); err != nil {
+				return false, err //nolint:wrapcheck // The caller says what was being done.
+			}
+			if !m.limits.Trusted && threadTime()-began > warmTime {
+				return false, nil
+			}
 			if _, failed := i.call(s.Export, s.Input); failed != nil && failed.class != Guest {
-				err := m.callError(s.Export, failed, printable(i.stderr))
-				m.resetOrReplace(i, false)
-				return err
+				return false, m.callError(s.Export, failed, printable(i.stderr))
 			}
 			ticks += i.stats(m.limits.Fuel).Ticks
 			i.clearCall()
@@ -341,14 +369,9 @@ func (m *Module) Warm(ctx context.Context, samples ...Sample) error {
 		}
 	}
 	if err := m.setPristine(i); err != nil {
-		m.resetOrReplace(i, false)
-		return fmt.Errorf("taking the pristine state: %w", err)
+		return false, fmt.Errorf("taking the pristine state: %w", err)
 	}
-	m.busy.Add(-1)
-	m.idle <- i
-	m.isWarm.Store(true)
-	m.removeUser()
-	return nil
+	return true, nil
 }
 
 // trim implements [Engine.Trim] for a module.
@@ -383,6 +406,8 @@ func (m *Module) trim() {
 const (
 	// warmRounds bounds how often samples are repeated.
 	warmRounds = 512
+	// warmTime bounds the CPU time of all samples.
+	warmTime = time.Second
 	// warmGrowth is the step to wait for: Go's first large one is twelve pages.
 	warmGrowth = 8 * pageBytes
 )

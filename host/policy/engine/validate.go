@@ -11,7 +11,8 @@ import (
 
 // Validate returns an error for a module that is not valid as its author built it. It must
 // be called before metering: an index that is invalid before could name an item that
-// metering adds.
+// metering adds. The bytes must have been parsed and must have no custom sections: wazero
+// allocates what the counts in a module ask for.
 //
 // wazero cannot validate without compiling, but it validates the whole module before it
 // checks its context. So the module is compiled with a canceled context, which takes some

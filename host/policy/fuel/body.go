@@ -21,8 +21,8 @@ const (
 	maxBodyBytes = 256 << 10
 	// maxBranches bounds the blocks and branch targets of a function.
 	maxBranches = 10_000
-	// maxComplexity bounds the sum over all functions. A large standard Go guest has
-	// some fifty million.
+	// maxComplexity bounds the sum, over all functions, of the squares of their branches and of
+	// their bytes divided by 16. A large standard Go guest has some fifty million.
 	maxComplexity = 1_000_000_000
 )
 

@@ -11,6 +11,10 @@ const (
 	maxTypeValues = 128
 	// maxTypesValues bounds the parameters and results of all types.
 	maxTypesValues = 50_000
+	// maxLocalsInAll bounds the parameters and local variables of all functions. A module declares
+	// any number of them in a few bytes, and an engine keeps eight bytes for each. The Go compiler,
+	// a module of 47 MiB, has 110,000.
+	maxLocalsInAll = 2_000_000
 	// maxJoins bounds the branches of a function times its local variables: a compiler merges
 	// the values of each variable where branches join.
 	maxJoins = 2_000_000
@@ -19,8 +23,8 @@ const (
 	// maxReloads bounds the calls of a function times the mutable globals of the module: a
 	// compiler reloads each global after each call.
 	maxReloads = 400_000
-	// maxDeclared bounds the functions of a module times its types and globals, over which a
-	// compiler iterates for each function.
+	// maxDeclared bounds the functions of a module times its types, globals and exports, over which
+	// an engine iterates for each function.
 	maxDeclared = 50_000_000
 )
 
@@ -38,18 +42,21 @@ func (m *Module) CheckBounds() (heaviest string, err error) {
 			return "", fmt.Errorf("the types have more than %d parameters and results: use fewer types", maxTypesValues)
 		}
 	}
-	if declared := len(m.signatures) + m.importedGlobals + len(m.Globals); declared*len(m.bodies) > maxDeclared {
-		return "", fmt.Errorf("%d functions times %d types and globals is more than %d: use fewer of them", len(m.bodies), declared, maxDeclared)
+	if declared := len(m.signatures) + m.importedGlobals + len(m.Globals) + len(m.Exports); declared*len(m.bodies) > maxDeclared {
+		return "", fmt.Errorf("%d functions times %d types, globals and exports is more than %d: use fewer of them", len(m.bodies), declared, maxDeclared)
 	}
 	globals := 1 // The fuel.
 	for _, g := range m.Globals {
 		globals += int(one(g.Mutable))
 	}
 	c := counter{module: m, globals: globals}
-	most := -1.0
+	most, locals := -1.0, 0
 	for i := range m.bodies {
 		if err := c.function(i); err != nil {
 			return "", fmt.Errorf("function %d %w: split it up", m.importedFunctions+i, err)
+		}
+		if locals += c.locals; locals > maxLocalsInAll {
+			return "", fmt.Errorf("the functions have more than %d local variables: use fewer of them", maxLocalsInAll)
 		}
 		if share := c.share(i); share > most {
 			most = share

@@ -2,6 +2,7 @@ package fuel_test
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -51,6 +52,16 @@ func TestCheckBounds(t *testing.T) {
 				m.RawFunc(params, nil, wide(0))
 			}
 		}), "the types have more than 50000 parameters and results: use fewer types"},
+		"many local variables in all": {module(func(m *encode.Module) {
+			for range 41 {
+				m.RawFunc(nil, nil, wide(48_781))
+			}
+		}), "the functions have more than 2000000 local variables: use fewer of them"},
+		"as many local variables in all as there may be": {module: module(func(m *encode.Module) {
+			for range 40 {
+				m.RawFunc(nil, nil, wide(50_000))
+			}
+		})},
 		"many functions and globals": {module(func(m *encode.Module) {
 			for range 9000 {
 				m.Global(encode.I64, false, encode.Const64(0))
@@ -58,7 +69,15 @@ func TestCheckBounds(t *testing.T) {
 			for range 6000 {
 				m.RawFunc(nil, nil, wide(0))
 			}
-		}), "6000 functions times 9001 types and globals is more than 50000000: use fewer of them"},
+		}), "6000 functions times 9001 types, globals and exports is more than 50000000: use fewer of them"},
+		"many functions and exports": {module(func(m *encode.Module) {
+			for i := range 9000 {
+				m.Export(fmt.Sprint(i), encode.Function, 1)
+			}
+			for range 6000 {
+				m.RawFunc(nil, nil, wide(0))
+			}
+		}), "6000 functions times 9001 types, globals and exports is more than 50000000: use fewer of them"},
 		"many calls and globals": {module(func(m *encode.Module) {
 			for range 1000 {
 				m.Global(encode.I64, true, encode.Const64(0))

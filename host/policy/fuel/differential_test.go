@@ -255,6 +255,9 @@ func TestDamagedRealModules(t *testing.T) {
 	assert.NotZero(t, refused)
 }
 
+// hugeNames is a custom section "name" of 15 bytes that claims to name four billion functions.
+var hugeNames = encode.Code(0, 13, encode.Sized([]byte("name")), 1, 6, encode.Uleb(1<<32-1), 0)
+
 // FuzzMeter feeds damaged modules in: never a panic, what was valid stays valid, and what
 // was not does not become so.
 func FuzzMeter(f *testing.F) {
@@ -272,7 +275,15 @@ func FuzzMeter(f *testing.F) {
 	table.PassiveData("passive")
 	f.Add(table.Bytes())
 	f.Add(wasmtest.BuildGo(f, "testdata/guest")[:4096])
+	f.Add(append(table.Bytes(), hugeNames...))
 	f.Fuzz(func(t *testing.T, wasm []byte) {
+		parsed, err := fuel.Parse(wasm)
+		if err != nil {
+			return
+		}
+		if _, err := parsed.CheckBounds(); err != nil {
+			return
+		}
 		runtime := interpreter(t.Context())
 		defer runtime.Close(t.Context())
 		if _, err := rewrite(wasm); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/longshore-dev/longshore/host/policy/encode"
+	"github.com/longshore-dev/longshore/host/policy/fuel"
 )
 
 // full has one item of each kind and a function with this body. Each index 1 is the first
@@ -118,10 +119,15 @@ func TestIndicesOfItemsAreAccepted(t *testing.T) {
 	}
 }
 
-// validity reports whether a module is valid, and whether metering makes it a valid one.
+// validity reports whether a module is valid, and whether metering makes it a valid one. It gives
+// wazero the bytes that a component gives it.
 func validity(t *testing.T, runtime wazero.Runtime, wasm []byte) (before, after bool) {
 	t.Helper()
-	compiled, err := runtime.CompileModule(t.Context(), wasm)
+	plain := wasm
+	if parsed, err := fuel.Parse(wasm); err == nil {
+		plain = parsed.Plain()
+	}
+	compiled, err := runtime.CompileModule(t.Context(), plain)
 	if before = err == nil; before {
 		require.NoError(t, compiled.Close(t.Context()))
 	}

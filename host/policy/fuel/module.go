@@ -1,6 +1,7 @@
 package fuel
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 )
@@ -250,7 +251,7 @@ func (m *Module) section(id byte, r *reader) {
 		}
 	case sectionTable:
 		var items uint64
-		for range r.count(3, maxTableItems) {
+		for range r.count(3, maxItems) {
 			m.Tables = append(m.Tables, r.table())
 			if items += uint64(m.Tables[len(m.Tables)-1].Min); items > maxTableItems {
 				r.fail(fmt.Errorf("the tables begin with more than %d items", maxTableItems))
@@ -285,6 +286,21 @@ func (m *Module) section(id byte, r *reader) {
 	case sectionDataCount:
 		m.space.data = r.u32()
 	}
+}
+
+// Plain returns the module without its custom sections. Parse has read all the rest, so a count in
+// it cannot exceed the bytes that follow. Custom sections have no effect on what a module does, and
+// an engine must not be given them: it allocates what their counts ask for.
+func (m *Module) Plain() []byte {
+	out := []byte(header)
+	for i := range m.sections {
+		out = appendSection(out, m.sections[i].id, m.sections[i].data)
+	}
+	return out
+}
+
+func appendSection(out []byte, id byte, content []byte) []byte {
+	return append(binary.AppendUvarint(append(out, id), uint64(len(content))), content...)
 }
 
 // count updates the numbers of items.

@@ -79,7 +79,7 @@ func (m *Module) rewrite(names Names, charge bool) (*Rewritten, error) {
 	out := make([]byte, 0, len(code)+len(code)/4+m.size())
 	out = append(out, header...)
 	for id := byte(sectionType); id <= sectionDataCount; id++ {
-		out = m.appendSection(out, order[id-1], own, code)
+		out = m.rewriteSection(out, order[id-1], own, code)
 	}
 	return &Rewritten{Wasm: out, Unrestorable: append(m.unrestorableGlobals(), w.unrestorable...)}, nil
 }
@@ -101,7 +101,7 @@ var order = [...]byte{
 	sectionExport, sectionStart, sectionElement, sectionDataCount, sectionCode, sectionData,
 }
 
-func (m *Module) appendSection(out []byte, id byte, own map[byte][]byte, code []byte) []byte {
+func (m *Module) rewriteSection(out []byte, id byte, own map[byte][]byte, code []byte) []byte {
 	content := own[id]
 	switch {
 	case content != nil:
@@ -116,9 +116,7 @@ func (m *Module) appendSection(out []byte, id byte, own map[byte][]byte, code []
 		}
 		content = s.data
 	}
-	out = append(out, id)
-	out = binary.AppendUvarint(out, uint64(len(content)))
-	return append(out, content...)
+	return appendSection(out, id, content)
 }
 
 func (m *Module) find(id byte) *section {

@@ -8,11 +8,14 @@ const (
 	// maxTableItems bounds the sum of the initial sizes of all tables, and that of all element
 	// segments: an engine allocates many times their size in the module.
 	maxTableItems = 1 << 18
-	// maxFunctions bounds the functions, maxItems the items of other sections.
+	// maxFunctions bounds the functions, and the data segments.
 	maxFunctions = 100_000
-	maxItems     = 10_000
+	// maxItems bounds the types, imports, tables, globals, exports and element segments, each.
+	maxItems = 10_000
 	// maxValues bounds the parameters and the results of a function.
 	maxValues = 1000
+	// maxPassiveBytes bounds a data segment that code copies with one instruction.
+	maxPassiveBytes = 4 << 20
 )
 
 // unsupported is an error with a WebAssembly proposal that the engine does not support, and the
@@ -215,9 +218,6 @@ func elements(r *reader) {
 		}
 	}
 }
-
-// maxPassiveBytes bounds a segment that code copies with one instruction.
-const maxPassiveBytes = 4 << 20
 
 // data skips the data section.
 func data(r *reader) {

@@ -76,7 +76,7 @@ func load(ctx context.Context, e *engine.Engine, raw []byte, options Options) (*
 	if err != nil {
 		return nil, &Refusal{err}
 	}
-	metered, heaviest, err := meter(ctx, wasm)
+	metered, heaviest, err := Meter(ctx, wasm)
 	if err != nil {
 		return nil, &Refusal{err}
 	}
@@ -109,9 +109,10 @@ var names = fuel.Names{
 	Globals: engine.GlobalExports, Memory: engine.MemoryExport, Start: engine.StartExport,
 }
 
-// meter checks a module's imports and bounds, and rewrites it. heaviest describes the
-// function that is likely to take longest to compile.
-func meter(ctx context.Context, wasm []byte) (metered []byte, heaviest string, err error) {
+// Meter checks an unpacked module's imports and bounds, and rewrites it for the engine. It is
+// all that a process does with a module itself before a child process compiles it. heaviest
+// describes the function that is likely to take longest to compile.
+func Meter(ctx context.Context, wasm []byte) (metered []byte, heaviest string, err error) {
 	parsed, err := fuel.Parse(wasm)
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the module; its author must rebuild it: %w", err)
@@ -137,7 +138,7 @@ func meter(ctx context.Context, wasm []byte) (metered []byte, heaviest string, e
 	}
 	// Metering has better messages for modules that the engine does not run, so it comes first.
 	// Its result counts only if the module was valid before.
-	if err := engine.Validate(ctx, wasm); err != nil {
+	if err := engine.Validate(ctx, parsed.Plain()); err != nil {
 		return nil, "", err
 	}
 	return rewritten.Wasm, heaviest, nil

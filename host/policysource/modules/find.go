@@ -29,7 +29,7 @@ type found struct {
 // place of the one in the cluster. An error is temporary, a problem is not.
 func (m *Modules) find(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, stored *corev1.ConfigMap) (found, *plan.Problem, error) {
 	spec := &policy.Spec
-	limits, problem := limitsOf(spec.Limits)
+	limits, problem := LimitsOf(spec.Limits)
 	if problem != nil {
 		return found{}, problem, nil
 	}
@@ -133,9 +133,9 @@ func (m *Modules) configMap(ctx context.Context, name client.ObjectKey, stored *
 	return configMap, nil, nil
 }
 
-// limitsOf reads spec.limits. Limits above the host's bounds are a problem: the API server
+// LimitsOf reads spec.limits. Limits above the host's bounds are a problem: the API server
 // refuses them, but not in policies that were stored before the bounds existed.
-func limitsOf(limits *policyv1alpha1.Limits) (Limits, *plan.Problem) {
+func LimitsOf(limits *policyv1alpha1.Limits) (Limits, *plan.Problem) {
 	var out Limits
 	if limits == nil {
 		return out, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/engine"
 	policymodule "github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policysource/plan"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -21,6 +23,8 @@ const (
 	// server calls the webhook again, with the same content, after a timeout.
 	maxVerdicts = 256
 	verdictAge  = 10 * time.Minute
+	// maxPanic bounds the text of a panic, in bytes.
+	maxPanic = 256
 )
 
 // verdict is the result of loading a module and checking settings with it.
@@ -43,30 +47,64 @@ func (m *Modules) Judge(ctx context.Context, policy *policyv1alpha1.OffloadingPo
 	if found.builtIn != nil {
 		return found.builtIn, m.checkSettings(ctx, policy, found.key, found.builtIn), nil
 	}
+	known, err := m.await(ctx, policy, &found)
+	return known.module, known.problem, err
+}
+
+// await returns the verdict on a module and its settings, or an error at the end of the context. A
+// load may ignore its context: it goes on, and its verdict is kept for a retry.
+func (m *Modules) await(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, found *found) (verdict, error) {
 	content := contentOf(policy, found.key)
 	if known, ok := m.verdict(content); ok {
-		return known.module, known.problem, nil
+		return known, nil
 	}
 	select {
 	case m.judging <- struct{}{}:
-		defer func() { <-m.judging }()
 	case <-ctx.Done():
-		return nil, nil, ctx.Err() //nolint:wrapcheck // The caller adds the policy.
+		return verdict{}, ctx.Err() //nolint:wrapcheck // The caller adds the policy.
 	}
 	// Another request may have had the same content.
-	known, ok := m.verdict(content)
-	if !ok {
-		if known, err = m.assess(ctx, policy, &found); err != nil {
-			return nil, nil, err
-		}
-		m.verdicts.Add(content, known, verdictAge)
+	if known, ok := m.verdict(content); ok {
+		<-m.judging
+		return known, nil
 	}
-	return known.module, known.problem, nil
+	type answer struct {
+		verdict
+		err error
+	}
+	answers := make(chan answer, 1)
+	if !m.start(func() {
+		defer func() { <-m.judging }()
+		known, err := m.assess(ctx, policy, found)
+		if err == nil {
+			m.verdicts.Add(content, known, verdictAge)
+		}
+		answers <- answer{known, err}
+	}) {
+		<-m.judging
+		return verdict{}, errors.New("the component is ending")
+	}
+	select {
+	case answered := <-answers:
+		return answered.verdict, answered.err
+	case <-ctx.Done():
+		return verdict{}, ctx.Err() //nolint:wrapcheck // The caller adds the policy.
+	}
+}
+
+// start runs a function in the background, unless Stop has been called.
+func (m *Modules) start(run func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.stopped {
+		m.running.Go(run)
+	}
+	return !m.stopped
 }
 
 // assess loads a module, lets it check the policy's settings, and closes it.
 func (m *Modules) assess(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, found *found) (verdict, error) {
-	loaded, err := m.options.Load(ctx, policy.Name, found.raw, found.key.limits)
+	loaded, err := m.options.load(ctx, policy.Name, found)
 	out := verdict{problem: notLoaded(err)}
 	if err == nil {
 		out = verdict{
@@ -83,6 +121,20 @@ func (m *Modules) assess(ctx context.Context, policy *policyv1alpha1.OffloadingP
 		return verdict{}, fmt.Errorf("the policy is not the cause, try again: %w", out.problem.Err)
 	}
 	return out, nil
+}
+
+// load calls Load. A module on which Longshore panics is refused, and ends no component.
+func (o *Options) load(ctx context.Context, name string, found *found) (loaded chain.Policy, err error) {
+	defer refuseAfterPanic(&err)
+	return o.Load(ctx, name, found.raw, found.key.limits)
+}
+
+// refuseAfterPanic is deferred by functions that read or call a module.
+func refuseAfterPanic(err *error) {
+	if cause := recover(); cause != nil {
+		*err = &policymodule.Refusal{Err: fmt.Errorf("Longshore crashed on the module (%s): its author must report this, and can build it with another compiler",
+			engine.PlainWithin(fmt.Sprint(cause), maxPanic))}
+	}
 }
 
 // checkSettings lets a loaded module check the settings of a policy.
@@ -139,10 +191,15 @@ func validate(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, load
 	if problem != nil || !ok {
 		return problem
 	}
-	if err := validator.ValidateSettings(ctx, settingsOf(policy), points...); err != nil {
+	if err := validateSettings(ctx, policy, validator, points); err != nil {
 		return &plan.Problem{Reason: plan.ReasonInvalidSettings, Err: fmt.Errorf("spec.settings: %w", err)}
 	}
 	return nil
+}
+
+func validateSettings(ctx context.Context, policy *policyv1alpha1.OffloadingPolicy, validator settingsValidator, points []contract.Point) (err error) {
+	defer refuseAfterPanic(&err)
+	return validator.ValidateSettings(ctx, settingsOf(policy), points...)
 }
 
 // isLasting reports whether a problem with a module or its settings would be the same at the

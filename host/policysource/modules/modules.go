@@ -15,6 +15,7 @@ import (
 
 	policyv1alpha1 "github.com/longshore-dev/longshore/host/apis/policy/v1alpha1"
 	"github.com/longshore-dev/longshore/host/policy/chain"
+	"github.com/longshore-dev/longshore/host/policy/engine"
 	policymodule "github.com/longshore-dev/longshore/host/policy/module"
 	"github.com/longshore-dev/longshore/host/policysource/plan"
 	"github.com/longshore-dev/longshore/sdk/contract"
@@ -35,6 +36,11 @@ type Limits struct {
 	Fuel int64
 	// MemoryBytes of an instance.
 	MemoryBytes int64
+}
+
+// Engine returns the limits of the engine.
+func (l Limits) Engine() engine.Limits {
+	return engine.Limits{Fuel: uint64(l.Fuel), MemoryBytes: uint64(l.MemoryBytes)} //nolint:gosec // They are not negative.
 }
 
 // LoadFunc turns the bytes of a module into a policy: module.Load, bound to an engine.
@@ -186,7 +192,7 @@ func (m *Modules) begin(ctx context.Context, name string, found *found) *module 
 		if ctx.Err() != nil {
 			return
 		}
-		policy, err := m.options.Load(ctx, name, found.raw, found.key.limits)
+		policy, err := m.options.load(ctx, name, found)
 		if !m.finish(ctx, name, started, policy, err) && err == nil {
 			m.options.Close(policy)
 		}

@@ -202,6 +202,64 @@ func TestSettingsThatOnlyADescriptionHasSeenAreNotApproved(t *testing.T) {
 	assert.Equal(t, plan.ReasonInvalidSettings, problem.Reason)
 }
 
+// A load that takes longer than a caller can wait holds up neither the answer nor the next policy
+// for ever; its verdict is there for the retry.
+func TestJudgeEndsWithItsContext(t *testing.T) {
+	r, policies := newRig(t, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	answers := make(chan error)
+	go func() {
+		_, _, err := r.Judge(ctx, policies[0], nil)
+		answers <- err
+	}()
+	require.Eventually(t, func() bool { return r.running.Load() == 1 }, soon, tick)
+	cancel()
+	select {
+	case err := <-answers:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-time.After(soon):
+		t.Fatal("Judge waits for the load")
+	}
+	close(r.release)
+	module, problem, err := r.Judge(t.Context(), policies[0], nil)
+	require.NoError(t, err)
+	require.Nil(t, problem)
+	assert.Equal(t, policies[0].Name, module.Name())
+	assert.Equal(t, int64(1), r.started.Load(), "the load was not in vain")
+	assert.Equal(t, int64(1), r.closed.Load())
+}
+
+func TestNoModuleIsJudgedAfterStop(t *testing.T) {
+	r, policies := newRig(t, 1)
+	r.Stop()
+	_, _, err := r.Judge(t.Context(), policies[0], nil)
+	require.ErrorContains(t, err, "the component is ending")
+	assert.Zero(t, r.started.Load())
+}
+
+// What panics on a module, such as the engine's validation, ends no component: the module is
+// refused.
+func TestAPanicRefusesTheModule(t *testing.T) {
+	r, policies := newRig(t, 2)
+	r.options.Load = func(context.Context, string, []byte, modules.Limits) (chain.Policy, error) {
+		panic("index out of range\x1b[2J")
+	}
+	r.Modules = modules.New(r.options)
+	r.get(t, policies[:1])
+	r.Wait()
+	states, _ := r.get(t, policies[:1])
+	_, judged, err := r.Judge(t.Context(), policies[1], nil)
+	require.NoError(t, err)
+	now, err := modules.LoadNow(t.Context(), r.options, policies[1])
+	require.NoError(t, err)
+	for _, problem := range []*plan.Problem{states[0].Problem, judged, now.Problem} {
+		require.NotNil(t, problem)
+		assert.Equal(t, plan.ReasonModuleNotLoaded, problem.Reason)
+		assert.EqualError(t, problem.Err, "Longshore crashed on the module (index out of range [2J): its author must report this, and can build it with another compiler")
+		assert.True(t, policymodule.AtFault(problem.Err), "it would be the same again")
+	}
+}
+
 // refusing is a module that accepts no settings.
 type refusing struct{ *policytest.Policy }
 

@@ -24,7 +24,7 @@ func LoadNow(ctx context.Context, options Options, policy *policyv1alpha1.Offloa
 	}
 	state := plan.Module{ID: found.key.content, Policy: found.builtIn}
 	if state.Policy == nil {
-		loaded, err := options.Load(ctx, policy.Name, found.raw, found.key.limits)
+		loaded, err := options.load(ctx, policy.Name, &found)
 		if err != nil {
 			state.Problem = notLoaded(err)
 			return state, ctx.Err() //nolint:wrapcheck // The caller names the policy.

@@ -27,18 +27,13 @@ func Owner(nm *offloadingv1beta1.NamespaceMap) string { return nm.Namespace + "/
 // latter.
 func Consumer(tenant *corev1.Namespace) (string, error) {
 	id := liqocorev1beta1.ClusterID(tenant.Labels[liqocorev1beta1.RemoteClusterIDLabel])
-	if !isTenant(tenant) {
+	if !liqocorev1beta1.HasTenantLabel(tenant.Labels) {
 		return "", fmt.Errorf("namespace %q has no label %s=true: %w", tenant.Name, liqocorev1beta1.TenantNamespaceLabel, errNoTenant)
 	}
 	if err := id.Validate(); err != nil {
 		return "", fmt.Errorf("label %s of namespace %q: %w: %w", liqocorev1beta1.RemoteClusterIDLabel, tenant.Name, err, errNoTenant)
 	}
 	return string(id), nil
-}
-
-func isTenant(namespace *corev1.Namespace) bool {
-	value, ok := namespace.Labels[liqocorev1beta1.TenantNamespaceLabel]
-	return ok && value != "false"
 }
 
 // OwnedBy reports whether the metadata of an object identify this NamespaceMap and its consumer. A

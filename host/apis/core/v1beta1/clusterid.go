@@ -51,11 +51,17 @@ const (
 	TenantNamespacePrefix = "liqo-tenant-"
 )
 
+// HasTenantLabel reports whether labels are those of a tenant namespace: its label may have any value
+// but "false".
+func HasTenantLabel(labels map[string]string) bool {
+	value, ok := labels[TenantNamespaceLabel]
+	return ok && value != "false"
+}
+
 // IsTenantNamespace reports whether a namespace has the labels of the tenant namespace of a
 // peer (wire P2.2).
 func IsTenantNamespace(namespace metav1.Object, peer ClusterID) bool {
-	_, isTenant := namespace.GetLabels()[TenantNamespaceLabel]
-	return isTenant && peer != "" && namespace.GetLabels()[RemoteClusterIDLabel] == string(peer)
+	return HasTenantLabel(namespace.GetLabels()) && peer != "" && namespace.GetLabels()[RemoteClusterIDLabel] == string(peer)
 }
 
 // Labels of replication between clusters (wire 6.4, 7.2, P3).

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestClusterIDValidate(t *testing.T) {
@@ -29,6 +30,25 @@ func TestClusterIDValidate(t *testing.T) {
 				return
 			}
 			assert.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+// All components agree on what a tenant namespace is.
+func TestIsTenantNamespace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		labels map[string]string
+		want   bool
+	}{
+		"a tenant namespace":            {map[string]string{"liqo.io/tenant-namespace": "true", "liqo.io/remote-cluster-id": "milan"}, true},
+		"without a value":               {map[string]string{"liqo.io/tenant-namespace": "", "liqo.io/remote-cluster-id": "milan"}, true},
+		"labeled as not one":            {map[string]string{"liqo.io/tenant-namespace": "false", "liqo.io/remote-cluster-id": "milan"}, false},
+		"without the label":             {map[string]string{"liqo.io/remote-cluster-id": "milan"}, false},
+		"that of another cluster":       {map[string]string{"liqo.io/tenant-namespace": "true", "liqo.io/remote-cluster-id": "rome"}, false},
+		"without the ID of the cluster": {map[string]string{"liqo.io/tenant-namespace": "true"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, tc.want, IsTenantNamespace(&metav1.ObjectMeta{Labels: tc.labels}, "milan"))
 		})
 	}
 }

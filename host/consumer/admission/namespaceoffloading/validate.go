@@ -83,7 +83,7 @@ func validateNamespace(name string, env environment) verdict {
 	switch {
 	case name == env.ownNamespace:
 		content = "Longshore itself"
-	case env.labels[liqocorev1beta1.TenantNamespaceLabel] == "true":
+	case liqocorev1beta1.HasTenantLabel(env.labels):
 		content = "the virtual kubelets of a peer and the credentials for it"
 	}
 	if content == "" {

@@ -98,14 +98,16 @@ func TestValidateNamespace(t *testing.T) {
 		labels    map[string]string
 		denial    string
 	}{
-		"of an application":                 {namespace: "shop"},
-		"default":                           {namespace: "default"},
-		"of Longshore":                      {"longshore", nil, `namespace "longshore" cannot be offloaded because it contains Longshore itself`},
-		"kube-system":                       {"kube-system", nil, `namespace "kube-system" cannot be offloaded because it contains the cluster's own components`},
-		"kube-public":                       {"kube-public", nil, `namespace "kube-public" cannot be offloaded`},
-		"kube-node-lease":                   {"kube-node-lease", nil, `namespace "kube-node-lease" cannot be offloaded`},
-		"a tenant namespace":                {"peer", map[string]string{"liqo.io/tenant-namespace": "true"}, "the virtual kubelets of a peer and the credentials for it"},
-		"labeled as not a tenant namespace": {namespace: "peer", labels: map[string]string{"liqo.io/tenant-namespace": "false"}},
+		"of an application":  {namespace: "shop"},
+		"default":            {namespace: "default"},
+		"of Longshore":       {"longshore", nil, `namespace "longshore" cannot be offloaded because it contains Longshore itself`},
+		"kube-system":        {"kube-system", nil, `namespace "kube-system" cannot be offloaded because it contains the cluster's own components`},
+		"kube-public":        {"kube-public", nil, `namespace "kube-public" cannot be offloaded`},
+		"kube-node-lease":    {"kube-node-lease", nil, `namespace "kube-node-lease" cannot be offloaded`},
+		"a tenant namespace": {"peer", map[string]string{"liqo.io/tenant-namespace": "true"}, "the virtual kubelets of a peer and the credentials for it"},
+		"a tenant namespace with another value of its label": {"peer", map[string]string{"liqo.io/tenant-namespace": "yes"}, "the virtual kubelets of a peer and the credentials for it"},
+		"one without a value":                                {"peer", map[string]string{"liqo.io/tenant-namespace": ""}, "the virtual kubelets of a peer and the credentials for it"},
+		"labeled as not a tenant namespace":                  {namespace: "peer", labels: map[string]string{"liqo.io/tenant-namespace": "false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := runtime.NewScheme()
