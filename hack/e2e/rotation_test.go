@@ -60,8 +60,8 @@ func serialNumber(t planetest.T, content []byte) string {
 	return leaf.SerialNumber.String()
 }
 
-// All certificates that the clusters sign are renewed; streams that were open before go on, and new ones open at any
-// time.
+// All certificates that the clusters sign are renewed; streams that were open before go on, and new
+// ones open at any time.
 func (w *world) rotateCertificates(t *testing.T) {
 	w.rome.apply(t, localClient)
 	w.rome.readyPods(t, "default", "app=client", 1)

@@ -32,7 +32,7 @@ func TestInstallBesideWhatAClusterHas(t *testing.T) {
 		require.ErrorContains(t, err, "renews.authentication.liqo.io")
 		require.ErrorContains(t, err, "and then helm install again")
 	})
-	// Its CRDs are there, too: the user must not be told to replace them.
+	// Its CRDs are there, too: the error must not ask the user to replace them.
 	t.Run("the reference in the same cluster is a conflict", func(t *testing.T) {
 		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "liqo-virtual-kubelet-local", Labels: map[string]string{"app.kubernetes.io/part-of": "liqo"}}}
 		require.NoError(t, r.admin.Create(t.Context(), role))
