@@ -79,7 +79,7 @@ func TestLongshoreOnRealNodes(t *testing.T) {
 	w.step(t, "A wasm policy from a ConfigMap changes the next pod", w.loadPolicy)
 	w.step(t, "kubectl top shows the use of remote pods", w.top)
 	w.step(t, "A HorizontalPodAutoscaler scales a remote Deployment", w.autoscale)
-	w.step(t, "All certificates are renewed under open streams", w.rotateCertificates)
+	w.step(t, "All certificates that the clusters sign are renewed under open streams", w.rotateCertificates)
 	w.step(t, "The provider drains its node", w.drainProvider)
 	w.step(t, "kill -9 of each process of Longshore", w.killLongshore)
 	w.step(t, "kill -9 of the provider's kubelet", w.killProviderKubelet)

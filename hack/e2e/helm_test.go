@@ -23,7 +23,7 @@ func (c *cluster) upgrade(t *testing.T, r clusters.Release) {
 	c.requireHelm(t, clusters.Upgrade(t.Context(), c.node, r))
 }
 
-// rollback is `helm rollback longshore --force-conflicts`.
+// rollback is `helm rollback longshore`.
 func (c *cluster) rollback(t *testing.T) {
 	t.Helper()
 	c.requireHelm(t, clusters.Rollback(c.node))

@@ -22,8 +22,9 @@ import (
 // kubeletAPI is the key of the virtual node's serving certificate.
 const kubeletAPI = "the kubelet API"
 
-// serialNumbers returns those of the certificates that the provider signed for rome, by the
-// Secret that holds them, and that with which the virtual node serves the kubelet API.
+// serialNumbers returns those of the certificates that the clusters sign: that the provider signed for
+// rome, by the Secret that holds them, and that with which the virtual node serves the kubelet API.
+// The webhook's certificate is its own (host/kit/servingcert renews it), and lasts longer than a test.
 func (w *world) serialNumbers(t planetest.T) map[string]string {
 	t.Helper()
 	found := &corev1.Node{}
@@ -59,8 +60,8 @@ func serialNumber(t planetest.T, content []byte) string {
 	return leaf.SerialNumber.String()
 }
 
-// All certificates are renewed; streams that were open before go on, and new ones open at any
-// time.
+// All certificates that the clusters sign are renewed; streams that were open before go on, and new
+// ones open at any time.
 func (w *world) rotateCertificates(t *testing.T) {
 	w.rome.apply(t, localClient)
 	w.rome.readyPods(t, "default", "app=client", 1)

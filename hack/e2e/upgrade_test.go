@@ -47,7 +47,6 @@ func TestUpgradeOnRealNodes(t *testing.T) {
 		for _, c := range []*cluster{w.milan, w.rome} {
 			c.upgrade(t, current)
 		}
-		w.replaceVirtualKubelet(t, current)
 		w.waitForImage(t, current)
 	}
 	w.step(t, "helm upgrade in both", untouched(upgrade))
@@ -55,7 +54,6 @@ func TestUpgradeOnRealNodes(t *testing.T) {
 		for _, c := range []*cluster{w.rome, w.milan} {
 			c.rollback(t)
 		}
-		w.replaceVirtualKubelet(t, previous)
 		w.waitForImage(t, previous)
 	}))
 	w.step(t, "helm upgrade in both again", untouched(upgrade))
@@ -66,16 +64,8 @@ func TestUpgradeOnRealNodes(t *testing.T) {
 	w.saveLogs(t)
 }
 
-// replaceVirtualKubelet gives the virtual kubelet the image of a release: before this version, a
-// VirtualNode kept that with which it was created. Later upgrades do it themselves.
-func (w *world) replaceVirtualKubelet(t *testing.T, r clusters.Release) {
-	t.Helper()
-	w.rome.kubectl(t, "-n", "liqo-tenant-"+providerID, "patch", "virtualnode", providerID, "--type=json", "--patch",
-		`[{"op":"replace","path":"/spec/template/spec/template/spec/containers/0/image","value":"`+r.Image()+`"}]`)
-}
-
-// waitForImage waits until all components, the virtual kubelet included, run the image of a
-// release.
+// waitForImage waits until all components, and the virtual kubelet, which follows the chart by itself,
+// run the image of a release.
 func (w *world) waitForImage(t *testing.T, r clusters.Release) {
 	t.Helper()
 	for _, c := range []*cluster{w.rome, w.milan} {

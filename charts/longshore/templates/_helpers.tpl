@@ -193,6 +193,7 @@ spec:
           mountPath: /var/cache/longshore
         {{- end }}
       {{- if .cache }}
+      # Of this pod alone (docs/adr/0072): who writes it decides what the pod executes.
       volumes:
       - name: policy-cache
         emptyDir: {}

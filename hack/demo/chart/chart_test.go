@@ -31,7 +31,7 @@ func demoValues() map[string]any {
 		"clusterID": "rome",
 		"bindPodIP": true,
 		"webhook":   map[string]any{"service": map[string]any{"type": "ExternalName", "externalName": "127.20.0.9"}},
-		"policies":  map[string]any{"cacheDir": "cache", "metadataFilter": map[string]any{"mode": "Disabled"}},
+		"policies":  map[string]any{"metadataFilter": map[string]any{"mode": "Disabled"}},
 	}
 }
 

@@ -80,6 +80,7 @@ func TestAFeedThatIsSwitchedOffLeavesNothing(t *testing.T) {
 
 	require.NoError(t, r.upgradeWith(t, chrt, feedValues(true), false))
 	require.Equal(t, len(objects), exist(t))
-	require.NoError(t, r.uninstall(t))
+	_, err := r.uninstall(t)
+	require.NoError(t, err)
 	assert.Zero(t, exist(t))
 }

@@ -152,7 +152,8 @@ func (r *release) installWith(t planetest.T, chrt *chartv2.Chart, values map[str
 	return err
 }
 
-func (r *release) uninstall(t *testing.T) error {
+// uninstall runs helm uninstall, and the Job of its hook, whose output is what was printed.
+func (r *release) uninstall(t *testing.T) (printed string, err error) {
 	t.Helper()
 	uninstall := action.NewUninstall(r.config(t))
 	uninstall.WaitStrategy = kube.HookOnlyStrategy
@@ -161,8 +162,8 @@ func (r *release) uninstall(t *testing.T) error {
 		_, err := uninstall.Run(releaseName)
 		done <- err
 	}()
-	r.runUninstallJob(t)
-	return <-done
+	printed = r.runUninstallJob(t)
+	return printed, <-done
 }
 
 func (r *release) upgrade(t *testing.T, chrt *chartv2.Chart, tag string, takeOwnership bool) error {
@@ -347,7 +348,8 @@ func TestAReleaseIsUpgradedAndRolledBackInPlace(t *testing.T) {
 	})
 	crds := r.crdUIDs(t)
 	t.Run("the CRDs stay when it is uninstalled", func(t *testing.T) {
-		require.NoError(t, r.uninstall(t))
+		_, err := r.uninstall(t)
+		require.NoError(t, err)
 		assert.Empty(t, r.list(t, policyKind).Items)
 		assert.Equal(t, crds, r.crdUIDs(t))
 	})

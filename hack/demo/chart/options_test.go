@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -8,6 +9,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 )
 
 // optionalValues switch on what is off by default.
@@ -45,6 +48,26 @@ func TestNetworkPoliciesLeaveTheWebhookOpen(t *testing.T) {
 	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(find(t, without, "NetworkPolicy", "longshore-manager").Object, &policy))
 	assert.Equal(t, []networkingv1.PolicyType{"Ingress"}, policy.Spec.PolicyTypes)
 	assert.Empty(t, policy.Spec.Ingress)
+}
+
+// The manager makes those of virtual kubelets.
+func TestNetworkPoliciesReachVirtualKubelets(t *testing.T) {
+	networkAccess := func(values map[string]any) *virtualkubelet.NetworkAccess {
+		text := ""
+		for _, argument := range arguments(t, render(t, values), "longshore-manager") {
+			if value, ok := strings.CutPrefix(argument, "--vk-network-policy="); ok {
+				text = value
+			}
+		}
+		access, err := virtualkubelet.ParseNetworkAccess(text)
+		require.NoError(t, err)
+		return access
+	}
+	access := networkAccess(optionalValues())
+	require.NotNil(t, access)
+	assert.Equal(t, "monitoring", access.MetricsFrom[0].NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"])
+	assert.Equal(t, 6443, access.Egress[0].Ports[0].Port.IntValue())
+	assert.Nil(t, networkAccess(map[string]any{"clusterID": "rome"}))
 }
 
 func TestThePriorityClassReachesVirtualKubelets(t *testing.T) {

@@ -158,6 +158,14 @@ func patchSubjects(t *testing.T, name string) func(client.Client) error {
 	}
 }
 
+// patchRegistration returns an attempt to have all requests sent to a webhook.
+func patchRegistration(t *testing.T, name string) func(client.Client) error {
+	return func(c client.Client) error {
+		return c.Patch(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}, client.RawPatch(types.JSONPatchType,
+			[]byte(`[{"op":"replace","path":"/webhooks/0/rules","value":[{"apiGroups":["*"],"apiVersions":["*"],"resources":["*"],"operations":["*"]}]}]`)))
+	}
+}
+
 // creating returns an attempt to create a copy of an object.
 func creating(t *testing.T, object client.Object) func(client.Client) error {
 	return func(c client.Client) error { return c.Create(t.Context(), object.DeepCopyObject().(client.Object)) }
@@ -241,6 +249,9 @@ func testRights(t *testing.T, admin client.Client, config *rest.Config, objects 
 			return c.List(t.Context(), &admissionregistrationv1.MutatingWebhookConfigurationList{})
 		}, false},
 		"the webhook does not see others' registrations":        {"longshore-webhook", get(&admissionregistrationv1.ValidatingWebhookConfiguration{}, "", "other"), false},
+		"the manager runs pods in every namespace":              {"longshore-manager", create(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "test", Namespace: "default"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}), true},
+		"the webhook changes its own registration":              {"longshore-webhook", patchRegistration(t, "longshore-webhook"), true},
+		"the webhook changes no other registration":             {"longshore-webhook", patchRegistration(t, "other"), false},
 		"the replicator reads credentials":                      {"longshore-replicator", get(&corev1.Secret{}, "liqo-tenant-milan", "kubeconfig-controlplane-milan"), true},
 		"the replicator makes no pod":                           {"longshore-replicator", create(&corev1.Pod{ObjectMeta: in("test"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}), false},
 		"the replicator makes no namespace map in this cluster": {"longshore-replicator", create(&offloadingv1beta1.NamespaceMap{ObjectMeta: in("test")}), false},

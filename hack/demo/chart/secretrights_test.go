@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,12 +19,12 @@ import (
 	"github.com/longshore-dev/longshore/conformance/testplane/planetest"
 )
 
-// bindInTenantNamespace gives the manager and the replicator their rights in a tenant namespace,
+// bindInTenantNamespace gives the manager, the replicator and the hook their rights in a tenant namespace,
 // and waits until they have them.
 func bindInTenantNamespace(t *testing.T, admin client.Client, namespace string) {
 	t.Helper()
 	var subjects []rbacv1.Subject
-	for _, name := range []string{"longshore-manager", "longshore-replicator"} {
+	for _, name := range []string{"longshore-manager", "longshore-replicator", hookName} {
 		subjects = append(subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "longshore", Name: name})
 	}
 	binding := bindIn("longshore-manager-tenant-namespace")
@@ -58,6 +59,11 @@ func testRightsOnSecrets(t *testing.T, scheme *runtime.Scheme, config *rest.Conf
 	patch := func(c client.Client) error {
 		return c.Patch(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "any", Namespace: "default"}}, client.RawPatch(types.MergePatchType, []byte(`{}`)))
 	}
+	isolate := func(namespace string) func(client.Client) error {
+		return func(c client.Client) error {
+			return c.Create(t.Context(), &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "any"}}, client.DryRunAll)
+		}
+	}
 	for name, tc := range map[string]struct {
 		who     string
 		do      func(client.Client) error
@@ -69,6 +75,10 @@ func testRightsOnSecrets(t *testing.T, scheme *runtime.Scheme, config *rest.Conf
 		"the manager reads no Secret of another namespace":      {"longshore-manager", get("default", "any"), false},
 		"the manager patches no Secret of another namespace":    {"longshore-manager", patch, false},
 		"the manager does not list all Secrets":                 {"longshore-manager", list(""), false},
+		"the manager isolates virtual kubelets":                 {"longshore-manager", isolate("liqo-tenant-milan"), true},
+		"the manager isolates no pods of users":                 {"longshore-manager", isolate("default"), false},
+		"the hook of helm uninstall lists such Secrets":         {hookName, list("liqo-tenant-milan"), true},
+		"the hook of helm uninstall lists no other Secrets":     {hookName, list("default"), false},
 		"the replicator lists Secrets of a tenant namespace":    {"longshore-replicator", list("liqo-tenant-milan"), true},
 		"the replicator reads no Secret of another namespace":   {"longshore-replicator", get("default", "any"), false},
 		"the replicator patches no Secret of another namespace": {"longshore-replicator", patch, false},

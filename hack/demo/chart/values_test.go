@@ -267,6 +267,11 @@ func TestEveryKeyOfTheReferenceHasACounterpartOrAReason(t *testing.T) {
 	}
 }
 
+func TestAKeyOfAnEarlierChartIsRefusedWithAReason(t *testing.T) {
+	_, err := Render(nested("policies.cacheDir"), Options{})
+	require.ErrorContains(t, err, "The chart has no key policies.cacheDir: compiled policies are machine code")
+}
+
 // nested returns values with the key, besides the cluster ID.
 func nested(key string) map[string]any {
 	parts := strings.Split(key, ".")

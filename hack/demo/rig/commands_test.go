@@ -33,6 +33,8 @@ type shell struct {
 	rig         *rig.Rig
 	clusters    *rig.Clusters
 	kubeconfigs map[string]string
+	// logs is the folder with the logs of the components.
+	logs string
 	// transcript of a step.
 	transcript strings.Builder
 }
@@ -88,8 +90,10 @@ func (s *shell) fails(t *testing.T, line string, code int, message string) {
 // other: one installation is used for all of them.
 func TestTheCommandLine(t *testing.T) {
 	t.Parallel()
-	r, clusters := start(t)
+	var logs string
+	r, clusters := start(t, func(options *rig.StartOptions) { logs = options.LogDir })
 	s := newShell(t, r, clusters)
+	s.logs = logs
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T, *shell)
@@ -109,6 +113,7 @@ func TestTheCommandLine(t *testing.T) {
 		{"unpeer", unpeerLines},
 		{"peering by hand", manualLines},
 		{"a peering user peers, and does nothing else", userLines},
+		{"a peered consumer is uninstalled", uninstallLines},
 		{"clusters that are lost", lostLines},
 	} {
 		s.transcript.Reset()

@@ -27,9 +27,6 @@ const (
 // Release is a chart and the tag of its image.
 type Release struct{ Chart, Tag string }
 
-// Image is the name of the image.
-func (r Release) Image() string { return "longshore/longshore:" + r.Tag }
-
 func (r Release) image() map[string]any { return map[string]any{"tag": r.Tag, "pullPolicy": "Never"} }
 
 // helm returns a configuration of Helm for a cluster.
@@ -86,14 +83,14 @@ func Upgrade(ctx context.Context, n *node.Node, r Release) error {
 	return nil
 }
 
-// Rollback is `helm rollback longshore --force-conflicts`.
+// Rollback is `helm rollback longshore`.
 func Rollback(n *node.Node) error {
 	config, err := helm(n)
 	if err != nil {
 		return err
 	}
 	rollback := action.NewRollback(config)
-	rollback.WaitStrategy, rollback.Timeout, rollback.ForceConflicts = kube.HookOnlyStrategy, helmTimeout, true
+	rollback.WaitStrategy, rollback.Timeout = kube.HookOnlyStrategy, helmTimeout
 	if err := rollback.Run(releaseName); err != nil {
 		return fmt.Errorf("helm rollback in %s: %w", n.Config.Name, err)
 	}

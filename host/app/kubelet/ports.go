@@ -7,14 +7,13 @@ import (
 	"net"
 	"strconv"
 	"syscall"
-)
 
-// maxPorts is the number of ports, from --listen-port on, of the kubelet APIs of a shared process.
-const maxPorts = 1000
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
+)
 
 // listenFrom listens on the lowest free port from first on, and returns it.
 func listenFrom(ctx context.Context, ip string, first int) (net.Listener, int, error) {
-	last := min(first+maxPorts-1, 65535)
+	last := min(first+virtualkubelet.MaxPorts-1, 65535)
 	for port := first; port <= last; port++ {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(ip, strconv.Itoa(port)))
 		if err == nil {

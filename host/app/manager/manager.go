@@ -30,6 +30,7 @@ import (
 	"github.com/longshore-dev/longshore/host/consumer/podstatus"
 	"github.com/longshore-dev/longshore/host/consumer/resourcereflection"
 	"github.com/longshore-dev/longshore/host/consumer/virtualnode"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 	"github.com/longshore-dev/longshore/host/kit/deadline"
 	"github.com/longshore-dev/longshore/host/kit/events"
 	"github.com/longshore-dev/longshore/host/kit/liqometrics"
@@ -78,6 +79,9 @@ type Options struct {
 	Storage StorageOptions
 	// DefaultVkOptions is the VkOptionsTemplate of VirtualNodes that name none.
 	DefaultVkOptions client.ObjectKey
+	// KubeletNetworkPolicy is JSON of a virtualkubelet.NetworkAccess; empty means that virtual
+	// kubelets have no NetworkPolicies.
+	KubeletNetworkPolicy string
 	// Network configures the allocation of networks and addresses.
 	Network NetworkOptions
 	// PodName is the name of this replica's pod. It is empty outside of a cluster.
@@ -111,6 +115,9 @@ func (o *Options) Validate() error {
 	}
 	err = errors.Join(err, o.Storage.validate(), o.Network.validate(),
 		policies.ValidateReportKeys(o.Policies.ReportKeys), policies.ValidateNamespaces(o.Policies.Namespaces))
+	if _, accessErr := virtualkubelet.ParseNetworkAccess(o.KubeletNetworkPolicy); accessErr != nil {
+		err = errors.Join(err, fmt.Errorf("--vk-network-policy: %w", accessErr))
+	}
 	if namesErr := o.names().Validate(); namesErr != nil {
 		err = errors.Join(err, fmt.Errorf("--reserved-namespaces: %w", namesErr))
 	}
@@ -156,6 +163,10 @@ func New(options Options) (*process.App, error) {
 func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) error {
 	recorder := events.New(mgr, "longshore-manager")
 	passive := clock.RealClock{}
+	access, err := virtualkubelet.ParseNetworkAccess(options.KubeletNetworkPolicy)
+	if err != nil {
+		return fmt.Errorf("--vk-network-policy: %w", err)
+	}
 	return errors.Join(
 		wrapSetup("shadowpod", (&shadowpod.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: passive,
@@ -172,6 +183,7 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 		}).SetupWithManager(mgr)),
 		wrapSetup("virtualnode", (&virtualnode.Reconciler{
 			Client: mgr.GetClient(), APIReader: tenantsecrets.Reader(mgr), Events: recorder, Clock: passive, DefaultOptions: options.DefaultVkOptions,
+			NetworkAccess: access,
 			Connect: func(config *rest.Config) (client.Client, error) {
 				return client.New(deadline.Wrap(remotecluster.LimitResponses(config, remotecluster.MaxResponse), 0), client.Options{Scheme: mgr.GetScheme()})
 			},

@@ -24,16 +24,17 @@ import (
 	"github.com/longshore-dev/longshore/host/provider/tenant"
 )
 
-// The names that the chart gives to the ServiceAccounts of the manager, and of a replicator that
-// runs in a process of its own.
+// The names that the chart gives to the ServiceAccounts of the manager, of a replicator that runs in
+// a process of its own, and of the hook of helm uninstall.
 const (
 	serviceAccount    = "longshore-manager"
 	replicatorAccount = "longshore-replicator"
+	uninstallAccount  = "longshore-uninstall"
 )
 
 // tenantAccounts returns the ServiceAccounts that read and write Secrets in tenant namespaces.
 func (o *Options) tenantAccounts() []client.ObjectKey {
-	accounts := []client.ObjectKey{{Namespace: o.Namespace, Name: serviceAccount}}
+	accounts := []client.ObjectKey{{Namespace: o.Namespace, Name: serviceAccount}, {Namespace: o.Namespace, Name: uninstallAccount}}
 	if !o.Replication {
 		accounts = append(accounts, client.ObjectKey{Namespace: o.Namespace, Name: replicatorAccount})
 	}

@@ -266,7 +266,7 @@ func TestAnUpgradeFromClusterWideRightsContinues(t *testing.T) {
 	})
 	inBackground(t, app, err)
 	p.await(t, rome, binding, func() bool {
-		return len(binding.Subjects) == 2 && controllerutil.ContainsFinalizer(binding, tenantnamespace.Finalizer)
-	}, "the replicator gets its rights, and they are held")
+		return len(binding.Subjects) == 3 && controllerutil.ContainsFinalizer(binding, tenantnamespace.Finalizer)
+	}, "the replicator and the hook of helm uninstall get their rights, and they are held")
 	gone(t, rome, "liqo-tenant-milan")
 }

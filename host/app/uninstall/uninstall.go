@@ -56,6 +56,11 @@ type stage struct {
 	selector labels.Set
 	// keep leaves objects alone that are deleted by the components, and only waits for them.
 	keep bool
+	// credentials limits the stage to the Secrets that hold the rights in tenant namespaces, and to
+	// the namespaces in which the manager has bound these rights: the hook has them there only.
+	credentials bool
+	// unreadable are such namespaces in which the hook has no rights.
+	unreadable []string
 	// finalizers are removed when the time is over.
 	finalizers []string
 }
@@ -85,6 +90,12 @@ func stages() []stage {
 		{title: "requests for resources", kind: authentication.WithKind("ResourceSlice"), selector: requested, finalizers: []string{liqocorev1beta1.ReplicatorFinalizer}},
 		{title: "requested namespaces", kind: offloading.WithKind("NamespaceMap"), selector: requested, finalizers: []string{liqocorev1beta1.ReplicatorFinalizer, offloadingv1beta1.NamespaceMapFinalizer}},
 		{title: "identities", kind: authentication.WithKind("Identity")},
+		// The Identity owns them.
+		{title: "renewals of identities", kind: authentication.WithKind("Renew"), selector: requested, finalizers: []string{liqocorev1beta1.ReplicatorFinalizer}},
+		{
+			title: "credentials for providers", kind: corev1.SchemeGroupVersion.WithKind("Secret"), credentials: true,
+			finalizers: []string{liqocorev1beta1.ReplicatorSecretFinalizer},
+		},
 		{title: "tenants", kind: authentication.WithKind("Tenant"), finalizers: []string{authv1beta1.TenantFinalizer}},
 		{title: "namespaces of consumers", kind: offloading.WithKind("NamespaceMap"), selector: copied, finalizers: []string{offloadingv1beta1.NamespaceMapFinalizer}},
 		{title: "granted resources", kind: authentication.WithKind("ResourceSlice"), selector: copied},
@@ -104,11 +115,12 @@ func stages() []stage {
 }
 
 // Run runs the stages. It returns an error if the API server refuses or does not answer; objects
-// that the components did not end are not an error, but are printed.
+// that the components did not end are not an error, but are printed. The rights on Secrets are those of
+// package tenantnamespace.
 //
 // +kubebuilder:rbac:groups=policy.longshore.dev,resources=resourcereflections,verbs=list;delete;patch
 // +kubebuilder:rbac:groups=offloading.liqo.io,resources=namespaceoffloadings;virtualnodes;namespacemaps,verbs=list;delete;patch
-// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;identities;tenants,verbs=list;delete;patch
+// +kubebuilder:rbac:groups=authentication.liqo.io,resources=resourceslices;renews;identities;tenants,verbs=list;delete;patch
 // +kubebuilder:rbac:groups=core.liqo.io,resources=foreignclusters,verbs=list;delete;patch
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=rolebindings,verbs=list;patch
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=list;delete
@@ -130,6 +142,9 @@ func Run(ctx context.Context, options Options) error {
 
 func (s *stage) run(ctx context.Context, o Options) error {
 	objects, err := s.list(ctx, o.Client)
+	for _, namespace := range s.unreadable {
+		_, _ = fmt.Fprintf(o.Out, "The Secrets of namespace %s cannot be read, because no manager of this version has given the right; remove the finalizers %q from them before you delete the namespace\n", namespace, s.finalizers)
+	}
 	if err != nil || len(objects) == 0 {
 		return err
 	}
@@ -155,19 +170,57 @@ func (s *stage) run(ctx context.Context, o Options) error {
 	}
 }
 
-// list returns the objects of the stage. A kind that is not installed has none.
+// list returns the objects of the stage.
 func (s *stage) list(ctx context.Context, c client.Client) ([]metav1.PartialObjectMetadata, error) {
+	if s.credentials {
+		return s.listCredentials(ctx, c)
+	}
+	objects, err := listObjects(ctx, c, s.kind, client.MatchingLabels(s.selector))
+	if s.keep {
+		objects = slices.DeleteFunc(objects, func(object metav1.PartialObjectMetadata) bool { return !s.holds(&object) })
+	}
+	return objects, err
+}
+
+// listCredentials returns the Secrets that hold the rights of the manager in their namespace.
+func (s *stage) listCredentials(ctx context.Context, c client.Client) ([]metav1.PartialObjectMetadata, error) {
+	bindings, err := listObjects(ctx, c, rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
+	if err != nil {
+		return nil, err
+	}
+	s.unreadable = nil
+	var credentials []metav1.PartialObjectMetadata
+	for i := range bindings {
+		if bindings[i].Name != tenantnamespace.Role {
+			continue
+		}
+		secrets, err := listObjects(ctx, c, s.kind, client.InNamespace(bindings[i].Namespace))
+		if apierrors.IsForbidden(err) {
+			s.unreadable = append(s.unreadable, bindings[i].Namespace)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for j := range secrets {
+			if tenantnamespace.IsHolding(&secrets[j], true) {
+				credentials = append(credentials, secrets[j])
+			}
+		}
+	}
+	return credentials, nil
+}
+
+// listObjects returns the metadata of objects. A kind that is not installed has none.
+func listObjects(ctx context.Context, c client.Client, kind schema.GroupVersionKind, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(s.kind.GroupVersion().WithKind(s.kind.Kind + "List"))
-	err := c.List(ctx, list, client.MatchingLabels(s.selector))
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	err := c.List(ctx, list, options...)
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing: %w", err)
-	}
-	if s.keep {
-		return slices.DeleteFunc(list.Items, func(object metav1.PartialObjectMetadata) bool { return !s.holds(&object) }), nil
 	}
 	return list.Items, nil
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	authv1beta1 "github.com/longshore-dev/longshore/host/apis/authentication/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/app/scheme"
 	"github.com/longshore-dev/longshore/host/app/uninstall"
@@ -85,4 +88,51 @@ func TestMissingRightsAreReported(t *testing.T) {
 		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error { return denied },
 	})
 	require.ErrorIs(t, err, denied)
+}
+
+// As a consumer that has a peering leaves it when its manager stops. The Secrets of another namespace
+// cannot be read.
+func TestCredentials(t *testing.T) {
+	const tenant, unreadable = "liqo-tenant-milan", "liqo-tenant-oslo"
+	labels := map[string]string{"liqo.io/identity-type": "ControlPlane", "liqo.io/replication": "true"}
+	meta := func(namespace, name string, finalizers ...string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, Finalizers: finalizers}
+	}
+	kubeconfig := &corev1.Secret{ObjectMeta: meta(tenant, "kubeconfig-controlplane-milan", "crdreplicator.liqo.io/operator")}
+	unlabeled := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "was-one", Finalizers: []string{"crdreplicator.liqo.io/operator"}}}
+	renew := &authv1beta1.Renew{ObjectMeta: meta(tenant, "controlplane-milan", "crdreplicator.liqo.io/resource")}
+	key := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "nonce"}}
+	elsewhere := &corev1.Secret{ObjectMeta: meta("shop", "of-the-user")}
+	kinds, err := scheme.New()
+	require.NoError(t, err)
+	c := fake.NewClientBuilder().WithScheme(kinds).WithObjects(
+		kubeconfig, unlabeled, renew, key, elsewhere,
+		&rbacv1.RoleBinding{ObjectMeta: meta(tenant, "longshore-manager-tenant-namespace", "longshore.dev/tenant-namespace")},
+		&rbacv1.RoleBinding{ObjectMeta: meta(unreadable, "longshore-manager-tenant-namespace", "longshore.dev/tenant-namespace")},
+	).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			namespace := (&client.ListOptions{}).ApplyOptions(options).Namespace
+			if list.GetObjectKind().GroupVersionKind().Kind == "SecretList" && namespace != tenant {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no right in namespace "+namespace))
+			}
+			return c.List(ctx, list, options...)
+		},
+	}).Build()
+	var printed bytes.Buffer
+	require.NoError(t, uninstall.Run(t.Context(), uninstall.Options{
+		Client: c, Out: &printed, PollInterval: time.Millisecond, StageTimeout: 20 * time.Millisecond, Timeout: time.Minute,
+	}))
+	for _, gone := range []client.Object{kubeconfig, unlabeled, renew} {
+		assert.True(t, apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(gone), gone)), gone.GetName())
+	}
+	for _, kept := range []client.Object{key, elsewhere} {
+		require.NoError(t, c.Get(t.Context(), client.ObjectKeyFromObject(kept), kept))
+	}
+	bindings := &rbacv1.RoleBindingList{}
+	require.NoError(t, c.List(t.Context(), bindings))
+	for _, binding := range bindings.Items {
+		assert.Empty(t, binding.Finalizers)
+	}
+	assert.Contains(t, printed.String(), "Secret liqo-tenant-milan/kubeconfig-controlplane-milan did not end within")
+	assert.Contains(t, printed.String(), "The Secrets of namespace liqo-tenant-oslo cannot be read")
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,6 +31,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
 	"github.com/longshore-dev/longshore/host/kit/remotecluster"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 )
@@ -58,6 +60,11 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 	// Connect opens a client to a provider.
 	Connect func(*rest.Config) (client.Client, error)
+	// NetworkAccess is that of the NetworkPolicies of virtual kubelets; nil means that there are none.
+	NetworkAccess *virtualkubelet.NetworkAccess
+
+	// networkPolicies are the generations of Deployments, by UID, whose NetworkPolicy is as it should.
+	networkPolicies sync.Map
 }
 
 // SetupWithManager registers watches on VirtualNodes and on the objects created for them.
@@ -216,6 +223,9 @@ func (r *Reconciler) ensure(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 		return ctrl.Result{}, err
 	}
 	if err := r.ensureDisruptionBudget(ctx, deployment); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.ensureNetworkPolicy(ctx, deployment); err != nil {
 		return ctrl.Result{}, err
 	}
 	if problem, err = r.ensureNamespaceMap(ctx, vn); err != nil {

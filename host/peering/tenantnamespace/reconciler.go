@@ -1,6 +1,6 @@
-// Package tenantnamespace gives the manager and the replicator their rights in tenant namespaces
-// (wire P2.2). They read and write Secrets there, nonces, certificates and kubeconfigs, and in no
-// other namespace of users.
+// Package tenantnamespace gives the manager, the replicator and the hook of helm uninstall their rights
+// in tenant namespaces (wire P2.2). They read and write Secrets there, nonces, certificates and
+// kubeconfigs, and in no other namespace of users.
 package tenantnamespace
 
 import (
@@ -50,8 +50,8 @@ const (
 // +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=clusterroles,resourceNames=longshore-manager-tenant-namespace,verbs=bind
 type Reconciler struct {
 	Client client.Client
-	// ServiceAccounts get the rights: that of the manager, and that of the replicator if it runs in
-	// a process of its own.
+	// ServiceAccounts get the rights: that of the manager, that of the replicator if it runs in a
+	// process of its own, and that of the hook that withdraws the cluster.
 	ServiceAccounts []client.ObjectKey
 }
 
@@ -77,17 +77,17 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // holdingChanges accepts Secrets that hold the rights, or did before an update.
 func holdingChanges() predicate.Predicate {
-	changes := func(object client.Object) bool { return isHolding(object, true) }
+	changes := func(object client.Object) bool { return IsHolding(object, true) }
 	p := predicate.NewPredicateFuncs(changes)
 	p.UpdateFunc = func(e event.UpdateEvent) bool {
-		return changes(e.ObjectOld) != changes(e.ObjectNew) || isHolding(e.ObjectOld, false) != isHolding(e.ObjectNew, false)
+		return changes(e.ObjectOld) != changes(e.ObjectNew) || IsHolding(e.ObjectOld, false) != IsHolding(e.ObjectNew, false)
 	}
 	return p
 }
 
-// isHolding reports whether a Secret must be changed before it is gone: the replicator sets a
+// IsHolding reports whether a Secret must be changed before it is gone: the replicator sets a
 // finalizer on the kubeconfig of a control plane in a tenant namespace (wire P3).
-func isHolding(secret client.Object, isTenant bool) bool {
+func IsHolding(secret client.Object, isTenant bool) bool {
 	return controllerutil.ContainsFinalizer(secret, liqocorev1beta1.ReplicatorSecretFinalizer) ||
 		isTenant && secret.GetDeletionTimestamp().IsZero() &&
 			secret.GetLabels()[authv1beta1.IdentityTypeLabel] == string(authv1beta1.ControlPlaneIdentityType)
@@ -146,7 +146,7 @@ func (r *Reconciler) isHeld(ctx context.Context, namespace string, isTenant bool
 	if err != nil {
 		return false, fmt.Errorf("listing Secrets of namespace %q: %w", namespace, err)
 	}
-	return slices.ContainsFunc(secrets.Items, func(secret corev1.Secret) bool { return isHolding(&secret, isTenant) }), nil
+	return slices.ContainsFunc(secrets.Items, func(secret corev1.Secret) bool { return IsHolding(&secret, isTenant) }), nil
 }
 
 func (r *Reconciler) create(ctx context.Context, desired *rbacv1.RoleBinding) error {

@@ -1,0 +1,54 @@
+package virtualnode
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
+)
+
+// ensureNetworkPolicy creates and updates the NetworkPolicy of a virtual kubelet, or deletes it if
+// there are to be none. A policy that the Deployment does not own is unmanaged. The manager has the
+// rights in tenant namespaces only (package tenantnamespace), so that it cannot watch the policies: it
+// looks at one again when its Deployment has changed, and after its own start.
+func (r *Reconciler) ensureNetworkPolicy(ctx context.Context, deployment *appsv1.Deployment) error {
+	if generation, ok := r.networkPolicies.Load(deployment.UID); ok && generation == deployment.Generation {
+		return nil
+	}
+	current := &networkingv1.NetworkPolicy{}
+	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(deployment), current)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading NetworkPolicy %s/%s: %w", deployment.Namespace, deployment.Name, err)
+	}
+	if err := r.writeNetworkPolicy(ctx, deployment, current, err == nil); err != nil {
+		return fmt.Errorf("writing NetworkPolicy %s/%s: %w", deployment.Namespace, deployment.Name, err)
+	}
+	r.networkPolicies.Store(deployment.UID, deployment.Generation)
+	return nil
+}
+
+func (r *Reconciler) writeNetworkPolicy(ctx context.Context, deployment *appsv1.Deployment, current *networkingv1.NetworkPolicy, exists bool) error {
+	isOurs := exists && metav1.IsControlledBy(current, deployment)
+	if r.NetworkAccess == nil {
+		if !isOurs {
+			return nil
+		}
+		return client.IgnoreNotFound(r.Client.Delete(ctx, current, uidPrecondition(current)))
+	}
+	desired := virtualkubelet.ForgeNetworkPolicy(deployment, r.NetworkAccess)
+	switch {
+	case !exists:
+		return client.IgnoreAlreadyExists(r.Client.Create(ctx, desired, client.FieldOwner(FieldManager)))
+	case !isOurs || equality.Semantic.DeepEqual(current.Spec, desired.Spec):
+		return nil
+	}
+	updated := current.DeepCopy()
+	updated.Spec = desired.Spec
+	return client.IgnoreNotFound(r.Client.Patch(ctx, updated, client.MergeFrom(current), client.FieldOwner(FieldManager)))
+}
