@@ -336,6 +336,7 @@ func (p *provider) testHostilePods(t *testing.T, kubelet client.Client) {
 		"files": func(s *corev1.PodSpec) {
 			s.Volumes = []corev1.Volume{{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
 		},
+		"node":     func(s *corev1.PodSpec) { s.NodeName = "milan-control-plane" },
 		"priority": func(s *corev1.PodSpec) { s.PriorityClassName = "system-node-critical" },
 	}
 	for name, change := range hostile {
