@@ -90,7 +90,7 @@ func (r *Reconciler) node(ctx context.Context, vn *offloadingv1beta1.VirtualNode
 	if err != nil {
 		return nil, fmt.Errorf("reading Node %q: %w", vn.Name, err)
 	}
-	if !isNodeOf(node, vn) {
+	if !IsNodeOf(node, vn) {
 		return nil, nil
 	}
 	if own, err := r.ownsNode(ctx, vn); err != nil || !own {
