@@ -139,8 +139,9 @@ e2e: build plugins ## Longshore on two clusters with real nodes, as root; logs s
 
 .PHONY: test-race
 test-race: builtins ## The race detector over host and sdk (needs a C compiler)
-	@CGO_ENABLED=1 $(GO) test -race -short -timeout 20m ./host/...
-	@cd sdk && CGO_ENABLED=1 $(GO) test -race ./...
+	@failed=; CGO_ENABLED=1 $(GO) test -race -short -timeout 20m ./host/... || failed="$$failed host"; \
+	(cd sdk && CGO_ENABLED=1 $(GO) test -race ./...) || failed="$$failed sdk"; \
+	[ -z "$$failed" ] || { echo "tests failed in:$$failed" >&2; exit 1; }
 
 .PHONY: bench
 bench: build-bench ## Measure, interleaved with the baselines; writes bench/results.json
@@ -174,11 +175,13 @@ deflake: build ## Run the tests of PKG in MODULE COUNT times
 # With the default of 100, linters spend a quarter of their time collecting garbage.
 lint: export GOGC ?= 300
 lint: ## go vet and golangci-lint over all modules
-	@for m in $(LINTED); do echo "vet $$m"; (cd $$m && $(GO) vet ./...); done
-	@# The flags of its build, so that Kubernetes is not compiled a second time.
-	@echo "vet conformance/testplane/kubernetes"; cd conformance/testplane/kubernetes && $(GO) vet -trimpath ./...
-	@failed=; for m in $(LINTED); do echo "lint $$m"; (cd $$m && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yaml ./...) || failed="$$failed $$m"; done; \
-	[ -z "$$failed" ] || { echo "lint found something in:$$failed" >&2; exit 1; }
+	@# -trimpath is a flag of the build of conformance/testplane/kubernetes, so that Kubernetes is not compiled a second time.
+	@failed=; vet() { echo "vet $$1"; (cd $$1 && $(GO) vet $${2:-} ./...); }; \
+	lint() { echo "lint $$1"; (cd $$1 && $(GO) tool -modfile=$(CURDIR)/hack/tools/go.mod golangci-lint run --allow-parallel-runners --config $(CURDIR)/.golangci.yaml ./...); }; \
+	for m in $(LINTED); do vet $$m || failed="$$failed $$m"; done; \
+	vet conformance/testplane/kubernetes -trimpath || failed="$$failed conformance/testplane/kubernetes"; \
+	for m in $(LINTED); do lint $$m || failed="$$failed $$m"; done; \
+	[ -z "$$failed" ] || { echo "go vet or lint failed in:" $$(printf '%s\n' $$failed | sort -u) >&2; exit 1; }
 
 .PHONY: verify
 verify: verify-generate verify-builtins verify-modules ## Generated files, built-in module and module files agree with their sources
@@ -194,9 +197,12 @@ verify-builtins: ## The built-in module matches its lock
 
 .PHONY: verify-modules
 verify-modules: ## go.mod and go.sum of every module are tidy
-	@for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff > /dev/null || { echo "$$m: run 'go mod tidy' there and commit"; exit 1; }); done
+	@failed=; for m in $(MODULES); do (cd $$m && $(GO) mod tidy -diff > /dev/null) || failed="$$failed $$m"; done; \
+	[ -z "$$failed" ] || { echo "run 'go mod tidy' and commit in:$$failed" >&2; exit 1; }
 
 ##@ CI
 
 .PHONY: ci
-ci: verify lint test-race test ## What CI runs
+ci: ## What CI runs: each target, also after a failure of another
+	@failed=; for target in verify lint test-race test; do $(MAKE) --no-print-directory -k $$target || failed="$$failed $$target"; done; \
+	[ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }

@@ -35,3 +35,28 @@ func TestMakeTestsEveryModuleAndNamesThoseThatFail(t *testing.T) {
 		})
 	}
 }
+
+// A finding of the linter must not hide the results of the tests.
+func TestMakeCIRunsEveryTargetAndNamesThoseThatFail(t *testing.T) {
+	dir := t.TempDir()
+	calls := filepath.Join(dir, "calls")
+	script := "#!/bin/sh\necho \"$(basename \"$PWD\") $*\" >> " + calls + "\n" +
+		"case \"$(basename \"$PWD\") $*\" in 'sdk vet '*|'sdk tool '*golangci-lint*|*' test -race -short '*|*' verify') exit 1;; esac\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o700))
+	// The tree of who runs this test may have changes.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "git"), []byte("#!/bin/sh\n"), 0o700))
+	cmd := exec.CommandContext(t.Context(), "make", "ci", "GO="+filepath.Join(dir, "go"), "TESTED=sdk plugins")
+	cmd.Dir = filepath.Join("..", "..")
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=", "PATH="+dir+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err, string(out))
+	assert.Contains(t, string(out), "\nfailed: verify lint test-race\n")
+	for target, line := range map[string]string{"lint": "go vet or lint failed in: sdk\n", "test-race": "tests failed in: host\n"} {
+		assert.Contains(t, string(out), line, target)
+	}
+	content, err := os.ReadFile(calls)
+	require.NoError(t, err, string(out))
+	for _, call := range []string{"plugins mod tidy -diff", "plugins vet ./...", "sdk test -race ./...", "sdk test -p 1 -timeout 40m ./...", "plugins test -p 1 -timeout 40m ./..."} {
+		assert.Contains(t, string(content), call+"\n")
+	}
+}

@@ -260,14 +260,18 @@ func TestValuesReachWhatTheyAreFor(t *testing.T) {
 	}
 }
 
-func TestWhatAProviderAllowsReachesItsManager(t *testing.T) {
+func TestWhatAProviderAllowsReachesItsComponents(t *testing.T) {
 	objects := render(t, map[string]any{"clusterID": "milan", "provider": map[string]any{
 		"podSecurityLevel": "restricted", "reservedNamespaces": []any{"cert-manager", "istio-*"}, "nodeFailureController": true,
+		"priorityClasses": []any{"batch", "low"}, "schedulers": []any{"binpack"},
 	}})
 	args := arguments(t, objects, "longshore-manager")
 	assert.Contains(t, args, "--enable-node-failure-controller")
 	assert.Contains(t, args, "--pod-security-level=restricted")
 	assert.Contains(t, args, "--reserved-namespaces=cert-manager,istio-*")
+	args = arguments(t, objects, "longshore-webhook")
+	assert.Contains(t, args, "--consumer-priority-classes=batch,low")
+	assert.Contains(t, args, "--consumer-schedulers=binpack")
 }
 
 // The webhook answers about a policy, if need be that it does not know, before the API server

@@ -165,6 +165,7 @@ func TestAMaliciousTenantStaysInItsNamespaces(t *testing.T) {
 	t.Run("changed metadata is restored", p.testRestore)
 	t.Run("it gets no credentials with what belongs to others", p.testHandshakes)
 	t.Run("what it has ends with its Tenant", func(t *testing.T) { p.testWithdrawal(t, control, kubelet) })
+	t.Run("its certificates give no right while its Tenant is drained", func(t *testing.T) { p.testDrained(t, control, kubelet) })
 }
 
 // testOrphans lets a consumer delete ShadowPods so that the garbage collector keeps their pods.
@@ -352,6 +353,7 @@ func (p *provider) testHostilePods(t *testing.T, kubelet client.Client) {
 		"files": func(s *corev1.PodSpec) {
 			s.Volumes = []corev1.Volume{{Name: "root", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
 		},
+		"node":     func(s *corev1.PodSpec) { s.NodeName = "milan-control-plane" },
 		"priority": func(s *corev1.PodSpec) { s.PriorityClassName = "system-node-critical" },
 	}
 	for name, change := range hostile {
@@ -404,20 +406,34 @@ func (p *provider) testWithdrawal(t *testing.T, control, kubelet client.Client) 
 		err := control.Patch(t.Context(), nm.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(hide)))
 		assert.True(t, apierrors.IsForbidden(err), "%s: %v", hide, err)
 	}
-	tenant := &authv1beta1.Tenant{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"},
-		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: ptr.To(authv1beta1.TolerateNoHandshake)},
-	}
-	require.NoError(t, p.admin.Create(t.Context(), tenant))
-	require.Eventually(t, func() bool {
-		return p.admin.Get(t.Context(), client.ObjectKeyFromObject(tenant), tenant) == nil && meta.IsStatusConditionTrue(tenant.Status.Conditions, authv1beta1.TenantReady)
-	}, established, poll, "the Tenant is accepted")
+	tenant := p.acceptedTenant(t)
 	require.NoError(t, p.admin.Delete(t.Context(), tenant))
 	require.Eventually(t, func() bool {
 		return apierrors.IsNotFound(p.admin.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{})) &&
 			apierrors.IsNotFound(p.admin.Get(t.Context(), key, &offloadingv1beta1.NamespaceMap{})) &&
 			apierrors.IsNotFound(p.admin.Get(t.Context(), client.ObjectKey{Namespace: key.Namespace, Name: "cordoned"}, &authv1beta1.ResourceSlice{}))
 	}, 2*established, poll, "its namespace goes, and then its map; its slices too")
+	testNoRights(t, control, kubelet)
+	require.NoError(t, p.admin.Get(t.Context(), client.ObjectKey{Name: "shop-oslo"}, &corev1.Namespace{}), "and no other's")
+}
+
+// acceptedTenant creates the Tenant of rome, and returns it when it is accepted.
+func (p *provider) acceptedTenant(t *testing.T) *authv1beta1.Tenant {
+	t.Helper()
+	tenant := &authv1beta1.Tenant{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "liqo-tenant-rome", Name: "rome"},
+		Spec:       authv1beta1.TenantSpec{ClusterID: "rome", AuthzPolicy: ptr.To(authv1beta1.TolerateNoHandshake)},
+	}
+	require.Eventually(t, func() bool { return client.IgnoreAlreadyExists(p.admin.Create(t.Context(), tenant.DeepCopy())) == nil }, established, poll, "the Tenant is created")
+	require.Eventually(t, func() bool {
+		return p.admin.Get(t.Context(), client.ObjectKeyFromObject(tenant), tenant) == nil && meta.IsStatusConditionTrue(tenant.Status.Conditions, authv1beta1.TenantReady)
+	}, established, poll, "the Tenant is accepted")
+	return tenant
+}
+
+// testNoRights uses the certificates of rome.
+func testNoRights(t *testing.T, control, kubelet client.Client) {
+	t.Helper()
 	for what, err := range map[string]error{
 		"namespaces": control.Create(t.Context(), replicatedMap("rome", "rome", map[string]string{"shop": "shop-rome"})),
 		"pods":       kubelet.Create(t.Context(), shadowPod("late", nil)),
@@ -425,5 +441,26 @@ func (p *provider) testWithdrawal(t *testing.T, control, kubelet client.Client) 
 	} {
 		assert.True(t, apierrors.IsForbidden(err), "its certificates give no right on %s: %v", what, err)
 	}
-	require.NoError(t, p.admin.Get(t.Context(), client.ObjectKey{Name: "shop-oslo"}, &corev1.Namespace{}), "and no other's")
+}
+
+// testDrained is a stolen kubeconfig: the peering goes on until an administrator of the provider drains
+// the Tenant. Certificates cannot be revoked.
+func (p *provider) testDrained(t *testing.T, control, kubelet client.Client) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		return apierrors.IsNotFound(p.admin.Get(t.Context(), client.ObjectKey{Namespace: "liqo-tenant-rome", Name: "rome"}, &authv1beta1.Tenant{}))
+	}, established, poll, "the previous Tenant is gone")
+	tenant := p.acceptedTenant(t)
+	// Without handshake, the binding in the tenant namespace is made by hand.
+	require.NoError(t, p.admin.Create(t.Context(), authentication.RoleBinding(tenant.Namespace, tenant.Spec.ClusterID)))
+	require.Eventually(t, func() bool {
+		return control.Create(t.Context(), replicatedMap("rome", "rome", map[string]string{"shop": "shop-rome"})) == nil
+	}, established, poll, "the certificate of the control plane gives its rights")
+	p.awaitMapping(t, "rome", "shop", offloadingv1beta1.MappingAccepted)
+	require.Eventually(t, func() bool { return kubelet.Create(t.Context(), shadowPod("stolen", nil)) == nil }, established, poll, "so does that of the virtual kubelets")
+	require.NoError(t, p.admin.Patch(t.Context(), tenant, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"tenantCondition":"Drained"}}`))))
+	require.Eventually(t, func() bool {
+		return apierrors.IsNotFound(p.admin.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, &corev1.Namespace{}))
+	}, 2*established, poll, "its namespace goes, and its pods")
+	testNoRights(t, control, kubelet)
 }

@@ -52,6 +52,7 @@ func TestAPodRunsOnTheOtherCluster(t *testing.T) {
 		{"the tutorial of writing a policy is true, command by command", writePolicy},
 		{"bad input is refused where its author looks", badInput},
 		{"a pod that vanishes on the provider comes back", remotePodComesBack},
+		{"a VirtualNode that loses its finalizer and is deleted comes back, and nothing is lost", virtualNodeComesBack},
 		{"a removed scheduling label comes back", labelComesBack},
 		{"a change of a ConfigMap arrives", configMapFollows},
 		{"the commands of the README switch a policy off", readmePolicy},

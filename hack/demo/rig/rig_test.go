@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -142,6 +143,42 @@ func remotePodComesBack(t *testing.T, r *rig.Rig) {
 			assert.Equal(t, want.ContainerStatuses, have.ContainerStatuses)
 	}, patience, every, "the local status is that of the new remote pod")
 	require.NoError(t, r.Verify(t.Context(), application.Namespace), "what make demo checks on a running demo")
+}
+
+// virtualNodeComesBack deletes the VirtualNode without its finalizer, so that it is not withdrawn. It is
+// created again of its slice. It is withdrawn in order at the end, by returnSlice.
+func virtualNodeComesBack(t *testing.T, r *rig.Rig) {
+	uids := func(t planetest.T) map[string]types.UID {
+		t.Helper()
+		node, namespace := &corev1.Node{}, &corev1.Namespace{}
+		require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKey{Name: rig.Node}, node))
+		require.NoError(t, r.Milan.Get(t.Context(), client.ObjectKey{Name: "shop-rome"}, namespace))
+		found := map[string]types.UID{"Node": node.UID, "remote namespace": namespace.UID}
+		for _, pod := range pods(t, r.Rome, application.Namespace, nil) {
+			found["pod "+pod.Name] = pod.UID
+		}
+		for _, pod := range pods(t, r.Milan, "shop-rome", nil) {
+			found["remote pod "+pod.Name] = pod.UID
+		}
+		return found
+	}
+	before := uids(t)
+	vn := &offloadingv1beta1.VirtualNode{}
+	require.NoError(t, r.Rome.Get(t.Context(), client.ObjectKey{Namespace: tenantInRome, Name: rig.Node}, vn))
+	uid := vn.UID
+	require.NoError(t, r.Rome.Patch(t.Context(), vn, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	require.NoError(t, r.Rome.Delete(t.Context(), vn))
+	eventually(t, "it is created again, although its Node exists", func(t planetest.T) bool {
+		again := &offloadingv1beta1.VirtualNode{}
+		if r.Rome.Get(t.Context(), client.ObjectKeyFromObject(vn), again) != nil || again.UID == uid {
+			return false
+		}
+		return slices.ContainsFunc(again.Status.Conditions, func(c offloadingv1beta1.VirtualNodeCondition) bool {
+			return c.Type == offloadingv1beta1.VirtualKubeletConditionType && c.Status == offloadingv1beta1.RunningConditionStatusType
+		}) && slices.Contains(again.Finalizers, offloadingv1beta1.VirtualNodeFinalizer)
+	})
+	assert.Equal(t, before, uids(t), "nothing is lost")
+	remotePodComesBack(t, r)
 }
 
 func configMapFollows(t *testing.T, r *rig.Rig) {

@@ -2,7 +2,9 @@ package kubelet_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -49,6 +52,7 @@ func (r *rig) testGracePeriods(t *testing.T) {
 		r.deletePod(t, pod, ptr.To[int64](1200))
 		r.finishDeletion(t, pod, r.awaitTerminating(t, "more", 1200))
 	})
+	t.Run("the remote pod loses its labels while it ends", func(t *testing.T) { r.testLostLabels(t) })
 	t.Run("a pod of a Job that the provider evicts runs again", func(t *testing.T) { r.testEviction(t) })
 	t.Run("zero", func(t *testing.T) {
 		pod := r.runPod(t, "none")
@@ -56,6 +60,57 @@ func (r *rig) testGracePeriods(t *testing.T) {
 		r.awaitDeleted(t, r.rome, pod)
 		r.finishDeletion(t, pod, r.awaitTerminating(t, "none", 1))
 	})
+}
+
+// testLostLabels removes the labels by which the virtual kubelet watches a terminating remote pod. The
+// local pod stays until the remote one has ended: a StatefulSet would start it a second time.
+func (r *rig) testLostLabels(t *testing.T) {
+	watcher, err := client.NewWithWatch(r.provider.RESTConfig(), client.Options{Scheme: r.runtimeTypes})
+	require.NoError(t, err)
+	pod := r.runPod(t, "unlabeled")
+	list := &corev1.PodList{}
+	require.NoError(t, r.milan.List(t.Context(), list, client.InNamespace("shop-rome")))
+	watched, err := watcher.Watch(t.Context(), &corev1.PodList{}, client.InNamespace("shop-rome"),
+		client.HasLabels{offloadingv1beta1.NodeNameLabel}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+	require.NoError(t, err)
+	defer watched.Stop()
+	r.deletePod(t, pod, nil)
+	remotePod := r.awaitTerminating(t, "unlabeled", 600)
+	r.awaitDeleted(t, r.milan, &offloadingv1beta1.ShadowPod{ObjectMeta: remotePod.ObjectMeta})
+	require.NoError(t, r.milan.Patch(t.Context(), remotePod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))))
+	assert.EqualValues(t, 600, *awaitLeaving(t, watched, "unlabeled").DeletionGracePeriodSeconds, "the pod leaves the watch before it has ended")
+	require.Eventually(t, func() bool {
+		events := &corev1.EventList{}
+		require.NoError(t, r.rome.List(t.Context(), events, client.InNamespace("shop")))
+		return slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return e.InvolvedObject.UID == pod.UID && e.Reason == "RemotePodUnlabeled"
+		})
+	}, soon, tick, "the owner of the pod reads why it stays")
+	require.NoError(t, r.rome.Get(t.Context(), client.ObjectKeyFromObject(pod), pod), "T17")
+	r.finishDeletion(t, pod, remotePod)
+
+	other := r.runPod(t, "labeled")
+	r.deletePod(t, other, nil)
+	r.finishDeletion(t, other, r.awaitTerminating(t, "labeled", 600))
+	assert.Zero(t, *awaitLeaving(t, watched, "labeled").DeletionGracePeriodSeconds, "an end that a kubelet confirms shows, so that it needs no request")
+}
+
+// awaitLeaving waits until a pod leaves a watch, and returns its last state.
+func awaitLeaving(t *testing.T, watched watch.Interface, name string) *corev1.Pod {
+	t.Helper()
+	timeout := time.NewTimer(soon)
+	defer timeout.Stop()
+	for {
+		select {
+		case event, ok := <-watched.ResultChan():
+			require.True(t, ok, "the watch goes on")
+			if pod, ok := event.Object.(*corev1.Pod); ok && event.Type == watch.Deleted && pod.Name == name {
+				return pod
+			}
+		case <-timeout.C:
+			require.FailNow(t, "the pod does not leave the watch", name)
+		}
+	}
 }
 
 // createNodeWithoutKubelet creates a node of the provider. The test writes the status of its

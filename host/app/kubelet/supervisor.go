@@ -47,10 +47,10 @@ type supervisor struct {
 	report  report.Identity
 	metrics *nodeMetrics
 	kick    chan struct{}
-	// members and invalid belong to the goroutine of run. invalid has the last error of each
-	// VirtualNode whose arguments are invalid.
-	members map[string]*member
-	invalid map[string]string
+	// members, invalid and recorded belong to the goroutine of run. invalid has the last error of each
+	// VirtualNode whose arguments are invalid, recorded that of the last event for it.
+	members           map[string]*member
+	invalid, recorded map[string]string
 	// served are the names that were reported last; nil before the first report.
 	served []string
 
@@ -72,7 +72,7 @@ func newSupervisor(o *Options, s *shared) (*supervisor, error) {
 	}
 	v := &supervisor{
 		shared: s, options: o, leases: leases, report: o.component(s.client), metrics: &nodeMetrics{registries: map[*prometheus.Registry]bool{}},
-		kick: make(chan struct{}, 1), members: map[string]*member{}, invalid: map[string]string{}, running: map[string]*virtualNode{},
+		kick: make(chan struct{}, 1), members: map[string]*member{}, recorded: map[string]string{}, running: map[string]*virtualNode{},
 	}
 	if err := s.registry.Register(v.metrics); err != nil {
 		return nil, fmt.Errorf("adding the metrics of virtual nodes: %w", err)
@@ -137,18 +137,38 @@ func (s *supervisor) desired(ctx context.Context) (map[string]nodeOptions, error
 			continue
 		}
 		invalid[vn.Name] = err.Error()
-		if s.invalid[vn.Name] != err.Error() {
-			s.warn(ctx, vn, err)
-		}
+		s.reportInvalid(ctx, vn, err)
 	}
 	s.invalid = invalid
+	maps.DeleteFunc(s.recorded, func(name, _ string) bool { return invalid[name] == "" })
 	return desired, nil
 }
 
-// stop stops the virtual nodes that are not desired or have other options.
+// reportInvalid logs why the arguments of a VirtualNode are invalid, and records an event, once for each
+// reason. An event that could not be recorded is tried again.
+func (s *supervisor) reportInvalid(ctx context.Context, vn *offloadingv1beta1.VirtualNode, cause error) {
+	if s.invalid[vn.Name] != cause.Error() {
+		ctrl.LoggerFrom(ctx).Error(cause, "The arguments of a VirtualNode are invalid", "node", vn.Name)
+	}
+	if s.recorded[vn.Name] == cause.Error() {
+		return
+	}
+	message := "The virtual node does not run in the shared process: "
+	if s.members[vn.Name] != nil {
+		message = "The virtual node runs with the arguments that it had before: "
+	}
+	if s.warn(ctx, vn, message+cause.Error()+". Correct spec.template of the VirtualNode.") {
+		s.recorded[vn.Name] = cause.Error()
+		return
+	}
+	time.AfterFunc(retry.Max, s.wake)
+}
+
+// stop stops the virtual nodes that are not desired or have other options. One whose new arguments are
+// invalid runs on with those that it has.
 func (s *supervisor) stop(desired map[string]nodeOptions) {
 	for name, m := range s.members {
-		if options, found := desired[name]; !found || !slices.Equal(options.arguments, m.options.arguments) {
+		if options, found := desired[name]; !found && s.invalid[name] == "" || found && !slices.Equal(options.arguments, m.options.arguments) {
 			m.cancel()
 		}
 		select {
@@ -221,7 +241,8 @@ func (s *supervisor) repeat(ctx context.Context, o *Options) {
 			return
 		}
 		ctrl.LoggerFrom(ctx).Error(err, "The virtual node ended and is started again")
-		s.warn(ctx, &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: o.TenantNamespace, Name: o.NodeName}}, err)
+		s.warn(ctx, &offloadingv1beta1.VirtualNode{ObjectMeta: metav1.ObjectMeta{Namespace: o.TenantNamespace, Name: o.NodeName}},
+			"The virtual node does not run in the shared process and is tried again: "+err.Error())
 		if time.Since(startedAt) > retry.Max {
 			limiter.Forget(o.NodeName)
 		}
@@ -312,8 +333,8 @@ func (s *supervisor) holdLease(ctx context.Context, node string, run func(contex
 	return err
 }
 
-// warn records an error as an event on a VirtualNode.
-func (s *supervisor) warn(ctx context.Context, vn *offloadingv1beta1.VirtualNode, cause error) {
+// warn records an event on a VirtualNode, and reports whether it did, or the VirtualNode is gone.
+func (s *supervisor) warn(ctx context.Context, vn *offloadingv1beta1.VirtualNode, message string) bool {
 	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	current := &offloadingv1beta1.VirtualNode{}
@@ -324,13 +345,15 @@ func (s *supervisor) warn(ctx context.Context, vn *offloadingv1beta1.VirtualNode
 				APIVersion: offloadingv1beta1.GroupVersion.String(), Kind: "VirtualNode",
 				Namespace: current.Namespace, Name: current.Name, UID: current.UID,
 			},
-			Reason: reasonNotServed, Message: "The virtual node does not run in the shared process and is tried again: " + cause.Error(),
+			Reason: reasonNotServed, Message: message,
 			Component: eventComponent, ReportingInstance: s.options.SharedProcess, Time: time.Now(),
 		})
 	}
 	if client.IgnoreNotFound(err) != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Recording an event on the VirtualNode failed", "reason", reasonNotServed)
+		return false
 	}
+	return true
 }
 
 // nodeMetrics collects the metrics of the virtual nodes of a process.

@@ -79,6 +79,8 @@ type Options struct {
 	RuntimeClassName string
 	// ResourceEnforcement restricts the ShadowPods of consumers to their Quotas.
 	ResourceEnforcement bool
+	// Allowed is what consumers may choose for their pods.
+	Allowed shadowpod.Allowed
 	// Feed serves the feed of consumers' objects.
 	Feed bool
 	// PolicyCacheDir is the directory of compiled policies. If empty, they are not cached.
@@ -304,7 +306,7 @@ func (a *App) register(mgr ctrl.Manager, options Options) {
 		Cluster: options.cluster(),
 	}})
 	serve(shadowpod.MutatePath, &admission.Webhook{Handler: &shadowpod.Mutator{
-		Decoder: decoder, Enforce: a.quotas != nil, Policies: &shadowpod.Policies{
+		Decoder: decoder, Enforce: a.quotas != nil, Allowed: options.Allowed, Policies: &shadowpod.Policies{
 			Evaluator: a.policies.Chains(), Reader: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Quotas: a.quotas,
 		},
 	}})

@@ -286,6 +286,51 @@ func TestAccessOfADeletedVirtualNodeIsRevoked(t *testing.T) {
 	assert.True(t, granted(t.Context(), t, c, o))
 }
 
+// A VirtualNode that was deleted without its finalizer is withdrawn when it is created again. Until then
+// its virtual kubelet runs, and reports the status of the pods.
+func TestAccessOfAVirtualNodeThatWasNotWithdrawnIsKept(t *testing.T) {
+	user := func(names string) func(*objects) {
+		return func(o *objects) {
+			o.mapped()
+			o.namespaceMap.Annotations = map[string]string{offloadingv1beta1.VirtualNodesAnnotation: names}
+		}
+	}
+	both := func(changes ...func(*objects)) func(*objects) {
+		return func(o *objects) {
+			for _, change := range changes {
+				change(o)
+			}
+		}
+	}
+	named := user("liqo-tenant-milan/milan-1,liqo-tenant-milan/milan-2")
+	for name, tc := range map[string]struct {
+		alter func(*objects)
+		want  bool
+	}{
+		"the NamespaceMap names it":                                  {named, true},
+		"the NamespaceMap names others":                              {user("liqo-tenant-milan/milan-1,liqo-tenant-turin/milan-2"), false},
+		"the namespace is not mapped any more":                       {both(named, func(o *objects) { o.namespaceMap.Spec.DesiredMapping = nil }), false},
+		"the namespace is not offloaded any more":                    {both(named, func(o *objects) { o.offloading = nil }), false},
+		"the namespace is being deleted":                             {both(named, func(o *objects) { markDeleted(o.namespace) }), false},
+		"only the NamespaceMap of another tenant namespace names it": {both(named, func(o *objects) { o.namespaceMap.Namespace = "liqo-tenant-turin" }), false},
+	} {
+		for kind, forge := range map[string]func(*offloadingv1beta1.VirtualNode) *rbacv1.RoleBinding{
+			"own":    func(vn *offloadingv1beta1.VirtualNode) *rbacv1.RoleBinding { return ForgeBinding(vn, "shop") },
+			"shared": func(vn *offloadingv1beta1.VirtualNode) *rbacv1.RoleBinding { return ForgeSharedBinding(vn, "vk-shared-1", "shop") },
+		} {
+			t.Run(name+", process: "+kind, func(t *testing.T) {
+				o := cluster(tc.alter)
+				gone := o.virtualNode.DeepCopy()
+				gone.Name = "milan-2"
+				binding := forge(gone)
+				c, _ := pass(t, o, on("milan-1"), binding)
+				err := c.Get(t.Context(), client.ObjectKeyFromObject(binding), &rbacv1.RoleBinding{})
+				assert.Equal(t, tc.want && kind == "own", err == nil, "got %v", err)
+			})
+		}
+	}
+}
+
 func TestADeletedBindingIsReleasedAndCreatedAgain(t *testing.T) {
 	o := cluster(func(o *objects) { o.granted(); now := metav1.Now(); o.binding.DeletionTimestamp = &now })
 	c, _ := pass(t, o, on("milan-1", pod(nil)))

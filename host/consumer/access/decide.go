@@ -2,6 +2,7 @@ package access
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -119,6 +120,22 @@ func endsPods(s *scope, vn *offloadingv1beta1.VirtualNode) bool {
 	return !desired && !isNeeded(s, vn)
 }
 
+// awaitsWithdrawal reports whether a RoleBinding is that of a VirtualNode which was deleted without its
+// finalizer, and which the namespace is still mapped for: its own virtual kubelet runs until the
+// VirtualNode is created again and withdrawn. A shared process serves no VirtualNode that is gone.
+func (s *scope) awaitsWithdrawal(binding *rbacv1.RoleBinding) bool {
+	if s.offloading == nil || !s.isActive() || binding.Labels[offloadingv1beta1.VirtualNodeLabel] == "" {
+		return false
+	}
+	return slices.ContainsFunc(s.maps, func(nm offloadingv1beta1.NamespaceMap) bool {
+		_, isMapped := nm.Spec.DesiredMapping[s.name]
+		return isMapped && slices.ContainsFunc(nm.VirtualNodes(), func(user string) bool {
+			namespace, name, _ := strings.Cut(user, "/")
+			return namespace == nm.Namespace && binding.Name == bindingName(namespace, name)
+		})
+	})
+}
+
 // isActive reports whether the namespace exists and is not being deleted.
 func (s *scope) isActive() bool {
 	namespace := s.namespaces[s.name]
@@ -156,8 +173,12 @@ const bindingPrefix = "longshore-virtual-kubelet."
 // BindingName returns the name of the RoleBinding of a virtual node's own virtual kubelet in offloaded
 // namespaces.
 func BindingName(vn *offloadingv1beta1.VirtualNode) string {
-	return bindingPrefix + vn.Namespace + "." + vn.Name
+	return bindingName(vn.Namespace, vn.Name)
 }
+
+// bindingName returns the name of the RoleBinding of a process in a tenant namespace, which has the name
+// of its virtual node or is shared.
+func bindingName(namespace, process string) string { return bindingPrefix + namespace + "." + process }
 
 // ForgeBinding builds the RoleBinding of a virtual node's own virtual kubelet in a namespace.
 func ForgeBinding(vn *offloadingv1beta1.VirtualNode, namespace string) *rbacv1.RoleBinding {
@@ -171,7 +192,7 @@ func ForgeSharedBinding(vn *offloadingv1beta1.VirtualNode, process, namespace st
 	labels[offloadingv1beta1.SharedProcessKey] = process
 	account := virtualnode.Account(vn)
 	account.Name = process
-	return forgeBinding(bindingPrefix+vn.Namespace+"."+process, namespace, labels, account)
+	return forgeBinding(bindingName(vn.Namespace, process), namespace, labels, account)
 }
 
 func forgeBinding(name, namespace string, labels map[string]string, account rbacv1.Subject) *rbacv1.RoleBinding {

@@ -167,7 +167,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 	}
 	for _, binding := range s.bindings { // Those without a VirtualNode.
-		errs = append(errs, r.revoke(ctx, binding))
+		if !s.awaitsWithdrawal(binding) {
+			errs = append(errs, r.revoke(ctx, binding))
+		}
 	}
 	return ctrl.Result{}, errors.Join(errs...)
 }

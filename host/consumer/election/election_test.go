@@ -157,11 +157,18 @@ func (h *history) changes() []bool {
 	return append([]bool(nil), h.all...)
 }
 
-// runElection runs an election until the returned function is called.
-func runElection(t *testing.T, l *lock, h *history) (end func()) {
+// awaitLeading waits until the last change is the given one.
+func (h *history) awaitLeading(t *testing.T, leading bool, reason string) {
 	t.Helper()
-	return run(t, newCandidate(t, "vk-milan-1", time.Second, l, h, newProvider(nil).link))
+	require.Eventually(t, func() bool {
+		changes := h.changes()
+		return len(changes) > 0 && changes[len(changes)-1] == leading
+	}, soon, tick, reason)
 }
+
+// shortDeadline is a renew deadline that a test waits for. A busy machine may miss it at any time: such a
+// test asserts what follows from what it does, and not the number of changes.
+const shortDeadline = time.Second
 
 // newCandidate returns an election with a short retry period.
 func newCandidate(t *testing.T, identity string, renewDeadline time.Duration, l *lock, h *history, provider *link.Link) *Election {
@@ -228,16 +235,16 @@ func run(t *testing.T, e *Election) (end func()) {
 
 func TestElectionIsRepeatedAfterALoss(t *testing.T) {
 	l, h := &lock{}, &history{}
-	end := runElection(t, l, h)
-	require.Eventually(t, func() bool { return len(h.changes()) == 1 }, soon, tick)
+	end := run(t, newCandidate(t, "vk-milan-1", shortDeadline, l, h, newProvider(nil).link))
+	h.awaitLeading(t, true, "a free lease is acquired")
 	assert.Equal(t, "vk-milan-1", l.holder())
 
 	l.setDown(true)
-	require.Eventually(t, func() bool { return len(h.changes()) == 2 }, soon, tick, "a lease that cannot be renewed is lost")
+	h.awaitLeading(t, false, "a lease that cannot be renewed is lost")
 	l.setDown(false)
-	require.Eventually(t, func() bool { return len(h.changes()) == 3 }, soon, tick)
+	h.awaitLeading(t, true, "and acquired again")
 	end()
-	assert.Equal(t, []bool{true, false, true, false}, h.changes())
+	h.awaitLeading(t, false, "the leadership ends")
 	assert.Empty(t, l.holder(), "the lease is released")
 }
 
@@ -391,13 +398,13 @@ func TestFewFailedChecksKeepTheLeadership(t *testing.T) {
 
 func TestLeaderWithoutBothClustersStops(t *testing.T) {
 	l, h, p := &lock{}, &history{}, newProvider(nil)
-	run(t, newCandidate(t, "vk-milan-1", time.Second, l, h, p.link))
-	require.Eventually(t, func() bool { return len(h.changes()) == 1 }, soon, tick)
+	run(t, newCandidate(t, "vk-milan-1", shortDeadline, l, h, p.link))
+	h.awaitLeading(t, true, "a free lease is acquired")
 	p.set(errUnreachable)
 	require.Eventually(t, func() bool { return l.holder() == "" }, soon, tick)
 	l.setDown(true)
-	require.Eventually(t, func() bool { return len(h.changes()) == 2 }, soon, tick, "another identity may hold the lease")
+	h.awaitLeading(t, false, "another identity may hold the lease")
 	l.setDown(false)
 	p.set(nil)
-	require.Eventually(t, func() bool { return len(h.changes()) == 3 }, soon, tick)
+	h.awaitLeading(t, true, "both clusters answer")
 }

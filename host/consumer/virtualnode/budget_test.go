@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 )
 
@@ -89,6 +91,37 @@ func TestDrainReportsRejectedEvictions(t *testing.T) {
 			}
 			require.Len(t, recorded, 1)
 			assert.Equal(t, "Warning DrainForbidden "+tc.event, recorded[0])
+		})
+	}
+}
+
+// Only longshorectl force unpeer, which sets the annotation, ends pods without their budgets.
+func TestADrainHonorsBudgetsWhenTheForeignClusterIsDeleted(t *testing.T) {
+	lost := peered(kubeconfig)[0]
+	lost.SetAnnotations(map[string]string{liqocorev1beta1.PermanentlyUnreachableAnnotation: "true"})
+	for name, tc := range map[string]struct {
+		foreignClusters []client.Object
+		deleted         bool
+	}{
+		"it exists":                 {peered(kubeconfig)[:1], false},
+		"it was deleted":            {nil, false},
+		"it is declared to be lost": {[]client.Object{lost}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vn, objects := draining("web")
+			objects = slices.DeleteFunc(objects, func(object client.Object) bool {
+				_, ok := object.(*liqocorev1beta1.ForeignCluster)
+				return ok
+			})
+			r, _ := reconcilerWithEvictions(t, vn, append(objects, tc.foreignClusters...), func(string) error {
+				return forbidden(metav1.StatusReasonTooManyRequests, "web", 2)
+			})
+			current := &offloadingv1beta1.VirtualNode{}
+			require.NoError(t, r.Client.Get(t.Context(), client.ObjectKeyFromObject(vn), current))
+			_, err := r.Reconcile(t.Context(), current)
+			require.NoError(t, err)
+			err = r.Client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &corev1.Pod{})
+			assert.Equal(t, tc.deleted, apierrors.IsNotFound(err), "got %v", err)
 		})
 	}
 }

@@ -38,7 +38,7 @@ func (r *Reconciler) reportConditions(ctx context.Context, vn *offloadingv1beta1
 	switch {
 	case apierrors.IsNotFound(err):
 		status = offloadingv1beta1.CreatingConditionStatusType
-	case !isNodeOf(node, vn):
+	case !IsNodeOf(node, vn):
 		status, message = offloadingv1beta1.CreatingConditionStatusType,
 			fmt.Sprintf("Node %q exists and is not a virtual node of cluster %q: delete this VirtualNode and create it under another name", vn.Name, vn.Spec.ClusterID)
 	case !isPublished(node):
@@ -80,8 +80,8 @@ func kubeletStatus(vn *offloadingv1beta1.VirtualNode) offloadingv1beta1.VirtualN
 	return offloadingv1beta1.CreatingConditionStatusType
 }
 
-// isNodeOf reports whether the Node has the labels of a virtual node of the provider.
-func isNodeOf(node *corev1.Node, vn *offloadingv1beta1.VirtualNode) bool {
+// IsNodeOf reports whether the Node has the labels of a virtual node of the provider.
+func IsNodeOf(node *corev1.Node, vn *offloadingv1beta1.VirtualNode) bool {
 	return node.Labels[offloadingv1beta1.NodeTypeLabel] == offloadingv1beta1.NodeTypeVirtual &&
 		node.Labels[liqocorev1beta1.RemoteClusterIDLabel] == string(vn.Spec.ClusterID)
 }

@@ -124,7 +124,7 @@ func TestAVirtualNodeGetsItsKubeletAndNamespaceMap(t *testing.T) {
 	}
 	node := &corev1.Node{}
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "mynode"}, node))
-	assert.True(t, isNodeOf(node, w.vn))
+	assert.True(t, IsNodeOf(node, w.vn))
 	assert.Equal(t, []corev1.Taint{{Key: "virtual-node.liqo.io/not-allowed", Value: "true", Effect: corev1.TaintEffectNoExecute}}, node.Spec.Taints)
 	assert.Empty(t, node.Status.Allocatable, "no pod fits before the virtual kubelet has published the status")
 	nm := &offloadingv1beta1.NamespaceMap{}

@@ -25,7 +25,7 @@ const providerTimeout = 5 * time.Second
 // VirtualNode; the provider deletes the others with the NamespaceMap.
 func (r *Reconciler) withdrawShadowPods(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
 	fc, err := r.foreignCluster(ctx, vn)
-	if err != nil || fc == nil || fc.PermanentlyUnreachable() {
+	if err != nil || fc != nil && fc.PermanentlyUnreachable() {
 		return err
 	}
 	siblings, err := r.siblings(ctx, vn)

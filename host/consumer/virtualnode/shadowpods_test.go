@@ -70,6 +70,8 @@ func TestDeletionDeletesRemainingShadowPods(t *testing.T) {
 		"no Secret exists":                                      {existing: []client.Object{foreignCluster, second()}, released: true},
 		"the provider does not answer":                          {existing: []client.Object{foreignCluster, ownSecret, second()}, unreachable: true},
 		"the provider is permanently unreachable":               {existing: []client.Object{dead, ownSecret, second()}, unreachable: true, released: true},
+		"the ForeignCluster was deleted":                        {existing: []client.Object{ownSecret, second()}, gone: true, released: true},
+		"the same, and the provider does not answer":            {existing: []client.Object{ownSecret, second()}, unreachable: true},
 		"another VirtualNode with its name and provider exists": {existing: []client.Object{foreignCluster, ownSecret, sameName("milan")}, released: true},
 		"the last VirtualNode, whose namespaces are deleted":    {existing: []client.Object{foreignCluster, ownSecret}, last: true, unreachable: true, released: true},
 	} {

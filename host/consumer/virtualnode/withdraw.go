@@ -90,7 +90,7 @@ func (r *Reconciler) node(ctx context.Context, vn *offloadingv1beta1.VirtualNode
 	if err != nil {
 		return nil, fmt.Errorf("reading Node %q: %w", vn.Name, err)
 	}
-	if !isNodeOf(node, vn) {
+	if !IsNodeOf(node, vn) {
 		return nil, nil
 	}
 	if own, err := r.ownsNode(ctx, vn); err != nil || !own {
@@ -100,7 +100,8 @@ func (r *Reconciler) node(ctx context.Context, vn *offloadingv1beta1.VirtualNode
 }
 
 // drain cordons the Node and evicts its pods. It reports whether no pod is left. The pods of a
-// provider that is permanently unreachable are deleted at once.
+// provider that an administrator declared permanently unreachable are deleted at once; a
+// ForeignCluster that was deleted declares nothing.
 func (r *Reconciler) drain(ctx context.Context, vn *offloadingv1beta1.VirtualNode, node *corev1.Node) (bool, error) {
 	previousMessage := conditionMessage(vn, offloadingv1beta1.NodeConditionType)
 	r.setCondition(vn, offloadingv1beta1.NodeConditionType, offloadingv1beta1.DrainingConditionStatusType, "")
@@ -123,7 +124,7 @@ func (r *Reconciler) drain(ctx context.Context, vn *offloadingv1beta1.VirtualNod
 		return false, fmt.Errorf("listing the pods of Node %q: %w", node.Name, err)
 	}
 	left := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !isDrainable(&pod) })
-	err = r.evictAll(ctx, vn, left, fc == nil || fc.PermanentlyUnreachable(), previousMessage)
+	err = r.evictAll(ctx, vn, left, fc != nil && fc.PermanentlyUnreachable(), previousMessage)
 	return err == nil && len(left) == 0, err
 }
 

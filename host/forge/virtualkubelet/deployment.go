@@ -35,8 +35,10 @@ const (
 	policyCacheDir    = "/var/cache/longshore"
 )
 
-// The flags of the virtual kubelet that are merged from a user's spec.template.
+// The flags of the virtual kubelet that have the name of the VirtualNode, or are merged from a user's
+// spec.template.
 const (
+	FlagNodeName        = "--nodename"
 	FlagNodeAnnotations = "--node-extra-annotations"
 	FlagNodeLabels      = "--node-extra-labels"
 	FlagMetricsEnabled  = "--metrics-enabled"
@@ -190,7 +192,7 @@ func portOf(address string) int32 {
 // override by position.
 func forgeArguments(vn *offloadingv1beta1.VirtualNode, spec *offloadingv1beta1.VkOptionsTemplateSpec, cluster Cluster) []string {
 	args := []string{
-		"--foreign-cluster-id=" + string(vn.Spec.ClusterID), "--nodename=" + vn.Name, "--node-ip=$(POD_IP)",
+		"--foreign-cluster-id=" + string(vn.Spec.ClusterID), FlagNodeName + "=" + vn.Name, "--node-ip=$(POD_IP)",
 		"--tenant-namespace=" + vn.Namespace, "--liqo-namespace=" + cluster.Namespace, "--home-cluster-id=" + cluster.ID,
 	}
 	for _, cidr := range cluster.LocalPodCIDRs {

@@ -51,6 +51,10 @@ func SecurityViolation(level api.Level, namespaceLabels map[string]string, pod *
 	if class := pod.Spec.PriorityClassName; enforced.Level != api.LevelPrivileged && strings.HasPrefix(class, systemPriority) {
 		reasons = append(reasons, fmt.Sprintf("priority class reserved for the provider (%s)", class))
 	}
+	if node := pod.Spec.NodeName; enforced.Level != api.LevelPrivileged && node != "" {
+		// The scheduler and the taints of nodes would not count.
+		reasons = append(reasons, fmt.Sprintf("node chosen without the scheduler (nodeName=%s)", node))
+	}
 	if len(reasons) == 0 {
 		return "", nil
 	}

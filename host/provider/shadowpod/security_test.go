@@ -32,6 +32,7 @@ var forbiddenSpecs = map[string]struct {
 	"the same from an init container": {func(s *corev1.PodSpec) {
 		s.InitContainers = []corev1.Container{{Name: "init", SecurityContext: &corev1.SecurityContext{Privileged: ptr.To(true)}}}
 	}, "privileged"},
+	"a node without the scheduler":       {func(s *corev1.PodSpec) { s.NodeName = "control-plane-1" }, "nodeName=control-plane-1"},
 	"priority over pods of the provider": {func(s *corev1.PodSpec) { s.PriorityClassName = "system-node-critical" }, "system-node-critical"},
 }
 
@@ -72,13 +73,15 @@ func TestSecurityViolation(t *testing.T) {
 	}{
 		"a plain pod is allowed by default":          {},
 		"a privileged pod is not allowed by default": {change: func(s *corev1.PodSpec) { security(s).Privileged = ptr.To(true) }, want: `level "baseline"`},
-		"the provider may allow all":                 {level: api.LevelPrivileged, change: func(s *corev1.PodSpec) { s.HostNetwork, s.PriorityClassName = true, "system-node-critical" }},
-		"the provider may require more":              {level: api.LevelRestricted, want: `level "restricted"`},
-		"a label of the namespace allows more":       {namespace: labels("privileged"), change: func(s *corev1.PodSpec) { s.HostPID = true }},
-		"a label of the namespace requires more":     {namespace: labels("restricted"), want: `level "restricted"`},
-		"an invalid label means restricted":          {level: api.LevelPrivileged, namespace: labels("privilegd"), want: `level "restricted"`},
-		"a level that only warns is ignored":         {namespace: map[string]string{api.WarnLevelLabel: "restricted"}},
-		"another priority class is allowed":          {change: func(s *corev1.PodSpec) { s.PriorityClassName = "high" }},
+		"the provider may allow all": {level: api.LevelPrivileged, change: func(s *corev1.PodSpec) {
+			s.HostNetwork, s.PriorityClassName, s.NodeName = true, "system-node-critical", "n"
+		}},
+		"the provider may require more":                            {level: api.LevelRestricted, want: `level "restricted"`},
+		"a label of the namespace allows more":                     {namespace: labels("privileged"), change: func(s *corev1.PodSpec) { s.HostPID = true }},
+		"a label of the namespace requires more":                   {namespace: labels("restricted"), want: `level "restricted"`},
+		"an invalid label means restricted":                        {level: api.LevelPrivileged, namespace: labels("privilegd"), want: `level "restricted"`},
+		"a level that only warns is ignored":                       {namespace: map[string]string{api.WarnLevelLabel: "restricted"}},
+		"another priority class is admitted by the webhook or not": {change: func(s *corev1.PodSpec) { s.PriorityClassName = "high" }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package virtualnode
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/forge/virtualkubelet"
+	"github.com/longshore-dev/longshore/host/kit/vkflag"
 )
 
 // integerResources are the resources without a domain that a Node counts in whole numbers.
@@ -53,7 +55,7 @@ func validate(vn *offloadingv1beta1.VirtualNode) field.ErrorList {
 	errs = append(errs, apivalidation.ValidateAnnotations(vn.Spec.Annotations, spec.Child("annotations"))...)
 	errs = append(errs, validateTaints(vn.Spec.Taints, spec.Child("taints"))...)
 	errs = append(errs, validateResources(vn.Spec.ResourceQuota.Hard, spec.Child("resourceQuota", "hard"))...)
-	return append(errs, validateExtras(vn)...)
+	return append(errs, validateArguments(vn)...)
 }
 
 // validateProcess checks the annotation that selects the process.
@@ -114,26 +116,37 @@ func isInteger(name corev1.ResourceName) bool {
 	return extended || slices.Contains(integerResources, name)
 }
 
-// validateExtras validates the Node's labels and annotations in the arguments. Those of the
-// VkOptionsTemplate are there as well.
-func validateExtras(vn *offloadingv1beta1.VirtualNode) field.ErrorList {
+// validateArguments validates the arguments that a virtual kubelet could not parse, and the Node's labels
+// and annotations in them. Those of the VkOptionsTemplate are there as well.
+func validateArguments(vn *offloadingv1beta1.VirtualNode) field.ErrorList {
 	path := field.NewPath("spec", "template", "spec", "template", "spec", "containers").Index(0).Child("args")
 	var errs field.ErrorList
 	for i, argument := range virtualkubelet.Arguments(vn) {
-		flag, value, _ := strings.Cut(argument, "=")
-		if flag != virtualkubelet.FlagNodeLabels && flag != virtualkubelet.FlagNodeAnnotations {
-			continue
-		}
 		at := path.Index(i)
-		extra, err := virtualkubelet.ParseMap(flag, value)
+		flag, value, hasValue := strings.Cut(argument, "=")
 		switch {
-		case err != nil:
-			errs = append(errs, field.Invalid(at, argument, err.Error()))
-		case flag == virtualkubelet.FlagNodeLabels:
-			errs = append(errs, metav1validation.ValidateLabels(extra, at.Child(flag))...)
-		default:
-			errs = append(errs, apivalidation.ValidateAnnotations(extra, at.Child(flag))...)
+		case flag == virtualkubelet.FlagNodeLabels, flag == virtualkubelet.FlagNodeAnnotations:
+			errs = append(errs, validateExtra(flag, value, at)...)
+		case flag == virtualkubelet.FlagNodeName && value != vn.Name:
+			errs = append(errs, field.Invalid(at, argument, "must be the name of the VirtualNode"))
+		case hasValue && vkflag.IsBoolean(flag):
+			if _, err := strconv.ParseBool(value); err != nil {
+				errs = append(errs, field.Invalid(at, argument, "must be true or false"))
+			}
 		}
 	}
 	return errs
+}
+
+// validateExtra validates labels or annotations of the Node in an argument.
+func validateExtra(flag, value string, at *field.Path) field.ErrorList {
+	extra, err := virtualkubelet.ParseMap(flag, value)
+	switch {
+	case err != nil:
+		return field.ErrorList{field.Invalid(at, flag+"="+value, err.Error())}
+	case flag == virtualkubelet.FlagNodeLabels:
+		return metav1validation.ValidateLabels(extra, at.Child(flag))
+	default:
+		return apivalidation.ValidateAnnotations(extra, at.Child(flag))
+	}
 }

@@ -112,6 +112,37 @@ func TestAVirtualNodeWithAnInvalidNodeIsDenied(t *testing.T) {
 	})
 }
 
+// The virtual kubelet could not parse such an argument: its process would not start, or, shared, serve
+// the VirtualNode no longer.
+func TestAnInvalidArgumentIsDenied(t *testing.T) {
+	h := handler(t, options())
+	for argument, want := range map[string]string{
+		"--create-node=false":        "",
+		"--create-node":              "",
+		"--enable-storage=0":         "",
+		"--unknown=maybe":            "",
+		"--node-extra-labels=zone=a": "",
+		"--create-node=maybe":        `Invalid value: "--create-node=maybe": must be true or false`,
+		"--enable-storage=":          `"--enable-storage=": must be true or false`,
+		"--vk-lease-enabled=yes":     `"--vk-lease-enabled=yes": must be true or false`,
+		"--nodename=mynode":          "",
+		"--nodename=other":           `"--nodename=other": must be the name of the VirtualNode`,
+	} {
+		t.Run(argument, func(t *testing.T) {
+			before, after := completed(t), completed(t)
+			container := &after.Spec.Template.Spec.Template.Spec.Containers[0]
+			container.Args = append(container.Args, argument)
+			response := h.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+				Operation: admissionv1.Update, Namespace: "liqo-tenant-milan", Name: "mynode", OldObject: encoded(t, before), Object: encoded(t, after),
+			}})
+			assert.Equal(t, want == "", response.Allowed, response.Result)
+			if want != "" {
+				assert.Contains(t, response.Result.Message, want)
+			}
+		})
+	}
+}
+
 func TestAnUpdateIsDeniedForNewErrorsOnly(t *testing.T) {
 	made := func(change func(*offloadingv1beta1.VirtualNode)) *offloadingv1beta1.VirtualNode {
 		vn := completed(t)

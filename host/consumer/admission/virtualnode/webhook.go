@@ -170,7 +170,9 @@ func (h *Handler) options(ctx context.Context, vn *offloadingv1beta1.VirtualNode
 
 // checkName returns an AlreadyExists error if a VirtualNode of any namespace or a Node has the
 // name: it becomes the name of the Node and of cluster-scoped bindings. Two VirtualNodes that
-// are created concurrently both pass; the controller reports the conflict on the second.
+// are created concurrently both pass; the controller reports the conflict on the second. A virtual
+// node of the provider without a VirtualNode is left of one that was deleted without its finalizer:
+// the VirtualNode is created again to be withdrawn.
 func (h *Handler) checkName(ctx context.Context, vn *offloadingv1beta1.VirtualNode) error {
 	others := &offloadingv1beta1.VirtualNodeList{}
 	if err := h.APIReader.List(ctx, others, client.MatchingFields{metav1.ObjectNameField: vn.Name}); err != nil {
@@ -183,11 +185,12 @@ func (h *Handler) checkName(ctx context.Context, vn *offloadingv1beta1.VirtualNo
 				other.Namespace, other.Name, apierrors.NewAlreadyExists(offloadingv1beta1.GroupVersion.WithResource("virtualnodes").GroupResource(), vn.Name))
 		}
 	}
-	err := h.Reader.Get(ctx, client.ObjectKey{Name: vn.Name}, &corev1.Node{})
-	if apierrors.IsNotFound(err) {
+	node := &corev1.Node{}
+	err := h.Reader.Get(ctx, client.ObjectKey{Name: vn.Name}, node)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && virtualnode.IsNodeOf(node, vn):
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("checking whether Node %q exists: %w", vn.Name, err)
 	}
 	return apierrors.NewAlreadyExists(corev1.Resource("nodes"), vn.Name)

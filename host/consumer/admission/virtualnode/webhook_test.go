@@ -187,6 +187,27 @@ func TestCheckNameAcceptsAnUnusedName(t *testing.T) {
 	assert.True(t, response.Allowed, response.Result)
 }
 
+// A VirtualNode that was deleted without its finalizer has left its Node.
+func TestAVirtualNodeIsCreatedAgainForItsNode(t *testing.T) {
+	node := func(cluster, kind string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "mynode", Labels: map[string]string{"liqo.io/remote-cluster-id": cluster, "liqo.io/type": kind}}}
+	}
+	for name, tc := range map[string]struct {
+		existing []client.Object
+		allowed  bool
+	}{
+		"a virtual node of the provider":    {[]client.Object{node("milan", "virtual-node")}, true},
+		"a virtual node of another one":     {[]client.Object{node("paris", "virtual-node")}, false},
+		"another kind of Node":              {[]client.Object{node("milan", "")}, false},
+		"a VirtualNode of another provider": {[]client.Object{node("milan", "virtual-node"), ofParis()}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := ask(t, handler(t, append(tc.existing, options())...), admissionv1.Create, virtualNode(nil))
+			assert.Equal(t, tc.allowed, response.Allowed, response.Result)
+		})
+	}
+}
+
 func TestUpdateDoesNotCheckTheName(t *testing.T) {
 	existing := completed(t)
 	response := ask(t, handler(t, options(), ofParis(), existing), admissionv1.Update, existing)

@@ -57,6 +57,14 @@ type DeleteRemote struct{}
 // object with the object's own grace period.
 type DeleteDependent struct{ GracePeriodSeconds int64 }
 
+// AskDependent reads the dependent object, which the watch has lost (Input.IsDependentLost). If it exists
+// and IsOwn accepts it, the actions of Exists follow, otherwise those of Gone. They follow as well if the
+// provider does not grant the read.
+type AskDependent struct {
+	IsOwn        func(client.Object) bool
+	Exists, Gone []Action
+}
+
 // PatchLocal sets labels of the local object; nil removes a key.
 type PatchLocal struct{ Labels map[string]*string }
 
@@ -116,6 +124,7 @@ func (PatchRemote) action()      {}
 func (PatchRemoteSpec) action()  {}
 func (DeleteRemote) action()     {}
 func (DeleteDependent) action()  {}
+func (AskDependent) action()     {}
 func (PatchLocal) action()       {}
 func (PatchLocalStatus) action() {}
 func (DeleteLocal) action()      {}

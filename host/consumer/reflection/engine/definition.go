@@ -136,6 +136,10 @@ type Kind struct {
 	// Encoded keeps the objects encoded in the cache, which needs a fifth of the memory. Each read
 	// decodes: it is for kinds with many objects, which are read one at a time.
 	Encoded bool
+	// HasEnded reports whether the last state of an object says that its deletion is complete. An
+	// object that leaves the watch in another state may exist without the labels by which it is
+	// watched (Input.IsDependentLost). Optional, for dependent kinds.
+	HasEnded func(client.Object) bool
 }
 
 // Facts are the inputs of a decision that are not objects.
@@ -168,6 +172,9 @@ type Input struct {
 	Facts Facts
 	// Local, Remote and Dependent are nil when absent. They are shared: read only.
 	Local, Remote, Dependent client.Object
+	// IsDependentLost is set when Dependent is nil because the object left the watch, and the end of
+	// the object was not seen (Kind.HasEnded). [AskDependent] finds out.
+	IsDependentLost bool
 	// Related look up objects of Resource.Related, in the same order, by their name in the
 	// namespace of the key, or by Matches. They return nil for absent objects.
 	Related []func(name string) client.Object

@@ -85,3 +85,84 @@ func TestDeleteDependent(t *testing.T) {
 		})
 	}
 }
+
+// endingPods are pods whose end shows in their phase.
+type endingPods struct{ pods }
+
+func (p endingPods) Resource() Resource {
+	r := p.pods.Resource()
+	dependent := *r.Dependent
+	dependent.HasEnded = func(o client.Object) bool { return o.(*corev1.Pod).Status.Phase == corev1.PodSucceeded }
+	r.Dependent = &dependent
+	return r
+}
+
+// A dependent object that leaves the watch may exist without its labels. The provider is asked about one
+// whose end was not seen, and about no other.
+func TestADependentThatLeavesTheWatchIsAskedFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		leave func(t *testing.T, remote *cluster, pod *corev1.Pod)
+		asked bool
+	}{
+		"it loses its labels, and ends": {func(t *testing.T, remote *cluster, pod *corev1.Pod) {
+			t.Helper()
+			pod.Labels = nil
+			require.NoError(t, remote.Update(t.Context(), pod))
+			require.Eventually(t, func() bool { return remote.count("get Pod") > 2 }, soon, tick, "it is asked for until it is gone")
+			require.NoError(t, remote.Delete(t.Context(), pod))
+		}, true},
+		"it loses its labels, and gets them back": {func(t *testing.T, remote *cluster, pod *corev1.Pod) {
+			t.Helper()
+			labels := pod.Labels
+			pod.Labels = nil
+			require.NoError(t, remote.Update(t.Context(), pod))
+			require.Eventually(t, func() bool { return remote.count("get Pod") > 0 }, soon, tick)
+			pod.Labels, pod.Status.Phase = labels, corev1.PodSucceeded
+			require.NoError(t, remote.Update(t.Context(), pod))
+			require.NoError(t, remote.Status().Update(t.Context(), pod))
+			require.NoError(t, remote.Delete(t.Context(), pod))
+		}, true},
+		"it is removed before it has ended": {func(t *testing.T, remote *cluster, pod *corev1.Pod) {
+			t.Helper()
+			require.NoError(t, remote.Delete(t.Context(), pod))
+		}, true},
+		"it ends": {func(t *testing.T, remote *cluster, pod *corev1.Pod) {
+			t.Helper()
+			pod.Status.Phase = corev1.PodSucceeded
+			require.NoError(t, remote.Status().Update(t.Context(), pod))
+			require.NoError(t, remote.Delete(t.Context(), pod))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			local, remote := mapped(t, localPod("shop", "web"))
+			pod := localPod("shop-rome", "web")
+			pod.UID = "remote-1"
+			pod.Labels = labels.Merge(owned, labels.Set{offloadingv1beta1.NodeNameLabel: nodeName})
+			require.NoError(t, remote.Create(t.Context(), pod))
+			var seen atomic.Bool
+			start(t, local, remote, endingPods{pods{decide: func(in Input) ([]Action, error) {
+				switch {
+				case in.Local == nil || in.Dependent != nil:
+					seen.Store(in.Dependent != nil)
+					return []Action{Keep{}}, nil
+				case in.IsDependentLost:
+					return []Action{AskDependent{
+						IsOwn: func(o client.Object) bool { return o.GetUID() == "remote-1" },
+						Gone:  []Action{DeleteLocal{}}, Exists: []Action{Requeue{After: tick}},
+					}}, nil
+				default:
+					return []Action{DeleteLocal{}}, nil
+				}
+			}}})
+			require.Eventually(t, seen.Load, soon, tick)
+			tc.leave(t, remote, pod)
+			require.Eventually(t, func() bool {
+				_, exists := get(t.Context(), local.WithWatch, "shop", "web", &corev1.Pod{})
+				return !exists
+			}, soon, tick)
+			assert.Equal(t, tc.asked, remote.count("get Pod") > 0)
+			_, exists := get(t.Context(), remote.WithWatch, "shop-rome", "web", &corev1.Pod{})
+			assert.False(t, exists, "the local pod stays while the remote one exists")
+		})
+	}
+}

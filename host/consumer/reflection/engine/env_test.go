@@ -270,8 +270,16 @@ func (c *cluster) watch(ctx context.Context, inner client.WithWatch, list client
 			}
 		}
 		kind := ""
+		// last has the selected objects as they were sent. One that the selector does not select any more
+		// is deleted for the watch, which gets it as it was.
+		last := map[client.ObjectKey]client.Object{}
 		for _, item := range items {
-			if !c.hides(item.(client.Object).GetName()) && selects(options, item.(client.Object)) && !send(watch.Event{Type: watch.Added, Object: item.DeepCopyObject()}) {
+			object := item.(client.Object)
+			if c.hides(object.GetName()) || !selects(options, object) {
+				continue
+			}
+			last[client.ObjectKeyFromObject(object)] = object
+			if !send(watch.Event{Type: watch.Added, Object: item.DeepCopyObject()}) {
 				return
 			}
 		}
@@ -290,7 +298,7 @@ func (c *cluster) watch(ctx context.Context, inner client.WithWatch, list client
 				if !ok {
 					return
 				}
-				if !c.delivers(ctx, kind[strings.LastIndex(kind, ".")+1:]) || !selects(options, event.Object.(client.Object)) {
+				if !c.delivers(ctx, kind[strings.LastIndex(kind, ".")+1:]) || !asSelected(&event, options, last) {
 					continue
 				}
 				if _, isUntyped := list.(*unstructured.UnstructuredList); isUntyped {
@@ -303,6 +311,26 @@ func (c *cluster) watch(ctx context.Context, inner client.WithWatch, list client
 		}
 	}()
 	return watch.NewProxyWatcher(out), nil
+}
+
+// asSelected makes of an event the one that a watch with a selector gets, and reports whether it gets one.
+func asSelected(event *watch.Event, options client.ListOptions, last map[client.ObjectKey]client.Object) bool {
+	object := event.Object.(client.Object)
+	key := client.ObjectKeyFromObject(object)
+	before := last[key]
+	delete(last, key)
+	switch {
+	case selects(options, object):
+		if event.Type != watch.Deleted {
+			last[key] = object.DeepCopyObject().(client.Object)
+		}
+		return true
+	case before == nil:
+		return false
+	}
+	before.SetResourceVersion(object.GetResourceVersion())
+	event.Type, event.Object = watch.Deleted, before
+	return true
 }
 
 // untype does what the fake cluster does not: its watches answer with Go types.

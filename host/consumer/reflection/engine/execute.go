@@ -112,6 +112,8 @@ func (x *execution) doRemote(ctx context.Context, action Action) error {
 		return x.withdraw(ctx)
 	case DeleteDependent:
 		return x.deleteDependent(ctx, a)
+	case AskDependent:
+		return x.askDependent(ctx, a)
 	case RefreshRemote:
 		return x.refreshRemote(ctx)
 	default:

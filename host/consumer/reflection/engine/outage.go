@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -74,6 +75,24 @@ func (c *namespaceCaches) startFresh(link *reachability) {
 func (c *namespaceCaches) isUnknown(link *reachability) bool {
 	outages, down := link.get()
 	return down || c.fresh.outages.Load() != outages
+}
+
+// askDependent reads the dependent object that the watch has lost.
+func (x *execution) askDependent(ctx context.Context, a AskDependent) error {
+	if x.caches == nil || x.caches.dependent == nil {
+		return fmt.Errorf("action %T without a dependent kind: this is a bug in the definition", a)
+	}
+	object, name := x.resource.Dependent.New(), x.toRemote(x.in.Key.Name)
+	err := x.engine.options.Remote.Get(ctx, client.ObjectKey{Namespace: x.in.Facts.RemoteNamespace, Name: name}, object)
+	x.observe(directionOut, "get", client.IgnoreNotFound(err))
+	switch {
+	case err == nil && a.IsOwn(object):
+		return x.doAll(ctx, a.Exists)
+	case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
+		return fmt.Errorf("reading the dependent object of %s, which left the watch: %w", x.resource.Name, err)
+	}
+	x.caches.dependent.forgetLost(x.in.Facts.RemoteNamespace, name)
+	return x.doAll(ctx, a.Gone)
 }
 
 // refreshRemote lists the dependent objects of the namespace once after each outage, and

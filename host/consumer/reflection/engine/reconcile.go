@@ -111,6 +111,9 @@ func (r *runner) reconcile(ctx context.Context, key Key) (again time.Duration, e
 	}
 	if in.Local == nil && in.Remote == nil && in.Dependent == nil {
 		r.states.forget(key)
+		if in.IsDependentLost {
+			caches.dependent.forgetLost(ns.remote, r.toRemote(key.Name))
+		}
 		return 0, nil
 	}
 	if in.Local == nil && !r.resource.LocalUnwatched {
@@ -176,6 +179,7 @@ func (r *runner) gather(ctx context.Context, key Key, ns *namespace, caches *nam
 	if caches.dependent != nil {
 		in.Facts.RemoteUnknown = caches.isUnknown(&r.engine.link)
 		in.Dependent = caches.dependent.Get(ns.remote, r.toRemote(key.Name))
+		in.IsDependentLost = in.Dependent == nil && caches.dependent.isLost(ns.remote, r.toRemote(key.Name))
 	}
 	source := in.Local
 	if r.resource.LocalUnwatched {

@@ -54,7 +54,9 @@ func (s *selected) replaceListed(items map[types.NamespacedName]item, version st
 		}
 		s.objects.remove(name)
 		delete(s.assumed, name)
-		altered = append(altered, s.unwrap(have))
+		gone := s.unwrap(have)
+		s.noteLeaving(name, gone)
+		altered = append(altered, gone)
 	}
 	for name, listed := range items {
 		if s.putFromList(name, listed.kept) {

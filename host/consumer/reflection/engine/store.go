@@ -42,6 +42,8 @@ type store struct {
 	seen string
 	// newest is the highest resource version in an event, a list or the answer to a write.
 	newest string
+	// lost has the objects that left the watch before they had ended (Kind.HasEnded).
+	lost map[types.NamespacedName]bool
 	// restored is set when the server is behind newest. The next list replaces all objects.
 	restored bool
 	synced   chan struct{}
@@ -59,6 +61,7 @@ func newStore(kind Kind, changed func(client.Object)) *store {
 		changed: changed,
 		objects: objects{},
 		assumed: map[types.NamespacedName][]string{},
+		lost:    map[types.NamespacedName]bool{},
 		synced:  make(chan struct{}),
 	}
 }
@@ -239,6 +242,7 @@ func (s *store) detectRestore(version string) bool {
 // put stores, under the lock, an object from the reflector, and reports whether it is news: newer
 // than the stored one, or changed by another writer before a write that is assumed.
 func (s *store) put(name types.NamespacedName, kept *stored) bool {
+	delete(s.lost, name)
 	have, writes := s.objects.get(name), s.assumed[name]
 	switch {
 	case have == nil || newerVersion(kept.version, have.version):
@@ -274,6 +278,7 @@ func (s *store) Delete(obj any) error {
 	if gone {
 		s.objects.remove(name)
 		delete(s.assumed, name)
+		s.noteLeaving(name, object)
 	}
 	s.advance(object.GetResourceVersion())
 	s.mu.Unlock()
@@ -281,6 +286,27 @@ func (s *store) Delete(obj any) error {
 		s.changed(s.unwrap(have))
 	}
 	return nil
+}
+
+// noteLeaving records, under the lock, an object that left the watch or a list before it had ended.
+func (s *store) noteLeaving(name types.NamespacedName, last client.Object) {
+	if s.kind.HasEnded != nil && !s.kind.HasEnded(last) {
+		s.lost[name] = true
+	}
+}
+
+// isLost reports whether an object left the watch before it had ended, and did not come back.
+func (s *store) isLost(namespace, name string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.lost[types.NamespacedName{Namespace: namespace, Name: name}]
+}
+
+// forgetLost records that an object of which isLost reports true does not exist, or does not matter.
+func (s *store) forgetLost(namespace, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.lost, types.NamespacedName{Namespace: namespace, Name: name})
 }
 
 // Replace implements cache.ReflectorStore.
@@ -297,7 +323,9 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 		}
 		s.objects.remove(name)
 		delete(s.assumed, name)
-		altered = append(altered, s.unwrap(have))
+		gone := s.unwrap(have)
+		s.noteLeaving(name, gone)
+		altered = append(altered, gone)
 	}
 	first := !s.isSynced
 	s.isSynced = true

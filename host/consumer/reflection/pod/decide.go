@@ -46,6 +46,7 @@ const (
 const (
 	waitRemotePodCreation = "RemotePodCreation"
 	waitLocalPodDeletion  = "LocalPodDeletion"
+	waitRemotePodEnd      = "RemotePodEnd"
 	waitStaleRemotePod    = "StaleRemotePod"
 	waitStatusForLabel    = "StatusForLabel"
 	waitPolicy            = "Policy"

@@ -63,7 +63,7 @@ func (d *Definition) Resource() engine.Resource {
 	dependent := engine.Kind{
 		New:     func() client.Object { return &corev1.Pod{} },
 		NewList: func() client.ObjectList { return &corev1.PodList{} },
-		Trim:    trimRemotePod, Encoded: true,
+		Trim:    trimRemotePod, Encoded: true, HasEnded: hasEnded,
 	}
 	return engine.Resource{
 		Name: "pod",
@@ -102,6 +102,14 @@ func trimShadowPod(object client.Object) {
 	if shadow, ok := object.(*offloadingv1beta1.ShadowPod); ok {
 		shadow.Spec.Pod = podupdate.Trim(&shadow.Spec.Pod)
 	}
+}
+
+// hasEnded reports whether a remote pod runs no container: the API server sets the grace period to 0
+// before it removes a pod whose kubelet has confirmed the end.
+func hasEnded(object client.Object) bool {
+	period := object.GetDeletionGracePeriodSeconds()
+	pod, ok := object.(*corev1.Pod)
+	return period != nil && *period == 0 || ok && isFinished(pod)
 }
 
 // trimRemotePod drops the spec except the grace period, and of the metadata what the ShadowPod has too.

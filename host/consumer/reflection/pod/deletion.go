@@ -4,8 +4,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 )
@@ -28,6 +31,10 @@ const (
 	// localDeletionRetry is when the deletion of the local pod is sent again. The API server
 	// answers one deletion with two events, of which the first must not cause another request.
 	localDeletionRetry = 30 * time.Second
+	// lostPodRetry is when a remote pod without labels, whose end causes no event, is read again.
+	lostPodRetry = 5 * time.Second
+	// reasonRemotePodUnlabeled is the reason of an event on the local pod meanwhile.
+	reasonRemotePodUnlabeled = "RemotePodUnlabeled"
 )
 
 // reconcileTerminating decides about a local pod that is being deleted (rows 3 to 5).
@@ -54,7 +61,30 @@ func (o *observation) deleteLocal() []engine.Action {
 		return []engine.Action{engine.Requeue{After: left, Reason: waitLocalPodDeletion}}
 	}
 	o.memory.localDeletedAt = now
-	return []engine.Action{engine.DeleteLocal{}, engine.Remember{Value: o.memory}}
+	gone := []engine.Action{engine.DeleteLocal{}, engine.Remember{Value: o.memory}}
+	if !o.in.IsDependentLost {
+		return gone
+	}
+	// Without its labels the remote pod is not watched, and may run until its grace period ends:
+	// the controller of the local pod, a StatefulSet for example, would start another one beside it.
+	return []engine.Action{engine.AskDependent{
+		IsOwn: func(object client.Object) bool { return runsFor(object, o.local) },
+		Gone:  gone,
+		Exists: []engine.Action{
+			engine.RecordEvent{Type: engine.EventWarning, Reason: reasonRemotePodUnlabeled, Message: "The pod is kept until its remote pod in cluster " +
+				o.in.Facts.ProviderClusterID + " has ended: another writer there removed the labels of the virtual kubelet from the remote pod."},
+			engine.Requeue{After: lostPodRetry, Reason: waitRemotePodEnd},
+		},
+	}}
+}
+
+// runsFor reports whether a pod of the provider, which may have lost its labels, is the remote pod of this
+// local pod and has not ended. Another user may have created a pod of the name.
+func runsFor(object client.Object, local *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(object)
+	_, isRecorded := object.GetAnnotations()[remote.LocalPodUIDAnnotation]
+	isRemotePod := isRecorded || owner != nil && owner.Kind == offloadingv1beta1.ShadowPodGVK.Kind
+	return isRemotePod && belongsTo(object, local) && !hasEnded(object)
 }
 
 // deleteRemote deletes the ShadowPod. It also deletes the remote pod if the given period makes

@@ -267,3 +267,40 @@ func TestOwnGracePeriod(t *testing.T) {
 		assert.Equal(t, want, ownGracePeriod(&corev1.PodSpec{TerminationGracePeriodSeconds: period}))
 	}
 }
+
+// A remote pod that loses the virtual kubelet's labels is not watched, and may run until its grace period
+// ends. A StatefulSet would start its pod a second time if the local pod were deleted now.
+func TestALocalPodStaysWhileItsRemotePodRunsWithoutLabels(t *testing.T) {
+	in := input(terminating(60), nil, nil)
+	in.IsDependentLost, in.Memory = true, known
+	actions, err := decide(t.Context(), definition(&policies{}), in)
+	require.NoError(t, err)
+	require.Len(t, actions, 1)
+	ask, ok := actions[0].(engine.AskDependent)
+	require.True(t, ok, "%T", actions[0])
+	assert.Equal(t, "delete local pod", summary(ask.Gone))
+	assert.Equal(t, "event RemotePodUnlabeled, wait RemotePodEnd", summary(ask.Exists))
+
+	unlabeled := func(options ...podOption) *corev1.Pod {
+		pod := remoteWithMinute(append([]podOption{deletedWith(60)}, options...)...)
+		pod.Labels = nil
+		return pod
+	}
+	unrecorded := func(pod *corev1.Pod) { pod.Annotations = nil }
+	owned := func(pod *corev1.Pod) {
+		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(shadowPod(), offloadingv1beta1.ShadowPodGVK)}
+	}
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		runs bool
+	}{
+		"it terminates":                                         {unlabeled(), true},
+		"it has lost its annotation, too":                       {unlabeled(unrecorded, owned), true},
+		"its kubelet has confirmed the end":                     {unlabeled(deletedWith(0)), false},
+		"it has finished":                                       {unlabeled(phase(corev1.PodSucceeded)), false},
+		"it is that of another local pod":                       {unlabeled(func(p *corev1.Pod) { p.Annotations[remote.LocalPodUIDAnnotation] = "local-2" }), false},
+		"it was made by another user, who may keep it for ever": {unlabeled(unrecorded), false},
+	} {
+		t.Run(name, func(t *testing.T) { assert.Equal(t, tc.runs, ask.IsOwn(tc.pod)) })
+	}
+}

@@ -32,6 +32,8 @@ type Mutator struct {
 	Decoder admission.Decoder
 	// Enforce is unset when resources are not enforced.
 	Enforce bool
+	// Allowed is what consumers may choose for their pods.
+	Allowed Allowed
 	// Policies decide about the pod; nil for none.
 	Policies *Policies
 }
@@ -43,6 +45,11 @@ func (m *Mutator) Handle(ctx context.Context, request admission.Request) admissi
 	shadow := &metav1.PartialObjectMetadata{}
 	if err := json.Unmarshal(request.Object.Raw, shadow); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decoding the ShadowPod: %w", err))
+	}
+	if request.Operation == admissionv1.Create {
+		if response := m.Allowed.check(request.Object.Raw); !response.Allowed {
+			return response
+		}
 	}
 	response := m.label(&request, shadow)
 	if !response.Allowed {
