@@ -5,6 +5,7 @@
 package event
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -39,6 +40,8 @@ type Options struct {
 	// Interval is the least time between two writes of the same event, 30 seconds by default.
 	// A provider counts the events of a crashing container every few seconds.
 	Interval time.Duration
+	// Limits are those of the provider. nil for limits of this definition only.
+	Limits *Limits
 }
 
 // Definition copies events.
@@ -58,6 +61,9 @@ var _ engine.Definition = (*Definition)(nil)
 func New(options Options) *Definition {
 	if options.Interval == 0 {
 		options.Interval = defaultInterval
+	}
+	if options.Limits == nil {
+		options.Limits = NewLimits()
 	}
 	return &Definition{
 		options: options, name: "event", subjects: []subject{podOf(options.Origin.NodeName)},
@@ -101,8 +107,10 @@ func (d *Definition) Resource() engine.Resource {
 		New:     func() client.Object { return &corev1.Event{} },
 		NewList: func() client.ObjectList { return &corev1.EventList{} },
 	}
+	remoteKind := kind
+	remoteKind.Trim = cut
 	resource := engine.Resource{
-		Name: d.name, Local: kind, Remote: kind, LocalUnwatched: true,
+		Name: d.name, Local: kind, Remote: remoteKind, LocalUnwatched: true,
 		RemoteUnmanaged: true, RemoteFields: d.remoteFields, LeaderOnly: d.leaderOnly,
 		Policy: d.options.Policy, Workers: max(d.options.Workers, 1),
 	}
@@ -160,7 +168,12 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 		offloadingv1beta1.OriginLabel:      in.Facts.HomeClusterID,
 		offloadingv1beta1.DestinationLabel: in.Facts.ProviderClusterID,
 	}
-	return []engine.Action{engine.ApplyLocal{Config: local.Event(event, kind, object, labels)}, engine.Remember{Value: next}}, nil
+	return []engine.Action{engine.Query{Run: func(context.Context) ([]engine.Action, error) {
+		if !d.options.Limits.take(object.GetUID(), in.Facts.Now) {
+			return []engine.Action{engine.Requeue{After: d.options.Interval, Reason: "the provider reports too many events"}}, nil
+		}
+		return []engine.Action{engine.ApplyLocal{Config: local.Event(event, kind, object, labels)}, engine.Remember{Value: next}}, nil
+	}}}, nil
 }
 
 func keep(reason string) []engine.Action { return []engine.Action{engine.Keep{Reason: reason}} }

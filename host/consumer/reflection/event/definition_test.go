@@ -55,6 +55,21 @@ func input(event *corev1.Event, pod *corev1.Pod, memory any) engine.Input {
 	return in
 }
 
+// decide returns the actions of a decision, with those that its query answers.
+func decide(t *testing.T, d engine.Definition, in engine.Input) []engine.Action {
+	t.Helper()
+	actions, err := d.Decide(in)
+	require.NoError(t, err)
+	query, isQuery := actions[0].(engine.Query)
+	if !isQuery {
+		return actions
+	}
+	require.Len(t, actions, 1)
+	actions, err = query.Run(t.Context())
+	require.NoError(t, err)
+	return actions
+}
+
 func TestDecide(t *testing.T) {
 	skipped := input(happened(1, 0), podCreated(time.Hour), nil)
 	skipped.Skipped = true
@@ -78,8 +93,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			actions, err := definition().Decide(tc.in)
-			require.NoError(t, err)
+			actions := decide(t, definition(), tc.in)
 			require.Len(t, actions, len(tc.want))
 			for i := range tc.want {
 				assert.IsType(t, tc.want[i], actions[i])
@@ -141,8 +155,7 @@ func TestEventsOfOtherObjects(t *testing.T) {
 					return object
 				})
 			}
-			actions, err := d.Decide(in)
-			require.NoError(t, err)
+			actions := decide(t, d, in)
 			if tc.want == "" {
 				assert.IsType(t, engine.Keep{}, actions[0])
 				return
@@ -159,12 +172,10 @@ func TestEventsOfOtherObjects(t *testing.T) {
 
 func TestAnUpdateIsSentWhenTheIntervalEnds(t *testing.T) {
 	in := input(happened(9, 0), podCreated(time.Hour), written{at: now.Add(-10 * time.Second), count: 1})
-	actions, err := definition().Decide(in)
-	require.NoError(t, err)
+	actions := decide(t, definition(), in)
 	assert.Equal(t, 20*time.Second, actions[0].(engine.Requeue).After)
 	in.Facts.Now = now.Add(20 * time.Second)
-	actions, err = definition().Decide(in)
-	require.NoError(t, err)
+	actions = decide(t, definition(), in)
 	require.IsType(t, engine.ApplyLocal{}, actions[0])
 	assert.Equal(t, written{at: in.Facts.Now, last: now, count: 9}, actions[1].(engine.Remember).Value)
 }
