@@ -167,7 +167,7 @@ func TestTheDefaultServiceAccountAndALongName(t *testing.T) {
 	assert.Equal(t, "default", account)
 	long := "an-account-with-a-name-that-is-longer-than-the-value-of-a-label-may-be"
 	pod.Spec.ServiceAccountName = long
-	secret := remote.TokenSecret(pod, "shop-rome", nil, metav1.Now().Time, rome)
+	secret := remote.TokenSecret(pod, "shop-rome", nil, metav1.Now().Time, metav1.Now().Time, rome)
 	assert.NotContains(t, secret.Labels, remote.TokenAccountKey)
 	assert.Equal(t, long, secret.Annotations[remote.TokenAccountKey])
 }
