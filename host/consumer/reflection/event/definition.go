@@ -1,7 +1,7 @@
 // Package event is Pod flow, stage 7: the definitions with which the reflection engine copies
-// events about remote pods, claims, Services and Ingresses to the consumer (wire 4.10), so that
-// `kubectl describe` shows why an offloaded pod does not start, or why its volume or load balancer
-// is missing.
+// events about remote pods, claims, Services, Ingresses and ShadowEndpointSlices to the consumer (wire
+// 4.10), so that `kubectl describe` shows why an offloaded pod does not start, or why its volume, its
+// load balancer or its endpoints are missing.
 package event
 
 import (
@@ -122,11 +122,10 @@ func (d *Definition) Resource() engine.Resource {
 
 // find returns the local object that a remote event is about, with its kind, or nil.
 func (d *Definition) find(in engine.Input, event *corev1.Event) (client.Object, schema.GroupVersionKind) {
-	about := event.InvolvedObject
+	about := &event.InvolvedObject
 	for i := range d.subjects {
-		of := &d.subjects[i]
-		if of.kind.Kind == about.Kind && (about.APIVersion == "" || of.kind.Group == about.GroupVersionKind().Group) {
-			return in.Related[i](about.Name), of.kind
+		if d.subjects[i].isAbout(about) {
+			return in.Related[i](about.Name), d.subjects[i].kind
 		}
 	}
 	return nil, schema.GroupVersionKind{}

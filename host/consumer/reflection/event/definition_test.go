@@ -2,12 +2,14 @@ package event
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -118,19 +120,21 @@ func TestStepsOfAPodAreNotWatched(t *testing.T) {
 // Warnings about other objects than pods come back too; what is normal helps no one.
 func TestEventsOfOtherObjects(t *testing.T) {
 	options := Options{Origin: remote.Origin{HomeClusterID: "rome", ProviderClusterID: "milan", NodeName: "milan-node"}, Policy: offloadingv1beta1.DenyList}
-	assert.Nil(t, NewForObjects(options, "pod", "configmap", "secret", "endpointslice"), "no controller of a provider warns about these")
-	d := NewForObjects(options, "ingress", "service", "persistentvolumeclaim", "configmap")
+	assert.Nil(t, NewForObjects(options, "pod", "configmap", "secret"), "no controller of a provider warns about these")
+	d := NewForObjects(options, "ingress", "service", "persistentvolumeclaim", "configmap", "endpointslice")
 	resource := d.Resource()
 	assert.Equal(t, "involvedObject.kind!=Pod,type=Warning", resource.RemoteFields.String())
 	assert.True(t, resource.LeaderOnly, "the objects belong to no single virtual node")
-	require.Len(t, resource.Related, 3)
+	require.Len(t, resource.Related, 4)
 
 	created := metav1.NewTime(now.Add(-time.Hour))
 	meta := metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-1", CreationTimestamp: created}
-	locals := []client.Object{&corev1.PersistentVolumeClaim{ObjectMeta: meta}, &corev1.Service{ObjectMeta: meta}, &networkingv1.Ingress{ObjectMeta: meta}}
+	locals := []client.Object{&corev1.PersistentVolumeClaim{ObjectMeta: meta}, &corev1.Service{ObjectMeta: meta}, &networkingv1.Ingress{ObjectMeta: meta}, &discoveryv1.EndpointSlice{ObjectMeta: meta}}
 	for name, tc := range map[string]struct {
 		apiVersion, kind, object, want string
 	}{
+		"a refused ShadowEndpointSlice":           {"offloading.liqo.io/v1beta1", "ShadowEndpointSlice", "web", "discovery.k8s.io/v1"},
+		"an EndpointSlice of the provider":        {"discovery.k8s.io/v1", "EndpointSlice", "web", ""},
 		"a claim that is not provisioned":         {"v1", "PersistentVolumeClaim", "web", "v1"},
 		"a load balancer that is not created":     {"v1", "Service", "web", "v1"},
 		"a rejected Ingress":                      {"networking.k8s.io/v1", "Ingress", "web", "networking.k8s.io/v1"},
@@ -165,7 +169,7 @@ func TestEventsOfOtherObjects(t *testing.T) {
 			require.NoError(t, err)
 			got := &corev1.Event{}
 			require.NoError(t, json.Unmarshal(body, got))
-			assert.Equal(t, corev1.ObjectReference{APIVersion: tc.want, Kind: tc.kind, Namespace: "shop", Name: "web", UID: "uid-1"}, got.InvolvedObject)
+			assert.Equal(t, corev1.ObjectReference{APIVersion: tc.want, Kind: strings.TrimPrefix(tc.kind, "Shadow"), Namespace: "shop", Name: "web", UID: "uid-1"}, got.InvolvedObject)
 		})
 	}
 }
