@@ -181,11 +181,43 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"a port of no API server":          {map[string]any{"clusterID": "rome", "virtualKubelet": map[string]any{"apiServerAccess": map[string]any{"port": 6443}}}, "apiServerAccess needs host and port"},
 		"negative shutdown delay":          {map[string]any{"clusterID": "rome", "webhook": map[string]any{"shutdownDelaySeconds": -1}}, "shutdownDelaySeconds"},
 		"reflector with an unknown type":   {map[string]any{"clusterID": "rome", "reflection": map[string]any{"reflectors": map[string]any{"secret": map[string]any{"workers": 1, "type": "Some"}}}}, "reflectors"},
+		"alias with an unknown type":       {map[string]any{"clusterID": "rome", "reflection": map[string]any{"secret": map[string]any{"type": "Some"}}}, "secret"},
+		"alias of an unknown resource":     {map[string]any{"clusterID": "rome", "reflection": map[string]any{"secrets": map[string]any{"type": "AllowList"}}}, "secrets"},
 		"reflector of an unknown resource": {map[string]any{"clusterID": "rome", "reflection": map[string]any{"reflectors": map[string]any{"pods": map[string]any{"workers": 1}}}}, "pods"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Render(tc.values, Options{})
 			assert.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+// The keys of the reference are other names of those of the chart.
+func TestReflectorsAreConfiguredByTheKeysOfTheReferenceToo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reflection map[string]any
+		want       string // of Secrets
+	}{
+		"neither":           {map[string]any{}, "10 DenyList"},
+		"the type":          {map[string]any{"secret": map[string]any{"type": "AllowList"}}, "10 AllowList"},
+		"the workers":       {map[string]any{"secret": map[string]any{"workers": 3}}, "3 DenyList"},
+		"no workers":        {map[string]any{"secret": map[string]any{"workers": 0}}, "0 DenyList"},
+		"an empty key":      {map[string]any{"secret": map[string]any{}}, "10 DenyList"},
+		"the chart's key":   {map[string]any{"reflectors": map[string]any{"secret": map[string]any{"workers": 4}}}, "4 DenyList"},
+		"both keys":         {map[string]any{"secret": map[string]any{"type": "AllowList"}, "reflectors": map[string]any{"secret": map[string]any{"workers": 4, "type": "DenyList"}}}, "4 AllowList"},
+		"of another object": {map[string]any{"configmap": map[string]any{"type": "AllowList"}}, "10 DenyList"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, object := range render(t, map[string]any{"clusterID": "rome", "reflection": tc.reflection}) {
+				if object.GetKind() != "VkOptionsTemplate" {
+					continue
+				}
+				got, _, err := unstructured.NestedMap(object.Object, "spec", "reflectorsConfig", "secret")
+				require.NoError(t, err)
+				assert.Equal(t, tc.want, fmt.Sprint(got["workers"], " ", got["type"]))
+				return
+			}
+			t.Fatal("the chart has no VkOptionsTemplate")
 		})
 	}
 }

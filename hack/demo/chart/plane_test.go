@@ -122,6 +122,7 @@ func TestChartOnARealControlPlane(t *testing.T) {
 	t.Run("a stolen account of a virtual kubelet does no more than it may", func(t *testing.T) { testStolenKubelet(t, admin, config) })
 	t.Run("what offloading stands on does not wait for the webhook", func(t *testing.T) { testPodWebhook(t, admin, objects) })
 	t.Run("defaults are the reference's", func(t *testing.T) { testDefaults(t, admin) })
+	t.Run("a template with half an address of the API server is refused", func(t *testing.T) { testTemplates(t, admin, objects) })
 	t.Run("bad objects are refused with a reason", func(t *testing.T) { testRefusals(t, strict) })
 	t.Run("limits of a call may be as large as the host's bounds", func(t *testing.T) { testBounds(t, strict) })
 	t.Run("what may not change does not", func(t *testing.T) { testImmutable(t, strict) })

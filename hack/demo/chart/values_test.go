@@ -177,7 +177,7 @@ func TestEveryKeyOfTheSchemaIsInTheValues(t *testing.T) {
 	for _, row := range readValues(t) {
 		names[row.name] = true
 	}
-	optional := regexp.MustCompile(`^(global|policies\.\w+\.\w+|reflection\.reflectors\.\w+(\.type)?)$`)
+	optional := regexp.MustCompile(`^(global|policies\.\w+\.\w+|reflection\.reflectors\.\w+(\.type)?|reflection\.[a-z]+(\.(type|workers))?)$`)
 	var walk func(prefix string, schema *valueSchema)
 	walk = func(prefix string, schema *valueSchema) {
 		for key, child := range schema.Properties {

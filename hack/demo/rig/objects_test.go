@@ -43,12 +43,12 @@ var realApplications = map[string]offloadingv1beta1.PodOffloadingStrategyType{
 func realApplicationsCompared(t *testing.T, r *rig.Rig, rome *rig.Side) {
 	require.NoError(t, rome.SimulateNodes(t.Context(), rig.StartOptions{SimulatedNodes: 1, PodsPerNode: "100"}))
 	for name, strategy := range realApplications {
-		manifest, err := os.ReadFile(filepath.Join("../../../../shared/fixtures", name+".yaml"))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		require.NoError(t, err)
 		t.Run(name, func(t *testing.T) {
+			manifest, err := os.ReadFile(filepath.Join("../../../../shared/fixtures", name+".yaml"))
+			if errors.Is(err, fs.ErrNotExist) {
+				t.Skipf("the manifest of the application is not in this repository: %v", err)
+			}
+			require.NoError(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			objects, err := application.Parse(manifest)

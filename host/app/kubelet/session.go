@@ -242,7 +242,9 @@ func (v *virtualNode) definitions() []engine.Definition {
 		}))
 	}
 	if workers := o.ReflectionWorkers["event"]; workers > 0 {
-		options := event.Options{Origin: origin, Policy: offloadingv1beta1.ReflectionType(o.ReflectionTypes["event"]), Workers: workers}
+		options := event.Options{
+			Origin: origin, Policy: offloadingv1beta1.ReflectionType(o.ReflectionTypes["event"]), Workers: workers, Limits: v.eventLimits,
+		}
 		definitions = append(definitions, event.New(options))
 		if forObjects := event.NewForObjects(options, v.reflectedResources()...); forObjects != nil {
 			definitions = append(definitions, forObjects)

@@ -27,6 +27,7 @@ import (
 	kubeletapi "github.com/longshore-dev/longshore/host/consumer/kubelet"
 	"github.com/longshore-dev/longshore/host/consumer/link"
 	"github.com/longshore-dev/longshore/host/consumer/node"
+	"github.com/longshore-dev/longshore/host/consumer/reflection/event"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/facts"
 	"github.com/longshore-dev/longshore/host/forge/remote"
 	"github.com/longshore-dev/longshore/host/kit/events"
@@ -59,6 +60,8 @@ type virtualNode struct {
 	// nil otherwise.
 	certificate     func() (*tls.Certificate, error)
 	keepCertificate func(context.Context)
+	// eventLimits outlive a connection to the provider.
+	eventLimits *event.Limits
 
 	reachable      prometheus.Gauge
 	sessionMetrics sessionCollector
@@ -73,7 +76,7 @@ type virtualNode struct {
 }
 
 func newVirtualNode(o *Options, s *shared, registry prometheus.Registerer) (*virtualNode, error) {
-	v := &virtualNode{shared: s, options: o, kubeconfigChanged: make(chan struct{}, 1)}
+	v := &virtualNode{shared: s, options: o, kubeconfigChanged: make(chan struct{}, 1), eventLimits: event.NewLimits()}
 	v.facts = facts.New(v.origin(), func() view.Evaluator { return s.policies })
 	v.link = link.New(o.NodePingInterval, o.NodePingTimeout, time.Now)
 	v.reachable = prometheus.NewGauge(prometheus.GaugeOpts{

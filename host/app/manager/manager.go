@@ -173,7 +173,7 @@ func addControllers(mgr ctrl.Manager, options Options, loaded *slicePolicies) er
 			SecurityLevel: api.Level(options.PodSecurityLevel),
 		}).SetupWithManager(mgr, options.ShadowPodWorkers)),
 		wrapSetup("shadowendpointslice", (&shadowendpointslice.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder,
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Clock: clock.RealClock{},
 		}).SetupWithManager(mgr, options.ShadowEndpointSliceWorkers)),
 		wrapSetup("namespacemap", (&namespacemap.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Events: recorder, Names: *options.names(), Retain: options.Storage.retain(mgr),

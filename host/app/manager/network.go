@@ -44,6 +44,7 @@ func addNetwork(mgr ctrl.Manager, o *Options, recorder clientevents.EventRecorde
 		wrapSetup("network", (&network.Networks{Client: c, APIReader: reader, Events: recorder, Pools: pools}).SetupWithManager(mgr)),
 		wrapSetup("ip", (&network.IPs{Client: c, APIReader: reader, Events: recorder, Namespace: o.Namespace}).SetupWithManager(mgr)),
 		wrapSetup("ip-api-server", (&network.APIServer{Client: c, APIReader: reader, Namespace: o.Namespace}).SetupWithManager(mgr)),
+		wrapSetup("ip-pod", (&network.PodIPs{Client: c}).SetupWithManager(mgr)),
 		wrapSetup("configuration", (&network.Configurations{Client: c, Events: recorder, Namespace: o.Namespace}).SetupWithManager(mgr)),
 	)
 }

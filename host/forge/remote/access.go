@@ -94,9 +94,10 @@ func setAccess(spec *corev1.PodSpec, local *corev1.Pod, origin Origin) {
 	}
 	// The service account is one of the consumer.
 	spec.AutomountServiceAccountToken = ptr.To(false)
+	useRootCA(spec, origin)
 	for i := range spec.Volumes {
 		if projected := spec.Volumes[i].Projected; projected != nil {
-			projected.Sources = accessSources(spec.Volumes[i].Name, projected.Sources, local, mode, origin)
+			projected.Sources = accessSources(spec.Volumes[i].Name, projected.Sources, local, mode)
 		}
 	}
 	var added []corev1.EnvVar
@@ -117,10 +118,48 @@ func setAccess(spec *corev1.PodSpec, local *corev1.Pod, origin Origin) {
 	}
 }
 
-// accessSources replaces the sources of a projected volume: a token comes from the Secret with
-// the pod's tokens or is left out, and the root CA map has another name. A ConfigMap volume of
-// the root CA map is not changed (T36).
-func accessSources(volume string, sources []corev1.VolumeProjection, local *corev1.Pod, mode accessMode, origin Origin) []corev1.VolumeProjection {
+// useRootCA replaces the name of the root CA map, which has another name in the provider, wherever the
+// pod refers to it (T36). The provider has a map of its name in each namespace, with the certificate of
+// another API server.
+func useRootCA(spec *corev1.PodSpec, origin Origin) {
+	rename := func(reference *corev1.LocalObjectReference) { reference.Name = ConfigMapName(reference.Name, origin) }
+	for i := range spec.Volumes {
+		if volume := spec.Volumes[i].ConfigMap; volume != nil {
+			rename(&volume.LocalObjectReference)
+		}
+		if projected := spec.Volumes[i].Projected; projected != nil {
+			for _, source := range projected.Sources {
+				if source.ConfigMap != nil {
+					rename(&source.ConfigMap.LocalObjectReference)
+				}
+			}
+		}
+	}
+	inContainer := func(env []corev1.EnvVar, envFrom []corev1.EnvFromSource) {
+		for i := range env {
+			if from := env[i].ValueFrom; from != nil && from.ConfigMapKeyRef != nil {
+				rename(&from.ConfigMapKeyRef.LocalObjectReference)
+			}
+		}
+		for i := range envFrom {
+			if from := envFrom[i].ConfigMapRef; from != nil {
+				rename(&from.LocalObjectReference)
+			}
+		}
+	}
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			inContainer(containers[i].Env, containers[i].EnvFrom)
+		}
+	}
+	for i := range spec.EphemeralContainers {
+		inContainer(spec.EphemeralContainers[i].Env, spec.EphemeralContainers[i].EnvFrom)
+	}
+}
+
+// accessSources replaces the tokens of a projected volume: a token comes from the Secret with the
+// pod's tokens, or is left out.
+func accessSources(volume string, sources []corev1.VolumeProjection, local *corev1.Pod, mode accessMode) []corev1.VolumeProjection {
 	kept := sources[:0]
 	for _, source := range sources {
 		token := source.ServiceAccountToken
@@ -132,8 +171,6 @@ func accessSources(volume string, sources []corev1.VolumeProjection, local *core
 				LocalObjectReference: corev1.LocalObjectReference{Name: TokenSecretName(local.Name)},
 				Items:                []corev1.KeyToPath{{Key: tokenKey(volume, token.Path), Path: token.Path}},
 			}}
-		case source.ConfigMap != nil:
-			source.ConfigMap.Name = ConfigMapName(source.ConfigMap.Name, origin)
 		}
 		kept = append(kept, source)
 	}

@@ -100,6 +100,64 @@ func TestAccessToAnAPIServer(t *testing.T) {
 	}
 }
 
+// However a pod gets the CA certificate of its API server, it is that of the consumer (T36).
+func TestTheRootCAIsThatOfTheAPIServerWhoseTokensThePodHas(t *testing.T) {
+	named := func(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
+	withRootCA := func(name string, annotations map[string]string) *corev1.Pod {
+		env := func() ([]corev1.EnvVar, []corev1.EnvFromSource) {
+			return []corev1.EnvVar{
+					{Name: "CA", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: named(name), Key: "ca.crt"}}},
+					{Name: "LOG", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: named("settings"), Key: "log"}}},
+				}, []corev1.EnvFromSource{
+					{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: named(name)}},
+					{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: named("kube-root-ca.crt")}},
+				}
+		}
+		pod := accessPod(annotations)
+		for _, containers := range []*[]corev1.Container{&pod.Spec.InitContainers, &pod.Spec.Containers} {
+			container := &(*containers)[0]
+			container.Env, container.EnvFrom = env()
+		}
+		debug := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}
+		debug.Env, debug.EnvFrom = env()
+		pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{debug}
+		pod.Spec.Volumes = []corev1.Volume{
+			{Name: "ca", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: named(name)}}},
+			{Name: "settings", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: named("settings")}}},
+			{Name: "all", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: named(name)}},
+			}}}},
+		}
+		return pod
+	}
+	api := romeAPI("api.rome.example.com")
+	for name, tc := range map[string]struct {
+		origin  remote.Origin
+		support string
+		want    string
+	}{
+		"the API server of the consumer":       {api, "", "kube-root-ca.crt.rome"},
+		"a pod that declines access":           {api, "disabled", "kube-root-ca.crt.rome"},
+		"without an address of the API server": {rome, "", "kube-root-ca.crt.rome"},
+		"the API server of the provider":       {api, "remote", "kube-root-ca.crt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			annotations := map[string]string{offloadingv1beta1.APIServerSupportAnnotation: tc.support}
+			pod, want := withRootCA("kube-root-ca.crt", annotations), withRootCA(tc.want, annotations).Spec
+			before := pod.DeepCopy()
+			spec := remote.PodDraft(pod, "shop-rome", tc.origin).Spec.Pod
+			assert.Equal(t, before, pod, "the local pod is not altered")
+			assert.Equal(t, want.Volumes, spec.Volumes)
+			assert.Equal(t, want.EphemeralContainers, spec.EphemeralContainers)
+			for i, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+				wanted := [][]corev1.Container{want.InitContainers, want.Containers}[i][0]
+				assert.Equal(t, wanted.Env, containers[0].Env[:2])
+				assert.Equal(t, wanted.EnvFrom, containers[0].EnvFrom)
+			}
+		})
+	}
+}
+
 func TestAPIServerWithAnIPv6Address(t *testing.T) {
 	env := remote.PodDraft(accessPod(nil), "shop-rome", romeAPI("fd00::1")).Spec.Pod.InitContainers[0].Env
 	assert.Equal(t, "fd00::1", env[0].Value)
@@ -167,7 +225,7 @@ func TestTheDefaultServiceAccountAndALongName(t *testing.T) {
 	assert.Equal(t, "default", account)
 	long := "an-account-with-a-name-that-is-longer-than-the-value-of-a-label-may-be"
 	pod.Spec.ServiceAccountName = long
-	secret := remote.TokenSecret(pod, "shop-rome", nil, metav1.Now().Time, rome)
+	secret := remote.TokenSecret(pod, "shop-rome", nil, metav1.Now().Time, metav1.Now().Time, rome)
 	assert.NotContains(t, secret.Labels, remote.TokenAccountKey)
 	assert.Equal(t, long, secret.Annotations[remote.TokenAccountKey])
 }

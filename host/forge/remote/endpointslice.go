@@ -2,6 +2,7 @@ package remote
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -31,35 +32,60 @@ type ShadowEndpointSliceApplyConfiguration struct {
 // IsApplyConfiguration implements runtime.ApplyConfiguration.
 func (ShadowEndpointSliceApplyConfiguration) IsApplyConfiguration() {}
 
+// maxReasons is the number of reasons in the text of a LeftOutError.
+const maxReasons = 3
+
+// LeftOutError is returned with a configuration that lacks parts of the local object.
+type LeftOutError struct {
+	// Reasons has one for each part.
+	Reasons []string
+}
+
+// Error implements error.
+func (e *LeftOutError) Error() string {
+	text := strings.Join(e.Reasons[:min(len(e.Reasons), maxReasons)], "; ")
+	if more := len(e.Reasons) - maxReasons; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
 // EndpointSlice builds the ShadowEndpointSlice of a local EndpointSlice (wire 4.4). namespace
 // is the remote namespace; labels and annotations are the filtered ones. nodeOf returns the
 // Node of a name, nil when there is none; it selects the endpoints (T42).
-// translate translates their addresses.
+// translate translates their addresses. Endpoints for which it fails are left out, with a
+// [LeftOutError] beside the result: one endpoint must not keep the others from being updated.
 func EndpointSlice(local *discoveryv1.EndpointSlice, namespace string, labels, annotations map[string]string, origin Origin,
 	nodeOf func(name string) *corev1.Node, translate func(address string) (string, error),
 ) (*ShadowEndpointSliceApplyConfiguration, error) {
 	owned := ownedLabels(labels, origin)
 	owned[endpointSliceManagedByLabel] = endpointSliceManager
 	template := offloadingv1beta1.EndpointSliceTemplate{Ports: local.DeepCopy().Ports, AddressType: local.AddressType}
+	var leftOut LeftOutError
 	for i := range local.Endpoints {
 		if !isReflectedEndpoint(&local.Endpoints[i], origin, nodeOf) {
 			continue
 		}
 		endpoint, err := forgeEndpoint(&local.Endpoints[i], local.AddressType, origin, translate)
 		if err != nil {
-			return nil, err
+			leftOut.Reasons = append(leftOut.Reasons, err.Error())
+			continue
 		}
 		template.Endpoints = append(template.Endpoints, *endpoint)
 	}
 	gvk := offloadingv1beta1.ShadowEndpointSliceGVK
-	return &ShadowEndpointSliceApplyConfiguration{
+	config := &ShadowEndpointSliceApplyConfiguration{
 		TypeMetaApplyConfiguration: *applymetav1.TypeMeta().WithAPIVersion(gvk.GroupVersion().String()).WithKind(gvk.Kind),
 		ObjectMetaApplyConfiguration: applymetav1.ObjectMeta().WithName(local.Name).WithNamespace(namespace).WithLabels(owned).
 			// The time of a change that may be one of a left-out endpoint: it would be sent again
 			// for each of them.
 			WithAnnotations(withoutKey(annotations, corev1.EndpointsLastChangeTriggerTime)),
 		Spec: offloadingv1beta1.ShadowEndpointSliceSpec{Template: template},
-	}, nil
+	}
+	if len(leftOut.Reasons) > 0 {
+		return config, &leftOut
+	}
+	return config, nil
 }
 
 // isReflectedEndpoint reports whether an endpoint is sent. One on a Node of this provider is

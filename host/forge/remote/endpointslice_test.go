@@ -2,7 +2,9 @@ package remote_test
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -77,6 +79,26 @@ func TestEndpointSlice(t *testing.T) {
 	}, got)
 	empty := forgeSlice(t, &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}, AddressType: discoveryv1.AddressTypeIPv6})
 	assert.Empty(t, empty.Spec.Template.Endpoints, "a slice without endpoints is sent")
+}
+
+func TestEndpointsWithoutTranslationAreLeftOut(t *testing.T) {
+	local := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "web-1"}, AddressType: discoveryv1.AddressTypeIPv4}
+	for _, address := range []string{"10.0.0.1", "10.9.0.1", "10.9.0.2", "10.9.0.3", "10.9.0.4"} {
+		local.Endpoints = append(local.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}})
+	}
+	config, err := remote.EndpointSlice(local, "shop-rome", nil, nil, rome, nil, func(address string) (string, error) {
+		if strings.HasPrefix(address, "10.9.") {
+			return "", errors.New("no route")
+		}
+		return address, nil
+	})
+	var leftOut *remote.LeftOutError
+	require.ErrorAs(t, err, &leftOut)
+	require.Len(t, leftOut.Reasons, 4)
+	require.EqualError(t, err, `translating the address "10.9.0.1" of an endpoint: no route; translating the address "10.9.0.2" of an endpoint: no route; `+
+		`translating the address "10.9.0.3" of an endpoint: no route; and 1 more`)
+	require.Len(t, config.Spec.Template.Endpoints, 1)
+	assert.Equal(t, []string{"10.0.0.1"}, config.Spec.Template.Endpoints[0].Addresses)
 }
 
 func TestEveryFieldOfAnEndpointIsCarriedOrDroppedWithAReason(t *testing.T) {

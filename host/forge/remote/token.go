@@ -19,6 +19,9 @@ const (
 	TokenPodKey        = "offloading.liqo.io/service-account-for-pod-name"
 	TokenPodUIDKey     = "offloading.liqo.io/service-account-for-pod-uid"
 	TokenExpirationKey = "offloading.liqo.io/service-account-expiration"
+	// TokenIssuedKey is Longshore's own: when the tokens were requested. The API server may grant
+	// a shorter lifetime than was requested.
+	TokenIssuedKey = "longshore.dev/token-issued"
 )
 
 const (
@@ -86,13 +89,14 @@ func tokenKey(volume, path string) string {
 	return volume + "-" + hex.EncodeToString(sum[:])[:tokenHashLength]
 }
 
-// TokenSecret builds the remote Secret with the tokens of a pod. expiration is the earliest of
-// all tokens.
-func TokenSecret(pod *corev1.Pod, namespace string, tokens map[string][]byte, expiration time.Time, origin Origin) *applycorev1.SecretApplyConfiguration {
+// TokenSecret builds the remote Secret with the tokens of a pod, which were issued at one time.
+// expiration is the earliest of all tokens.
+func TokenSecret(pod *corev1.Pod, namespace string, tokens map[string][]byte, issued, expiration time.Time, origin Origin) *applycorev1.SecretApplyConfiguration {
 	account := serviceAccountOf(pod)
 	labels := map[string]string{offloadingv1beta1.NodeNameLabel: origin.NodeName}
 	annotations := map[string]string{
-		TokenPodKey: pod.Name, TokenPodUIDKey: string(pod.UID), TokenExpirationKey: expiration.UTC().Format(time.RFC3339),
+		TokenPodKey: pod.Name, TokenPodUIDKey: string(pod.UID),
+		TokenIssuedKey: issued.UTC().Format(time.RFC3339), TokenExpirationKey: expiration.UTC().Format(time.RFC3339),
 	}
 	if len(validation.IsValidLabelValue(account)) == 0 {
 		labels[TokenAccountKey] = account

@@ -18,8 +18,10 @@ const DirectConnectionsDataAnnotation = "liqo.io/direct-connections-data"
 
 // Forge builds the EndpointSlice of a ShadowEndpointSlice (wire 4.5): its labels and
 // annotations, its endpoints with translated addresses, the ShadowEndpointSlice as controller.
-// addresses translates those of the consumer. reachable is false when this cluster does not reach the consumer; no endpoint is ready then.
-func Forge(shadow *offloadingv1beta1.ShadowEndpointSlice, reachable bool, addresses address.Translator) (*discoveryv1.EndpointSlice, error) {
+// addresses translates those of the consumer. reachable is false when this cluster does not reach the
+// consumer; no endpoint is ready then. An endpoint whose address cannot be translated is left out, and
+// leftOut says why.
+func Forge(shadow *offloadingv1beta1.ShadowEndpointSlice, reachable bool, addresses address.Translator) (slice *discoveryv1.EndpointSlice, leftOut []string) {
 	labels := maps.Clone(shadow.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -28,18 +30,21 @@ func Forge(shadow *offloadingv1beta1.ShadowEndpointSlice, reachable bool, addres
 	annotations := maps.Clone(shadow.Annotations)
 	delete(annotations, DirectConnectionsDataAnnotation)
 	template := shadow.Spec.Template.DeepCopy()
+	var endpoints []discoveryv1.Endpoint
 	for i := range template.Endpoints {
 		if err := forgeEndpoint(&template.Endpoints[i], template.AddressType, reachable, addresses); err != nil {
-			return nil, fmt.Errorf("forging EndpointSlice %s/%s: %w", shadow.Namespace, shadow.Name, err)
+			leftOut = append(leftOut, err.Error())
+			continue
 		}
+		endpoints = append(endpoints, template.Endpoints[i])
 	}
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: shadow.Name, Namespace: shadow.Namespace, Labels: labels, Annotations: annotations,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(shadow, offloadingv1beta1.ShadowEndpointSliceGVK)},
 		},
-		AddressType: template.AddressType, Endpoints: template.Endpoints, Ports: template.Ports,
-	}, nil
+		AddressType: template.AddressType, Endpoints: endpoints, Ports: template.Ports,
+	}, leftOut
 }
 
 // forgeEndpoint translates the addresses and sets the conditions. Serving and terminating are

@@ -63,8 +63,8 @@ func TestForge(t *testing.T) {
 	source.DeprecatedTopology = map[string]string{"zone": "a"}
 	shadow := newShadow(source)
 	before := shadow.DeepCopy()
-	slice, err := Forge(shadow, true, remapped{})
-	require.NoError(t, err)
+	slice, leftOut := Forge(shadow, true, remapped{})
+	require.Empty(t, leftOut)
 	assert.Equal(t, before, shadow, "the source is not changed")
 
 	assert.Equal(t, "web-x1", slice.Name)
@@ -105,24 +105,27 @@ func TestForgeConditions(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			slice, err := Forge(newShadow(tc.endpoint), tc.reachable, address.Identity{})
-			require.NoError(t, err)
+			slice, leftOut := Forge(newShadow(tc.endpoint), tc.reachable, address.Identity{})
+			require.Empty(t, leftOut)
 			assert.Equal(t, tc.want, slice.Endpoints[0].Conditions)
 			assert.Equal(t, []string{"10.0.0.5"}, slice.Endpoints[0].Addresses)
 		})
 	}
 }
 
-func TestForgeFailsWithoutTranslation(t *testing.T) {
+// One endpoint does not keep the others from being updated: a dead one would stay ready.
+func TestAnEndpointWithoutTranslationIsLeftOut(t *testing.T) {
 	source := endpoint()
 	source.Addresses = []string{"10.0.0.99"}
-	_, err := Forge(newShadow(source), true, remapped{})
-	assert.ErrorContains(t, err, `translating address "10.0.0.99"`)
+	slice, leftOut := Forge(newShadow(source, endpoint()), true, remapped{})
+	assert.Equal(t, []string{`translating address "10.0.0.99": no translation`}, leftOut)
+	require.Len(t, slice.Endpoints, 1)
+	assert.Equal(t, []string{"10.71.0.5"}, slice.Endpoints[0].Addresses)
 }
 
 func TestForgeEmptySlice(t *testing.T) {
-	slice, err := Forge(newShadow(), true, address.Identity{})
-	require.NoError(t, err)
+	slice, leftOut := Forge(newShadow(), true, address.Identity{})
+	assert.Empty(t, leftOut)
 	assert.Empty(t, slice.Endpoints)
 }
 

@@ -9,6 +9,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +36,7 @@ import (
 	"github.com/longshore-dev/longshore/host/kit/address"
 	"github.com/longshore-dev/longshore/host/kit/retry"
 	"github.com/longshore-dev/longshore/host/provider/metadata"
+	"github.com/longshore-dev/longshore/host/provider/refusal"
 )
 
 // FieldManager is the field manager of this controller's writes (wire 7.4).
@@ -42,9 +46,17 @@ const FieldManager = "shadow-endpointslice-controller"
 // name. Its end causes no event.
 const unmanagedRetry = 30 * time.Second
 
-// ReasonConflict is the reason of the event on a ShadowEndpointSlice whose name an unmanaged
-// EndpointSlice has.
-const ReasonConflict = "EndpointSliceConflict"
+// Reasons of the events on a ShadowEndpointSlice. Its consumer copies them.
+const (
+	// ReasonConflict: an unmanaged EndpointSlice has the name.
+	ReasonConflict = "EndpointSliceConflict"
+	// ReasonRefused: the API server refuses the EndpointSlice.
+	ReasonRefused = "EndpointSliceRefused"
+	// ReasonNotTranslated: addresses of the consumer cannot be translated.
+	ReasonNotTranslated = "AddressesNotTranslated"
+	// ReasonContested: another writer keeps changing the EndpointSlice.
+	ReasonContested = "EndpointSliceContested"
+)
 
 const actionCreate = "CreateEndpointSlice"
 
@@ -57,6 +69,11 @@ type Reconciler struct {
 	APIReader client.Reader
 	// Events records on the ShadowEndpointSlice.
 	Events events.EventRecorder
+	// Clock is the time source.
+	Clock clock.PassiveClock
+
+	// writes holds the contest.LastWrite of each EndpointSlice, by name.
+	writes sync.Map
 }
 
 // SetupWithManager watches ShadowEndpointSlices, the EndpointSlices that they own, and the
@@ -114,6 +131,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	err := r.Client.Get(ctx, request.NamespacedName, shadow)
 	switch {
 	case apierrors.IsNotFound(err):
+		r.writes.Delete(request.NamespacedName)
 		return ctrl.Result{}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("reading ShadowEndpointSlice %s: %w", request, err)
@@ -127,16 +145,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	// Translated anew each time: the Configuration of the consumer may change (T41).
 	addresses, err := address.Load(ctx, r.Client, originOf(shadow))
 	if err != nil {
+		r.Events.Eventf(shadow, nil, corev1.EventTypeWarning, ReasonNotTranslated, actionCreate,
+			"The EndpointSlice is not updated, because the addresses of cluster %q cannot be translated: %v. The administrator of the provider completes the Configuration.", originOf(shadow), err)
 		return ctrl.Result{}, fmt.Errorf("translating the addresses of ShadowEndpointSlice %s: %w", request, err)
 	}
-	desired, err := Forge(shadow, isReachable(cluster), addresses)
-	if err != nil {
-		return ctrl.Result{}, err
+	desired, leftOut := Forge(shadow, isReachable(cluster), addresses)
+	if len(leftOut) > 0 {
+		r.Events.Eventf(shadow, nil, corev1.EventTypeWarning, ReasonNotTranslated, actionCreate,
+			"Endpoints are left out of the EndpointSlice: %s", strings.Join(leftOut, "; "))
 	}
 	current := &discoveryv1.EndpointSlice{}
 	err = r.Client.Get(ctx, request.NamespacedName, current)
 	switch {
 	case apierrors.IsNotFound(err):
+		if pause := r.pause(shadow, desired); pause > 0 {
+			return ctrl.Result{RequeueAfter: pause}, nil
+		}
 		return r.create(ctx, shadow, desired)
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("reading EndpointSlice %s: %w", request, err)
@@ -162,9 +186,13 @@ func (r *Reconciler) create(ctx context.Context, shadow *offloadingv1beta1.Shado
 	key := client.ObjectKeyFromObject(desired)
 	err := r.Client.Create(ctx, desired.DeepCopy(), client.FieldOwner(FieldManager))
 	switch {
-	case err == nil, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case err == nil:
+		r.wrote(shadow, desired)
+		return ctrl.Result{}, nil
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return ctrl.Result{}, nil
 	case !apierrors.IsAlreadyExists(err):
+		r.reportRefusal(shadow, err)
 		return ctrl.Result{}, fmt.Errorf("creating EndpointSlice %s: %w", key, err)
 	}
 	// The EndpointSlice may exist without the label that the cache selects by.
@@ -201,11 +229,25 @@ func (r *Reconciler) update(ctx context.Context, shadow *offloadingv1beta1.Shado
 	if err != nil || body == nil {
 		return ctrl.Result{}, err
 	}
+	if pause := r.pause(shadow, desired); pause > 0 {
+		return ctrl.Result{RequeueAfter: pause}, nil
+	}
 	err = r.Client.Patch(ctx, current, client.RawPatch(types.MergePatchType, body), client.FieldOwner(FieldManager))
-	if client.IgnoreNotFound(err) != nil {
+	switch {
+	case err == nil:
+		r.wrote(shadow, desired)
+	case !apierrors.IsNotFound(err):
+		r.reportRefusal(shadow, err)
 		return ctrl.Result{}, fmt.Errorf("patching EndpointSlice %s: %w", key, err)
 	}
 	return ctrl.Result{}, nil
+}
+
+// reportRefusal records an event if an error is a refusal, which its retries do not resolve.
+func (r *Reconciler) reportRefusal(shadow *offloadingv1beta1.ShadowEndpointSlice, err error) {
+	if message := refusal.Message(err); message != "" {
+		r.Events.Eventf(shadow, nil, corev1.EventTypeWarning, ReasonRefused, actionCreate, "EndpointSlice not written: %s", message)
+	}
 }
 
 // diff returns the merge patch from one EndpointSlice to another, nil when they are equal.

@@ -2,6 +2,7 @@ package shadowendpointslice
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
+	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,33 +33,45 @@ var key = client.ObjectKey{Namespace: "shop-rome", Name: "web-x1"}
 type environment struct {
 	client.Client
 	reconciler *Reconciler
+	clock      *testclock.FakePassiveClock
 	events     chan string
 	writes     []string
+	// refuses is what the API server answers to writes.
+	refuses error
 }
 
 func newEnvironment(t *testing.T, objects ...client.Object) *environment {
 	t.Helper()
 	built, err := scheme.New()
 	require.NoError(t, err)
-	e := &environment{}
-	count := func(verb string) { e.writes = append(e.writes, verb) }
+	e := &environment{clock: testclock.NewFakePassiveClock(time.Unix(1e9, 0))}
+	count := func(verb string) error {
+		e.writes = append(e.writes, verb)
+		return e.refuses
+	}
 	c := fake.NewClientBuilder().WithScheme(built).WithObjects(objects...).WithReturnManagedFields().WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			count("create")
+			if err := count("create"); err != nil {
+				return err
+			}
 			return c.Create(ctx, o, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			count("patch")
+			if err := count("patch"); err != nil {
+				return err
+			}
 			return c.Patch(ctx, o, p, opts...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			count("delete")
+			if err := count("delete"); err != nil {
+				return err
+			}
 			return c.Delete(ctx, o, opts...)
 		},
 	}).Build()
-	recorder := events.NewFakeRecorder(10)
+	recorder := events.NewFakeRecorder(100)
 	e.Client, e.events = c, recorder.Events
-	e.reconciler = &Reconciler{Client: c, APIReader: c, Events: recorder}
+	e.reconciler = &Reconciler{Client: c, APIReader: c, Events: recorder, Clock: e.clock}
 	return e
 }
 
@@ -137,6 +151,85 @@ func TestChangesInTheProviderAreReverted(t *testing.T) {
 	assert.Equal(t, "x", slice.Labels["theirs"], "labels of other managers stay")
 	_, writes, _ = e.reconcile(t)
 	assert.Empty(t, writes)
+}
+
+// Another writer in the provider is slowed down, not fought (T76).
+func TestAContestedEndpointSliceIsRevertedWithGrowingPauses(t *testing.T) {
+	for name, fight := range map[string]func(*testing.T, *environment, *discoveryv1.EndpointSlice){
+		"changes": func(t *testing.T, e *environment, slice *discoveryv1.EndpointSlice) {
+			t.Helper()
+			slice.Endpoints[0].Addresses = []string{"10.9.9.9"}
+			require.NoError(t, e.Update(t.Context(), slice, client.FieldOwner("other")))
+		},
+		"deletions": func(t *testing.T, e *environment, slice *discoveryv1.EndpointSlice) {
+			t.Helper()
+			require.NoError(t, e.Delete(t.Context(), slice))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnvironment(t, newShadow(endpoint()))
+			slice, _, _ := e.reconcile(t)
+			reverts, begin := 0, e.clock.Now()
+			for e.clock.Since(begin) < 30*time.Minute {
+				if slice != nil && slice.Endpoints[0].Addresses[0] == "10.0.0.5" {
+					e.writes = nil
+					fight(t, e, slice)
+				}
+				var writes []string
+				var result ctrl.Result
+				slice, writes, result = e.reconcile(t)
+				if len(writes) > 0 {
+					reverts++
+				} else {
+					require.NotZero(t, result.RequeueAfter)
+				}
+				e.clock.SetTime(e.clock.Now().Add(time.Second))
+			}
+			assert.Greater(t, reverts, 5, "at once the first time")
+			assert.Less(t, reverts, 20)
+			require.NotEmpty(t, e.events)
+			assert.Contains(t, <-e.events, "Warning EndpointSliceContested A controller or user in the provider keeps changing EndpointSlice \"web-x1\"")
+
+			e.change(t, func(s *offloadingv1beta1.ShadowEndpointSlice) { s.Spec.Template.Endpoints[0].Addresses[0] = "10.0.0.6" })
+			slice, _, _ = e.reconcile(t)
+			require.NotNil(t, slice)
+			assert.Equal(t, []string{"10.0.0.6"}, slice.Endpoints[0].Addresses, "a change of the consumer does not wait")
+		})
+	}
+}
+
+// The consumer learns why there is no EndpointSlice.
+func TestARefusedEndpointSliceIsReported(t *testing.T) {
+	invalid := apierrors.NewInvalid(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice").GroupKind(), key.Name, nil)
+	for name, tc := range map[string]struct {
+		answer error
+		want   string
+	}{
+		"invalid":      {invalid, "Warning EndpointSliceRefused EndpointSlice not written: " + invalid.Error()},
+		"by a webhook": {apierrors.NewForbidden(schema.GroupResource{Resource: "endpointslices"}, key.Name, errors.New("denied by policy x")), "denied by policy x"},
+		"overload":     {apierrors.NewTooManyRequestsError("later"), ""},
+		"a connection": {errors.New("connection refused"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnvironment(t, newShadow(endpoint()))
+			e.refuses = tc.answer
+			_, err := e.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
+			require.ErrorIs(t, err, tc.answer)
+			e.refuses = nil
+			e.reconcile(t)
+			e.change(t, func(s *offloadingv1beta1.ShadowEndpointSlice) { s.Spec.Template.Endpoints = nil })
+			e.refuses = tc.answer
+			_, err = e.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
+			require.ErrorIs(t, err, tc.answer)
+			if tc.want == "" {
+				assert.Empty(t, e.events)
+				return
+			}
+			for _, verb := range []string{"creation", "patch"} {
+				assert.Contains(t, <-e.events, tc.want, verb)
+			}
+		})
+	}
 }
 
 // An EndpointSlice that the ShadowEndpointSlice does not control is never changed (T23).

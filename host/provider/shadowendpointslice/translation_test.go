@@ -47,6 +47,7 @@ func TestAddressesFollowTheConfigurationOfTheConsumer(t *testing.T) {
 	require.NoError(t, e.Update(t.Context(), configuration))
 	_, err := e.reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: key})
 	require.ErrorIs(t, err, address.ErrPending)
+	assert.Contains(t, <-e.events, "Warning AddressesNotTranslated The EndpointSlice is not updated, because the addresses of cluster \"rome\" cannot be translated")
 
 	require.NoError(t, e.Delete(t.Context(), configuration))
 	slice, _, _ = e.reconcile(t)

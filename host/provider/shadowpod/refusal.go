@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/kit/events"
+	"github.com/longshore-dev/longshore/host/provider/refusal"
 )
 
 // maxMessage is the longest message in a ShadowPod's status, in bytes.
@@ -41,20 +40,7 @@ func refusalMessage(err error) string {
 	if errors.As(err, &forbidden) {
 		return forbidden.reason
 	}
-	var answer apierrors.APIStatus
-	if !errors.As(err, &answer) {
-		return ""
-	}
-	status := answer.Status()
-	switch status.Code {
-	case http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
-		return ""
-	}
-	// A webhook that cannot be reached is an internal error.
-	if status.Code/100 == 4 || apierrors.IsInternalError(err) {
-		return status.Message
-	}
-	return ""
+	return refusal.Message(err)
 }
 
 // patchStatus sends a merge patch of the ShadowPod's status.

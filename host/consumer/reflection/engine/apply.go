@@ -114,7 +114,7 @@ func (x *execution) sendApply(ctx context.Context, config configuration) error {
 // isContested reports whether a change by another writer in the provider is not reverted
 // now. Then the key is requeued for the time when it may be.
 func (x *execution) isContested(state keyState) bool {
-	pause, reported := state.contest.pause(x.engine.revertBase, x.in.Facts.Now)
+	pause, reported := state.contest.PauseFrom(x.engine.revertBase, x.in.Facts.Now)
 	if reported {
 		x.recordEvent(Contested(x.in.Facts, "the reflected object"))
 	}

@@ -1,78 +1,21 @@
 package engine
 
-import "time"
+import "github.com/longshore-dev/longshore/host/kit/contest"
 
-const (
-	// revertBase is the pause after the first revert of a change in the provider. It
-	// doubles up to revertMax. After revertCalm without reverts, counting starts again.
-	revertBase = time.Second
-	revertMax  = 5 * time.Minute
-	revertCalm = 30 * time.Minute
-	// revertsReported is the number of reverts after which an event is recorded.
-	revertsReported = 4
+type (
+	// Contest counts how often one desired state had to be written again because another writer in
+	// the provider changed it (T76).
+	Contest = contest.Contest
+	// LastWrite is a value that was written, with the contest about it.
+	LastWrite = contest.LastWrite
 )
-
-// Contest counts how often one desired state had to be written again because another
-// writer in the provider changed it (T76). The zero value is a count of zero.
-type Contest struct {
-	reverts int
-	// wroteAt is the time of the last write.
-	wroteAt time.Time
-}
-
-// Wrote returns the contest after a write that succeeded. again reports whether the
-// desired state is the same as that of the write before.
-func (c Contest) Wrote(again bool, now time.Time) Contest {
-	next := Contest{wroteAt: now}
-	if again && !c.isCalm(now) {
-		next.reverts = c.reverts + 1
-	}
-	return next
-}
-
-// Pause returns how long the next write of the same desired state must wait: zero the first
-// time, then longer and longer, up to five minutes. reported is true when an event about
-// the other writer is due.
-func (c Contest) Pause(now time.Time) (pause time.Duration, reported bool) {
-	return c.pause(revertBase, now)
-}
-
-func (c Contest) pause(base time.Duration, now time.Time) (time.Duration, bool) {
-	if c.reverts == 0 || c.isCalm(now) {
-		return 0, false
-	}
-	pause := min(base<<min(c.reverts-1, 20), revertMax)
-	return max(pause-now.Sub(c.wroteAt), 0), c.reverts >= revertsReported
-}
-
-func (c Contest) isCalm(now time.Time) bool { return now.Sub(c.wroteAt) > revertCalm }
-
-// LastWrite is a value that was written, with the contest about it. The zero value is none.
-type LastWrite struct {
-	value   string
-	contest Contest
-}
-
-// Wrote returns the last write after one that succeeded.
-func (w LastWrite) Wrote(value string, now time.Time) LastWrite {
-	return LastWrite{value: value, contest: w.contest.Wrote(w.value == value, now)}
-}
-
-// Pause returns how long the next write of a value must wait, as [Contest.Pause] does. A value that is
-// not that of the last write does not wait.
-func (w LastWrite) Pause(value string, now time.Time) (pause time.Duration, reported bool) {
-	if w.value != value {
-		return 0, false
-	}
-	return w.contest.Pause(now)
-}
 
 // Contested returns the event about another writer in the provider. object names what that
 // writer changes. Each revert is followed by a decision without events, so the event stays quiet
 // for as long as reverts count.
 func Contested(facts Facts, object string) RecordEvent {
 	return RecordEvent{
-		Type: EventWarning, Reason: ReasonFailedReflection, Quiet: revertCalm,
+		Type: EventWarning, Reason: ReasonFailedReflection, Quiet: contest.Calm,
 		Message: "A controller or user in cluster " + facts.ProviderClusterID + " keeps changing " + object +
 			". Stop it, or do not reflect the labels or annotations that it writes.",
 	}

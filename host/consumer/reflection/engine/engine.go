@@ -26,6 +26,7 @@ import (
 
 	liqocorev1beta1 "github.com/longshore-dev/longshore/host/apis/core/v1beta1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/contest"
 )
 
 // FieldManager owns the fields that reflection writes, on both sides (wire 7.4).
@@ -78,7 +79,7 @@ type Engine struct {
 	filled filledCaches
 	// informers are set by Run.
 	informers *Informers
-	// revertBase is the constant; tests shorten it.
+	// revertBase is contest.Base; tests shorten it.
 	revertBase time.Duration
 
 	mu         sync.RWMutex
@@ -114,7 +115,7 @@ func New(options Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{options: options, metrics: m, namespaces: map[string]*namespace{}, kick: make(chan struct{}, 1), revertBase: revertBase}
+	e := &Engine{options: options, metrics: m, namespaces: map[string]*namespace{}, kick: make(chan struct{}, 1), revertBase: contest.Base}
 	e.filled.kick = make(chan struct{}, 1)
 	for _, definition := range options.Definitions {
 		r, err := e.newRunner(definition)

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
+	"github.com/longshore-dev/longshore/host/kit/contest"
 )
 
 func localMap(name string, data map[string]string) *corev1.ConfigMap {
@@ -121,7 +121,7 @@ func TestAContestedObjectIsRevertedWithPauses(t *testing.T) {
 		}
 		return len(w.journal.all()) > 0
 	}, soon, tick)
-	assert.GreaterOrEqual(t, rounds, revertsReported, "reverted at first")
+	assert.GreaterOrEqual(t, rounds, contest.Reported, "reverted at first")
 	for range 2 {
 		cm := w.remoteData(t, "settings", "1")
 		cm.Data["k"] = "other again"
@@ -138,7 +138,7 @@ func TestAnObjectThatIsWithdrawnAndSentAgainIsNotContested(t *testing.T) {
 	local, remote := mapped(t, localMap("settings", map[string]string{"k": "1"}))
 	w := start(t, local, remote, maps{})
 	w.remoteData(t, "settings", "1")
-	for range revertsReported + 2 {
+	for range contest.Reported + 2 {
 		for _, skips := range []bool{true, false} {
 			cm, _ := get(t.Context(), local.WithWatch, "shop", "settings", &corev1.ConfigMap{})
 			cm.Annotations = nil
@@ -154,25 +154,6 @@ func TestAnObjectThatIsWithdrawnAndSentAgainIsNotContested(t *testing.T) {
 	}
 	w.fence(t, "fence")
 	assert.NotContains(t, w.journal.all(), "shop/settings FailedReflection")
-}
-
-func TestContestPause(t *testing.T) {
-	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for reverts, want := range map[int]time.Duration{0: 0, 1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 12: revertMax, 1000: revertMax} {
-		contest := Contest{}.Wrote(false, begin)
-		for range reverts {
-			contest = contest.Wrote(true, begin)
-		}
-		pause, reported := contest.Pause(begin)
-		assert.Equal(t, want, pause, reverts)
-		assert.Equal(t, reverts >= revertsReported, reported, reverts)
-		pause, _ = contest.Pause(begin.Add(want))
-		assert.Zero(t, pause, "%d: giving way caches", reverts)
-		pause, reported = contest.Pause(begin.Add(revertCalm + time.Second))
-		assert.Zero(t, pause, "%d: forgotten after a while", reverts)
-		assert.False(t, reported, reverts)
-		assert.Zero(t, contest.Wrote(false, begin).reverts, "%d: another desired state is not contested", reverts)
-	}
 }
 
 func TestUnmanagedObjectsAreLeftAlone(t *testing.T) {

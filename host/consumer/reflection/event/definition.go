@@ -1,10 +1,11 @@
 // Package event is Pod flow, stage 7: the definitions with which the reflection engine copies
-// events about remote pods, claims, Services and Ingresses to the consumer (wire 4.10), so that
-// `kubectl describe` shows why an offloaded pod does not start, or why its volume or load balancer
-// is missing.
+// events about remote pods, claims, Services, Ingresses and ShadowEndpointSlices to the consumer (wire
+// 4.10), so that `kubectl describe` shows why an offloaded pod does not start, or why its volume, its
+// load balancer or its endpoints are missing.
 package event
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -39,6 +40,8 @@ type Options struct {
 	// Interval is the least time between two writes of the same event, 30 seconds by default.
 	// A provider counts the events of a crashing container every few seconds.
 	Interval time.Duration
+	// Limits are those of the provider. nil for limits of this definition only.
+	Limits *Limits
 }
 
 // Definition copies events.
@@ -58,6 +61,9 @@ var _ engine.Definition = (*Definition)(nil)
 func New(options Options) *Definition {
 	if options.Interval == 0 {
 		options.Interval = defaultInterval
+	}
+	if options.Limits == nil {
+		options.Limits = NewLimits()
 	}
 	return &Definition{
 		options: options, name: "event", subjects: []subject{podOf(options.Origin.NodeName)},
@@ -101,8 +107,10 @@ func (d *Definition) Resource() engine.Resource {
 		New:     func() client.Object { return &corev1.Event{} },
 		NewList: func() client.ObjectList { return &corev1.EventList{} },
 	}
+	remoteKind := kind
+	remoteKind.Trim = cut
 	resource := engine.Resource{
-		Name: d.name, Local: kind, Remote: kind, LocalUnwatched: true,
+		Name: d.name, Local: kind, Remote: remoteKind, LocalUnwatched: true,
 		RemoteUnmanaged: true, RemoteFields: d.remoteFields, LeaderOnly: d.leaderOnly,
 		Policy: d.options.Policy, Workers: max(d.options.Workers, 1),
 	}
@@ -114,11 +122,10 @@ func (d *Definition) Resource() engine.Resource {
 
 // find returns the local object that a remote event is about, with its kind, or nil.
 func (d *Definition) find(in engine.Input, event *corev1.Event) (client.Object, schema.GroupVersionKind) {
-	about := event.InvolvedObject
+	about := &event.InvolvedObject
 	for i := range d.subjects {
-		of := &d.subjects[i]
-		if of.kind.Kind == about.Kind && (about.APIVersion == "" || of.kind.Group == about.GroupVersionKind().Group) {
-			return in.Related[i](about.Name), of.kind
+		if d.subjects[i].isAbout(about) {
+			return in.Related[i](about.Name), d.subjects[i].kind
 		}
 	}
 	return nil, schema.GroupVersionKind{}
@@ -160,7 +167,12 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 		offloadingv1beta1.OriginLabel:      in.Facts.HomeClusterID,
 		offloadingv1beta1.DestinationLabel: in.Facts.ProviderClusterID,
 	}
-	return []engine.Action{engine.ApplyLocal{Config: local.Event(event, kind, object, labels)}, engine.Remember{Value: next}}, nil
+	return []engine.Action{engine.Query{Run: func(context.Context) ([]engine.Action, error) {
+		if !d.options.Limits.take(object.GetUID(), in.Facts.Now) {
+			return []engine.Action{engine.Requeue{After: d.options.Interval, Reason: "the provider reports too many events"}}, nil
+		}
+		return []engine.Action{engine.ApplyLocal{Config: local.Event(event, kind, object, labels)}, engine.Remember{Value: next}}, nil
+	}}}, nil
 }
 
 func keep(reason string) []engine.Action { return []engine.Action{engine.Keep{Reason: reason}} }

@@ -2,12 +2,14 @@ package event
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -55,6 +57,21 @@ func input(event *corev1.Event, pod *corev1.Pod, memory any) engine.Input {
 	return in
 }
 
+// decide returns the actions of a decision, with those that its query answers.
+func decide(t *testing.T, d engine.Definition, in engine.Input) []engine.Action {
+	t.Helper()
+	actions, err := d.Decide(in)
+	require.NoError(t, err)
+	query, isQuery := actions[0].(engine.Query)
+	if !isQuery {
+		return actions
+	}
+	require.Len(t, actions, 1)
+	actions, err = query.Run(t.Context())
+	require.NoError(t, err)
+	return actions
+}
+
 func TestDecide(t *testing.T) {
 	skipped := input(happened(1, 0), podCreated(time.Hour), nil)
 	skipped.Skipped = true
@@ -78,8 +95,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			actions, err := definition().Decide(tc.in)
-			require.NoError(t, err)
+			actions := decide(t, definition(), tc.in)
 			require.Len(t, actions, len(tc.want))
 			for i := range tc.want {
 				assert.IsType(t, tc.want[i], actions[i])
@@ -104,19 +120,21 @@ func TestStepsOfAPodAreNotWatched(t *testing.T) {
 // Warnings about other objects than pods come back too; what is normal helps no one.
 func TestEventsOfOtherObjects(t *testing.T) {
 	options := Options{Origin: remote.Origin{HomeClusterID: "rome", ProviderClusterID: "milan", NodeName: "milan-node"}, Policy: offloadingv1beta1.DenyList}
-	assert.Nil(t, NewForObjects(options, "pod", "configmap", "secret", "endpointslice"), "no controller of a provider warns about these")
-	d := NewForObjects(options, "ingress", "service", "persistentvolumeclaim", "configmap")
+	assert.Nil(t, NewForObjects(options, "pod", "configmap", "secret"), "no controller of a provider warns about these")
+	d := NewForObjects(options, "ingress", "service", "persistentvolumeclaim", "configmap", "endpointslice")
 	resource := d.Resource()
 	assert.Equal(t, "involvedObject.kind!=Pod,type=Warning", resource.RemoteFields.String())
 	assert.True(t, resource.LeaderOnly, "the objects belong to no single virtual node")
-	require.Len(t, resource.Related, 3)
+	require.Len(t, resource.Related, 4)
 
 	created := metav1.NewTime(now.Add(-time.Hour))
 	meta := metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "uid-1", CreationTimestamp: created}
-	locals := []client.Object{&corev1.PersistentVolumeClaim{ObjectMeta: meta}, &corev1.Service{ObjectMeta: meta}, &networkingv1.Ingress{ObjectMeta: meta}}
+	locals := []client.Object{&corev1.PersistentVolumeClaim{ObjectMeta: meta}, &corev1.Service{ObjectMeta: meta}, &networkingv1.Ingress{ObjectMeta: meta}, &discoveryv1.EndpointSlice{ObjectMeta: meta}}
 	for name, tc := range map[string]struct {
 		apiVersion, kind, object, want string
 	}{
+		"a refused ShadowEndpointSlice":           {"offloading.liqo.io/v1beta1", "ShadowEndpointSlice", "web", "discovery.k8s.io/v1"},
+		"an EndpointSlice of the provider":        {"discovery.k8s.io/v1", "EndpointSlice", "web", ""},
 		"a claim that is not provisioned":         {"v1", "PersistentVolumeClaim", "web", "v1"},
 		"a load balancer that is not created":     {"v1", "Service", "web", "v1"},
 		"a rejected Ingress":                      {"networking.k8s.io/v1", "Ingress", "web", "networking.k8s.io/v1"},
@@ -141,8 +159,7 @@ func TestEventsOfOtherObjects(t *testing.T) {
 					return object
 				})
 			}
-			actions, err := d.Decide(in)
-			require.NoError(t, err)
+			actions := decide(t, d, in)
 			if tc.want == "" {
 				assert.IsType(t, engine.Keep{}, actions[0])
 				return
@@ -152,19 +169,17 @@ func TestEventsOfOtherObjects(t *testing.T) {
 			require.NoError(t, err)
 			got := &corev1.Event{}
 			require.NoError(t, json.Unmarshal(body, got))
-			assert.Equal(t, corev1.ObjectReference{APIVersion: tc.want, Kind: tc.kind, Namespace: "shop", Name: "web", UID: "uid-1"}, got.InvolvedObject)
+			assert.Equal(t, corev1.ObjectReference{APIVersion: tc.want, Kind: strings.TrimPrefix(tc.kind, "Shadow"), Namespace: "shop", Name: "web", UID: "uid-1"}, got.InvolvedObject)
 		})
 	}
 }
 
 func TestAnUpdateIsSentWhenTheIntervalEnds(t *testing.T) {
 	in := input(happened(9, 0), podCreated(time.Hour), written{at: now.Add(-10 * time.Second), count: 1})
-	actions, err := definition().Decide(in)
-	require.NoError(t, err)
+	actions := decide(t, definition(), in)
 	assert.Equal(t, 20*time.Second, actions[0].(engine.Requeue).After)
 	in.Facts.Now = now.Add(20 * time.Second)
-	actions, err = definition().Decide(in)
-	require.NoError(t, err)
+	actions = decide(t, definition(), in)
 	require.IsType(t, engine.ApplyLocal{}, actions[0])
 	assert.Equal(t, written{at: in.Facts.Now, last: now, count: 9}, actions[1].(engine.Remember).Value)
 }

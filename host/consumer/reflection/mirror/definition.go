@@ -5,6 +5,7 @@
 package mirror
 
 import (
+	"errors"
 	"net/netip"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,7 +62,7 @@ type kind[T client.Object] struct {
 	empty     func() client.Object
 	emptyList func() client.ObjectList
 	// forge builds the remote object. Labels, annotations and the remote namespace are in
-	// the input.
+	// the input. A remote.LeftOutError beside the object becomes an event.
 	forge func(local T, in engine.Input, o Options) (runtime.ApplyConfiguration, error)
 
 	// plural is the name of the resource in URLs; for custom resources.
@@ -163,10 +164,17 @@ func (d *definition[T]) Decide(in engine.Input) ([]engine.Action, error) {
 		return withdraw(in), nil
 	}
 	config, err := d.kind.forge(local, in, d.options)
-	if err != nil {
+	var leftOut *remote.LeftOutError
+	if err != nil && !errors.As(err, &leftOut) {
 		return nil, err
 	}
 	actions := []engine.Action{engine.Apply{Config: config}}
+	if leftOut != nil {
+		actions = append(actions, engine.RecordEvent{
+			Type: engine.EventWarning, Reason: engine.ReasonFailedReflection,
+			Message: "Parts are not reflected to cluster " + in.Facts.ProviderClusterID + ": " + leftOut.Error(),
+		})
+	}
 	current, hasRemote := in.Remote.(T)
 	if d.kind.report == nil || !hasRemote {
 		return actions, nil

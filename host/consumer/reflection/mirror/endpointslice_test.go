@@ -16,6 +16,7 @@ import (
 	ipamv1alpha1 "github.com/longshore-dev/longshore/host/apis/ipam/v1alpha1"
 	offloadingv1beta1 "github.com/longshore-dev/longshore/host/apis/offloading/v1beta1"
 	"github.com/longshore-dev/longshore/host/consumer/reflection/engine"
+	"github.com/longshore-dev/longshore/host/forge/remote"
 )
 
 func annotated(annotations ...string) metav1.ObjectMeta {
@@ -148,9 +149,19 @@ func TestAddressesOfEndpointsAreTranslatedForTheProvider(t *testing.T) {
 	}
 	assert.Equal(t, []string{"10.1.0.5", "10.70.0.4"}, addresses())
 
+	// A pod of another provider, or of the network of its node: the others are sent, so that none that
+	// has ended stays ready in the provider.
 	ips = nil
-	_, err := d.Decide(in)
-	require.ErrorContains(t, err, `translating the address "203.0.113.1" of an endpoint: peers do not reach address 203.0.113.1`)
+	actions, err := d.Decide(in)
+	require.NoError(t, err)
+	require.Len(t, actions, 2)
+	event := actions[1].(engine.RecordEvent)
+	assert.Equal(t, engine.ReasonFailedReflection, event.Reason)
+	assert.Contains(t, event.Message, `cluster milan: translating the address "203.0.113.1" of an endpoint: peers do not reach address 203.0.113.1`)
+	config, isSlice := actions[0].(engine.Apply).Config.(*remote.ShadowEndpointSliceApplyConfiguration)
+	require.True(t, isSlice)
+	require.Len(t, config.Spec.Template.Endpoints, 1)
+	assert.Equal(t, []string{"10.1.0.5"}, config.Spec.Template.Endpoints[0].Addresses)
 	isTranslated = false
 	assert.Equal(t, []string{"10.1.0.5", "203.0.113.1"}, addresses(), "without Configuration of the provider")
 

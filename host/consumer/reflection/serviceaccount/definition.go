@@ -9,8 +9,6 @@ package serviceaccount
 
 import (
 	"context"
-	"fmt"
-	"hash/fnv"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -26,10 +24,6 @@ import (
 )
 
 const (
-	// refreshPart is the part of its lifetime that is left when a token is requested again.
-	refreshPart = 5
-	// maxJitter spreads the requests for pods that were created at the same time.
-	maxJitter = 30 * time.Second
 	// minWait and maxWait bound how soon a pod that is not offloaded yet is looked at again.
 	// That costs no request.
 	minWait, maxWait = 250 * time.Millisecond, time.Minute
@@ -122,7 +116,7 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 	case pod == nil || podend.IsTerminal(pod.Status.Phase):
 		return withdraw(hasSecret, "the pod needs no token"), nil
 	}
-	tokens, account, err := d.tokensOf(pod)
+	tokens, account, err := d.find(pod)
 	if err != nil {
 		return keep(err.Error()), nil // A change of the address decides again.
 	}
@@ -138,25 +132,12 @@ func (d *Definition) Decide(in engine.Input) ([]engine.Action, error) {
 		wait := min(max(in.Facts.Now.Sub(pod.CreationTimestamp.Time)/4, minWait), maxWait)
 		return []engine.Action{engine.Requeue{After: wait, Reason: "the pod is not offloaded yet"}}, nil
 	}
-	return d.refresh(in.Facts, pod, secret, account, tokens), nil
+	return d.refresh(in, &access{pod, account, tokens}, secret), nil
 }
 
-// refresh requests the tokens of a pod, unless those in its remote Secret, if there is one, are valid
-// for longer.
-func (d *Definition) refresh(facts engine.Facts, pod *corev1.Pod, secret *corev1.Secret, account string, tokens []remote.PodToken) []engine.Action {
-	if secret != nil {
-		if left := refreshAt(secret, tokens, pod).Sub(facts.Now); left > 0 {
-			return []engine.Action{engine.Requeue{After: left, Reason: "the tokens are valid"}}
-		}
-	}
-	return []engine.Action{engine.Query{Run: func(ctx context.Context) ([]engine.Action, error) {
-		return d.request(ctx, pod, facts, account, tokens)
-	}}}
-}
-
-// tokensOf returns the tokens that the remote pod of a pod gets, and their service account. It
+// find returns the tokens that the remote pod of a pod gets, and their service account. It
 // returns an error while the address of the API server is not known.
-func (d *Definition) tokensOf(pod *corev1.Pod) (tokens []remote.PodToken, account string, err error) {
+func (d *Definition) find(pod *corev1.Pod) (tokens []remote.PodToken, account string, err error) {
 	origin := d.options.Origin
 	if d.options.APIServer != nil {
 		if origin, err = origin.ForPod(pod, d.options.APIServer); err != nil {
@@ -165,27 +146,6 @@ func (d *Definition) tokensOf(pod *corev1.Pod) (tokens []remote.PodToken, accoun
 	}
 	tokens, account = remote.PodTokens(pod, origin)
 	return tokens, account, nil
-}
-
-// request requests all tokens of a pod and sends them.
-func (d *Definition) request(ctx context.Context, pod *corev1.Pod, facts engine.Facts, account string, tokens []remote.PodToken) ([]engine.Action, error) {
-	data := map[string][]byte{}
-	var earliest time.Time
-	for _, token := range tokens {
-		response, err := d.options.CreateToken(ctx, pod.Namespace, account, forgeRequest(pod, token))
-		if err != nil {
-			return nil, fmt.Errorf("requesting a token of service account %q for the remote pod: %w", account, err)
-		}
-		data[token.Key] = []byte(response.Status.Token)
-		if expiration := response.Status.ExpirationTimestamp.Time; earliest.IsZero() || expiration.Before(earliest) {
-			earliest = expiration
-		}
-	}
-	config := remote.TokenSecret(pod, facts.RemoteNamespace, data, earliest, d.options.Origin)
-	return []engine.Action{
-		engine.Apply{Config: config, SkipPolicies: true},
-		engine.Requeue{After: max(refreshTime(earliest, tokens, pod).Sub(facts.Now), time.Second), Reason: "the tokens expire"},
-	}, nil
 }
 
 // forgeRequest returns the request of a token that is bound to a pod.
@@ -198,34 +158,6 @@ func forgeRequest(pod *corev1.Pod, token remote.PodToken) *authenticationv1.Toke
 		request.Spec.Audiences = []string{token.Audience}
 	}
 	return request
-}
-
-// refreshAt returns when the tokens of a Secret are requested again: the zero time if it lacks
-// one, or does not say when they expire.
-func refreshAt(secret *corev1.Secret, tokens []remote.PodToken, pod *corev1.Pod) time.Time {
-	for _, token := range tokens {
-		if _, found := secret.Data[token.Key]; !found {
-			return time.Time{}
-		}
-	}
-	expiration, err := time.Parse(time.RFC3339, secret.Annotations[remote.TokenExpirationKey])
-	if err != nil {
-		return time.Time{}
-	}
-	return refreshTime(expiration, tokens, pod)
-}
-
-// refreshTime returns when tokens, the first of which expires at expiration, are requested
-// again. The jitter depends on the pod.
-func refreshTime(expiration time.Time, tokens []remote.PodToken, pod *corev1.Pod) time.Time {
-	shortest := tokens[0].Seconds
-	for _, token := range tokens {
-		shortest = min(shortest, token.Seconds)
-	}
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(pod.UID))
-	jitter := time.Duration(hash.Sum32()) % maxJitter
-	return expiration.Add(jitter - time.Duration(shortest)*time.Second/refreshPart)
 }
 
 func withdraw(hasSecret bool, reason string) []engine.Action {

@@ -152,13 +152,153 @@ func TestDecide(t *testing.T) {
 	})
 }
 
+// An API server may grant shorter lifetimes than were requested.
+func TestTokensAreRenewedWhenAFifthOfTheGrantedLifetimeIsLeft(t *testing.T) {
+	const day, tenMinutes = 24 * time.Hour, 10 * time.Minute
+	pod := offloaded(func(p *corev1.Pod) {
+		p.Spec.Volumes = []corev1.Volume{projected("token", "", ptr.To(int64(day/time.Second)))}
+	})
+	issued := func(ago time.Duration) func(*corev1.Secret) {
+		return func(s *corev1.Secret) {
+			s.Annotations["longshore.dev/token-issued"] = now.Add(-ago).Format(time.RFC3339)
+		}
+	}
+	for name, tc := range map[string]struct {
+		expires  time.Duration
+		alter    func(*corev1.Secret)
+		min, max time.Duration // of the pause; zero: renewed at once
+	}{
+		"as requested": {day, issued(0), 19 * time.Hour, 20 * time.Hour},
+		"less than a fifth of what was requested": {tenMinutes, issued(0), 8 * time.Minute, 9 * time.Minute},
+		"half of the granted lifetime is left":    {tenMinutes, issued(tenMinutes), 6 * time.Minute, 7 * time.Minute},
+		"a fifth of the granted lifetime is left": {tenMinutes, issued(6 * tenMinutes), 0, 0},
+		"seconds": {20 * time.Second, issued(0), 16 * time.Second, 18 * time.Second},
+		"of an earlier version, without the time": {tenMinutes, nil, 0, 0},
+		"an unreadable time":                      {tenMinutes, func(s *corev1.Secret) { s.Annotations["longshore.dev/token-issued"] = "then" }, 0, 0},
+		"issued in the future":                    {tenMinutes, issued(-day), 10 * time.Minute, 11 * time.Minute},
+		"an expiration that no token can have":    {100 * day, issued(0), 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			actions, err := New(Options{Origin: origin}).Decide(input(pod, held(tc.expires, tc.alter)))
+			require.NoError(t, err)
+			if tc.max == 0 {
+				assert.IsType(t, engine.Query{}, actions[0])
+				return
+			}
+			require.IsType(t, engine.Requeue{}, actions[0])
+			left := actions[0].(engine.Requeue).After
+			assert.GreaterOrEqual(t, left, tc.min)
+			assert.LessOrEqual(t, left, tc.max)
+		})
+	}
+	for name, tc := range map[string]struct{ granted, min, max time.Duration }{
+		"as requested": {day, 19 * time.Hour, 20 * time.Hour},
+		"less than a fifth of what was requested": {tenMinutes, 8 * time.Minute, 9 * time.Minute},
+		"nothing, by this clock":                  {-time.Hour, minRenewal, minRenewal},
+	} {
+		t.Run("granted "+name, func(t *testing.T) {
+			var asked []authenticationv1.TokenRequest
+			d := New(Options{Origin: origin, CreateToken: tokensOf(&asked, tc.granted)})
+			actions, err := run(t, d, input(pod, nil))
+			require.NoError(t, err)
+			left := actions[1].(engine.Requeue).After
+			assert.GreaterOrEqual(t, left, tc.min)
+			assert.LessOrEqual(t, left, tc.max)
+			secret := &corev1.Secret{}
+			body, err := json.Marshal(actions[0].(engine.Apply).Config)
+			require.NoError(t, err)
+			require.NoError(t, json.Unmarshal(body, secret))
+			if tc.granted > 0 {
+				actions, err = New(Options{Origin: origin}).Decide(input(pod, secret))
+				require.NoError(t, err)
+				assert.Equal(t, left, actions[0].(engine.Requeue).After, "a Secret that is read back is as good")
+			}
+		})
+	}
+}
+
+// A writer in the provider that deletes or changes the Secret again and again gets fewer and fewer
+// tokens (T76).
+func TestTokensThatAnotherWriterChangesAreRequestedLessAndLessOften(t *testing.T) {
+	for name, secret := range map[string]*corev1.Secret{
+		"deletes the Secret":      nil,
+		"deletes a token":         held(time.Hour, func(s *corev1.Secret) { s.Data = nil }),
+		"changes the expiration":  held(-time.Hour, nil),
+		"removes the expiration":  held(time.Hour, func(s *corev1.Secret) { delete(s.Annotations, remote.TokenExpirationKey) }),
+		"recreates it as another": held(-time.Minute, func(s *corev1.Secret) { s.UID = "other" }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked []authenticationv1.TokenRequest
+			d := New(Options{Origin: origin, CreateToken: tokensOf(&asked, 0)})
+			in := input(offloaded(nil), secret)
+			reported := false
+			for end := now.Add(40 * time.Minute); in.Facts.Now.Before(end); {
+				actions, err := d.Decide(in)
+				require.NoError(t, err)
+				if query, isQuery := actions[0].(engine.Query); isQuery {
+					actions, err = query.Run(t.Context())
+					require.NoError(t, err)
+				}
+				for _, action := range actions {
+					switch a := action.(type) {
+					case engine.Remember:
+						in.Memory = a.Value
+					case engine.RecordEvent:
+						reported = true
+						assert.Contains(t, a.Message, "keeps changing the Secret with the tokens of the pod")
+					}
+				}
+				in.Facts.Now = in.Facts.Now.Add(time.Second)
+			}
+			assert.Greater(t, len(asked), 5)
+			assert.Less(t, len(asked), 20)
+			assert.True(t, reported)
+
+			// A renewal that is due is no contest.
+			actions := actionsAt(t, d, in, now.Add(2*time.Hour))
+			require.Len(t, actions, 1)
+			assert.IsType(t, engine.Query{}, actions[0])
+		})
+	}
+}
+
+func actionsAt(t *testing.T, d *Definition, in engine.Input, at time.Time) []engine.Action {
+	t.Helper()
+	in.Facts.Now = at
+	actions, err := d.Decide(in)
+	require.NoError(t, err)
+	return actions
+}
+
+// An expiration that another writer puts off does not keep tokens from being renewed.
+func TestARenewalThatIsDueIsNotPutOff(t *testing.T) {
+	var asked []authenticationv1.TokenRequest
+	d := New(Options{Origin: origin, CreateToken: tokensOf(&asked, 0)})
+	in := input(offloaded(nil), nil)
+	actions, err := run(t, d, in)
+	require.NoError(t, err)
+	in.Memory = actions[2].(engine.Remember).Value
+	in.Remote = held(100*time.Minute, nil)
+	assert.IsType(t, engine.Requeue{}, actionsAt(t, d, in, now.Add(47*time.Minute))[0])
+	assert.IsType(t, engine.Query{}, actionsAt(t, d, in, now.Add(49*time.Minute))[0])
+}
+
 // tokens issues tokens that say what was asked for.
 func tokens(asked *[]authenticationv1.TokenRequest) func(context.Context, string, string, *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	return tokensOf(asked, 0)
+}
+
+// tokensOf issues tokens that are valid for a while; zero: as long as requested.
+func tokensOf(asked *[]authenticationv1.TokenRequest, valid time.Duration) func(context.Context, string, string, *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 	return func(_ context.Context, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
 		*asked = append(*asked, *request)
 		response := request.DeepCopy()
 		response.Status.Token = namespace + "/" + account
-		response.Status.ExpirationTimestamp = metav1.NewTime(now.Add(time.Duration(*request.Spec.ExpirationSeconds) * time.Second))
+		granted := valid
+		if granted == 0 {
+			granted = time.Duration(*request.Spec.ExpirationSeconds) * time.Second
+		}
+		response.Status.ExpirationTimestamp = metav1.NewTime(now.Add(granted))
 		return response, nil
 	}
 }
@@ -184,7 +324,7 @@ func TestTokensAreBoundToThePod(t *testing.T) {
 		{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600), BoundObjectRef: bound}},
 		{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](7200), BoundObjectRef: bound, Audiences: []string{"vault"}}},
 	}, asked)
-	require.Len(t, actions, 2)
+	require.Len(t, actions, 3)
 	apply := actions[0].(engine.Apply)
 	assert.True(t, apply.SkipPolicies, "no policy sees a token")
 	body, err := json.Marshal(apply.Config)
@@ -200,6 +340,7 @@ func TestTokensAreBoundToThePod(t *testing.T) {
 		Annotations: map[string]string{
 			"offloading.liqo.io/service-account-for-pod-name": "web", "offloading.liqo.io/service-account-for-pod-uid": "uid-1",
 			"offloading.liqo.io/service-account-expiration": "2026-05-01T11:00:00Z",
+			"longshore.dev/token-issued":                    "2026-05-01T10:00:00Z",
 		},
 	}, got.ObjectMeta)
 	assert.Equal(t, []byte("shop/reader"), got.Data[keyOfToken])
