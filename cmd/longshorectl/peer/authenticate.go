@@ -6,6 +6,7 @@ import (
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/handshake"
+	"github.com/longshore-dev/longshore/cmd/longshorectl/resourceslice"
 	"github.com/longshore-dev/longshore/host/peering/authentication"
 )
 
@@ -17,6 +18,8 @@ type Pair struct {
 
 	// The tenant namespaces: that of the provider in the consumer, and the reverse.
 	inConsumer, inProvider string
+	// granted is what the provider answered to a ResourceSlice; nil before that.
+	granted *resourceslice.Granted
 }
 
 // AuthenticateSteps give the consumer its credentials for the provider (wire P2.3).

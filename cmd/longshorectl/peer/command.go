@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/longshore-dev/longshore/cmd/longshorectl/admin"
 	"github.com/longshore-dev/longshore/cmd/longshorectl/cluster"
@@ -89,6 +90,9 @@ type Result struct {
 	// ResourceSlice and VirtualNode are what was made of the peering.
 	ResourceSlice string `json:"resourceSlice,omitempty"`
 	VirtualNode   string `json:"virtualNode,omitempty"`
+	// Granted is what the provider grants, and Note how that differs from the request.
+	Granted corev1.ResourceList `json:"granted,omitempty"`
+	Note    string              `json:"note,omitempty"`
 	// State is Peered, Authenticated or NotPeered.
 	State string `json:"state"`
 }
@@ -98,7 +102,11 @@ func (r *Result) text(w io.Writer) error {
 	if node == "" {
 		node = "-"
 	}
-	return output.Table(w, []string{"CONSUMER", "PROVIDER", "STATE", "VIRTUAL NODE"}, [][]string{{r.Consumer, r.Provider, r.State, node}})
+	if err := output.Table(w, []string{"CONSUMER", "PROVIDER", "STATE", "VIRTUAL NODE"}, [][]string{{r.Consumer, r.Provider, r.State, node}}); err != nil || r.Note == "" {
+		return err
+	}
+	_, err := fmt.Fprintln(w, output.Sprintf("%s", r.Note))
+	return err //nolint:wrapcheck // A closed pipe.
 }
 
 // action is a command on two clusters.
@@ -137,6 +145,9 @@ func (a *action) build(streams admin.Streams) *cobra.Command {
 		}
 		result.Consumer, result.Provider = string(pair.Consumer.ID), string(pair.Provider.ID)
 		result.ConsumerNamespace, result.ProviderNamespace = pair.inConsumer, pair.inProvider
+		if pair.granted != nil {
+			result.Granted, result.Note = pair.granted.Slice.Status.Resources, pair.granted.Note
+		}
 		return output.Print(streams.Out, f.format, result, result.text)
 	}
 	f.addTo(command.Flags(), a.timeout)
