@@ -55,7 +55,7 @@ func CreateNonce(streams admin.Streams) *cobra.Command {
 			var nonce []byte
 			if err := admin.RunSteps(cmd.Context(), streams.Err, f.Timeout, []admin.Step{
 				{Title: "Nonce for " + string(consumer), Run: func(ctx context.Context, waiting admin.Waiting) error {
-					namespace, err := provider.EnsureTenantNamespace(ctx, consumer)
+					namespace, err := Prepare(ctx, provider, consumer)
 					if err != nil {
 						return err
 					}
@@ -195,7 +195,7 @@ func GenerateTenant(streams admin.Streams) *cobra.Command {
 			var tenant *authv1beta1.Tenant
 			if err := admin.RunSteps(cmd.Context(), streams.Err, f.Timeout, []admin.Step{
 				{Title: "Signature for " + string(provider), Run: func(ctx context.Context, waiting admin.Waiting) error {
-					namespace, err := consumer.EnsureTenantNamespace(ctx, provider)
+					namespace, err := Prepare(ctx, consumer, provider)
 					if err != nil {
 						return err
 					}

@@ -27,10 +27,10 @@ func (p *Pair) AuthenticateSteps() []admin.Step {
 	var nonce []byte
 	return []admin.Step{
 		{Title: "Tenant namespaces in both clusters", Run: func(ctx context.Context, _ admin.Waiting) (err error) {
-			if p.inConsumer, err = p.Consumer.EnsureTenantNamespace(ctx, p.Provider.ID); err != nil {
+			if p.inConsumer, err = handshake.Prepare(ctx, p.Consumer, p.Provider.ID); err != nil {
 				return err
 			}
-			p.inProvider, err = p.Provider.EnsureTenantNamespace(ctx, p.Consumer.ID)
+			p.inProvider, err = handshake.Prepare(ctx, p.Provider, p.Consumer.ID)
 			return err
 		}},
 		{Title: "Nonce of the provider", Run: func(ctx context.Context, waiting admin.Waiting) (err error) {
