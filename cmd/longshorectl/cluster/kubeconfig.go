@@ -31,6 +31,12 @@ func (f *Flags) checkContext(raw *clientcmdapi.Config) error {
 	}
 	current := raw.Contexts[name]
 	switch {
+	case f.Cluster != "" && raw.Clusters[f.Cluster] == nil:
+		return output.Usagef("cluster %q does not exist in %s", f.Cluster, f.file())
+	case f.User != "" && raw.AuthInfos[f.User] == nil:
+		return output.Usagef("user %q does not exist in %s", f.User, f.file())
+	case current == nil && f.Context == "" && f.Cluster != "":
+		return nil // The cluster and the user are named.
 	case current == nil && f.Context != "":
 		return output.Usagef("context %q does not exist in %s", name, f.file())
 	case current == nil && name != "":
@@ -39,9 +45,9 @@ func (f *Flags) checkContext(raw *clientcmdapi.Config) error {
 		return fmt.Errorf("%s has no current context: set --%scontext", f.file(), f.prefix)
 	case current == nil:
 		return nil // An empty file, which is reported as such, or a pod's own cluster.
-	case raw.Clusters[current.Cluster] == nil:
+	case f.Cluster == "" && raw.Clusters[current.Cluster] == nil:
 		return fmt.Errorf("%s has no cluster %q, which context %q names", f.file(), current.Cluster, name)
-	case current.AuthInfo != "" && raw.AuthInfos[current.AuthInfo] == nil:
+	case f.User == "" && current.AuthInfo != "" && raw.AuthInfos[current.AuthInfo] == nil:
 		return fmt.Errorf("%s has no user %q, which context %q names", f.file(), current.AuthInfo, name)
 	default:
 		return nil

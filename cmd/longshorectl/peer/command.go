@@ -39,7 +39,7 @@ type flags struct {
 }
 
 func (f *flags) addTo(set *pflag.FlagSet, timeout time.Duration) {
-	f.local.AddTo(set)
+	f.local.AddAllTo(set)
 	f.remote.AddRemoteTo(set)
 	set.StringVarP(&f.namespace, "namespace", "n", "longshore", "namespace of Longshore in the local cluster, the consumer")
 	set.StringVar(&f.remoteNamespace, "remote-namespace", "longshore", "namespace of Longshore in the remote cluster, the provider")
@@ -49,9 +49,10 @@ func (f *flags) addTo(set *pflag.FlagSet, timeout time.Duration) {
 
 // connect reaches both clusters.
 func (f *flags) connect(ctx context.Context) (*Pair, error) {
-	if f.remote.Kubeconfig == "" && f.remote.Context == "" {
+	if f.remote.Kubeconfig == "" && f.remote.Context == "" && f.remote.Cluster == "" {
 		return nil, output.Usagef("set --remote-kubeconfig or --remote-context: the remote cluster is the provider")
 	}
+	f.remote.Verbose = f.local.Verbose
 	if f.remote.Kubeconfig == "" {
 		f.remote.Kubeconfig = f.local.Kubeconfig
 	}
