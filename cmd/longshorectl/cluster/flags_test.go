@@ -26,7 +26,7 @@ users:
 - {name: guest, user: {token: g}}
 contexts:
 - {name: rome, context: {cluster: rome, user: admin}}
-- {name: broken, context: {cluster: oslo, user: nobody}}
+- {name: broken, context: {cluster: oslo, user: old}}
 `
 
 func TestAClusterAndAUserReplaceThoseOfTheContext(t *testing.T) {
