@@ -29,7 +29,7 @@ var referenceCommands = []string{
 	"cordon tenant rome --timeout --skip-confirm", "uncordon tenant rome --timeout", "cordon resourceslice mypool --remote-cluster-id", "cordon rs mypool", "uncordon resourceslice mypool --remote-cluster-id",
 	"drain tenant rome --timeout --skip-confirm", "activate tenant rome --timeout",
 	"info -o -g --get", "info peer milan -o -g --get", "move volume data -n --target-node --containers-cpu-requests --containers-ram-limits --restic-image --restic-server-image", "move pvc data",
-	"install --set reflection.secret.type=AllowList", "upgrade", "uninstall --purge", "network connect --wait", "network reset", "test network --basic",
+	"version --client", "install --set reflection.secret.type=AllowList", "upgrade", "uninstall --purge", "network connect --wait", "network reset", "test network --basic",
 	"create configuration c", "create gatewayserver s", "create gatewayclient c", "create publickey k", "generate configuration", "generate publickey", "delete publickey k",
 }
 
@@ -43,7 +43,7 @@ func TestTheCommandsOfTheReferenceAreKnown(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			root := command()
 			words := strings.Fields(line)
-			if words[0] != "install" {
+			if words[0] != "install" && words[0] != "version" {
 				words = append(words, globalFlags...)
 			}
 			found, _, err := root.Find(words)

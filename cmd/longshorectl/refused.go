@@ -92,6 +92,7 @@ func refusedFlags(root *cobra.Command) {
 		"gw-client-address", "gw-client-port", "mtu",
 	}, refusedFlag{reason: noNetworking})
 	add("peer", []string{"skip-validation"}, refusedFlag{accepts: both, reason: "it must be true or false"})
+	add("version", []string{"client"}, refusedFlag{accepts: both, reason: "it must be true or false"})
 	for _, path := range []string{"peer", "authenticate"} {
 		add(path, []string{"in-band"}, refusedFlag{accepts: []string{"false"}, reason: noNetworking + "; set --proxy-url to a proxy that the consumer reaches"})
 	}
