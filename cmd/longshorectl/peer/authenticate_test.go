@@ -58,7 +58,7 @@ func TestAClusterThatIsPeeredAgainIsNotLost(t *testing.T) {
 			if _, ok := list.(*liqocorev1beta1.ForeignClusterList); ok {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "foreignclusters"}, "", errors.New("not allowed"))
 			}
-			return c.List(ctx, list, options...) //nolint:wrapcheck // As the client returns it.
+			return c.List(ctx, list, options...)
 		},
 	})
 	require.NoError(t, begin(&Pair{Consumer: rome, Provider: milan}))

@@ -63,7 +63,7 @@ func apply(t *testing.T, exists bool, before string, delay time.Duration, answer
 				granted, accepted := answer(asked.String())
 				decide(slice, granted, accepted)
 			}
-			return err //nolint:wrapcheck // As the client returns it.
+			return err
 		},
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
